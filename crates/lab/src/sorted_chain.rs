@@ -1,6 +1,5 @@
-//! Sorted chain: the smallest complete engine on the kit. Sorted leaves in a chain, each with room for two images, one lock.
-//!
-//! It follows no paper. It shows the parts of an engine, and the conformance suite plants its flaws around it.
+//! Sorted chain: the smallest complete engine on the kit, of no paper. Sorted leaves in a chain, each with room for two images, one
+//! lock. The conformance suite plants its flaws around it.
 //!
 //! ## Layout
 //!
@@ -11,12 +10,11 @@
 //!   8  the images
 //! ```
 //!
-//! In memory there is a copy of all leaves, under the lock: reads do not touch the pool.
-//!
 //! ## Invariants
 //!
 //! 1. The chain from the first leaf, which never changes, reaches every entry exactly once, in ascending order.
 //! 2. A leaf that is not the first has at least one entry.
+//! 3. Memory holds a copy of all leaves, under the lock: reads do not touch the pool.
 //!
 //! ## Commit points and recovery
 //!
@@ -26,13 +24,11 @@
 //!
 //! Recovery follows the chain and verifies every leaf: O(n). Leaves and records that a crash cut off are free after the mark.
 
-use std::marker::PhantomData;
-use std::ops::RangeInclusive;
+use std::{marker::PhantomData, ops::RangeInclusive};
 
 use engines::kit::prelude::*;
 use engines::medium::sync::{Mutex, MutexGuard};
 
-/// The sorted chain in the list of engines.
 pub(crate) static ENTRY: Entry = Entry {
     id: engines::registry::OUTSIDE_IDS,
     name: "sorted-chain",
@@ -50,9 +46,8 @@ pub(crate) static ENTRY: Entry = Entry {
     media: media_of!(SortedChain),
 };
 
-/// Root word 0: the offset of the first leaf.
+/// Root words: the offset of the first leaf, and the most entries of a leaf.
 const ROOT_FIRST: usize = 0;
-/// Root word 1: the most entries of a leaf.
 const ROOT_CAPACITY: usize = 1;
 /// The bit of a leaf's header that selects the valid image.
 const SECOND: u64 = 1 << 8;
@@ -66,7 +61,6 @@ pub struct SortedChain<M: Medium, C: Codec> {
     codec: PhantomData<fn() -> C>,
 }
 
-/// The chain, in memory.
 #[derive(Default)]
 struct State {
     leaves: Vec<Leaf>,
@@ -74,15 +68,17 @@ struct State {
     lsn: Lsn,
 }
 
-/// A leaf. The first one covers all keys below the second one's lowest, and may be empty.
+/// A leaf; `which` is [`SECOND`] or 0. The first one covers all keys below the second one's lowest, and may be empty.
 #[derive(Clone)]
 struct Leaf {
     offset: u64,
-    /// [`SECOND`] if the second image counts.
     which: u64,
     next: u64,
     entries: Vec<EntryWords>,
 }
+
+/// The leaf that covers a key, by position; the key's position in it; and the key's entry, if it is there.
+type Place = (usize, usize, Option<EntryWords>);
 
 impl Leaf {
     fn header(&self) -> u64 {
@@ -172,12 +168,8 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
         Ok([below, below + usize::from(is_lowest)])
     }
 
-    /// The leaf that covers a key, by position; the key's position in it; and the key's entry, if it is there.
-    fn locate(
-        guard: &Guard<'_, M>,
-        state: &State,
-        key: C::Key<'_>,
-    ) -> Result<(usize, usize, Option<EntryWords>)> {
+    /// The place of a key.
+    fn locate(guard: &Guard<'_, M>, state: &State, key: C::Key<'_>) -> Result<Place> {
         let [_, position] = Self::positions(guard, &state.leaves, key)?;
         let entries = &state.leaves[position].entries;
         let (index, is_there) = rank::<M, C>(guard, key, entries.len(), |index| entries[index])?;
@@ -207,25 +199,20 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
     }
 
     fn store(&self, key: C::Key<'_>, value: C::Value<'_>, when: Condition<C::Value<'_>>) -> Result<bool> {
-        self.change(key, Some(value), when)
+        self.set(key, Some(value), when)
     }
 
     fn erase(&self, key: C::Key<'_>, when: Condition<C::Value<'_>>) -> Result<bool> {
-        self.change(key, None, when)
+        self.set(key, None, when)
     }
 
-    /// Gives a key this value, or removes it, if `condition` holds.
-    fn change(
-        &self,
-        key: C::Key<'_>,
-        value: Option<C::Value<'_>>,
-        condition: Condition<C::Value<'_>>,
-    ) -> Result<bool> {
+    /// Gives a key this value, or removes it, if `when` holds.
+    fn set(&self, key: C::Key<'_>, to: Option<C::Value<'_>>, when: Condition<C::Value<'_>>) -> Result<bool> {
         let guard = self.pool.pin();
-        let mut new = value.map(|value| Encoded::<M, C>::new(&guard, key, value));
+        let mut new = to.map(|value| Encoded::<M, C>::new(&guard, key, value));
         let mut state = self.lock(&guard);
         let (position, index, entry) = Self::locate(&guard, &state, key)?;
-        let held = holds::<M, C>(&guard, condition, entry)?;
+        let held = holds::<M, C>(&guard, when, entry)?;
         if held && (entry.is_some() || new.is_some()) {
             let words = new.as_mut().map(Encoded::words).transpose()?;
             let mut leaf = state.leaves[position].clone();
@@ -339,16 +326,11 @@ where
     }
 
     fn stat(&self) -> Result<IndexStat> {
-        let keys = self.len()?;
-        let leaves = self.lock(&self.pool.pin()).leaves.len() as u64;
-        Ok(IndexStat {
-            keys,
-            leaves,
-            volatile_bytes: leaves * size_of::<Leaf>() as u64 + keys * size_of::<EntryWords>() as u64,
-            leaf_bytes: self.leaf_bytes() as u64,
-            allocations: Some(leaves + if C::TIES { keys } else { 0 }),
-            ..IndexStat::default()
-        })
+        let (keys, leaves) = (self.len()?, self.lock(&self.pool.pin()).leaves.len() as u64);
+        let volatile_bytes = leaves * size_of::<Leaf>() as u64 + keys * size_of::<EntryWords>() as u64;
+        let allocations = Some(leaves + if C::TIES { keys } else { 0 });
+        let leaf_bytes = self.leaf_bytes() as u64;
+        Ok(IndexStat { keys, leaves, volatile_bytes, leaf_bytes, allocations, ..IndexStat::default() })
     }
 
     fn destroy(&self) -> Result<()> {
@@ -373,8 +355,7 @@ where
         let mut space = Unpublished::new(&guard);
         words[ROOT_FIRST] = space.allocate(Self::unopened(pool, &words).leaf_bytes())?;
         let tree = Self::unopened(pool, &words);
-        let entries = Vec::new();
-        tree.write(&guard, &Leaf { offset: tree.first, which: 0, next: 0, entries }, false)?;
+        tree.write(&guard, &Leaf { offset: tree.first, which: 0, next: 0, entries: Vec::new() }, false)?;
         // PERSIST: the first leaf is ordered before the root that leads to it; lost, there is no tree.
         guard.fence();
         pool.create_tree(name, (ENTRY.id, C::ID), &words)?;
@@ -396,7 +377,6 @@ where
 
 impl<M: Medium, C: Codec> Leafy<M, C> for SortedChain<M, C> {
     const IS_CHECKED: bool = true;
-    const HAS_LINE: bool = false;
 
     fn at_root(pool: &Pool<M>, root: &TreeRoot) -> Result<Self> {
         Ok(Self::unopened(pool, &root.words))

@@ -18,7 +18,6 @@ use crate::{Error, Result};
 
 impl<M: Medium, C: Codec> Leafy<M, C> for BzTree<M, C> {
     const IS_CHECKED: bool = false;
-    const HAS_LINE: bool = false;
 
     fn at_root(pool: &Pool<M>, root: &TreeRoot) -> Result<Self> {
         let nodes = NodeSizes::of_root(root).to_string();

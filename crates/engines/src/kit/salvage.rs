@@ -168,7 +168,7 @@ pub trait Leafy<M: Medium, C: Codec>: Sized {
     /// records are recognised by their records' checks.
     const IS_CHECKED: bool;
     /// Whether a leaf begins with a [`medium::Line`].
-    const HAS_LINE: bool;
+    const HAS_LINE: bool = false;
 
     /// The tree at a root. Nothing is recovered or written.
     fn at_root(pool: &Pool<M>, root: &TreeRoot) -> Result<Self>;

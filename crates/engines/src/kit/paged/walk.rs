@@ -260,7 +260,6 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
 
 impl<M: Medium, C: Codec, F: Format> Leafy<M, C> for Paged<M, C, F> {
     const IS_CHECKED: bool = false;
-    const HAS_LINE: bool = false;
 
     fn at_root(pool: &Pool<M>, root: &TreeRoot) -> Result<Self> {
         root.demand((F::ENGINE.0, C::ID), &[String::new(), String::new()])?;
