@@ -59,7 +59,7 @@ impl fmt::Display for Scope {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AllSequences { length } => {
-                write!(formatter, "all sequences of {}", progress::many(u64::from(*length), "operation"))
+                write!(formatter, "all sequences of {}", progress::many(*length, "operation"))
             }
             Self::RandomSequence { length, seed } => {
                 write!(formatter, "{}, seed {seed}", progress::many((*length).into(), "operation"))
