@@ -46,7 +46,8 @@ impl IndexSubject {
         let mut keys = from..=to;
         let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
             let Some(number) = keys.next() else { return Ok(false) };
-            if let Some(epochs) = tree.epochs().filter(|_| number % 4 == 2) {
+            // Some are as good as many.
+            if let Some(epochs) = tree.epochs().filter(|_| number % 4 == 2 && number < from + 12) {
                 epochs.sync()?;
             }
             *key = shape.key_bytes(number);
