@@ -282,6 +282,7 @@ impl Store {
                 OpenTree::open(backend.as_ref(), root, settings, opening)?
             }
             (None, Some(kind)) if self.inner.source.is_none() => {
+                let kind = TreeOptions { settings: kind.engine.settings_of_new(kind.settings), ..kind };
                 let create = || backend.create_tree(name, kind, opening);
                 let any = tried_twice(create, || {
                     self.inner.has_recovered();

@@ -133,3 +133,22 @@ trees! {
     btree: BTREE;
     fast_fair: FAST_FAIR;
 }
+
+/// A store made trees of a variant with the settings of its engine: `bench` and `torture` of a variant ran the engine itself.
+#[test]
+fn a_variant_has_nodes_of_its_own() {
+    let store = everleaf::Store::in_memory().unwrap();
+    let of = |name: &str| everleaf::TreeOptions {
+        engine: everleaf_lab::engine_from_name(name).unwrap(),
+        ..everleaf::TreeOptions::RECORDS
+    };
+    let leaf_bytes = |name: &str, kind| store.tree_with(name, kind).unwrap().stat().unwrap().leaf_bytes;
+    for (name, bytes) in [("wbtree", 1024), ("wbtree-bitmap-only", 1024), ("wbtree-slot-only", 128)] {
+        assert_eq!(leaf_bytes(name, of(name)), bytes, "{name}");
+    }
+    let kinds = ["wbtree", "wbtree-bitmap-only"].map(|name| store.open_tree(name).unwrap().kind().settings);
+    assert_ne!(kinds[0], kinds[1]);
+    let small = of("wbtree-slot-only").with("leaf-entries", 3).unwrap();
+    assert_eq!(leaf_bytes("small", small), 64);
+    assert_eq!(leaf_bytes("set", of("wbtree-slot-only").with("design", 0).unwrap()), 1024);
+}
