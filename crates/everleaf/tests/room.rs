@@ -1,7 +1,7 @@
 //! The room that a pool's file takes: what is removed comes back, and is taken again.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use std::fs::File;
 use std::io;
@@ -38,9 +38,19 @@ fn fill(store: &Store, name: &str, kind: TreeOptions, value: u8) {
     store.sync().unwrap();
 }
 
-fn kinds() -> impl Iterator<Item = TreeOptions> {
+/// Every engine on every medium that has a file.
+fn cases() -> impl Iterator<Item = (MediumChoice, TreeOptions)> {
     let engines = [Engine::RNTREE, Engine::BZTREE, Engine::MASSTREE, Engine::WBTREE, Engine::CAWBT];
-    engines.into_iter().map(|engine| TreeOptions { engine, ..TreeOptions::RECORDS })
+    let kinds = engines.map(|engine| TreeOptions { engine, ..TreeOptions::RECORDS });
+    let media = [MediumChoice::Dax, MediumChoice::File].into_iter();
+    media.flat_map(move |medium| kinds.map(|kind| (medium, kind)))
+}
+
+fn new_store(medium: MediumChoice) -> (tempfile::TempDir, PathBuf, Store) {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    let store = options(medium).open(&path).unwrap();
+    (folder, path, store)
 }
 
 fn expect_whole(store: &Store, name: &str, value: u8) {
@@ -53,13 +63,9 @@ fn expect_whole(store: &Store, name: &str, value: u8) {
 /// Before, a file stayed at its greatest size, except for a free tail that a close cut off.
 #[test]
 fn what_a_dropped_tree_took_comes_back_and_is_used_again() {
-    for (medium, kind) in
-        [MediumChoice::Dax, MediumChoice::File].into_iter().flat_map(|m| kinds().map(move |k| (m, k)))
-    {
+    for (medium, kind) in cases() {
         let what = (medium, kind.engine.name);
-        let folder = folder();
-        let path = folder.path().join("pool");
-        let store = options(medium).open(&path).unwrap();
+        let (_folder, path, store) = new_store(medium);
         fill(&store, "large", kind, 1);
         // It holds the end of the file.
         fill(&store, "kept", kind, 2);
@@ -92,13 +98,9 @@ fn what_a_dropped_tree_took_comes_back_and_is_used_again() {
 
 #[test]
 fn what_was_removed_from_a_tree_comes_back() {
-    for (medium, kind) in
-        [MediumChoice::Dax, MediumChoice::File].into_iter().flat_map(|m| kinds().map(move |k| (m, k)))
-    {
+    for (medium, kind) in cases() {
         let what = (medium, kind.engine.name);
-        let folder = folder();
-        let path = folder.path().join("pool");
-        let store = options(medium).open(&path).unwrap();
+        let (_folder, path, store) = new_store(medium);
         fill(&store, "tree", kind, 1);
         store.compact().unwrap();
         let full = room(&path);
@@ -121,13 +123,8 @@ fn what_was_removed_from_a_tree_comes_back() {
 /// Masstree kept its runs until it was dropped.
 #[test]
 fn a_close_gives_back_what_was_removed() {
-    for (medium, kind) in [MediumChoice::Dax, MediumChoice::File]
-        .into_iter()
-        .flat_map(|medium| kinds().map(move |kind| (medium, kind)))
-    {
-        let folder = folder();
-        let path = folder.path().join("pool");
-        let store = options(medium).open(&path).unwrap();
+    for (medium, kind) in cases() {
+        let (_folder, path, store) = new_store(medium);
         fill(&store, "tree", kind, 1);
         let tree = store.open_tree("tree").unwrap();
         (0..ENTRIES).for_each(|number| drop(tree.remove_async(key(number)).unwrap()));
