@@ -265,8 +265,8 @@ pub trait Index: Any + Send + Sync {
     /// Fills an empty tree from entries in strictly ascending order, leaves to `fill` (0.5 to 1.0) of their
     /// capacity. Wholly done or not at all, also across a crash. Returns the number of entries. O(n).
     ///
-    /// `next` replaces key and value by the next entry and returns `false` at the end, and is then not called again. It may read this tree, and end
-    /// its epochs, but must not write to it.
+    /// `next` replaces key and value by the next entry and returns `false` at the end, and is then not called again. It may read
+    /// this tree, and end its epochs, but must not write to it.
     fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64>;
 
     /// Verifies the whole structure and returns every violation. O(n). Writers may have to wait: some engines lock one leaf at a
