@@ -1,12 +1,12 @@
 //! The figures of the BzTree paper (section 7): upserts as writes, 8-byte keys and values unless the figure says otherwise,
 //! the tree filled beforehand.
 
-use super::{Args, Claim, Figure, KEYS, Point, THREADS, bench_args};
+use super::{Claim, Figure, KEYS, Measure, Point, Setup, THREADS, bench_args, threads_in_words};
 use crate::bench::{
-    Distribution, MediumChoice, Sample, Series, Shares, Trees, Workload, count_of, median, recoveries,
-    sample, shares, words,
+    Distribution, MediumChoice, Sample, Series, Shares, Trees, Workload, count_of, grouped, median,
+    recoveries, sample, shares, words,
 };
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::notes::Notes;
 
 /// One curve.
@@ -27,36 +27,28 @@ const MOPS: &str = "M ops/s";
 const NO_RIVAL: &str = "the paper's Bw-tree, to which its claims compare";
 
 /// The figures; 1 is table 1, 0 is table 2, 2 is the text about recovery.
-pub(super) const FIGURES: [u8; 9] = [4, 5, 6, 7, 8, 9, 1, 0, 2];
+pub(super) const FIGURES: &[(u8, Measure)] = &[
+    (4, random),
+    (5, skewed),
+    (6, durability),
+    (7, ranges),
+    (8, sizes),
+    (9, parts),
+    (1, pmwcas_words),
+    (0, memory),
+    (2, recovery),
+];
 
-/// Measures a figure.
-pub(super) fn figure(number: u8, args: &Args, notes: Notes<'_>) -> Result<Figure> {
-    match number {
-        4 => random(args, notes),
-        5 => skewed(args, notes),
-        6 => durability(args, notes),
-        7 => ranges(args, notes),
-        8 => sizes(args, notes),
-        9 => parts(args, notes),
-        1 => pmwcas_words(args),
-        0 => memory(args, notes),
-        2 => recovery(args, notes),
-        other => Err(Failure::Usage(format!(
-            "figure {other} is not here: the paper measures in 4 to 9; 1 and 0 are its tables 1 and 2, and 2 is its recovery"
-        ))),
-    }
-}
-
-fn curve_args(args: &Args, curve: &Curve, threads: usize) -> crate::bench::Args {
-    let mut bench = bench_args(args);
+fn curve_args(setup: &Setup, curve: &Curve, threads: usize) -> crate::bench::Args {
+    let mut bench = bench_args(setup);
     (bench.workload, bench.distribution, bench.medium) = (curve.workload, curve.distribution, curve.medium);
     bench.threads = threads;
     bench
 }
 
-fn measure(args: &Args, curve: &Curve, threads: usize, notes: Notes<'_>) -> Result<Sample> {
-    notes.note(format!("{}, {}, {threads} threads", curve.panel, curve.series));
-    sample(&curve_args(args, curve, threads))
+fn measure(setup: &Setup, curve: &Curve, threads: usize, notes: Notes<'_>) -> Result<Sample> {
+    notes.note(format!("{}, {}, {}", curve.panel, curve.series, threads_in_words(threads)));
+    sample(&curve_args(setup, curve, threads))
 }
 
 /// Points of throughput by threads, and the share of PMwCAS that failed, if there was any.
@@ -71,7 +63,8 @@ impl ByThreads {
         let count = |name| count_of(&sample.counters, name);
         let (attempts, failures) = (count("pmwcas_attempts"), count("pmwcas_failures"));
         if attempts > 0 {
-            let what = format!("PMwCAS failed, {}, {}, {threads} threads", curve.panel, curve.series);
+            let what =
+                format!("PMwCAS failed, {}, {}, {}", curve.panel, curve.series, threads_in_words(threads));
             let share = 100.0 * failures as f64 / attempts as f64;
             let ours = format!("{share:.3}% of {attempts}");
             // The paper's numbers are of its balanced workload; it bounds all of them.
@@ -84,11 +77,11 @@ impl ByThreads {
 }
 
 /// Throughput by threads, curve by curve.
-fn by_threads(args: &Args, curves: &[Curve], notes: Notes<'_>) -> Result<ByThreads> {
+fn by_threads(setup: &Setup, curves: &[Curve], notes: Notes<'_>) -> Result<ByThreads> {
     let mut found = ByThreads::default();
     for curve in curves {
-        for &threads in &args.threads {
-            let sample = measure(args, curve, threads, notes)?;
+        for &threads in &setup.threads {
+            let sample = measure(setup, curve, threads, notes)?;
             found.note(curve, threads, &sample);
         }
     }
@@ -96,14 +89,15 @@ fn by_threads(args: &Args, curves: &[Curve], notes: Notes<'_>) -> Result<ByThrea
 }
 
 /// Claims about each curve: its throughput at the most threads, and how it scales. The paper compares with a rival.
-fn scaling(args: &Args, figure: &Figure, claims: &[(&str, &'static str)]) -> Vec<Claim> {
-    let (Some(fewest), Some(most)) = (args.threads.iter().min(), args.threads.iter().max()) else {
+fn scaling(setup: &Setup, figure: &Figure, claims: &[(&str, &'static str)]) -> Vec<Claim> {
+    let (Some(fewest), Some(most)) = (setup.threads.iter().min(), setup.threads.iter().max()) else {
         return Vec::new();
     };
     let claim = |(panel, paper): &(&str, &'static str)| {
         let (one, all) =
             (figure.at(panel, "bztree", *fewest as f64), figure.at(panel, "bztree", *most as f64));
-        let ours = format!("{all:.2} M/s on {most} threads, {:.2}x those of {fewest}", all / one);
+        let ours =
+            format!("{all:.2} M/s on {}, {:.2}x those of {fewest}", threads_in_words(*most), all / one);
         Claim::new(*panel, paper, ours)
     };
     claims.iter().map(claim).collect()
@@ -111,20 +105,20 @@ fn scaling(args: &Args, figure: &Figure, claims: &[(&str, &'static str)]) -> Vec
 
 /// A figure of throughput by threads, without the paper's rival.
 fn scales(
-    args: &Args,
+    setup: &Setup,
     notes: Notes<'_>,
     title: &'static str,
     curves: &[Curve],
     claims: &[(&str, &'static str)],
 ) -> Result<Figure> {
-    let ByThreads { points, failed } = by_threads(args, curves, notes)?;
+    let ByThreads { points, failed } = by_threads(setup, curves, notes)?;
     let mut figure = Figure { title, x: THREADS, y: MOPS, points, claims: Vec::new(), missing: NO_RIVAL };
-    figure.claims = scaling(args, &figure, claims);
+    figure.claims = scaling(setup, &figure, claims);
     figure.claims.extend(failed);
     Ok(figure)
 }
 
-fn random(args: &Args, notes: Notes<'_>) -> Result<Figure> {
+fn random(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
     let curves = [
         curve("read-only", Workload::Find, Distribution::Uniform),
         curve("90/10", Workload::ReadMostly, Distribution::Uniform),
@@ -137,10 +131,10 @@ fn random(args: &Args, notes: Notes<'_>) -> Result<Figure> {
         ("75/25", "1.7x the Bw-tree"),
         ("50/50", "2.4x the Bw-tree"),
     ];
-    scales(args, notes, "Figure 4: random keys, volatile", &curves, &claims)
+    scales(setup, notes, "Figure 4: random keys, volatile", &curves, &claims)
 }
 
-fn skewed(args: &Args, notes: Notes<'_>) -> Result<Figure> {
+fn skewed(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
     let curves = [
         curve("zipfian, read-only", Workload::Find, Distribution::Zipfian),
         curve("zipfian, 50/50", Workload::Balanced, Distribution::Zipfian),
@@ -153,25 +147,25 @@ fn skewed(args: &Args, notes: Notes<'_>) -> Result<Figure> {
         ("ascending, read-only", "-"),
         ("ascending, 50/50", "34 M/s, Bw-tree 21"),
     ];
-    scales(args, notes, "Figure 5: zipfian and ascending keys, volatile", &curves, &claims)
+    scales(setup, notes, "Figure 5: zipfian and ascending keys, volatile", &curves, &claims)
 }
 
 /// A tree in memory and a durable one, in turns.
-fn durability(args: &Args, notes: Notes<'_>) -> Result<Figure> {
+fn durability(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
     let media = [("volatile", MediumChoice::Ram), ("durable", MediumChoice::Dax)];
     let mixes = [("90/10", Workload::ReadMostly), ("50/50", Workload::Balanced)];
     let curves = mixes.map(|(panel, workload)| {
         let distribution = Distribution::Uniform;
         media.map(|(series, medium)| Curve { panel, series, workload, distribution, medium })
     });
-    let most = args.threads.iter().copied().max().unwrap_or(1);
+    let most = setup.threads_max();
     notes.note("loading a tree in memory and a durable one");
-    let mut trees = Trees::load(&curves[0].map(|curve| curve_args(args, &curve, most)))?;
+    let mut trees = Trees::load(&curves[0].map(|curve| curve_args(setup, &curve, most)))?;
     let mut found = ByThreads::default();
     for pair in &curves {
-        for &threads in &args.threads {
-            notes.note(format!("{}, volatile and durable, {threads} threads", pair[0].panel));
-            let of = |tree: usize| Series { tree, args: curve_args(args, &pair[tree], threads) };
+        for &threads in &setup.threads {
+            notes.note(format!("{}, volatile and durable, {}", pair[0].panel, threads_in_words(threads)));
+            let of = |tree: usize| Series { tree, args: curve_args(setup, &pair[tree], threads) };
             for (curve, sample) in pair.iter().zip(trees.samples(&[of(0), of(1)])?) {
                 found.note(curve, threads, &sample);
             }
@@ -181,10 +175,10 @@ fn durability(args: &Args, notes: Notes<'_>) -> Result<Figure> {
     let title = "Figure 6: cost of durability, random keys";
     let mut figure = Figure { title, x: THREADS, y: MOPS, points, claims: Vec::new(), missing: "" };
     for (panel, paper) in [("90/10", "5%"), ("50/50", "12%")] {
-        for &threads in &args.threads {
+        for &threads in &setup.threads {
             let at = |series| figure.at(panel, series, threads as f64);
             let cost = 100.0 * (1.0 - at("durable") / at("volatile"));
-            let what = format!("durability costs, {panel}, {threads} threads");
+            let what = format!("durability costs, {panel}, {}", threads_in_words(threads));
             figure.claims.push(Claim::new(what, paper, format!("{cost:.1}%")));
         }
     }
@@ -192,7 +186,7 @@ fn durability(args: &Args, notes: Notes<'_>) -> Result<Figure> {
     Ok(figure)
 }
 
-fn ranges(args: &Args, notes: Notes<'_>) -> Result<Figure> {
+fn ranges(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
     let curves = [
         curve("90/10", Workload::ScanMostly, Distribution::Uniform),
         curve("50/50", Workload::ScanBalanced, Distribution::Uniform),
@@ -204,8 +198,8 @@ fn ranges(args: &Args, notes: Notes<'_>) -> Result<Figure> {
         ("ranges of 100", "-"),
     ];
     let title = "Figure 7: ranges of up to 10 and upserts, ranges of 100 alone, random keys, volatile";
-    let mut figure = scales(args, notes, title, &curves, &claims)?;
-    if let Some(most) = args.threads.iter().max() {
+    let mut figure = scales(setup, notes, title, &curves, &claims)?;
+    if let Some(most) = setup.threads.iter().max() {
         let [mostly, balanced] = ["90/10", "50/50"].map(|panel| figure.at(panel, "bztree", *most as f64));
         let ours = format!("{:.1}x", balanced / mostly);
         figure.claims.push(Claim::new("50/50 over 90/10", "2.1x", ours));
@@ -223,10 +217,10 @@ const FREE_BYTES: [usize; 5] = [512, 256, 128, 64, 32];
 /// The entries of the paper's node of a KiB.
 const KIB_ENTRIES: usize = 40;
 
-fn sizes(args: &Args, notes: Notes<'_>) -> Result<Figure> {
-    let mut bench = bench_args(args);
+fn sizes(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
+    let mut bench = bench_args(setup);
     bench.medium = MediumChoice::Ram;
-    bench.threads = args.threads.iter().copied().max().unwrap_or(1);
+    bench.threads = setup.threads_max();
     let mut points = Vec::new();
     let mut measure = |panel: String, bytes: usize, bench: &crate::bench::Args| -> Result<()> {
         notes.note(format!("{panel}, {bytes} bytes"));
@@ -279,7 +273,7 @@ fn sizes(args: &Args, notes: Notes<'_>) -> Result<Figure> {
     Ok(figure)
 }
 
-fn parts(args: &Args, notes: Notes<'_>) -> Result<Figure> {
+fn parts(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
     let (mut points, mut claims) = (Vec::new(), Vec::new());
     for (panel, workload, papers) in [
         ("50/50", Workload::Balanced, ["12%", "61%"]),
@@ -287,7 +281,7 @@ fn parts(args: &Args, notes: Notes<'_>) -> Result<Figure> {
     ] {
         for (series, medium) in [("volatile", MediumChoice::Ram), ("durable", MediumChoice::Dax)] {
             notes.note(format!("{panel}, {series}"));
-            let mut bench = bench_args(args);
+            let mut bench = bench_args(setup);
             (bench.workload, bench.medium) = (workload, medium);
             let Shares { leaf, inner, pmwcas, rest } = shares(&bench)?;
             for (x, y) in [(1.0, leaf), (2.0, inner), (3.0, pmwcas), (4.0, rest)] {
@@ -311,9 +305,9 @@ fn parts(args: &Args, notes: Notes<'_>) -> Result<Figure> {
     })
 }
 
-fn pmwcas_words(args: &Args) -> Result<Figure> {
-    let mut bench = bench_args(args);
-    (bench.medium, bench.keys) = (MediumChoice::Ram, args.keys.clamp(5_000, 20_000));
+fn pmwcas_words(setup: &Setup, _: Notes<'_>) -> Result<Figure> {
+    let mut bench = bench_args(setup);
+    (bench.medium, bench.keys) = (MediumChoice::Ram, setup.keys.clamp(5_000, 20_000));
     let (mut points, mut claims) = (Vec::new(), Vec::new());
     for (operation, attempts, words) in words(&bench)? {
         let paper = match operation {
@@ -334,32 +328,32 @@ fn pmwcas_words(args: &Args) -> Result<Figure> {
     Ok(Figure { title, x: "operations of PMwCAS", y: "words", points, claims, missing: "" })
 }
 
-fn memory(args: &Args, notes: Notes<'_>) -> Result<Figure> {
+fn memory(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
     let papers = [(100_000, "2 MB"), (1_000_000, "21 MB"), (10_000_000, "228 MB")];
     let (mut points, mut claims) = (Vec::new(), Vec::new());
-    for (keys, paper) in papers.into_iter().filter(|(keys, _)| *keys <= args.keys) {
-        let mut bench = bench_args(args);
+    for (keys, paper) in papers.into_iter().filter(|(keys, _)| *keys <= setup.keys) {
+        let mut bench = bench_args(setup);
         (bench.workload, bench.medium, bench.keys, bench.runs) =
             (Workload::Balanced, MediumChoice::Ram, keys, 1);
-        bench.threads = args.threads.iter().copied().max().unwrap_or(1);
-        notes.note(format!("{keys} keys"));
+        bench.threads = setup.threads_max();
+        notes.note(format!("{} keys", grouped(keys)));
         let bytes = sample(&bench)?.used_bytes as f64;
         points.push(Point::new("memory", "bztree", keys as f64, bytes / 1e6));
         let ours = format!("{:.1} MB, {:.1} bytes a key", bytes / 1e6, bytes / keys as f64);
-        claims.push(Claim::new(format!("{keys} keys, after the 50/50 run"), paper, ours));
+        claims.push(Claim::new(format!("{} keys, after the 50/50 run", grouped(keys)), paper, ours));
     }
     let missing = "the paper's Bw-tree; the peak: bytes are counted after the run";
     Ok(Figure { title: "Table 2: memory", x: KEYS, y: "MB", points, claims, missing })
 }
 
-fn recovery(args: &Args, notes: Notes<'_>) -> Result<Figure> {
+fn recovery(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
     let (mut points, mut claims) = (Vec::new(), Vec::new());
-    for keys in SIZES.into_iter().filter(|keys| *keys <= args.keys) {
-        let mut bench = bench_args(args);
+    for keys in SIZES.into_iter().filter(|keys| *keys <= setup.keys) {
+        let mut bench = bench_args(setup);
         (bench.medium, bench.keys, bench.workload) = (MediumChoice::Dax, keys, Workload::Find);
-        notes.note(format!("{keys} keys"));
+        notes.note(format!("{} keys", grouped(keys)));
         let mut micros = [Vec::new(), Vec::new()];
-        for _ in 0..args.runs {
+        for _ in 0..setup.runs {
             let found = recoveries(&bench)?;
             for (all, time) in micros.iter_mut().zip([found.crash, found.clean]) {
                 all.push(time.as_secs_f64() * 1e6);
@@ -370,7 +364,7 @@ fn recovery(args: &Args, notes: Notes<'_>) -> Result<Figure> {
             points.push(Point::new("open to first answer", series, keys as f64, y));
         }
         let ours = format!("{crash:.0} us; {clean:.0} us after a clean close");
-        claims.push(Claim::new(format!("{keys} keys, after a crash"), "145 us", ours));
+        claims.push(Claim::new(format!("{} keys, after a crash", grouped(keys)), "145 us", ours));
     }
     let missing = "operations under way at the crash; recovery reads their descriptors in any case";
     let title = "Recovery: open to the first answered get";

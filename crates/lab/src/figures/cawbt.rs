@@ -1,12 +1,20 @@
 //! The figures of the CAWBT paper (section 5, and figure 1): 8-byte keys in ascending order, one thread.
 
-use super::{Args, Claim, Figure, KEYS, Point, bench_args};
-use crate::bench::{Distribution, MediumChoice, Once, Workload, median, once, recoveries, split_ns};
+use super::{Claim, Figure, KEYS, Measure, Point, Setup, bench_args, threads_in_words};
+use crate::bench::{Distribution, MediumChoice, Once, Workload, grouped, median, once, recoveries, split_ns};
 use crate::failure::{Failure, Result};
 use crate::notes::Notes;
 
 /// The figures there are.
-pub(super) const FIGURES: [u8; 7] = [1, 7, 8, 9, 10, 11, 12];
+pub(super) const FIGURES: &[(u8, Measure)] = &[
+    (1, |setup, notes| Lab::new(setup, notes).profile()),
+    (7, |setup, notes| Lab::new(setup, notes).splits()),
+    (8, |setup, notes| Lab::new(setup, notes).flushes()),
+    (9, |setup, notes| Lab::new(setup, notes).inserts()),
+    (10, |setup, notes| Lab::new(setup, notes).searches()),
+    (11, |setup, notes| Lab::new(setup, notes).rebuilds()),
+    (12, |setup, notes| Lab::new(setup, notes).space()),
+];
 
 /// How many keys, in place of the paper's numbers.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,37 +98,24 @@ fn trees(families: &[fn(u64) -> Tree]) -> Vec<Tree> {
     std::iter::once(CAWBT).chain(others).collect()
 }
 
-/// Measures a figure.
-pub(super) fn figure(number: u8, args: &Args, notes: Notes<'_>) -> Result<Figure> {
-    // Pages of a file in memory are small, so those of memory are to be.
-    medium::disable_huge_pages();
-    let lab = Lab { args, keys: keys(number, args.scale), notes, points: Vec::new() };
-    match number {
-        1 => lab.profile(),
-        7 => lab.splits(),
-        8 => lab.flushes(),
-        9 => lab.inserts(),
-        10 => lab.searches(),
-        11 => lab.rebuilds(),
-        12 => lab.space(),
-        other => {
-            Err(Failure::Usage(format!("figure {other} is not here: the paper measures in 1 and in 7 to 12")))
-        }
-    }
-}
-
 /// A figure that is being measured.
 struct Lab<'a> {
-    args: &'a Args,
+    setup: &'a Setup,
     keys: u64,
     notes: Notes<'a>,
     points: Vec<Point>,
 }
 
-impl Lab<'_> {
+impl<'a> Lab<'a> {
+    fn new(setup: &'a Setup, notes: Notes<'a>) -> Self {
+        // Pages of a file in memory are small, so those of memory are to be.
+        medium::disable_huge_pages();
+        Self { setup, keys: setup.keys, notes, points: Vec::new() }
+    }
+
     fn bench(&self, tree: &Tree, workload: Workload) -> Result<crate::bench::Args> {
         let missing = || Failure::Usage(format!("no engine is named {}", tree.engine));
-        let mut bench = bench_args(self.args);
+        let mut bench = bench_args(self.setup);
         bench.engine = crate::engine_from_name(tree.engine).ok_or_else(missing)?;
         let (setting, degree) = tree.degree;
         let of_degree = (!setting.is_empty()).then(|| format!("{setting}={degree}"));
@@ -133,14 +128,19 @@ impl Lab<'_> {
     /// One run: of inserts of all keys into an empty tree, or of finds of all keys.
     fn once(&self, tree: &Tree, workload: Workload, is_counted: bool) -> Result<Once> {
         let (_, degree) = tree.degree;
-        self.notes.note(format!("{}, degree {degree}: {}, {} keys", tree.series, workload.name(), self.keys));
+        self.notes.note(format!(
+            "{}, degree {degree}: {}, {} keys",
+            tree.series,
+            workload.name(),
+            grouped(self.keys)
+        ));
         once(&self.bench(tree, workload)?, is_counted)
     }
 
     /// The median of the milliseconds of all runs.
     fn ms(&self, tree: &Tree, workload: Workload) -> Result<f64> {
         let run = |_| Ok(self.once(tree, workload, false)?.ms);
-        Ok(median(&(0..self.args.runs).map(run).collect::<Result<Vec<_>>>()?))
+        Ok(median(&(0..self.setup.runs).map(run).collect::<Result<Vec<_>>>()?))
     }
 
     fn point(&mut self, panel: &str, tree: &Tree, y: f64) {
@@ -189,7 +189,7 @@ impl Lab<'_> {
                 (_, 4) => "as CAWBT",
                 _ => "as the others of this degree",
             };
-            let ours = format!("{splits:.0} of {keys} inserts");
+            let ours = format!("{} of {} inserts", grouped(splits as u64), grouped(keys));
             figure.claims.push(Claim::new(format!("{series}, degree {degree}"), paper, ours));
         }
         Ok(figure)
@@ -217,7 +217,7 @@ impl Lab<'_> {
     /// Inserts or finds of all keys with these trees, in turns.
     fn times(&mut self, all: &[Tree], workload: Workload) -> Result<()> {
         let mut ms = vec![Vec::new(); all.len()];
-        for _ in 0..self.args.runs {
+        for _ in 0..self.setup.runs {
             for (tree, ms) in all.iter().zip(&mut ms) {
                 ms.push(self.once(tree, workload, false)?.ms);
             }
@@ -230,9 +230,9 @@ impl Lab<'_> {
 
     /// Nanoseconds of a logged split.
     fn split_ns(&self) -> Result<f64> {
-        self.notes.note(format!("{}: inserts one by one, {} keys", CAWBT.series, self.keys));
+        self.notes.note(format!("{}: inserts one by one, {} keys", CAWBT.series, grouped(self.keys)));
         let bench = self.bench(&CAWBT, Workload::Load)?;
-        let runs = (0..self.args.runs).map(|_| split_ns(&bench));
+        let runs = (0..self.setup.runs).map(|_| split_ns(&bench));
         Ok(median(&runs.collect::<Result<Vec<_>>>()?))
     }
 
@@ -313,23 +313,22 @@ impl Lab<'_> {
         // The B+-tree opens on one thread whatever the machine has.
         let mut trees = vec![(CAWBT, 1), (CAWBT, cores), (consistent(4), 1)];
         trees.dedup_by_key(|(tree, threads)| (tree.series, *threads));
-        for keys in REBUILT.map(|keys| self.args.scale.of(keys)) {
+        for keys in REBUILT.map(|keys| self.setup.scale.of(keys)) {
             self.keys = keys;
             for &(tree, threads) in &trees {
-                let series =
-                    format!("{}, {threads} {}", tree.series, if threads == 1 { "thread" } else { "threads" });
-                self.notes.note(format!("{series}, {keys} keys, opened after a crash"));
+                let series = format!("{}, {}", tree.series, threads_in_words(threads));
+                self.notes.note(format!("{series}, {} keys, opened after a crash", grouped(keys)));
                 let bench = crate::bench::Args {
                     recovery_threads: Some(threads),
                     ..self.bench(&tree, Workload::Find)?
                 };
                 let open = |_| Ok(recoveries(&bench)?.crash.as_secs_f64() * 1e3);
-                let ms = median(&(0..self.args.runs).map(open).collect::<Result<Vec<_>>>()?);
+                let ms = median(&(0..self.setup.runs).map(open).collect::<Result<Vec<_>>>()?);
                 self.points.push(Point::new("open to first answer", &series, keys as f64, ms));
                 let is_as_the_paper = tree.series == CAWBT.series && threads == 1;
                 let paper = if is_as_the_paper { "10 ns a key, linear" } else { "-" };
                 let ours = format!("{ms:.2} ms, {:.1} ns a key", ms * 1e6 / keys as f64);
-                claims.push(Claim::new(format!("{series}, {keys} keys"), paper, ours));
+                claims.push(Claim::new(format!("{series}, {} keys", grouped(keys)), paper, ours));
             }
         }
         let missing = "the rebuild by itself: an open after a crash also verifies all nodes and records, and marks the space that the \

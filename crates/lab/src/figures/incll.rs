@@ -3,11 +3,12 @@
 
 use everleaf::Engine;
 
-use super::{Args, Claim, Figure, KEYS, Point, THREADS, bench_args};
+use super::{Claim, Figure, KEYS, Measure, Point, Setup, THREADS, bench_args, threads_in_words};
 use crate::bench::{
-    Distribution, MediumChoice, Sample, Series, Trees, Workload, count_of, fit_together, median, recoveries,
+    Distribution, MediumChoice, Sample, Series, Trees, Workload, count_of, fit_together, grouped, median,
+    recoveries,
 };
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::notes::Notes;
 
 /// A tree by the paper's name, with its settings of masstree.
@@ -51,31 +52,25 @@ const TREES: [PaperTree; 2] = [
     },
 ];
 
-/// The figures there are.
-pub(super) const FIGURES: [u8; 9] = [2, 3, 4, 5, 6, 7, 8, 0, 9];
-
-/// Measures a figure.
-pub(super) fn figure(number: u8, args: &Args, notes: Notes<'_>) -> Result<Figure> {
-    let lab = Lab { args, notes, points: Vec::new() };
-    match number {
-        0 => lab.flushes(),
-        2 => lab.workloads(),
-        3 => lab.delays("Figure 3: latency of fences, YCSB-A", &[IN_LINE], &["-4.3%", "-6.0%"]),
-        4 => lab.threads(),
-        5 => lab.sizes(),
-        6 => lab.overheads(),
-        7 => lab.nodes_logged(),
-        8 => lab.delays(
-            "Figure 8: latency of fences with in-line logs and without, YCSB-A",
-            &[IN_LINE, LOGGING],
-            &["-4.1%", "-5.7%", "-42.5%", "-28.5%"],
-        ),
-        9 => lab.recoveries(),
-        other => Err(Failure::Usage(format!(
-            "figure {other} is not here: the paper measures in 2 to 8, and in its text, 0 and 9"
-        ))),
-    }
-}
+/// The figures; 0 and 9 are in the text.
+pub(super) const FIGURES: &[(u8, Measure)] = &[
+    (2, |setup, notes| Lab::new(setup, notes).workloads()),
+    (3, |setup, notes| {
+        let title = "Figure 3: latency of fences, YCSB-A";
+        Lab::new(setup, notes).delays(title, &[IN_LINE], &["-4.3%", "-6.0%"])
+    }),
+    (4, |setup, notes| Lab::new(setup, notes).threads()),
+    (5, |setup, notes| Lab::new(setup, notes).sizes()),
+    (6, |setup, notes| Lab::new(setup, notes).overheads()),
+    (7, |setup, notes| Lab::new(setup, notes).nodes_logged()),
+    (8, |setup, notes| {
+        let title = "Figure 8: latency of fences with in-line logs and without, YCSB-A";
+        let papers = ["-4.1%", "-5.7%", "-42.5%", "-28.5%"];
+        Lab::new(setup, notes).delays(title, &[IN_LINE, LOGGING], &papers)
+    }),
+    (0, |setup, notes| Lab::new(setup, notes).flushes()),
+    (9, |setup, notes| Lab::new(setup, notes).recoveries()),
+];
 
 /// Numbers of keys: decades, closer where the paper finds the most overhead, and what was asked for.
 fn sizes_to(most: u64) -> Vec<u64> {
@@ -87,7 +82,7 @@ fn sizes_to(most: u64) -> Vec<u64> {
 
 /// A figure that is being measured.
 struct Lab<'a> {
-    args: &'a Args,
+    setup: &'a Setup,
     notes: Notes<'a>,
     points: Vec<Point>,
 }
@@ -120,13 +115,17 @@ impl Setting {
     }
 }
 
-impl Lab<'_> {
+impl<'a> Lab<'a> {
+    fn new(setup: &'a Setup, notes: Notes<'a>) -> Self {
+        Self { setup, notes, points: Vec::new() }
+    }
+
     fn setting(&self, workload: Workload, distribution: Distribution) -> Setting {
         Setting { workload, distribution, threads: self.threads_max(), delays_ns: &[] }
     }
 
     fn threads_max(&self) -> usize {
-        self.args.threads.iter().copied().max().unwrap_or(1)
+        self.setup.threads_max()
     }
 
     /// Each distribution of YCSB-A.
@@ -138,7 +137,7 @@ impl Lab<'_> {
     fn measure(&self, trees: &[Tree], keys: u64, settings: &[Setting]) -> Result<Vec<Vec<Sample>>> {
         let is_delayed = settings.iter().any(|setting| !setting.delays_ns.is_empty());
         let tree_args = |(_, mode): &Tree| {
-            let mut bench = bench_args(self.args);
+            let mut bench = bench_args(self.setup);
             (bench.engine, bench.set) = (Engine::MASSTREE, vec![(*mode).to_owned()]);
             (bench.medium, bench.keys, bench.threads) = (MediumChoice::Dax, keys, self.threads_max());
             bench.persist_delay_ns = is_delayed.then_some(0);
@@ -153,12 +152,16 @@ impl Lab<'_> {
         for (args, names) in args.chunks(together).zip(trees.chunks(together)) {
             let names: Vec<_> = names.iter().map(|(name, _)| *name).collect();
             let names = names.join(" and ");
-            self.notes.note(format!("loading {keys} keys: {names}"));
+            self.notes.note(format!("loading {} keys: {names}", grouped(keys)));
             let mut loaded = Trees::load(args)?;
             for (setting, found) in settings.iter().zip(&mut found) {
                 let Setting { workload, distribution, threads, .. } = setting;
                 let name = workload.name();
-                self.notes.note(format!("{names}: {name}, {distribution:?}, {keys} keys, {threads} threads"));
+                self.notes.note(format!(
+                    "{names}: {name}, {distribution:?}, {} keys, {}",
+                    grouped(keys),
+                    threads_in_words(*threads)
+                ));
                 found.extend(loaded.samples(&setting.series(args))?);
             }
         }
@@ -206,7 +209,7 @@ impl Lab<'_> {
             .collect();
         let settings: Vec<_> = panels.iter().map(|(_, setting, _)| *setting).collect();
         let trees = [TRANSIENT, IN_LINE, LOGGING];
-        let (found, threads) = (self.measure(&trees, self.args.keys, &settings)?, self.threads_max() as f64);
+        let (found, threads) = (self.measure(&trees, self.setup.keys, &settings)?, self.threads_max() as f64);
         for ((panel, ..), samples) in panels.iter().zip(found) {
             self.points_of(panel, &trees, threads, &samples);
         }
@@ -224,7 +227,7 @@ impl Lab<'_> {
 
     fn delays(mut self, title: &'static str, trees: &[Tree], papers: &[&'static str]) -> Result<Figure> {
         let settings = self.both().map(|setting| Setting { delays_ns: &DELAYS_NS, ..setting });
-        let found = self.measure(trees, self.args.keys, &settings)?;
+        let found = self.measure(trees, self.setup.keys, &settings)?;
         for ((panel, _), samples) in DISTRIBUTIONS.into_iter().zip(found) {
             for ((series, _), samples) in trees.iter().zip(samples.chunks(DELAYS_NS.len())) {
                 for (delay_ns, sample) in DELAYS_NS.into_iter().zip(samples) {
@@ -248,19 +251,20 @@ impl Lab<'_> {
         let settings: Vec<_> = self
             .both()
             .into_iter()
-            .flat_map(|setting| self.args.threads.iter().map(move |&threads| Setting { threads, ..setting }))
+            .flat_map(|setting| self.setup.threads.iter().map(move |&threads| Setting { threads, ..setting }))
             .collect();
-        let found = self.measure(&trees, self.args.keys, &settings)?;
-        let panels = DISTRIBUTIONS.into_iter().flat_map(|(panel, _)| vec![panel; self.args.threads.len()]);
+        let found = self.measure(&trees, self.setup.keys, &settings)?;
+        let panels = DISTRIBUTIONS.into_iter().flat_map(|(panel, _)| vec![panel; self.setup.threads.len()]);
         for ((panel, setting), samples) in panels.zip(&settings).zip(found) {
             self.points_of(panel, &trees, setting.threads as f64, &samples);
         }
-        let (threads, tree) = (self.args.threads.clone(), &TREES[usize::from(self.args.keys >= LARGE_TREE)]);
+        let (threads, tree) =
+            (self.setup.threads.clone(), &TREES[usize::from(self.setup.keys >= LARGE_TREE)]);
         let mut figure = self.figure("Figure 4: threads, YCSB-A", THREADS, MOPS, tree.other);
         for ((panel, _), paper) in DISTRIBUTIONS.into_iter().zip(tree.losses) {
             for threads in &threads {
                 let overhead = Self::overhead(&figure, panel, [IN_LINE, TRANSIENT], *threads as f64);
-                let what = format!("INCLL below MT+, {panel}, {threads} threads");
+                let what = format!("INCLL below MT+, {panel}, {}", threads_in_words(*threads));
                 figure.claims.push(Claim::new(what, paper, format!("{overhead:.1}%")));
             }
         }
@@ -273,7 +277,7 @@ impl Lab<'_> {
         trees: &[Tree],
         mut note: impl FnMut(&mut Self, &str, f64, &[Sample]),
     ) -> Result<()> {
-        for keys in sizes_to(self.args.keys) {
+        for keys in sizes_to(self.setup.keys) {
             let found = self.measure(trees, keys, &self.both())?;
             for ((panel, _), samples) in DISTRIBUTIONS.into_iter().zip(found) {
                 note(self, panel, keys as f64, &samples);
@@ -299,7 +303,11 @@ impl Lab<'_> {
                 let Some(Shape { first, last, .. }) = Shape::of(&figure, panel, series) else { continue };
                 let what = format!("{series}, {panel}");
                 let change = 100.0 * (last.1 / first.1 - 1.0);
-                let ours = format!("{change:+.0}%, from {} to {} keys", first.0, last.0);
+                let ours = format!(
+                    "{change:+.0}%, from {} to {} keys",
+                    grouped(first.0 as u64),
+                    grouped(last.0 as u64)
+                );
                 figure.claims.push(Claim { what, paper, ours });
             }
         }
@@ -308,7 +316,7 @@ impl Lab<'_> {
 
     fn overheads(mut self) -> Result<Figure> {
         self.throughput_by_size()?;
-        let sizes = sizes_to(self.args.keys);
+        let sizes = sizes_to(self.setup.keys);
         let mut measured =
             self.figure("Figure 6: INCLL below MT+ by the size of the tree, YCSB-A", KEYS, "percent", "");
         let points = DISTRIBUTIONS.iter().flat_map(|(panel, _)| {
@@ -324,7 +332,12 @@ impl Lab<'_> {
             let Some(Shape { first, peak, last }) = Shape::of(&measured, panel, IN_LINE.0) else { continue };
             let ours = format!(
                 "{:.1}% at {} keys, {:.1}% at {}, {:.1}% at {}",
-                peak.1, peak.0, first.1, first.0, last.1, last.0
+                peak.1,
+                grouped(peak.0 as u64),
+                first.1,
+                grouped(first.0 as u64),
+                last.1,
+                grouped(last.0 as u64)
             );
             measured.claims.push(Claim { what: format!("the most, {panel}"), paper, ours });
         }
@@ -334,7 +347,7 @@ impl Lab<'_> {
     /// Section 6.2: what the end of an epoch costs.
     fn flushes(mut self) -> Result<Figure> {
         let mut claims = Vec::new();
-        let found = self.measure(&[IN_LINE], self.args.keys, &self.both())?;
+        let found = self.measure(&[IN_LINE], self.setup.keys, &self.both())?;
         for ((panel, _), samples) in DISTRIBUTIONS.into_iter().zip(found) {
             let of = |name| count_of(&samples[0].counters, name) as f64;
             let (epochs, epoch_ns) = (of("epochs").max(1.0), EPOCH_MS * 1e6);
@@ -357,13 +370,13 @@ impl Lab<'_> {
     fn recoveries(mut self) -> Result<Figure> {
         let mut claims = Vec::new();
         for (series, mode) in [IN_LINE, LOGGING] {
-            for keys in sizes_to(self.args.keys) {
-                self.notes.note(format!("{series}, {keys} keys, opened after a crash"));
-                let mut bench = bench_args(self.args);
+            for keys in sizes_to(self.setup.keys) {
+                self.notes.note(format!("{series}, {} keys, opened after a crash", grouped(keys)));
+                let mut bench = bench_args(self.setup);
                 (bench.engine, bench.set) = (Engine::MASSTREE, vec![mode.to_owned()]);
                 (bench.medium, bench.keys, bench.workload) = (MediumChoice::Dax, keys, Workload::Find);
                 let (mut ms, mut nodes) = (Vec::new(), 0);
-                for _ in 0..self.args.runs {
+                for _ in 0..self.setup.runs {
                     let found = recoveries(&bench)?;
                     ms.push(found.crash.as_secs_f64() * 1e3);
                     nodes = found.nodes_restored.unwrap_or(0);
@@ -371,7 +384,7 @@ impl Lab<'_> {
                 let median = median(&ms);
                 self.point("open to first answer, ms", series, keys as f64, median);
                 self.point("nodes put back", series, keys as f64, nodes as f64);
-                let what = format!("{series}, {keys} keys");
+                let what = format!("{series}, {} keys", grouped(keys));
                 // The paper tells of one tree only.
                 let is_papers = series == IN_LINE.0 && keys == 1_000_000;
                 let paper = if is_papers { "15 ms, 84 K nodes" } else { "-" };
@@ -410,7 +423,7 @@ impl Lab<'_> {
             let last = |name| Shape::of(&figure, panel, name).map_or((0.0, f64::NAN), |shape| shape.last);
             let [(keys, in_line), (_, logging)] = [IN_LINE, LOGGING].map(|(name, _)| last(name));
             let ours = format!("{in_line:.0} of {logging:.0} nodes an epoch");
-            let what = format!("what in-line logs leave, {panel}, {keys} keys");
+            let what = format!("what in-line logs leave, {panel}, {} keys", grouped(keys as u64));
             figure.claims.push(Claim { what, paper: "-", ours });
         }
         Ok(figure)
@@ -440,13 +453,17 @@ impl Shape {
     /// Where the curve is highest, and to what it has fallen at its end.
     fn rise_and_fall(self) -> String {
         let Self { first, peak, last } = self;
-        let from = format!("{:.0} at {} keys", first.1, first.0);
-        let top = format!("{:.0} at {}", peak.1, peak.0);
+        let from = format!("{} at {} keys", grouped(first.1.round() as u64), grouped(first.0 as u64));
+        let top = format!("{} at {}", grouped(peak.1.round() as u64), grouped(peak.0 as u64));
         if peak.0.total_cmp(&last.0).is_eq() {
             return format!("{from}, rise up to the largest: {top}");
         }
         let fall = 100.0 * (last.1 / peak.1 - 1.0);
-        format!("{from}, peak {top}, then {:.0} at {} ({fall:+.0}%)", last.1, last.0)
+        format!(
+            "{from}, peak {top}, then {} at {} ({fall:+.0}%)",
+            grouped(last.1.round() as u64),
+            grouped(last.0 as u64)
+        )
     }
 }
 

@@ -29,26 +29,35 @@ pub struct Args {
     /// (space)
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..13))]
     figure: Option<u8>,
-    /// Keys in the tree [default: as in the papers, 1,000,000, for incll 20,000,000]
-    #[arg(long, hide_default_value = true, default_value_t = 1_000_000)]
-    #[arg(default_value_if("system", "incll", "20000000"))]
-    keys: u64,
-    /// Operations of a run, over all threads [default: 500,000, and for incll 2,000,000: the paper has a million a thread]
-    #[arg(long, hide_default_value = true, default_value_t = 500_000)]
-    #[arg(default_value_if("system", "incll", "2000000"))]
-    ops: u64,
-    /// Numbers of threads; most figures of incll take the largest [the papers: up to 48, and 8]
-    #[arg(long, value_delimiter = ',', default_value = "1,2")]
-    threads: Vec<usize>,
+    /// Keys in the tree, for bztree and incll [default: as in the papers, 1,000,000, for incll 20,000,000]
+    #[arg(long)]
+    keys: Option<u64>,
+    /// Operations of a run, over all threads, for bztree and incll [default: 500,000, and for incll 2,000,000: the paper has a
+    /// million a thread]
+    #[arg(long)]
+    ops: Option<u64>,
+    /// Numbers of threads, for bztree and incll; most figures of incll take the largest [default: 1,2; the papers: up to 48, and 8]
+    #[arg(long, value_delimiter = ',')]
+    threads: Option<Vec<usize>>,
     /// Number of runs; the result is their median
     #[arg(long, default_value_t = 5)]
     runs: usize,
-    /// cawbt: the numbers of keys, in place of --keys, --ops and --threads
-    #[arg(long, value_enum, default_value = "machine")]
-    scale: cawbt::Scale,
+    /// The numbers of keys, for cawbt, whose figures have their own [default: machine]
+    #[arg(long, value_enum)]
+    scale: Option<cawbt::Scale>,
     /// Also draw the figure, as SVG. Without --figure each is drawn into a file of its own, with its number in the name
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
+}
+
+/// What a figure is measured with.
+struct Setup {
+    system: String,
+    keys: u64,
+    ops: u64,
+    threads: Vec<usize>,
+    runs: usize,
+    scale: cawbt::Scale,
 }
 
 /// The x axis of figures by threads.
@@ -105,7 +114,7 @@ impl Figure {
         found.map_or(f64::NAN, |point| point.y)
     }
 
-    fn json(&self, args: &Args, number: u8) -> Value {
+    fn json(&self, setup: &Setup, number: u8) -> Value {
         let points: Vec<Value> = self
             .points
             .iter()
@@ -117,16 +126,16 @@ impl Figure {
             .map(|claim| json!({"what": claim.what, "paper": claim.paper, "ours": claim.ours}))
             .collect();
         json!({
-            "lab": args.system,
+            "lab": setup.system,
             "figure": number,
             "title": self.title,
             "x": self.x,
             "y": self.y,
-            "keys": args.keys,
-            "ops": args.ops,
-            "runs": args.runs,
+            "keys": setup.keys,
+            "ops": setup.ops,
+            "runs": setup.runs,
             "machine": plot::machine(),
-            "threads": args.threads,
+            "threads": setup.threads,
             "points": points,
             "claims": claims,
             "missing": self.missing,
@@ -142,6 +151,9 @@ impl Figure {
                 format!("{:<28}{:<22}{:>x$}{:>y$.3}", point.panel, point.series, point.x, point.y)
             }),
         );
+        if self.points.is_empty() {
+            lines.push("nothing: the smallest tree of this figure has more keys".to_owned());
+        }
         let longest = |length: fn(&Claim) -> usize| self.claims.iter().map(length).max().unwrap_or(0) + 2;
         let (what, paper) =
             (50.max(longest(|claim| claim.what.len())), 34.max(longest(|claim| claim.paper.len())));
@@ -170,54 +182,110 @@ struct Defaults {
 }
 
 /// Arguments of a benchmark with the figure's sizes.
-fn bench_args(args: &Args) -> bench::Args {
+fn bench_args(setup: &Setup) -> bench::Args {
     let mut defaults = Defaults::parse_from(["lab"]).args;
-    defaults.engine = if args.system == "incll" { Engine::MASSTREE } else { Engine::BZTREE };
-    (defaults.keys, defaults.ops, defaults.runs) = (args.keys, Some(args.ops), args.runs);
+    defaults.engine = if setup.system == "incll" { Engine::MASSTREE } else { Engine::BZTREE };
+    (defaults.keys, defaults.ops, defaults.runs) = (setup.keys, Some(setup.ops), setup.runs);
     defaults
 }
 
-/// Measures the figure of this number.
-type Measure = fn(u8, &Args, Notes<'_>) -> Result<Figure>;
+/// So many threads, in words.
+fn threads_in_words(threads: usize) -> String {
+    format!("{threads} {}", if threads == 1 { "thread" } else { "threads" })
+}
+
+/// Measures a figure.
+type Measure = fn(&Setup, Notes<'_>) -> Result<Figure>;
 
 impl Args {
-    fn system(&self) -> (&'static [u8], Measure) {
+    /// The figures of a paper, in the order in which they are measured.
+    fn figures(&self) -> &'static [(u8, Measure)] {
         match self.system.as_str() {
-            "incll" => (&incll::FIGURES, incll::figure),
-            "cawbt" => (&cawbt::FIGURES, cawbt::figure),
-            _ => (&bztree::FIGURES, bztree::figure),
+            "incll" => incll::FIGURES,
+            "cawbt" => cawbt::FIGURES,
+            _ => bztree::FIGURES,
         }
     }
 
-    /// The same with the numbers of keys that a figure has of itself.
-    fn sized(&self, number: u8) -> Self {
-        let keys = cawbt::keys(number, self.scale);
-        if self.system == "cawbt" { Self { keys, ops: keys, ..self.clone() } } else { self.clone() }
-    }
-
-    /// The machine, the keys and the threads, in words.
-    fn setup(&self) -> String {
-        let threads: Vec<String> = self.threads.iter().map(ToString::to_string).collect();
-        let of = if threads == ["1"] { "thread" } else { "threads" };
-        format!("{}; {} keys; {} {of}", plot::machine(), bench::grouped(self.keys), threads.join(", "))
+    /// The setup of a figure: of the numbers of threads those that it measures with.
+    fn setup(&self, number: u8) -> Setup {
+        let scale = self.scale.unwrap_or(cawbt::Scale::Machine);
+        let (keys, ops) = match self.system.as_str() {
+            "incll" => (20_000_000, 2_000_000),
+            "cawbt" => (cawbt::keys(number, scale), cawbt::keys(number, scale)),
+            _ => (1_000_000, 500_000),
+        };
+        let given = self.threads.clone().unwrap_or_else(|| vec![1, 2]);
+        let threads = match (self.system.as_str(), number) {
+            ("cawbt", _) | ("bztree", 1 | 2 | 9) => vec![1],
+            ("incll", 4) | ("bztree", 4..=7) => given,
+            _ => given.into_iter().max().into_iter().collect(),
+        };
+        let (keys, ops) = (self.keys.unwrap_or(keys), self.ops.unwrap_or(ops));
+        Setup { system: self.system.clone(), keys, ops, threads, runs: self.runs, scale }
     }
 
     /// The numbers of the figures that are wanted.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] for arguments that do not go together.
     pub fn numbers(&self) -> Result<Vec<u8>> {
-        if self.threads.is_empty() || self.threads.contains(&0) {
-            return Err(Failure::Usage("--threads lists numbers of threads, each at least 1".to_owned()));
+        let usage = |what: String| Err(Failure::Usage(what));
+        let all: Vec<u8> = self.figures().iter().map(|(number, _)| *number).collect();
+        let Self { system, keys, ops, threads, .. } = self;
+        if threads.as_ref().is_some_and(|threads| threads.is_empty() || threads.contains(&0)) {
+            return usage("--threads lists numbers of threads, each at least 1".to_owned());
         }
-        Ok(self.figure.map_or_else(|| self.system().0.to_vec(), |number| vec![number]))
+        if system == "cawbt" && (keys.is_some() || ops.is_some() || threads.is_some()) {
+            return usage(
+                "the figures of cawbt have one thread and their own numbers of keys; give --scale in place of --keys, --ops \
+                 and --threads"
+                    .to_owned(),
+            );
+        }
+        if system != "cawbt" && self.scale.is_some() {
+            return usage(format!("--scale is for cawbt; give --keys and --ops for {system}"));
+        }
+        match self.figure {
+            None => Ok(all),
+            Some(number) if all.contains(&number) => Ok(vec![number]),
+            Some(number) => {
+                let there: Vec<String> = all.iter().map(ToString::to_string).collect();
+                usage(format!("{system} has no figure {number} here; give one of {}", there.join(", ")))
+            }
+        }
+    }
+}
+
+impl Setup {
+    fn threads_max(&self) -> usize {
+        self.threads.iter().copied().max().unwrap_or(1)
+    }
+
+    /// The machine, the keys, unless they are an axis, and the threads, in words.
+    fn in_words(&self, figure: &Figure) -> String {
+        let threads: Vec<String> = self.threads.iter().map(ToString::to_string).collect();
+        let threads = match self.threads[..] {
+            [one] => threads_in_words(one),
+            _ => format!("{} threads", threads.join(", ")),
+        };
+        let keys =
+            if figure.x == KEYS { String::new() } else { format!("{} keys; ", bench::grouped(self.keys)) };
+        format!("{}; {keys}{threads}", plot::machine())
     }
 }
 
 /// Measures a figure, and draws it if that is wanted.
 pub fn run(args: &Args, number: u8, notes: Notes<'_>) -> Result<Said> {
-    let args = &args.sized(number);
-    let mut figure = args.system().1(number, args, notes)?;
+    let setup = args.setup(number);
+    let measure = args.figures().iter().find(|(known, _)| *known == number).map(|(_, measure)| *measure);
+    let measure =
+        measure.ok_or_else(|| Failure::Usage(format!("{} has no figure {number} here", args.system)))?;
+    let mut figure = measure(&setup, notes)?;
     // A measurement that gave no number has no place on an axis.
     figure.points.retain(|point| point.y.is_finite());
-    plot::draw(&figure, args, number)?;
-    let text = format!("{}\n{}", figure.text(), args.setup());
-    Ok(Said { json: figure.json(args, number), text })
+    let in_words = setup.in_words(&figure);
+    plot::draw(&figure, args, number, &in_words)?;
+    let text = format!("{}\n{in_words}", figure.text());
+    Ok(Said { json: figure.json(&setup, number), text })
 }

@@ -57,10 +57,13 @@ pub(super) fn machine() -> String {
     }
 }
 
-/// Draws a figure into its file, if that is wanted.
-pub(super) fn draw(figure: &Figure, args: &Args, number: u8) -> Result<()> {
+/// Draws a figure into its file, if that is wanted and anything was measured.
+pub(super) fn draw(figure: &Figure, args: &Args, number: u8, setup: &str) -> Result<()> {
     let Some(path) = args.plot_path(number) else { return Ok(()) };
-    let drawn = try_draw(figure, &args.setup(), &path);
+    if figure.points.is_empty() {
+        return Ok(());
+    }
+    let drawn = try_draw(figure, setup, &path);
     drawn.map_err(|error| {
         Failure::io(format!("draw {}", path.display()))(std::io::Error::other(error.to_string()))
     })
@@ -90,7 +93,10 @@ fn try_draw(figure: &Figure, setup: &str, path: &Path) -> Drawn {
             (all_x.first().copied().unwrap_or(0.0), all_x.last().copied().unwrap_or(1.0) * 1.05);
         let chart = Panel { figure, points, series: &series };
         if figure.x == KEYS && least > 0.0 {
-            chart.draw(area, panel, (least / 1.05..most).log_scale())?;
+            // A single size in the middle of a decade to each side, so that the axis has labels.
+            let (least, most) =
+                if all_x.len() == 1 { (least / 10.0, least * 10.0) } else { (least / 1.05, most) };
+            chart.draw(area, panel, (least..most).log_scale())?;
         } else if figure.x == THREADS {
             chart.draw(area, panel, Threads { range: (0.0..most).into(), measured: all_x })?;
         } else {

@@ -15,9 +15,9 @@ fn a_curve_is_told_by_where_it_is_highest_and_what_it_falls_to() {
     assert_eq!((fallen.first, fallen.peak, fallen.last), ((1e4, 900.0), (1e6, 40_000.0), (2e7, 10_000.0)));
     assert_eq!(
         fallen.rise_and_fall(),
-        "900 at 10000 keys, peak 40000 at 1000000, then 10000 at 20000000 (-75%)"
+        "900 at 10,000 keys, peak 40,000 at 1,000,000, then 10,000 at 20,000,000 (-75%)"
     );
     let risen = shape(&[(1e4, 900.0), (1e6, 1_000.0)]).unwrap();
-    assert_eq!(risen.rise_and_fall(), "900 at 10000 keys, rise up to the largest: 1000 at 1000000");
+    assert_eq!(risen.rise_and_fall(), "900 at 10,000 keys, rise up to the largest: 1,000 at 1,000,000");
     assert_eq!(shape(&[]), None);
 }
