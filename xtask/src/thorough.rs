@@ -33,6 +33,7 @@ fn runs(pool: &Path, engines: &[String]) -> Vec<Run> {
     let everleaf = "run --release --quiet --package everleaf-cli --bin everleaf --";
     let mut runs = vec![
         run_of("ignored tests", "test --release --workspace -- --ignored"),
+        run_of("scopes", "test --release --package everleaf-sim --test engines"),
         run_of("conformance", "test --release --package everleaf-lab --test conformance"),
     ];
     for engine in engines {
@@ -86,7 +87,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         let begin = Instant::now();
         let mut command = Command::new(&cargo);
         command.args(&run.arguments).current_dir(&root);
-        if run.name == "conformance" {
+        if ["conformance", "scopes"].contains(&run.name.as_str()) {
             command.env("EVERLEAF_CASES", "4");
         }
         if args.json {

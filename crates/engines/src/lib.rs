@@ -9,6 +9,13 @@ pub use medium;
 
 pub use pool::{At, Error, Result};
 
+/// How many threads can run at the same time. The operating system answers from files, so it is asked once.
+pub(crate) fn cores() -> usize {
+    static CORES: std::sync::LazyLock<usize> =
+        std::sync::LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
+    *CORES
+}
+
 pub mod bztree;
 pub mod cawbt;
 pub mod index;

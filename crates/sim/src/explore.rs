@@ -1,12 +1,13 @@
 //! The explorer: records a run, crashes it at every crash point, and judges every recovery.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use medium::sim::{Event, Mark, Mutation, OpenLine, Sim, SimOptions, SiteKind, Trace};
 use medium::{LineValue, MediumError};
 use parking_lot::Mutex;
+use rustc_hash::FxHashSet;
 
 use crate::context::Context;
 use crate::guarded::guarded;
@@ -41,7 +42,7 @@ pub struct Explorer<S: Subject> {
     pub(crate) start: S::State,
     /// The most steps of a run of what is explored: [`Options::steps_max`], for so many operations.
     pub(crate) steps_max: u64,
-    known: HashSet<u64>,
+    known: FxHashSet<u64>,
     /// The faults that could be planted in the traces, while they are collected.
     moves: Option<BTreeSet<Mutation>>,
     /// Where to write each attempt, if a watchdog runs; and the schedule and the crashes that lead to it.
@@ -67,7 +68,7 @@ impl<S: Subject> Explorer<S> {
         let plan = Arc::new(Mutex::new(plan));
         sim.set_chooser(Some(Box::new(Follower(Arc::clone(&plan)))));
         let (start, setup) = (subject.initial(), Vec::new());
-        let (known, moves, stats) = (HashSet::new(), None, Stats::default());
+        let (known, moves, stats) = (FxHashSet::default(), None, Stats::default());
         let (beacon, schedule, trail) = (Beacon::new(), String::new(), Replay::default());
         let (subject, progress, steps_max) = (Arc::new(subject), None, options.steps_max);
         Ok(Self {

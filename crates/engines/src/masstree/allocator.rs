@@ -25,12 +25,11 @@
 mod give_back;
 mod own_runs;
 
-use std::collections::HashSet;
-
 use medium::sync::schedule::AccessKind;
 use medium::sync::{Mutex, is_scheduled};
 use medium::{Medium, Word};
 use pool::{ALLOCATION_BYTES_MAX, Guard, SLAB_BYTES};
+use rustc_hash::FxHashSet;
 
 use super::layout::{
     Anchor, CLASSES, OFFSET_MASK, Queue, ShardArea, border_bytes, checked, shard_area, unchecked,
@@ -322,8 +321,8 @@ impl<M: Medium> Space<'_, M> {
     }
 
     /// The objects in queues. No other thread works meanwhile.
-    pub(super) fn objects_free(&self, running: u64) -> Result<HashSet<u64>> {
-        let mut free = HashSet::new();
+    pub(super) fn objects_free(&self, running: u64) -> Result<FxHashSet<u64>> {
+        let mut free = FxHashSet::default();
         for queue in self.queues()? {
             self.objects_free_in(queue, running, &mut free)?;
         }
@@ -331,7 +330,7 @@ impl<M: Medium> Space<'_, M> {
     }
 
     /// The objects in a queue, in its order. They are added to those `seen` in other queues.
-    fn objects_free_in(&self, queue: &Queue, running: u64, seen: &mut HashSet<u64>) -> Result<Vec<u64>> {
+    fn objects_free_in(&self, queue: &Queue, running: u64, seen: &mut FxHashSet<u64>) -> Result<Vec<u64>> {
         let (mut objects, mut object) = (Vec::new(), queue.head.load(self.guard));
         while object != 0 {
             if !seen.insert(object) {

@@ -1,9 +1,9 @@
 //! Verification and salvage: one walk over all of a tree, in the order of keys, while no other thread works.
 
-use std::collections::HashSet;
 use std::rc::Rc;
 
 use medium::Medium;
+use rustc_hash::FxHashSet;
 
 use super::access::{HEIGHT_MAX, NodeRef, View, Walk};
 use super::allocator::border_class;
@@ -51,7 +51,7 @@ pub(super) struct Survey<'v> {
     pub(super) height: u32,
     /// Nodes and records.
     objects: u64,
-    seen: HashSet<u64>,
+    seen: FxHashSet<u64>,
     /// Whether all objects were reached so far.
     is_sound: bool,
     /// Where the walk goes, the next one last.
@@ -125,7 +125,7 @@ impl<M: Medium> Core<M> {
             borders: 0,
             height: 0,
             objects: 0,
-            seen: HashSet::new(),
+            seen: FxHashSet::default(),
             is_sound: true,
             places: vec![Place::root(root, Rc::new([]))],
         };

@@ -52,7 +52,7 @@ impl Default for MassTreeOptions {
             epoch: EpochLength::default(),
             mode: Mode::InLine,
             width: None,
-            recovery_threads: std::thread::available_parallelism().map_or(1, usize::from),
+            recovery_threads: crate::cores(),
             shards: SHARDS,
             close_cleanly: true,
             patience: Duration::from_secs(10),

@@ -54,7 +54,7 @@ pub struct Opening {
 impl Default for Opening {
     fn default() -> Self {
         Self {
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            threads: crate::cores(),
             epoch: EpochLength::default(),
             close_cleanly: true,
             mark_later: false,

@@ -122,7 +122,7 @@ pub struct RnTreeOptions {
 
 impl Default for RnTreeOptions {
     fn default() -> Self {
-        let recovery_threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let recovery_threads = crate::cores();
         Self { recovery_threads, leaf_entries: ENTRIES_MAX }
     }
 }

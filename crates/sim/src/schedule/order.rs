@@ -3,7 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::states::{NumberMap, mix};
+use rustc_hash::FxHashMap;
+
+use super::states::mix;
 use crate::subject::Complaint;
 
 /// At which steps the scheduler switched threads, and to which. Reads and prints as `thread,step:thread,step:thread`: the first
@@ -66,7 +68,7 @@ pub(super) struct Tree {
     /// that were left then.
     ///
     /// [`Sleepers`]: super::states::Sleepers
-    visited: NumberMap<u64, u32>,
+    visited: FxHashMap<u64, u32>,
 }
 
 /// How a decision ended.
@@ -88,7 +90,7 @@ impl Tree {
             path: Vec::new(),
             decided: Vec::new(),
             preemptions: 0,
-            visited: NumberMap::default(),
+            visited: FxHashMap::default(),
         }
     }
 

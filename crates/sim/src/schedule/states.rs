@@ -1,38 +1,11 @@
 //! The states of a run: which places threads share, and a digest of everything that may still matter.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-
 use medium::sync::schedule::{Access, AccessKind};
+use rustc_hash::FxHashMap;
 
 use crate::model::Rules;
 
-/// A hash by one multiplication: no adversary chooses places and states.
-#[derive(Default)]
-pub(super) struct NumberHasher(u64);
-
-impl Hasher for NumberHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = mix(self.0, u64::from(*byte));
-        }
-    }
-
-    fn write_usize(&mut self, number: usize) {
-        self.0 = mix(0, number as u64);
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = mix(0, number);
-    }
-}
-
-pub(super) type NumberMap<N, T> = HashMap<N, T, BuildHasherDefault<NumberHasher>>;
-type PlaceMap<T> = NumberMap<usize, T>;
+type PlaceMap<T> = FxHashMap<usize, T>;
 
 pub(super) fn mix(state: u64, word: u64) -> u64 {
     let product = u128::from(state.rotate_left(29) ^ word ^ 0x2d35_8dcc_aa6c_78a5) * 0x8bb8_4b93_962e_acc9;

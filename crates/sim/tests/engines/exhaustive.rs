@@ -30,7 +30,13 @@ fn words_in_single_lines() {
 
 #[test]
 fn words_in_twin_lines() {
-    exhaust(Word, length(3), Rules::Lines, LineForm::Twin, SecondCrash::InRecovery);
+    exhaust(
+        Word,
+        length(if common::is_thorough() { 3 } else { 2 }),
+        Rules::Lines,
+        LineForm::Twin,
+        SecondCrash::InRecovery,
+    );
 }
 
 #[test]

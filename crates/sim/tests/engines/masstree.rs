@@ -36,7 +36,8 @@ fn a_script_with_words() {
 
 #[test]
 fn a_script_with_records() {
-    explore(Record, &every_change_in_epochs(), options(Images::Some { random: 8 }, SecondCrash::InRecovery));
+    let random = if common::is_thorough() { 8 } else { 2 };
+    explore(Record, &every_change_in_epochs(), options(Images::Some { random }, SecondCrash::InRecovery));
 }
 
 #[test]
@@ -67,7 +68,7 @@ fn a_script_with_layers_and_crashes_in_recovery() {
 #[test]
 fn random_scripts_with_layers_below_layers() {
     let first = setting("EVERLEAF_SEED", 1);
-    for seed in first..first + setting("EVERLEAF_SEEDS", 2) {
+    for seed in first..first + setting("EVERLEAF_SEEDS", if common::is_thorough() { 2 } else { 1 }) {
         println!("seed {seed}");
         let operations = random_operations(seed, 60, 130, writes_in_epochs);
         explore(Layers, &operations, options(Images::Some { random: 1 }, SecondCrash::Never));
@@ -117,16 +118,18 @@ fn a_script_with_sweeps_and_one_with_clean_ends() {
         Explored::small(Engine::MASSTREE, CodecName::Word).opening_with("sweep", 1).shared(),
         Explored::small(Engine::MASSTREE, CodecName::Word).closing_cleanly().shared(),
     ];
+    let random = if common::is_thorough() { 2 } else { 1 };
     for (engine, rules) in engines.iter().flat_map(|engine| [(engine, Rules::Lines), (engine, Rules::Log)]) {
-        let options = Options { rules, ..options(Images::Some { random: 2 }, SecondCrash::InRecovery) };
+        let options = Options { rules, ..options(Images::Some { random }, SecondCrash::InRecovery) };
         common::explore(engine, &script, FollowUp::SplitAndMerge, options);
     }
 }
 
 #[test]
 fn a_script_with_persistent_caches_and_on_a_log() {
+    let random = if common::is_thorough() { 4 } else { 1 };
     for rules in [Rules::PersistentCaches, Rules::Log] {
-        let options = Options { rules, ..options(Images::Some { random: 4 }, SecondCrash::InRecovery) };
+        let options = Options { rules, ..options(Images::Some { random }, SecondCrash::InRecovery) };
         explore(Word, &every_change_in_epochs(), options.clone());
         explore(Record, &every_change_in_epochs(), options);
     }
@@ -234,7 +237,7 @@ fn crashes_in_what_follows_a_crash() {
 #[test]
 fn random_scripts() {
     let first = setting("EVERLEAF_SEED", 1);
-    for seed in first..first + setting("EVERLEAF_SEEDS", 3) {
+    for seed in first..first + setting("EVERLEAF_SEEDS", if common::is_thorough() { 3 } else { 1 }) {
         println!("seed {seed}");
         let operations = random_operations(seed, 60, 14, writes_in_epochs);
         explore(Word, &operations, options(Images::Some { random: 2 }, SecondCrash::InRecovery));

@@ -6,10 +6,9 @@
 //! 2. The epoch ends. No thread can reach the objects any more, and no crash brings them back.
 //! 3. The pool takes the runs. If a crash comes before, its mark does not reach them, so they are free as well.
 
-use std::collections::{HashMap, HashSet};
-
 use medium::Medium;
 use medium::sync::MutexGuard;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Limit, Own, Space, run_of};
 use crate::kit::epochs::Shard;
@@ -66,7 +65,8 @@ impl<M: Medium> Space<'_, M> {
         shards: &mut [MutexGuard<'_, Shard<Own>>],
     ) -> Result<Vec<u64>> {
         let (running, runs) = (self.epochs.barrier.running(), self.runs()?);
-        let (mut seen, mut queues, mut free) = (HashSet::new(), Vec::new(), HashMap::new());
+        let (mut seen, mut queues, mut free) =
+            (FxHashSet::default(), Vec::new(), FxHashMap::<u64, u64>::default());
         for shard in 0..shards.len() {
             for class in 0..CLASSES {
                 let objects = self.objects_free_in(self.queue(shard, class)?, running, &mut seen)?;
@@ -77,7 +77,7 @@ impl<M: Medium> Space<'_, M> {
         let carved = self.objects_of(runs.clone())?;
         let is_empty = |run: &u64, count: u64| count > 0 && free.get(run) == Some(&count);
         let counted = runs.iter().zip(carved).filter(|((run, _), objects)| is_empty(run, objects.count));
-        let empty: HashSet<u64> = counted.map(|((run, _), _)| *run).collect();
+        let empty: FxHashSet<u64> = counted.map(|((run, _), _)| *run).collect();
         if empty.is_empty() {
             return Ok(Vec::new());
         }
@@ -105,7 +105,7 @@ impl<M: Medium> Space<'_, M> {
         own: &mut Own,
         (shard, class): (usize, usize),
         objects: &[u64],
-        empty: &HashSet<u64>,
+        empty: &FxHashSet<u64>,
         running: u64,
     ) -> Result<()> {
         let (guard, queue) = (self.guard, self.queue(shard, class)?);

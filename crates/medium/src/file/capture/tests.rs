@@ -14,7 +14,7 @@ impl Drop for StopOnDrop<'_> {
 
 /// Runs `write` with 1, 2, 3, ... in a thread, until `look` has seen many different states beside it.
 fn beside(write: impl Fn(u64) + Sync, mut look: impl FnMut() -> u64) {
-    const STATES: u32 = 2_000;
+    const STATES: u32 = 300;
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
