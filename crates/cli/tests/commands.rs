@@ -49,7 +49,7 @@ fn every_command_speaks_json() {
     let engines = run(&["engines", "--json"]).expect(0).json();
     assert_eq!(engines["engines"][0]["engine"], json!("rntree"));
     let stat = json(&["stat"], 0);
-    assert_eq!((&stat["keys"], &stat["format_version"]), (&json!(1), &json!(8)));
+    assert_eq!((&stat["keys"], &stat["format_version"]), (&json!(1), &json!(9)));
     assert!(stat["medium"].as_str().unwrap().starts_with("read-only: "));
     assert_eq!(json(&["rm", "k"], 0), json!({ "removed": 1 }));
     let error = run(&["--json", "get", "/no/such.pool", "k"]).expect(3);
@@ -616,6 +616,15 @@ fn completions_are_made_for_shells() {
         );
         assert!(!said.text().contains("torture-writer") && !said.text().contains("demo-writer"), "{shell}");
     }
+    // Of values that are no files no file is offered.
+    let bash = run(&["completions", "bash"]).expect(0).text().to_owned();
+    let of =
+        |option: &str| bash.split(&format!("{option})\n")).nth(1).unwrap().lines().next().unwrap().to_owned();
+    assert!(
+        !of("--figure").contains("compgen -f") && of("--plot").contains("compgen -f"),
+        "{}",
+        of("--figure")
+    );
     for command in ["put", "bench", "crash"] {
         let help = run(&[command, "--help"]).expect(0);
         assert!(help.text().contains("rntree, bztree"), "{help:?}");

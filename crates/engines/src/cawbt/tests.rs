@@ -304,6 +304,22 @@ fn salvage_reads_what_is_whole() {
     CawbTree::<Ram, WordCodec>::open(&pool, &tree_root, &on(2)).unwrap();
 }
 
+/// A record that was overwritten with zeros is damage, and not an entry of an empty key.
+#[test]
+fn zeros_are_no_record() {
+    let pool = pool();
+    let tree = CawbTree::<Ram, RecordCodec>::create(&pool, "t", &Opening::default()).unwrap();
+    assert!(tree.insert(b"key", b"value").unwrap());
+    let guard = pool.pin();
+    let record = Node::load(&guard, tree.root).unwrap().pointer(0);
+    guard.words(record, 3).unwrap().iter().for_each(|word| word.store(&guard, 0));
+    drop(tree);
+    let tree_root = pool.trees().unwrap().remove(0);
+    let visit = &mut |key: &[u8], _: &[u8]| panic!("an entry of {key:?}");
+    let left_out = CawbTree::<Ram, RecordCodec>::salvage_at(&pool, &tree_root, visit).unwrap().unwrap();
+    assert_eq!(left_out.len(), 1);
+}
+
 /// Several threads find in a large tree what one finds, and damage at each level: a changed word, or a node that has the wrong children.
 #[test]
 fn threads_survey_as_one_does() {

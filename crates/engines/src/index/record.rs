@@ -45,8 +45,9 @@ pub struct Record {
     value_length: usize,
 }
 
+/// Complemented, so that a line of zeros is no record.
 fn check_of(key: &[u8], value: &[u8]) -> u16 {
-    crc32c::crc32c_append(crc32c::crc32c(key), value) as u16
+    !crc32c::crc32c_append(crc32c::crc32c(key), value) as u16
 }
 
 /// Refuses keys and values beyond the limits.
