@@ -60,6 +60,7 @@ pub(crate) enum Failure {
 fn hint(error: &Error) -> &'static str {
     match error {
         Error::Corrupt { .. } => " (`everleaf check` lists it, `everleaf dump --salvage` saves the rest)",
+        Error::Locked { .. } => " (`--wait SECONDS` waits for it)",
         Error::NoSuchPool { .. } => " (`everleaf put` and `everleaf load` make one)",
         Error::NoSuchTree { .. } => " (`everleaf trees` lists those there are)",
         Error::Medium { source: MediumError::Log(LogError::Mark { .. }), .. } => {

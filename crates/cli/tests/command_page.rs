@@ -53,8 +53,7 @@ fn shape(value: &Value, path: &str, found: &mut BTreeSet<String>) {
         }
         Value::Array(values) => {
             found.insert(format!("{path}: array"));
-            // One stands for all.
-            values.iter().take(1).for_each(|value| shape(value, &format!("{path}[]"), found));
+            values.iter().for_each(|value| shape(value, &format!("{path}[]"), found));
         }
         Value::String(_) => drop(found.insert(format!("{path}: string"))),
         Value::Number(_) => drop(found.insert(format!("{path}: number"))),

@@ -425,7 +425,7 @@ impl Store {
     /// Gives the room of free space back to the file system: all free slabs of 64 KiB become holes in the file, and the free tail
     /// of the file is cut off. Returns by how many bytes the file takes less room on its disk; 0 in memory. The same happens by and
     /// by to what is removed, beside some MiB that are kept for reuse, and at a clean close. Slabs in which
-    /// anything is in use stay as they are: `everleaf compact` writes the pool anew. Other threads may go on; those that need new
+    /// anything is in use stay as they are; a pool that is written anew from its entries has none of them. Other threads may go on; those that need new
     /// slabs wait, and trees of [`Engine::MASSTREE`](crate::Engine::MASSTREE) stop while their free objects are counted. O(slabs),
     /// with masstree O(its free objects), and on a file a checkpoint.
     ///

@@ -25,12 +25,25 @@ impl fmt::Display for At {
     }
 }
 
+/// What helps against what the operating system refused.
+fn remedy(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => "give this user the permission",
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
+            "check the path"
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space",
+        io::ErrorKind::ReadOnlyFilesystem => "give a file system that can be written",
+        _ => "see that the file system and its device work, then try it again",
+    }
+}
+
 /// What can go wrong: what failed, where, and a way out. [`Error::path`] is the file that it concerns.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused.
-    #[error("{at}cannot {action}: {source}")]
+    #[error("{at}cannot {action}: {source}; {}", remedy(source))]
     Io {
         /// What was tried.
         action: &'static str,
@@ -40,7 +53,7 @@ pub enum Error {
         at: At,
     },
     /// There is no such file, and none was to be made.
-    #[error("{at}no such pool; check the path, or open it with `create`")]
+    #[error("{at}no such pool; check the path, or let the open create it")]
     NoSuchPool {
         /// The pool.
         at: At,

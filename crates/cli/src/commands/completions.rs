@@ -1,6 +1,6 @@
 //! `everleaf completions`: completion scripts for shells.
 
-use clap::CommandFactory;
+use clap::{Arg, Command, CommandFactory, ValueHint};
 use clap_complete::Shell;
 
 use crate::context::Context;
@@ -12,11 +12,20 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
+/// The command without names of files where no file is meant: shells offer them for any value of which nothing is said.
+fn with_hints(command: Command) -> Command {
+    let hint = |arg: Arg| match arg.get_value_hint() {
+        ValueHint::Unknown if arg.get_action().takes_values() => arg.value_hint(ValueHint::Other),
+        _ => arg,
+    };
+    command.mut_args(hint).mut_subcommands(with_hints)
+}
+
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let mut script = Vec::new();
     clap_complete::generate(
         args.shell,
-        &mut crate::Cli::<super::Command>::command(),
+        &mut with_hints(crate::Cli::<super::Command>::command()),
         "everleaf",
         &mut script,
     );

@@ -136,6 +136,11 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         [] => store.trees()?.into_iter().map(|tree| tree.name).collect(),
         names => names.iter().cloned().collect(),
     };
+    // Before anything is written.
+    let known: BTreeSet<String> = store.trees()?.into_iter().map(|tree| tree.name).collect();
+    for absent in names.difference(&known) {
+        store.open_tree(absent)?;
+    }
     if !args.salvage {
         verify(context, &store, &names)?;
     }

@@ -60,7 +60,7 @@ pub(crate) enum Command {
     Check(check::Args),
     /// Copy a pool to a new file, also while another process writes it
     ///
-    /// Only on the medium `file`. Refused on `dax`, which `--medium auto` selects if the file system grants MAP_SYNC: give
+    /// Only on the medium `file`. A pool that is open on `dax`, which `--medium auto` selects if the file system grants MAP_SYNC: give
     /// --medium file there. If another process has the pool open, the copy holds all that was durable when the command began,
     /// and that process goes on undisturbed. Otherwise the pool is opened, and recovered if necessary.
     Backup(backup::Args),
@@ -74,6 +74,8 @@ pub(crate) enum Command {
     /// Make trees from a dump
     Restore(restore::Args),
     /// Kill writers at random and verify that nothing acknowledged is lost; exit code 1 if anything is
+    ///
+    /// The pool, and its log if it has one, stay as the last round left them: `everleaf check` and `everleaf scan` open them.
     Torture(torture::Args),
     /// Crash an engine at every relevant moment, and check every recovery; exit code 1 if one is wrong
     Crash(crash::Args),

@@ -9,7 +9,7 @@ fn errors() -> Vec<(Error, &'static str, &'static str)> {
     let full =
         |by| Error::PoolFull { wanted: 77 << 10, limit: 7 << 10, by, file: Grown::Pool, at: At::UNKNOWN };
     vec![
-        (Error::Io { action: "lock", source: refused(), at: at() }, "lock", "state"),
+        (Error::Io { action: "lock", source: refused(), at: at() }, "cannot lock", "then try it again"),
         (Error::NoSuchPool { at: at() }, "no such pool", "check the path"),
         (Error::NotWritable { source: refused(), at: at() }, "not writable", "only to read"),
         (Error::ReadOnly { at: at() }, "to be read only", "open it without `read_only`"),
@@ -111,4 +111,17 @@ fn a_full_disk_is_told_with_file_and_sizes() {
         full(Grown::Pool, LimitedBy::Limit).at(Path::new("a.pool")).to_string(),
         "pool full: growing a.pool to 20 MiB failed, 19.9 MiB are its limit; raise the limit or remove entries"
     );
+}
+
+#[test]
+fn what_the_system_refuses_has_a_way_out() {
+    for (kind, way_out) in [
+        (io::ErrorKind::StorageFull, "free some space"),
+        (io::ErrorKind::PermissionDenied, "give this user the permission"),
+        (io::ErrorKind::NotADirectory, "check the path"),
+        (io::ErrorKind::Other, "then try it again"),
+    ] {
+        let error = Error::Io { action: "grow", source: kind.into(), at: At::UNKNOWN };
+        assert!(error.to_string().ends_with(way_out), "{error}");
+    }
 }
