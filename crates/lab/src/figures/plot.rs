@@ -92,11 +92,9 @@ fn try_draw(figure: &Figure, setup: &str, path: &Path) -> Drawn {
         let (least, most) =
             (all_x.first().copied().unwrap_or(0.0), all_x.last().copied().unwrap_or(1.0) * 1.05);
         let chart = Panel { figure, points, series: &series };
-        if figure.x == KEYS && least > 0.0 {
-            // A single size in the middle of a decade to each side, so that the axis has labels.
-            let (least, most) =
-                if all_x.len() == 1 { (least / 10.0, least * 10.0) } else { (least / 1.05, most) };
-            chart.draw(area, panel, (least..most).log_scale())?;
+        // Fewer than two decades would have a single label on an axis of decades.
+        if figure.x == KEYS && least > 0.0 && most >= 10.0 * least {
+            chart.draw(area, panel, (least / 1.05..most).log_scale())?;
         } else if figure.x == THREADS {
             chart.draw(area, panel, Threads { range: (0.0..most).into(), measured: all_x })?;
         } else {

@@ -88,9 +88,9 @@ pub fn a_full_pool_loses_nothing(cell: &Cell, seed: Seed) -> Check {
     let mut model = Model::new();
     fill_up(world.tree(), cell.kind, &mut model, seed)?;
     // A leaf limited to 4 entries takes as much space as a full-size one; and a tree with an allocator of its own takes a slab for
-    // each size, which is much in so small a pool.
+    // each size, which is much in so small a pool. On a busy machine what splits have freed may still be held for readers.
     let bytes_per_key_max = match (cell.capacity, cell.keeps_space()) {
-        (4, _) => 1200,
+        (4, _) => 1600,
         (_, true) => 800,
         (_, false) => 400,
     };
