@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Each round runs in a child process, so that a panic, an abort and a loop are seen as such. Exit code: 0 = all damage was
-//! noticed; 1 = some was not, or a round panicked or went on for ever; 2 = wrong usage.
+//! noticed, and what the check called sound was saved; 1 = not, or a round panicked or went on for ever; 2 = wrong usage.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -90,6 +90,8 @@ struct Report {
     silent: u64,
     panics: u64,
     hangs: u64,
+    /// Rounds of which the check called the pool sound, and the salvage did not save all, or named a damage.
+    sound_not_saved: u64,
     /// The least number of entries that were saved after one flipped bit; and the round.
     saved_min: Option<usize>,
     saved_min_round: Option<u64>,
@@ -100,13 +102,13 @@ struct Report {
     wrong_max: usize,
     /// Rounds of each kind of damage.
     kinds: BTreeMap<String, u64>,
-    /// What was not noticed, panicked or went on for ever.
+    /// What was not noticed or not saved, panicked or went on for ever.
     survivors: Vec<String>,
 }
 
 impl Report {
     fn is_sound(&self) -> bool {
-        self.silent + self.panics + self.hangs == 0
+        self.silent + self.panics + self.hangs + self.sound_not_saved == 0
     }
 
     fn survivor(&mut self, bar: &ProgressBar, round: u64, what: &str) {
@@ -125,6 +127,10 @@ impl Report {
                 self.silent += 1;
                 self.survivor(bar, number, &format!("silent: {kind} at {offset:#x}"));
             }
+        }
+        if seen.is_sound_but_not_saved() {
+            self.sound_not_saved += 1;
+            self.survivor(bar, number, &format!("sound, but not all was saved: {kind} at {offset:#x}"));
         }
         if *kind == KINDS[0] && self.saved_min.is_none_or(|saved| seen.saved < saved) {
             (self.saved_min, self.saved_min_round) = (Some(seen.saved), Some(number));
@@ -222,6 +228,7 @@ fn print(report: &Report) {
     let Report { engine, medium, rounds, unchanged, found, silent, panics, hangs, .. } = report;
     println!("{engine} on {medium}, {rounds} rounds: {unchanged} unchanged, {found} found");
     println!("  {silent} silent, {panics} panics, {hangs} hangs");
+    println!("  {} called sound, but not saved as a whole", report.sound_not_saved);
     if let (Some(saved), Some(round)) = (report.saved_min, report.saved_min_round) {
         println!("  after one flipped bit at least {saved} of 20,000 entries were saved (round {round})");
     }

@@ -162,6 +162,14 @@ pub struct Seen {
     pub left_out: usize,
 }
 
+impl Seen {
+    /// Whether nothing reported damage, and yet the salvage did not save all, or reported some.
+    #[must_use]
+    pub fn is_sound_but_not_saved(&self) -> bool {
+        self.found.is_none() && self.is_intact && (self.saved < ENTRIES || self.wrong + self.left_out > 0)
+    }
+}
+
 /// Looks at a pool.
 #[must_use]
 pub fn examine(path: &Path, medium: MediumChoice, content: &Content) -> Seen {
