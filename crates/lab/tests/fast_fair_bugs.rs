@@ -9,6 +9,10 @@ use sim::{Explorer, Images, Options as Exploration, Rules, SecondCrash};
 
 /// Explores operations on a tree of nodes with several lines, and of small ones; after each crash a write comes first.
 fn explore(setup: &[IndexOperation], operations: &[IndexOperation]) {
+    explore_with(FollowUp::SplitAndMerge, setup, operations);
+}
+
+fn explore_with(follow_up: FollowUp, setup: &[IndexOperation], operations: &[IndexOperation]) {
     for (codec, size) in [CodecName::Word, CodecName::Record]
         .into_iter()
         .flat_map(|codec| [(codec, Size::Full), (codec, Size::Small)])
@@ -24,7 +28,7 @@ fn explore(setup: &[IndexOperation], operations: &[IndexOperation]) {
                 ..Exploration::default()
             };
             let explored = engine(FAST_FAIR, codec, size);
-            let subject = IndexSubject::new(&explored, FollowUp::SplitAndMerge);
+            let subject = IndexSubject::new(&explored, follow_up);
             let mut explorer = Explorer::new(subject, options).unwrap();
             explorer.set_up(setup).unwrap_or_else(|failure| panic!("{failure}"));
             if let Err(failure) = explorer.explore(operations) {
@@ -34,6 +38,13 @@ fn explore(setup: &[IndexOperation], operations: &[IndexOperation]) {
             assert!(stats.cut_short == 0 && stats.points > 0, "{stats}");
         }
     }
+}
+
+/// What a crash leaves of a split or a merge names the sibling's records, which may then be used again.
+#[test]
+fn copies_that_a_crash_leaves_do_not_outlive_their_records() {
+    explore_with(FollowUp::Reuse, &up_to(28), &[Insert(285, 1), Insert(295, 2)]);
+    explore_with(FollowUp::Reuse, &up_to(8), &[Remove(80), Remove(70), Remove(60), Remove(50), Remove(40)]);
 }
 
 fn up_to(last: u64) -> Vec<IndexOperation> {

@@ -205,7 +205,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Ok(found)
     }
 
-    /// Merges the child at a position with the next one; of leaves, without the ID `removed`, which separates an inner node.
+    /// Merges the child at a position with the next one; of leaves, without the ID `removed`, which the inner node
+    /// `separated` has as a separator.
     pub(super) fn merge(
         &self,
         writer: &mut Writer<'_, '_, M>,
@@ -249,9 +250,10 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         let root = Self::inner(guard, self.root)?;
         let offset = root.pointer(0);
         let child = Node::load(guard, offset)?;
-        // Whichever is durable first: the log is of a merge below the root, and finds nothing to do. It is durable before the child,
-        // which it names, is used again.
         self.write_log(guard, writer.state, &Content::empty_leaf())?;
+        // PERSIST: the log, which may name the child, is empty before the root; lost, an open would read in the log of a node that is
+        // something else by then.
+        guard.fence();
         self.store_one(guard, (self.root, &root), &Content::of(&child), 0, &[self.root, offset])?;
         guard.retire_node(offset);
         writer.state.merges += 1;

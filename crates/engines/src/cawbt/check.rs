@@ -1,6 +1,7 @@
 //! Walks over all nodes: the survey behind opens and checks, salvage, giving back.
 
 use std::ops::RangeInclusive;
+use std::sync::OnceLock;
 
 use medium::LINE_BYTES;
 use medium::sync::{AtomicU64, Ordering};
@@ -28,20 +29,25 @@ struct Visited {
     low_at: u64,
 }
 
-/// The nodes that a walk has visited: a bit for each line of the pool.
-struct Seen(Vec<AtomicU64>);
+/// Lines that share an allocation of [`Seen`]: 1 MiB of the pool.
+const CHUNK_LINES: usize = 1 << 14;
+
+/// The nodes that a walk has visited: a bit for each line of the pool, in chunks that are made where nodes are.
+struct Seen(Vec<OnceLock<Box<[AtomicU64]>>>);
 
 impl Seen {
     fn new<M: Medium>(guard: &Guard<'_, M>) -> Self {
         let lines = guard.medium().extent().length() as usize / LINE_BYTES;
-        Self((0..lines.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
+        Self((0..lines.div_ceil(CHUNK_LINES)).map(|_| OnceLock::new()).collect())
     }
 
     /// Whether a node is visited for the first time. What lies outside of the pool always is.
     fn is_new(&self, offset: u64) -> bool {
         let line = offset as usize / LINE_BYTES;
+        let Some(chunk) = self.0.get(line / CHUNK_LINES) else { return true };
+        let words = chunk.get_or_init(|| (0..CHUNK_LINES / 64).map(|_| AtomicU64::new(0)).collect());
         let bit = 1 << (line % 64);
-        self.0.get(line / 64).is_none_or(|word| word.fetch_or(bit, Ordering::Relaxed) & bit == 0)
+        words[line % CHUNK_LINES / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 }
 

@@ -9,24 +9,12 @@ use smallvec::SmallVec;
 use super::layout::{IDS_MAX, Node, NodeLine};
 use super::{CawbTree, LEVELS_MAX};
 use crate::kit::prelude::*;
+use crate::kit::scan::{Tied, Way};
 
 /// How often a reader tries before it keeps writers out.
 const ATTEMPTS: usize = 256;
 /// Keys that descend together.
 const GROUP: usize = 16;
-
-/// Where a descent goes.
-#[derive(Clone, Copy)]
-pub(super) enum Way<K> {
-    /// To the leaf that covers a key.
-    Key(K),
-    /// To the leaf that covers the greatest keys below a key.
-    Below(K),
-    /// To the first leaf.
-    First,
-    /// To the last leaf.
-    Last,
-}
 
 /// An inner node on a path, how many IDs it has, and the position of the child that the path goes to.
 #[derive(Clone, Copy, Debug)]
@@ -117,16 +105,16 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         &self,
         guard: &Guard<'_, M>,
         node: &Node,
-        way: Way<C::Key<'_>>,
+        way: &Way<C::Key<'_>>,
     ) -> Result<(usize, Option<EntryWords>)> {
-        match way {
-            Way::Key(key) => self.rank(guard, node, key),
-            Way::Below(key) => {
+        match *way {
+            Way::First => Ok((0, None)),
+            Way::Last => Ok((node.count(), None)),
+            Way::Key(key, Tied::UpTo) => self.rank(guard, node, key),
+            Way::Key(key, _) => {
                 let (position, found) = self.rank(guard, node, key)?;
                 Ok((position - usize::from(found.is_some()), None))
             }
-            Way::First => Ok((0, None)),
-            Way::Last => Ok((node.count(), None)),
         }
     }
 
@@ -197,7 +185,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     pub(super) fn descend(
         &self,
         guard: &Guard<'_, M>,
-        way: Way<C::Key<'_>>,
+        way: &Way<C::Key<'_>>,
         stops: bool,
     ) -> Result<Option<Reached>> {
         let (Some(mut at), mut is_first) = (self.at_root(), true) else { return Ok(None) };
@@ -220,7 +208,9 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     /// The entry of a key, and when it is durable.
     fn look(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<(Option<EntryWords>, Lsn)> {
         self.read(guard, || {
-            let Some((at, _, found, _)) = self.descend(guard, Way::Key(key), self.is_search_fast)? else {
+            let Some((at, _, found, _)) =
+                self.descend(guard, &Way::Key(key, Tied::UpTo), self.is_search_fast)?
+            else {
                 return Ok(None);
             };
             // Loaded after the entry, so it is that of the entry or of a later one.

@@ -245,9 +245,10 @@ impl Content {
         self
     }
 
-    /// Replaces a separator, if the node has it.
-    pub(super) fn replace_id(&mut self, old: u32, new: u32) {
+    /// An inner node with another separator in the place of one, if it has that.
+    pub(super) fn with_separator(mut self, old: u32, new: u32) -> Self {
         self.ids[..self.count].iter_mut().filter(|id| **id == old).for_each(|id| *id = new);
+        self
     }
 
     /// A node and the next one, which together have at most four keys, or five children with the separator between them.

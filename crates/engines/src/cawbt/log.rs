@@ -6,7 +6,8 @@
 //! other    the new one        the right one                a child of the second
 //! second   the parent         the parent                   the node beside it
 //! spare    records 0 and 1    first child of `other`,      the parent
-//!            of a leaf        and what `removed` separates
+//!            of a leaf        and the inner node that
+//!                             has `removed` as separator
 //! IDs      0 and 1 of a leaf  `removed`, separator         separators before and after
 //!          2: separator                                    1: `other` comes last; 2: first
 //! ```
@@ -18,7 +19,7 @@
 //!
 //! Recovery knows of node and second whether they were stored. If neither was, the first fence may not have been complete, and nothing
 //! has happened. If one was, the first fence was complete, and recovery stores the other. If both were, there is nothing to do, also
-//! after further operations: what tells that a node was stored is changed by no operation that does not write the log.
+//! after further operations: only operations that write a new log change the pointers by which recovery tells this.
 //! Separators are not the log's concern: recovery compares each with the first key to its right.
 
 use super::change::Change;
@@ -38,7 +39,7 @@ pub(super) fn split(left: &Content, [node, new, parent]: [u64; 3], separator: u3
 }
 
 /// A node gets the content of the next one, which the parent loses; of leaves, without the ID `removed`. `next` is the next one's content,
-/// `separated` the inner node that the ID separates.
+/// `separated` the inner node that has the ID as a separator.
 pub(super) fn merge(
     next: &Content,
     [node, other, parent, separated]: [u64; 4],
@@ -127,6 +128,11 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             true => None,
             false => Some(Self::second_of(&beside, log, first).ok_or_else(|| unfit(second))?),
         };
+        let further_node = match further {
+            0 => None,
+            _ if further == second => None,
+            _ => Some(read_mended(guard, further)?),
+        };
         let concerned = [offset, other, second, further].into_iter().filter(|offset| *offset != 0);
         let mut change = Change::of(self, guard, concerned);
         if !is_stored {
@@ -138,10 +144,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             // PERSIST: as the node; lost, recovery stores it if the node was.
             change.publish(second, &beside, &content, beside.parent())?;
         }
-        if further != 0 && further != second {
-            let node = read_mended(guard, further)?;
-            let mut separators = Content::of(&node);
-            separators.replace_id(log.ids[0], first);
+        if let Some(node) = further_node {
+            let separators = Content::of(&node).with_separator(log.ids[0], first);
             // PERSIST: as the node; lost, recovery finds that it is not the first key to its right.
             change.publish(further, &node, &separators, node.parent())?;
         }
@@ -178,10 +182,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             return Some(content);
         }
         content.remove_child(second.position_of(other).filter(|_| content.count > 0)?);
-        if log.status == MERGE {
-            content.replace_id(log.ids[0], first);
-        }
-        Some(content)
+        Some(if log.status == MERGE { content.with_separator(log.ids[0], first) } else { content })
     }
 
     /// The content of a node and the next one, which is as it was until both others are durable.

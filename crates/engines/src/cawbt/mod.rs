@@ -15,7 +15,8 @@
 //!    meets it in an inner node has found it.
 //! 3. A leaf has one to three keys; the root may be an empty leaf. An inner node has two to four children. One with five, or with a single
 //!    one, is split or merged at once; if a crash cuts that off, by the next split or merge below it.
-//! 4. An ID is in use from before its leaf has it until after its leaf, and the inner node that it separates, have lost it durably.
+//! 4. An ID is in use from before its leaf has it until after its leaf, and the inner node that has it as a separator, have lost it
+//!    durably.
 //! 5. Readers see what is ordered, and wait until it is durable: versions are odd from before the first store of a change until
 //!    after its fence. An update changes no ID, so it raises no version; its value enters the table after the fence.
 //!
@@ -25,12 +26,12 @@
 //! | --- | --- | --- |
 //! | insert | 2: record; leaf | the leaf's line |
 //! | update | 2: record; leaf | the leaf's line |
-//! | remove | 1: leaf, with the node that it separates | the leaf's line |
+//! | remove | 1: leaf, with the inner node that has the key as a separator | the leaf's line |
 //! | insert that splits a leaf | 2: record, new leaf, log; leaf and parent | the first of leaf and parent |
 //! | remove that merges leaves | 2: log; leaf and parent | the first of leaf and parent |
 //! | split, merge above it | 2 each: log, new node; node and parent | the first of node and parent |
 //! | new root | 2: log, new nodes; root | the root's line |
-//! | root with one child | 1: root, with the log | the root's line |
+//! | root with one child | 2: log; root | the root's line |
 //! | bulk load | 2: all below the root; root | the root's line |
 //!
 //! The log holds what is about to be done. It is not a commit record: if any line that it names has changed, the log is durable,
@@ -53,12 +54,13 @@
 //!
 //! - *Section 3.4*: splits come with the fourth key, before it is in the leaf, so that the record, the new leaf and the log share a
 //!   fence, and an insert that splits a leaf costs the persists of one that does not. There is no status to be set before and cleared
-//!   after: see commit points. A split above comes next, with a record of its own.
-//! - The root keeps its place: it is split into two new nodes, and needs no log.
-//! - *Section 4.2*: the parent pointer is written with its node only, as a split would have to write all children that it moved. So it
-//!   is stale once the node has another parent, and 0 after a bulk load, also after an open, which would have to store the node. A stale one does no harm:
-//!   nothing reads it. Writers keep the path of their descent, recovery and salvage go down from the root, and the log names the nodes
-//!   of a change.
+//!   after: see commit points. A split above comes next, with a log of its own. Recovery finishes the split that the log names, and
+//!   leaves the one above to the next split below it.
+//! - The root keeps its place: it is split into two new nodes. That is one store, so the log is emptied and not used.
+//! - *Section 4.2*: the parent pointer is written with its node only, because a split would otherwise have to store all children that it
+//!   moved. It is stale once the node has another parent. A bulk load writes 0. An open corrects neither, for that would be a store to
+//!   each node. Nothing reads the pointer: writers keep the path of their descent, recovery and salvage go down from the root, and
+//!   the log names the nodes of a change.
 //! - The fifth pointer of a leaf is the link to the next one, which the paper leaves out.
 //! - *Section 3.2.3*: an ID that was given back is used again before the table grows, so that the table does not grow with the number of
 //!   inserts.
@@ -73,6 +75,8 @@ mod insert;
 mod layout;
 mod load;
 mod log;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod record;
 mod recover;
 mod remove;

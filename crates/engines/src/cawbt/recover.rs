@@ -86,9 +86,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         if !self.recovered_from_crash {
             return Err(Error::corrupt(offset, NOT_FIRST));
         }
-        let mut content = Content::of(&node);
-        content.replace_id(separator, first);
-        let new = content.sealed(offset, node.parent());
+        let new = Content::of(&node).with_separator(separator, first).sealed(offset, node.parent());
         // PERSIST: nothing must precede; lost, the separator is replaced again.
         guard.node::<NodeLine>(offset)?.line.publish(guard, &node.0, &new.0)?;
         // PERSIST: ordered before the line is stored again.

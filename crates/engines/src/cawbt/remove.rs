@@ -39,7 +39,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Ok(true)
     }
 
-    /// Removes an entry from its leaf, and its ID from the inner node that it separates.
+    /// Removes an entry from its leaf, and its ID from the inner node that has it as a separator.
     fn take_out(&self, guard: &Guard<'_, M>, place: &Place, removed: u32) -> Result<Lsn> {
         let (content, separated) = (Content::of(&place.node).without(removed), place.separated);
         let above = if separated == 0 { None } else { Some(Node::load(guard, separated)?) };
@@ -48,8 +48,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         // PERSIST: nothing must precede; lost, the key is there.
         change.publish(place.leaf, &place.node, &content, place.parent)?;
         if let Some(node) = &above {
-            let mut separators = Content::of(node);
-            separators.replace_id(removed, content.ids[0]);
+            let separators = Content::of(node).with_separator(removed, content.ids[0]);
             // PERSIST: nothing must precede; lost, recovery finds that the separator is not the first key to its right.
             change.publish(separated, node, &separators, node.parent())?;
         }

@@ -1,9 +1,9 @@
 //! Ranges: some leaves at once forward, along their links; one leaf at a time backward.
 
 use super::CawbTree;
-use super::find::Way;
 use super::layout::{LEAF_ENTRIES, Node};
 use crate::kit::prelude::*;
+use crate::kit::scan::Way;
 
 /// Entries after which a forward scan has read enough at once.
 const ENTRIES: usize = 32;
@@ -18,7 +18,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     fn gather(
         &self,
         guard: &Guard<'_, M>,
-        way: Way<C::Key<'_>>,
+        way: &Way<C::Key<'_>>,
         direction: Direction,
         copy: &mut LeafCopy,
     ) -> Result<Option<(Option<EntryWords>, Lsn)>> {
@@ -59,15 +59,8 @@ impl<M: Medium, C: Codec> Leaves<M, C> for CawbTree<M, C> {
         direction: Direction,
         copy: &mut LeafCopy,
     ) -> Result<()> {
-        let way = match goal {
-            Goal::First => Way::First,
-            Goal::Last => Way::Last,
-            // The bound of bytes that are too short for a word is the first word above them.
-            Goal::UpTo(key) if !C::TIES && key.len() < 8 => Way::Below(C::bound(key)),
-            Goal::Below(key) if !C::is_rounded(key) => Way::Below(C::bound(key)),
-            Goal::At(key) | Goal::UpTo(key) | Goal::Below(key) => Way::Key(C::bound(key)),
-        };
-        let (end, lsn) = self.read(guard, || self.gather(guard, way, direction, copy))?;
+        let way = goal.way::<C>();
+        let (end, lsn) = self.read(guard, || self.gather(guard, &way, direction, copy))?;
         guard.wait_for(lsn)?;
         if let Some(end) = end {
             C::copy_key(guard, end, copy.end.insert(Vec::new()))?;

@@ -13,13 +13,13 @@ use rand::{Rng, SeedableRng};
 
 use super::CawbTree;
 use super::change::Writer;
-use super::find::Way;
 use super::layout::{Content, IDS_MAX, LEAF_ENTRIES, Node, NodeLine};
 use super::record::Fresh;
 use crate::index::record::prefix_word;
 use crate::index::{
     Bounds, Codec, Condition, Direction, Index, MaybeWords, Measured, RecordCodec, WordCodec, WordIndex,
 };
+use crate::kit::scan::{Tied, Way};
 use crate::registry::{Build, Engine, Opening};
 
 fn pool() -> Pool<Ram> {
@@ -57,7 +57,7 @@ fn a_find_without_the_fast_search_finds_the_same() {
     }
     let is_at_leaf = |tree: &CawbTree<Ram, WordCodec>, key| {
         let guard = tree.pool.peek();
-        let reached = tree.descend(&guard, Way::Key(key), tree.is_search_fast).unwrap();
+        let reached = tree.descend(&guard, &Way::Key(key, Tied::UpTo), tree.is_search_fast).unwrap();
         reached.unwrap().1.is_leaf()
     };
     let expect_all = |tree: &CawbTree<Ram, WordCodec>| {

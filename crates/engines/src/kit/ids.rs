@@ -7,6 +7,7 @@
 //! An ID that is retired is used again once every reader that was pinned at that moment has unpinned. A reader that is not pinned must be sure, after
 //! it has read an entry, that its ID was still in use; an entry is always readable.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use medium::Medium;
@@ -15,6 +16,7 @@ use medium::sync::{Atomic, Mutex, Ordering};
 use pool::Guard;
 
 use crate::index::EntryWords;
+use crate::kit::bits;
 use crate::{Error, Result};
 
 /// IDs that are retired share one deferred call, so many of them.
@@ -37,8 +39,21 @@ struct State {
     /// The length of the array.
     bound: u64,
     free: Vec<u32>,
+    /// What a recovery found not in use: ranges, as there may be a thousand million.
+    gaps: Vec<Range<u32>>,
     /// Retired, but not handed over to the collector.
     retired: Vec<u32>,
+}
+
+impl State {
+    fn next_of_gap(&mut self) -> Option<u32> {
+        let gap = self.gaps.last_mut()?;
+        let id = gap.next();
+        if gap.start == gap.end {
+            self.gaps.pop();
+        }
+        id
+    }
 }
 
 impl<M: Medium> Ids<M> {
@@ -54,16 +69,26 @@ impl<M: Medium> Ids<M> {
     /// Makes the IDs those in use, which a recovery has [set](Ids::set). Returns false if an ID occurs twice.
     pub fn resume(&self, used: impl Iterator<Item = u32> + Clone) -> bool {
         let last = used.clone().max().unwrap_or(0);
-        let (mut bits, mut is_twice) = (vec![0_u64; last as usize / 64 + 1], false);
+        let (mut taken, mut is_twice) = (vec![0_u64; last as usize / 64 + 1], false);
         for id in used {
-            let (word, bit) = (&mut bits[id as usize / 64], 1 << (id % 64));
+            let (word, bit) = (&mut taken[id as usize / 64], 1 << (id % 64));
             is_twice |= *word & bit != 0;
             *word |= bit;
         }
-        let free = (1..last).rev().filter(|id| bits[*id as usize / 64] & 1 << (id % 64) == 0).collect();
+        let (mut gaps, mut next_free) = (Vec::new(), 1);
+        for (word, first) in taken.iter().zip((0..).step_by(64)) {
+            for id in bits(*word).map(|bit| first + bit as u32) {
+                if next_free < id {
+                    gaps.push(next_free..id);
+                }
+                next_free = id + 1;
+            }
+        }
+        // The last one is used first.
+        gaps.reverse();
         let next = u64::from(last) + 1;
-        *self.state.lock() =
-            State { next, bound: next.next_power_of_two().max(FIRST_BOUND), free, retired: Vec::new() };
+        let bound = next.next_power_of_two().max(FIRST_BOUND);
+        *self.state.lock() = State { next, bound, gaps, ..State::default() };
         !is_twice
     }
 
@@ -74,7 +99,7 @@ impl<M: Medium> Ids<M> {
     pub fn claim(&self) -> Result<u32> {
         let mut state = self.state.lock();
         if state.next >= state.bound {
-            if let Some(id) = state.free.pop() {
+            if let Some(id) = state.free.pop().or_else(|| state.next_of_gap()) {
                 return Ok(id);
             }
             state.bound = (2 * state.bound).min(u64::from(self.most) + 1);
@@ -109,9 +134,8 @@ impl<M: Medium> Ids<M> {
     /// Gives an ID its entry, before any node has the ID.
     pub fn set(&self, id: u32, words: EntryWords) -> Result<()> {
         self.entries.reach(id)?;
-        let [first, second] = self.entries.get(id);
-        first.store(words[0], Ordering::Relaxed);
-        second.store(words[1], Ordering::Release);
+        // ORDER: a reader that has read one of them finds the node raised that had the ID before.
+        self.entries.get(id).iter().zip(words).for_each(|(word, value)| word.store(value, Ordering::Release));
         Ok(())
     }
 

@@ -90,33 +90,40 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         writing.change();
         let lsn = leaf.remove(&guard, (look.used, look.position));
         writing.stamp(leaf.offset, lsn);
-        let merged = self.shrink(&guard, &writing, &path, look.used - 1);
+        // The key is gone, so an error is not the remove's. The next remove there meets it again.
+        _ = self.shrink(&guard, &writing, &path, look.used - 1);
         writing.settle(&guard, lsn)?;
         C::retire(&guard, old);
-        merged.map(|()| true)
+        Ok(true)
     }
 
-    /// Makes a node whole, if a crash may have left it otherwise: takes out an entry that does not live, and entries that the
-    /// sibling has as well.
-    pub(super) fn mend(&self, guard: &Guard<'_, M>, writing: &Writing<'_, M>, node: &Node<'_>) -> Result<()> {
-        if !self.is_unfinished {
-            return Ok(());
-        }
-        let mut used = node.used(guard);
-        if let Some(dead) = (0..used).find(|index| node.is_dead(guard, *index, used)) {
+    /// Takes an entry that does not live out of a node, if a crash may have left one.
+    pub(super) fn mend(&self, guard: &Guard<'_, M>, writing: &Writing<'_, M>, node: &Node<'_>) {
+        let used = node.used(guard);
+        if self.is_unfinished
+            && let Some(dead) = (0..used).find(|index| node.is_dead(guard, *index, used))
+        {
             writing.change();
             node.remove(guard, (used, dead));
-            used -= 1;
         }
+    }
+
+    /// Takes entries out of a node that the sibling has as well, from a split or a merge that a crash has cut off. While there are any,
+    /// no record may be used again, as they name the records of the sibling's.
+    pub(super) fn cut_copies(&self, guard: &Guard<'_, M>, node: &Node<'_>) -> Result<()> {
         let sibling = node.sibling(guard)?;
         if sibling != 0 {
             let end = Self::key_of_low(guard, self.node(guard, sibling)?.low(guard))?;
+            let used = node.used(guard);
             let mut kept = used;
-            while kept > 0 && self.key_of(guard, node.level, node.words(guard, kept - 1))? >= end {
+            // The last one may be one that does not live.
+            while kept > 0
+                && (node.is_dead(guard, kept - 1, used)
+                    || self.key_of(guard, node.level, node.words(guard, kept - 1))? >= end)
+            {
                 kept -= 1;
             }
             if kept < used {
-                writing.change();
                 node.truncate(guard, (used, kept));
             }
         }
@@ -299,7 +306,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     ) -> Result<bool> {
         let children = [self.child(guard, parent, position)?, self.child(guard, parent, position + 1)?];
         for child in &children {
-            self.mend(guard, writing, child)?;
+            self.mend(guard, writing, child);
         }
         let [left, right] = children;
         let counts = children.map(|child| child.used(guard));

@@ -58,7 +58,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         position: usize,
     ) -> Result<Node<'g>> {
         let child = self.node(guard, node.child(guard, position)?)?;
-        if child.level + 1 != node.level {
+        if child.level.checked_add(1) != Some(node.level) {
             return Err(Error::corrupt(child.offset, "a node on another level than its parent says"));
         }
         Ok(child)
@@ -162,11 +162,11 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         let (mut node, mut moves) = (self.root(guard)?, 0);
         loop {
             if let Some((writing, _)) = &writer {
-                self.mend(guard, writing, &node)?;
+                self.mend(guard, writing, &node);
             }
             let is_leaf = node.level == 0;
             let (position, used) = if is_leaf { (0, 0) } else { self.rank(guard, &node, way)? };
-            // The keys of a sibling are above all entries, but where a crash has left copies of its first ones.
+            // The keys of a sibling are above all entries.
             if (self.is_unfinished || if is_leaf { is_exact } else { position == used })
                 && let Some(right) = self.right_of(guard, &node, way)?
             {
@@ -303,12 +303,6 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         let live = (0..used).filter(|index| !node.is_dead(guard, *index, used));
         entries.clear();
         entries.extend(live.map(|index| node.words(guard, index)));
-        // Copies of what the sibling has, from a split or a merge that a crash has cut off.
-        while let (Some(last), Some(end)) = (entries.last(), &end)
-            && self.key_of(guard, node.level, *last)? >= *end
-        {
-            entries.pop();
-        }
         Ok(end)
     }
 }

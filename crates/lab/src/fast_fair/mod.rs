@@ -22,7 +22,7 @@
 //!    `Node::used`: the first entry of a leaf).
 //! 2. An entry in use does not live if its value is that of the entry before it; in leaves of words, where values may be equal, if
 //!    its key is that of the next entry. At most one entry of a node is like that. So each store of a shift leaves all entries.
-//! 3. Entries at or above the lower bound of the sibling are copies, and do not count.
+//! 3. Entries at or above the lower bound of the sibling are copies. Only a crash leaves any, and the next open takes them out.
 //! 4. A child's lower bound is the separator before it, and its first child's. It never changes.
 //!
 //! ## Commit points
@@ -37,9 +37,10 @@
 //!
 //! ## Recovery
 //!
-//! Lazy. After a crash a descent goes to a sibling that no parent leads to. A writer that comes there first enters it in the
-//! parent, and makes each node on its way whole: takes out the entry that does not live, and copies. The mark of space is made as
-//! always, level by level along the siblings: O(n).
+//! Lazy, but for copies. After a crash a descent goes to a sibling that no parent leads to. A writer that comes there first enters it
+//! in the parent, and takes an entry that does not live out of each node on its way. Copies are taken out at the open: they name
+//! records of the sibling's, and a writer that passes the sibling alone could free these. The mark of space is made as always, level
+//! by level along the siblings: O(n).
 //!
 //! ## Concurrency
 //!

@@ -76,7 +76,11 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         })
     }
 
+    /// Marks the space in use after a crash. Copies are taken out before, as there is none whose record may be used again.
     fn mark_reached(&self, guard: &Guard<'_, M>) -> Result<()> {
+        self.walk(guard, |node| self.cut_copies(guard, node))?;
+        // PERSIST: the copies are gone before a record is used again; lost, they are taken out again.
+        guard.fence();
         self.pool.mark(self.root)?;
         self.walk_entries(guard, |node, entries| {
             let low = node.low(guard);

@@ -76,6 +76,8 @@ impl KeyShape {
         let mut bytes = value.to_be_bytes().to_vec();
         if self != Self::Words && value == LONG_VALUE {
             bytes.resize(LONG_VALUE as usize, 7);
+        } else if self != Self::Words && value == LINE_VALUE {
+            bytes.resize(40, 7);
         } else if self != Self::Words {
             bytes.extend((0..value % 11).map(|index| (value + index) as u8));
         }
@@ -91,6 +93,9 @@ impl KeyShape {
 
 /// The number of a value that, with records, is longer than any slot of a slab.
 pub const LONG_VALUE: u64 = 70_000;
+
+/// The number of a value that, with records, makes one that fits into a line and not into half of one, with a short key.
+pub(super) const LINE_VALUE: u64 = 60_000;
 
 #[cfg(test)]
 mod tests;

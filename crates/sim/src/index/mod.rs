@@ -17,6 +17,7 @@ use medium::sim::Sim;
 use pool::{Pool, PoolOptions, PoolStat};
 
 pub use self::engine::{AnyEngine, CodecName, Explorable, Explored, Size, engine};
+use self::keys::LINE_VALUE;
 pub use self::keys::{KeyShape, LONG_VALUE};
 use crate::schedule::Concurrent;
 use crate::subject::{Complaint, Durability, Subject};
@@ -132,6 +133,9 @@ pub enum FollowUp {
     /// As [`FollowUp::Keys`]; then inserts beside the last key that force a split, and removals of all of these that force a
     /// merge.
     SplitAndMerge,
+    /// The last two keys get longer values, then the first one others, which use the space again; leaves between stay as they are. Then
+    /// the tree is opened again. Nothing is split.
+    Reuse,
 }
 
 /// The operations that return before they are durable, as on a file medium with deferred waits.
@@ -447,6 +451,11 @@ impl Subject for IndexSubject {
     }
 
     fn follow_up(&self, state: &Entries, recent: &[IndexOperation]) -> Vec<IndexOperation> {
+        if self.follow_up == FollowUp::Reuse {
+            let last = state.keys().rev().take(2).map(|key| Put(*key, LINE_VALUE));
+            let first = state.keys().take(1).flat_map(|key| (500..504).map(|value| Put(*key, value)));
+            return last.chain(first).chain([Scan(0, u64::MAX), ScanBack(0, u64::MAX), Reopen]).collect();
+        }
         let touched = |operation: &IndexOperation| match *operation {
             Load(from, to) => vec![from, to + 1],
             _ => operation.key().into_iter().collect(),

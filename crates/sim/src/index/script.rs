@@ -25,6 +25,12 @@ pub fn every_change() -> Vec<IndexOperation> {
     script
 }
 
+/// Small leaves that are merged to one.
+pub fn merged_to_one_leaf() -> Vec<IndexOperation> {
+    let removes = [70, 60, 50, 40, 30, 20].map(Remove);
+    (1..8).map(|key| Insert(10 * key, key)).chain(removes).collect()
+}
+
 /// Loads into an empty tree: one leaf, several, more than one level; into one that was emptied; and into one that is not.
 pub fn every_load() -> Vec<IndexOperation> {
     let mut script = vec![Load(10, 12), Load(20, 22), Update(11, 1), Insert(13, 2)];

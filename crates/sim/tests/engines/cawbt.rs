@@ -2,7 +2,7 @@
 
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::IndexOperation::{self, Insert, Remove, Update};
-use everleaf_sim::index::script::{every_change, random_operations, writes};
+use everleaf_sim::index::script::{every_change, merged_to_one_leaf, random_operations, writes};
 use everleaf_sim::index::{AnyEngine, Engine, FollowUp, RUBBISH_FROM};
 use everleaf_sim::{Images, Options, Rules, SecondCrash};
 use medium::LineForm;
@@ -44,6 +44,13 @@ fn writes_come_first_after_a_crash() {
     let options =
         Options { follow_up_first: true, ..options(Images::Some { random: 2 }, SecondCrash::InRecovery) };
     explore_each(&every_change(), FollowUp::SplitAndMerge, &options);
+}
+
+/// The log names nodes. Once they are gone their lines may be records, and an open must not read them as nodes.
+#[test]
+fn the_log_names_no_node_that_is_gone() {
+    let options = options(Images::All, SecondCrash::InRecovery);
+    explore_each(&merged_to_one_leaf(), FollowUp::Reuse, &options);
 }
 
 #[test]

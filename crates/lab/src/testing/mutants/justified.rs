@@ -127,8 +127,6 @@ const INVALID: &str = "a slot array may be called invalid at any time before it 
                        and the redo log writes it together with a slot array that is as it was";
 
 const EITHER_FIRST: &str = "the stores lie in one interval between fences: a crash may leave any of them, and recovery finishes the others";
-const NOTHING_LEFT: &str =
-    "the log that was there before is of a change that is complete, and finds nothing to do";
 const COUNTED: &str =
     "alone, a caller has waited for all that is counted; `what_is_counted_is_durable` fails without it";
 
@@ -257,7 +255,6 @@ const WBTREE_SLOT_ONLY: &[Justified] = &[
 /// `cawbt`.
 const CAWBT: &[Justified] = &[
     justified("engines/src/cawbt/remove.rs CawbTree::take_out publish 2", &[DoneFirst], EITHER_FIRST),
-    justified("engines/src/cawbt/change.rs CawbTree::lower_root store_one 1", &[DoneFirst], NOTHING_LEFT),
     justified("engines/src/cawbt/find.rs CawbTree::find wait_for 1", &[Wait], SEEN_ALONE),
     justified("engines/src/cawbt/scan.rs CawbTree::copy_leaf wait_for 1", &[Wait], SEEN_ALONE),
     justified("engines/src/cawbt/mod.rs CawbTree::figures settle 1", &[Wait], COUNTED),

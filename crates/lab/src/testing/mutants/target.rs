@@ -15,7 +15,7 @@ use sim::Rules;
 use sim::index::IndexOperation::{Insert, Put, Remove, Sync as EndEpoch, Update};
 use sim::index::script::{
     every_change, every_change_in_epochs, every_compaction, every_drop, every_load, loaded_and_left_alone,
-    second_epochs_of_two_lives, values_in_epochs, values_of_two_lives, what_epochs_meet,
+    merged_to_one_leaf, second_epochs_of_two_lives, values_in_epochs, values_of_two_lives, what_epochs_meet,
 };
 use sim::index::suite::{Suite, exhaust};
 use sim::index::threads::{epoch_end, takers};
@@ -50,6 +50,12 @@ impl Trial {
     pub fn again(engine: AnyEngine, script: Vec<IndexOperation>, options: Options) -> Self {
         let (images, second_crash) = (Images::Some { random: 0 }, SecondCrash::Anywhere);
         Self::new(engine, script, FollowUp::Keys, Options { images, second_crash, ..options })
+    }
+
+    /// As [`Trial::of_script`], but what comes after a crash uses free space again, and opens the tree again. It finds no places for
+    /// faults.
+    pub fn reusing(engine: AnyEngine, script: Vec<IndexOperation>, options: Options) -> Self {
+        Self::new(engine, script, FollowUp::Reuse, options)
     }
 
     fn new(engine: AnyEngine, script: Vec<IndexOperation>, follow_up: FollowUp, options: Options) -> Self {
@@ -256,6 +262,10 @@ fn cawbt() -> Target {
             target.trials.push(Trial::of_script(engine, script(), options));
         }
     }
+    // What is freed when the root is lowered is used again, and the tree is opened once more.
+    let engine = self::engine(Engine::CAWBT, CodecName::Record, Size::Small);
+    let single = options(LineForm::Single, Rules::Lines);
+    target.suites.push(Trial::reusing(engine, merged_to_one_leaf(), single));
     // The split that follows stores the node once more whose separator an open has replaced; a crash tears that.
     let mut script: Vec<_> = [10, 20, 40, 50, 30, 60].map(|key| Insert(key, key)).into();
     script.push(Remove(40));
