@@ -66,8 +66,13 @@
 //! // only if it has the expected value
 //! assert!(users.compare_exchange("ada", Some(b"3"), Some(b"5"))?);
 //! assert!(!users.compare_exchange("ada", Some(b"3"), None)?);
+//! // and what was there before
+//! assert_eq!(users.take("ada")?.as_deref(), Some(b"5".as_slice()));
 //! # Ok::<(), everleaf::Error>(())
 //! ```
+//!
+//! [`Tree::fetch_update`] computes the new value from the old one; [`Tree::pop_first`] takes the entry with the smallest key;
+//! [`Tree::remove_range`] removes many.
 //!
 //! # Numbers
 //!
@@ -82,6 +87,21 @@
 //! assert_eq!(squares.get_many(&[1, 2, 1000])?, [Some(1), Some(4), None]);
 //! let top: Vec<_> = squares.range(990..).rev().take(2).collect::<Result<_, _>>()?;
 //! assert_eq!(top, [(999, 998_001), (998, 996_004)]);
+//! # Ok::<(), everleaf::Error>(())
+//! ```
+//!
+//! # Types
+//!
+//! [`Store::typed`] is a tree with keys and values of types: integers, floats, strings, byte arrays, `Option`s and tuples of these sort
+//! as in Rust, and a type of your own becomes a value with two functions ([`EncodedValue`]).
+//!
+//! ```
+//! # let store = everleaf::Store::in_memory()?;
+//! let scores = store.typed::<(String, u32), f64>("scores")?; // by player and round
+//! scores.put(&("ada".to_owned(), 1), &7.5)?;
+//! scores.put(&("ada".to_owned(), 2), &9.0)?;
+//! let of_ada: Vec<_> = scores.prefix("ada").collect::<Result<_, _>>()?;
+//! assert_eq!(of_ada[1], (("ada".to_owned(), 2), 9.0));
 //! # Ok::<(), everleaf::Error>(())
 //! ```
 //!
@@ -227,6 +247,8 @@ struct Readme;
 mod backend;
 mod background;
 mod backup;
+mod derived;
+mod encoding;
 mod kind;
 mod options;
 mod range;
@@ -234,8 +256,11 @@ mod replace;
 mod store;
 mod ticket;
 mod tree;
+mod typed;
 mod word_tree;
 
+pub use derived::Entry;
+pub use encoding::{EncodedValue, Key, StartsWith};
 pub use engines::index::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use engines::index::{
     Bounds, Condition, Direction, EpochStat, Index, IndexStat, NextEntry, Scan, Value, Violation, WordIndex,
@@ -254,4 +279,5 @@ pub use range::{KeyRange, Range};
 pub use store::{Recovery, Store, StoreStat, StoreViolation, TreeInfo};
 pub use ticket::Ticket;
 pub use tree::{Batch, Tree};
+pub use typed::{TypedRange, TypedTree};
 pub use word_tree::{WordRange, WordTree};

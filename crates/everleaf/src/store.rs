@@ -17,7 +17,7 @@ use pool::{DamagedRoot, TreeRoot};
 use crate::backend::{Backend, Opening};
 use crate::background::Background;
 use crate::backup::NewCopy;
-use crate::{Options, Tree, TreeOptions, WordTree};
+use crate::{EncodedValue, Key, Options, Tree, TreeOptions, TypedTree, WordTree};
 
 /// A file with named trees. Cheap to clone; closed cleanly when the last clone and the last tree of it are dropped.
 ///
@@ -188,20 +188,36 @@ impl Store {
         Ok(Self { inner: Arc::new(Inner { path, recovery, opening, background, trees, backend, source }) })
     }
 
-    /// The tree `name` of byte strings; made if it is missing. A tree is opened when it is first asked for (after a crash,
+    /// The tree `name` of byte strings, whatever its engine; made with the default engine if it is missing. A tree is opened when it is first asked for (after a crash,
     /// when the store is): with [`Engine::RNTREE`](crate::Engine::RNTREE) O(its leaves) once, on all cores; with
     /// [`Engine::BZTREE`](crate::Engine::BZTREE) O(1); with [`Engine::MASSTREE`](crate::Engine::MASSTREE) O(1) after a clean
     /// close, else O(nodes in its log + its slabs). O(log trees) from then on.
     ///
     /// # Errors
-    /// - [`Error::TreeMismatch`]: it exists with another engine or codec, or with nodes of other sizes than are asked for;
+    /// - [`Error::TreeMismatch`]: it is a tree of words; for [`Store::tree_with`] also: it has another engine, or nodes of other sizes;
     /// - [`Error::NodeSize`]: nodes cannot be of the size that is asked for;
     /// - [`Error::UnknownEngine`]: a newer release made it;
     /// - [`Error::BadTreeName`]: names have 1 to 128 bytes; [`Error::TooManyTrees`]: a pool holds 208 trees;
     /// - [`Error::Corrupt`]: the tree is damaged; [`Error::PoolFull`]: no room for a new tree;
     /// - [`Error::NoSuchTree`]: it is missing, and the store is only read.
     pub fn tree(&self, name: &str) -> Result<Tree> {
-        self.tree_with(name, TreeOptions::RECORDS)
+        self.of_any_engine(name, TreeOptions::RECORDS)
+    }
+
+    /// The tree `name`, made so if it is missing; an existing one may have another engine.
+    fn of_any_engine(&self, name: &str, wanted: TreeOptions) -> Result<Tree> {
+        match self.open_tree(name) {
+            Err(Error::NoSuchTree { .. }) => self.tree_with(name, wanted),
+            opened => opened.and_then(|tree| {
+                let demanded = tree.kind().demand(name, TreeOptions { codec: wanted.codec, ..tree.kind() });
+                self.at(demanded.map(|()| tree))
+            }),
+        }
+    }
+
+    /// The tree `name` with keys and values of these types: [`Store::tree`] with types. Errors and cost as there.
+    pub fn typed<K: Key, V: EncodedValue>(&self, name: &str) -> Result<TypedTree<K, V>> {
+        Ok(self.tree(name)?.typed())
     }
 
     /// The tree `name`, made so if it is missing. Errors and cost as [`Store::tree`].
@@ -213,14 +229,11 @@ impl Store {
         self.at(found)
     }
 
-    /// The tree `name` of `u64` keys and values, made if it is missing. Errors and cost as [`Store::tree`]. For another
-    /// engine than the default one, [`Store::tree_with`] and [`Tree::as_words`].
+    /// The tree `name` of `u64` keys and values, whatever its engine; made with the default engine if it is missing. Errors and cost as
+    /// [`Store::tree`].
     pub fn word_tree(&self, name: &str) -> Result<WordTree> {
-        let tree = self.tree_with(name, TreeOptions::WORDS)?;
-        tree.as_words().ok_or_else(|| {
-            let (name, found, wanted) = (name.to_owned(), "codec record".to_owned(), "word".to_owned());
-            self.inner.name_path(Error::TreeMismatch { name, found, wanted, at: At::UNKNOWN })
-        })
+        let tree = self.of_any_engine(name, TreeOptions::WORDS)?;
+        tree.as_words().ok_or_else(|| self.inner.name_path(Error::no_such_tree(name)))
     }
 
     /// The existing tree `name`, whatever its engine and codec. Cost as [`Store::tree`].

@@ -194,6 +194,20 @@ pub enum Error {
         /// The pool.
         at: At,
     },
+    /// Bytes in a tree are those of no key or value of the type that it was read with.
+    #[error(
+        "{at}tree {name} holds a {what} that is no {wanted}; read it with the type that it was written with"
+    )]
+    NotOfType {
+        /// The tree.
+        name: String,
+        /// Key or value.
+        what: &'static str,
+        /// The type.
+        wanted: &'static str,
+        /// The pool.
+        at: At,
+    },
     /// No tree has this name.
     #[error("{at}no tree {name:?} in this pool; check the name, or make the tree")]
     NoSuchTree {
@@ -407,6 +421,7 @@ macro_rules! place {
             | Error::Unopenable { at, .. }
             | Error::PoolFull { at, .. }
             | Error::TreeMismatch { at, .. }
+            | Error::NotOfType { at, .. }
             | Error::NoSuchTree { at, .. }
             | Error::TreeExists { at, .. }
             | Error::TooManyTrees { at, .. }

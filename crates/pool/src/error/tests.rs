@@ -8,6 +8,7 @@ fn errors() -> Vec<(Error, &'static str, &'static str)> {
     let (found, wanted) = ("codec record".to_owned(), "word".to_owned());
     let full =
         |by| Error::PoolFull { wanted: 77 << 10, limit: 7 << 10, by, file: Grown::Pool, at: At::UNKNOWN };
+    let of_type = Error::NotOfType { name: name(), what: "key", wanted: "u64", at: at() };
     vec![
         (Error::Io { action: "lock", source: refused(), at: at() }, "cannot lock", "then try it again"),
         (Error::NoSuchPool { at: at() }, "no such pool", "check the path"),
@@ -35,6 +36,7 @@ fn errors() -> Vec<(Error, &'static str, &'static str)> {
             "tree t uses codec record, not word",
             "open it with",
         ),
+        (of_type, "a key that is no u64", "the type that"),
         (Error::no_such_tree("t"), "\"t\"", "check the name"),
         (Error::TreeExists { name: name(), at: at() }, "\"t\"", "take another name"),
         (Error::BadTreeName { length, limit }, "77 bytes", "take one of"),

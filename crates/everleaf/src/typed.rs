@@ -1,0 +1,358 @@
+//! Trees of types.
+
+use std::borrow::Borrow;
+use std::marker::PhantomData;
+use std::ops::RangeBounds;
+
+use engines::index::Bounds;
+use engines::{At, Error, Result};
+
+use crate::{EncodedValue, Key, Range, StartsWith, Ticket, Tree};
+
+/// An ordered map from `K` to `V`, by name in a [`Store`](crate::Store): a [`Tree`] whose keys and values are encoded. [`Tree`] has the
+/// rest: threads, durability, errors.
+///
+/// ```
+/// # let store = everleaf::Store::in_memory()?;
+/// let readings = store.typed::<(String, i32), f64>("readings")?;
+/// for (day, celsius) in [(-1, 3.5), (0, 4.0), (1, -0.5)] {
+///     readings.put(&("roof".to_owned(), day), &celsius)?;
+/// }
+/// readings.put(&("yard".to_owned(), 0), &5.0)?;
+///
+/// let roof: Vec<_> = readings.prefix("roof").collect::<Result<_, _>>()?;
+/// assert_eq!(roof.len(), 3);
+/// assert_eq!(roof[0], (("roof".to_owned(), -1), 3.5));
+/// let since = ("roof".to_owned(), 1)..;
+/// assert_eq!(readings.range(since).count(), 2);
+/// # Ok::<(), everleaf::Error>(())
+/// ```
+///
+/// The pool does not know the types. Bytes that are those of no `K` or `V` are [`Error::NotOfType`].
+pub struct TypedTree<K, V> {
+    tree: Tree,
+    types: PhantomData<fn() -> (K, V)>,
+}
+
+impl<K, V> Clone for TypedTree<K, V> {
+    fn clone(&self) -> Self {
+        Self { tree: self.tree.clone(), types: PhantomData }
+    }
+}
+
+fn key_bytes(key: &(impl Key + ?Sized)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    key.encode(&mut bytes);
+    bytes
+}
+
+fn value_bytes(value: &(impl EncodedValue + ?Sized)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    value.encode_value(&mut bytes);
+    bytes
+}
+
+fn decoded<T>(what: &'static str, tree: &Tree, found: Option<T>) -> Result<T> {
+    let wanted = std::any::type_name::<T>();
+    tree.at(found.ok_or_else(|| Error::NotOfType {
+        name: tree.name().to_owned(),
+        what,
+        wanted,
+        at: At::UNKNOWN,
+    }))
+}
+
+impl Tree {
+    /// The same tree with types.
+    pub fn typed<K: Key, V: EncodedValue>(&self) -> TypedTree<K, V> {
+        TypedTree { tree: self.clone(), types: PhantomData }
+    }
+}
+
+impl<K: Key, V: EncodedValue> TypedTree<K, V> {
+    /// The same tree over byte strings.
+    pub fn as_tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    fn value(&self, bytes: &[u8]) -> Result<V> {
+        decoded("value", &self.tree, V::decode_value(bytes))
+    }
+
+    fn entry(&self, (key, value): (impl AsRef<[u8]>, impl AsRef<[u8]>)) -> Result<(K, V)> {
+        Ok((decoded("key", &self.tree, K::decode(key.as_ref()))?, self.value(value.as_ref())?))
+    }
+
+    /// As [`Tree::get`].
+    pub fn get<Q: Key + ?Sized>(&self, key: &Q) -> Result<Option<V>>
+    where
+        K: Borrow<Q>,
+    {
+        self.tree.get(key_bytes(key))?.map(|value| self.value(&value)).transpose()
+    }
+
+    /// As [`Tree::contains`].
+    pub fn contains<Q: Key + ?Sized>(&self, key: &Q) -> Result<bool>
+    where
+        K: Borrow<Q>,
+    {
+        self.tree.contains(key_bytes(key))
+    }
+
+    /// As [`Tree::get_many`].
+    pub fn get_many<'q, Q: Key + ?Sized + 'q>(
+        &self,
+        keys: impl IntoIterator<Item = &'q Q>,
+    ) -> Result<Vec<Option<V>>>
+    where
+        K: Borrow<Q>,
+    {
+        let keys: Vec<Vec<u8>> = keys.into_iter().map(key_bytes).collect();
+        let found = self.tree.get_many(&keys)?;
+        found.into_iter().map(|found| found.map(|value| self.value(&value)).transpose()).collect()
+    }
+
+    /// As [`Tree::insert`].
+    pub fn insert<Q: Key + ?Sized, W: EncodedValue + ?Sized>(&self, key: &Q, value: &W) -> Result<bool>
+    where
+        K: Borrow<Q>,
+        V: Borrow<W>,
+    {
+        self.tree.insert(key_bytes(key), value_bytes(value))
+    }
+
+    /// As [`Tree::update`].
+    pub fn update<Q: Key + ?Sized, W: EncodedValue + ?Sized>(&self, key: &Q, value: &W) -> Result<bool>
+    where
+        K: Borrow<Q>,
+        V: Borrow<W>,
+    {
+        self.tree.update(key_bytes(key), value_bytes(value))
+    }
+
+    /// As [`Tree::put`].
+    pub fn put<Q: Key + ?Sized, W: EncodedValue + ?Sized>(&self, key: &Q, value: &W) -> Result<()>
+    where
+        K: Borrow<Q>,
+        V: Borrow<W>,
+    {
+        self.tree.put(key_bytes(key), value_bytes(value))
+    }
+
+    /// As [`Tree::put_async`].
+    pub fn put_async<Q: Key + ?Sized, W: EncodedValue + ?Sized>(&self, key: &Q, value: &W) -> Result<Ticket>
+    where
+        K: Borrow<Q>,
+        V: Borrow<W>,
+    {
+        self.tree.put_async(key_bytes(key), value_bytes(value))
+    }
+
+    /// As [`Tree::remove`].
+    pub fn remove<Q: Key + ?Sized>(&self, key: &Q) -> Result<bool>
+    where
+        K: Borrow<Q>,
+    {
+        self.tree.remove(key_bytes(key))
+    }
+
+    /// As [`Tree::compare_exchange`].
+    pub fn compare_exchange<Q: Key + ?Sized, W: EncodedValue + ?Sized>(
+        &self,
+        key: &Q,
+        current: Option<&W>,
+        new: Option<&W>,
+    ) -> Result<bool>
+    where
+        K: Borrow<Q>,
+        V: Borrow<W>,
+    {
+        let [current, new] = [current, new].map(|value| value.map(value_bytes));
+        self.tree.compare_exchange(key_bytes(key), current.as_deref(), new.as_deref())
+    }
+
+    /// As [`Tree::replace`].
+    pub fn replace<Q: Key + ?Sized, W: EncodedValue + ?Sized>(&self, key: &Q, value: &W) -> Result<Option<V>>
+    where
+        K: Borrow<Q>,
+        V: Borrow<W>,
+    {
+        let old = self.tree.replace(key_bytes(key), value_bytes(value))?;
+        old.map(|old| self.value(&old)).transpose()
+    }
+
+    /// As [`Tree::take`].
+    pub fn take<Q: Key + ?Sized>(&self, key: &Q) -> Result<Option<V>>
+    where
+        K: Borrow<Q>,
+    {
+        self.tree.take(key_bytes(key))?.map(|old| self.value(&old)).transpose()
+    }
+
+    /// As [`Tree::fetch_update`].
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let hits = store.typed::<String, u64>("hits")?;
+    /// for _ in 0..3 {
+    ///     hits.fetch_update("index.html", |hits| Some(hits.unwrap_or(0) + 1))?;
+    /// }
+    /// assert_eq!(hits.get("index.html")?, Some(3));
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    pub fn fetch_update<Q: Key + ?Sized>(
+        &self,
+        key: &Q,
+        mut update: impl FnMut(Option<V>) -> Option<V>,
+    ) -> Result<Option<V>>
+    where
+        K: Borrow<Q>,
+    {
+        let key = key_bytes(key);
+        loop {
+            let bytes = self.tree.get(&key)?;
+            let old = || bytes.as_deref().map(|old| self.value(old)).transpose();
+            let new = update(old()?).as_ref().map(value_bytes);
+            if self.tree.compare_exchange(&key, bytes.as_deref(), new.as_deref())? {
+                return old();
+            }
+        }
+    }
+
+    /// As [`Tree::first`].
+    pub fn first(&self) -> Result<Option<(K, V)>> {
+        self.tree.first()?.map(|entry| self.entry(entry)).transpose()
+    }
+
+    /// As [`Tree::last`].
+    pub fn last(&self) -> Result<Option<(K, V)>> {
+        self.tree.last()?.map(|entry| self.entry(entry)).transpose()
+    }
+
+    /// As [`Tree::pop_first`].
+    pub fn pop_first(&self) -> Result<Option<(K, V)>> {
+        self.tree.pop_first()?.map(|entry| self.entry(entry)).transpose()
+    }
+
+    /// As [`Tree::pop_last`].
+    pub fn pop_last(&self) -> Result<Option<(K, V)>> {
+        self.tree.pop_last()?.map(|entry| self.entry(entry)).transpose()
+    }
+
+    /// As [`Tree::next_above`].
+    pub fn next_above<Q: Key + ?Sized>(&self, key: &Q) -> Result<Option<(K, V)>>
+    where
+        K: Borrow<Q>,
+    {
+        self.tree.next_above(key_bytes(key))?.map(|entry| self.entry(entry)).transpose()
+    }
+
+    /// As [`Tree::next_below`].
+    pub fn next_below<Q: Key + ?Sized>(&self, key: &Q) -> Result<Option<(K, V)>>
+    where
+        K: Borrow<Q>,
+    {
+        self.tree.next_below(key_bytes(key))?.map(|entry| self.entry(entry)).transpose()
+    }
+
+    fn bounds<Q: Key + ?Sized>(range: &impl RangeBounds<Q>) -> Bounds {
+        Bounds { lower: range.start_bound().map(key_bytes), upper: range.end_bound().map(key_bytes) }
+    }
+
+    /// As [`Tree::range`].
+    pub fn range<Q: Key + ?Sized>(&self, range: impl RangeBounds<Q>) -> TypedRange<'_, K, V>
+    where
+        K: Borrow<Q>,
+    {
+        TypedRange { range: self.tree.range(Self::bounds(&range)), tree: self }
+    }
+
+    /// The entries whose keys, which are tuples, have this first part, as [`Tree::range`].
+    pub fn prefix<P: Key + ?Sized>(&self, part: &P) -> TypedRange<'_, K, V>
+    where
+        K: StartsWith<P>,
+    {
+        let mut bytes = Vec::new();
+        part.encode_before(&mut bytes);
+        TypedRange { range: self.tree.prefix(bytes), tree: self }
+    }
+
+    /// As [`Tree::iter`].
+    pub fn iter(&self) -> TypedRange<'_, K, V> {
+        TypedRange { range: self.tree.iter(), tree: self }
+    }
+
+    /// As [`Tree::remove_range`].
+    pub fn remove_range<Q: Key + ?Sized>(&self, range: impl RangeBounds<Q>) -> Result<u64>
+    where
+        K: Borrow<Q>,
+    {
+        self.tree.remove_range(Self::bounds(&range))
+    }
+
+    /// As [`Tree::clear`].
+    pub fn clear(&self) -> Result<u64> {
+        self.tree.clear()
+    }
+
+    /// As [`Tree::len`].
+    pub fn len(&self) -> Result<u64> {
+        self.tree.len()
+    }
+
+    /// As [`Tree::is_empty`].
+    pub fn is_empty(&self) -> Result<bool> {
+        self.tree.is_empty()
+    }
+
+    /// As [`Tree::bulk_load`].
+    pub fn bulk_load(&self, entries: impl IntoIterator<Item = (K, V)>, fill: f64) -> Result<u64> {
+        let bytes = |(key, value): (K, V)| (key_bytes(&key), value_bytes(&value));
+        self.tree.bulk_load(entries.into_iter().map(bytes), fill)
+    }
+}
+
+impl<'t, K: Key, V: EncodedValue> IntoIterator for &'t TypedTree<K, V> {
+    type Item = Result<(K, V)>;
+    type IntoIter = TypedRange<'t, K, V>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<K, V> std::fmt::Debug for TypedTree<K, V> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("TypedTree").field(&self.tree).finish()
+    }
+}
+
+/// The entries of a range of a [`TypedTree`], in order; from either end, so `rev()` works. See [`Range`].
+pub struct TypedRange<'t, K, V> {
+    range: Range<'t>,
+    tree: &'t TypedTree<K, V>,
+}
+
+impl<K: Key, V: EncodedValue> Iterator for TypedRange<'_, K, V> {
+    type Item = Result<(K, V)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let entry = self.range.next_entry().transpose()?;
+        Some(entry.and_then(|entry| self.tree.entry(entry)))
+    }
+}
+
+impl<K: Key, V: EncodedValue> DoubleEndedIterator for TypedRange<'_, K, V> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let entry = self.range.next_entry_back().transpose()?;
+        Some(entry.and_then(|entry| self.tree.entry(entry)))
+    }
+}
+
+impl<K: Key, V: EncodedValue> std::iter::FusedIterator for TypedRange<'_, K, V> {}
+
+impl<K, V> std::fmt::Debug for TypedRange<'_, K, V> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("TypedRange").field(&self.range).finish()
+    }
+}
