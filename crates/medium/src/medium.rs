@@ -88,6 +88,7 @@ impl LimitedBy {
         let growing = match limit {
             _ if limit >= wanted => format!("taking released space of {name} into use again failed"),
             0 => format!("creating {name} with {to} failed"),
+            _ if from == to => format!("growing {name}, of {from}, by {} failed", size(wanted - limit)),
             _ => format!("growing {name} from {from} to {to} failed"),
         };
         // Nothing can be removed from what could not be opened.

@@ -158,18 +158,23 @@ hosts! {
     Sim: sim;
 }
 
-/// In unit tests an engine is compiled only for the media that the tests name.
-#[cfg(test)]
+/// The [`Media`] of an engine whose trees are `$tree<medium, codec>`, compiled where this is written. In unit tests an engine is
+/// compiled only for the media that the tests name.
 #[macro_export]
 macro_rules! media_of {
-    ($tree:ident) => {
-        $crate::registry::Media::ABSENT
-    };
+    ($tree:ident) => {{
+        #[cfg(test)]
+        const MEDIA: $crate::registry::Media = $crate::registry::Media::ABSENT;
+        #[cfg(not(test))]
+        const MEDIA: $crate::registry::Media = $crate::all_media_of!($tree);
+        MEDIA
+    }};
 }
 
-#[cfg(test)]
+#[doc(hidden)]
 impl Media {
-    pub(crate) const ABSENT: Self = Self {
+    /// For unit tests, which call none of it.
+    pub const ABSENT: Self = Self {
         dax: Factory::ABSENT,
         file: Factory::ABSENT,
         ram: Factory::ABSENT,
@@ -179,7 +184,6 @@ impl Media {
     };
 }
 
-#[cfg(test)]
 impl<M: Medium> Factory<M> {
     const ABSENT: Self = Self {
         create: |_, _, _, _| unreachable!("a unit test makes its trees itself"),
@@ -188,10 +192,10 @@ impl<M: Medium> Factory<M> {
     };
 }
 
-/// The [`Media`] of an engine whose trees are `$tree<medium, codec>`, compiled where this is written.
-#[cfg(all(not(feature = "sim"), not(test)))]
+/// As [`media_of`], in tests as well.
+#[cfg(not(feature = "sim"))]
 #[macro_export]
-macro_rules! media_of {
+macro_rules! all_media_of {
     ($tree:ident) => {
         $crate::registry::Media {
             dax: $crate::factory_of!($tree, Dax),
@@ -202,10 +206,10 @@ macro_rules! media_of {
     };
 }
 
-/// The [`Media`] of an engine whose trees are `$tree<medium, codec>`, compiled where this is written.
-#[cfg(all(feature = "sim", not(test)))]
+/// As [`media_of`], in tests as well.
+#[cfg(feature = "sim")]
 #[macro_export]
-macro_rules! media_of {
+macro_rules! all_media_of {
     ($tree:ident) => {
         $crate::registry::Media {
             dax: $crate::factory_of!($tree, Dax),

@@ -9,7 +9,7 @@ use engines::index::{
 use engines::registry::{
     Build, Contract, Engine, Entry, Nodes, OUTSIDE_IDS, Opening, Persists, Setting, Settings, Values,
 };
-use engines::{Error, Result, media_of};
+use engines::{Error, Result, all_media_of};
 use everleaf_lab::sorted_chain::SortedChain;
 use medium::Medium;
 use pool::{Pool, TreeRoot};
@@ -123,7 +123,7 @@ static ENTRY: Entry = Entry {
     small: Nodes { leaf_entries: 4, children: 1, settings: &[("leaf-entries", 4)] },
     explored: &[],
     settings_of: |_| Ok(Settings::NONE),
-    media: media_of!(Flawed),
+    media: all_media_of!(Flawed),
 };
 
 /// The name of the tree of [`Flaw::Hoards`].

@@ -255,6 +255,7 @@ const WBTREE_SLOT_ONLY: &[Justified] = &[
 /// `cawbt`.
 const CAWBT: &[Justified] = &[
     justified("engines/src/cawbt/remove.rs CawbTree::take_out publish 2", &[DoneFirst], EITHER_FIRST),
+    justified("engines/src/cawbt/log.rs CawbTree::apply publish 3", &[DoneFirst], EITHER_FIRST),
     justified("engines/src/cawbt/find.rs CawbTree::find wait_for 1", &[Wait], SEEN_ALONE),
     justified("engines/src/cawbt/scan.rs CawbTree::copy_leaf wait_for 1", &[Wait], SEEN_ALONE),
     justified("engines/src/cawbt/mod.rs CawbTree::figures settle 1", &[Wait], COUNTED),
