@@ -26,8 +26,23 @@ const SCOPES: [(Rules, LineForm); 4] = [
 ];
 
 fn explore_each(operations: &[IndexOperation], follow_up: FollowUp, options: &Options) {
+    explore_in(&SCOPES, operations, follow_up, options);
+}
+
+/// In the scopes of memory, where it is to be fast.
+fn explore_lines(operations: &[IndexOperation], follow_up: FollowUp, options: &Options) {
+    let scopes = if common::is_thorough() { SCOPES.len() } else { 2 };
+    explore_in(&SCOPES[..scopes], operations, follow_up, options);
+}
+
+fn explore_in(
+    scopes: &[(Rules, LineForm)],
+    operations: &[IndexOperation],
+    follow_up: FollowUp,
+    options: &Options,
+) {
     for engine in engines() {
-        for (rules, line_form) in SCOPES {
+        for &(rules, line_form) in scopes {
             common::explore(&engine, operations, follow_up, Options { rules, line_form, ..options.clone() });
         }
     }
@@ -50,7 +65,7 @@ fn writes_come_first_after_a_crash() {
 #[test]
 fn the_log_names_no_node_that_is_gone() {
     let options = options(Images::All, SecondCrash::InRecovery);
-    explore_each(&merged_to_one_leaf(), FollowUp::Reuse, &options);
+    explore_lines(&merged_to_one_leaf(), FollowUp::Reuse, &options);
 }
 
 #[test]
@@ -67,11 +82,11 @@ fn changes_that_go_up_to_the_root() {
     let mut operations: Vec<_> = (0..40).map(|key| Insert(key * 7 % 40, key)).collect();
     operations.extend((0..40).map(|key| Update(key * 3 % 40, 100 + key)));
     operations.extend((0..40).map(Remove));
-    explore_each(&operations, FollowUp::Keys, &options(Images::Some { random: 1 }, SecondCrash::Never));
+    explore_lines(&operations, FollowUp::Keys, &options(Images::Some { random: 1 }, SecondCrash::Never));
     // From the end: nodes lose their last children, and get some from the left.
     let ascending = (0..40).map(|key| Insert(key, key));
     let operations: Vec<_> = ascending.chain((0..40).rev().map(Remove)).collect();
-    explore_each(
+    explore_lines(
         &operations,
         FollowUp::SplitAndMerge,
         &options(Images::Some { random: 2 }, SecondCrash::Never),

@@ -69,7 +69,9 @@ fn inner_nodes_that_split_and_merge() {
     let mut operations: Vec<_> = (0..40).map(|key| Insert(key * 7 % 40, key)).collect();
     operations.extend((0..40).map(|key| Remove(key * 11 % 40)));
     for rules in [Rules::Lines, Rules::Log] {
-        let options = Options { rules, ..options(Images::Some { random: 2 }, SecondCrash::InRecovery) };
+        let is_twice = rules == Rules::Lines || common::is_thorough();
+        let second_crash = if is_twice { SecondCrash::InRecovery } else { SecondCrash::Never };
+        let options = Options { rules, ..options(Images::Some { random: 2 }, second_crash) };
         explore_each(&operations, FollowUp::Keys, &options);
     }
 }
