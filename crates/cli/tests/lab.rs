@@ -117,6 +117,8 @@ fn a_drawing_that_cannot_be_written_fails_before_anything_is_measured() {
     let start = std::time::Instant::now();
     let said = run(&["lab", "incll", "--plot", "/no/such/folder/all.svg", "--keys", "20000000"]).expect(3);
     assert!(said.errors.contains("write /no/such/folder/all-2.svg"), "{said:?}");
+    let said = run(&["lab", "cawbt", "--figure", "9", "--plot", "nine.png"]).expect(2);
+    assert!(said.errors.contains("as SVG") && said.errors.contains("not .png"), "{said:?}");
     assert!(start.elapsed().as_secs() < 5, "it did not measure");
 }
 

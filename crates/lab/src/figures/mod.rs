@@ -262,16 +262,17 @@ impl Setup {
         self.threads.iter().copied().max().unwrap_or(1)
     }
 
-    /// The machine, the keys, unless they are an axis, and the threads, in words.
+    /// The machine, and in words the keys, unless they are an axis, and the threads, unless the series have some each.
     fn in_words(&self, figure: &Figure) -> String {
         let threads: Vec<String> = self.threads.iter().map(ToString::to_string).collect();
         let threads = match self.threads[..] {
             [one] => threads_in_words(one),
             _ => format!("{} threads", threads.join(", ")),
         };
-        let keys =
-            if figure.x == KEYS { String::new() } else { format!("{} keys; ", bench::grouped(self.keys)) };
-        format!("{}; {keys}{threads}", plot::machine())
+        let keys = (figure.x != KEYS).then(|| format!("{} keys", bench::grouped(self.keys)));
+        let threads = (!figure.points.iter().any(|point| point.series.contains("thread"))).then_some(threads);
+        let parts = [Some(plot::machine()), keys, threads];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 }
 

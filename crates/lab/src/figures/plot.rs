@@ -9,7 +9,9 @@ use plotters::prelude::*;
 use super::{Args, Figure, KEYS, Point, THREADS};
 use crate::failure::{Failure, Result};
 
-const PANEL: (u32, u32) = (360, 330);
+const PANEL: (u32, u32) = (400, 340);
+/// Most letters are less wide than three fifths of their height.
+const TITLE_SIZE: u32 = 16;
 
 /// Where a panel is drawn.
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
@@ -31,8 +33,15 @@ impl Args {
     /// Makes sure that the drawings can be written, before hours of measurement.
     ///
     /// # Errors
-    /// [`Failure::Io`] for the first that cannot.
+    /// [`Failure::Usage`] for a file that is named as another kind of picture; [`Failure::Io`] for the first that cannot be written.
     pub fn try_plots(&self, numbers: &[u8]) -> Result<()> {
+        let extension = self.plot.as_ref().and_then(|path| path.extension());
+        if let Some(other) = extension.filter(|extension| !extension.eq_ignore_ascii_case("svg")) {
+            let other = other.to_string_lossy();
+            return Err(Failure::Usage(format!(
+                "figures are drawn as SVG; name the file .svg, not .{other}"
+            )));
+        }
         for path in numbers.iter().filter_map(|number| self.plot_path(*number)) {
             let is_new = !path.exists();
             let opened = std::fs::OpenOptions::new().append(true).create(true).open(&path);
@@ -81,10 +90,12 @@ fn names(figure: &Figure, name: impl Fn(&Point) -> &String) -> Vec<&String> {
 
 fn try_draw(figure: &Figure, setup: &str, path: &Path) -> Drawn {
     let (panels, series) = (names(figure, |point| &point.panel), names(figure, |point| &point.series));
-    let root = SVGBackend::new(path, (PANEL.0 * panels.len().max(1) as u32, PANEL.1)).into_drawing_area();
+    let wanted = TITLE_SIZE * figure.title.chars().count().max(setup.chars().count()) as u32 * 3 / 5;
+    let width = wanted.max(PANEL.0 * panels.len() as u32);
+    let root = SVGBackend::new(path, (width, PANEL.1)).into_drawing_area();
     root.fill(&WHITE)?;
-    let root = root.titled(figure.title, ("sans-serif", 16))?.titled(setup, ("sans-serif", 11))?;
-    for (area, panel) in root.split_evenly((1, panels.len().max(1))).iter().zip(&panels) {
+    let root = root.titled(figure.title, ("sans-serif", TITLE_SIZE))?.titled(setup, ("sans-serif", 11))?;
+    for (area, panel) in root.split_evenly((1, panels.len())).iter().zip(&panels) {
         let points: Vec<&Point> = figure.points.iter().filter(|point| point.panel == **panel).collect();
         let mut all_x: Vec<f64> = points.iter().map(|point| point.x).collect();
         all_x.sort_by(f64::total_cmp);
@@ -105,7 +116,7 @@ fn try_draw(figure: &Figure, setup: &str, path: &Path) -> Drawn {
     Ok(())
 }
 
-/// A number on the x axis: 2, 0.5, 20k, 1M.
+/// A number on an axis: 2, 0.5, 20k, 1M.
 fn label(number: f64) -> String {
     match number {
         number if number >= 1e6 => format!("{}M", number / 1e6),
@@ -150,16 +161,17 @@ impl Panel<'_> {
         X: AsRangedCoord<Value = f64>,
         X::CoordDescType: ValueFormatter<f64>,
     {
-        let y_max = self.points.iter().map(|point| point.y).fold(0.0, f64::max) * 1.15;
+        let y_max = self.points.iter().map(|point| point.y).fold(0.0, f64::max) * 1.25;
         let mut chart = ChartBuilder::on(area)
             .caption(name, ("sans-serif", 13))
             .margin(8)
             .x_label_area_size(32)
-            .y_label_area_size(44)
+            .y_label_area_size(56)
             .build_cartesian_2d(x, 0.0..y_max)?;
         let Figure { x, y, .. } = self.figure;
         let mut mesh = chart.configure_mesh();
-        mesh.x_desc(*x).y_desc(*y).x_labels(5).y_labels(6).x_label_formatter(&|x| label(*x)).draw()?;
+        mesh.x_desc(*x).y_desc(*y).x_labels(5).y_labels(6).x_label_formatter(&|x| label(*x));
+        mesh.y_label_formatter(&|y| label(*y)).draw()?;
         for (number, name) in self.series.iter().enumerate() {
             let color = Palette99::pick(number).to_rgba();
             let line = self.points.iter().filter(|point| point.series == **name);
@@ -172,7 +184,22 @@ impl Panel<'_> {
                 .label(name.as_str())
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], color));
         }
-        chart.configure_series_labels().border_style(BLACK.mix(0.3)).draw()?;
+        let mut names = chart.configure_series_labels();
+        names.position(self.emptier_side()).background_style(WHITE.mix(0.85)).border_style(BLACK.mix(0.3));
+        names.draw()?;
         Ok(())
+    }
+
+    /// The side on which the highest point is lower.
+    fn emptier_side(&self) -> SeriesLabelPosition {
+        let middle = self.points.iter().map(|point| point.x).fold(0.0, f64::max) / 2.0;
+        let highest = |is_left: bool| {
+            let side = self.points.iter().filter(|point| (point.x < middle) == is_left);
+            side.map(|point| point.y).fold(0.0, f64::max)
+        };
+        match highest(true) < highest(false) {
+            true => SeriesLabelPosition::UpperLeft,
+            false => SeriesLabelPosition::UpperRight,
+        }
     }
 }
