@@ -32,6 +32,7 @@ fn remedy(source: &io::Error) -> &'static str {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
             "check the path"
         }
+        io::ErrorKind::AlreadyExists => "give a path where nothing is yet",
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space",
         io::ErrorKind::ReadOnlyFilesystem => "give a file system that can be written",
         _ => "see that the file system and its device work, then try it again",

@@ -4,6 +4,7 @@ use everleaf::{Error, Result, Store};
 
 use crate::context::{Context, PoolArgs};
 use crate::failure::{Failure, Outcome};
+use crate::interrupt;
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -30,9 +31,12 @@ fn change(
     tree: &str,
     change: impl FnOnce(&Store) -> Result<()>,
 ) -> std::result::Result<bool, Failure> {
+    // What was begun is finished and told: it is one step.
+    interrupt::gently();
     let store = pool.open(context, false)?;
     // Space is freed only once it is known after a crash what is in use.
     store.finish_recovery();
+    interrupt::check()?;
     let changed = change(&store);
     store.close()?;
     match changed {

@@ -157,7 +157,8 @@ impl Report {
             allocations: stat.allocations,
             marked: stat.marked,
             keys,
-            bytes_per_key: per_key(stat.used_bytes, keys),
+            // Not of a lower bound.
+            bytes_per_key: per_key(stat.used_bytes, keys).filter(|_| stat.marked.is_none()),
             recovered_after_crash: stat.recovery.after_crash,
             damaged: stat.recovery.damaged.into_iter().map(|(tree, what)| Damaged { tree, what }).collect(),
             open_ns: stat.recovery.duration.as_nanos() as u64,

@@ -11,6 +11,7 @@ use super::find::{LEVELS_MAX, Separator};
 use super::image::InnerImage;
 use super::layout::{EntryState, Leaf, LeafStatus, META, Meta, Pointer, leaf_bytes};
 use crate::index::{Codec, EntryWords, IndexStat, Violation};
+use crate::kit::salvage::what_of;
 use crate::pmwcas::{Seen, VALUE_MASK};
 use crate::{Error, Result};
 
@@ -131,7 +132,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             };
             match verified {
                 Ok(found) => violations.extend(found.into_iter().map(|what| Violation { offset, what })),
-                Err(error) => violations.push(Violation { offset, what: error.to_string() }),
+                Err(error) => violations.push(Violation { offset, what: what_of(&error) }),
             }
             Ok(())
         })?;

@@ -196,11 +196,6 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     pub fn sizes_of(root: &TreeRoot) -> Result<NodeSizes> {
         NodeSizes::of_root(root).validated()
     }
-
-    /// What PMwCAS did since the tree was opened.
-    pub fn pmwcas_stat(&self) -> PmwcasStat {
-        self.pmwcas.stat()
-    }
 }
 
 impl<M: Medium, C: Codec> Drop for BzTree<M, C> {

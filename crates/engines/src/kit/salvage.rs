@@ -20,8 +20,11 @@ use crate::{Error, Result};
 /// A key and a value.
 pub type Entry = (Vec<u8>, Vec<u8>);
 
-/// How many entries are read ahead to decide whether one is out of order.
-const AHEAD: usize = 4;
+/// How many entries are read ahead to decide whether one is out of order: several times those of a line, so that a line of damaged
+/// keys does not outweigh those behind it.
+const AHEAD: usize = 40;
+/// How many bytes of them are kept at most.
+const AHEAD_BYTES: usize = 32 << 20;
 
 /// Calls `visit` with entries in ascending order of keys until it returns `false`, and collects what is left out.
 pub struct Salvage<'v> {
@@ -30,6 +33,7 @@ pub struct Salvage<'v> {
     last: Option<Vec<u8>>,
     /// Entries that are not decided yet, each with the offset of its leaf.
     ahead: VecDeque<(u64, Entry)>,
+    ahead_bytes: usize,
     /// Entries of nodes that nothing leads to, in ascending order of keys.
     lost: Peekable<vec::IntoIter<Entry>>,
     is_over: bool,
@@ -46,7 +50,8 @@ impl<'v> Salvage<'v> {
         lost.sort_unstable();
         lost.dedup_by(|one, other| one.0 == other.0);
         let lost = lost.into_iter().peekable();
-        Self { visit, left_out: Vec::new(), last: None, ahead: VecDeque::new(), lost, is_over: false }
+        let (left_out, ahead) = (Vec::new(), VecDeque::new());
+        Self { visit, left_out, last: None, ahead, ahead_bytes: 0, lost, is_over: false }
     }
 
     /// Notes that something is left out.
@@ -57,10 +62,13 @@ impl<'v> Salvage<'v> {
     /// The next entry of the leaf at `offset`, or why it cannot be read; `false` if no more are wanted.
     pub fn entry(&mut self, offset: u64, read: Result<Entry>) -> bool {
         match read {
-            Ok(entry) => self.ahead.push_back((offset, entry)),
+            Ok(entry) => {
+                self.ahead_bytes += entry.0.len() + entry.1.len();
+                self.ahead.push_back((offset, entry));
+            }
             Err(error) => self.leave_out(offset, format!("an entry: {}", what_of(&error))),
         }
-        if self.ahead.len() > AHEAD {
+        while self.ahead.len() > AHEAD || self.ahead.len() > 1 && self.ahead_bytes > AHEAD_BYTES {
             self.decide();
         }
         !self.is_over
@@ -70,6 +78,7 @@ impl<'v> Salvage<'v> {
     /// that are above the last one.
     fn decide(&mut self) {
         let Some((offset, (key, value))) = self.ahead.pop_front() else { return };
+        self.ahead_bytes -= key.len() + value.len();
         let is_above = |key: &Vec<u8>| self.last.as_ref().is_none_or(|last| key > last);
         let in_its_way = self.ahead.iter().filter(|(_, (next, _))| is_above(next) && *next <= key).count();
         if !is_above(&key) || 2 * in_its_way > self.ahead.len() {
@@ -251,3 +260,6 @@ fn lost_entries<M: Medium, C: Codec, T: Leafy<M, C>>(
     let note = first.map(|first| note_lost(lost.len(), first, may_be_stale));
     Ok((lost, note))
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,8 @@ use crate::failure::{Failure, Result};
 
 /// The most keys of a tree on which persists are counted.
 const COUNTED_KEYS_MAX: u64 = 1_000_000;
+/// More threads than any machine has cores for measure nothing.
+const THREADS_MAX: usize = 1024;
 
 /// The workload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -257,6 +259,9 @@ impl Args {
         if self.keys < 1000 || self.threads == 0 || self.runs == 0 || self.ops == Some(0) {
             return refuse("a benchmark needs at least 1,000 keys, one thread, one run and one operation");
         }
+        if self.threads > THREADS_MAX {
+            return refuse(&format!("--threads is at most {THREADS_MAX}"));
+        }
         if self.withheld() > self.keys / 2 {
             return refuse(
                 "these workloads need at least twice as many keys as operations: raise --keys or lower --ops",
@@ -282,7 +287,7 @@ impl Args {
             return refuse("--baseline ram goes with another --medium than ram");
         }
         if !(self.theta > 0.0 && self.theta < 1.0) {
-            return refuse("--theta lies between 0 and 1");
+            return refuse("--theta must be above 0 and below 1");
         }
         if self.bulk_load.is_some() && self.workload == Workload::Load {
             return refuse(

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use everleaf::{Engine, Store, Tree};
 use lab::arguments::engine_of;
+use lab::temporary::Scratch;
 
 use crate::context::{Context, PoolArgs};
 use crate::failure::{Answer, Failure, Outcome};
@@ -172,6 +173,14 @@ fn walk(args: &Args, context: Context, report: &mut Report) -> Result<(Listing, 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let pool = PoolArgs::new(args.pool.clone());
     child::replace_own(&pool, &[TREE], "pool of an earlier demo")?;
+    // A signal removes it. What fails leaves it, to be looked at.
+    let scratch = Scratch::adopt(&args.pool);
+    let outcome = show_all(args, &pool, context);
+    scratch.keep();
+    outcome
+}
+
+fn show_all(args: &Args, pool: &PoolArgs, context: Context) -> Outcome {
     let (show, mut report) = (Show::new(context), Report::new(&args.pool));
     show.title("everleaf demo: a durable ordered map of this machine's own files");
     let (listing, words) = walk(args, context, &mut report)?;
@@ -181,7 +190,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let words =
         format!("a process with two threads inserts path -> size, time of change into the new pool {place}");
     show.step("write", &words);
-    let killed = write_and_kill(&pool, args.engine, &listing, context)?;
+    let killed = write_and_kill(pool, args.engine, &listing, context)?;
     show.step("kill", &report.killed(&killed));
 
     let start = Instant::now();

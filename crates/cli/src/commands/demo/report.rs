@@ -65,8 +65,8 @@ impl Report {
             0 => String::new(),
             count => format!(", {} could not be read", progress::count(count)),
         };
-        let (paths, duration) = (progress::count(self.paths), progress::duration(duration));
-        format!("{paths} paths in {} in {duration}{unreadable}", self.root)
+        let (paths, duration) = (progress::many(self.paths, "path"), progress::duration(duration));
+        format!("{paths} in {} in {duration}{unreadable}", self.root)
     }
 
     /// Notes the writer's work until it was killed; returns it in words.
@@ -77,9 +77,9 @@ impl Report {
         self.write_per_second = (!is_paced(self.paths as usize)).then_some(per_second);
         let slowed = || " (slowed down, as there are so few)".to_owned();
         let rate = self.write_per_second.map_or_else(slowed, |rate| format!(", {:.0} k/s", rate / 1e3));
-        let [acknowledged, paths] = [self.acknowledged, self.paths].map(progress::count);
+        let (acknowledged, paths) = (progress::count(self.acknowledged), progress::many(self.paths, "path"));
         format!(
-            "SIGKILL to process {} in mid-write: {acknowledged} of {paths} paths acknowledged{rate}",
+            "SIGKILL to process {} in mid-write: {acknowledged} of {paths} acknowledged{rate}",
             self.writer_process
         )
     }
@@ -202,6 +202,7 @@ impl Report {
             _ => ("nothing", "the end of the process"),
         };
         let write = self.write_per_second.unwrap_or(self.finish_per_second);
+        let of_a_key = |bytes: f64| progress::bytes(bytes.round() as u64);
         let recovery = Duration::from_secs_f64(self.recovery_seconds);
         vec![
             ("keys", progress::count(self.keys)),
@@ -210,8 +211,10 @@ impl Report {
             (
                 "bytes per key",
                 format!(
-                    "{:.1} in the pool, {:.1} of them path and value; {:.1} of memory",
-                    self.pool_bytes_per_key, self.content_bytes_per_key, self.volatile_bytes_per_key
+                    "{} in the pool, {} of them path and value; {} of memory",
+                    of_a_key(self.pool_bytes_per_key),
+                    of_a_key(self.content_bytes_per_key),
+                    of_a_key(self.volatile_bytes_per_key)
                 ),
             ),
             ("medium", self.medium.clone()),

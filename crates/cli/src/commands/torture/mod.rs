@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use crate::context::{Context, PoolArgs};
 use crate::failure::{Answer, Failure, Outcome};
-use crate::{child, progress, text};
+use crate::{child, interrupt, progress, text};
 use model::Model;
 use op::TREES;
 use promise::Promise;
@@ -168,6 +168,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let mut model = Model::new(Contents::empty(&args.work), args.work.clone());
     let mut report = Report { seed, replay: args.replay(seed), ..Report::default() };
     make_pool(args, context)?;
+    interrupt::gently();
     let bar = progress::bar(
         context,
         Some(args.rounds.into()),
@@ -176,7 +177,19 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     );
     let mut recoveries = Vec::new();
     for round in 1..=args.rounds {
-        let (recovery, violations) = round::run(args, seed, round, random.random(), &mut model, &mut report)?;
+        let ran = round::run(args, seed, round, random.random(), &mut model, &mut report);
+        if interrupt::is_asked() {
+            bar.finish_and_clear();
+            let (operations, violations) = (report.tally.operations, report.violations);
+            let done =
+                [progress::many(report.rounds.into(), "round"), progress::many(operations, "operation")];
+            let words = format!("{} ran with {}; the pool is left", done[0], done[1]);
+            let done = serde_json::json!({
+                "rounds": report.rounds, "operations": operations, "violations": violations,
+            });
+            return Err(Failure::Interrupted.after(words, done));
+        }
+        let (recovery, violations) = ran?;
         recoveries.extend(recovery.map(|recovery| recovery.as_nanos() as u64));
         report.rounds = round;
         report.violations += violations.len() as u64;
