@@ -13,7 +13,7 @@
 /// | `Option` | 0, or 1 and what is in it |
 /// | tuples of two to four | one after the other |
 ///
-/// A tree of the first line keeps its keys as [`Tree::put`](crate::Tree::put) takes them, and one of strings too, so a tree may be
+/// A string or a byte vector that is the whole key is stored as [`Tree::put`](crate::Tree::put) would store it, so such a tree may be
 /// used with types and without.
 pub trait Key {
     /// Appends the bytes of the key, behind which nothing follows.

@@ -13,7 +13,7 @@ use medium::{Lsn, Medium, volatile};
 
 use crate::Result;
 
-/// Stripes of nodes.
+/// Stripes of nodes. `loom` models few words, and its tests use two nodes.
 const STRIPES: usize = if cfg!(loom) { 2 } else { 1024 };
 const _: () = assert!(STRIPES.is_power_of_two());
 

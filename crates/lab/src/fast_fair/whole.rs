@@ -76,7 +76,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         })
     }
 
-    /// Marks the space in use after a crash. Copies are taken out before, as there is none whose record may be used again.
+    /// After a crash: takes copies out, then marks the space in use. Until that is marked no record is used again.
     fn mark_reached(&self, guard: &Guard<'_, M>) -> Result<()> {
         self.walk(guard, |node| self.cut_copies(guard, node))?;
         // PERSIST: the copies are gone before a record is used again; lost, they are taken out again.
