@@ -16,6 +16,7 @@ pub(crate) fn cores() -> usize {
     *CORES
 }
 
+pub mod batch;
 pub mod bztree;
 pub mod cawbt;
 pub mod index;

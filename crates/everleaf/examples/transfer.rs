@@ -1,23 +1,30 @@
-//! Two writes that a crash leaves together: a batch of an engine with epochs. Run with
-//! `cargo run -p everleaf --example transfer`.
+//! Two writes that a crash leaves together. Run with `cargo run -p everleaf --example transfer`.
 
-use everleaf::{Engine, Error, Store, TreeOptions};
+use everleaf::{Batch, Error, Store, Tree};
 
-/// An amount; nothing if the account is new.
-fn amount(value: Option<impl AsRef<[u8]>>) -> i64 {
-    value.and_then(|value| value.as_ref().try_into().ok()).map_or(0, i64::from_be_bytes)
+/// What an account has; nothing if it is new.
+fn amount(accounts: &Tree, name: &str) -> Result<(i64, Option<[u8; 8]>), Error> {
+    let bytes = accounts.get(name)?.and_then(|value| value.as_slice().try_into().ok());
+    Ok((bytes.map_or(0, i64::from_be_bytes), bytes))
 }
 
 fn main() -> Result<(), Error> {
     let store = Store::open("transfer.pool")?;
-    let accounts = TreeOptions { engine: Engine::MASSTREE, ..TreeOptions::RECORDS };
-    let accounts = store.tree_with("accounts", accounts)?;
-    accounts.batch(|batch| {
-        batch.put("mine", (amount(batch.get("mine")?) - 10).to_be_bytes())?;
-        batch.put("yours", (amount(batch.get("yours")?) + 10).to_be_bytes())
-    })?;
-    // From here on no crash takes it back.
-    store.sync()?;
-    println!("mine: {}, yours: {}", amount(accounts.get("mine")?), amount(accounts.get("yours")?));
+    let accounts = store.tree("accounts")?;
+    loop {
+        let ((mine, before), (yours, before_yours)) =
+            (amount(&accounts, "mine")?, amount(&accounts, "yours")?);
+        let mut transfer = Batch::new();
+        transfer.expect(&accounts, "mine", before.as_ref().map(|bytes| &bytes[..]));
+        transfer.expect(&accounts, "yours", before_yours.as_ref().map(|bytes| &bytes[..]));
+        transfer.put(&accounts, "mine", (mine - 10).to_be_bytes());
+        transfer.put(&accounts, "yours", (yours + 10).to_be_bytes());
+        match store.write(&transfer) {
+            // Another thread was faster.
+            Err(Error::ConditionFailed { .. }) => {}
+            written => break written?,
+        }
+    }
+    println!("mine: {}, yours: {}", amount(&accounts, "mine")?.0, amount(&accounts, "yours")?.0);
     Ok(())
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use engines::index::EpochLength;
+use engines::batch::{self, Batch, Unfinished};
+use engines::index::{EpochLength, Index};
 use engines::registry::{self, AnyTree, Engine, Host, Salvaged, Settings, Visit};
 use engines::{At, Error, Result};
 use medium::file::CopyTarget;
@@ -18,6 +19,16 @@ pub(crate) trait Backend: Send + Sync {
     fn open_tree(&self, root: &TreeRoot, settings: Settings, opening: &Opening) -> Result<AnyTree>;
     /// `None` for engines whose trees have to be opened for that.
     fn salvage(&self, root: &TreeRoot, opening: &Opening, visit: &mut Visit<'_>) -> Salvaged;
+    /// Before any tree is opened.
+    fn unfinished_batches(&self) -> Result<Unfinished>;
+    fn mark_batches(&self, batches: &Unfinished) -> Result<()>;
+    /// `tree` gives the tree with this first root word.
+    fn finish_batches<'t>(
+        &self,
+        batches: Unfinished,
+        tree: &dyn Fn(u64) -> Option<&'t dyn Index>,
+    ) -> Result<()>;
+    fn write_batch(&self, batch: &Batch<'_>) -> Result<()>;
     fn remove_tree(&self, root: &TreeRoot) -> Result<()>;
     fn rename_tree(&self, root: &TreeRoot, name: &str) -> Result<()>;
     fn needs_mark(&self) -> bool;
@@ -100,6 +111,26 @@ impl<M: Host> Backend for Pool<M> {
     fn salvage(&self, root: &TreeRoot, opening: &Opening, visit: &mut Visit<'_>) -> Salvaged {
         let kind = opening.kind(root)?;
         (M::factory(&kind.engine.media).salvage)(self, root, kind.codec, visit)
+    }
+
+    fn unfinished_batches(&self) -> Result<Unfinished> {
+        Unfinished::read(self)
+    }
+
+    fn mark_batches(&self, batches: &Unfinished) -> Result<()> {
+        batches.mark(self)
+    }
+
+    fn finish_batches<'t>(
+        &self,
+        batches: Unfinished,
+        tree: &dyn Fn(u64) -> Option<&'t dyn Index>,
+    ) -> Result<()> {
+        batches.finish(self, tree)
+    }
+
+    fn write_batch(&self, batch: &Batch<'_>) -> Result<()> {
+        batch::write(self, batch)
     }
 
     fn remove_tree(&self, root: &TreeRoot) -> Result<()> {

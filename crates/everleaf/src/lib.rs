@@ -54,7 +54,7 @@
 //!
 //! # Conditional writes
 //!
-//! There are no transactions over several keys. A write to one key can depend on its value, in one atomic step:
+//! A write to one key can depend on its value, in one atomic step:
 //!
 //! ```
 //! # let store = everleaf::Store::in_memory()?;
@@ -73,6 +73,23 @@
 //!
 //! [`Tree::fetch_update`] computes the new value from the old one; [`Tree::pop_first`] takes the entry with the smallest key;
 //! [`Tree::remove_range`] removes many.
+//!
+//! # Several writes at once
+//!
+//! A [`Batch`] has writes to any trees of a store. A crash leaves all of them or none, and they wait for the disk once.
+//!
+//! ```
+//! # let store = everleaf::Store::in_memory()?;
+//! use everleaf::Batch;
+//!
+//! let (accounts, log) = (store.tree("accounts")?, store.tree("log")?);
+//! accounts.put("ada", "100")?;
+//! let mut transfer = Batch::new();
+//! transfer.expect(&accounts, "ada", Some(b"100")); // or nothing is written
+//! transfer.put(&accounts, "ada", "70").put(&accounts, "bob", "30").put(&log, "1", "ada to bob: 30");
+//! store.write(&transfer)?;
+//! # Ok::<(), everleaf::Error>(())
+//! ```
 //!
 //! # Numbers
 //!
@@ -236,7 +253,7 @@
 //!
 //! # What there is not
 //!
-//! No transactions over several keys, no snapshots, no access by several processes while one writes, no encryption, no
+//! No transactions beyond a batch: reads see single writes of it. No snapshots, no access by several processes while one writes, no encryption, no
 //! compression.
 #![forbid(unsafe_code)]
 
@@ -247,6 +264,7 @@ struct Readme;
 mod backend;
 mod background;
 mod backup;
+mod batch;
 mod derived;
 mod encoding;
 mod kind;
@@ -259,6 +277,7 @@ mod tree;
 mod typed;
 mod word_tree;
 
+pub use batch::Batch;
 pub use derived::Entry;
 pub use encoding::{EncodedValue, Key, StartsWith};
 pub use engines::index::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
@@ -278,6 +297,6 @@ pub use pool::{TREE_NAME_BYTES_MAX, TREES_MAX};
 pub use range::{KeyRange, Range};
 pub use store::{Recovery, Store, StoreStat, StoreViolation, TreeInfo};
 pub use ticket::Ticket;
-pub use tree::{Batch, Tree};
+pub use tree::Tree;
 pub use typed::{TypedRange, TypedTree};
 pub use word_tree::{WordRange, WordTree};

@@ -25,7 +25,7 @@ use crate::{EncodedValue, Key, Options, Tree, TreeOptions, TypedTree, WordTree};
 /// in the same process. Any number of stores may read it instead: [`Options::read_only`]. All methods may be called from any thread.
 #[derive(Clone)]
 pub struct Store {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 pub(crate) struct Inner {
@@ -41,9 +41,12 @@ pub(crate) struct Inner {
     source: Option<File>,
 }
 
-struct OpenTree {
-    any: AnyTree,
-    kind: TreeOptions,
+/// A tree that is open.
+pub(crate) struct OpenTree {
+    pub(crate) any: AnyTree,
+    pub(crate) kind: TreeOptions,
+    /// Its first root word.
+    pub(crate) anchor: u64,
 }
 
 /// How long it waits for open ranges: the calling thread may have one.
@@ -160,7 +163,11 @@ impl Store {
     ) -> Result<Self> {
         let after_crash = backend.needs_mark();
         let (mut trees, mut damaged, mut background) = (BTreeMap::new(), Vec::new(), None);
+        // Before any tree opens, as that may begin another epoch.
+        let batches = backend.unfinished_batches()?;
+        damaged.extend(batches.damage.iter().map(|error| ("(a batch)".to_owned(), error.to_string())));
         if after_crash {
+            backend.mark_batches(&batches)?;
             let roots = backend.roots()?;
             damaged.extend(roots.damaged.iter().map(|root| (root.label(), root.error().to_string())));
             for root in roots.trees {
@@ -183,6 +190,10 @@ impl Store {
         } else if backend.has_bitmaps_to_read() {
             background = Some(Background::begin(backend.share(), Vec::new()));
         }
+        backend.finish_batches(batches, &|anchor| {
+            let tree = trees.values().find(|tree| tree.anchor == anchor);
+            tree.map(|tree| &*tree.any.index)
+        })?;
         let recovery = Recovery { after_crash, duration: start.elapsed(), damaged };
         let (path, trees) = (path.to_owned(), Mutex::new(trees));
         Ok(Self { inner: Arc::new(Inner { path, recovery, opening, background, trees, backend, source }) })
@@ -303,7 +314,7 @@ impl Store {
                 })?;
                 let roots = backend.roots()?;
                 let made = roots.find(name)?.ok_or_else(|| Error::no_such_tree(name))?;
-                OpenTree { any, kind: opening.kind(made)? }
+                OpenTree { any, kind: opening.kind(made)?, anchor: made.words[0] }
             }
             (None, _) => return Err(Error::no_such_tree(name)),
         };
@@ -313,7 +324,7 @@ impl Store {
     }
 
     fn handle(&self, name: &str, tree: &OpenTree) -> Tree {
-        Tree::new(tree.any.clone(), name, tree.kind, Arc::clone(&self.inner))
+        Tree::new(tree, name, Arc::clone(&self.inner))
     }
 
     /// All named trees, in order of their names. A damaged slot of the root table is listed as a tree that cannot be opened,
@@ -617,6 +628,10 @@ impl Inner {
         self.backend.durable()
     }
 
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
     /// Whether writes are taken.
     ///
     /// # Errors
@@ -672,7 +687,8 @@ fn tried_twice<T>(attempt: impl Fn() -> Result<T>, find_space: impl FnOnce()) ->
 
 impl OpenTree {
     fn open(backend: &dyn Backend, root: &TreeRoot, settings: Settings, opening: &Opening) -> Result<Self> {
-        Ok(Self { kind: opening.kind(root)?, any: backend.open_tree(root, settings, opening)? })
+        let (kind, anchor) = (opening.kind(root)?, root.words[0]);
+        Ok(Self { kind, anchor, any: backend.open_tree(root, settings, opening)? })
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use engines::index::{Bounds, Condition, EpochStat, Epochs, Index, IndexStat, Value, Violation};
+use engines::batch::Target;
+use engines::index::{Bounds, EpochStat, Epochs, Index, IndexStat, Value, Violation};
 use engines::registry::AnyTree;
 use engines::{Error, Result};
 
-use crate::store::Inner;
+use crate::store::{Inner, OpenTree};
 use crate::{KeyRange, Range, Ticket, TreeOptions, WordTree};
 
 /// An ordered map from byte strings to byte strings, by name in a [`Store`](crate::Store).
@@ -31,12 +32,37 @@ pub struct Tree {
 struct Context {
     name: String,
     kind: TreeOptions,
+    /// The first root word, which no other tree of the pool has.
+    anchor: u64,
     store: Arc<Inner>,
 }
 
 impl Tree {
-    pub(crate) fn new(any: AnyTree, name: &str, kind: TreeOptions, store: Arc<Inner>) -> Self {
-        Self { any, context: Arc::new(Context { name: name.to_owned(), kind, store }) }
+    pub(crate) fn new(tree: &OpenTree, name: &str, store: Arc<Inner>) -> Self {
+        let OpenTree { any, kind, anchor } = tree;
+        let context = Context { name: name.to_owned(), kind: *kind, anchor: *anchor, store };
+        Self { any: any.clone(), context: Arc::new(context) }
+    }
+
+    pub(crate) fn store(&self) -> &Arc<Inner> {
+        &self.context.store
+    }
+
+    /// Whether it is another handle of the same tree.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.any.index, &other.any.index)
+    }
+
+    /// The tree as batches of engines name it.
+    pub(crate) fn target(&self) -> Target<'_> {
+        let Context { name, kind, anchor, .. } = &*self.context;
+        Target { name, index: &*self.any.index, engine: kind.engine, codec: kind.codec, anchor: *anchor }
+    }
+
+    /// The running epoch, if the tree is durable by epochs.
+    pub(crate) fn running_epoch(&self) -> Option<(Arc<dyn Index>, u64)> {
+        let epoch = self.any.index.epochs()?.epoch_stat().running;
+        Some((Arc::clone(&self.any.index), epoch))
     }
 
     /// Its name.
@@ -130,40 +156,6 @@ impl Tree {
         self.written(|| self.any.index.remove(key.as_ref()))
     }
 
-    /// Runs writes of which a crash leaves all or none; for engines that are durable by epochs
-    /// ([`Engine::is_buffered`](crate::Engine::is_buffered)). Durable with the end of the epoch, like any other write.
-    ///
-    /// Not isolated: others see each write as it is done. Not undone by an error: what was written before it stays. The
-    /// epoch does not end meanwhile, so keep batches short; a pool that is full fails the write that meets it.
-    ///
-    /// Inside, this tree is used through the batch only. Other trees may be read and written: as the trees of a store share their
-    /// epochs, what is written to those that are durable by epochs shares the batch's fate. Other batches and bulk loads are refused,
-    /// and so is what ends an epoch or holds back all writers: `sync`, `check`, `stat`, and to make or open a tree that is durable by
-    /// epochs. A write that would have to wait for a batch of the other tree is
-    /// refused, too, and so is a read where it is the first of a node after an open. One that finds the pool full makes no
-    /// room by ending an epoch.
-    ///
-    /// ```
-    /// # use everleaf::{Engine, TreeOptions};
-    /// # let store = everleaf::Store::in_memory()?;
-    /// let accounts = store.tree_with("accounts", TreeOptions { engine: Engine::MASSTREE, ..TreeOptions::RECORDS })?;
-    /// accounts.batch(|batch| {
-    ///     batch.put("mine", "90")?;
-    ///     batch.put("yours", "110")
-    /// })?;
-    /// store.sync()?;
-    /// # Ok::<(), everleaf::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::NoBatches`] for other engines; [`Error::InBatch`] for what is refused within a batch;
-    /// [`Error::EpochFull`] for a batch that changes more nodes than an epoch can log, 100,000 or more; otherwise what `run`
-    /// returns.
-    pub fn batch(&self, mut run: impl FnMut(&Batch<'_>) -> Result<()>) -> Result<()> {
-        self.at(self.context.store.expect_writable())?;
-        self.at(self.any.index.batch(&mut |batch| run(&Batch { inner: batch })))
-    }
-
     /// Replaces `current` by `new` in one atomic step; `None` stands for absent. Returns whether the key had
     /// `current`; if not, nothing changes. O(log n).
     ///
@@ -191,8 +183,7 @@ impl Tree {
     #[inline]
     pub fn ticketed<T>(&self, write: impl FnOnce() -> Result<T>) -> Result<(T, Ticket)> {
         let (result, lsn) = medium::deferred(write);
-        let epoch = self.any.index.epochs().map(|epochs| epochs.epoch_stat().running);
-        let epoch = epoch.map(|epoch| (Arc::clone(&self.any.index), epoch));
+        let epoch = self.running_epoch();
         Ok((result?, Ticket::new(lsn, epoch, &self.context.store)))
     }
 
@@ -364,44 +355,5 @@ impl std::fmt::Debug for Tree {
             .field("name", &self.context.name)
             .field("kind", &self.context.kind)
             .finish_non_exhaustive()
-    }
-}
-
-/// Writes that a crash leaves together: see [`Tree::batch`].
-pub struct Batch<'b> {
-    inner: &'b dyn engines::index::Batch,
-}
-
-impl Batch<'_> {
-    /// As [`Tree::get`].
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        let mut value = Vec::new();
-        Ok(self.inner.get_into(key.as_ref(), &mut value)?.then(|| Value::from_vec(value)))
-    }
-
-    /// As [`Tree::insert`].
-    pub fn insert(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        self.inner.write(key.as_ref(), Some(value.as_ref()), Condition::Absent)
-    }
-
-    /// As [`Tree::update`].
-    pub fn update(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        self.inner.write(key.as_ref(), Some(value.as_ref()), Condition::Present)
-    }
-
-    /// As [`Tree::put`].
-    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.inner.write(key.as_ref(), Some(value.as_ref()), Condition::Always).map(|_| ())
-    }
-
-    /// As [`Tree::remove`].
-    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.inner.write(key.as_ref(), None, Condition::Present)
-    }
-}
-
-impl std::fmt::Debug for Batch<'_> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Batch").finish_non_exhaustive()
     }
 }

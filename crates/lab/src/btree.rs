@@ -58,6 +58,7 @@ pub(crate) static ENTRY: Entry = Entry {
     marks_later: false,
     stores_lines: false,
     is_trie: false,
+    room_per_write: 4_096,
     settings: &[Setting {
         name: "degree",
         help: "the most entries of a node; the paper has 4, 7 and 15",

@@ -38,6 +38,7 @@ pub(crate) static ENTRY: Entry = Entry {
     marks_later: false,
     stores_lines: false,
     is_trie: false,
+    room_per_write: 4_096,
     settings: &[Setting::leaf_entries(2, 255)],
     full: Nodes { leaf_entries: 56, children: 1, settings: &[("leaf-entries", 56)] },
     small: Nodes { leaf_entries: 4, children: 1, settings: &[("leaf-entries", 4)] },

@@ -340,16 +340,38 @@ pub enum Error {
         /// The pool.
         at: At,
     },
-    /// The engine cannot keep several writes together across a crash.
-    #[error("engine {engine} has no batches; make the tree with engine masstree")]
-    NoBatches {
-        /// The engine.
-        engine: &'static str,
-    },
-    /// The operation would wait for the end of the batch that it is called from, or for a batch of another thread, which may in
-    /// turn wait for this one.
+    /// A condition of a batch does not hold, and nothing of the batch was written.
     #[error(
-        "the operation would wait for ever inside of a batch; use only the batch there, and call this after the batch has ended"
+        "condition {index} of the batch does not hold, on a key of tree {tree}, so nothing was written; read it again, and build another batch"
+    )]
+    ConditionFailed {
+        /// The tree.
+        tree: String,
+        /// Which of the batch's conditions it is, from 0 on.
+        index: usize,
+    },
+    /// A batch is too large. Nothing of it was written.
+    #[error("a batch of {size} {what} is too large, the limit is {limit}; write it in several batches")]
+    BatchTooLarge {
+        /// What is counted.
+        what: &'static str,
+        /// How many there are.
+        size: usize,
+        /// The most.
+        limit: usize,
+    },
+    /// An earlier batch could not be finished, so the pool takes no more writes. The next open finishes the batch, or undoes it.
+    #[error(
+        "{at}a batch could not be finished, so nothing more is written; close the pool and open it again, which finishes the batch or undoes it"
+    )]
+    BatchUnfinished {
+        /// The pool.
+        at: At,
+    },
+    /// The operation would wait for ever: it is called while its own thread holds what it would wait for, as by the source of a bulk
+    /// load that writes to the tree being loaded.
+    #[error(
+        "the operation would wait for its own thread for ever; call it after the load, the salvage or the batch"
     )]
     InBatch,
     /// A batch changed more nodes than the log of an epoch takes. Its earlier writes stay.

@@ -6,6 +6,7 @@
 //! 0x2000  state line              words, each with its check: high-water mark, clean flag, holder's process id, used slots
 //! 0x2040  the medium's line       which log the pool needs; never written by the pool
 //! 0x2200  epochs, first copy      512 bytes for epochs that trees share; written by engines
+//! 0x2400  batches                 64 words that lead to batches being applied; written by engines
 //! 0x2800  epochs, second copy     the same
 //! 0x3000  root table              208 slots of 256 bytes (roots.rs)
 //! 0x10000 slabs                   (space.rs)
@@ -29,6 +30,10 @@ const STATE: u64 = 0x2000;
 pub const MEDIUM_LINE: u64 = 0x2040;
 /// Where the prefix has room for the epochs that trees share: two copies of 512 bytes, which the pool leaves to engines.
 pub const EPOCHS: [u64; 2] = [0x2200, 0x2800];
+/// Where the prefix has room for what leads to batches that are being applied: [`BATCH_SLOTS`] words, which the pool leaves to engines.
+pub const BATCHES: u64 = 0x2400;
+/// Words at [`BATCHES`].
+pub const BATCH_SLOTS: usize = 64;
 pub(crate) const ROOT_TABLE: u64 = 0x3000;
 /// Bytes before the first slab.
 pub(crate) const PREFIX_BYTES: u64 = SLAB_BYTES;

@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::fs::File;
 use std::ops::{Deref, RangeInclusive};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use medium::sync::{self, Mutex};
 use medium::{LineForm, Lsn, Medium};
@@ -77,7 +77,7 @@ struct Shared<M: Medium> {
     /// See [`Pool::leave_unclean`].
     is_unclean: AtomicBool,
     /// See [`Pool::common`].
-    common: OnceLock<Arc<dyn Any + Send + Sync>>,
+    common: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
 }
 
 /// A pool: cheap to clone, closed when the last clone is dropped.
@@ -216,7 +216,7 @@ impl<M: Medium> Pool<M> {
                 options,
                 closed: false,
                 is_unclean: AtomicBool::new(false),
-                common: OnceLock::new(),
+                common: Mutex::new(Vec::new()),
             }),
         })
     }
@@ -242,13 +242,15 @@ impl<M: Medium> Pool<M> {
         Guard { inner: medium::Guard::unpinned(&self.shared.medium), shared: &self.shared }
     }
 
-    /// What the trees of an engine have in common in this pool, made when it is first asked for. One type for each pool.
-    ///
-    /// # Panics
-    /// If it was asked for as another type.
+    /// What trees have in common in this pool, made when it is first asked for: one of each type.
     pub fn common<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
-        let common = self.shared.common.get_or_init(|| Arc::new(T::default()));
-        Arc::clone(common).downcast().expect("one type for each pool")
+        let mut common = self.shared.common.lock();
+        if let Some(made) = common.iter().find_map(|made| Arc::clone(made).downcast().ok()) {
+            return made;
+        }
+        let made = Arc::new(T::default());
+        common.push(Arc::clone(&made) as _);
+        made
     }
 
     /// The medium.
@@ -390,6 +392,23 @@ impl<M: Medium> Pool<M> {
                 std::thread::sleep(RECLAIM_PAUSE);
             }
         }
+    }
+
+    /// Runs `run` with slabs set aside, as many adjacent ones as each of `runs` says: while the pool is full, what `run` allocates comes
+    /// from them. Those that are left are free afterwards. Not to be nested.
+    ///
+    /// # Errors
+    /// [`Error::PoolFull`], and `run` is not called.
+    pub fn with_set_aside<R>(&self, runs: &[u32], run: impl FnOnce() -> R) -> Result<R> {
+        struct Ended<'s, M: Medium>(&'s Shared<M>);
+        impl<M: Medium> Drop for Ended<'_, M> {
+            fn drop(&mut self) {
+                self.0.space.end_set_aside::<M>();
+            }
+        }
+        self.shared.space.set_aside(&medium::Guard::unpinned(&self.shared.medium), runs)?;
+        let _ended = Ended(&self.shared);
+        Ok(run())
     }
 
     /// Figures. O(slabs).

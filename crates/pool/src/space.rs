@@ -19,6 +19,7 @@
 mod bitmaps;
 mod left_alone;
 mod release;
+mod set_aside;
 
 use std::collections::BTreeSet;
 
@@ -92,6 +93,8 @@ struct Unowned {
     partial: [Vec<u32>; CLASSES],
     /// Slabs on those lists of which no slot was in use when they were put here.
     emptied: BTreeSet<u32>,
+    /// What threads have set aside, by their numbers.
+    set_aside: Vec<(usize, BTreeSet<u32>)>,
 }
 
 /// The allocator of a pool.
@@ -129,8 +132,8 @@ impl Space {
     fn new(high_water: u32, next: u32, step_slabs_min: u32) -> Result<Self> {
         let capacity = (medium_slabs_max().max(u64::from(high_water) + 1)).min(u64::from(u32::MAX) - 1);
         let partial = std::array::from_fn(|_| Vec::new());
-        let (free, unreleased, emptied) = Default::default();
-        let unowned = Unowned { free, unreleased, next, high_water, partial, emptied };
+        let (free, unreleased, emptied, set_aside) = Default::default();
+        let unowned = Unowned { free, unreleased, next, high_water, partial, emptied, set_aside };
         let space = Self {
             slabs: Arena::new(capacity as u32)?,
             shards: std::array::from_fn(|_| CachePadded::new(Mutex::new([0; CLASSES]))),
@@ -543,8 +546,18 @@ impl Space {
         })
     }
 
-    /// `count` adjacent slabs without an owner.
+    /// `count` adjacent slabs without an owner, or else from those that the thread has set aside.
     fn take_slabs<M: Medium>(
+        &self,
+        guard: &MediumGuard<'_, M>,
+        unowned: &mut Unowned,
+        count: u32,
+    ) -> Result<u32> {
+        self.take_unowned(guard, unowned, count)
+            .or_else(|full| unowned.take_from_set_aside(thread_number::<M>(), count).ok_or(full))
+    }
+
+    fn take_unowned<M: Medium>(
         &self,
         guard: &MediumGuard<'_, M>,
         unowned: &mut Unowned,

@@ -29,6 +29,7 @@ pub(crate) static ENTRY: Entry = Entry {
     marks_later: true,
     stores_lines: false,
     is_trie: false,
+    room_per_write: 6_144,
     settings: &[
         Setting {
             name: "leaf-entries",

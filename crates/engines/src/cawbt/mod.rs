@@ -109,6 +109,7 @@ pub(crate) static ENTRY: Entry = Entry {
     marks_later: false,
     stores_lines: true,
     is_trie: false,
+    room_per_write: 256,
     settings: &[Setting {
         name: "fast-search",
         help: "off: a find goes down to the leaf, also where an inner node has the key's ID",

@@ -14,7 +14,8 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
-use crate::{Error, Result};
+use crate::Result;
+use crate::batch::Stripes;
 
 pub use bounds::{Bounds, Direction, prefix_end};
 pub use codec::{Codec, EntryWords, RecordCodec, WordCodec};
@@ -247,7 +248,7 @@ pub trait Index: Any + Send + Sync {
     /// and then whether to go on; returns whether all is marked. The calling thread must not be pinned. O(n).
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the tree is damaged.
+    /// [`Error::Corrupt`](crate::Error::Corrupt) if the tree is damaged.
     fn mark(&self, go_on: &dyn Fn() -> bool) -> Result<bool> {
         let _ = go_on;
         Ok(true)
@@ -301,6 +302,12 @@ pub trait Index: Any + Send + Sync {
         None
     }
 
+    /// The stripes above the tree, and the tree beneath, for batches; `None` for a tree that was not opened by the registry.
+    #[doc(hidden)]
+    fn striped(&self) -> Option<(&Stripes, &dyn Index)> {
+        None
+    }
+
     /// The counters of an engine that has some.
     fn measured(&self) -> Option<&dyn Measured> {
         None
@@ -311,14 +318,6 @@ impl dyn Index {
     /// As [`Epochs::sync`]. Operations of other engines are durable when they return, so there is nothing to do.
     pub fn sync(&self) -> Result<()> {
         self.epochs().map_or(Ok(()), Epochs::sync)
-    }
-
-    /// As [`Epochs::batch`].
-    ///
-    /// # Errors
-    /// [`Error::NoBatches`] for engines without; otherwise as [`Epochs::batch`].
-    pub fn batch(&self, run: &mut dyn FnMut(&dyn Batch) -> Result<()>) -> Result<()> {
-        self.epochs().ok_or(Error::NoBatches { engine: self.engine() })?.batch(run)
     }
 
     /// As [`Measured::counters`], or else those of its epochs; empty for engines without either.
@@ -333,16 +332,23 @@ pub trait Epochs {
     /// Ends the epoch: all that was written before is durable when this returns.
     fn sync(&self) -> Result<()>;
 
-    /// Runs writes of which a crash leaves all or none. Not isolated: other threads see each write as soon as it is done. Not
-    /// undone by an error: writes before it stay. The epoch does not end meanwhile, and space that its end would free is not
-    /// free: keep batches short. Inside of `run` use only the batch: the tree's other operations fail with
-    /// [`Error::InBatch`] (a read may succeed), and so does an operation that would wait for another
-    /// tree's batch.
+    /// Runs writes, of any trees of the pool that are durable by epochs, within the running epoch, whose number `run` gets: so a crash
+    /// leaves all of them or none. Not isolated: other threads see each write as soon as it is done. Not undone by an error: writes
+    /// before it stay. The epoch does not end meanwhile, and space that its end would free is not free: keep it short. What ends an
+    /// epoch fails inside of `run` with [`Error::InBatch`](crate::Error::InBatch), and so does what holds back all writers; a write does not make room in a
+    /// full pool. A transient tree runs it outside of any epoch, with 0.
     ///
     /// # Errors
-    /// [`Error::EpochFull`], from a write of a batch that changes more nodes than an epoch can log;
-    /// otherwise what `run` returns.
-    fn batch(&self, run: &mut dyn FnMut(&dyn Batch) -> Result<()>) -> Result<()>;
+    /// [`Error::InBatch`](crate::Error::InBatch) within another one; otherwise what `run` returns, as [`Error::EpochFull`](crate::Error::EpochFull) from a write, if an epoch cannot
+    /// log so many nodes.
+    fn within_epoch(&self, run: &mut dyn FnMut(u64) -> Result<()>) -> Result<()>;
+
+    /// Ends this epoch, if it still runs: all that was written in it is ordered before whatever is flushed later. Does not wait until
+    /// it is durable.
+    fn complete(&self, epoch: u64) -> Result<()>;
+
+    /// Ends no epoch any more: the next open finds the running one failed.
+    fn give_up(&self);
 
     /// Whether this epoch is complete and durable. O(1).
     fn is_durable(&self, epoch: u64) -> bool;
@@ -363,15 +369,6 @@ pub trait Measured {
         let _ = (key, value);
         Ok(None)
     }
-}
-
-/// Writes that lie in one epoch: see [`Epochs::batch`].
-pub trait Batch {
-    /// As [`Index::get_into`].
-    fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
-
-    /// As [`Index::write`].
-    fn write(&self, key: &[u8], value: Option<&[u8]>, condition: Condition<&[u8]>) -> Result<bool>;
 }
 
 /// A source of entries for [`Index::bulk_load`].

@@ -121,11 +121,6 @@ impl<M: Medium> Core<M> {
         self.with_pass(suitable.unwrap_or_else(|| barrier.enter(thread_number::<M>())))
     }
 
-    /// As [`Core::enter`], for longer than one operation. Waits for another thread that does the same.
-    pub(super) fn enter_for_long(&self) -> (View<'_, M>, Work<'_>) {
-        self.with_pass(self.epochs.barrier(AccessKind::Load).enter_for_long())
-    }
-
     #[inline(always)]
     fn with_pass<'t>(&'t self, work: Work<'t>) -> (View<'t, M>, Work<'t>) {
         (self.view(work.epoch, true), work)
@@ -171,11 +166,6 @@ impl<M: Medium> View<'_, M> {
     #[cold]
     pub(super) fn damaged(&self, pointer: u64, what: &'static str) -> Stop {
         if self.is_valid() { Error::corrupt(pointer & OFFSET_MASK, what).into() } else { Stop::NeedsPass }
-    }
-
-    /// Another operation begins with this view. Its attempts are counted anew.
-    pub(super) fn begin_operation(&self) {
-        self.attempts.set(Attempts::default());
     }
 
     /// Before another attempt, after one that a node blocked.

@@ -18,10 +18,10 @@ use pool::{Guard, Pool};
 
 use super::allocator::Space;
 use super::external_log::ExternalLog;
-use super::in_batch::refuse_in_any_batch;
+use super::in_batch::{Mark, refuse_in_any_batch};
 use super::layout::{
-    Anchor, SHARDS_MAX, WordBorder, anchor_bytes, border_bytes, checked, durable_anchor_of, interior_bytes,
-    load_twice, publish_twice, stamp,
+    Anchor, SHARDS_MAX, SHARDS_MIN, WordBorder, anchor_bytes, border_bytes, checked, durable_anchor_of,
+    interior_bytes, load_twice, publish_twice, stamp,
 };
 use super::options::{MassTreeOptions, Mode};
 use super::shard::Own;
@@ -115,10 +115,9 @@ impl<M: Medium> Core<M> {
 
     /// A new tree without a root. The root table leads to it only after its first epoch.
     pub(super) fn create(pool: &Pool<M>, options: &MassTreeOptions, are_words: bool) -> Result<Arc<Self>> {
-        // Besides the shards that threads are spread over, one is for batches.
-        let count = options.shards.clamp(1, SHARDS_MAX - 1) + 1;
+        let count = options.shards.clamp(SHARDS_MIN, SHARDS_MAX);
         let are_durable = options.mode != Mode::Transient;
-        let shards = Shards { count, worked_with: count - 1, are_durable };
+        let shards = Shards { count, worked_with: options.shards.clamp(1, count), are_durable };
         let make = |first: u64| {
             let guard = pool.peek();
             let anchor = guard.allocate_lines(anchor_bytes(count))?;
@@ -153,8 +152,9 @@ impl<M: Medium> Core<M> {
         let cells = guard.node::<Anchor>(anchor)?;
         let damaged = || Error::corrupt(anchor, "its anchor");
         let count = load_twice(&guard, cells.shards.each_ref(), damaged);
-        let count = count.ok().flatten().map_or(2, |count| (count as usize).clamp(2, SHARDS_MAX));
-        let shards = Shards { count, worked_with: count - 1, are_durable: true };
+        let count =
+            count.ok().flatten().map_or(SHARDS_MIN, |count| (count as usize).clamp(SHARDS_MIN, SHARDS_MAX));
+        let shards = Shards { count, worked_with: count, are_durable: true };
         let (running, failed) = PoolEpochs::<M, Own>::read(pool);
         let epochs = Epochs::new(pool, &shards, running, failed);
         let log = ExternalLog::new(anchor, count, options.node_width(), are_words);
@@ -195,7 +195,7 @@ impl<M: Medium> Core<M> {
         let word = |cells: &[Word; 2]| load_twice(&guard, cells.each_ref(), damaged)?.ok_or_else(damaged);
         let (count, restored, swept) =
             (word(&cells.shards)? as usize, word(&cells.restored)?, word(&cells.swept)?);
-        if !(2..=SHARDS_MAX).contains(&count) {
+        if !(SHARDS_MIN..=SHARDS_MAX).contains(&count) {
             return Err(damaged());
         }
         if swept <= joined.dropped {
@@ -216,7 +216,7 @@ impl<M: Medium> Core<M> {
             // Before the first entry of the log in a new epoch.
             guard.fence();
         }
-        let worked_with = options.shards.clamp(1, count - 1);
+        let worked_with = options.shards.clamp(1, count);
         let shards = Shards { count, worked_with, are_durable: options.mode != Mode::Transient };
         let epochs = Epochs::new(pool, &shards, joined.first, failed);
         let core = Self::new(pool, anchor, epochs, log, options, are_words);
@@ -291,6 +291,25 @@ impl<M: Medium> Core<M> {
                 Ok(())
             }
         }
+    }
+
+    /// Runs a batch: the running epoch, whose number it gets, does not end meanwhile. A transient tree has no epoch that matters: 0.
+    pub(super) fn within_epoch(&self, run: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
+        let _mark = Mark::batch::<M>()?;
+        match self.shared() {
+            Some(epochs) => epochs.within_epoch(&self.epochs, run),
+            None => run(0),
+        }
+    }
+
+    /// Ends an epoch, if it still runs, without waiting until it is durable.
+    pub(super) fn complete(&self, epoch: u64) -> Result<()> {
+        self.shared().map_or(Ok(()), |epochs| epochs.complete(&self.pool, epoch))
+    }
+
+    /// No epoch ends any more.
+    pub(super) fn give_up_epochs(&self) {
+        self.shared().into_iter().for_each(|epochs| epochs.give_up());
     }
 
     /// Has a thread end epochs of this length. Returns the thread of a tree that shares its epochs with none.

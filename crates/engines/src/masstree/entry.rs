@@ -37,6 +37,7 @@ pub(crate) static ENTRY: Entry = Entry {
     marks_later: false,
     stores_lines: false,
     is_trie: true,
+    room_per_write: 4_096,
     settings: &[
         Setting { is_fixed: true, ..setting("width", "the most entries of a node", Values::Number(4, 15)) },
         setting(

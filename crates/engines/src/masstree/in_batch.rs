@@ -1,4 +1,4 @@
-//! Which tree's batch a thread is in: within a batch, what would wait for the end of a batch is refused.
+//! Whether a thread is in a batch, or salvages a tree: what would wait for itself is refused then.
 
 use std::cell::Cell;
 
@@ -10,54 +10,63 @@ use crate::{Error, Result};
 /// Threads of a scheduler, which all run on one thread of the system.
 const SCHEDULED_MAX: usize = 8;
 
+/// What a thread is in, if it is no salvage. No tree has this address.
+const BATCH: usize = 1;
+
 thread_local! {
-    /// The address of the tree in whose batch the thread is; 0 for none. Each thread of a scheduler has an entry; others use the
-    /// first one.
-    static BATCHES: [Cell<usize>; SCHEDULED_MAX] = const { [const { Cell::new(0) }; SCHEDULED_MAX] };
+    /// The address of the tree that the thread salvages, or [`BATCH`]; 0 for neither. Each thread of a scheduler has an entry; others
+    /// use the first one.
+    static BUSY: [Cell<usize>; SCHEDULED_MAX] = const { [const { Cell::new(0) }; SCHEDULED_MAX] };
 }
 
-/// The calling thread's entry of [`BATCHES`].
+/// The calling thread's entry of [`BUSY`].
 #[inline(always)]
-fn own_batch<M: Medium>() -> usize {
+fn own_entry<M: Medium>() -> usize {
     if is_scheduled::<M>() { thread_number::<M>() % SCHEDULED_MAX } else { 0 }
 }
 
-/// The tree of the calling thread's batch.
 #[inline(always)]
-fn own_tree<M: Medium>() -> usize {
-    BATCHES.with(|batches| batches[own_batch::<M>()].get())
+fn busy_with<M: Medium>() -> usize {
+    BUSY.with(|busy| busy[own_entry::<M>()].get())
 }
 
-/// The thread's batch; it ends when this is dropped, also when the caller panics.
+/// A thread's batch or salvage; it ends when this is dropped, also when the caller panics.
 pub(super) struct Mark {
     own: usize,
 }
 
-impl Drop for Mark {
-    fn drop(&mut self) {
-        BATCHES.with(|batches| batches[self.own].set(0));
+impl Mark {
+    /// Notes that the thread salvages the tree at this address.
+    pub(super) fn salvage<M: Medium>(tree: usize) -> Result<Self> {
+        let own = own_entry::<M>();
+        BUSY.with(|busy| match busy[own].get() {
+            0 => {
+                busy[own].set(tree);
+                Ok(Self { own })
+            }
+            _ => Err(Error::InBatch),
+        })
+    }
+
+    /// Notes that the thread is in a batch.
+    pub(super) fn batch<M: Medium>() -> Result<Self> {
+        Self::salvage::<M>(BATCH)
     }
 }
 
-/// Refuses what waits for the end of all batches: another thread's may wait for the end of this one's.
+impl Drop for Mark {
+    fn drop(&mut self) {
+        BUSY.with(|busy| busy[self.own].set(0));
+    }
+}
+
+/// Refuses, within a batch or a salvage, what waits for the end of all batches or locks all shards of a tree.
 pub(super) fn refuse_in_any_batch<M: Medium>() -> Result<()> {
-    if own_tree::<M>() == 0 { Ok(()) } else { Err(Error::InBatch) }
+    if busy_with::<M>() == 0 { Ok(()) } else { Err(Error::InBatch) }
 }
 
-/// Refuses what would wait for the end of a batch of the same thread, of the tree at this address.
+/// Refuses to write to the tree at this address while the same thread salvages it, and so has all of its shards.
 #[inline(always)]
-pub(super) fn refuse_in_batch_of<M: Medium>(tree: usize) -> Result<()> {
-    if own_tree::<M>() == tree { Err(Error::InBatch) } else { Ok(()) }
-}
-
-/// Notes that the thread is in a batch of the tree at this address. From now on operations that would wait for its end are refused.
-pub(super) fn begin<M: Medium>(tree: usize) -> Result<Mark> {
-    let own = own_batch::<M>();
-    BATCHES.with(|batches| match batches[own].get() {
-        0 => {
-            batches[own].set(tree);
-            Ok(Mark { own })
-        }
-        _ => Err(Error::InBatch),
-    })
+pub(super) fn refuse_in_salvage_of<M: Medium>(tree: usize) -> Result<()> {
+    if busy_with::<M>() == tree { Err(Error::InBatch) } else { Ok(()) }
 }

@@ -42,7 +42,9 @@ use crate::{Error, Result};
 
 /// Classes of objects in the durable allocator.
 pub(super) const CLASSES: usize = 48;
-/// The most shards of a tree.
+/// The fewest shards of a tree.
+pub(super) const SHARDS_MIN: usize = 2;
+/// The most.
 pub(super) const SHARDS_MAX: usize = 65;
 /// The most slots of a border node with in-line logs, and of separators of an interior one.
 pub(super) const WIDTH: usize = 14;

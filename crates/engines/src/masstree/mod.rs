@@ -78,13 +78,12 @@
 //! | external log, allocator, which know no nodes | `shard` `external_log` `allocator` |
 //! | the parts together; recovery | `core` `recover` `sweep` |
 //! | access to nodes | `access` `record` `cells` `nodes` `in_line_log` |
-//! | operations | `find` `get_many` `scan`; `split` `remove` `insert` `write` `batch` `load`; `check` |
+//! | operations | `find` `get_many` `scan`; `split` `remove` `insert` `write` `load`; `check` |
 //!
 //! Only `mod` and `entry` are generic over codecs, so the rest is compiled once for each medium.
 
 mod access;
 mod allocator;
-mod batch;
 mod cells;
 mod check;
 mod core;
@@ -125,12 +124,12 @@ use pool::{Pool, ROOT_WORDS, TreeRoot};
 
 use self::core::Core;
 use crate::index::{
-    Batch, Bounds, Codec, Condition, Direction, EpochLength, EpochStat, Epochs, Index, IndexStat, NextEntry,
-    Scan, Value, Violation, WordCodec, WordIndex,
+    Bounds, Codec, Condition, Direction, EpochLength, EpochStat, Epochs, Index, IndexStat, NextEntry, Scan,
+    Value, Violation, WordCodec, WordIndex,
 };
 use crate::kit::epochs::ticker::Ticker;
 use crate::{Error, Result};
-use in_batch::{begin, refuse_in_any_batch, refuse_in_batch_of};
+use in_batch::{Mark, refuse_in_any_batch, refuse_in_salvage_of};
 use layout::{ROOT_ANCHOR, ROOT_TRANSIENT, ROOT_WIDTH, WIDTH_MAX};
 use options::WIDTH_MIN;
 use slice::Slice;
@@ -287,7 +286,7 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
 
     fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Option<Vec<Violation>>> {
         // As in a batch, `visit` may not call what would wait for the end of this survey.
-        let _mark = begin::<M>(self.core.address())?;
+        let _mark = Mark::salvage::<M>(self.core.address())?;
         self.core.salvage(visit).map(Some)
     }
 
@@ -318,8 +317,8 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
     }
 
     fn destroy(&self) -> Result<()> {
-        // No other thread uses the tree, so there is no other batch to wait for.
-        refuse_in_batch_of::<M>(self.core.address())?;
+        // No other thread uses the tree.
+        refuse_in_salvage_of::<M>(self.core.address())?;
         self.core.give_back()
     }
 
@@ -338,9 +337,17 @@ impl<M: Medium, C: Codec> Epochs for MassTree<M, C> {
         self.core.advance()
     }
 
-    fn batch(&self, run: &mut dyn FnMut(&dyn Batch) -> Result<()>) -> Result<()> {
+    fn within_epoch(&self, run: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
         self.core.end_failed()?;
-        self.core.batch(run)
+        self.core.within_epoch(run)
+    }
+
+    fn complete(&self, epoch: u64) -> Result<()> {
+        self.core.complete(epoch)
+    }
+
+    fn give_up(&self) {
+        self.core.give_up_epochs();
     }
 
     fn is_durable(&self, epoch: u64) -> bool {

@@ -6,7 +6,7 @@ use super::access::{View, Walk};
 use super::cells::{NO_CELL, cell_pointer, side_of};
 use super::core::Core;
 use super::find::{Entry, Locked};
-use super::in_batch::{refuse_in_any_batch, refuse_in_batch_of};
+use super::in_batch::{refuse_in_any_batch, refuse_in_salvage_of};
 use super::in_line_log::Change;
 use super::layout::line_of;
 use super::shard::Work;
@@ -31,14 +31,14 @@ impl<M: Medium> Core<M> {
         value: Option<&[u8]>,
         condition: Condition<&[u8]>,
     ) -> Result<bool> {
-        refuse_in_batch_of::<M>(self.address())?;
+        refuse_in_salvage_of::<M>(self.address())?;
         self.end_failed()?;
         let attempt = |(view, mut work): (View<'_, M>, Work<'_>)| {
             view.write(&mut work, key, value, condition).map_err(|stop| self.error_of(stop))
         };
         let written = attempt(self.enter());
         let is_full = |error: &Error| error.is_full() || matches!(error, Error::EpochFull { .. });
-        // A thread in a batch of another tree ends no epoch.
+        // A thread in a batch ends no epoch.
         if !written.as_ref().is_err_and(is_full) || refuse_in_any_batch::<M>().is_err() {
             return written;
         }

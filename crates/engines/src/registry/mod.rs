@@ -47,6 +47,9 @@ pub struct Entry {
     pub stores_lines: bool,
     /// Whether it is a trie: keys that share slices lie in layers below layers.
     pub is_trie: bool,
+    /// Bytes of nodes that a write may allocate, at most: those that it splits and rewrites on average over many writes, rounded to
+    /// the pool's sizes.
+    pub room_per_write: u32,
     /// The settings of its trees.
     pub settings: &'static [Setting],
     /// The default node sizes.

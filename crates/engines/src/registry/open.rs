@@ -9,6 +9,7 @@ use pool::{Pool, TreeRoot};
 
 use super::{Codec, Settings};
 use crate::Result;
+use crate::batch::Striped;
 use crate::index::{EpochLength, Index, Violation, WordIndex};
 
 /// An open tree, whatever its engine, codec and medium.
@@ -21,12 +22,12 @@ pub struct AnyTree {
 }
 
 impl AnyTree {
-    fn records(tree: impl Index) -> Self {
-        Self { index: Arc::new(tree), words: None }
+    fn records<M: Medium>(pool: &Pool<M>, tree: impl Index) -> Self {
+        Self { index: Arc::new(Striped::records(pool, tree)), words: None }
     }
 
-    fn words<T: Index + WordIndex>(tree: T) -> Self {
-        let tree = Arc::new(tree);
+    fn words<M: Medium, T: Index + WordIndex>(pool: &Pool<M>, tree: T) -> Self {
+        let tree = Arc::new(Striped::words(pool, tree));
         Self { index: Arc::clone(&tree) as _, words: Some(tree) }
     }
 
@@ -100,12 +101,12 @@ impl<M: Medium> Factory<M> {
     pub const fn of<R: Build<M>, W: Build<M> + WordIndex>() -> Self {
         Self {
             create: |pool, name, codec, opening| match codec {
-                Codec::Record => R::create(pool, name, opening).map(AnyTree::records),
-                Codec::Word => W::create(pool, name, opening).map(AnyTree::words),
+                Codec::Record => R::create(pool, name, opening).map(|tree| AnyTree::records(pool, tree)),
+                Codec::Word => W::create(pool, name, opening).map(|tree| AnyTree::words(pool, tree)),
             },
             open: |pool, root, codec, opening| match codec {
-                Codec::Record => R::open(pool, root, opening).map(AnyTree::records),
-                Codec::Word => W::open(pool, root, opening).map(AnyTree::words),
+                Codec::Record => R::open(pool, root, opening).map(|tree| AnyTree::records(pool, tree)),
+                Codec::Word => W::open(pool, root, opening).map(|tree| AnyTree::words(pool, tree)),
             },
             salvage: |pool, root, codec, visit| match codec {
                 Codec::Record => R::salvage_at(pool, root, visit),

@@ -24,6 +24,7 @@ pub(crate) static ENTRY: Entry = Entry {
     marks_later: false,
     stores_lines: true,
     is_trie: false,
+    room_per_write: 1_280,
     settings: &[Setting::leaf_entries(3, ENTRIES_MAX as u64)],
     full: Nodes {
         leaf_entries: ENTRIES_MAX,

@@ -59,6 +59,7 @@ const fn entry(
         marks_later: false,
         stores_lines: false,
         is_trie: false,
+        room_per_write: 4_096,
         settings: &[
             Setting {
                 name: "design",

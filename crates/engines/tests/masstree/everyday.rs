@@ -9,10 +9,9 @@ use std::time::{Duration, Instant};
 
 use everleaf_engines::Error;
 use everleaf_engines::index::{
-    Batch, Bounds, Condition, Direction, EpochLength, Epochs, Index, RecordCodec, WordCodec,
+    Bounds, Condition, Direction, EpochLength, Epochs, Index, RecordCodec, WordCodec,
 };
 use everleaf_engines::masstree::{MassTree, MassTreeOptions, Mode};
-use everleaf_engines::rntree::{RnTree, RnTreeOptions};
 use medium::testing::faulty::{Faults, Image, Machine, Which};
 use medium::{File, FileOptions, Instrumented, Medium, MediumError, Ram};
 use pool::{Pool, PoolOptions};
@@ -41,8 +40,8 @@ fn tree(limit_bytes: u64) -> Tree {
     Tree::create(&pool(limit_bytes), "tree", options()).unwrap()
 }
 
-fn put(batch: &dyn Batch, key: u64, value: &[u8]) -> Result<bool, Error> {
-    batch.write(&key.to_be_bytes(), Some(value), Condition::Always)
+fn put(tree: &dyn Index, key: u64, value: &[u8]) -> Result<bool, Error> {
+    tree.write(&key.to_be_bytes(), Some(value), Condition::Always)
 }
 
 fn is_sound(tree: &dyn Index) -> bool {
@@ -67,7 +66,7 @@ fn a_load_holds_up_nobody() {
         tree.sync()?;
         assert_eq!(tree.stat()?.keys, 0);
         assert!(is_sound(tree));
-        tree.batch(&mut |batch| batch.write(b"absent", None, Condition::Always).map(drop))?;
+        tree.within_epoch(&mut |_| tree.write(b"absent", None, Condition::Always).map(drop))?;
         std::thread::scope(|scope| {
             // More threads than shards.
             (0..9).for_each(|_| drop(scope.spawn(|| assert!(!tree.update(b"absent", b"value").unwrap()))));
@@ -225,9 +224,9 @@ fn a_batch_beyond_the_external_log_is_told_to_be_smaller() {
     tree.sync().unwrap();
     let word = 7_u64.to_be_bytes();
     let mut written = 0;
-    let ended = tree.batch(&mut |batch| {
+    let ended = tree.within_epoch(&mut |_| {
         (0..=LOGGED + 100).try_for_each(|node| {
-            put(batch, 4 * node, &word)?;
+            put(&tree, 4 * node, &word)?;
             written = node + 1;
             Ok(())
         })
@@ -275,14 +274,13 @@ fn what_would_wait_for_a_batch_is_refused_inside_of_it() {
     let is_refused = |result: Result<(), Error>| {
         assert!(matches!(result.unwrap_err(), Error::InBatch));
     };
-    let ended = tree.batch(&mut |batch| {
-        put(batch, 1, b"one")?;
-        is_refused(tree.put(b"key", b"value").map(drop));
-        is_refused(tree.remove(b"key").map(drop));
+    let ended = tree.within_epoch(&mut |_| {
+        put(&tree, 1, b"one")?;
+        tree.put(b"key", b"value")?;
         is_refused(tree.sync());
         is_refused(tree.stat().map(drop));
         is_refused(tree.check().map(drop));
-        is_refused(tree.batch(&mut |_| Ok(())));
+        is_refused(tree.within_epoch(&mut |_| Ok(())));
         is_refused(tree.bulk_load(&mut |_, _| Ok(false), 1.0).map(drop));
         is_refused(other.sync());
         is_refused(other.stat().map(drop));
@@ -309,8 +307,8 @@ fn in_batches_of_two_trees(shards: usize, run: fn(&Tree) -> Result<(), Error>) -
     for own in 0..2 {
         let (trees, barrier, done) = (trees.clone(), Arc::clone(&barrier), done.clone());
         std::thread::spawn(move || {
-            let ended = trees[own].batch(&mut |batch| {
-                put(batch, 1, b"one")?;
+            let ended = trees[own].within_epoch(&mut |_| {
+                put(&*trees[own], 1, b"one")?;
                 barrier.wait();
                 let ended = run(&trees[1 - own]);
                 barrier.wait();
@@ -332,7 +330,7 @@ fn two_batches_do_not_wait_for_each_other() {
     }
     let write: Call = |tree| tree.put(b"key", b"value").map(drop);
     assert!(in_batches_of_two_trees(8, write).iter().all(Result::is_ok));
-    // A batch has a shard of its own.
+    // A write in a batch takes a shard for its own time only.
     assert!(in_batches_of_two_trees(1, write).iter().all(Result::is_ok));
     // A pool that is full: no room is made.
     let full: Call =
@@ -343,19 +341,12 @@ fn two_batches_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn an_engine_without_batches_says_so() {
-    let tree = RnTree::<_, RecordCodec>::create(&pool(16 << 20), "tree", RnTreeOptions::default()).unwrap();
-    let error = (&tree as &dyn Index).batch(&mut |_| Ok(())).unwrap_err();
-    assert!(matches!(&error, Error::NoBatches { engine: "rntree" }), "{error}");
-}
-
-#[test]
 fn a_batch_in_a_full_pool_fails_and_leaves_a_tree_that_goes_on() {
     let tree = tree(1 << 20);
     let mut written = 0;
-    let ended = tree.batch(&mut |batch| {
+    let ended = tree.within_epoch(&mut |_| {
         (0..).try_for_each(|key| {
-            put(batch, key, &[7; 100])?;
+            put(&tree, key, &[7; 100])?;
             written = key + 1;
             Ok(())
         })
@@ -370,9 +361,9 @@ fn a_batch_in_a_full_pool_fails_and_leaves_a_tree_that_goes_on() {
     let removed = freed.filter(|key| tree.remove(&key.to_be_bytes()).is_ok_and(|held| held)).count() as u64;
     assert!(removed > written / 4, "{removed} of {written} removed");
     tree.sync().unwrap();
-    let ended = tree.batch(&mut |batch| {
+    let ended = tree.within_epoch(&mut |_| {
         (0..written).filter(|key| key % 4 == 0).take(removed as usize / 2).try_for_each(|key| {
-            assert!(put(batch, key, &[8; 100])?);
+            assert!(put(&tree, key, &[8; 100])?);
             Ok(())
         })
     });
@@ -386,8 +377,8 @@ fn a_batch_that_ends_by_an_error_or_a_panic_ends() {
     let tree = tree(16 << 20);
     for is_panic in [false, true] {
         let ended = catch_unwind(AssertUnwindSafe(|| {
-            tree.batch(&mut |batch| {
-                put(batch, 1, b"kept")?;
+            tree.within_epoch(&mut |_| {
+                put(&tree, 1, b"kept")?;
                 assert!(!is_panic, "on purpose");
                 Err(Error::in_use())
             })
@@ -398,7 +389,7 @@ fn a_batch_that_ends_by_an_error_or_a_panic_ends() {
         assert_eq!(tree.get(&1_u64.to_be_bytes()).unwrap().unwrap().as_slice(), b"kept");
         tree.put(b"key", b"value").unwrap();
         tree.sync().unwrap();
-        tree.batch(&mut |batch| batch.write(&1_u64.to_be_bytes(), None, Condition::Always).map(drop))
+        tree.within_epoch(&mut |_| tree.write(&1_u64.to_be_bytes(), None, Condition::Always).map(drop))
             .unwrap();
         assert!(is_sound(&tree));
     }
@@ -653,7 +644,7 @@ fn who_syncs_after_a_disk_has_failed_is_told() {
     // The epoch has ended, and nothing was written since: but it is not durable.
     has_failed(tree.sync());
     has_failed(tree.put(b"other", b"value").map(drop));
-    has_failed(tree.batch(&mut |batch| put(batch, 1, b"value").map(drop)));
+    has_failed(tree.within_epoch(&mut |_| put(&tree, 1, b"value").map(drop)));
     has_failed(tree.sync());
     // What is there can be read.
     assert_eq!(tree.get(b"key").unwrap().unwrap().as_slice(), b"value");

@@ -80,6 +80,7 @@ pub(crate) static ENTRY: Entry = Entry {
     marks_later: false,
     stores_lines: false,
     is_trie: false,
+    room_per_write: 4_096,
     settings: &[Setting::leaf_entries(ENTRIES_MIN, ENTRIES_MAX)],
     full: Nodes { leaf_entries: 28, children: 29, settings: &[("leaf-entries", 28)] },
     small: Nodes { leaf_entries: 4, children: 5, settings: &[("leaf-entries", 4)] },

@@ -103,6 +103,7 @@ static ENTRY: Entry = Entry {
     marks_later: false,
     stores_lines: false,
     is_trie: false,
+    room_per_write: 4_096,
     settings: &[
         Setting {
             name: "leaf-entries",

@@ -55,11 +55,13 @@ mod atomic;
 mod epoch;
 mod mutex;
 pub mod schedule;
+mod shared_lock;
 
 pub use atomic::{Atomic, AtomicBool, AtomicU32, AtomicU64, fence, load_all};
 pub(crate) use epoch::pin_on;
 pub use epoch::{Pin, pin};
 pub use mutex::{Mutex, MutexGuard};
+pub use shared_lock::{ExclusiveGuard, SharedGuard, SharedLock};
 
 pub use std::sync::atomic::Ordering;
 

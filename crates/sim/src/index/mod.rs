@@ -1,5 +1,6 @@
 //! Drives Everleaf's engines, through [`Index`].
 
+pub mod batches;
 mod concurrent;
 mod engine;
 mod keys;

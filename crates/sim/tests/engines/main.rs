@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod batches;
 mod bztree;
 mod bztree_threads;
 mod cawbt;

@@ -1,4 +1,4 @@
-//! Batches of the durable Masstree: a crash leaves all writes of one, or none, whichever thread ends the epoch.
+//! Writes of the durable Masstree within one epoch: a crash leaves all of them, or none, whichever thread ends the epoch.
 
 use std::collections::BTreeMap;
 
@@ -126,10 +126,10 @@ impl Concurrent for Batches {
         let tree = &opened.tree;
         let bytes = |value: &Option<u64>| value.map(u64::to_be_bytes);
         match operation {
-            Batch(writes) if !self.are_torn => tree.batch(&mut |batch| {
+            Batch(writes) if !self.are_torn => tree.within_epoch(&mut |_| {
                 writes.iter().try_for_each(|(number, value)| {
                     let value = bytes(value);
-                    batch.write(&key(*number), value.as_ref().map(|value| &value[..]), Condition::Always)?;
+                    tree.write(&key(*number), value.as_ref().map(|value| &value[..]), Condition::Always)?;
                     Ok(())
                 })
             }),

@@ -7,9 +7,6 @@
 //! 1. *Normal operation.* A thread takes its own shard, or another one that is free, or else waits for its own one.
 //! 2. *End of an epoch* ([`Barrier::stop`]). A thread that arrives while the shards are being locked waits until all are, even if its
 //!    shard is free. Otherwise it would keep the processor from the thread that holds the last shard.
-//! 3. *Batches and bulk loads* have a shard of their own, the last one, and hold it for longer than an operation. So there is one
-//!    batch at a time, and no operation waits for it. The end of an epoch waits for the batch before it locks any other shard, so
-//!    that writers go on. No batch begins meanwhile: the gate is closed.
 //!
 //! An epoch has *phases*, for flushing dirty lines while writers work. When a phase begins, each shard in turn is locked, its
 //! list of dirty nodes is taken, and its phase number is raised. So a node that was listed in a phase is in the list of a shard
@@ -27,9 +24,6 @@ pub(crate) struct Barrier<S> {
     is_stopping: AtomicBool,
     /// Held while the shards are being locked.
     stopping: Mutex<()>,
-    /// Held by a batch while it begins, and by the end of an epoch.
-    gate: Mutex<()>,
-    /// The last one is for batches.
     shards: Box<[ShardLock<S>]>,
     /// How many of the first shards threads are spread over.
     worked_with: usize,
@@ -50,14 +44,13 @@ pub(crate) struct Pass<'b, S> {
 }
 
 impl<S> Barrier<S> {
-    /// At least two shards. Threads are spread over the first `worked_with`, which is less than all.
+    /// Threads are spread over the first `worked_with` shards.
     pub(crate) fn new(running: u64, shards: impl Iterator<Item = S>, worked_with: usize) -> Self {
         let shard = |content| ShardLock { phase: AtomicU64::new(1), content: Mutex::new(content) };
         Self {
             running: AtomicU64::new(running),
             is_stopping: AtomicBool::new(false),
             stopping: Mutex::new(()),
-            gate: Mutex::new(()),
             shards: shards.map(shard).collect(),
             worked_with,
         }
@@ -84,11 +77,6 @@ impl<S> Barrier<S> {
         self.running.load(Ordering::Acquire) == epoch
     }
 
-    /// The shard of batches.
-    fn of_batches(&self) -> &ShardLock<S> {
-        &self.shards[self.shards.len() - 1]
-    }
-
     /// Locks a shard for an operation: the thread's own, or another one that is free. Waits for its own if none is.
     pub(crate) fn enter(&self, thread: usize) -> Pass<'_, S> {
         if self.is_stopping.load(Ordering::Relaxed) {
@@ -109,19 +97,9 @@ impl<S> Barrier<S> {
         free.unwrap_or_else(|| self.shards[own].enter(self))
     }
 
-    /// Locks a shard that suits, if there is one. Waits for each in turn, but not for a batch.
+    /// Locks a shard that suits, if there is one. Waits for each in turn.
     pub(crate) fn enter_suitable(&self, suits: impl Fn(&S) -> bool) -> Option<Pass<'_, S>> {
-        let (batches, others) = self.shards.split_last()?;
-        let others = others.iter().map(|shard| shard.enter(self));
-        // Only after the others: a thread that waits for them does not hold the shard of batches.
-        let batches = std::iter::once_with(|| batches.try_enter(self)).flatten();
-        others.chain(batches).find(|pass| suits(&pass.shard))
-    }
-
-    /// Locks the shard of batches. Waits for another batch, and while an epoch ends.
-    pub(crate) fn enter_for_long(&self) -> Pass<'_, S> {
-        let _gate = self.gate.lock();
-        self.of_batches().enter(self)
+        self.shards.iter().map(|shard| shard.enter(self)).find(|pass| suits(&pass.shard))
     }
 
     /// Each shard that is wanted, by its index, and free just now.
@@ -139,15 +117,8 @@ impl<S> Barrier<S> {
         }
     }
 
-    /// Waits until no batch is under way, while writers go on. No batch begins while the gate is held.
-    pub(crate) fn close_gate(&self) -> MutexGuard<'_, ()> {
-        let gate = self.gate.lock();
-        drop(self.of_batches().content.lock());
-        gate
-    }
-
     /// Locks all shards: no operation is under way while they are held.
-    pub(crate) fn stop(&self, _gate: MutexGuard<'_, ()>) -> Vec<MutexGuard<'_, S>> {
+    pub(crate) fn stop(&self) -> Vec<MutexGuard<'_, S>> {
         let _stopping = self.stopping.lock();
         self.is_stopping.store(true, Ordering::Relaxed);
         let shards = self.shards.iter().map(|shard| shard.content.lock()).collect();

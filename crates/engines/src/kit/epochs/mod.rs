@@ -39,7 +39,7 @@ use pool::{Guard, Pool};
 use crate::Result;
 use barrier::{Barrier, Pass};
 use of_pool::FAILED_SWEPT_AT;
-pub(crate) use of_pool::{Joined, Member, PoolEpochs};
+pub(crate) use of_pool::{Joined, Member, PoolEpochs, is_complete};
 
 /// What a thread needs to write: the list of what changed, and what the parts of a tree keep. In lines of its own.
 #[repr(align(128))]
@@ -216,7 +216,7 @@ impl<M: Medium, S> Epochs<M, S> {
     /// Locks all shards: no operation is under way while they are held.
     pub(crate) fn stop(&self) -> Vec<MutexGuard<'_, Shard<S>>> {
         self.reach(AccessKind::Store);
-        self.barrier.stop(self.barrier.close_gate())
+        self.barrier.stop()
     }
 
     /// As [`Epochs::stop`], and no operation begins any more.

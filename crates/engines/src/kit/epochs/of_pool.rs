@@ -7,16 +7,15 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use medium::sync::Mutex;
 use medium::sync::schedule::AccessKind;
+use medium::sync::{AtomicBool, Mutex, Ordering, SharedLock};
 use medium::{Lsn, Medium, MediumError};
 use pool::{Guard, Pool};
 
-use super::barrier::Barrier;
 use super::ticker::Ticker;
 use super::words::{self, FAILED_MAX, Written};
 use super::{Epochs, take};
-use crate::Result;
+use crate::{At, Error, Result};
 
 /// Failed epochs from which on an open sweeps at once.
 pub(super) const FAILED_SWEPT_AT: usize = FAILED_MAX - 4;
@@ -40,6 +39,10 @@ pub(crate) struct PoolEpochs<M: Medium, S> {
     members: Mutex<Members<M, S>>,
     /// Held while an epoch begins or ends, and so while its thread may wait for a batch.
     state: Mutex<State>,
+    /// Shared by batches; the end of an epoch has it alone.
+    batches: SharedLock,
+    /// A batch could not be finished, so no epoch ends any more.
+    is_given_up: AtomicBool,
     /// Ends epochs. Started by the first tree that asks for it.
     ticker: Mutex<Option<Ticker>>,
 }
@@ -62,7 +65,8 @@ impl<M: Medium, S> Default for PoolEpochs<M, S> {
     fn default() -> Self {
         let state =
             State { written: Written::default(), ended: Lsn::DURABLE, is_owed: false, is_cut_off: false };
-        Self { members: Mutex::new(Vec::new()), state: Mutex::new(state), ticker: Mutex::new(None) }
+        let (members, batches, is_given_up, ticker) = Default::default();
+        Self { members, state: Mutex::new(state), batches, is_given_up, ticker }
     }
 }
 
@@ -151,6 +155,40 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         self.end(&mut self.state.lock(), pool, None)
     }
 
+    /// Runs a batch within the running epoch, whose number it gets: the epoch does not end meanwhile. `run` must not wait for the end of
+    /// an epoch. `epochs` are those of a tree that takes part.
+    pub(crate) fn within_epoch<R>(&self, epochs: &Epochs<M, S>, run: impl FnOnce(u64) -> R) -> R {
+        epochs.reach(AccessKind::Load);
+        let _batch = self.batches.share();
+        run(epochs.running())
+    }
+
+    /// Ends an epoch, if it still runs: what was written in it is ordered when this returns, and need not be durable.
+    pub(crate) fn complete(&self, pool: &Pool<M>, epoch: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.written.running > epoch {
+            return Ok(());
+        }
+        self.try_end(&mut state, pool, Some(epoch + 1)).inspect_err(|_| self.note_end(&state, true))
+    }
+
+    /// Ends no epoch any more. Within a batch.
+    pub(crate) fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::Release);
+    }
+
+    /// Whether an epoch may end.
+    fn expect_whole(&self, state: &State) -> Result<()> {
+        if self.is_given_up.load(Ordering::Acquire) {
+            return Err(Error::BatchUnfinished { at: At::UNKNOWN });
+        }
+        if state.is_cut_off {
+            let what = "a tree was closed without the end of its epoch".to_owned();
+            return Err(MediumError::Failed(what).into());
+        }
+        Ok(())
+    }
+
     /// Forgets the failed epochs before `swept`: nothing is left in any tree that was written in one.
     pub(crate) fn forget_failed(&self, pool: &Pool<M>, swept: u64) -> Result<()> {
         let mut state = self.state.lock();
@@ -214,40 +252,46 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
             return Ok(());
         }
         state.written.running = 0;
-        if std::mem::take(&mut state.is_cut_off) { Ok(()) } else { words::write_clean(&pool.peek()) }
+        let is_cut_off = std::mem::take(&mut state.is_cut_off) || self.is_given_up.load(Ordering::Acquire);
+        if is_cut_off { Ok(()) } else { words::write_clean(&pool.peek()) }
     }
 
     /// As [`PoolEpochs::try_end`]; all trees know how it went.
     fn end(&self, state: &mut State, pool: &Pool<M>, wanted: Option<u64>) -> Result<()> {
         let ended = self.try_end(state, pool, wanted);
-        for member in self.live() {
-            member.epochs().note_end(state.written.running, ended.is_err());
-        }
+        // The next epoch runs while this one becomes durable. Also if there was nothing to end: the caller that ended the last epoch
+        // need not have waited, or its wait has failed.
+        let ended = ended.and_then(|()| pool.peek().settle(state.ended));
+        self.note_end(state, ended.is_err());
         ended
     }
 
-    /// Ends the running epoch, if anything changed in it, or if a next one, from `first` on, is `wanted`.
-    fn try_end(&self, state: &mut State, pool: &Pool<M>, wanted: Option<u64>) -> Result<()> {
-        if state.is_cut_off {
-            return Err(
-                MediumError::Failed("a tree was closed without the end of its epoch".to_owned()).into()
-            );
+    fn note_end(&self, state: &State, has_failed: bool) {
+        for member in self.live() {
+            member.epochs().note_end(state.written.running, has_failed);
         }
+    }
+
+    /// Ends the running epoch, if anything changed in it, or if a next one, from `first` on, is `wanted`. It is ordered when this
+    /// returns, and durable at `state.ended`.
+    fn try_end(&self, state: &mut State, pool: &Pool<M>, wanted: Option<u64>) -> Result<()> {
+        self.expect_whole(state)?;
         let (guard, members) = (pool.peek(), self.live());
         // After an error the flushed lines are in no list any more. This flag makes the next attempt end the epoch nevertheless.
         let mut something = std::mem::replace(&mut state.is_owed, true) || wanted.is_some();
         for member in &members {
             something |= member.epochs().flush_beside_others(&guard)?;
         }
-        // All gates first: a batch of one tree may write to another one.
-        let barriers = members.iter().map(|member| member.epochs().barrier(AccessKind::Store));
-        let gates: Vec<_> = barriers.map(Barrier::close_gate).collect();
+        // Batches end first, while other writers go on.
+        members.iter().for_each(|member| member.epochs().reach(AccessKind::Store));
+        let _no_batch = self.batches.lock();
+        self.expect_whole(state)?;
         let pause = Instant::now();
         // Dropped after the shards are unlocked: to free memory may take long.
         let mut listed = Vec::new();
         let mut stopped = Vec::with_capacity(members.len());
-        for (member, gate) in members.iter().zip(gates) {
-            let mut shards = member.epochs().barrier.stop(gate);
+        for member in &members {
+            let mut shards = member.epochs().barrier.stop();
             let mut of_tree: Vec<_> = shards.iter_mut().map(|shard| take(&mut shard.listed)).collect();
             of_tree.push(take(&mut member.epochs().touched.lock()));
             listed.push(of_tree);
@@ -256,8 +300,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         if !something && listed.iter().flatten().all(Vec::is_empty) {
             drop(stopped);
             state.is_owed = false;
-            // The last epoch may not be durable yet, or may have failed to become so: this caller is told, too.
-            return guard.settle(state.ended);
+            return Ok(());
         }
         let mut flushed = Ok(());
         for (member, listed) in members.iter().zip(&listed) {
@@ -279,10 +322,17 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         for member in &members {
             member.epochs().figures.count_pause(pause.elapsed());
         }
-        // The next epoch runs while this one becomes durable.
-        guard.settle(state.ended)?;
         begun
     }
+}
+
+/// Whether an epoch of a pool has ended, and not failed. Before any tree is opened, as that may begin another epoch.
+///
+/// # Errors
+/// [`Error::Corrupt`](crate::Error::Corrupt) if both copies of the epochs' numbers are damaged.
+pub(crate) fn is_complete<M: Medium>(pool: &Pool<M>, epoch: u64) -> Result<bool> {
+    let written = words::read(&pool.peek())?;
+    Ok(epoch < written.running && !written.failed.contains(&epoch))
 }
 
 impl State {

@@ -1,0 +1,98 @@
+//! What an open does with batches that were under way.
+
+use medium::Medium;
+use medium::sync::Ordering;
+use pool::{BATCH_SLOTS, Pool};
+
+use super::Write;
+use super::journal::{Found, Journal, Logged, publish, read_entry, write_entry};
+use crate::index::{Condition, Index};
+use crate::kit::epochs::is_complete;
+use crate::{Error, Result};
+
+/// Batches that were committed and may be half applied.
+#[derive(Debug, Default)]
+pub struct Unfinished {
+    found: Vec<Found>,
+    /// Entries that cannot be read.
+    pub damage: Vec<Error>,
+}
+
+impl Unfinished {
+    /// Reads the journal, and drops batches that were not committed. Before any tree is opened. O(slots + writes).
+    ///
+    /// # Errors
+    /// Those of the medium. Damage is no error here.
+    pub fn read<M: Medium>(pool: &Pool<M>) -> Result<Self> {
+        let (guard, journal, mut unfinished) = (pool.peek(), Journal::of(pool), Self::default());
+        for slot in 0..BATCH_SLOTS {
+            let found = read_entry(&guard, slot).and_then(|found| {
+                let Some(found) = found else { return Ok(None) };
+                if found.epoch == 0 || is_complete(pool, found.epoch)? {
+                    return Ok(Some(found));
+                }
+                publish(&guard, slot, None)?;
+                Ok(None)
+            });
+            match found {
+                Ok(None) => continue,
+                Ok(Some(found)) => unfinished.found.push(found),
+                Err(error) if error.is_corrupt() => unfinished.damage.push(error),
+                Err(error) => return Err(error),
+            }
+            journal.taken.fetch_or(1 << slot, Ordering::Relaxed);
+        }
+        Ok(unfinished)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty() && self.damage.is_empty()
+    }
+
+    /// Marks the space of the entries, in a pool that has to be marked.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if an entry lies where none can.
+    pub fn mark<M: Medium>(&self, pool: &Pool<M>) -> Result<()> {
+        self.found.iter().try_for_each(|found| pool.mark(found.offset))
+    }
+
+    /// Applies what is left of the batches, before anybody reads: `tree` gives the tree with this first root word. What belongs to a
+    /// tree that is not there stays for a later open. O(writes * log n).
+    ///
+    /// # Errors
+    /// What a write returns. The batches stay for a later open then.
+    pub fn finish<'t, M: Medium>(
+        self,
+        pool: &Pool<M>,
+        tree: impl Fn(u64) -> Option<&'t dyn Index>,
+    ) -> Result<()> {
+        let (guard, journal) = (pool.peek(), Journal::of(pool));
+        for Found { slot, offset, writes, .. } in self.found {
+            let mut left = Vec::new();
+            let apply = |write: Logged| {
+                let Some(tree) = tree(write.anchor) else {
+                    left.push(write);
+                    return Ok(());
+                };
+                tree.write(&write.key, write.value.as_deref(), Condition::Always).map(drop)
+            };
+            medium::deferred(|| writes.into_iter().try_for_each(apply)).0?;
+            let rest = if left.is_empty() { None } else { Some(rewrite(pool, &left)?) };
+            publish(&guard, slot, rest)?;
+            guard.free(offset);
+            if rest.is_none() {
+                journal.taken.fetch_and(!(1 << slot), Ordering::Release);
+            }
+        }
+        guard.settle(guard.fence())
+    }
+}
+
+/// An entry of these writes alone.
+fn rewrite<M: Medium>(pool: &Pool<M>, left: &[Logged]) -> Result<u64> {
+    let write = |tree: usize| Write { tree, key: &left[tree].key, value: left[tree].value.as_deref() };
+    let writes: Vec<Write<'_>> = (0..left.len()).map(write).collect();
+    write_entry(&pool.peek(), writes.iter(), |tree| left[tree].anchor, 0)
+}

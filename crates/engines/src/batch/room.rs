@@ -1,0 +1,62 @@
+//! The room that a batch may need: slabs to set aside.
+
+use std::collections::BTreeMap;
+
+use pool::SLAB_BYTES;
+
+use super::journal::entry_bytes;
+use super::{Batch, Write};
+use crate::registry::Codec;
+
+/// Bytes of a slab that hold allocations, whatever their size: no class of sizes wastes more of it.
+const USABLE_BYTES: u64 = 2 * SLAB_BYTES / 3;
+/// A record above this size may have slabs of its own.
+const ALONE_BYTES: u64 = SLAB_BYTES / 8;
+/// Bytes of a record beside key and value, at most.
+const RECORD_HEADER_BYTES: u64 = 64;
+/// Levels of nodes that a split may pass, and a new root.
+const LEVELS_MAX: u64 = 16;
+/// Keys of a trie share nodes of so many bytes each.
+const SLICE_BYTES: u64 = 8;
+
+/// The adjacent slabs that these writes may take, run by run, in the worst case: every record is new and in a class of its own size,
+/// every write splits a node, all of the space that the pool has open is full.
+pub(super) fn runs(batch: &Batch<'_>, by_epochs: &[Write<'_>], immediate: &[Write<'_>]) -> Vec<u32> {
+    let (mut runs, mut singles) = (Vec::new(), 0);
+    // Bytes of each class of sizes.
+    let mut classes = BTreeMap::<(usize, u64), u64>::new();
+    let mut add = |owner: usize, bytes: u64| {
+        if bytes > ALONE_BYTES {
+            // An allocator of an engine may round up to the double.
+            runs.push((2 * bytes).div_ceil(SLAB_BYTES) as u32 + 1);
+        } else {
+            let class = (bytes + bytes / 4).next_power_of_two();
+            *classes.entry((owner, class)).or_default() += class;
+        }
+    };
+    if !immediate.is_empty() {
+        add(usize::MAX, entry_bytes(immediate.iter()) as u64);
+    }
+    for (index, tree) in batch.trees.iter().enumerate() {
+        let own = || by_epochs.iter().chain(immediate).filter(|write| write.tree == index);
+        let (mut nodes, node_bytes) = (LEVELS_MAX, u64::from(tree.engine.room_per_write));
+        for write in own() {
+            nodes += 1;
+            if tree.engine.is_trie {
+                nodes += write.key.len() as u64 / SLICE_BYTES;
+            }
+            if let Some(value) = write.value.filter(|_| tree.codec == Codec::Record) {
+                add(index, (write.key.len() + value.len()) as u64 + RECORD_HEADER_BYTES);
+            }
+        }
+        if own().next().is_some() {
+            // Nodes of two kinds, each in slabs of its own.
+            singles += (nodes * node_bytes).div_ceil(USABLE_BYTES) + 2;
+        }
+    }
+    singles += classes.values().map(|bytes| bytes.div_ceil(USABLE_BYTES)).sum::<u64>();
+    runs.extend(std::iter::repeat_n(1, singles as usize));
+    // Long ones first, while there is most choice.
+    runs.sort_unstable_by(|one, other| other.cmp(one));
+    runs
+}

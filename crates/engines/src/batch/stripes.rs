@@ -1,0 +1,236 @@
+//! The stripes of a tree: locks that keep single writes and batches apart.
+//!
+//! A single write shares the stripe of its key until its commit is ordered, and waits for its durability without it. A batch has the
+//! stripes of all its keys alone until it is done, a bulk load all stripes of its tree. Readers take none.
+
+use std::sync::Arc;
+
+use crossbeam_utils::CachePadded;
+use medium::Medium;
+use medium::sync::{AtomicU64, ExclusiveGuard, Ordering, SharedGuard, SharedLock, thread_number};
+use pool::Pool;
+
+use super::journal::Journal;
+use crate::index::record::prefix_word;
+use crate::index::{
+    Bounds, Condition, Direction, Epochs, Index, IndexStat, Measured, NextEntry, Scan, Value, Violation,
+    WordIndex,
+};
+use crate::{Error, Result};
+
+/// Stripes of a tree. A batch of a few hundred keys locks most of them.
+const STRIPES: usize = 64;
+
+/// The stripes of one tree.
+#[derive(Debug)]
+pub struct Stripes {
+    stripes: [CachePadded<SharedLock>; STRIPES],
+    /// The thread that has all stripes, by its number, plus one.
+    loader: AtomicU64,
+}
+
+impl Default for Stripes {
+    fn default() -> Self {
+        Self { stripes: std::array::from_fn(|_| CachePadded::default()), loader: AtomicU64::new(0) }
+    }
+}
+
+impl Stripes {
+    /// The stripe of a key: of a tree of words, those of its eight bytes. Two keys may have the same one.
+    #[inline]
+    pub(super) fn of(&self, key: &[u8]) -> usize {
+        let rest = if key.len() > 8 { prefix_word(&key[key.len() - 8..]).rotate_left(25) } else { 0 };
+        Self::of_word(prefix_word(key) ^ rest)
+    }
+
+    #[inline(always)]
+    fn of_word(word: u64) -> usize {
+        (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - STRIPES.ilog2())) as usize
+    }
+
+    #[inline(always)]
+    fn share<M: Medium>(&self, stripe: usize) -> Result<SharedGuard<'_, ()>> {
+        match self.stripes[stripe].try_share() {
+            Some(guard) => Ok(guard),
+            None => self.wait::<M>(stripe),
+        }
+    }
+
+    #[cold]
+    fn wait<M: Medium>(&self, stripe: usize) -> Result<SharedGuard<'_, ()>> {
+        if self.loader.load(Ordering::Relaxed) == thread_number::<M>() as u64 + 1 {
+            // The source of a bulk load writes to the tree that is being loaded.
+            return Err(Error::InBatch);
+        }
+        Ok(self.stripes[stripe].share())
+    }
+
+    /// The stripe alone. A thread takes several in ascending order.
+    pub(super) fn lock(&self, stripe: usize) -> ExclusiveGuard<'_, ()> {
+        self.stripes[stripe].lock()
+    }
+}
+
+/// A tree above which lie its stripes.
+pub(crate) struct Striped<M: Medium, T> {
+    tree: T,
+    as_words: Option<fn(&Self) -> &dyn WordIndex>,
+    stripes: Stripes,
+    /// Of all trees of the pool.
+    journal: Arc<Journal>,
+    pool: Pool<M>,
+}
+
+impl<M: Medium, T: Index> Striped<M, T> {
+    /// A tree of records.
+    pub(crate) fn records(pool: &Pool<M>, tree: T) -> Self {
+        let (stripes, journal) = (Stripes::default(), Journal::of(pool));
+        Self { tree, as_words: None, stripes, journal, pool: pool.clone() }
+    }
+
+    /// A tree of words.
+    pub(crate) fn words(pool: &Pool<M>, tree: T) -> Self
+    where
+        T: WordIndex,
+    {
+        Self { as_words: Some(|striped| striped), ..Self::records(pool, tree) }
+    }
+
+    /// A write to one key.
+    #[inline(always)]
+    fn written<R>(&self, stripe: usize, write: impl FnOnce(&T) -> Result<R>) -> Result<R> {
+        let share = self.stripes.share::<M>(stripe)?;
+        self.journal.expect_whole()?;
+        if !M::LATE {
+            return write(&self.tree);
+        }
+        let (result, lsn) = medium::deferred(|| write(&self.tree));
+        drop(share);
+        self.pool.peek().wait_for(lsn)?;
+        result
+    }
+}
+
+impl<M: Medium, T: Index> Index for Striped<M, T> {
+    fn engine(&self) -> &'static str {
+        self.tree.engine()
+    }
+
+    fn codec(&self) -> &'static str {
+        self.tree.codec()
+    }
+
+    fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        self.tree.get_into(key, value)
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        self.tree.get(key)
+    }
+
+    fn write(&self, key: &[u8], value: Option<&[u8]>, condition: Condition<&[u8]>) -> Result<bool> {
+        self.written(self.stripes.of(key), |tree| tree.write(key, value, condition))
+    }
+
+    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
+        self.tree.get_many(keys)
+    }
+
+    fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
+        self.tree.range(bounds, direction)
+    }
+
+    fn mark(&self, go_on: &dyn Fn() -> bool) -> Result<bool> {
+        self.tree.mark(go_on)
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.tree.len()
+    }
+
+    fn is_empty(&self) -> Result<bool> {
+        self.tree.is_empty()
+    }
+
+    fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
+        let own = thread_number::<M>() as u64 + 1;
+        if self.stripes.loader.load(Ordering::Relaxed) == own {
+            return Err(Error::InBatch);
+        }
+        let _all: Vec<_> = (0..STRIPES).map(|stripe| self.stripes.lock(stripe)).collect();
+        self.journal.expect_whole()?;
+        let _loader = Loader::begin(&self.stripes.loader, own);
+        self.tree.bulk_load(next, fill)
+    }
+
+    fn check(&self) -> Result<Vec<Violation>> {
+        self.tree.check()
+    }
+
+    fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Option<Vec<Violation>>> {
+        self.tree.salvage(visit)
+    }
+
+    fn stat(&self) -> Result<IndexStat> {
+        self.tree.stat()
+    }
+
+    fn reclaim(&self) {
+        self.tree.reclaim();
+    }
+
+    fn destroy(&self) -> Result<()> {
+        self.tree.destroy()
+    }
+
+    fn words(&self) -> Option<&dyn WordIndex> {
+        self.as_words.map(|as_words| as_words(self))
+    }
+
+    fn epochs(&self) -> Option<&dyn Epochs> {
+        self.tree.epochs()
+    }
+
+    fn measured(&self) -> Option<&dyn Measured> {
+        self.tree.measured()
+    }
+
+    fn striped(&self) -> Option<(&Stripes, &dyn Index)> {
+        Some((&self.stripes, &self.tree))
+    }
+}
+
+impl<M: Medium, T: Index + WordIndex> WordIndex for Striped<M, T> {
+    #[inline]
+    fn get(&self, key: u64) -> Result<Option<u64>> {
+        WordIndex::get(&self.tree, key)
+    }
+
+    fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<bool> {
+        self.written(Stripes::of_word(key), |tree| WordIndex::write(tree, key, value, condition))
+    }
+
+    fn get_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<()> {
+        WordIndex::get_many(&self.tree, keys, values)
+    }
+
+    fn scan(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()> {
+        self.tree.scan(from, visit)
+    }
+}
+
+/// A thread that has all stripes of a tree, until this is dropped.
+struct Loader<'s>(&'s AtomicU64);
+
+impl<'s> Loader<'s> {
+    fn begin(loader: &'s AtomicU64, thread: u64) -> Self {
+        loader.store(thread, Ordering::Relaxed);
+        Self(loader)
+    }
+}
+
+impl Drop for Loader<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,196 @@
+//! Writes that a crash leaves together.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use engines::batch::{self, Expected, Write};
+use engines::index::Condition;
+use engines::{Error, Result};
+
+use crate::{Store, Ticket, Tree};
+
+/// Writes to any trees of one store, and conditions: [`Store::write`] does all of them or none, whatever crash comes.
+///
+/// Of several writes to one key the last one counts. Conditions are about the state before the batch. Nothing is written before
+/// [`Store::write`], which leaves the batch as it is. A batch keeps its trees open.
+///
+/// ```
+/// use everleaf::{Batch, Engine, Error, Store, TreeOptions};
+///
+/// let store = Store::in_memory()?;
+/// let stock = store.tree("stock")?;
+/// let orders = store.tree_with("orders", TreeOptions { engine: Engine::BZTREE, ..TreeOptions::RECORDS })?;
+/// stock.put("apple", "12")?;
+///
+/// let mut order = Batch::new();
+/// order.expect(&stock, "apple", Some(b"12")).put(&stock, "apple", "9").put(&orders, "order 1", "3 apples");
+/// store.write(&order)?;
+/// assert_eq!(orders.get("order 1")?.as_deref(), Some(b"3 apples".as_slice()));
+///
+/// // There are not 12 apples any more, so nothing is written.
+/// assert!(matches!(store.write(&order), Err(Error::ConditionFailed { index: 0, .. })));
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Batch {
+    trees: Vec<Tree>,
+    /// Keys and values, one after the other.
+    bytes: Vec<u8>,
+    writes: Vec<Planned<Option<Range<usize>>>>,
+    conditions: Vec<Planned<Condition<Range<usize>>>>,
+}
+
+/// Something for one key of a tree, by the tree's number in the batch.
+#[derive(Clone)]
+struct Planned<W> {
+    tree: usize,
+    key: Range<usize>,
+    what: W,
+}
+
+impl Batch {
+    /// A batch without writes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the value of a key, whether it is present or not.
+    pub fn put(&mut self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
+        let (tree, key) = (self.number(tree), self.keep(key.as_ref()));
+        let what = Some(self.keep(value.as_ref()));
+        self.writes.push(Planned { tree, key, what });
+        self
+    }
+
+    /// Removes a key, if it is present.
+    pub fn remove(&mut self, tree: &Tree, key: impl AsRef<[u8]>) -> &mut Self {
+        let (tree, key) = (self.number(tree), self.keep(key.as_ref()));
+        self.writes.push(Planned { tree, key, what: None });
+        self
+    }
+
+    /// Demands that a key has this value before the batch, or is absent (`None`).
+    pub fn expect(&mut self, tree: &Tree, key: impl AsRef<[u8]>, value: Option<&[u8]>) -> &mut Self {
+        let condition = value.map_or(Condition::Absent, Condition::Equals);
+        self.demand(tree, key.as_ref(), condition)
+    }
+
+    /// Demands that a key is present before the batch, with any value.
+    pub fn expect_present(&mut self, tree: &Tree, key: impl AsRef<[u8]>) -> &mut Self {
+        self.demand(tree, key.as_ref(), Condition::Present)
+    }
+
+    fn demand(&mut self, tree: &Tree, key: &[u8], condition: Condition<&[u8]>) -> &mut Self {
+        let (tree, key) = (self.number(tree), self.keep(key));
+        let what = condition.map(|value| self.keep(value));
+        self.conditions.push(Planned { tree, key, what });
+        self
+    }
+
+    /// The number of writes.
+    pub fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// Whether there is no write.
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// Forgets writes and conditions, and keeps the memory for others.
+    pub fn clear(&mut self) {
+        self.trees.clear();
+        self.bytes.clear();
+        self.writes.clear();
+        self.conditions.clear();
+    }
+
+    fn number(&mut self, tree: &Tree) -> usize {
+        // A batch goes on with the tree that it had last, as a rule.
+        let known = self.trees.iter().rposition(|known| known.is_same(tree));
+        known.unwrap_or_else(|| {
+            self.trees.push(tree.clone());
+            self.trees.len() - 1
+        })
+    }
+
+    fn keep(&mut self, bytes: &[u8]) -> Range<usize> {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        start..self.bytes.len()
+    }
+
+    /// The batch as engines take it.
+    fn lent(&self) -> batch::Batch<'_> {
+        let bytes = |range: &Range<usize>| &self.bytes[range.clone()];
+        let write = |Planned { tree, key, what }: &Planned<Option<Range<usize>>>| Write {
+            tree: *tree,
+            key: bytes(key),
+            value: what.as_ref().map(bytes),
+        };
+        let condition = |Planned { tree, key, what }: &Planned<Condition<Range<usize>>>| Expected {
+            tree: *tree,
+            key: bytes(key),
+            condition: what.as_ref().map(bytes),
+        };
+        batch::Batch {
+            trees: self.trees.iter().map(Tree::target).collect(),
+            writes: self.writes.iter().map(write).collect(),
+            conditions: self.conditions.iter().map(condition).collect(),
+        }
+    }
+}
+
+impl Store {
+    /// Does all writes of a batch, if all of its conditions hold; a crash leaves all of them or none. Durable when this returns, with
+    /// one wait for the medium; if all of its trees are durable by epochs ([`Engine::is_buffered`](crate::Engine::is_buffered)), with
+    /// the end of the running epoch, like any other write to them. If only some are, this ends the epoch.
+    ///
+    /// No other write to the same keys comes between. Readers may see some of the writes and not yet the others. Writes to other keys go
+    /// on, though some wait: a tree has 64 locks for all of its keys. O(writes * log n).
+    ///
+    /// # Errors
+    /// Nothing was written after
+    /// - [`Error::ConditionFailed`], which names the condition;
+    /// - [`Error::PoolFull`]: space for the worst case is set aside before anything is written;
+    /// - [`Error::BatchTooLarge`]: the limits are 16 MiB, or 10,000 writes to trees that are durable by epochs;
+    /// - [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::NotAWord`]; [`Error::NoSuchTree`] for a tree of another store;
+    ///   [`Error::ReadOnly`].
+    ///
+    /// After an error of the medium, or of a damaged tree, it is not known whether the batch was done. The next open finishes it or undoes
+    /// it; until then all writes to the store return [`Error::BatchUnfinished`].
+    pub fn write(&self, batch: &Batch) -> Result<()> {
+        if let Some(other) = batch.trees.iter().find(|tree| !self.has(tree)) {
+            return Err(self.inner.name_path(Error::no_such_tree(other.name())));
+        }
+        if batch.writes.is_empty() && batch.conditions.is_empty() {
+            return Ok(());
+        }
+        let lent = batch.lent();
+        let written = self.inner.written(|| self.inner.backend().write_batch(&lent));
+        written.map_err(|error| self.inner.name_path(error))
+    }
+
+    /// As [`Store::write`], but returns before the batch is durable: the [`Ticket`] is for waiting.
+    pub fn write_async(&self, batch: &Batch) -> Result<Ticket> {
+        let (written, lsn) = medium::deferred(|| self.write(batch));
+        written?;
+        let by_epochs = batch.trees.iter().find_map(Tree::running_epoch);
+        Ok(Ticket::new(lsn, by_epochs, &self.inner))
+    }
+
+    fn has(&self, tree: &Tree) -> bool {
+        Arc::ptr_eq(&self.inner, tree.store())
+    }
+}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Batch")
+            .field("trees", &self.trees)
+            .field("writes", &self.writes.len())
+            .field("conditions", &self.conditions.len())
+            .finish()
+    }
+}

@@ -1,0 +1,440 @@
+//! Batches over two trees of one pool: a crash leaves all of one or none.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use engines::batch::{self, Batch, Expected, Target, Unfinished, Write};
+use engines::index::{
+    Bounds, Condition, Direction, Epochs, Index, IndexStat, NextEntry, Scan, Value, Violation,
+};
+use engines::registry::{Codec, Contract};
+use engines::{Error, Result as EngineResult};
+use medium::Word;
+use medium::sim::Sim;
+use pool::{Pool, ROOT_WORDS, TreeRoot};
+
+use super::{Engine, Explorable, Explored, pool_options, text};
+use crate::explore::Explorer;
+use crate::options::Options;
+use crate::schedule::{Concurrent, Program};
+use crate::subject::{Complaint, Durability, Subject};
+
+/// A tree, a key, and its value; none if it is absent.
+pub type KeyState = (usize, u64, Option<u64>);
+
+/// An operation on two trees whose keys and values are numbers.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum BatchOperation {
+    /// Writes in one batch, provided that keys are in these states before it.
+    Batch(Vec<KeyState>, Vec<KeyState>),
+    /// The same without conditions, each write by itself: a crash may leave some of them.
+    Torn(Vec<KeyState>),
+    /// A write by itself.
+    Single(KeyState),
+    /// Ends the epoch.
+    Sync,
+}
+
+use BatchOperation::{Single, Sync, Torn};
+
+/// A kind of tree.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// A line of words in the pool, one for each key below 8.
+    PlainWords,
+    /// A tree of an engine, with the smallest nodes, of records.
+    Engine(Engine),
+}
+
+impl Kind {
+    fn is_by_epochs(&self) -> bool {
+        matches!(self, Self::Engine(engine) if engine.contract == Contract::Epoch)
+    }
+
+    /// Plain words are immediate, as [`Engine::RNTREE`] is.
+    fn engine(&self) -> Engine {
+        if let Self::Engine(engine) = self { *engine } else { Engine::RNTREE }
+    }
+
+    fn explored(&self) -> Explored {
+        Explored::small(self.engine(), super::CodecName::Record)
+    }
+}
+
+/// Two trees in a pool.
+pub struct BatchSubject {
+    kinds: [Kind; 2],
+}
+
+/// The trees, opened.
+pub struct OpenedTrees {
+    trees: [(Arc<dyn Index>, u64); 2],
+    pool: Pool<Sim>,
+}
+
+const NAMES: [&str; 2] = ["first", "second"];
+
+impl BatchSubject {
+    /// Trees of these kinds.
+    pub fn new(kinds: [Kind; 2]) -> Self {
+        Self { kinds }
+    }
+
+    fn is_immediate(&self, tree: usize) -> bool {
+        !self.kinds[tree].is_by_epochs()
+    }
+
+    /// Operations of one thread: batches that split nodes, replace, remove and find conditions that do not hold, with single writes
+    /// between them.
+    pub fn script(&self) -> Vec<BatchOperation> {
+        let both = |keys: std::ops::Range<u64>, value: u64| -> Vec<KeyState> {
+            keys.flat_map(|key| [(0, key, Some(value)), (1, key, Some(value + 1))]).collect()
+        };
+        let batch = |writes| BatchOperation::Batch(writes, Vec::new());
+        // After a single write to a tree that is durable by epochs comes a batch that ends the epoch, or a sync.
+        let by_epochs = usize::from(self.is_immediate(0));
+        let mut script = vec![batch(both(1..3, 1)), Sync];
+        script.extend([Single((1 - by_epochs, 3, Some(3))), Sync]);
+        script.push(Single((by_epochs, 3, Some(4))));
+        let writes = vec![(0, 1, Some(5)), (1, 2, None), (0, 2, Some(6)), (0, 2, Some(7)), (1, 1, Some(8))];
+        script.push(BatchOperation::Batch(writes, vec![(0, 1, Some(1)), (1, 5, None)]));
+        script.push(BatchOperation::Batch(both(6..7, 9), vec![(1, 1, Some(8)), (0, 4, Some(1))]));
+        script.extend([Sync, batch(both(3..8, 10)), Sync]);
+        script.push(batch((1..6).flat_map(|key| [(0, key, None), (1, key, None)]).collect()));
+        script.push(Sync);
+        script
+    }
+
+    /// Programs of two threads: a batch, beside a single write to one of its keys, for each of them.
+    pub fn beside(&self) -> Vec<Program<BatchOperation>> {
+        let batch = BatchOperation::Batch(vec![(0, 1, Some(5)), (1, 2, Some(6))], Vec::new());
+        let singles = [(0, 1, Some(7)), (1, 2, None)];
+        singles.map(|single| Program::of(vec![vec![batch.clone()], vec![Single(single)]])).into()
+    }
+
+    /// What the programs begin with.
+    pub fn setup(&self) -> Vec<BatchOperation> {
+        vec![BatchOperation::Batch(vec![(0, 1, Some(1)), (1, 2, Some(2))], Vec::new()), Sync]
+    }
+
+    /// An explorer of it.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn explorer(self, options: Options) -> Result<Explorer<Self>, Complaint> {
+        Explorer::new(self, options).map_err(text)
+    }
+
+    fn open_tree(&self, pool: &Pool<Sim>, tree: usize) -> EngineResult<(Arc<dyn Index>, u64)> {
+        let root = |pool: &Pool<Sim>| -> EngineResult<Option<TreeRoot>> {
+            Ok(pool.trees()?.into_iter().find(|root| root.name == NAMES[tree]))
+        };
+        let found = root(pool)?;
+        let index: Arc<dyn Index> = match (&self.kinds[tree], &found) {
+            (Kind::PlainWords, Some(root)) => Arc::new(batch::striped(pool, PlainWords::open(pool, root)?)),
+            (Kind::PlainWords, None) => {
+                Arc::new(batch::striped(pool, PlainWords::create(pool, NAMES[tree])?))
+            }
+            (kind, Some(root)) => kind.explored().open(pool, root)?,
+            (kind, None) => kind.explored().create(pool, NAMES[tree])?,
+        };
+        let root = if found.is_some() { found } else { root(pool)? };
+        let root = root.ok_or_else(|| Error::no_such_tree(NAMES[tree]))?;
+        Ok((index, root.words[0]))
+    }
+
+    fn open_pool(&self, sim: &Sim) -> Result<OpenedTrees, Complaint> {
+        let pool = Pool::open(sim.clone(), pool_options()).map_err(text)?;
+        let unfinished = Unfinished::read(&pool).map_err(text)?;
+        if let Some(damage) = unfinished.damage.first() {
+            return Err(damage.to_string());
+        }
+        if pool.needs_mark() {
+            unfinished.mark(&pool).map_err(text)?;
+        }
+        let trees = [self.open_tree(&pool, 0).map_err(text)?, self.open_tree(&pool, 1).map_err(text)?];
+        if pool.needs_mark() {
+            pool.finish_marking();
+        }
+        let tree_of = |anchor: u64| trees.iter().find(|tree| tree.1 == anchor).map(|tree| &*tree.0);
+        unfinished.finish(&pool, tree_of).map_err(text)?;
+        Ok(OpenedTrees { trees, pool })
+    }
+
+    fn write_batch(
+        &self,
+        opened: &OpenedTrees,
+        writes: &[KeyState],
+        before: &[KeyState],
+    ) -> EngineResult<bool> {
+        let bytes = |states: &[KeyState]| -> Vec<_> {
+            let state = |(tree, key, value): &KeyState| (*tree, key_bytes(*key), value.map(u64::to_be_bytes));
+            states.iter().map(state).collect()
+        };
+        let (writes, before) = (bytes(writes), bytes(before));
+        let target = |(number, kind): (usize, &Kind)| Target {
+            name: NAMES[number],
+            index: &*opened.trees[number].0,
+            engine: kind.engine(),
+            codec: Codec::Record,
+            anchor: opened.trees[number].1,
+        };
+        let batch = Batch {
+            trees: self.kinds.iter().enumerate().map(target).collect(),
+            writes: writes
+                .iter()
+                .map(|(tree, key, value)| Write {
+                    tree: *tree,
+                    key,
+                    value: value.as_ref().map(|value| &value[..]),
+                })
+                .collect(),
+            conditions: before
+                .iter()
+                .map(|(tree, key, value)| Expected {
+                    tree: *tree,
+                    key,
+                    condition: value
+                        .as_ref()
+                        .map_or(Condition::Absent, |value| Condition::Equals(&value[..])),
+                })
+                .collect(),
+        };
+        match batch::write(&opened.pool, &batch) {
+            Err(Error::ConditionFailed { .. }) => Ok(false),
+            written => written.map(|()| true),
+        }
+    }
+}
+
+fn key_bytes(key: u64) -> [u8; 8] {
+    key.to_be_bytes()
+}
+
+fn number(bytes: &[u8]) -> Option<u64> {
+    bytes.first_chunk().map(|bytes| u64::from_be_bytes(*bytes))
+}
+
+fn write_one(opened: &OpenedTrees, (tree, key, value): KeyState) -> EngineResult<()> {
+    let value = value.map(u64::to_be_bytes);
+    let value = value.as_ref().map(|value| &value[..]);
+    opened.trees[tree].0.write(&key_bytes(key), value, Condition::Always).map(drop)
+}
+
+impl Subject for BatchSubject {
+    type Operation = BatchOperation;
+    type Outcome = bool;
+    type State = [BTreeMap<u64, u64>; 2];
+    type Instance = OpenedTrees;
+
+    fn initial(&self) -> Self::State {
+        Self::State::default()
+    }
+
+    fn step(&self, state: &mut Self::State, operation: &BatchOperation) -> bool {
+        let holds = |(tree, key, value): &KeyState| state[*tree].get(key) == value.as_ref();
+        let writes = match operation {
+            BatchOperation::Batch(_, before) if !before.iter().all(holds) => return false,
+            BatchOperation::Batch(writes, _) | Torn(writes) => writes.as_slice(),
+            Single(write) => std::slice::from_ref(write),
+            Sync => &[],
+        };
+        for (tree, key, value) in writes {
+            match value {
+                Some(value) => drop(state[*tree].insert(*key, *value)),
+                None => drop(state[*tree].remove(key)),
+            }
+        }
+        true
+    }
+
+    fn durability(&self, operation: &BatchOperation) -> Durability {
+        let is_durable = match operation {
+            BatchOperation::Batch(writes, _) | Torn(writes) => {
+                writes.iter().any(|write| self.is_immediate(write.0))
+            }
+            Single(write) => self.is_immediate(write.0),
+            Sync => true,
+        };
+        if is_durable { Durability::OnReturn } else { Durability::WithEpoch }
+    }
+
+    fn open(&self, sim: &Sim) -> Result<OpenedTrees, Complaint> {
+        self.open_pool(sim)
+    }
+
+    fn apply(&self, opened: &mut OpenedTrees, operation: &BatchOperation) -> Result<bool, Complaint> {
+        self.call(opened, operation)
+    }
+
+    fn observe(&self, opened: &mut OpenedTrees) -> Result<Self::State, Complaint> {
+        let mut state = Self::State::default();
+        for ((tree, _), found) in opened.trees.iter().zip(&mut state) {
+            let mut scan = tree.range(Bounds::all(), Direction::Forward).map_err(text)?;
+            let (mut key, mut value) = (Vec::new(), Vec::new());
+            while scan.next_into(&mut key, &mut value).map_err(text)? {
+                let entry = number(&key).zip(number(&value));
+                found.extend([entry.ok_or_else(|| format!("{key:?} was never written"))?]);
+            }
+        }
+        Ok(state)
+    }
+
+    fn check(&self, opened: &mut OpenedTrees, state: &Self::State) -> Result<(), Complaint> {
+        let mut reached = Some(0);
+        for ((tree, _), (kind, entries)) in opened.trees.iter().zip(self.kinds.iter().zip(state)) {
+            if let Some(violation) = tree.check().map_err(text)?.first() {
+                return Err(format!("check found {violation}"));
+            }
+            let own = match kind {
+                Kind::PlainWords => Some(1),
+                Kind::Engine(_) => {
+                    kind.explored().allocations(&**tree, entries.len() as u64).map_err(text)?
+                }
+            };
+            reached = reached.zip(own).map(|(others, own)| others + own);
+        }
+        let allocations = opened.pool.stat().allocations;
+        match reached {
+            Some(reached) if reached != allocations => {
+                Err(format!("space leaks: {allocations} allocations, but {reached} are reached"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn follow_up(&self, _state: &Self::State, _recent: &[BatchOperation]) -> Vec<BatchOperation> {
+        let writes = vec![(0, 1, Some(70)), (1, 1, Some(71)), (0, 2, None), (1, 2, Some(72))];
+        vec![BatchOperation::Batch(writes, Vec::new()), Single((0, 1, Some(73))), Sync]
+    }
+}
+
+impl Concurrent for BatchSubject {
+    fn call(&self, opened: &OpenedTrees, operation: &BatchOperation) -> Result<bool, Complaint> {
+        match operation {
+            BatchOperation::Batch(writes, before) => self.write_batch(opened, writes, before),
+            Torn(writes) => writes.iter().try_for_each(|write| write_one(opened, *write)).map(|()| true),
+            Single(write) => write_one(opened, *write).map(|()| true),
+            Sync => {
+                let mut epochs = opened.trees.iter().filter_map(|tree| tree.0.epochs());
+                epochs.next().map_or(Ok(()), Epochs::sync).map(|()| true)
+            }
+        }
+        .map_err(text)
+    }
+}
+
+/// A line of words, one for each key.
+struct PlainWords {
+    pool: Pool<Sim>,
+    at: u64,
+}
+
+const KEYS: usize = 8;
+
+impl PlainWords {
+    fn create(pool: &Pool<Sim>, name: &str) -> EngineResult<Self> {
+        let guard = pool.pin();
+        let at = guard.allocate_lines(8 * KEYS)?;
+        let words = guard.words(at, KEYS)?;
+        words.iter().for_each(|word| word.store(&guard, 0));
+        guard.flush_words(words);
+        guard.fence();
+        let mut root = [0; ROOT_WORDS];
+        root[0] = at;
+        pool.create_tree(name, (u16::MAX, 0), &root)?;
+        Ok(Self { pool: pool.clone(), at })
+    }
+
+    fn open(pool: &Pool<Sim>, root: &TreeRoot) -> EngineResult<Self> {
+        let at = root.words[0];
+        if pool.needs_mark() {
+            pool.mark(at)?;
+        }
+        Ok(Self { pool: pool.clone(), at })
+    }
+
+    fn word<'g>(&self, guard: &'g pool::Guard<'_, Sim>, key: u64) -> EngineResult<&'g Word> {
+        let outside = || Error::corrupt(self.at, "a key beyond the words");
+        guard.words(self.at, KEYS)?.get(key as usize).ok_or_else(outside)
+    }
+}
+
+impl Index for PlainWords {
+    fn engine(&self) -> &'static str {
+        "plain words"
+    }
+
+    fn codec(&self) -> &'static str {
+        "record"
+    }
+
+    fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> EngineResult<bool> {
+        value.clear();
+        let guard = self.pool.pin();
+        let found = self.word(&guard, number(key).unwrap_or(u64::MAX))?.load(&guard);
+        value.extend((found != 0).then(|| found.to_be_bytes()).into_iter().flatten());
+        Ok(found != 0)
+    }
+
+    fn write(&self, key: &[u8], value: Option<&[u8]>, _condition: Condition<&[u8]>) -> EngineResult<bool> {
+        let guard = self.pool.pin();
+        let word = self.word(&guard, number(key).unwrap_or(u64::MAX))?;
+        word.publish(&guard, value.and_then(number).unwrap_or(0));
+        guard.drain()?;
+        Ok(true)
+    }
+
+    fn get_many(&self, keys: &[&[u8]]) -> EngineResult<Vec<Option<Value>>> {
+        keys.iter().map(|key| self.get(key)).collect()
+    }
+
+    fn range<'i>(&'i self, _bounds: Bounds, _direction: Direction) -> EngineResult<Box<dyn Scan + 'i>> {
+        Ok(Box::new(WordsFrom { words: self, next: 0 }))
+    }
+
+    fn len(&self) -> EngineResult<u64> {
+        let mut scan = WordsFrom { words: self, next: 0 };
+        let mut keys = 0;
+        while scan.next_into(&mut Vec::new(), &mut Vec::new())? {
+            keys += 1;
+        }
+        Ok(keys)
+    }
+
+    fn bulk_load(&self, _next: &mut NextEntry<'_>, _fill: f64) -> EngineResult<u64> {
+        Err(Error::NotEmpty)
+    }
+
+    fn check(&self) -> EngineResult<Vec<Violation>> {
+        Ok(Vec::new())
+    }
+
+    fn stat(&self) -> EngineResult<IndexStat> {
+        Ok(IndexStat::default())
+    }
+
+    fn destroy(&self) -> EngineResult<()> {
+        self.pool.pin().free(self.at);
+        Ok(())
+    }
+}
+
+/// All words from a key on.
+struct WordsFrom<'w> {
+    words: &'w PlainWords,
+    next: u64,
+}
+
+impl Scan for WordsFrom<'_> {
+    fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> EngineResult<bool> {
+        while self.next < KEYS as u64 {
+            *key = key_bytes(self.next).to_vec();
+            self.next += 1;
+            if self.words.get_into(key, value)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
