@@ -256,7 +256,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         if !something && listed.iter().flatten().all(Vec::is_empty) {
             drop(stopped);
             state.is_owed = false;
-            // The last epoch may not be durable yet, or may have failed to become so: this caller is told, too.
+            // The caller that ended the last epoch waited for it, but maybe in vain: then this caller is told, too.
             return guard.settle(state.ended);
         }
         let mut flushed = Ok(());
