@@ -501,7 +501,7 @@ impl<M: Medium> Space<'_, M> {
         header[0].store(guard, checked(class as u64));
         header[1].store(guard, checked(before));
         header[2].store(guard, checked(self.anchor));
-        header[3].store(guard, checked(0));
+        // The old value of what leads to the run before is read only beside a later epoch.
         header[4].store(guard, checked(0));
         self.epochs.list(&mut work.shard, run, 64);
         Ok(run + RUN_HEADER_BYTES)

@@ -74,8 +74,8 @@ impl KeyShape {
     /// The bytes of a value.
     pub(super) fn value_bytes(self, value: u64) -> Vec<u8> {
         let mut bytes = value.to_be_bytes().to_vec();
-        if self != Self::Words && value == LONG_VALUE {
-            bytes.resize(LONG_VALUE as usize, 7);
+        if self != Self::Words && [LONG_VALUE, THIRD_VALUE].contains(&value) {
+            bytes.resize(value as usize, 7);
         } else if self != Self::Words && value == LINE_VALUE {
             bytes.resize(40, 7);
         } else if self != Self::Words {
@@ -93,6 +93,9 @@ impl KeyShape {
 
 /// The number of a value that, with records, is longer than any slot of a slab.
 pub const LONG_VALUE: u64 = 70_000;
+
+/// The number of a value that, with records, makes one of which three fill a slab.
+pub const THIRD_VALUE: u64 = 16_000;
 
 /// The number of a value that, with records, makes one that fits into a line and not into half of one, with a short key.
 pub(super) const LINE_VALUE: u64 = 60_000;

@@ -19,7 +19,7 @@ use pool::{Pool, PoolOptions, PoolStat};
 
 pub use self::engine::{AnyEngine, CodecName, Explorable, Explored, Size, engine};
 use self::keys::LINE_VALUE;
-pub use self::keys::{KeyShape, LONG_VALUE};
+pub use self::keys::{KeyShape, LONG_VALUE, THIRD_VALUE};
 use crate::schedule::Concurrent;
 use crate::subject::{Complaint, Durability, Subject};
 

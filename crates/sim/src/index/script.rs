@@ -9,7 +9,7 @@ use super::IndexOperation::{
     self, Compact, DropTree, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack,
     Sync, Update, Visit,
 };
-use super::LONG_VALUE;
+use super::{LONG_VALUE, THIRD_VALUE};
 use crate::subject::Complaint;
 
 /// Operations that succeed and that fail, split, merge, reuse space, close and open: they reach all code of an engine.
@@ -67,6 +67,10 @@ pub fn every_compaction() -> Vec<IndexOperation> {
     script.extend([50, 51, 52].map(|key| Put(key, LONG_VALUE)));
     script.extend([Sync, Remove(51), Sync, Compact, Update(10, 2), Put(51, LONG_VALUE), Sync]);
     script.extend([Remove(52), Put(50, 3), Compact, Put(53, LONG_VALUE), Sync, Reopen]);
+    // The second of two slabs goes, whose only value is the last one in a list of free ones that goes on.
+    script.extend([60, 61, 62, 63].map(|key| Put(key, THIRD_VALUE)));
+    script.extend([Sync, Remove(61), Remove(63), Sync, Compact, Put(61, THIRD_VALUE), Sync]);
+    script.extend([60, 61, 62].map(Remove));
     script.extend([10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 50, 51, 53].map(Remove));
     script.extend([Sync, Compact, Insert(5, 1), Put(50, LONG_VALUE), Sync, Remove(50), Remove(5), Sync]);
     script.extend([Insert(6, 1), Compact, Insert(7, 1), Compact, Insert(8, 1)]);

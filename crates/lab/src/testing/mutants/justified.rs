@@ -92,6 +92,8 @@ const NO_PUBLISH: &str = "no publish: this store initializes a node that is not 
                           rest of the node";
 const TORN_TWIN: &str = "needed if a second store, after a recovery, is torn so that it completes the first one. That takes a \
                          crash after a crash: crates/sim/tests/models/twin_line.rs fails without the repair";
+const NEVER_CUT: &str = "the mark that was there is higher, and the new one is above all that is in use; needed where the file is cut, \
+                         and a Sim never is";
 const NO_CLASS: &str = "recovery finds a slab without a class empty, and frees it";
 const BITMAP: &str = "a bitmap that fails its check costs a mark, nothing else";
 const CLEAN: &str = "a clean flag that is lost costs a mark, nothing else; the wait keeps the file from being truncated \
@@ -205,12 +207,7 @@ pub(super) const SHARED: &[Justified] = &[
         &[Flush, Store, DoneFirst],
         "a mark that is damaged still is taken from the file's length once more",
     ),
-    justified(
-        "pool/src/pool.rs Shared::close publish 1",
-        &[Flush, Store, DoneFirst],
-        "the mark that was there is higher, and the new one is above all that is in use; needed where the file is cut, \
-         and a Sim never is",
-    ),
+    justified("pool/src/pool.rs Shared::close publish 1", &[Flush, Store, DoneFirst], NEVER_CUT),
     justified("pool/src/pool.rs Shared::close publish 2", &[Flush, Store], CLEAN),
     justified("pool/src/pool.rs Shared::close drain 2", &[Fence, Wait], CLEAN),
 ];
@@ -406,7 +403,14 @@ const MASSTREE: &[Justified] = &[
         "what is restored follows from the set of failed epochs, which is durable before both; whether the next epoch has \
          begun by then, says nothing of it",
     ),
-    justified("engines/src/kit/epochs/of_pool.rs State::resume fence 1", &[Swapped], NOTHING_ALLOCATED),
+    justified("pool/src/space/release.rs Space::compact publish 1", &[Flush, Store], NEVER_CUT),
+    justified("pool/src/space/release.rs Space::compact fence 1", &[Fence], NEVER_CUT),
+    justified("engines/src/masstree/external_log.rs ExternalLog::add_segment publish 1", &[Store], TWICE),
+    justified(
+        "engines/src/masstree/allocator.rs Space::new_run store 3",
+        &[Store],
+        "it names the tree of the run; only a salvage that finds the chain of runs damaged reads it",
+    ),
     justified("engines/src/masstree/core.rs Core::create fence 1", &[Swapped], BOTH_BEFORE),
     justified("engines/src/masstree/external_log.rs ExternalLog::begin fence 1", &[Swapped], NOT_IN_ROOTS),
     justified(
