@@ -52,6 +52,7 @@ fn runs(pool: &Path, engines: &[String]) -> Vec<Run> {
     for engine in engines {
         runs.push(run_of(&format!("mutants {engine}"), &format!("xtask mutants --engine {engine}")));
     }
+    runs.push(run_of("mutants batches", "xtask mutants --engine batches"));
     runs
 }
 

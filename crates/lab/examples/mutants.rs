@@ -17,7 +17,7 @@ use everleaf_lab::testing::mutants::{MutantProgress, MutantReport, Target, run};
 #[derive(Parser)]
 #[command(name = "cargo xtask mutants", bin_name = "cargo xtask mutants")]
 struct Args {
-    /// The engine.
+    /// The engine, or `batches`.
     #[arg(long)]
     engine: String,
     /// Threads.
@@ -48,12 +48,11 @@ fn print(report: &MutantReport) {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let Some(engine) = everleaf_lab::engine_from_name(&args.engine) else {
+    let Some(target) = Target::from_name(&args.engine) else {
         let names: Vec<_> = everleaf_lab::ENGINES.iter().map(|engine| engine.name).collect();
-        eprintln!("mutants: there is no engine {:?}; there are {}", args.engine, names.join(", "));
+        eprintln!("mutants: there is no engine {:?}; there are {}, batches", args.engine, names.join(", "));
         return ExitCode::from(2);
     };
-    let target = Target::of(engine);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let progress = |progress: &MutantProgress| {
         if let Some(survivor) = progress.survivor {

@@ -263,6 +263,9 @@ const CAWBT: &[Justified] = &[
     justified("engines/src/cawbt/recover.rs CawbTree::create fence 1", &[Swapped], BOTH_BEFORE),
 ];
 
+/// The journal of batches.
+pub(super) const BATCHES: &[Justified] = &[];
+
 /// The sorted chain.
 const SORTED_CHAIN: &[Justified] = &[
     justified("lab/src/sorted_chain.rs SortedChain::write fence 1", &[Swapped], BOTH_BEFORE),

@@ -140,6 +140,9 @@ fn places(target: &Target) -> Result<Vec<(Mutation, Vec<&Trial>)>, String> {
         }
     }
     places.retain(|mutation, _| mutation.to_string().contains(&target.only));
+    if target.is_part {
+        places.retain(|mutation, _| target.has_some(mutation));
+    }
     Ok(places.into_iter().collect())
 }
 

@@ -13,6 +13,7 @@ use super::sites;
 use sim::Complaint;
 use sim::Rules;
 use sim::index::IndexOperation::{Insert, Put, Remove, Sync as EndEpoch, Update};
+use sim::index::batches::{BatchSubject, Kind};
 use sim::index::script::{
     every_change, every_change_in_epochs, every_compaction, every_drop, every_load, loaded_and_left_alone,
     merged_to_one_leaf, second_epochs_of_two_lives, values_in_epochs, values_of_two_lives, what_epochs_meet,
@@ -100,6 +101,38 @@ impl Trial {
         Self { name, explore: Box::new(explore) }
     }
 
+    /// Explores batches over two trees of these kinds, by one thread.
+    pub fn of_batches(kinds: [Kind; 2], options: Options) -> Self {
+        let name = format!("batches of {kinds:?}, {:?}", options.rules);
+        let explore = move |mutations| {
+            let subject = BatchSubject::new(kinds.clone());
+            let script = subject.script();
+            let mut explorer = subject.explorer(with_faults(&options, mutations))?;
+            explorer.survey(&script).map_err(|failure| failure.to_string())
+        };
+        Self { name, explore: Box::new(explore) }
+    }
+
+    /// Explores a batch over two trees beside a single write, with at most two preemptions.
+    pub fn of_batches_beside(kinds: [Kind; 2], options: Options) -> Self {
+        let name = format!("batches of {kinds:?} beside single writes, {:?}", options.rules);
+        let explore = move |mutations| {
+            let subject = BatchSubject::new(kinds.clone());
+            let (setup, programs) = (subject.setup(), subject.beside());
+            let mut explorer = subject.explorer(with_faults(&options, mutations))?;
+            explorer.set_up(&setup).map_err(|failure| failure.to_string())?;
+            let search = Search::Exhaustive { preemptions_max: 2 };
+            let scheduling = Scheduling { search, ..Scheduling::default() };
+            let mut places = BTreeSet::new();
+            for program in programs {
+                let survey = explorer.survey_threads(&program, &scheduling);
+                places.extend(survey.map_err(|failure| failure.to_string())?);
+            }
+            Ok(places)
+        };
+        Self { name, explore: Box::new(explore) }
+    }
+
     /// The faults that could be planted.
     pub(super) fn survey(&self) -> Survey {
         (self.explore)(Vec::new())
@@ -125,6 +158,8 @@ pub struct Target {
     pub(super) justified: Vec<Justified>,
     /// The folders whose justifications must all be needed.
     folders: &'static [&'static str],
+    /// Whether only what lies in its folders is judged.
+    pub(super) is_part: bool,
     /// The engine whose target judges the shared code that it reaches.
     pub(super) judged_by: Option<Engine>,
     /// A text that the description of each planted mutant must contain.
@@ -142,6 +177,11 @@ impl Target {
         }
     }
 
+    /// The target of this name: an engine, or `batches`, which engines share.
+    pub fn from_name(name: &str) -> Option<Self> {
+        if name == BATCHES { Some(batches()) } else { crate::engine_from_name(name).map(Self::of) }
+    }
+
     /// An engine without trials. RNTree's target judges the code that all engines share.
     fn without_trials(engine: Engine) -> Self {
         let known = justified::ENGINES.iter().find(|known| known.engine.name == engine.name);
@@ -153,6 +193,7 @@ impl Target {
             suites: Vec::new(),
             justified: [justified::SHARED, &own.concat()].concat(),
             folders,
+            is_part: false,
             judged_by: Some(Engine::RNTREE).filter(|judge| *judge != engine),
             only: String::new(),
         }
@@ -170,10 +211,18 @@ impl Target {
         self.folders.iter().any(|folder| justified.place.starts_with(folder))
     }
 
+    fn is_here(&self, site: &Site) -> bool {
+        self.folders.iter().any(|folder| site.file.contains(folder))
+    }
+
     /// Whether all places of a fault are in these folders.
     pub(super) fn has(&self, mutation: &Mutation) -> bool {
-        let is_here = |site: &Site| self.folders.iter().any(|folder| site.file.contains(folder));
-        sites(mutation).iter().all(is_here)
+        sites(mutation).iter().all(|site| self.is_here(site))
+    }
+
+    /// Whether some place of a fault is in these folders.
+    pub(super) fn has_some(&self, mutation: &Mutation) -> bool {
+        sites(mutation).iter().any(|site| self.is_here(site))
     }
 }
 
@@ -228,6 +277,41 @@ fn immediate(engine: Engine) -> Target {
     };
     let (quick, trials) = (trials(Trial::quick), trials(Trial::of_script));
     Target { quick, trials, ..Target::without_trials(engine) }
+}
+
+/// The name of the target of batches.
+const BATCHES: &str = "batches";
+
+/// The journal of batches: over trees that are nothing but words, and over one of them and one that is durable by epochs.
+fn batches() -> Target {
+    let words = || [Kind::PlainWords, Kind::PlainWords];
+    let mixed = || [Kind::PlainWords, Kind::Engine(Engine::MASSTREE)];
+    let options = |rules, images, second_crash| {
+        let images = Images::Some { random: images };
+        Options { images, second_crash, ..options(LineForm::Single, rules) }
+    };
+    let rules = [Rules::Lines, Rules::Log];
+    let quick = rules.into_iter().flat_map(|rules| {
+        [words(), mixed()].map(|kinds| Trial::of_batches(kinds, options(rules, 0, SecondCrash::Never)))
+    });
+    let trials = rules.into_iter().flat_map(|rules| {
+        let options = || options(rules, 2, SecondCrash::InRecovery);
+        [
+            Trial::of_batches(words(), options()),
+            Trial::of_batches(mixed(), options()),
+            Trial::of_batches_beside(words(), options()),
+        ]
+    });
+    Target {
+        name: BATCHES,
+        quick: quick.collect(),
+        trials: trials.collect(),
+        justified: justified::BATCHES.to_vec(),
+        folders: &["engines/src/batch/"],
+        is_part: true,
+        judged_by: None,
+        ..Target::without_trials(Engine::RNTREE)
+    }
 }
 
 /// RNTree, which also judges the code that all engines share.
