@@ -434,7 +434,7 @@ fn a_limit_is_told_and_nothing_is_lost() {
     let limited = ["--limit-bytes", "1M"];
     let said = run_with(&on("load", &pool, &limited), lines.as_bytes()).expect(3);
     assert!(said.errors.contains("pool full: growing "), "{said:?}");
-    assert!(said.errors.contains("a.pool to ") && said.errors.contains("1 MiB are its limit"), "{said:?}");
+    assert!(said.errors.contains("a.pool to ") && said.errors.contains("its limit is 1 MiB"), "{said:?}");
     let stored = run(&on("scan", &pool, &["--keys"])).expect(0).text().lines().count();
     assert!(said.errors.contains(&format!("{},{:03} entries were stored", stored / 1000, stored % 1000)));
     run(&on("rm", &pool, &["00000", "--limit-bytes=1M"])).expect(0);
