@@ -16,10 +16,12 @@ mod measure;
 mod put;
 mod restore;
 mod rm;
+mod salvage;
 mod scan;
 mod stat;
 mod torture;
 mod trees;
+mod violations;
 
 use clap::Subcommand;
 
