@@ -30,7 +30,7 @@ fn errors() -> Vec<(Error, &'static str, &'static str)> {
         (Error::corrupt(77, "a header").unopenable(), "0x4d: a header", "restore it from"),
         (Error::TooLong { bytes: length, limit }, "77 bytes", "several parts"),
         (full(LimitedBy::Limit), "77 KiB", "raise the limit"),
-        (full(LimitedBy::Disk { free_bytes: 56 << 10 }), "56 KiB are free", "free some space"),
+        (full(LimitedBy::Disk { free_bytes: 56 << 10 }), "with 56 KiB free", "free some space"),
         (
             Error::TreeMismatch { name: name(), found, wanted, at: at() },
             "tree t uses codec record, not word",
@@ -107,11 +107,11 @@ fn a_full_disk_is_told_with_file_and_sizes() {
     let disk = LimitedBy::Disk { free_bytes: 56 << 10 };
     assert_eq!(
         full(Grown::Log, disk).at(Path::new("prices.pool")).to_string(),
-        "disk full: growing prices.pool.log from 19.9 MiB to 20 MiB failed, 56 KiB are free; free some space or remove entries"
+        "disk full: growing prices.pool.log from 19.9 MiB to 20 MiB failed, with 56 KiB free; free some space or remove entries"
     );
     assert_eq!(
         full(Grown::Pool, LimitedBy::Limit).at(Path::new("a.pool")).to_string(),
-        "pool full: growing a.pool to 20 MiB failed, 19.9 MiB are its limit; raise the limit or remove entries"
+        "pool full: growing a.pool to 20 MiB failed, its limit is 19.9 MiB; raise the limit or remove entries"
     );
 }
 
