@@ -162,6 +162,7 @@ impl Run {
         if self.plan.has(Workload::Space) || self.plan.has(Workload::Get) || self.plan.has(Workload::Range) {
             self.tell("disk-idle", self.wait_until_idle(&folder)?)?;
         }
+        self.check_all(&*peer)?;
         let memory = Memory::now()?.since(before);
         self.tell("memory", memory.resident)?;
         self.tell("memory-private", memory.private)?;
@@ -213,11 +214,11 @@ impl Run {
         let peer = self.open(&folder)?;
         let rate = self.load(&*peer, true)?;
         self.tell("bulk", rate)?;
+        self.wait_until_idle(&folder)?;
+        self.check_all(&*peer)?;
         if self.plan.has(Workload::Bulk) {
-            self.wait_until_idle(&folder)?;
             self.tell("range-bulk", self.ranges(&*peer)?)?;
         }
-        self.check_all(&*peer)?;
         self.close(peer)?;
         self.tell("disk-bulk", disk_bytes(&folder)?)?;
         std::fs::remove_dir_all(&folder).map_err(Failure::path("remove", &folder))
@@ -342,7 +343,7 @@ impl Run {
         Ok(())
     }
 
-    /// Reads the whole store once, as it was loaded. It also warms caches after an open.
+    /// Reads the whole store once, as it was loaded: what follows finds caches warm.
     fn check_all(&self, peer: &dyn Peer) -> Result {
         let mut reader = self.reader(peer)?;
         let (mut first, mut expected) = (Vec::new(), Vec::new());

@@ -115,9 +115,9 @@ pub(crate) const ALL: &[Metric] = &[
         "The same data need more room on the disk for good, and in every copy of the files."),
     metric(("disk-bulk", Space, Bytes), SPACE, "on disk, closed, after a load in order",
         "Data that were loaded in order need more room on the disk."),
-    metric(("memory", Space, Bytes), SPACE, "in memory, open and idle",
+    metric(("memory", Space, Bytes), SPACE, "in memory, after load and a read of all",
         "Less memory is left for the rest of the machine while the store is open."),
-    metric(("memory-private", Space, Bytes), SPACE, "in memory, without pages of its files",
+    metric(("memory-private", Space, Bytes), SPACE, "in memory, pages of the files left out",
         "The system cannot take this memory back when others need it, so a small machine holds a smaller store."),
     metric(("open-clean", Open, Seconds), OPENING, "open after a clean close, and the first get",
         "A program that starts often waits longer for its first answer."),
@@ -158,6 +158,15 @@ pub(crate) fn digits(number: f64) -> String {
     }
 }
 
+/// A number with separators: 1,234,567.
+pub(crate) fn grouped(number: u64) -> String {
+    if number < 1000 {
+        number.to_string()
+    } else {
+        format!("{},{:03}", grouped(number / 1000), number % 1000)
+    }
+}
+
 /// The middle of some figures, or the mean of the two in the middle.
 pub(crate) fn median(figures: &[f64]) -> Option<f64> {
     let mut sorted = figures.to_vec();
@@ -177,6 +186,7 @@ mod tests {
             [get.figure(1_234_567.0), get.figure(29_100.0), disk.figure(1_048_576.0)],
             ["1.23 M/s", "29.1 k/s", "1.00 MiB"]
         );
+        assert_eq!([0, 999, 1_002_003].map(grouped), ["0", "999", "1,002,003"]);
         assert!(get.advantage(3.0, 1.0) > 1.0 && disk.advantage(3.0, 1.0) < 1.0);
         assert_eq!(
             [median(&[3.0, 1.0, 2.0]), median(&[4.0, 2.0]), median(&[])],

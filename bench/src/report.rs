@@ -2,7 +2,7 @@
 
 use crate::machine::Machine;
 use crate::measure::Plan;
-use crate::metric::{Metric, digits};
+use crate::metric::{Metric, digits, grouped};
 use crate::peers::Kind;
 use crate::turns::Results;
 
@@ -48,7 +48,7 @@ impl Page<'_> {
              | kernel | Linux {kernel} |\n\
              | file system | {filesystem} |\n\
              | one append of 4 KiB and its `fdatasync` | {} \u{b5}s, which is {} a second |\n",
-            shape.entries,
+            grouped(shape.entries),
             shape.key_bytes,
             shape.value_bytes,
             self.command(),
@@ -124,7 +124,7 @@ impl Page<'_> {
         );
         for loss in &losses {
             text += &format!(
-                "- **{}: {} is {} times better.**",
+                "- **{}: `{}` is {} times better.**",
                 title(loss.metric),
                 loss.peer.name,
                 digits(loss.ratio)
@@ -243,7 +243,8 @@ impl Page<'_> {
              - Keys are in random order. Values are random, so no store compresses them. Every read is compared with what was written, \
              and after every workload of writes up to 20,000 entries are read back; a wrong answer ends the run of that store.\n\
              - Workloads other than loads run for {} s each. Reads follow the load once the store is idle: its size on disk has not \
-             changed for {} s, or 30 s are over. Then the store is closed, opened again, read as a whole, and written to.\n\
+             changed for {} s, or 30 s are over. It is then read as a whole, so that caches are warm. At last the store is closed, opened \
+             again, read as a whole once more, and written to.\n\
              - *Durable* is: on the disk, with `fdatasync` or what a store has in its place. Updates and removes are single \
              operations that all readers see at once; one sync ends them and counts. Their entries are in another order than in the \
              load. At most half of the entries are removed.\n\
@@ -251,7 +252,7 @@ impl Page<'_> {
              - Readers of LMDB and redb keep one read transaction open, which is faster than one for each read. Values are not copied \
              where a store can lend them.\n\
              - Room on disk is what the files take, logs included, not their length. Memory is what the process takes beyond what it \
-             took before the store was opened. Stores that read and write their files by system calls also have them in the page \
+             took before the store was opened, what the load left in its allocator included. Stores that read and write their files by system calls also have them in the page \
              cache, which is not counted.\n\
              - The open after SIGKILL follows a load and 0.3 s of durable puts. The files are in the page cache. It ends with the \
              first answer; some stores go on recovering in the background. All acknowledged puts are then read.\n\

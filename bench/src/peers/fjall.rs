@@ -15,7 +15,8 @@ pub(super) const KIND: Kind = Kind {
     settings: "a block cache of 1 GiB, as it advises for data that fits; no compression, since the values are random; Bloom filters \
         and a memtable of 64 MiB, the defaults. Loads and single writes that need not be durable: single inserts into the journal, \
         one `persist` at the end; in order: an ingestion. Durable put: an insert and `persist(SyncData)`, the `fdatasync` that the \
-        others use as well. Durable batch: one batch with that durability.",
+        others use as well. Durable batch: one batch with that durability. Closed by dropping it, which leaves the journal to the next \
+        open.",
     open,
 };
 
