@@ -10,6 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use everleaf::{Error, Options, Store};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::context::PoolArgs;
 use crate::failure::Failure;
@@ -65,6 +66,12 @@ pub(crate) fn kill(child: &mut Child) -> Result<ExitStatus, Failure> {
 pub(crate) fn was_killed(status: ExitStatus) -> bool {
     use std::os::unix::process::ExitStatusExt;
     status.signal() == Some(9)
+}
+
+/// Whether a process was ended by a signal that asks for that: a terminal sends that of Ctrl-C to all its processes.
+pub(crate) fn was_interrupted(status: ExitStatus) -> bool {
+    use std::os::unix::process::ExitStatusExt;
+    status.signal().is_some_and(|signal| [SIGINT, SIGTERM, SIGHUP].contains(&signal))
 }
 
 /// Standard output without a buffer: written bytes reach the parent even if this process is killed next.

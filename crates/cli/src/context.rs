@@ -292,8 +292,10 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
         "T" | "TIB" => 40,
         other => return Err(format!("unknown unit {other}; give K, M, G or T")),
     };
-    let number: u64 = digits.parse().map_err(|error| format!("{digits:?} is not a number: {error}"))?;
-    number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is too large"))
+    let number: u64 = digits
+        .parse()
+        .map_err(|error| format!("{digits:?} is not a number: {error}; give one such as 64M"))?;
+    number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is too large; give less than 2^64 bytes"))
 }
 
 /// The tree of the pool.
@@ -418,20 +420,18 @@ impl Notation {
     /// The bytes that a text stands for in a tree of this codec.
     pub(crate) fn read(self, text: &[u8], codec: Codec) -> Result<Vec<u8>, String> {
         if self.hex {
-            return text::from_hex(text).map_err(|bad| format!("{:?}: {bad}", text::escape(text)));
+            return text::from_hex(text).map_err(|bad| format!("{}: {bad}", text::quoted(text)));
         }
         if codec == Codec::Word {
             let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<u64>().ok());
             let number = number.ok_or_else(|| {
-                format!(
-                    "{:?} is not a number from 0 to 2^64 - 1, and this tree holds numbers",
-                    text::escape(text)
-                )
+                let text = text::quoted(text);
+                format!("{text} is no number, and this tree holds numbers; give one from 0 to 2^64 - 1")
             });
             return number.map(|number| number.to_be_bytes().to_vec());
         }
         if self.escaped {
-            let bytes = text::unescape(text).map_err(|bad| format!("{:?}: {bad}", text::escape(text)))?;
+            let bytes = text::unescape(text).map_err(|bad| format!("{}: {bad}", text::quoted(text)))?;
             return Ok(bytes.into_owned());
         }
         Ok(text.to_vec())

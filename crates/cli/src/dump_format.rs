@@ -17,12 +17,17 @@ use everleaf::{Codec, Engine, TreeOptions};
 use crate::context::Notation;
 use crate::failure::Failure;
 use crate::input::{LineRead, read_line, too_long};
+use crate::progress::many;
 use crate::text;
 
 const FIRST: &str = "# everleaf dump 1";
 const TREE: &str = "# tree ";
 const END_TREE: &str = "# end entries=";
 const END: &str = "# end of dump trees=";
+/// A way out if a dump is damaged.
+const AGAIN: &str = "; restore another copy of it, or make it again";
+const NO_LINE: &str =
+    "neither an entry (key, tab, value) nor a line of the format; docs/DUMP.md describes it";
 /// How entries are written: words as numbers, records escaped.
 const NOTATION: Notation = Notation { hex: false, escaped: true };
 
@@ -73,12 +78,18 @@ impl<W: Write> DumpWriter<W> {
         Ok(())
     }
 
-    /// Ends the dump; returns the output, and how many entries there were.
-    pub(crate) fn finish(mut self) -> Result<(W, u64), Failure> {
+    /// Ends the dump.
+    pub(crate) fn finish(mut self) -> Result<Written, Failure> {
         writeln!(self.output, "{END}{} entries={}", self.trees_total, self.entries_total)?;
         self.output.flush()?;
-        Ok((self.output, self.entries_total))
+        Ok(Written { trees: self.trees_total, entries: self.entries_total })
     }
+}
+
+/// How much a dump holds.
+pub(crate) struct Written {
+    pub(crate) trees: u64,
+    pub(crate) entries: u64,
 }
 
 /// A part of a dump.
@@ -123,13 +134,15 @@ impl<R: BufRead> DumpReader<R> {
             entries_total: 0,
         };
         if !reader.read_line()? || reader.line.strip_suffix(b"\n") != Some(FIRST.as_bytes()) {
-            return Err(reader.bad(format!("a dump begins with the line {FIRST:?}")));
+            return Err(reader.bad(format!(
+                "a dump begins with the line {FIRST:?}; give a file that `everleaf dump` wrote"
+            )));
         }
         Ok(reader)
     }
 
     /// The error for the last line, which is malformed.
-    fn bad(&self, what: impl Into<String>) -> Failure {
+    pub(crate) fn bad(&self, what: impl Into<String>) -> Failure {
         Failure::Line { input: self.name.clone(), number: self.number.max(1), what: what.into() }
     }
 
@@ -145,7 +158,7 @@ impl<R: BufRead> DumpReader<R> {
             return Err(self.bad(too_long(length)));
         }
         if self.line.last() != Some(&b'\n') {
-            return Err(self.bad("the line is cut off; the dump was truncated"));
+            return Err(self.bad(format!("the line is cut off: the dump was truncated{AGAIN}")));
         }
         Ok(true)
     }
@@ -161,8 +174,10 @@ impl<R: BufRead> DumpReader<R> {
     /// The next part.
     pub(crate) fn next(&mut self) -> Result<Event, Failure> {
         if !self.read_line()? {
-            let what =
-                format!("the dump ends here, after {} whole trees; it was truncated", self.trees_total);
+            let what = format!(
+                "the dump ends here, after {}; it was truncated{AGAIN}",
+                many(self.trees_total, "whole tree")
+            );
             return Err(self.bad(what));
         }
         if self.line.contains(&b'\t') {
@@ -170,7 +185,7 @@ impl<R: BufRead> DumpReader<R> {
         }
         self.line.pop();
         let Ok(line) = String::from_utf8(self.line.clone()) else {
-            return Err(self.bad("neither an entry (key, tab, value) nor a line of the format"));
+            return Err(self.bad(NO_LINE));
         };
         if let Some(rest) = line.strip_prefix(TREE) {
             return self.tree(rest);
@@ -181,18 +196,20 @@ impl<R: BufRead> DumpReader<R> {
         if let Some(rest) = line.strip_prefix(END) {
             return self.end(rest);
         }
-        Err(self.bad("neither an entry (key, tab, value) nor a line of the format"))
+        Err(self.bad(NO_LINE))
     }
 
     fn entry(&mut self) -> Result<Event, Failure> {
-        let Some(codec) = self.codec else { return Err(self.bad("an entry outside of a tree")) };
+        let Some(codec) = self.codec else {
+            return Err(self.bad(format!("an entry outside of a tree{AGAIN}")));
+        };
         self.crc = crc32c::crc32c_append(self.crc, &self.line);
         self.entries += 1;
         self.line.pop();
         let mut fields = self.line.split(|byte| *byte == b'\t');
         let (key, value) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
         if fields.next().is_some() {
-            return Err(self.bad("more than one tab"));
+            return Err(self.bad(r"more than one tab; a tab in a key or a value is written as `\t`"));
         }
         let read = |text| NOTATION.read(text, codec).map_err(|what| self.bad(what));
         Ok(Event::Entry(read(key)?, read(value)?))
@@ -200,7 +217,7 @@ impl<R: BufRead> DumpReader<R> {
 
     fn tree(&mut self, rest: &str) -> Result<Event, Failure> {
         if self.codec.is_some() {
-            return Err(self.bad("a tree begins before the last one ended"));
+            return Err(self.bad(format!("a tree begins before the last one ended{AGAIN}")));
         }
         let fields = rest.split_once(" name=").and_then(|(kind, name)| {
             let (engine, codec) = kind.split_once(' ')?;
@@ -210,10 +227,12 @@ impl<R: BufRead> DumpReader<R> {
             return Err(self.bad("a tree's line reads `# tree engine=... codec=... name=...`"));
         };
         let (Some(engine), Some(codec)) = (Engine::from_name(engine), Codec::from_name(codec)) else {
-            return Err(self.bad(format!("this release has no engine {engine:?} with codec {codec:?}")));
+            return Err(self.bad(format!("this release has no engine {engine:?} with codec {codec:?}; `everleaf engines` lists those there are: change the line, \
+                 or use the release that wrote it")));
         };
         let name = text::unescape(name.as_bytes()).map_err(|bad| self.bad(bad.to_string()))?;
-        let name = String::from_utf8(name.into_owned()).map_err(|_| self.bad("the name is not UTF-8"))?;
+        let name = String::from_utf8(name.into_owned())
+            .map_err(|_| self.bad(format!("the name is not UTF-8{AGAIN}")))?;
         (self.codec, self.entries) = (Some(codec), 0);
         self.crc = crc32c::crc32c_append(crc32c::crc32c(&self.line), b"\n");
         Ok(Event::Tree(name, TreeOptions { engine, codec, ..TreeOptions::default() }))
@@ -229,7 +248,8 @@ impl<R: BufRead> DumpReader<R> {
         if fields != Some((self.entries, self.crc)) {
             let (entries, crc) = (self.entries, self.crc);
             let found = format!(
-                "{entries} entries with checksum {crc:08x} precede it and its tree's line; the dump was changed"
+                "{} with checksum {crc:08x} before it, from its tree's line on: the dump was changed{AGAIN}",
+                many(entries, "entry")
             );
             return Err(self.bad(found));
         }
@@ -241,7 +261,7 @@ impl<R: BufRead> DumpReader<R> {
     fn end(&mut self, rest: &str) -> Result<Event, Failure> {
         let expected = format!("{} entries={}", self.trees_total, self.entries_total);
         if self.codec.is_some() || rest != expected {
-            return Err(self.bad(format!("the dump should end with trees={expected}; it was changed")));
+            return Err(self.bad(format!("the dump should end with trees={expected}; it was changed{AGAIN}")));
         }
         Ok(Event::End)
     }

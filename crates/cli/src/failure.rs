@@ -15,7 +15,7 @@ pub(crate) enum Failure {
     #[error("{store}{hint}", store = .0, hint = hint(.0))]
     Store(#[from] everleaf::Error),
     /// An error of the operating system.
-    #[error("cannot {action}: {source}")]
+    #[error("cannot {action}: {source}; {}", medium::remedy(source))]
     Io {
         /// The action that failed.
         action: String,
@@ -23,7 +23,7 @@ pub(crate) enum Failure {
         source: io::Error,
     },
     /// Output could not be written.
-    #[error("cannot write the output: {0}")]
+    #[error("cannot write the output: {0}; send it elsewhere, such as to another file")]
     Output(#[from] io::Error),
     /// An input line is malformed.
     #[error("{input}, line {number}: {what}")]
@@ -111,6 +111,7 @@ impl Failure {
                 Error::Locked { .. } => "locked",
                 Error::PoolFull { .. } => "full",
                 Error::NoSuchPool { .. } | Error::NoSuchTree { .. } => "absent",
+                Error::BadTreeName { .. } => "usage",
                 _ if self.is_damage() => "damaged",
                 _ => "store",
             },

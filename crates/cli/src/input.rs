@@ -77,7 +77,7 @@ pub(crate) fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Res
 /// The error for a line of so many bytes.
 pub(crate) fn too_long(bytes: usize) -> String {
     format!(
-        "a line of {bytes} bytes; the limit is {LINE_BYTES_MAX}, for keys have up to {KEY_BYTES_MAX} bytes and values \
+        "a line of {bytes} bytes; the limit is {LINE_BYTES_MAX}: keys have up to {KEY_BYTES_MAX} bytes and values \
          up to {VALUE_BYTES_MAX}"
     )
 }

@@ -30,7 +30,7 @@ pub(crate) fn entries(context: Context, total: u64, message: &str) -> ProgressBa
         context,
         Some(total),
         message,
-        "{msg} {bar:40} {percent:>3}%, {human_pos} of {human_len} entries, {elapsed}",
+        "{msg} {bar:20} {percent:>3}%, {human_pos} of {human_len} entries, {elapsed}",
     )
 }
 
@@ -75,7 +75,16 @@ pub(crate) fn many(number: u64, thing: &str) -> String {
 
 /// The same with a verb: 1 entry was, 2 entries were.
 pub(crate) fn were(number: u64, thing: &str) -> String {
-    format!("{} {}", many(number, thing), if number == 1 { "was" } else { "were" })
+    format!("{} {}", many(number, thing), was_or_were(number))
+}
+
+/// A number with a verb: 1 was, 2 were.
+pub(crate) fn was(number: u64) -> String {
+    format!("{} {}", count(number), was_or_were(number))
+}
+
+fn was_or_were(number: u64) -> &'static str {
+    if number == 1 { "was" } else { "were" }
 }
 
 /// A rate per second: 1.21 M/s.
@@ -84,7 +93,7 @@ pub(crate) fn rate(number: u64, duration: Duration) -> String {
     match rate {
         rate if rate >= 1e6 => format!("{:.2} M/s", rate / 1e6),
         rate if rate >= 1e4 => format!("{:.0} k/s", rate / 1e3),
-        rate => format!("{rate:.0}/s"),
+        rate => format!("{}/s", count(rate.round() as u64)),
     }
 }
 
@@ -113,6 +122,7 @@ mod tests {
         assert_eq!(duration(Duration::from_micros(12_345)), "12.3 ms");
         assert_eq!(duration(Duration::from_millis(12_345)), "12.3 s");
         assert_eq!(rate(2_500_000, Duration::from_secs(1)), "2.50 M/s");
+        assert_eq!(rate(5_921, Duration::from_secs(1)), "5,921/s");
         assert_eq!(count(1_234_567), "1,234,567");
     }
 

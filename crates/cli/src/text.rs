@@ -9,13 +9,26 @@ use std::fmt::Write as _;
 
 /// A text that is not in escaped or hex form.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{what} at byte {at}")]
+#[error("{what} at byte {at}; {way_out}")]
 pub(crate) struct BadText {
     /// Its position, from 0.
     pub(crate) at: usize,
     /// What is wrong there.
     pub(crate) what: &'static str,
+    way_out: &'static str,
 }
+
+impl BadText {
+    fn escape(at: usize, what: &'static str) -> Self {
+        Self { at, what, way_out: r"the escapes are `\\` `\t` `\n` `\r` `\xNN`" }
+    }
+
+    fn hex(at: usize, what: &'static str) -> Self {
+        Self { at, what, way_out: "give two hex digits for each byte" }
+    }
+}
+
+const CUT_OFF: &str = "an escape that is cut off";
 
 fn is_plain(character: char) -> bool {
     character != '\\' && !character.is_control()
@@ -52,6 +65,16 @@ fn push_hex_escapes(escaped: &mut String, bytes: &[u8]) {
     }
 }
 
+/// A text of a user, between quotes: as it was written, but on one line, and no more than its beginning.
+pub(crate) fn quoted(text: &[u8]) -> String {
+    let (text, rest) = text.split_at(text.len().min(QUOTED_BYTES_MAX));
+    let more = if rest.is_empty() { "" } else { "..." };
+    format!("\"{}{more}\"", escape(text).replace("\\\\", "\\"))
+}
+
+/// So many bytes tell a person which text is meant.
+const QUOTED_BYTES_MAX: usize = 80;
+
 /// The bytes whose escaped form is `text`.
 pub(crate) fn unescape(text: &[u8]) -> Result<Cow<'_, [u8]>, BadText> {
     if !text.contains(&b'\\') {
@@ -73,10 +96,10 @@ pub(crate) fn unescape(text: &[u8]) -> Result<Cow<'_, [u8]>, BadText> {
             Some(b'x') => {
                 let digits = text.get(at + 2..at + 4).unwrap_or_default();
                 let digits = from_hex(digits).map_err(|bad| BadText { at: at + 2 + bad.at, ..bad })?;
-                (*digits.first().ok_or(BadText { at, what: "an escape that is cut off" })?, 4)
+                (*digits.first().ok_or(BadText::escape(at, CUT_OFF))?, 4)
             }
-            Some(_) => return Err(BadText { at, what: "an unknown escape" }),
-            None => return Err(BadText { at, what: "an escape that is cut off" }),
+            Some(_) => return Err(BadText::escape(at, "an unknown escape")),
+            None => return Err(BadText::escape(at, CUT_OFF)),
         };
         bytes.push(byte);
         at += length;
@@ -106,11 +129,11 @@ pub(crate) fn to_hex(bytes: &[u8]) -> String {
 pub(crate) fn from_hex(digits: &[u8]) -> Result<Vec<u8>, BadText> {
     let (pairs, rest) = digits.as_chunks::<2>();
     if !rest.is_empty() {
-        return Err(BadText { at: digits.len(), what: "an odd number of hex digits" });
+        return Err(BadText::hex(digits.len(), "a missing hex digit"));
     }
     let digit = |at: usize| {
         let digit = (digits[at] as char).to_digit(16);
-        digit.map(|digit| digit as u8).ok_or(BadText { at, what: "no hex digit" })
+        digit.map(|digit| digit as u8).ok_or(BadText::hex(at, "a character that is no hex digit"))
     };
     (0..pairs.len()).map(|pair| Ok(digit(2 * pair)? << 4 | digit(2 * pair + 1)?)).collect()
 }

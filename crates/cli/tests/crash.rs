@@ -72,7 +72,7 @@ fn a_violation_is_told_and_its_command_repeats_it() {
     let fence = a_fence();
     for scope in [&["--exhaustive", "--length", "1"][..], &["--ops", "200", "--seed", "5"]] {
         let report = crash(&[scope, &["--leave-out", &fence]].concat(), 1);
-        let violation = &report["violation"];
+        let violation = &report["first_violations"][0];
         assert_eq!(report["violations"], json!(1), "{report}");
         assert_eq!(violation["operations"].as_array().unwrap().len(), 1, "shortest: {violation}");
         let crashes = violation["crashes"].as_array().unwrap();
@@ -81,7 +81,11 @@ fn a_violation_is_told_and_its_command_repeats_it() {
         let replay = violation["replay"].as_str().unwrap();
         let arguments = arguments_of(replay);
         let repeated = run(&arguments).expect(1).json();
-        assert_eq!((&repeated["violation"], &repeated["recoveries"]), (violation, &json!(1)), "{replay}");
+        assert_eq!(
+            (&repeated["first_violations"][0], &repeated["recoveries"]),
+            (violation, &json!(1)),
+            "{replay}"
+        );
         let words = run(&arguments[..arguments.len() - 1]).expect(1);
         for part in ["one crash, repeated", "VIOLATION", "without the fence", "is behind", replay] {
             assert!(words.text().contains(part), "{part}: {words:?}");
@@ -134,13 +138,13 @@ fn a_violation_of_threads_is_told_and_its_command_repeats_it() {
         [&["--exhaustive", "--threads", "2", "--preemptions", "1"][..], &["--threads", "3", "--seed", "1"]]
     {
         let report = crash(&[scope, &["--leave-out", &fence]].concat(), 1);
-        let violation = &report["violation"];
+        let violation = &report["first_violations"][0];
         assert!(!violation["threads"].as_array().unwrap().is_empty(), "{violation}");
         let replay = violation["replay"].as_str().unwrap();
         let arguments = arguments_of(replay);
         let repeated = run(&arguments).expect(1).json();
         for part in ["what", "threads", "crashes"] {
-            assert_eq!(repeated["violation"][part], violation[part], "{part}: {replay}");
+            assert_eq!(repeated["first_violations"][0][part], violation[part], "{part}: {replay}");
         }
         assert_eq!((&repeated["schedules"], &repeated["recoveries"]), (&json!(1), &json!(1)), "{repeated}");
         let words = run(&arguments[..arguments.len() - 1]).expect(1);
@@ -179,7 +183,7 @@ fn report_of_a_death(after: Duration) -> Value {
     let output = parent.wait_with_output().unwrap();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), &report["violations"]), (Some(1), &json!(1)), "{report}");
-    assert!(report["violation"]["what"].as_str().unwrap().contains("died of signal 6"), "{report}");
+    assert!(report["first_violations"][0]["what"].as_str().unwrap().contains("died of signal 6"), "{report}");
     report
 }
 
@@ -190,7 +194,7 @@ fn an_exploration_that_does_not_come_to_its_end_is_a_violation() {
     let replay = (0..20).find_map(|number| {
         let report = report_of_a_death(Duration::from_millis(1000 + 7 * number));
         // Between two sequences nothing is tried: then the report names the whole command.
-        let replay = report["violation"]["replay"].as_str().unwrap();
+        let replay = report["first_violations"][0]["replay"].as_str().unwrap();
         assert!(replay.starts_with("everleaf crash --engine rntree"), "{report}");
         replay.contains("--replay").then(|| replay.to_owned())
     });

@@ -2,6 +2,9 @@
 
 mod common;
 
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+
 use common::{everleaf, on, pool, run};
 use serde_json::json;
 
@@ -89,6 +92,40 @@ fn torture_reports_damage_that_happens_meanwhile() {
     assert!(said.json()["replay"].as_str().unwrap().contains("--seed"), "{said:?}");
 }
 
+/// What the round of the Ctrl-C found was not counted, and a writer that the Ctrl-C of a terminal ended was a violation.
+#[test]
+fn an_interrupted_torture_says_what_it_found_so_far() {
+    for is_damaged in [false, true] {
+        let (_folder, pool) = pool();
+        let rounds = ["--rounds", "1000", "--seconds-per-round", "1", "--keys", "2000", "--json"];
+        let medium = ["--medium", "dax", "--line-store", "twin"];
+        let mut torture = everleaf();
+        torture.args(on("torture", &pool, &[&rounds[..], &medium].concat())).process_group(0);
+        let torture = torture.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        if is_damaged {
+            damage(&pool);
+        }
+        // As a terminal does: to the writer as well.
+        let group = format!("-{}", torture.id());
+        assert!(std::process::Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
+        let said = common::Said::of(torture.wait_with_output().unwrap());
+        let answer = said.json();
+        let found = answer["violations"].as_u64().unwrap();
+        assert_eq!(
+            (found > 0, answer["first_violations"] != json!([])),
+            (is_damaged, is_damaged),
+            "{said:?}"
+        );
+        assert!(answer["rounds"].as_u64().unwrap() > 0, "{said:?}");
+        // A round that ends before the signal ends the run with its violations.
+        assert!(
+            said.code == 3 && answer["kind"] == "interrupted" || is_damaged && said.code == 1,
+            "{said:?}"
+        );
+    }
+}
+
 #[test]
 fn torture_leaves_other_pools_alone() {
     let (_folder, pool) = pool();
@@ -117,7 +154,7 @@ fn the_demo_proves_itself_on_a_small_folder() {
     }
     let report = demo(&["--json"]).expect(0).json();
     assert_eq!(report["keys"], json!(308));
-    assert_eq!(report["violations"], json!([]));
+    assert_eq!((&report["violations"], &report["first_violations"]), (&json!(0), &json!([])));
     assert_eq!(report["next"].as_array().unwrap().len(), 3);
     // The command that it suggests works.
     let count = run(&on("scan", &pool, &["--keys"])).expect(0).text().lines().count();

@@ -105,6 +105,11 @@ fn figures_of_cawbt_and_their_drawings() {
 fn what_is_not_there_is_said() {
     let said = run(&["lab", "bztree", "--figure", "3"]).expect(2);
     assert!(said.errors.contains("figure 3"), "{said:?}");
+    for number in ["99", "300"] {
+        let said = run(&["lab", "cawbt", "--figure", number]).expect(2);
+        let text = format!("cawbt has no figure {number} here; give one of 1, 7, 8, 9, 10, 11, 12");
+        assert!(said.errors.contains(&text), "{said:?}");
+    }
     let said = run(&["lab", "cawbt", "--keys", "3000"]).expect(2);
     assert!(said.errors.contains("--scale in place of --keys"), "{said:?}");
     let said = run(&["lab", "incll", "--scale", "small"]).expect(2);

@@ -191,6 +191,6 @@ impl std::fmt::Debug for Batch {
             .field("trees", &self.trees)
             .field("writes", &self.writes.len())
             .field("conditions", &self.conditions.len())
-            .finish()
+            .finish_non_exhaustive()
     }
 }

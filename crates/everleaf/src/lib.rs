@@ -282,7 +282,8 @@ pub use derived::Entry;
 pub use encoding::{EncodedValue, Key, StartsWith};
 pub use engines::index::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use engines::index::{
-    Bounds, Condition, Direction, EpochStat, Index, IndexStat, NextEntry, Scan, Value, Violation, WordIndex,
+    Bounds, Condition, Direction, EpochStat, Index, IndexStat, LeftOut, NextEntry, Part, Scan, Value,
+    Violation, WordIndex,
 };
 pub use engines::registry::{Codec, Contract, Engine, Setting, Settings, Values};
 pub use engines::{At, Error, Result};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engines::index::Violation;
+use engines::index::{LeftOut, Violation};
 use engines::registry::{AnyTree, Settings};
 use engines::{At, Error, Result};
 use medium::{FileStat, LineForm, Lsn, Survives};
@@ -256,7 +256,8 @@ impl Store {
     }
 
     /// Reads what is whole of a damaged tree: calls `visit` with its entries in ascending order of keys, until it returns `false`.
-    /// Returns the damage it met, or else what [`Tree::check`] finds, which is no error here; for
+    /// Returns the damage it met, each with how much it kept from being read ([`Part`](crate::Part)), or else what
+    /// [`Tree::check`] finds, which is no error here; for
     /// [`Engine::MASSTREE`](crate::Engine::MASSTREE) also damage that cost no entry, such as a wrong count. The tree need not open, and is not changed except as an open changes it. Other threads
     /// wait for a tree of `masstree` meanwhile, and `visit` must not use it; of other trees, entries that are written
     /// meanwhile may be left out. Where the nodes of a tree of byte strings no longer lead to others, these are found in the
@@ -267,7 +268,7 @@ impl Store {
     /// - [`Error::TreeMismatch`]: it was made with leaves of another size;
     /// - [`Error::InBatch`]: within a batch, of a tree of `masstree`;
     /// - [`Error::Corrupt`]: the slot of the root table that says where it begins is damaged.
-    pub fn salvage(&self, name: &str, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<Vec<Violation>> {
+    pub fn salvage(&self, name: &str, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<Vec<LeftOut>> {
         let Inner { backend, opening, .. } = &*self.inner;
         // Kept open, so that no other thread drops the tree. A tree that does not open cannot be dropped.
         let opened = self.find(name, None);
@@ -281,10 +282,13 @@ impl Store {
                 left_out.map_or_else(|| backend.salvage(root, opening, &mut visit), |found| Ok(Some(found)));
             match (left_out?.unwrap_or_default(), opened) {
                 // A node of zeros looks like an empty one to a reader; a check of the whole tree misses its entries.
-                (left_out, Ok(tree)) if left_out.is_empty() => match tree.check() {
-                    Err(Error::Corrupt { offset, what, .. }) => Ok(vec![Violation { offset, what }]),
-                    checked => checked,
-                },
+                (left_out, Ok(tree)) if left_out.is_empty() => {
+                    let found = match tree.check() {
+                        Err(Error::Corrupt { offset, what, .. }) => vec![Violation { offset, what }],
+                        checked => checked?,
+                    };
+                    Ok(found.into_iter().map(LeftOut::unknown).collect())
+                }
                 (left_out, _) => Ok(left_out),
             }
         });
@@ -587,7 +591,7 @@ impl Store {
         let mut found = match self.salvage(name, |_, _| true) {
             // An engine whose trees must open to be salvaged.
             Err(error) if error.is_corrupt() => Vec::new(),
-            found => found?,
+            found => found?.into_iter().map(Violation::from).collect(),
         };
         // Salvage may not meet the damage that prevents an open.
         if found.iter().all(|violation| violation.offset != first.offset) {

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use everleaf::{
-    Codec, Durability, Engine, Error, LineStore, MediumChoice, Options, Result, Store, TreeOptions,
+    Batch, Codec, Durability, Engine, Error, LineStore, MediumChoice, Options, Result, Store, TreeOptions,
 };
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
@@ -93,7 +93,7 @@ fn expect_refusals(store: &Store) -> Result<()> {
         record.compare_exchange("key", None, Some(b"value")).map(drop),
         record.put_async("key", "value").map(drop),
         record.remove_async("key").map(drop),
-        record.batch(|batch| batch.put("key", "value")),
+        store.write(Batch::new().put(&record, "key", "value")),
         record.bulk_load(none, 1.0).map(drop),
         words.put(1, 2),
         words.compare_exchange(1, None, Some(2)).map(drop),

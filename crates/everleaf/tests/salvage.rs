@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use everleaf::{Codec, Engine, Error, LineStore, MediumChoice, Options, Result, Store, TreeOptions};
+use everleaf::{Codec, Engine, Error, LineStore, MediumChoice, Options, Part, Result, Store, TreeOptions};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
@@ -135,6 +135,7 @@ fn what_lies_before_damage_and_behind_it_is_salvaged_from_a_tree_that_opens() ->
         let expected: Vec<String> = (0..200).filter(|number| *number != 120).map(key).collect();
         assert_eq!(found, expected, "{engine:?}");
         assert_eq!(left_out.len(), 1, "{engine:?}: {left_out:?}");
+        assert_eq!(left_out[0].part, Part::Entry, "{engine:?}: {left_out:?}");
         let mut visits = 0;
         store.salvage("t", |_, _| {
             visits += 1;

@@ -226,7 +226,7 @@ fn remove_on_full_disk(folder: &Path, engine: Engine) {
         error.to_string().starts_with(&format!("disk full: creating {} with ", log.display())),
         "{error}"
     );
-    assert!(error.to_string().ends_with("0 bytes are free; free some space"), "{error}");
+    assert!(error.to_string().ends_with("with 0 bytes free; free some space"), "{error}");
     assert!(!log.exists() && fs::read(&path).unwrap() == before);
     // With room again, the next close keeps a reserve again.
     fs::remove_file(&more).unwrap();

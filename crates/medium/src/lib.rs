@@ -55,7 +55,7 @@ pub use instrumented::Instrumented;
 pub use line_store::{LineNotStored, LineStore, LineValue, TAG_MASK, WholeLoad, twin};
 pub use mapping::MapError;
 pub use medium::{Grown, LimitedBy, LineForm, Lsn, Medium, MediumError, RELEASE_BYTES, Survives};
-pub use names::{UnknownName, size};
+pub use names::{UnknownName, remedy, size};
 pub use node::Node;
 pub use ram::Ram;
 pub use random::random_id;

@@ -96,7 +96,7 @@ impl LimitedBy {
         match self {
             Self::Limit => {
                 format!(
-                    "pool full: growing {name} to {to} failed, {from} are its limit; raise the limit or remove entries"
+                    "pool full: growing {name} to {to} failed, its limit is {from}; raise the limit or remove entries"
                 )
             }
             Self::Addresses => format!(
@@ -104,7 +104,7 @@ impl LimitedBy {
                  or remove entries"
             ),
             Self::Disk { free_bytes } => {
-                format!("disk full: {growing}, {} are free; {way_out}", size(free_bytes))
+                format!("disk full: {growing}, with {} free; {way_out}", size(free_bytes))
             }
             Self::Quota => format!(
                 "disk quota used up: {growing}; free some space, remove entries or have the quota raised"

@@ -1,4 +1,6 @@
-//! Instructions that a user chooses by name, and sizes that a user reads.
+//! Instructions that a user chooses by name, sizes that a user reads, and what helps against what the system refused.
+
+use std::io;
 
 /// Bytes as a person writes them: `1 byte`, `56 KiB`, `19.9 MiB`.
 #[must_use]
@@ -13,6 +15,23 @@ pub fn size(bytes: u64) -> String {
     match format!("{value:.1}").trim_end_matches(".0") {
         "1" if unit == "bytes" => "1 byte".to_owned(),
         number => format!("{number} {unit}"),
+    }
+}
+
+/// What helps against what the operating system refused.
+#[must_use]
+pub fn remedy(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => "give this user the permission",
+        io::ErrorKind::NotFound
+        | io::ErrorKind::NotADirectory
+        | io::ErrorKind::IsADirectory
+        | io::ErrorKind::InvalidFilename => "check the path",
+        io::ErrorKind::AlreadyExists => "give a path where nothing is yet",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space",
+        io::ErrorKind::ReadOnlyFilesystem => "give a file system that can be written",
+        io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock => "end other programs, then try it again",
+        _ => "see that the file system and its device work, then try it again",
     }
 }
 

@@ -25,26 +25,12 @@ impl fmt::Display for At {
     }
 }
 
-/// What helps against what the operating system refused.
-fn remedy(source: &io::Error) -> &'static str {
-    match source.kind() {
-        io::ErrorKind::PermissionDenied => "give this user the permission",
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
-            "check the path"
-        }
-        io::ErrorKind::AlreadyExists => "give a path where nothing is yet",
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space",
-        io::ErrorKind::ReadOnlyFilesystem => "give a file system that can be written",
-        _ => "see that the file system and its device work, then try it again",
-    }
-}
-
 /// What can go wrong: what failed, where, and a way out. [`Error::path`] is the file that it concerns.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused.
-    #[error("{at}cannot {action}: {source}; {}", remedy(source))]
+    #[error("{at}cannot {action}: {source}; {}", medium::remedy(source))]
     Io {
         /// What was tried.
         action: &'static str,
@@ -54,7 +40,7 @@ pub enum Error {
         at: At,
     },
     /// There is no such file, and none was to be made.
-    #[error("{at}no such pool; check the path, or let the open create it")]
+    #[error("{at}no such pool; check the path, or allow the open to create it")]
     NoSuchPool {
         /// The pool.
         at: At,

@@ -6,8 +6,10 @@
 use std::path::{Path, PathBuf};
 
 use everleaf::StoreViolation;
+use serde::Serialize;
 
 use super::check;
+use super::violations::Violations;
 use crate::context::{Context, PoolArgs};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::{interrupt, progress};
@@ -20,10 +22,18 @@ pub(crate) struct Args {
     target: PathBuf,
 }
 
+#[derive(Serialize)]
+struct Report {
+    target: String,
+    bytes: u64,
+    #[serde(flatten)]
+    violations: Violations,
+}
+
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     interrupt::gently();
     let length = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.len());
-    let template = "{msg} {bar:40} {percent:>3}%, {binary_bytes} of {binary_total_bytes}, {elapsed}";
+    let template = "{msg} {bar:20} {percent:>3}%, {binary_bytes} of {binary_total_bytes}, {elapsed}";
     let bar = progress::bar(context, Some(length(&args.pool.pool)), "copying", template);
     let shown = bar.clone();
     let tick = move |bytes| {
@@ -45,15 +55,14 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
             let _ = std::fs::remove_file(&args.target);
         }
     })?;
-    for violation in found.iter().take(check::VIOLATIONS_TOLD) {
-        context.note(format!("damage in the copy: {violation}"));
-    }
-    let violations = found.len() as u64;
+    let violations: Violations = found.into_iter().collect();
+    violations.note(context, "damage in the copy");
     let target = args.target.display().to_string();
-    let is_sound = if found.is_empty() { "sound" } else { "damaged, as the pool is" };
+    let sound = violations.is_empty();
+    let is_sound = if sound { "sound" } else { "damaged, as the pool is" };
     let words = format!("copied {} to {target}, {is_sound}", progress::bytes(bytes));
-    context.say(&serde_json::json!({ "target": target, "bytes": bytes, "violations": violations }), words)?;
-    Ok(Answer::from_bool(found.is_empty()))
+    context.say(&Report { target, bytes, violations }, words)?;
+    Ok(Answer::from_bool(sound))
 }
 
 /// Checks the copy, which is only read.

@@ -5,6 +5,7 @@ use std::io::Write;
 use everleaf::{Store, StoreViolation};
 use serde::Serialize;
 
+use super::violations::Violations;
 use crate::context::{Context, PoolArgs, write_json};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::{interrupt, progress};
@@ -16,35 +17,52 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Violation {
-    tree: Option<String>,
-    offset: Option<u64>,
-    what: String,
-}
-
-#[derive(Serialize)]
 struct Report {
     sound: bool,
-    trees: u64,
-    /// Of the trees that open.
-    entries: u64,
-    violations: Vec<Violation>,
+    #[serde(flatten)]
+    counted: Counted,
+    #[serde(flatten)]
+    violations: Violations,
 }
 
-/// The trees, and the entries of those that open.
-pub(super) fn count(store: &Store) -> Result<(u64, u64), Failure> {
-    let trees = store.trees()?;
-    let entries =
-        trees.iter().map(|tree| store.open_tree(&tree.name).and_then(|tree| tree.len()).unwrap_or(0)).sum();
-    Ok((trees.len() as u64, entries))
+/// What a pool holds.
+#[derive(Serialize, Default)]
+pub(super) struct Counted {
+    pub(super) trees: u64,
+    /// Of the trees that could be counted.
+    pub(super) entries: u64,
+    /// The trees that are too damaged for that.
+    trees_not_counted: u64,
 }
 
-/// The most violations that a command tells one by one, beside what it is for.
-pub(super) const VIOLATIONS_TOLD: usize = 20;
+impl Counted {
+    fn words(&self) -> String {
+        let words =
+            format!("{}, {}", progress::many(self.trees, "tree"), progress::many(self.entries, "entry"));
+        match self.trees_not_counted {
+            0 => words,
+            1 => words + " and those of 1 tree that cannot be counted",
+            trees => format!("{words} and those of {} trees that cannot be counted", progress::count(trees)),
+        }
+    }
+}
+
+/// The trees, and the entries of those that can be counted.
+pub(super) fn count(store: &Store) -> Result<Counted, Failure> {
+    let mut counted = Counted::default();
+    for tree in store.trees()? {
+        counted.trees += 1;
+        match store.open_tree(&tree.name).and_then(|tree| tree.len()) {
+            Ok(entries) => counted.entries += entries,
+            Err(_) => counted.trees_not_counted += 1,
+        }
+    }
+    Ok(counted)
+}
 
 /// All violations of a store.
 pub(super) fn violations(context: Context, store: &Store) -> Result<Vec<StoreViolation>, Failure> {
-    violations_among(context, store, count(store)?.1)
+    violations_among(context, store, count(store)?.entries)
 }
 
 /// All violations of a store whose trees have so many entries.
@@ -67,33 +85,26 @@ pub(super) fn violations_among(
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let store = args.pool.read(context)?;
-    let (trees, entries) = count(&store)?;
-    let found = violations_among(context, &store, entries)?;
+    let counted = count(&store)?;
+    let found = violations_among(context, &store, counted.entries)?;
     let sound = found.is_empty();
     let mut output = Context::output();
     if context.json {
-        let violations: Vec<_> = found
-            .into_iter()
-            .map(|violation| Violation {
-                tree: violation.tree,
-                offset: violation.offset,
-                what: violation.what,
-            })
-            .collect();
-        let report = Report { sound, trees, entries, violations };
-        write_json(&mut output, &report)?;
+        let violations = found.into_iter().collect();
+        write_json(&mut output, &Report { sound, counted, violations })?;
     } else {
         for violation in &found {
             writeln!(output, "{violation}")?;
         }
+        let words = counted.words();
         if sound {
-            let (trees, entries) = (progress::many(trees, "tree"), progress::many(entries, "entry"));
-            writeln!(output, "sound: {trees}, {entries}, no violation")?;
+            writeln!(output, "sound: {words}, no violation")?;
         } else {
             let count = progress::many(found.len() as u64, "violation");
+            writeln!(output, "{count} in {words}")?;
             writeln!(
                 output,
-                "{count}; `everleaf dump --salvage` saves what is whole, `restore` it elsewhere"
+                "`everleaf dump --salvage` saves what is whole, `everleaf restore` puts it into another pool"
             )?;
         }
     }

@@ -106,7 +106,7 @@ fn rewrite(
     options: &Options,
     part: &Part,
 ) -> Result<u64, Failure> {
-    let entries = check::count(from)?.1;
+    let entries = check::count(from)?.entries;
     if let Some(damage) = check::violations_among(context, from, entries)?.first() {
         return Err(Failure::Refused(format!(
             "the pool is damaged: {damage}; `everleaf dump --salvage` saves what is whole"
@@ -126,13 +126,16 @@ fn rewrite(
         if !are_equal(&from.open_tree(&info.name)?, &to.open_tree(&info.name)?, &bar)? {
             let name = &info.name;
             return Err(Failure::Refused(format!(
-                "the copy of tree {name:?} differs from the tree; nothing was changed"
+                "the copy of tree {name:?} differs from the tree; nothing was changed; this is a fault of everleaf, or of the \
+                 memory or the disk: check these, then report it"
             )));
         }
     }
     bar.finish_and_clear();
     if let Some(damage) = check::violations_among(context, &to, copied)?.first() {
-        return Err(Failure::Refused(format!("the copy is damaged: {damage}; nothing was changed")));
+        return Err(Failure::Refused(format!(
+            "the copy is damaged: {damage}; nothing was changed; check the disk, or make the copy on another one by `everleaf dump`"
+        )));
     }
     to.close()?;
     Ok(copied)

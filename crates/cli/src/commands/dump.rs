@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 
 use everleaf::{Error, Store, StoreViolation};
 use indicatif::ProgressBar;
+use serde::Serialize;
 
 use super::check;
+use super::salvage::Damages;
 use crate::context::{Context, PoolArgs};
-use crate::dump_format::DumpWriter;
+use crate::dump_format::{DumpWriter, Written};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::whole_file::{WholeFile, are_same};
 use crate::{interrupt, progress};
@@ -29,7 +31,7 @@ pub(crate) struct Args {
     salvage: bool,
 }
 
-type Output = BufWriter<Box<dyn Write>>;
+pub(super) type Output = BufWriter<Box<dyn Write>>;
 
 impl Args {
     fn output(&self) -> Result<(Output, Option<WholeFile>), Failure> {
@@ -40,83 +42,31 @@ impl Args {
         let pool = &self.pool.pool;
         for (what, taken) in [("the pool itself", pool), ("the log of the pool", &everleaf::log_path(pool))] {
             if are_same(&self.file, taken) {
-                return Err(Failure::Usage(format!("{name} is {what}")));
+                return Err(Failure::Usage(format!("{name} is {what}; choose another file for the dump")));
             }
         }
         let begun = WholeFile::begin(&self.file).and_then(|file| Ok((file.handle()?, file)));
         let (handle, file) = begun.map_err(Failure::io(format!("create {name}")))?;
         Ok((BufWriter::with_capacity(1 << 20, Box::new(handle)), Some(file)))
     }
+}
 
-    /// Writes a tree; returns how many times something was left out.
-    fn dump_tree(
-        &self,
-        context: Context,
-        store: &Store,
-        name: &str,
-        writer: &mut DumpWriter<Output>,
-        bar: &ProgressBar,
-    ) -> Result<u64, Failure> {
-        if self.salvage {
-            return Self::salvage_tree(context, store, name, writer, bar);
-        }
-        let tree = store.open_tree(name)?;
-        writer.tree(name, tree.kind())?;
-        let mut range = tree.iter();
-        while let Some((key, value)) = range.next_entry()? {
-            interrupt::check()?;
-            writer.entry(key, value)?;
-            bar.inc(1);
-        }
-        writer.end_tree()?;
-        Ok(0)
+/// Writes a tree that is whole.
+fn dump_tree(
+    store: &Store,
+    name: &str,
+    writer: &mut DumpWriter<Output>,
+    bar: &ProgressBar,
+) -> Result<(), Failure> {
+    let tree = store.open_tree(name)?;
+    writer.tree(name, tree.kind())?;
+    let mut range = tree.iter();
+    while let Some((key, value)) = range.next_entry()? {
+        interrupt::check()?;
+        writer.entry(key, value)?;
+        bar.inc(1);
     }
-
-    /// Writes all that can be read of a tree; returns how many damages were found.
-    fn salvage_tree(
-        context: Context,
-        store: &Store,
-        name: &str,
-        writer: &mut DumpWriter<Output>,
-        bar: &ProgressBar,
-    ) -> Result<u64, Failure> {
-        let left_out_wholly = |error: &everleaf::Error| {
-            context.note(format!("left out: tree {name:?}: {error}"));
-            Ok(1)
-        };
-        let kind = store.trees()?.into_iter().find(|tree| tree.name == name).and_then(|tree| tree.kind);
-        let Some(kind) = kind else {
-            return store.open_tree(name).map_or_else(|error| left_out_wholly(&error), |_| Ok(0));
-        };
-        let opened = store.open_tree(name);
-        // If nothing of a tree can be read, its head line is left out as well.
-        let (mut is_begun, mut written) = (false, Ok(()));
-        let salvaged = store.salvage(name, |key, value| {
-            let begun = if is_begun { Ok(()) } else { writer.tree(name, kind) };
-            is_begun = true;
-            written = begun.and_then(|()| interrupt::check()).and_then(|()| writer.entry(key, value));
-            bar.inc(1);
-            written.is_ok()
-        });
-        written?;
-        let left_out = match salvaged {
-            Ok(left_out) => left_out,
-            Err(error) if !is_begun => return left_out_wholly(&error),
-            Err(error) => {
-                writer.end_tree()?;
-                return left_out_wholly(&error);
-            }
-        };
-        if !is_begun {
-            writer.tree(name, kind)?;
-        }
-        writer.end_tree()?;
-        for violation in left_out.iter().take(check::VIOLATIONS_TOLD) {
-            context.note(format!("damage in tree {name:?}, at offset {violation}"));
-        }
-        // A tree that does not open is damaged even if nothing was left out.
-        Ok((left_out.len() as u64).max(u64::from(opened.is_err())))
-    }
+    writer.end_tree()
 }
 
 /// Refuses damaged trees: a dump of them would lack something, or have it wrong.
@@ -127,6 +77,14 @@ fn verify(context: Context, store: &Store, names: &BTreeSet<String>) -> Result<(
         Some(found) => Err(Error::corrupt(found.offset.unwrap_or(0), found.what).at(store.path()).into()),
         None => Ok(()),
     }
+}
+
+#[derive(Serialize)]
+struct Report<'d> {
+    trees: u64,
+    entries: u64,
+    #[serde(flatten)]
+    damages: &'d Damages,
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
@@ -146,21 +104,25 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     }
     let (output, file) = args.output()?;
     let mut writer = DumpWriter::new(output)?;
-    let mut damages = 0;
+    let mut damages = Damages::none();
     // The length of a damaged tree is not known.
     let length = |name: &String| store.open_tree(name).and_then(|tree| tree.len()).unwrap_or_default();
     let bar = progress::entries(context, names.iter().map(length).sum(), "dumping");
     for name in &names {
-        damages += args.dump_tree(context, &store, name, &mut writer, &bar)?;
+        match args.salvage {
+            true => damages.salvage_tree(context, &store, name, &mut writer, &bar)?,
+            false => dump_tree(&store, name, &mut writer, &bar)?,
+        }
     }
     bar.finish_and_clear();
-    let (_, entries) = writer.finish()?;
+    let Written { trees, entries } = writer.finish()?;
     if let Some(file) = file {
         file.finish().map_err(Failure::io(format!("write {}", args.file.display())))?;
-        let report = serde_json::json!({ "trees": names.len(), "entries": entries, "damages": damages });
-        let trees = progress::many(names.len() as u64, "tree");
-        let words = format!("{} of {trees}", progress::many(entries, "entry"));
-        context.say(&report, words)?;
+        let words = format!("{} of {}", progress::many(entries, "entry"), progress::many(trees, "tree"));
+        context.say(&Report { trees, entries, damages: &damages }, words)?;
     }
-    Ok(Answer::from_bool(damages == 0))
+    if !damages.is_empty() {
+        context.note(damages.words());
+    }
+    Ok(Answer::from_bool(damages.is_empty()))
 }

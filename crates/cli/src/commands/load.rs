@@ -50,8 +50,10 @@ impl Args {
         let tab = line.iter().position(|byte| *byte == b'\t');
         let tab = tab.ok_or_else(|| Ok("no tab between key and value".to_owned()))?;
         let notation = Notation { hex: self.hex, escaped: !self.raw };
-        let key = notation.read(&line[..tab], codec).map_err(Ok)?;
-        let value = notation.read(&line[tab + 1..], codec).map_err(Ok)?;
+        let may_be_raw = notation.escaped && !notation.hex && codec == Codec::Record;
+        let way_out = if may_be_raw { ", and `--raw` takes backslashes as they are" } else { "" };
+        let read = |text| notation.read(text, codec).map_err(|what| Ok(what + way_out));
+        let (key, value) = (read(&line[..tab])?, read(&line[tab + 1..])?);
         writes.put(&key, &value).map_err(|error| match &error {
             Error::KeyTooLong { .. } | Error::ValueTooLong { .. } | Error::NotAWord { .. } => {
                 Ok(error.to_string())
@@ -88,12 +90,12 @@ impl Args {
                 Ok(()) => {}
                 Err(Err(error)) => return Err(error.into()),
                 Err(Ok(what)) => {
-                    let failure = Failure::Line { input: input.name.clone(), number, what };
+                    let failure = |what| Failure::Line { input: input.name.clone(), number, what };
                     if !self.skip_bad {
-                        return Err(failure);
+                        return Err(failure(what + "; `--skip-bad` leaves out such lines"));
                     }
                     report.skipped += 1;
-                    report.first_skipped.get_or_insert_with(|| failure.to_string());
+                    report.first_skipped.get_or_insert_with(|| failure(what).to_string());
                 }
             }
         }
@@ -103,13 +105,14 @@ impl Args {
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let mut input = Input::open(&args.file)?;
     let template = match input.length {
-        Some(_) => "{bar:40} {percent:>3}%, {msg} entries, {elapsed}",
+        Some(_) => "{bar:20} {percent:>3}%, {msg} entries, {elapsed}",
         None => "{spinner} {msg} entries, {binary_bytes} read, {elapsed}",
     };
     let bar = progress::bar(context, input.length, "0", template);
-    let (mut report, start) = (Report::default(), Instant::now());
+    let (mut report, start, mut is_begun) = (Report::default(), Instant::now(), false);
     let loaded = args.pool.write(context, |store| {
         let tree = args.tree.open(store)?;
+        is_begun = true;
         let mut writes = Writes::new(store, &tree);
         let loaded = args.load(tree.kind().codec, &mut writes, &mut input, &bar, &mut report);
         let settled = writes.settle();
@@ -122,6 +125,9 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     (report.seconds, report.per_second) =
         (elapsed.as_secs_f64(), progress::per_second(report.stored, elapsed));
     if let Err(failure) = loaded {
+        if !is_begun {
+            return Err(failure);
+        }
         let words = format!("{} stored", progress::were(report.stored, "entry"));
         return Err(
             failure.after(words, serde_json::json!({ "stored": report.stored, "skipped": report.skipped }))

@@ -9,7 +9,7 @@ use crate::progress;
 
 /// A bar of so many steps, which names the step that is under way.
 fn steps(context: Context, count: u64, first: &str) -> ProgressBar {
-    progress::bar(context, Some(count), first, "{bar:40} {pos} of {len} done, {elapsed}: {msg}")
+    progress::bar(context, Some(count), first, "{bar:20} {pos} of {len} done, {elapsed}: {wide_msg}")
 }
 
 /// Measures; `tell` takes what is measured next. Where no bar is drawn, it becomes a note.

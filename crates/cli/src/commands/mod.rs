@@ -16,10 +16,12 @@ mod measure;
 mod put;
 mod restore;
 mod rm;
+mod salvage;
 mod scan;
 mod stat;
 mod torture;
 mod trees;
+mod violations;
 
 use clap::Subcommand;
 
@@ -43,6 +45,7 @@ pub(crate) enum Command {
     /// Add a key; exit code 1, and no change, if it is present
     Insert(insert::Args),
     /// Remove a key, or all keys of a range; exit code 1 if there is none
+    #[command(override_usage = rm::USAGE)]
     Rm(rm::Args),
     /// Remove a tree with all its entries; exit code 1 if there is none of this name
     Drop(drop::Args),

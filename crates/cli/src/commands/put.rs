@@ -5,11 +5,11 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use everleaf::Codec;
+use everleaf::{Codec, VALUE_BYTES_MAX};
 
 use crate::context::{Context, NewTreeArgs, Notation, PoolArgs};
 use crate::failure::{Answer, Failure, Outcome};
-use crate::input::{Input, LINE_BYTES_MAX, too_long};
+use crate::input::{Input, LINE_BYTES_MAX};
 use crate::interrupt;
 
 /// Also the arguments of `insert`.
@@ -45,7 +45,10 @@ impl Args {
         let read = input.reader.by_ref().take(most + 1).read_to_end(&mut text);
         read.map_err(Failure::io(format!("read {}", input.name)))?;
         if text.len() as u64 > most {
-            return Err(Failure::Refused(format!("{} is no value: {}", input.name, too_long(text.len()))));
+            return Err(Failure::Refused(format!(
+                "{} has more than {most} bytes; the longest value has {VALUE_BYTES_MAX}, so give it in parts",
+                input.name
+            )));
         }
         Ok(text)
     }

@@ -67,7 +67,11 @@ impl Args {
         stored: &mut u64,
     ) -> Result<(), Failure> {
         let is_new = !store.trees()?.iter().any(|tree| tree.name == name);
-        let tree = store.tree_with(name, kind)?;
+        let tree = store.tree_with(name, kind).map_err(|error| match &error {
+            // Here it is not the arguments that are wrong.
+            Error::BadTreeName { .. } => reader.bad(error.to_string()),
+            _ => error.into(),
+        })?;
         if tree.is_empty()? {
             let filled = fill(&tree, reader, self.fill);
             drop(tree);
@@ -89,18 +93,21 @@ impl Args {
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let input = Input::open(&args.file)?;
     let template = match input.length {
-        Some(_) => "{msg} {bar:40} {percent:>3}%, {binary_bytes} of {binary_total_bytes}, {elapsed}",
+        Some(_) => "{msg} {bar:20} {percent:>3}%, {binary_bytes} of {binary_total_bytes}, {elapsed}",
         None => "{spinner} {msg}, {binary_bytes} read, {elapsed}",
     };
     let bar = progress::bar(context, input.length, "restoring", template);
     let counted: Box<dyn BufRead> = Box::new(bar.wrap_read(input.reader));
     let mut reader = DumpReader::new(counted, &input.name)?;
-    let (mut trees, mut entries) = (0_u64, 0);
+    let (mut trees, mut entries, mut is_begun) = (0_u64, 0, false);
     let restored = args.pool.write(context, |store| {
         loop {
             match reader.next()? {
                 Event::Tree(name, kind) => {
-                    args.restore_tree(store, &mut reader, &name, kind, &mut entries)?;
+                    let restored = args.restore_tree(store, &mut reader, &name, kind, &mut entries);
+                    // A tree that is refused is not begun.
+                    is_begun |= !matches!(restored, Err(Failure::Refused(_)));
+                    restored?;
                     trees += 1;
                 }
                 Event::End => return reader.expect_end_of_input(),
@@ -112,6 +119,9 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     bar.finish_and_clear();
     let done = serde_json::json!({ "trees": trees, "stored": entries });
     if let Err(failure) = restored {
+        if !is_begun {
+            return Err(failure);
+        }
         let words =
             format!("{} restored, of {}", progress::were(entries, "entry"), progress::many(trees, "tree"));
         return Err(failure.after(words, done));

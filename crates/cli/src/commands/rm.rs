@@ -25,6 +25,10 @@ pub(crate) struct Args {
     notation: Notation,
 }
 
+/// Both forms.
+pub(crate) const USAGE: &str = "everleaf rm [OPTIONS] <POOL> <KEY>
+       everleaf rm [OPTIONS] <POOL> --prefix <KEY>
+       everleaf rm [OPTIONS] <POOL> [--from <KEY>] [--to <KEY>]";
 /// Keys that are removed together: between them no range is open, so that their space can be reused.
 const TOGETHER: usize = 4096;
 

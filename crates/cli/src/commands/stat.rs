@@ -108,12 +108,12 @@ impl EpochReport {
         let sweep = if self.sweeping { ", recovering the rest" } else { "" };
         let failing = if self.failing { ", the last epoch could not be ended" } else { "" };
         format!(
-            "; epoch {}: {} nodes logged externally, {} in-line logs, {:.0} lines an epoch, {} nodes put back{sweep}{failing}",
-            self.running,
-            progress::count(self.nodes_logged),
-            progress::count(self.in_line_logs),
-            self.lines_flushed_per_epoch,
-            progress::count(self.nodes_restored),
+            "; epoch {}: {} logged externally, {}, {} an epoch, {} put back{sweep}{failing}",
+            progress::count(self.running),
+            progress::many(self.nodes_logged, "node"),
+            progress::many(self.in_line_logs, "in-line log"),
+            progress::many(self.lines_flushed_per_epoch.round() as u64, "line"),
+            progress::many(self.nodes_restored, "node"),
         )
     }
 }
@@ -187,7 +187,11 @@ impl Report {
         for Damaged { tree, what } in &self.damaged {
             line("damaged", format!("{}: {what}", text::escape(tree.as_bytes())));
         }
-        let per_key = self.bytes_per_key.map_or(String::new(), |bytes| format!(", {bytes:.1} bytes per key"));
+        let per_key = |bytes: f64| match bytes {
+            bytes if bytes < 1000.0 => format!(", {bytes:.1} bytes per key"),
+            bytes => format!(", {} per key", progress::bytes(bytes.round() as u64)),
+        };
+        let per_key = self.bytes_per_key.map_or(String::new(), per_key);
         line("keys", format!("{}{per_key}", progress::count(self.keys)));
         let how = if self.recovered_after_crash {
             "recovered after a crash, in memory"

@@ -1,7 +1,8 @@
 use super::*;
 
 fn sample() -> Vec<u8> {
-    let mut writer = DumpWriter::new(Vec::new()).unwrap();
+    let mut dump = Vec::new();
+    let mut writer = DumpWriter::new(&mut dump).unwrap();
     writer.tree("a name=\tof\u{e4} =", TreeOptions::RECORDS).unwrap();
     writer.entry(b"", b"").unwrap();
     writer.entry(b"# end of dump trees=0 entries=0", b"\xff\t\n\\").unwrap();
@@ -9,7 +10,9 @@ fn sample() -> Vec<u8> {
     writer.tree("words", TreeOptions::WORDS).unwrap();
     writer.entry(&7_u64.to_be_bytes(), &u64::MAX.to_be_bytes()).unwrap();
     writer.end_tree().unwrap();
-    writer.finish().unwrap().0
+    let Written { trees, entries } = writer.finish().unwrap();
+    assert_eq!((trees, entries), (2, 3));
+    dump
 }
 
 fn read(dump: &[u8]) -> Result<Vec<Event>, Failure> {

@@ -30,3 +30,12 @@ fn what_is_no_escape_is_refused_with_its_place() {
     assert_eq!(from_hex(b"123").unwrap_err().at, 3);
     assert_eq!(from_hex(b"1g").unwrap_err().at, 1);
 }
+
+#[test]
+fn an_error_shows_a_text_as_it_was_written() {
+    assert_eq!(quoted(br"a\q"), r#""a\q""#);
+    assert_eq!(quoted(b"a\n\xff"), r#""a\n\xff""#);
+    assert_eq!(quoted(&[b'a'; 1000]).len(), QUOTED_BYTES_MAX + 5);
+    let error = unescape(br"a\q").unwrap_err().to_string();
+    assert_eq!(error, r"an unknown escape at byte 1; the escapes are `\\` `\t` `\n` `\r` `\xNN`");
+}

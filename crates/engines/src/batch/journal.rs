@@ -184,7 +184,7 @@ pub(super) fn read_entry<M: Medium>(guard: &Guard<'_, M>, slot: usize) -> Result
     let offset = offset.ok_or_else(|| Error::corrupt(at, "what leads to a batch fails its check"))?;
     let damaged = || Error::corrupt(offset, "a batch that was being applied fails its check");
     let bytes = unchecked(guard.words(offset, 1)?[0].load(guard)).ok_or_else(damaged)? as usize;
-    if !(8 * WRITES..=ENTRY_BYTES_MAX).contains(&bytes) || bytes % 8 != 0 {
+    if !(8 * WRITES..=ENTRY_BYTES_MAX).contains(&bytes) || !bytes.is_multiple_of(8) {
         return Err(damaged());
     }
     let words = guard.words(offset, bytes / 8)?;

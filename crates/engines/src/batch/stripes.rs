@@ -13,8 +13,8 @@ use pool::Pool;
 use super::journal::Journal;
 use crate::index::record::prefix_word;
 use crate::index::{
-    Bounds, Condition, Direction, Epochs, Index, IndexStat, Measured, NextEntry, Scan, Value, Violation,
-    WordIndex,
+    Bounds, Condition, Direction, Epochs, Index, IndexStat, LeftOut, Measured, NextEntry, Scan, Value,
+    Violation, WordIndex,
 };
 use crate::{Error, Result};
 
@@ -167,7 +167,7 @@ impl<M: Medium, T: Index> Index for Striped<M, T> {
         self.tree.check()
     }
 
-    fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Option<Vec<Violation>>> {
+    fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Option<Vec<LeftOut>>> {
         self.tree.salvage(visit)
     }
 

@@ -11,7 +11,7 @@ use pool::{Guard, Pool, TreeRoot};
 use super::check::Visited;
 use super::layout::{ENTRIES_MAX, leaf_bytes};
 use super::{BzTree, NodeSizes};
-use crate::index::{Codec, EntryWords};
+use crate::index::{Codec, EntryWords, Part};
 use crate::kit::salvage::{Leafy, Led};
 use crate::pmwcas::Seen;
 use crate::{Error, Result};
@@ -34,14 +34,16 @@ impl<M: Medium, C: Codec> Leafy<M, C> for BzTree<M, C> {
         let walked = self.walk(guard, &mut |visited| {
             match visited {
                 Visited::Leaf(offset, ..) => led.leaves.push(offset),
-                Visited::Damaged(offset, error) => led.note(offset, "a node and all below it", &error),
+                Visited::Damaged(offset, error) => {
+                    led.note(offset, Part::Node, "a node and all below it", &error);
+                }
                 Visited::Inner(..) => {}
             }
             Ok(())
         });
         if let Err(error) = walked {
             let offset = if let Error::Corrupt { offset, .. } = error { offset } else { self.anchor };
-            led.note(offset, "all of the tree", &error);
+            led.note(offset, Part::Node, "all of the tree", &error);
         }
         led
     }

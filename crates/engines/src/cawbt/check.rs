@@ -61,21 +61,24 @@ pub(super) struct Survey {
     /// In the order of their keys.
     pub(super) leaves: Vec<u64>,
     pub(super) stale: Vec<Stale>,
-    pub(super) violations: Vec<Violation>,
+    pub(super) violations: Vec<LeftOut>,
     /// What the last leaf links.
     next: u64,
 }
 
 impl Survey {
     fn found(&mut self, offset: u64, what: String) {
-        self.violations.push(Violation { offset, what });
+        self.violations.push(LeftOut::unknown(Violation { offset, what }));
     }
 
     /// Adds a node, and verifies it.
     fn add(&mut self, at: Visited, node: Result<Node>) {
         let node = match node {
             Ok(node) => node,
-            Err(error) => return self.found(at.offset, what_of(&error)),
+            Err(error) => {
+                let what = what_of(&error);
+                return self.violations.push(LeftOut { offset: at.offset, part: Part::Node, what });
+            }
         };
         *self.counts.of_kind(node.is_leaf()) += 1;
         if !node.is_leaf() {
@@ -189,7 +192,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     pub(super) fn verify(&self) -> Result<Vec<Violation>> {
         let guard = self.pool.pin();
         let state = self.lock(&guard)?;
-        let Survey { counts, leaves, stale, mut violations, .. } = self.survey(1, &Node::load_sound)?;
+        let Survey { counts, leaves, stale, violations, .. } = self.survey(1, &Node::load_sound)?;
+        let mut violations: Vec<Violation> = violations.into_iter().map(Violation::from).collect();
         let mut found = |offset: u64, what: String| violations.push(Violation { offset, what });
         stale.iter().for_each(|(offset, ..)| found(*offset, NOT_FIRST.to_owned()));
         let mut last_key = None;
@@ -259,13 +263,13 @@ impl<M: Medium, C: Codec> Leafy<M, C> for CawbTree<M, C> {
     fn leaves(&self, guard: &Guard<'_, M>) -> Led {
         let Survey { leaves, violations: damage, .. } =
             self.survey(1, &Self::read_any).unwrap_or_else(|error| {
-                let violations = vec![Violation { offset: self.root, what: what_of(&error) }];
-                Survey { violations, ..Survey::default() }
+                let damage = LeftOut { offset: self.root, part: Part::Node, what: what_of(&error) };
+                Survey { violations: vec![damage], ..Survey::default() }
             });
         let mut led = Led { leaves: Vec::new(), damage };
         for offset in &leaves {
             if let Err(error) = Node::load_sound(guard, *offset) {
-                led.note(*offset, "perhaps its last change", &error);
+                led.note(*offset, Part::Unknown, "perhaps its last change", &error);
             }
         }
         Led { leaves, ..led }

@@ -89,6 +89,49 @@ impl fmt::Display for Violation {
     }
 }
 
+/// Damage that a salvage met.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeftOut {
+    /// The offset in the pool of the node concerned.
+    pub offset: u64,
+    /// How much it kept from being read.
+    pub part: Part,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// How much damage keeps from being read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// One entry.
+    Entry,
+    /// A node: its entries, and all that only this node leads to.
+    Node,
+    /// No entry, or it is not known which ones: a wrong count, say, or a node that nothing leads to.
+    Unknown,
+}
+
+impl LeftOut {
+    /// Damage of which it is not known what it costs.
+    #[must_use]
+    pub fn unknown(violation: Violation) -> Self {
+        let Violation { offset, what } = violation;
+        Self { offset, part: Part::Unknown, what }
+    }
+}
+
+impl From<LeftOut> for Violation {
+    fn from(LeftOut { offset, what, .. }: LeftOut) -> Self {
+        Self { offset, what }
+    }
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:#x}: {}", self.offset, self.what)
+    }
+}
+
 /// How long the parts of one operation took, in nanoseconds ([`Measured::profile`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Profile {
@@ -277,7 +320,7 @@ pub trait Index: Any + Send + Sync {
     /// Calls `visit` with the entries that can be read, in ascending order of keys, until it returns `false`. Returns what was
     /// left out, or, if that is nothing, other damage. Returns `None` and reads nothing for engines whose salvage needs no open
     /// tree. Other threads may have to wait until the end, and calls of `visit` on the tree are refused as within a batch. O(n).
-    fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Option<Vec<Violation>>> {
+    fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Option<Vec<LeftOut>>> {
         let _ = visit;
         Ok(None)
     }

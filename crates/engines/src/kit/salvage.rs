@@ -13,7 +13,7 @@ use medium::Medium;
 use pool::{Guard, Pool, TreeRoot};
 
 use super::walk::chain;
-use crate::index::{Codec, EntryWords, Violation};
+use crate::index::{Codec, EntryWords, LeftOut, Part};
 use crate::registry::{Salvaged, Visit};
 use crate::{Error, Result};
 
@@ -29,7 +29,7 @@ const AHEAD_BYTES: usize = 32 << 20;
 /// Calls `visit` with entries in ascending order of keys until it returns `false`, and collects what is left out.
 pub struct Salvage<'v> {
     visit: &'v mut dyn FnMut(&[u8], &[u8]) -> bool,
-    left_out: Vec<Violation>,
+    left_out: Vec<LeftOut>,
     last: Option<Vec<u8>>,
     /// Entries that are not decided yet, each with the offset of its leaf.
     ahead: VecDeque<(u64, Entry)>,
@@ -55,8 +55,8 @@ impl<'v> Salvage<'v> {
     }
 
     /// Notes that something is left out.
-    pub fn leave_out(&mut self, offset: u64, what: String) {
-        self.left_out.push(Violation { offset, what });
+    pub fn leave_out(&mut self, offset: u64, part: Part, what: String) {
+        self.left_out.push(LeftOut { offset, part, what });
     }
 
     /// The next entry of the leaf at `offset`, or why it cannot be read; `false` if no more are wanted.
@@ -66,7 +66,7 @@ impl<'v> Salvage<'v> {
                 self.ahead_bytes += entry.0.len() + entry.1.len();
                 self.ahead.push_back((offset, entry));
             }
-            Err(error) => self.leave_out(offset, format!("an entry: {}", what_of(&error))),
+            Err(error) => self.leave_out(offset, Part::Entry, format!("an entry: {}", what_of(&error))),
         }
         while self.ahead.len() > AHEAD || self.ahead.len() > 1 && self.ahead_bytes > AHEAD_BYTES {
             self.decide();
@@ -82,7 +82,7 @@ impl<'v> Salvage<'v> {
         let is_above = |key: &Vec<u8>| self.last.as_ref().is_none_or(|last| key > last);
         let in_its_way = self.ahead.iter().filter(|(_, (next, _))| is_above(next) && *next <= key).count();
         if !is_above(&key) || 2 * in_its_way > self.ahead.len() {
-            self.leave_out(offset, "an entry out of order".to_owned());
+            self.leave_out(offset, Part::Entry, "an entry out of order".to_owned());
         } else {
             self.visit_lost(Some(&key));
             self.lost.next_if(|(lost, _)| *lost == key);
@@ -101,7 +101,7 @@ impl<'v> Salvage<'v> {
     }
 
     /// Decides the remaining entries. Returns what was left out.
-    pub fn finish(mut self) -> Vec<Violation> {
+    pub fn finish(mut self) -> Vec<LeftOut> {
         while !self.ahead.is_empty() && !self.is_over {
             self.decide();
         }
@@ -112,12 +112,12 @@ impl<'v> Salvage<'v> {
 
 /// Says that entries of nodes were saved that nothing leads to any more. If it is not known which nodes were in use, some may be
 /// older than the others.
-pub fn note_lost(lost: usize, offset: u64, may_be_stale: bool) -> Violation {
+pub fn note_lost(lost: usize, offset: u64, may_be_stale: bool) -> LeftOut {
     let stale =
         "; some of them may be older values, or have been removed: it is not known which nodes were in use";
     let what =
         format!("nothing leads to {lost} entries, which are saved{}", if may_be_stale { stale } else { "" });
-    Violation { offset, what }
+    LeftOut { offset, part: Part::Unknown, what }
 }
 
 /// The damage that an error names, without its offset.
@@ -148,7 +148,7 @@ pub struct Led {
     /// Their offsets.
     pub leaves: Vec<u64>,
     /// Where it does not lead on.
-    pub damage: Vec<Violation>,
+    pub damage: Vec<LeftOut>,
 }
 
 impl Led {
@@ -160,14 +160,14 @@ impl Led {
             read(offset, &mut led.leaves)
         });
         if let Err(error) = walked {
-            led.note(at, "what leads on from a leaf", &error);
+            led.note(at, Part::Node, "what leads on from a leaf", &error);
         }
         led
     }
 
     /// Notes what an error at an offset keeps it from leading to.
-    pub fn note(&mut self, offset: u64, what: &str, error: &Error) {
-        self.damage.push(Violation { offset, what: format!("{what}: {}", what_of(error)) });
+    pub fn note(&mut self, offset: u64, part: Part, what: &str, error: &Error) {
+        self.damage.push(LeftOut { offset, part, what: format!("{what}: {}", what_of(error)) });
     }
 }
 
@@ -225,7 +225,10 @@ pub fn salvage_leaves<M: Medium, C: Codec, T: Leafy<M, C>>(
         match read {
             Ok(true) => {}
             Ok(false) => break,
-            Err(error) => salvage.leave_out(leaf, format!("the entries of a leaf: {}", what_of(&error))),
+            Err(error) => {
+                let what = format!("the entries of a leaf: {}", what_of(&error));
+                salvage.leave_out(leaf, Part::Node, what);
+            }
         }
     }
     Ok(Some(salvage.finish()))
@@ -237,7 +240,7 @@ fn lost_entries<M: Medium, C: Codec, T: Leafy<M, C>>(
     root: &TreeRoot,
     tree: &T,
     leaves: &[u64],
-) -> Result<(Vec<Entry>, Option<Violation>)> {
+) -> Result<(Vec<Entry>, Option<LeftOut>)> {
     let (guard, mut reached) = (pool.pin(), leaves.iter().copied().collect::<HashSet<u64>>());
     let (mut lost, mut first, mut may_be_stale) = (Vec::new(), None, false);
     let is_like = |other: &TreeRoot| (other.engine, other.codec) == (root.engine, root.codec);

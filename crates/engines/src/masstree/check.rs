@@ -14,8 +14,8 @@ use super::permutation::Permutation;
 use super::record::Record;
 use super::slice::{LAYER, Slice};
 use super::version::Version;
-use crate::index::Violation;
 use crate::index::record::KEY_BYTES_MAX;
+use crate::index::{LeftOut, Part, Violation};
 use crate::kit::salvage::{Entry, Salvage, note_lost, what_of};
 use crate::{Error, Result};
 
@@ -72,8 +72,8 @@ impl Survey<'_> {
     }
 
     /// What keeps entries from being read, and what is damaged besides.
-    pub(super) fn finish(self) -> [Vec<Violation>; 2] {
-        [self.salvage.finish(), self.violations]
+    pub(super) fn finish(self) -> (Vec<LeftOut>, Vec<Violation>) {
+        (self.salvage.finish(), self.violations)
     }
 }
 
@@ -81,20 +81,21 @@ impl<M: Medium> Core<M> {
     /// Calls `visit` with the entries that can be read, in ascending order of keys, until it returns `false`; no other thread works
     /// meanwhile. Where nodes do not lead to others, those are found in the slabs. Returns what was left out, or else what is
     /// damaged. O(n).
-    pub(super) fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Vec<Violation>> {
+    pub(super) fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Vec<LeftOut>> {
         let mut all = |_: &[u8], _: &[u8]| true;
         let Survey { seen, salvage, .. } = self.survey(&mut all, Vec::new())?;
         if salvage.finish().is_empty() {
-            return Ok(self.survey(visit, Vec::new())?.finish()[1].clone());
+            let (_, violations) = self.survey(visit, Vec::new())?.finish();
+            return Ok(violations.into_iter().map(LeftOut::unknown).collect());
         }
         let (lost, note) = self.lost(|object| !seen.contains(&object))?;
-        let [mut left_out, _] = self.survey(visit, lost)?.finish();
+        let (mut left_out, _) = self.survey(visit, lost)?.finish();
         left_out.extend(note);
         Ok(left_out)
     }
 
     /// The entries of border nodes that are not free, and that nothing leads to. Touches no node, so the tree need not be open.
-    pub(super) fn lost(&self, is_lost: impl Fn(u64) -> bool) -> Result<(Vec<Entry>, Option<Violation>)> {
+    pub(super) fn lost(&self, is_lost: impl Fn(u64) -> bool) -> Result<(Vec<Entry>, Option<LeftOut>)> {
         let _shards = self.epochs.stop();
         let view = self.view(self.epochs.running(), true);
         let space = self.space(&view.guard);
@@ -133,7 +134,7 @@ impl<M: Medium> Core<M> {
             let offset = place.pointer & OFFSET_MASK;
             if let Err(stop) = view.survey_node(place, &mut survey) {
                 let what = what_of(&self.error_of(stop));
-                survey.salvage.leave_out(offset, format!("a node and all below it: {what}"));
+                survey.salvage.leave_out(offset, Part::Node, format!("a node and all below it: {what}"));
                 survey.is_sound = false;
             }
         }
@@ -234,7 +235,7 @@ impl<M: Medium> View<'_, M> {
                 return Ok(());
             } else {
                 // If its slice is wrong, so are all keys of the layer, and they would displace those behind it.
-                survey.salvage.leave_out(offset, "a layer out of order".to_owned());
+                survey.salvage.leave_out(offset, Part::Node, "a layer out of order".to_owned());
             }
         }
         Ok(())

@@ -124,8 +124,8 @@ use pool::{Pool, ROOT_WORDS, TreeRoot};
 
 use self::core::Core;
 use crate::index::{
-    Bounds, Codec, Condition, Direction, EpochLength, EpochStat, Epochs, Index, IndexStat, NextEntry, Scan,
-    Value, Violation, WordCodec, WordIndex,
+    Bounds, Codec, Condition, Direction, EpochLength, EpochStat, Epochs, Index, IndexStat, LeftOut,
+    NextEntry, Scan, Value, Violation, WordCodec, WordIndex,
 };
 use crate::kit::epochs::ticker::Ticker;
 use crate::{Error, Result};
@@ -281,10 +281,11 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
 
     fn check(&self) -> Result<Vec<Violation>> {
         refuse_in_any_batch::<M>()?;
-        Ok(self.core.survey(&mut |_, _| true, Vec::new())?.finish().concat())
+        let (left_out, violations) = self.core.survey(&mut |_, _| true, Vec::new())?.finish();
+        Ok(left_out.into_iter().map(Violation::from).chain(violations).collect())
     }
 
-    fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Option<Vec<Violation>>> {
+    fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Option<Vec<LeftOut>>> {
         // As in a batch, `visit` may not call what would wait for the end of this survey.
         let _mark = Mark::salvage::<M>(self.core.address())?;
         self.core.salvage(visit).map(Some)

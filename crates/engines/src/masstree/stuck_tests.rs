@@ -146,16 +146,12 @@ fn a_node_that_stays_locked_is_an_error_for_one_thread_and_for_two() {
         });
         writers.into_iter().for_each(|writer| names(writer.join().unwrap(), root));
     });
-    let within = |_: &dyn crate::index::Batch| {
+    tree.within_epoch(&mut |_| {
+        names(put(&tree, 4), root);
         thread::scope(|scope| names(scope.spawn(|| put(&tree, 4)).join().unwrap(), root));
         Ok(())
-    };
-    tree.batch(&mut |batch| within(batch)).unwrap();
-    let write = |batch: &dyn crate::index::Batch| {
-        names(batch.write(&[4], Some(&[4]), crate::index::Condition::Always), root);
-        within(batch)
-    };
-    tree.batch(&mut |batch| write(batch)).unwrap();
+    })
+    .unwrap();
     assert_eq!(tree.len().unwrap(), 3);
 }
 
@@ -177,11 +173,6 @@ fn what_stays_dirty_or_deleted_is_an_error_for_readers() {
         }
         names(put(&tree, 1), root);
         names(tree.remove(&key), root);
-        tree.batch(&mut |batch| {
-            names(batch.get_into(&key, &mut Vec::new()), root);
-            Ok(())
-        })
-        .unwrap();
         let violations = tree.check().unwrap();
         assert!(violations.iter().any(|found| found.offset == root && found.what.contains("locked")));
         let pool = self::pool();

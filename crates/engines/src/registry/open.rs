@@ -10,7 +10,7 @@ use pool::{Pool, TreeRoot};
 use super::{Codec, Settings};
 use crate::Result;
 use crate::batch::Striped;
-use crate::index::{EpochLength, Index, Violation, WordIndex};
+use crate::index::{EpochLength, Index, LeftOut, WordIndex};
 
 /// An open tree, whatever its engine, codec and medium.
 #[derive(Clone)]
@@ -68,7 +68,7 @@ impl Default for Opening {
 pub type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> bool + 'v;
 
 /// What a salvage left out; `None` if the engine cannot read a tree without opening it.
-pub type Salvaged = Result<Option<Vec<Violation>>>;
+pub type Salvaged = Result<Option<Vec<LeftOut>>>;
 
 /// The functions that a type of trees gives to the registry.
 pub trait Build<M: Medium>: Index + Sized {

@@ -61,7 +61,7 @@ pub fn run(args: &Args, notes: Notes<'_>) -> Result<Said> {
     bench.load(args, &keys, prefill)?;
     let load_seconds = load_started.elapsed().as_secs_f64();
     let ram = in_memory(args, &keys, prefill)?;
-    notes.note("loading the standard library's map with the same keys");
+    notes.note("loading the standard library's map");
     let mut baseline = Baseline::load(args, &keys, prefill);
     let mut report = Report::new(args);
     if args.workload != Workload::Load {

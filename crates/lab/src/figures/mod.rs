@@ -27,8 +27,8 @@ pub struct Args {
     /// logged), 8 (latency, without in-line logs); 0 is the cost of the end of an epoch and 9 is recovery, from the text. cawbt: 1
     /// (where an insert spends its time), 7 (splits), 8 (flushes), 9 (inserts), 10 (finds), 11 (rebuild of the table of IDs), 12
     /// (space)
-    #[arg(long, value_parser = clap::value_parser!(u8).range(0..13))]
-    figure: Option<u8>,
+    #[arg(long)]
+    figure: Option<u64>,
     /// Keys in the tree, for bztree and incll [default: as in the papers, 1,000,000, for incll 20,000,000]
     #[arg(long)]
     keys: Option<u64>,
@@ -248,10 +248,12 @@ impl Args {
         }
         match self.figure {
             None => Ok(all),
-            Some(number) if all.contains(&number) => Ok(vec![number]),
-            Some(number) => {
+            Some(wanted) => {
+                if let Some(number) = all.iter().find(|number| u64::from(**number) == wanted) {
+                    return Ok(vec![*number]);
+                }
                 let there: Vec<String> = all.iter().map(ToString::to_string).collect();
-                usage(format!("{system} has no figure {number} here; give one of {}", there.join(", ")))
+                usage(format!("{system} has no figure {wanted} here; give one of {}", there.join(", ")))
             }
         }
     }

@@ -2,6 +2,18 @@ use super::*;
 
 /// Each error, a part of its text that names the thing concerned, and one that names a way out.
 fn errors() -> Vec<(Error, &'static str, &'static str)> {
+    [of_pools(), of_batches()].into_iter().flatten().collect()
+}
+
+fn of_batches() -> Vec<(Error, &'static str, &'static str)> {
+    vec![
+        (Error::ConditionFailed { tree: "stock".to_owned(), index: 3 }, "condition 3", "another batch"),
+        (Error::BatchTooLarge { what: "bytes", size: 9, limit: 8 }, "9 bytes", "several batches"),
+        (Error::BatchUnfinished { at: At::UNKNOWN }, "could not be finished", "open it again"),
+    ]
+}
+
+fn of_pools() -> Vec<(Error, &'static str, &'static str)> {
     let at = || At::UNKNOWN;
     let refused = || io::Error::other("the lock is in a state");
     let (name, length, limit) = (|| "t".to_owned(), 77, 7);
@@ -30,7 +42,7 @@ fn errors() -> Vec<(Error, &'static str, &'static str)> {
         (Error::corrupt(77, "a header").unopenable(), "0x4d: a header", "restore it from"),
         (Error::TooLong { bytes: length, limit }, "77 bytes", "several parts"),
         (full(LimitedBy::Limit), "77 KiB", "raise the limit"),
-        (full(LimitedBy::Disk { free_bytes: 56 << 10 }), "56 KiB are free", "free some space"),
+        (full(LimitedBy::Disk { free_bytes: 56 << 10 }), "with 56 KiB free", "free some space"),
         (
             Error::TreeMismatch { name: name(), found, wanted, at: at() },
             "tree t uses codec record, not word",
@@ -63,9 +75,6 @@ fn errors() -> Vec<(Error, &'static str, &'static str)> {
             "engine number 77",
             "newer release",
         ),
-        (Error::ConditionFailed { tree: "stock".to_owned(), index: 3 }, "condition 3", "another batch"),
-        (Error::BatchTooLarge { what: "bytes", size: 9, limit: 8 }, "9 bytes", "several batches"),
-        (Error::BatchUnfinished { at: At::UNKNOWN }, "could not be finished", "open it again"),
         (Error::InBatch, "a batch", "use only the batch there"),
         (Error::EpochFull { limit: 77 }, "77", "further batches"),
         (Error::TreeFull { limit: 77 }, "keys as this engine can number, 77", "another tree"),
@@ -109,11 +118,11 @@ fn a_full_disk_is_told_with_file_and_sizes() {
     let disk = LimitedBy::Disk { free_bytes: 56 << 10 };
     assert_eq!(
         full(Grown::Log, disk).at(Path::new("prices.pool")).to_string(),
-        "disk full: growing prices.pool.log from 19.9 MiB to 20 MiB failed, 56 KiB are free; free some space or remove entries"
+        "disk full: growing prices.pool.log from 19.9 MiB to 20 MiB failed, with 56 KiB free; free some space or remove entries"
     );
     assert_eq!(
         full(Grown::Pool, LimitedBy::Limit).at(Path::new("a.pool")).to_string(),
-        "pool full: growing a.pool to 20 MiB failed, 19.9 MiB are its limit; raise the limit or remove entries"
+        "pool full: growing a.pool to 20 MiB failed, its limit is 19.9 MiB; raise the limit or remove entries"
     );
 }
 

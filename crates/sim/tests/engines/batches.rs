@@ -11,7 +11,7 @@ fn options(images: Images, rules: Rules, second_crash: SecondCrash) -> Options {
 }
 
 /// One thread that crashes anywhere, and again in the recovery.
-fn one_thread(kinds: [Kind; 2], images: Images, second_crash: SecondCrash) {
+fn one_thread(kinds: &[Kind; 2], images: Images, second_crash: SecondCrash) {
     for rules in [Rules::Lines, Rules::Log] {
         let subject = BatchSubject::new(kinds.clone());
         let script = subject.script();
@@ -24,7 +24,7 @@ fn one_thread(kinds: [Kind; 2], images: Images, second_crash: SecondCrash) {
 
 /// A batch beside a single write to one of its keys. Returns the first violation.
 fn beside(
-    kinds: [Kind; 2],
+    kinds: &[Kind; 2],
     options: Options,
     preemptions_max: u32,
     change: impl Fn(&mut Program<BatchOperation>),
@@ -61,9 +61,9 @@ const WORDS: [Kind; 2] = [Kind::PlainWords, Kind::PlainWords];
 /// Every image of every crash of the journal, over trees that are nothing but words.
 #[test]
 fn the_journal_over_plain_words() {
-    one_thread(WORDS, Images::All, SecondCrash::InRecovery);
+    one_thread(&WORDS, Images::All, SecondCrash::InRecovery);
     one_thread(
-        [Kind::PlainWords, Kind::Engine(Engine::MASSTREE)],
+        &[Kind::PlainWords, Kind::Engine(Engine::MASSTREE)],
         Images::Some { random: 2 },
         SecondCrash::InRecovery,
     );
@@ -73,7 +73,7 @@ fn the_journal_over_plain_words() {
 fn the_journal_over_plain_words_beside_a_single_write() {
     for rules in [Rules::Lines, Rules::Log] {
         let options = options(Images::Some { random: 2 }, rules, SecondCrash::InRecovery);
-        beside(WORDS, options, 2, |_| ()).unwrap_or_else(|failure| panic!("{failure}"));
+        beside(&WORDS, options, 2, |_| ()).unwrap_or_else(|failure| panic!("{failure}"));
     }
 }
 
@@ -82,14 +82,14 @@ fn the_journal_over_plain_words_beside_a_single_write() {
 fn two_batches_on_the_same_keys() {
     let options = options(Images::Some { random: 1 }, Rules::Lines, SecondCrash::InRecovery);
     let other = BatchOperation::Batch(vec![(1, 2, Some(8)), (0, 1, Some(9))], Vec::new());
-    let done = beside(WORDS, options, 2, |program| program.threads[1] = vec![other.clone()]);
+    let done = beside(&WORDS, options, 2, |program| program.threads[1] = vec![other.clone()]);
     done.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 #[test]
 fn each_pair_of_engines() {
     for kinds in pairs() {
-        one_thread(kinds, Images::Some { random: 1 }, SecondCrash::InRecovery);
+        one_thread(&kinds, Images::Some { random: 1 }, SecondCrash::InRecovery);
     }
 }
 
@@ -97,7 +97,7 @@ fn each_pair_of_engines() {
 fn each_pair_of_engines_beside_a_single_write() {
     for kinds in pairs() {
         let options = options(Images::Some { random: 1 }, Rules::Lines, SecondCrash::Never);
-        beside(kinds, options, 1, |_| ()).unwrap_or_else(|failure| panic!("{failure}"));
+        beside(&kinds, options, 1, |_| ()).unwrap_or_else(|failure| panic!("{failure}"));
     }
 }
 
@@ -107,6 +107,6 @@ fn writes_that_are_no_batch_are_found_torn() {
     let torn = |program: &mut Program<BatchOperation>| {
         program.threads[0] = vec![BatchOperation::Torn(vec![(0, 1, Some(5)), (1, 2, Some(6))])];
     };
-    let report = beside(WORDS, options, 1, torn).expect_err("torn, but not found");
+    let report = beside(&WORDS, options, 1, torn).expect_err("torn, but not found");
     assert!(report.contains("crash"), "{report}");
 }

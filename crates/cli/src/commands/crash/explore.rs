@@ -82,7 +82,7 @@ pub(super) fn run(args: &Args, context: Context) -> Result<Report, Failure> {
         images_avoided: Some(stats.images_avoided()),
         violations: u64::from(violation.is_some()),
         seconds: start.elapsed().as_secs_f64(),
-        violation,
+        first_violations: violation.into_iter().collect(),
         ..Report::new(args, seed)
     })
 }
@@ -104,7 +104,7 @@ pub(super) fn explorer(
 
 /// Every short sequence on small trees.
 fn all(engine: &AnyEngine, args: &Args, options: &Options, context: Context) -> Found {
-    let template = "{bar:40} {human_pos} of {human_len} sequences, {msg}, {elapsed}";
+    let template = "{bar:20} {human_pos} of {human_len} sequences, {elapsed}: {wide_msg}";
     // The first report tells how many there are.
     let bar = OnceLock::new();
     let tell = |progress: &Progress| {
@@ -142,7 +142,7 @@ fn random(
         context,
         Some(1000),
         &message(&Stats::default()),
-        "{bar:40} {percent:>3}%, {msg}, {elapsed}",
+        "{bar:20} {percent:>3}%, {elapsed}: {wide_msg}",
     );
     // Without a forced split after each recovery, which would take most of the time with leaves of full size.
     let mut explorer = explorer(engine, FollowUp::Keys, options)?;

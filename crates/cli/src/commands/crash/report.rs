@@ -34,7 +34,8 @@ pub(super) struct Report {
     pub(super) seconds: f64,
     /// The command that repeats all of this.
     pub(super) command: String,
-    pub(super) violation: Option<Violation>,
+    /// The exploration ends with the first one.
+    pub(super) first_violations: Vec<Violation>,
 }
 
 /// The exploration.
@@ -66,7 +67,8 @@ impl fmt::Display for Scope {
             }
             Self::AllSchedules { threads, preemptions } => write!(
                 formatter,
-                "{threads} threads with one operation each, all schedules with at most {preemptions} preemptions"
+                "{threads} threads with one operation each, all schedules with at most {}",
+                progress::many((*preemptions).into(), "preemption")
             ),
             Self::RandomSchedules { threads, seed } => {
                 write!(formatter, "{threads} threads, random programs and schedules, seed {seed}")
@@ -240,7 +242,7 @@ impl Report {
             violations: 0,
             seconds: 0.0,
             command: args.whole_command(seed),
-            violation: None,
+            first_violations: Vec::new(),
         }
     }
 
@@ -250,7 +252,7 @@ impl Report {
 
     /// The failure, as text.
     pub(super) fn story(&self) -> Option<&str> {
-        self.violation.as_ref().map(|violation| violation.story.as_str())
+        self.first_violations.first().map(|violation| violation.story.as_str())
     }
 
     /// Prints it, in JSON or in words.
@@ -304,7 +306,10 @@ impl Report {
             large(self.images_avoided.unwrap_or(0.0)),
         );
         if stats.cut_short > 0 {
-            words += &format!("{} crash points had too many images to try all\n", count(stats.cut_short));
+            words += &format!(
+                "{} had too many images to try all\n",
+                progress::many(stats.cut_short, "crash point")
+            );
         }
         words
     }

@@ -27,7 +27,7 @@ fn work<'w>(
     Work { options, follow_up: FollowUp::Keys, scheduling, workers: args.workers(), progress: Some(tell) }
 }
 
-const PROGRAMS: &str = "{bar:40} {human_pos} of {human_len} programs, {msg}, {elapsed}";
+const PROGRAMS: &str = "{bar:20} {human_pos} of {human_len} programs, {elapsed}: {wide_msg}";
 
 /// Every pair or triple of operations on small trees, under every schedule.
 pub(super) fn all(engine: &AnyEngine, args: &Args, options: &Options, context: Context) -> Found {
@@ -76,7 +76,7 @@ pub(super) fn random(
     };
     let (length, template, unit) = match limit {
         Duration::MAX => (total as u64, PROGRAMS, 1),
-        _ => (limit.as_secs(), "{bar:40} {pos} of {len} s, {msg}", 0),
+        _ => (limit.as_secs(), "{bar:20} {pos} of {len} s: {wide_msg}", 0),
     };
     let bar = progress::bar(context, Some(length), &message(&Stats::default()), template);
     let (stats, done) = (Mutex::new(Stats::default()), AtomicU64::new(0));

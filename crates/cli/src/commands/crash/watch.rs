@@ -33,7 +33,7 @@ pub(super) fn run(args: &Args, context: Context) -> Outcome {
                 images_avoided: None,
                 violations: 1,
                 seconds: start.elapsed().as_secs_f64(),
-                violation: Some(violation),
+                first_violations: vec![violation],
                 command: whole,
                 ..Report::new(args, seed)
             };

@@ -29,7 +29,9 @@ use writer::THREADS;
 const TREE: &str = "everleaf demo";
 /// The part of all paths after which the writer is killed.
 const KILLED_AFTER: f64 = 0.6;
-const BAR: &str = "     {bar:40.cyan} {percent:>3}%  {msg}";
+/// How long the writer has written before its rate is shown.
+const RATE_AFTER: Duration = Duration::from_millis(100);
+const BAR: &str = "     {bar:20.cyan} {percent:>3}%  {msg}";
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -67,7 +69,9 @@ fn write_and_kill(
     let mut child = child::spawn(arguments, Stdio::piped())?;
     let process = child.id();
     let (Some(input), Some(mut output)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(Failure::Refused("the writer has no pipes".to_owned()));
+        return Err(Failure::Refused(
+            "the writer has no pipes; this is a fault of everleaf, please report it".to_owned(),
+        ));
     };
     // `send` closes the pipe at its end, which tells the writer that there are no more paths.
     let sent = writer::send(listing, BufWriter::with_capacity(1 << 20, input));
@@ -90,11 +94,10 @@ fn write_and_kill(
         rest = cut_off.to_vec();
         bar.set_position(acknowledged.count as u64);
         let count = acknowledged.count as u64;
-        bar.set_message(format!(
-            "{} acknowledged, {}",
-            progress::count(count),
-            progress::rate(count, start.elapsed())
-        ));
+        let elapsed = start.elapsed();
+        // A rate of a few writes is none.
+        let rate = (elapsed >= RATE_AFTER).then(|| format!(", {}", progress::rate(count, elapsed)));
+        bar.set_message(format!("{} acknowledged{}", progress::count(count), rate.unwrap_or_default()));
         if status.is_none() && acknowledged.count >= kill_at {
             duration = start.elapsed();
             status = Some(child::kill(&mut child)?);
@@ -106,7 +109,9 @@ fn write_and_kill(
         // It ended by itself, and its message is on standard error.
         _ => {
             sent.map_err(Failure::io("hand the paths to the writer process"))?;
-            return Err(Failure::Refused("the writer process failed, as it says above".to_owned()));
+            return Err(Failure::Refused(
+                "the writer process failed; above it says why, and what helps".to_owned(),
+            ));
         }
     }
     Ok(Killed { acknowledged, process, duration })
@@ -164,7 +169,10 @@ fn walk(args: &Args, context: Context, report: &mut Report) -> Result<(Listing, 
     });
     spinner.finish_and_clear();
     if listing.len() == 0 {
-        return Err(Failure::Refused(format!("{} has no files that can be read", root.display())));
+        return Err(Failure::Refused(format!(
+            "{} has no files that can be read; choose another folder with --root",
+            root.display()
+        )));
     }
     let words = report.walked(&root, &listing, start.elapsed());
     Ok((listing, words))
@@ -203,7 +211,7 @@ fn show_all(args: &Args, pool: &PoolArgs, context: Context) -> Outcome {
     let start = Instant::now();
     let proof = prove::prove(&tree, &listing, &killed.acknowledged, |count| bar.inc(count))?;
     bar.finish_and_clear();
-    show.step("prove", &report.proved(&proof, &store, start.elapsed())?);
+    show.step("prove", &report.proved(proof, &store, start.elapsed())?);
 
     let start = Instant::now();
     let added = finish(&store, &tree, &listing)?;

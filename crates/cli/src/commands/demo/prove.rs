@@ -6,6 +6,7 @@ use everleaf::Tree;
 
 use super::listing::Listing;
 use super::writer::{ACKNOWLEDGED_TOGETHER, THREADS, part};
+use crate::commands::violations::Violations;
 use crate::failure::Failure;
 
 /// The acknowledgements of a writer.
@@ -27,7 +28,9 @@ impl Acknowledged {
                 self.count += 1;
                 Ok(())
             }
-            _ => Err(Failure::Refused(format!("the writer acknowledged path number {index} out of turn"))),
+            _ => Err(Failure::Refused(format!(
+                "the writer acknowledged path number {index} out of turn; this is a fault of everleaf, please report it"
+            ))),
         }
     }
 }
@@ -39,18 +42,7 @@ pub(super) struct Proof {
     pub(super) in_flight_done: usize,
     /// The most paths that can have been stored without being acknowledged.
     pub(super) in_flight_max: usize,
-    pub(super) violations: Vec<String>,
-}
-
-/// The most violations that are printed in full.
-const TOLD_MAX: usize = 20;
-
-impl Proof {
-    fn violated(&mut self, what: String) {
-        if self.violations.len() < TOLD_MAX {
-            self.violations.push(what);
-        }
-    }
+    pub(super) violations: Violations,
 }
 
 /// Looks up every acknowledged path, then scans everything. Calls `tick` with the progress.
@@ -66,7 +58,7 @@ pub(super) fn prove(
         let found = tree.get_into(listing.path(index), &mut value)?;
         if !found || value != listing.value(index).as_bytes() {
             let what = if found { "has another value" } else { "is lost" };
-            proof.violated(format!("acknowledged path {} {what}", listing.path(index).escape_ascii()));
+            proof.violations.add(format!("acknowledged path {} {what}", listing.path(index).escape_ascii()));
         }
         if index % 1024 == 0 {
             tick(1024);
@@ -78,11 +70,11 @@ pub(super) fn prove(
     let mut first = true;
     while let Some((path, value)) = range.next_entry()? {
         let Some(&index) = known.get(path) else {
-            proof.violated(format!("{} is there, but was never sent", path.escape_ascii()));
+            proof.violations.add(format!("{} is there, but was never sent", path.escape_ascii()));
             continue;
         };
         if !first && path <= last.as_slice() {
-            proof.violated(format!("{} is out of order", path.escape_ascii()));
+            proof.violations.add(format!("{} is out of order", path.escape_ascii()));
         }
         first = false;
         last.clear();
@@ -92,10 +84,10 @@ pub(super) fn prove(
         }
         proof.in_flight_done += 1;
         if value != listing.value(index).as_bytes() {
-            proof.violated(format!("{} was under way and has a value never sent", path.escape_ascii()));
+            proof.violations.add(format!("{} was under way and has a value never sent", path.escape_ascii()));
         }
         if !can_be_in_flight(index, listing.len(), acknowledged) {
-            proof.violated(format!("{} is there, but its turn had not come", path.escape_ascii()));
+            proof.violations.add(format!("{} is there, but its turn had not come", path.escape_ascii()));
         }
     }
     Ok(proof)

@@ -11,6 +11,7 @@ use super::listing::Listing;
 use super::prove::Proof;
 use super::writer::is_paced;
 use crate::commands::stat::survives_name;
+use crate::commands::violations::Violations;
 use crate::failure::Failure;
 use crate::{progress, text};
 
@@ -36,7 +37,8 @@ pub(super) struct Report {
     leaves_read: u64,
     in_flight_done: u64,
     in_flight_max: u64,
-    violations: Vec<String>,
+    #[serde(flatten)]
+    violations: Violations,
     proof_seconds: f64,
     finished: u64,
     finish_per_second: f64,
@@ -76,7 +78,8 @@ impl Report {
         let per_second = progress::per_second(self.acknowledged, killed.duration);
         self.write_per_second = (!is_paced(self.paths as usize)).then_some(per_second);
         let slowed = || " (slowed down, as there are so few)".to_owned();
-        let rate = self.write_per_second.map_or_else(slowed, |rate| format!(", {:.0} k/s", rate / 1e3));
+        let rate = || format!(", {}", progress::rate(self.acknowledged, killed.duration));
+        let rate = self.write_per_second.map_or_else(slowed, |_| rate());
         let (acknowledged, paths) = (progress::count(self.acknowledged), progress::many(self.paths, "path"));
         format!(
             "SIGKILL to process {} in mid-write: {acknowledged} of {paths} acknowledged{rate}",
@@ -105,28 +108,32 @@ impl Report {
     /// Notes the proof; returns it in words.
     pub(super) fn proved(
         &mut self,
-        proof: &Proof,
+        mut proof: Proof,
         store: &Store,
         duration: Duration,
     ) -> Result<String, Failure> {
         self.proof_seconds = duration.as_secs_f64();
         (self.in_flight_done, self.in_flight_max) = (proof.in_flight_done as u64, proof.in_flight_max as u64);
-        self.violations.clone_from(&proof.violations);
-        self.violations.extend(store.check()?.iter().map(ToString::to_string));
+        store.check()?.into_iter().for_each(|violation| proof.violations.add(violation));
+        self.violations = proof.violations;
         if !self.is_proved() {
-            return Ok(format!("VIOLATIONS:\n{}", self.violations.join("\n")));
+            let count = progress::many(self.violations.count(), "violation").to_uppercase();
+            return Ok(format!("{count}:\n{}", self.violations.told().join("\n")));
         }
         let (done, max) = (progress::count(self.in_flight_done), progress::count(self.in_flight_max));
         let others = match self.in_flight_done {
             0 => format!("no other path is there (up to {max} could be: stored, but not yet acknowledged)"),
+            1 => format!("of the others 1 is there, stored but not yet acknowledged (up to {max} could be)"),
             _ => format!(
                 "of the others {done} are there, stored but not yet acknowledged (up to {max} could be)"
             ),
         };
+        let acknowledged = match self.acknowledged {
+            1 => "the acknowledged path".to_owned(),
+            count => format!("each of the {} acknowledged paths", progress::count(count)),
+        };
         Ok(format!(
-            "each of the {} acknowledged paths is there, with its value\n{others}\n\
-             structure verified; all of it read twice in {}",
-            progress::count(self.acknowledged),
+            "{acknowledged} is there, with its value\n{others}\nstructure verified; all of it read twice in {}",
             progress::duration(duration),
         ))
     }
@@ -139,8 +146,14 @@ impl Report {
     pub(super) fn finished(&mut self, added: usize, duration: Duration) -> String {
         self.finished = added as u64;
         self.finish_per_second = progress::per_second(self.finished, duration);
-        let (count, rate) = (progress::count(self.finished), self.finish_per_second / 1e3);
-        format!("{count} more paths from two threads, {rate:.0} k/s, all durable at the end")
+        let rate = progress::rate(self.finished, duration);
+        match self.finished {
+            0 => "nothing was left to store".to_owned(),
+            count => format!(
+                "{} from two threads, {rate}, all durable at the end",
+                progress::many(count, "more path")
+            ),
+        }
     }
 
     /// Scans a prefix; returns some of its entries in words.
@@ -150,7 +163,7 @@ impl Report {
         let duration = progress::duration(start.elapsed());
         let shown = text::escape(prefix).into_owned();
         let mut lines =
-            vec![format!("prefix {shown}: {} entries in {duration}", progress::count(count as u64))];
+            vec![format!("prefix {shown}: {} in {duration}", progress::many(count as u64, "entry"))];
         for entry in tree.prefix(prefix).take(SHOWN) {
             let (path, value) = entry?;
             let size =
@@ -201,12 +214,13 @@ impl Report {
             ),
             _ => ("nothing", "the end of the process"),
         };
-        let write = self.write_per_second.unwrap_or(self.finish_per_second);
+        let finish = Some(self.finish_per_second).filter(|_| self.finished > 0);
+        let write = self.write_per_second.or(finish);
         let of_a_key = |bytes: f64| progress::bytes(bytes.round() as u64);
         let recovery = Duration::from_secs_f64(self.recovery_seconds);
-        vec![
-            ("keys", progress::count(self.keys)),
-            ("inserts per second", progress::count(write as u64)),
+        let mut summary = vec![("keys", progress::count(self.keys))];
+        summary.extend(write.map(|rate| ("inserts per second", progress::count(rate.round() as u64))));
+        summary.extend([
             ("time to recover", progress::duration(recovery)),
             (
                 "bytes per key",
@@ -221,6 +235,7 @@ impl Report {
             ("survives", survives.to_owned()),
             ("does not survive", not.to_owned()),
             ("pool", format!("{}, {}", self.pool, progress::bytes(self.file_bytes))),
-        ]
+        ]);
+        summary
     }
 }

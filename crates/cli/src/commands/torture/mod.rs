@@ -19,6 +19,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde::Serialize;
 
+use crate::commands::violations::Violations;
 use crate::context::{Context, PoolArgs};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::{child, interrupt, progress, text};
@@ -108,7 +109,8 @@ struct Report {
     rounds: u32,
     #[serde(flatten)]
     tally: Tally,
-    violations: u64,
+    #[serde(flatten)]
+    violations: Violations,
     /// Writers killed before their first operation, most of them in recovery.
     killed_while_opening: u32,
     recovery_ns_median: u64,
@@ -118,33 +120,28 @@ struct Report {
     seconds: f64,
     seed: u64,
     replay: String,
-    first_violations: Vec<String>,
 }
-
-/// The most violations that are printed in full.
-const VIOLATIONS_TOLD: usize = 20;
 
 impl Report {
     fn words(&self) -> String {
         let count = progress::count;
         let nanoseconds = |ns| progress::duration(Duration::from_nanos(ns));
         let words = format!(
-            "{} in {}: {} operations, {} of them acknowledged; of those under way at a kill {} were done, {} \
-             were not\nopening after a kill took {} (median), {} (longest); {} died before it could write\n\
+            "{} in {}: {}, {} of them acknowledged; of those under way at a kill {} done, {} not\nopening after a kill took {} (median), {} (longest); {} killed before the first write\n\
              {} and {} in the end\n",
             progress::many(self.rounds.into(), "round"),
             progress::duration(Duration::from_secs_f64(self.seconds)),
-            count(self.tally.operations),
+            progress::many(self.tally.operations, "operation"),
             count(self.tally.acknowledged),
-            count(self.tally.pending_done),
-            count(self.tally.pending_undone),
+            progress::was(self.tally.pending_done),
+            progress::was(self.tally.pending_undone),
             nanoseconds(self.recovery_ns_median),
             nanoseconds(self.recovery_ns_max),
-            progress::many(self.killed_while_opening.into(), "writer"),
+            progress::were(self.killed_while_opening.into(), "writer"),
             progress::many(self.keys, "key"),
             progress::bytes(self.used_bytes),
         );
-        match self.violations {
+        match self.violations.count() {
             0 => words + "no violation",
             violations => format!(
                 "{words}{}; replay: {}",
@@ -155,10 +152,44 @@ impl Report {
     }
 }
 
+impl Report {
+    /// Also with `--quiet`.
+    fn tell_violations(&self) {
+        self.violations.told().into_iter().for_each(|violation| eprintln!("violation: {violation}"));
+    }
+
+    /// The failure of a run that was interrupted: what was done before, and what was found.
+    fn interrupted(&self) -> Failure {
+        self.tell_violations();
+        let words = format!(
+            "{} ran with {} and {}; the pool is left",
+            progress::many(self.rounds.into(), "round"),
+            progress::many(self.tally.operations, "operation"),
+            progress::many(self.violations.count(), "violation"),
+        );
+        let done = Interrupted {
+            rounds: self.rounds,
+            operations: self.tally.operations,
+            violations: &self.violations,
+        };
+        Failure::Interrupted.after(words, serde_json::to_value(done).unwrap_or_default())
+    }
+}
+
+/// What an interrupted run answers, within its error.
+#[derive(Serialize)]
+struct Interrupted<'r> {
+    rounds: u32,
+    operations: u64,
+    #[serde(flatten)]
+    violations: &'r Violations,
+}
+
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     if args.work.durability == Promise::Ticket && args.work.engine.is_buffered() {
         return Err(Failure::Usage(
-            "--durability tickets does not apply to an engine that is durable by epochs".to_owned(),
+            "--durability tickets does not apply to an engine that is durable by epochs; give sync, or another engine"
+                .to_owned(),
         ));
     }
     child::replace_own(&args.pool, &TREES, "torture pool")?;
@@ -173,31 +204,24 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         context,
         Some(args.rounds.into()),
         "0 operations",
-        "{bar:40} round {pos} of {len}, {msg}",
+        "{bar:20} round {pos} of {len}, {msg}",
     );
     let mut recoveries = Vec::new();
     for round in 1..=args.rounds {
         let ran = round::run(args, seed, round, random.random(), &mut model, &mut report);
+        let ran = ran.map(|(recovery, violations)| {
+            recoveries.extend(recovery.map(|recovery| recovery.as_nanos() as u64));
+            report.rounds = round;
+            violations.into_iter().for_each(|violation| report.violations.add(violation));
+        });
         if interrupt::is_asked() {
             bar.finish_and_clear();
-            let (operations, violations) = (report.tally.operations, report.violations);
-            let done =
-                [progress::many(report.rounds.into(), "round"), progress::many(operations, "operation")];
-            let words = format!("{} ran with {}; the pool is left", done[0], done[1]);
-            let done = serde_json::json!({
-                "rounds": report.rounds, "operations": operations, "violations": violations,
-            });
-            return Err(Failure::Interrupted.after(words, done));
+            return Err(report.interrupted());
         }
-        let (recovery, violations) = ran?;
-        recoveries.extend(recovery.map(|recovery| recovery.as_nanos() as u64));
-        report.rounds = round;
-        report.violations += violations.len() as u64;
-        let room = VIOLATIONS_TOLD - report.first_violations.len();
-        report.first_violations.extend(violations.into_iter().take(room));
+        ran?;
         bar.inc(1);
         bar.set_message(progress::many(report.tally.operations, "operation"));
-        if report.violations > 0 {
+        if !report.violations.is_empty() {
             // The model does not hold any more; the pool is left for examination.
             break;
         }
@@ -207,12 +231,9 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     recoveries.sort_unstable();
     report.recovery_ns_median = recoveries.get(recoveries.len() / 2).copied().unwrap_or_default();
     report.recovery_ns_max = recoveries.last().copied().unwrap_or_default();
-    for violation in &report.first_violations {
-        // Printed even with --quiet.
-        eprintln!("violation: {violation}");
-    }
+    report.tell_violations();
     context.say(&report, report.words())?;
-    Ok(Answer::from_bool(report.violations == 0))
+    Ok(Answer::from_bool(report.violations.is_empty()))
 }
 
 /// Makes the pool and its trees, so that every round finds them.

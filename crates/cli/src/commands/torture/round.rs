@@ -52,7 +52,9 @@ fn run_writer(
     let mut writer = child::spawn(arguments, Stdio::null())?;
     let (sender, began) = channel();
     let Some(pipe) = writer.stdout.take() else {
-        return Err(Failure::Refused("the writer has no output".to_owned()));
+        return Err(Failure::Refused(
+            "the writer has no output; this is a fault of everleaf, please report it".to_owned(),
+        ));
     };
     let reader = std::thread::spawn(move || read_all(pipe, &sender));
     // One writer in eight dies early: while it starts, opens or recovers.
@@ -78,11 +80,13 @@ fn run_writer(
         Ok(said) => said.map_err(Failure::io("read from the writer process"))?,
         Err(panic) => std::panic::resume_unwind(panic),
     };
-    if child::was_killed(status) {
+    if child::was_killed(status) || child::was_interrupted(status) {
         return Ok((said, None));
     }
     if status.code() == Some(1) {
-        return Err(Failure::Refused("the writer failed by itself, as it says above".to_owned()));
+        return Err(Failure::Refused(
+            "the writer failed by itself; above it says why, and what helps".to_owned(),
+        ));
     }
     let why = if status.code() == Some(FOUND_WRONG) { "saw something wrong" } else { "crashed by itself" };
     Ok((said, Some(format!("the writer {why} ({status}), as it says above"))))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
-use medium::sync::{Mutex, model};
+use medium::sync::{Mutex, SharedLock, model};
 
 use super::barrier::Barrier;
 use super::note_lines;
@@ -23,17 +23,18 @@ struct Node {
 
 struct Tree {
     barrier: Barrier<Shard>,
+    batches: SharedLock,
     nodes: [Node; 2],
 }
 
 impl Tree {
-    /// With so many shards for operations, and one for batches.
+    /// With so many shards.
     fn new(shards: usize) -> Arc<Self> {
         let words = || std::array::from_fn(|_| AtomicU64::new(0));
         let node =
             |_| Node { lock: Mutex::new(()), lines: words(), durable: words(), listed: AtomicU64::new(0) };
-        let barrier = Barrier::new(1, (0..=shards).map(|_| Shard::new()), shards);
-        Arc::new(Self { barrier, nodes: std::array::from_fn(node) })
+        let barrier = Barrier::new(1, (0..shards).map(|_| Shard::new()), shards);
+        Arc::new(Self { barrier, batches: SharedLock::default(), nodes: std::array::from_fn(node) })
     }
 
     /// Changes a line of a node; returns the epoch in which that was.
@@ -67,7 +68,8 @@ impl Tree {
             self.barrier.begin_phase(|shard| listed.append(shard));
             self.flush(&mut listed);
         }
-        let mut shards = self.barrier.stop(self.barrier.close_gate());
+        let _no_batch = self.batches.lock();
+        let mut shards = self.barrier.stop();
         shards.iter_mut().for_each(|shard| listed.append(shard));
         self.flush(&mut listed);
         let of_node = |node: &Node| node.durable.each_ref().map(|line| line.load(Ordering::Relaxed));
@@ -135,7 +137,7 @@ fn an_epoch_does_not_end_while_a_shard_is_held() {
                 tree.nodes[1].lines[0].store(0, Ordering::Relaxed);
             })
         };
-        let shards = tree.barrier.stop(tree.barrier.close_gate());
+        let shards = tree.barrier.stop();
         assert_eq!(tree.nodes[1].lines[0].load(Ordering::Relaxed), 0);
         tree.barrier.begin(2);
         drop(shards);
@@ -143,108 +145,22 @@ fn an_epoch_does_not_end_while_a_shard_is_held() {
     });
 }
 
+/// A batch shares a lock that the end of an epoch has alone, and enters for each of its writes.
 #[test]
-fn a_batch_may_wait_for_an_operation_while_an_epoch_is_about_to_end() {
+fn the_writes_of_a_batch_lie_in_one_epoch() {
     model(|| {
         let tree = Tree::new(1);
-        let holder = {
+        let batch = {
             let tree = Arc::clone(&tree);
             thread::spawn(move || {
-                let pass = tree.barrier.enter_for_long();
-                let worker = {
-                    let tree = Arc::clone(&tree);
-                    thread::spawn(move || drop(tree.barrier.enter(0)))
-                };
-                worker.join().unwrap();
-                assert_eq!(tree.barrier.running(), pass.epoch);
-                drop(pass);
+                let _share = tree.batches.share();
+                [tree.write(0, 0, 0, 1), tree.write(0, 1, 0, 2)]
             })
         };
-        let shards = tree.barrier.stop(tree.barrier.close_gate());
-        tree.barrier.begin(2);
-        drop(shards);
-        holder.join().unwrap();
-    });
-}
-
-#[test]
-fn two_batches_come_one_after_the_other() {
-    model(|| {
-        let tree = Tree::new(1);
-        let hold = |tree: &Arc<Tree>| {
-            let tree = Arc::clone(tree);
-            thread::spawn(move || {
-                let pass = tree.barrier.enter_for_long();
-                assert_eq!(tree.barrier.running(), pass.epoch);
-                drop(pass);
-            })
-        };
-        let holders = [hold(&tree), hold(&tree)];
-        let shards = tree.barrier.stop(tree.barrier.close_gate());
-        tree.barrier.begin(2);
-        drop(shards);
-        holders.into_iter().for_each(|holder| holder.join().unwrap());
-    });
-}
-
-/// If all shards are busy when the operation looks for one.
-#[test]
-fn an_operation_does_not_wait_for_a_batch() {
-    model(|| {
-        let tree = Tree::new(1);
-        let busy = tree.barrier.enter(0);
-        let worker = {
-            let tree = Arc::clone(&tree);
-            thread::spawn(move || drop(tree.barrier.enter(0)))
-        };
-        let holder = {
-            let tree = Arc::clone(&tree);
-            thread::spawn(move || {
-                let pass = tree.barrier.enter_for_long();
-                worker.join().unwrap();
-                drop(pass);
-            })
-        };
-        drop(busy);
-        holder.join().unwrap();
-    });
-}
-
-/// As above, of a thread that looks for a shard that suits.
-#[test]
-fn a_thread_that_looks_for_a_suitable_shard_does_not_wait_for_a_batch() {
-    model(|| {
-        let tree = Tree::new(1);
-        // The batch begins first: loom blocks a thread that is about to try a lock which another thread takes.
-        let pass = tree.barrier.enter_for_long();
-        let worker = {
-            let tree = Arc::clone(&tree);
-            thread::spawn(move || drop(tree.barrier.enter_suitable(|_| false)))
-        };
-        worker.join().unwrap();
-        drop(pass);
-    });
-}
-
-/// A thread that saw that shards are being locked may go on only when the next epoch is about to end, before which a batch begins.
-#[test]
-fn a_thread_that_waits_for_the_end_of_an_epoch_does_not_wait_for_a_batch() {
-    model(|| {
-        let tree = Tree::new(1);
-        let worker = {
-            let tree = Arc::clone(&tree);
-            thread::spawn(move || drop(tree.barrier.enter(0)))
-        };
-        drop(tree.barrier.stop(tree.barrier.close_gate()));
-        let holder = {
-            let tree = Arc::clone(&tree);
-            thread::spawn(move || {
-                let pass = tree.barrier.enter_for_long();
-                worker.join().unwrap();
-                drop(pass);
-            })
-        };
-        drop(tree.barrier.stop(tree.barrier.close_gate()));
-        holder.join().unwrap();
+        let durable = tree.advance();
+        let [first, second] = batch.join().unwrap();
+        assert_eq!(first, second);
+        let is_durable = first == 1;
+        assert_eq!([durable[0][0], durable[1][0]], if is_durable { [1, 2] } else { [0, 0] });
     });
 }

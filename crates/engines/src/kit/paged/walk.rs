@@ -10,7 +10,7 @@ use pool::{Guard, Pool, TreeRoot};
 
 use super::change::Content;
 use super::{Format, Item, Kind, Node, Paged, checked, unchecked};
-use crate::index::{Codec, EntryWords, IndexStat, Violation};
+use crate::index::{Codec, EntryWords, IndexStat, LeftOut, Part, Violation};
 use crate::kit::bits;
 use crate::kit::salvage::{Leafy, Led, what_of};
 use crate::kit::walk::verify_entry;
@@ -275,18 +275,20 @@ impl<M: Medium, C: Codec, F: Format> Leafy<M, C> for Paged<M, C, F> {
         let mut led = Led::default();
         if self.anchor(guard).is_ok_and(|anchor| anchor.is_changing(guard)) {
             let what = "the redo log holds an unfinished change".to_owned();
-            led.damage.push(Violation { offset: self.anchor, what });
+            led.damage.push(LeftOut { offset: self.anchor, part: Part::Unknown, what });
         }
         let walked = self.walk(guard, &mut |visited| {
             match visited {
                 Visited::Leaf(leaf, ..) => led.leaves.push(leaf.offset),
-                Visited::Damaged(offset, error) => led.note(offset, "a node and all below it", &error),
+                Visited::Damaged(offset, error) => {
+                    led.note(offset, Part::Node, "a node and all below it", &error);
+                }
                 Visited::Inner(..) => {}
             }
             Ok(())
         });
         if let Err(error) = walked {
-            led.note(self.anchor, "all of the tree", &error);
+            led.note(self.anchor, Part::Node, "all of the tree", &error);
         }
         led
     }

@@ -359,6 +359,24 @@ fn cawbt() -> Target {
     target
 }
 
+/// Masstree where space is used again and the tree is opened once more after a crash.
+fn masstree_reopened(rules: Rules) -> [Trial; 2] {
+    let options = |images, second_crash| {
+        let images = Images::Some { random: images };
+        Options { images, second_crash, ..options(LineForm::Single, rules) }
+    };
+    // A node that an open has put back from the external log changes without a log of its own; another open must not put it back
+    // again.
+    let script = [Insert(10, 1), EndEpoch, Remove(10), Insert(10, 2)];
+    let word = engine(Engine::MASSTREE, CodecName::Word, Size::Small);
+    // The epoch of a compaction fails, is swept and forgotten.
+    let sweeping = Explored::small(Engine::MASSTREE, CodecName::Record).opening_with("sweep", 1);
+    [
+        Trial::reusing(word, script.into(), options(0, SecondCrash::Anywhere)),
+        Trial::reusing(sweeping.shared(), every_compaction(), options(2, SecondCrash::InRecovery)),
+    ]
+}
+
 /// At four slots a node.
 fn masstree() -> Target {
     let of_codec = |codec| engine(Engine::MASSTREE, codec, Size::Small);
@@ -399,20 +417,7 @@ fn masstree() -> Target {
         let script = [Insert(10, 1), Insert(20, 2), EndEpoch, Update(10, 3), EndEpoch];
         Trial::again(of_codec(CodecName::Word), script.into(), options(LineForm::Single, rules))
     });
-    // A node that an open has put back from the external log changes without a log of its own; another open must not put it back
-    // again.
-    let restored_once = [Rules::Lines, Rules::Log].map(|rules| {
-        let (images, second_crash) = (Images::Some { random: 0 }, SecondCrash::Anywhere);
-        let options = Options { images, second_crash, ..options(LineForm::Single, rules) };
-        let script = [Insert(10, 1), EndEpoch, Remove(10), Insert(10, 2)];
-        Trial::reusing(of_codec(CodecName::Word), script.into(), options)
-    });
-    // The epoch of a compaction fails and is forgotten; the tree is opened once more.
-    let forgotten = [Rules::Lines, Rules::Log].map(|rules| {
-        let sweeping = Explored::small(Engine::MASSTREE, CodecName::Record).opening_with("sweep", 1);
-        let options = Options { images: Images::Some { random: 2 }, ..options(LineForm::Single, rules) };
-        Trial::reusing(sweeping.shared(), every_compaction(), options)
-    });
+    let reopened = [Rules::Lines, Rules::Log].into_iter().flat_map(masstree_reopened);
     let suite = |rules| Trial::of_suite(of_codec(CodecName::Word), 2, once(rules));
     // A write while the end of an epoch flushes earlier writes.
     let beside = [Rules::Lines, Rules::Log].map(|rules| {
@@ -436,13 +441,7 @@ fn masstree() -> Target {
     Target {
         quick: trials(Trial::quick),
         trials: trials(Trial::of_script).into_iter().chain(in_threads).collect(),
-        suites: [Rules::Lines, Rules::Log]
-            .map(suite)
-            .into_iter()
-            .chain(again)
-            .chain(restored_once)
-            .chain(forgotten)
-            .collect(),
+        suites: [Rules::Lines, Rules::Log].map(suite).into_iter().chain(again).chain(reopened).collect(),
         ..Target::without_trials(Engine::MASSTREE)
     }
 }

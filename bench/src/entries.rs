@@ -1,0 +1,145 @@
+//! The keys and values that every store gets, and what must be read back.
+
+use clap::Args;
+
+/// The smallest key: what orders it, and its index.
+const KEY_BYTES_MIN: usize = 16;
+
+/// The sizes of entries and how many there are.
+#[derive(Args, Clone, Copy, Debug, serde::Serialize)]
+pub(crate) struct Shape {
+    /// Entries that are loaded.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1000..=u64::from(u32::MAX)))]
+    pub(crate) entries: u64,
+    /// Bytes of a key, at least 16.
+    #[arg(long, value_name = "N", default_value_t = 24, value_parser = key_bytes)]
+    pub(crate) key_bytes: usize,
+    /// Bytes of a value, at least 8.
+    #[arg(long, value_name = "N", default_value_t = 150, value_parser = value_bytes)]
+    pub(crate) value_bytes: usize,
+}
+
+fn key_bytes(text: &str) -> Result<usize, String> {
+    let bytes = text.parse().map_err(|_| "give a number".to_owned())?;
+    // LMDB takes no longer keys.
+    (KEY_BYTES_MIN..=511).contains(&bytes).then_some(bytes).ok_or_else(|| "give 16 to 511".to_owned())
+}
+
+fn value_bytes(text: &str) -> Result<usize, String> {
+    let bytes = text.parse().map_err(|_| "give a number".to_owned())?;
+    (8..=1 << 20).contains(&bytes).then_some(bytes).ok_or_else(|| "give 8 to 1048576".to_owned())
+}
+
+/// Spreads numbers over 64 bits; no two give the same.
+pub(crate) fn mix(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
+}
+
+/// Fills `bytes` with words that look random; the same `seed` gives the same.
+fn fill(bytes: &mut Vec<u8>, size: usize, seed: u64) {
+    let mut word = seed | 1;
+    while bytes.len() < size {
+        let rest = (size - bytes.len()).min(8);
+        bytes.extend_from_slice(&word.to_le_bytes()[..rest]);
+        word = word.wrapping_mul(0xD134_2543_DE82_EF95).rotate_left(29);
+    }
+}
+
+impl Shape {
+    /// The key of an index. Keys of consecutive indices are in random order; the index itself is in bytes 8 to 15.
+    pub(crate) fn key(&self, index: u64, key: &mut Vec<u8>) {
+        key.clear();
+        key.extend_from_slice(&mix(index).to_be_bytes());
+        key.extend_from_slice(&index.to_be_bytes());
+        fill(key, self.key_bytes, mix(!index));
+    }
+
+    /// The value of an index after so many updates.
+    pub(crate) fn value(&self, index: u64, updates: u64, value: &mut Vec<u8>) {
+        value.clear();
+        fill(value, self.value_bytes, mix(index ^ (updates << 40)));
+    }
+
+    /// An entry of its own.
+    pub(crate) fn entry(&self, index: u64, updates: u64) -> (Vec<u8>, Vec<u8>) {
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        self.key(index, &mut key);
+        self.value(index, updates, &mut value);
+        (key, value)
+    }
+
+    /// The indices of loaded entries, in ascending order of keys.
+    pub(crate) fn sorted(&self) -> Vec<u32> {
+        let mut indices: Vec<u32> = (0..self.entries as u32).collect();
+        indices.sort_unstable_by_key(|index| mix(u64::from(*index)));
+        indices
+    }
+
+    /// The place of the `step`th index in an order that differs from that of the load, so that no write meets entries in the
+    /// order in which they lie in the file. Each index comes once in `entries` steps.
+    pub(crate) fn shuffled(&self, step: u64) -> u64 {
+        // The factor is a prime, so it has no divisor in common with the count.
+        (u128::from(step) * 3_037_000_493 % u128::from(self.entries)) as u64
+    }
+
+    /// Whether what a reader saw is the entry of this index.
+    pub(crate) fn is_entry(&self, index: u64, key: &[u8], value: &[u8], expected: &mut Vec<u8>) -> bool {
+        self.key(index, expected);
+        key == expected.as_slice() && self.is_value(index, 0, value, expected)
+    }
+
+    /// Whether what a reader saw is the value of this index after so many updates.
+    pub(crate) fn is_value(&self, index: u64, updates: u64, value: &[u8], expected: &mut Vec<u8>) -> bool {
+        self.value(index, updates, expected);
+        value == expected.as_slice()
+    }
+}
+
+/// Entries one by one, each lent until the next one is asked for.
+pub(crate) struct Source<'i> {
+    shape: Shape,
+    indices: Box<dyn Iterator<Item = u64> + 'i>,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl<'i> Source<'i> {
+    pub(crate) fn new(shape: Shape, indices: impl Iterator<Item = u64> + 'i) -> Self {
+        Self { shape, indices: Box::new(indices), key: Vec::new(), value: Vec::new() }
+    }
+
+    /// The next key and value.
+    pub(crate) fn next_entry(&mut self) -> Option<(&[u8], &[u8])> {
+        let index = self.indices.next()?;
+        self.shape.key(index, &mut self.key);
+        self.shape.value(index, 0, &mut self.value);
+        Some((&self.key, &self.value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape = Shape { entries: 1000, key_bytes: 24, value_bytes: 150 };
+
+    #[test]
+    fn keys_sort_as_their_indices_are_listed_and_values_differ() {
+        let entries: Vec<_> =
+            SHAPE.sorted().into_iter().map(|index| SHAPE.entry(u64::from(index), 0)).collect();
+        assert!(entries.is_sorted_by(|(a, _), (b, _)| a < b));
+        assert!(entries.iter().all(|(key, value)| key.len() == 24 && value.len() == 150));
+        assert_ne!(SHAPE.entry(7, 0).1, SHAPE.entry(7, 1).1);
+        assert_ne!(SHAPE.entry(7, 0).1, SHAPE.entry(8, 0).1);
+    }
+
+    #[test]
+    fn the_shuffled_order_has_each_index_once() {
+        let mut indices: Vec<u64> = (0..SHAPE.entries).map(|step| SHAPE.shuffled(step)).collect();
+        indices.sort_unstable();
+        assert_eq!(indices, (0..SHAPE.entries).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,143 @@
+//! Everleaf beside the stores that users would pick instead: the same keys, the same work, one program.
+//!
+//! The parent ([`turns`]) starts one process for each store and run ([`measure`]); that one starts a writer to kill
+//! ([`killed`]). Everything that differs between stores is in [`peers`].
+
+mod entries;
+mod failure;
+mod killed;
+mod machine;
+mod measure;
+mod metric;
+mod peers;
+mod report;
+mod table;
+mod turns;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand as _};
+
+use failure::{Failure, Result};
+use machine::Machine;
+use measure::{MeasureArgs, Plan};
+use peers::Kind;
+
+/// Measures Everleaf beside LMDB, redb, fjall and RocksDB.
+#[derive(Parser, Debug)]
+#[command(version)]
+struct Compare {
+    /// A folder on the disk to measure; it gets the sub-folder `everleaf-peers`, which is removed at the end.
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+    /// Only these stores; all if it is left out.
+    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = peers::parse)]
+    store: Vec<&'static Kind>,
+    #[command(flatten)]
+    plan: Plan,
+    /// Runs of each store; figures are medians over them.
+    #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    runs: u16,
+    /// Print one JSON object per line: the machine, the stores, each figure of each run as it comes, each store that failed.
+    #[arg(long)]
+    json: bool,
+    /// Write the results as a page of Markdown.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+/// Processes that this program starts: these are no part of its interface.
+#[derive(Parser, Debug)]
+enum Child {
+    Measure(MeasureArgs),
+    WriteUntilKilled(MeasureArgs),
+}
+
+fn main() -> ExitCode {
+    let is_child = std::env::args().nth(1).is_some_and(|first| Child::has_subcommand(&first));
+    let done = if is_child {
+        match Child::parse() {
+            Child::Measure(args) => measure::run(args).map(|()| true),
+            Child::WriteUntilKilled(args) => killed::write_until_killed(&args).map(|()| true),
+        }
+    } else {
+        compare_all(&Compare::parse())
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("everleaf-peers: {error}");
+            ExitCode::from(3)
+        }
+    }
+}
+
+/// Measures all; the answer is whether every store gave its figures.
+fn compare_all(args: &Compare) -> Result<bool> {
+    let kinds: Vec<&'static Kind> =
+        if args.store.is_empty() { peers::ALL.iter().collect() } else { args.store.clone() };
+    if let Some(report) = &args.report {
+        // Found out now, not after an hour.
+        std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(report)
+            .map_err(Failure::path("write", report))?;
+    }
+    let folder = args.dir.join("everleaf-peers");
+    std::fs::create_dir(&folder).map_err(|error| {
+        let path = folder.display();
+        Failure::new(format!(
+            "cannot make {path}: {error}; if an earlier run left it, remove it; else choose another --dir"
+        ))
+    })?;
+    let compared = Machine::here(&folder).and_then(|machine| {
+        for warning in machine.warnings() {
+            eprintln!("note: {warning}");
+        }
+        if args.json {
+            let Plan { shape, seconds, .. } = &args.plan;
+            print_json(&serde_json::json!({ "machine": machine, "shape": shape, "seconds": seconds, "runs": args.runs }))?;
+            for kind in &kinds {
+                let (store, version, settings) = (kind.name, kind.version(), kind.settings);
+                print_json(&serde_json::json!({ "store": store, "version": version, "settings": settings }))?;
+            }
+        }
+        let see = |sample: &turns::Sample| if args.json { print_json(sample) } else { Ok(()) };
+        Ok((turns::take(&folder, &args.plan, &kinds, args.runs.into(), see)?, machine))
+    });
+    std::fs::remove_dir_all(&folder).map_err(Failure::path("remove", &folder))?;
+    let (results, machine) = compared?;
+    if args.json {
+        for (store, why) in &results.failed {
+            print_json(&serde_json::json!({ "store": store, "failed": why }))?;
+        }
+    } else {
+        print_line(table::text(&results, &args.plan, &kinds).trim_start_matches('\n').trim_end())?;
+    }
+    if let Some(path) = &args.report {
+        let page = report::Page {
+            results: &results,
+            plan: &args.plan,
+            kinds: &kinds,
+            runs: args.runs.into(),
+            machine: &machine,
+        };
+        std::fs::write(path, page.text()).map_err(Failure::path("write", path))?;
+    }
+    Ok(results.failed.is_empty())
+}
+
+fn print_json(value: &impl serde::Serialize) -> Result {
+    let line = serde_json::to_string(value)
+        .map_err(|error| Failure::new(format!("{error}; this is a bug of the program")))?;
+    print_line(&line)
+}
+
+fn print_line(line: &str) -> Result {
+    let written = writeln!(std::io::stdout(), "{line}");
+    written.map_err(|error| Failure::new(format!("cannot print: {error}; direct the output elsewhere")))
+}

@@ -1,0 +1,196 @@
+//! What is measured, as data: names, units, and what it means to lose.
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// What can be asked for by name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Workload {
+    /// All entries in random order, durable at the end.
+    Load,
+    /// Reads of random entries, on 1 and on 2 threads.
+    Get,
+    /// Ranges of 100 after a load in random order.
+    Range,
+    /// Puts of new keys, each durable when it returns, from 1, 2, 8 and 64 threads.
+    Put,
+    /// Batches of 100 new keys, durable when they return.
+    Batch,
+    /// Single updates, durable together at the end.
+    Update,
+    /// Single removes, durable together at the end.
+    Remove,
+    /// All entries in the order of their keys, by the fastest way a store has; then ranges of 100.
+    Bulk,
+    /// Bytes on disk and in memory.
+    Space,
+    /// The time to open: after a clean close, and after SIGKILL.
+    Open,
+}
+
+/// The unit of a figure.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Unit {
+    /// More is better.
+    PerSecond,
+    /// Less is better.
+    Bytes,
+    /// Less is better.
+    Seconds,
+}
+
+/// A figure.
+pub(crate) struct Metric {
+    pub(crate) name: &'static str,
+    pub(crate) workload: Workload,
+    /// The heading of its table.
+    pub(crate) group: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) unit: Unit,
+    /// What it means for a user if another store is better.
+    pub(crate) loss: &'static str,
+}
+
+/// Threads of the durable puts, and the figures of each.
+pub(crate) const PUT_THREADS: [(u64, &str); 4] = [(1, "put-1"), (2, "put-2"), (8, "put-8"), (64, "put-64")];
+/// Entries of a durable batch.
+pub(crate) const BATCH: u64 = 100;
+/// Entries of a range.
+pub(crate) const RANGE: usize = 100;
+
+const READS: &str = "Reads";
+const WRITES: &str = "Writes that are durable together, at the end";
+pub(crate) const DURABLE: &str = "Writes that are durable when they return";
+const SPACE: &str = "Room on disk and in memory";
+const OPENING: &str = "Opening";
+
+const fn metric(
+    (name, workload, unit): (&'static str, Workload, Unit),
+    group: &'static str,
+    title: &'static str,
+    loss: &'static str,
+) -> Metric {
+    Metric { name, workload, group, title, unit, loss }
+}
+
+use Unit::{Bytes, PerSecond, Seconds};
+use Workload::{Batch, Bulk, Get, Load, Open, Put, Range, Remove, Space, Update};
+
+/// All figures, in the order of the tables.
+#[rustfmt::skip]
+pub(crate) const ALL: &[Metric] = &[
+    metric(("get-1", Get, PerSecond), READS, "gets, 1 thread",
+        "Programs that read single keys are faster there."),
+    metric(("get-2", Get, PerSecond), READS, "gets, 2 threads",
+        "Programs that read single keys on several threads are faster there."),
+    metric(("range-random", Range, PerSecond), READS, "ranges of 100, after a load in random order",
+        "Listing neighbours in a store that was filled in random order is slower here: a range goes to one place in memory after the other."),
+    metric(("range-bulk", Bulk, PerSecond), READS, "ranges of 100, after a load in order",
+        "Even where neighbours lie side by side, ranges are faster there."),
+    metric(("load", Load, PerSecond), WRITES, "load in random order",
+        "The first fill of a store, or an import that is not sorted, takes longer here."),
+    metric(("bulk", Bulk, PerSecond), WRITES, "load in order",
+        "An import from a sorted source takes longer here."),
+    metric(("update", Update, PerSecond), WRITES, "single updates",
+        "Programs that change values, and can lose the last moments, are faster there."),
+    metric(("remove", Remove, PerSecond), WRITES, "single removes",
+        "Clearing out old entries one by one takes longer here."),
+    metric(("put-1", Put, PerSecond), DURABLE, "puts, 1 thread",
+        "A single thread waits longer for each durable write here."),
+    metric(("put-2", Put, PerSecond), DURABLE, "puts, 2 threads",
+        "Two threads that write durably get less done here."),
+    metric(("put-8", Put, PerSecond), DURABLE, "puts, 8 threads",
+        "A server with some durable writers gets less done here."),
+    metric(("put-64", Put, PerSecond), DURABLE, "puts, 64 threads",
+        "A server with many durable writers gets less done here."),
+    metric(("batch-100", Batch, PerSecond), DURABLE, "entries in batches of 100, 1 thread",
+        "Writers that collect entries into durable batches are faster there."),
+    metric(("disk-load", Space, Bytes), SPACE, "on disk at the end of the load",
+        "The same data need more room on the disk while a store is filled."),
+    metric(("disk-idle", Space, Bytes), SPACE, "on disk, open and idle",
+        "The same data need more room on the disk while the store is open."),
+    metric(("disk-closed", Space, Bytes), SPACE, "on disk, closed",
+        "The same data need more room on the disk for good, and in every copy of the files."),
+    metric(("disk-bulk", Space, Bytes), SPACE, "on disk, closed, after a load in order",
+        "Data that were loaded in order need more room on the disk."),
+    metric(("memory", Space, Bytes), SPACE, "in memory, after load and a read of all",
+        "Less memory is left for the rest of the machine while the store is open."),
+    metric(("memory-private", Space, Bytes), SPACE, "in memory, pages of the files left out",
+        "The system cannot take this memory back when others need it, so a small machine holds a smaller store."),
+    metric(("open-clean", Open, Seconds), OPENING, "open after a clean close, and the first get",
+        "A program that starts often waits longer for its first answer."),
+    metric(("open-killed", Open, Seconds), OPENING, "open after SIGKILL, and the first get",
+        "A service is away for longer after a crash."),
+];
+
+/// A figure by its name.
+pub(crate) fn from_name(name: &str) -> Option<&'static Metric> {
+    ALL.iter().find(|metric| metric.name == name)
+}
+
+impl Metric {
+    /// How many times better `a` is than `b`: more than 1 if it is better.
+    pub(crate) fn advantage(&self, a: f64, b: f64) -> f64 {
+        if self.unit == PerSecond { a / b } else { b / a }
+    }
+
+    /// A figure with its unit.
+    pub(crate) fn figure(&self, value: f64) -> String {
+        match self.unit {
+            PerSecond if value >= 999_500.0 => format!("{} M/s", digits(value / 1e6)),
+            PerSecond if value >= 999.5 => format!("{} k/s", digits(value / 1e3)),
+            PerSecond => format!("{} /s", digits(value)),
+            Bytes => format!("{} MiB", digits(value / f64::from(1 << 20))),
+            Seconds if value >= 0.9995 => format!("{} s", digits(value)),
+            Seconds => format!("{} ms", digits(value * 1e3)),
+        }
+    }
+}
+
+/// A number with three digits, or all before its point.
+pub(crate) fn digits(number: f64) -> String {
+    match number {
+        number if number >= 99.95 => format!("{number:.0}"),
+        number if number >= 9.995 => format!("{number:.1}"),
+        number => format!("{number:.2}"),
+    }
+}
+
+/// A number with separators: 1,234,567.
+pub(crate) fn grouped(number: u64) -> String {
+    if number < 1000 {
+        number.to_string()
+    } else {
+        format!("{},{:03}", grouped(number / 1000), number % 1000)
+    }
+}
+
+/// The middle of some figures, or the mean of the two in the middle.
+pub(crate) fn median(figures: &[f64]) -> Option<f64> {
+    let mut sorted = figures.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let upper = *sorted.get(sorted.len() / 2)?;
+    Some(f64::midpoint(sorted[(sorted.len() - 1) / 2], upper))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_a_unit_and_know_what_is_better() {
+        let (get, disk) = (from_name("get-1").unwrap(), from_name("disk-idle").unwrap());
+        assert_eq!(
+            [get.figure(1_234_567.0), get.figure(29_100.0), disk.figure(1_048_576.0)],
+            ["1.23 M/s", "29.1 k/s", "1.00 MiB"]
+        );
+        assert_eq!([0, 999, 1_002_003].map(grouped), ["0", "999", "1,002,003"]);
+        assert!(get.advantage(3.0, 1.0) > 1.0 && disk.advantage(3.0, 1.0) < 1.0);
+        assert_eq!(
+            [median(&[3.0, 1.0, 2.0]), median(&[4.0, 2.0]), median(&[])],
+            [Some(2.0), Some(3.0), None]
+        );
+    }
+}

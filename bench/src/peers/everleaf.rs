@@ -1,0 +1,115 @@
+//! Everleaf, with each of its engines.
+
+use std::path::Path;
+
+use everleaf::{Codec, Engine, Options, Range, Settings, Store, Ticket, Tree, TreeOptions};
+
+use super::{Kind, Peer, Reader, Result};
+use crate::entries::Source;
+
+/// The settings are the defaults; what differs between engines is when a write is durable.
+const IMMEDIATE: &str = "all defaults, which on an ordinary disk is the medium `file`. Loads and single writes that need not be durable: `put_async`, one `sync` at the end. \
+    Durable batch: 100 `put_async` and one wait for all; a crash may leave a part of such a batch. \
+    Load in order: `bulk_load` to full leaves.";
+const EPOCHS: &str = "as `rntree`, but writes are durable by epochs of 64 ms: a durable put ends the epoch. \
+    Durable batch: 100 `put_async` and one wait for all.";
+
+pub(super) const RNTREE: Kind = kind("rntree", IMMEDIATE);
+pub(super) const BZTREE: Kind = kind("bztree", "as `rntree`");
+pub(super) const MASSTREE: Kind = kind("masstree", EPOCHS);
+pub(super) const WBTREE: Kind = kind("wbtree", "as `rntree`; one thread writes at a time");
+pub(super) const CAWBT: Kind = kind("cawbt", "as `rntree`; one thread writes at a time");
+
+const fn kind(name: &'static str, settings: &'static str) -> Kind {
+    Kind { name, is_ours: true, package: "everleaf", beneath: || None, settings, open }
+}
+
+struct Everleaf {
+    store: Store,
+    tree: Tree,
+}
+
+fn open(kind: &'static Kind, folder: &Path) -> Result<Box<dyn Peer>> {
+    let engine = Engine::from_name(kind.name).ok_or("this release of Everleaf lacks the engine")?;
+    let store = Options::new().open(folder.join("data.pool"))?;
+    let options = TreeOptions { engine, codec: Codec::Record, settings: Settings::NONE };
+    let tree = store.tree_with("data", options)?;
+    Ok(Box::new(Everleaf { store, tree }))
+}
+
+impl Peer for Everleaf {
+    fn load(&self, entries: &mut Source) -> Result {
+        while let Some((key, value)) = entries.next_entry() {
+            self.tree.put_async(key, value)?;
+        }
+        Ok(self.store.sync()?)
+    }
+
+    fn load_sorted(&self, entries: &mut Source) -> Result {
+        let owned =
+            std::iter::from_fn(|| entries.next_entry().map(|(key, value)| (key.to_vec(), value.to_vec())));
+        self.tree.bulk_load(owned, 1.0)?;
+        Ok(self.store.sync()?)
+    }
+
+    fn put_durable(&self, key: &[u8], value: &[u8]) -> Result {
+        if self.tree.kind().engine.is_buffered() {
+            return Ok(self.tree.put_async(key, value)?.wait()?);
+        }
+        Ok(self.tree.put(key, value)?)
+    }
+
+    fn put_many_durable(&self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result {
+        let tickets = entries.iter().map(|(key, value)| self.tree.put_async(key, value));
+        let tickets: Vec<Ticket> = tickets.collect::<everleaf::Result<_>>()?;
+        Ok(Ticket::wait_all(tickets)?)
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) -> Result {
+        self.tree.put_async(key, value)?;
+        Ok(())
+    }
+
+    fn remove(&self, key: &[u8]) -> Result {
+        self.tree.remove_async(key)?;
+        Ok(())
+    }
+
+    fn sync(&self) -> Result {
+        Ok(self.store.sync()?)
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
+        Ok(Box::new(TreeReader { tree: &self.tree, value: Vec::new() }))
+    }
+
+    fn close(self: Box<Self>) -> Result {
+        drop(self.tree);
+        Ok(self.store.close()?)
+    }
+}
+
+struct TreeReader<'p> {
+    tree: &'p Tree,
+    /// Everleaf lends no memory of its pool, so it copies each value to here.
+    value: Vec<u8>,
+}
+
+impl Reader for TreeReader<'_> {
+    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let is_present = self.tree.get_into(key, &mut self.value)?;
+        if is_present {
+            see(&self.value);
+        }
+        Ok(is_present)
+    }
+
+    fn range(&mut self, first: &[u8], count: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result {
+        let mut range: Range<'_> = self.tree.range(first..);
+        for _ in 0..count {
+            let Some((key, value)) = range.next_entry()? else { break };
+            see(key, value);
+        }
+        Ok(())
+    }
+}

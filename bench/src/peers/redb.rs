@@ -1,0 +1,126 @@
+//! redb.
+
+use std::path::Path;
+
+use redb::{Builder, Database, Durability, ReadOnlyTable, ReadableDatabase, Table, TableDefinition};
+
+use super::{CACHE_BYTES, Kind, Peer, Reader, Result};
+use crate::entries::Source;
+
+pub(super) const KIND: Kind = Kind {
+    name: "redb",
+    is_ours: false,
+    package: "redb",
+    beneath: || None,
+    settings: "a cache of 1 GiB, the default; one-phase commits and no quick repair, the defaults and the fastest for writes. \
+        Load: one transaction. Durable put or batch: one transaction, `Durability::Immediate`. Single writes that need not be \
+        durable: one transaction each with `Durability::None`, one durable commit at the end. Gets and ranges: one read \
+        transaction and one open table for all of a thread.",
+    open,
+};
+
+const ENTRIES: TableDefinition<&[u8], &[u8]> = TableDefinition::new("entries");
+
+struct Redb {
+    database: Database,
+}
+
+fn open(_: &'static Kind, folder: &Path) -> Result<Box<dyn Peer>> {
+    let database = Builder::new().set_cache_size(CACHE_BYTES).create(folder.join("data.redb"))?;
+    let store = Redb { database };
+    // A reader needs the table to exist.
+    if store.database.begin_read()?.open_table(ENTRIES).is_err() {
+        store.write(Durability::Immediate, |_| Ok(()))?;
+    }
+    Ok(Box::new(store))
+}
+
+impl Redb {
+    fn write(
+        &self,
+        durability: Durability,
+        change: impl FnOnce(&mut Table<&'static [u8], &'static [u8]>) -> Result,
+    ) -> Result {
+        let mut txn = self.database.begin_write()?;
+        txn.set_durability(durability)?;
+        txn.set_two_phase_commit(false);
+        change(&mut txn.open_table(ENTRIES)?)?;
+        Ok(txn.commit()?)
+    }
+}
+
+impl Peer for Redb {
+    fn load(&self, entries: &mut Source) -> Result {
+        self.write(Durability::Immediate, |table| {
+            while let Some((key, value)) = entries.next_entry() {
+                table.insert(key, value)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn load_sorted(&self, entries: &mut Source) -> Result {
+        self.load(entries)
+    }
+
+    fn put_durable(&self, key: &[u8], value: &[u8]) -> Result {
+        self.write(Durability::Immediate, |table| {
+            table.insert(key, value)?;
+            Ok(())
+        })
+    }
+
+    fn put_many_durable(&self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result {
+        self.write(Durability::Immediate, |table| {
+            for (key, value) in entries {
+                table.insert(key.as_slice(), value.as_slice())?;
+            }
+            Ok(())
+        })
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) -> Result {
+        self.write(Durability::None, |table| {
+            table.insert(key, value)?;
+            Ok(())
+        })
+    }
+
+    fn remove(&self, key: &[u8]) -> Result {
+        self.write(Durability::None, |table| {
+            table.remove(key)?;
+            Ok(())
+        })
+    }
+
+    fn sync(&self) -> Result {
+        self.write(Durability::Immediate, |_| Ok(()))
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
+        // The table keeps its transaction alive.
+        Ok(Box::new(TableReader { table: self.database.begin_read()?.open_table(ENTRIES)? }))
+    }
+
+    fn close(self: Box<Self>) -> Result {
+        Ok(self.database.close()?)
+    }
+}
+
+struct TableReader {
+    table: ReadOnlyTable<&'static [u8], &'static [u8]>,
+}
+
+impl Reader for TableReader {
+    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        Ok(self.table.get(key)?.map(|value| see(value.value())).is_some())
+    }
+
+    fn range(&mut self, first: &[u8], count: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result {
+        for entry in self.table.range(first..)?.take(count) {
+            let (key, value) = entry?;
+            see(key.value(), value.value());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,280 @@
+//! The results as a page of Markdown, written wholly from them.
+
+use crate::machine::Machine;
+use crate::measure::Plan;
+use crate::metric::{Metric, digits, grouped};
+use crate::peers::Kind;
+use crate::turns::Results;
+
+/// Medians that are nearer than this are called about equal.
+const EQUAL: f64 = 1.05;
+
+/// What the page is written from.
+pub(crate) struct Page<'r> {
+    pub(crate) results: &'r Results,
+    pub(crate) plan: &'r Plan,
+    pub(crate) kinds: &'r [&'static Kind],
+    pub(crate) runs: usize,
+    pub(crate) machine: &'r Machine,
+}
+
+/// How two stores compare in one figure.
+struct Against {
+    metric: &'static Metric,
+    ours: f64,
+    peer: &'static Kind,
+    theirs: f64,
+    /// How many times better the peer is.
+    ratio: f64,
+}
+
+impl Page<'_> {
+    pub(crate) fn text(&self) -> String {
+        let parts = [self.head(), self.verdict(), self.tables(), self.method(), self.settings()];
+        parts.join("\n")
+    }
+
+    fn head(&self) -> String {
+        let Machine { processor, cores, memory_gib, kernel, filesystem, sync_us, load: _ } = self.machine;
+        let shape = self.plan.shape;
+        let mut text = format!(
+            "# Everleaf beside other stores\n\n\
+             Everleaf and the stores that users would pick instead: {} entries with keys of {} bytes and random values of {} bytes. \
+             This page is written by a program, losses included. To write it again, in the folder `bench`:\n\n\
+             ```sh\n{}\n```\n\n\
+             | machine | |\n| --- | --- |\n\
+             | processor | {processor}, {cores} cores |\n\
+             | memory | {} GiB: all data fit |\n\
+             | kernel | Linux {kernel} |\n\
+             | file system | {filesystem} |\n\
+             | one append of 4 KiB and its `fdatasync` | {} \u{b5}s, which is {} a second |\n",
+            grouped(shape.entries),
+            shape.key_bytes,
+            shape.value_bytes,
+            self.command(),
+            digits(*memory_gib),
+            digits(*sync_us),
+            digits(1e6 / sync_us),
+        );
+        for warning in self.machine.warnings() {
+            text += &format!("\n**Warning: {warning}.**\n");
+        }
+        for (store, why) in &self.results.failed {
+            text += &format!("\n**`{store}` failed and is left out:** {why}\n");
+        }
+        text
+    }
+
+    fn command(&self) -> String {
+        let feature = if cfg!(feature = "rocksdb") { " --features rocksdb" } else { "" };
+        let mut text = format!(
+            "cargo run --release{feature} -- --dir DIR --runs {} {}",
+            self.runs,
+            self.plan.arguments().join(" ")
+        );
+        if self.kinds.len() < crate::peers::ALL.len() {
+            let names: Vec<&str> = self.kinds.iter().map(|kind| kind.name).collect();
+            text += &format!(" --store {}", names.join(" "));
+        }
+        text + " --report ../docs/PEERS.md"
+    }
+
+    /// Our engine that speaks for us: the default one, if it was measured.
+    fn ours(&self) -> Option<&'static Kind> {
+        self.measured().find(|kind| kind.is_ours)
+    }
+
+    fn measured(&self) -> impl Iterator<Item = &'static Kind> + '_ {
+        let failed = |kind: &Kind| self.results.failed.iter().any(|(name, _)| *name == kind.name);
+        self.kinds.iter().copied().filter(move |kind| !failed(kind))
+    }
+
+    /// Our engine against the best peer, in every figure.
+    fn against(&self, ours: &Kind) -> Vec<Against> {
+        let peers: Vec<&'static Kind> = self.measured().filter(|kind| !kind.is_ours).collect();
+        let one = |metric: &'static Metric| {
+            let value = self.results.median(ours.name, metric)?;
+            let (peer, theirs) = self.results.best(&peers, metric)?;
+            Some(Against { metric, ours: value, peer, theirs, ratio: metric.advantage(theirs, value) })
+        };
+        let mut all: Vec<Against> = self.plan.metrics().filter_map(one).collect();
+        all.sort_by(|a, b| b.ratio.total_cmp(&a.ratio));
+        all
+    }
+
+    /// Where we lose, the worst first; then where we are level and where we win, in a line each.
+    fn verdict(&self) -> String {
+        let Some(ours) = self.ours() else { return String::new() };
+        let all = self.against(ours);
+        if all.is_empty() {
+            return String::new();
+        }
+        let names = |is_in: &dyn Fn(f64) -> bool| {
+            let titles: Vec<String> =
+                all.iter().filter(|it| is_in(it.ratio)).map(|it| title(it.metric)).collect();
+            if titles.is_empty() { "nothing".to_owned() } else { titles.join("; ") }
+        };
+        let losses: Vec<&Against> = all.iter().filter(|it| it.ratio > EQUAL).collect();
+        let mut text = format!(
+            "## Where Everleaf loses\n\n\
+             The default of Everleaf, `{}`, beside the best other store: it loses {} of {} figures, the worst first.\n\n",
+            ours.name,
+            losses.len(),
+            all.len(),
+        );
+        for loss in &losses {
+            text += &format!(
+                "- **{}: `{}` is {} times better.**",
+                title(loss.metric),
+                loss.peer.name,
+                digits(loss.ratio)
+            );
+            text +=
+                &format!(" {} against {}. ", loss.metric.figure(loss.theirs), loss.metric.figure(loss.ours));
+            text += loss.metric.loss;
+            text += &self.engine_that_wins(loss);
+            if self.overlap(ours, loss) {
+                text += " The runs of both overlap, so this may be chance.";
+            }
+            text += "\n";
+        }
+        if losses.is_empty() {
+            text += "Nothing.\n";
+        }
+        text + &format!(
+            "\nAbout equal, within 5%: {}.\n\nBetter than every other store: {}.\n",
+            names(&|ratio| (1.0 / EQUAL..=EQUAL).contains(&ratio)),
+            names(&|ratio| ratio < 1.0 / EQUAL),
+        )
+    }
+
+    /// Another engine of ours that does not lose here, in words.
+    fn engine_that_wins(&self, loss: &Against) -> String {
+        let engines: Vec<&'static Kind> = self.measured().filter(|kind| kind.is_ours).collect();
+        match self.results.best(&engines, loss.metric) {
+            Some((engine, value)) if loss.metric.advantage(value, loss.theirs) > EQUAL => {
+                format!(" The engine `{}` wins here: {}.", engine.name, loss.metric.figure(value))
+            }
+            _ => String::new(),
+        }
+    }
+
+    /// Whether the best run of ours is no worse than the worst of the peer.
+    fn overlap(&self, ours: &Kind, loss: &Against) -> bool {
+        let theirs = self.results.figures(loss.peer.name, loss.metric);
+        let mut pairs = self
+            .results
+            .figures(ours.name, loss.metric)
+            .into_iter()
+            .flat_map(|our| theirs.iter().map(move |their| (our, *their)));
+        self.runs > 1 && pairs.any(|(our, their)| loss.metric.advantage(our, their) >= 1.0)
+    }
+
+    fn tables(&self) -> String {
+        let kinds: Vec<&'static Kind> = self.measured().collect();
+        let mut text = format!(
+            "## All figures\n\nMedians of {} runs; the best of a line is bold. k/s: thousands a second.\n",
+            self.runs
+        );
+        let mut group = "";
+        for metric in self.plan.metrics() {
+            if metric.group != group {
+                group = metric.group;
+                let names: Vec<&str> = kinds.iter().map(|kind| kind.name).collect();
+                text += &format!(
+                    "\n| {group} | {} |\n| --- |{}\n",
+                    names.join(" | "),
+                    " --- |".repeat(kinds.len())
+                );
+            }
+            let best = self.results.best(&kinds, metric).map(|(kind, _)| kind.name);
+            text += &format!("| {} |", metric.title);
+            for kind in &kinds {
+                let figure = self
+                    .results
+                    .median(kind.name, metric)
+                    .map_or("-".to_owned(), |value| metric.figure(value));
+                text += &if best == Some(kind.name) {
+                    format!(" **{figure}** |")
+                } else {
+                    format!(" {figure} |")
+                };
+            }
+            text += "\n";
+        }
+        text + &self.spread(&kinds)
+    }
+
+    /// How far the runs of a store are apart.
+    fn spread(&self, kinds: &[&'static Kind]) -> String {
+        if self.runs < 2 {
+            return "\nThere was one run only, so nothing is known of how far runs are apart.\n".to_owned();
+        }
+        let mut spreads = Vec::new();
+        for metric in self.plan.metrics() {
+            for kind in kinds {
+                let figures = self.results.figures(kind.name, metric);
+                let (low, high) =
+                    figures.iter().fold((f64::MAX, 0.0_f64), |(low, high), it| (low.min(*it), high.max(*it)));
+                spreads.push((if low > 0.0 { high / low } else { 1.0 }, kind.name, metric));
+            }
+        }
+        spreads.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let most: Vec<String> = spreads
+            .iter()
+            .take(3)
+            .map(|(ratio, store, metric)| {
+                format!("{} of `{store}` ({} times)", title(metric), digits(*ratio))
+            })
+            .collect();
+        let half = spreads.get(spreads.len() / 2).map_or(1.0, |spread| spread.0);
+        format!(
+            "\nThe best run of a store is at most {} times its worst in half of the figures. Farthest apart: {}.\n",
+            digits(half),
+            most.join("; ")
+        )
+    }
+
+    fn method(&self) -> String {
+        format!(
+            "## How it is measured\n\n\
+             - Each store is measured in a process of its own, in a fresh folder, {} times. Stores take turns, and each round begins \
+             with another one. What a store leaves to be written is synced before the next one begins.\n\
+             - Keys are in random order. Values are random, so no store compresses them. Every read is compared with what was written, \
+             and after every workload of writes up to 20,000 entries are read back; a wrong answer ends the run of that store.\n\
+             - Workloads other than loads run for {} s each. Reads follow the load once the store is idle: its size on disk has not \
+             changed for {} s, or 30 s are over. It is then read as a whole, so that caches are warm. At last the store is closed, opened \
+             again, read as a whole once more, and written to.\n\
+             - *Durable* is: on the disk, with `fdatasync` or what a store has in its place. Updates and removes are single \
+             operations that all readers see at once; one sync ends them and counts. Their entries are in another order than in the \
+             load. At most half of the entries are removed.\n\
+             - A batch is the store's own batch or transaction. Where a crash may leave a part of one, the settings below say so.\n\
+             - Readers of LMDB and redb keep one read transaction open, which is faster than one for each read. Values are not copied \
+             where a store can lend them.\n\
+             - Room on disk is what the files take, logs included, not their length. Memory is what the process takes beyond what it \
+             took before the store was opened, what the load left in its allocator included. Stores that read and write their files by system calls also have them in the page \
+             cache, which is not counted.\n\
+             - The open after SIGKILL follows a load and 0.3 s of durable puts. The files are in the page cache. It ends with the \
+             first answer; some stores go on recovering in the background. All acknowledged puts are then read.\n\
+             - Not measured: data larger than memory, transactions over several keys, which LMDB and redb have, and snapshots.\n",
+            self.runs, self.plan.seconds, self.plan.idle
+        )
+    }
+
+    fn settings(&self) -> String {
+        let mut text =
+            "## Settings and versions\n\n| store | version | settings |\n| --- | --- | --- |\n".to_owned();
+        for kind in self.kinds {
+            text += &format!("| `{}` | {} | {} |\n", kind.name, kind.version(), kind.settings);
+        }
+        text + "\nAll are built by one release profile of Cargo, with one code generation unit a crate.\n"
+    }
+}
+
+/// What a figure is called outside of its table.
+fn title(metric: &Metric) -> String {
+    match metric.group {
+        crate::metric::DURABLE => format!("durable {}", metric.title),
+        _ => metric.title.to_owned(),
+    }
+}

@@ -1,0 +1,149 @@
+//! Runs of all stores in turns, each in a process of its own, so that drift of the machine hits all alike.
+
+use std::io::{BufRead, BufReader, IsTerminal, Read};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+
+use crate::failure::{Failure, Result};
+use crate::measure::{Line, Plan};
+use crate::metric::{self, Metric, Unit, median};
+use crate::peers::Kind;
+
+/// A figure of one run.
+#[derive(Serialize)]
+pub(crate) struct Sample {
+    pub(crate) store: &'static str,
+    pub(crate) run: usize,
+    pub(crate) metric: String,
+    pub(crate) value: f64,
+    pub(crate) unit: Unit,
+}
+
+/// What all runs gave.
+#[derive(Default)]
+pub(crate) struct Results {
+    pub(crate) samples: Vec<Sample>,
+    /// Why a store was left out, by its name. It has no samples.
+    pub(crate) failed: Vec<(&'static str, String)>,
+}
+
+impl Results {
+    /// The figures of a store, one for each run.
+    pub(crate) fn figures(&self, store: &str, metric: &Metric) -> Vec<f64> {
+        let of_it =
+            self.samples.iter().filter(|sample| sample.store == store && sample.metric == metric.name);
+        of_it.map(|sample| sample.value).collect()
+    }
+
+    pub(crate) fn median(&self, store: &str, metric: &Metric) -> Option<f64> {
+        median(&self.figures(store, metric))
+    }
+
+    /// The best median of some stores.
+    pub(crate) fn best<'k>(
+        &self,
+        kinds: impl IntoIterator<Item = &'k &'static Kind>,
+        metric: &Metric,
+    ) -> Option<(&'static Kind, f64)> {
+        let medians = kinds.into_iter().filter_map(|kind| Some((*kind, self.median(kind.name, metric)?)));
+        medians.max_by(|(_, a), (_, b)| metric.advantage(*a, *b).total_cmp(&1.0))
+    }
+}
+
+/// Runs every store `runs` times in sub-folders of `folder`, which is empty. `see` gets each figure.
+pub(crate) fn take(
+    folder: &Path,
+    plan: &Plan,
+    kinds: &[&'static Kind],
+    runs: usize,
+    see: impl Fn(&Sample) -> Result,
+) -> Result<Results> {
+    let mut results = Results::default();
+    let bar = progress_bar((plan.metrics().count() * kinds.len() * runs) as u64);
+    for run in 0..runs {
+        for turn in 0..kinds.len() {
+            // Each run begins with another store.
+            let kind = kinds[(run + turn) % kinds.len()];
+            if results.failed.iter().any(|(name, _)| *name == kind.name) {
+                continue;
+            }
+            bar.set_message(format!("{}, run {} of {runs}", kind.name, run + 1));
+            let place = folder.join(format!("{}-{}", kind.name, run + 1));
+            std::fs::create_dir(&place).map_err(Failure::path("make", &place))?;
+            let tell = |line: Line| {
+                let Line { metric, value } = line;
+                let unit = metric::from_name(&metric).map_or(Unit::PerSecond, |metric| metric.unit);
+                let sample = Sample { store: kind.name, run: run + 1, metric, value, unit };
+                bar.inc(1);
+                bar.suspend(|| see(&sample))?;
+                Ok(sample)
+            };
+            match measure(kind, plan, &place, tell)? {
+                Ok(samples) => results.samples.extend(samples),
+                Err(why) => {
+                    bar.suspend(|| eprintln!("{why}"));
+                    results.samples.retain(|sample| sample.store != kind.name);
+                    results.failed.push((kind.name, why));
+                }
+            }
+            std::fs::remove_dir_all(&place).map_err(Failure::path("remove", &place))?;
+            // What this store left to be written must not slow down the next one.
+            let _ = Command::new("sync").status();
+        }
+    }
+    bar.finish_and_clear();
+    Ok(results)
+}
+
+/// One run of one store: its figures, or why it failed.
+fn measure(
+    kind: &'static Kind,
+    plan: &Plan,
+    place: &Path,
+    tell: impl Fn(Line) -> Result<Sample>,
+) -> Result<std::result::Result<Vec<Sample>, String>> {
+    let cannot =
+        |error| Failure::new(format!("cannot start a process for {}: {error}; free some memory", kind.name));
+    let mut child = Command::new(std::env::current_exe().map_err(cannot)?)
+        .args(["measure", "--store", kind.name, "--folder"])
+        .arg(place)
+        .args(plan.arguments())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(cannot)?;
+    let mut samples = Vec::new();
+    let lines = child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines);
+    for line in lines.map_while(std::result::Result::ok) {
+        if let Ok(line) = serde_json::from_str(&line) {
+            samples.push(tell(line)?);
+        }
+    }
+    let mut said = String::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        let _ = stderr.read_to_string(&mut said);
+    }
+    let status = child.wait().map_err(cannot)?;
+    if status.success() {
+        return Ok(Ok(samples));
+    }
+    let why = said.trim();
+    Ok(Err(if why.is_empty() {
+        format!("{}: its process ended with {status}", kind.name)
+    } else {
+        why.to_owned()
+    }))
+}
+
+fn progress_bar(figures: u64) -> ProgressBar {
+    let bar = ProgressBar::new(figures);
+    if !std::io::stderr().is_terminal() {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    let style =
+        ProgressStyle::with_template("{bar:30} {pos}/{len} figures, {elapsed} gone, {eta} to go: {msg}");
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}

@@ -1,0 +1,169 @@
+//! `everleaf dump --salvage`: what is whole of damaged trees, and an account of the rest.
+
+use everleaf::{Part, Store, TreeOptions};
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use super::dump::Output;
+use super::violations::{LISTED_MAX, Violation, Violations};
+use crate::context::Context;
+use crate::dump_format::DumpWriter;
+use crate::failure::Failure;
+use crate::{interrupt, progress};
+
+/// What was not saved.
+#[derive(Serialize)]
+pub(super) struct Damages {
+    damages: u64,
+    first_damages: Vec<Violation>,
+    /// Entries that are damaged themselves.
+    damaged_entries: u64,
+    /// Nodes that cannot be read: each may have many entries, and lead to many nodes.
+    unreadable_nodes: u64,
+    /// Trees of which nothing, or not all, can be read.
+    unreadable_trees: u64,
+    /// How many entries more the trees count than were saved; `None` if a tree cannot be counted.
+    missing_entries: Option<u64>,
+}
+
+impl Damages {
+    /// None.
+    pub(super) fn none() -> Self {
+        Self {
+            damages: 0,
+            first_damages: Vec::new(),
+            damaged_entries: 0,
+            unreadable_nodes: 0,
+            unreadable_trees: 0,
+            missing_entries: Some(0),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.damages == 0
+    }
+
+    fn add(&mut self, violation: Violation) {
+        self.damages += 1;
+        if self.first_damages.len() < LISTED_MAX {
+            self.first_damages.push(violation);
+        }
+    }
+
+    /// A tree that cannot be read, or read on.
+    fn leave_out(&mut self, context: Context, tree: &str, error: &everleaf::Error) {
+        context.note(format!("left out: tree {tree:?}: {error}"));
+        self.unreadable_trees += 1;
+        self.missing_entries = None;
+        self.add(Violation::of_tree(tree, error.to_string()));
+    }
+
+    /// What was not saved, in words.
+    pub(super) fn words(&self) -> String {
+        let mut words = Vec::new();
+        if self.damaged_entries > 0 {
+            words.push(progress::many(self.damaged_entries, "damaged entry"));
+        }
+        if self.unreadable_nodes > 0 {
+            let held = if self.unreadable_nodes == 1 { "it" } else { "they" };
+            let nodes = progress::many(self.unreadable_nodes, "unreadable node");
+            words.push(format!("{nodes}, with what {held} held and led to"));
+        }
+        if self.unreadable_trees > 0 {
+            words.push(progress::many(self.unreadable_trees, "tree"));
+        }
+        if words.is_empty() {
+            words.push("no entry that is known of".to_owned());
+        }
+        let missing = match self.missing_entries {
+            Some(missing) => {
+                format!("the trees count {} more than were saved", progress::many(missing, "entry"))
+            }
+            None => "how many entries are missing is not known".to_owned(),
+        };
+        format!("left out: {}; {missing}", words.join(", "))
+    }
+
+    /// Writes all that can be read of a tree.
+    pub(super) fn salvage_tree(
+        &mut self,
+        context: Context,
+        store: &Store,
+        name: &str,
+        writer: &mut DumpWriter<Output>,
+        bar: &ProgressBar,
+    ) -> Result<(), Failure> {
+        let opened = store.open_tree(name);
+        let kind = store.trees()?.into_iter().find(|tree| tree.name == name).and_then(|tree| tree.kind);
+        let Some(kind) = kind else {
+            if let Err(error) = &opened {
+                self.leave_out(context, name, error);
+            }
+            return Ok(());
+        };
+        let counted = opened.as_ref().ok().and_then(|tree| tree.len().ok());
+        let mut head = Head { name, kind, is_written: false };
+        let (mut saved, mut written) = (0_u64, Ok(()));
+        let salvaged = store.salvage(name, |key, value| {
+            written =
+                head.write(writer).and_then(|()| interrupt::check()).and_then(|()| writer.entry(key, value));
+            saved += 1;
+            bar.inc(1);
+            written.is_ok()
+        });
+        written?;
+        let left_out = match salvaged {
+            Ok(left_out) => left_out,
+            Err(error) => {
+                if head.is_written {
+                    writer.end_tree()?;
+                }
+                self.leave_out(context, name, &error);
+                return Ok(());
+            }
+        };
+        head.write(writer)?;
+        writer.end_tree()?;
+        let missing = counted.map(|counted| counted.saturating_sub(saved));
+        self.missing_entries = self.missing_entries.zip(missing).map(|(before, missing)| before + missing);
+        let mut found = Violations::default();
+        for left_out in left_out {
+            match left_out.part {
+                Part::Entry => self.damaged_entries += 1,
+                Part::Node => self.unreadable_nodes += 1,
+                Part::Unknown => {}
+            }
+            let violation = Violation::of_salvage(name, left_out);
+            found.add(violation.clone());
+            self.add(violation);
+        }
+        // A tree that does not open is damaged even if nothing was left out.
+        if let Err(error) = opened.as_ref()
+            && found.is_empty()
+        {
+            let violation = Violation::of_tree(name, error.to_string());
+            found.add(violation.clone());
+            self.add(violation);
+        }
+        found.note(context, "damage");
+        Ok(())
+    }
+}
+
+/// The line that begins a tree. If nothing of a tree can be read, it is left out as well.
+struct Head<'n> {
+    name: &'n str,
+    kind: TreeOptions,
+    is_written: bool,
+}
+
+impl Head<'_> {
+    /// Writes it, unless it is written.
+    fn write(&mut self, writer: &mut DumpWriter<Output>) -> Result<(), Failure> {
+        if self.is_written {
+            return Ok(());
+        }
+        self.is_written = true;
+        writer.tree(self.name, self.kind)
+    }
+}

@@ -1,0 +1,114 @@
+//! Violations, in the one shape that all answers give them.
+
+use everleaf::{LeftOut, StoreViolation};
+use serde::Serialize;
+
+use crate::context::Context;
+use crate::progress;
+
+/// Something that is wrong, and where, as far as that is known.
+#[derive(Serialize, Clone, Debug)]
+pub(super) struct Violation {
+    tree: Option<String>,
+    offset: Option<u64>,
+    what: String,
+}
+
+impl Violation {
+    /// Damage that a salvage of a tree met.
+    pub(super) fn of_salvage(tree: &str, left_out: LeftOut) -> Self {
+        Self { tree: Some(tree.to_owned()), offset: Some(left_out.offset), what: left_out.what }
+    }
+
+    /// A tree as a whole.
+    pub(super) fn of_tree(tree: &str, what: String) -> Self {
+        Self { tree: Some(tree.to_owned()), offset: None, what }
+    }
+}
+
+impl From<StoreViolation> for Violation {
+    fn from(StoreViolation { tree, offset, what }: StoreViolation) -> Self {
+        Self { tree, offset, what }
+    }
+}
+
+impl From<String> for Violation {
+    fn from(what: String) -> Self {
+        Self { tree: None, offset: None, what }
+    }
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { tree, offset, what } = self;
+        StoreViolation { tree: tree.clone(), offset: *offset, what: what.clone() }.fmt(formatter)
+    }
+}
+
+/// How many there are, and the first of them.
+#[derive(Serialize, Default, Debug)]
+pub(super) struct Violations {
+    #[serde(rename = "violations")]
+    count: u64,
+    #[serde(rename = "first_violations")]
+    first: Vec<Violation>,
+}
+
+/// The most that an answer in JSON lists.
+pub(super) const LISTED_MAX: usize = 100;
+/// The most that a command tells one by one, beside what it is for.
+const TOLD_MAX: usize = 20;
+
+impl Violations {
+    pub(super) fn add(&mut self, violation: impl Into<Violation>) {
+        self.count += 1;
+        if self.first.len() < LISTED_MAX {
+            self.first.push(violation.into());
+        }
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The first few, one a line, and how many more there are.
+    pub(super) fn told(&self) -> Vec<String> {
+        let told = self.first.iter().take(TOLD_MAX).map(ToString::to_string);
+        let more = self.count.saturating_sub(TOLD_MAX as u64);
+        told.chain((more > 0).then(|| format!("and {} more", progress::count(more)))).collect()
+    }
+
+    /// Notes them, each behind `what` it is.
+    pub(super) fn note(&self, context: Context, what: &str) {
+        for violation in self.told() {
+            context.note(format!("{what}: {violation}"));
+        }
+    }
+}
+
+impl<V: Into<Violation>> FromIterator<V> for Violations {
+    fn from_iter<I: IntoIterator<Item = V>>(violations: I) -> Self {
+        let mut all = Self::default();
+        violations.into_iter().for_each(|violation| all.add(violation));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_are_counted_and_the_first_are_listed() {
+        let all: Violations = (0..1500).map(|number| format!("violation {number}")).collect();
+        assert_eq!((all.count(), all.first.len()), (1500, LISTED_MAX));
+        let told = all.told();
+        assert_eq!((told.len(), &*told[19], &*told[20]), (21, "violation 19", "and 1,480 more"));
+        let few: Violations = ["one".to_owned()].into_iter().collect();
+        assert_eq!(few.told(), ["one"]);
+    }
+}

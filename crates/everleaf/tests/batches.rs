@@ -1,0 +1,214 @@
+//! Batches: all writes or none, over trees of every engine.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use everleaf::{Batch, Engine, Error, MediumChoice, Options, Result, Store, Tree, TreeOptions};
+use tempfile::tempdir;
+
+fn tree_of(store: &Store, engine: Engine) -> Result<Tree> {
+    store.tree_with(engine.name, TreeOptions { engine, ..TreeOptions::RECORDS })
+}
+
+fn trees(store: &Store) -> Result<Vec<Tree>> {
+    Engine::ALL.iter().map(|engine| tree_of(store, *engine)).collect()
+}
+
+fn value(tree: &Tree, key: &str) -> Result<Option<String>> {
+    Ok(tree.get(key)?.map(|value| String::from_utf8_lossy(&value).into_owned()))
+}
+
+#[test]
+fn a_batch_over_trees_of_every_engine() -> Result<()> {
+    for medium in [MediumChoice::Dax, MediumChoice::File] {
+        let folder = tempdir().unwrap();
+        let path = folder.path().join("a.pool");
+        let options = Options::new().medium(medium);
+        let store = options.open(&path)?;
+        let (all, words) = (trees(&store)?, store.word_tree("words")?);
+        let mut batch = Batch::new();
+        for tree in &all {
+            tree.put("old", "1")?;
+            tree.put("gone", "1")?;
+            batch.expect(tree, "old", Some(b"1")).expect(tree, "new", None).expect_present(tree, "gone");
+            batch.put(tree, "old", "never seen").put(tree, "old", "2").put(tree, "new", "3");
+            batch.put(tree, "gone", "never seen").remove(tree, "gone");
+        }
+        batch.put(words.as_tree(), 7_u64.to_be_bytes(), 8_u64.to_be_bytes());
+        store.write(&batch)?;
+        let is_done = |store: &Store| -> Result<()> {
+            for tree in trees(store)? {
+                assert_eq!(value(&tree, "old")?.as_deref(), Some("2"), "{tree:?}");
+                assert_eq!(value(&tree, "new")?.as_deref(), Some("3"), "{tree:?}");
+                assert_eq!(value(&tree, "gone")?, None, "{tree:?}");
+            }
+            assert_eq!(store.word_tree("words")?.get(7)?, Some(8));
+            assert_eq!(store.check()?, []);
+            Ok(())
+        };
+        is_done(&store)?;
+        // The conditions do not hold any more: nothing is written, not even what has no condition.
+        batch.put(&all[0], "other", "4");
+        let error = store.write(&batch).unwrap_err();
+        assert!(matches!(&error, Error::ConditionFailed { tree, index: 0 } if tree == "rntree"), "{error}");
+        assert_eq!(value(&all[0], "other")?, None);
+        is_done(&store)?;
+        batch.clear();
+        assert!(batch.is_empty());
+        drop((all, words, batch));
+        store.close()?;
+        is_done(&options.open(&path)?)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_batch_that_cannot_be_is_refused_whole() -> Result<()> {
+    let (store, other) = (Store::in_memory()?, Store::in_memory()?);
+    let (tree, words, masstree) =
+        (store.tree("tree")?, store.word_tree("words")?, tree_of(&store, Engine::MASSTREE)?);
+    let with = |batch: &mut Batch| store.write(batch.put(&tree, "key", "value"));
+    let error = with(Batch::new().put(words.as_tree(), "seven", "1")).unwrap_err();
+    assert!(matches!(error, Error::NotAWord { .. }), "{error}");
+    let error = with(Batch::new().put(&tree, vec![0; 70_000], "1")).unwrap_err();
+    assert!(matches!(error, Error::KeyTooLong { .. }), "{error}");
+    let error = with(Batch::new().put(&other.tree("other")?, "key", "1")).unwrap_err();
+    assert!(matches!(&error, Error::NoSuchTree { name, .. } if name == "other"), "{error}");
+    let long = vec![0; 9 << 20];
+    let error = with(Batch::new().put(&tree, "one", &long).put(&tree, "two", &long)).unwrap_err();
+    assert!(matches!(error, Error::BatchTooLarge { what: "bytes", .. }), "{error}");
+    let mut many = Batch::new();
+    for key in 0..10_001_u32 {
+        many.put(&masstree, key.to_be_bytes(), "");
+    }
+    let error = with(&mut many).unwrap_err();
+    assert!(matches!(error, Error::BatchTooLarge { limit: 10_000, .. }), "{error}");
+    assert_eq!(tree.len()? + words.len()? + masstree.len()?, 0);
+    store.write(&Batch::new())
+}
+
+/// Space for the worst case is set aside first.
+#[test]
+fn a_full_pool_refuses_a_batch_before_anything_is_written() -> Result<()> {
+    for engine in Engine::ALL {
+        let folder = tempdir().unwrap();
+        let store = Options::new().limit_bytes(4 << 20).open(folder.path().join("a.pool"))?;
+        let tree = tree_of(&store, *engine)?;
+        let (mut batch, mut written) = (Batch::new(), 0_u32);
+        let error = loop {
+            batch.clear();
+            for key in 50 * written..50 * (written + 1) {
+                batch.put(&tree, key.to_be_bytes(), [7; 300]);
+            }
+            match store.write(&batch) {
+                Ok(()) => written += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(error.is_full(), "{}: {error}", engine.name);
+        assert!(written > 10, "{}: {written}", engine.name);
+        assert_eq!((tree.len()?, store.check()?), (50 * u64::from(written), Vec::new()), "{}", engine.name);
+        // Removals make room.
+        (0..25 * written).try_for_each(|key| tree.remove(key.to_be_bytes()).map(drop))?;
+        store.sync()?;
+        store.write(&batch)?;
+        assert_eq!(store.check()?, []);
+    }
+    Ok(())
+}
+
+/// Threads move amounts between accounts in trees of three engines, while others write to other keys. No amount gets lost.
+#[test]
+fn transfers_of_many_threads_keep_the_sum() -> Result<()> {
+    const ACCOUNTS: usize = 9;
+    const AMOUNT: i64 = 100;
+    let store = Store::in_memory()?;
+    let trees: Vec<Tree> = [Engine::RNTREE, Engine::MASSTREE, Engine::BZTREE]
+        .map(|engine| tree_of(&store, engine))
+        .into_iter()
+        .collect::<Result<_>>()?;
+    let account = |number: usize| (&trees[number % 3], format!("account {number}"));
+    let amount = |number: usize| -> Result<i64> {
+        let (tree, key) = account(number);
+        let bytes = tree.get(key)?.and_then(|value| value.as_slice().try_into().ok());
+        Ok(bytes.map_or(0, i64::from_be_bytes))
+    };
+    for number in 0..ACCOUNTS {
+        let (tree, key) = account(number);
+        tree.put(key, AMOUNT.to_be_bytes())?;
+    }
+    let retries = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let transfer = |thread: usize| -> Result<()> {
+            let mut batch = Batch::new();
+            for step in 0..400 {
+                let (from, to) = ((thread + step) % ACCOUNTS, (thread * 5 + step * 2 + 1) % ACCOUNTS);
+                if from == to {
+                    continue;
+                }
+                loop {
+                    let before = [amount(from)?, amount(to)?];
+                    batch.clear();
+                    for (number, before, change) in [(from, before[0], -1), (to, before[1], 1)] {
+                        let (tree, key) = account(number);
+                        batch.expect(tree, &key, Some(&before.to_be_bytes()));
+                        batch.put(tree, &key, (before + change).to_be_bytes());
+                    }
+                    match store.write(&batch) {
+                        Err(Error::ConditionFailed { .. }) => drop(retries.fetch_add(1, Ordering::Relaxed)),
+                        written => break written?,
+                    }
+                }
+                trees[step % 3].put(format!("{thread} {step}"), "beside")?;
+            }
+            Ok(())
+        };
+        let threads: Vec<_> = (0..4).map(|thread| scope.spawn(move || transfer(thread))).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap())
+    })?;
+    let sum = (0..ACCOUNTS).map(amount).sum::<Result<i64>>()?;
+    assert_eq!(sum, (0..ACCOUNTS).map(|_| AMOUNT).sum::<i64>(), "after {retries:?} retries");
+    assert_eq!(store.check()?, []);
+    Ok(())
+}
+
+/// On a disk, however many trees.
+#[test]
+fn a_batch_waits_for_the_disk_once() -> Result<()> {
+    let folder = tempdir().unwrap();
+    let options = Options::new().medium(MediumChoice::File).manual_epochs();
+    let store = options.open(folder.path().join("a.pool"))?;
+    let syncs = |store: &Store| store.stat().unwrap().log.unwrap().syncs;
+    let all = trees(&store)?;
+    let mut batch = Batch::new();
+    for (tree, key) in all.iter().flat_map(|tree| (0..20_u32).map(move |key| (tree, key))) {
+        batch.put(tree, key.to_be_bytes(), "value");
+    }
+    store.sync()?;
+    let before = syncs(&store);
+    store.write(&batch)?;
+    assert_eq!(syncs(&store), before + 1);
+    let ticket = store.write_async(&batch)?;
+    assert_eq!(syncs(&store), before + 1);
+    ticket.wait()?;
+    assert_eq!((syncs(&store), ticket.is_durable()), (before + 2, true));
+    Ok(())
+}
+
+/// The source of a load would wait for itself.
+#[test]
+fn the_source_of_a_load_cannot_write_to_the_tree() -> Result<()> {
+    for engine in Engine::ALL {
+        let store = Store::in_memory()?;
+        let (tree, other) = (tree_of(&store, *engine)?, store.tree("other")?);
+        let entry = |number: u32| {
+            let error = tree.put("key", "value").unwrap_err();
+            assert!(matches!(error, Error::InBatch), "{error}");
+            other.put(number.to_be_bytes(), "value").unwrap();
+            (number.to_be_bytes(), "value")
+        };
+        assert_eq!(tree.bulk_load((0..100).map(entry), 1.0)?, 100);
+        tree.put("key", "value")?;
+        assert_eq!((tree.len()?, other.len()?), (101, 100));
+    }
+    Ok(())
+}
