@@ -175,8 +175,11 @@ impl Store {
     pub fn write_async(&self, batch: &Batch) -> Result<Ticket> {
         let (written, lsn) = medium::deferred(|| self.write(batch));
         written?;
-        let by_epochs = batch.trees.iter().find_map(Tree::running_epoch);
-        Ok(Ticket::new(lsn, by_epochs, &self.inner))
+        // With any other tree the epoch has ended already.
+        let mut trees = batch.writes.iter().map(|write| &batch.trees[write.tree]);
+        let are_by_epochs = trees.all(|tree| tree.kind().engine.is_buffered());
+        let epoch = batch.trees.iter().find_map(Tree::running_epoch).filter(|_| are_by_epochs);
+        Ok(Ticket::new(lsn, epoch, &self.inner))
     }
 
     fn has(&self, tree: &Tree) -> bool {
