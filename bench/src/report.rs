@@ -248,7 +248,7 @@ impl Page<'_> {
              - *Durable* is: on the disk, with `fdatasync` or what a store has in its place. Updates and removes are single \
              operations that all readers see at once; one sync ends them and counts. Their entries are in another order than in the \
              load. At most half of the entries are removed.\n\
-             - A batch is the store's own batch or transaction. Where a crash may leave a part of one, the settings below say so.\n\
+             - A batch is the store's own batch or transaction.\n\
              - Readers of LMDB and redb keep one read transaction open, which is faster than one for each read. Values are not copied \
              where a store can lend them.\n\
              - Room on disk is what the files take, logs included, not their length. Memory is what the process takes beyond what it \

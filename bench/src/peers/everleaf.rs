@@ -2,17 +2,17 @@
 
 use std::path::Path;
 
-use everleaf::{Codec, Engine, Options, Range, Settings, Store, Ticket, Tree, TreeOptions};
+use everleaf::{Batch, Codec, Engine, Options, Range, Settings, Store, Tree, TreeOptions};
 
 use super::{Kind, Peer, Reader, Result};
 use crate::entries::Source;
 
 /// The settings are the defaults; what differs between engines is when a write is durable.
 const IMMEDIATE: &str = "all defaults, which on an ordinary disk is the medium `file`. Loads and single writes that need not be durable: `put_async`, one `sync` at the end. \
-    Durable batch: 100 `put_async` and one wait for all; a crash may leave a part of such a batch. \
+    Durable batch: `Store::write`. \
     Load in order: `bulk_load` to full leaves.";
-const EPOCHS: &str = "as `rntree`, but writes are durable by epochs of 64 ms: a durable put ends the epoch. \
-    Durable batch: 100 `put_async` and one wait for all.";
+const EPOCHS: &str = "as `rntree`, but writes are durable by epochs of 64 ms: a durable put, and a durable batch, \
+    ends the epoch.";
 
 pub(super) const RNTREE: Kind = kind("rntree", IMMEDIATE);
 pub(super) const BZTREE: Kind = kind("bztree", "as `rntree`");
@@ -60,9 +60,11 @@ impl Peer for Everleaf {
     }
 
     fn put_many_durable(&self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result {
-        let tickets = entries.iter().map(|(key, value)| self.tree.put_async(key, value));
-        let tickets: Vec<Ticket> = tickets.collect::<everleaf::Result<_>>()?;
-        Ok(Ticket::wait_all(tickets)?)
+        let mut batch = Batch::new();
+        for (key, value) in entries {
+            batch.put(&self.tree, key, value);
+        }
+        Ok(self.store.write_async(&batch)?.wait()?)
     }
 
     fn put(&self, key: &[u8], value: &[u8]) -> Result {

@@ -167,7 +167,8 @@ impl Store {
         let batches = backend.unfinished_batches()?;
         damaged.extend(batches.damage.iter().map(|error| ("(a batch)".to_owned(), error.to_string())));
         if after_crash {
-            backend.mark_batches(&batches)?;
+            let marked = backend.mark_batches(&batches);
+            damaged.extend(marked.err().map(|error| ("(a batch)".to_owned(), error.to_string())));
             let roots = backend.roots()?;
             damaged.extend(roots.damaged.iter().map(|root| (root.label(), root.error().to_string())));
             for root in roots.trees {
