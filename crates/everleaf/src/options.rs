@@ -50,9 +50,11 @@ pub enum MediumChoice {
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "options do nothing before `open`"]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct Options {
     create: bool,
     read_only: bool,
+    verify: bool,
     limit_bytes: u64,
     medium: MediumChoice,
     line_store: Option<LineStore>,
@@ -76,6 +78,7 @@ impl Default for Options {
         Self {
             create: true,
             read_only: false,
+            verify: false,
             limit_bytes: u64::MAX,
             medium: MediumChoice::Auto,
             line_store: None,
@@ -140,6 +143,23 @@ impl Options {
     /// ```
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
+        self
+    }
+
+    /// Whether every record that is read must pass its check; one that fails it is [`Error::Corrupt`] and not a wrong value. Default: no:
+    /// [`Store::check`] verifies all records when it is called. A get or a range then also computes a CRC32C of key and value, and
+    /// copies the key. Trees of words have no records, and nothing to verify.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("a.pool");
+    /// let store = everleaf::Options::new().verify(true).open(&path)?;
+    /// store.tree("main")?.put("key", "value")?;
+    /// assert!(store.tree("main")?.contains("key")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn verify(mut self, verify: bool) -> Self {
+        self.verify = verify;
         self
     }
 
@@ -539,7 +559,11 @@ impl Options {
         };
         let pool_options =
             PoolOptions { close_on_drop: close_cleanly, read_bitmaps_later: true, ..PoolOptions::default() };
-        let pool: Box<dyn Backend> = Box::new(Pool::open(medium, pool_options)?);
+        let pool = Pool::open(medium, pool_options)?;
+        if self.verify {
+            pool.verify_reads();
+        }
+        let pool: Box<dyn Backend> = Box::new(pool);
         let opening = Opening {
             engines: self.engines,
             threads: self.recovery_threads,

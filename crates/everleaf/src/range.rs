@@ -48,6 +48,8 @@ key_range!(
 /// One end from which a range is read.
 #[derive(Default)]
 struct End<'t> {
+    /// The key that it begins at, if not at the bounds.
+    from: Option<Vec<u8>>,
     scan: Option<Box<dyn Scan + 't>>,
     /// The key of the entry that was returned last, if `has_returned`: the other end stops there.
     key: Vec<u8>,
@@ -60,8 +62,9 @@ struct End<'t> {
 /// The entries of a range of a tree, in order of their keys; from either end, so `rev()` works.
 ///
 /// An item is a key and its value, or the error that ended the range. Each key comes at most once, and every key that
-/// is there for the whole scan does come; keys that are added or removed meanwhile may or may not. While a range of
-/// [`Engine::RNTREE`](crate::Engine::RNTREE) lives, space of removed entries is not reused: do not keep it for long.
+/// is there for the whole scan does come; keys that are added or removed meanwhile may or may not. Between two calls a range holds no
+/// lock and keeps no space from being reused, so it may live for long, and another thread may go on with it. It reads up to 256 entries
+/// ahead.
 pub struct Range<'t> {
     tree: &'t Tree,
     bounds: Bounds,
@@ -92,6 +95,34 @@ impl<'t> Range<'t> {
         Ok(found.then_some((self.back.key.as_slice(), self.back.value.as_slice())))
     }
 
+    /// Goes to a key, forward or back: [`Range::next_entry`] then returns the first entry at or above it that the bounds of the range
+    /// include and the other end has not passed. O(log n).
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let years = store.tree("years")?;
+    /// (1960..1970).try_for_each(|year| years.put(format!("{year}"), ""))?;
+    /// let mut range = years.range("1962"..);
+    /// assert_eq!(&*range.next().unwrap()?.0, b"1962");
+    /// range.seek("1968");
+    /// assert_eq!(&*range.next().unwrap()?.0, b"1968");
+    /// range.seek("1900"); // not below the bounds
+    /// assert_eq!(&*range.next().unwrap()?.0, b"1962");
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) {
+        let key = key.as_ref();
+        self.done = false;
+        self.front = End { from: self.bounds.is_above_lower(key).then(|| key.to_vec()), ..End::default() };
+    }
+
+    /// As [`Range::seek`], for the other end: [`Range::next_entry_back`] then returns the last entry at or below the key.
+    pub fn seek_back(&mut self, key: impl AsRef<[u8]>) {
+        let key = key.as_ref();
+        self.done = false;
+        self.back = End { from: self.bounds.is_below_upper(key).then(|| key.to_vec()), ..End::default() };
+    }
+
     /// Continues a range that ended with an error: the next entry is the one behind the damage, or the same error if the range
     /// cannot get past it. For salvaging a damaged tree.
     pub fn skip_damage(&mut self) {
@@ -115,7 +146,15 @@ impl<'t> Range<'t> {
         };
         let scan = match &mut end.scan {
             Some(scan) => scan,
-            None => end.scan.insert(self.tree.index().range(self.bounds.clone(), direction)?),
+            None => {
+                let mut bounds = self.bounds.clone();
+                if let Some(from) = end.from.take().map(Bound::Included) {
+                    let own =
+                        if direction == Direction::Forward { &mut bounds.lower } else { &mut bounds.upper };
+                    *own = from;
+                }
+                end.scan.insert(self.tree.index().range(bounds, direction)?)
+            }
         };
         if !scan.next_into(&mut end.next_key, &mut end.value)? {
             return Ok(false);

@@ -17,6 +17,7 @@ use pool::{DamagedRoot, TreeRoot};
 use crate::backend::{Backend, Opening};
 use crate::background::Background;
 use crate::backup::NewCopy;
+use crate::ticket::AwaitedTickets;
 use crate::{EncodedValue, Key, Options, Tree, TreeOptions, TypedTree, WordTree};
 
 /// A file with named trees. Cheap to clone; closed cleanly when the last clone and the last tree of it are dropped.
@@ -39,6 +40,8 @@ pub(crate) struct Inner {
     backend: Box<dyn Backend>,
     /// The pool's file, with its lock, if the store is only read.
     source: Option<File>,
+    /// See [`Ticket`](crate::Ticket).
+    pub(crate) awaited: AwaitedTickets,
 }
 
 /// A tree that is open.
@@ -197,7 +200,9 @@ impl Store {
         })?;
         let recovery = Recovery { after_crash, duration: start.elapsed(), damaged };
         let (path, trees) = (path.to_owned(), Mutex::new(trees));
-        Ok(Self { inner: Arc::new(Inner { path, recovery, opening, background, trees, backend, source }) })
+        let awaited = AwaitedTickets::default();
+        let inner = Inner { path, recovery, opening, background, trees, backend, source, awaited };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// The tree `name` of byte strings, whatever its engine; made with the default engine if it is missing. A tree is opened when it is first asked for (after a crash,

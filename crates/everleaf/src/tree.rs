@@ -1,5 +1,6 @@
 //! A tree of byte strings.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use engines::batch::Target;
@@ -9,6 +10,9 @@ use engines::{Error, Result};
 
 use crate::store::{Inner, OpenTree};
 use crate::{KeyRange, Range, Ticket, TreeOptions, WordTree};
+
+/// A thread keeps no larger buffer than this for [`Tree::get_with`].
+const LENT_BYTES_KEPT: usize = 1 << 20;
 
 /// An ordered map from byte strings to byte strings, by name in a [`Store`](crate::Store).
 ///
@@ -125,6 +129,28 @@ impl Tree {
     #[inline]
     pub fn get_into(&self, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
         self.at(self.any.index.get_into(key.as_ref(), value))
+    }
+
+    /// Calls `read` with the value of `key`, if it is present, and returns what that returns. The value is lent from a buffer of the
+    /// thread that is used again, so reading costs no allocation. O(log n).
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let tree = store.tree("texts")?;
+    /// tree.put("greeting", "good morning")?;
+    /// assert_eq!(tree.get_with("greeting", |value| value.len())?, Some(12));
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    pub fn get_with<T>(&self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        thread_local!(static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) });
+        // Taken out, as `read` may read another value.
+        let mut buffer = BUFFER.take();
+        let found = self.get_into(key, &mut buffer);
+        let result = found.map(|is_present| is_present.then(|| read(&buffer)));
+        if buffer.capacity() <= LENT_BYTES_KEPT {
+            BUFFER.set(buffer);
+        }
+        result
     }
 
     /// Whether `key` is present. O(log n).

@@ -355,7 +355,7 @@ pub enum Error {
         at: At,
     },
     /// The operation would wait for ever: it is called while its own thread holds what it would wait for, as by the source of a bulk
-    /// load that writes to the tree being loaded.
+    /// load that writes a batch to the tree being loaded.
     #[error(
         "the operation would wait for its own thread for ever; call it after the load, the salvage or the batch"
     )]

@@ -76,6 +76,8 @@ struct Shared<M: Medium> {
     closed: bool,
     /// See [`Pool::leave_unclean`].
     is_unclean: AtomicBool,
+    /// See [`Guard::verifies`].
+    verifies: AtomicBool,
     /// See [`Pool::common`].
     common: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
 }
@@ -216,6 +218,7 @@ impl<M: Medium> Pool<M> {
                 options,
                 closed: false,
                 is_unclean: AtomicBool::new(false),
+                verifies: AtomicBool::new(false),
                 common: Mutex::new(Vec::new()),
             }),
         })
@@ -440,6 +443,11 @@ impl<M: Medium> Pool<M> {
         self.shared.space.compact(&medium::Guard::unpinned(&self.shared.medium))
     }
 
+    /// Has trees verify every record that they read: see [`Guard::verifies`].
+    pub fn verify_reads(&self) {
+        self.shared.verifies.store(true, Ordering::Relaxed);
+    }
+
     /// Makes the close leave the pool unclean, as a crash would: for a tree with unfinished work, which the
     /// next open finishes.
     pub fn leave_unclean(&self) {
@@ -594,6 +602,12 @@ impl<M: Medium> Guard<'_, M> {
     pub fn mark_node(&self, offset: u64) -> Result<()> {
         let start = offset.checked_sub(self.node_lead()).ok_or_else(|| Error::corrupt(offset, "no node"))?;
         self.shared.space.mark(&self.inner, start)
+    }
+
+    /// Whether a record that is read must pass its check.
+    #[inline(always)]
+    pub fn verifies(&self) -> bool {
+        self.shared.verifies.load(Ordering::Relaxed)
     }
 
     /// Waits until everything up to `lsn` is durable.

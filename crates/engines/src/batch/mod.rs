@@ -3,7 +3,7 @@
 //! # Locks
 //!
 //! A batch takes the stripes ([`Stripes`]) of all its keys, in ascending order of trees and stripes; a single write shares the stripe
-//! of its key. So no other write to its keys comes between. Readers take no stripe, and may see a batch half applied. Whatever a
+//! of its key, a bulk load all stripes of its tree. So no other write to its keys comes between. Readers take no stripe, and may see a batch half applied. Whatever a
 //! batch waits for after that, as the end of an epoch, waits for no stripe.
 //!
 //! # Steps
@@ -134,7 +134,7 @@ pub fn write<M: Medium>(pool: &Pool<M>, batch: &Batch<'_>) -> Result<()> {
     let journal = Journal::of(pool);
     let (by_epochs, immediate) = batch.last_writes()?;
     let runs = room::runs(batch, &by_epochs, &immediate);
-    let locked = batch.lock();
+    let locked = batch.lock::<M>()?;
     journal.expect_whole()?;
     let (failed, seen) = medium::deferred(|| batch.failed_condition());
     if let Some(index) = failed? {
@@ -181,8 +181,11 @@ impl<'b> Batch<'b> {
         Ok((by_epochs, immediate))
     }
 
-    /// Locks the stripes of all keys.
-    fn lock(&self) -> Vec<ExclusiveGuard<'_, ()>> {
+    /// Locks the stripes of all keys. The source of a load of one of the trees would wait for itself.
+    fn lock<M: Medium>(&self) -> Result<Vec<ExclusiveGuard<'_, ()>>> {
+        if self.trees.iter().any(|tree| tree.striped().0.is_loader::<M>()) {
+            return Err(Error::InBatch);
+        }
         let writes = self.writes.iter().map(|write| (write.tree, write.key));
         let keys = writes.chain(self.conditions.iter().map(|expected| (expected.tree, expected.key)));
         let stripe_of = |(tree, key): (usize, &[u8])| {
@@ -191,7 +194,13 @@ impl<'b> Batch<'b> {
         let mut stripes: Vec<_> = keys.map(stripe_of).collect();
         stripes.sort_unstable();
         stripes.dedup();
-        stripes.into_iter().map(|(_, stripe, tree)| self.trees[tree].striped().0.lock(stripe)).collect()
+        loop {
+            let locked = stripes.iter().map(|(_, stripe, tree)| self.trees[*tree].striped().0.lock(*stripe));
+            if let Some(locked) = locked.collect() {
+                return Ok(locked);
+            }
+            self.trees.iter().for_each(|tree| tree.striped().0.wait_for_loads::<M>());
+        }
     }
 
     /// The first condition that does not hold.

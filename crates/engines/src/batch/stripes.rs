@@ -1,13 +1,16 @@
 //! The stripes of a tree: locks that keep single writes and batches apart.
 //!
-//! A single write shares the stripe of its key until its commit is ordered, and waits for its durability without it. A batch has the
-//! stripes of all its keys alone until it is done, a bulk load all stripes of its tree. Readers take none.
+//! A single write shares the stripe of its key until its commit is ordered, and waits for its durability without it. A bulk load shares
+//! all stripes of its tree: single writes go on, batches wait. A batch has the stripes of all its keys alone until it is done. Readers
+//! take none.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 use medium::Medium;
-use medium::sync::{AtomicU64, ExclusiveGuard, Ordering, SharedGuard, SharedLock, thread_number};
+use medium::sync::{ExclusiveGuard, Mutex, SharedGuard, SharedLock, is_scheduled, pause, thread_number};
 use pool::Pool;
 
 use super::journal::Journal;
@@ -18,6 +21,9 @@ use crate::index::{
 };
 use crate::{Error, Result};
 
+/// How often a batch looks whether a load is over.
+const WAIT: Duration = Duration::from_millis(1);
+
 /// Stripes of a tree. A batch of a few hundred keys locks most of them.
 const STRIPES: usize = 64;
 
@@ -25,13 +31,13 @@ const STRIPES: usize = 64;
 #[derive(Debug)]
 pub struct Stripes {
     stripes: [CachePadded<SharedLock>; STRIPES],
-    /// The thread that has all stripes, by its number, plus one.
-    loader: AtomicU64,
+    /// The threads that load the tree, by their numbers.
+    loaders: Mutex<Vec<usize>>,
 }
 
 impl Default for Stripes {
     fn default() -> Self {
-        Self { stripes: std::array::from_fn(|_| CachePadded::default()), loader: AtomicU64::new(0) }
+        Self { stripes: std::array::from_fn(|_| CachePadded::default()), loaders: Mutex::default() }
     }
 }
 
@@ -48,26 +54,67 @@ impl Stripes {
         (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - STRIPES.ilog2())) as usize
     }
 
+    /// A share of a stripe. The source of a load, which has shares of all, gets none.
     #[inline(always)]
-    fn share<M: Medium>(&self, stripe: usize) -> Result<SharedGuard<'_, ()>> {
-        match self.stripes[stripe].try_share() {
-            Some(guard) => Ok(guard),
-            None => self.wait::<M>(stripe),
-        }
+    fn share<M: Medium>(&self, stripe: usize) -> Option<SharedGuard<'_, ()>> {
+        self.stripes[stripe].try_share().or_else(|| self.wait::<M>(stripe))
     }
 
     #[cold]
-    fn wait<M: Medium>(&self, stripe: usize) -> Result<SharedGuard<'_, ()>> {
-        if self.loader.load(Ordering::Relaxed) == thread_number::<M>() as u64 + 1 {
-            // The source of a bulk load writes to the tree that is being loaded.
-            return Err(Error::InBatch);
-        }
-        Ok(self.stripes[stripe].share())
+    fn wait<M: Medium>(&self, stripe: usize) -> Option<SharedGuard<'_, ()>> {
+        (!self.is_loader::<M>()).then(|| self.stripes[stripe].share())
     }
 
-    /// The stripe alone. A thread takes several in ascending order.
-    pub(super) fn lock(&self, stripe: usize) -> ExclusiveGuard<'_, ()> {
-        self.stripes[stripe].lock()
+    /// Shares of all stripes, for a load.
+    fn share_all<M: Medium>(&self) -> Loader<'_, M> {
+        // Before the shares, so that a batch that waits for one of them sees why.
+        self.loaders.lock().push(thread_number::<M>());
+        let shares = self.stripes.iter().map(|stripe| stripe.share()).collect();
+        Loader { stripes: self, _shares: shares, medium: PhantomData }
+    }
+
+    /// Whether the calling thread loads the tree, and calls from the source of the load.
+    pub(super) fn is_loader<M: Medium>(&self) -> bool {
+        self.loaders.lock().contains(&thread_number::<M>())
+    }
+
+    /// Whether a thread loads the tree.
+    fn is_loaded(&self) -> bool {
+        !self.loaders.lock().is_empty()
+    }
+
+    /// Waits until no thread loads the tree. The calling thread holds no stripe of any tree: the source of the load may want it.
+    pub(super) fn wait_for_loads<M: Medium>(&self) {
+        let mut spins = 0;
+        while self.is_loaded() {
+            if is_scheduled::<M>() { pause(&mut spins) } else { std::thread::sleep(WAIT) }
+        }
+    }
+
+    /// The stripe alone; `None` if the tree is being loaded. A thread takes several in ascending order.
+    pub(super) fn lock(&self, stripe: usize) -> Option<ExclusiveGuard<'_, ()>> {
+        loop {
+            let locked = self.stripes[stripe].try_lock();
+            if locked.is_some() || self.is_loaded() {
+                return locked;
+            }
+        }
+    }
+}
+
+/// A thread that loads a tree, until this is dropped.
+struct Loader<'s, M: Medium> {
+    stripes: &'s Stripes,
+    _shares: Vec<SharedGuard<'s, ()>>,
+    medium: PhantomData<M>,
+}
+
+impl<M: Medium> Drop for Loader<'_, M> {
+    fn drop(&mut self) {
+        let (own, mut loaders) = (thread_number::<M>(), self.stripes.loaders.lock());
+        if let Some(index) = loaders.iter().position(|loader| *loader == own) {
+            loaders.swap_remove(index);
+        }
     }
 }
 
@@ -99,7 +146,7 @@ impl<M: Medium, T: Index> Striped<M, T> {
     /// A write to one key.
     #[inline(always)]
     fn written<R>(&self, stripe: usize, write: impl FnOnce(&T) -> Result<R>) -> Result<R> {
-        let share = self.stripes.share::<M>(stripe)?;
+        let share = self.stripes.share::<M>(stripe);
         self.journal.expect_whole()?;
         if !M::LATE {
             return write(&self.tree);
@@ -153,13 +200,11 @@ impl<M: Medium, T: Index> Index for Striped<M, T> {
     }
 
     fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
-        let own = thread_number::<M>() as u64 + 1;
-        if self.stripes.loader.load(Ordering::Relaxed) == own {
+        if self.stripes.is_loader::<M>() {
             return Err(Error::InBatch);
         }
-        let _all: Vec<_> = (0..STRIPES).map(|stripe| self.stripes.lock(stripe)).collect();
+        let _loader = self.stripes.share_all::<M>();
         self.journal.expect_whole()?;
-        let _loader = Loader::begin(&self.stripes.loader, own);
         self.tree.bulk_load(next, fill)
     }
 
@@ -216,21 +261,5 @@ impl<M: Medium, T: Index + WordIndex> WordIndex for Striped<M, T> {
 
     fn scan(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()> {
         self.tree.scan(from, visit)
-    }
-}
-
-/// A thread that has all stripes of a tree, until this is dropped.
-struct Loader<'s>(&'s AtomicU64);
-
-impl<'s> Loader<'s> {
-    fn begin(loader: &'s AtomicU64, thread: u64) -> Self {
-        loader.store(thread, Ordering::Relaxed);
-        Self(loader)
-    }
-}
-
-impl Drop for Loader<'_> {
-    fn drop(&mut self) {
-        self.0.store(0, Ordering::Relaxed);
     }
 }

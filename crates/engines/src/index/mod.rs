@@ -224,7 +224,7 @@ impl EpochStat {
 }
 
 /// A range being read: each key at most once, in order, and every key that is present for the whole scan.
-pub trait Scan {
+pub trait Scan: Send {
     /// Replaces `key` and `value` by the next entry; `false` at the end.
     fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool>;
 }

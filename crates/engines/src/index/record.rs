@@ -127,8 +127,15 @@ impl Record {
         Ok(())
     }
 
-    /// Appends the value to a buffer.
+    /// Appends the value to a buffer. In a pool that verifies reads, the record must pass its check.
     pub fn copy_value<M: Medium>(&self, guard: &Guard<'_, M>, buffer: &mut Vec<u8>) -> Result<()> {
+        if guard.verifies() && !self.is_sound(guard)? {
+            return Err(Error::corrupt(self.offset, "a record that fails its check"));
+        }
+        self.copy_value_as_is(guard, buffer)
+    }
+
+    fn copy_value_as_is<M: Medium>(&self, guard: &Guard<'_, M>, buffer: &mut Vec<u8>) -> Result<()> {
         let start = self.offset + 8 + 8 * self.key_length.div_ceil(8) as u64;
         copy_out(guard, guard.words(start, self.value_length.div_ceil(8))?, self.value_length, buffer);
         Ok(())
@@ -138,7 +145,7 @@ impl Record {
     pub fn is_sound<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<bool> {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         self.copy_key(guard, &mut key)?;
-        self.copy_value(guard, &mut value)?;
+        self.copy_value_as_is(guard, &mut value)?;
         Ok(check_of(&key, &value) == self.check && self.compare(guard, &key)?.is_eq())
     }
 }

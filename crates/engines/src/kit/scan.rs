@@ -153,7 +153,7 @@ impl Batch {
 }
 
 /// A source of batches.
-pub trait Batches {
+pub trait Batches: Send {
     /// Reads entries from [`Batch::from`] on until [`Batch::push`] wants no more, and says where the scan goes on, or that it
     /// ends. After an error the batch is read again.
     fn read(&mut self, batch: &mut Batch) -> Result<()>;
@@ -302,7 +302,7 @@ pub struct LeafCopy {
 }
 
 /// A tree whose leaves can be copied one at a time.
-pub trait Leaves<M: Medium, C: Codec> {
+pub trait Leaves<M: Medium, C: Codec>: Sync {
     /// The tree's pool.
     fn pool(&self) -> &Pool<M>;
 

@@ -75,6 +75,21 @@ impl Value {
         }
     }
 
+    /// Appends the value of `key`. In a pool that verifies reads, the record must pass its check.
+    pub(super) fn copy_of<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        key: impl FnOnce() -> Result<Vec<u8>>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<()> {
+        let start = buffer.len();
+        self.copy(guard, buffer)?;
+        match self {
+            Self::Record(record) if guard.verifies() => record.expect_sound(guard, &key()?, &buffer[start..]),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether the value is this one.
     pub(super) fn is<M: Medium>(&self, guard: &Guard<'_, M>, value: &[u8]) -> Result<bool> {
         match self {

@@ -123,6 +123,23 @@ impl Record {
         Ok(self.header == header_of(self.key_length, key, value) && self.is_padded(guard)?)
     }
 
+    /// As [`Record::is_sound`].
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it is not.
+    #[cold]
+    pub(super) fn expect_sound<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
+        if self.is_sound(guard, key, value)? {
+            return Ok(());
+        }
+        Err(Error::corrupt(self.start, "a record that fails its check"))
+    }
+
     /// Whether key and value are padded with zeros.
     fn is_padded<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<bool> {
         let parts = [(self.value_offset(), self.value_length), (self.key_offset(), self.key_length)];

@@ -281,7 +281,12 @@ impl<M: Medium> Batches for RangeBatches<'_, M> {
                     for (&[word, content], &class) in words.iter().zip(classes) {
                         let slice = Slice { word, class: class.min(LONGER) };
                         let found = Found { prefix, slice, content };
-                        let copy_value = |value: &mut Vec<u8>| found.value(view)?.copy(&view.guard, value);
+                        let key = || {
+                            let mut key = Vec::new();
+                            found.copy_key(view, &mut key).map(|()| key)
+                        };
+                        let copy_value =
+                            |value: &mut Vec<u8>| found.value(view)?.copy_of(&view.guard, key, value);
                         if !filled.push(|key| found.copy_key(view, key), copy_value)? {
                             return Ok(false);
                         }

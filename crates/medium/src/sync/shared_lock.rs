@@ -7,6 +7,10 @@ pub use loom::sync::{RwLockReadGuard as SharedGuard, RwLockWriteGuard as Exclusi
 #[cfg(not(loom))]
 pub use parking_lot::{RwLockReadGuard as SharedGuard, RwLockWriteGuard as ExclusiveGuard};
 
+/// How long [`SharedLock::try_lock`] waits, and holds up those that want to share the lock.
+#[cfg(not(loom))]
+const WAIT: std::time::Duration = std::time::Duration::from_millis(1);
+
 /// A lock that guards no value. A thread that waits for it alone holds up those that want to share it. Under a scheduler, a thread
 /// that finds it locked lets the others run: a thread that was stopped may hold it.
 #[derive(Debug, Default)]
@@ -32,6 +36,17 @@ impl SharedLock {
     #[inline]
     pub fn try_share(&self) -> Option<SharedGuard<'_, ()>> {
         self.inner.try_read()
+    }
+
+    /// The lock alone, unless others have it for longer than a millisecond.
+    pub fn try_lock(&self) -> Option<ExclusiveGuard<'_, ()>> {
+        if schedule::is_running() {
+            return self.inner.try_write().or_else(|| {
+                schedule::contend();
+                self.inner.try_write()
+            });
+        }
+        self.inner.try_write_for(WAIT)
     }
 
     /// Waits for the lock alone.
@@ -66,6 +81,11 @@ impl SharedLock {
     /// A share of the lock, if it is free.
     pub fn try_share(&self) -> Option<SharedGuard<'_, ()>> {
         self.inner.try_read().ok()
+    }
+
+    /// The lock alone, if it is free.
+    pub fn try_lock(&self) -> Option<ExclusiveGuard<'_, ()>> {
+        self.inner.try_write().ok()
     }
 
     /// Waits for the lock alone.

@@ -1,0 +1,141 @@
+//! Reading: values that are lent, ranges that seek and change threads, records that are verified, tickets that are awaited.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+use everleaf::{Engine, Error, MediumChoice, Options, Result, Store, Tree, TreeOptions};
+use tempfile::tempdir;
+
+fn tree_of(store: &Store, engine: Engine) -> Result<Tree> {
+    store.tree_with(engine.name, TreeOptions { engine, ..TreeOptions::RECORDS })
+}
+
+#[test]
+fn a_range_seeks_from_either_end() -> Result<()> {
+    for engine in Engine::ALL {
+        let store = Store::in_memory()?;
+        let tree = tree_of(&store, *engine)?;
+        (0..1000_u32).try_for_each(|number| tree.put((2 * number).to_be_bytes(), ""))?;
+        let number = |entry: Option<Result<(everleaf::Value, everleaf::Value)>>| {
+            entry.map(|entry| u32::from_be_bytes(entry.unwrap().0.as_slice().try_into().unwrap()))
+        };
+        let mut range = tree.range(100_u32.to_be_bytes()..=1501_u32.to_be_bytes());
+        assert_eq!((number(range.next()), number(range.next_back())), (Some(100), Some(1500)));
+        range.seek(701_u32.to_be_bytes());
+        assert_eq!((number(range.next()), number(range.next())), (Some(702), Some(704)));
+        range.seek(9_u32.to_be_bytes());
+        assert_eq!(number(range.next()), Some(100));
+        // At the other end nothing is left, and back before it something is.
+        range.seek(1500_u32.to_be_bytes());
+        assert_eq!(number(range.next()), None);
+        range.seek(9_u32.to_be_bytes());
+        range.seek_back(801_u32.to_be_bytes());
+        assert_eq!(number(range.next_back()), Some(800));
+        range.seek(797_u32.to_be_bytes());
+        assert_eq!((number(range.next()), number(range.next())), (Some(798), None));
+        // Another thread goes on with it.
+        range.seek_back(u32::MAX.to_be_bytes());
+        range.seek(1496_u32.to_be_bytes());
+        let rest = std::thread::scope(|scope| scope.spawn(move || range.count()).join().unwrap());
+        assert_eq!(rest, 3, "{}", engine.name);
+    }
+    Ok(())
+}
+
+/// Values are lent from a buffer of the thread; a reader may read another one meanwhile.
+#[test]
+fn values_are_lent_also_one_within_another() -> Result<()> {
+    for engine in Engine::ALL {
+        let store = Store::in_memory()?;
+        let tree = tree_of(&store, *engine)?;
+        tree.put("a", "one")?;
+        tree.put("b", vec![7; 2 << 20])?;
+        let lengths = tree.get_with("a", |one| {
+            let other = tree.get_with("b", <[u8]>::len).unwrap();
+            (one.to_vec(), other)
+        })?;
+        assert_eq!(lengths, Some((b"one".to_vec(), Some(2 << 20))));
+        assert_eq!(tree.get_with("c", <[u8]>::len)?, None);
+    }
+    Ok(())
+}
+
+/// A flipped bit of a value is a wrong value for a store that does not verify what it reads.
+#[test]
+fn a_record_that_is_damaged_is_an_error_where_reads_are_verified() -> Result<()> {
+    for engine in Engine::ALL {
+        let folder = tempdir().unwrap();
+        let path = folder.path().join("a.pool");
+        let value = b"a value that nothing else in the pool has";
+        let store = Store::open(&path)?;
+        tree_of(&store, *engine)?.put("a key longer than a word", value)?;
+        tree_of(&store, *engine)?.put("key", "sound")?;
+        store.close()?;
+        let mut bytes = std::fs::read(&path).unwrap();
+        let at = bytes.windows(value.len()).position(|bytes| bytes == value).unwrap();
+        bytes[at + 3] ^= 4;
+        std::fs::write(&path, bytes).unwrap();
+        for verify in [false, true] {
+            let store = Options::new().verify(verify).open(&path)?;
+            let tree = tree_of(&store, *engine)?;
+            let found = [
+                tree.get("a key longer than a word").map(drop),
+                tree.iter().try_for_each(|entry| entry.map(drop)),
+            ];
+            for found in found {
+                let is_corrupt = found.is_err_and(|error| matches!(error, Error::Corrupt { .. }));
+                assert_eq!(is_corrupt, verify, "{}", engine.name);
+            }
+            assert_eq!(tree.get("key")?.as_deref(), Some(b"sound".as_slice()));
+        }
+    }
+    Ok(())
+}
+
+/// Wakes a thread.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future on this thread.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[test]
+fn tickets_are_awaited() -> Result<()> {
+    for engine in Engine::ALL {
+        let folder = tempdir().unwrap();
+        let options = Options::new().medium(MediumChoice::File).manual_epochs();
+        let store = options.open(folder.path().join("a.pool"))?;
+        let tree = tree_of(&store, *engine)?;
+        block_on(async {
+            for round in 0..20_u32 {
+                let tickets =
+                    (0..10_u32).map(|key| tree.put_async((10 * round + key).to_be_bytes(), "value"));
+                for ticket in tickets.collect::<Result<Vec<_>>>()? {
+                    let again = ticket.clone();
+                    ticket.await?;
+                    assert!(again.is_durable());
+                }
+            }
+            Ok::<_, Error>(())
+        })?;
+        assert_eq!(tree.len()?, 200);
+    }
+    Ok(())
+}
