@@ -7,18 +7,32 @@
 use std::cell::Cell;
 
 use crate::Lsn;
+use crate::sync::schedule;
+
+/// Threads of a scheduler, which all run on one thread of the system.
+const SCHEDULED_MAX: usize = 8;
 
 thread_local! {
-    /// What this thread has to wait for, while it defers; `None` while it does not.
-    static DEFERRED: Cell<Option<Lsn>> = const { Cell::new(None) };
+    /// What this thread has to wait for, while it defers; `None` while it does not. The first one; each thread of a scheduler has one of
+    /// the others.
+    static DEFERRED: [Cell<Option<Lsn>>; 1 + SCHEDULED_MAX] = const { [const { Cell::new(None) }; 1 + SCHEDULED_MAX] };
+}
+
+/// Which one of [`DEFERRED`] is the calling thread's.
+#[inline(always)]
+fn own() -> usize {
+    schedule::thread().map_or(0, |thread| 1 + usize::from(thread) % SCHEDULED_MAX)
 }
 
 /// Restores the state from before the call, also if the call panics.
-struct Restore(Option<Lsn>);
+struct Restore {
+    own: usize,
+    before: Option<Lsn>,
+}
 
 impl Drop for Restore {
     fn drop(&mut self) {
-        DEFERRED.set(self.0);
+        DEFERRED.with(|deferred| deferred[self.own].set(self.before));
     }
 }
 
@@ -26,9 +40,11 @@ impl Drop for Restore {
 /// been waited for, [`Lsn::DURABLE`] if none was.
 #[inline]
 pub fn deferred<R>(call: impl FnOnce() -> R) -> (R, Lsn) {
-    let restore = Restore(DEFERRED.replace(Some(Lsn::DURABLE)));
+    let own = own();
+    let before = DEFERRED.with(|deferred| deferred[own].replace(Some(Lsn::DURABLE)));
+    let restore = Restore { own, before };
     let result = call();
-    let lsn = DEFERRED.get().unwrap_or_default();
+    let lsn = DEFERRED.with(|deferred| deferred[own].get()).unwrap_or_default();
     drop(restore);
     (result, lsn)
 }
@@ -36,13 +52,14 @@ pub fn deferred<R>(call: impl FnOnce() -> R) -> (R, Lsn) {
 /// Whether waits are deferred; then `lsn` is noted.
 #[inline(always)]
 pub(crate) fn defer(lsn: Lsn) -> bool {
-    match DEFERRED.get() {
-        Some(before) => {
-            DEFERRED.set(Some(before.max(lsn)));
-            true
+    DEFERRED.with(|deferred| {
+        let own = &deferred[own()];
+        let before = own.get();
+        if let Some(before) = before {
+            own.set(Some(before.max(lsn)));
         }
-        None => false,
-    }
+        before.is_some()
+    })
 }
 
 #[cfg(test)]

@@ -438,6 +438,7 @@ macro_rules! place {
             | Error::NotDurable { at, .. }
             | Error::Medium { at, .. }
             | Error::Contended { at, .. }
+            | Error::BatchUnfinished { at }
             | Error::UnknownEngine { at, .. } => Some(at),
             _ => None,
         }
