@@ -49,6 +49,9 @@ fn runs(pool: &Path, engines: &[String]) -> Vec<Run> {
         torture.arguments.push(pool.join(format!("{engine}.pool")).display().to_string());
         runs.push(torture);
     }
+    let mut torture = run_of("torture batches", &format!("{everleaf} torture --batches --rounds 200"));
+    torture.arguments.push(pool.join("batches.pool").display().to_string());
+    runs.push(torture);
     for engine in engines {
         runs.push(run_of(&format!("mutants {engine}"), &format!("xtask mutants --engine {engine}")));
     }

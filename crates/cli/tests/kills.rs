@@ -52,6 +52,32 @@ fn torture_knows_what_operations_promise_that_are_durable_later() {
     run(&on("torture", &pool, &["--durability", "never"])).expect(2);
 }
 
+#[test]
+fn torture_of_batches_finds_each_whole_or_not_at_all() {
+    let (_folder, pool) = pool();
+    let short = "--batches --rounds 4 --seconds-per-round 0.1 --keys 500 --json";
+    for more in [
+        "--medium dax --line-store twin",
+        "--medium file --log-bytes 256K",
+        "--medium file --durability tickets",
+        "--medium file --durability sync --threads 2",
+    ] {
+        let arguments: Vec<&str> = [short, more].iter().flat_map(|words| words.split(' ')).collect();
+        let said = run(&on("torture", &pool, &arguments)).expect(0);
+        let report = said.json();
+        assert_eq!((&report["rounds"], &report["violations"]), (&json!(4), &json!(0)), "{said:?}");
+        assert!(report["batches"]["written"].as_u64() > Some(0), "{said:?}");
+        let replay = report["replay"].as_str().unwrap();
+        assert!(replay.contains("torture --batches --threads ") && !replay.contains("--engine"), "{replay}");
+    }
+    run(&on("check", &pool, &[])).expect(0);
+    for other in [["--engine", "bztree"], ["--trees", "2"]] {
+        run(&on("torture", &pool, &[&["--batches"], &other[..]].concat())).expect(2);
+    }
+    // Its pools and those without batches replace each other.
+    run(&on("torture", &pool, &["--rounds", "1", "--seconds-per-round", "0.05", "--keys", "100"])).expect(0);
+}
+
 /// Changes a bit of every line behind the pool's header.
 fn damage(pool: &std::path::Path) {
     use std::os::unix::fs::FileExt;

@@ -8,6 +8,7 @@ mod op;
 mod promise;
 pub(crate) mod reader;
 mod round;
+mod transfer;
 mod verify;
 pub(crate) mod writer;
 
@@ -46,16 +47,47 @@ pub(crate) struct Work {
     /// Trees, alternately of records and of words
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=TREES.len() as i64))]
     trees: u8,
+    /// Two trees of each engine, and batches over them, which move money between accounts, beside the single operations
+    #[arg(long, conflicts_with_all = ["engine", "trees"])]
+    batches: bool,
 }
 
 impl Work {
     /// The same as command-line arguments, separated by spaces.
     fn to_arguments(&self) -> String {
-        let Self { engine, durability, threads, keys, trees } = self;
-        format!(
-            "--engine {engine} --threads {threads} --keys {keys} --trees {trees} --durability {durability}"
-        )
+        let Self { engine, durability, threads, keys, trees, batches } = self;
+        let trees =
+            if *batches { "--batches".to_owned() } else { format!("--engine {engine} --trees {trees}") };
+        format!("{trees} --threads {threads} --keys {keys} --durability {durability}")
     }
+
+    fn tree_count(&self) -> u8 {
+        if self.batches { transfer::tree_count() } else { self.trees }
+    }
+
+    fn tree_name(&self, tree: u8) -> String {
+        if self.batches { transfer::tree_name(tree) } else { TREES[usize::from(tree)].to_owned() }
+    }
+
+    fn engine(&self, tree: u8) -> Engine {
+        if self.batches { transfer::engine_of(tree) } else { self.engine }
+    }
+
+    /// Whether acknowledged writes to a tree may be lost until a sync is acknowledged.
+    fn is_buffered(&self, tree: u8) -> bool {
+        self.durability.is_buffered(self.engine(tree))
+    }
+
+    /// How many keys a tree may have: those of single operations, and behind them those of batches.
+    fn places(&self) -> u32 {
+        self.keys + if self.batches { transfer::key_count(self.threads) } else { 0 }
+    }
+}
+
+/// The names that trees of torture pools have.
+fn tree_names() -> Vec<String> {
+    let of_batches = (0..transfer::tree_count()).map(transfer::tree_name);
+    TREES.into_iter().map(str::to_owned).chain(of_batches).collect()
 }
 
 #[derive(clap::Args, Debug)]
@@ -101,6 +133,21 @@ struct Tally {
     /// Operations under way when their writer died: found done, and found not done.
     pending_done: u64,
     pending_undone: u64,
+    /// Those of the operations that are batches, if there are any.
+    batches: Option<BatchTally>,
+}
+
+/// Counts of batches.
+#[derive(Serialize, Default)]
+struct BatchTally {
+    /// Acknowledged as written.
+    written: u64,
+    /// A condition failed, because another thread had written in between.
+    refused: u64,
+    pending_done: u64,
+    pending_undone: u64,
+    /// Written, and lost, as they need not have been durable yet.
+    lost_before_durable: u64,
 }
 
 /// The one line of `--json`.
@@ -141,6 +188,17 @@ impl Report {
             progress::many(self.keys, "key"),
             progress::bytes(self.used_bytes),
         );
+        let of_batches = self.tally.batches.as_ref().map(|batches| {
+            format!(
+                "{} in batches, {} refused; of those under way at a kill {} done, {} not; {} lost before durable\n",
+                progress::many(batches.written, "transfer"),
+                count(batches.refused),
+                progress::was(batches.pending_done),
+                progress::was(batches.pending_undone),
+                progress::was(batches.lost_before_durable),
+            )
+        });
+        let words = words + &of_batches.unwrap_or_default();
         match self.violations.count() {
             0 => words + "no violation",
             violations => format!(
@@ -192,7 +250,8 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
                 .to_owned(),
         ));
     }
-    child::replace_own(&args.pool, &TREES, "torture pool")?;
+    let names = tree_names();
+    child::replace_own(&args.pool, &names.iter().map(String::as_str).collect::<Vec<_>>(), "torture pool")?;
     let seed = args.seed.unwrap_or_else(rand::random);
     let start = std::time::Instant::now();
     let mut random = SmallRng::seed_from_u64(seed);

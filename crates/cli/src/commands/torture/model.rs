@@ -1,11 +1,16 @@
 //! The content that the pool must have after a writer was killed: the model, and the check of each key.
 
+mod batches;
+
 use std::collections::HashMap;
 
-use super::op::{Kind, RECORD_BYTES, Record, TREES, Version, owner};
+use everleaf::Durability;
+
+use super::op::{Kind, RECORD_BYTES, Record, Version, owner};
 use super::promise::Promise;
 use super::verify::Contents;
 use super::{Tally, Work};
+use batches::Batches;
 
 /// The positions of records in the pipe order operations in time: a record says how one operation ended, and which one begins.
 /// This position is before all records: that of the content at the start of the round.
@@ -58,8 +63,8 @@ impl History {
         let mut since: HashMap<u8, Vec<(u8, u32, usize)>> = HashMap::new();
         let records = said.as_chunks::<RECORD_BYTES>().0;
         for (place, bytes) in records.iter().enumerate() {
-            let Some(record) =
-                Record::decode(bytes).filter(|record| record.key < work.keys && record.tree < work.trees)
+            let Some(record) = Record::decode(bytes)
+                .filter(|record| record.key < work.places() && record.tree < work.tree_count())
             else {
                 let rest = &said[(place + 1) * RECORD_BYTES..];
                 if rest.iter().all(|byte| *byte == 0) {
@@ -110,27 +115,33 @@ impl History {
 pub(super) struct Model {
     contents: Contents,
     work: Work,
-    /// Whether acknowledged writes may be lost until a sync is acknowledged.
-    is_buffered: bool,
-    /// Whether a write is durable only when its own thread has waited for it. A value that was read is durable in any case.
-    has_tickets: bool,
+}
+
+/// The moments up to which acknowledged operations must be present.
+struct Until {
+    /// For what is durable by epochs.
+    by_epochs: u64,
+    /// For everything else.
+    other: u64,
+}
+
+impl Until {
+    fn of(&self, is_by_epochs: bool) -> u64 {
+        if is_by_epochs { self.by_epochs } else { self.other }
+    }
 }
 
 impl Model {
     /// Trees with this content.
     pub(super) fn new(contents: Contents, work: Work) -> Self {
-        let promise = work.durability;
-        let (is_buffered, has_tickets) = (promise.is_buffered(work.engine), promise == Promise::Ticket);
-        Self { contents, work, is_buffered, has_tickets }
+        Self { contents, work }
     }
 
-    /// The moment up to which acknowledged operations must be present. All, if an operation is durable when it returns. Otherwise
-    /// those acknowledged before the last sync began, or before any operation on any tree began that is present: a log, or an epoch,
-    /// is kept up to some place, for all trees. With tickets a wait covers only the writes of its own thread.
-    fn durable_until(&self, history: &History, found: &Contents) -> u64 {
-        if !self.is_buffered && !self.has_tickets {
-            return NEVER;
-        }
+    /// All acknowledged operations must be present, if an operation is durable when it returns. Otherwise those acknowledged before
+    /// the last sync began, or before any operation on any tree began that is present: a log, or an epoch, is kept up to some place,
+    /// for all trees. Only what lies in an epoch tells how far epochs are kept. With tickets a wait covers only the writes of its own
+    /// thread.
+    fn durable_until(&self, history: &History, batches: &Batches, found: &Contents) -> Until {
         let begins = history.ops.iter().filter_map(|((tree, key), ops)| {
             let (before, now) = (self.contents.version(*tree, *key), found.version(*tree, *key));
             let is_there = |op: &&Op| match now {
@@ -138,15 +149,23 @@ impl Model {
                 0 => before != 0 && op.kind.removes() && op.effective != Some(false),
                 _ => op.kind.writes() && op.version == now,
             };
-            ops.iter().filter(is_there).map(|op| op.begin).min()
+            let begin = ops.iter().filter(is_there).map(|op| op.begin).min()?;
+            Some((begin, self.work.engine(*tree).is_buffered()))
         });
-        let synced = history.synced_until.filter(|_| !self.has_tickets);
-        begins.chain(synced).max().unwrap_or(BEFORE)
+        let synced = history.synced_until.filter(|_| self.work.durability != Promise::Ticket);
+        let begins: Vec<(u64, bool)> =
+            begins.chain(batches.begins()).chain(synced.map(|begin| (begin, true))).collect();
+        let last = |only_epochs: bool| {
+            let begins = begins.iter().filter(|(_, is_by_epochs)| *is_by_epochs || !only_epochs);
+            begins.map(|(begin, _)| *begin).max().unwrap_or(BEFORE)
+        };
+        let is_immediate = self.work.durability == Promise::Store(Durability::Immediate);
+        Until { by_epochs: last(true), other: if is_immediate { NEVER } else { last(false) } }
     }
 
     /// How many keys the trees have.
     pub(super) fn count(&self) -> u64 {
-        (0..self.work.trees).map(|tree| self.contents.count(tree)).sum()
+        (0..self.work.tree_count()).map(|tree| self.contents.count(tree)).sum()
     }
 
     /// Checks the content found after a round, counts how pending operations ended, and takes the content over.
@@ -157,17 +176,21 @@ impl Model {
         tally: &mut Tally,
         violations: &mut Vec<String>,
     ) {
-        let until = self.durable_until(&history, &found);
-        for tree in 0..self.work.trees {
+        let batches = Batches::find(&mut history, &self.work, &self.contents, &found, violations);
+        let until = self.durable_until(&history, &batches, &found);
+        batches.judge(&self.work, &self.contents, &found, &until, tally, violations);
+        for tree in 0..self.work.tree_count() {
+            let until = until.of(self.work.engine(tree).is_buffered());
+            let reads_durable = !self.work.is_buffered(tree);
             for key in 0..self.work.keys {
                 let now = found.version(tree, key);
                 let before = self.contents.version(tree, key);
                 let mut ops = history.ops.remove(&(tree, key)).unwrap_or_default();
                 let owned = owner(key, self.work.threads).is_some();
-                if let Err(what) = judge_key(before, &mut ops, now, owned, until, !self.is_buffered) {
+                if let Err(what) = judge_key(before, &mut ops, now, owned, until, reads_durable) {
                     violations.push(format!(
                         "tree {:?}, key {key}: {what}; before the round {before:#x}, now {now:#x}, told: {}",
-                        TREES[usize::from(tree)],
+                        self.work.tree_name(tree),
                         tell(&ops)
                     ));
                 }
@@ -264,7 +287,7 @@ fn judge_answers(before: Version, ops: &[Op]) -> Result<(), String> {
             Kind::Exchange => (state == op.expected, op.version),
             Kind::ExchangeOut => (state == op.expected, 0),
             Kind::Get => (state != 0, state),
-            Kind::Sync => (true, state),
+            Kind::Sync | Kind::Batch => (true, state),
         };
         if answer != holds || op.kind == Kind::Get && op.seen != state {
             return Err(format!(

@@ -1,6 +1,6 @@
 //! The operations of torture, their keys and values, and their records.
 
-/// The trees of a torture pool, by their place in records. Those with an odd place are trees of words.
+/// The trees of a torture pool without batches, by their place in records. Those with an odd place are trees of words.
 pub(super) const TREES: [&str; 4] =
     ["torture records", "torture words", "torture more records", "torture more words"];
 
@@ -97,10 +97,12 @@ pub(super) enum Kind {
     Get,
     /// The end of an epoch: operations acknowledged before it began are durable when it is acknowledged.
     Sync,
+    /// The transfer with this version; false if one of its conditions failed.
+    Batch,
 }
 
 impl Kind {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Insert,
         Self::Update,
         Self::Put,
@@ -109,6 +111,7 @@ impl Kind {
         Self::ExchangeOut,
         Self::Get,
         Self::Sync,
+        Self::Batch,
     ];
 
     /// Whether it writes its version.
@@ -170,7 +173,7 @@ impl Record {
             thread: bytes[0],
             answer: [Some(false), Some(true), None].get(usize::from(bytes[1])).copied()?,
             kind: *Kind::ALL.get(usize::from(bytes[2]))?,
-            tree: Some(bytes[3]).filter(|tree| usize::from(*tree) < TREES.len())?,
+            tree: bytes[3],
             key: u32::from_le_bytes(*bytes[4..].first_chunk()?),
             version: word(8)?,
             expected: word(16)?,

@@ -6,7 +6,7 @@ use everleaf::{Store, Tree, TreeOptions};
 use serde::{Deserialize, Serialize};
 
 use super::Work;
-use super::op::{TREES, Version, has_words, key_bytes, version_of};
+use super::op::{Version, has_words, key_bytes, version_of};
 use crate::failure::Failure;
 
 /// Keys that are read at once.
@@ -21,7 +21,7 @@ pub(super) struct Contents {
 impl Contents {
     /// The content of empty trees.
     pub(super) fn empty(work: &Work) -> Self {
-        Self { versions: vec![vec![0; work.keys as usize]; usize::from(work.trees)] }
+        Self { versions: vec![vec![0; work.places() as usize]; usize::from(work.tree_count())] }
     }
 
     /// This content.
@@ -32,13 +32,18 @@ impl Contents {
 
     /// Whether it has a place for each key of each tree.
     pub(super) fn is_of(&self, work: &Work) -> bool {
-        self.versions.len() == usize::from(work.trees)
-            && self.versions.iter().all(|versions| versions.len() == work.keys as usize)
+        self.versions.len() == usize::from(work.tree_count())
+            && self.versions.iter().all(|versions| versions.len() == work.places() as usize)
     }
 
     /// The version of a key; 0 if it is absent.
     pub(super) fn version(&self, tree: u8, key: u32) -> Version {
         self.versions[usize::from(tree)][key as usize]
+    }
+
+    /// Changes the version of a key.
+    pub(super) fn set_version(&mut self, tree: u8, key: u32, version: Version) {
+        self.versions[usize::from(tree)][key as usize] = version;
     }
 
     /// How many keys a tree has.
@@ -51,9 +56,9 @@ impl Contents {
 pub(super) fn open_trees(store: &Store, work: &Work) -> everleaf::Result<Vec<Tree>> {
     let open = |tree: u8| {
         let kind = if has_words(tree) { TreeOptions::WORDS } else { TreeOptions::RECORDS };
-        store.tree_with(TREES[usize::from(tree)], TreeOptions { engine: work.engine, ..kind })
+        store.tree_with(&work.tree_name(tree), TreeOptions { engine: work.engine(tree), ..kind })
     };
-    (0..work.trees).map(open).collect()
+    (0..work.tree_count()).map(open).collect()
 }
 
 /// Reads all trees forward, backward and key by key, and verifies that all agree, that the structure is sound, and that
@@ -64,7 +69,6 @@ pub(super) fn read_all(
     round: u32,
     violations: &mut Vec<String>,
 ) -> Result<Contents, Failure> {
-    let keys = work.keys;
     for (tree, why) in &store.recovery().damaged {
         violations.push(format!("tree {tree:?} could not be recovered: {why}"));
     }
@@ -74,7 +78,7 @@ pub(super) fn read_all(
     }
     violations.extend(store.check()?.iter().map(|violation| format!("check: {violation}")));
     for (number, tree) in open_trees(store, work)?.iter().enumerate() {
-        let all_keys: Vec<Vec<u8>> = (0..keys).map(|key| key_bytes(number as u8, key)).collect();
+        let all_keys: Vec<Vec<u8>> = (0..work.places()).map(|key| key_bytes(number as u8, key)).collect();
         let versions = &mut contents.versions[number];
         read_forward(tree, number as u8, &all_keys, versions, violations)?;
         compare_backward(tree, violations)?;
@@ -167,12 +171,13 @@ fn verify_figures(
     violations: &mut Vec<String>,
 ) -> Result<(), Failure> {
     // An engine with epochs keeps free objects, and counts them itself, in `check`.
-    if work.engine.is_buffered() || !store.recovery().after_crash {
+    let has_epochs = (0..work.tree_count()).any(|tree| work.engine(tree).is_buffered());
+    if has_epochs || !store.recovery().after_crash {
         return Ok(());
     }
     store.finish_recovery();
     let records: u64 =
-        (0..work.trees).filter(|tree| !has_words(*tree)).map(|tree| contents.count(tree)).sum();
+        (0..work.tree_count()).filter(|tree| !has_words(*tree)).map(|tree| contents.count(tree)).sum();
     let (mut reached, mut leaves, mut are_counted) = (0, 0, true);
     for tree in open_trees(store, work)? {
         let stat = tree.stat()?;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
-use everleaf::{Store, Ticket, Tree};
+use everleaf::{Batch, Error, Store, Ticket, Tree};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -12,6 +12,7 @@ use super::Work;
 use super::channel::ChannelArgs;
 use super::op::{Kind, Record, Version, key_bytes, owner, spread, value_bytes, version, version_of};
 use super::promise::Promise;
+use super::transfer::{Move, Transfer, ledger};
 use super::verify::open_trees;
 use crate::context::PoolArgs;
 use crate::failure::{Answer, Failure, Outcome};
@@ -24,6 +25,8 @@ const SCAN_EVERY: u32 = 2000;
 const SYNC_EVERY: u32 = 500;
 /// One operation in this many waits for all tickets before it.
 const WAIT_EVERY: u32 = 60;
+/// How often a batch is chosen, if there are any; the other kinds together have about 100.
+const BATCH_WEIGHT: u32 = 60;
 
 /// For `torture` itself: writes until it is killed.
 #[derive(clap::Args, Debug)]
@@ -47,8 +50,16 @@ const MIXES: [[u32; 7]; 3] = [
     [10, 10, 5, 50, 5, 10, 10],
     [20, 20, 15, 20, 8, 7, 10],
 ];
-const KINDS: [Kind; 7] =
-    [Kind::Insert, Kind::Update, Kind::Put, Kind::Remove, Kind::Exchange, Kind::ExchangeOut, Kind::Get];
+const KINDS: [Kind; 8] = [
+    Kind::Insert,
+    Kind::Update,
+    Kind::Put,
+    Kind::Remove,
+    Kind::Exchange,
+    Kind::ExchangeOut,
+    Kind::Get,
+    Kind::Batch,
+];
 
 /// One writer thread.
 struct Writer<'a> {
@@ -59,7 +70,7 @@ struct Writer<'a> {
     channel: &'a Mutex<File>,
     thread: u8,
     random: SmallRng,
-    mix: [u32; 7],
+    mix: [u32; 8],
     sequence: u32,
     answer: Option<bool>,
     seen: Version,
@@ -128,13 +139,17 @@ impl Writer<'_> {
 
     /// Announces and executes an operation.
     fn step(&mut self) -> Result<(), Failure> {
-        let (mut kind, number) = (self.choose_kind(), self.choose_key());
-        let tree = self.random.random_range(0..self.args.work.trees);
-        let key = key_bytes(tree, number);
+        let (mut kind, mut number) = (self.choose_kind(), self.choose_key());
+        let mut tree = self.random.random_range(0..self.args.work.tree_count());
         self.sequence += 1;
         if self.sync_every().is_some_and(|every| self.sequence.is_multiple_of(every)) {
             kind = Kind::Sync;
         }
+        if kind == Kind::Batch {
+            // Records of batches are those of the thread's ledger in the first tree.
+            (tree, number) = (0, ledger(&self.args.work, self.thread));
+        }
+        let key = key_bytes(tree, number);
         let version = version(self.args.round, self.thread, self.sequence);
         let expected = match kind {
             Kind::Exchange | Kind::ExchangeOut => self.read(tree, &key)?,
@@ -160,6 +175,7 @@ impl Writer<'_> {
                 Ticket::wait_all(self.tickets.drain(..)).map(|()| true)?
             }
             Kind::Sync => self.store.sync().map(|()| true)?,
+            Kind::Batch => self.transfer(version)?,
             _ => self.write(kind, tree, &key, version, expected)?,
         };
         self.answer = Some(answer);
@@ -170,10 +186,41 @@ impl Writer<'_> {
     }
 
     fn sync_every(&self) -> Option<u32> {
-        let Work { durability, engine, .. } = self.args.work;
-        match durability {
+        let work = &self.args.work;
+        match work.durability {
             Promise::Ticket => Some(WAIT_EVERY),
-            promise @ Promise::Store(_) => promise.is_buffered(engine).then_some(SYNC_EVERY),
+            Promise::Store(_) => {
+                (0..work.tree_count()).any(|tree| work.is_buffered(tree)).then_some(SYNC_EVERY)
+            }
+        }
+    }
+
+    /// Writes a batch, on condition that its accounts are as they were read.
+    fn transfer(&mut self, version: Version) -> everleaf::Result<bool> {
+        let transfer = Transfer::of(version, &self.args.work);
+        let (mut batch, trees) = (Batch::new(), self.trees);
+        for Move { tree, key, amount } in transfer.moves {
+            let (handle, key) = (&trees[usize::from(tree)], key_bytes(tree, key));
+            let bytes = |balance| (balance != 0).then(|| value_bytes(tree, balance));
+            let before = self.read(tree, &key)?;
+            batch.expect(handle, &key, bytes(before).as_deref());
+            match bytes(before.wrapping_add(amount)) {
+                Some(after) => batch.put(handle, &key, after),
+                None => batch.remove(handle, &key),
+            };
+        }
+        let ledger = ledger(&self.args.work, self.thread);
+        for tree in transfer.trees {
+            batch.put(&trees[usize::from(tree)], key_bytes(tree, ledger), value_bytes(tree, version));
+        }
+        let written = if self.args.work.durability == Promise::Ticket {
+            self.store.write_async(&batch).map(|ticket| self.tickets.push(ticket))
+        } else {
+            self.store.write(&batch)
+        };
+        match written {
+            Err(Error::ConditionFailed { .. }) => Ok(false),
+            written => written.map(|()| true),
         }
     }
 
@@ -196,7 +243,7 @@ impl Writer<'_> {
             Kind::Remove => handle.remove(key),
             Kind::Exchange => handle.compare_exchange(key, current, Some(&new)),
             Kind::ExchangeOut => handle.compare_exchange(key, current, None),
-            Kind::Put | Kind::Get | Kind::Sync => handle.put(key, &new).map(|()| true),
+            Kind::Put | Kind::Get | Kind::Sync | Kind::Batch => handle.put(key, &new).map(|()| true),
         };
         if self.args.work.durability != Promise::Ticket {
             return write();
@@ -237,7 +284,10 @@ fn write(args: &Args) -> Result<(), Failure> {
     let options = args.pool.options().durability(args.work.durability.durability());
     let store = options.open(&args.pool.pool)?;
     let trees = open_trees(&store, &args.work)?;
-    let mix = MIXES[(spread(args.seed ^ u64::from(args.round)) % 3) as usize];
+    let [insert, update, put, remove, exchange, exchange_out, get] =
+        MIXES[(spread(args.seed ^ u64::from(args.round)) % 3) as usize];
+    let batch = if args.work.batches { BATCH_WEIGHT } else { 0 };
+    let mix = [insert, update, put, remove, exchange, exchange_out, get, batch];
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..args.work.threads)
             .map(|thread| {

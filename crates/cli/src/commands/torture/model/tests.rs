@@ -115,7 +115,14 @@ fn a_removal_that_is_there_says_what_was_before_it() {
     let contents = |versions: [Version; 4]| Contents::of(vec![versions.to_vec(), vec![0; 4]]);
     let judged = |found| {
         let durability = Promise::Store(everleaf::Durability::OnSync);
-        let work = Work { engine: everleaf::Engine::RNTREE, durability, threads: 1, keys: 4, trees: 2 };
+        let work = Work {
+            engine: everleaf::Engine::RNTREE,
+            durability,
+            threads: 1,
+            keys: 4,
+            trees: 2,
+            batches: false,
+        };
         let history = History::read(&said, &work).unwrap();
         let (mut model, mut tally) = (Model::new(contents([0, 5, 6, 0]), work), Tally::default());
         let mut violations = Vec::new();
@@ -143,7 +150,7 @@ fn all_trees_are_as_at_one_moment() {
     let said: Vec<u8> = records.iter().flat_map(Record::encode).collect();
     let durability = Promise::Store(everleaf::Durability::OnSync);
     let engine = everleaf::Engine::MASSTREE;
-    let work = Work { engine, durability, threads: 1, keys: 2, trees: 2 };
+    let work = Work { engine, durability, threads: 1, keys: 2, trees: 2, batches: false };
     let judged = |first, second| {
         let mut model = Model::new(Contents::empty(&work), work.clone());
         let (history, found) = (History::read(&said, &work).unwrap(), vec![vec![0, first], vec![0, second]]);
@@ -200,7 +207,14 @@ fn a_wait_is_for_what_its_own_thread_did() {
     .flat_map(Record::encode)
     .collect();
     let durability = Promise::Store(everleaf::Durability::Immediate);
-    let work = Work { engine: everleaf::Engine::RNTREE, durability, threads: 1, keys: 100, trees: 2 };
+    let work = Work {
+        engine: everleaf::Engine::RNTREE,
+        durability,
+        threads: 1,
+        keys: 100,
+        trees: 2,
+        batches: false,
+    };
     let history = History::read(&said, &work).unwrap();
     let durable = history.ops[&(0, 9)].iter().map(|op| op.is_durable);
     assert_eq!(durable.collect::<Vec<_>>(), [true, false, false, false, false]);
