@@ -4,7 +4,7 @@ use medium::Medium;
 use medium::sync::Ordering;
 
 use super::left_alone::CLASS_DAMAGED;
-use super::{MediumGuard, SPAN, SPAN_SLABS_MAX, Space, UNMARKED, slab_start};
+use super::{MediumGuard, SLAB_BYTES, SPAN, SPAN_SLABS_MAX, Space, UNMARKED, slab_start};
 use crate::Result;
 use crate::class::{BITMAP_WORD, Class};
 use crate::header::{checked, unchecked};
@@ -46,7 +46,11 @@ impl Space {
         if guard.medium().is_hole(slab_start(slab)) {
             return Ok(Ok(slab + 1));
         }
-        let Some(class_word) = unchecked(guard.words(slab_start(slab), 1)?[0].load(guard)) else {
+        let word = guard.words(slab_start(slab), 1)?[0].load(guard);
+        if word == 0 && Self::is_blank(guard, slab)? {
+            return Ok(Ok(slab + 1));
+        }
+        let Some(class_word) = unchecked(word) else {
             return Ok(Err(CLASS_DAMAGED));
         };
         let span = class_word.wrapping_sub(SPAN);
@@ -70,6 +74,13 @@ impl Space {
             cell.store(*word, Ordering::Relaxed);
         }
         Ok(Ok(slab + 1))
+    }
+
+    /// Whether a slab is all zeros: nothing was ever written there. Some file systems call room that was never written a hole, for which a
+    /// close writes no class word, and no longer do so once it was read.
+    fn is_blank<M: Medium>(guard: &MediumGuard<'_, M>, slab: u32) -> Result<bool> {
+        let words = guard.words(slab_start(slab), SLAB_BYTES as usize / 8)?;
+        Ok(words.iter().all(|word| word.load(guard) == 0))
     }
 
     fn forget(&self, end: u32) {
