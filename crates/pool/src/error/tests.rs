@@ -75,7 +75,7 @@ fn of_pools() -> Vec<(Error, &'static str, &'static str)> {
             "engine number 77",
             "newer release",
         ),
-        (Error::InBatch, "a batch", "use only the batch there"),
+        (Error::InBatch, "its own thread", "call it after the load"),
         (Error::EpochFull { limit: 77 }, "77", "further batches"),
         (Error::TreeFull { limit: 77 }, "keys as this engine can number, 77", "another tree"),
         (Error::NotEmpty, "an empty tree", "load a new tree"),
