@@ -179,10 +179,11 @@ fn threads(engines: &[Engine], Extent { preemptions, random_ops, .. }: Extent) -
     rows
 }
 
-/// One fault at a time, of each engine and variant.
+/// One fault at a time, of each engine and variant, and of the batches that they share.
 fn mutants(names: &[String]) -> Vec<Row> {
-    let arguments = |engine: &str| ["--json", "--engine", engine].map(str::to_owned).to_vec();
-    names.iter().map(|name| Row { keys: vec![name.clone()], arguments: arguments(name) }).collect()
+    let arguments = |name: &str| ["--json", "--engine", name].map(str::to_owned).to_vec();
+    let row = |name: &str| Row { keys: vec![name.to_owned()], arguments: arguments(name) };
+    names.iter().map(String::as_str).chain(["batches"]).map(row).collect()
 }
 
 fn build() -> Result<(), Failure> {

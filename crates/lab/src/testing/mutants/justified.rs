@@ -132,6 +132,8 @@ const EITHER_FIRST: &str = "the stores lie in one interval between fences: a cra
 const COUNTED: &str =
     "alone, a caller has waited for all that is counted; `what_is_counted_is_durable` fails without it";
 
+const BEFORE_EPOCH_ENDS: &str = "the entry names an epoch, and counts only if that ends, which is after both";
+
 const NOT_LED_TO: &str =
     "of what was allocated nothing leads there before the epoch ends, which is after both";
 
@@ -264,7 +266,26 @@ const CAWBT: &[Justified] = &[
 ];
 
 /// The journal of batches.
-pub(super) const BATCHES: &[Justified] = &[];
+pub(super) const BATCHES: &[Justified] = &[
+    justified(
+        "engines/src/kit/epochs/mod.rs Epochs::flush_beside_others fence 1",
+        &[Swapped],
+        BEFORE_EPOCH_ENDS,
+    ),
+    justified(
+        "engines/src/masstree/external_log.rs ExternalLog::append fence 1",
+        &[Swapped],
+        BEFORE_EPOCH_ENDS,
+    ),
+    justified(
+        "engines/src/kit/epochs/words.rs write_failed fence 1",
+        &[Swapped],
+        "the next open drops the entry as well, for its epoch is in the set of failed ones",
+    ),
+    justified("engines/src/batch/journal.rs publish fence 1", &[Swapped], NOTHING_ALLOCATED)
+        .after("pool/src/pool.rs"),
+    justified("engines/src/batch/journal.rs write_entry fence 1", &[Swapped], BOTH_BEFORE),
+];
 
 /// The sorted chain.
 const SORTED_CHAIN: &[Justified] = &[
