@@ -11,7 +11,7 @@ use everleaf_engines::index::{Bounds, Direction, Index, Measured, RecordCodec, W
 use medium::testing::Late;
 use medium::testing::faulty::{Faults, Image, Machine, Which};
 use medium::testing::late::Release;
-use medium::{File, FileOptions, Instrumented, LineForm, Ram};
+use medium::{File, FileOptions, Instrumented, LineForm, Medium, Ram};
 use pool::{Pool, PoolOptions};
 
 type Tree = BzTree<Instrumented, RecordCodec>;
@@ -634,4 +634,39 @@ fn a_mark_finds_the_separators_of_nodes_whose_space_was_used_again() {
             }
         }
     }
+}
+
+/// A read of a leaf that is not sorted took bits above the offset of a record for a part of the offset, and the check did not look at
+/// them.
+#[test]
+fn bits_above_the_offset_of_a_record_are_found_and_cost_no_entry() {
+    let ram = Instrumented::new(Ram::new(LIMIT_BYTES).unwrap());
+    let pool = open(&ram, true);
+    let tree = Tree::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+    // Not in order, and tied in their first words.
+    let keys = [3, 1, 2].map(key);
+    keys.iter().for_each(|key| assert!(tree.insert(key, b"value").unwrap()));
+    let guard = pool.pin();
+    let bytes = pool.medium().extent().length() - pool::SLAB_BYTES;
+    let words = guard.words(pool::SLAB_BYTES, bytes as usize / 8).unwrap();
+    let prefix = u64::from_be_bytes(*b"one pref");
+    let entries = words.windows(2).filter(|pair| pair[0].load(&guard) == prefix);
+    let records: Vec<_> = entries.map(|pair| &pair[1]).collect();
+    assert_eq!(records.len(), 3);
+    for bit in 48..61 {
+        for record in &records {
+            let sound = record.load(&guard);
+            record.store(&guard, sound ^ 1 << bit);
+            assert!(!tree.check().unwrap().is_empty(), "bit {bit}");
+            assert!(keys.iter().all(|key| tree.get(key).unwrap().is_some()));
+            let mut scan = tree.range(Bounds::all(), Direction::Forward).unwrap();
+            let mut count = 0;
+            while scan.next_into(&mut Vec::new(), &mut Vec::new()).unwrap() {
+                count += 1;
+            }
+            assert_eq!(count, 3, "bit {bit}");
+            record.store(&guard, sound);
+        }
+    }
+    assert!(tree.check().unwrap().is_empty());
 }

@@ -92,6 +92,8 @@ struct Report {
     hangs: u64,
     /// Rounds of which the check called the pool sound, and the salvage did not save all, or named a damage.
     sound_not_saved: u64,
+    /// Rounds of which the check called the pool sound, and a read failed.
+    missed_by_check: u64,
     /// The least number of entries that were saved after one flipped bit; and the round.
     saved_min: Option<usize>,
     saved_min_round: Option<u64>,
@@ -108,7 +110,7 @@ struct Report {
 
 impl Report {
     fn is_sound(&self) -> bool {
-        self.silent + self.panics + self.hangs + self.sound_not_saved == 0
+        self.silent + self.panics + self.hangs + self.sound_not_saved + self.missed_by_check == 0
     }
 
     fn survivor(&mut self, bar: &ProgressBar, round: u64, what: &str) {
@@ -131,6 +133,10 @@ impl Report {
         if seen.is_sound_but_not_saved() {
             self.sound_not_saved += 1;
             self.survivor(bar, number, &format!("sound, but not all was saved: {kind} at {offset:#x}"));
+        }
+        if seen.is_missed_by_check {
+            self.missed_by_check += 1;
+            self.survivor(bar, number, &format!("sound, but a read failed: {kind} at {offset:#x}"));
         }
         if *kind == KINDS[0] && self.saved_min.is_none_or(|saved| seen.saved < saved) {
             (self.saved_min, self.saved_min_round) = (Some(seen.saved), Some(number));
@@ -229,6 +235,7 @@ fn print(report: &Report) {
     println!("{engine} on {medium}, {rounds} rounds: {unchanged} unchanged, {found} found");
     println!("  {silent} silent, {panics} panics, {hangs} hangs");
     println!("  {} called sound, but not saved as a whole", report.sound_not_saved);
+    println!("  {} called sound, though a read failed", report.missed_by_check);
     if let (Some(saved), Some(round)) = (report.saved_min, report.saved_min_round) {
         println!("  after one flipped bit at least {saved} of 20,000 entries were saved (round {round})");
     }

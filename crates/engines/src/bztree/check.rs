@@ -223,6 +223,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             expect(Self::fingerprint(searched) == leaf.fingerprint(guard, entry), &|| {
                 format!("the fingerprint of entry {entry} is not its key's")
             });
+            // No hash stands beside an offset here.
+            let is_offset = !C::TIES || words[1] >> 48 == 0;
+            expect(is_offset, &|| format!("there are bits above the offset of the record of entry {entry}"));
             expect(C::is_sound(guard, words)?, &|| format!("the record of entry {entry} fails its check"));
             let in_order = entry >= status.sorted() || keys.last().is_none_or(|last| *last < key);
             expect(in_order, &|| format!("entry {entry} is not above the one before"));

@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering as Compare;
 
-use crate::index::record::Record;
 use medium::{Medium, Word, kernels};
 use pool::Guard;
 use smallvec::SmallVec;
@@ -452,8 +451,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             return Ok(one[0].cmp(&other[0]));
         }
         let (mut one_key, mut other_key) = (Vec::new(), Vec::new());
-        Record::at(guard, one[1])?.copy_key(guard, &mut one_key)?;
-        Record::at(guard, other[1])?.copy_key(guard, &mut other_key)?;
+        C::copy_key(guard, one, &mut one_key)?;
+        C::copy_key(guard, other, &mut other_key)?;
         Ok(one_key.cmp(&other_key))
     }
 }

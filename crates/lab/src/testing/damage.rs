@@ -152,6 +152,8 @@ pub fn damage(bytes: &mut [u8], seed: u64, round: u64) -> Damage {
 pub struct Seen {
     /// What the open, the check or the reading of all entries reported first.
     pub found: Option<String>,
+    /// Whether the check reported nothing, and yet a read failed.
+    pub is_missed_by_check: bool,
     /// Whether all entries were read, and none else.
     pub is_intact: bool,
     /// Entries that the salvage saved as they were stored.
@@ -198,6 +200,7 @@ fn look_at(store: &Store, content: &Content, seen: &mut Seen) {
     };
     // That there is no such tree tells nobody of damage.
     let told = read.err().filter(|error| !matches!(error, everleaf::Error::NoSuchTree { .. }));
+    seen.is_missed_by_check = checked.is_none() && told.is_some();
     seen.found = checked.or_else(|| told.map(|error| format!("read: {error}")));
     let salvaged = store.salvage(TREE, |key, value| {
         let is_stored = content.get(key).is_some_and(|stored| stored == value);
