@@ -132,3 +132,19 @@ fn a_benchmark_removes_its_pool() {
     interrupt(bench).expect(3);
     assert!(files(folder.path()).is_empty());
 }
+
+/// The file in which the disk itself is measured stayed behind.
+#[test]
+fn a_benchmark_on_a_disk_leaves_no_file() {
+    let (folder, _) = pool();
+    let mut command = everleaf();
+    command.args(["bench", "--medium", "file", "--keys", "1000", "--ops", "1000"]).current_dir(folder.path());
+    let bench = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    expect_soon(|| {
+        files(folder.path())
+            .iter()
+            .any(|name| Path::new(name).extension().is_some_and(|extension| extension == "disk"))
+    });
+    interrupt(bench).expect(3);
+    assert!(files(folder.path()).is_empty());
+}

@@ -349,6 +349,9 @@ impl Tree {
     }
 
     /// Figures. O(leaves); with [`Engine::MASSTREE`](crate::Engine::MASSTREE) O(n).
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if a node cannot be read.
     pub fn stat(&self) -> Result<IndexStat> {
         self.at(self.any.index.stat())
     }

@@ -259,16 +259,22 @@ impl AddAssign for Stats {
 
 impl fmt::Display for Stats {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The count stays at the end of its type, which is no number of images.
+        let images = if self.images < f64::MAX {
+            format!("{:.3e}", self.images)
+        } else {
+            "more than 1e308".to_owned()
+        };
         write!(
             formatter,
             "{} traces, {} crash points ({} of them in what followed a crash, {} known already, {} cut short), \
-             {:.3e} images, {} recoveries, at most {} decisions",
+             {} images, {} recoveries, at most {} decisions",
             self.traces,
             self.points,
             self.second_points,
             self.known,
             self.cut_short,
-            self.images,
+            images,
             self.recoveries,
             self.decisions_max
         )

@@ -27,6 +27,7 @@ use clap::Subcommand;
 
 use crate::context::Context;
 use crate::failure::Outcome;
+use crate::interrupt;
 
 /// The subcommands.
 #[derive(Subcommand, Debug)]
@@ -110,7 +111,7 @@ pub(crate) enum Child {
 /// Runs as a child process.
 pub(crate) fn run_child(command: Child, context: Context) -> Outcome {
     match command {
-        Child::DemoWriter(args) => demo::writer::run(&args),
+        Child::DemoWriter(args) => Ok(demo::writer::run(&args)),
         Child::TortureWriter(args) => torture::writer::run(&args),
         Child::TortureReader(args) => torture::reader::run(&args),
         Child::TortureJudge(args) => torture::judge::run(&args, context),
@@ -119,6 +120,9 @@ pub(crate) fn run_child(command: Child, context: Context) -> Outcome {
 
 /// Runs a subcommand.
 pub(crate) fn run(command: Command, context: Context) -> Outcome {
+    if matches!(command, Command::Check(_) | Command::Dump(_) | Command::Backup(_) | Command::Compact(_)) {
+        interrupt::changes_nothing();
+    }
     match command {
         Command::Demo(args) => demo::run(&args, context),
         Command::Load(args) => load::run(&args, context),

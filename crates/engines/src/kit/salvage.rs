@@ -113,10 +113,12 @@ impl<'v> Salvage<'v> {
 /// Says that entries of nodes were saved that nothing leads to any more. If it is not known which nodes were in use, some may be
 /// older than the others.
 pub fn note_lost(lost: usize, offset: u64, may_be_stale: bool) -> LeftOut {
-    let stale =
-        "; some of them may be older values, or have been removed: it is not known which nodes were in use";
-    let what =
-        format!("nothing leads to {lost} entries, which are saved{}", if may_be_stale { stale } else { "" });
+    let (entries, them, some) =
+        if lost == 1 { ("entry is", "it", "it") } else { ("entries are", "them", "some") };
+    let mut what = format!("{lost} {entries} whole, but no node leads to {them}; a salvage saves {them}");
+    if may_be_stale {
+        what += &format!("; {some} may be old or removed");
+    }
     LeftOut { offset, part: Part::Unknown, what }
 }
 

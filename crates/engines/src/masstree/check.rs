@@ -145,7 +145,7 @@ impl<M: Medium> Core<M> {
                     format!("{taken} objects are allocated, but {reached} are reached")
                 });
             }
-            Err(error) => survey.expect(self.anchor, false, || error.to_string()),
+            Err(error) => survey.expect(self.anchor, false, || what_of(&error)),
         }
         Ok(survey)
     }

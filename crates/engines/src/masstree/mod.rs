@@ -125,7 +125,7 @@ use pool::{Pool, ROOT_WORDS, TreeRoot};
 use self::core::Core;
 use crate::index::{
     Bounds, Codec, Condition, Direction, EpochLength, EpochStat, Epochs, Index, IndexStat, LeftOut,
-    NextEntry, Scan, Value, Violation, WordCodec, WordIndex,
+    NextEntry, Part, Scan, Value, Violation, WordCodec, WordIndex,
 };
 use crate::kit::epochs::ticker::Ticker;
 use crate::{Error, Result};
@@ -297,10 +297,15 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
         let epochs = self.epoch_stat();
         let visit = &mut |_: &[u8], _: &[u8]| true;
         let survey = self.core.survey(visit, Vec::new())?;
+        let (keys, leaves, height) = (survey.keys, survey.borders, survey.height);
+        // Without the nodes that cannot be read, the figures would be too small.
+        if let Some(node) = survey.finish().0.into_iter().find(|left_out| left_out.part == Part::Node) {
+            return Err(Error::corrupt(node.offset, node.what));
+        }
         Ok(IndexStat {
-            keys: survey.keys,
-            leaves: survey.borders,
-            height: survey.height,
+            keys,
+            leaves,
+            height,
             volatile_bytes: self.core.volatile_bytes(),
             recovery_ns: self.core.recovery_ns,
             recovered_from_crash: self.core.recovered_from_crash,

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::failure::{Failure, Result};
+use crate::temporary::Scratch;
 
 /// Bytes of a durable write.
 const BLOCK_BYTES: usize = 4096;
@@ -25,13 +26,12 @@ pub(crate) struct DiskRates {
 /// Measures the disk of this folder.
 pub(crate) fn rates(folder: &Path) -> Result<DiskRates> {
     let path = folder.join(format!("everleaf-bench-{}.disk", std::process::id()));
-    let measured = measure(&path).map_err(Failure::io(format!("sync {}", path.display())));
-    let _ = std::fs::remove_file(&path);
-    measured
+    let scratch = Scratch::create(path)?;
+    measure(scratch.path()).map_err(Failure::io(format!("sync {}", scratch.path().display())))
 }
 
 fn measure(path: &Path) -> std::io::Result<DiskRates> {
-    let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    let file = OpenOptions::new().write(true).open(path)?;
     file.write_all_at(&vec![0; FILE_BYTES], 0)?;
     file.sync_all()?;
     let blocks_per_second = |block: &[u8]| -> std::io::Result<f64> {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
+use serde_json::Value;
 use sim::index::IndexOperation;
 use sim::watchdog::{Doing, Ended};
 use sim::{Crash, Replay, Stats, ThreadsFailure};
@@ -257,7 +258,7 @@ impl Report {
 
     /// Prints it, in JSON or in words.
     pub(super) fn say(&self, context: Context) -> Result<(), Failure> {
-        context.say(self, self.words())?;
+        context.say(&self.json()?, self.words())?;
         if context.json
             && let Some(story) = self.story()
         {
@@ -266,7 +267,17 @@ impl Report {
         Ok(())
     }
 
-    fn words(&self) -> String {
+    /// As an object, without the counts that are too large to be told.
+    pub(super) fn json(&self) -> Result<Value, Failure> {
+        let mut report = serde_json::to_value(self).map_err(std::io::Error::from)?;
+        if let Value::Object(fields) = &mut report {
+            let is_too_large = |count: &Value| count.as_f64().is_some_and(|count| count >= IMAGES_MAX);
+            fields.retain(|name, count| !name.starts_with("images") || !is_too_large(count));
+        }
+        Ok(report)
+    }
+
+    pub(super) fn words(&self) -> String {
         let mut words = format!(
             "{} with {} entries, {} entries a leaf, on {}, {} lines: {}, {} images\n",
             self.engine,
@@ -315,7 +326,14 @@ impl Report {
     }
 }
 
+/// From here on a count of images is not told: the type ends soon after it, and the counts stay at its end.
+const IMAGES_MAX: f64 = 1e300;
+
 /// A count that may be very large.
 fn large(number: f64) -> String {
-    if number < 1e12 { progress::count(number as u64) } else { format!("{number:.1e}") }
+    match number {
+        number if number < 1e12 => progress::count(number as u64),
+        number if number < IMAGES_MAX => format!("{number:.1e}"),
+        _ => "more than 10^300".to_owned(),
+    }
 }

@@ -54,3 +54,19 @@ fn what_is_random_has_images_by_chance_and_what_is_exhaustive_has_none() {
     assert_eq!(random(&["--exhaustive"]), Some(0));
     assert_eq!(random(&["--images", "all"]), None);
 }
+
+/// The end of the type was printed as a number of images.
+#[test]
+fn more_images_than_can_be_counted_are_no_number() {
+    let [report, few] = [f64::MAX, 143.0].map(|images| report::Report {
+        stats: Some(sim::Stats { images, ..sim::Stats::default() }),
+        images_avoided: Some(images - 34.0),
+        ..report::Report::new(&parts(&["--seed", "1"])[0], 1)
+    });
+    let json = report.json().unwrap_or_default();
+    assert!(json.get("images").is_none() && json.get("images_avoided").is_none(), "{json}");
+    assert!(json["images_tried"].is_string() && json["points"].is_number(), "{json}");
+    assert!(report.words().contains("more than 10^300 images avoided"), "{}", report.words());
+    assert_eq!(few.json().unwrap_or_default()["images"].as_f64(), Some(143.0));
+    assert!(few.words().contains("\n109 images avoided"), "{}", few.words());
+}
