@@ -9,15 +9,19 @@ use loom::thread;
 use medium::sync::{AtomicU64, Ordering, model};
 use medium::{Medium, Ram};
 
-use crate::SLAB_BYTES;
 use crate::header::State;
 use crate::limbo::{Limbo, free_batch};
 use crate::space::Space;
+use crate::{PoolOptions, SLAB_BYTES};
 
 /// Three of these fill a slab.
 const BYTES: usize = 21_824;
 
 type MediumGuard<'m> = medium::Guard<'m, Ram>;
+
+fn options() -> PoolOptions {
+    PoolOptions { step_slabs_min: 1, ..PoolOptions::default() }
+}
 
 /// A space in use.
 struct Used {
@@ -37,7 +41,7 @@ fn allocate_two(ram: &Ram, space: &Space) -> [u64; 2] {
 /// Does what a clean close does to a new pool with two allocations: what is in use stands in bitmaps.
 #[inline(never)]
 fn close_with_two(ram: &Ram) -> [u64; 2] {
-    let space = Box::new(Space::create(1).unwrap());
+    let space = Box::new(Space::create(&options()).unwrap());
     let offsets = allocate_two(ram, &space);
     let guard = MediumGuard::new(ram);
     let end = space.write_bitmaps(&guard).unwrap();
@@ -48,7 +52,7 @@ fn close_with_two(ram: &Ram) -> [u64; 2] {
 
 #[inline(never)]
 fn open(ram: &Ram) -> Box<Space> {
-    Box::new(Space::open(&MediumGuard::new(ram), 1).unwrap())
+    Box::new(Space::open(&MediumGuard::new(ram), &options()).unwrap())
 }
 
 fn ram() -> Ram {
@@ -60,14 +64,14 @@ fn ram() -> Ram {
 impl Used {
     /// A space with two allocations in a slab of three, which belong to whoever made it.
     fn new() -> (Arc<Self>, [u64; 2]) {
-        let (ram, space) = (ram(), Box::new(Space::create(1).unwrap()));
+        let (ram, space) = (ram(), Box::new(Space::create(&options()).unwrap()));
         let offsets = allocate_two(&ram, &space);
         (Arc::new(Self { ram, space, content: AtomicU64::new(0) }), offsets)
     }
 
     /// The same in a pool that has this slab and no more.
     fn limited() -> (Arc<Self>, [u64; 2]) {
-        let (ram, space) = (Ram::new(2 * SLAB_BYTES).unwrap(), Box::new(Space::create(1).unwrap()));
+        let (ram, space) = (Ram::new(2 * SLAB_BYTES).unwrap(), Box::new(Space::create(&options()).unwrap()));
         ram.grow(SLAB_BYTES).unwrap();
         let offsets = allocate_two(&ram, &space);
         (Arc::new(Self { ram, space, content: AtomicU64::new(0) }), offsets)

@@ -14,7 +14,7 @@ use crate::header::{self, Identity, PREFIX_BYTES, State};
 use crate::limbo::{Batch, Limbo, Sink, free_batch};
 use crate::quarantine::Quarantine;
 use crate::roots::{self, ROOT_WORDS, Roots, TreeRoot};
-use crate::space::{SLAB_BYTES, Space};
+use crate::space::{SLAB_BYTES, SLABS_MAX, Space};
 use crate::{At, Error, FORMAT_VERSION, Result};
 
 /// How a pool is opened.
@@ -27,6 +27,8 @@ pub struct PoolOptions {
     pub reclaim_by_epoch: bool,
     /// Whether dropping the last handle closes the pool cleanly, as [`Pool::close`] does.
     pub close_on_drop: bool,
+    /// The most slabs that the pool can have: each takes address space.
+    pub slabs_max: u32,
     /// Whether the caller calls [`Pool::read_bitmaps`] later, while trees already work. Otherwise, or if
     /// there are few slabs, the open reads the bitmaps: O(slabs).
     pub read_bitmaps_later: bool,
@@ -34,7 +36,13 @@ pub struct PoolOptions {
 
 impl Default for PoolOptions {
     fn default() -> Self {
-        Self { step_slabs_min: 16, reclaim_by_epoch: true, close_on_drop: true, read_bitmaps_later: false }
+        Self {
+            step_slabs_min: 16,
+            reclaim_by_epoch: true,
+            close_on_drop: true,
+            slabs_max: SLABS_MAX,
+            read_bitmaps_later: false,
+        }
     }
 }
 
@@ -189,11 +197,7 @@ impl<M: Medium> Pool<M> {
             });
         }
         let guard = medium::Guard::new(&medium);
-        let space = if blank {
-            Space::create(options.step_slabs_min)?
-        } else {
-            Space::open(&guard, options.step_slabs_min)?
-        };
+        let space = if blank { Space::create(&options)? } else { Space::open(&guard, &options)? };
         if !options.read_bitmaps_later || space.is_small() {
             space.read_bitmaps(&guard)?;
         }

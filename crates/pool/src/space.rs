@@ -31,12 +31,15 @@ use medium::{Medium, volatile};
 use self::left_alone::LEFT_ALONE;
 use crate::class::{BITMAP_WORDS_MAX, CLASSES, Class};
 use crate::header::{State, checked, unchecked};
-use crate::{Error, Result};
+use crate::{Error, PoolOptions, Result};
 
 /// Bytes of a slab.
 pub const SLAB_BYTES: u64 = 1 << 16;
 /// The largest allocation: the longest record (16 MiB value, 64 KiB key) and its header.
 pub const ALLOCATION_BYTES_MAX: usize = (16 << 20) + (128 << 10);
+
+/// Slabs that 47-bit addresses can hold, as far as an arena's 32-bit indices go.
+pub(crate) const SLABS_MAX: u32 = 1 << 26;
 
 /// Bytes at the head of a large span, before its allocation.
 const SPAN_HEADER_BYTES: u64 = 64;
@@ -129,16 +132,16 @@ fn slab_start(slab: u32) -> u64 {
 }
 
 impl Space {
-    fn new(high_water: u32, next: u32, step_slabs_min: u32) -> Result<Self> {
-        let capacity = (medium_slabs_max().max(u64::from(high_water) + 1)).min(u64::from(u32::MAX) - 1);
+    fn new(high_water: u32, next: u32, options: &PoolOptions) -> Result<Self> {
+        let capacity = options.slabs_max.max(high_water.saturating_add(1)).min(u32::MAX - 1);
         let partial = std::array::from_fn(|_| Vec::new());
         let (free, unreleased, emptied, set_aside) = Default::default();
         let unowned = Unowned { free, unreleased, next, high_water, partial, emptied, set_aside };
         let space = Self {
-            slabs: Arena::new(capacity as u32)?,
+            slabs: Arena::new(capacity)?,
             shards: std::array::from_fn(|_| CachePadded::new(Mutex::new([0; CLASSES]))),
             unowned: Mutex::new(unowned),
-            step_slabs_min,
+            step_slabs_min: options.step_slabs_min,
             unmarked_below: AtomicU32::new(0),
             has_bitmaps: AtomicU32::new(0),
             early_frees: Mutex::new(Some(Vec::new())),
@@ -151,14 +154,14 @@ impl Space {
     }
 
     /// The space of a new pool: slab 0 holds the prefix.
-    pub(crate) fn create(step_slabs_min: u32) -> Result<Self> {
-        Self::new(1, 1, step_slabs_min)
+    pub(crate) fn create(options: &PoolOptions) -> Result<Self> {
+        Self::new(1, 1, options)
     }
 
     /// The space of an existing pool: to be read from the bitmaps if the pool was closed cleanly, otherwise to be marked.
     /// O(1). Where the high-water mark is damaged, all of the file may be in use, for it has the length before the mark
     /// rises; the trees tell what is.
-    pub(crate) fn open<M: Medium>(guard: &MediumGuard<'_, M>, step_slabs_min: u32) -> Result<Self> {
+    pub(crate) fn open<M: Medium>(guard: &MediumGuard<'_, M>, options: &PoolOptions) -> Result<Self> {
         let length = guard.medium().extent().length();
         let known = State::HighWater.load(guard).ok();
         let high_water = known.unwrap_or(length / SLAB_BYTES);
@@ -169,7 +172,7 @@ impl Space {
         }
         let high_water = high_water as u32;
         let clean = known.is_some() && State::Clean.load(guard).unwrap_or(0) == 1;
-        let space = Self::new(high_water, high_water, step_slabs_min)?;
+        let space = Self::new(high_water, high_water, options)?;
         space.unmarked_below.store(if high_water > 1 { high_water } else { 0 }, Ordering::Release);
         space.has_bitmaps.store(u32::from(clean && high_water > 1), Ordering::Release);
         Ok(space)
@@ -736,11 +739,6 @@ impl Space {
         };
         (1..next).map(count).sum()
     }
-}
-
-/// Slabs that 47-bit addresses can hold, as far as an arena's 32-bit indices go.
-fn medium_slabs_max() -> u64 {
-    1 << 26
 }
 
 /// The first of `count` adjacent members.

@@ -173,7 +173,14 @@ fn text(error: impl ToString) -> Complaint {
 
 /// The options of explored pools: small, left as by a crash when they are dropped, and the same in every run.
 pub fn pool_options() -> PoolOptions {
-    PoolOptions { step_slabs_min: 1, reclaim_by_epoch: false, close_on_drop: false, ..PoolOptions::default() }
+    PoolOptions {
+        step_slabs_min: 1,
+        reclaim_by_epoch: false,
+        close_on_drop: false,
+        // Pools are made by the thousand.
+        slabs_max: 1 << 14,
+        ..PoolOptions::default()
+    }
 }
 
 impl IndexSubject {
