@@ -168,16 +168,16 @@ impl Store {
         let (mut trees, mut damaged, mut background) = (BTreeMap::new(), Vec::new(), None);
         // Before any tree opens, as that may begin another epoch.
         let batches = backend.unfinished_batches()?;
-        damaged.extend(batches.damage.iter().map(|error| ("(a batch)".to_owned(), error.to_string())));
+        damaged.extend(batches.damage.iter().map(|error| ("(a batch)".to_owned(), error.what())));
         if after_crash {
             let marked = backend.mark_batches(&batches);
-            damaged.extend(marked.err().map(|error| ("(a batch)".to_owned(), error.to_string())));
+            damaged.extend(marked.err().map(|error| ("(a batch)".to_owned(), error.what())));
             let roots = backend.roots()?;
-            damaged.extend(roots.damaged.iter().map(|root| (root.label(), root.error().to_string())));
+            damaged.extend(roots.damaged.iter().map(|root| (root.label(), root.error().what())));
             for root in roots.trees {
                 match OpenTree::open(backend.as_ref(), &root, Settings::NONE, &opening) {
                     Ok(tree) => drop(trees.insert(root.name, tree)),
-                    Err(error) => damaged.push((root.name, error.to_string())),
+                    Err(error) => damaged.push((root.name, error.what())),
                 }
             }
             let later = |(name, tree): (&String, &OpenTree)| {
@@ -483,7 +483,7 @@ impl Store {
     /// For a store that another process has open: [`Options::backup`].
     ///
     /// # Errors
-    /// [`Error::Io`] if `target` exists or cannot be made; [`Error::NoBackup`] if the store is written to and not on
+    /// [`Error::Io`] if `target` exists or cannot be made; [`Error::PoolFull`] if there is no room for it; [`Error::NoBackup`] if the store is written to and not on
     /// [`MediumChoice::File`](crate::MediumChoice::File); [`Error::Medium`] if the disk fails. After an error there is no copy.
     pub fn backup(&self, target: impl AsRef<Path>) -> Result<u64> {
         if let Some(source) = &self.inner.source {

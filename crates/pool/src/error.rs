@@ -46,7 +46,7 @@ pub enum Error {
         at: At,
     },
     /// The file, its folder or its file system is read-only.
-    #[error("{at}the pool is not writable ({source}); give write permission, or open it only to read")]
+    #[error("{at}{}", not_writable(source))]
     NotWritable {
         /// What the operating system said.
         source: io::Error,
@@ -170,7 +170,7 @@ pub enum Error {
         at: At,
     },
     /// The tree was made with another engine or codec, or with nodes of other sizes.
-    #[error("{at}tree {name} uses {found}, not {wanted}; open it with what it was made with")]
+    #[error("{at}tree {name:?} uses {found}, not {wanted}; open it with what it was made with")]
     TreeMismatch {
         /// The tree.
         name: String,
@@ -183,7 +183,7 @@ pub enum Error {
     },
     /// Bytes in a tree are those of no key or value of the type that it was read with.
     #[error(
-        "{at}tree {name} holds a {what} that is no {wanted}; read it with the type that it was written with"
+        "{at}tree {name:?} holds a {what} that is no {wanted}; read it with the type that it was written with"
     )]
     NotOfType {
         /// The tree.
@@ -328,7 +328,7 @@ pub enum Error {
     },
     /// A condition of a batch does not hold, and nothing of the batch was written.
     #[error(
-        "condition {index} of the batch does not hold, on a key of tree {tree}, so nothing was written; read it again, and build another batch"
+        "condition {index} of the batch does not hold, on a key of tree {tree:?}, so nothing was written; read it again, and build another batch"
     )]
     ConditionFailed {
         /// The tree.
@@ -397,6 +397,15 @@ pub enum Error {
     },
 }
 
+fn not_writable(source: &io::Error) -> String {
+    match source.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "not writable, its file system is mounted read-only; mount it to be written, copy the pool elsewhere, or open it only to read".to_owned()
+        }
+        _ => format!("this user may not write it ({source}); give write permission, or open it only to read"),
+    }
+}
+
 fn held(holder: Option<u32>, readers: bool) -> String {
     if readers {
         return "the pool is open to be read, and a writer must be alone; close it there, or open it only to read, too"
@@ -404,7 +413,7 @@ fn held(holder: Option<u32>, readers: bool) -> String {
     }
     let holder = holder.map_or_else(|| "another process".to_owned(), |holder| format!("process {holder}"));
     format!(
-        "the pool is open in {holder}, and a writer must be alone; close it there, or back it up meanwhile and open the copy"
+        "{holder} is writing this pool, and no other process may open it meanwhile; wait for its end, or back the pool up and open the copy"
     )
 }
 
@@ -461,6 +470,16 @@ impl Error {
         self
     }
 
+    /// The error with this path of the pool, instead of the one that it has.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn moved_to(mut self, path: &Path) -> Self {
+        if let Some(at) = place!(&mut self) {
+            at.0 = Some(path.into());
+        }
+        self
+    }
+
     /// Damage at `offset`.
     pub fn corrupt(offset: u64, what: impl Into<String>) -> Self {
         Self::Corrupt { offset, what: what.into(), at: At::UNKNOWN }
@@ -497,6 +516,15 @@ impl Error {
     /// A closure for `map_err`: the operating system refused.
     pub fn io(action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { action, source, at: At::UNKNOWN }
+    }
+
+    /// What is wrong, for a list of damage: without the pool and the way out, which are the same for all of it.
+    #[must_use]
+    pub fn what(&self) -> String {
+        match self {
+            Self::Corrupt { offset, what, .. } => format!("damaged at offset {offset:#x}: {what}"),
+            other => other.to_string(),
+        }
     }
 
     /// The error of the medium, if that failed.

@@ -24,14 +24,14 @@ fn of_pools() -> Vec<(Error, &'static str, &'static str)> {
     vec![
         (Error::Io { action: "lock", source: refused(), at: at() }, "cannot lock", "then try it again"),
         (Error::NoSuchPool { at: at() }, "no such pool", "check the path"),
-        (Error::NotWritable { source: refused(), at: at() }, "not writable", "only to read"),
+        (Error::NotWritable { source: refused(), at: at() }, "may not", "only to read"),
         (Error::ReadOnly { at: at() }, "to be read only", "open it without `read_only`"),
         (Error::Unsupported { what: "avx512".to_owned() }, "avx512", "use another machine"),
         (Error::NoBackup { why: "no log".to_owned(), at: at() }, "no log", "copy its file when it is closed"),
         (Error::NotAPool { why: "magic".to_owned(), at: at() }, "magic", "give the path"),
         (Error::Version { found: 77, supported: 3, at: at() }, "version 77", "restore it here"),
         (Error::UnknownFeatures { unknown: 77, at: at() }, "0x4d", "use a newer release"),
-        (Error::Locked { holder: Some(77), readers: false, at: at() }, "process 77", "close it there"),
+        (Error::Locked { holder: Some(77), readers: false, at: at() }, "process 77", "wait for"),
         (Error::Locked { holder: None, readers: true, at: at() }, "open to be read", "close it there"),
         (
             Error::LineForm { pool: LineForm::Single, medium: LineForm::Twin, at: at() },
@@ -45,7 +45,7 @@ fn of_pools() -> Vec<(Error, &'static str, &'static str)> {
         (full(LimitedBy::Disk { free_bytes: 56 << 10 }), "with 56 KiB free", "free some space"),
         (
             Error::TreeMismatch { name: name(), found, wanted, at: at() },
-            "tree t uses codec record, not word",
+            "tree \"t\" uses codec record, not word",
             "open it with",
         ),
         (of_type, "a key that is no u64", "the type that"),
