@@ -1,18 +1,19 @@
 //! Errors of commands.
 
 use std::io;
+use std::path::{Path, PathBuf};
 
 use everleaf::{Error, LogError};
 use medium::MediumError;
 use serde_json::{Map, Value, json};
 
-use crate::interrupt::Interruption;
+use crate::interrupt::{self, Interruption};
 
 /// A failed command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// An error of the store.
-    #[error("{store}{hint}", store = .0, hint = hint(.0))]
+    #[error("{}", words(.0))]
     Store(#[from] everleaf::Error),
     /// An error of the operating system.
     #[error("cannot {action}: {source}; {}", medium::remedy(source))]
@@ -21,6 +22,24 @@ pub(crate) enum Failure {
         action: String,
         /// Why it failed.
         source: io::Error,
+    },
+    /// A disk has no room for a file.
+    #[error("disk full: writing {file} failed, with {} free; free some space, or {elsewhere}", medium::size(*free_bytes))]
+    DiskFull {
+        /// The file.
+        file: String,
+        /// What the disk has, for this user, in bytes.
+        free_bytes: u64,
+        /// What to do instead.
+        elsewhere: &'static str,
+    },
+    /// A command that makes a file does not replace one.
+    #[error("{} exists already; {command} writes only new files", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+        /// The command.
+        command: &'static str,
     },
     /// Output could not be written.
     #[error("cannot write the output: {0}; send it elsewhere, such as to another file")]
@@ -42,7 +61,7 @@ pub(crate) enum Failure {
     #[error("{0}")]
     Refused(String),
     /// A signal asked the command to end.
-    #[error("interrupted")]
+    #[error("interrupted{}", interrupt::consequence())]
     Interrupted,
     /// Something had been done before the command failed.
     #[error("{failure}; before that, {words}")]
@@ -56,18 +75,57 @@ pub(crate) enum Failure {
     },
 }
 
+/// An error of the store, with the commands that help instead of the functions.
+fn words(error: &Error) -> String {
+    match error {
+        Error::NoSuchPool { at } => {
+            format!("{at}no such pool; check the path (`everleaf put` and `everleaf load` make a new one)")
+        }
+        Error::TreeExists { name, at } => {
+            format!("{at}tree {name:?} exists already; take another name, or drop that tree first")
+        }
+        Error::Corrupt { at, .. } => {
+            format!(
+                "{at}the pool is {}; `everleaf check` lists all damage, `everleaf dump --salvage` saves the rest",
+                error.what()
+            )
+        }
+        Error::Locked { holder, readers: false, at } => {
+            let holder =
+                holder.map_or_else(|| "another process".to_owned(), |process| format!("process {process}"));
+            format!(
+                "{at}{holder} is writing this pool, and no other process may open it meanwhile; wait (`--wait SECONDS`), or read a \
+                 copy (`everleaf backup`)"
+            )
+        }
+        Error::NotWritable { source, .. }
+            if error.path().is_some_and(|path| path.symlink_metadata().is_err()) =>
+        {
+            let path = error.path().unwrap_or(Path::new("the pool"));
+            format!("cannot create {}: {source}; {}", path.display(), medium::remedy(source))
+        }
+        _ => format!("{error}{}", hint(error)),
+    }
+}
+
 /// The commands that help, which the library does not know of.
 fn hint(error: &Error) -> &'static str {
     match error {
-        Error::Corrupt { .. } => " (`everleaf check` lists it, `everleaf dump --salvage` saves the rest)",
         Error::Locked { .. } => " (`--wait SECONDS` waits for it)",
-        Error::NoSuchPool { .. } => " (`everleaf put` and `everleaf load` make one)",
         Error::NoSuchTree { .. } => " (`everleaf trees` lists those there are)",
         Error::Medium { source: MediumError::Log(LogError::Mark { .. }), .. } => {
             " (`--medium dax` does that)"
         }
         Error::Version { .. } | Error::LineForm { .. } => " (`everleaf dump` there, `everleaf restore` here)",
         _ => "",
+    }
+}
+
+/// What kind of failure it is that the system refused.
+fn of_system(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => "full",
+        _ => "io",
     }
 }
 
@@ -93,6 +151,18 @@ impl Failure {
         }
     }
 
+    /// The failure to write `file`.
+    pub(crate) fn writing(file: &Path, source: io::Error) -> Self {
+        let name = file.display().to_string();
+        if source.kind() != io::ErrorKind::StorageFull {
+            return Self::Io { action: format!("write {name}"), source };
+        }
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let system = rustix::fs::statvfs(folder.unwrap_or(Path::new(".")));
+        let free_bytes = system.map_or(0, |system| system.f_bavail.saturating_mul(system.f_frsize));
+        Self::DiskFull { file: name, free_bytes, elsewhere: "write it elsewhere" }
+    }
+
     /// The failure, and what had been done before it: in words, and as an object of JSON.
     pub(crate) fn after(self, words: String, done: Value) -> Self {
         let Value::Object(done) = done else { return self };
@@ -112,10 +182,18 @@ impl Failure {
                 Error::PoolFull { .. } => "full",
                 Error::NoSuchPool { .. } | Error::NoSuchTree { .. } => "absent",
                 Error::BadTreeName { .. } => "usage",
+                Error::Io { source, .. }
+                | Error::NotWritable { source, .. }
+                | Error::Medium { source: MediumError::Log(LogError::Io { source, .. }), .. } => {
+                    of_system(source)
+                }
+                Error::Medium { source: MediumError::Map(map), .. } => of_system(&map.source),
                 _ if self.is_damage() => "damaged",
                 _ => "store",
             },
-            Self::Io { .. } => "io",
+            Self::Io { source, .. } => of_system(source),
+            Self::DiskFull { .. } => "full",
+            Self::Exists { .. } => "io",
             Self::Output(_) => "output",
             Self::Line { .. } => "input",
             Self::Usage(_) => "usage",

@@ -15,6 +15,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 
 static IS_GENTLE: AtomicBool = AtomicBool::new(false);
+static IS_READING: AtomicBool = AtomicBool::new(false);
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
 
 /// Between two looks at whether a signal came while input is awaited.
@@ -42,6 +43,16 @@ pub(crate) fn install(context: Context) {
 /// From now on this command calls [`check`] until it ends.
 pub(crate) fn gently() {
     IS_GENTLE.store(true, SeqCst);
+}
+
+/// The command changes no pool before it ends.
+pub(crate) fn changes_nothing() {
+    IS_READING.store(true, SeqCst);
+}
+
+/// What an interrupted command says of the pool.
+pub(crate) fn consequence() -> &'static str {
+    if IS_READING.load(SeqCst) { "; the pool is as it was" } else { "" }
 }
 
 /// Whether the command was asked to end.

@@ -1,8 +1,8 @@
 //! Output files that replace an old file only when they are complete.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
@@ -31,11 +31,7 @@ impl WholeFile {
             Err(error) => return Err(error),
         };
         let mode = if found.is_some() { medium::file::PRIVATE_MODE } else { 0o666 };
-        let file = tempfile::Builder::new()
-            .prefix(&format!(".{}.", place.file_name().unwrap_or_default().to_string_lossy()))
-            .suffix(".part")
-            .permissions(Permissions::from_mode(mode))
-            .tempfile_in(folder_of(&place))?;
+        let file = part_beside(&place, mode)?;
         if let Some(found) = found {
             // If that fails, only this user may read the file.
             let _ = medium::file::share_access(file.as_file(), &found);
@@ -58,6 +54,16 @@ impl WholeFile {
         file.persist(&place)?;
         medium::file::sync_folder(&place)
     }
+}
+
+/// A new file with another name beside `place`. An error does not have that name, which means nothing to a user.
+pub(crate) fn part_beside(place: &Path, mode: u32) -> io::Result<NamedTempFile> {
+    tempfile::Builder::new()
+        .prefix(&format!(".{}.", place.file_name().unwrap_or_default().to_string_lossy()))
+        .suffix(".part")
+        .make_in(folder_of(place), |path| {
+            OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)
+        })
 }
 
 /// The path of a file, existing or not, with links resolved.

@@ -479,7 +479,7 @@ fn nobody_is_blamed_for_what_a_dead_process_held() {
     let held = std::fs::File::open(&pool).unwrap();
     held.lock().unwrap();
     let said = run(&on("get", &pool, &["k"])).expect(3);
-    assert!(said.errors.contains("the pool is open in another process"), "{said:?}");
+    assert!(said.errors.contains("another process is writing this pool"), "{said:?}");
 }
 
 #[test]
@@ -493,7 +493,7 @@ fn a_second_process_is_told_who_has_the_pool() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let wanted = format!("the pool is open in process {}", holder.id());
+    let wanted = format!("process {} is writing this pool", holder.id());
     let refused = (0..500).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
         let said = run(&on("get", &pool, &["k"]));

@@ -201,7 +201,7 @@ fn whole_leaves_are_salvaged_from_a_tree_that_does_not_open() {
     let answer = run(&on("check", &pool, &["--json"])).expect(1).json();
     assert_eq!((&answer["entries"], &answer["trees_not_counted"]), (&1.into(), &1.into()), "{answer}");
     let checked = run(&on("check", &pool, &[])).expect(1);
-    let counted = "in 2 trees, 1 entry and those of 1 tree that cannot be counted";
+    let counted = "in 2 trees, 1 entry; 1 tree is too damaged to count its entries";
     assert!(checked.text().contains(counted), "{checked:?}");
     let saved: Vec<&str> = said.text().lines().filter(|line| !line.starts_with('#')).collect();
     assert!(saved.len() > 2940 && saved.contains(&"a\tb"), "{} lines", saved.len());

@@ -99,6 +99,52 @@ fn what_was_done_is_said_only_if_something_was_begun() {
     assert_eq!(said.json()["stored"], json!(0));
 }
 
+/// The disk of the copy was full, and the error named the pool. What the system refuses had three kinds.
+#[test]
+fn an_error_names_the_file_that_the_system_refused() {
+    let (folder, pool) = pool();
+    run_with(
+        &on("load", &pool, &[]),
+        common::lines(0..20_000, |number| format!("{number}\tvalue\n")).as_bytes(),
+    )
+    .expect(0);
+    for (command, file, text) in [("backup", "q.pool", "creating "), ("dump", "q.dump", "cannot write ")] {
+        let target = folder.path().join(file);
+        let script = format!(
+            "ulimit -f 64; exec {} {command} {} {} --json",
+            common::program(),
+            pool.display(),
+            target.display()
+        );
+        let limited = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+        let said = common::Said::of(limited).expect(3);
+        assert_eq!(said.json()["kind"], json!("full"), "{said:?}");
+        assert!(said.errors.contains(&format!("{text}{}", target.display())), "{said:?}");
+        assert!(!said.errors.contains(".part") && !said.errors.contains("a.pool"), "{said:?}");
+    }
+    let nowhere = folder.path().join("no folder").join("b.pool");
+    let nowhere = nowhere.to_str().unwrap();
+    for (arguments, text) in [
+        (
+            on("backup", &pool, &[pool.to_str().unwrap()]),
+            "a.pool exists already; backup writes only new files",
+        ),
+        (on("backup", &pool, &[nowhere]), "b.pool: cannot make the copy: No such file"),
+        (on("dump", &pool, &[nowhere]), "b.pool: No such file"),
+        (on("put", nowhere.as_ref(), &["k", "v"]), "b.pool: cannot open the pool: No such file"),
+        (on("restore", &pool, &[nowhere]), "b.pool: No such file"),
+    ] {
+        let said = run(&[arguments, vec!["--json".into()]].concat()).expect(3);
+        assert_eq!(said.json()["kind"], json!("io"), "{said:?}");
+        assert!(said.errors.contains(text) && !said.errors.contains(".part"), "{text}: {said:?}");
+    }
+    run(&on("put", &pool, &["k", "v", "--tree", "other"])).expect(0);
+    let said = run(&on("rename", &pool, &["main", "other"])).expect(3);
+    assert!(
+        said.errors.contains("tree \"other\" exists already; take another name, or drop that tree first")
+    );
+}
+
 #[test]
 fn the_usage_of_rm_has_both_forms() {
     let help = run(&["rm", "--help"]).expect(0);

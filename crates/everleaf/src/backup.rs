@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engines::{At, Error, Result};
-use medium::MediumError;
 use medium::file::{CopyTarget, Disk, PRIVATE_MODE, share_access, sync_folder};
+use medium::{Grown, LimitedBy, LogError, MediumError};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
@@ -27,6 +27,8 @@ pub(crate) struct NewCopy {
     place: PathBuf,
     /// Where it lies until then.
     part: PathBuf,
+    /// The length of the pool, or about that.
+    length: u64,
     pub(crate) target: CopyTarget,
 }
 
@@ -34,9 +36,28 @@ fn refused(source: io::Error) -> Error {
     Error::io("make the copy")(source)
 }
 
+/// The error of a copy to `place`, which would have had `wanted` bytes. Only the copy grows: if there is no room, the error names
+/// it, and not the pool.
+fn of_copy(error: Error, place: &Path, wanted: u64) -> Error {
+    let (Error::Io { source, .. }
+    | Error::Medium { source: MediumError::Log(LogError::Io { source, .. }), .. }) = &error
+    else {
+        return error;
+    };
+    let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let by = File::open(folder).ok().and_then(|folder| LimitedBy::of(source, &folder));
+    let full = |by| Error::PoolFull { wanted, limit: 0, by, file: Grown::Pool, at: At::UNKNOWN };
+    by.map_or(error, |by| full(by).at(place))
+}
+
 impl NewCopy {
     /// Makes the file, and an unnamed second one beside it. Users that may not read the pool may read neither.
     pub(crate) fn make(place: &Path, pool: &Path) -> Result<Self> {
+        let length = std::fs::metadata(pool).map_or(0, |pool| pool.len()).max(1);
+        Self::begin(place, pool, length).map_err(|error| of_copy(error, place, length))
+    }
+
+    fn begin(place: &Path, pool: &Path, length: u64) -> Result<Self> {
         // An existing target is reported before anything is copied.
         if place.symlink_metadata().is_ok() {
             return Err(refused(Errno::EXIST.into()).at(place));
@@ -55,7 +76,7 @@ impl NewCopy {
             refused(error).at(place)
         })?;
         let target = CopyTarget { copy: Arc::new(Disk(copy)), spool: Arc::new(Disk(spool)) };
-        Ok(Self { place: place.to_owned(), part, target })
+        Ok(Self { place: place.to_owned(), part, length, target })
     }
 
     /// Renames the copy to its place, durably; or removes it, if copying failed.
@@ -75,7 +96,7 @@ impl NewCopy {
         if !matches!(copied, Ok(Some(_))) {
             let _ = std::fs::remove_file(&self.part);
         }
-        copied
+        copied.map_err(|error| of_copy(error, &self.place, self.length))
     }
 }
 
@@ -116,6 +137,7 @@ impl Options {
     ///
     /// # Errors
     /// - As [`Options::open`] and [`Store::backup`](crate::Store::backup);
+    /// - [`Error::PoolFull`] if there is no room for the copy; its path is that of the copy;
     /// - [`Error::NoBackup`] if another process has the store open on another medium than
     ///   [`MediumChoice::File`](crate::MediumChoice::File), or others keep opening and closing it;
     /// - [`Error::Medium`] with [`LogError::Overrun`](crate::LogError::Overrun) if the log beside the pool is so small, and so

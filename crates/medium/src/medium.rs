@@ -64,7 +64,7 @@ pub enum LimitedBy {
 
 impl LimitedBy {
     /// What an error says that kept `file` from growing; `None` if it is another one.
-    pub(crate) fn of(error: &io::Error, file: &std::fs::File) -> Option<Self> {
+    pub fn of(error: &io::Error, file: &std::fs::File) -> Option<Self> {
         match error.kind() {
             io::ErrorKind::StorageFull => {
                 let free_bytes = rustix::fs::fstatvfs(file)

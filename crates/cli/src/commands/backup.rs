@@ -3,9 +3,10 @@
 //! The pool may be open in another process, which goes on writing. The copy is opened and checked; a copy that is damaged, as the
 //! pool is, stays.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
-use everleaf::StoreViolation;
+use everleaf::{Error, StoreViolation};
 use serde::Serialize;
 
 use super::check;
@@ -46,6 +47,9 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     bar.finish_and_clear();
     let bytes = match copied {
         Err(_) if interrupt::is_asked() => return Err(Failure::Interrupted),
+        Err(Failure::Store(Error::Io { source, .. })) if source.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(Failure::Exists { path: args.target.clone(), command: "backup" });
+        }
         copied => copied?,
     };
     [&args.pool.pool, &args.target].into_iter().for_each(|path| context.note_file(path));

@@ -37,12 +37,21 @@ pub(super) struct Counted {
 
 impl Counted {
     fn words(&self) -> String {
-        let words =
-            format!("{}, {}", progress::many(self.trees, "tree"), progress::many(self.entries, "entry"));
+        format!("{}, {}", progress::many(self.trees, "tree"), progress::many(self.entries, "entry"))
+    }
+
+    /// The result of a check with so many violations, in words.
+    fn damage(&self, violations: u64) -> String {
+        let mut words = progress::many(violations, "violation");
+        if self.trees_not_counted < self.trees {
+            words += &format!(" in {}", self.words());
+        }
         match self.trees_not_counted {
             0 => words,
-            1 => words + " and those of 1 tree that cannot be counted",
-            trees => format!("{words} and those of {} trees that cannot be counted", progress::count(trees)),
+            1 => words + "; 1 tree is too damaged to count its entries",
+            trees => {
+                format!("{words}; {} trees are too damaged to count their entries", progress::count(trees))
+            }
         }
     }
 }
@@ -96,12 +105,10 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         for violation in &found {
             writeln!(output, "{violation}")?;
         }
-        let words = counted.words();
         if sound {
-            writeln!(output, "sound: {words}, no violation")?;
+            writeln!(output, "sound: {}, no violation", counted.words())?;
         } else {
-            let count = progress::many(found.len() as u64, "violation");
-            writeln!(output, "{count} in {words}")?;
+            writeln!(output, "{}", counted.damage(found.len() as u64))?;
             writeln!(
                 output,
                 "`everleaf dump --salvage` saves what is whole, `everleaf restore` puts it into another pool"

@@ -6,7 +6,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use everleaf::{Options, Store, Tree, TreeInfo, TreeOptions};
+use everleaf::{Error, LimitedBy, Options, Store, Tree, TreeInfo, TreeOptions};
 use indicatif::ProgressBar;
 use lab::arguments::parse_fill;
 use tempfile::TempPath;
@@ -14,6 +14,7 @@ use tempfile::TempPath;
 use super::check;
 use crate::context::{Context, PoolArgs};
 use crate::failure::{Answer, Failure, Outcome};
+use crate::whole_file::part_beside;
 use crate::{interrupt, progress};
 
 #[derive(clap::Args, Debug)]
@@ -35,15 +36,31 @@ impl Part {
     fn beside(pool: &Path) -> Result<Self, Failure> {
         let make = || {
             let place = pool.canonicalize()?;
-            let file = tempfile::Builder::new()
-                .prefix(&format!(".{}.", place.file_name().unwrap_or_default().to_string_lossy()))
-                .suffix(".part")
-                .tempfile_in(place.parent().unwrap_or(Path::new("/")))?;
+            let file = part_beside(&place, medium::file::PRIVATE_MODE)?;
             // If that fails, only this user may read the file.
             let _ = medium::file::share_access(file.as_file(), &place.metadata()?);
             Ok(Self { path: file.into_temp_path() })
         };
         make().map_err(Failure::io(format!("create a file beside {}", pool.display())))
+    }
+
+    /// The failure, with words for the new pool instead of its name, which it has for a while only.
+    fn named(&self, failure: Failure, pool: &Path) -> Failure {
+        let Failure::Store(error) = &failure else { return failure };
+        if error.path() != Some(&*self.path) {
+            return failure;
+        }
+        let name = format!("the new pool beside {}", pool.display());
+        match error {
+            Error::PoolFull { by: LimitedBy::Disk { free_bytes }, .. } => {
+                let elsewhere = "make it elsewhere by `everleaf dump` and `everleaf restore`";
+                Failure::DiskFull { file: name, free_bytes: *free_bytes, elsewhere }
+            }
+            _ => match failure {
+                Failure::Store(error) => Failure::Store(error.moved_to(Path::new(&name))),
+                other => other,
+            },
+        }
     }
 
     fn log(&self) -> PathBuf {
@@ -65,8 +82,8 @@ fn copy(from: &Tree, to: &Tree, fill: f64, bar: &ProgressBar) -> Result<u64, Fai
         if let Err(failure) = interrupt::check() {
             return Some(Err(failure));
         }
-        bar.inc(1);
         let next = range.next_entry().map_err(Failure::from).transpose()?;
+        bar.inc(1);
         Some(next.map(|(key, value)| (key.to_vec(), value.to_vec())))
     });
     to.try_bulk_load(entries, fill)
@@ -150,9 +167,10 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let before = room(pool);
     let part = Part::beside(pool)?;
     let trees = store.trees()?.len() as u64;
-    let entries = rewrite(args, context, &store, &args.pool.options(), &part)?;
+    let rewritten = rewrite(args, context, &store, &args.pool.options(), &part);
+    let entries = rewritten.map_err(|failure| part.named(failure, pool))?;
     interrupt::check()?;
-    store.close_and_replace(&part.path)?;
+    store.close_and_replace(&part.path).map_err(|error| part.named(error.into(), pool))?;
     let after = room(pool);
     let report =
         serde_json::json!({ "trees": trees, "entries": entries, "bytes_before": before, "bytes": after });

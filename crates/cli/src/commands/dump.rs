@@ -46,8 +46,47 @@ impl Args {
             }
         }
         let begun = WholeFile::begin(&self.file).and_then(|file| Ok((file.handle()?, file)));
-        let (handle, file) = begun.map_err(Failure::io(format!("create {name}")))?;
+        let (handle, file) = begun.map_err(|source| match source.kind() {
+            io::ErrorKind::StorageFull => Failure::writing(&self.file, source),
+            _ => Failure::io(format!("create {name}"))(source),
+        })?;
         Ok((BufWriter::with_capacity(1 << 20, Box::new(handle)), Some(file)))
+    }
+
+    /// The failure, with the name of the file if that could not be written.
+    fn named(&self, failure: Failure) -> Failure {
+        match failure {
+            // A pipe that its reader closed is no failure.
+            Failure::Output(source)
+                if self.file != Path::new("-") && source.kind() != io::ErrorKind::BrokenPipe =>
+            {
+                Failure::writing(&self.file, source)
+            }
+            other => other,
+        }
+    }
+
+    /// Writes these trees, and notes in `damages` what was left out.
+    fn write(
+        &self,
+        context: Context,
+        store: &Store,
+        names: &BTreeSet<String>,
+        output: Output,
+        damages: &mut Damages,
+    ) -> Result<Written, Failure> {
+        let mut writer = DumpWriter::new(output)?;
+        // The length of a damaged tree is not known.
+        let length = |name: &String| store.open_tree(name).and_then(|tree| tree.len()).unwrap_or_default();
+        let bar = progress::entries(context, names.iter().map(length).sum(), "dumping");
+        for name in names {
+            match self.salvage {
+                true => damages.salvage_tree(context, store, name, &mut writer, &bar)?,
+                false => dump_tree(store, name, &mut writer, &bar)?,
+            }
+        }
+        bar.finish_and_clear();
+        writer.finish()
     }
 }
 
@@ -103,21 +142,11 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         verify(context, &store, &names)?;
     }
     let (output, file) = args.output()?;
-    let mut writer = DumpWriter::new(output)?;
     let mut damages = Damages::none();
-    // The length of a damaged tree is not known.
-    let length = |name: &String| store.open_tree(name).and_then(|tree| tree.len()).unwrap_or_default();
-    let bar = progress::entries(context, names.iter().map(length).sum(), "dumping");
-    for name in &names {
-        match args.salvage {
-            true => damages.salvage_tree(context, &store, name, &mut writer, &bar)?,
-            false => dump_tree(&store, name, &mut writer, &bar)?,
-        }
-    }
-    bar.finish_and_clear();
-    let Written { trees, entries } = writer.finish()?;
+    let written = args.write(context, &store, &names, output, &mut damages);
+    let Written { trees, entries } = written.map_err(|failure| args.named(failure))?;
     if let Some(file) = file {
-        file.finish().map_err(Failure::io(format!("write {}", args.file.display())))?;
+        file.finish().map_err(|source| Failure::writing(&args.file, source))?;
         let words = format!("{} of {}", progress::many(entries, "entry"), progress::many(trees, "tree"));
         context.say(&Report { trees, entries, damages: &damages }, words)?;
     }

@@ -27,6 +27,7 @@ use clap::Subcommand;
 
 use crate::context::Context;
 use crate::failure::Outcome;
+use crate::interrupt;
 
 /// The subcommands.
 #[derive(Subcommand, Debug)]
@@ -119,6 +120,9 @@ pub(crate) fn run_child(command: Child, context: Context) -> Outcome {
 
 /// Runs a subcommand.
 pub(crate) fn run(command: Command, context: Context) -> Outcome {
+    if matches!(command, Command::Check(_) | Command::Dump(_) | Command::Backup(_) | Command::Compact(_)) {
+        interrupt::changes_nothing();
+    }
     match command {
         Command::Demo(args) => demo::run(&args, context),
         Command::Load(args) => load::run(&args, context),

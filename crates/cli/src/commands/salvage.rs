@@ -52,10 +52,11 @@ impl Damages {
 
     /// A tree that cannot be read, or read on.
     fn leave_out(&mut self, context: Context, tree: &str, error: &everleaf::Error) {
-        context.note(format!("left out: tree {tree:?}: {error}"));
+        let what = error.what();
+        context.note(format!("left out: tree {tree:?}: {what}"));
         self.unreadable_trees += 1;
         self.missing_entries = None;
-        self.add(Violation::of_tree(tree, error.to_string()));
+        self.add(Violation::of_tree(tree, what));
     }
 
     /// What was not saved, in words.
@@ -141,7 +142,7 @@ impl Damages {
         if let Err(error) = opened.as_ref()
             && found.is_empty()
         {
-            let violation = Violation::of_tree(name, error.to_string());
+            let violation = Violation::of_tree(name, error.what());
             found.add(violation.clone());
             self.add(violation);
         }

@@ -185,7 +185,7 @@ impl Report {
             format!("{least}{used} in use, file {file}, {}", progress::many(self.allocations, "allocation")),
         );
         for Damaged { tree, what } in &self.damaged {
-            line("damaged", format!("{}: {what}", text::escape(tree.as_bytes())));
+            line("damaged", format!("tree {tree:?}: {what}"));
         }
         let per_key = |bytes: f64| match bytes {
             bytes if bytes < 1000.0 => format!(", {bytes:.1} bytes per key"),
@@ -202,6 +202,12 @@ impl Report {
         for tree in &self.trees {
             line("tree", tree.words());
         }
+        if !self.damaged.is_empty() || self.trees.iter().any(|tree| tree.error.is_some()) {
+            line(
+                "way out",
+                "`everleaf check` lists all damage, `everleaf dump --salvage` saves the rest".to_owned(),
+            );
+        }
         words.truncate(words.trim_end().len());
         words
     }
@@ -214,7 +220,7 @@ impl TreeReport {
         codec: &'static str,
         stat: everleaf::Result<(IndexStat, Vec<(&'static str, u64)>)>,
     ) -> Self {
-        let error = stat.as_ref().err().map(ToString::to_string);
+        let error = stat.as_ref().err().map(everleaf::Error::what);
         let (stat, counters) = stat.unwrap_or_default();
         Self {
             name,
