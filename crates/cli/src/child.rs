@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Write};
 use std::ops::{Deref, DerefMut};
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -10,10 +10,11 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use everleaf::{Error, Options, Store};
+use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::context::PoolArgs;
-use crate::failure::Failure;
+use crate::failure::{Answer, Failure};
 
 /// How long the lock of a killed process may stay taken.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -44,10 +45,11 @@ impl Drop for Running {
     }
 }
 
-/// Runs this program again with a hidden subcommand; its standard output is a pipe.
-pub(crate) fn spawn(arguments: Vec<OsString>, input: Stdio) -> Result<Running, Failure> {
+/// Runs this program again with a hidden subcommand; its standard output is a pipe, and its standard error `errors`.
+pub(crate) fn spawn(arguments: Vec<OsString>, input: Stdio, errors: Stdio) -> Result<Running, Failure> {
     let program = std::env::current_exe().map_err(Failure::io("find this program"))?;
-    let child = Command::new(program).args(arguments).stdin(input).stdout(Stdio::piped()).spawn();
+    let mut command = Command::new(program);
+    let child = command.args(arguments).stdin(input).stdout(Stdio::piped()).stderr(errors).spawn();
     let child = child.map_err(Failure::io("start the writer process"))?;
     if let Some(output) = &child.stdout {
         // A smaller pipe also works, with more waiting.
@@ -72,6 +74,31 @@ pub(crate) fn was_killed(status: ExitStatus) -> bool {
 pub(crate) fn was_interrupted(status: ExitStatus) -> bool {
     use std::os::unix::process::ExitStatusExt;
     status.signal().is_some_and(|signal| [SIGINT, SIGTERM, SIGHUP].contains(&signal))
+}
+
+/// Reports a failure to the parent, which has a pipe at standard error.
+pub(crate) fn tell_parent(failure: &Failure) -> Answer {
+    // If this fails, the parent says that it does not know why.
+    let _ = writeln!(io::stderr(), "{}", failure.json());
+    Answer::Child(failure.exit_code())
+}
+
+/// The failure that a child reported by [`tell_parent`] before it ended. What else is at its standard error, such as the report
+/// of a panic, goes on to that of this process.
+pub(crate) fn failure_of(child: &mut Child) -> Option<Failure> {
+    let mut said = String::new();
+    // What is no text is no report.
+    child.stderr.take()?.read_to_string(&mut said).ok()?;
+    let mut found = None;
+    for line in said.lines() {
+        let report = serde_json::from_str::<Value>(line).ok();
+        let field = |name| Some(report.as_ref()?.get(name)?.as_str()?.to_owned());
+        match field("error").zip(field("kind")) {
+            Some((error, kind)) => found = Some(Failure::Child { error, kind }),
+            None => drop(writeln!(io::stderr(), "{line}")),
+        }
+    }
+    found
 }
 
 /// Standard output without a buffer: written bytes reach the parent even if this process is killed next.

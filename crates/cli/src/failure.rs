@@ -41,6 +41,14 @@ pub(crate) enum Failure {
         /// The command.
         command: &'static str,
     },
+    /// A child process failed.
+    #[error("{error}")]
+    Child {
+        /// Its error.
+        error: String,
+        /// What kind of failure that is.
+        kind: String,
+    },
     /// Output could not be written.
     #[error("cannot write the output: {0}; send it elsewhere, such as to another file")]
     Output(#[from] io::Error),
@@ -175,7 +183,7 @@ impl Failure {
     }
 
     /// What kind of failure it is, for scripts.
-    fn kind(&self) -> &'static str {
+    fn kind(&self) -> &str {
         match self {
             Self::Store(error) => match error {
                 Error::Locked { .. } => "locked",
@@ -194,6 +202,7 @@ impl Failure {
             Self::Io { source, .. } => of_system(source),
             Self::DiskFull { .. } => "full",
             Self::Exists { .. } => "io",
+            Self::Child { kind, .. } => kind,
             Self::Output(_) => "output",
             Self::Line { .. } => "input",
             Self::Usage(_) => "usage",

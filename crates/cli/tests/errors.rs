@@ -145,6 +145,25 @@ fn an_error_names_the_file_that_the_system_refused() {
     );
 }
 
+/// It said that a writer had failed, and not why.
+#[test]
+fn a_demo_says_why_its_writer_failed() {
+    let (folder, _) = pool();
+    let files = folder.path().join("files");
+    std::fs::create_dir(&files).unwrap();
+    std::fs::write(files.join("one"), "").unwrap();
+    let script = format!(
+        "ulimit -f 8; exec {} demo --json --root {} --pool {}",
+        common::program(),
+        files.display(),
+        folder.path().join("demo.pool").display()
+    );
+    let limited = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+    let said = common::Said::of(limited).expect(3);
+    assert_eq!(said.json()["kind"], json!("full"), "{said:?}");
+    assert!(said.errors.contains("file too long: ") && said.errors.contains("demo.pool"), "{said:?}");
+}
+
 #[test]
 fn the_usage_of_rm_has_both_forms() {
     let help = run(&["rm", "--help"]).expect(0);

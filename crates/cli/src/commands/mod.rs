@@ -111,7 +111,7 @@ pub(crate) enum Child {
 /// Runs as a child process.
 pub(crate) fn run_child(command: Child, context: Context) -> Outcome {
     match command {
-        Child::DemoWriter(args) => demo::writer::run(&args),
+        Child::DemoWriter(args) => Ok(demo::writer::run(&args)),
         Child::TortureWriter(args) => torture::writer::run(&args),
         Child::TortureReader(args) => torture::reader::run(&args),
         Child::TortureJudge(args) => torture::judge::run(&args, context),

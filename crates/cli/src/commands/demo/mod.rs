@@ -66,7 +66,7 @@ fn write_and_kill(
 ) -> Result<Killed, Failure> {
     let mut arguments = vec!["demo-writer".into(), format!("--engine={}", engine.name()).into()];
     arguments.extend(pool.to_arguments());
-    let mut child = child::spawn(arguments, Stdio::piped())?;
+    let mut child = child::spawn(arguments, Stdio::piped(), Stdio::piped())?;
     let process = child.id();
     let (Some(input), Some(mut output)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(Failure::Refused(
@@ -106,11 +106,14 @@ fn write_and_kill(
     bar.finish_and_clear();
     match status {
         Some(status) if child::was_killed(status) => {}
-        // It ended by itself, and its message is on standard error.
+        // It ended by itself.
         _ => {
+            if let Some(failure) = child::failure_of(&mut child) {
+                return Err(failure);
+            }
             sent.map_err(Failure::io("hand the paths to the writer process"))?;
             return Err(Failure::Refused(
-                "the writer process failed; above it says why, and what helps".to_owned(),
+                "the writer process ended too early, and did not say why; try it again, and report it if it ends again".to_owned(),
             ));
         }
     }

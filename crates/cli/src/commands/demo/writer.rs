@@ -103,7 +103,11 @@ fn write_part(store: &Store, tree: &Tree, listing: &Listing, thread: usize) -> R
     Ok(())
 }
 
-pub(crate) fn run(args: &Args) -> Outcome {
+pub(crate) fn run(args: &Args) -> Answer {
+    write(args).unwrap_or_else(|failure| child::tell_parent(&failure))
+}
+
+fn write(args: &Args) -> Outcome {
     let listing = receive(BufReader::with_capacity(1 << 20, std::io::stdin().lock()))?;
     let store = args.pool.options().open(&args.pool.pool)?;
     let tree = store.tree_with(TREE, TreeOptions { engine: args.engine, ..TreeOptions::default() })?;

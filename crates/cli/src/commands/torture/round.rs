@@ -49,7 +49,7 @@ fn run_writer(
     arguments.extend([format!("--seed={seed}"), format!("--round={round}")].map(OsString::from));
     arguments.extend(args.work.to_arguments().split(' ').map(OsString::from));
     arguments.extend(args.pool.to_arguments());
-    let mut writer = child::spawn(arguments, Stdio::null())?;
+    let mut writer = child::spawn(arguments, Stdio::null(), Stdio::inherit())?;
     let (sender, began) = channel();
     let Some(pipe) = writer.stdout.take() else {
         return Err(Failure::Refused(
