@@ -25,6 +25,10 @@ fn digits(number: f64) -> String {
     match number {
         number if number >= 99.95 => format!("{number:.0}"),
         number if number >= 9.995 => format!("{number:.1}"),
+        // Two digits that say something: "0.00 times" does not.
+        number if (1e-6..0.0995).contains(&number) => {
+            format!("{number:.*}", (1.0 - number.log10().floor()) as usize)
+        }
         number => format!("{number:.2}"),
     }
 }
@@ -135,6 +139,7 @@ mod tests {
             ["69.8 ns", "3.89 \u{b5}s", "126 \u{b5}s", "2.50 s"]
         );
         assert_eq!([rate(69.768), rate(5e6)], ["14.3 M/s", "0.20 k/s"]);
+        assert_eq!([0.00456, 0.0561, 0.0, 1.0].map(digits), ["0.0046", "0.056", "0.00", "1.00"]);
         assert_eq!([0, 999, 1_234_567].map(grouped), ["0", "999", "1,234,567"]);
     }
 }
