@@ -162,7 +162,7 @@ fn read_and_compare(engine: Engine, options: &Options, is_closed: bool) -> Resul
     assert_eq!(content(&store)?, found);
     let error = reader(&path).unwrap_err();
     assert!(matches!(&error, Error::Locked { readers: false, .. }), "{error}");
-    assert!(error.to_string().contains("back it up meanwhile"), "{error}");
+    assert!(error.to_string().contains("back the pool up"), "{error}");
     store.close()
 }
 
