@@ -152,7 +152,7 @@ fn what_is_of_another_type_is_told() -> Result<()> {
     let numbers = store.typed::<u64, String>("t")?;
     let error = numbers.first().unwrap_err();
     assert!(matches!(&error, Error::NotOfType { what: "key", .. }), "{error}");
-    assert!(error.to_string().contains("tree t") && error.to_string().contains("u64"), "{error}");
+    assert!(error.to_string().contains("tree \"t\"") && error.to_string().contains("u64"), "{error}");
     let error = store.typed::<String, u32>("t")?.get("not a number").unwrap_err();
     assert!(matches!(&error, Error::NotOfType { what: "value", .. }), "{error}");
     // A range goes on behind it.
