@@ -3,8 +3,8 @@
 //! # Locks
 //!
 //! A batch takes the stripes ([`Stripes`]) of all its keys, in ascending order of trees and stripes; a single write shares the stripe
-//! of its key, a bulk load all stripes of its tree. So no other write to its keys comes between. Readers take no stripe, and may see a batch half applied. Whatever a
-//! batch waits for after that, as the end of an epoch, waits for no stripe.
+//! of its key, a bulk load all stripes of its tree. So no other write to its keys comes between. Readers take no stripe, and may see a
+//! batch half applied. Whatever a batch waits for after that, as the end of an epoch, waits for no stripe.
 //!
 //! # Steps
 //!
@@ -39,7 +39,7 @@ use medium::{Lsn, Medium};
 use pool::Pool;
 
 use self::journal::{ENTRY_BYTES_MAX, entry_bytes, publish, write_entry};
-use crate::index::{Codec as _, Condition, Epochs, Index, RecordCodec, WordCodec};
+use crate::index::{Condition, Epochs, Index, check_entry};
 use crate::registry::{Codec, Contract, Engine};
 use crate::{Error, Result};
 
@@ -110,11 +110,7 @@ impl Target<'_> {
     }
 
     fn check(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        let value = value.unwrap_or(&[0; 8]);
-        match self.codec {
-            Codec::Word => WordCodec::key(key).and(WordCodec::value(value)).map(drop),
-            Codec::Record => RecordCodec::key(key).and(RecordCodec::value(value)).map(drop),
-        }
+        check_entry(self.codec == Codec::Word, key, value.unwrap_or(&[0; 8]))
     }
 
     /// Its stripes, and the tree beneath.
@@ -248,6 +244,8 @@ impl<M: Medium> Commit<'_, '_, M> {
             return Ok(Lsn::DURABLE);
         }
         let (slot, guard) = (self.journal.take_slot(), self.pool.peek());
+        // A batch that gave up leaves its slot as it is, for the next open.
+        self.journal.expect_whole()?;
         let anchor = |tree: usize| self.batch.trees[tree].anchor;
         let begin = |epoch| -> Result<u64> {
             let entry = write_entry(&guard, self.immediate.iter(), anchor, epoch)?;

@@ -45,11 +45,6 @@ impl Unfinished {
         Ok(unfinished)
     }
 
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.found.is_empty() && self.damage.is_empty()
-    }
-
     /// Marks the space of the entries, in a pool that has to be marked.
     ///
     /// # Errors

@@ -175,6 +175,15 @@ impl Codec for WordCodec {
 #[derive(Debug)]
 pub enum RecordCodec {}
 
+/// Refuses a key or a value that a tree of words, or one of records, cannot hold.
+pub(crate) fn check_entry(are_words: bool, key: &[u8], value: &[u8]) -> Result<()> {
+    if are_words {
+        WordCodec::key(key).and(WordCodec::value(value)).map(drop)
+    } else {
+        RecordCodec::key(key).and(RecordCodec::value(value)).map(drop)
+    }
+}
+
 const OFFSET_MASK: u64 = (1 << 48) - 1;
 
 impl Codec for RecordCodec {

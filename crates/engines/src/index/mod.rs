@@ -18,6 +18,7 @@ use crate::Result;
 use crate::batch::Stripes;
 
 pub use bounds::{Bounds, Direction, prefix_end};
+pub(crate) use codec::check_entry;
 pub use codec::{Codec, EntryWords, RecordCodec, WordCodec};
 
 /// A copy of a value: short ones need no allocation.

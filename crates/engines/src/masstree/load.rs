@@ -18,7 +18,7 @@ use super::permutation::Permutation;
 use super::record::Record;
 use super::shard::{OwnRuns, Work};
 use super::slice::{LAYER, LONGER, Slice};
-use crate::index::NextEntry;
+use crate::index::{NextEntry, check_entry};
 use crate::kit::load::entries_per_leaf;
 use crate::{Error, Result};
 
@@ -150,7 +150,7 @@ impl<M: Medium> Load<'_, M> {
             if index > 0 && *key <= *last {
                 return Err(Error::NotSorted { index });
             }
-            self.core.check_entry(key, value)?;
+            check_entry(self.core.are_words, key, value)?;
             bytes += key.len() + value.len();
             self.waiting += 1;
         }

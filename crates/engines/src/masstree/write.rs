@@ -10,20 +10,11 @@ use super::in_batch::{refuse_in_any_batch, refuse_in_salvage_of};
 use super::in_line_log::Change;
 use super::layout::line_of;
 use super::shard::Work;
+use crate::index::Condition;
 use crate::index::record::prefix_word;
-use crate::index::{Codec, Condition, RecordCodec, WordCodec};
 use crate::{Error, Result};
 
 impl<M: Medium> Core<M> {
-    /// Refuses a key or a value that the tree cannot hold.
-    pub(super) fn check_entry(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        if self.are_words {
-            WordCodec::key(key).and(WordCodec::value(value)).map(drop)
-        } else {
-            RecordCodec::key(key).and(RecordCodec::value(value)).map(drop)
-        }
-    }
-
     /// Writes or removes, if `condition` holds; returns whether it held. O(log n).
     pub(super) fn write(
         &self,
