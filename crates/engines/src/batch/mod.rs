@@ -39,6 +39,7 @@ use medium::{Lsn, Medium};
 use pool::Pool;
 
 use self::journal::{ENTRY_BYTES_MAX, entry_bytes, publish, write_entry};
+use self::stripes::wait_for_writes;
 use crate::index::{Condition, Epochs, Index, check_entry};
 use crate::registry::{Codec, Contract, Engine};
 use crate::{Error, Result};
@@ -178,7 +179,7 @@ impl<'b> Batch<'b> {
     }
 
     /// Locks the stripes of all keys. The source of a load of one of the trees would wait for itself.
-    fn lock<M: Medium>(&self) -> Result<Vec<ExclusiveGuard<'_, ()>>> {
+    fn lock<M: Medium>(&self) -> Result<Vec<ExclusiveGuard<'_>>> {
         if self.trees.iter().any(|tree| tree.striped().0.is_loader::<M>()) {
             return Err(Error::InBatch);
         }
@@ -191,8 +192,9 @@ impl<'b> Batch<'b> {
         stripes.sort_unstable();
         stripes.dedup();
         loop {
-            let locked = stripes.iter().map(|(_, stripe, tree)| self.trees[*tree].striped().0.lock(*stripe));
-            if let Some(locked) = locked.collect() {
+            let places = || stripes.iter().map(|(_, stripe, tree)| (self.trees[*tree].striped().0, *stripe));
+            if let Some(locked) = places().map(|(stripes, stripe)| stripes.lock(stripe)).collect() {
+                wait_for_writes::<M>(places());
                 return Ok(locked);
             }
             self.trees.iter().for_each(|tree| tree.striped().0.wait_for_loads::<M>());

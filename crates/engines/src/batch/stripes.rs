@@ -10,7 +10,10 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 use medium::Medium;
-use medium::sync::{ExclusiveGuard, Mutex, SharedGuard, SharedLock, is_scheduled, pause, thread_number};
+use medium::sync::{
+    ExclusiveGuard, Mutex, Share, SharedGuard, SharedLock, is_scheduled, pause, thread_number,
+    wait_for_announced,
+};
 use pool::Pool;
 
 use super::journal::Journal;
@@ -56,13 +59,16 @@ impl Stripes {
 
     /// A share of a stripe. The source of a load, which has shares of all, gets none.
     #[inline(always)]
-    fn share<M: Medium>(&self, stripe: usize) -> Option<SharedGuard<'_, ()>> {
-        self.stripes[stripe].try_share().or_else(|| self.wait::<M>(stripe))
+    fn share<M: Medium>(&self, stripe: usize) -> Option<Share<'_>> {
+        // A scheduler knows no announced shares.
+        let announced = if M::SCHEDULED { None } else { self.stripes[stripe].announce() };
+        announced.or_else(|| self.wait::<M>(stripe))
     }
 
     #[cold]
-    fn wait<M: Medium>(&self, stripe: usize) -> Option<SharedGuard<'_, ()>> {
-        (!self.is_loader::<M>()).then(|| self.stripes[stripe].share())
+    fn wait<M: Medium>(&self, stripe: usize) -> Option<Share<'_>> {
+        let stripe = &self.stripes[stripe];
+        stripe.try_share().or_else(|| (!self.is_loader::<M>()).then(|| stripe.share())).map(Share::from)
     }
 
     /// Shares of all stripes, for a load.
@@ -91,14 +97,22 @@ impl Stripes {
         }
     }
 
-    /// The stripe alone; `None` if the tree is being loaded. A thread takes several in ascending order.
-    pub(super) fn lock(&self, stripe: usize) -> Option<ExclusiveGuard<'_, ()>> {
+    /// The stripe alone; `None` if the tree is being loaded. A thread takes several in ascending order, and then waits for the
+    /// writes that share them already ([`wait_for_writes`]).
+    pub(super) fn lock(&self, stripe: usize) -> Option<ExclusiveGuard<'_>> {
         loop {
             let locked = self.stripes[stripe].try_lock();
             if locked.is_some() || self.is_loaded() {
                 return locked;
             }
         }
+    }
+}
+
+/// Waits until the single writes are over that began before the calling thread locked these stripes.
+pub(super) fn wait_for_writes<'s, M: Medium>(stripes: impl Iterator<Item = (&'s Stripes, usize)>) {
+    if !M::SCHEDULED {
+        wait_for_announced(stripes.map(|(stripes, stripe)| &*stripes.stripes[stripe]));
     }
 }
 

@@ -33,7 +33,7 @@
 //!
 //! runs the models of the volatile protocols: the pool's space and what waits to be freed; optimistic lock coupling of the
 //! inner nodes, and a leaf's version, claims, live entries and slots, each with the reuse of what was retired; and the
-//! Masstree's barrier between epochs; the file medium's group commit. They have
+//! Masstree's barrier between epochs; the file medium's group commit; announced shares of a lock. They have
 //! at most two preemptions. Everything else is built for them, but does not run: an arena has six elements then, an inner
 //! node four children. Pool memory is not modelled; where a model needs an entry, it has atomics with the orderings of
 //! cells.
@@ -51,12 +51,14 @@
 //! - The scheduler runs one thread at a time, in an order of its own: it is sequentially consistent. A missing
 //!   `Release` is found by `loom`, not by the scheduler.
 
+mod announced;
 mod atomic;
 mod epoch;
 mod mutex;
 pub mod schedule;
 mod shared_lock;
 
+pub use announced::{Share, wait_for_announced};
 pub use atomic::{Atomic, AtomicBool, AtomicU32, AtomicU64, fence, load_all};
 pub(crate) use epoch::pin_on;
 pub use epoch::{Pin, pin};

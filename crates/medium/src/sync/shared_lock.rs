@@ -1,11 +1,16 @@
 //! A lock that several threads share or one has alone, without poisoning, that a scheduler can wait for.
 
-use super::schedule;
+use super::{AtomicBool, Ordering, schedule};
 
 #[cfg(loom)]
-pub use loom::sync::{RwLockReadGuard as SharedGuard, RwLockWriteGuard as ExclusiveGuard};
+use loom::sync::RwLockWriteGuard as Alone;
 #[cfg(not(loom))]
-pub use parking_lot::{RwLockReadGuard as SharedGuard, RwLockWriteGuard as ExclusiveGuard};
+use parking_lot::RwLockWriteGuard as Alone;
+
+#[cfg(loom)]
+pub use loom::sync::RwLockReadGuard as SharedGuard;
+#[cfg(not(loom))]
+pub use parking_lot::RwLockReadGuard as SharedGuard;
 
 /// How long [`SharedLock::try_lock`] waits, and holds up those that want to share the lock.
 #[cfg(not(loom))]
@@ -19,6 +24,34 @@ pub struct SharedLock {
     inner: parking_lot::RwLock<()>,
     #[cfg(loom)]
     inner: loom::sync::RwLock<()>,
+    /// Whether a thread has the lock alone, for those that announce a share.
+    is_alone: AtomicBool,
+}
+
+/// A [`SharedLock`] alone, until this is dropped. Announced shares have to be waited for
+/// ([`wait_for_announced`](super::wait_for_announced)).
+pub struct ExclusiveGuard<'l> {
+    is_alone: &'l AtomicBool,
+    _guard: Alone<'l, ()>,
+}
+
+impl Drop for ExclusiveGuard<'_> {
+    fn drop(&mut self) {
+        // ORDER: a thread that announces a share sees what this one did; its load is in `SharedLock::is_alone`.
+        self.is_alone.store(false, Ordering::Release);
+    }
+}
+
+impl SharedLock {
+    fn alone<'l>(&'l self, guard: Alone<'l, ()>) -> ExclusiveGuard<'l> {
+        self.is_alone.store(true, Ordering::Relaxed);
+        ExclusiveGuard { is_alone: &self.is_alone, _guard: guard }
+    }
+
+    #[inline(always)]
+    pub(super) fn is_alone(&self) -> bool {
+        self.is_alone.load(Ordering::Acquire)
+    }
 }
 
 #[cfg(not(loom))]
@@ -39,23 +72,22 @@ impl SharedLock {
     }
 
     /// The lock alone, unless others have it for longer than a millisecond.
-    pub fn try_lock(&self) -> Option<ExclusiveGuard<'_, ()>> {
+    pub fn try_lock(&self) -> Option<ExclusiveGuard<'_>> {
         if schedule::is_running() {
-            return self.inner.try_write().or_else(|| {
+            let contended = || {
                 schedule::contend();
                 self.inner.try_write()
-            });
+            };
+            return self.inner.try_write().or_else(contended).map(|guard| self.alone(guard));
         }
-        self.inner.try_write_for(WAIT)
+        self.inner.try_write_for(WAIT).map(|guard| self.alone(guard))
     }
 
     /// Waits for the lock alone.
     #[inline]
-    pub fn lock(&self) -> ExclusiveGuard<'_, ()> {
-        match self.inner.try_write() {
-            Some(guard) => guard,
-            None => wait(|| self.inner.try_write(), || self.inner.write()),
-        }
+    pub fn lock(&self) -> ExclusiveGuard<'_> {
+        let guard = self.inner.try_write();
+        self.alone(guard.unwrap_or_else(|| wait(|| self.inner.try_write(), || self.inner.write())))
     }
 }
 
@@ -84,12 +116,12 @@ impl SharedLock {
     }
 
     /// The lock alone, if it is free.
-    pub fn try_lock(&self) -> Option<ExclusiveGuard<'_, ()>> {
-        self.inner.try_write().ok()
+    pub fn try_lock(&self) -> Option<ExclusiveGuard<'_>> {
+        self.inner.try_write().ok().map(|guard| self.alone(guard))
     }
 
     /// Waits for the lock alone.
-    pub fn lock(&self) -> ExclusiveGuard<'_, ()> {
-        self.inner.write().expect("no thread panicked")
+    pub fn lock(&self) -> ExclusiveGuard<'_> {
+        self.alone(self.inner.write().expect("no thread panicked"))
     }
 }

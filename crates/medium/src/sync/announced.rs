@@ -1,0 +1,242 @@
+//! Shares of a [`SharedLock`] that cost no locked instruction.
+//!
+//! A locked instruction right behind a store fence waits for that fence, which costs a short write a tenth of its time. So a thread
+//! *announces* its share by a plain store to a word of its own, and whoever wants the lock alone looks at the words of all threads:
+//!
+//! | thread that shares | thread that wants the lock alone |
+//! | --- | --- |
+//! | 1. stores the lock's address to its word | 1. takes the lock, and says so in [`SharedLock::is_alone`] |
+//! | 2. *light barrier* | 2. *heavy barrier* |
+//! | 3. looks whether a thread has the lock alone; if so, it clears its word and waits | 3. waits until no word has the lock's address |
+//!
+//! Each stores first and loads then, so at least one sees the other. The light barrier only keeps the compiler from moving the load
+//! up; the heavy one (`membarrier`, a few microseconds) makes the processors of all threads of the process execute a full barrier.
+//! Where the system has no `membarrier`, nothing is announced.
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+
+use crossbeam_utils::CachePadded;
+
+use super::{AtomicU64, Ordering, SharedGuard, SharedLock, pause};
+
+/// The word of one thread: the address of the lock that it shares, or 0. A thread announces one share at a time.
+pub(super) type Word = CachePadded<AtomicU64>;
+
+/// A share of a [`SharedLock`], until it is dropped.
+pub struct Share<'l>(Kind<'l>);
+
+enum Kind<'l> {
+    Announced(&'l Word),
+    Locked { _until_dropped: SharedGuard<'l, ()> },
+}
+
+impl<'l> From<SharedGuard<'l, ()>> for Share<'l> {
+    fn from(guard: SharedGuard<'l, ()>) -> Self {
+        Self(Kind::Locked { _until_dropped: guard })
+    }
+}
+
+impl Drop for Share<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Kind::Announced(word) = self.0 {
+            // ORDER: the thread that has the lock alone next sees what was done with the share; its load is in `wait_for`.
+            word.store(0, Ordering::Release);
+        }
+    }
+}
+
+impl SharedLock {
+    /// A share of the lock, if no thread has it alone and the calling thread can announce one.
+    #[inline(always)]
+    pub fn announce(&self) -> Option<Share<'_>> {
+        announce(own_word()?, self)
+    }
+
+    fn address(&self) -> u64 {
+        std::ptr::from_ref(self).addr() as u64
+    }
+}
+
+#[inline(always)]
+pub(super) fn announce<'l>(word: &'l Word, lock: &'l SharedLock) -> Option<Share<'l>> {
+    if word.load(Ordering::Relaxed) != 0 {
+        return None;
+    }
+    word.store(lock.address(), Ordering::Relaxed);
+    light_barrier();
+    let share = Share(Kind::Announced(word));
+    // A share that is dropped clears the word.
+    (!lock.is_alone()).then_some(share)
+}
+
+/// Waits until no thread has an announced share of these locks. The caller has all of them alone, and may not touch what they guard
+/// before this returns. O(threads * log locks).
+pub fn wait_for_announced<'l>(locks: impl Iterator<Item = &'l SharedLock>) {
+    let mut addresses: Vec<_> = locks.map(SharedLock::address).collect();
+    addresses.sort_unstable();
+    let words = WORDS.lock().all.clone();
+    wait_for(words.into_iter(), &addresses);
+}
+
+pub(super) fn wait_for<'w>(words: impl Iterator<Item = &'w Word>, sorted_addresses: &[u64]) {
+    heavy_barrier();
+    for word in words {
+        let mut spins = 0;
+        // ORDER: what the thread did with its share is seen; the store is in the drop of its `Share`.
+        while sorted_addresses.binary_search(&word.load(Ordering::Acquire)).is_ok() {
+            pause(&mut spins);
+        }
+    }
+}
+
+/// The words of all threads. A thread that ends leaves its word to the next one that begins.
+struct Words {
+    all: Vec<&'static Word>,
+    free: Vec<&'static Word>,
+}
+
+static WORDS: parking_lot::Mutex<Words> =
+    parking_lot::Mutex::new(Words { all: Vec::new(), free: Vec::new() });
+
+/// The word of a thread, from its first share on.
+struct OwnWord(Cell<Option<&'static Word>>);
+
+impl Drop for OwnWord {
+    fn drop(&mut self) {
+        WORDS.lock().free.extend(self.0.get());
+    }
+}
+
+thread_local!(static OWN_WORD: OwnWord = const { OwnWord(Cell::new(None)) });
+
+#[inline(always)]
+fn own_word() -> Option<&'static Word> {
+    OWN_WORD.try_with(|own| own.0.get().or_else(|| first_word(own))).ok().flatten()
+}
+
+/// A thread that lists its word before another lists the locks that it waits for is waited for. If it comes later, it sees that
+/// they are taken, because both go through the same mutex.
+#[cold]
+fn first_word(own: &OwnWord) -> Option<&'static Word> {
+    if !has_membarrier() {
+        return None;
+    }
+    let mut words = WORDS.lock();
+    let word = words.free.pop().unwrap_or_else(|| Box::leak(Box::default()));
+    if !words.all.iter().any(|other| std::ptr::eq(*other, word)) {
+        words.all.push(word);
+    }
+    own.0.set(Some(word));
+    Some(word)
+}
+
+/// Whether the system has the heavy barrier, for which a process registers once.
+fn has_membarrier() -> bool {
+    static REGISTERED: OnceLock<bool> = OnceLock::new();
+    *REGISTERED.get_or_init(|| {
+        use rustix::thread::{MembarrierCommand, membarrier};
+        !cfg!(loom) && membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
+    })
+}
+
+/// Keeps the compiler from moving a load up before a store. The heavy barrier does the rest.
+#[cfg(not(loom))]
+#[inline(always)]
+fn light_barrier() {
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+}
+
+/// A full barrier on the processor of every thread of the process.
+#[cfg(not(loom))]
+fn heavy_barrier() {
+    use rustix::thread::{MembarrierCommand, membarrier};
+    if has_membarrier() {
+        membarrier(MembarrierCommand::PrivateExpedited).expect("the process is registered");
+    }
+}
+
+/// Loom knows no barrier of other threads: each thread executes its own.
+#[cfg(loom)]
+fn light_barrier() {
+    super::fence(Ordering::SeqCst);
+}
+
+#[cfg(loom)]
+fn heavy_barrier() {
+    super::fence(Ordering::SeqCst);
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU64};
+
+    use super::*;
+
+    #[test]
+    fn a_share_and_the_lock_alone_exclude_each_other() {
+        let (locks, value) = ([SharedLock::default(), SharedLock::default()], AtomicU64::new(0));
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        let Some(_share) = locks[0].announce() else { continue };
+                        let before = value.load(Ordering::Relaxed);
+                        std::hint::spin_loop();
+                        assert_eq!(before, value.load(Ordering::Relaxed));
+                    }
+                });
+            }
+            for _ in 0..2000 {
+                let _alone = [locks[0].lock(), locks[1].lock()];
+                wait_for_announced(locks.iter());
+                value.fetch_add(1, Ordering::Relaxed);
+                assert!(locks[1].announce().is_none());
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        assert!(locks[0].announce().is_some() && locks[1].announce().is_some(), "each share was dropped");
+    }
+
+    #[test]
+    fn a_thread_announces_one_share_at_a_time() {
+        let locks = [SharedLock::default(), SharedLock::default()];
+        let share = locks[0].announce();
+        assert!(share.is_some() && locks[1].announce().is_none());
+        drop(share);
+        assert!(locks[1].announce().is_some());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::sync::model;
+
+    #[test]
+    fn a_share_and_the_lock_alone_exclude_each_other() {
+        model(|| {
+            let shared = Arc::new((Word::default(), SharedLock::default(), loom::cell::UnsafeCell::new(0)));
+            let other = Arc::clone(&shared);
+            let thread = loom::thread::spawn(move || {
+                let (word, lock, value) = &*other;
+                if let Some(_share) = announce(word, lock) {
+                    // SAFETY: loom finds an access at the same time; that none happens is what is tested.
+                    value.with_mut(|value| unsafe { *value += 1 });
+                }
+            });
+            let (word, lock, value) = &*shared;
+            {
+                let _alone = lock.lock();
+                wait_for(std::iter::once(word), &[lock.address()]);
+                // SAFETY: as above.
+                value.with_mut(|value| unsafe { *value += 1 });
+            }
+            thread.join().expect("the thread ends");
+        });
+    }
+}
