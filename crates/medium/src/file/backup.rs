@@ -269,7 +269,7 @@ impl<'c> Tail<'c> {
     /// Tells the log's end from damage that looks like it: the copy would lack what lies behind the damage.
     fn expect_end(&mut self) -> Result<Copied, LogError> {
         loop {
-            let log = Log::new(Arc::clone(self.log), self.header.clone(), 0, self.sizes);
+            let log = Log::new(Arc::clone(self.log), self.header.clone(), [0; 2], self.sizes);
             let (end, incarnation) = (self.position, incarnation_at(&self.header, self.position));
             let behind = look_behind(&log, end, incarnation, end + self.header.capacity);
             if behind.map_err(refused("read the log"))? != Behind::Durable {
@@ -299,7 +299,7 @@ impl<'c> Tail<'c> {
 
     /// Reads frames as far as there are any, into the spool.
     fn read_frames(&mut self) -> Result<(), LogError> {
-        let log = Log::new(Arc::clone(self.log), self.header.clone(), 0, self.sizes);
+        let log = Log::new(Arc::clone(self.log), self.header.clone(), [0; 2], self.sizes);
         let mut reader = Reader::new(&log, self.position + self.header.capacity);
         let (mut first, mut kept) = (self.position, Vec::new());
         loop {
@@ -338,6 +338,6 @@ impl<'c> Tail<'c> {
         let base = self.base();
         let capacity = (self.position - base + 1).next_multiple_of(BLOCK_BYTES);
         let header = Header { capacity, base, ..self.newest.clone() };
-        Log::new(Arc::clone(self.spool), header, 0, self.sizes)
+        Log::new(Arc::clone(self.spool), header, [0; 2], self.sizes)
     }
 }

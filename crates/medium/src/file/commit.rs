@@ -221,6 +221,20 @@ impl Commit {
         self.sync_ns.store(if about == 0 { ns } else { about - about / 8 + ns / 8 }, Ordering::Relaxed);
     }
 
+    /// Calls `work` as a leader that syncs nothing, unless another thread leads.
+    pub(super) fn lead_if_free(&self, work: &dyn Fn()) {
+        {
+            let mut waiting = self.waiting.lock();
+            if waiting.leading || self.has_failed() {
+                return;
+            }
+            waiting.leading = true;
+        }
+        let mut leader = Leader { commit: self, joined: 0, has_synced: false };
+        work();
+        leader.has_synced = true;
+    }
+
     /// Ends a leader whose sync was for `joined` threads: wakes the threads it served, and the next leader.
     fn hand_over(&self, joined: u64) {
         let durable = if self.has_failed() { u64::MAX } else { self.durable() };

@@ -66,7 +66,7 @@ impl File {
             if length < expected {
                 return Err(LogError::PoolTruncated { length, expected }.into());
             }
-            let log = Log::new(log, newest.header.clone(), 0, options.sizes);
+            let log = Log::new(log, newest.header.clone(), [0; 2], options.sizes);
             replay_into(&log, &newest, ram.mapping(), &mut Pages::default())?;
         }
         Ok(ram)

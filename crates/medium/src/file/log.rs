@@ -11,8 +11,8 @@ use super::append::Buffer;
 use super::error::{LogError, refused};
 use super::io::{Io, data_from, is_full, read_all, write_all};
 use super::layout::{
-    BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, HEADERS, Header, NoHeader, POSITION_MAX,
-    RING, SEQUENCE_MAX, VERSION,
+    BLOCK_BYTES, CAPACITY_MIN, FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, HEADERS, Header, NoHeader,
+    POSITION_MAX, RING, SEQUENCE_MAX, VERSION,
 };
 use crate::testing::mutant::Mutant;
 
@@ -52,6 +52,8 @@ pub(super) struct Log {
     ring: Mutex<Ring>,
     /// The largest capacity that it may grow to.
     capacity_max: AtomicU64,
+    /// The capacity that it shrinks to.
+    capacity_idle: u64,
     header: Mutex<Header>,
     /// What is before this position is checkpointed, and may be overwritten.
     start: AtomicU64,
@@ -62,14 +64,20 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// The log that `header` describes; it may grow up to a capacity of `capacity_max`.
-    pub(super) fn new(io: Arc<dyn Io>, header: Header, capacity_max: u64, sizes: Sizes) -> Self {
+    /// The log that `header` describes; it has the second of these capacities at most, and the first when it is idle.
+    pub(super) fn new(
+        io: Arc<dyn Io>,
+        header: Header,
+        [capacity_idle, capacity_max]: [u64; 2],
+        sizes: Sizes,
+    ) -> Self {
         Self {
             io,
             lost: Mutex::new(false),
             uuid: header.uuid,
             ring: Mutex::new(Ring { base: header.base, capacity: header.capacity }),
             capacity_max: AtomicU64::new(capacity_max / BLOCK_BYTES * BLOCK_BYTES),
+            capacity_idle: capacity_idle.max(CAPACITY_MIN).next_multiple_of(BLOCK_BYTES),
             start: AtomicU64::new(header.start),
             filled: AtomicU64::new(0),
             filling: Mutex::new(()),
@@ -156,8 +164,9 @@ impl Log {
         let header = self.header();
         let (base, capacity) = (self.ring().lap(header.start), self.io.length()?.saturating_sub(RING));
         let is_larger = capacity > header.capacity && capacity.is_multiple_of(BLOCK_BYTES);
-        Ok(is_larger
-            .then(|| Self::new(Arc::clone(&self.io), Header { capacity, base, ..header }, 0, self.sizes)))
+        Ok(is_larger.then(|| {
+            Self::new(Arc::clone(&self.io), Header { capacity, base, ..header }, [0; 2], self.sizes)
+        }))
     }
 
     /// Whether the ring holds a whole frame with a position from `end` on for which `is_wanted`. Reads all of the ring but
@@ -213,17 +222,19 @@ impl Log {
         RING + self.ring().offset(position)
     }
 
-    /// Makes the ring twice as large, if its limit and the disk allow it. Returns whether it did. The ring is written up to
-    /// `end`; the caller sees to it that no thread reads or writes it meanwhile.
+    /// Makes the ring up to twice as large, if `limit`, its own limit and the disk allow it. Returns whether it did. The ring is
+    /// written up to `end`; the caller sees to it that no thread reads or writes it meanwhile.
     ///
     /// What the ring holds stays in place. So the ring grows only while that does not wrap around its end; the lap in which
     /// it lies becomes the first lap of the larger ring.
-    pub(super) fn grow(&self, end: u64) -> io::Result<bool> {
+    pub(super) fn grow(&self, end: u64, limit: u64) -> io::Result<bool> {
         let _filling = self.filling.lock();
         let ring = self.ring();
-        let capacity = (2 * ring.capacity).min(self.capacity_max.load(Ordering::Relaxed));
+        let limit = limit / BLOCK_BYTES * BLOCK_BYTES;
+        let capacity = (2 * ring.capacity).min(limit).min(self.capacity_max.load(Ordering::Relaxed));
         let base = ring.lap(self.start());
-        if capacity <= ring.capacity || end > base + ring.capacity {
+        // Each time the log grows it syncs twice, so it does not grow by little.
+        if capacity < ring.capacity / 4 * 5 || end > base + ring.capacity {
             return Ok(false);
         }
         if let Err(error) = self.io.allocate(RING + ring.capacity, RING + capacity) {
@@ -245,6 +256,36 @@ impl Log {
             self.filled.store(base + ring.capacity, Ordering::Relaxed);
         }
         Ok(true)
+    }
+
+    /// Whether the ring is larger than an idle one is to be.
+    pub(super) fn is_grown(&self) -> bool {
+        self.capacity() > self.capacity_idle
+    }
+
+    /// The least capacity that the ring will have.
+    pub(super) fn capacity_least(&self) -> u64 {
+        self.capacity().min(self.capacity_idle)
+    }
+
+    /// Makes a ring that has grown as small as an idle one is to be. It holds nothing from its start on; the caller sees to it that
+    /// no thread reads or writes it meanwhile.
+    pub(super) fn shrink(&self) -> io::Result<()> {
+        let _filling = self.filling.lock();
+        let start = self.start();
+        let ring = Ring { base: start - start % BLOCK_BYTES, capacity: self.capacity_idle };
+        if !self.is_grown() {
+            return Ok(());
+        }
+        // Both copies have to name the smaller ring durably before the file is cut: a copy that names the larger one would lead
+        // an open beyond the file's end.
+        for _ in HEADERS {
+            self.update(|header| (header.base, header.capacity) = (ring.base, ring.capacity))?;
+        }
+        *self.ring.lock() = ring;
+        // The ring lies where the larger one began, which was written before.
+        self.set_filled();
+        self.io.truncate(RING + ring.capacity)
     }
 
     /// Whether the ring has room up to `end`, its last block included.

@@ -107,7 +107,8 @@ pub struct FileOptions {
     /// Bytes of a new log's ring, at least 64 KiB. If the disk has no room the ring is smaller; on a file system in memory it
     /// has at most 4 MiB.
     pub log_bytes: u64,
-    /// The log grows with its pool up to this. A log that is larger already keeps its size until the pool is closed.
+    /// The log grows up to this, but not beyond the size of its pool. When nothing was written for a second, it is cut down to
+    /// [`FileOptions::log_bytes`].
     pub log_bytes_max: u64,
     /// The largest length of the pool's file, in bytes.
     pub limit_bytes: u64,
@@ -321,15 +322,28 @@ impl Core {
         Ok(())
     }
 
-    /// Makes the log larger if it is smaller than twice its pool. In the worst case a checkpoint writes a page of the pool's
-    /// file for each line; the more lines it writes, the more of them share a page. Only the leader calls this.
+    /// Makes the log larger, but not larger than its pool. In the worst case a checkpoint writes a page of the pool's file for
+    /// each line; the more lines it writes, the more of them share a page. Only the leader calls this.
     fn grow_log(&self, end: u64) -> std::io::Result<()> {
         // A checkpoint that is under way reads the log where it is, and will make room.
         let Some(_no_checkpoint) = self.checkpointing.try_lock() else { return Ok(()) };
-        if self.log.capacity() < 2 * self.pool_bytes.load(Ordering::Relaxed) {
-            self.log.grow(end)?;
-        }
+        self.log.grow(end, self.pool_bytes.load(Ordering::Relaxed))?;
         Ok(())
+    }
+
+    /// Gives the disk back what the log grew by, if nothing was appended behind the last checkpoint. No thread is waited for.
+    fn shrink_log(&self) {
+        // All operations find a failure in `commit`.
+        let _ = self.checkpoint();
+        self.commit.lead_if_free(&|| {
+            // A copy of the pool reads the log.
+            let Some(_no_checkpoint) = self.checkpointing.try_lock() else { return };
+            if self.commit.durable() == self.log.start()
+                && let Err(error) = self.log.shrink()
+            {
+                self.commit.fail(format!("making the log smaller failed: {error}"));
+            }
+        });
     }
 }
 

@@ -418,6 +418,10 @@ fn allocate_ring(io: &dyn Io, pool: &dyn Io, pool_bytes: u64, wanted: u64) -> Re
     Ok(capacity)
 }
 
+fn log_sizes(options: &FileOptions) -> [u64; 2] {
+    [options.log_bytes, options.log_bytes_max]
+}
+
 /// Makes a new log. What the file held before is lost.
 fn create(
     io: Arc<dyn Io>,
@@ -445,7 +449,7 @@ fn create(
         incarnation_next: incarnation + 1,
         ranges: vec![LogRange { incarnation, begin: 0 }],
     };
-    let log = Log::new(io, header, options.log_bytes_max, options.sizes);
+    let log = Log::new(io, header, log_sizes(options), options.sizes);
     log.fill_ahead(0, FILLED_AT_FIRST).map_err(refused("fill the log with zeros"))?;
     log.write_first_header().map_err(refused("write the log's header"))?;
     let appender = Appender::new(incarnation, 0, &[], capacity);
@@ -461,7 +465,7 @@ fn reopen(
     mapping: &Mapping,
 ) -> Result<(Log, Tail, Replayed), MediumError> {
     let start = Instant::now();
-    let log = Log::new(io, newest.header.clone(), options.log_bytes_max, options.sizes);
+    let log = Log::new(io, newest.header.clone(), log_sizes(options), options.sizes);
     log.set_filled();
     let mut pages = Pages::default();
     let mut replayed = replay_into(&log, newest, mapping, &mut pages)?;
@@ -472,7 +476,7 @@ fn reopen(
     let mut block = vec![0; (end % BLOCK_BYTES) as usize];
     log.read_ring(end - end % BLOCK_BYTES, &mut block).map_err(refused("read the log"))?;
     let incarnation = log.header().ranges.last().map_or(0, |range| range.incarnation);
-    let appender = Appender::new(incarnation, end, &block, log.capacity());
+    let appender = Appender::new(incarnation, end, &block, log.capacity_least());
     Ok((log, Tail { appender, pages, dozing: false }, replayed))
 }
 

@@ -150,6 +150,13 @@ impl Rig {
         self.acknowledged.push((self.machine.now(), self.history.len() - 1));
     }
 
+    /// From now on the log may grow to twice its size, that of the pool.
+    fn let_the_log_grow(&mut self) {
+        self.options.log_bytes_max = 4 * self.options.log_bytes;
+        self.kill();
+        self.file().grow(2 * self.options.log_bytes).unwrap();
+    }
+
     /// What is left is one of the states that may be; what came after it never happened.
     fn found(&mut self, found: &Content) {
         let least = self.acknowledged.last().unwrap().1;
@@ -355,8 +362,7 @@ fn a_log_that_grows_loses_nothing() {
         let mut rig = Rig::new();
         // In some it grows in its first lap, in some later.
         churn(&mut rig, &mut random, 5 * seed as u32);
-        rig.options.log_bytes_max = 4 * rig.options.log_bytes;
-        rig.kill();
+        rig.let_the_log_grow();
         let from = rig.machine.now();
         churn(&mut rig, &mut random, 12);
         rig.verify(from, [64, 512][seed as usize % 2], 4, &mut random, &seed);
@@ -365,7 +371,48 @@ fn a_log_that_grows_loses_nothing() {
         rig.kill();
         grown += u32::from(rig.file().stat().log_capacity_bytes == 2 * rig.options.log_bytes);
     }
-    assert!(grown > 8, "only {grown} of 16 grew; twice the pool is as far as they go");
+    assert!(grown > 8, "only {grown} of 16 grew; the size of the pool is as far as they go");
+}
+
+#[test]
+fn a_log_that_shrinks_loses_nothing() {
+    for seed in 0..8 {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut rig = Rig::new();
+        rig.let_the_log_grow();
+        while rig.file().stat().log_capacity_bytes < 2 * rig.options.log_bytes {
+            churn(&mut rig, &mut random, 20);
+        }
+        let from = rig.machine.now();
+        rig.file().core.shrink_log();
+        assert_eq!(rig.file().stat().log_capacity_bytes, rig.options.log_bytes, "seed {seed}");
+        assert!(rig.machine.shown().files[1].len() as u64 <= rig.options.log_bytes + layout::RING);
+        rig.write(0, 40);
+        rig.settle();
+        rig.verify(from, [64, 512][seed as usize % 2], 4, &mut random, &seed);
+        // It is recycled, and grows again.
+        churn(&mut rig, &mut random, 60);
+        rig.kill();
+    }
+}
+
+/// A background thread does so when nothing was appended for a second.
+#[test]
+fn an_idle_log_shrinks() {
+    let mut rig = Rig::new();
+    rig.let_the_log_grow();
+    churn(&mut rig, &mut SmallRng::seed_from_u64(1), 60);
+    rig.options.background = true;
+    rig.kill();
+    assert_eq!(rig.file().stat().log_capacity_bytes, 2 * rig.options.log_bytes);
+    rig.write(0, 40);
+    rig.settle();
+    syncs::wait_until("the log stays large", || {
+        rig.file().stat().log_capacity_bytes == rig.options.log_bytes
+    });
+    rig.write(0, 40);
+    rig.settle();
+    rig.kill();
 }
 
 /// What a checkpoint has begun to read stays where it is; the checkpoint goes on from there.
@@ -375,8 +422,7 @@ fn a_log_that_grows_beside_a_checkpoint_loses_nothing() {
         let mut random = SmallRng::seed_from_u64(seed);
         let mut rig = Rig::new();
         churn(&mut rig, &mut random, 6 * seed as u32);
-        rig.options.log_bytes_max = 4 * rig.options.log_bytes;
-        rig.kill();
+        rig.let_the_log_grow();
         rig.file().checkpoint().unwrap();
         let (from, capacity) = (rig.machine.now(), rig.file().stat().log_capacity_bytes);
         // Nobody brings anything home for now, as if somebody were about to.
@@ -400,8 +446,7 @@ fn a_log_that_grows_beside_a_checkpoint_loses_nothing() {
 #[test]
 fn a_log_that_finds_no_room_to_grow_stays_as_it_is() {
     let mut rig = Rig::new();
-    rig.options.log_bytes_max = 1 << 20;
-    rig.kill();
+    rig.let_the_log_grow();
     let length = rig.machine.shown().files[1].len();
     for round in 0..40 {
         rig.write(round, 100);

@@ -8,6 +8,8 @@ use crate::MediumError;
 
 /// A log to which nothing is appended for this long is sealed.
 const IDLE: Duration = Duration::from_millis(100);
+/// A log that has grown is cut down when nothing was appended for this long.
+const LONG_IDLE: Duration = Duration::from_secs(1);
 /// With deferred durability, writers wait while more than this is not durable.
 const BACKLOG_BYTES_MAX: u64 = 8 << 20;
 /// With deferred durability, a sync begins early when more than this is not durable.
@@ -102,7 +104,7 @@ impl Core {
             if !self.wait_for(timeout, take) || self.commit.has_failed() {
                 return;
             }
-            syncer.turn(timeout.is_none());
+            syncer.turn();
         }
     }
 
@@ -140,19 +142,26 @@ pub(super) struct Syncer<'c> {
     sealed: u64,
     /// When the last sync began, or later, when the first write after it was appended.
     begun: Instant,
+    /// Whether the next append wakes the thread.
+    dozes: bool,
+    /// When something was last appended, as far as the thread saw.
+    busy_at: Instant,
 }
 
 impl<'c> Syncer<'c> {
     /// The state for a log that ends at `opened_at` and is durable up to there.
     pub(super) fn new(core: &'c Core, opened_at: u64) -> Self {
-        Self { core, tick: core.tick(), seen: opened_at, sealed: opened_at, begun: Instant::now() }
+        let now = Instant::now();
+        let (tick, dozes) = (core.tick(), false);
+        Self { core, tick, seen: opened_at, sealed: opened_at, begun: now, dozes, busy_at: now }
     }
 
     /// How long there is nothing to do; `None` if that is until something is appended.
-    pub(super) fn timeout(&self) -> Option<Duration> {
+    pub(super) fn timeout(&mut self) -> Option<Duration> {
         let core = self.core;
-        if core.doze(self.sealed) {
-            return None;
+        self.dozes = core.doze(self.sealed);
+        if self.dozes {
+            return core.log.is_grown().then_some(LONG_IDLE);
         }
         // The time of a write runs from the beginning of the last sync on, however long that sync took.
         let all_durable = core.commit.durable() >= core.end();
@@ -160,17 +169,20 @@ impl<'c> Syncer<'c> {
     }
 
     /// Syncs and seals what is due.
-    pub(super) fn turn(&mut self, has_dozed: bool) {
+    pub(super) fn turn(&mut self) {
         let core = self.core;
         let end = core.end();
         let behind = end.saturating_sub(core.commit.durable());
-        if has_dozed && behind > 0 {
+        if self.dozes && behind > 0 {
             // Something was just appended: its time begins now.
             self.begun = Instant::now();
             return;
         }
         let idle = end == self.seen;
         self.seen = end;
+        if !idle {
+            self.busy_at = Instant::now();
+        }
         // Also when woken to seal: later writes keep their time.
         if behind == 0 || behind >= BACKLOG_BYTES_EARLY || self.begun.elapsed() >= self.tick {
             self.begun = Instant::now();
@@ -181,6 +193,8 @@ impl<'c> Syncer<'c> {
             let end = core.seal();
             let _ = core.settle(end);
             (self.seen, self.sealed) = (end, end);
+        } else if idle && self.dozes && self.busy_at.elapsed() >= LONG_IDLE && core.log.is_grown() {
+            core.shrink_log();
         }
     }
 }

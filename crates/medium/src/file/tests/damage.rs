@@ -65,8 +65,8 @@ fn gone_around(groups: usize) -> (Image, Content) {
 /// A log that grew, with `groups` groups behind the end that it had before.
 fn grown(groups: usize) -> (Image, Content) {
     let mut rig = Rig::new();
-    rig.options.log_bytes_max = 2 * rig.options.log_bytes;
     rig.close();
+    rig.let_the_log_grow();
     let capacity = rig.file().stat().log_capacity_bytes;
     while rig.file().end().0 + 500 < capacity {
         write_durably(&mut rig, 1, 6);
@@ -76,6 +76,26 @@ fn grown(groups: usize) -> (Image, Content) {
     write_durably(&mut rig, groups, 12);
     assert!(rig.file().end().0 > capacity);
     sealed(&rig)
+}
+
+/// After a log has shrunk its file is too short for the larger ring, so both copies of the header name the smaller one.
+#[test]
+fn either_copy_of_the_header_leads_to_all_of_a_log_that_shrank() {
+    let mut rig = Rig::new();
+    rig.let_the_log_grow();
+    while rig.file().stat().log_capacity_bytes < 2 * rig.options.log_bytes {
+        write_durably(&mut rig, 1, 40);
+    }
+    rig.file().core.shrink_log();
+    assert_eq!(rig.file().stat().log_capacity_bytes, rig.options.log_bytes);
+    write_durably(&mut rig, 3, 12);
+    let (image, content) = sealed(&rig);
+    for copy in layout::HEADERS {
+        let mut flipped = image.clone();
+        flipped.files[1][copy as usize + 20] ^= 0x10;
+        let (_, there) = reopened(&flipped).unwrap();
+        assert!(there == content, "the copy at {copy:#x}: something is gone");
+    }
 }
 
 /// In a log that was opened again, that went around, that grew, the older copy of the header leads somewhere else than

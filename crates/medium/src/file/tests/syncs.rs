@@ -172,7 +172,7 @@ fn deferred_durability_waits_only_when_asked() {
     assert!(file.durable() >= lsn);
 }
 
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
         assert!(start.elapsed() < Duration::from_secs(30), "{what}");
@@ -204,11 +204,11 @@ fn what_is_durable_before_the_background_looks_is_sealed_all_the_same() {
     assert_eq!(syncer.timeout(), None, "nothing is to be done");
     let lsn = publish(&file, 0, 1);
     // It sees something that is not durable, and then looks how long that has.
-    syncer.turn(true);
+    syncer.turn();
     file.wait(lsn).unwrap();
     for _ in 0..2 {
         assert!(syncer.timeout().is_some(), "it sleeps, and nothing is sealed");
-        syncer.turn(false);
+        syncer.turn();
     }
     assert_eq!((file.stat().groups, syncer.timeout()), (2, None));
 }
