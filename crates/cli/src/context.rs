@@ -134,6 +134,9 @@ pub(crate) struct PoolArgs {
     /// The size up to which the log grows with its pool [default: 2G, or --log-bytes]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Opening the pool")]
     pub(crate) log_bytes_max: Option<u64>,
+    /// The most memory for written pages; writers wait beyond it [default: a quarter of the memory]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Opening the pool")]
+    pub(crate) private_bytes_max: Option<u64>,
     /// How long to wait for a pool that another process has open, instead of failing at once
     #[arg(long, value_name = "SECONDS", default_value = "0", hide_default_value = true, value_parser = parse_wait, help_heading = "Opening the pool")]
     pub(crate) wait: Duration,
@@ -145,9 +148,20 @@ const REST: Duration = Duration::from_millis(5);
 impl PoolArgs {
     /// A pool with default options.
     pub(crate) fn new(pool: PathBuf) -> Self {
-        let (limit_bytes, line_store, flush, log_bytes, log_bytes_max) = (None, None, None, None, None);
+        let (limit_bytes, line_store, flush, log_bytes, log_bytes_max, private_bytes_max) =
+            Default::default();
         let (medium, wait) = (MediumChoice::Auto, Duration::ZERO);
-        Self { pool, limit_bytes, medium, line_store, flush, log_bytes, log_bytes_max, wait }
+        Self {
+            pool,
+            limit_bytes,
+            medium,
+            line_store,
+            flush,
+            log_bytes,
+            log_bytes_max,
+            private_bytes_max,
+            wait,
+        }
     }
 
     /// The same as command-line arguments.
@@ -162,6 +176,7 @@ impl PoolArgs {
         option("--flush", self.flush.map(|flush| flush.to_string()));
         option("--log-bytes", self.log_bytes.map(|bytes| bytes.to_string()));
         option("--log-bytes-max", self.log_bytes_max.map(|bytes| bytes.to_string()));
+        option("--private-bytes-max", self.private_bytes_max.map(|bytes| bytes.to_string()));
         arguments.extend([OsString::from("--"), self.pool.clone().into_os_string()]);
         arguments
     }
@@ -182,6 +197,9 @@ impl PoolArgs {
         }
         if let Some(bytes) = self.log_bytes_max {
             options = options.log_bytes_max(bytes);
+        }
+        if let Some(bytes) = self.private_bytes_max {
+            options = options.private_bytes_max(bytes);
         }
         options
     }

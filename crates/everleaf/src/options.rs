@@ -21,6 +21,9 @@ use rustix::process::{Pid, test_kill_process};
 use crate::Store;
 use crate::backend::{Backend, Opening};
 
+/// The least memory for written pages.
+const PRIVATE_BYTES_MIN: u64 = 1 << 20;
+
 /// Where a store's bytes become durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 #[non_exhaustive]
@@ -63,7 +66,7 @@ pub struct Options {
     durability: Durability,
     log_bytes: Option<u64>,
     log_bytes_max: Option<u64>,
-    private_bytes_max: u64,
+    private_bytes_max: Option<u64>,
     gather_max: Option<Duration>,
     recovery_threads: Option<usize>,
     close_cleanly: bool,
@@ -87,7 +90,7 @@ impl Default for Options {
             durability: Durability::Immediate,
             log_bytes: None,
             log_bytes_max: None,
-            private_bytes_max: u64::MAX,
+            private_bytes_max: None,
             gather_max: None,
             recovery_threads: None,
             close_cleanly: true,
@@ -214,18 +217,20 @@ impl Options {
         self
     }
 
-    /// The most bytes that the log on [`MediumChoice::File`] grows to: it gets twice as large whenever it is half full,
-    /// while it is smaller than twice the pool's file. Default: 2 GiB.
+    /// The most bytes that the log on [`MediumChoice::File`] grows to: it gets up to twice as large whenever it is half full, but
+    /// not larger than the pool's file. After a second without a write it is cut down to [`Options::log_bytes`]. Default: 2 GiB.
     pub fn log_bytes_max(mut self, log_bytes_max: u64) -> Self {
         self.log_bytes_max = Some(log_bytes_max);
         self
     }
 
-    /// The most memory that written pages may take on [`MediumChoice::File`], in bytes: a page that was written stays in
-    /// memory until the store is closed. Beyond it writes fail with
-    /// [`MediumError::PrivatePages`](medium::MediumError::PrivatePages) and change nothing. Default: no limit.
+    /// The most memory that written pages take on [`MediumChoice::File`], in bytes, at least 1 MiB. A page that was written stays in
+    /// memory until a checkpoint has written it back; a pool that is smaller than half of this keeps all its pages. Beyond it,
+    /// writers wait for a checkpoint. What waits to be written to disk takes up to half of this in addition; what an engine keeps
+    /// in memory for each key is in its page. Default: a quarter of the memory of the machine, or of the control group if that has
+    /// less.
     pub fn private_bytes_max(mut self, private_bytes_max: u64) -> Self {
-        self.private_bytes_max = private_bytes_max;
+        self.private_bytes_max = Some(private_bytes_max);
         self
     }
 
@@ -448,7 +453,10 @@ impl Options {
             log_bytes: self.log_bytes.unwrap_or(default.log_bytes),
             log_bytes_max: self.log_bytes_max.or(self.log_bytes).unwrap_or(default.log_bytes_max),
             limit_bytes: self.limit_bytes,
-            private_bytes_max: self.private_bytes_max,
+            private_bytes_max: self
+                .private_bytes_max
+                .unwrap_or_else(|| medium::memory_bytes() / 4)
+                .max(PRIVATE_BYTES_MIN),
             mark_offset: pool::MEDIUM_LINE,
             gather_max: self.gather_max,
             through: self.through,

@@ -479,34 +479,35 @@ fn a_backup_is_taken_while_writers_run() {
     assert!(!folder.path().join("memory").exists());
 }
 
+/// Of a pool that is larger than the memory that it may take, by each engine and codec.
 #[test]
 fn written_pages_are_limited() {
+    const LIMIT: u64 = 1 << 20;
     let kinds = Engine::ALL.iter().copied().flat_map(|engine| {
         [Codec::Word, Codec::Record].map(|codec| TreeOptions { engine, codec, ..TreeOptions::default() })
     });
     for kind in kinds {
         let folder = folder();
-        let store = options().private_bytes_max(1 << 20).open(folder.path().join("a.pool")).unwrap();
+        let path = folder.path().join("a.pool");
+        let store = options().private_bytes_max(LIMIT).open(&path).unwrap();
         let tree = store.tree_with("main", kind).unwrap();
-        let value = if kind.codec == Codec::Word { vec![7; 8] } else { vec![7; 400] };
-        let refused = (0..200_000_u64).find_map(|key| {
-            // Pages count once they are flushed, by some engines at the end of an epoch.
-            if kind.engine.is_buffered() && key % 1000 == 0 {
-                store.sync().unwrap();
-            }
-            tree.put(key.to_be_bytes(), &value).err().map(|error| (key, error))
-        });
-        let (keys, error) = refused.unwrap_or_else(|| panic!("no limit for {kind}"));
-        assert!(
-            matches!(error.medium(), Some(MediumError::PrivatePages { limit: 0x10_0000, .. })),
-            "{kind}: {error}"
-        );
-        assert_eq!(tree.len().unwrap(), keys, "{kind}: nothing was changed");
-        let path = store.path().to_owned();
-        drop(tree);
-        store.close().unwrap();
-        let store = options().open(path).unwrap();
-        store.tree_with("main", kind).unwrap().put(*b"more key", *b"and room").unwrap();
+        let (keys, value) =
+            if kind.codec == Codec::Word { (100_000, vec![7; 8]) } else { (10_000, vec![7; 400]) };
+        // Multiplied by an odd number, so that keys come in no order.
+        let key = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+        let tickets: Vec<_> = (0..keys).map(|number| tree.put_async(key(number), &value).unwrap()).collect();
+        tickets.into_iter().last().unwrap().wait().unwrap();
+        let stat = store.stat().unwrap();
+        let log = stat.log.unwrap();
+        assert!(log.given_back_bytes > 2 * LIMIT, "{kind}: {log:?}");
+        assert!(log.private_bytes < 2 * LIMIT, "{kind}: {log:?}");
+        let is_there = |tree: &Tree| (0..keys).all(|number| tree.get(key(number)).unwrap().is_some());
+        assert!(is_there(&tree), "{kind}");
+        drop((tree, store));
+        let store = options().private_bytes_max(LIMIT).open(&path).unwrap();
+        let tree = store.tree_with("main", kind).unwrap();
+        assert!(is_there(&tree) && tree.check().unwrap().is_empty(), "{kind}");
+        assert_eq!(tree.len().unwrap(), keys, "{kind}");
     }
 }
 

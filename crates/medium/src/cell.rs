@@ -110,13 +110,6 @@ impl VolatileWord {
         guard.medium().start_volatile(&self.0, value);
     }
 
-    /// The atomic itself. Its stores bypass the medium and the explorer's scheduler, so it is for memory
-    /// that no other thread reaches yet, and for hints.
-    #[inline(always)]
-    pub fn get(&self) -> &AtomicU64 {
-        &self.0
-    }
-
     #[inline(always)]
     fn reach<M: Medium>(&self, kind: AccessKind) {
         if is_scheduled::<M>() {
@@ -133,22 +126,22 @@ impl VolatileWord {
 
     /// As the atomic's; a yield point under a scheduler.
     #[inline(always)]
-    pub fn store<M: Medium>(&self, _guard: &Guard<'_, M>, value: u64, order: Ordering) {
+    pub fn store<M: Medium>(&self, guard: &Guard<'_, M>, value: u64, order: Ordering) {
         self.reach::<M>(AccessKind::Store);
-        self.0.store(value, order);
+        guard.medium().store_volatile(&self.0, value, order);
     }
 
     /// As the atomic's, with `Relaxed` on failure; a yield point under a scheduler.
     #[inline(always)]
     pub fn compare_exchange<M: Medium>(
         &self,
-        _guard: &Guard<'_, M>,
+        guard: &Guard<'_, M>,
         current: u64,
         new: u64,
         success: Ordering,
     ) -> Result<u64, u64> {
         self.reach::<M>(AccessKind::Store);
-        self.0.compare_exchange(current, new, success, Ordering::Relaxed)
+        guard.medium().compare_exchange_volatile(&self.0, [current, new], success)
     }
 }
 

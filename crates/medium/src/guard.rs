@@ -202,7 +202,13 @@ impl<'m, M: Medium> Guard<'m, M> {
         }
     }
 
-    /// Whether a write may begin: not after the medium has failed, and not beyond a limit of memory.
+    /// Waits while more memory is taken by written pages than is allowed ([`File::await_memory`]).
+    #[inline(always)]
+    pub fn await_memory(&self) -> Result<(), MediumError> {
+        self.medium.file().map_or(Ok(()), File::await_memory)
+    }
+
+    /// Whether a write may begin: not after the medium has failed.
     #[inline(always)]
     pub fn admit(&self) -> Result<(), MediumError> {
         self.medium.file().map_or(Ok(()), File::admit)

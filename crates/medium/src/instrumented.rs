@@ -39,6 +39,8 @@ macro_rules! passed_on {
             cut(length: u64) -> Result<(), MediumError>;
             line_form() -> LineForm;
             start_volatile(word: &AtomicU64, value: u64) -> ();
+            store_volatile(word: &AtomicU64, value: u64, order: Ordering) -> ();
+            compare_exchange_volatile(word: &AtomicU64, values: [u64; 2], success: Ordering) -> Result<u64, u64>;
             durable() -> Lsn;
             wait(lsn: Lsn) -> Result<(), MediumError>;
             file() -> Option<&File>;

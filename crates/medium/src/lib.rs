@@ -30,6 +30,7 @@ pub mod kernels;
 mod line_store;
 mod mapping;
 mod medium;
+mod memory;
 mod names;
 mod node;
 #[doc(hidden)]
@@ -55,6 +56,7 @@ pub use instrumented::Instrumented;
 pub use line_store::{LineNotStored, LineStore, LineValue, TAG_MASK, WholeLoad, twin};
 pub use mapping::MapError;
 pub use medium::{Grown, LimitedBy, LineForm, Lsn, Medium, MediumError, RELEASE_BYTES, Survives};
+pub use memory::memory_bytes;
 pub use names::{UnknownName, remedy, size};
 pub use node::Node;
 pub use ram::Ram;

@@ -50,6 +50,8 @@ enum Backing {
     /// What is stored stays in memory; the file is written past the mapping.
     Private {
         io: Arc<dyn Io>,
+        /// Whether what the mapping grows by is mapped from the file, too.
+        is_growth_mapped: AtomicBool,
     },
     /// What is stored stays in memory; the file is never written, and does not grow with the mapping.
     Copy,
@@ -198,7 +200,8 @@ impl Mapping {
         let length = io.length().map_err(|source| MapError { action, bytes: 0, source })?;
         let wanted = RESERVE_BYTES_WANTED.max(length.saturating_mul(2));
         let holes = Holes::find(io.file(), length, |_, _| Ok(()))?;
-        let mut mapping = Self::reserve(Backing::Private { io }, length, limit_bytes, wanted)?;
+        let backing = Backing::Private { io, is_growth_mapped: AtomicBool::new(false) };
+        let mut mapping = Self::reserve(backing, length, limit_bytes, wanted)?;
         mapping.holes = Arc::new(holes);
         if length > 0 {
             mapping.map_file(0, length)?;
@@ -308,10 +311,11 @@ impl Mapping {
                 }
                 self.settle(length)?;
             }
-            Backing::Private { io } => {
-                // What is new in the file is zeros as well; memory that no file stands behind comes in huge pages.
+            Backing::Private { io, is_growth_mapped } => {
                 expect_room(io.allocate(old, length), &**io, old, length)?;
-                self.map_memory(old, length)?;
+                // What is new in the file is zeros as well; memory that no file stands behind comes in huge pages.
+                let is_mapped = is_growth_mapped.load(Ordering::Relaxed);
+                if is_mapped { self.map_file(old, length)? } else { self.map_memory(old, length)? }
             }
         }
         self.length_max.fetch_max(length, Ordering::Relaxed);
@@ -340,6 +344,18 @@ impl Mapping {
         Ok(())
     }
 
+    /// Has what a private mapping grows by mapped from the file as well.
+    pub(crate) fn map_growth(&self) {
+        if let Backing::Private { is_growth_mapped, .. } = &self.backing {
+            is_growth_mapped.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The addresses that it may grow to, in bytes.
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        self.reserved_bytes
+    }
+
     /// The holes of the file.
     pub(crate) fn holes(&self) -> &Arc<Holes> {
         &self.holes
@@ -361,7 +377,7 @@ impl Mapping {
                 Ok(())
             }
             Backing::Shared { disk, .. } => self.holes.fill(disk, start, end),
-            Backing::Private { io } => self.holes.fill(&**io, start, end),
+            Backing::Private { io, .. } => self.holes.fill(&**io, start, end),
         }
     }
 
@@ -436,7 +452,7 @@ impl Mapping {
         match &self.backing {
             Backing::Memory | Backing::Copy => Ok(()),
             Backing::Shared { disk, synchronous } => self.map_shared(&disk.0, synchronous, old, length),
-            Backing::Private { io } => {
+            Backing::Private { io, .. } => {
                 // The page in which the old length ends is mapped to its end, and what was stored there is private: to
                 // map it again would lose it.
                 let start = old.next_multiple_of(page_bytes());
@@ -505,6 +521,22 @@ impl Drop for Mapping {
             kept.push(range);
         });
     }
+}
+
+/// Tells the system that pages of a mapping are read in no order, so that it reads no others with one.
+pub(crate) fn expect_random_loads(extent: &Extent) {
+    // SAFETY: the extent is mapped; advice changes no content, and is only a hint.
+    let _ = unsafe { madvise(extent.base().cast(), extent.length() as usize, Advice::Random) };
+}
+
+/// Gives the memory of written pages back to the system: loads find what the file holds. Returns whether it did.
+///
+/// # Safety
+/// `extent` is mapped. A file is mapped there, and what it holds is what was stored; no thread stores meanwhile.
+pub(crate) unsafe fn show_file(extent: &Extent, offset: u64, bytes: u64) -> bool {
+    let address = extent.base().wrapping_add(offset as usize).cast();
+    // SAFETY: by the caller's promise no content changes.
+    unsafe { madvise(address, bytes as usize, Advice::LinuxDontNeed) }.is_ok()
 }
 
 /// Whether the file system of `file` grants `MAP_SYNC`. Only a mapping tells: persistent memory behind a hypervisor may be

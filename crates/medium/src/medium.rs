@@ -141,16 +141,6 @@ pub enum MediumError {
         /// The file that was to grow.
         file: Grown,
     },
-    /// The memory for pages that were written is used up.
-    #[error(
-        "no memory for more written pages: they take {bytes} bytes, and their limit is {limit} bytes; raise the limit, or close the pool and open it again, which frees them"
-    )]
-    PrivatePages {
-        /// What they take.
-        bytes: u64,
-        /// What they may take.
-        limit: u64,
-    },
     /// Log and pool do not fit together, or one of them is damaged.
     #[error(transparent)]
     Log(#[from] LogError),
@@ -250,6 +240,24 @@ pub unsafe trait Medium: Send + Sync + 'static {
     #[track_caller]
     fn start_volatile(&self, word: &AtomicU64, value: u64) {
         word.store(value, Ordering::Release);
+    }
+
+    /// Stores to a [`VolatileWord`](crate::VolatileWord) that was started.
+    #[inline(always)]
+    fn store_volatile(&self, word: &AtomicU64, value: u64, order: Ordering) {
+        word.store(value, order);
+    }
+
+    /// Compare-and-exchange of a [`VolatileWord`](crate::VolatileWord) that was started: replaces the first value by the second;
+    /// relaxed on failure.
+    #[inline(always)]
+    fn compare_exchange_volatile(
+        &self,
+        word: &AtomicU64,
+        [current, new]: [u64; 2],
+        success: Ordering,
+    ) -> Result<u64, u64> {
+        word.compare_exchange(current, new, success, Ordering::Relaxed)
     }
 
     /// Atomic compare-and-exchange; `Err` holds what was found.

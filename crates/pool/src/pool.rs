@@ -630,10 +630,11 @@ impl<M: Medium> Guard<'_, M> {
         Ok(self.inner.settle(lsn)?)
     }
 
-    /// Orders what was flushed, and slows this thread down if the disk is far behind, as at the end of an
+    /// Orders what was flushed, and slows this thread down if the disk is far behind or memory is short, as at the end of an
     /// operation with a deferred wait. For long operations, at moments when they hold no lock.
     pub fn keep_pace(&self) -> Result<()> {
         let lsn = self.inner.fence();
+        self.inner.await_memory()?;
         medium::deferred(|| self.wait_for(lsn)).0
     }
 

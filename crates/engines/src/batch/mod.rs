@@ -131,6 +131,7 @@ pub fn write<M: Medium>(pool: &Pool<M>, batch: &Batch<'_>) -> Result<()> {
     let journal = Journal::of(pool);
     let (by_epochs, immediate) = batch.last_writes()?;
     let runs = room::runs(batch, &by_epochs, &immediate);
+    pool.peek().await_memory()?;
     let locked = batch.lock::<M>()?;
     journal.expect_whole()?;
     let (failed, seen) = medium::deferred(|| batch.failed_condition());

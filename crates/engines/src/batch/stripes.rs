@@ -160,6 +160,9 @@ impl<M: Medium, T: Index> Striped<M, T> {
     /// A write to one key.
     #[inline(always)]
     fn written<R>(&self, stripe: usize, write: impl FnOnce(&T) -> Result<R>) -> Result<R> {
+        if M::LATE {
+            self.pool.peek().await_memory()?;
+        }
         let share = self.stripes.share::<M>(stripe);
         self.journal.expect_whole()?;
         // The explorer leaves out each wait of an engine by itself, so on its medium an operation waits with its share.

@@ -339,7 +339,7 @@ impl<M: Medium> View<'_, M> {
     /// Lists lines of a locked node that change, to be flushed before the epoch ends.
     #[inline(always)]
     pub(super) fn list_node(&self, work: &mut Work<'_>, listed: &VolatileWord, lines: u64) {
-        self.core.epochs.list_node(work, self.guard.offset_of(listed) - LISTED, listed, lines);
+        self.core.epochs.list_node(&self.guard, work, self.guard.offset_of(listed) - LISTED, listed, lines);
     }
 
     /// Writes a node to the external log, unless the tree has none.

@@ -107,6 +107,7 @@ impl<M: Medium> Load<'_, M> {
             view.allocate_interior(work)
         })?;
         while self.read_some(next)? {
+            self.core.pool.peek().await_memory().map_err(Error::from)?;
             self.within_epoch(Self::write_some)?;
         }
         if self.entries == 0 {

@@ -617,12 +617,11 @@ fn the_end_of_an_epoch_flushes_the_lines_that_changed() {
     assert_eq!(Index::get(&tree, &word(30)).unwrap().unwrap().as_slice(), word(9));
 }
 
-fn on_file(machine: &Arc<Machine>, private_bytes_max: u64) -> Pool<File> {
+fn on_file(machine: &Arc<Machine>) -> Pool<File> {
     let options = FileOptions {
         log_bytes: 1 << 20,
         mark_offset: pool::MEDIUM_LINE,
         background: false,
-        private_bytes_max,
         ..FileOptions::default()
     };
     let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
@@ -632,7 +631,7 @@ fn on_file(machine: &Arc<Machine>, private_bytes_max: u64) -> Pool<File> {
 #[test]
 fn who_syncs_after_a_disk_has_failed_is_told() {
     let machine = Machine::new(&Image::default());
-    let pool = on_file(&machine, u64::MAX);
+    let pool = on_file(&machine);
     let tree = MassTree::<_, RecordCodec>::create(&pool, "tree", options()).unwrap();
     tree.put(b"key", b"value").unwrap();
     machine.set_faults(Faults { sync: Some(0), ..Faults::default() });
@@ -654,7 +653,7 @@ fn who_syncs_after_a_disk_has_failed_is_told() {
 #[test]
 fn a_write_is_told_that_an_epoch_could_not_be_ended_in_the_background() {
     let machine = Machine::new(&Image::default());
-    let pool = on_file(&machine, u64::MAX);
+    let pool = on_file(&machine);
     let epoch = EpochLength::Every(Duration::from_millis(1));
     let tree =
         MassTree::<_, RecordCodec>::create(&pool, "tree", MassTreeOptions { epoch, ..options() }).unwrap();
@@ -670,27 +669,6 @@ fn a_write_is_told_that_an_epoch_could_not_be_ended_in_the_background() {
     assert!(matches!(error.medium(), Some(MediumError::Failed(_))), "{error}");
 }
 
-#[test]
-fn writes_heed_the_limit_of_written_pages() {
-    let machine = Machine::new(&Image::default());
-    let pool = on_file(&machine, 256 << 10);
-    let tree = MassTree::<_, RecordCodec>::create(&pool, "tree", options()).unwrap();
-    let refused = (0..100_000_u64).find_map(|number| {
-        if number % 64 == 0 {
-            tree.sync().unwrap();
-        }
-        tree.put(&number.to_be_bytes(), b"some value").err()
-    });
-    let error = refused.expect("as many pages as anybody likes");
-    assert!(matches!(error.medium(), Some(MediumError::PrivatePages { .. })), "{error}");
-    // Nothing new is taken, but what was is durable.
-    tree.sync().unwrap();
-    assert!(tree.put(b"again", b"value").is_err());
-    assert!(tree.update(&0_u64.to_be_bytes(), b"other value").is_err());
-    tree.sync().unwrap();
-    assert!(is_sound(&tree));
-}
-
 /// What a first look at a node stores there is worth nothing to the next process. So reads after an open that has nothing to
 /// undo write nothing, and take no part of the limit of written pages.
 #[test]
@@ -698,7 +676,7 @@ fn reads_after_a_clean_close_write_nothing() {
     let machine = Machine::new(&Image::default());
     let word = |word: u64| word.to_be_bytes();
     {
-        let pool = on_file(&machine, u64::MAX);
+        let pool = on_file(&machine);
         let tree =
             MassTree::<_, WordCodec>::create(&pool, "tree", MassTreeOptions { width: None, ..options() })
                 .unwrap();

@@ -33,6 +33,8 @@ use super::replay::{Behind, look_behind, lost};
 use super::{File, Sizes};
 use crate::{LINE_BYTES, MediumError};
 
+/// Lines of this many bytes of log are written over the copy together.
+const COPY_BATCH_BYTES: u64 = 16 << 20;
 /// Attempts before a copy keeps checkpoints from freeing the log's space.
 const FREE_ATTEMPTS: u32 = 2;
 
@@ -206,8 +208,9 @@ pub(super) fn copy(
         return Err(LogError::Damaged { position, what });
     }
     let grown = if length > offset { target.copy.allocate(offset, length) } else { Ok(()) };
-    let written = grown
-        .and_then(|()| write_back(&tail.spooled(), &*target.copy, mark_offset, tail.begin, tail.position));
+    let written = grown.and_then(|()| {
+        write_back(&tail.spooled(), &*target.copy, mark_offset, [tail.begin, tail.position], COPY_BATCH_BYTES)
+    });
     written.map_err(refused("write the copy"))?;
     Ok(Copied::Whole(length))
 }

@@ -2,10 +2,12 @@
 //!
 //! What the log holds of a line must be a prefix of the line's stores. Where the processor loads a line whole ([`WholeLoad`]),
 //! a capture is one load. Elsewhere each store and each capture takes a lock, which lines share in stripes, for a few
-//! instructions.
+//! instructions. So does each store, on any processor, once pages are given back (`private`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use super::pages::{PAGE_BYTES, PAGE_LINES};
+use super::private::Private;
 use crate::line_store::store_single;
 use crate::{LINE_BYTES, LineStore, LineValue, MediumError, WholeLoad};
 
@@ -19,9 +21,12 @@ const SPINS: u32 = 64;
 pub(super) struct Lines {
     whole: Option<WholeLoad>,
     stripes: Box<[AtomicBool]>,
+    pub(super) private: Private,
+    /// The address of the pool.
+    base: usize,
 }
 
-struct Locked<'l>(&'l AtomicBool);
+pub(super) struct Locked<'l>(&'l AtomicBool);
 
 impl Drop for Locked<'_> {
     #[inline(always)]
@@ -32,11 +37,11 @@ impl Drop for Locked<'_> {
 }
 
 impl Lines {
-    /// Loads lines whole if the processor can and it is `wanted`.
-    pub(super) fn new(wanted: bool) -> Self {
+    /// Of a pool at `base`. Loads lines whole if the processor can and it is `wanted`.
+    pub(super) fn new(wanted: bool, base: usize, private: Private) -> Self {
         let whole = if wanted { WholeLoad::detect() } else { None };
         let stripes = (0..STRIPES).map(|_| AtomicBool::new(false)).collect();
-        Self { whole, stripes }
+        Self { whole, stripes, private, base }
     }
 
     /// How lines are captured, for people.
@@ -48,17 +53,47 @@ impl Lines {
         }
     }
 
+    /// Before a store: keeps captures from the line where they take several loads, and its page from being given back.
     #[inline(always)]
     fn lock(&self, word: *const AtomicU64) -> Option<Locked<'_>> {
-        if self.whole.is_some() {
-            return None;
+        if self.private.is_active() {
+            return Some(self.lock_private(word));
         }
-        let stripe = &self.stripes[word.addr() / LINE_BYTES % STRIPES];
+        self.lock_if_torn(word)
+    }
+
+    /// As [`Lines::lock`], for a word whose value no capture needs.
+    #[inline(always)]
+    fn lock_volatile(&self, word: *const AtomicU64) -> Option<Locked<'_>> {
+        if self.private.is_active() { Some(self.lock_private(word)) } else { None }
+    }
+
+    #[inline(always)]
+    fn lock_if_torn(&self, word: *const AtomicU64) -> Option<Locked<'_>> {
+        if self.whole.is_some() { None } else { Some(self.lock_stripe(word.addr() / LINE_BYTES)) }
+    }
+
+    #[inline(never)]
+    fn lock_private(&self, word: *const AtomicU64) -> Locked<'_> {
+        let locked = self.lock_stripe(word.addr() / LINE_BYTES);
+        self.private.note_store(word.addr().wrapping_sub(self.base) as u64 / PAGE_BYTES);
+        locked
+    }
+
+    #[inline(always)]
+    fn lock_stripe(&self, line: usize) -> Locked<'_> {
+        let stripe = &self.stripes[line % STRIPES];
         // ORDER: pairs with the release in `drop`.
         if stripe.swap(true, Ordering::Acquire) {
             Self::wait(stripe);
         }
-        Some(Locked(stripe))
+        Locked(stripe)
+    }
+
+    /// Stops stores to all lines of a page.
+    pub(super) fn lock_page(&self, page: u64) -> Vec<Locked<'_>> {
+        let first = self.base / LINE_BYTES + (page * PAGE_LINES) as usize;
+        (first..first + PAGE_LINES as usize).map(|line| self.lock_stripe(line)).collect()
     }
 
     #[cold]
@@ -86,14 +121,31 @@ impl Lines {
         word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire)
     }
 
+    #[inline(always)]
+    pub(super) fn store_volatile(&self, word: &AtomicU64, value: u64, order: Ordering) {
+        let _locked = self.lock_volatile(word);
+        word.store(value, order);
+    }
+
+    #[inline(always)]
+    pub(super) fn compare_exchange_volatile(
+        &self,
+        word: &AtomicU64,
+        [current, new]: [u64; 2],
+        success: Ordering,
+    ) -> Result<u64, u64> {
+        let _locked = self.lock_volatile(word);
+        word.compare_exchange(current, new, success, Ordering::Relaxed)
+    }
+
     /// Stores a line so that no capture sees a part of it.
     #[inline(always)]
     pub(super) fn store_line(&self, line: &[AtomicU64; 8], value: &LineValue) -> Result<(), MediumError> {
+        let _locked = self.lock(&raw const line[0]);
         if self.whole.is_some() {
             // SAFETY: a processor that loads lines whole has AVX-512, and a `Line` is aligned and writable.
             return Ok(unsafe { store_single(LineStore::Avx512, line, value) }?);
         }
-        let _locked = self.lock(&raw const line[0]);
         value.store(line, Ordering::Release);
         Ok(())
     }
@@ -104,7 +156,7 @@ impl Lines {
         if let Some(whole) = self.whole {
             return whole.load(line);
         }
-        let _locked = self.lock(&raw const line[0]);
+        let _locked = self.lock_if_torn(&raw const line[0]);
         LineValue::load(line, Ordering::Acquire)
     }
 }

@@ -21,8 +21,6 @@ use super::pages::{PAGE_BYTES, PAGE_LINES, Pages};
 use crate::testing::mutant::Mutant;
 use crate::{LINE_BYTES, MediumError};
 
-/// Lines of this many bytes of log are sorted and written together. The more there are, the more of them share a page.
-const BATCH_BYTES: u64 = 64 << 20;
 /// The most pages that are written at a time.
 const SPAN_PAGES: u64 = 256;
 
@@ -105,13 +103,14 @@ fn write_span(
 }
 
 /// Writes the lines that the log holds from `from` to `to` into `target`, except the one at `mark_offset`, which belongs
-/// to the medium. Returns the bytes of all pages that changed: so much is written when `target` is synced.
+/// to the medium. Lines of `batch_bytes` bytes of log are sorted and written together: the more there are, the more of them share
+/// a page. Returns the bytes of all pages that changed: so much is written when `target` is synced.
 pub(super) fn write_back(
     log: &Log,
     target: &dyn Io,
     mark_offset: u64,
-    from: u64,
-    to: u64,
+    [from, to]: [u64; 2],
+    batch_bytes: u64,
 ) -> io::Result<u64> {
     let header = log.header();
     let mut reader = Reader::new(log, to);
@@ -124,7 +123,7 @@ pub(super) fn write_back(
         };
         lines_of(bytes).for_each(|(number, line)| batch.add(number, line));
         position += frame.bytes() as u64;
-        if position - batch_begin >= BATCH_BYTES {
+        if position - batch_begin >= batch_bytes {
             batch.write(target)?;
             batch_begin = position;
         }
@@ -169,7 +168,7 @@ impl Core {
             return Ok(());
         }
         let start = Instant::now();
-        let bytes = write_back(&self.log, &*self.pool, self.mark_offset, from, to)?;
+        let bytes = write_back(&self.log, &*self.pool, self.mark_offset, [from, to], self.burst_bytes_max)?;
         // Read before the sync: a length that the pool reaches after the sync may not be durable.
         let pool_bytes = self.pool_bytes.load(Ordering::Relaxed);
         self.pool.sync()?;

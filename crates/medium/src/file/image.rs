@@ -14,7 +14,6 @@ use super::io::{Disk, Io, write_all};
 use super::layout::Mark;
 use super::log::Log;
 use super::open::replay_into;
-use super::pages::Pages;
 use super::{CopyTarget, File, FileOptions};
 use crate::{Medium, MediumError, Ram};
 
@@ -67,7 +66,7 @@ impl File {
                 return Err(LogError::PoolTruncated { length, expected }.into());
             }
             let log = Log::new(log, newest.header.clone(), [0; 2], options.sizes);
-            replay_into(&log, &newest, ram.mapping(), &mut Pages::default())?;
+            replay_into(&log, &newest, ram.mapping(), Some(&|_, _| {}))?;
         }
         Ok(ram)
     }

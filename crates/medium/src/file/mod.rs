@@ -42,6 +42,7 @@ mod loom_tests;
 mod notes;
 mod open;
 mod pages;
+mod private;
 mod release;
 mod replay;
 mod stat;
@@ -79,11 +80,11 @@ use capture::Lines;
 use commit::Commit;
 use layout::{FRAME_LINES_MAX, LENGTH};
 use log::Log;
-use pages::Pages;
+use pages::PAGE_LINES;
 use release::Released;
 use stat::Checkpoints;
 
-/// A thread that appends more than this beyond the durable part of the log is slowed down.
+/// A thread that appends more than this beyond the durable part of the log is slowed down. Less if the memory is limited.
 const BURST_BYTES_MAX: u64 = 64 << 20;
 
 /// When an operation is durable.
@@ -112,7 +113,8 @@ pub struct FileOptions {
     pub log_bytes_max: u64,
     /// The largest length of the pool's file, in bytes.
     pub limit_bytes: u64,
-    /// The most memory for written pages, in bytes; beyond it writes fail with [`MediumError::PrivatePages`].
+    /// The most memory for written pages, in bytes. A pool that gets larger than half of it gives pages back to the system, and
+    /// writers wait for that beyond it. What waits to be written to disk takes up to half of it, too.
     pub private_bytes_max: u64,
     /// The form of lines. The log keeps lines whole, so a new pool needs no more than [`LineForm::Single`].
     pub line_form: LineForm,
@@ -181,7 +183,6 @@ impl Default for Sizes {
 #[derive(Debug)]
 struct Tail {
     appender: Appender,
-    pages: Pages,
     /// Whether the syncing thread sleeps until something is appended.
     dozing: bool,
 }
@@ -190,11 +191,15 @@ struct Tail {
 #[derive(Debug)]
 struct Core {
     pool: Arc<dyn Io>,
+    /// The memory. It is mapped as long as the medium lives, which joins the background threads before it ends.
+    extent: Extent,
+    lines: Lines,
     log: Log,
     tail: CachePadded<Mutex<Tail>>,
     /// Where the log ends; read without the lock of `tail`.
     end: CachePadded<AtomicU64>,
     commit: Commit,
+    growing: Mutex<()>,
     /// Held during a checkpoint, and by threads that keep one from beginning.
     checkpointing: Mutex<()>,
     checkpoints: Mutex<Checkpoints>,
@@ -203,7 +208,8 @@ struct Core {
     pool_bytes: AtomicU64,
     signal: Mutex<worker::Signal>,
     signalled: Condvar,
-    private_pages: AtomicU64,
+    /// The most bytes that wait in memory to be written to the log, and as many to the pool's file.
+    burst_bytes_max: u64,
     durability: Durability,
     mark_offset: u64,
     /// Whether the pool's file names its log, durably.
@@ -215,7 +221,6 @@ struct Core {
 pub struct File {
     core: Arc<Core>,
     mapping: Mapping,
-    lines: Lines,
     options: FileOptions,
     replay: Replay,
     survives: Survives,
@@ -230,8 +235,8 @@ impl Core {
     #[inline]
     fn append(&self, count: usize, line: impl FnMut(usize) -> (u64, LineValue)) -> u64 {
         let mut tail = self.tail.lock();
-        while tail.appender.end() - self.commit.durable() > BURST_BYTES_MAX {
-            let half = tail.appender.end() - BURST_BYTES_MAX / 2;
+        while tail.appender.end() - self.commit.durable() > self.burst_bytes_max {
+            let half = tail.appender.end() - self.burst_bytes_max / 2;
             drop(tail);
             if self.settle(half).is_err() {
                 return u64::MAX;
@@ -239,11 +244,12 @@ impl Core {
             tail = self.tail.lock();
         }
         let mut line = line;
-        let Tail { appender, pages, dozing } = &mut *tail;
+        let Tail { appender, dozing } = &mut *tail;
+        let begin = appender.end();
         let end = appender.append(self.commit.durable(), count, |index| {
             let (number, value) = line(index);
-            if number != LENGTH && pages.add(number) {
-                self.private_pages.fetch_add(1, Ordering::Relaxed);
+            if number != LENGTH {
+                self.lines.private.note_append(number / PAGE_LINES, begin);
             }
             (number, value)
         });
@@ -364,14 +370,10 @@ impl File {
     /// Whether a write may begin.
     ///
     /// # Errors
-    /// [`MediumError::Failed`] after a failure, [`MediumError::PrivatePages`] beyond the limit of memory.
+    /// [`MediumError::Failed`] after a failure.
     #[inline(always)]
     pub fn admit(&self) -> Result<(), MediumError> {
-        let pages = self.core.private_pages.load(Ordering::Relaxed);
-        if pages >= self.options.private_bytes_max / pages::PAGE_BYTES || self.core.commit.has_failed() {
-            return self.refuse(pages);
-        }
-        Ok(())
+        self.core.commit.failure()
     }
 
     /// Logs the length of the pool.
@@ -395,8 +397,17 @@ unsafe impl Medium for File {
 
     fn grow(&self, length: u64) -> Result<(), MediumError> {
         self.admit()?;
-        if length > self.mapping.extent().length() {
+        let _growing = self.core.growing.lock();
+        let old = self.mapping.extent().length();
+        if length > old {
+            let private = &self.core.lines.private;
+            if private.is_large(length) && !private.is_active() {
+                private.activate(old);
+                self.mapping.map_growth();
+            }
             self.mapping.grow(length)?;
+            // SAFETY: just mapped up to there.
+            unsafe { self.core.extent.set_length(length) };
             self.core.pool_bytes.fetch_max(length, Ordering::Relaxed);
             // Two threads may log their lengths in either order: replay takes the greatest.
             self.log_length(length);
@@ -406,7 +417,10 @@ unsafe impl Medium for File {
 
     fn shrink(&mut self, length: u64) -> Result<(), MediumError> {
         // `finish` cuts the file: until then the log may hold lines beyond `length`.
-        self.mapping.shrink(length)
+        self.mapping.shrink(length)?;
+        // SAFETY: memory beyond stays mapped.
+        unsafe { self.core.extent.set_length(self.mapping.extent().length()) };
+        Ok(())
     }
 
     fn release(&self, start: u64, bytes: u64) {
@@ -433,18 +447,38 @@ unsafe impl Medium for File {
 
     #[inline(always)]
     fn store(&self, word: &AtomicU64, value: u64) {
-        self.lines.store(word, value);
+        self.core.lines.store(word, value);
     }
 
     #[inline(always)]
     fn compare_exchange(&self, word: &AtomicU64, current: u64, new: u64) -> Result<u64, u64> {
-        self.lines.compare_exchange(word, current, new)
+        self.core.lines.compare_exchange(word, current, new)
+    }
+
+    #[inline(always)]
+    fn start_volatile(&self, word: &AtomicU64, value: u64) {
+        self.core.lines.store_volatile(word, value, Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn store_volatile(&self, word: &AtomicU64, value: u64, order: Ordering) {
+        self.core.lines.store_volatile(word, value, order);
+    }
+
+    #[inline(always)]
+    fn compare_exchange_volatile(
+        &self,
+        word: &AtomicU64,
+        values: [u64; 2],
+        success: Ordering,
+    ) -> Result<u64, u64> {
+        self.core.lines.compare_exchange_volatile(word, values, success)
     }
 
     #[inline(always)]
     fn store_line(&self, notes: &Notes, line: &[AtomicU64; 8], value: &LineValue) -> Result<(), MediumError> {
         self.admit()?;
-        self.lines.store_line(line, value)?;
+        self.core.lines.store_line(line, value)?;
         self.flush(notes, line);
         Ok(())
     }
@@ -465,7 +499,7 @@ unsafe impl Medium for File {
         notes.take(|numbers| {
             let mut end = self.core.end();
             for numbers in numbers.chunks(FRAME_LINES_MAX) {
-                end = self.core.append(numbers.len(), |index| self.line_to_append(numbers[index]));
+                end = self.core.append(numbers.len(), |index| self.core.line_to_append(numbers[index]));
                 if end == u64::MAX {
                     // The frame was refused: later frames of this fence must not become durable without it.
                     break;
@@ -498,7 +532,7 @@ unsafe impl Medium for File {
     }
 
     fn describe(&self) -> String {
-        let lines = self.lines.describe();
+        let lines = self.core.lines.describe();
         match self.survives {
             Survives::PowerLoss => {
                 format!("file: log of lines with fdatasync, {lines}; survives loss of power")

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -19,17 +20,18 @@ use super::find::{Access, LogFile, find, make_log, open_log, read_mark};
 use super::io::{Disk, Io, Through, is_full, keep_room, write_all};
 use super::layout::{BLOCK_BYTES, CAPACITY_MIN, Header, LogRange, Mark, RANGES_MAX, RING};
 use super::log::{Log, NewestHeader};
-use super::pages::{PAGE_BYTES, Pages};
+use super::pages::PAGE_LINES;
+use super::private::Private;
 use super::release::Released;
 use super::replay::{Replay, Replayed, expect_nothing_later, replay};
 use super::stat::Checkpoints;
 use super::store::Stores;
 use super::volatile::{is_volatile, survives};
-use super::{Core, File, FileOptions, Tail, checkpoint, worker};
+use super::{BURST_BYTES_MAX, Core, File, FileOptions, Tail, checkpoint, worker};
 use crate::mapping::Mapping;
 use crate::testing::Hooked;
 use crate::testing::mutant::Mutant;
-use crate::{Grown, LINE_BYTES, LimitedBy, MediumError, Survives, random_id};
+use crate::{Extent, Grown, LINE_BYTES, LimitedBy, MediumError, Survives, random_id};
 
 /// An environment variable that takes all syncs out, and the only value that does so. What such a process writes is lost with
 /// the power: a test of power cuts must notice that.
@@ -39,6 +41,9 @@ pub const UNSAFE_NO_SYNC: (&str, &str) = ("EVERLEAF_UNSAFE_NO_SYNC", "lose-my-da
 const POOL_BYTES_MIN: u64 = 64 << 10;
 /// Bytes of a new log that are filled with zeros before it is used.
 const FILLED_AT_FIRST: u64 = 1 << 20;
+
+/// The least memory for what is to be written to the log.
+const BURST_BYTES_MIN: u64 = 1 << 20;
 
 /// What a closed pool keeps on the disk for its next log.
 const RESERVE_BYTES: u64 = 256 << 10;
@@ -145,15 +150,16 @@ impl File {
         let survives = survives(pool.file()).min(survives(log.file()));
         let options = for_files([pool.file(), log.file()], options);
         let length = pool.length().map_err(refused("measure the pool"))?;
-        let (log, mapping, tail, replayed) = match there {
+        let (log, mapping, tail, private, replayed) = match there {
             LogFile::Log(newest) => {
                 let expected = newest.header.pool_bytes;
                 if length < expected {
                     return Err(LogError::PoolTruncated { length, expected }.into());
                 }
                 let mapping = Mapping::private(Arc::clone(&pool), options.limit_bytes)?;
-                let (log, tail, replayed) = reopen(log, &newest, &*pool, &options, &mapping)?;
-                (log, mapping, tail, Some(replayed))
+                let private = private_pages(&mapping, &options);
+                let (log, tail, replayed) = reopen(log, &newest, &*pool, &options, &mapping, &private)?;
+                (log, mapping, tail, private, Some(replayed))
             }
             LogFile::None | LogFile::Unneeded => {
                 if matches!(there, LogFile::Unneeded) && length >= options.mark_offset + LINE_BYTES as u64 {
@@ -162,25 +168,32 @@ impl File {
                 }
                 let length = lengthen(&*pool, length, &options)?;
                 let (log, tail) = create(log, &*pool, length, &options)?;
-                (log, Mapping::private(Arc::clone(&pool), options.limit_bytes)?, tail, None)
+                let mapping = Mapping::private(Arc::clone(&pool), options.limit_bytes)?;
+                let private = private_pages(&mapping, &options);
+                (log, mapping, tail, private, None)
             }
         };
         let end = tail.appender.end();
-        let private_pages = AtomicU64::new(tail.pages.count());
+        let base = mapping.extent().base();
+        // SAFETY: mapped as long as the medium lives, and only used by threads that it joins before it ends.
+        let extent = unsafe { Extent::new(NonNull::new(base).expect("mapped"), mapping.extent().length()) };
         let checkpoints = Checkpoints { last_s: log.header().checkpointed_at, ..Checkpoints::default() };
         let core = Arc::new(Core {
             pool,
+            extent,
+            lines: Lines::new(true, base.addr(), private),
             log,
             tail: CachePadded::new(Mutex::new(tail)),
             end: CachePadded::new(AtomicU64::new(end)),
             commit: Commit::new(end, options.gather_max),
             released: Released::new(mapping.holes()),
+            growing: Mutex::new(()),
             checkpointing: Mutex::new(()),
             checkpoints: Mutex::new(checkpoints),
             pool_bytes: AtomicU64::new(mapping.extent().length()),
             signal: Mutex::default(),
             signalled: Condvar::new(),
-            private_pages,
+            burst_bytes_max: burst_bytes_max(&options),
             durability: options.durability,
             mark_offset: options.mark_offset,
             marked: AtomicBool::new(replayed.is_some()),
@@ -193,7 +206,6 @@ impl File {
         let file = Self {
             core,
             mapping,
-            lines: Lines::new(true),
             options,
             replay: replayed.as_ref().map_or(Replay::NOTHING, |replayed| replayed.replay),
             survives,
@@ -278,13 +290,6 @@ impl File {
     /// Sets the form of the pool's lines, which is known only after the log is replayed.
     pub fn set_line_form(&mut self, line_form: crate::LineForm) {
         self.options.line_form = line_form;
-    }
-
-    /// The error of a write that may not begin.
-    #[cold]
-    pub(super) fn refuse(&self, pages: u64) -> Result<(), MediumError> {
-        self.core.commit.failure()?;
-        Err(MediumError::PrivatePages { bytes: pages * PAGE_BYTES, limit: self.options.private_bytes_max })
     }
 
     /// Ends a pool that is closed cleanly, and of which everything is flushed and fenced: writes all of it to the pool's file,
@@ -418,6 +423,21 @@ fn allocate_ring(io: &dyn Io, pool: &dyn Io, pool_bytes: u64, wanted: u64) -> Re
     Ok(capacity)
 }
 
+/// The pages of a pool. One that is large already gives pages back from the beginning.
+fn private_pages(mapping: &Mapping, options: &FileOptions) -> Private {
+    let private = Private::new(mapping.reserved_bytes(), options.private_bytes_max);
+    if private.is_large(mapping.extent().length()) {
+        private.activate(0);
+        mapping.map_growth();
+    }
+    private
+}
+
+/// A quarter of the limit of memory for what is to be written to the log, and one for what is to be written to the pool's file.
+fn burst_bytes_max(options: &FileOptions) -> u64 {
+    BURST_BYTES_MAX.min(options.private_bytes_max / 4).max(BURST_BYTES_MIN)
+}
+
 fn log_sizes(options: &FileOptions) -> [u64; 2] {
     [options.log_bytes, options.log_bytes_max]
 }
@@ -453,7 +473,7 @@ fn create(
     log.fill_ahead(0, FILLED_AT_FIRST).map_err(refused("fill the log with zeros"))?;
     log.write_first_header().map_err(refused("write the log's header"))?;
     let appender = Appender::new(incarnation, 0, &[], capacity);
-    Ok((log, Tail { appender, pages: Pages::default(), dozing: false }))
+    Ok((log, Tail { appender, dozing: false }))
 }
 
 /// Replays a log into the mapping, and begins a new incarnation behind what was found.
@@ -463,13 +483,16 @@ fn reopen(
     pool: &dyn Io,
     options: &FileOptions,
     mapping: &Mapping,
+    private: &Private,
 ) -> Result<(Log, Tail, Replayed), MediumError> {
     let start = Instant::now();
     let log = Log::new(io, newest.header.clone(), log_sizes(options), options.sizes);
     log.set_filled();
-    let mut pages = Pages::default();
-    let mut replayed = replay_into(&log, newest, mapping, &mut pages)?;
-    begin(&log, pool, options.mark_offset, &replayed)
+    // The memory that the lines of a long log take may be more than there is, so they go to the file at once.
+    let writes_back = private.is_active();
+    let note = |number: u64, position| private.note_append(number / PAGE_LINES, position);
+    let mut replayed = replay_into(&log, newest, mapping, (!writes_back).then_some(&note))?;
+    begin(&log, pool, options, &replayed, writes_back)
         .map_err(refused("begin a new incarnation of the log"))?;
     replayed.replay.duration = start.elapsed();
     let end = replayed.end;
@@ -477,15 +500,16 @@ fn reopen(
     log.read_ring(end - end % BLOCK_BYTES, &mut block).map_err(refused("read the log"))?;
     let incarnation = log.header().ranges.last().map_or(0, |range| range.incarnation);
     let appender = Appender::new(incarnation, end, &block, log.capacity_least());
-    Ok((log, Tail { appender, pages, dozing: false }, replayed))
+    Ok((log, Tail { appender, dozing: false }, replayed))
 }
 
-/// Replays a log into the mapping, and notes the pages that it writes. No file is changed, unless the mapping grows with one.
+/// Checks a log. With `note` its lines are stored into the mapping, and `note` is called before with the number of each and the
+/// position of its frame. No file is changed, unless the mapping grows with one.
 pub(super) fn replay_into(
     log: &Log,
     newest: &NewestHeader,
     mapping: &Mapping,
-    pages: &mut Pages,
+    note: Option<&dyn Fn(u64, u64)>,
 ) -> Result<Replayed, MediumError> {
     let mut grown = Ok(());
     let replayed = thread::scope(|scope| {
@@ -498,7 +522,7 @@ pub(super) fn replay_into(
                     what: format!("a line of number {number} lies outside of the pool"),
                 });
             }
-            pages.add(number);
+            note.into_iter().for_each(|note| note(number, position));
             // What is stored there is not in the file yet.
             mapping.holes().forget(number * LINE_BYTES as u64);
             Ok(())
@@ -513,7 +537,12 @@ pub(super) fn replay_into(
                 }),
             }
         };
-        let replayed = replay(log, &newest.header, &mut stores, check_line, grow);
+        let mut store = |window: &Arc<Vec<u8>>, range| {
+            if note.is_some() {
+                stores.frame(window, range);
+            }
+        };
+        let replayed = replay(log, &newest.header, &mut store, check_line, grow);
         stores.finish();
         replayed
     });
@@ -525,9 +554,15 @@ pub(super) fn replay_into(
     Ok(replayed)
 }
 
-/// Makes durable what replay found, and begins a new incarnation behind it.
-fn begin(log: &Log, pool: &dyn Io, mark_offset: u64, replayed: &Replayed) -> std::io::Result<()> {
-    let (durable, end) = (replayed.durable, replayed.end);
+/// Makes durable what replay found, and begins a new incarnation behind it. If `writes_back`, the log is checkpointed.
+fn begin(
+    log: &Log,
+    pool: &dyn Io,
+    options: &FileOptions,
+    replayed: &Replayed,
+    writes_back: bool,
+) -> std::io::Result<()> {
+    let (mark_offset, durable, end) = (options.mark_offset, replayed.durable, replayed.end);
     // What replay read may be in the page cache only, and after a failed sync the system may take pages for clean that never
     // reached the disk. So all that is not known to be durable is written again: first the header that was read, because the
     // next header overwrites the other copy.
@@ -547,14 +582,15 @@ fn begin(log: &Log, pool: &dyn Io, mark_offset: u64, replayed: &Replayed) -> std
         // Neither a checkpoint nor an earlier open has synced the pool since it names the log.
         write_mark(pool, mark_offset, Mark(Some(log.uuid))).map_err(std::io::Error::other)?;
     }
-    let full = log.header().ranges.len() == RANGES_MAX;
-    if full {
-        checkpoint::write_back(log, pool, mark_offset, log.start(), end)?;
+    let writes_back = writes_back || log.header().ranges.len() == RANGES_MAX;
+    if writes_back {
+        let batch_bytes = burst_bytes_max(options);
+        checkpoint::write_back(log, pool, mark_offset, [log.start(), end], batch_bytes)?;
         pool.sync()?;
     }
     let pool_bytes = pool.length()?;
     log.update(|header| {
-        if full {
+        if writes_back {
             checkpoint::forget(header, end);
             header.pool_bytes = pool_bytes;
         }

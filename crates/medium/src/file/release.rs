@@ -11,11 +11,10 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use super::error::refused;
-use super::layout::LENGTH;
 use super::{Core, File};
 use crate::holes::{Holes, units_of};
 use crate::testing::mutant::Mutant;
-use crate::{LineValue, MediumError, RELEASE_BYTES};
+use crate::{MediumError, RELEASE_BYTES};
 
 /// What was released.
 #[derive(Debug)]
@@ -32,6 +31,11 @@ impl Released {
 
     pub(super) fn add(&self, start: u64, end: u64, log_end: u64) {
         self.waiting.lock().extend(units_of(start, end).map(|unit| (unit, log_end)));
+    }
+
+    /// Whether the unit of this offset was punched.
+    pub(super) fn has_hole(&self, offset: u64) -> bool {
+        self.holes.has(offset)
     }
 
     /// Takes back what waits.
@@ -62,7 +66,9 @@ impl Core {
             }
             if !run.is_empty() {
                 let holes = &self.released.holes;
-                holes.punch(&*self.pool, run.start * RELEASE_BYTES, run.end * RELEASE_BYTES);
+                let (start, end) = (run.start * RELEASE_BYTES, run.end * RELEASE_BYTES);
+                holes.punch(&*self.pool, start, end);
+                self.give_back_punched(start, end);
             }
             run = unit..unit.wrapping_add(1);
         }
@@ -84,6 +90,9 @@ impl File {
             // Under the lock under which frames are appended.
             let _tail = core.tail.lock();
             self.mapping.cut(length)?;
+            // SAFETY: as `Mapping::cut`: memory beyond stays mapped.
+            unsafe { core.extent.set_length(length) };
+            core.lines.private.cut(length);
             core.pool_bytes.store(length, Ordering::Relaxed);
         }
         core.settle(core.end())?;
@@ -95,14 +104,5 @@ impl File {
             cut.map_err(refused("cut the pool's free tail off"))?;
         }
         Ok(())
-    }
-
-    /// The content to append for a line. If the pool was cut before it, a length record of 0, which replay ignores.
-    pub(super) fn line_to_append(&self, number: u64) -> (u64, LineValue) {
-        match self.mapping.extent().line(number) {
-            Some(line) => (number, self.lines.capture(line)),
-            // It was flushed before the pool was cut. Of all lengths replay takes the greatest.
-            None => (LENGTH, LineValue::ZERO),
-        }
     }
 }

@@ -7,12 +7,13 @@
 //! - otherwise a *torn tail*: what is missing was never acknowledged.
 
 use std::io;
+use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::{LogError, refused};
 use super::layout::{BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, Header, LENGTH, first_word, lines_of};
 use super::log::{Found, Log, Reader};
-use super::store::Stores;
 use crate::testing::mutant::Mutant;
 
 /// How a log ended.
@@ -59,12 +60,12 @@ pub(super) struct Replayed {
     pub(super) length: u64,
 }
 
-/// Reads all frames and hands their lines to `stores`. Before that, `check_line` is called with the number of each line and the
+/// Reads all frames, and calls `store` with each: the window that holds it, and its place there. Before that, `check_line` is called with the number of each line and the
 /// position of its frame, and `grow` with each new length of the pool.
 pub(super) fn replay(
     log: &Log,
     header: &Header,
-    stores: &mut Stores<'_, '_>,
+    store: &mut impl FnMut(&Arc<Vec<u8>>, Range<usize>),
     mut check_line: impl FnMut(u64, u64) -> Result<(), LogError>,
     mut grow: impl FnMut(u64) -> Result<(), LogError>,
 ) -> Result<Replayed, LogError> {
@@ -101,7 +102,7 @@ pub(super) fn replay(
             }
             let (window, first) = reader.window();
             let begin = (found.end - first) as usize;
-            stores.frame(window, begin..begin + frame_header.bytes());
+            store(window, begin..begin + frame_header.bytes());
             found.replay.groups += 1;
             if synced != Some(frame_header.durable) {
                 synced = Some(frame_header.durable);

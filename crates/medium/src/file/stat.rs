@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::commit::SIZES;
-use super::pages::PAGE_BYTES;
 use super::{File, Replay};
 
 /// What checkpoints have done so far.
@@ -49,8 +48,10 @@ pub struct FileStat {
     pub checkpoint_time: Duration,
     /// When the last checkpoint ended, to the second; also if another process made it.
     pub last_checkpoint: Option<SystemTime>,
-    /// Bytes of memory in pages that were written.
+    /// Bytes of memory in pages that were written, and not given back to the system since.
     pub private_bytes: u64,
+    /// Bytes of such pages that were given back.
+    pub given_back_bytes: u64,
     /// The limit of that.
     pub private_bytes_max: u64,
     /// What the open has replayed.
@@ -93,7 +94,8 @@ impl File {
             last_checkpoint: UNIX_EPOCH
                 .checked_add(Duration::from_secs(last.last_s))
                 .filter(|time| *time > UNIX_EPOCH),
-            private_bytes: load(&core.private_pages) * PAGE_BYTES,
+            private_bytes: core.lines.private.bytes(),
+            given_back_bytes: core.lines.private.bytes_given_back(),
             private_bytes_max: self.options.private_bytes_max,
             replay: self.replay,
         }

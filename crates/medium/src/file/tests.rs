@@ -14,6 +14,7 @@ mod backup;
 mod damage;
 mod deaths;
 mod faults;
+mod memory;
 mod mutants;
 mod released;
 mod syncs;
@@ -675,26 +676,6 @@ fn a_clean_close_leaves_a_pool_that_needs_no_log() {
     let mut image = rig.machine.shown();
     image.files[1].clear();
     assert_eq!(reopened(&image).unwrap().1, rig.history[1].0);
-}
-
-#[test]
-fn written_pages_are_counted_and_limited() {
-    let machine = Machine::new(&Image::default());
-    let options = FileOptions { private_bytes_max: 8192, ..options() };
-    let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
-    let guard = Guard::new(&file);
-    let publish = |page: u64| {
-        let line: &crate::Line = guard.node(HERE + 4096 * page).unwrap();
-        let published = line.publish(&guard, &LineValue::ZERO, &LineValue([page; 8]));
-        guard.drain().map(|()| published)
-    };
-    publish(0).unwrap().unwrap();
-    publish(0).unwrap().unwrap();
-    assert_eq!(file.stat().private_bytes, 4096);
-    publish(1).unwrap().unwrap();
-    let refused = publish(2).unwrap().unwrap_err();
-    assert!(matches!(refused, MediumError::PrivatePages { bytes: 8192, limit: 8192 }), "{refused}");
-    assert!(file.admit().is_err());
 }
 
 #[test]

@@ -123,6 +123,10 @@ impl Core {
             if !self.wait_for(None, take) {
                 return;
             }
+            if self.lines.private.is_due() {
+                // As below.
+                let _ = self.give_back();
+            }
             // Another thread may have made room meanwhile.
             if self.end().saturating_sub(self.log.start()) > self.log.capacity() / 2 {
                 // All operations find a failure in `commit`.

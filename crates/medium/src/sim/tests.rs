@@ -303,7 +303,7 @@ fn what_is_volatile_is_taken_back_from_its_start_on_and_means_nothing_in_an_imag
     let lock: &VolatileWord = guard.node(72).unwrap();
     let work = |value| {
         lock.start(&guard, 0);
-        lock.get().store(value, Ordering::Relaxed);
+        lock.store(&guard, value, Ordering::Relaxed);
         store(&sim, 64, 3);
     };
     work(5);

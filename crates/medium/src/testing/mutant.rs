@@ -30,6 +30,12 @@ pub(crate) enum Mutant {
     EarlyAcknowledgement,
     /// What was released is punched at any checkpoint.
     PunchedEarly,
+    /// Threads store to a page while it is given back.
+    StoresGoOn,
+    /// A page that equals the file is given back, whether its lines are checkpointed or not.
+    EqualIsEnough,
+    /// A page is given back even if one of its lines was appended since the file was read.
+    LookedAtOnce,
 }
 
 #[cfg(test)]

@@ -352,15 +352,16 @@ impl<M: Medium, S> Epochs<M, S> {
     #[inline(always)]
     pub(crate) fn list_node(
         &self,
+        guard: &Guard<'_, M>,
         pass: &mut Pass<'_, Shard<S>>,
         offset: u64,
         listed: &VolatileWord,
         lines: u64,
     ) {
-        let old = listed.get().load(Ordering::Relaxed);
+        let old = listed.load(guard, Ordering::Relaxed);
         let (new, due) = note_lines(old, pass.phase, lines);
         if due != 0 && self.are_durable {
-            listed.get().store(new, Ordering::Relaxed);
+            listed.store(guard, new, Ordering::Relaxed);
             pass.shard.listed.push(pack(offset, due));
         }
     }

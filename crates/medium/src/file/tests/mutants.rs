@@ -57,7 +57,7 @@ fn live(lost: Option<Lost>, seed: u64) -> Option<String> {
     let from = rig.machine.now();
     rig.write(0, 1);
     rig.settle();
-    rig.options.log_bytes_max = 2 * rig.options.log_bytes;
+    rig.let_the_log_grow();
     for step in [Step::Kill, Step::Write, Step::Close, Step::Write] {
         run(&mut rig, step, &mut random, 20);
         rig.settle();

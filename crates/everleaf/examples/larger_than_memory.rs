@@ -1,0 +1,123 @@
+//! A pool that is larger than the memory: loads entries of 24 + 150 bytes in random order, closes and opens the pool, reads all of
+//! them back and compares each. Prints entries a second, and the most memory that the process had beside the page cache.
+//!
+//! `bench/larger_than_memory.sh` runs it for each engine in a control group of 300 MB.
+//!
+//! ```text
+//! cargo run --release -p everleaf --example larger_than_memory -- FOLDER ENGINE ENTRIES [--json]
+//! ```
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use everleaf::{Engine, MediumChoice, Options, Store, Ticket, Tree, TreeOptions};
+
+type Failure = Box<dyn std::error::Error>;
+
+/// Tickets that are waited for together.
+const TICKETS: usize = 1000;
+
+/// A permutation of the 64-bit numbers: keys come in no order.
+fn scattered(number: u64) -> u64 {
+    let number = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (number ^ number >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93)
+}
+
+fn key(number: u64) -> String {
+    format!("user:{:019}", scattered(number) % 10_u64.pow(19))
+}
+
+fn value(number: u64) -> Vec<u8> {
+    (0..150).map(|index| (scattered(number + 1) >> (index % 8 * 8)) as u8).collect()
+}
+
+fn named(engine: &str) -> Result<Engine, Failure> {
+    Engine::from_name(engine).ok_or_else(|| format!("there is no engine {engine}").into())
+}
+
+fn open(path: &Path, engine: Engine) -> Result<(Store, Tree), Failure> {
+    let store = Options::new().medium(MediumChoice::File).open(path)?;
+    let tree = store.tree_with("main", TreeOptions { engine, ..TreeOptions::default() })?;
+    Ok((store, tree))
+}
+
+fn load(tree: &Tree, entries: u64) -> Result<(), Failure> {
+    let mut tickets = Vec::with_capacity(TICKETS);
+    for number in 0..entries {
+        tickets.push(tree.put_async(key(number), value(number))?);
+        if tickets.len() == TICKETS {
+            Ticket::wait_all(tickets.drain(..))?;
+        }
+    }
+    Ok(Ticket::wait_all(tickets)?)
+}
+
+/// In another order than they were written in.
+fn read_back(tree: &Tree, entries: u64) -> Result<(), Failure> {
+    // Odd, and no divisor of what people ask for.
+    const STEP: u64 = 7_368_787;
+    for number in (0..entries).map(|index| index * STEP % entries) {
+        let found = tree.get(key(number))?.ok_or_else(|| format!("{} is missing", key(number)))?;
+        if found.as_slice() != value(number) {
+            return Err(format!("{} has another value", key(number)).into());
+        }
+    }
+    Ok(())
+}
+
+/// Kilobytes of memory that no file stands behind.
+fn anonymous_kb() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+fn run(path: &Path, engine: Engine, entries: u64) -> Result<[f64; 2], Failure> {
+    let (store, tree) = open(path, engine)?;
+    let start = Instant::now();
+    load(&tree, entries)?;
+    let load = start.elapsed();
+    drop(tree);
+    store.close()?;
+    let (_store, tree) = open(path, engine)?;
+    let start = Instant::now();
+    read_back(&tree, entries)?;
+    Ok([load, start.elapsed()].map(|time| entries as f64 / time.as_secs_f64()))
+}
+
+fn main() -> Result<(), Failure> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (folder, engine, entries) = match &arguments[..] {
+        [folder, engine, entries, ..] => (Path::new(folder), named(engine)?, entries.parse()?),
+        _ => return Err("usage: larger_than_memory FOLDER ENGINE ENTRIES [--json]".into()),
+    };
+    let path = folder.join(format!("{engine}.pool"));
+    let (peak, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let result = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                peak.fetch_max(anonymous_kb(), Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let result = run(&path, engine, entries);
+        is_over.store(true, Ordering::Relaxed);
+        result
+    });
+    let bytes = fs::metadata(&path).map_or(0, |file| file.len());
+    let _ = fs::remove_file(&path);
+    let [load, gets] = result?;
+    let (pool, peak) = (bytes >> 20, peak.into_inner() >> 10);
+    if arguments.iter().any(|argument| argument == "--json") {
+        println!(
+            "{{\"engine\":\"{engine}\",\"entries\":{entries},\"load_per_s\":{load:.0},\"gets_per_s\":{gets:.0},\"pool_mib\":{pool},\"anonymous_peak_mib\":{peak}}}"
+        );
+    } else {
+        println!(
+            "{engine:10} {load:>9.0} puts/s {gets:>9.0} gets/s, pool {pool} MiB, at most {peak} MiB of memory beside the page cache"
+        );
+    }
+    Ok(())
+}

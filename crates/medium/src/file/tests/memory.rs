@@ -1,0 +1,239 @@
+//! Written pages that are given back to the system.
+
+use super::pages::PAGE_BYTES;
+use super::*;
+use crate::testing::mutant::{Mutant, plant};
+use crate::{VolatileWord, Word};
+
+/// With the least limit, so that pages are given back from the first one on.
+fn limited() -> FileOptions {
+    FileOptions { private_bytes_max: PAGE_BYTES, ..options() }
+}
+
+fn word<'g>(guard: &'g Guard<'_, File>, index: u64) -> &'g Word {
+    guard.node(HERE + index * 8).unwrap()
+}
+
+fn publish(file: &File, index: u64, value: u64) -> Lsn {
+    let guard = Guard::new(file);
+    word(&guard, index).publish(&guard, value);
+    guard.fence()
+}
+
+fn load(file: &File, index: u64) -> u64 {
+    let guard = Guard::new(file);
+    word(&guard, index).load(&guard)
+}
+
+/// The pages of the pool that the system keeps for this process alone, by its page map.
+fn private_pages(file: &File) -> u64 {
+    const PRESENT: u64 = 1 << 63;
+    const OF_A_FILE: u64 = 1 << 61;
+    let map = std::fs::File::open("/proc/self/pagemap").unwrap();
+    let (base, pages) = (file.extent().base().addr() as u64, file.extent().length() / PAGE_BYTES);
+    let mut bytes = vec![0; pages as usize * 8];
+    std::os::unix::fs::FileExt::read_exact_at(&map, &mut bytes, base / PAGE_BYTES * 8).unwrap();
+    let entries = bytes.as_chunks().0.iter().map(|entry| u64::from_le_bytes(*entry));
+    entries.filter(|entry| entry & PRESENT != 0 && entry & OF_A_FILE == 0).count() as u64
+}
+
+#[test]
+fn a_pool_that_gives_pages_back_loses_nothing() {
+    for seed in 0..12 {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut rig = Rig::new();
+        rig.options.private_bytes_max = PAGE_BYTES;
+        rig.kill();
+        let from = rig.machine.now();
+        for _ in 0..8 {
+            churn(&mut rig, &mut random, 5);
+            if random.random() {
+                rig.file().core.give_back().unwrap();
+                assert_eq!(rig.file().stat().private_bytes, 0, "seed {seed}");
+            } else {
+                rig.file().core.give_back_pages();
+            }
+            assert!(content(rig.file()) == rig.history.last().unwrap().0, "seed {seed}");
+        }
+        rig.verify(from.max(rig.machine.now() - 40), [64, 512][seed as usize % 2], 4, &mut random, &seed);
+    }
+}
+
+/// A count by the page map of the system, and what a writer beyond the limit does without a thread in the background.
+#[test]
+fn the_pages_that_are_counted_are_those_that_are_private() {
+    let machine = Machine::new(&Image::default());
+    let options = FileOptions { private_bytes_max: 32 * PAGE_BYTES, ..options() };
+    let file = open_with(&machine, options).unwrap();
+    file.grow(64 * PAGE_BYTES).unwrap();
+    let first = 16 * PAGE_BYTES;
+    for page in 0..40 {
+        publish(&file, (first + page * PAGE_BYTES - HERE) / 8, page + 1);
+    }
+    let pages = private_pages(&file);
+    assert_eq!(file.stat().private_bytes, pages * PAGE_BYTES);
+    file.await_memory().unwrap();
+    assert_eq!((file.stat().private_bytes, private_pages(&file)), (0, 0), "of {pages}");
+    assert!((0..40).all(|page| load(&file, (first + page * PAGE_BYTES - HERE) / 8) == page + 1));
+}
+
+/// What a pool had of memory before it got so large that pages are given back has no file behind it.
+#[test]
+fn what_was_there_before_the_pool_was_large_stays() {
+    let machine = Machine::new(&Image::default());
+    let options = FileOptions { private_bytes_max: 64 * PAGE_BYTES, ..options() };
+    let file = open_with(&machine, options).unwrap();
+    file.grow(32 * PAGE_BYTES).unwrap();
+    let last = (32 * PAGE_BYTES - HERE) / 8 - 1;
+    publish(&file, last, 7);
+    file.grow(96 * PAGE_BYTES).unwrap();
+    publish(&file, last + 1, 8);
+    file.core.give_back().unwrap();
+    assert_eq!((load(&file, last), load(&file, last + 1)), (7, 8));
+    assert_eq!((file.stat().private_bytes, file.stat().given_back_bytes), (PAGE_BYTES, PAGE_BYTES));
+}
+
+#[test]
+fn what_nobody_flushed_stays() {
+    let machine = Machine::new(&Image::default());
+    let file = open_with(&machine, limited()).unwrap();
+    {
+        let guard = Guard::new(&file);
+        word(&guard, 3).store(&guard, 5);
+        let lock: &VolatileWord = guard.node(HERE + 8 * 600).unwrap();
+        lock.start(&guard, 1);
+        lock.store(&guard, 2, Ordering::Relaxed);
+        lock.compare_exchange(&guard, 2, 6, Ordering::Relaxed).unwrap();
+    }
+    file.core.give_back_pages();
+    assert_eq!((load(&file, 3), load(&file, 600)), (5, 6));
+    file.core.give_back().unwrap();
+    assert_eq!((load(&file, 3), load(&file, 600), file.stat().private_bytes), (5, 6, 0));
+}
+
+/// A log may be longer than the memory has room for: its lines go to the file.
+#[test]
+fn an_open_of_a_large_pool_writes_its_log_back() {
+    let mut rig = Rig::new();
+    for round in 0..6 {
+        rig.write(round, 60);
+    }
+    rig.settle();
+    rig.options.private_bytes_max = PAGE_BYTES;
+    rig.kill();
+    let stat = rig.file().stat();
+    assert!(stat.replay.lines >= 360 && stat.log_used_bytes == 0 && stat.private_bytes == 0, "{stat:?}");
+}
+
+/// Two threads store and load, while a third one gives their page back many times. Whether a store was lost.
+fn loses_a_store(planted: Option<Mutant>) -> bool {
+    let machine = Machine::new(&Image::default());
+    let file = open_with(&machine, limited()).unwrap();
+    let (is_over, is_lost) = (AtomicBool::new(false), AtomicBool::new(false));
+    let writer = |first: u64| {
+        let guard = Guard::new(&file);
+        for index in (first..first + 16).cycle() {
+            // Two values, so that the page often equals the file.
+            let value = word(&guard, index).load(&guard);
+            word(&guard, index).store(&guard, 1 - value);
+            (0..100).for_each(|_| std::hint::spin_loop());
+            if word(&guard, index).load(&guard) != 1 - value {
+                is_lost.store(true, Ordering::Relaxed);
+            }
+            if is_over.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for index in [0, 300] {
+            let writer = &writer;
+            scope.spawn(move || writer(index));
+        }
+        plant(planted);
+        while file.stat().given_back_bytes < 200 * PAGE_BYTES && !is_lost.load(Ordering::Relaxed) {
+            file.core.give_back().unwrap();
+        }
+        plant(None);
+        is_over.store(true, Ordering::Relaxed);
+    });
+    is_lost.into_inner()
+}
+
+#[test]
+fn stores_beside_a_thread_that_gives_pages_back_are_kept() {
+    assert!(!loses_a_store(None));
+    assert!(loses_a_store(Some(Mutant::StoresGoOn)), "nobody needs the locks of lines");
+}
+
+/// The pool holds 1, also in its file. Then 2 and 1 are appended, and 2 is checkpointed after the page was perhaps given back. `when`
+/// calls what appends them.
+fn shows_an_older_value(planted: Mutant, is_planted: bool, when: When) -> bool {
+    let machine = Machine::new(&Image::default());
+    let file_read = Arc::new(Mutex::new(None::<Arc<File>>));
+    let change = |file: &File| {
+        file.wait(publish(file, 0, 2)).unwrap();
+        publish(file, 0, 1);
+    };
+    let hook = {
+        let file_read = Arc::clone(&file_read);
+        move |call| {
+            if call == Call::Read
+                && let Some(file) = file_read.lock().take()
+            {
+                change(&file);
+            }
+        }
+    };
+    let pool = Arc::new(Hooked::new(machine.io(Which::Pool), hook));
+    let file = Arc::new(File::open(pool, machine.io(Which::Log), limited()).unwrap());
+    file.settle(publish(&file, 0, 1)).unwrap();
+    file.checkpoint().unwrap();
+    match when {
+        When::Before => change(&file),
+        When::FileWasRead => *file_read.lock() = Some(Arc::clone(&file)),
+    }
+    plant(is_planted.then_some(planted));
+    file.core.give_back_pages();
+    plant(None);
+    assert!(file_read.lock().is_none(), "the file was read");
+    file.checkpoint().unwrap();
+    load(&file, 0) != 1
+}
+
+/// A moment in a thread that gives pages back.
+#[derive(Clone, Copy)]
+enum When {
+    Before,
+    FileWasRead,
+}
+
+#[test]
+fn a_page_whose_lines_are_not_checkpointed_stays() {
+    for (mutant, when) in [(Mutant::EqualIsEnough, When::Before), (Mutant::LookedAtOnce, When::FileWasRead)] {
+        assert!(!shows_an_older_value(mutant, false, when));
+        assert!(shows_an_older_value(mutant, true, when), "{mutant:?} harms nobody");
+    }
+}
+
+/// What a released unit holds is of no use, so its pages are given back without a line in the log.
+#[test]
+fn a_unit_that_is_punched_takes_no_memory() {
+    let machine = Machine::new(&Image::default());
+    let file = open_with(&machine, limited()).unwrap();
+    file.grow(4 * crate::RELEASE_BYTES).unwrap();
+    let first = (2 * crate::RELEASE_BYTES - HERE) / 8;
+    publish(&file, first, 1);
+    let guard = Guard::new(&file);
+    word(&guard, first + 1024).store(&guard, 5);
+    file.release(2 * crate::RELEASE_BYTES, crate::RELEASE_BYTES);
+    file.settle(Lsn(file.core.end())).unwrap();
+    file.checkpoint().unwrap();
+    assert!(file.is_hole(2 * crate::RELEASE_BYTES));
+    assert_eq!((file.stat().private_bytes, private_pages(&file)), (0, 0));
+    // What is stored there after it was taken into use again stays.
+    file.reserve(2 * crate::RELEASE_BYTES, crate::RELEASE_BYTES).unwrap();
+    word(&guard, first + 1024).store(&guard, 6);
+    file.core.give_back().unwrap();
+    assert_eq!(load(&file, first + 1024), 6);
+}
