@@ -279,8 +279,10 @@ impl Store {
         // Kept open, so that no other thread drops the tree. A tree that does not open cannot be dropped.
         let opened = self.find(name, None);
         let salvaged = backend.roots().and_then(|roots| {
-            let root = roots.find(name)?;
-            let root = root.ok_or_else(|| Error::no_such_tree(name))?;
+            let root = match roots.all().find(|root| root.name == name) {
+                Some(root) => root,
+                None => roots.find(name)?.ok_or_else(|| Error::no_such_tree(name))?,
+            };
             // Bitmaps say which nodes are in use, once they are read.
             self.inner.has_recovered();
             let left_out = opened.as_ref().map_or(Ok(None), |tree| tree.index().salvage(&mut visit))?;
@@ -338,7 +340,7 @@ impl Store {
     }
 
     /// All named trees, in order of their names. A damaged slot of the root table is listed as a tree that cannot be opened,
-    /// under its name, or under the number of the slot if the name is damaged. O(208).
+    /// under its name, or as `damaged-slot-3` if the name is damaged, and [`Store::salvage`] takes that name. O(208).
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the file ends inside of the root table.
@@ -347,7 +349,8 @@ impl Store {
         let whole = roots.trees.iter();
         let opening = &self.inner.opening;
         let whole = whole.map(|root| TreeInfo { kind: opening.kind(root).ok(), name: root.name.clone() });
-        let damaged = roots.damaged.iter().map(|root| TreeInfo { kind: None, name: root.label() });
+        let kind = |root: &DamagedRoot| root.tree.as_ref().and_then(|tree| opening.kind(tree).ok());
+        let damaged = roots.damaged.iter().map(|root| TreeInfo { kind: kind(root), name: root.label() });
         let mut trees: Vec<TreeInfo> = whole.chain(damaged).collect();
         trees.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(trees)

@@ -465,3 +465,26 @@ fn the_lost_first_page_of_a_slab_costs_the_nodes_in_it() -> Result<()> {
     }
     Ok(())
 }
+
+/// A line that the name has for itself: all that leads to the tree is in other lines.
+#[test]
+fn a_tree_whose_name_is_lost_is_salvaged_under_the_number_of_its_slot() -> Result<()> {
+    for engine in Engine::ALL.iter().copied() {
+        let (_folder, path, mut bytes) = pool_of(engine, |number| format!("key {number:03}"));
+        bytes[0x3040..0x3080].fill(0xa5);
+        fs::write(&path, bytes).unwrap();
+        let store = opened(&path)?;
+        let trees = store.trees()?;
+        assert_eq!(trees[0].name, "damaged-slot-0", "{engine:?}");
+        assert_eq!(trees[0].kind.map(|kind| kind.engine), Some(engine));
+        assert!(store.open_tree("t").unwrap_err().is_corrupt() && !store.check()?.is_empty());
+        let mut found = 0;
+        store.salvage("damaged-slot-0", |_, value| {
+            assert!(value.starts_with(b"value "));
+            found += 1;
+            true
+        })?;
+        assert_eq!(found, 200, "{engine:?}");
+    }
+    Ok(())
+}

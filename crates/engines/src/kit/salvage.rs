@@ -290,7 +290,7 @@ fn lost_entries<M: Medium, C: Codec, T: Leafy<M, C>>(
     let (guard, mut reached) = (pool.pin(), leaves.iter().copied().collect::<HashSet<u64>>());
     let mut is_other_broken = false;
     let is_like = |other: &TreeRoot| (other.engine, other.codec) == (root.engine, root.codec);
-    for other in pool.roots()?.trees.iter().filter(|other| is_like(other) && other.slot != root.slot) {
+    for other in pool.roots()?.all().filter(|other| is_like(other) && other.slot != root.slot) {
         let theirs = T::at_root(pool, other)?.leaves(&guard);
         is_other_broken |= theirs.is_broken();
         reached.extend(theirs.leaves);
