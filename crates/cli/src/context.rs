@@ -188,7 +188,7 @@ impl PoolArgs {
 
     /// Opens the pool, and notes if its medium is volatile or a tree is damaged.
     pub(crate) fn open(&self, context: Context, create: bool) -> Result<Store, Failure> {
-        let store = self.opened(context, &self.options().create(create))?;
+        let store = self.opened(context, || self.options().create(create).open(&self.pool))?;
         context.note_medium(&store);
         Ok(store)
     }
@@ -196,14 +196,21 @@ impl PoolArgs {
     /// Opens the pool to be read, beside other readers: nothing is written, so this works on a full disk and on a read-only file
     /// system. Notes if a tree is damaged.
     pub(crate) fn read(&self, context: Context) -> Result<Store, Failure> {
-        self.opened(context, &self.options().read_only(true))
+        self.opened(context, || self.options().read_only(true).open(&self.pool))
     }
 
-    fn opened(&self, context: Context, options: &Options) -> Result<Store, Failure> {
-        let open = || self.wait(|| options.open(&self.pool));
-        let store = progress::while_running(context, "opening the pool", open)?;
+    /// As [`PoolArgs::read`], though the file was cut off or the log is damaged.
+    pub(crate) fn read_damaged(&self, context: Context) -> Result<Store, Failure> {
+        self.opened(context, || self.options().open_damaged(&self.pool))
+    }
+
+    fn opened(&self, context: Context, open: impl Fn() -> everleaf::Result<Store>) -> Result<Store, Failure> {
+        let store = progress::while_running(context, "opening the pool", || self.wait(open))?;
         for (tree, why) in &store.recovery().damaged {
-            context.note(format!("warning: tree {tree:?} could not be recovered: {why}"));
+            match tree.starts_with('(') {
+                true => context.note(format!("warning: {why}")),
+                false => context.note(format!("warning: tree {tree:?} could not be recovered: {why}")),
+            }
         }
         Ok(store)
     }

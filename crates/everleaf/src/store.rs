@@ -52,6 +52,9 @@ pub(crate) struct OpenTree {
     pub(crate) anchor: u64,
 }
 
+/// What [`Recovery::damaged`] calls damage that is not of one tree.
+const THE_POOL: &str = "(the pool)";
+
 /// How long it waits for open ranges: the calling thread may have one.
 const RANGES_WAIT: Duration = Duration::from_millis(200);
 
@@ -66,7 +69,8 @@ pub struct Recovery {
     /// The whole of opening: from the mapping of the file to the end of recovery.
     pub duration: Duration,
     /// Trees that could not be recovered, and why. While there are any, no space that was in use before the crash is
-    /// reused, so that no more of them is lost. In [`Store::stat`] also damage that was found in the background.
+    /// reused, so that no more of them is lost. In [`Store::stat`] also damage that was found in the background. What is not of one
+    /// tree is named `(the pool)` or `(a batch)`.
     pub damaged: Vec<(String, String)>,
 }
 
@@ -203,6 +207,15 @@ impl Store {
         let awaited = AwaitedTickets::default();
         let inner = Inner { path, recovery, opening, background, trees, backend, source, awaited };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The store, of which this is missing.
+    pub(crate) fn lacking(mut self, missing: Vec<String>) -> Self {
+        // No other handle of it exists yet.
+        if let Some(inner) = Arc::get_mut(&mut self.inner) {
+            inner.recovery.damaged.extend(missing.into_iter().map(|what| (THE_POOL.to_owned(), what)));
+        }
+        self
     }
 
     /// The tree `name` of byte strings, whatever its engine; made with the default engine if it is missing. A tree is opened when it is first asked for (after a crash,
@@ -511,11 +524,11 @@ impl Store {
         let roots = self.at(backend.roots())?;
         let mut recovery = recovery.clone();
         if let Some(found) = self.inner.background.as_ref().and_then(Background::damage) {
-            let name = found.tree.clone().unwrap_or_else(|| "(the pool)".to_owned());
+            let name = found.tree.clone().unwrap_or_else(|| THE_POOL.to_owned());
             recovery.damaged.push((name, found.to_string()));
         }
         let classes = pool.classes_damaged.iter().map(|offset| of_class(*offset).to_string());
-        recovery.damaged.extend(classes.map(|what| ("(the pool)".to_owned(), what)));
+        recovery.damaged.extend(classes.map(|what| (THE_POOL.to_owned(), what)));
         Ok(StoreStat {
             path: path.clone(),
             format_version: pool.identity.version,

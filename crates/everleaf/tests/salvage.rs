@@ -488,3 +488,61 @@ fn a_tree_whose_name_is_lost_is_salvaged_under_the_number_of_its_slot() -> Resul
     }
     Ok(())
 }
+
+/// How many entries of the tree are read from a pool of which something is missing, and what that is.
+fn saved_of_rest(path: &Path) -> Result<(u64, Vec<String>)> {
+    let store = Options::new().open_damaged(path)?;
+    let mut saved = 0;
+    store.salvage("t", |key, value| {
+        assert_eq!(key, key_of(u64::from_be_bytes(value.try_into().unwrap())));
+        saved += 1;
+        true
+    })?;
+    Ok((saved, store.recovery().damaged.iter().map(|(_, what)| what.clone()).collect()))
+}
+
+#[test]
+fn what_is_left_of_a_file_that_was_cut_off_is_salvaged() -> Result<()> {
+    for engine in Engine::ALL.iter().copied() {
+        let (_folder, path, whole) = thinned(engine);
+        assert_eq!(saved_of_rest(&path)?, (MANY, Vec::new()), "{engine:?}");
+        fs::write(&path, &whole[..whole.len() / 2 + 77]).unwrap();
+        assert!(Options::new().read_only(true).open(&path).is_err());
+        let (saved, said) = saved_of_rest(&path)?;
+        assert!(saved > MANY / 10 && saved < MANY, "{engine:?}: {saved}");
+        assert!(said.iter().any(|what| what.contains("cut off")), "{engine:?}: {said:?}");
+        fs::write(&path, &whole[..1000]).unwrap();
+        assert!(Options::new().open_damaged(&path).is_err());
+    }
+    Ok(())
+}
+
+#[test]
+fn what_the_file_has_is_salvaged_without_a_damaged_log() -> Result<()> {
+    for engine in Engine::ALL.iter().copied() {
+        let folder = folder();
+        let (path, copy) = (folder.path().join("a.pool"), folder.path().join("b.pool"));
+        let open = || Options::new().medium(MediumChoice::File).open(&path);
+        let kind = TreeOptions { engine, ..TreeOptions::RECORDS };
+        let put = |store: &Store, numbers: std::ops::Range<u64>| -> Result<()> {
+            let tree = store.tree_with("t", kind)?;
+            numbers.into_iter().try_for_each(|number| tree.put(key_of(number), number.to_be_bytes()))
+        };
+        let store = open()?;
+        put(&store, 0..1000)?;
+        store.close()?;
+        let store = open()?;
+        put(&store, 1000..1500)?;
+        store.sync()?;
+        fs::copy(&path, &copy).unwrap();
+        let mut log = fs::read(everleaf::log_path(&path)).unwrap();
+        fs::write(everleaf::log_path(&copy), &log).unwrap();
+        assert_eq!(saved_of_rest(&copy)?, (1500, Vec::new()), "{engine:?}");
+        log[..0x2000].fill(0);
+        fs::write(everleaf::log_path(&copy), &log).unwrap();
+        let (saved, said) = saved_of_rest(&copy)?;
+        assert_eq!(saved, 1000, "{engine:?}: {said:?}");
+        assert!(said[0].contains("the log had"), "{engine:?}: {said:?}");
+    }
+    Ok(())
+}

@@ -23,7 +23,7 @@ mod space;
 pub use class::lines_taken;
 pub use error::{At, Error, Result};
 pub use header::{BATCH_SLOTS, BATCHES, EPOCHS, FORMAT_VERSION, Identity, MEDIUM_LINE};
-pub use pool::{Guard, Pool, PoolOptions, PoolStat, holder_of_file, set_holder_of_file};
+pub use pool::{Guard, Pool, PoolOptions, PoolStat, bytes_expected, holder_of_file, set_holder_of_file};
 pub use quarantine::Quarantine;
 pub use roots::{DamagedRoot, ROOT_WORDS, Roots, TREE_NAME_BYTES_MAX, TREES_MAX, TreeRoot};
 pub use space::{ALLOCATION_BYTES_MAX, SLAB_BYTES, Usage};

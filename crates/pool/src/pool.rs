@@ -157,6 +157,11 @@ impl Identity {
     }
 }
 
+/// How long the pool on `medium` says that it is, which may be more than there is of it; `None` if it does not say.
+pub fn bytes_expected(medium: &impl Medium) -> Option<u64> {
+    State::HighWater.load(&medium::Guard::new(medium)).ok().map(|slabs| slabs.saturating_mul(SLAB_BYTES))
+}
+
 /// The process that has the pool in `file` open, or had it last; `None` if the file does not say. For telling who
 /// holds a pool's lock.
 pub fn holder_of_file(file: &File) -> Option<u32> {
