@@ -66,7 +66,7 @@ fn a_malformed_line_is_shown_as_it_was_written() {
         assert!(texts.iter().all(|text| said.errors.contains(text)), "{texts:?}: {said:?}");
         // That this is left out needs no advice.
         let skipped =
-            run_with(&on("load", &pool, &[more, &["--skip-bad"]].concat()), line.as_bytes()).expect(0);
+            run_with(&on("load", &pool, &[more, &["--skip-bad"]].concat()), line.as_bytes()).expect(1);
         assert!(skipped.text().contains("1 line skipped") && !skipped.text().contains("--skip-bad"));
         std::fs::remove_file(&pool).unwrap();
     }
