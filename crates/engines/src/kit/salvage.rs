@@ -289,10 +289,13 @@ fn lost_entries<M: Medium, C: Codec, T: Leafy<M, C>>(
 ) -> Result<(Vec<Entry>, Vec<LeftOut>)> {
     let (guard, mut reached) = (pool.pin(), leaves.iter().copied().collect::<HashSet<u64>>());
     let mut is_other_broken = false;
-    let is_like = |other: &TreeRoot| (other.engine, other.codec) == (root.engine, root.codec);
+    // A leaf of records passes the check of one of words; but a leaf of words has no whole records.
+    let is_like = |other: &TreeRoot| other.engine == root.engine && (other.codec == root.codec || !C::TIES);
     for other in pool.roots()?.all().filter(|other| is_like(other) && other.slot != root.slot) {
-        let theirs = T::at_root(pool, other)?.leaves(&guard);
-        is_other_broken |= theirs.is_broken();
+        // Leaves are found in the same way, whatever they hold.
+        let other = TreeRoot { codec: root.codec, ..other.clone() };
+        let theirs = T::at_root(pool, &other).map(|tree| tree.leaves(&guard)).unwrap_or_default();
+        is_other_broken |= theirs.is_broken() || theirs.leaves.is_empty();
         reached.extend(theirs.leaves);
     }
     let is_lost = |leaf: &u64| !reached.contains(leaf) && tree.may_be_leaf(&guard, *leaf);
