@@ -466,6 +466,23 @@ fn the_lost_first_page_of_a_slab_costs_the_nodes_in_it() -> Result<()> {
     Ok(())
 }
 
+/// One damaged link between free objects once made all of them count as in use, with the entries that they had; and without its first
+/// page no node of a run was found.
+#[test]
+fn what_was_removed_of_masstree_stays_so_where_free_objects_are_damaged() -> Result<()> {
+    let (_folder, path, whole) = thinned(Engine::MASSTREE);
+    let mut least = MANY as usize;
+    for page in (2 * SLAB / PAGE..whole.len() / PAGE).step_by(61) {
+        let mut bytes = whole.clone();
+        bytes[page * PAGE..][..PAGE].fill(0);
+        let (saved, removed, said) = saved_of(&path, &bytes)?;
+        assert_eq!(removed, 0, "page {page}: {said:?}");
+        least = least.min(saved);
+    }
+    assert!(least >= MANY as usize - PAGE / 16, "{least} saved");
+    Ok(())
+}
+
 /// A line that the name has for itself: all that leads to the tree is in other lines.
 #[test]
 fn a_tree_whose_name_is_lost_is_salvaged_under_the_number_of_its_slot() -> Result<()> {
