@@ -117,7 +117,7 @@ pub(crate) struct PoolArgs {
     /// The pool's file
     pub(crate) pool: PathBuf,
     /// The largest length of the file: bytes, or with K, M, G, T
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Opening the pool")]
+    #[arg(long, value_name = "BYTES", value_parser = parse_limit, help_heading = "Opening the pool")]
     pub(crate) limit_bytes: Option<u64>,
     /// The medium: dax is mapped persistent memory, emulated if there is none; file is a file with a log beside it
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = medium(), help_heading = "Opening the pool")]
@@ -287,6 +287,14 @@ fn parse_wait(text: &str) -> Result<Duration, String> {
 
 fn medium_name(medium: MediumChoice) -> &'static str {
     MEDIA.into_iter().find(|(_, known)| *known == medium).map_or("auto", |(name, _)| name)
+}
+
+/// What the smallest pool has: its prefix, and a slab.
+const POOL_BYTES_MIN: u64 = 128 << 10;
+
+fn parse_limit(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text)?;
+    if bytes >= POOL_BYTES_MIN { Ok(bytes) } else { Err("no pool is so small; give 128K or more".to_owned()) }
 }
 
 fn parse_bytes(text: &str) -> Result<u64, String> {
