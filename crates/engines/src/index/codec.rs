@@ -64,7 +64,7 @@ pub trait Codec: Send + Sync + 'static {
     /// Marks the record of an entry.
     #[inline(always)]
     fn mark<M: Medium>(pool: &pool::Pool<M>, entry: EntryWords) -> Result<()> {
-        Self::record(entry).map_or(Ok(()), |record| Ok(pool.mark(record)?))
+        Self::record(entry).map_or(Ok(()), |record| pool.mark(record))
     }
     /// How `key` compares with the key of an entry whose first word is the same.
     fn compare_tie<M: Medium>(
