@@ -45,7 +45,10 @@ fn wrong_arguments_are_answered_with_right_ones() {
             on("put", &pool, &["k", "v", "--limit-bytes", "1.5M"]),
             ["is not a number", "; give one such as 64M"],
         ),
-        (on("put", &pool, &["k", "v", "--limit-bytes", "4K"]), ["no pool is so small", "; give 128K or more"]),
+        (
+            on("put", &pool, &["k", "v", "--limit-bytes", "4K"]),
+            ["no pool is so small", "; give 128K or more"],
+        ),
     ] {
         let said = run(&arguments).expect(2);
         assert!(texts.iter().all(|text| said.errors.contains(text)), "{texts:?}: {said:?}");
