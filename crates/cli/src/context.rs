@@ -117,7 +117,7 @@ pub(crate) struct PoolArgs {
     /// The pool's file
     pub(crate) pool: PathBuf,
     /// The largest length of the file: bytes, or with K, M, G, T
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Opening the pool")]
+    #[arg(long, value_name = "BYTES", value_parser = parse_limit, help_heading = "Opening the pool")]
     pub(crate) limit_bytes: Option<u64>,
     /// The medium: dax is mapped persistent memory, emulated if there is none; file is a file with a log beside it
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = medium(), help_heading = "Opening the pool")]
@@ -206,7 +206,7 @@ impl PoolArgs {
 
     /// Opens the pool, and notes if its medium is volatile or a tree is damaged.
     pub(crate) fn open(&self, context: Context, create: bool) -> Result<Store, Failure> {
-        let store = self.opened(context, &self.options().create(create))?;
+        let store = self.opened(context, || self.options().create(create).open(&self.pool))?;
         context.note_medium(&store);
         Ok(store)
     }
@@ -214,14 +214,21 @@ impl PoolArgs {
     /// Opens the pool to be read, beside other readers: nothing is written, so this works on a full disk and on a read-only file
     /// system. Notes if a tree is damaged.
     pub(crate) fn read(&self, context: Context) -> Result<Store, Failure> {
-        self.opened(context, &self.options().read_only(true))
+        self.opened(context, || self.options().read_only(true).open(&self.pool))
     }
 
-    fn opened(&self, context: Context, options: &Options) -> Result<Store, Failure> {
-        let open = || self.wait(|| options.open(&self.pool));
-        let store = progress::while_running(context, "opening the pool", open)?;
+    /// As [`PoolArgs::read`], though the file was cut off or the log is damaged.
+    pub(crate) fn read_damaged(&self, context: Context) -> Result<Store, Failure> {
+        self.opened(context, || self.options().open_damaged(&self.pool))
+    }
+
+    fn opened(&self, context: Context, open: impl Fn() -> everleaf::Result<Store>) -> Result<Store, Failure> {
+        let store = progress::while_running(context, "opening the pool", || self.wait(open))?;
         for (tree, why) in &store.recovery().damaged {
-            context.note(format!("warning: tree {tree:?} could not be recovered: {why}"));
+            match tree.starts_with('(') {
+                true => context.note(format!("warning: {why}")),
+                false => context.note(format!("warning: tree {tree:?} could not be recovered: {why}")),
+            }
         }
         Ok(store)
     }
@@ -298,6 +305,14 @@ fn parse_wait(text: &str) -> Result<Duration, String> {
 
 fn medium_name(medium: MediumChoice) -> &'static str {
     MEDIA.into_iter().find(|(_, known)| *known == medium).map_or("auto", |(name, _)| name)
+}
+
+/// What the smallest pool has: its prefix, and a slab.
+const POOL_BYTES_MIN: u64 = 128 << 10;
+
+fn parse_limit(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text)?;
+    if bytes >= POOL_BYTES_MIN { Ok(bytes) } else { Err("no pool is so small; give 128K or more".to_owned()) }
 }
 
 fn parse_bytes(text: &str) -> Result<u64, String> {

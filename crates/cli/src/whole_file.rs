@@ -56,11 +56,35 @@ impl WholeFile {
     }
 }
 
+const PART_SUFFIX: &str = ".part";
+
+fn part_prefix(place: &Path) -> String {
+    format!(".{}.", place.file_name().unwrap_or_default().to_string_lossy())
+}
+
+/// The files that [`part_beside`] has made and nothing has removed.
+pub(crate) fn parts_beside(place: &Path) -> io::Result<Vec<PathBuf>> {
+    let is_part = |name: &str| {
+        let random = name.strip_prefix(&part_prefix(place)).and_then(|rest| rest.strip_suffix(PART_SUFFIX));
+        random.is_some_and(|random| {
+            random.len() == 6 && random.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        })
+    };
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder_of(place))? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(is_part) {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
 /// A new file with another name beside `place`. An error does not have that name, which means nothing to a user.
 pub(crate) fn part_beside(place: &Path, mode: u32) -> io::Result<NamedTempFile> {
     tempfile::Builder::new()
-        .prefix(&format!(".{}.", place.file_name().unwrap_or_default().to_string_lossy()))
-        .suffix(".part")
+        .prefix(&part_prefix(place))
+        .suffix(PART_SUFFIX)
         .make_in(folder_of(place), |path| {
             OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)
         })

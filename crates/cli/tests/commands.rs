@@ -231,14 +231,14 @@ fn load_names_malformed_lines_and_skips_them_if_asked() {
 
     let file = folder.path().join("lines.txt");
     std::fs::write(&file, &lines).unwrap();
-    let said = run(&on("load", &pool, &[file.to_str().unwrap(), "--skip-bad", "--json"])).expect(0);
+    let said = run(&on("load", &pool, &[file.to_str().unwrap(), "--skip-bad", "--json"])).expect(1);
     assert_eq!((&said.json()["stored"], &said.json()["skipped"]), (&json!(3), &json!(3)));
     assert!(said.json()["first_skipped"].as_str().unwrap().contains("lines.txt, line 2"));
     assert_eq!(run(&on("scan", &pool, &[])).text(), "a\t1\nb\t2\\tmore\nc\t3\n");
 
     let words = b"1\t2\nx\t3\n4\t99999999999999999999\n";
     let said =
-        run_with(&on("load", &pool, &["--tree", "w", "--codec", "word", "--skip-bad"]), words).expect(0);
+        run_with(&on("load", &pool, &["--tree", "w", "--codec", "word", "--skip-bad"]), words).expect(1);
     assert!(said.text().contains("2 lines skipped") && said.text().contains("line 2"), "{said:?}");
     let said = run(&on("load", &pool, &["/no/such/file"])).expect(3);
     assert!(said.errors.contains("/no/such/file"), "{said:?}");
@@ -247,7 +247,7 @@ fn load_names_malformed_lines_and_skips_them_if_asked() {
     let lines = format!("d\t4\ne\t{}\nf\t6\n", "v".repeat(70 << 20));
     let said = run_with(&on("load", &pool, &["--tree", "long"]), lines.as_bytes()).expect(3);
     assert!(said.errors.contains("standard input, line 2: a line of 73400323 bytes"), "{said:?}");
-    let said = run_with(&on("load", &pool, &["--tree", "long", "--skip-bad"]), lines.as_bytes()).expect(0);
+    let said = run_with(&on("load", &pool, &["--tree", "long", "--skip-bad"]), lines.as_bytes()).expect(1);
     assert!(said.text().contains("1 line skipped"), "{said:?}");
     assert_eq!(run(&on("scan", &pool, &["--tree", "long"])).text(), "d\t4\nf\t6\n");
 }
@@ -579,6 +579,24 @@ fn damage_is_found_by_check() {
     assert_eq!(said.json()["first_violations"][0]["tree"], json!("main"));
     let said = run(&on("check", &pool, &[])).expect(1);
     assert!(said.text().contains("offset"), "{said:?}");
+}
+
+/// Its exit code was 0, as if all were well.
+#[test]
+fn stat_of_a_damaged_tree_is_a_no() {
+    let (_folder, pool) = pool();
+    run(&on("put", &pool, &["k", "v"])).expect(0);
+    run(&on("put", &pool, &["k", "v", "--tree", "whole"])).expect(0);
+    run(&on("stat", &pool, &[])).expect(0);
+    let mut bytes = std::fs::read(&pool).unwrap();
+    // The first leaf of the tree: its slots.
+    let leaf = u64::from_le_bytes(bytes[0x3090..0x3098].try_into().unwrap()) as usize & 0xffff_ffff;
+    bytes[leaf + 8] ^= 1;
+    std::fs::write(&pool, bytes).unwrap();
+    let said = run(&on("stat", &pool, &["--json"])).expect(1).json();
+    assert!(said["trees"][0]["error"].is_string() && said["trees"][1]["keys"] == json!(1), "{said}");
+    let said = run(&on("stat", &pool, &[])).expect(1);
+    assert!(said.text().contains("`everleaf check` lists all damage"), "{said:?}");
 }
 
 /// In trees of every engine: a damaged value once went into a dump of `masstree` as if it were whole.

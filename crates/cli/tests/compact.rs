@@ -55,6 +55,23 @@ fn a_pool_is_written_anew() {
     }
 }
 
+/// Of a run that was killed they once lay there for ever.
+#[test]
+fn files_of_a_run_that_was_killed_are_removed_by_the_next() {
+    let (folder, pool) = pool();
+    run(&on("put", &pool, &["k", "v"])).expect(0);
+    let name = pool.file_name().unwrap().to_str().unwrap().to_owned();
+    let kept = format!(".{name}.notes.part");
+    for left in [format!(".{name}.aB3dE6.part"), format!(".{name}.aB3dE6.part.log"), kept.clone()] {
+        std::fs::write(folder.path().join(left), "x").unwrap();
+    }
+    let said = run(&on("compact", &pool, &[])).expect(0);
+    assert!(said.errors.contains("removed 1 file"), "{said:?}");
+    let mut left = names(folder.path());
+    left.sort();
+    assert_eq!(left, [kept, name]);
+}
+
 #[test]
 fn what_fails_changes_nothing() {
     let (folder, pool) = pool();

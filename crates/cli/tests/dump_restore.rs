@@ -226,3 +226,17 @@ fn a_merge_that_fails_says_what_it_stored() {
     assert!(stored > 500, "{said:?}");
     assert_eq!(run(&on("scan", &pool, &["--keys"])).expect(0).text().lines().count() as u64, stored);
 }
+
+/// Once nothing was saved of it.
+#[test]
+fn what_is_left_of_a_file_that_was_cut_off_is_salvaged() {
+    let (_folder, pool) = pool();
+    let lines = lines(0..20_000, |number| format!("{number}\tvalue\n"));
+    run_with(&on("load", &pool, &[]), lines.as_bytes()).expect(0);
+    let bytes = std::fs::read(&pool).unwrap();
+    std::fs::write(&pool, &bytes[..bytes.len() / 2]).unwrap();
+    run(&on("dump", &pool, &[])).expect(3);
+    let said = run(&on("dump", &pool, &["--salvage"])).expect(1);
+    assert!(said.text().lines().count() > 2000, "{said:?}");
+    assert!(said.errors.contains("what was cut off is left out"), "{}", said.errors);
+}

@@ -45,6 +45,10 @@ fn wrong_arguments_are_answered_with_right_ones() {
             on("put", &pool, &["k", "v", "--limit-bytes", "1.5M"]),
             ["is not a number", "; give one such as 64M"],
         ),
+        (
+            on("put", &pool, &["k", "v", "--limit-bytes", "4K"]),
+            ["no pool is so small", "; give 128K or more"],
+        ),
     ] {
         let said = run(&arguments).expect(2);
         assert!(texts.iter().all(|text| said.errors.contains(text)), "{texts:?}: {said:?}");
@@ -66,7 +70,7 @@ fn a_malformed_line_is_shown_as_it_was_written() {
         assert!(texts.iter().all(|text| said.errors.contains(text)), "{texts:?}: {said:?}");
         // That this is left out needs no advice.
         let skipped =
-            run_with(&on("load", &pool, &[more, &["--skip-bad"]].concat()), line.as_bytes()).expect(0);
+            run_with(&on("load", &pool, &[more, &["--skip-bad"]].concat()), line.as_bytes()).expect(1);
         assert!(skipped.text().contains("1 line skipped") && !skipped.text().contains("--skip-bad"));
         std::fs::remove_file(&pool).unwrap();
     }

@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::run;
+use std::process::Command;
+
+use common::{Said, program, run};
 use serde_json::Value;
 
 const SMALL: [&str; 9] = ["--json", "--keys", "3000", "--ops", "2000", "--threads", "1,2", "--runs", "1"];
@@ -124,6 +126,12 @@ fn a_drawing_that_cannot_be_written_fails_before_anything_is_measured() {
     assert!(said.errors.contains("write /no/such/folder/all-2.svg"), "{said:?}");
     let said = run(&["lab", "cawbt", "--figure", "9", "--plot", "nine.png"]).expect(2);
     assert!(said.errors.contains("as SVG") && said.errors.contains("not .png"), "{said:?}");
+    // No file may be longer than 64 KiB, as on a disk that is almost full.
+    let folder = tempfile::tempdir().unwrap();
+    let plot = folder.path().join("all.svg");
+    let script = format!("ulimit -f 64; exec \"$0\" lab incll --keys 20000000 --plot {}", plot.display());
+    let said = Said::of(Command::new("sh").arg("-c").arg(script).arg(program()).output().unwrap()).expect(3);
+    assert!(said.errors.contains("write ") && said.errors.contains("all-2.svg"), "{said:?}");
     assert!(start.elapsed().as_secs() < 5, "it did not measure");
 }
 

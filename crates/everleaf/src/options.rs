@@ -314,6 +314,32 @@ impl Options {
         opened.map_err(|error| error.at(path))
     }
 
+    /// Opens a damaged pool to be read, as [`Options::read_only`] does, with what there is of it. What was cut off the file is lost;
+    /// if the log is damaged or missing, so is all that only the log had: the trees are as they were before, or damaged.
+    /// [`Recovery::damaged`](crate::Recovery::damaged) says which. For [`Store::salvage`].
+    ///
+    /// # Errors
+    /// As [`Options::open`], if the header of the pool cannot be read or another process writes to it.
+    pub fn open_damaged(&self, path: impl AsRef<Path>) -> Result<Store> {
+        let path = path.as_ref();
+        self.open_what_is_there(path).map_err(|error| error.at(path))
+    }
+
+    fn open_what_is_there(&self, path: &Path) -> Result<Store> {
+        let (start, file, mut missing) = (Instant::now(), locked_to_read(path)?, Vec::new());
+        let image = self.image(path, &file).or_else(|error| {
+            missing.push(format!("what only the log had is left out: {}", error.what()));
+            let base = medium::File::image_without_log(&file).map_err(Error::from).and_then(as_formed);
+            base.map_err(|_| error)
+        })?;
+        let (length, expected) = (image.extent().length(), pool::bytes_expected(&image).unwrap_or(0));
+        if length < expected {
+            image.grow(expected)?;
+            missing.push(format!("what was cut off is left out: the file has {length} of {expected} bytes"));
+        }
+        Ok(self.finish(path, image, start, Some(file))?.lacking(missing))
+    }
+
     /// Makes a store in memory, on [`MediumChoice::Ram`].
     ///
     /// # Errors

@@ -52,6 +52,9 @@ pub(crate) struct OpenTree {
     pub(crate) anchor: u64,
 }
 
+/// What [`Recovery::damaged`] calls damage that is not of one tree.
+const THE_POOL: &str = "(the pool)";
+
 /// How long it waits for open ranges: the calling thread may have one.
 const RANGES_WAIT: Duration = Duration::from_millis(200);
 
@@ -66,7 +69,8 @@ pub struct Recovery {
     /// The whole of opening: from the mapping of the file to the end of recovery.
     pub duration: Duration,
     /// Trees that could not be recovered, and why. While there are any, no space that was in use before the crash is
-    /// reused, so that no more of them is lost. In [`Store::stat`] also damage that was found in the background.
+    /// reused, so that no more of them is lost. In [`Store::stat`] also damage that was found in the background. What is not of one
+    /// tree is named `(the pool)` or `(a batch)`.
     pub damaged: Vec<(String, String)>,
 }
 
@@ -205,6 +209,15 @@ impl Store {
         Ok(Self { inner: Arc::new(inner) })
     }
 
+    /// The store, of which this is missing.
+    pub(crate) fn lacking(mut self, missing: Vec<String>) -> Self {
+        // No other handle of it exists yet.
+        if let Some(inner) = Arc::get_mut(&mut self.inner) {
+            inner.recovery.damaged.extend(missing.into_iter().map(|what| (THE_POOL.to_owned(), what)));
+        }
+        self
+    }
+
     /// The tree `name` of byte strings, whatever its engine; made with the default engine if it is missing. A tree is opened when it is first asked for (after a crash,
     /// when the store is): with [`Engine::RNTREE`](crate::Engine::RNTREE) O(its leaves) once, on all cores; with
     /// [`Engine::BZTREE`](crate::Engine::BZTREE) O(1); with [`Engine::MASSTREE`](crate::Engine::MASSTREE) O(1) after a clean
@@ -279,8 +292,10 @@ impl Store {
         // Kept open, so that no other thread drops the tree. A tree that does not open cannot be dropped.
         let opened = self.find(name, None);
         let salvaged = backend.roots().and_then(|roots| {
-            let root = roots.find(name)?;
-            let root = root.ok_or_else(|| Error::no_such_tree(name))?;
+            let root = match roots.all().find(|root| root.name == name) {
+                Some(root) => root,
+                None => roots.find(name)?.ok_or_else(|| Error::no_such_tree(name))?,
+            };
             // Bitmaps say which nodes are in use, once they are read.
             self.inner.has_recovered();
             let left_out = opened.as_ref().map_or(Ok(None), |tree| tree.index().salvage(&mut visit))?;
@@ -338,7 +353,7 @@ impl Store {
     }
 
     /// All named trees, in order of their names. A damaged slot of the root table is listed as a tree that cannot be opened,
-    /// under its name, or under the number of the slot if the name is damaged. O(208).
+    /// under its name, or as `damaged-slot-3` if the name is damaged, and [`Store::salvage`] takes that name. O(208).
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the file ends inside of the root table.
@@ -347,7 +362,8 @@ impl Store {
         let whole = roots.trees.iter();
         let opening = &self.inner.opening;
         let whole = whole.map(|root| TreeInfo { kind: opening.kind(root).ok(), name: root.name.clone() });
-        let damaged = roots.damaged.iter().map(|root| TreeInfo { kind: None, name: root.label() });
+        let kind = |root: &DamagedRoot| root.tree.as_ref().and_then(|tree| opening.kind(tree).ok());
+        let damaged = roots.damaged.iter().map(|root| TreeInfo { kind: kind(root), name: root.label() });
         let mut trees: Vec<TreeInfo> = whole.chain(damaged).collect();
         trees.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(trees)
@@ -508,11 +524,11 @@ impl Store {
         let roots = self.at(backend.roots())?;
         let mut recovery = recovery.clone();
         if let Some(found) = self.inner.background.as_ref().and_then(Background::damage) {
-            let name = found.tree.clone().unwrap_or_else(|| "(the pool)".to_owned());
+            let name = found.tree.clone().unwrap_or_else(|| THE_POOL.to_owned());
             recovery.damaged.push((name, found.to_string()));
         }
         let classes = pool.classes_damaged.iter().map(|offset| of_class(*offset).to_string());
-        recovery.damaged.extend(classes.map(|what| ("(the pool)".to_owned(), what)));
+        recovery.damaged.extend(classes.map(|what| (THE_POOL.to_owned(), what)));
         Ok(StoreStat {
             path: path.clone(),
             format_version: pool.identity.version,

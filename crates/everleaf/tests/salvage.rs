@@ -378,3 +378,188 @@ fn no_damage_of_twin_lines_of_cawbt_is_silent() {
     }
     assert!(noticed.iter().all(|count| *count > 0));
 }
+
+/// Entries of the pools below: many leaves, in some slabs.
+const MANY: u64 = 20_000;
+/// The most entries of a leaf of rntree.
+const LEAF_ENTRIES: usize = 56;
+const SLAB: usize = 64 << 10;
+
+fn key_of(number: u64) -> [u8; 8] {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
+}
+
+/// A pool that was closed cleanly, of which two thirds of the entries were removed; its bytes.
+fn thinned(engine: Engine) -> (TempDir, PathBuf, Vec<u8>) {
+    let folder = folder();
+    let path = folder.path().join("a.pool");
+    let store = Options::new().open(&path).unwrap();
+    let tree = store.tree_with("t", TreeOptions { engine, ..TreeOptions::RECORDS }).unwrap();
+    (0..3 * MANY).for_each(|number| tree.put(key_of(number), number.to_be_bytes()).unwrap());
+    (MANY..3 * MANY).for_each(|number| assert!(tree.remove(key_of(number)).unwrap()));
+    drop(tree);
+    store.close().unwrap();
+    let bytes = fs::read(&path).unwrap();
+    (folder, path, bytes)
+}
+
+/// How many entries a salvage of these bytes saves, and how many that were removed; and what it says.
+fn saved_of(path: &Path, bytes: &[u8]) -> Result<(usize, usize, Vec<String>)> {
+    fs::write(path, bytes).unwrap();
+    let (mut saved, mut removed) = (0, 0);
+    let left_out = opened(path)?.salvage("t", |key, value| {
+        let number = u64::from_be_bytes(value.try_into().unwrap());
+        assert_eq!(key, key_of(number));
+        *(if number < MANY { &mut saved } else { &mut removed }) += 1;
+        true
+    })?;
+    Ok((saved, removed, left_out.into_iter().map(|left_out| left_out.what).collect()))
+}
+
+/// The leaves of the tree of rntree in a pool, in the order of its chain.
+fn chain_of_rntree(bytes: &[u8]) -> Vec<usize> {
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+    let mask = (1 << 48) - 1;
+    let (mut leaf, mut leaves) = (word(0x3000 + 18 * 8) & mask, Vec::new());
+    while leaf != 0 {
+        leaves.push(leaf);
+        leaf = word(leaf) & mask & !63;
+    }
+    leaves
+}
+
+/// Each of the two lines is whole, so the chain once jumped from one leaf to the successor of the other, and nothing was looked for.
+#[test]
+fn two_slot_lines_of_rntree_that_are_swapped_cost_their_own_leaves() -> Result<()> {
+    let (_folder, path, whole) = thinned(Engine::RNTREE);
+    let leaves = chain_of_rntree(&whole);
+    let last = leaves.len() - 1;
+    for (one, other) in [(0, last), (1, 2), (10, last - 10), (last / 2, last / 2 + 40)] {
+        let mut bytes = whole.clone();
+        (0..LINE).for_each(|byte| bytes.swap(leaves[one] + byte, leaves[other] + byte));
+        let (saved, removed, said) = saved_of(&path, &bytes)?;
+        assert!(saved >= MANY as usize - 2 * LEAF_ENTRIES, "{one}, {other}: {saved} saved: {said:?}");
+        assert!(removed == 0 && !said.is_empty(), "{one}, {other}: {removed} removed: {said:?}");
+    }
+    Ok(())
+}
+
+/// The page has how the slab is cut up, and which of its slots are in use. The leaves behind it are found all the same, and those that
+/// were removed before the close are not.
+#[test]
+fn the_lost_first_page_of_a_slab_costs_the_nodes_in_it() -> Result<()> {
+    for engine in [Engine::RNTREE, Engine::WBTREE, Engine::CAWBT, Engine::BZTREE] {
+        let (_folder, path, whole) = thinned(engine);
+        let (mut least, mut damaged) = (MANY as usize, 0);
+        for slab in (1..whole.len() / SLAB).step_by(5) {
+            let mut bytes = whole.clone();
+            bytes[slab * SLAB..slab * SLAB + PAGE].fill(0);
+            let (saved, removed, said) = saved_of(&path, &bytes)?;
+            assert_eq!(removed, 0, "{engine:?}, slab {slab}: {said:?}");
+            damaged += usize::from(!said.is_empty());
+            least = least.min(saved);
+        }
+        assert!(damaged > 3, "{engine:?}: {damaged}");
+        // 64 records of 64 bytes, or the leaves in a page.
+        assert!(least >= MANY as usize - PAGE / 16, "{engine:?}: {least} saved");
+    }
+    Ok(())
+}
+
+/// One damaged link between free objects once made all of them count as in use, with the entries that they had; and without its first
+/// page no node of a run was found.
+#[test]
+fn what_was_removed_of_masstree_stays_so_where_free_objects_are_damaged() -> Result<()> {
+    let (_folder, path, whole) = thinned(Engine::MASSTREE);
+    let mut least = MANY as usize;
+    for page in (2 * SLAB / PAGE..whole.len() / PAGE).step_by(61) {
+        let mut bytes = whole.clone();
+        bytes[page * PAGE..][..PAGE].fill(0);
+        let (saved, removed, said) = saved_of(&path, &bytes)?;
+        assert_eq!(removed, 0, "page {page}: {said:?}");
+        least = least.min(saved);
+    }
+    assert!(least >= MANY as usize - PAGE / 16, "{least} saved");
+    Ok(())
+}
+
+/// A line that the name has for itself: all that leads to the tree is in other lines.
+#[test]
+fn a_tree_whose_name_is_lost_is_salvaged_under_the_number_of_its_slot() -> Result<()> {
+    for engine in Engine::ALL.iter().copied() {
+        let (_folder, path, mut bytes) = pool_of(engine, |number| format!("key {number:03}"));
+        bytes[0x3040..0x3080].fill(0xa5);
+        fs::write(&path, bytes).unwrap();
+        let store = opened(&path)?;
+        let trees = store.trees()?;
+        assert_eq!(trees[0].name, "damaged-slot-0", "{engine:?}");
+        assert_eq!(trees[0].kind.map(|kind| kind.engine), Some(engine));
+        assert!(store.open_tree("t").unwrap_err().is_corrupt() && !store.check()?.is_empty());
+        let mut found = 0;
+        store.salvage("damaged-slot-0", |_, value| {
+            assert!(value.starts_with(b"value "));
+            found += 1;
+            true
+        })?;
+        assert_eq!(found, 200, "{engine:?}");
+    }
+    Ok(())
+}
+
+/// How many entries of the tree are read from a pool of which something is missing, and what that is.
+fn saved_of_rest(path: &Path) -> Result<(u64, Vec<String>)> {
+    let store = Options::new().open_damaged(path)?;
+    let mut saved = 0;
+    store.salvage("t", |key, value| {
+        assert_eq!(key, key_of(u64::from_be_bytes(value.try_into().unwrap())));
+        saved += 1;
+        true
+    })?;
+    Ok((saved, store.recovery().damaged.iter().map(|(_, what)| what.clone()).collect()))
+}
+
+#[test]
+fn what_is_left_of_a_file_that_was_cut_off_is_salvaged() -> Result<()> {
+    for engine in Engine::ALL.iter().copied() {
+        let (_folder, path, whole) = thinned(engine);
+        assert_eq!(saved_of_rest(&path)?, (MANY, Vec::new()), "{engine:?}");
+        fs::write(&path, &whole[..whole.len() / 2 + 77]).unwrap();
+        assert!(Options::new().read_only(true).open(&path).is_err());
+        let (saved, said) = saved_of_rest(&path)?;
+        assert!(saved > MANY / 10 && saved < MANY, "{engine:?}: {saved}");
+        assert!(said.iter().any(|what| what.contains("cut off")), "{engine:?}: {said:?}");
+        fs::write(&path, &whole[..1000]).unwrap();
+        assert!(Options::new().open_damaged(&path).is_err());
+    }
+    Ok(())
+}
+
+#[test]
+fn what_the_file_has_is_salvaged_without_a_damaged_log() -> Result<()> {
+    for engine in Engine::ALL.iter().copied() {
+        let folder = folder();
+        let (path, copy) = (folder.path().join("a.pool"), folder.path().join("b.pool"));
+        let open = || Options::new().medium(MediumChoice::File).open(&path);
+        let kind = TreeOptions { engine, ..TreeOptions::RECORDS };
+        let put = |store: &Store, numbers: std::ops::Range<u64>| -> Result<()> {
+            let tree = store.tree_with("t", kind)?;
+            numbers.into_iter().try_for_each(|number| tree.put(key_of(number), number.to_be_bytes()))
+        };
+        let store = open()?;
+        put(&store, 0..1000)?;
+        store.close()?;
+        let store = open()?;
+        put(&store, 1000..1500)?;
+        store.sync()?;
+        fs::copy(&path, &copy).unwrap();
+        let mut log = fs::read(everleaf::log_path(&path)).unwrap();
+        fs::write(everleaf::log_path(&copy), &log).unwrap();
+        assert_eq!(saved_of_rest(&copy)?, (1500, Vec::new()), "{engine:?}");
+        log[..0x2000].fill(0);
+        fs::write(everleaf::log_path(&copy), &log).unwrap();
+        let (saved, said) = saved_of_rest(&copy)?;
+        assert_eq!(saved, 1000, "{engine:?}: {said:?}");
+        assert!(said[0].contains("the log had"), "{engine:?}: {said:?}");
+    }
+    Ok(())
+}

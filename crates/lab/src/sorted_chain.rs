@@ -388,11 +388,13 @@ impl<M: Medium, C: Codec> Leafy<M, C> for SortedChain<M, C> {
     }
 
     fn leaves(&self, guard: &Guard<'_, M>) -> Led {
-        Led::of_chain(self.first, |offset, leaves| {
+        let mut led = Led::default();
+        led.follow(self.first, |offset, led| {
             let leaf = self.read(guard, offset)?;
-            leaves.push(offset);
+            led.leaves.push(offset);
             Ok(leaf.next)
-        })
+        });
+        led
     }
 
     fn entries(&self, guard: &Guard<'_, M>, leaf: u64) -> Result<Vec<Result<EntryWords>>> {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use engines::registry::Engine;
-use everleaf::MediumChoice;
+use everleaf::{Codec, MediumChoice, TreeOptions};
 use everleaf_lab::testing::damage::{Content, ENTRIES, Seen, content, damage, examine, make};
 use tempfile::TempDir;
 
@@ -31,8 +31,9 @@ impl Ground {
         let memory = Path::new("/dev/shm");
         let folder =
             if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
-        let (path, content) = (folder.path().join("a.pool"), content(seed));
-        make(&path, engine, MediumChoice::Dax, &content, seed).unwrap();
+        let (path, content) = (folder.path().join("a.pool"), content(Codec::Record, seed));
+        let kind = TreeOptions { engine, ..TreeOptions::RECORDS };
+        make(&path, kind, MediumChoice::Dax, &content, seed).unwrap();
         let bytes = std::fs::read(&path).unwrap();
         Self { _folder: folder, path, bytes, content }
     }

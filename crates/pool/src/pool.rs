@@ -14,7 +14,7 @@ use crate::header::{self, Identity, PREFIX_BYTES, State};
 use crate::limbo::{Batch, Limbo, Sink, free_batch};
 use crate::quarantine::Quarantine;
 use crate::roots::{self, ROOT_WORDS, Roots, TreeRoot};
-use crate::space::{SLAB_BYTES, SLABS_MAX, Space};
+use crate::space::{SLAB_BYTES, SLABS_MAX, Space, Usage};
 use crate::{At, Error, FORMAT_VERSION, Result};
 
 /// How a pool is opened.
@@ -155,6 +155,11 @@ impl Identity {
         };
         identity().map_err(Error::unopenable)
     }
+}
+
+/// How long the pool on `medium` says that it is, which may be more than there is of it; `None` if it does not say.
+pub fn bytes_expected(medium: &impl Medium) -> Option<u64> {
+    State::HighWater.load(&medium::Guard::new(medium)).ok().map(|slabs| slabs.saturating_mul(SLAB_BYTES))
 }
 
 /// The process that has the pool in `file` open, or had it last; `None` if the file does not say. For telling who
@@ -535,13 +540,23 @@ impl<M: Medium> Guard<'_, M> {
         Ok(self.shared.space.allocate(&self.inner, bytes + lead as usize, true)? + lead)
     }
 
+    /// Which space is in use, as far as that is known. O(slabs).
+    pub fn usage(&self) -> Result<Usage<'_>> {
+        self.shared.space.usage(&self.inner)
+    }
+
     /// Where nodes may lie that have so many bytes, on line boundaries, and begin with a [`medium::Line`] if `has_line`. Of each,
     /// whether its space is in use; otherwise that is not known, as after a crash. O(pool).
-    pub fn places(&self, bytes: RangeInclusive<usize>, has_line: bool) -> Result<Vec<(u64, bool)>> {
+    pub fn places(
+        &self,
+        usage: &Usage<'_>,
+        bytes: RangeInclusive<usize>,
+        has_line: bool,
+    ) -> Vec<(u64, bool)> {
         let lead = if has_line { self.node_lead() } else { 0 };
         let class = |bytes: usize| Class::of(bytes + lead as usize, true).map_or(CLASSES, Class::index);
-        let places = self.shared.space.places(&self.inner, class(*bytes.start())..=class(*bytes.end()))?;
-        Ok(places.into_iter().map(|(offset, is_known)| (offset + lead, is_known)).collect())
+        let places = usage.places(class(*bytes.start())..=class(*bytes.end()));
+        places.into_iter().map(|(offset, is_known)| (offset + lead, is_known)).collect()
     }
 
     /// Gives back an allocation that was never published.

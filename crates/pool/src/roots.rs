@@ -71,7 +71,7 @@ impl TreeRoot {
     }
 }
 
-/// A slot of the table that is damaged: it is not known where its tree begins.
+/// A slot of the table that is damaged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DamagedRoot {
     /// The name of its tree, if that can be read.
@@ -82,13 +82,15 @@ pub struct DamagedRoot {
     pub offset: u64,
     /// What is wrong.
     pub what: String,
+    /// Its tree, under [`DamagedRoot::label`], if only the name is damaged; otherwise it is not known where the tree begins.
+    pub tree: Option<TreeRoot>,
 }
 
 impl DamagedRoot {
-    /// The tree's name, or words that stand for it.
+    /// The tree's name, or one that is made up from the slot.
     #[must_use]
     pub fn label(&self) -> String {
-        self.name.clone().unwrap_or_else(|| format!("(slot {} of the root table)", self.slot))
+        self.name.clone().unwrap_or_else(|| label_of(self.slot))
     }
 
     /// The damage as an error.
@@ -124,6 +126,16 @@ impl Roots {
             _ => Ok(tree),
         }
     }
+
+    /// All trees of which it is known where they begin: also those whose names are damaged.
+    pub fn all(&self) -> impl Iterator<Item = &TreeRoot> {
+        self.trees.iter().chain(self.damaged.iter().filter_map(|damaged| damaged.tree.as_ref()))
+    }
+}
+
+/// What a tree is called whose name is damaged.
+fn label_of(slot: usize) -> String {
+    format!("damaged-slot-{slot}")
 }
 
 /// What a slot holds.
@@ -189,32 +201,31 @@ fn read<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Result<Slot> {
     }
     let mut words: Vec<u64> = cells.iter().map(|cell| cell.load(guard)).collect();
     mend(&mut words);
-    let damaged = |name: Option<String>, what: &str| {
+    let damaged = |name: Option<String>, what: &str, tree: Option<TreeRoot>| {
         let (offset, what) =
             (ROOT_TABLE + slot as u64 * SLOT_BYTES, format!("root table slot {slot}: {what}"));
-        Ok(Slot::Damaged(DamagedRoot { name, slot, offset, what }))
+        Ok(Slot::Damaged(DamagedRoot { name, slot, offset, what, tree }))
     };
     let name = name(&words);
     let again = if words[STATE_AGAIN] == 0 { Some(0) } else { unchecked(words[STATE_AGAIN]) };
     let Some(state) = unchecked(words[0]).or(again) else {
-        return damaged(name.ok(), "the state fails its check");
+        return damaged(name.ok(), "the state fails its check", None);
     };
     if is_zero && state == 0 {
-        return damaged(None, "it holds zeros");
+        return damaged(None, "it holds zeros", None);
     }
     if state & IN_USE == 0 {
         return Ok(Slot::Free);
     }
-    let name = match name {
-        Ok(name) => name,
-        Err(what) => return damaged(None, what),
-    };
-    let mut roots = [0; ROOT_WORDS];
-    for (root, word) in roots.iter_mut().zip(&words[ROOTS..CHECK]) {
-        let Some(word) = unchecked(*word) else { return damaged(Some(name), "a root word fails its check") };
-        *root = word;
+    let roots: Option<Vec<u64>> = words[ROOTS..CHECK].iter().map(|word| unchecked(*word)).collect();
+    let roots = roots.and_then(|roots| <[u64; ROOT_WORDS]>::try_from(roots).ok());
+    let (engine, codec) = (state as u16, (state >> 16) as u16);
+    let tree = |name, words| TreeRoot { slot, name, engine, codec, words };
+    match (name, roots) {
+        (Ok(name), Some(roots)) => Ok(Slot::Tree(tree(name, roots))),
+        (Ok(name), None) => damaged(Some(name), "a root word fails its check", None),
+        (Err(what), roots) => damaged(None, what, roots.map(|roots| tree(label_of(slot), roots))),
     }
-    Ok(Slot::Tree(TreeRoot { slot, name, engine: state as u16, codec: (state >> 16) as u16, words: roots }))
 }
 
 /// The slots that replace another one, with the latter.

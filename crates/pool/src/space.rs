@@ -20,6 +20,7 @@ mod bitmaps;
 mod left_alone;
 mod release;
 mod set_aside;
+mod usage;
 
 use std::collections::BTreeSet;
 
@@ -29,6 +30,7 @@ use medium::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, thread_num
 use medium::{Medium, volatile};
 
 use self::left_alone::LEFT_ALONE;
+pub use self::usage::Usage;
 use crate::class::{BITMAP_WORDS_MAX, CLASSES, Class};
 use crate::header::{State, checked, unchecked};
 use crate::{Error, PoolOptions, Result};
@@ -108,6 +110,8 @@ pub(crate) struct Space {
     step_slabs_min: u32,
     /// Slabs below this are old and are not allocated from before it is known what is in use; 0 from then on.
     unmarked_below: AtomicU32,
+    /// Whether the pool was closed cleanly before this open, so that bitmaps that pass their checks are right.
+    was_closed: bool,
     /// 1 while bitmaps tell, or should, what is in use of the old slabs.
     has_bitmaps: AtomicU32,
     /// Old allocations that were freed before it was known what is in use; `None` if this open will not
@@ -132,7 +136,7 @@ fn slab_start(slab: u32) -> u64 {
 }
 
 impl Space {
-    fn new(high_water: u32, next: u32, options: &PoolOptions) -> Result<Self> {
+    fn new(high_water: u32, next: u32, was_closed: bool, options: &PoolOptions) -> Result<Self> {
         let capacity = options.slabs_max.max(high_water.saturating_add(1)).min(u32::MAX - 1);
         let partial = std::array::from_fn(|_| Vec::new());
         let (free, unreleased, emptied, set_aside) = Default::default();
@@ -142,6 +146,7 @@ impl Space {
             shards: std::array::from_fn(|_| CachePadded::new(Mutex::new([0; CLASSES]))),
             unowned: Mutex::new(unowned),
             step_slabs_min: options.step_slabs_min,
+            was_closed,
             unmarked_below: AtomicU32::new(0),
             has_bitmaps: AtomicU32::new(0),
             early_frees: Mutex::new(Some(Vec::new())),
@@ -155,7 +160,7 @@ impl Space {
 
     /// The space of a new pool: slab 0 holds the prefix.
     pub(crate) fn create(options: &PoolOptions) -> Result<Self> {
-        Self::new(1, 1, options)
+        Self::new(1, 1, false, options)
     }
 
     /// The space of an existing pool: to be read from the bitmaps if the pool was closed cleanly, otherwise to be marked.
@@ -172,7 +177,7 @@ impl Space {
         }
         let high_water = high_water as u32;
         let clean = known.is_some() && State::Clean.load(guard).unwrap_or(0) == 1;
-        let space = Self::new(high_water, high_water, options)?;
+        let space = Self::new(high_water, high_water, clean, options)?;
         space.unmarked_below.store(if high_water > 1 { high_water } else { 0 }, Ordering::Release);
         space.has_bitmaps.store(u32::from(clean && high_water > 1), Ordering::Release);
         Ok(space)
@@ -206,31 +211,6 @@ impl Space {
             State::HighWater.publish(guard, u64::from(self.unowned.lock().high_water))?;
         }
         Ok(())
-    }
-
-    /// Where allocations of these classes begin that are in use, or may be; and whether that is known. O(slabs).
-    pub(crate) fn places<M: Medium>(
-        &self,
-        guard: &MediumGuard<'_, M>,
-        classes: std::ops::RangeInclusive<usize>,
-    ) -> Result<Vec<(u64, bool)>> {
-        let (mut places, is_known) = (Vec::new(), !self.has_old());
-        for slab in 1..self.unowned.lock().next {
-            let (known, start) = (self.slabs.get(slab), slab_start(slab));
-            let class = match known.class.load(Ordering::Relaxed) {
-                0 if !is_known => Self::class_word(guard, slab)?,
-                class => class,
-            };
-            let class = Class::from_index(class.wrapping_sub(1));
-            let Some(class) = class.filter(|class| classes.contains(&class.index())) else { continue };
-            for slot in 0..class.slots() {
-                let bitmap = known.bitmap[slot as usize / 64].load(Ordering::Relaxed);
-                if !is_known || bitmap >> (slot % 64) & 1 == 1 {
-                    places.push((start + class.slot_offset(slot), is_known));
-                }
-            }
-        }
-        Ok(places)
     }
 
     /// Makes records for all slabs below `high_water`.

@@ -14,7 +14,7 @@ use tempfile::TempPath;
 use super::check;
 use crate::context::{Context, PoolArgs};
 use crate::failure::{Answer, Failure, Outcome};
-use crate::whole_file::part_beside;
+use crate::whole_file::{part_beside, parts_beside};
 use crate::{interrupt, progress};
 
 #[derive(clap::Args, Debug)]
@@ -73,6 +73,28 @@ impl Drop for Part {
         // A clean close has removed it.
         let _ = std::fs::remove_file(self.log());
     }
+}
+
+/// Removes the new pools of earlier runs that were killed. The lock on the pool is held, so no other run is at work.
+fn remove_left_behind(context: Context, pool: &Path) -> Result<(), Failure> {
+    let remove = || {
+        let place = pool.canonicalize()?;
+        let mut removed = 0;
+        for path in parts_beside(&place)? {
+            let _ = std::fs::remove_file(everleaf::log_path(&path));
+            std::fs::remove_file(&path)?;
+            removed += 1;
+        }
+        Ok(removed)
+    };
+    let removed = remove().map_err(Failure::io(format!("remove what is left beside {}", pool.display())))?;
+    if removed > 0 {
+        let files = progress::many(removed, "file");
+        context.note(format!(
+            "note: removed {files} beside the pool that an earlier `everleaf compact` left behind"
+        ));
+    }
+    Ok(())
 }
 
 /// Fills a new tree with the entries of another one; returns how many.
@@ -164,6 +186,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     interrupt::gently();
     let store = args.pool.open(context, false)?;
     store.finish_recovery();
+    remove_left_behind(context, pool)?;
     let before = room(pool);
     let part = Part::beside(pool)?;
     let trees = store.trees()?.len() as u64;

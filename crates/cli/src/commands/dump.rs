@@ -127,7 +127,7 @@ struct Report<'d> {
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    let store = args.pool.read(context)?;
+    let store = if args.salvage { args.pool.read_damaged(context)? } else { args.pool.read(context)? };
     interrupt::gently();
     let names: BTreeSet<String> = match args.trees.as_slice() {
         [] => store.trees()?.into_iter().map(|tree| tree.name).collect(),
@@ -142,7 +142,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         verify(context, &store, &names)?;
     }
     let (output, file) = args.output()?;
-    let mut damages = Damages::none();
+    let mut damages = Damages::of_pool(&store, &known);
     let written = args.write(context, &store, &names, output, &mut damages);
     let Written { trees, entries } = written.map_err(|failure| args.named(failure))?;
     if let Some(file) = file {

@@ -24,7 +24,7 @@ pub(crate) struct Args {
     file: PathBuf,
     #[command(flatten)]
     tree: NewTreeArgs,
-    /// Skip and count malformed lines, instead of stopping at the first
+    /// Skip and count malformed lines, instead of stopping at the first; exit code 1 if any was skipped
     #[arg(long)]
     skip_bad: bool,
     /// Keys and values are hex digits
@@ -144,5 +144,5 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         words = format!("{words}; {skipped} skipped, the first: {first}");
     }
     context.say(&report, words)?;
-    Ok(Answer::Yes)
+    Ok(Answer::from_bool(report.skipped == 0))
 }

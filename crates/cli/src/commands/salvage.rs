@@ -1,5 +1,7 @@
 //! `everleaf dump --salvage`: what is whole of damaged trees, and an account of the rest.
 
+use std::collections::BTreeSet;
+
 use everleaf::{Part, Store, TreeOptions};
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -27,16 +29,22 @@ pub(super) struct Damages {
 }
 
 impl Damages {
-    /// None.
-    pub(super) fn none() -> Self {
-        Self {
+    /// Those that are of the pool, and not of one of its trees.
+    pub(super) fn of_pool(store: &Store, trees: &BTreeSet<String>) -> Self {
+        let mut damages = Self {
             damages: 0,
             first_damages: Vec::new(),
             damaged_entries: 0,
             unreadable_nodes: 0,
             unreadable_trees: 0,
             missing_entries: Some(0),
+        };
+        let of_pool = store.recovery().damaged.iter().filter(|(tree, _)| !trees.contains(tree));
+        for (_, what) in of_pool {
+            damages.missing_entries = None;
+            damages.add(Violation::from(what.clone()));
         }
+        damages
     }
 
     pub(super) fn is_empty(&self) -> bool {

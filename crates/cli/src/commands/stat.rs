@@ -166,6 +166,11 @@ impl Report {
         })
     }
 
+    /// Whether all trees could be recovered and read.
+    fn is_whole(&self) -> bool {
+        self.damaged.is_empty() && self.trees.iter().all(|tree| tree.error.is_none())
+    }
+
     fn words(&self) -> String {
         let mut words = String::new();
         let mut line = |name: &str, value: String| {
@@ -202,7 +207,7 @@ impl Report {
         for tree in &self.trees {
             line("tree", tree.words());
         }
-        if !self.damaged.is_empty() || self.trees.iter().any(|tree| tree.error.is_some()) {
+        if !self.is_whole() {
             line(
                 "way out",
                 "`everleaf check` lists all damage, `everleaf dump --salvage` saves the rest".to_owned(),
@@ -265,5 +270,5 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let store = args.pool.read(context)?;
     let report = Report::of(&store)?;
     context.say(&report, report.words())?;
-    Ok(Answer::Yes)
+    Ok(Answer::from_bool(report.is_whole()))
 }

@@ -266,7 +266,7 @@ impl<M: Medium, C: Codec> Leafy<M, C> for CawbTree<M, C> {
                 let damage = LeftOut { offset: self.root, part: Part::Node, what: what_of(&error) };
                 Survey { violations: vec![damage], ..Survey::default() }
             });
-        let mut led = Led { leaves: Vec::new(), damage };
+        let mut led = Led { damage, ..Led::default() };
         for offset in &leaves {
             if let Err(error) = Node::load_sound(guard, *offset) {
                 led.note(*offset, Part::Unknown, "perhaps its last change", &error);

@@ -49,12 +49,23 @@ pub trait Codec: Send + Sync + 'static {
         key: Self::Key<'_>,
         value: Self::Value<'_>,
     ) -> Result<EntryWords>;
+    /// The offset of an entry's record, if it has one.
+    fn record(entry: EntryWords) -> Option<u64>;
     /// Frees the record of an entry that was never published.
-    fn discard<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords);
+    #[inline(always)]
+    fn discard<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) {
+        Self::record(entry).into_iter().for_each(|record| guard.free(record));
+    }
     /// Retires the record of an entry that new readers cannot find.
-    fn retire<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords);
+    #[inline(always)]
+    fn retire<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) {
+        Self::record(entry).into_iter().for_each(|record| guard.retire(record));
+    }
     /// Marks the record of an entry.
-    fn mark<M: Medium>(pool: &pool::Pool<M>, entry: EntryWords) -> Result<()>;
+    #[inline(always)]
+    fn mark<M: Medium>(pool: &pool::Pool<M>, entry: EntryWords) -> Result<()> {
+        Self::record(entry).map_or(Ok(()), |record| pool.mark(record))
+    }
     /// How `key` compares with the key of an entry whose first word is the same.
     fn compare_tie<M: Medium>(
         guard: &Guard<'_, M>,
@@ -132,14 +143,8 @@ impl Codec for WordCodec {
     }
 
     #[inline(always)]
-    fn discard<M: Medium>(_guard: &Guard<'_, M>, _entry: EntryWords) {}
-
-    #[inline(always)]
-    fn retire<M: Medium>(_guard: &Guard<'_, M>, _entry: EntryWords) {}
-
-    #[inline(always)]
-    fn mark<M: Medium>(_pool: &pool::Pool<M>, _entry: EntryWords) -> Result<()> {
-        Ok(())
+    fn record(_entry: EntryWords) -> Option<u64> {
+        None
     }
 
     #[inline(always)]
@@ -236,16 +241,9 @@ impl Codec for RecordCodec {
         Ok([Self::word(key), offset | u64::from(Self::hash(key)) << 48])
     }
 
-    fn discard<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) {
-        guard.free(entry[1] & OFFSET_MASK);
-    }
-
-    fn retire<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) {
-        guard.retire(entry[1] & OFFSET_MASK);
-    }
-
-    fn mark<M: Medium>(pool: &pool::Pool<M>, entry: EntryWords) -> Result<()> {
-        pool.mark(entry[1] & OFFSET_MASK)
+    #[inline(always)]
+    fn record(entry: EntryWords) -> Option<u64> {
+        Some(entry[1] & OFFSET_MASK)
     }
 
     fn compare_tie<M: Medium>(guard: &Guard<'_, M>, key: &[u8], entry: EntryWords) -> Result<Ordering> {

@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 use std::vec;
 
 use medium::Medium;
-use pool::{Guard, Pool, TreeRoot};
+use pool::{Guard, Pool, TreeRoot, Usage};
 
 use super::walk::chain;
 use crate::index::{Codec, EntryWords, LeftOut, Part};
@@ -45,9 +45,9 @@ impl<'v> Salvage<'v> {
         Self::with_lost(visit, Vec::new())
     }
 
-    /// As [`Salvage::new`]. These entries come besides, unless others have their keys.
+    /// As [`Salvage::new`]. These entries come besides, unless others have their keys; of two with one key the first does.
     pub fn with_lost(visit: &'v mut dyn FnMut(&[u8], &[u8]) -> bool, mut lost: Vec<Entry>) -> Self {
-        lost.sort_unstable();
+        lost.sort_by(|one, other| one.0.cmp(&other.0));
         lost.dedup_by(|one, other| one.0 == other.0);
         let lost = lost.into_iter().peekable();
         let (left_out, ahead) = (Vec::new(), VecDeque::new());
@@ -151,20 +151,26 @@ pub struct Led {
     pub leaves: Vec<u64>,
     /// Where it does not lead on.
     pub damage: Vec<LeftOut>,
+    /// Whether a damaged leaf may have led on to the wrong one.
+    pub is_doubtful: bool,
 }
 
 impl Led {
-    /// Of a chain: `read` adds the leaf at an offset, and returns the next one, 0 after the last.
-    pub fn of_chain(first: u64, mut read: impl FnMut(u64, &mut Vec<u64>) -> Result<u64>) -> Self {
-        let (mut led, mut at) = (Self::default(), first);
+    /// Follows a chain: `read` adds the leaf at an offset, and returns the next one, 0 after the last.
+    pub fn follow(&mut self, first: u64, mut read: impl FnMut(u64, &mut Self) -> Result<u64>) {
+        let mut at = first;
         let walked = chain(first, |offset| {
             at = offset;
-            read(offset, &mut led.leaves)
+            read(offset, self)
         });
         if let Err(error) = walked {
-            led.note(at, Part::Node, "what leads on from a leaf", &error);
+            self.note(at, Part::Node, "what leads on from a leaf", &error);
         }
-        led
+    }
+
+    /// Whether there may be leaves that it does not lead to.
+    fn is_broken(&self) -> bool {
+        self.is_doubtful || !self.damage.is_empty()
     }
 
     /// Notes what an error at an offset keeps it from leading to.
@@ -199,6 +205,35 @@ pub trait Leafy<M: Medium, C: Codec>: Sized {
     fn entries(&self, guard: &Guard<'_, M>, leaf: u64) -> Result<Vec<Result<EntryWords>>>;
 }
 
+/// What is whole of a leaf.
+#[derive(Default)]
+struct Whole {
+    /// Its entries, or why one cannot be read.
+    entries: Vec<Result<Entry>>,
+    /// How many entries more it lists whose records were freed: they were removed, or replaced.
+    freed: usize,
+}
+
+impl Whole {
+    /// Reads a leaf.
+    fn read<M: Medium, C: Codec, T: Leafy<M, C>>(
+        guard: &Guard<'_, M>,
+        usage: &Usage<'_>,
+        (tree, leaf): (&T, u64),
+    ) -> Result<Self> {
+        let mut whole = Self::default();
+        for words in tree.entries(guard, leaf)? {
+            let record = words.as_ref().ok().and_then(|words| C::record(*words));
+            let entry = words.and_then(|words| read_whole::<M, C>(guard, words));
+            match record {
+                Some(record) if entry.is_ok() && usage.is_free(record) => whole.freed += 1,
+                _ => whole.entries.push(entry),
+            }
+        }
+        Ok(whole)
+    }
+}
+
 /// As [`Build::salvage_at`](crate::registry::Build::salvage_at).
 pub fn salvage_leaves<M: Medium, C: Codec, T: Leafy<M, C>>(
     pool: &Pool<M>,
@@ -206,27 +241,28 @@ pub fn salvage_leaves<M: Medium, C: Codec, T: Leafy<M, C>>(
     visit: &mut Visit<'_>,
 ) -> Salvaged {
     let (guard, tree) = (pool.pin(), T::at_root(pool, root)?);
-    let Led { leaves, damage } = tree.leaves(&guard);
-    let (mut lost, mut note) = (Vec::new(), None);
-    if !damage.is_empty() && (C::TIES || T::IS_CHECKED) {
-        (lost, note) = lost_entries(pool, root, &tree, &leaves)?;
+    let (usage, led) = (guard.usage()?, tree.leaves(&guard));
+    let (mut lost, mut notes) = (Vec::new(), Vec::new());
+    if led.is_broken() && (C::TIES || T::IS_CHECKED) {
+        (lost, notes) = lost_entries(pool, root, &usage, (&tree, &led.leaves))?;
     }
     let mut salvage = Salvage::with_lost(visit, lost);
-    salvage.left_out.extend(damage.into_iter().chain(note));
-    for leaf in leaves {
-        let read = tree.entries(&guard, leaf).map(|entries| {
-            let mut read: Vec<_> =
-                entries.into_iter().map(|words| read_whole::<M, C>(&guard, words?)).collect();
-            // Those that cannot be read have no key to be sorted by.
-            read.sort_by(|one, other| match (one, other) {
-                (Ok((one, _)), Ok((other, _))) => one.cmp(other),
-                (one, other) => one.is_ok().cmp(&other.is_ok()),
-            });
-            read.into_iter().all(|entry| salvage.entry(leaf, entry))
-        });
-        match read {
-            Ok(true) => {}
-            Ok(false) => break,
+    salvage.left_out.extend(led.damage.into_iter().chain(notes));
+    for leaf in led.leaves {
+        match Whole::read::<M, C, T>(&guard, &usage, (&tree, leaf)) {
+            Ok(Whole { mut entries, freed }) => {
+                if freed > 0 {
+                    salvage.leave_out(leaf, Part::Unknown, freed_of_leaf(freed));
+                }
+                // Those that cannot be read have no key to be sorted by.
+                entries.sort_by(|one, other| match (one, other) {
+                    (Ok((one, _)), Ok((other, _))) => one.cmp(other),
+                    (one, other) => one.is_ok().cmp(&other.is_ok()),
+                });
+                if !entries.into_iter().all(|entry| salvage.entry(leaf, entry)) {
+                    break;
+                }
+            }
             Err(error) => {
                 let what = format!("the entries of a leaf: {}", what_of(&error));
                 salvage.leave_out(leaf, Part::Node, what);
@@ -236,34 +272,47 @@ pub fn salvage_leaves<M: Medium, C: Codec, T: Leafy<M, C>>(
     Ok(Some(salvage.finish()))
 }
 
-/// The entries of leaves that no tree leads to.
+/// Says that a leaf lists entries that were removed or replaced.
+fn freed_of_leaf(freed: usize) -> String {
+    let (entries, were) = if freed == 1 { ("entry", "was") } else { ("entries", "were") };
+    format!(
+        "a damaged leaf lists {freed} {entries} that {were} removed or replaced; a salvage leaves that out"
+    )
+}
+
+/// The entries of leaves that no tree leads to, and notes that say so: apart, of those that may be old or removed.
 fn lost_entries<M: Medium, C: Codec, T: Leafy<M, C>>(
     pool: &Pool<M>,
     root: &TreeRoot,
-    tree: &T,
-    leaves: &[u64],
-) -> Result<(Vec<Entry>, Option<LeftOut>)> {
+    usage: &Usage<'_>,
+    (tree, leaves): (&T, &[u64]),
+) -> Result<(Vec<Entry>, Vec<LeftOut>)> {
     let (guard, mut reached) = (pool.pin(), leaves.iter().copied().collect::<HashSet<u64>>());
-    let (mut lost, mut first, mut may_be_stale) = (Vec::new(), None, false);
-    let is_like = |other: &TreeRoot| (other.engine, other.codec) == (root.engine, root.codec);
-    for other in pool.roots()?.trees.iter().filter(|other| is_like(other) && other.slot != root.slot) {
-        let theirs = T::at_root(pool, other)?.leaves(&guard);
+    let mut is_other_broken = false;
+    // A leaf of records passes the check of one of words; but a leaf of words has no whole records.
+    let is_like = |other: &TreeRoot| other.engine == root.engine && (other.codec == root.codec || !C::TIES);
+    for other in pool.roots()?.all().filter(|other| is_like(other) && other.slot != root.slot) {
+        // Leaves are found in the same way, whatever they hold.
+        let other = TreeRoot { codec: root.codec, ..other.clone() };
+        let theirs = T::at_root(pool, &other).map(|tree| tree.leaves(&guard)).unwrap_or_default();
+        is_other_broken |= theirs.is_broken() || theirs.leaves.is_empty();
         reached.extend(theirs.leaves);
-        may_be_stale |= !theirs.damage.is_empty();
     }
-    let places = guard.places(tree.leaf_bytes(), T::HAS_LINE)?;
     let is_lost = |leaf: &u64| !reached.contains(leaf) && tree.may_be_leaf(&guard, *leaf);
+    let places = guard.places(usage, tree.leaf_bytes(), T::HAS_LINE);
+    // Those that are in use, and those that may be old; and the first leaf of each.
+    let mut lost = [(Vec::new(), 0), (Vec::new(), 0)];
     for (leaf, is_in_use) in places.into_iter().filter(|(leaf, _)| is_lost(leaf)) {
-        let before = lost.len();
-        let entries = tree.entries(&guard, leaf).into_iter().flatten();
-        lost.extend(entries.filter_map(|words| read_whole::<M, C>(&guard, words.ok()?).ok()));
-        if lost.len() > before {
-            first.get_or_insert(leaf);
-            may_be_stale |= !is_in_use;
-        }
+        let Ok(whole) = Whole::read::<M, C, T>(&guard, usage, (tree, leaf)) else { continue };
+        let (entries, first) = &mut lost[usize::from(!is_in_use || is_other_broken)];
+        *first = if entries.is_empty() { leaf } else { *first };
+        entries.extend(whole.entries.into_iter().flatten());
     }
-    let note = first.map(|first| note_lost(lost.len(), first, may_be_stale));
-    Ok((lost, note))
+    let notes = lost.iter().zip([false, true]).filter(|((entries, _), _)| !entries.is_empty());
+    let notes = notes.map(|((entries, first), may_be_stale)| note_lost(entries.len(), *first, may_be_stale));
+    let notes = notes.collect();
+    // Of two entries with one key the first counts.
+    Ok((lost.into_iter().flat_map(|(entries, _)| entries).collect(), notes))
 }
 
 #[cfg(test)]

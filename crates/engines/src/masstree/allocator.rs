@@ -293,10 +293,12 @@ impl<M: Medium> Space<'_, M> {
 
     /// As [`Space::objects`], for a tree whose chain of runs is damaged: found in the slabs of the pool.
     pub(super) fn objects_in_slabs(&self) -> Result<Vec<Objects>> {
-        let class_of = |run| {
-            let anchor = unchecked(self.guard.words(run, 3).ok()?[2].load(self.guard));
-            anchor.filter(|anchor| *anchor == self.anchor)?;
-            class_of_run(self.guard, run).ok().flatten()
+        // What has no header may be a run whose header is damaged. Records tell nodes from other memory; of words nothing does.
+        let headless = Some(border_class(false));
+        let class_of = |run| match unchecked(self.guard.words(run, 3).ok()?[2].load(self.guard)) {
+            Some(anchor) if anchor != self.anchor => None,
+            Some(_) => class_of_run(self.guard, run).ok().flatten().or(headless),
+            None => headless,
         };
         let slabs = self.guard.medium().extent().length() / SLAB_BYTES;
         let runs = (1..slabs).map(|slab| run_of(slab * SLAB_BYTES));
@@ -327,6 +329,15 @@ impl<M: Medium> Space<'_, M> {
             self.objects_free_in(queue, running, &mut free)?;
         }
         Ok(free)
+    }
+
+    /// As [`Space::objects_free`], as far as queues are whole; and whether all are.
+    pub(super) fn objects_known_free(&self, running: u64) -> (FxHashSet<u64>, bool) {
+        let mut free = FxHashSet::default();
+        let Ok(queues) = self.queues() else { return (free, false) };
+        let is_whole = |queue| self.objects_free_in(queue, running, &mut free).is_ok();
+        let broken = queues.map(is_whole).filter(|is_whole| !is_whole).count();
+        (free, broken == 0)
     }
 
     /// The objects in a queue, in its order. They are added to those `seen` in other queues.

@@ -99,13 +99,13 @@ impl<M: Medium> Core<M> {
         let _shards = self.epochs.stop();
         let view = self.view(self.epochs.running(), true);
         let space = self.space(&view.guard);
-        let (free, runs) = (space.objects_free(view.epoch), space.objects());
-        let may_be_stale = free.is_err() || runs.is_err() || self.epochs.any_failed();
-        let (free, runs) = (free.unwrap_or_default(), runs.or_else(|_| space.objects_in_slabs())?);
+        let ((free, is_whole), runs) = (space.objects_known_free(view.epoch), space.objects());
+        let may_be_stale = !is_whole || runs.is_err() || self.epochs.any_failed();
+        let runs = runs.or_else(|_| space.objects_in_slabs())?;
         let nodes = runs.into_iter().filter(|run| run.class == border_class(self.are_words)).flatten();
         let mut lost = Vec::new();
         for offset in nodes.filter(|node| is_lost(*node) && !free.contains(node)) {
-            view.read_alone(offset, &mut lost);
+            view.read_alone(offset, &free, &mut lost);
         }
         let note = (!lost.is_empty()).then(|| note_lost(lost.len(), self.anchor, may_be_stale));
         Ok((lost, note))
@@ -241,13 +241,16 @@ impl<M: Medium> View<'_, M> {
         Ok(())
     }
 
-    /// Adds the entries of a border node, wherever it lies in the tree. What cannot be read costs its own entry.
-    fn read_alone(&self, offset: u64, entries: &mut Vec<Entry>) {
+    /// Adds the entries of a border node, wherever it lies in the tree. What cannot be read costs its own entry; one whose record is
+    /// free was removed.
+    fn read_alone(&self, offset: u64, free: &FxHashSet<u64>, entries: &mut Vec<Entry>) {
         let Ok(node) = self.guard.node::<Border>(offset) else { return };
         let (permutation, width) = (Permutation(node.permutation.load(&self.guard)), self.core.width);
         let count = if permutation.is_sound(width) { permutation.count(width) } else { 0 };
-        let read = |position| self.read_slot(node, permutation.slot(position), None).ok();
-        entries.extend((0..count).filter_map(read));
+        let slots = (0..count).map(|position| permutation.slot(position));
+        let is_free = |slot| free.contains(&node.values.value(slot).load(&self.guard));
+        let in_use = slots.filter(|slot| self.core.are_words || !is_free(*slot));
+        entries.extend(in_use.filter_map(|slot| self.read_slot(node, slot, None).ok()));
     }
 
     /// The key and the value in a slot of a border node, below `prefix` unless that is not known: a record has all of its key.

@@ -1,7 +1,8 @@
 //! Reading what is whole in a damaged tree, even one that does not open.
 //!
-//! A leaf that fails its check is left out, and the salvage goes on with the leaf that it names. Where the slot line itself is
-//! damaged, it need not name the right one: the leaves behind it are then found in the slabs of the pool.
+//! A leaf that fails its check is left out, and the salvage goes on with the leaf that it names, if its slot line alone is whole.
+//! That need not be the right leaf, as if two slot lines were swapped: the leaves that were passed over are then found in the slabs
+//! of the pool.
 
 use std::ops::RangeInclusive;
 
@@ -33,11 +34,15 @@ impl<M: Medium, C: Codec> Leafy<M, C> for Chain {
     }
 
     fn leaves(&self, guard: &Guard<'_, M>) -> Led {
-        Led::of_chain(self.head, |offset, leaves| {
-            let (_, slots) = self.read_leaf(guard, offset)?;
-            leaves.push(offset);
-            slots.verify_line(offset).map(|()| slots.next())
-        })
+        let mut led = Led::default();
+        led.follow(self.head, |offset, led| {
+            let (leaf, slots) = self.read_leaf(guard, offset)?;
+            led.leaves.push(offset);
+            slots.verify_line(offset)?;
+            led.is_doubtful |= self.verify_slots(guard, (offset, leaf, &slots)).is_err();
+            Ok(slots.next())
+        });
+        led
     }
 
     fn entries(&self, guard: &Guard<'_, M>, offset: u64) -> Result<Vec<Result<EntryWords>>> {

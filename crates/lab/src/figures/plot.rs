@@ -1,5 +1,6 @@
 //! A figure as SVG: one panel beside the other, a line for each series.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use plotters::coord::ranged1d::{AsRangedCoord, DefaultFormatting, KeyPointHint, ValueFormatter};
@@ -9,6 +10,8 @@ use plotters::prelude::*;
 use super::{Args, Figure, KEYS, Point, THREADS};
 use crate::failure::{Failure, Result};
 
+/// As many as a large drawing has.
+const DRAWING_BYTES: usize = 256 << 10;
 const PANEL: (u32, u32) = (400, 340);
 /// Most letters are less wide than three fifths of their height.
 const TITLE_SIZE: u32 = 16;
@@ -50,6 +53,12 @@ impl Args {
                 // If this fails, an empty file remains until the drawing replaces it.
                 let _ = std::fs::remove_file(&path);
             }
+            // A full disk still makes empty files.
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let tried = tempfile::tempfile_in(folder.unwrap_or(Path::new(".")));
+            tried
+                .and_then(|mut file| file.write_all(&vec![b' '; DRAWING_BYTES]))
+                .map_err(Failure::io(format!("write {}", path.display())))?;
         }
         Ok(())
     }

@@ -6,8 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use engines::registry::Engine;
-use everleaf::{MediumChoice, Options, Result, Store, TreeOptions};
+use everleaf::{Codec, MediumChoice, Options, Result, Store, TreeOptions};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
@@ -27,26 +26,29 @@ const TREE: &str = "t";
 /// The entries of a tree.
 pub type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Keys of 1 to 60 bytes, some of which share what they begin with; values of 0 to 120 bytes, some of 8, a few longer.
+/// Keys of 1 to 60 bytes, some of which share what they begin with; values of 0 to 120 bytes, some of 8, a few longer. In a tree of
+/// words any numbers.
 #[must_use]
-pub fn content(seed: u64) -> Content {
+pub fn content(codec: Codec, seed: u64) -> Content {
     let mut random = StdRng::seed_from_u64(seed);
     let mut content = Content::new();
     while content.len() < ENTRIES {
         let number: u64 = random.random();
         let key = match random.random_range(0..4) {
+            _ if codec == Codec::Word => number.to_be_bytes().to_vec(),
             0 => number.to_be_bytes().to_vec(),
             1 => format!("{:x}", number >> random.random_range(0..48)).into_bytes(),
             2 => format!("user/{:03}/name/{number}", number % 200).into_bytes(),
             _ => format!("a key that begins as many others do: {:05x}", number % 0xf_ffff).into_bytes(),
         };
-        content.insert(key, value(&mut random));
+        content.insert(key, value(codec, &mut random));
     }
     content
 }
 
-fn value(random: &mut StdRng) -> Vec<u8> {
+fn value(codec: Codec, random: &mut StdRng) -> Vec<u8> {
     let length = match random.random_range(0..20) {
+        _ if codec == Codec::Word => 8,
         0 => random.random_range(0..2000),
         1..5 => 8,
         _ => random.random_range(0..120),
@@ -68,25 +70,35 @@ fn options(medium: MediumChoice) -> Options {
 ///
 /// # Errors
 /// Of the store.
-pub fn make(path: &Path, engine: Engine, medium: MediumChoice, content: &Content, seed: u64) -> Result<()> {
+pub fn make(
+    path: &Path,
+    kind: TreeOptions,
+    medium: MediumChoice,
+    content: &Content,
+    seed: u64,
+) -> Result<()> {
     let store = options(medium).open(path)?;
-    let tree = store.tree_with(TREE, TreeOptions { engine, ..TreeOptions::RECORDS })?;
+    let (tree, codec) = (store.tree_with(TREE, kind)?, kind.codec);
+    let removed = |index: usize| match codec {
+        Codec::Word => (index as u64).to_be_bytes().to_vec(),
+        _ => format!("removed {index}").into_bytes(),
+    };
     let mut random = StdRng::seed_from_u64(seed);
     let mut entries: Vec<_> = content.iter().collect();
     entries.shuffle(&mut random);
     for (index, (key, final_value)) in entries.iter().enumerate() {
         if index % 8 == 0 {
-            tree.put(key, value(&mut random))?;
+            tree.put(key, value(codec, &mut random))?;
         }
         if index < REMOVED {
-            tree.put(format!("removed {index}"), value(&mut random))?;
+            tree.put(removed(index), value(codec, &mut random))?;
         }
         if index % 1000 == 0 {
             store.sync()?;
         }
         tree.put(key, final_value)?;
     }
-    (0..REMOVED).try_for_each(|index| tree.remove(format!("removed {index}")).map(drop))?;
+    (0..REMOVED).try_for_each(|index| tree.remove(removed(index)).map(drop))?;
     drop(tree);
     store.close()
 }

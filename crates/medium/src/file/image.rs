@@ -71,6 +71,15 @@ impl File {
         Ok(ram)
     }
 
+    /// Reads the pool in `pool` into memory without its log, for a pool whose log is damaged: as it was when a checkpoint ended, or in
+    /// the middle of one.
+    ///
+    /// # Errors
+    /// [`MediumError::Map`] if the system gives no memory.
+    pub fn image_without_log(pool: &fs::File) -> Result<Ram, MediumError> {
+        Ram::copy_of(pool)
+    }
+
     /// Makes a copy of an image: a pool that needs no log, and is durable when this returns. Returns its bytes. Nothing was stored
     /// to the image since [`File::image`] gave it.
     ///

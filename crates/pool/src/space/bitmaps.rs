@@ -4,10 +4,11 @@ use medium::Medium;
 use medium::sync::Ordering;
 
 use super::left_alone::CLASS_DAMAGED;
-use super::{MediumGuard, SLAB_BYTES, SPAN, SPAN_SLABS_MAX, Space, UNMARKED, slab_start};
+use super::usage::Head;
+use super::{MediumGuard, SLAB_BYTES, Space, UNMARKED, slab_start};
 use crate::Result;
 use crate::class::{BITMAP_WORD, Class};
-use crate::header::{checked, unchecked};
+use crate::header::checked;
 
 impl Space {
     /// Reads from the bitmaps which slots of old slabs are in use. If a bitmap is damaged, returns its
@@ -43,32 +44,19 @@ impl Space {
         slab: u32,
         end: u32,
     ) -> Result<std::result::Result<u32, &'static str>> {
-        if guard.medium().is_hole(slab_start(slab)) {
-            return Ok(Ok(slab + 1));
-        }
-        let word = guard.words(slab_start(slab), 1)?[0].load(guard);
-        if word == 0 && Self::is_blank(guard, slab)? {
-            return Ok(Ok(slab + 1));
-        }
-        let Some(class_word) = unchecked(word) else {
-            return Ok(Err(CLASS_DAMAGED));
+        let (class, bitmap) = match self.head(guard, slab, end)? {
+            Head::Free => return Ok(Ok(slab + 1)),
+            Head::Damaged => return Ok(Err(CLASS_DAMAGED)),
+            Head::Cut(_, None) => return Ok(Err("which of its slots are in use fails its checksum")),
+            Head::Span(slabs) => {
+                self.claim_span(slab, slabs);
+                return Ok(Ok(slab + slabs));
+            }
+            Head::Cut(class, Some(bitmap)) => (class, bitmap),
         };
-        let span = class_word.wrapping_sub(SPAN);
-        if (1..=SPAN_SLABS_MAX).contains(&span) && u64::from(slab) + span <= u64::from(end) {
-            self.claim_span(slab, span as u32);
-            return Ok(Ok(slab + span as u32));
-        }
-        let Some(class) = Class::from_index(class_word.wrapping_sub(1)) else {
-            return Ok(Ok(slab + 1));
-        };
-        let words = guard.words(slab_start(slab), BITMAP_WORD + class.bitmap_words())?;
-        let bitmap: Vec<u64> = words[BITMAP_WORD..].iter().map(|word| word.load(guard)).collect();
-        if words[1].load(guard) != bitmap_check(&bitmap) {
-            return Ok(Err("which of its slots are in use fails its checksum"));
-        }
         let used: u32 = bitmap.iter().map(|word| word.count_ones()).sum();
         let known = self.slabs.get(slab);
-        known.class.store(class_word, Ordering::Relaxed);
+        known.class.store(class.index() as u64 + 1, Ordering::Relaxed);
         known.used.store(u64::from(used), Ordering::Relaxed);
         for (cell, word) in known.bitmap.iter().zip(&bitmap) {
             cell.store(*word, Ordering::Relaxed);
@@ -78,7 +66,7 @@ impl Space {
 
     /// Whether a slab is all zeros: nothing was ever written there. Some file systems call room that was never written a hole, for which a
     /// close writes no class word, and no longer do so once it was read.
-    fn is_blank<M: Medium>(guard: &MediumGuard<'_, M>, slab: u32) -> Result<bool> {
+    pub(super) fn is_blank<M: Medium>(guard: &MediumGuard<'_, M>, slab: u32) -> Result<bool> {
         let words = guard.words(slab_start(slab), SLAB_BYTES as usize / 8)?;
         Ok(words.iter().all(|word| word.load(guard) == 0))
     }
@@ -126,7 +114,7 @@ impl Space {
     }
 }
 
-fn bitmap_check(bitmap: &[u64]) -> u64 {
+pub(super) fn bitmap_check(bitmap: &[u64]) -> u64 {
     let bytes: Vec<u8> = bitmap.iter().flat_map(|word| word.to_le_bytes()).collect();
     u64::from(crc32c::crc32c(&bytes)) | 1 << 32
 }
