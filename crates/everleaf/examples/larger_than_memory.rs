@@ -26,7 +26,7 @@ fn scattered(number: u64) -> u64 {
 }
 
 fn key(number: u64) -> String {
-    format!("user:{:019}", scattered(number) % 10_u64.pow(19))
+    format!("{:016x}{:08}", scattered(number), number % 100_000_000)
 }
 
 fn value(number: u64) -> Vec<u8> {

@@ -43,14 +43,25 @@ use crate::Result;
 /// # Errors
 /// An error that `work` has returned on some thread.
 pub fn on_threads<T: Send>(threads: usize, work: impl Fn() -> Result<T> + Sync) -> Result<Vec<T>> {
+    let results = Mutex::new(Vec::new());
+    call_on_threads(threads, &|| {
+        let result = work();
+        results.lock().push(result);
+    });
+    let results = std::mem::take(&mut *results.lock());
+    results.into_iter().collect()
+}
+
+/// As [`on_threads`]. (Not generic, so that threads are compiled once.)
+fn call_on_threads(threads: usize, work: &(dyn Fn() + Sync)) {
     std::thread::scope(|scope| {
-        let helper = |_| std::thread::Builder::new().spawn_scoped(scope, &work).ok();
+        let helper = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
         let helpers: Vec<_> = (1..threads).map_while(helper).collect();
-        let own = work();
-        let theirs =
-            helpers.into_iter().map(|helper| helper.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        std::iter::once(own).chain(theirs).collect()
-    })
+        work();
+        for helper in helpers {
+            helper.join().unwrap_or_else(|panic| resume_unwind(panic));
+        }
+    });
 }
 
 /// The bits of a set, from the lowest on.
@@ -74,14 +85,20 @@ pub fn share<J: Send, T: Send>(
     work: impl Fn(J) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
     let jobs = jobs.into_iter();
-    let (threads, jobs) = (threads.min(jobs.len()), Mutex::new(jobs.enumerate()));
-    let done = on_threads(threads, || {
-        let own = std::iter::from_fn(|| jobs.lock().next());
-        own.map(|(number, job)| Ok((number, work(job)?))).collect::<Result<Vec<_>>>()
+    let mut results = Vec::new();
+    results.resize_with(jobs.len(), || None);
+    let (threads, results) = (threads.min(jobs.len()), Mutex::new(results));
+    let jobs = Mutex::new(jobs.enumerate());
+    let next = || jobs.lock().next();
+    on_threads(threads, || {
+        while let Some((number, job)) = next() {
+            let result = work(job)?;
+            results.lock()[number] = Some(result);
+        }
+        Ok(())
     })?;
-    let mut done: Vec<_> = done.into_iter().flatten().collect();
-    done.sort_unstable_by_key(|(number, _)| *number);
-    Ok(done.into_iter().map(|(_, result)| result).collect())
+    let results = std::mem::take(&mut *results.lock());
+    Ok(results.into_iter().flatten().collect())
 }
 
 /// A value of 48 bits with a check of 16 bits.

@@ -74,6 +74,16 @@ impl<'v> Salvage<'v> {
         !self.is_over
     }
 
+    /// The entries of the leaf at `offset`, in any order; `false` if no more are wanted.
+    pub fn entries(&mut self, offset: u64, mut entries: Vec<Result<Entry>>) -> bool {
+        // Those that cannot be read have no key to be sorted by.
+        entries.sort_by(|one, other| match (one, other) {
+            (Ok((one, _)), Ok((other, _))) => one.cmp(other),
+            (one, other) => one.is_ok().cmp(&other.is_ok()),
+        });
+        entries.into_iter().all(|entry| self.entry(offset, entry))
+    }
+
     /// Decides the oldest entry. It is out of order if its key is not above the last one, or if it is above most of the keys behind it
     /// that are above the last one.
     fn decide(&mut self) {
@@ -250,16 +260,11 @@ pub fn salvage_leaves<M: Medium, C: Codec, T: Leafy<M, C>>(
     salvage.left_out.extend(led.damage.into_iter().chain(notes));
     for leaf in led.leaves {
         match Whole::read::<M, C, T>(&guard, &usage, (&tree, leaf)) {
-            Ok(Whole { mut entries, freed }) => {
+            Ok(Whole { entries, freed }) => {
                 if freed > 0 {
                     salvage.leave_out(leaf, Part::Unknown, freed_of_leaf(freed));
                 }
-                // Those that cannot be read have no key to be sorted by.
-                entries.sort_by(|one, other| match (one, other) {
-                    (Ok((one, _)), Ok((other, _))) => one.cmp(other),
-                    (one, other) => one.is_ok().cmp(&other.is_ok()),
-                });
-                if !entries.into_iter().all(|entry| salvage.entry(leaf, entry)) {
+                if !salvage.entries(leaf, entries) {
                     break;
                 }
             }

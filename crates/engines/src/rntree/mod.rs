@@ -197,7 +197,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
 
     fn start(&mut self, root: &TreeRoot, options: RnTreeOptions, crashed: bool) -> Result<()> {
         let made = Self::capacity_of(root)?;
-        let leaves = [made, self.capacity].map(|entries| format!("{entries} entries a leaf"));
+        let leaves = [described(made), described(self.capacity)];
         root.demand((Self::ENGINE.0, C::ID), &leaves)?;
         self.recovered_from_crash = crashed;
         self.recover(root.words[ROOT_HEAD], options.recovery_threads)
@@ -206,8 +206,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     /// The most entries of a leaf of the tree at `root`. Refuses a tree of another engine or codec.
     fn capacity_of(root: &TreeRoot) -> Result<usize> {
         let entries = root.words[ROOT_ENTRIES];
-        let same = [entries, entries].map(|entries| format!("{entries} entries a leaf"));
-        root.demand((Self::ENGINE.0, C::ID), &same)?;
+        root.demand((Self::ENGINE.0, C::ID), &[String::new(), String::new()])?;
         if !(ENTRIES_MIN..=ENTRIES_MAX as u64).contains(&entries) {
             return Err(Error::corrupt(
                 root.words[ROOT_HEAD],
@@ -228,6 +227,11 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     fn damaged(&self, index: u32, what: &str) -> Error {
         Error::corrupt(self.leaves.get(index).offset(), what)
     }
+}
+
+/// The nodes of a tree, in an error.
+fn described(leaf_entries: usize) -> String {
+    format!("{leaf_entries} entries a leaf")
 }
 
 impl<M: Medium, C: Codec> Index for RnTree<M, C>

@@ -1,10 +1,8 @@
 //! Tests of the suite: it passes on the sorted chain, and must fail on sorted chains with one flaw each.
 
 use crate::flawed::{FLAWED, Flaw};
-use crate::harness::{Cell, Check, Failure, InRam, Kind, Seed};
+use crate::harness::{Cell, Check, Failure, InRam, Kind, Seed, Test};
 use crate::suite::*;
-
-type Test = fn(&Cell, Seed) -> Check;
 
 fn cell(flaw: Flaw, kind: Kind) -> Cell {
     let cell = Cell::of::<InRam>(FLAWED, kind, FLAWED.small);

@@ -88,8 +88,9 @@ fn two_batches_on_the_same_keys() {
 
 #[test]
 fn each_pair_of_engines() {
+    let random = u32::from(common::is_thorough());
     for kinds in pairs() {
-        one_thread(&kinds, Images::Some { random: 1 }, SecondCrash::InRecovery);
+        one_thread(&kinds, Images::Some { random }, SecondCrash::InRecovery);
     }
 }
 

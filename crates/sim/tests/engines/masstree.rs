@@ -60,9 +60,12 @@ fn a_script_with_layers_below_layers() {
 
 #[test]
 fn a_script_with_layers_and_crashes_in_recovery() {
-    let options = options(Images::Some { random: 0 }, SecondCrash::InRecovery);
+    let (operations, options) =
+        (layers_in_epochs(), options(Images::Some { random: 0 }, SecondCrash::InRecovery));
+    // The second half has nodes four layers down, and layers that are removed.
+    let from_operation = if common::is_thorough() { 0 } else { operations.len() / 2 };
     let engine = common::small(Engine::MASSTREE, Layers);
-    common::explore(&engine, &layers_in_epochs(), FollowUp::Keys, options);
+    common::explore(&engine, &operations, FollowUp::Keys, Options { from_operation, ..options });
 }
 
 #[test]
@@ -131,7 +134,10 @@ fn a_script_with_persistent_caches_and_on_a_log() {
     for rules in [Rules::PersistentCaches, Rules::Log] {
         let options = Options { rules, ..options(Images::Some { random }, SecondCrash::InRecovery) };
         explore(Word, &every_change_in_epochs(), options.clone());
-        explore(Record, &every_change_in_epochs(), options);
+        // With persistent caches there are as many second crashes as pairs of stores.
+        let is_twice = rules == Rules::Log || common::is_thorough();
+        let second_crash = if is_twice { SecondCrash::InRecovery } else { SecondCrash::Never };
+        explore(Record, &every_change_in_epochs(), Options { second_crash, ..options });
     }
 }
 

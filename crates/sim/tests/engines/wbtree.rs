@@ -71,7 +71,8 @@ fn inner_nodes_that_split_and_merge() {
     for rules in [Rules::Lines, Rules::Log] {
         let is_twice = rules == Rules::Lines || common::is_thorough();
         let second_crash = if is_twice { SecondCrash::InRecovery } else { SecondCrash::Never };
-        let options = Options { rules, ..options(Images::Some { random: 2 }, second_crash) };
+        let random = if common::is_thorough() { 2 } else { 1 };
+        let options = Options { rules, ..options(Images::Some { random }, second_crash) };
         explore_each(&operations, FollowUp::Keys, &options);
     }
 }

@@ -37,7 +37,7 @@ where
         let start = Instant::now();
         let mut tree = Self::unopened(pool, &root.words)?;
         let wanted = F::of_settings(&opening.settings.or(tree.format.to_settings()))?;
-        root.demand((F::ENGINE.0, C::ID), &[tree.format, wanted].map(|format| format!("{format:?}")))?;
+        root.demand((F::ENGINE.0, C::ID), &[format!("{:?}", tree.format), format!("{wanted:?}")])?;
         let guard = pool.pin();
         Redo::recover(&guard, &tree.anchor(&guard)?)?;
         tree.root(&guard)?;

@@ -83,7 +83,8 @@ pub fn a_full_pool_loses_nothing(cell: &Cell, seed: Seed) -> Check {
     if is_for_thorough(cell) {
         return Ok(());
     }
-    let limit_bytes = LIMIT_BYTES / u64::from(cell.slowness.min(3));
+    let part = if factor() == 1 { cell.slowness.clamp(2, 3) } else { cell.slowness.min(3) };
+    let limit_bytes = LIMIT_BYTES / u64::from(part);
     let Some(mut world) = cell.limited(limit_bytes)? else { return Ok(()) };
     let mut model = Model::new();
     fill_up(world.tree(), cell.kind, &mut model, seed)?;

@@ -78,7 +78,7 @@ macro_rules! tests_of_cell {
     ($($module:ident::$test:ident),* $(,)?) => { $(
         #[test]
         fn $test() {
-            harness::run(module_path!(), stringify!($test), &|seed| $module::$test(&cell(), seed));
+            harness::run_in(module_path!(), stringify!($test), cell, $module::$test);
         }
     )* };
 }

@@ -10,7 +10,7 @@ mod site;
 
 pub use failure::{Check, Failure, brief};
 pub use place::{DaxAvx512, DaxMovdir64b, DaxRtm, DaxTwin, InRam, LateSingle, LateTwin, OnFile, Place};
-pub use seed::{Seed, factor, run};
+pub use seed::{Seed, Test, factor, run, run_in};
 pub use site::{Closing, Site};
 
 use engines::index::Index;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use super::Check;
+use super::{Cell, Check};
 
 /// A test that takes longer than this hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(300);
@@ -41,6 +41,14 @@ impl Seed {
 /// The factor for the number of cases.
 pub fn factor() -> u32 {
     std::env::var("EVERLEAF_CASES").map_or(1, |factor| factor.parse().expect("EVERLEAF_CASES is a number"))
+}
+
+/// A test of the suite.
+pub type Test = fn(&Cell, Seed) -> Check;
+
+/// Runs one test in a cell. (It takes functions, so that thousands of tests are not as many closures to compile.)
+pub fn run_in(module: &str, test: &str, cell: fn() -> Cell, body: Test) {
+    run(module, test, &|seed| body(&cell(), seed));
 }
 
 /// Runs one test; prints how to run it again if it fails or hangs. `module` is its module path.
