@@ -523,7 +523,7 @@ impl Drop for Mapping {
     }
 }
 
-/// Tells the system that pages of a mapping are read in no order, so that it reads no others with one.
+/// Tells the system that pages of a mapping are read in no order: what it would read ahead displaces pages that are needed.
 pub(crate) fn expect_random_loads(extent: &Extent) {
     // SAFETY: the extent is mapped; advice changes no content, and is only a hint.
     let _ = unsafe { madvise(extent.base().cast(), extent.length() as usize, Advice::Random) };

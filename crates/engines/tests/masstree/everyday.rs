@@ -670,7 +670,7 @@ fn a_write_is_told_that_an_epoch_could_not_be_ended_in_the_background() {
 }
 
 /// What a first look at a node stores there is worth nothing to the next process. So reads after an open that has nothing to
-/// undo write nothing, and take no part of the limit of written pages.
+/// undo write nothing.
 #[test]
 fn reads_after_a_clean_close_write_nothing() {
     let machine = Machine::new(&Image::default());
@@ -683,7 +683,7 @@ fn reads_after_a_clean_close_write_nothing() {
         (0..10_000).for_each(|key| tree.put(&word(key), &word(key)).unwrap());
     }
     for _ in 0..3 {
-        let pool = on_file(&machine, 256 << 10);
+        let pool = on_file(&machine);
         let root = pool.trees().unwrap().remove(0);
         let tree = MassTree::<_, WordCodec>::open(&pool, &root, MassTreeOptions { width: None, ..options() })
             .unwrap();

@@ -195,7 +195,7 @@ impl Core {
     /// Waits until the private pages take no more than their limit, or cannot be given back.
     #[inline(always)]
     pub(super) fn await_memory(&self, has_background: bool) -> Result<(), MediumError> {
-        if !self.lines.private.is_nearly_short() { Ok(()) } else { self.wait_for_memory(has_background) }
+        if self.lines.private.is_nearly_short() { self.wait_for_memory(has_background) } else { Ok(()) }
     }
 
     #[cold]
@@ -221,7 +221,7 @@ impl Core {
 
     /// Makes durable and checkpoints what is appended, and gives pages back.
     pub(super) fn give_back(&self) -> Result<(), MediumError> {
-        // The pages that the system reads ahead would displace those that are needed. (What the pool grows by is advised later.)
+        // What the pool grew by.
         expect_random_loads(&self.extent);
         let give_back = || {
             // What the first pass appends, the second one can give back.

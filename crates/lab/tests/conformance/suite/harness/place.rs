@@ -132,11 +132,12 @@ impl Place for OnFile {
         let mut open = std::fs::OpenOptions::new();
         let pool = open.read(true).write(true).create(true).truncate(false);
         let pool = pool.open(self.folder.path().join("pool")).expect("a file");
-        // A small log, so that it is recycled.
+        // A small log, so that it is recycled, and little memory, so that written pages are given back.
         let options = FileOptions {
             limit_bytes: self.limit_bytes,
             log_bytes: 512 << 10,
             log_bytes_max: 512 << 10,
+            private_bytes_max: 256 << 10,
             mark_offset: pool::MEDIUM_LINE,
             ..FileOptions::default()
         };
