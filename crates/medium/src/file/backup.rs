@@ -35,7 +35,7 @@ use crate::{LINE_BYTES, MediumError};
 
 /// Lines of this many bytes of log are written over the copy together.
 const COPY_BATCH_BYTES: u64 = 16 << 20;
-/// Attempts before a copy keeps checkpoints from freeing the log's space.
+/// Attempts before a copy keeps checkpoints from freeing the log's space, or gives up if another process makes them.
 const FREE_ATTEMPTS: u32 = 2;
 
 /// How a copy ended.
@@ -117,7 +117,14 @@ impl File {
         let Some(uuid) = uuid.filter(|uuid| mark.0.is_none_or(|named| named == *uuid)) else {
             return Ok(None);
         };
-        let copied = copy(&pool, &log, target, mark_offset, sizes)?;
+        let mut copied = copy(&pool, &log, target, mark_offset, sizes)?;
+        for _ in 0..FREE_ATTEMPTS {
+            if copied != Copied::Overrun {
+                break;
+            }
+            target.empty()?;
+            copied = copy(&pool, &log, target, mark_offset, sizes)?;
+        }
         // Whether the pool was open all the time. A clean close clears the mark. A pool without a mark may have named its log
         // meanwhile; if it has not, the log must still lie there.
         let was_open = match (mark.0, read_mark(&pool, mark_offset)?.0) {

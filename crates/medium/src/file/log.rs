@@ -268,6 +268,12 @@ impl Log {
         self.capacity().min(self.capacity_idle)
     }
 
+    /// Cuts off what a crash left of a ring that was made smaller.
+    pub(super) fn cut(&self) -> io::Result<()> {
+        let length = RING + self.capacity();
+        if self.io.length()? > length { self.io.truncate(length) } else { Ok(()) }
+    }
+
     /// Makes a ring that has grown as small as an idle one is to be. It holds nothing from its start on; the caller sees to it that
     /// no thread reads or writes it meanwhile.
     pub(super) fn shrink(&self) -> io::Result<()> {

@@ -208,6 +208,8 @@ struct Core {
     pool_bytes: AtomicU64,
     signal: Mutex<worker::Signal>,
     signalled: Condvar,
+    /// Whether nothing was appended for so long that the log is to shrink.
+    is_idle: AtomicBool,
     /// The most bytes that wait in memory to be written to the log, and as many to the pool's file.
     burst_bytes_max: u64,
     durability: Durability,

@@ -193,6 +193,7 @@ impl File {
             pool_bytes: AtomicU64::new(mapping.extent().length()),
             signal: Mutex::default(),
             signalled: Condvar::new(),
+            is_idle: AtomicBool::new(false),
             burst_bytes_max: burst_bytes_max(&options),
             durability: options.durability,
             mark_offset: options.mark_offset,
@@ -496,6 +497,8 @@ fn reopen(
     let mut replayed = replay_into(&log, newest, mapping, (!writes_back).then_some(&note))?;
     begin(&log, pool, options, &replayed, writes_back)
         .map_err(refused("begin a new incarnation of the log"))?;
+    // Both copies of the header name this ring now. If the system refuses, the file is only longer than it need be.
+    let _ = log.cut();
     replayed.replay.duration = start.elapsed();
     let end = replayed.end;
     let mut block = vec![0; (end % BLOCK_BYTES) as usize];

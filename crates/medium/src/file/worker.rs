@@ -1,6 +1,7 @@
 //! The background threads: one syncs, the other one checkpoints and fills the log with zeros.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::{Core, Durability};
@@ -33,6 +34,12 @@ impl Core {
     pub(super) fn wake_checkpointer(&self) {
         self.signal.lock().checkpoint = true;
         self.signalled.notify_all();
+    }
+
+    /// Has the log made smaller, by the thread that checkpoints: the other one must go on to sync.
+    fn wake_to_shrink(&self) {
+        self.is_idle.store(true, Ordering::Relaxed);
+        self.wake_checkpointer();
     }
 
     /// Tells the threads to end.
@@ -127,6 +134,9 @@ impl Core {
                 // As below.
                 let _ = self.give_back();
             }
+            if self.is_idle.swap(false, Ordering::Relaxed) {
+                self.shrink_log();
+            }
             // Another thread may have made room meanwhile.
             if self.end().saturating_sub(self.log.start()) > self.log.capacity() / 2 {
                 // All operations find a failure in `commit`.
@@ -198,7 +208,8 @@ impl<'c> Syncer<'c> {
             let _ = core.settle(end);
             (self.seen, self.sealed) = (end, end);
         } else if idle && self.dozes && self.busy_at.elapsed() >= LONG_IDLE && core.log.is_grown() {
-            core.shrink_log();
+            core.wake_to_shrink();
+            self.busy_at = Instant::now();
         }
     }
 }

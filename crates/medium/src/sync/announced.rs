@@ -116,8 +116,8 @@ fn own_word() -> Option<&'static Word> {
     OWN_WORD.try_with(|own| own.0.get().or_else(|| first_word(own))).ok().flatten()
 }
 
-/// A thread that lists its word before another lists the locks that it waits for is waited for. If it comes later, it sees that
-/// they are taken, because both go through the same mutex.
+/// Gives the calling thread a word. A thread that wants a lock alone takes it first, and then looks at the list of words, under the
+/// mutex. So if this word is not in the list yet, the calling thread gets the mutex later, and sees that the lock is taken.
 #[cold]
 fn first_word(own: &OwnWord) -> Option<&'static Word> {
     if !has_membarrier() {
@@ -153,7 +153,9 @@ fn light_barrier() {
 fn heavy_barrier() {
     use rustix::thread::{MembarrierCommand, membarrier};
     if has_membarrier() {
-        membarrier(MembarrierCommand::PrivateExpedited).expect("the process is registered");
+        // Without memory the system refuses the quick one, not the slow one.
+        let barrier = membarrier(MembarrierCommand::PrivateExpedited);
+        barrier.or_else(|_| membarrier(MembarrierCommand::Global)).expect("the process is registered");
     }
 }
 

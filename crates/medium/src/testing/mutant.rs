@@ -34,6 +34,8 @@ pub(crate) enum Mutant {
     StoresGoOn,
     /// A page that equals the file is given back, whether its lines are checkpointed or not.
     EqualIsEnough,
+    /// Pages are given back while a checkpoint changes the file.
+    GivenBackAnytime,
     /// A page is given back even if one of its lines was appended since the file was read.
     LookedAtOnce,
 }

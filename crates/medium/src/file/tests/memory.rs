@@ -166,37 +166,47 @@ fn stores_beside_a_thread_that_gives_pages_back_are_kept() {
     assert!(loses_a_store(Some(Mutant::StoresGoOn)), "nobody needs the locks of lines");
 }
 
-/// The pool holds 1, also in its file. Then 2 and 1 are appended, and 2 is checkpointed after the page was perhaps given back. `when`
-/// calls what appends them.
-fn shows_an_older_value(planted: Mutant, is_planted: bool, when: When) -> bool {
+type Hook = Box<dyn Fn(&File) + Send>;
+
+/// A pool whose hook is called once when its file is read, after the test has set it.
+fn with_hook() -> (Arc<File>, impl Fn(Hook)) {
     let machine = Machine::new(&Image::default());
-    let file_read = Arc::new(Mutex::new(None::<Arc<File>>));
+    let hook = Arc::new(Mutex::new(None::<(Arc<File>, Hook)>));
+    let call = {
+        let hook = Arc::clone(&hook);
+        move |call| {
+            let hook = if call == Call::Read { hook.lock().take() } else { None };
+            if let Some((file, run)) = hook {
+                run(&file);
+            }
+        }
+    };
+    let pool = Arc::new(Hooked::new(machine.io(Which::Pool), call));
+    let file = Arc::new(File::open(pool, machine.io(Which::Log), limited()).unwrap());
+    let own = Arc::clone(&file);
+    (file, move |run| *hook.lock() = Some((Arc::clone(&own), run)))
+}
+
+fn with_planted(mutant: Mutant, is_planted: bool, call: impl FnOnce()) {
+    plant(is_planted.then_some(mutant));
+    call();
+    plant(None);
+}
+
+/// The pool holds 1, also in its file. Then 2 and 1 are appended, and 2 is checkpointed after the page was perhaps given back.
+fn shows_an_older_value(mutant: Mutant, is_planted: bool, when: When) -> bool {
+    let (file, set_hook) = with_hook();
+    file.settle(publish(&file, 0, 1)).unwrap();
+    file.checkpoint().unwrap();
     let change = |file: &File| {
         file.wait(publish(file, 0, 2)).unwrap();
         publish(file, 0, 1);
     };
-    let hook = {
-        let file_read = Arc::clone(&file_read);
-        move |call| {
-            if call == Call::Read
-                && let Some(file) = file_read.lock().take()
-            {
-                change(&file);
-            }
-        }
-    };
-    let pool = Arc::new(Hooked::new(machine.io(Which::Pool), hook));
-    let file = Arc::new(File::open(pool, machine.io(Which::Log), limited()).unwrap());
-    file.settle(publish(&file, 0, 1)).unwrap();
-    file.checkpoint().unwrap();
     match when {
         When::Before => change(&file),
-        When::FileWasRead => *file_read.lock() = Some(Arc::clone(&file)),
+        When::FileWasRead => set_hook(Box::new(change)),
     }
-    plant(is_planted.then_some(planted));
-    file.core.give_back_pages();
-    plant(None);
-    assert!(file_read.lock().is_none(), "the file was read");
+    with_planted(mutant, is_planted, || drop(file.core.give_back_pages()));
     file.checkpoint().unwrap();
     load(&file, 0) != 1
 }
@@ -214,6 +224,36 @@ fn a_page_whose_lines_are_not_checkpointed_stays() {
         assert!(!shows_an_older_value(mutant, false, when));
         assert!(shows_an_older_value(mutant, true, when), "{mutant:?} harms nobody");
     }
+}
+
+/// A unit is released. While its page is given back, a checkpoint punches it; it is taken into use again, and gets the content
+/// that it had in the file when that was read.
+fn loses_what_was_punched(is_planted: bool) -> bool {
+    const UNIT: u64 = 2 * crate::RELEASE_BYTES;
+    const INDEX: u64 = (UNIT - HERE) / 8;
+    let (file, set_hook) = with_hook();
+    file.grow(4 * crate::RELEASE_BYTES).unwrap();
+    file.settle(publish(&file, INDEX, 7)).unwrap();
+    file.checkpoint().unwrap();
+    file.release(UNIT, crate::RELEASE_BYTES);
+    set_hook(Box::new(|file| {
+        if file.core.checkpointing.try_lock().is_none() {
+            return;
+        }
+        file.checkpoint().unwrap();
+        assert!(file.is_hole(UNIT));
+        file.reserve(UNIT, crate::RELEASE_BYTES).unwrap();
+        let guard = Guard::new(file);
+        word(&guard, INDEX).store(&guard, 7);
+    }));
+    with_planted(Mutant::GivenBackAnytime, is_planted, || drop(file.core.give_back_pages()));
+    load(&file, INDEX) != 7
+}
+
+#[test]
+fn the_file_does_not_change_while_a_page_is_given_back() {
+    assert!(!loses_what_was_punched(false));
+    assert!(loses_what_was_punched(true), "checkpoints may go on");
 }
 
 /// What a released unit holds is of no use, so its pages are given back without a line in the log.
