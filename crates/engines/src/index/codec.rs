@@ -76,6 +76,9 @@ pub trait Codec: Send + Sync + 'static {
     fn has_value<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, value: Self::Value<'_>) -> Result<bool>;
     /// Prefetches the record of an entry.
     fn prefetch<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords);
+    /// As [`Codec::prefetch`], for what lies behind the beginning of the entry's record. That was prefetched a while ago: its
+    /// length is read.
+    fn prefetch_rest<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords);
     /// Appends an entry's key.
     fn copy_key<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<()>;
     /// Appends an entry's value.
@@ -158,6 +161,8 @@ impl Codec for WordCodec {
 
     #[inline(always)]
     fn prefetch<M: Medium>(_guard: &Guard<'_, M>, _entry: EntryWords) {}
+
+    fn prefetch_rest<M: Medium>(_guard: &Guard<'_, M>, _entry: EntryWords) {}
 
     fn copy_key<M: Medium>(_guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<()> {
         buffer.extend_from_slice(&entry[0].to_be_bytes());
@@ -263,6 +268,12 @@ impl Codec for RecordCodec {
     fn prefetch<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) {
         if let Ok([header, ..]) = guard.words(entry[1] & OFFSET_MASK, 1) {
             header.prefetch();
+        }
+    }
+
+    fn prefetch_rest<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) {
+        if let Ok(record) = Record::at(guard, entry[1] & OFFSET_MASK) {
+            record.prefetch_rest(guard);
         }
     }
 

@@ -22,8 +22,8 @@ const BATCH_ENTRIES_MIN: usize = 16;
 const BATCH_ENTRIES_MAX: usize = 256;
 /// Bytes of keys and values after which a batch ends.
 const BATCH_BYTES: usize = 1 << 20;
-/// Records that are prefetched ahead of the one that is copied.
-const RECORDS_AHEAD: usize = 4;
+/// How far ahead of the record that is copied others are prefetched: first their beginnings, then, closer, the rest of them.
+const RECORDS_AHEAD: [usize; 2] = [12, 6];
 
 /// Some entries of a range, in the order of the scan, as bytes.
 pub struct Batch {
@@ -91,6 +91,12 @@ impl Batch {
         copy_value(&mut self.bytes)?;
         self.entries.push_back(Ok((key_length, self.bytes.len() - start - key_length)));
         Ok(self.entries.len() < self.entries_max && self.bytes.len() < BATCH_BYTES)
+    }
+
+    /// Whether an entry with this first word lies before the part of the range that is not read yet.
+    fn is_before(&self, word: u64) -> bool {
+        let side = self.rest.side_of(word);
+        side == if self.direction == Direction::Forward { Ordering::Less } else { Ordering::Greater }
     }
 
     /// As [`Batch::push`], for the words of an entry. An entry that cannot be read is an error at its place in the scan.
@@ -363,9 +369,16 @@ impl<T: Leaves<M, C>, M: Medium, C: Codec> Batches for LeafBatches<'_, T, M, C> 
         if batch.direction == Direction::Reverse {
             leaf.entries.reverse();
         }
-        for (position, words) in leaf.entries.iter().enumerate() {
-            if let Some(ahead) = leaf.entries.get(position + RECORDS_AHEAD) {
+        // Those before are not wanted.
+        let first = leaf.entries.partition_point(|words| batch.is_before(words[0]));
+        let entries = &leaf.entries[first..];
+        entries.iter().take(RECORDS_AHEAD[0]).for_each(|words| C::prefetch(&guard, *words));
+        for (position, words) in entries.iter().enumerate() {
+            if let Some(ahead) = entries.get(position + RECORDS_AHEAD[0]) {
                 C::prefetch(&guard, *ahead);
+            }
+            if let Some(ahead) = entries.get(position + RECORDS_AHEAD[1]) {
+                C::prefetch_rest(&guard, *ahead);
             }
             if batch.push_entry::<M, C>(&guard, *words) {
                 continue;

@@ -285,7 +285,7 @@ impl<M: Medium> Core<M> {
     /// Ends the running epoch: all operations before, on all trees of the pool, are durable when this returns.
     pub(super) fn advance(&self) -> Result<()> {
         match self.shared() {
-            Some(epochs) => epochs.advance(&self.pool),
+            Some(epochs) => epochs.advance(&self.pool, &self.epochs),
             None => {
                 self.epochs.advance_alone();
                 Ok(())

@@ -150,9 +150,18 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         drop(stopped);
     }
 
-    /// Ends the running epoch: all operations before are durable when this returns.
-    pub(crate) fn advance(&self, pool: &Pool<M>) -> Result<()> {
-        self.end(&mut self.state.lock(), pool, None)
+    /// Ends the epoch that runs at the call: all operations before are durable when this returns. One end serves all threads that
+    /// wait for it. `epochs` are those of any tree that takes part.
+    pub(crate) fn advance(&self, pool: &Pool<M>, epochs: &Epochs<M, S>) -> Result<()> {
+        let epoch = epochs.running();
+        let mut state = self.state.lock();
+        if state.written.running <= epoch {
+            return self.end(&mut state, pool, None);
+        }
+        // Another thread has ended it, perhaps without waiting for the disk.
+        let ended = state.ended;
+        drop(state);
+        Ok(pool.peek().settle(ended)?)
     }
 
     /// Runs a batch within the running epoch, whose number it gets: the epoch does not end meanwhile. `run` must not wait for the end of
@@ -228,7 +237,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     /// As [`PoolEpochs::advance`], if there is a tree.
     fn advance_any(&self) -> Result<()> {
         match self.live().first() {
-            Some(member) => self.advance(&member.epochs().pool),
+            Some(member) => self.advance(&member.epochs().pool, member.epochs()),
             None => Ok(()),
         }
     }
