@@ -566,7 +566,7 @@ fn what_the_file_has_is_salvaged_without_a_damaged_log() -> Result<()> {
 
 /// Once nothing but a violation told of the entries of a node of zeros: of wbtree, bztree and masstree.
 #[test]
-fn what_a_page_of_zeros_costs_is_said_to_be_entries_or_nodes() -> Result<()> {
+fn what_a_page_of_zeros_costs_is_said_to_be_entries_or_nodes() {
     for engine in Engine::ALL.iter().copied() {
         let folder = folder();
         let path = folder.path().join("a.pool");
@@ -595,12 +595,11 @@ fn what_a_page_of_zeros_costs_is_said_to_be_entries_or_nodes() -> Result<()> {
         }
         assert!(costly > 10, "{engine:?}: {costly}");
     }
-    Ok(())
 }
 
 /// `stat` called such a tree sound.
 #[test]
-fn a_line_of_zeros_in_a_node_of_wbtree_is_met_by_stat() -> Result<()> {
+fn a_line_of_zeros_in_a_node_of_wbtree_is_met_by_stat() {
     let (_folder, path, whole) =
         pool_of(Engine::WBTREE, |number| format!("a prefix that all share {number:03}"));
     let mut met = 0;
@@ -620,5 +619,4 @@ fn a_line_of_zeros_in_a_node_of_wbtree_is_met_by_stat() -> Result<()> {
         }
     }
     assert!(met > 10, "{met}");
-    Ok(())
 }
