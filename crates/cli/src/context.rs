@@ -307,12 +307,12 @@ fn medium_name(medium: MediumChoice) -> &'static str {
     MEDIA.into_iter().find(|(_, known)| *known == medium).map_or("auto", |(name, _)| name)
 }
 
-/// What the smallest pool has: its prefix, and a slab.
-const POOL_BYTES_MIN: u64 = 128 << 10;
+/// What the smallest pool has that holds an entry: its prefix, a slab for the tree, and one for its entries.
+const POOL_BYTES_MIN: u64 = 192 << 10;
 
 fn parse_limit(text: &str) -> Result<u64, String> {
     let bytes = parse_bytes(text)?;
-    if bytes >= POOL_BYTES_MIN { Ok(bytes) } else { Err("no pool is so small; give 128K or more".to_owned()) }
+    if bytes >= POOL_BYTES_MIN { Ok(bytes) } else { Err("no pool is so small; give 192K or more".to_owned()) }
 }
 
 fn parse_bytes(text: &str) -> Result<u64, String> {

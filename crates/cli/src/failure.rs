@@ -116,6 +116,8 @@ fn words(error: &Error) -> String {
     }
 }
 
+const SALVAGE: &str = " (`everleaf dump --salvage` saves what is there)";
+
 /// The commands that help, which the library does not know of.
 fn hint(error: &Error) -> &'static str {
     match error {
@@ -124,6 +126,11 @@ fn hint(error: &Error) -> &'static str {
         Error::Medium { source: MediumError::Log(LogError::Mark { .. }), .. } => {
             " (`--medium dax` does that)"
         }
+        Error::Unopenable { .. } => SALVAGE,
+        Error::Medium {
+            source: MediumError::Log(LogError::Missing { .. } | LogError::Damaged { .. }),
+            ..
+        } => SALVAGE,
         Error::Version { .. } | Error::LineForm { .. } => " (`everleaf dump` there, `everleaf restore` here)",
         _ => "",
     }

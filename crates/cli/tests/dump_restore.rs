@@ -235,8 +235,38 @@ fn what_is_left_of_a_file_that_was_cut_off_is_salvaged() {
     run_with(&on("load", &pool, &[]), lines.as_bytes()).expect(0);
     let bytes = std::fs::read(&pool).unwrap();
     std::fs::write(&pool, &bytes[..bytes.len() / 2]).unwrap();
-    run(&on("dump", &pool, &[])).expect(3);
+    for command in ["dump", "stat"] {
+        let said = run(&on(command, &pool, &[])).expect(3);
+        assert!(said.errors.contains("`everleaf dump --salvage` saves what is there"), "{said:?}");
+    }
     let said = run(&on("dump", &pool, &["--salvage"])).expect(1);
     assert!(said.text().lines().count() > 2000, "{said:?}");
     assert!(said.errors.contains("what was cut off is left out"), "{}", said.errors);
+}
+
+/// The summary once said that no entry was left out.
+#[test]
+fn a_salvage_that_loses_entries_says_so() {
+    for engine in ["wbtree", "bztree", "masstree"] {
+        let (folder, pool) = pool();
+        let lines = lines(0..5_000, |number| format!("key{number:06}\tvalue\n"));
+        run_with(&on("load", &pool, &["--engine", engine]), lines.as_bytes()).expect(0);
+        let whole = std::fs::read(&pool).unwrap();
+        let file = folder.path().join("saved.dump");
+        let dump =
+            |more: &[&str]| run(&on("dump", &pool, &[&[file.to_str().unwrap(), "--salvage"], more].concat()));
+        // Among them the anchor of masstree, at 64 KiB, and the first pages of slabs.
+        for at in (0x10000..whole.len()).step_by(if engine == "masstree" { 0x10000 } else { 0x5000 }) {
+            let mut bytes = whole.clone();
+            bytes[at..at + 4096].fill(0);
+            std::fs::write(&pool, &bytes).unwrap();
+            let said = dump(&["--json"]);
+            let answer = said.json();
+            let told = ["damaged_entries", "unreadable_nodes", "unreadable_trees"];
+            let told = told.iter().map(|field| answer[field].as_u64().unwrap()).sum::<u64>();
+            assert!(answer["entries"] == 5_000 || told > 0, "{engine}, {at:#x}: {said:?}");
+            let is_damaged = answer["damages"] != 0;
+            assert!(!is_damaged || !said.errors.contains("no entry"), "{engine}, {at:#x}: {said:?}");
+        }
+    }
 }

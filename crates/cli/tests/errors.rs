@@ -46,8 +46,8 @@ fn wrong_arguments_are_answered_with_right_ones() {
             ["is not a number", "; give one such as 64M"],
         ),
         (
-            on("put", &pool, &["k", "v", "--limit-bytes", "4K"]),
-            ["no pool is so small", "; give 128K or more"],
+            on("put", &pool, &["k", "v", "--limit-bytes", "128K"]),
+            ["no pool is so small", "; give 192K or more"],
         ),
     ] {
         let said = run(&arguments).expect(2);

@@ -563,3 +563,60 @@ fn what_the_file_has_is_salvaged_without_a_damaged_log() -> Result<()> {
     }
     Ok(())
 }
+
+/// Once nothing but a violation told of the entries of a node of zeros: of wbtree, bztree and masstree.
+#[test]
+fn what_a_page_of_zeros_costs_is_said_to_be_entries_or_nodes() {
+    for engine in Engine::ALL.iter().copied() {
+        let folder = folder();
+        let path = folder.path().join("a.pool");
+        let store = Options::new().open(&path).unwrap();
+        let tree = store.tree_with("t", TreeOptions { engine, ..TreeOptions::RECORDS }).unwrap();
+        (0..5000).for_each(|number| tree.put(key_of(number), number.to_be_bytes()).unwrap());
+        drop(tree);
+        store.close().unwrap();
+        let whole = fs::read(&path).unwrap();
+        let mut costly = 0;
+        for at in (0..whole.len()).step_by(PAGE) {
+            let mut bytes = whole.clone();
+            bytes[at..][..PAGE].fill(0);
+            fs::write(&path, &bytes).unwrap();
+            let Ok(store) = opened(&path) else { continue };
+            let mut saved = 0;
+            let salvaged = store.salvage("t", |_, _| {
+                saved += 1;
+                true
+            });
+            let Ok(left_out) = salvaged else { continue };
+            let is_said = left_out.iter().any(|left_out| left_out.part != Part::Unknown);
+            assert!(saved == 5000 || is_said, "{engine:?}, {at:#x}: {saved} saved, {left_out:?}");
+            assert!(saved > 3000, "{engine:?}, {at:#x}: {saved} saved, {left_out:?}");
+            costly += usize::from(saved < 5000);
+        }
+        assert!(costly > 10, "{engine:?}: {costly}");
+    }
+}
+
+/// `stat` called such a tree sound.
+#[test]
+fn a_line_of_zeros_in_a_node_of_wbtree_is_met_by_stat() {
+    let (_folder, path, whole) =
+        pool_of(Engine::WBTREE, |number| format!("a prefix that all share {number:03}"));
+    let mut met = 0;
+    for at in (LINE..whole.len()).step_by(LINE) {
+        if whole[at..][..LINE].iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        let mut bytes = whole.clone();
+        bytes[at..][..LINE].fill(0);
+        fs::write(&path, &bytes).unwrap();
+        let Ok(store) = opened(&path) else { continue };
+        let Ok(tree) = store.open_tree("t") else { continue };
+        let counted = tree.len();
+        met += usize::from(counted.is_err());
+        if let Ok(counted) = counted {
+            assert_eq!(counted, 200, "{at:#x}");
+        }
+    }
+    assert!(met > 10, "{met}");
+}

@@ -81,9 +81,8 @@ fn remove_left_behind(context: Context, pool: &Path) -> Result<(), Failure> {
         let place = pool.canonicalize()?;
         let mut removed = 0;
         for path in parts_beside(&place)? {
-            let _ = std::fs::remove_file(everleaf::log_path(&path));
+            removed += 1 + u64::from(std::fs::remove_file(everleaf::log_path(&path)).is_ok());
             std::fs::remove_file(&path)?;
-            removed += 1;
         }
         Ok(removed)
     };
@@ -181,7 +180,8 @@ fn rewrite(
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    let room = |path: &Path| std::fs::metadata(path).map_or(0, |file| 512 * file.blocks());
+    // The reserve lies behind the end of a file.
+    let room = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len().min(512 * file.blocks()));
     let pool = &args.pool.pool;
     interrupt::gently();
     let store = args.pool.open(context, false)?;

@@ -82,7 +82,7 @@ impl Damages {
             words.push(progress::many(self.unreadable_trees, "tree"));
         }
         if words.is_empty() {
-            words.push("no entry that is known of".to_owned());
+            words.push(format!("{} whose cost is not known", progress::many(self.damages, "damage")));
         }
         let missing = match self.missing_entries {
             Some(missing) => {
@@ -136,6 +136,10 @@ impl Damages {
         let missing = counted.map(|counted| counted.saturating_sub(saved));
         self.missing_entries = self.missing_entries.zip(missing).map(|(before, missing)| before + missing);
         let mut found = Violations::default();
+        // Without the parts that cost it entries, all of a tree that does not open may be missing.
+        if opened.is_err() && left_out.iter().all(|left_out| left_out.part == Part::Unknown) {
+            self.unreadable_trees += 1;
+        }
         for left_out in left_out {
             match left_out.part {
                 Part::Entry => self.damaged_entries += 1,

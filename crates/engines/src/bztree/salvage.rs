@@ -3,6 +3,7 @@
 //! Nothing is rolled forward or back. A word that names a sound descriptor has the value that the descriptor gives it. A word
 //! that names a damaged descriptor cannot be read, and everything below it is left out.
 
+use std::iter;
 use std::ops::RangeInclusive;
 
 use medium::Medium;
@@ -56,8 +57,28 @@ impl<M: Medium, C: Codec> Leafy<M, C> for BzTree<M, C> {
     }
 
     fn entries(&self, guard: &Guard<'_, M>, leaf: u64) -> Result<Vec<Result<EntryWords>>> {
-        let entries = (0..ENTRIES_MAX).map(|entry| self.salvage_entry(guard, leaf, entry).transpose());
-        Ok(entries.flatten().collect())
+        let head = Self::leaf(guard, leaf)?;
+        loop {
+            let status = self.leaf_status(guard, head);
+            let entries = (0..ENTRIES_MAX).map(|entry| self.salvage_entry(guard, leaf, entry).transpose());
+            let mut entries: Vec<_> = entries.flatten().collect();
+            let status = match status {
+                Ok(status) => status,
+                // A page of zeros has lost all of them.
+                Err(error) if entries.is_empty() => return Err(error),
+                Err(error) => {
+                    entries.push(Err(error));
+                    return Ok(entries);
+                }
+            };
+            let missing = status.live().saturating_sub(entries.len());
+            // Unless a writer has changed the leaf meanwhile, they are lost.
+            if missing == 0 || self.leaf_status(guard, head).is_ok_and(|now| now == status) {
+                let lost = || Err(Error::corrupt(leaf, "the leaf counts it, but it is empty"));
+                entries.extend(iter::repeat_with(lost).take(missing));
+                return Ok(entries);
+            }
+        }
     }
 }
 

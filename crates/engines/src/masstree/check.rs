@@ -100,6 +100,11 @@ impl<M: Medium> Core<M> {
         let view = self.view(self.epochs.running(), true);
         let space = self.space(&view.guard);
         let ((free, is_whole), runs) = (space.objects_known_free(view.epoch), space.objects());
+        // Even an empty tree has a run, with its root; an anchor of zeros leads to none.
+        let runs = runs.and_then(|runs| match runs.is_empty() {
+            true => Err(Error::corrupt(self.anchor, "the anchor leads to no run")),
+            false => Ok(runs),
+        });
         let may_be_stale = !is_whole || runs.is_err() || self.epochs.any_failed();
         let runs = runs.or_else(|_| space.objects_in_slabs())?;
         let nodes = runs.into_iter().filter(|run| run.class == border_class(self.are_words)).flatten();
@@ -203,7 +208,9 @@ impl<M: Medium> View<'_, M> {
             let is_first = place.prefix.is_empty();
             survey.height = survey.height.max(if is_first { place.level as u32 } else { 0 });
             let may_be_empty = is_first && place.level == 0;
-            survey.expect(offset, may_be_empty || count > 0, || "an empty node".to_owned());
+            if count == 0 && !may_be_empty {
+                return Err(Error::corrupt(offset, "an empty node").into());
+            }
         }
         let slice_at = |position| self.slice_of(node, permutation.slot(position));
         for position in place.done..count {

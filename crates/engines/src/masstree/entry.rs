@@ -1,5 +1,6 @@
 //! The durable Masstree in the list of engines.
 
+use std::iter;
 use std::time::Duration;
 
 use medium::Medium;
@@ -9,7 +10,7 @@ use super::core::Core;
 use super::layout::{ENGINE_ID, ROOT_ANCHOR};
 use super::{MassTree, MassTreeOptions, Mode, width_of};
 use crate::Result;
-use crate::index::Codec;
+use crate::index::{Codec, LeftOut, Part};
 use crate::kit::salvage::Salvage;
 use crate::media_of;
 use crate::registry::{Build, Contract, Entry, Nodes, Opening, Salvaged, Setting, Settings, Values, Visit};
@@ -113,6 +114,9 @@ impl<M: Medium, C: Codec> Build<M> for MassTree<M, C> {
         let core = Core::unopened(pool, root.words[ROOT_ANCHOR], &options, Self::ARE_WORDS)?;
         let (lost, note) = core.lost(|_| true)?;
         Salvage::with_lost(visit, lost).finish();
-        Ok(Some(note.into_iter().collect()))
+        // Nodes are looked for one by one, so what a damaged one held is not known.
+        let what = "what leads to the nodes of the tree, which does not open".to_owned();
+        let unopened = LeftOut { offset: root.words[ROOT_ANCHOR], part: Part::Node, what };
+        Ok(Some(iter::once(unopened).chain(note).collect()))
     }
 }

@@ -98,6 +98,15 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         }
     }
 
+    /// Refuses a leaf of zeros, as a page that was lost leaves it: without its link it is no leaf that is empty.
+    #[inline(always)]
+    pub(super) fn expect_entries(&self, guard: &Guard<'_, M>, leaf: &Node<'_>) -> Result<()> {
+        if self.format.live(guard, leaf) == 0 {
+            Self::offset_in(leaf, leaf.link().load(guard))?;
+        }
+        Ok(())
+    }
+
     /// The tail of a separator, or 0. An entry has none.
     #[inline(always)]
     pub(super) fn tail_of(node: &Node<'_>, item: Item) -> Result<u64> {
@@ -339,7 +348,11 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         let guard = if C::TIES { self.pool.pin() } else { self.pool.peek() };
         let (found, lsn) = self.latch.read(&guard, |_| {
             let leaf = self.descend(&guard, &Way::Key(key, Tied::UpTo), |_| {})?;
-            Ok((self.look(&guard, &leaf, key)?.entry(), self.latch.lsn(leaf.offset)))
+            let found = self.look(&guard, &leaf, key)?.entry();
+            if found.is_none() {
+                self.expect_entries(&guard, &leaf)?;
+            }
+            Ok((found, self.latch.lsn(leaf.offset)))
         })?;
         guard.wait_for(lsn)?;
         found.map(|words| use_entry(&guard, words)).transpose()

@@ -16,6 +16,9 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     /// The entries of a leaf, in order.
     fn copy_entries(&self, guard: &Guard<'_, M>, leaf: &Node<'_>, entries: &mut Entries) -> Result<()> {
         let order = self.order(guard, leaf, self.format.live(guard, leaf))?;
+        if order.count() == 0 {
+            self.expect_entries(guard, leaf)?;
+        }
         entries.clear();
         entries.extend(order.slots().map(|slot| {
             let [word, value] = &leaf.entries[slot];

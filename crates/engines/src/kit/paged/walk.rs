@@ -128,11 +128,16 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         let (mut keys, mut leaves, mut others) = (0, 0, 1);
         self.walk(&guard, &mut |visited| {
             match visited {
-                Visited::Leaf(leaf, ..) => {
-                    keys += self.count(&guard, &leaf) as u64;
+                Visited::Leaf(leaf, low, high) => {
+                    keys += self.count_verified(&guard, &leaf, [low, high])?;
                     leaves += 1;
                 }
-                Visited::Inner(_, content) => {
+                Visited::Inner(node, content) => {
+                    let mut found = Vec::new();
+                    self.verify_inner(&guard, &node, content, &mut found)?;
+                    if let Some(what) = found.pop() {
+                        return Err(Error::corrupt(node.offset, what));
+                    }
                     others += 1 + content.tailed().count() as u64;
                 }
                 Visited::Damaged(_, error) => return Err(error),
@@ -152,6 +157,23 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             allocations: Some(leaves + others + if C::TIES { keys } else { 0 }),
             ..IndexStat::default()
         })
+    }
+
+    /// The entries of a leaf, if all that the leaf tells without its records is sound.
+    fn count_verified(
+        &self,
+        guard: &Guard<'_, M>,
+        leaf: &Node<'_>,
+        [low, high]: [Option<Item>; 2],
+    ) -> Result<u64> {
+        Self::offset_in(leaf, leaf.link().load(guard))?;
+        let items = self.sound_content(guard, leaf)?.items;
+        let words = items.iter().map(|item| item.word);
+        let ends = low.map(|low| low.word).into_iter().chain(words).chain(high.map(|high| high.word));
+        if !ends.is_sorted() {
+            return Err(Error::corrupt(leaf.offset, "entries out of order"));
+        }
+        Ok(items.len() as u64)
     }
 
     /// Verifies all nodes.
@@ -295,6 +317,7 @@ impl<M: Medium, C: Codec, F: Format> Leafy<M, C> for Paged<M, C, F> {
 
     fn entries(&self, guard: &Guard<'_, M>, leaf: u64) -> Result<Vec<Result<EntryWords>>> {
         let leaf = self.node(guard, leaf, Kind::Leaf)?;
+        self.expect_entries(guard, &leaf)?;
         let (mut live, mut entries) = (self.format.live(guard, &leaf), Vec::new());
         if let Err(error) = self.sound_content(guard, &leaf) {
             // Either of bitmap and slot array may be damaged: what one of them lists may live.
