@@ -161,7 +161,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         // Another thread has ended it, perhaps without waiting for the disk.
         let ended = state.ended;
         drop(state);
-        Ok(pool.peek().settle(ended)?)
+        pool.peek().settle(ended)
     }
 
     /// Runs a batch within the running epoch, whose number it gets: the epoch does not end meanwhile. `run` must not wait for the end of
