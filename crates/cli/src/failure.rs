@@ -172,8 +172,7 @@ impl Failure {
         if source.kind() != io::ErrorKind::StorageFull {
             return Self::Io { action: format!("write {name}"), source };
         }
-        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let system = rustix::fs::statvfs(folder.unwrap_or(Path::new(".")));
+        let system = rustix::fs::statvfs(medium::file::folder_of(file));
         let free_bytes = system.map_or(0, |system| system.f_bavail.saturating_mul(system.f_frsize));
         Self::DiskFull { file: name, free_bytes, elsewhere: "write it elsewhere" }
     }

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use medium::file::folder_of;
 use tempfile::NamedTempFile;
 
 /// A file that is written beside its final path, and moved there at the end. Until then, and if anything fails, an old file
@@ -103,10 +104,6 @@ fn place_of(path: &Path) -> io::Result<PathBuf> {
         }
         place => place,
     }
-}
-
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Whether two paths lead, or would lead, to the same file.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engines::{At, Error, Result};
-use medium::file::{CopyTarget, Disk, PRIVATE_MODE, share_access, sync_folder};
+use medium::file::{CopyTarget, Disk, PRIVATE_MODE, folder_of, share_access, sync_folder};
 use medium::{Grown, LimitedBy, LogError, MediumError};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
@@ -44,8 +44,7 @@ fn of_copy(error: Error, place: &Path, wanted: u64) -> Error {
     else {
         return error;
     };
-    let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let by = File::open(folder).ok().and_then(|folder| LimitedBy::of(source, &folder));
+    let by = File::open(folder_of(place)).ok().and_then(|folder| LimitedBy::of(source, &folder));
     let full = |by| Error::PoolFull { wanted, limit: 0, by, file: Grown::Pool, at: At::UNKNOWN };
     by.map_or(error, |by| full(by).at(place))
 }

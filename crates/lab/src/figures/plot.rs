@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use medium::file::folder_of;
 use plotters::coord::ranged1d::{AsRangedCoord, DefaultFormatting, KeyPointHint, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
@@ -54,9 +55,7 @@ impl Args {
                 let _ = std::fs::remove_file(&path);
             }
             // A full disk still makes empty files.
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            let tried = tempfile::tempfile_in(folder.unwrap_or(Path::new(".")));
-            tried
+            tempfile::tempfile_in(folder_of(&path))
                 .and_then(|mut file| file.write_all(&vec![b' '; DRAWING_BYTES]))
                 .map_err(Failure::io(format!("write {}", path.display())))?;
         }

@@ -67,7 +67,7 @@ pub use error::LogError;
 pub(crate) use io::is_full;
 pub use io::{Disk, Io, Through};
 pub use notes::Notes;
-pub use open::{Beside, UNSAFE_NO_SYNC, sync_folder};
+pub use open::{Beside, UNSAFE_NO_SYNC, folder_of, sync_folder};
 pub use replay::{LogEnd, Replay};
 pub use stat::FileStat;
 pub use volatile::survives;

@@ -357,8 +357,12 @@ impl Drop for File {
 /// # Errors
 /// If the folder cannot be opened or synced.
 pub fn sync_folder(path: &Path) -> std::io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    fs::File::open(folder_of(path))?.sync_all()
+}
+
+/// The folder in which `path` lies; `.` for a name alone.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn no_room(error: std::io::Error, grown: Grown, [from, to]: [u64; 2], file: &fs::File) -> MediumError {
