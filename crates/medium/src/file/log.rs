@@ -268,7 +268,7 @@ impl Log {
         self.capacity().min(self.capacity_idle)
     }
 
-    /// Cuts off what a crash left of a ring that was made smaller.
+    /// Cuts off what lies behind the ring: what is left of a larger one. Both copies of the header name this one.
     pub(super) fn cut(&self) -> io::Result<()> {
         let length = RING + self.capacity();
         if self.io.length()? > length { self.io.truncate(length) } else { Ok(()) }
@@ -278,11 +278,11 @@ impl Log {
     /// no thread reads or writes it meanwhile.
     pub(super) fn shrink(&self) -> io::Result<()> {
         let _filling = self.filling.lock();
-        let start = self.start();
-        let ring = Ring { base: start - start % BLOCK_BYTES, capacity: self.capacity_idle };
         if !self.is_grown() {
             return Ok(());
         }
+        let start = self.start();
+        let ring = Ring { base: start - start % BLOCK_BYTES, capacity: self.capacity_idle };
         // Both copies have to name the smaller ring durably before the file is cut: a copy that names the larger one would lead
         // an open beyond the file's end.
         for _ in HEADERS {
@@ -291,7 +291,7 @@ impl Log {
         *self.ring.lock() = ring;
         // The ring lies where the larger one began, which was written before.
         self.set_filled();
-        self.io.truncate(RING + ring.capacity)
+        self.cut()
     }
 
     /// Whether the ring has room up to `end`, its last block included.

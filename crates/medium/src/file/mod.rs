@@ -199,6 +199,7 @@ struct Core {
     /// Where the log ends; read without the lock of `tail`.
     end: CachePadded<AtomicU64>,
     commit: Commit,
+    /// Held while the pool grows: its length, and whether pages are given back, change together.
     growing: Mutex<()>,
     /// Held during a checkpoint, and by threads that keep one from beginning.
     checkpointing: Mutex<()>,
@@ -339,12 +340,12 @@ impl Core {
         Ok(())
     }
 
-    /// Gives the disk back what the log grew by, if nothing was appended behind the last checkpoint. No thread is waited for.
+    /// Checkpoints the log and cuts it down to its first size. Does nothing if a frame was appended meanwhile, another thread
+    /// syncs, or a copy of the pool reads the log.
     fn shrink_log(&self) {
         // All operations find a failure in `commit`.
         let _ = self.checkpoint();
         self.commit.lead_if_free(&|| {
-            // A copy of the pool reads the log.
             let Some(_no_checkpoint) = self.checkpointing.try_lock() else { return };
             if self.commit.durable() == self.log.start()
                 && let Err(error) = self.log.shrink()
@@ -375,7 +376,8 @@ impl File {
     /// [`MediumError::Failed`] after a failure.
     #[inline(always)]
     pub fn admit(&self) -> Result<(), MediumError> {
-        self.core.commit.failure()
+        // Asked at each allocation: the look is inlined, the error is not.
+        if self.core.commit.has_failed() { self.core.commit.failure() } else { Ok(()) }
     }
 
     /// Logs the length of the pool.

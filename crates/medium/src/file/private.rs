@@ -39,7 +39,8 @@ use crate::{LINE_BYTES, LineValue, MediumError};
 
 /// Pages of which one chunk of the table tells.
 const CHUNK_PAGES: u64 = 1 << 15;
-/// An entry of the table: whether the page is private. The bits above are the position behind its last frame.
+/// The lowest bit of an entry of the table: whether the page is private. The bits above are one more than the position where the
+/// last frame with a line of the page begins; 0 if there was none.
 const PRIVATE: u64 = 1;
 /// How often a writer waits for pages to be given back, before it goes on nevertheless.
 const ROUNDS_MAX: u64 = 4;

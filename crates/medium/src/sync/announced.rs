@@ -132,7 +132,8 @@ fn first_word(own: &OwnWord) -> Option<&'static Word> {
     Some(word)
 }
 
-/// Whether the system has the heavy barrier, for which a process registers once.
+/// Whether the system has the heavy barrier, for which a process registers once. Loom has none: its atomics live as long as one run of
+/// a model, and the words of threads live longer.
 fn has_membarrier() -> bool {
     static REGISTERED: OnceLock<bool> = OnceLock::new();
     *REGISTERED.get_or_init(|| {
