@@ -22,8 +22,18 @@ pub const KEY_BYTES_MAX: usize = 64 << 10;
 /// The longest value, in bytes.
 pub const VALUE_BYTES_MAX: usize = 16 << 20;
 
-/// The most bytes of a record that are prefetched.
-const PREFETCHED_BYTES_MAX: usize = 1 << 10;
+/// The most words of a record that are prefetched: 1 KiB.
+const PREFETCHED_WORDS_MAX: usize = 1 << 7;
+
+/// Hints the processor to load the lines of a record behind its first one.
+#[inline]
+pub fn prefetch_rest<M: Medium>(guard: &Guard<'_, M>, record: u64, key_length: usize, value_length: usize) {
+    let length = 1 + key_length.div_ceil(8) + value_length.div_ceil(8);
+    if let Ok(words) = guard.words(record, length.min(PREFETCHED_WORDS_MAX)) {
+        // The last line may begin less than a line behind the one before it.
+        words.iter().step_by(LINE_BYTES / 8).skip(1).chain(words.last()).for_each(Word::prefetch);
+    }
+}
 
 const KEY_BITS: u32 = 20;
 const VALUE_BITS: u32 = 28;
@@ -104,11 +114,7 @@ impl Record {
     /// Hints the processor to load the lines behind the first one, as many as a scan may want at once.
     #[inline]
     pub fn prefetch_rest<M: Medium>(&self, guard: &Guard<'_, M>) {
-        let bytes = (8 + self.key_length + self.value_length).min(PREFETCHED_BYTES_MAX);
-        if let Ok(words) = guard.words(self.offset, bytes / 8) {
-            // The last line may begin less than a line behind the one before it.
-            words.iter().step_by(LINE_BYTES / 8).skip(1).chain(words.last()).for_each(Word::prefetch);
-        }
+        prefetch_rest(guard, self.offset, self.key_length, self.value_length);
     }
 
     /// How `key` compares with this record's key.

@@ -23,7 +23,7 @@ const BATCH_ENTRIES_MAX: usize = 256;
 /// Bytes of keys and values after which a batch ends.
 const BATCH_BYTES: usize = 1 << 20;
 /// How far ahead of the record that is copied others are prefetched: first their beginnings, then, closer, the rest of them.
-const RECORDS_AHEAD: [usize; 2] = [12, 6];
+pub const RECORDS_AHEAD: [usize; 2] = [12, 6];
 
 /// Some entries of a range, in the order of the scan, as bytes.
 pub struct Batch {
@@ -60,6 +60,11 @@ impl Batch {
             direction: self.direction,
             is_finished: false,
         }
+    }
+
+    /// How many more entries it takes at most.
+    pub fn room(&self) -> usize {
+        self.entries_max - self.entries.len()
     }
 
     fn clear(&mut self) {

@@ -11,7 +11,7 @@ use pool::bytes::{copy_in, copy_out};
 use super::access::{View, Walk};
 use super::layout::WIDTH_MAX;
 use super::shard::Work;
-use crate::index::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX, prefix_word};
+use crate::index::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX, prefetch_rest, prefix_word};
 use crate::{Error, Result};
 
 /// The greatest pointer to a cell of a node (`cells`). No record lies so low.
@@ -176,6 +176,14 @@ impl<M: Medium> View<'_, M> {
     #[inline(always)]
     pub(super) fn prefetch_record(&self, object: u64) {
         self.prefetch_word(object.saturating_add(LINK_BYTES));
+    }
+
+    /// As [`View::prefetch_record`], for the lines behind the first one, which was prefetched a while ago: the record's lengths are
+    /// read.
+    pub(super) fn prefetch_rest_of_record(&self, object: u64) {
+        if let Ok(record) = Record::at(&self.guard, object) {
+            prefetch_rest(&self.guard, record.start, record.key_length, record.value_length);
+        }
     }
 
     /// Writes a record.

@@ -5,6 +5,7 @@
 //! (or what lies below its lower end). So whatever is split or removed meanwhile, each key comes at most once, in
 //! order, and a key that is there for the whole scan comes.
 
+use std::collections::VecDeque;
 use std::ops::Bound;
 
 use medium::Medium;
@@ -20,7 +21,7 @@ use super::record::Record;
 use super::slice::{LAYER, LONGER, Slice, Target};
 use crate::index::record::KEY_BYTES_MAX;
 use crate::index::{Bounds, Direction, Scan};
-use crate::kit::scan::{Batch, Batches, Cursor};
+use crate::kit::scan::{Batch, Batches, Cursor, RECORDS_AHEAD};
 use crate::{Error, Result};
 
 /// The most reads of a node by one scan, on average: one for its entries, one for each layer that it leads to, and one for each
@@ -218,9 +219,6 @@ impl<M: Medium> View<'_, M> {
                 nodes_read.add(self, self.guard.offset_of(leaf.node))?;
             }
             let Entries { words, classes, count } = &entries;
-            if !self.core.are_words {
-                words[..*count].iter().for_each(|[_, object]| self.prefetch_record(*object));
-            }
             let start = (0..*count).find(|at| frame.takes(entries.slice(*at), is_forward)).unwrap_or(*count);
             let end = (start..*count).find(|position| classes[*position] == LAYER).unwrap_or(*count);
             if !take(&prefix, &words[start..end], &classes[start..end])? {
@@ -268,6 +266,58 @@ impl<'i, M: Medium> RangeBatches<'i, M> {
     }
 }
 
+/// Entries that a scan has found and not copied yet: their records are on the way from memory while the next nodes are read. All
+/// of them are of one layer.
+struct Pending<'v, 'm, M: Medium> {
+    view: &'v View<'m, M>,
+    /// Where the entries are copied to.
+    batch: Batch,
+    prefix: Vec<u8>,
+    entries: VecDeque<(Slice, u64)>,
+}
+
+impl<M: Medium> Pending<'_, '_, M> {
+    /// Takes entries, and copies those that were found long enough ago. Returns whether the batch takes more.
+    fn take(&mut self, prefix: &[u8], words: &[[u64; 2]], classes: &[u8]) -> Result<bool> {
+        if prefix != self.prefix {
+            if !self.copy_all_but(0)? {
+                return Ok(false);
+            }
+            self.prefix = prefix.to_vec();
+        }
+        for (&[word, content], &class) in words.iter().zip(classes) {
+            self.entries.push_back((Slice { word, class: class.min(LONGER) }, content));
+            if !self.view.core.are_words {
+                self.view.prefetch_record(content);
+            }
+        }
+        // Without reading more than the batch can take.
+        let is_enough = self.entries.len() >= self.batch.room();
+        self.copy_all_but(if is_enough { 0 } else { RECORDS_AHEAD[0] })
+    }
+
+    /// Copies the first entries, and leaves so many. Returns whether the batch takes more.
+    fn copy_all_but(&mut self, left: usize) -> Result<bool> {
+        let (view, prefix) = (self.view, &*self.prefix);
+        for _ in left..self.entries.len() {
+            if let Some((_, ahead)) = self.entries.get(RECORDS_AHEAD[1]).filter(|_| !view.core.are_words) {
+                view.prefetch_rest_of_record(*ahead);
+            }
+            let Some((slice, content)) = self.entries.pop_front() else { break };
+            let found = Found { prefix, slice, content };
+            let key = || {
+                let mut key = Vec::new();
+                found.copy_key(view, &mut key).map(|()| key)
+            };
+            let copy_value = |value: &mut Vec<u8>| found.value(view)?.copy_of(&view.guard, key, value);
+            if !self.batch.push(|key| found.copy_key(view, key), copy_value)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
 impl<M: Medium> Batches for RangeBatches<'_, M> {
     fn read(&mut self, batch: &mut Batch) -> Result<()> {
         let from = match batch.from() {
@@ -275,25 +325,14 @@ impl<M: Medium> Batches for RangeBatches<'_, M> {
             Bound::Unbounded => None,
         };
         let read = |view: &View<'_, M>| {
-            let (mut filled, mut nodes_read) = (batch.fresh(), self.read);
-            let is_end =
-                view.collect(from, batch.direction(), &mut nodes_read, |prefix, words, classes| {
-                    for (&[word, content], &class) in words.iter().zip(classes) {
-                        let slice = Slice { word, class: class.min(LONGER) };
-                        let found = Found { prefix, slice, content };
-                        let key = || {
-                            let mut key = Vec::new();
-                            found.copy_key(view, &mut key).map(|()| key)
-                        };
-                        let copy_value =
-                            |value: &mut Vec<u8>| found.value(view)?.copy_of(&view.guard, key, value);
-                        if !filled.push(|key| found.copy_key(view, key), copy_value)? {
-                            return Ok(false);
-                        }
-                    }
-                    Ok(true)
-                })?;
-            Ok((filled, nodes_read, is_end))
+            let (prefix, entries) = Default::default();
+            let mut pending = Pending { view, batch: batch.fresh(), prefix, entries };
+            let mut nodes_read = self.read;
+            let take =
+                |prefix: &[u8], words: &[_], classes: &[_]| Ok(pending.take(prefix, words, classes)?);
+            let is_end = view.collect(from, batch.direction(), &mut nodes_read, take)?;
+            let is_end = is_end && pending.copy_all_but(0)?;
+            Ok((pending.batch, nodes_read, is_end))
         };
         let view = self.core.look();
         let (filled, nodes_read, is_end) = match read(&view) {
