@@ -62,7 +62,7 @@ pub use announced::{Share, wait_for_announced};
 pub use atomic::{Atomic, AtomicBool, AtomicU32, AtomicU64, fence, load_all};
 pub(crate) use epoch::pin_on;
 pub use epoch::{Pin, pin};
-pub use mutex::{Mutex, MutexGuard};
+pub use mutex::{Mutex, MutexGuard, hand_over};
 pub use shared_lock::{ExclusiveGuard, SharedGuard, SharedLock};
 
 pub use std::sync::atomic::Ordering;

@@ -16,6 +16,18 @@ pub struct Mutex<T> {
     inner: loom::sync::Mutex<T>,
 }
 
+/// Unlocks, and gives the lock to the thread that has waited longest.
+#[cfg(not(loom))]
+pub fn hand_over<T>(guard: MutexGuard<'_, T>) {
+    MutexGuard::unlock_fair(guard);
+}
+
+/// Unlocks: loom tries every order of those who wait.
+#[cfg(loom)]
+pub fn hand_over<T>(guard: MutexGuard<'_, T>) {
+    drop(guard);
+}
+
 #[cfg(not(loom))]
 impl<T> Mutex<T> {
     /// A mutex that is free.

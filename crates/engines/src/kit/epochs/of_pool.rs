@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use medium::sync::schedule::AccessKind;
-use medium::sync::{AtomicBool, Mutex, Ordering, SharedLock};
+use medium::sync::{AtomicBool, Mutex, Ordering, SharedLock, hand_over};
 use medium::{Lsn, Medium, MediumError};
 use pool::{Guard, Pool};
 
@@ -155,12 +155,13 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     pub(crate) fn advance(&self, pool: &Pool<M>, epochs: &Epochs<M, S>) -> Result<()> {
         let epoch = epochs.running();
         let mut state = self.state.lock();
-        if state.written.running <= epoch {
-            return self.end(&mut state, pool, None);
-        }
-        // Another thread has ended it, perhaps without waiting for the disk.
+        let done = if state.written.running <= epoch { self.end(&mut state, pool, None) } else { Ok(()) };
         let ended = state.ended;
-        drop(state);
+        // To the thread that has waited longest. If threads that come back were first, none of the others would see that its epoch has
+        // ended.
+        hand_over(state);
+        done?;
+        // Another thread may have ended it, without waiting for the disk.
         pool.peek().settle(ended)
     }
 
