@@ -54,9 +54,13 @@ struct End<'t> {
     /// The key of the entry that was returned last, if `has_returned`: the other end stops there.
     key: Vec<u8>,
     has_returned: bool,
-    /// The key of the entry that is being read, which may fail halfway.
-    next_key: Vec<u8>,
-    value: Vec<u8>,
+}
+
+impl End<'_> {
+    /// The entry that it is at.
+    fn entry(&self) -> (&[u8], &[u8]) {
+        self.scan.as_ref().map(|scan| scan.entry()).unwrap_or_default()
+    }
 }
 
 /// The entries of a range of a tree, in order of their keys; from either end, so `rev()` works.
@@ -85,14 +89,14 @@ impl<'t> Range<'t> {
     #[allow(clippy::type_complexity, reason = "a pair, twice wrapped")]
     pub fn next_entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         let found = self.advance(Direction::Forward)?;
-        Ok(found.then_some((self.front.key.as_slice(), self.front.value.as_slice())))
+        Ok(found.then(|| self.front.entry()))
     }
 
     /// The last entry not yet returned, as [`Range::next_entry`].
     #[allow(clippy::type_complexity, reason = "a pair, twice wrapped")]
     pub fn next_entry_back(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         let found = self.advance(Direction::Reverse)?;
-        Ok(found.then_some((self.back.key.as_slice(), self.back.value.as_slice())))
+        Ok(found.then(|| self.back.entry()))
     }
 
     /// Goes to a key, forward or back: [`Range::next_entry`] then returns the first entry at or above it that the bounds of the range
@@ -156,16 +160,19 @@ impl<'t> Range<'t> {
                 end.scan.insert(self.tree.index().range(bounds, direction)?)
             }
         };
-        if !scan.next_into(&mut end.next_key, &mut end.value)? {
+        if !scan.advance()? {
             return Ok(false);
         }
-        std::mem::swap(&mut end.key, &mut end.next_key);
-        end.has_returned = true;
-        let met = match direction {
-            Direction::Forward => end.key >= other.key,
-            Direction::Reverse => end.key <= other.key,
+        let (key, _) = scan.entry();
+        let has_met = || match direction {
+            Direction::Forward => *key >= *other.key,
+            Direction::Reverse => *key <= *other.key,
         };
-        Ok(!(other.has_returned && met))
+        let is_there = !(other.has_returned && has_met());
+        end.has_returned = true;
+        end.key.clear();
+        end.key.extend_from_slice(key);
+        Ok(is_there)
     }
 }
 

@@ -23,15 +23,10 @@ pub fn copy_out<M: Medium>(
     buffer: &mut Vec<u8>,
 ) {
     let start = buffer.len();
-    buffer.reserve(words.len() * 8);
-    // Eight words at a time: the room of the buffer is looked at once for them.
-    let (eights, rest) = words.as_chunks::<8>();
-    for eight in eights {
-        let bytes: [[u8; 8]; 8] = std::array::from_fn(|index| eight[index].load(guard).to_le_bytes());
-        buffer.extend_from_slice(bytes.as_flattened());
-    }
-    for word in rest {
-        buffer.extend_from_slice(&word.load(guard).to_le_bytes());
+    buffer.resize(start + words.len() * 8, 0);
+    let (chunks, _) = buffer[start..].as_chunks_mut::<8>();
+    for (chunk, word) in chunks.iter_mut().zip(words) {
+        *chunk = word.load(guard).to_le_bytes();
     }
     buffer.truncate(start + length);
 }

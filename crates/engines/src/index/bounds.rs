@@ -60,18 +60,17 @@ impl Bounds {
     }
 
     /// The position of all keys with this first word: `Less` if all of them are below the lower end, `Greater` if all are above the
-    /// upper end, `Equal` if one may be within.
-    pub(crate) fn side_of(&self, word: u64) -> Ordering {
-        let end = |bound: &Bound<Vec<u8>>| match bound {
-            Bound::Included(key) | Bound::Excluded(key) => Some(prefix_word(key)),
-            Bound::Unbounded => None,
+    /// upper end, `Equal` if all are within; `None` if an end has the same first word.
+    pub(crate) fn side_of(&self, word: u64) -> Option<Ordering> {
+        let with_end = |bound: &Bound<Vec<u8>>, inwards| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => word.cmp(&prefix_word(key)),
+            Bound::Unbounded => inwards,
         };
-        if end(&self.lower).is_some_and(|lower| word < lower) {
-            Ordering::Less
-        } else if end(&self.upper).is_some_and(|upper| word > upper) {
-            Ordering::Greater
-        } else {
-            Ordering::Equal
+        match (with_end(&self.lower, Ordering::Greater), with_end(&self.upper, Ordering::Less)) {
+            (Ordering::Less, _) => Some(Ordering::Less),
+            (_, Ordering::Greater) => Some(Ordering::Greater),
+            (Ordering::Greater, Ordering::Less) => Some(Ordering::Equal),
+            (Ordering::Equal, _) | (_, Ordering::Equal) => None,
         }
     }
 }

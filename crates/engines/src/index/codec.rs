@@ -83,6 +83,8 @@ pub trait Codec: Send + Sync + 'static {
     fn copy_key<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<()>;
     /// Appends an entry's value.
     fn copy_value<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<()>;
+    /// Appends an entry's key and its value; returns the length of the key.
+    fn copy_entry<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<usize>;
     /// Whether the entry's record passes its check.
     fn is_sound<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) -> Result<bool>;
 }
@@ -172,6 +174,15 @@ impl Codec for WordCodec {
     fn copy_value<M: Medium>(_guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<()> {
         buffer.extend_from_slice(&entry[1].to_be_bytes());
         Ok(())
+    }
+
+    fn copy_entry<M: Medium>(
+        _guard: &Guard<'_, M>,
+        entry: EntryWords,
+        buffer: &mut Vec<u8>,
+    ) -> Result<usize> {
+        buffer.extend_from_slice(entry.map(u64::to_be_bytes).as_flattened());
+        Ok(8)
     }
 
     fn is_sound<M: Medium>(_guard: &Guard<'_, M>, _entry: EntryWords) -> Result<bool> {
@@ -272,9 +283,7 @@ impl Codec for RecordCodec {
     }
 
     fn prefetch_rest<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) {
-        if let Ok(record) = Record::at(guard, entry[1] & OFFSET_MASK) {
-            record.prefetch_rest(guard);
-        }
+        Record::prefetch_rest(guard, entry[1] & OFFSET_MASK);
     }
 
     fn copy_key<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<()> {
@@ -283,6 +292,10 @@ impl Codec for RecordCodec {
 
     fn copy_value<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<()> {
         Record::at(guard, entry[1] & OFFSET_MASK)?.copy_value(guard, buffer)
+    }
+
+    fn copy_entry<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<usize> {
+        Record::copy_entry(guard, entry[1] & OFFSET_MASK, buffer)
     }
 
     fn is_sound<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) -> Result<bool> {

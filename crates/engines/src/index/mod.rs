@@ -226,8 +226,24 @@ impl EpochStat {
 
 /// A range being read: each key at most once, in order, and every key that is present for the whole scan.
 pub trait Scan: Send {
+    /// Goes to the next entry; `false` at the end.
+    fn advance(&mut self) -> Result<bool>;
+
+    /// The key and the value of the entry that it is at. Empty before the first entry, and after the last one or an error.
+    fn entry(&self) -> (&[u8], &[u8]);
+
     /// Replaces `key` and `value` by the next entry; `false` at the end.
-    fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool>;
+    fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
+        let is_there = self.advance()?;
+        if is_there {
+            let (found, its_value) = self.entry();
+            key.clear();
+            key.extend_from_slice(found);
+            value.clear();
+            value.extend_from_slice(its_value);
+        }
+        Ok(is_there)
+    }
 }
 
 /// An ordered map. Keys compare as byte strings. Unless an engine says otherwise all of it is safe to call from any

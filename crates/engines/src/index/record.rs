@@ -53,9 +53,7 @@ pub fn prefix_word(key: &[u8]) -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
     offset: u64,
-    check: u16,
-    key_length: usize,
-    value_length: usize,
+    header: u64,
 }
 
 /// Complemented, so that a line of zeros is no record.
@@ -94,27 +92,37 @@ impl Record {
     /// The record at `offset`; checks its bounds.
     #[inline]
     pub fn at<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Result<Self> {
-        let header = guard.words(offset, 1)?[0].load(guard);
-        let record = Self {
-            offset,
-            check: (header >> (KEY_BITS + VALUE_BITS)) as u16,
-            key_length: (header & ((1 << KEY_BITS) - 1)) as usize,
-            value_length: ((header >> KEY_BITS) & ((1 << VALUE_BITS) - 1)) as usize,
-        };
-        if record.key_length > KEY_BYTES_MAX || record.value_length > VALUE_BYTES_MAX {
-            return Err(Error::corrupt(offset, "a record with impossible lengths"));
+        match Self::if_whole(guard, offset) {
+            Some(record) => Ok(record),
+            None => Err(Self::damage(guard, offset)),
         }
-        Ok(record)
+    }
+
+    /// As [`Record::at`], for loops over many records: the compiler keeps an [`Option`] in registers.
+    #[inline(always)]
+    fn if_whole<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Option<Self> {
+        let [header, ..] = guard.words(offset, 1).ok()? else { return None };
+        let record = Self { offset, header: header.load(guard) };
+        (record.key_length() <= KEY_BYTES_MAX && record.value_length() <= VALUE_BYTES_MAX).then_some(record)
+    }
+
+    /// Why there is no record at `offset`.
+    #[cold]
+    fn damage<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Error {
+        let place = guard.words(offset, 1).err().map(Error::from);
+        place.unwrap_or_else(|| Error::corrupt(offset, "a record with impossible lengths"))
     }
 
     fn key_words<'g, M: Medium>(&self, guard: &'g Guard<'_, M>) -> Result<&'g [Word]> {
-        Ok(guard.words(self.offset + 8, self.key_length.div_ceil(8))?)
+        Ok(guard.words(self.offset + 8, self.key_length().div_ceil(8))?)
     }
 
-    /// Hints the processor to load the lines behind the first one, as many as a scan may want at once.
+    /// Hints the processor to load the lines of a record behind the first one, as many as a scan may want at once.
     #[inline]
-    pub fn prefetch_rest<M: Medium>(&self, guard: &Guard<'_, M>) {
-        prefetch_rest(guard, self.offset, self.key_length, self.value_length);
+    pub fn prefetch_rest<M: Medium>(guard: &Guard<'_, M>, offset: u64) {
+        if let Some(record) = Self::if_whole(guard, offset) {
+            prefetch_rest(guard, offset, record.key_length(), record.value_length());
+        }
     }
 
     /// How `key` compares with this record's key.
@@ -127,36 +135,57 @@ impl Record {
                 return Ok(yours.cmp(&mine));
             }
         }
-        Ok(key.len().cmp(&self.key_length))
+        Ok(key.len().cmp(&self.key_length()))
     }
 
     /// The length of the key, in bytes.
+    #[inline(always)]
     pub fn key_length(&self) -> usize {
-        self.key_length
+        (self.header & ((1 << KEY_BITS) - 1)) as usize
     }
 
     /// The length of the value, in bytes.
+    #[inline(always)]
     pub fn value_length(&self) -> usize {
-        self.value_length
+        (self.header >> KEY_BITS & ((1 << VALUE_BITS) - 1)) as usize
     }
 
     /// Appends the key to a buffer.
     pub fn copy_key<M: Medium>(&self, guard: &Guard<'_, M>, buffer: &mut Vec<u8>) -> Result<()> {
-        copy_out(guard, self.key_words(guard)?, self.key_length, buffer);
+        copy_out(guard, self.key_words(guard)?, self.key_length(), buffer);
         Ok(())
     }
 
     /// Appends the value to a buffer. In a pool that verifies reads, the record must pass its check.
     pub fn copy_value<M: Medium>(&self, guard: &Guard<'_, M>, buffer: &mut Vec<u8>) -> Result<()> {
-        if guard.verifies() && !self.is_sound(guard)? {
-            return Err(Error::corrupt(self.offset, "a record that fails its check"));
-        }
+        self.verify(guard)?;
         self.copy_value_as_is(guard, buffer)
     }
 
+    /// Appends the key and the value of the record at `offset` to a buffer, as [`Record::copy_value`]; returns the length of the key.
+    #[inline]
+    pub fn copy_entry<M: Medium>(guard: &Guard<'_, M>, offset: u64, buffer: &mut Vec<u8>) -> Result<usize> {
+        let Some(record) = Self::if_whole(guard, offset) else { return Err(Self::damage(guard, offset)) };
+        record.verify(guard)?;
+        let key_words = record.key_length().div_ceil(8);
+        let words = guard.words(offset + 8, key_words + record.value_length().div_ceil(8))?;
+        let (key, value) = words.split_at(key_words);
+        copy_out(guard, key, record.key_length(), buffer);
+        copy_out(guard, value, record.value_length(), buffer);
+        Ok(record.key_length())
+    }
+
+    #[inline]
+    fn verify<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<()> {
+        if guard.verifies() && !self.is_sound(guard)? {
+            return Err(Error::corrupt(self.offset, "a record that fails its check"));
+        }
+        Ok(())
+    }
+
     fn copy_value_as_is<M: Medium>(&self, guard: &Guard<'_, M>, buffer: &mut Vec<u8>) -> Result<()> {
-        let start = self.offset + 8 + 8 * self.key_length.div_ceil(8) as u64;
-        copy_out(guard, guard.words(start, self.value_length.div_ceil(8))?, self.value_length, buffer);
+        let start = self.offset + 8 + 8 * self.key_length().div_ceil(8) as u64;
+        copy_out(guard, guard.words(start, self.value_length().div_ceil(8))?, self.value_length(), buffer);
         Ok(())
     }
 
@@ -165,6 +194,7 @@ impl Record {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         self.copy_key(guard, &mut key)?;
         self.copy_value_as_is(guard, &mut value)?;
-        Ok(check_of(&key, &value) == self.check && self.compare(guard, &key)?.is_eq())
+        let check = (self.header >> (KEY_BITS + VALUE_BITS)) as u16;
+        Ok(check_of(&key, &value) == check && self.compare(guard, &key)?.is_eq())
     }
 }

@@ -25,12 +25,17 @@ const BATCH_BYTES: usize = 1 << 20;
 /// How far ahead of the record that is copied others are prefetched: first their beginnings, then, closer, the rest of them.
 pub const RECORDS_AHEAD: [usize; 2] = [12, 6];
 
+/// Stands for the lengths of an entry that cannot be read.
+const DAMAGED: (usize, usize) = (usize::MAX, usize::MAX);
+
 /// Some entries of a range, in the order of the scan, as bytes.
 pub struct Batch {
     /// Keys and values, one after the other.
     bytes: Vec<u8>,
-    /// The lengths of a key and its value, or why the entry cannot be read.
-    entries: VecDeque<Result<(usize, usize)>>,
+    /// The lengths of each key and its value; [`DAMAGED`] for an entry that cannot be read.
+    lengths: VecDeque<(usize, usize)>,
+    /// Why the damaged entries cannot be read.
+    errors: VecDeque<Error>,
     entries_max: usize,
     /// The part of the range that is not read yet.
     rest: Bounds,
@@ -54,7 +59,8 @@ impl Batch {
     pub fn fresh(&self) -> Self {
         Self {
             bytes: Vec::new(),
-            entries: VecDeque::new(),
+            lengths: VecDeque::new(),
+            errors: VecDeque::new(),
             entries_max: self.entries_max,
             rest: self.rest.clone(),
             direction: self.direction,
@@ -64,64 +70,63 @@ impl Batch {
 
     /// How many more entries it takes at most.
     pub fn room(&self) -> usize {
-        self.entries_max - self.entries.len()
+        self.entries_max - self.lengths.len()
     }
 
     fn clear(&mut self) {
         self.bytes.clear();
-        self.entries.clear();
+        self.lengths.clear();
+        self.errors.clear();
         self.is_finished = false;
     }
 
-    /// Takes an entry whose key lies beyond the ones before; `copy_key` and `copy_value` append to a buffer. Returns whether
-    /// the batch takes more. A key outside of the range is not taken; one beyond it ends the range.
-    pub fn push(
-        &mut self,
-        copy_key: impl FnOnce(&mut Vec<u8>) -> Result<()>,
-        copy_value: impl FnOnce(&mut Vec<u8>) -> Result<()>,
-    ) -> Result<bool> {
-        let start = self.bytes.len();
-        copy_key(&mut self.bytes)?;
-        let key = &self.bytes[start..];
-        let (is_before, is_beyond) = match self.direction {
-            Direction::Forward => (!self.rest.is_above_lower(key), !self.rest.is_below_upper(key)),
-            Direction::Reverse => (!self.rest.is_below_upper(key), !self.rest.is_above_lower(key)),
-        };
-        if is_before || is_beyond {
-            self.bytes.truncate(start);
-            self.is_finished = is_beyond;
-            return Ok(!is_beyond);
+    /// Takes an entry whose key lies beyond the ones before, and begins with `word`; `copy` appends the key and the value to a buffer,
+    /// and returns the length of the key. Returns whether the batch takes more. A key outside of the range is not taken; one
+    /// beyond it ends the range.
+    pub fn push(&mut self, word: u64, copy: impl FnOnce(&mut Vec<u8>) -> Result<usize>) -> Result<bool> {
+        let side = self.side_of(word);
+        if side.is_some_and(Ordering::is_ne) {
+            self.is_finished = side == Some(Ordering::Greater);
+            return Ok(!self.is_finished);
         }
-        let key_length = key.len();
-        copy_value(&mut self.bytes)?;
-        self.entries.push_back(Ok((key_length, self.bytes.len() - start - key_length)));
-        Ok(self.entries.len() < self.entries_max && self.bytes.len() < BATCH_BYTES)
+        let start = self.bytes.len();
+        let key_length = copy(&mut self.bytes)?;
+        // The copy is read only if it has to be: the processor would wait for it, and so for the record.
+        if side.is_none() {
+            let key = &self.bytes[start..start + key_length];
+            let (is_before, is_beyond) = match self.direction {
+                Direction::Forward => (!self.rest.is_above_lower(key), !self.rest.is_below_upper(key)),
+                Direction::Reverse => (!self.rest.is_below_upper(key), !self.rest.is_above_lower(key)),
+            };
+            if is_before || is_beyond {
+                self.bytes.truncate(start);
+                self.is_finished = is_beyond;
+                return Ok(!is_beyond);
+            }
+        }
+        let length = self.bytes.len() - start;
+        if self.lengths.is_empty() {
+            // The others are probably about as long.
+            self.bytes.reserve((length * self.entries_max).min(BATCH_BYTES));
+        }
+        self.lengths.push_back((key_length, length - key_length));
+        Ok(self.lengths.len() < self.entries_max && self.bytes.len() < BATCH_BYTES)
     }
 
-    /// Whether an entry with this first word lies before the part of the range that is not read yet.
-    fn is_before(&self, word: u64) -> bool {
+    /// The position of keys with this first word, in the order of the scan: see [`Bounds::side_of`].
+    fn side_of(&self, word: u64) -> Option<Ordering> {
         let side = self.rest.side_of(word);
-        side == if self.direction == Direction::Forward { Ordering::Less } else { Ordering::Greater }
+        if self.direction == Direction::Forward { side } else { side.map(Ordering::reverse) }
     }
 
     /// As [`Batch::push`], for the words of an entry. An entry that cannot be read is an error at its place in the scan.
     fn push_entry<M: Medium, C: Codec>(&mut self, guard: &Guard<'_, M>, words: EntryWords) -> bool {
-        let side = self.rest.side_of(words[0]);
-        let is_forward = self.direction == Direction::Forward;
-        match if is_forward { side } else { side.reverse() } {
-            Ordering::Less => return true,
-            Ordering::Greater => {
-                self.is_finished = true;
-                return false;
-            }
-            Ordering::Equal => {}
-        }
         let start = self.bytes.len();
-        let pushed =
-            self.push(|key| C::copy_key(guard, words, key), |value| C::copy_value(guard, words, value));
+        let pushed = self.push(words[0], |buffer| C::copy_entry(guard, words, buffer));
         pushed.unwrap_or_else(|error| {
             self.bytes.truncate(start);
-            self.entries.push_back(Err(error));
+            self.lengths.push_back(DAMAGED);
+            self.errors.push_back(error);
             true
         })
     }
@@ -157,7 +162,8 @@ impl Batch {
 
     /// The last key that was taken.
     fn last_key(&self) -> Option<Vec<u8>> {
-        let (key_length, value_length) = *self.entries.iter().rev().find_map(|entry| entry.as_ref().ok())?;
+        let is_entry = |lengths: &&(usize, usize)| **lengths != DAMAGED;
+        let (key_length, value_length) = *self.lengths.iter().rev().find(is_entry)?;
         let start = self.bytes.len() - key_length - value_length;
         Some(self.bytes[start..start + key_length].to_vec())
     }
@@ -174,54 +180,54 @@ pub trait Batches: Send {
 pub struct Cursor<B> {
     source: B,
     batch: Batch,
-    /// How much of the batch's bytes was returned.
+    /// Where the entry begins that the cursor is at, among the batch's bytes, and the lengths of its key and value.
     position: usize,
+    key_length: usize,
+    value_length: usize,
 }
 
 impl<B: Batches> Cursor<B> {
     /// A cursor over the entries of `source` within `bounds`.
     pub fn new(source: B, bounds: Bounds, direction: Direction) -> Self {
-        let (bytes, entries) = (Vec::new(), VecDeque::new());
+        let (bytes, lengths, errors) = Default::default();
         let batch = Batch {
             bytes,
-            entries,
+            lengths,
+            errors,
             entries_max: BATCH_ENTRIES_MIN,
             rest: bounds,
             direction,
             is_finished: false,
         };
-        Self { source, batch, position: 0 }
+        Self { source, batch, position: 0, key_length: 0, value_length: 0 }
     }
 
     fn refill(&mut self) -> Result<()> {
         self.position = 0;
         self.batch.clear();
-        let read = self.source.read(&mut self.batch);
-        if let Err(error) = read {
-            self.batch.clear();
-            if self.batch.entries_max == 1 || !error.is_corrupt() {
-                return Err(error);
-            }
+        let mut read = self.source.read(&mut self.batch);
+        if read.as_ref().is_err_and(Error::is_corrupt) {
             // Entries before the damage are returned first.
+            self.batch.clear();
             self.batch.entries_max = 1;
-            return self.source.read(&mut self.batch).inspect_err(|_| self.batch.clear());
+            read = self.source.read(&mut self.batch);
+        } else {
+            self.batch.entries_max = (2 * self.batch.entries_max).min(BATCH_ENTRIES_MAX);
         }
-        self.batch.entries_max = (2 * self.batch.entries_max).min(BATCH_ENTRIES_MAX);
-        Ok(())
+        read.inspect_err(|_| self.batch.clear())
     }
 }
 
 impl<B: Batches> Scan for Cursor<B> {
-    fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
+    fn advance(&mut self) -> Result<bool> {
+        self.position += self.key_length + self.value_length;
+        (self.key_length, self.value_length) = (0, 0);
         loop {
-            if let Some(entry) = self.batch.entries.pop_front() {
-                let (key_length, value_length) = entry?;
-                let (first, rest) = self.batch.bytes[self.position..].split_at(key_length);
-                key.clear();
-                key.extend_from_slice(first);
-                value.clear();
-                value.extend_from_slice(&rest[..value_length]);
-                self.position += key_length + value_length;
+            if let Some(lengths) = self.batch.lengths.pop_front() {
+                if lengths == DAMAGED {
+                    return self.batch.errors.pop_front().map_or(Ok(false), Err);
+                }
+                (self.key_length, self.value_length) = lengths;
                 return Ok(true);
             }
             if self.batch.is_finished {
@@ -229,6 +235,11 @@ impl<B: Batches> Scan for Cursor<B> {
             }
             self.refill()?;
         }
+    }
+
+    fn entry(&self) -> (&[u8], &[u8]) {
+        let (key, rest) = self.batch.bytes[self.position..].split_at(self.key_length);
+        (key, &rest[..self.value_length])
     }
 }
 
@@ -348,34 +359,38 @@ pub trait Leaves<M: Medium, C: Codec>: Sync {
 /// The batches of a tree with [`Leaves`].
 pub struct LeafBatches<'i, T, M, C> {
     tree: &'i T,
+    /// The leaf of the last batch. Its memory is used again.
+    leaf: LeafCopy,
     kinds: PhantomData<fn() -> (M, C)>,
 }
 
 impl<'i, T: Leaves<M, C>, M: Medium, C: Codec> LeafBatches<'i, T, M, C> {
     /// A cursor over the entries of a tree within `bounds`.
     pub fn cursor(tree: &'i T, bounds: Bounds, direction: Direction) -> Cursor<Self> {
-        Cursor::new(Self { tree, kinds: PhantomData }, bounds, direction)
+        Cursor::new(Self { tree, leaf: LeafCopy::default(), kinds: PhantomData }, bounds, direction)
     }
 }
 
 impl<T: Leaves<M, C>, M: Medium, C: Codec> Batches for LeafBatches<'_, T, M, C> {
     fn read(&mut self, batch: &mut Batch) -> Result<()> {
-        let guard = self.tree.pool().pin();
-        let from = batch.from().clone();
-        let goal = match (batch.direction, &from) {
+        let Self { tree, leaf, .. } = self;
+        let guard = tree.pool().pin();
+        let goal = match (batch.direction, batch.from()) {
             (Direction::Forward, Bound::Unbounded) => Goal::First,
             (Direction::Reverse, Bound::Unbounded) => Goal::Last,
             (Direction::Forward, Bound::Included(key) | Bound::Excluded(key)) => Goal::At(key),
             (Direction::Reverse, Bound::Included(key)) => Goal::UpTo(key),
             (Direction::Reverse, Bound::Excluded(key)) => Goal::Below(key),
         };
-        let mut leaf = LeafCopy::default();
-        self.tree.copy_leaf(&guard, goal, batch.direction, &mut leaf)?;
+        leaf.entries.clear();
+        leaf.end = None;
+        tree.copy_leaf(&guard, goal, batch.direction, leaf)?;
         if batch.direction == Direction::Reverse {
             leaf.entries.reverse();
         }
         // Those before are not wanted.
-        let first = leaf.entries.partition_point(|words| batch.is_before(words[0]));
+        let is_before = |words: &EntryWords| batch.side_of(words[0]) == Some(Ordering::Less);
+        let first = leaf.entries.partition_point(is_before);
         let entries = &leaf.entries[first..];
         entries.iter().take(RECORDS_AHEAD[0]).for_each(|words| C::prefetch(&guard, *words));
         for (position, words) in entries.iter().enumerate() {
@@ -392,11 +407,11 @@ impl<T: Leaves<M, C>, M: Medium, C: Codec> Batches for LeafBatches<'_, T, M, C> 
             batch.go_on_behind_last();
             return Ok(());
         }
-        let Some(end) = leaf.end else {
+        let Some(end) = leaf.end.take() else {
             batch.finish();
             return Ok(());
         };
-        let goes_on = match (&from, batch.direction) {
+        let goes_on = match (batch.from(), batch.direction) {
             (Bound::Unbounded, _) => true,
             (Bound::Included(from) | Bound::Excluded(from), Direction::Forward) => end > *from,
             (Bound::Included(from), Direction::Reverse) => end <= *from,

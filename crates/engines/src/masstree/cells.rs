@@ -79,13 +79,13 @@ impl Value {
     pub(super) fn copy_of<M: Medium>(
         &self,
         guard: &Guard<'_, M>,
-        key: impl FnOnce() -> Result<Vec<u8>>,
+        key: &[u8],
         buffer: &mut Vec<u8>,
     ) -> Result<()> {
         let start = buffer.len();
         self.copy(guard, buffer)?;
         match self {
-            Self::Record(record) if guard.verifies() => record.expect_sound(guard, &key()?, &buffer[start..]),
+            Self::Record(record) if guard.verifies() => record.expect_sound(guard, key, &buffer[start..]),
             _ => Ok(()),
         }
     }

@@ -237,7 +237,7 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
         C::key(key)?;
         let found = self.core.find(key, |view, found| {
             value.clear();
-            found.copy_of(&view.guard, || Ok(key.to_vec()), value)
+            found.copy_of(&view.guard, key, value)
         });
         // An attempt that failed may have left something.
         if !matches!(found, Ok(Some(()))) {

@@ -26,8 +26,6 @@ const KEY_BITS: u32 = 20;
 pub(super) struct Record {
     start: u64,
     header: u64,
-    value_length: usize,
-    key_length: usize,
 }
 
 /// The greatest key that one slice holds, so that its record does not.
@@ -45,18 +43,43 @@ impl Record {
     /// The record of an object.
     #[inline(always)]
     pub(super) fn at<M: Medium>(guard: &Guard<'_, M>, object: u64) -> Result<Self> {
-        if object <= CELL_POINTER_MAX {
-            return Err(Error::corrupt(object, "a pointer to a cell of its node, in a tree of records"));
+        match Self::if_whole(guard, object) {
+            Some(record) => Ok(record),
+            None => Err(Self::damage(guard, object)),
         }
+    }
+
+    /// As [`Record::at`], for loops over many records: the compiler keeps an [`Option`] in registers.
+    #[inline(always)]
+    fn if_whole<M: Medium>(guard: &Guard<'_, M>, object: u64) -> Option<Self> {
         // A sum that wraps around would lie within the pool.
         let start = object.saturating_add(LINK_BYTES);
-        let header = guard.words(start, 1)?[0].load(guard);
-        let value_length = (header & ((1 << VALUE_BITS) - 1)) as usize;
-        let key_length = (header >> VALUE_BITS & ((1 << KEY_BITS) - 1)) as usize;
-        if value_length > VALUE_BYTES_MAX || key_length > KEY_BYTES_MAX {
-            return Err(Error::corrupt(object, "a record with impossible lengths"));
+        let [header, ..] = guard.words(start, 1).ok()? else { return None };
+        let record = Self { start, header: header.load(guard) };
+        let is_whole = object > CELL_POINTER_MAX
+            && record.value_length() <= VALUE_BYTES_MAX
+            && record.key_length() <= KEY_BYTES_MAX;
+        is_whole.then_some(record)
+    }
+
+    /// Why an object is no record.
+    #[cold]
+    fn damage<M: Medium>(guard: &Guard<'_, M>, object: u64) -> Error {
+        if object <= CELL_POINTER_MAX {
+            return Error::corrupt(object, "a pointer to a cell of its node, in a tree of records");
         }
-        Ok(Self { start, header, value_length, key_length })
+        let place = guard.words(object.saturating_add(LINK_BYTES), 1).err().map(Error::from);
+        place.unwrap_or_else(|| Error::corrupt(object, "a record with impossible lengths"))
+    }
+
+    #[inline(always)]
+    fn value_length(&self) -> usize {
+        (self.header & ((1 << VALUE_BITS) - 1)) as usize
+    }
+
+    #[inline(always)]
+    fn key_length(&self) -> usize {
+        (self.header >> VALUE_BITS & ((1 << KEY_BITS) - 1)) as usize
     }
 
     fn value_offset(&self) -> u64 {
@@ -64,13 +87,13 @@ impl Record {
     }
 
     fn key_offset(&self) -> u64 {
-        self.value_offset() + 8 * self.value_length.div_ceil(8) as u64
+        self.value_offset() + 8 * self.value_length().div_ceil(8) as u64
     }
 
     /// The value, if it is one word: as big-endian bytes.
     #[inline(always)]
     pub(super) fn word<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<u64> {
-        if self.value_length != 8 {
+        if self.value_length() != 8 {
             return Err(Error::corrupt(self.start, "a value that is no word"));
         }
         Ok(guard.words(self.value_offset(), 1)?[0].load(guard).swap_bytes())
@@ -78,14 +101,14 @@ impl Record {
 
     /// Appends the value.
     pub(super) fn copy_value<M: Medium>(&self, guard: &Guard<'_, M>, buffer: &mut Vec<u8>) -> Result<()> {
-        let words = guard.words(self.value_offset(), self.value_length.div_ceil(8))?;
-        copy_out(guard, words, self.value_length, buffer);
+        let words = guard.words(self.value_offset(), self.value_length().div_ceil(8))?;
+        copy_out(guard, words, self.value_length(), buffer);
         Ok(())
     }
 
     /// Whether the value is this one.
     pub(super) fn has_value<M: Medium>(&self, guard: &Guard<'_, M>, value: &[u8]) -> Result<bool> {
-        if self.value_length != value.len() {
+        if self.value_length() != value.len() {
             return Ok(false);
         }
         is_same(guard, self.value_offset(), value)
@@ -99,7 +122,7 @@ impl Record {
         skipped: usize,
         tail: &[u8],
     ) -> Result<bool> {
-        Ok(self.key_length == skipped + tail.len()
+        Ok(self.key_length() == skipped + tail.len()
             && is_same(guard, self.key_offset() + skipped as u64, tail)?)
     }
 
@@ -110,7 +133,7 @@ impl Record {
         skipped: usize,
         buffer: &mut Vec<u8>,
     ) -> Result<()> {
-        let Some(length) = self.key_length.checked_sub(skipped) else {
+        let Some(length) = self.key_length().checked_sub(skipped) else {
             return Err(Error::corrupt(self.start, "a record without the key that it should have"));
         };
         let words = guard.words(self.key_offset() + skipped as u64, length.div_ceil(8))?;
@@ -120,7 +143,7 @@ impl Record {
 
     /// Whether the record passes its check with its key, which a slice may hold, and its value; and is padded with zeros.
     pub(super) fn is_sound<M: Medium>(&self, guard: &Guard<'_, M>, key: &[u8], value: &[u8]) -> Result<bool> {
-        Ok(self.header == header_of(self.key_length, key, value) && self.is_padded(guard)?)
+        Ok(self.header == header_of(self.key_length(), key, value) && self.is_padded(guard)?)
     }
 
     /// As [`Record::is_sound`].
@@ -142,7 +165,7 @@ impl Record {
 
     /// Whether key and value are padded with zeros.
     fn is_padded<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<bool> {
-        let parts = [(self.value_offset(), self.value_length), (self.key_offset(), self.key_length)];
+        let parts = [(self.value_offset(), self.value_length()), (self.key_offset(), self.key_length())];
         for (offset, length) in parts.into_iter().filter(|(_, length)| length % 8 != 0) {
             let last = guard.words(offset + length as u64 / 8 * 8, 1)?[0].load(guard);
             if last >> (length % 8 * 8) != 0 {
@@ -181,8 +204,8 @@ impl<M: Medium> View<'_, M> {
     /// As [`View::prefetch_record`], for the lines behind the first one, which was prefetched a while ago: the record's lengths are
     /// read.
     pub(super) fn prefetch_rest_of_record(&self, object: u64) {
-        if let Ok(record) = Record::at(&self.guard, object) {
-            prefetch_rest(&self.guard, record.start, record.key_length, record.value_length);
+        if let Some(record) = Record::if_whole(&self.guard, object) {
+            prefetch_rest(&self.guard, record.start, record.key_length(), record.value_length());
         }
     }
 

@@ -19,7 +19,7 @@ use super::layout::{Border, WIDTH_MAX, nibble};
 use super::permutation::Permutation;
 use super::record::Record;
 use super::slice::{LAYER, LONGER, Slice, Target};
-use crate::index::record::KEY_BYTES_MAX;
+use crate::index::record::{KEY_BYTES_MAX, prefix_word};
 use crate::index::{Bounds, Direction, Scan};
 use crate::kit::scan::{Batch, Batches, Cursor, RECORDS_AHEAD};
 use crate::{Error, Result};
@@ -114,6 +114,18 @@ impl Found<'_> {
             Record::at(&view.guard, self.content)?.copy_tail(&view.guard, self.prefix.len() + 8, key)?;
         }
         Ok(())
+    }
+
+    /// Appends the key and the value; returns the length of the key.
+    fn copy_entry<M: Medium>(&self, view: &View<'_, M>, buffer: &mut Vec<u8>) -> Result<usize> {
+        let start = buffer.len();
+        self.copy_key(view, buffer)?;
+        let key_length = buffer.len() - start;
+        let value = self.value(view)?;
+        // Asked for only by what verifies it.
+        let key = if view.guard.verifies() { buffer[start..].to_vec() } else { Vec::new() };
+        value.copy_of(&view.guard, &key, buffer)?;
+        Ok(key_length)
     }
 }
 
@@ -305,12 +317,8 @@ impl<M: Medium> Pending<'_, '_, M> {
             }
             let Some((slice, content)) = self.entries.pop_front() else { break };
             let found = Found { prefix, slice, content };
-            let key = || {
-                let mut key = Vec::new();
-                found.copy_key(view, &mut key).map(|()| key)
-            };
-            let copy_value = |value: &mut Vec<u8>| found.value(view)?.copy_of(&view.guard, key, value);
-            if !self.batch.push(|key| found.copy_key(view, key), copy_value)? {
+            let word = if prefix.is_empty() { slice.word } else { prefix_word(prefix) };
+            if !self.batch.push(word, |buffer| found.copy_entry(view, buffer))? {
                 return Ok(false);
             }
         }
@@ -328,8 +336,7 @@ impl<M: Medium> Batches for RangeBatches<'_, M> {
             let (prefix, entries) = Default::default();
             let mut pending = Pending { view, batch: batch.fresh(), prefix, entries };
             let mut nodes_read = self.read;
-            let take =
-                |prefix: &[u8], words: &[_], classes: &[_]| Ok(pending.take(prefix, words, classes)?);
+            let take = |prefix: &[u8], words: &[_], classes: &[_]| Ok(pending.take(prefix, words, classes)?);
             let is_end = view.collect(from, batch.direction(), &mut nodes_read, take)?;
             let is_end = is_end && pending.copy_all_but(0)?;
             Ok((pending.batch, nodes_read, is_end))

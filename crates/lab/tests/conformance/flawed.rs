@@ -365,22 +365,26 @@ struct FlawedScan<'i> {
 }
 
 impl Scan for FlawedScan<'_> {
-    fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
+    fn advance(&mut self) -> Result<bool> {
         if self.flaw == Flaw::RangeCounts {
             self.scan = self.tree.range(self.bounds.clone(), self.direction)?;
             for _ in 0..self.returned {
-                if !self.scan.next_into(key, value)? {
+                if !self.scan.advance()? {
                     return Ok(false);
                 }
             }
         }
         self.returned += 1;
-        let next = self.scan.next_into(key, value);
+        let next = self.scan.advance();
         if next.is_err() && self.flaw == Flaw::DamageCircles {
             self.scan = self.tree.range(self.bounds.clone(), self.direction)?;
             return Ok(true);
         }
         next
+    }
+
+    fn entry(&self) -> (&[u8], &[u8]) {
+        self.scan.entry()
     }
 }
 

@@ -390,11 +390,11 @@ impl Index for PlainWords {
     }
 
     fn range<'i>(&'i self, _bounds: Bounds, _direction: Direction) -> EngineResult<Box<dyn Scan + 'i>> {
-        Ok(Box::new(WordsFrom { words: self, next: 0 }))
+        Ok(Box::new(WordsFrom { words: self, next: 0, key: [0; 8], value: Vec::new() }))
     }
 
     fn len(&self) -> EngineResult<u64> {
-        let mut scan = WordsFrom { words: self, next: 0 };
+        let mut scan = WordsFrom { words: self, next: 0, key: [0; 8], value: Vec::new() };
         let mut keys = 0;
         while scan.next_into(&mut Vec::new(), &mut Vec::new())? {
             keys += 1;
@@ -424,17 +424,24 @@ impl Index for PlainWords {
 struct WordsFrom<'w> {
     words: &'w PlainWords,
     next: u64,
+    /// The entry that it is at.
+    key: [u8; 8],
+    value: Vec<u8>,
 }
 
 impl Scan for WordsFrom<'_> {
-    fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> EngineResult<bool> {
+    fn advance(&mut self) -> EngineResult<bool> {
         while self.next < KEYS as u64 {
-            *key = key_bytes(self.next).to_vec();
+            self.key = key_bytes(self.next);
             self.next += 1;
-            if self.words.get_into(key, value)? {
+            if self.words.get_into(&self.key, &mut self.value)? {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    fn entry(&self) -> (&[u8], &[u8]) {
+        (&self.key, &self.value)
     }
 }

@@ -72,18 +72,23 @@ struct PositionScan<'i> {
     bounds: Bounds,
     direction: Direction,
     position: usize,
+    entry: (Vec<u8>, Vec<u8>),
 }
 
 impl Scan for PositionScan<'_> {
-    fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
+    fn advance(&mut self) -> Result<bool> {
         let mut scan = self.tree.range(self.bounds.clone(), self.direction)?;
         for _ in 0..self.position {
-            if !scan.next_into(key, value)? {
+            if !scan.advance()? {
                 return Ok(false);
             }
         }
         self.position += 1;
-        scan.next_into(key, value)
+        scan.next_into(&mut self.entry.0, &mut self.entry.1)
+    }
+
+    fn entry(&self) -> (&[u8], &[u8]) {
+        (&self.entry.0, &self.entry.1)
     }
 }
 
@@ -109,7 +114,13 @@ impl Index for Positions {
     }
 
     fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
-        Ok(Box::new(PositionScan { tree: &*self.0, bounds, direction, position: 0 }))
+        Ok(Box::new(PositionScan {
+            tree: &*self.0,
+            bounds,
+            direction,
+            position: 0,
+            entry: Default::default(),
+        }))
     }
 
     fn len(&self) -> Result<u64> {
