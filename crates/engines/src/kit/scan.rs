@@ -91,9 +91,10 @@ impl Batch {
         }
         let start = self.bytes.len();
         let key_length = copy(&mut self.bytes)?;
-        // The copy is read only if it has to be: the processor would wait for it, and so for the record.
-        if side.is_none() {
-            let key = &self.bytes[start..start + key_length];
+        let key = &self.bytes[start..start + key_length];
+        // Where the first word decides, only that is compared: for more of the copy the processor would wait, and so for the record. In a
+        // damaged tree it may be another one than the entry says; then the scan must not go back to a key that it has passed.
+        if side.is_none() || prefix_word(key) != word {
             let (is_before, is_beyond) = match self.direction {
                 Direction::Forward => (!self.rest.is_above_lower(key), !self.rest.is_below_upper(key)),
                 Direction::Reverse => (!self.rest.is_below_upper(key), !self.rest.is_above_lower(key)),

@@ -697,6 +697,31 @@ fn entries_that_lead_to_one_layer() {
     }
 }
 
+/// A slice that goes on behind the end of its key lies behind the key that a range has read from it. The range must not read it again
+/// and again, as it reads one entry at a time before damage.
+#[test]
+fn a_slice_that_goes_on_behind_its_key() {
+    let ram = Instrumented::new(Ram::new(64 << 20).unwrap());
+    let pool = open_pool(&ram);
+    let tree = Tree::create(&pool, "tree", OPTIONS).unwrap();
+    for key in [b"k01", b"k02", b"k03"] {
+        tree.put(key, b"value").unwrap();
+    }
+    tree.sync().unwrap();
+    let node = load(&pool, anchor(&pool, "tree") + ROOT);
+    let slot_of = |key: &[u8; 3]| {
+        let word = u64::from_be_bytes([key[0], key[1], key[2], 0, 0, 0, 0, 0]);
+        SLOTS.into_iter().find(|slot| load(&pool, node + SLICES + 8 * slot) == word).unwrap()
+    };
+    let (longer, lost) = (SLICES + 8 * slot_of(b"k02"), VALUES + 8 * slot_of(b"k03"));
+    store(&pool, node + longer, load(&pool, node + longer) | 1);
+    store(&pool, node + lost, 1 << 40);
+    let mut scan = tree.range(Bounds::all(), Direction::Forward).unwrap();
+    let found: Vec<_> =
+        (0..100).map(|_| scan.advance()).take_while(|next| matches!(next, Ok(true))).collect();
+    assert_eq!(found.len(), 2, "the range reads a key twice");
+}
+
 /// What a damaged entry leads to is not taken for free space.
 #[test]
 fn what_is_no_object_is_not_freed() {

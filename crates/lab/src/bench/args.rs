@@ -230,6 +230,9 @@ pub struct Args {
     /// Use the codec for records for all sizes
     #[arg(long)]
     pub(crate) records: bool,
+    /// Verify every record that is read (`Options::verify`)
+    #[arg(long)]
+    pub(crate) verify: bool,
     /// Seed of keys and choices
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
