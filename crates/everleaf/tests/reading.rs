@@ -73,6 +73,7 @@ fn a_record_that_is_damaged_is_an_error_where_reads_are_verified() -> Result<()>
         let store = Store::open(&path)?;
         tree_of(&store, *engine)?.put("a key longer than a word", value)?;
         tree_of(&store, *engine)?.put("key", "sound")?;
+        tree_of(&store, *engine)?.put("a key longer than two", "behind")?;
         store.close()?;
         let mut bytes = std::fs::read(&path).unwrap();
         let at = bytes.windows(value.len()).position(|bytes| bytes == value).unwrap();
@@ -90,6 +91,15 @@ fn a_record_that_is_damaged_is_an_error_where_reads_are_verified() -> Result<()>
                 assert_eq!(is_corrupt, verify, "{}", engine.name);
             }
             assert_eq!(tree.get("key")?.as_deref(), Some(b"sound".as_slice()));
+            // What lies before a range is not read, also if it begins as the range does.
+            let first = tree.range("a key longer than b"..).next().transpose()?;
+            assert_eq!(
+                first.as_ref().map(|(_, value)| &**value),
+                Some(b"behind".as_slice()),
+                "{}",
+                engine.name
+            );
+            assert_eq!(tree.range("a key longer".."a key longer than a").count(), 0, "{}", engine.name);
         }
     }
     Ok(())

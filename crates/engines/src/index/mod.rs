@@ -229,7 +229,7 @@ pub trait Scan: Send {
     /// Goes to the next entry; `false` at the end.
     fn advance(&mut self) -> Result<bool>;
 
-    /// The key and the value of the entry that it is at. Empty before the first entry, and after the last one or an error.
+    /// The key and the value of the entry that it is at: of the last [`Scan::advance`], if that returned `true`.
     fn entry(&self) -> (&[u8], &[u8]);
 
     /// Replaces `key` and `value` by the next entry; `false` at the end.
@@ -320,7 +320,7 @@ pub trait Index: Any + Send + Sync {
     /// Whether there is no key. O(1) unless leaves are empty.
     fn is_empty(&self) -> Result<bool> {
         let mut scan = self.range(Bounds::all(), Direction::Forward)?;
-        Ok(!scan.next_into(&mut Vec::new(), &mut Vec::new())?)
+        Ok(!scan.advance()?)
     }
 
     /// Fills an empty tree from entries in strictly ascending order, leaves to `fill` (0.5 to 1.0) of their

@@ -70,7 +70,7 @@ impl Batch {
 
     /// How many more entries it takes at most.
     pub fn room(&self) -> usize {
-        self.entries_max - self.lengths.len()
+        self.entries_max.saturating_sub(self.lengths.len())
     }
 
     fn clear(&mut self) {
@@ -80,30 +80,34 @@ impl Batch {
         self.is_finished = false;
     }
 
-    /// Takes an entry whose key lies beyond the ones before, and begins with `word`; `copy` appends the key and the value to a buffer,
-    /// and returns the length of the key. Returns whether the batch takes more. A key outside of the range is not taken; one
-    /// beyond it ends the range.
-    pub fn push(&mut self, word: u64, copy: impl FnOnce(&mut Vec<u8>) -> Result<usize>) -> Result<bool> {
-        let side = self.side_of(word);
-        if side.is_some_and(Ordering::is_ne) {
-            self.is_finished = side == Some(Ordering::Greater);
+    /// Takes an entry whose key lies beyond the ones before, and begins with `word`. `copy_key` appends the key to a buffer; `copy`
+    /// appends key and value, and returns the length of the key. Returns whether the batch takes more. A key outside of the range is
+    /// not taken, and its value not read; one beyond it ends the range.
+    pub fn push(
+        &mut self,
+        word: u64,
+        copy_key: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+        copy: impl FnOnce(&mut Vec<u8>) -> Result<usize>,
+    ) -> Result<bool> {
+        let start = self.bytes.len();
+        let side = match self.side_of(word) {
+            None => {
+                copy_key(&mut self.bytes)?;
+                self.take_side(start)
+            }
+            Some(side) => side,
+        };
+        self.is_finished = side.is_gt();
+        if side.is_ne() {
             return Ok(!self.is_finished);
         }
-        let start = self.bytes.len();
         let key_length = copy(&mut self.bytes)?;
+        // In a damaged tree the key may be another one than its entry says. A scan that took it might go back, and never end. (Of a key
+        // that fits no more than a word of the copy is read back: the processor would wait for more, and so for the record.)
         let key = &self.bytes[start..start + key_length];
-        // Where the first word decides, only that is compared: for more of the copy the processor would wait, and so for the record. In a
-        // damaged tree it may be another one than the entry says; then the scan must not go back to a key that it has passed.
-        if side.is_none() || prefix_word(key) != word {
-            let (is_before, is_beyond) = match self.direction {
-                Direction::Forward => (!self.rest.is_above_lower(key), !self.rest.is_below_upper(key)),
-                Direction::Reverse => (!self.rest.is_below_upper(key), !self.rest.is_above_lower(key)),
-            };
-            if is_before || is_beyond {
-                self.bytes.truncate(start);
-                self.is_finished = is_beyond;
-                return Ok(!is_beyond);
-            }
+        if prefix_word(key) != word && self.side_of_key(key).is_ne() {
+            self.bytes.truncate(start);
+            return Ok(true);
         }
         let length = self.bytes.len() - start;
         if self.lengths.is_empty() {
@@ -112,6 +116,33 @@ impl Batch {
         }
         self.lengths.push_back((key_length, length - key_length));
         Ok(self.lengths.len() < self.entries_max && self.bytes.len() < BATCH_BYTES)
+    }
+
+    /// The position of the key whose copy begins at `start`, and of which no copy is left.
+    fn take_side(&mut self, start: usize) -> Ordering {
+        let side = self.side_of_key(&self.bytes[start..]);
+        self.bytes.truncate(start);
+        side
+    }
+
+    /// The position of a key, in the order of the scan: `Less` before the range, `Equal` within, `Greater` behind it.
+    fn side_of_key(&self, key: &[u8]) -> Ordering {
+        let (is_before, is_behind) = match self.direction {
+            Direction::Forward => (!self.rest.is_above_lower(key), !self.rest.is_below_upper(key)),
+            Direction::Reverse => (!self.rest.is_below_upper(key), !self.rest.is_above_lower(key)),
+        };
+        if is_before {
+            Ordering::Less
+        } else if is_behind {
+            Ordering::Greater
+        } else {
+            Ordering::Equal
+        }
+    }
+
+    /// Whether all keys with this first word lie behind the range.
+    pub fn is_behind(&self, word: u64) -> bool {
+        self.side_of(word) == Some(Ordering::Greater)
     }
 
     /// The position of keys with this first word, in the order of the scan: see [`Bounds::side_of`].
@@ -123,7 +154,8 @@ impl Batch {
     /// As [`Batch::push`], for the words of an entry. An entry that cannot be read is an error at its place in the scan.
     fn push_entry<M: Medium, C: Codec>(&mut self, guard: &Guard<'_, M>, words: EntryWords) -> bool {
         let start = self.bytes.len();
-        let pushed = self.push(words[0], |buffer| C::copy_entry(guard, words, buffer));
+        let copy_key = |buffer: &mut _| C::copy_key(guard, words, buffer);
+        let pushed = self.push(words[0], copy_key, |buffer| C::copy_entry(guard, words, buffer));
         pushed.unwrap_or_else(|error| {
             self.bytes.truncate(start);
             self.lengths.push_back(DAMAGED);
@@ -207,13 +239,13 @@ impl<B: Batches> Cursor<B> {
         self.position = 0;
         self.batch.clear();
         let mut read = self.source.read(&mut self.batch);
-        if read.as_ref().is_err_and(Error::is_corrupt) {
+        if read.is_ok() {
+            self.batch.entries_max = (2 * self.batch.entries_max).min(BATCH_ENTRIES_MAX);
+        } else if self.batch.entries_max > 1 && read.as_ref().is_err_and(Error::is_corrupt) {
             // Entries before the damage are returned first.
             self.batch.clear();
             self.batch.entries_max = 1;
             read = self.source.read(&mut self.batch);
-        } else {
-            self.batch.entries_max = (2 * self.batch.entries_max).min(BATCH_ENTRIES_MAX);
         }
         read.inspect_err(|_| self.batch.clear())
     }

@@ -99,6 +99,11 @@ pub(super) struct Found<'a> {
 }
 
 impl Found<'_> {
+    /// The first word of the key.
+    fn word(&self) -> u64 {
+        if self.prefix.is_empty() { self.slice.word } else { prefix_word(self.prefix) }
+    }
+
     pub(super) fn value<M: Medium>(&self, view: &View<'_, M>) -> Result<Value> {
         if view.core.are_words {
             return Ok(Value::Word(self.content));
@@ -279,7 +284,7 @@ impl<'i, M: Medium> RangeBatches<'i, M> {
 }
 
 /// Entries that a scan has found and not copied yet: their records are on the way from memory while the next nodes are read. All
-/// of them are of one layer.
+/// their keys begin with one prefix.
 struct Pending<'v, 'm, M: Medium> {
     view: &'v View<'m, M>,
     /// Where the entries are copied to.
@@ -295,7 +300,8 @@ impl<M: Medium> Pending<'_, '_, M> {
             if !self.copy_all_but(0)? {
                 return Ok(false);
             }
-            self.prefix = prefix.to_vec();
+            self.prefix.clear();
+            self.prefix.extend_from_slice(prefix);
         }
         for (&[word, content], &class) in words.iter().zip(classes) {
             self.entries.push_back((Slice { word, class: class.min(LONGER) }, content));
@@ -303,8 +309,12 @@ impl<M: Medium> Pending<'_, '_, M> {
                 self.view.prefetch_record(content);
             }
         }
-        // Without reading more than the batch can take.
-        let is_enough = self.entries.len() >= self.batch.room();
+        // Without reading more than the batch can take, or behind the range.
+        let is_last = |(slice, content): &(Slice, u64)| {
+            let found = Found { prefix: &self.prefix, slice: *slice, content: *content };
+            self.batch.is_behind(found.word())
+        };
+        let is_enough = self.entries.len() >= self.batch.room() || self.entries.back().is_some_and(is_last);
         self.copy_all_but(if is_enough { 0 } else { RECORDS_AHEAD[0] })
     }
 
@@ -317,8 +327,8 @@ impl<M: Medium> Pending<'_, '_, M> {
             }
             let Some((slice, content)) = self.entries.pop_front() else { break };
             let found = Found { prefix, slice, content };
-            let word = if prefix.is_empty() { slice.word } else { prefix_word(prefix) };
-            if !self.batch.push(word, |buffer| found.copy_entry(view, buffer))? {
+            let copy_key = |buffer: &mut _| found.copy_key(view, buffer);
+            if !self.batch.push(found.word(), copy_key, |buffer| found.copy_entry(view, buffer))? {
                 return Ok(false);
             }
         }
@@ -365,8 +375,8 @@ impl<M: Medium> Core<M> {
     /// The number of keys; exact when no thread writes.
     pub(super) fn count(&self) -> Result<u64> {
         let mut entries = RangeBatches::cursor(self, Bounds::all(), Direction::Forward);
-        let (mut key, mut value, mut count) = (Vec::new(), Vec::new(), 0);
-        while entries.next_into(&mut key, &mut value)? {
+        let mut count = 0;
+        while entries.advance()? {
             count += 1;
         }
         Ok(count)
