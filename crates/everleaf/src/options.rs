@@ -151,7 +151,9 @@ impl Options {
 
     /// Whether every record that is read must pass its check; one that fails it is [`Error::Corrupt`] and not a wrong value. Default: no:
     /// [`Store::check`] verifies all records when it is called. A get or a range then also computes a CRC32C of key and value, and
-    /// copies the key. Trees of words have no records, and nothing to verify.
+    /// copies the key: in a tree of `rntree` with keys of 24 and values of 150 bytes, on a file, a get takes 4% longer, and a range of
+    /// 100 entries 1.9 times as long (`everleaf bench --workload find|scan --verify`). Trees of words have no records, and nothing to
+    /// verify.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
