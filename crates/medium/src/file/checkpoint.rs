@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::Core;
-use super::io::{Io, data_from, read_all, write_all};
+use super::io::{Io, read_all, write_all};
 use super::layout::{Header, LENGTH, lines_of};
 use super::log::{Found, Log, Reader};
 use super::pages::{PAGE_BYTES, PAGE_LINES, Pages};
@@ -82,8 +82,7 @@ impl Batch {
 }
 
 /// Writes lines of neighbouring pages with one call, which is cheaper than a call for each. The bytes between the lines are
-/// read first and written as they are; the disk gets whole pages in either case. Nothing is read where the file has no data yet: to
-/// read the zeros there ahead would take the system longer than all else.
+/// read first and written as they are; the disk gets whole pages in either case.
 fn write_span(
     target: &dyn Io,
     lines: &[(u64, u32)],
@@ -92,10 +91,8 @@ fn write_span(
 ) -> io::Result<()> {
     let (Some((first, _)), Some((last, _))) = (lines.first(), lines.last()) else { return Ok(()) };
     let (offset, count) = (first * LINE_BYTES as u64, last - first + 1);
-    span.clear();
     span.resize(count as usize * LINE_BYTES, 0);
-    let end = offset + span.len() as u64;
-    if count > lines.len() as u64 && data_from(target, offset)?.is_some_and(|data| data < end) {
+    if count > lines.len() as u64 {
         read_all(target, span, offset)?;
     }
     for (number, place) in lines {
