@@ -4,6 +4,8 @@
 #
 #     bench/larger_than_memory.sh FOLDER [ENTRIES [ENGINE...]]
 #
+# An engine may have settings: rntree,gather=on.
+#
 # Needs root for the group, version 1 or 2 of control groups, and 2 GB of disk in FOLDER. Exit code 0: every entry was read back.
 set -euo pipefail
 

@@ -1,23 +1,29 @@
 //! A pool that is larger than the memory: loads entries of 24 + 150 bytes in random order, closes and opens the pool, reads all of
-//! them back and compares each. Prints entries a second, and the most memory that the process had beside the page cache.
+//! them back and compares each, then reads ranges of 100. Prints puts, gets and ranges a second, and the most memory that the
+//! process had beside the page cache.
 //!
 //! `bench/larger_than_memory.sh` runs it for each engine in a control group of 300 MB.
 //!
 //! ```text
 //! cargo run --release -p everleaf --example larger_than_memory -- FOLDER ENGINE ENTRIES [--json]
 //! ```
+//!
+//! ENGINE may have settings: `rntree,gather=on`.
 
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use everleaf::{Engine, MediumChoice, Options, Store, Ticket, Tree, TreeOptions};
+use everleaf::{Engine, MediumChoice, Options, Settings, Store, Ticket, Tree, TreeOptions};
 
 type Failure = Box<dyn std::error::Error>;
 
 /// Tickets that are waited for together.
 const TICKETS: usize = 1000;
+/// Ranges that are read, and entries of each.
+const RANGES: u64 = 2000;
+const RANGE_ENTRIES: usize = 100;
 
 /// A permutation of the 64-bit numbers: keys come in no order.
 fn scattered(number: u64) -> u64 {
@@ -33,12 +39,16 @@ fn value(number: u64) -> Vec<u8> {
     (0..150).map(|index| (scattered(number + 1) >> (index % 8 * 8)) as u8).collect()
 }
 
-fn named(engine: &str) -> Result<Engine, Failure> {
-    Engine::from_name(engine).ok_or_else(|| format!("there is no engine {engine}").into())
+/// An engine and its settings: `NAME,SETTING=VALUE...`.
+fn named(engine: &str) -> Result<(Engine, Settings), Failure> {
+    let mut parts = engine.split(',');
+    let name = parts.next().unwrap_or_default();
+    let engine = Engine::from_name(name).ok_or_else(|| format!("there is no engine {name}"))?;
+    Ok((engine, engine.parse_settings(parts)?))
 }
 
-fn open(path: &Path, engine: Engine) -> Result<(Store, Tree), Failure> {
-    let store = Options::new().medium(MediumChoice::File).open(path)?;
+fn open(path: &Path, (engine, settings): (Engine, Settings)) -> Result<(Store, Tree), Failure> {
+    let store = Options::new().medium(MediumChoice::File).settings(engine, settings).open(path)?;
     let tree = store.tree_with("main", TreeOptions { engine, ..TreeOptions::default() })?;
     Ok((store, tree))
 }
@@ -67,6 +77,17 @@ fn read_back(tree: &Tree, entries: u64) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Ranges that begin at keys all over the tree.
+fn read_ranges(tree: &Tree) -> Result<(), Failure> {
+    for number in 0..RANGES {
+        let mut range = tree.range(key(!number)..);
+        for _ in 0..RANGE_ENTRIES {
+            let Some((_key, _value)) = range.next_entry()? else { break };
+        }
+    }
+    Ok(())
+}
+
 /// Kilobytes of memory that no file stands behind.
 fn anonymous_kb() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -74,7 +95,7 @@ fn anonymous_kb() -> u64 {
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-fn run(path: &Path, engine: Engine, entries: u64) -> Result<[f64; 2], Failure> {
+fn run(path: &Path, engine: (Engine, Settings), entries: u64) -> Result<[f64; 3], Failure> {
     let (store, tree) = open(path, engine)?;
     let start = Instant::now();
     load(&tree, entries)?;
@@ -84,7 +105,12 @@ fn run(path: &Path, engine: Engine, entries: u64) -> Result<[f64; 2], Failure> {
     let (_store, tree) = open(path, engine)?;
     let start = Instant::now();
     read_back(&tree, entries)?;
-    Ok([load, start.elapsed()].map(|time| entries as f64 / time.as_secs_f64()))
+    let gets = start.elapsed();
+    let start = Instant::now();
+    read_ranges(&tree)?;
+    let ranges = start.elapsed();
+    let rate = |count: u64, time: Duration| count as f64 / time.as_secs_f64();
+    Ok([rate(entries, load), rate(entries, gets), rate(RANGES, ranges)])
 }
 
 fn main() -> Result<(), Failure> {
@@ -93,7 +119,7 @@ fn main() -> Result<(), Failure> {
         [folder, engine, entries, ..] => (Path::new(folder), named(engine)?, entries.parse()?),
         _ => return Err("usage: larger_than_memory FOLDER ENGINE ENTRIES [--json]".into()),
     };
-    let path = folder.join(format!("{engine}.pool"));
+    let path = folder.join(format!("{}.pool", engine.0));
     let (peak, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     let result = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -108,15 +134,16 @@ fn main() -> Result<(), Failure> {
     });
     let bytes = fs::metadata(&path).map_or(0, |file| file.len());
     let _ = fs::remove_file(&path);
-    let [load, gets] = result?;
+    let [load, gets, ranges] = result?;
+    let engine = &arguments[1];
     let (pool, peak) = (bytes >> 20, peak.into_inner() >> 10);
     if arguments.iter().any(|argument| argument == "--json") {
         println!(
-            "{{\"engine\":\"{engine}\",\"entries\":{entries},\"load_per_s\":{load:.0},\"gets_per_s\":{gets:.0},\"pool_mib\":{pool},\"anonymous_peak_mib\":{peak}}}"
+            "{{\"engine\":\"{engine}\",\"entries\":{entries},\"load_per_s\":{load:.0},\"gets_per_s\":{gets:.0},\"ranges_per_s\":{ranges:.0},\"pool_mib\":{pool},\"anonymous_peak_mib\":{peak}}}"
         );
     } else {
         println!(
-            "{engine:10} {load:>9.0} puts/s {gets:>9.0} gets/s, pool {pool} MiB, at most {peak} MiB of memory beside the page cache"
+            "{engine:10} {load:>9.0} puts/s {gets:>9.0} gets/s {ranges:>7.0} ranges of {RANGE_ENTRIES}/s, pool {pool} MiB, at most {peak} MiB of memory beside the page cache"
         );
     }
     Ok(())

@@ -25,6 +25,9 @@ pub const VALUE_BYTES_MAX: usize = 16 << 20;
 /// The most words of a record that are prefetched: 1 KiB.
 const PREFETCHED_WORDS_MAX: usize = 1 << 7;
 
+/// The most words of a record that is copied beside others: 1 KiB. Longer ones fill a page of their own, or nearly so.
+const COPIED_WORDS_MAX: usize = 1 << 7;
+
 /// Hints the processor to load the lines of a record behind its first one.
 #[inline]
 pub fn prefetch_rest<M: Medium>(guard: &Guard<'_, M>, record: u64, key_length: usize, value_length: usize) {
@@ -86,6 +89,19 @@ pub fn write<M: Medium>(guard: &Guard<'_, M>, key: &[u8], value: &[u8]) -> Resul
     copy_in(guard, &words[1 + key_words..], value);
     guard.flush_words(words);
     Ok(offset)
+}
+
+/// Copies and flushes the record at `offset`, if it is not longer than [`COPIED_WORDS_MAX`]. `None` also if it is damaged, or
+/// the pool has no room.
+pub fn copy<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Option<u64> {
+    let record = Record::if_whole(guard, offset)?;
+    let count = 1 + record.key_length().div_ceil(8) + record.value_length().div_ceil(8);
+    let from = guard.words(offset, count).ok().filter(|_| count <= COPIED_WORDS_MAX)?;
+    let copy = guard.allocate(count * 8).ok()?;
+    let to = guard.words(copy, count).ok()?;
+    from.iter().zip(to).for_each(|(from, to)| to.store(guard, from.load(guard)));
+    guard.flush_words(to);
+    Some(copy)
 }
 
 impl Record {

@@ -6,6 +6,7 @@
 //! | [`search`] | where a key lies among sorted entries |
 //! | [`load`] | a sorted source of entries for a bulk load, undone as a whole if the load fails |
 //! | [`scan`] | a cursor behind ranges in both directions, over batches of entries |
+//! | [`gather`] | copies of the records of neighbouring entries, one after the other in the pool |
 //! | [`walk`] | every leaf of a chain once, whatever is damaged |
 //! | [`salvage`] | what can be read of a damaged tree |
 //! | `epochs` | epochs that the trees of a pool share: a barrier, lists of what changed, the set of failed epochs |
@@ -21,6 +22,7 @@
 pub mod chain;
 pub mod entries;
 pub(crate) mod epochs;
+pub mod gather;
 pub mod ids;
 pub mod latch;
 pub mod load;

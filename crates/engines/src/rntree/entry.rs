@@ -9,10 +9,13 @@ use crate::Result;
 use crate::index::{Codec, MaybeWords};
 use crate::kit::salvage::salvage_leaves;
 use crate::media_of;
-use crate::registry::{Build, Contract, Entry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Visit};
+use crate::registry::{
+    Build, Contract, Entry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Values, Visit,
+};
 
-/// The position of `leaf-entries`.
+/// The positions of the settings.
 const LEAF_ENTRIES: usize = 0;
+const GATHER: usize = 1;
 
 /// RNTree in the list of engines.
 pub(crate) static ENTRY: Entry = Entry {
@@ -25,7 +28,16 @@ pub(crate) static ENTRY: Entry = Entry {
     stores_lines: true,
     is_trie: false,
     room_per_write: 1_280,
-    settings: &[Setting::leaf_entries(3, ENTRIES_MAX as u64)],
+    settings: &[
+        Setting::leaf_entries(3, ENTRIES_MAX as u64),
+        Setting {
+            name: "gather",
+            help: "on: splits copy records next to each other, for ranges over a pool that is larger than memory",
+            values: Values::Names(&["off", "on"]),
+            is_fixed: false,
+            is_hidden: false,
+        },
+    ],
     full: Nodes {
         leaf_entries: ENTRIES_MAX,
         children: 32,
@@ -42,7 +54,11 @@ pub(crate) static ENTRY: Entry = Entry {
 
 fn options(opening: &Opening, settings: &Settings) -> RnTreeOptions {
     let leaf_entries = settings.get(LEAF_ENTRIES).map_or(ENTRIES_MAX, |entries| entries as usize);
-    RnTreeOptions { recovery_threads: opening.threads, leaf_entries }
+    RnTreeOptions {
+        recovery_threads: opening.threads,
+        leaf_entries,
+        gathers: settings.get(GATHER) == Some(1),
+    }
 }
 
 impl<M: Medium, C: Codec> Build<M> for RnTree<M, C>

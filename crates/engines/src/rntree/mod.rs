@@ -118,12 +118,14 @@ pub struct RnTreeOptions {
     /// The most entries of a leaf: 3 to [`ENTRIES_MAX`], fixed when the tree is made. A leaf always takes the same space. Fewer
     /// entries make splits and merges frequent, for tests.
     pub leaf_entries: usize,
+    /// Whether splits copy the records of the entries that they move next to each other.
+    pub gathers: bool,
 }
 
 impl Default for RnTreeOptions {
     fn default() -> Self {
         let recovery_threads = crate::cores();
-        Self { recovery_threads, leaf_entries: ENTRIES_MAX }
+        Self { recovery_threads, leaf_entries: ENTRIES_MAX, gathers: false }
     }
 }
 
@@ -133,6 +135,8 @@ pub struct RnTree<M: Medium, C: Codec> {
     pool: Pool<M>,
     /// The most entries of a leaf.
     capacity: usize,
+    /// [`RnTreeOptions::gathers`]
+    gathers: bool,
     leaves: Arc<Arena<LeafRecord<M>>>,
     /// A second copy of the leaves' offsets, dense enough to stay in the cache: a point read prefetches the leaf together with
     /// its record, not after it.
@@ -147,13 +151,14 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     /// The engine's number in a pool's root table, and its name.
     pub const ENGINE: (u16, &'static str) = (ENTRY.id, ENTRY.name);
 
-    fn empty(pool: &Pool<M>, capacity: usize) -> Result<Self> {
+    fn empty(pool: &Pool<M>, options: RnTreeOptions) -> Result<Self> {
         let (leaves, offsets) = (Arc::new(Arena::new(LEAVES_MAX)?), Arena::new(LEAVES_MAX)?);
         let inner = InnerTree::new(0)?;
         let pool = pool.clone();
         Ok(Self {
             pool,
-            capacity,
+            capacity: options.leaf_entries,
+            gathers: options.gathers,
             leaves,
             offsets,
             inner,
@@ -182,7 +187,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             pool.create_tree(name, (Self::ENGINE.0, C::ID), &words)
         };
         let root = enter().inspect_err(|_| guard.free_node(offset))?;
-        let mut tree = Self::empty(pool, options.leaf_entries)?;
+        let mut tree = Self::empty(pool, options)?;
         tree.start(&root, options, false)?;
         Ok(tree)
     }
@@ -190,7 +195,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Opens a tree: rebuilds its volatile half from the leaves, and marks what it reaches if the pool asks for that.
     /// O(n), on `options.recovery_threads` threads.
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: RnTreeOptions) -> Result<Self> {
-        let mut tree = Self::empty(pool, options.leaf_entries)?;
+        let mut tree = Self::empty(pool, options)?;
         tree.start(root, options, pool.needs_mark())?;
         Ok(tree)
     }

@@ -11,6 +11,7 @@ use super::order::Scale;
 use crate::Result;
 use crate::index::{Codec, EntryWords};
 use crate::kit::chain::{InnerTree, Separator, Structure};
+use crate::kit::gather::Gathered;
 
 /// A full leaf shares entries with a right neighbour that is at most this full; with a fuller one, both become three.
 const SHARE_NUMERATOR: usize = 3;
@@ -22,6 +23,12 @@ struct NewLeaf {
     offset: u64,
     index: u32,
     separator: Separator,
+}
+
+/// Leaves that nothing leads to yet, and the records that were copied for them.
+struct Built<'g, 'p, M: Medium, C: Codec> {
+    leaves: Vec<NewLeaf>,
+    records: Gathered<'g, 'p, M, C>,
 }
 
 /// An entry on its way to a new leaf.
@@ -76,9 +83,10 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let slots = record.slots();
         let keep = self.split_position(guard, Self::leaf(guard, record)?, record, &slots, key)?;
         let new = self.build(guard, record, keep, None, 1)?;
-        self.publish_built(guard, record, keep, &new, None)?;
+        self.publish_built(guard, record, keep, &new.leaves, None)?;
+        new.records.published();
         guard.interleave(&self.inner);
-        self.enter(&mut self.inner.structure(), &new);
+        self.enter(&mut self.inner.structure(), &new.leaves);
         Ok(())
     }
 
@@ -120,14 +128,15 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let new = new.inspect_err(|_| neighbour.reopen())?;
         // A thread that finds a dead leaf descends again, and finds the new one.
         neighbour.set_dead(true);
-        if let Err(error) = self.publish_built(guard, record, keep, &new, Some(neighbour)) {
+        if let Err(error) = self.publish_built(guard, record, keep, &new.leaves, Some(neighbour)) {
             neighbour.set_dead(false);
             neighbour.reopen();
             return Err(error);
         }
+        new.records.published();
         guard.interleave(&self.inner);
-        let replaced = structure.replace(parent, new[0].separator, new[0].index);
-        self.enter(&mut structure, &new[1..]);
+        let replaced = structure.replace(parent, new.leaves[0].separator, new.leaves[0].index);
+        self.enter(&mut structure, &new.leaves[1..]);
         drop((structure, lock));
         self.inner.retire_separator(replaced);
         guard.retire_node(neighbour.offset());
@@ -151,19 +160,23 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
 
     /// Writes `parts` new leaves with the entries from position `keep` on and those of `absorbed`, ordered before what
     /// comes after. Nothing leads there yet.
-    fn build(
+    fn build<'g, 'p>(
         &self,
-        guard: &Guard<'_, M>,
+        guard: &'g Guard<'p, M>,
         record: &LeafRecord<M>,
         keep: usize,
         absorbed: Option<&LeafRecord<M>>,
         parts: usize,
-    ) -> Result<Vec<NewLeaf>> {
+    ) -> Result<Built<'g, 'p, M, C>> {
         let mut moved = Vec::with_capacity(2 * self.capacity);
         let last = self.collect(guard, record, keep - 1, &mut moved)?;
         let last = match absorbed {
             Some(absorbed) => self.collect(guard, absorbed, 0, &mut moved)?,
             None => last,
+        };
+        let records = match self.gathers {
+            true => Gathered::of(guard, moved[1..].iter_mut().map(|moved| &mut moved.words)),
+            false => Gathered::none(guard),
         };
         // The entry before the first that moves is there for the separator.
         let ends: Vec<usize> = (0..=parts).map(|part| 1 + (moved.len() - 1) * part / parts).collect();
@@ -182,9 +195,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 }
             }
         }
-        // PERSIST: nothing must precede; lost, the leaves are not reachable yet.
+        // PERSIST: nothing must precede; lost, leaves and copies are not reachable yet.
         guard.fence();
-        Ok(built)
+        Ok(Built { leaves: built, records })
     }
 
     /// Appends the entries of a leaf from position `start` on.

@@ -12,7 +12,7 @@ use pool::{Pool, PoolOptions, TreeRoot};
 use crate::common::{Entries, content};
 
 fn of_leaf(leaf_entries: usize) -> RnTreeOptions {
-    RnTreeOptions { recovery_threads: 1, leaf_entries }
+    RnTreeOptions { recovery_threads: 1, leaf_entries, ..RnTreeOptions::default() }
 }
 const LINE: u64 = 64;
 

@@ -15,7 +15,7 @@ use pool::{Pool, PoolOptions};
 type Tree = RnTree<Late, WordCodec>;
 
 fn of_leaf(leaf_entries: usize) -> RnTreeOptions {
-    RnTreeOptions { recovery_threads: 1, leaf_entries }
+    RnTreeOptions { recovery_threads: 1, leaf_entries, ..RnTreeOptions::default() }
 }
 
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -14,6 +14,9 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::{Extent, LINE_BYTES, LineForm, LineValue, Lsn, Medium, MediumError, Ram, Survives};
 
+/// The system's timers are that late, or later.
+const TIMER: Duration = Duration::from_micros(60);
+
 /// When a [`Late`] medium makes its groups durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Release {
@@ -235,6 +238,15 @@ impl Late {
     fn wait_a_while(&self, state: &mut parking_lot::MutexGuard<'_, State>, lsn: Lsn) {
         let fenced = state.groups.iter().find(|group| group.lsn == lsn.0).map(|group| group.fenced);
         match (state.release, fenced) {
+            (Release::After { delay, .. }, Some(fenced)) if delay < TIMER => {
+                // A timer would wake this thread many times too late.
+                parking_lot::MutexGuard::unlocked(state, || {
+                    while fenced.elapsed() < delay {
+                        std::thread::yield_now();
+                    }
+                });
+                self.release_locked(state, lsn.0);
+            }
             (Release::After { delay, .. }, Some(fenced)) => {
                 if self.changed.wait_until(state, fenced + delay).timed_out() {
                     self.release_locked(state, lsn.0);

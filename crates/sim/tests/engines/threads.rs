@@ -9,7 +9,7 @@ use everleaf_sim::index::IndexOperation::{
 };
 use everleaf_sim::index::suite::Scope;
 use everleaf_sim::index::threads::{Chance, Work, exhaust, pairs, scopes, triples};
-use everleaf_sim::index::{AnyEngine, CodecName, Engine, FollowUp, IndexSubject};
+use everleaf_sim::index::{AnyEngine, CodecName, Engine, Explored, FollowUp, IndexSubject};
 use everleaf_sim::{Durability, Explorer, Images, Options, Program, Rules, Scheduling, Search, SecondCrash};
 use medium::LineForm;
 use medium::sim::{Mutation, Site, SiteKind};
@@ -88,6 +88,8 @@ fn pairs_of_records_with_two_preemptions() {
 fn pairs_of_records() {
     let options = Options { line_form: LineForm::Twin, ..options(LINEAR) };
     explore(&rntree(Record), pairs, 2, (&options, ONE));
+    let gathering = Explored::small(Engine::RNTREE, Record).opening_with("gather", 1).shared();
+    explore(&gathering, pairs, 7, (&options, ONE));
 }
 
 #[test]

@@ -323,7 +323,15 @@ fn rntree() -> Target {
         let engine = engine(Engine::RNTREE, CodecName::Record, Size::Small);
         Trial::of_threads(engine, Vec::new(), program, once(Rules::Lines))
     };
-    Target { suites: vec![slab_left_open], ..immediate(Engine::RNTREE) }
+    let mut target = Target { suites: vec![slab_left_open], ..immediate(Engine::RNTREE) };
+    // Splits that copy records.
+    for rules in [Rules::Lines, Rules::Log] {
+        let gathering = Explored::small(Engine::RNTREE, CodecName::Record).opening_with("gather", 1).shared();
+        let options = options(LineForm::Single, rules);
+        target.quick.push(Trial::quick(Arc::clone(&gathering), every_change(), options.clone()));
+        target.trials.push(Trial::of_script(gathering, every_change(), options));
+    }
+    target
 }
 
 /// CAWBT, also where inner nodes give each other children.

@@ -1,0 +1,79 @@
+//! Splits that copy records next to each other.
+
+use everleaf_engines::index::{Codec, Condition, EntryWords, Index, RecordCodec};
+use everleaf_engines::kit::gather::Gathered;
+use everleaf_engines::rntree::{RnTree, RnTreeOptions};
+use medium::Ram;
+use pool::{Pool, PoolOptions};
+
+fn pool() -> Pool<Ram> {
+    Pool::open(Ram::new(1 << 32).unwrap(), PoolOptions::default()).unwrap()
+}
+
+fn place(entry: EntryWords) -> u64 {
+    RecordCodec::record(entry).unwrap()
+}
+
+#[test]
+fn copies_lie_one_after_the_other() {
+    let pool = pool();
+    let guard = &pool.pin();
+    let write = |key: u64, length| RecordCodec::encode(guard, &key.to_be_bytes(), &vec![7; length]).unwrap();
+    let mut entries: Vec<EntryWords> = (0..20)
+        .map(|key| {
+            let entry = write(key, 100);
+            write(1000 + key, 100);
+            entry
+        })
+        .collect();
+    entries[8] = write(8, 2000);
+    let before = entries.clone();
+    let gathered = Gathered::<_, RecordCodec>::of(guard, entries.iter_mut());
+    assert_eq!(entries[8], before[8], "a long record stays where it is");
+    entries.remove(8);
+    let steps: Vec<u64> = entries.windows(2).map(|pair| place(pair[1]) - place(pair[0])).collect();
+    assert!(steps.iter().all(|step| *step == steps[0] && *step < 200), "{steps:?}");
+    for (entry, key) in entries.iter().zip((0..20_u64).filter(|key| *key != 8)) {
+        assert_eq!(
+            RecordCodec::compare_tie(guard, &key.to_be_bytes(), *entry).unwrap(),
+            std::cmp::Ordering::Equal
+        );
+        assert!(RecordCodec::is_sound(guard, *entry).unwrap());
+    }
+    drop(gathered);
+    let again = write(0, 100);
+    assert!(
+        entries.iter().any(|entry| place(*entry) == place(again)),
+        "copies that were not published are given back"
+    );
+}
+
+/// Writers, and readers of the records that splits retire.
+#[test]
+fn threads_find_what_was_copied_meanwhile() {
+    const KEYS: u64 = 6000;
+    let pool = pool();
+    let options = RnTreeOptions { leaf_entries: 12, gathers: true, ..RnTreeOptions::default() };
+    let tree = RnTree::<Ram, RecordCodec>::create(&pool, "tree", options).unwrap();
+    let key = |number: u64| (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16).to_be_bytes();
+    let value = |number: u64| vec![number as u8; 40 + number as usize % 90];
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let tree = &tree;
+            scope.spawn(move || {
+                for number in (thread..KEYS).step_by(2) {
+                    tree.write(&key(number), Some(&value(number)), Condition::Absent).unwrap();
+                    if number % 3 == 0 {
+                        tree.write(&key(number), None, Condition::Equals(&value(number))).unwrap();
+                    }
+                    let earlier = (number / 2) & !1 | thread;
+                    let mut found = Vec::new();
+                    assert_eq!(tree.get_into(&key(earlier), &mut found).unwrap(), earlier % 3 != 0);
+                    assert!(earlier % 3 == 0 || found == value(earlier));
+                }
+            });
+        }
+    });
+    assert_eq!(tree.check().unwrap().len(), 0);
+    assert_eq!(tree.len().unwrap(), KEYS - KEYS.div_ceil(3));
+}
