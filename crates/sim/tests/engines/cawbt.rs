@@ -78,7 +78,8 @@ fn loads_and_drops() {
 fn changes_that_go_up_to_the_root() {
     let ascending = (0..40).map(|key| Insert(key, key));
     let operations: Vec<_> = ascending.chain((0..40).map(|key| Remove(key * 11 % 40))).collect();
-    explore_each(&operations, FollowUp::Keys, &options(Images::Some { random: 1 }, SecondCrash::InRecovery));
+    let second_crash = if common::is_thorough() { SecondCrash::InRecovery } else { SecondCrash::Never };
+    explore_each(&operations, FollowUp::Keys, &options(Images::Some { random: 1 }, second_crash));
     let mut operations: Vec<_> = (0..40).map(|key| Insert(key * 7 % 40, key)).collect();
     operations.extend((0..40).map(|key| Update(key * 3 % 40, 100 + key)));
     operations.extend((0..40).map(Remove));
@@ -95,7 +96,7 @@ fn changes_that_go_up_to_the_root() {
 
 #[test]
 fn random_scripts() {
-    for seed in 1..4 {
+    for seed in 1..if common::is_thorough() { 4 } else { 2 } {
         println!("seed {seed}");
         let options = options(Images::Some { random: 2 }, SecondCrash::Never);
         explore_each(&random_operations(seed, 60, 16, writes), FollowUp::SplitAndMerge, &options);

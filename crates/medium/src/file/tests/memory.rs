@@ -151,7 +151,7 @@ fn loses_a_store(planted: Option<Mutant>) -> bool {
             scope.spawn(move || writer(index));
         }
         plant(planted);
-        while file.stat().given_back_bytes < 200 * PAGE_BYTES && !is_lost.load(Ordering::Relaxed) {
+        while file.stat().given_back_bytes < 40 * PAGE_BYTES && !is_lost.load(Ordering::Relaxed) {
             file.core.give_back().unwrap();
         }
         plant(None);
