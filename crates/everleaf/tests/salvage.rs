@@ -620,3 +620,21 @@ fn a_line_of_zeros_in_a_node_of_wbtree_is_met_by_stat() {
     }
     assert!(met > 10, "{met}");
 }
+
+/// The second state of a slot counts where the first one is damaged. It must not bring back a tree whose nodes were freed.
+#[test]
+fn a_dropped_tree_does_not_come_back_where_the_state_of_its_slot_is_damaged() -> Result<()> {
+    let (_folder, path, before) = pool_of(Engine::RNTREE, |number| format!("key {number:03}"));
+    let damage = |mut bytes: Vec<u8>| {
+        bytes[0x3000] ^= 1;
+        fs::write(&path, bytes).unwrap();
+    };
+    damage(before);
+    assert_eq!(opened(&path)?.tree("t")?.len()?, 200, "a tree that was not dropped stays");
+    let store = opened(&path)?;
+    store.drop_tree("t")?;
+    store.close()?;
+    damage(fs::read(&path).unwrap());
+    assert!(opened(&path)?.trees()?.is_empty());
+    Ok(())
+}

@@ -20,6 +20,8 @@ use crate::{Extent, Grown, LimitedBy, MediumError};
 
 /// The address space that a mapping asks for first; it is halved as long as the system refuses.
 const RESERVE_BYTES_WANTED: u64 = 1 << 40;
+/// With fewer addresses nothing can be mapped.
+const RESERVE_BYTES_MIN: u64 = 16 << 20;
 /// Addresses have 47 bits, so no range may be larger than half of that.
 const RESERVE_BYTES_MAX: u64 = 1 << 46;
 
@@ -79,7 +81,7 @@ impl Range {
                 }
                 // Ranges that this thread keeps for later may be what takes all addresses.
                 Err(_) if drop_kept() => {}
-                Err(_) if bytes > (1 << 30) => bytes = bytes / 2 + HUGE_PAGE_BYTES / 2,
+                Err(_) if bytes > RESERVE_BYTES_MIN => bytes = bytes / 2 + HUGE_PAGE_BYTES / 2,
                 Err(errno) => return Err(refused("reserve an address range of", bytes)(errno)),
             }
         }
@@ -101,6 +103,8 @@ impl Drop for Range {
 
 /// The most ranges that one thread keeps: retired memory holds on to its mapping for a while, so hundreds are in use.
 const KEPT_RANGES_MAX: usize = 512;
+/// The most addresses of all ranges that one thread keeps: a sixteenth of those that a process has.
+const KEPT_ADDRESSES_MAX: u64 = 8 << 40;
 /// The most accessible bytes of a range that is kept.
 const KEPT_BYTES_MAX: u64 = 1 << 20;
 
@@ -514,6 +518,9 @@ impl Drop for Mapping {
         let _ = KEPT.try_with(|kept| {
             let mut kept = kept.borrow_mut();
             let Some(kept) = kept.as_mut().filter(|kept| kept.len() < KEPT_RANGES_MAX) else { return };
+            if kept.iter().map(|range| range.bytes).sum::<u64>() + range.bytes > KEPT_ADDRESSES_MAX {
+                return;
+            }
             let written = self.written_bytes.min(length_max) as usize;
             // SAFETY: exclusive access to memory that was made accessible up to `length_max`.
             unsafe { self.extent.base().write_bytes(0, written) };

@@ -526,6 +526,11 @@ impl<M: Medium> Guard<'_, M> {
         self.shared.space.allocate(&self.inner, bytes, false)
     }
 
+    /// Whether the calling thread is within [`Pool::with_set_aside`]: then it must not allocate what can be left out.
+    pub fn has_set_aside(&self) -> bool {
+        self.shared.space.has_set_aside(&self.inner)
+    }
+
     /// Space for `bytes` bytes on line boundaries, for a node without a [`medium::Line`]. Otherwise as
     /// [`Guard::allocate`].
     pub fn allocate_lines(&self, bytes: usize) -> Result<u64> {

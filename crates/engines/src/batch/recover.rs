@@ -73,7 +73,9 @@ impl Unfinished {
                 };
                 tree.write(&write.key, write.value.as_deref(), Condition::Always).map(drop)
             };
-            medium::deferred(|| writes.into_iter().try_for_each(apply)).0?;
+            // Nothing is set aside, but where the disk is full the writes must allocate no more than they did before the crash.
+            let apply_all = || medium::deferred(|| writes.into_iter().try_for_each(apply)).0;
+            pool.with_set_aside(&[], apply_all)??;
             let rest = if left.is_empty() { None } else { Some(rewrite(pool, &left)?) };
             publish(&guard, slot, rest)?;
             guard.free(offset);

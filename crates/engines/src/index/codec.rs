@@ -51,11 +51,10 @@ pub trait Codec: Send + Sync + 'static {
     ) -> Result<EntryWords>;
     /// The offset of an entry's record, if it has one.
     fn record(entry: EntryWords) -> Option<u64>;
-    /// The entry with a copy of its record, which is flushed. `None` if it has no record, or that is not copied: see
-    /// [`Gathered::of`](crate::kit::gather::Gathered::of).
+    /// The entry with a copy of its record, which is flushed. `None` if it has no record, or one that [`record::copy`] does not copy.
     #[inline(always)]
-    fn copy_record<M: Medium>(_guard: &Guard<'_, M>, _entry: EntryWords) -> Option<EntryWords> {
-        None
+    fn copy_record<M: Medium>(_guard: &Guard<'_, M>, _entry: EntryWords) -> Result<Option<EntryWords>> {
+        Ok(None)
     }
     /// Frees the record of an entry that was never published.
     #[inline(always)]
@@ -268,9 +267,9 @@ impl Codec for RecordCodec {
         Some(entry[1] & OFFSET_MASK)
     }
 
-    fn copy_record<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) -> Option<EntryWords> {
+    fn copy_record<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) -> Result<Option<EntryWords>> {
         let copy = record::copy(guard, entry[1] & OFFSET_MASK)?;
-        Some([entry[0], copy | entry[1] & !OFFSET_MASK])
+        Ok(copy.map(|copy| [entry[0], copy | entry[1] & !OFFSET_MASK]))
     }
 
     fn compare_tie<M: Medium>(guard: &Guard<'_, M>, key: &[u8], entry: EntryWords) -> Result<Ordering> {

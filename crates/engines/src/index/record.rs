@@ -25,7 +25,7 @@ pub const VALUE_BYTES_MAX: usize = 16 << 20;
 /// The most words of a record that are prefetched: 1 KiB.
 const PREFETCHED_WORDS_MAX: usize = 1 << 7;
 
-/// The most words of a record that is copied beside others: 1 KiB. Longer ones fill a page of their own, or nearly so.
+/// The most words of a record that is copied to lie near others: 1 KiB. Of longer ones few would share a page.
 const COPIED_WORDS_MAX: usize = 1 << 7;
 
 /// Hints the processor to load the lines of a record behind its first one.
@@ -91,17 +91,19 @@ pub fn write<M: Medium>(guard: &Guard<'_, M>, key: &[u8], value: &[u8]) -> Resul
     Ok(offset)
 }
 
-/// Copies and flushes the record at `offset`, if it is not longer than [`COPIED_WORDS_MAX`]. `None` also if it is damaged, or
-/// the pool has no room.
-pub fn copy<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Option<u64> {
-    let record = Record::if_whole(guard, offset)?;
+/// Copies and flushes the record at `offset`. `None` if it is longer than [`COPIED_WORDS_MAX`].
+pub fn copy<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Result<Option<u64>> {
+    let record = Record::at(guard, offset)?;
     let count = 1 + record.key_length().div_ceil(8) + record.value_length().div_ceil(8);
-    let from = guard.words(offset, count).ok().filter(|_| count <= COPIED_WORDS_MAX)?;
-    let copy = guard.allocate(count * 8).ok()?;
-    let to = guard.words(copy, count).ok()?;
+    if count > COPIED_WORDS_MAX {
+        return Ok(None);
+    }
+    let from = guard.words(offset, count)?;
+    let copy = guard.allocate(count * 8)?;
+    let to = guard.words(copy, count)?;
     from.iter().zip(to).for_each(|(from, to)| to.store(guard, from.load(guard)));
     guard.flush_words(to);
-    Some(copy)
+    Ok(Some(copy))
 }
 
 impl Record {

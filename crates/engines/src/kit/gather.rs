@@ -1,10 +1,12 @@
-//! Records brought together: copies of the records of entries that move to a new node, one after the other in the pool.
+//! Records brought together: a node that splits copies the records of the entries that move, one after the other, to where the
+//! allocator has room.
 
 use std::marker::PhantomData;
 
 use medium::Medium;
 use pool::Guard;
 
+use crate::Error;
 use crate::index::{Codec, EntryWords};
 
 /// Copies of records, given back unless they are published.
@@ -21,22 +23,27 @@ impl<'g, 'p, M: Medium, C: Codec> Gathered<'g, 'p, M, C> {
         Self { guard, copies: Vec::new(), codec: PhantomData }
     }
 
-    /// Copies and flushes the records of neighbouring entries, which lead to the copies from now on; the caller fences before it
-    /// publishes the entries. An entry keeps its record if that is long or damaged, or the pool has no room for a copy.
+    /// Copies and flushes the records of neighbouring entries. The entries lead to the copies from now on; the caller fences before
+    /// it publishes them. An entry keeps its record if that is long or damaged, and once the pool is full. Records of one
+    /// size lie next to each other, if the allocator has just begun a slab; in one that was used before they lie near each other.
     pub fn of<'e>(guard: &'g Guard<'p, M>, entries: impl Iterator<Item = &'e mut EntryWords>) -> Self {
         let (entries, mut gathered) = (entries.collect::<Vec<_>>(), Self::none(guard));
         entries.iter().for_each(|entry| C::prefetch(guard, **entry));
         entries.iter().for_each(|entry| C::prefetch_rest(guard, **entry));
         for entry in entries {
-            if let Some(copy) = C::copy_record(guard, *entry) {
-                gathered.copies.push([*entry, copy]);
-                *entry = copy;
+            match C::copy_record(guard, *entry) {
+                Ok(Some(copy)) => {
+                    gathered.copies.push([*entry, copy]);
+                    *entry = copy;
+                }
+                Ok(None) | Err(Error::Corrupt { .. }) => {}
+                Err(_) => break,
             }
         }
         gathered
     }
 
-    /// The tree reaches the copies, and new readers find none of the records that were copied: those are retired.
+    /// Retires the records that were copied. The tree must reach the copies, and new readers must not find the old records.
     pub fn published(mut self) {
         self.copies.drain(..).for_each(|[old, _]| C::retire(self.guard, old));
     }

@@ -6,7 +6,7 @@
 //! | [`search`] | where a key lies among sorted entries |
 //! | [`load`] | a sorted source of entries for a bulk load, undone as a whole if the load fails |
 //! | [`scan`] | a cursor behind ranges in both directions, over batches of entries |
-//! | [`gather`] | copies of the records of neighbouring entries, one after the other in the pool |
+//! | [`gather`] | copies of the records of neighbouring entries, near each other in the pool |
 //! | [`walk`] | every leaf of a chain once, whatever is damaged |
 //! | [`salvage`] | what can be read of a damaged tree |
 //! | `epochs` | epochs that the trees of a pool share: a barrier, lists of what changed, the set of failed epochs |

@@ -60,8 +60,8 @@
 //! - *Algorithm 4*: returns; and finds by fingerprint, not by binary search.
 //! - A full leaf whose right neighbour is there shares with it, or the two become three, as in a B*-tree: leaves are four
 //!   fifths full after random inserts. Only without a neighbour under the same parent is a leaf split alone.
-//! - If asked, a split copies the records of the entries that it moves next to each other (`RnTreeOptions::gathers`): for
-//!   ranges over a pool that is larger than memory.
+//! - With `RnTreeOptions::gathers` a split copies the records of the entries that it moves next to each other: for ranges over a
+//!   pool that is larger than memory.
 //! - Point reads and scans of words are not pinned: a leaf's version is taken while its parent still leads to it, and
 //!   continues when its record is reused, so that a reader of a reused leaf fails to validate. A pin is a full fence, and would keep the
 //!   processor from starting an operation before the persist of the last one is complete.

@@ -107,6 +107,10 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         if LeafRecord::<M>::is_dead(neighbour.version()) {
             return Ok(false);
         }
+        if self.gathers {
+            // The records that are copied, before the inner nodes are locked: they may have to come from the disk.
+            [record, neighbour].into_iter().try_for_each(|leaf| self.load_records(guard, leaf))?;
+        }
         let (mut bound, high) = (Vec::new(), record.high.load(Ordering::Relaxed));
         let separator = Separator { word: high, tail: high };
         InnerTree::<C>::copy_separator(&self.inner.heap(), separator, &mut bound)?;
@@ -133,11 +137,11 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             neighbour.reopen();
             return Err(error);
         }
-        new.records.published();
         guard.interleave(&self.inner);
         let replaced = structure.replace(parent, new.leaves[0].separator, new.leaves[0].index);
         self.enter(&mut structure, &new.leaves[1..]);
         drop((structure, lock));
+        new.records.published();
         self.inner.retire_separator(replaced);
         guard.retire_node(neighbour.offset());
         self.leaves.retire(guard.pin(), old);
@@ -168,13 +172,32 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         absorbed: Option<&LeafRecord<M>>,
         parts: usize,
     ) -> Result<Built<'g, 'p, M, C>> {
+        let gathers = self.gathers && !guard.has_set_aside();
+        let built = self.build_from(guard, record, keep, absorbed, parts, gathers);
+        // The copies may have taken the last room for a leaf.
+        if gathers && built.is_err() {
+            return self.build_from(guard, record, keep, absorbed, parts, false);
+        }
+        built
+    }
+
+    /// As [`RnTree::build`]; copies records if `gathers`.
+    fn build_from<'g, 'p>(
+        &self,
+        guard: &'g Guard<'p, M>,
+        record: &LeafRecord<M>,
+        keep: usize,
+        absorbed: Option<&LeafRecord<M>>,
+        parts: usize,
+        gathers: bool,
+    ) -> Result<Built<'g, 'p, M, C>> {
         let mut moved = Vec::with_capacity(2 * self.capacity);
         let last = self.collect(guard, record, keep - 1, &mut moved)?;
         let last = match absorbed {
             Some(absorbed) => self.collect(guard, absorbed, 0, &mut moved)?,
             None => last,
         };
-        let records = match self.gathers {
+        let records = match gathers {
             true => Gathered::of(guard, moved[1..].iter_mut().map(|moved| &mut moved.words)),
             false => Gathered::none(guard),
         };
@@ -195,9 +218,21 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 }
             }
         }
-        // PERSIST: nothing must precede; lost, leaves and copies are not reachable yet.
+        // PERSIST: nothing must precede; lost, nothing leads to the leaves and the copies yet.
         guard.fence();
         Ok(Built { leaves: built, records })
+    }
+
+    /// Reads the beginning of each record of a leaf.
+    fn load_records(&self, guard: &Guard<'_, M>, record: &LeafRecord<M>) -> Result<()> {
+        let mut entries = Vec::new();
+        self.collect(guard, record, 0, &mut entries)?;
+        for offset in entries.iter().filter_map(|entry| C::record(entry.words)) {
+            if let Ok([header, ..]) = guard.words(offset, 1) {
+                header.load(guard);
+            }
+        }
+        Ok(())
     }
 
     /// Appends the entries of a leaf from position `start` on.

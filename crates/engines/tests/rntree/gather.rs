@@ -77,3 +77,36 @@ fn threads_find_what_was_copied_meanwhile() {
     assert_eq!(tree.check().unwrap().len(), 0);
     assert_eq!(tree.len().unwrap(), KEYS - KEYS.div_ceil(3));
 }
+
+/// Copies take no room that an insert needs, and leave a full pool whole.
+#[test]
+fn a_full_pool_holds_as_much_or_nearly() {
+    let filled =
+        |gathers| {
+            let pool = Pool::open(
+                Ram::new(4 << 20).unwrap(),
+                PoolOptions { step_slabs_min: 1, ..PoolOptions::default() },
+            );
+            let pool = pool.unwrap();
+            let options = RnTreeOptions { gathers, ..RnTreeOptions::default() };
+            let tree = RnTree::<Ram, RecordCodec>::create(&pool, "tree", options).unwrap();
+            let key = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+            let put = |number| tree.write(&key(number), Some(&[number as u8; 150]), Condition::Absent);
+            let held = (0..).find(|number| match put(*number) {
+                Ok(_) => false,
+                Err(error) => {
+                    assert!(error.is_full(), "{error}");
+                    true
+                }
+            });
+            let held = held.unwrap();
+            assert_eq!((tree.len().unwrap(), tree.check().unwrap().len()), (held, 0));
+            let mut value = Vec::new();
+            assert!((0..held).all(
+                |number| tree.get_into(&key(number), &mut value).unwrap() && value == [number as u8; 150]
+            ));
+            held
+        };
+    let (apart, together) = (filled(false), filled(true));
+    assert!(together * 100 >= apart * 95, "{together} entries with copies, {apart} without");
+}

@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::{Extent, LINE_BYTES, LineForm, LineValue, Lsn, Medium, MediumError, Ram, Survives};
 
-/// The system's timers are that late, or later.
+/// A timer of the system ends so late, or later.
 const TIMER: Duration = Duration::from_micros(60);
 
 /// When a [`Late`] medium makes its groups durable.

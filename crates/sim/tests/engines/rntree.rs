@@ -70,8 +70,9 @@ fn a_script_on_a_log() {
 
 #[test]
 fn a_script_with_splits_that_copy_records() {
-    for rules in [Rules::Lines, Rules::Log] {
-        let options = Options { rules, ..options(LineForm::Single, Images::All, SecondCrash::InRecovery) };
+    let single = [Rules::Lines, Rules::Log, Rules::PersistentCaches].map(|rules| (LineForm::Single, rules));
+    for (line_form, rules) in single.into_iter().chain([(LineForm::Twin, Rules::Lines)]) {
+        let options = Options { rules, ..options(line_form, Images::All, SecondCrash::InRecovery) };
         let engine = Explored::small(Engine::RNTREE, Record).opening_with("gather", 1).shared();
         common::explore(&engine, &every_change(), FollowUp::SplitAndMerge, options.clone());
         common::explore(&engine, &every_change(), FollowUp::Reuse, options);

@@ -179,6 +179,17 @@ pub(super) const SHARED: &[Justified] = &[
          crates/everleaf/tests/bad_input.rs fails without it",
     ),
     justified(
+        "pool/src/roots.rs clear publish 1",
+        &[Store, Flush],
+        "the second state of a slot counts only where a disk has damaged the first one: no crash does; \
+         crates/everleaf/tests/salvage.rs fails without it",
+    ),
+    justified(
+        "pool/src/roots.rs clear publish 2",
+        &[DoneFirst],
+        "between the two a crash leaves a slot that is free, and whose second state counts only where a disk has damaged the first",
+    ),
+    justified(
         "pool/src/roots.rs create drain 1",
         &[Wait],
         "the explorer makes a lost tree again, as empty as it was; the wait is needed by callers that are told the tree \
