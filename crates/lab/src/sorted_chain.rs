@@ -19,10 +19,8 @@
 //! ## Commit points and recovery
 //!
 //! Every change writes the image that is not valid, fences, and makes it valid by one store of the leaf's header: two persists,
-//! also if leaves split or merge. The image of a split names a new leaf; that of a merge has the entries of the
-//! next leaf, and names the one behind it.
-//!
-//! Recovery follows the chain and verifies every leaf: O(n). Leaves and records that a crash cut off are free after the mark.
+//! also if leaves split or merge. The image of a split names a new leaf; that of a merge has the entries of the next leaf, and
+//! names the one behind it. Recovery follows the chain and verifies every leaf: O(n). What a crash cut off is free after the mark.
 
 use std::{marker::PhantomData, ops::RangeInclusive};
 
@@ -169,7 +167,6 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
         Ok([below, below + usize::from(is_lowest)])
     }
 
-    /// The place of a key.
     fn locate(guard: &Guard<'_, M>, state: &State, key: C::Key<'_>) -> Result<Place> {
         let [_, position] = Self::positions(guard, &state.leaves, key)?;
         let entries = &state.leaves[position].entries;

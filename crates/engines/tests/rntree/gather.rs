@@ -92,7 +92,7 @@ fn a_full_pool_holds_as_much_or_nearly() {
             let tree = RnTree::<Ram, RecordCodec>::create(&pool, "tree", options).unwrap();
             let key = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
             let put = |number| tree.write(&key(number), Some(&[number as u8; 150]), Condition::Absent);
-            let held = (0..).find(|number| match put(*number) {
+            let held = (0..1_000_000).find(|number| match put(*number) {
                 Ok(_) => false,
                 Err(error) => {
                     assert!(error.is_full(), "{error}");
