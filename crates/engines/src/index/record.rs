@@ -91,7 +91,7 @@ pub fn write<M: Medium>(guard: &Guard<'_, M>, key: &[u8], value: &[u8]) -> Resul
     Ok(offset)
 }
 
-/// Copies and flushes the record at `offset`. `None` if it is longer than [`COPIED_WORDS_MAX`].
+/// Copies and flushes the record at `offset`. `None` if it is longer than 1 KiB.
 pub fn copy<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Result<Option<u64>> {
     let record = Record::at(guard, offset)?;
     let count = 1 + record.key_length().div_ceil(8) + record.value_length().div_ceil(8);

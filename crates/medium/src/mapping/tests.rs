@@ -42,3 +42,13 @@ fn who_is_out_of_addresses_is_told_so() {
     let full = mapping.grow((1 << 30) + 1).unwrap_err().to_string();
     assert!(full.contains("ulimit -v"), "{full}");
 }
+
+/// Threads that made many trees once kept so many addresses for the next ones that other threads found none.
+#[test]
+fn a_thread_keeps_few_addresses() {
+    keep_ranges(true);
+    drop((0..12).map(|_| Mapping::memory(1 << 40).unwrap()).collect::<Vec<_>>());
+    let kept: u64 = KEPT.with_borrow(|kept| kept.iter().flatten().map(|range| range.bytes).sum());
+    keep_ranges(false);
+    assert!(kept > 0 && kept <= KEPT_ADDRESSES_MAX, "{kept}");
+}
