@@ -20,7 +20,7 @@ use crate::{Extent, Grown, LimitedBy, MediumError};
 
 /// The address space that a mapping asks for first; it is halved as long as the system refuses.
 const RESERVE_BYTES_WANTED: u64 = 1 << 40;
-/// With fewer addresses nothing can be mapped.
+/// Where the system refuses so few addresses, the mapping fails.
 const RESERVE_BYTES_MIN: u64 = 16 << 20;
 /// Addresses have 47 bits, so no range may be larger than half of that.
 const RESERVE_BYTES_MAX: u64 = 1 << 46;

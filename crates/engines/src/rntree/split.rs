@@ -107,16 +107,6 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         if LeafRecord::<M>::is_dead(neighbour.version()) {
             return Ok(false);
         }
-        if self.gathers {
-            // The records that are copied, before the inner nodes are locked: they may have to come from the disk.
-            [record, neighbour].into_iter().try_for_each(|leaf| self.load_records(guard, leaf))?;
-        }
-        let (mut bound, high) = (Vec::new(), record.high.load(Ordering::Relaxed));
-        let separator = Separator { word: high, tail: high };
-        InnerTree::<C>::copy_separator(&self.inner.heap(), separator, &mut bound)?;
-        guard.interleave(&self.inner);
-        let mut structure = self.inner.structure();
-        let Some(parent) = structure.parent_of(C::key(&bound)?, old)? else { return Ok(false) };
         let (count, count_right) = (record.slots().count(), neighbour.slots().count());
         let room_in_two = count_right * SHARE_DENOMINATOR <= self.capacity * SHARE_NUMERATOR;
         let parts = if room_in_two && (count + count_right).div_ceil(2) < self.capacity { 1 } else { 2 };
@@ -124,6 +114,17 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         if keep == 0 || keep >= count {
             return Ok(false);
         }
+        if self.gathers {
+            // The records that move, before the inner nodes are locked: they may have to come from the disk.
+            self.load_records(guard, record, keep)?;
+            self.load_records(guard, neighbour, 0)?;
+        }
+        let (mut bound, high) = (Vec::new(), record.high.load(Ordering::Relaxed));
+        let separator = Separator { word: high, tail: high };
+        InnerTree::<C>::copy_separator(&self.inner.heap(), separator, &mut bound)?;
+        guard.interleave(&self.inner);
+        let mut structure = self.inner.structure();
+        let Some(parent) = structure.parent_of(C::key(&bound)?, old)? else { return Ok(false) };
         // Damage stays where it is, and is found there.
         if self.verify_check(guard, neighbour).is_err() || !neighbour.close() {
             return Ok(false);
@@ -223,10 +224,10 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         Ok(Built { leaves: built, records })
     }
 
-    /// Reads the beginning of each record of a leaf.
-    fn load_records(&self, guard: &Guard<'_, M>, record: &LeafRecord<M>) -> Result<()> {
+    /// Reads the beginning of each record of a leaf from position `start` on.
+    fn load_records(&self, guard: &Guard<'_, M>, record: &LeafRecord<M>, start: usize) -> Result<()> {
         let mut entries = Vec::new();
-        self.collect(guard, record, 0, &mut entries)?;
+        self.collect(guard, record, start, &mut entries)?;
         for offset in entries.iter().filter_map(|entry| C::record(entry.words)) {
             if let Ok([header, ..]) = guard.words(offset, 1) {
                 header.load(guard);

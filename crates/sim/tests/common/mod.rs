@@ -26,6 +26,11 @@ pub(crate) fn is_thorough() -> bool {
     setting("EVERLEAF_CASES", 1) > 1
 }
 
+/// The seeds of the ordinary tests, and further ones where `cargo xtask thorough` runs them.
+pub(crate) fn seeds(ordinary: u64, thorough: u64) -> std::ops::RangeInclusive<u64> {
+    1..=if is_thorough() { thorough } else { ordinary }
+}
+
 /// An engine with four entries a leaf.
 pub(crate) fn small(name: Engine, codec: CodecName) -> AnyEngine {
     engine(name, codec, Size::Small)

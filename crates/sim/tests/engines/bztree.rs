@@ -111,7 +111,7 @@ fn inner_nodes_that_split_and_merge() {
 
 #[test]
 fn random_scripts() {
-    for seed in 1..if common::is_thorough() { 5 } else { 3 } {
+    for seed in common::seeds(2, 4) {
         println!("seed {seed}");
         let operations = random_operations(seed, 50, 14, writes);
         let options = options(Images::Some { random: 2 }, SecondCrash::Never);

@@ -220,7 +220,7 @@ fn pairs_of_operations() {
 /// Three threads, random programs.
 #[test]
 fn random_threads() {
-    for seed in 1..if common::is_thorough() { 9 } else { 4 } {
+    for seed in common::seeds(3, 8) {
         let program = threads::random(seed, (3, 8), 9, Durability::OnReturn);
         let scope = Scope { name: "random", setup: Vec::new(), keys: [0; 3] };
         let search = Search::Random { runs: 20, depth: 3, seed };

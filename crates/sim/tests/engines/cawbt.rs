@@ -96,7 +96,7 @@ fn changes_that_go_up_to_the_root() {
 
 #[test]
 fn random_scripts() {
-    for seed in 1..if common::is_thorough() { 4 } else { 2 } {
+    for seed in common::seeds(1, 3) {
         println!("seed {seed}");
         let options = options(Images::Some { random: 2 }, SecondCrash::Never);
         explore_each(&random_operations(seed, 60, 16, writes), FollowUp::SplitAndMerge, &options);

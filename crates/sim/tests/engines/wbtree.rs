@@ -79,7 +79,7 @@ fn inner_nodes_that_split_and_merge() {
 
 #[test]
 fn random_scripts() {
-    for seed in 1..if common::is_thorough() { 4 } else { 2 } {
+    for seed in common::seeds(1, 3) {
         println!("seed {seed}");
         let options = options(Images::Some { random: 2 }, SecondCrash::Never);
         let operations = random_operations(seed, 60, 16, writes);
