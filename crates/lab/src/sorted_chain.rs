@@ -207,7 +207,7 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
     /// Gives a key this value, or removes it, if `when` holds.
     fn set(&self, key: C::Key<'_>, to: Option<C::Value<'_>>, when: Condition<C::Value<'_>>) -> Result<bool> {
         let guard = self.pool.pin();
-        let mut new = to.map(|value| Encoded::<M, C>::new(&guard, key, value));
+        let mut new = to.map(|value| Encoded::<M, C>::new(&guard, key, value, when));
         let mut state = self.lock(&guard);
         let (position, index, entry) = Self::locate(&guard, &state, key)?;
         let held = holds::<M, C>(&guard, when, entry)?;

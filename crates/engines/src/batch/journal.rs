@@ -1,13 +1,18 @@
 //! The journal: where a batch on trees of immediate durability is written before it is applied.
 //!
 //! ```text
-//! an entry, in words, each but the last two kinds with a check of its own or under that of word 1
+//! an entry, in words
 //! 0      bytes of the entry (48 bits), with a check
 //! 1      CRC32C of the words from 2 on
 //! 2      the epoch that the batch lies in, if it also writes to trees that are durable by epochs; 0 if not
-//! 3 ..   writes, one after the other: the first root word of the tree; bytes of the key, bytes of the value plus one, or 0 to remove
-//!        the key; the key and the value, each padded with zeros to a whole word
+//! 3 ..   writes, one after the other: the first root word of the tree, and in one of two forms what to do there
+//!        - bytes of the key (32 bits); bytes of the value plus one, or 0 to remove the key (32 bits); the key and the value, each
+//!          padded with zeros to a whole word
+//!        - the offset of a record with key and value, with the highest bit set: the tree is to take the record over
 //! ```
+//!
+//! A batch writes records before the entry, so that long values are written once. It stays pinned until it has cleared its slot: the
+//! split of a leaf beside it may replace a record by a copy and retire it, while the entry still leads there.
 //!
 //! A word of the pool's prefix ([`BATCHES`]) leads to each entry: its offset with a check, or 0.
 
@@ -18,16 +23,20 @@ use pool::{ALLOCATION_BYTES_MAX, At, BATCH_SLOTS, BATCHES, Guard, Pool};
 use std::sync::Arc;
 
 use super::Write;
+use crate::index::Condition;
+use crate::index::record::Record;
 use crate::kit::{checked, unchecked};
 use crate::{Error, Result};
 
-/// The longest entry, in bytes.
+/// The longest entry, in bytes; with the records that it leads to.
 pub(super) const ENTRY_BYTES_MAX: usize = ALLOCATION_BYTES_MAX;
 
 const BYTES: usize = 0;
 const CHECK: usize = 1;
 const EPOCH: usize = 2;
 const WRITES: usize = 3;
+/// In the second word of a write: the rest is the offset of a record.
+const IN_RECORD: u64 = 1 << 63;
 
 /// What is known of the journal of a pool that is open.
 #[derive(Debug, Default)]
@@ -99,35 +108,65 @@ pub(super) fn slot_word<'g, M: Medium>(guard: &'g Guard<'_, M>, slot: usize) -> 
     Ok(&guard.words(BATCHES + 8 * slot as u64, 1)?[0])
 }
 
-fn bytes_of(write: &Write<'_>) -> usize {
-    let value = write.value.map_or(0, <[u8]>::len);
-    16 + write.key.len().next_multiple_of(8) + value.next_multiple_of(8)
+/// A write as an entry has it.
+#[derive(Debug)]
+pub(super) struct Logged<B> {
+    /// The first root word of its tree.
+    pub(super) anchor: u64,
+    pub(super) key: B,
+    pub(super) value: Option<B>,
+    /// The record of key and value, if the tree is to take one over.
+    pub(super) record: Option<u64>,
 }
 
-/// Bytes of the entry of these writes.
+impl<B: AsRef<[u8]>> Logged<B> {
+    /// Bytes of the write in its entry.
+    fn bytes(&self) -> usize {
+        if self.record.is_some() {
+            16
+        } else {
+            bytes_of(self.key.as_ref(), self.value.as_ref().map(B::as_ref))
+        }
+    }
+
+    /// The condition that lets a tree take the record over.
+    pub(super) fn condition<V>(&self) -> Condition<V> {
+        self.record.map_or(Condition::Always, Condition::Written)
+    }
+}
+
+fn bytes_of(key: &[u8], value: Option<&[u8]>) -> usize {
+    16 + key.len().next_multiple_of(8) + value.map_or(0, <[u8]>::len).next_multiple_of(8)
+}
+
+/// Bytes of an entry of these writes without records; with records the entry is shorter.
 pub(super) fn entry_bytes<'w>(writes: impl Iterator<Item = &'w Write<'w>>) -> usize {
-    8 * WRITES + writes.map(bytes_of).sum::<usize>()
+    8 * WRITES + writes.map(|write| bytes_of(write.key, write.value)).sum::<usize>()
 }
 
-/// Writes an entry; `anchor` is the first root word of a tree, by its number in the batch. Ordered when this returns.
-pub(super) fn write_entry<'w, M: Medium>(
+/// Writes an entry. Ordered when this returns, with the records that it leads to.
+pub(super) fn write_entry<M: Medium, B: AsRef<[u8]>>(
     guard: &Guard<'_, M>,
-    writes: impl Iterator<Item = &'w Write<'w>> + Clone,
-    anchor: impl Fn(usize) -> u64,
+    writes: &[Logged<B>],
     epoch: u64,
 ) -> Result<u64> {
-    let bytes = entry_bytes(writes.clone());
+    let bytes = 8 * WRITES + writes.iter().map(Logged::bytes).sum::<usize>();
     let offset = guard.allocate(bytes)?;
     let words = guard.words(offset, bytes / 8)?;
     words[BYTES].store(guard, checked(bytes as u64));
     words[EPOCH].store(guard, epoch);
     let mut at = WRITES;
-    for write in writes {
-        let value = write.value.map_or(0, |value| value.len() as u64 + 1);
-        words[at].store(guard, anchor(write.tree));
-        words[at + 1].store(guard, write.key.len() as u64 | value << 32);
+    for Logged { anchor, key, value, record } in writes {
+        words[at].store(guard, *anchor);
         at += 2;
-        for bytes in [Some(write.key), write.value].into_iter().flatten() {
+        if let Some(record) = record {
+            words[at - 1].store(guard, IN_RECORD | record);
+            continue;
+        }
+        let (key, value) = (key.as_ref(), value.as_ref().map(B::as_ref));
+        let value_length = value.map_or(0, |value| value.len() as u64 + 1);
+        words[at - 1].store(guard, key.len() as u64 | value_length << 32);
+        for bytes in [Some(key), value].into_iter().flatten() {
             let length = bytes.len().div_ceil(8);
             copy_in(guard, &words[at..at + length], bytes);
             at += length;
@@ -152,22 +191,13 @@ pub(super) fn publish<M: Medium>(guard: &Guard<'_, M>, slot: usize, entry: Optio
     Ok(guard.fence())
 }
 
-/// A write as an entry has it.
-#[derive(Clone, Debug)]
-pub(super) struct Logged {
-    /// The first root word of its tree.
-    pub(super) anchor: u64,
-    pub(super) key: Vec<u8>,
-    pub(super) value: Option<Vec<u8>>,
-}
-
 /// An entry that an open has found.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) slot: usize,
     pub(super) offset: u64,
     pub(super) epoch: u64,
-    pub(super) writes: Vec<Logged>,
+    pub(super) writes: Vec<Logged<Vec<u8>>>,
 }
 
 /// The entry that a slot leads to.
@@ -193,17 +223,41 @@ pub(super) fn read_entry<M: Medium>(guard: &Guard<'_, M>, slot: usize) -> Result
     }
     let (mut writes, mut rest) = (Vec::new(), &words[WRITES..]);
     while !rest.is_empty() {
-        let write = read_write(guard, &mut rest).ok_or_else(damaged)?;
-        writes.push(write);
+        writes.push(read_write(guard, &mut rest)?.ok_or_else(damaged)?);
     }
     Ok(Some(Found { slot, offset, epoch: words[EPOCH].load(guard), writes }))
 }
 
 /// The first of some writes, of which the others are left.
-fn read_write<M: Medium>(guard: &Guard<'_, M>, rest: &mut &[Word]) -> Option<Logged> {
-    let (head, behind) = rest.split_first_chunk::<2>()?;
+fn read_write<M: Medium>(guard: &Guard<'_, M>, rest: &mut &[Word]) -> Result<Option<Logged<Vec<u8>>>> {
+    let Some((head, behind)) = rest.split_first_chunk::<2>() else { return Ok(None) };
     *rest = behind;
-    let (anchor, lengths) = (head[0].load(guard), head[1].load(guard));
+    let [anchor, what] = head.each_ref().map(|word| word.load(guard));
+    if what & IN_RECORD == 0 {
+        return Ok(read_bytes(guard, what, rest).map(|(key, value)| Logged {
+            anchor,
+            key,
+            value,
+            record: None,
+        }));
+    }
+    let offset = what & !IN_RECORD;
+    let record = Record::at(guard, offset)?;
+    if !record.is_sound(guard)? {
+        return Err(Error::corrupt(offset, "a record of a batch that was being applied fails its check"));
+    }
+    let (mut key, mut value) = (Vec::new(), Vec::new());
+    record.copy_key(guard, &mut key)?;
+    record.copy_value(guard, &mut value)?;
+    Ok(Some(Logged { anchor, key, value: Some(value), record: Some(offset) }))
+}
+
+/// The key and the value that `rest` begins with.
+fn read_bytes<M: Medium>(
+    guard: &Guard<'_, M>,
+    lengths: u64,
+    rest: &mut &[Word],
+) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     let mut bytes = |length: usize| {
         let (words, behind) = rest.split_at_checked(length.div_ceil(8))?;
         *rest = behind;
@@ -216,5 +270,5 @@ fn read_write<M: Medium>(guard: &Guard<'_, M>, rest: &mut &[Word]) -> Option<Log
         0 => None,
         length => Some(bytes(length - 1)?),
     };
-    Some(Logged { anchor, key, value })
+    Some((key, value))
 }

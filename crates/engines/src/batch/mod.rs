@@ -12,10 +12,10 @@
 //!
 //! 1. The stripes are locked. Conditions are read. Slabs are set aside for the worst case.
 //! 2. *Only trees by epochs*: the batch is applied within one epoch, whose end is the commit. There is no entry.
-//! 3. *Only immediate trees*: an entry with all writes is written, and a slot of the pool's prefix is made to lead to it: the commit.
-//!    The writes are applied.
-//! 4. *Both*: an entry with the immediate writes and the number of the running epoch is written and published. The other writes are
-//!    applied within that epoch. Its end is the commit. Then the immediate writes are applied.
+//! 3. *Only immediate trees*: new records are written, then an entry with all writes, and a slot of the pool's prefix is made to lead
+//!    to the entry: the commit. The writes are applied; trees take the records over.
+//! 4. *Both*: records are written, and an entry with the immediate writes and the number of the running epoch is written and
+//!    published. The other writes are applied within that epoch. Its end is the commit. Then the immediate writes are applied.
 //! 5. The slot is cleared, and that is ordered before any later write to these keys. The stripes are unlocked. The caller waits until
 //!    all is durable.
 //!
@@ -27,7 +27,7 @@
 //!
 //! # What a crash may leave behind
 //!
-//! The space of an entry, which the mark of the pool finds free.
+//! The space of an entry, and of records that no tree has taken over. The mark of the pool finds it free.
 
 mod journal;
 mod recover;
@@ -36,11 +36,12 @@ mod stripes;
 
 use medium::sync::ExclusiveGuard;
 use medium::{Lsn, Medium};
-use pool::Pool;
+use pool::{Guard, Pool};
 
-use self::journal::{ENTRY_BYTES_MAX, entry_bytes, publish, write_entry};
+use self::journal::{ENTRY_BYTES_MAX, Logged, entry_bytes, publish, write_entry};
 use self::stripes::wait_for_writes;
-use crate::index::{Condition, Epochs, Index, check_entry};
+use crate::index::{Condition, Epochs, Index, check_entry, record};
+use crate::kit::write::Unpublished;
 use crate::registry::{Codec, Contract, Engine};
 use crate::{Error, Result};
 
@@ -208,7 +209,7 @@ impl<'b> Batch<'b> {
         for (index, Expected { tree, key, condition }) in self.conditions.iter().enumerate() {
             let is_present = self.trees[*tree].index.get_into(key, &mut value)?;
             let holds = match condition {
-                Condition::Always => true,
+                Condition::Always | Condition::Written(_) => true,
                 Condition::Absent => !is_present,
                 Condition::Present => is_present,
                 Condition::Equals(expected) => is_present && value == *expected,
@@ -220,10 +221,10 @@ impl<'b> Batch<'b> {
         Ok(None)
     }
 
-    /// Applies writes to trees whose stripes are locked.
-    fn apply(&self, writes: &[Write<'b>]) -> Result<()> {
-        for Write { tree, key, value } in writes {
-            self.trees[*tree].striped().1.write(key, *value, Condition::Always)?;
+    /// Applies writes to trees whose stripes are locked, each under a condition.
+    fn apply(&self, writes: &[Write<'b>], condition: impl Fn(usize) -> Condition<&'b [u8]>) -> Result<()> {
+        for (index, Write { tree, key, value }) in writes.iter().enumerate() {
+            self.trees[*tree].striped().1.write(key, *value, condition(index))?;
         }
         Ok(())
     }
@@ -238,20 +239,25 @@ struct Commit<'c, 'b, M: Medium> {
     immediate: Vec<Write<'b>>,
 }
 
-impl<M: Medium> Commit<'_, '_, M> {
+impl<'b, M: Medium> Commit<'_, 'b, M> {
     /// Returns what to wait for.
     fn run(&self) -> Result<Lsn> {
         if self.immediate.is_empty() {
             let Some(epochs) = self.epochs() else { return Ok(Lsn::DURABLE) };
-            epochs.within_epoch(&mut |_| self.finished(self.batch.apply(&self.by_epochs)))?;
+            epochs.within_epoch(&mut |_| {
+                self.finished(self.batch.apply(&self.by_epochs, |_| Condition::Always))
+            })?;
             return Ok(Lsn::DURABLE);
         }
-        let (slot, guard) = (self.journal.take_slot(), self.pool.peek());
+        // Pinned: see `journal`.
+        let (slot, guard) = (self.journal.take_slot(), self.pool.pin());
         // A batch that gave up leaves its slot as it is, for the next open.
         self.journal.expect_whole()?;
-        let anchor = |tree: usize| self.batch.trees[tree].anchor;
-        let begin = |epoch| -> Result<u64> {
-            let entry = write_entry(&guard, self.immediate.iter(), anchor, epoch)?;
+        let mut space = Unpublished::new(&guard);
+        let writes = self.write_records(&guard, &mut space)?;
+        let mut begin = |epoch| -> Result<u64> {
+            let entry = write_entry(&guard, &writes, epoch)?;
+            space.published();
             self.finished(publish(&guard, slot.index, Some(entry)))?;
             Ok(entry)
         };
@@ -261,17 +267,36 @@ impl<M: Medium> Commit<'_, '_, M> {
                 let (mut entry, mut lies_in) = (0, 0);
                 epochs.within_epoch(&mut |epoch| {
                     (entry, lies_in) = (begin(epoch)?, epoch);
-                    self.finished(self.batch.apply(&self.by_epochs))
+                    self.finished(self.batch.apply(&self.by_epochs, |_| Condition::Always))
                 })?;
                 self.finished(epochs.complete(lies_in))?;
                 entry
             }
         };
-        let (applied, _) = medium::deferred(|| self.batch.apply(&self.immediate));
+        let (applied, _) =
+            medium::deferred(|| self.batch.apply(&self.immediate, |index| writes[index].condition()));
         self.finished(applied)?;
         let cleared = self.finished(publish(&guard, slot.index, None))?;
         guard.free(entry);
         Ok(cleared)
+    }
+
+    /// The immediate writes as the journal has them. Their records are written and flushed.
+    fn write_records(
+        &self,
+        guard: &Guard<'_, M>,
+        space: &mut Unpublished<'_, '_, M>,
+    ) -> Result<Vec<Logged<&'b [u8]>>> {
+        let mut logged = Vec::with_capacity(self.immediate.len());
+        for Write { tree, key, value } in &self.immediate {
+            let Target { anchor, codec, .. } = self.batch.trees[*tree];
+            let record = match value {
+                Some(value) if codec == Codec::Record => Some(space.adopt(record::write(guard, key, value)?)),
+                _ => None,
+            };
+            logged.push(Logged { anchor, key: *key, value: *value, record });
+        }
+        Ok(logged)
     }
 
     /// The epochs of the trees of which the batch has some; all trees of a pool share them.

@@ -4,9 +4,8 @@ use medium::Medium;
 use medium::sync::Ordering;
 use pool::{BATCH_SLOTS, Pool};
 
-use super::Write;
 use super::journal::{Found, Journal, Logged, publish, read_entry, write_entry};
-use crate::index::{Condition, Index};
+use crate::index::Index;
 use crate::kit::epochs::is_complete;
 use crate::{Error, Result};
 
@@ -45,12 +44,16 @@ impl Unfinished {
         Ok(unfinished)
     }
 
-    /// Marks the space of the entries, in a pool that has to be marked.
+    /// Marks the space of the entries and of the records that they lead to, in a pool that has to be marked.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if an entry lies where none can.
+    /// [`Error::Corrupt`] if one lies where none can.
     pub fn mark<M: Medium>(&self, pool: &Pool<M>) -> Result<()> {
-        self.found.iter().try_for_each(|found| pool.mark(found.offset))
+        for found in &self.found {
+            let records = found.writes.iter().filter_map(|write| write.record);
+            records.chain([found.offset]).try_for_each(|offset| pool.mark(offset))?;
+        }
+        Ok(())
     }
 
     /// Applies what is left of the batches, before anybody reads: `tree` gives the tree with this first root word. What belongs to a
@@ -66,17 +69,17 @@ impl Unfinished {
         let (guard, journal) = (pool.peek(), Journal::of(pool));
         for Found { slot, offset, writes, .. } in self.found {
             let mut left = Vec::new();
-            let apply = |write: Logged| {
+            let apply = |write: Logged<Vec<u8>>| {
                 let Some(tree) = tree(write.anchor) else {
                     left.push(write);
                     return Ok(());
                 };
-                tree.write(&write.key, write.value.as_deref(), Condition::Always).map(drop)
+                tree.write(&write.key, write.value.as_deref(), write.condition()).map(drop)
             };
             // Nothing is set aside, but where the disk is full the writes must allocate no more than they did before the crash.
             let apply_all = || medium::deferred(|| writes.into_iter().try_for_each(apply)).0;
             pool.with_set_aside(&[], apply_all)??;
-            let rest = if left.is_empty() { None } else { Some(rewrite(pool, &left)?) };
+            let rest = if left.is_empty() { None } else { Some(write_entry(&guard, &left, 0)?) };
             publish(&guard, slot, rest)?;
             guard.free(offset);
             if rest.is_none() {
@@ -86,11 +89,4 @@ impl Unfinished {
         // No wait: what a crash takes back of this is done again by the next open.
         Ok(())
     }
-}
-
-/// An entry of these writes alone.
-fn rewrite<M: Medium>(pool: &Pool<M>, left: &[Logged]) -> Result<u64> {
-    let write = |tree: usize| Write { tree, key: &left[tree].key, value: left[tree].value.as_deref() };
-    let writes: Vec<Write<'_>> = (0..left.len()).map(write).collect();
-    write_entry(&pool.peek(), writes.iter(), |tree| left[tree].anchor, 0)
 }

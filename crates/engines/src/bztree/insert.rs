@@ -71,7 +71,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         condition: Condition<C::Value<'_>>,
     ) -> Result<bool> {
         let guard = self.pool.pin();
-        let mut encoded = Encoded::<M, C>::new(&guard, key, value);
+        let mut encoded = Encoded::<M, C>::new(&guard, key, value, condition);
         self.attempt(|| self.try_store(&guard, key, &mut encoded, condition))
     }
 

@@ -29,7 +29,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         profile.inner_ns = (descended - pinned).as_nanos() as u64;
         profile.leaf_ns = (looked - descended).as_nanos() as u64;
         if let (Some(value), Some(status), Some(found)) = (value, status, found) {
-            let mut encoded = Encoded::<M, C>::new(&guard, key, value);
+            let mut encoded = Encoded::<M, C>::new(&guard, key, value, Condition::Always);
             encoded.words()?;
             let encoding = Instant::now();
             let done = if status.is_frozen() {

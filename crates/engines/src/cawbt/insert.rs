@@ -21,7 +21,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         // Before the descent: the record is written back while nodes are read. If there is no space for it, the condition comes first.
         let early = match condition {
             Condition::Equals(_) => None,
-            _ => fresh.record(key, value).ok(),
+            _ => fresh.record(key, value, condition).ok(),
         };
         let mut state = self.lock(&guard)?;
         let mut writer = Writer { guard: &guard, state: &mut state };
@@ -29,7 +29,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         if !held {
             return Self::settle(&guard, state, self.versions.lsn(place.leaf)).map(|()| false);
         }
-        let record = early.map_or_else(|| fresh.record(key, value), Ok)?;
+        let record = early.map_or_else(|| fresh.record(key, value, condition), Ok)?;
         let (lsn, old) = match place.found {
             Some(_) => self.replace(&guard, &place, record).map(|(lsn, old)| (lsn, Some(old)))?,
             None => (self.add(&mut writer, &mut fresh, &mut place, record)?, None),

@@ -68,7 +68,17 @@ impl<'t, 'g, 'p, M: Medium, C: Codec> Fresh<'t, 'g, 'p, M, C> {
     }
 
     /// Writes and flushes the record of an entry: the entry's words, and the record's offset.
-    pub(super) fn record(&mut self, key: C::Key<'_>, value: C::Value<'_>) -> Result<(EntryWords, u64)> {
+    pub(super) fn record(
+        &mut self,
+        key: C::Key<'_>,
+        value: C::Value<'_>,
+        condition: Condition<C::Value<'_>>,
+    ) -> Result<(EntryWords, u64)> {
+        if let Condition::Written(record) = condition
+            && let Some(words) = C::with_record(key, record)
+        {
+            return Ok((words, record));
+        }
         let words = C::encode(self.guard, key, value)?;
         self.record_of(words)
     }

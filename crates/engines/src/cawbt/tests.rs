@@ -196,7 +196,8 @@ fn split_alone(tree: &CawbTree<Ram, WordCodec>, key: u64, level: Option<usize>) 
         let node = Node::load(&guard, offset).unwrap();
         (offset, node, Content::of(&node), place.path[level - 1])
     } else {
-        let (mut content, (words, record)) = (Content::of(&place.node), fresh.record(key, key).unwrap());
+        let (mut content, (words, record)) =
+            (Content::of(&place.node), fresh.record(key, key, Condition::Always).unwrap());
         content.insert_entry(place.position, fresh.id(words).unwrap(), record);
         fresh_key = 1;
         (place.leaf, place.node, content, *place.path.last().unwrap())

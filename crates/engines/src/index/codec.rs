@@ -49,6 +49,11 @@ pub trait Codec: Send + Sync + 'static {
         key: Self::Key<'_>,
         value: Self::Value<'_>,
     ) -> Result<EntryWords>;
+    /// The entry of a key whose record is at this offset. `None` if entries have no records.
+    #[inline(always)]
+    fn with_record(_key: Self::Key<'_>, _record: u64) -> Option<EntryWords> {
+        None
+    }
     /// The offset of an entry's record, if it has one.
     fn record(entry: EntryWords) -> Option<u64>;
     /// The entry with a copy of its record, which is flushed. `None` if it has no record, or one that [`record::copy`] does not copy.
@@ -212,6 +217,12 @@ pub(crate) fn check_entry(are_words: bool, key: &[u8], value: &[u8]) -> Result<(
 
 const OFFSET_MASK: u64 = (1 << 48) - 1;
 
+impl RecordCodec {
+    fn entry(key: &[u8], record: u64) -> EntryWords {
+        [Self::word(key), record | u64::from(Self::hash(key)) << 48]
+    }
+}
+
 impl Codec for RecordCodec {
     const ID: u16 = 2;
     const NAME: &'static str = "record";
@@ -259,7 +270,11 @@ impl Codec for RecordCodec {
 
     fn encode<M: Medium>(guard: &Guard<'_, M>, key: &[u8], value: &[u8]) -> Result<EntryWords> {
         let offset = record::write(guard, key, value)?;
-        Ok([Self::word(key), offset | u64::from(Self::hash(key)) << 48])
+        Ok(Self::entry(key, offset))
+    }
+
+    fn with_record(key: &[u8], record: u64) -> Option<EntryWords> {
+        Some(Self::entry(key, record))
     }
 
     #[inline(always)]

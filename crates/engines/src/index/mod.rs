@@ -39,6 +39,10 @@ pub enum Condition<V> {
     Present,
     /// The key has this value.
     Equals(V),
+    /// The key does not have the record at this offset, which a batch has written already: the tree takes it over, instead of a record
+    /// of its own. Only for writes of values to trees with records.
+    #[doc(hidden)]
+    Written(u64),
 }
 
 impl<V> Condition<V> {
@@ -50,6 +54,7 @@ impl<V> Condition<V> {
             Self::Absent => Condition::Absent,
             Self::Present => Condition::Present,
             Self::Equals(value) => Condition::Equals(value),
+            Self::Written(record) => Condition::Written(*record),
         }
     }
 
@@ -71,6 +76,7 @@ impl<V> Condition<V> {
             Self::Absent => Condition::Absent,
             Self::Present => Condition::Present,
             Self::Equals(value) => Condition::Equals(form(value)?),
+            Self::Written(record) => Condition::Written(record),
         })
     }
 }

@@ -18,25 +18,33 @@ pub fn holds<M: Medium, C: Codec>(
     Ok(match (condition, entry) {
         (Condition::Always, _) | (Condition::Absent, None) | (Condition::Present, Some(_)) => true,
         (Condition::Equals(value), Some(words)) => C::has_value(guard, words, value)?,
+        (Condition::Written(record), found) => found.and_then(C::record) != Some(record),
         (Condition::Absent, Some(_)) | (Condition::Present | Condition::Equals(_), None) => false,
     })
 }
 
 /// The entry that an operation is to add. Its record, if it has one, is written when the entry is first asked for, and given
-/// back unless the operation publishes it.
+/// back unless the operation publishes it. A record that a batch has written is the batch's until then.
 pub struct Encoded<'g, 'p, 'k, 'v, M: Medium, C: Codec> {
     guard: &'g Guard<'p, M>,
     key: C::Key<'k>,
     value: C::Value<'v>,
+    written: Option<u64>,
     words: Option<EntryWords>,
     codec: PhantomData<fn() -> C>,
 }
 
 impl<'g, 'p, 'k, 'v, M: Medium, C: Codec> Encoded<'g, 'p, 'k, 'v, M, C> {
-    /// An entry that is not encoded yet.
+    /// The entry of a write with this condition, not encoded yet.
     #[inline(always)]
-    pub fn new(guard: &'g Guard<'p, M>, key: C::Key<'k>, value: C::Value<'v>) -> Self {
-        Self { guard, key, value, words: None, codec: PhantomData }
+    pub fn new(
+        guard: &'g Guard<'p, M>,
+        key: C::Key<'k>,
+        value: C::Value<'v>,
+        condition: Condition<C::Value<'_>>,
+    ) -> Self {
+        let written = if let Condition::Written(record) = condition { Some(record) } else { None };
+        Self { guard, key, value, written, words: None, codec: PhantomData }
     }
 
     /// The entry's words. Its record is flushed, not fenced.
@@ -45,7 +53,11 @@ impl<'g, 'p, 'k, 'v, M: Medium, C: Codec> Encoded<'g, 'p, 'k, 'v, M, C> {
         if let Some(words) = self.words {
             return Ok(words);
         }
-        let words = C::encode(self.guard, self.key, self.value)?;
+        let written = self.written.and_then(|record| C::with_record(self.key, record));
+        let words = match written {
+            Some(words) => words,
+            None => C::encode(self.guard, self.key, self.value)?,
+        };
         self.words = Some(words);
         Ok(words)
     }
@@ -60,7 +72,7 @@ impl<'g, 'p, 'k, 'v, M: Medium, C: Codec> Encoded<'g, 'p, 'k, 'v, M, C> {
 impl<M: Medium, C: Codec> Drop for Encoded<'_, '_, '_, '_, M, C> {
     #[inline(always)]
     fn drop(&mut self) {
-        if let Some(words) = self.words {
+        if let (Some(words), None) = (self.words, self.written) {
             C::discard(self.guard, words);
         }
     }

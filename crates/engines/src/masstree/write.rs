@@ -52,7 +52,9 @@ impl<M: Medium> View<'_, M> {
         let value_for = |entry| self.value_for(place.node, place.depth, entry, key);
         let found = place.entry.map_or(Ok(None), value_for)?;
         let holds = match (condition, &found) {
-            (Condition::Always, _) | (Condition::Absent, None) | (Condition::Present, Some(_)) => true,
+            (Condition::Always | Condition::Written(_), _)
+            | (Condition::Absent, None)
+            | (Condition::Present, Some(_)) => true,
             (Condition::Equals(expected), Some(found)) => found.is(&self.guard, expected)?,
             _ => false,
         };

@@ -133,7 +133,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let guard = if C::TIES { self.pool.pin() } else { self.pool.peek() };
         let heap = self.inner.heap();
         let hash = C::hash(key);
-        let mut encoded = Encoded::<M, C>::new(&guard, key, value);
+        let mut encoded = Encoded::<M, C>::new(&guard, key, value, condition);
         let mut next = None;
         loop {
             let (index, version) =
@@ -240,7 +240,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 continue;
             }
             Self::prefetch_for::<P>(guard, record, Self::leaf(guard, record)?, key);
-            if matches!(condition, Condition::Always) {
+            if matches!(condition, Condition::Always | Condition::Written(_)) {
                 let beyond = Self::beyond(heap, record, key);
                 // A merge changes high key and next leaf; with one of each it would lead too far.
                 if !record.is_still(version) {

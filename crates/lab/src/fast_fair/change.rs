@@ -41,7 +41,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     ) -> Result<bool> {
         let guard = self.pool.pin();
         guard.admit()?;
-        let mut new = Encoded::<M, C>::new(&guard, key, value);
+        let mut new = Encoded::<M, C>::new(&guard, key, value, condition);
         let writing = self.latch.write(&guard);
         let (leaf, look) = loop {
             let (leaf, path) = self.descend_to_write(&guard, &writing, key)?;

@@ -235,7 +235,7 @@ where
         }
         let current = self.tree.get(key)?;
         let held = match condition {
-            Condition::Always => true,
+            Condition::Always | Condition::Written(_) => true,
             Condition::Absent => current.is_none(),
             Condition::Present => current.is_some(),
             Condition::Equals(value) => current.as_deref() == Some(value),

@@ -13,7 +13,7 @@ use medium::Word;
 use medium::sim::Sim;
 use pool::{Pool, ROOT_WORDS, TreeRoot};
 
-use super::{Engine, Explorable, Explored, pool_options, text};
+use super::{CodecName, Engine, Explorable, Explored, pool_options, text};
 use crate::explore::Explorer;
 use crate::options::Options;
 use crate::schedule::{Concurrent, Program};
@@ -44,20 +44,30 @@ pub enum Kind {
     PlainWords,
     /// A tree of an engine, with the smallest nodes, of records.
     Engine(Engine),
+    /// The same, of words.
+    Words(Engine),
+    /// [`Engine::RNTREE`], with splits that copy records.
+    Gathering,
 }
 
 impl Kind {
     fn is_by_epochs(&self) -> bool {
-        matches!(self, Self::Engine(engine) if engine.contract == Contract::Epoch)
+        matches!(self, Self::Engine(engine) | Self::Words(engine) if engine.contract == Contract::Epoch)
     }
 
     /// Plain words are immediate, as [`Engine::RNTREE`] is.
     fn engine(&self) -> Engine {
-        if let Self::Engine(engine) = self { *engine } else { Engine::RNTREE }
+        if let Self::Engine(engine) | Self::Words(engine) = self { *engine } else { Engine::RNTREE }
     }
 
     fn explored(&self) -> Explored {
-        Explored::small(self.engine(), super::CodecName::Record)
+        let codec = if self.codec() == Codec::Word { CodecName::Word } else { CodecName::Record };
+        let explored = Explored::small(self.engine(), codec);
+        if let Self::Gathering = self { explored.opening_with("gather", 1) } else { explored }
+    }
+
+    fn codec(&self) -> Codec {
+        if let Self::PlainWords | Self::Words(_) = self { Codec::Word } else { Codec::Record }
     }
 }
 
@@ -176,7 +186,7 @@ impl BatchSubject {
             name: NAMES[number],
             index: &*opened.trees[number].0,
             engine: kind.engine(),
-            codec: Codec::Record,
+            codec: kind.codec(),
             anchor: opened.trees[number].1,
         };
         let batch = Batch {
@@ -288,7 +298,7 @@ impl Subject for BatchSubject {
             }
             let own = match kind {
                 Kind::PlainWords => Some(1),
-                Kind::Engine(_) => {
+                Kind::Engine(_) | Kind::Words(_) | Kind::Gathering => {
                     kind.explored().allocations(&**tree, entries.len() as u64).map_err(text)?
                 }
             };
@@ -366,7 +376,7 @@ impl Index for PlainWords {
     }
 
     fn codec(&self) -> &'static str {
-        "record"
+        "word"
     }
 
     fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> EngineResult<bool> {

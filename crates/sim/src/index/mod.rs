@@ -245,6 +245,7 @@ impl IndexSubject {
                 tree.write(&key, value.as_deref(), Condition::Equals(&old))?
             }
             Condition::Always => tree.write(&key, value.as_deref(), Condition::Always)?,
+            Condition::Written(_) => unreachable!("only batches write records ahead"),
             Condition::Absent => tree.write(&key, value.as_deref(), Condition::Absent)?,
             Condition::Present => tree.write(&key, value.as_deref(), Condition::Present)?,
         };

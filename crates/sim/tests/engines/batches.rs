@@ -92,6 +92,11 @@ fn each_pair_of_engines() {
     for kinds in pairs() {
         one_thread(&kinds, Images::Some { random }, SecondCrash::InRecovery);
     }
+    one_thread(
+        &[Kind::Words(Engine::RNTREE), Kind::Gathering],
+        Images::Some { random },
+        SecondCrash::InRecovery,
+    );
 }
 
 #[test]
@@ -100,6 +105,20 @@ fn each_pair_of_engines_beside_a_single_write() {
         let options = options(Images::Some { random: 1 }, Rules::Lines, SecondCrash::Never);
         beside(&kinds, options, 1, |_| ()).unwrap_or_else(|failure| panic!("{failure}"));
     }
+}
+
+/// A split beside a batch copies the record that a tree has just taken over from it. What the batch writes after that must not lie where
+/// the record was.
+#[test]
+fn a_split_that_copies_the_record_of_a_batch() {
+    let kinds = [Kind::Gathering, Kind::Words(Engine::CAWBT)];
+    let options = options(Images::Some { random: 1 }, Rules::Lines, SecondCrash::Never);
+    let done = beside(&kinds, options, 1, |program| {
+        let writes = [(0, 9, Some(5)), (1, 3, Some(6)), (1, 4, Some(7))];
+        let singles = (2..9).map(|key| BatchOperation::Single((0, key, Some(key))));
+        program.threads = vec![vec![BatchOperation::Batch(writes.into(), Vec::new())], singles.collect()];
+    });
+    done.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 #[test]

@@ -19,7 +19,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     ) -> Result<bool> {
         let guard = self.pool.pin();
         guard.admit()?;
-        let mut new = Encoded::<M, C>::new(&guard, key, value);
+        let mut new = Encoded::<M, C>::new(&guard, key, value, condition);
         let writing = self.latch.write(&guard);
         let (leaf, look) = loop {
             let mut path = Path::new();

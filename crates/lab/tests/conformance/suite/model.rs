@@ -194,7 +194,7 @@ fn apply_condition(kind: Kind, tree: &dyn Index, model: &mut Model, case: &Case,
 
 fn concrete(kind: Kind, current: Option<&Vec<u8>>, condition: ConditionOf) -> Condition<Vec<u8>> {
     match condition {
-        Condition::Always => Condition::Always,
+        Condition::Always | Condition::Written(_) => Condition::Always,
         Condition::Absent => Condition::Absent,
         Condition::Present => Condition::Present,
         Condition::Equals(expected) => {
@@ -220,7 +220,7 @@ fn write_words(
 fn model_write(model: &mut Model, key: &[u8], new: Option<Vec<u8>>, condition: Condition<Vec<u8>>) -> bool {
     let current = model.get(key);
     let holds = match condition {
-        Condition::Always => true,
+        Condition::Always | Condition::Written(_) => true,
         Condition::Absent => current.is_none(),
         Condition::Present => current.is_some(),
         Condition::Equals(value) => current == Some(&value),
