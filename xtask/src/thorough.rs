@@ -35,6 +35,9 @@ fn runs(pool: &Path, engines: &[String]) -> Vec<Run> {
         run_of("ignored tests", "test --release --workspace -- --ignored"),
         run_of("scopes", "test --release --package everleaf-sim --test engines"),
         run_of("conformance", "test --release --package everleaf-lab --test conformance"),
+        run_of("damage", "test --release --package everleaf-lab --test damage"),
+        run_of("bad input", "test --release --package everleaf --test bad_input"),
+        run_of("files", "test --release --package everleaf-medium --lib"),
     ];
     for engine in engines {
         let crash = format!("{everleaf} crash --engine {engine}");
@@ -91,8 +94,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         let begin = Instant::now();
         let mut command = Command::new(&cargo);
         command.args(&run.arguments).current_dir(&root);
-        if ["conformance", "scopes"].contains(&run.name.as_str()) {
-            command.env("EVERLEAF_CASES", "4");
+        if ["scopes", "conformance", "damage", "bad input", "files"].contains(&run.name.as_str()) {
+            command.env("EVERLEAF_CASES", "8");
         }
         if args.json {
             // Standard output is for the objects.

@@ -113,7 +113,7 @@ fn reservations_that_others_end() {
         ),
         ("three threads", &full()[..1], Program::single(&three), 1),
     ];
-    for engine in &engines {
+    for engine in engines.iter().take(if common::is_thorough() { 2 } else { 1 }) {
         for (name, setup, program, most) in &programs {
             let scope = Scope { name, setup: setup.to_vec(), keys: [0; 3] };
             for preemptions_max in 1..=*most {

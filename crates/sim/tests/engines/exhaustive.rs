@@ -12,6 +12,11 @@ fn length(usual: usize) -> usize {
     common::setting("EVERLEAF_LENGTH", usual as u64) as usize
 }
 
+/// The length of sequences that take seconds for each form of lines and each memory model.
+fn long() -> usize {
+    if common::is_thorough() { 3 } else { 2 }
+}
+
 fn exhaust(codec: CodecName, length: usize, rules: Rules, line_form: LineForm, second_crash: SecondCrash) {
     let options = Options {
         rules,
@@ -30,18 +35,12 @@ fn words_in_single_lines() {
 
 #[test]
 fn words_in_twin_lines() {
-    exhaust(
-        Word,
-        length(if common::is_thorough() { 3 } else { 2 }),
-        Rules::Lines,
-        LineForm::Twin,
-        SecondCrash::InRecovery,
-    );
+    exhaust(Word, length(long()), Rules::Lines, LineForm::Twin, SecondCrash::InRecovery);
 }
 
 #[test]
 fn records_in_single_lines() {
-    exhaust(Record, length(3), Rules::Lines, LineForm::Single, SecondCrash::InRecovery);
+    exhaust(Record, length(long()), Rules::Lines, LineForm::Single, SecondCrash::InRecovery);
 }
 
 #[test]
@@ -67,6 +66,6 @@ fn with_persistent_caches() {
 #[test]
 fn on_a_log() {
     exhaust(Word, length(3), Rules::Log, LineForm::Single, SecondCrash::InRecovery);
-    exhaust(Record, length(3), Rules::Log, LineForm::Single, SecondCrash::InRecovery);
+    exhaust(Record, length(long()), Rules::Log, LineForm::Single, SecondCrash::InRecovery);
     exhaust(Record, length(2), Rules::Log, LineForm::Twin, SecondCrash::InRecovery);
 }

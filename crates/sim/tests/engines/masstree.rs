@@ -29,14 +29,15 @@ fn explore(codec: CodecName, operations: &[IndexOperation], options: Options) {
 
 #[test]
 fn a_script_with_words() {
+    let random = if common::is_thorough() { 4 } else { 1 };
     for second_crash in [SecondCrash::Never, SecondCrash::InRecovery] {
-        explore(Word, &every_change_in_epochs(), options(Images::Some { random: 4 }, second_crash));
+        explore(Word, &every_change_in_epochs(), options(Images::Some { random }, second_crash));
     }
 }
 
 #[test]
 fn a_script_with_records() {
-    let random = if common::is_thorough() { 8 } else { 2 };
+    let random = if common::is_thorough() { 8 } else { 1 };
     explore(Record, &every_change_in_epochs(), options(Images::Some { random }, SecondCrash::InRecovery));
 }
 

@@ -10,7 +10,7 @@ use medium::sim::{Mutation, Sim, Site, SiteKind};
 use medium::{LineForm, Word};
 use pool::{Pool, ROOT_WORDS};
 
-use crate::common::text;
+use crate::common::{is_thorough, text};
 
 /// The words: two in one line, two in lines of their own.
 const PLACES: [usize; WORDS] = [0, 1, 8, 16];
@@ -288,10 +288,11 @@ fn two_threads_that_help_each_other() {
         [swap(&[(0, 0, 1), (1, 0, 1), (3, 0, 1)]), swap(&[(1, 0, 2), (2, 0, 2), (3, 0, 2)])],
         [swap(&[(0, 0, 0), (2, 0, 1)]), swap(&[(0, 0, 1), (3, 0, 0)])],
     ];
-    for rules in [Rules::Lines, Rules::Log] {
+    for (rules, share) in [(Rules::Lines, 1), (Rules::Log, if is_thorough() { 1 } else { 2 })] {
         let images = Images::Some { random: 0 };
         let options = Options { rules, images, second_crash: SecondCrash::Never, ..Options::default() };
-        explore_programs(programs.iter().map(|operations| Program::single(operations)), (2, TWO), options);
+        let programs = programs.iter().step_by(share);
+        explore_programs(programs.map(|operations| Program::single(operations)), (2, TWO), options);
     }
 }
 
@@ -375,7 +376,7 @@ fn a_helper_that_is_blocked_finds_its_operation_decided() {
     let helping = [swap(&[(0, 1, 3), (3, 0, 3)]), swap(&[(0, 0, 3), (2, 0, 3)])];
     let images = Images::Some { random: 0 };
     let options = Options { images, second_crash: SecondCrash::Never, ..Options::default() };
-    let programs = helped.into_iter().zip(following).zip(helping);
+    let programs = helped.into_iter().zip(following).zip(helping).take(if is_thorough() { 2 } else { 1 });
     let programs = programs
         .map(|((helped, following), helping)| Program::of(vec![vec![helped, following], vec![helping]]));
     explore_programs(programs, (2, Search::Exhaustive { preemptions_max: 3 }), options);

@@ -74,7 +74,7 @@ const TWO: Search = Search::Exhaustive { preemptions_max: 2 };
 
 #[test]
 fn pairs_of_words_with_two_preemptions() {
-    let stride = if common::is_thorough() { 1 } else { 3 };
+    let stride = if common::is_thorough() { 1 } else { 5 };
     explore(&rntree(Word), pairs, stride, (&options(LINEAR), TWO));
 }
 
@@ -87,7 +87,7 @@ fn pairs_of_records_with_two_preemptions() {
 #[test]
 fn pairs_of_records() {
     let options = Options { line_form: LineForm::Twin, ..options(LINEAR) };
-    explore(&rntree(Record), pairs, 2, (&options, ONE));
+    explore(&rntree(Record), pairs, if common::is_thorough() { 2 } else { 3 }, (&options, ONE));
     let gathering = Explored::small(Engine::RNTREE, Record).opening_with("gather", 1).shared();
     explore(&gathering, pairs, 7, (&options, ONE));
 }
@@ -113,7 +113,8 @@ fn pairs_in_epochs() {
     for rules in [Rules::Lines, Rules::Log] {
         let options = Options { rules, ..options(LINEAR) };
         for codec in [Word, Record] {
-            explore(&common::small(Engine::MASSTREE, codec), pairs, 2, (&options, ONE));
+            let share = if common::is_thorough() { 2 } else { 3 };
+            explore(&common::small(Engine::MASSTREE, codec), pairs, share, (&options, ONE));
         }
     }
 }

@@ -123,7 +123,7 @@ pub fn ranges_beside_writers(cell: &Cell, seed: Seed) -> Check {
         let (mut scans, mut outcome) = (0, Ok(()));
         // Scans without concurrent writes test nothing.
         while outcome.is_ok()
-            && (scans < cell.cases(60) || writes.load(Ordering::Relaxed) < cell.cases(10_000))
+            && (scans < cell.cases(30) || writes.load(Ordering::Relaxed) < cell.cases(5_000))
         {
             outcome = scan_once(tree, kind, ids, &mut rng);
             scans += 1;

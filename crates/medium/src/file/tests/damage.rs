@@ -188,7 +188,7 @@ fn a_log_with_damaged_headers_beside_a_pool_that_needs_none_is_not_emptied() {
 #[test]
 fn a_flip_in_a_log_that_went_around_or_grew_or_was_opened_again_is_harmless_or_found() {
     for (number, (image, content)) in [opened_again(), gone_around(9), grown(9)].iter().enumerate() {
-        for place in (layout::RING as usize..image.files[1].len()).step_by(29) {
+        for place in (layout::RING as usize..image.files[1].len()).step_by(29 * stride(3)) {
             let mut flipped = image.clone();
             flipped.files[1][place] ^= 0x10;
             match reopened(&flipped) {

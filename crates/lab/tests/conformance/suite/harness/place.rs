@@ -14,7 +14,7 @@ pub trait Place: Sized + 'static {
     type Medium: Host;
 
     /// How many bytes to flip in search of a panic, at most.
-    const FLIPS: u32 = 100;
+    const FLIPS: u32 = 50;
 
     /// A divisor for the number of cases, for slow media.
     const SLOWNESS: u32 = 1;
@@ -42,7 +42,7 @@ impl Place for InRam {
     type Medium = Instrumented;
 
     // EVERLEAF_CASES raises it, to all bytes if it is large enough.
-    const FLIPS: u32 = 125;
+    const FLIPS: u32 = 60;
 
     fn new(limit_bytes: u64) -> Option<Self> {
         Some(Self(Instrumented::new(Ram::new(limit_bytes).expect("address space")).counted()))
