@@ -187,7 +187,13 @@ impl Store {
             let later = |(name, tree): (&String, &OpenTree)| {
                 tree.kind.engine.marks_later.then(|| (name.clone(), Arc::clone(&tree.any.index)))
             };
-            let later: Vec<_> = trees.iter().filter_map(later).collect();
+            let mut later: Vec<_> = trees.iter().filter_map(later).collect();
+            if !batches.is_empty() {
+                // What is left of them may need space, which is known to be free once all trees have marked.
+                for (name, tree) in later.drain(..) {
+                    damaged.extend(tree.mark(&|| true).err().map(|error| (name, error.what())));
+                }
+            }
             if damaged.is_empty() && later.is_empty() {
                 backend.finish_marking();
             } else if damaged.is_empty() && source.is_none() {
@@ -198,10 +204,23 @@ impl Store {
         } else if backend.has_bitmaps_to_read() {
             background = Some(Background::begin(backend.share(), Vec::new()));
         }
-        backend.finish_batches(batches, &|anchor| {
+        if !after_crash && !batches.is_empty() {
+            // Trees that did not open after the crash. If they do now, their part comes before anything else is written to them.
+            for root in backend.roots()?.trees.into_iter().filter(|root| batches.concern(root.words[0])) {
+                let opened = OpenTree::open(backend.as_ref(), &root, Settings::NONE, &opening);
+                trees.extend(opened.ok().map(|tree| (root.name, tree)));
+            }
+        }
+        let finished = backend.finish_batches(batches, &|anchor| {
             let tree = trees.values().find(|tree| tree.anchor == anchor);
             tree.map(|tree| &*tree.any.index)
-        })?;
+        });
+        match finished {
+            Err(error) if error.is_corrupt() || error.is_full() => {
+                damaged.push(("(a batch)".to_owned(), error.what()));
+            }
+            finished => finished?,
+        }
         let recovery = Recovery { after_crash, duration: start.elapsed(), damaged };
         let (path, trees) = (path.to_owned(), Mutex::new(trees));
         let awaited = AwaitedTickets::default();

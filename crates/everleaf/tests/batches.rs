@@ -220,3 +220,51 @@ fn a_batch_waits_for_a_load() -> Result<()> {
     }
     Ok(())
 }
+
+/// A batch meets a damaged record in one of its trees. Until a tree is mended nothing is written, however often the store is opened,
+/// and what the batch has written is not lost.
+#[test]
+fn a_batch_that_meets_damage_stays_half_done() -> Result<()> {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("a.pool");
+    let options = Options::new().medium(MediumChoice::Dax);
+    let store = options.open(&path)?;
+    for name in ["sound", "damaged"] {
+        store.tree(name)?.put("key of the record", format!("old value in {name}"))?;
+    }
+    store.close()?;
+    let mut bytes = std::fs::read(&path).unwrap();
+    let place = |bytes: &[u8], what: &[u8]| bytes.windows(what.len()).position(|found| found == what);
+    // A key of 17 bytes takes three words, and the word before it has both lengths.
+    let damaged = place(&bytes, b"old value in damaged").unwrap() - 32;
+    bytes[damaged..damaged + 6].fill(0xff);
+    std::fs::write(&path, &bytes).unwrap();
+
+    let store = options.open(&path)?;
+    assert!(!store.recovery().after_crash);
+    let (sound, damaged) = (store.tree("sound")?, store.tree("damaged")?);
+    let mut batch = Batch::new();
+    batch.put(&sound, "key of the record", "value of the batch").put(&damaged, "key of the record", "lost");
+    assert!(store.write(&batch).unwrap_err().is_corrupt());
+    drop((batch, sound, damaged, store));
+    for _ in 0..3 {
+        let store = options.open(&path)?;
+        assert!(store.recovery().after_crash);
+        assert_eq!(store.recovery().damaged.len(), 1, "{:?}", store.recovery().damaged);
+        let sound = store.tree("sound")?;
+        assert_eq!(value(&sound, "key of the record")?.as_deref(), Some("value of the batch"));
+        assert!(matches!(sound.put("another key", "1").unwrap_err(), Error::BatchUnfinished { .. }));
+    }
+
+    // The same damage to the record of the batch that no tree has.
+    let mut bytes = std::fs::read(&path).unwrap();
+    let lost = place(&bytes, b"lost").unwrap();
+    bytes[lost] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let store = options.open(&path)?;
+    let (tree, what) = &store.recovery().damaged[0];
+    assert!(tree == "(a batch)" && what.contains("fails its check"), "{tree}: {what}");
+    let sound = store.tree("sound")?;
+    assert_eq!(value(&sound, "key of the record")?.as_deref(), Some("value of the batch"));
+    Ok(())
+}

@@ -463,6 +463,13 @@ impl<M: Medium> Pool<M> {
         self.shared.is_unclean.store(true, Ordering::Relaxed);
     }
 
+    /// [`Pool::leave_unclean`], and frees nothing from now on: for work that the next open goes on with, where it leads to allocations
+    /// that are no longer in use without it.
+    pub fn leave_unclean_and_keep_all(&self) {
+        self.leave_unclean();
+        self.shared.space.keep_all();
+    }
+
     /// Closes the pool cleanly: writes the bitmaps, gives the file's free tail back. Durable when this returns.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ use std::collections::BTreeSet;
 
 use crossbeam_utils::CachePadded;
 use medium::arena::Arena;
-use medium::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, thread_number};
+use medium::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, thread_number};
 use medium::{Medium, volatile};
 
 use self::left_alone::LEFT_ALONE;
@@ -121,6 +121,7 @@ pub(crate) struct Space {
     marked: AtomicU64,
     /// Refused frees: their offset was no allocation.
     frees_refused: AtomicU64,
+    keeps_all: AtomicBool,
     /// Slabs whose class word is damaged.
     left_alone: Mutex<BTreeSet<u32>>,
 }
@@ -152,6 +153,7 @@ impl Space {
             early_frees: Mutex::new(Some(Vec::new())),
             marked: AtomicU64::new(0),
             frees_refused: AtomicU64::new(0),
+            keeps_all: AtomicBool::new(false),
             left_alone: Mutex::new(BTreeSet::new()),
         };
         space.know_slabs(high_water)?;
@@ -644,6 +646,9 @@ impl Space {
     /// Gives an allocation back that nothing reaches any more. What is no allocation (a damaged pool leads there) is
     /// left alone and counted.
     pub(crate) fn free(&self, offset: u64) {
+        if self.keeps_all.load(Ordering::Relaxed) {
+            return;
+        }
         if !self.free_early(offset) && self.try_free(offset).is_none() {
             self.frees_refused.fetch_add(1, Ordering::Relaxed);
         }
@@ -692,6 +697,11 @@ impl Space {
     }
 
     /// How many frees were refused because their offset was no allocation: damage, or a double free.
+    /// From now on nothing is freed.
+    pub(crate) fn keep_all(&self) {
+        self.keeps_all.store(true, Ordering::Relaxed);
+    }
+
     pub(crate) fn frees_refused(&self) -> u64 {
         self.frees_refused.load(Ordering::Relaxed)
     }

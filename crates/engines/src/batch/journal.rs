@@ -11,8 +11,10 @@
 //!        - the offset of a record with key and value, with the highest bit set: the tree is to take the record over
 //! ```
 //!
-//! A batch writes records before the entry, so that long values are written once. It stays pinned until it has cleared its slot: the
-//! split of a leaf beside it may replace a record by a copy and retire it, while the entry still leads there.
+//! A batch writes records before the entry, so that long values are written once. The check of word 1 does not cover them: each has
+//! its own. While the entry leads to a record, nobody may free it. No other write of its key comes between, but another thread's split
+//! of the leaf may replace the record by a copy and retire it; therefore the batch is pinned. Its own splits, and those of an open that
+//! finishes it, copy no records ([`Guard::has_set_aside`]).
 //!
 //! A word of the pool's prefix ([`BATCHES`]) leads to each entry: its offset with a check, or 0.
 
@@ -28,7 +30,7 @@ use crate::index::record::Record;
 use crate::kit::{checked, unchecked};
 use crate::{Error, Result};
 
-/// The longest entry, in bytes; with the records that it leads to.
+/// The longest entry, in bytes. With the keys and values of a batch it must not be longer either.
 pub(super) const ENTRY_BYTES_MAX: usize = ALLOCATION_BYTES_MAX;
 
 const BYTES: usize = 0;
@@ -77,10 +79,11 @@ impl Journal {
         Ok(())
     }
 
-    /// A batch is neither done nor undone: from now on nothing is written, and the next open decides.
+    /// A batch is neither done nor undone: from now on nothing is written, and the next open decides. It reads the records that the
+    /// entry leads to. A batch that gives up is still pinned, so they are not free yet, and now they stay so.
     pub(super) fn give_up<M: Medium>(&self, pool: &Pool<M>) {
         self.is_broken.store(true, Ordering::Relaxed);
-        pool.leave_unclean();
+        pool.leave_unclean_and_keep_all();
     }
 
     /// A slot. Waits while all are taken.
@@ -139,9 +142,10 @@ fn bytes_of(key: &[u8], value: Option<&[u8]>) -> usize {
     16 + key.len().next_multiple_of(8) + value.map_or(0, <[u8]>::len).next_multiple_of(8)
 }
 
-/// Bytes of an entry of these writes without records; with records the entry is shorter.
-pub(super) fn entry_bytes<'w>(writes: impl Iterator<Item = &'w Write<'w>>) -> usize {
-    8 * WRITES + writes.map(|write| bytes_of(write.key, write.value)).sum::<usize>()
+/// Bytes of an entry of these writes, of which `is_in_record` have their keys and values in records.
+pub(super) fn entry_bytes(writes: &[Write<'_>], is_in_record: impl Fn(&Write<'_>) -> bool) -> usize {
+    let bytes = |write: &Write<'_>| if is_in_record(write) { 16 } else { bytes_of(write.key, write.value) };
+    8 * WRITES + writes.iter().map(bytes).sum::<usize>()
 }
 
 /// Writes an entry. Ordered when this returns, with the records that it leads to.
@@ -196,19 +200,30 @@ pub(super) fn publish<M: Medium>(guard: &Guard<'_, M>, slot: usize, entry: Optio
 pub(super) struct Found {
     pub(super) slot: usize,
     pub(super) offset: u64,
-    pub(super) epoch: u64,
     pub(super) writes: Vec<Logged<Vec<u8>>>,
 }
 
-/// The entry that a slot leads to.
+/// What a slot leads to.
+pub(super) enum Read {
+    Nothing,
+    /// An entry whose epoch did not end.
+    Uncommitted,
+    Committed(Found),
+}
+
+/// The entry that a slot leads to; `is_complete` says of an epoch whether it ended.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if the slot or the entry is damaged.
-pub(super) fn read_entry<M: Medium>(guard: &Guard<'_, M>, slot: usize) -> Result<Option<Found>> {
+/// [`Error::Corrupt`] if the slot, the entry, or a record that it leads to is damaged.
+pub(super) fn read_entry<M: Medium>(
+    guard: &Guard<'_, M>,
+    slot: usize,
+    is_complete: impl FnOnce(u64) -> Result<bool>,
+) -> Result<Read> {
     let at = BATCHES + 8 * slot as u64;
     let word = slot_word(guard, slot)?.load(guard);
     if word == 0 {
-        return Ok(None);
+        return Ok(Read::Nothing);
     }
     let offset = unchecked(word);
     let offset = offset.ok_or_else(|| Error::corrupt(at, "what leads to a batch fails its check"))?;
@@ -221,11 +236,15 @@ pub(super) fn read_entry<M: Medium>(guard: &Guard<'_, M>, slot: usize) -> Result
     if words[CHECK].load(guard) != check_of(guard, words) {
         return Err(damaged());
     }
+    let epoch = words[EPOCH].load(guard);
+    if epoch != 0 && !is_complete(epoch)? {
+        return Ok(Read::Uncommitted);
+    }
     let (mut writes, mut rest) = (Vec::new(), &words[WRITES..]);
     while !rest.is_empty() {
         writes.push(read_write(guard, &mut rest)?.ok_or_else(damaged)?);
     }
-    Ok(Some(Found { slot, offset, epoch: words[EPOCH].load(guard), writes }))
+    Ok(Read::Committed(Found { slot, offset, writes }))
 }
 
 /// The first of some writes, of which the others are left.

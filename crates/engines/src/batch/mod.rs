@@ -22,8 +22,8 @@
 //! # Recovery
 //!
 //! An open reads the slots before it opens a tree ([`Unfinished::read`]), as the first tree by epochs that opens moves the epoch. An
-//! entry whose epoch did not end is dropped. The writes of the others are applied once more, which changes nothing where they were
-//! applied already, for nothing was written to their keys since. What belongs to a tree that does not open stays in the journal.
+//! entry whose epoch did not end is dropped. The writes of the others are applied once more; what they write is there already, or
+//! was not yet, for nothing else was written to their keys since. What belongs to a tree that does not open stays in the journal.
 //!
 //! # What a crash may leave behind
 //!
@@ -166,7 +166,7 @@ impl<'b> Batch<'b> {
         let (by_epochs, immediate): (Vec<_>, Vec<_>) =
             last.into_iter().partition(|write| self.trees[write.tree].is_by_epochs());
         let too_large = |what, size, limit| Err(Error::BatchTooLarge { what, size, limit });
-        let bytes = entry_bytes(immediate.iter());
+        let bytes = entry_bytes(&immediate, |_| false);
         if by_epochs.len() > EPOCH_WRITES_MAX {
             return too_large(
                 "writes to trees that are durable by epochs",
@@ -221,10 +221,16 @@ impl<'b> Batch<'b> {
         Ok(None)
     }
 
-    /// Applies writes to trees whose stripes are locked, each under a condition.
+    /// Whether a write puts a record into its tree.
+    fn has_record(&self, write: &Write<'_>) -> bool {
+        write.value.is_some() && self.trees[write.tree].codec == Codec::Record
+    }
+
+    /// Applies writes to trees whose stripes are locked, each under a condition, which holds.
     fn apply(&self, writes: &[Write<'b>], condition: impl Fn(usize) -> Condition<&'b [u8]>) -> Result<()> {
         for (index, Write { tree, key, value }) in writes.iter().enumerate() {
-            self.trees[*tree].striped().1.write(key, *value, condition(index))?;
+            let held = self.trees[*tree].striped().1.write(key, *value, condition(index))?;
+            debug_assert!(held || value.is_none());
         }
         Ok(())
     }
@@ -288,13 +294,13 @@ impl<'b, M: Medium> Commit<'_, 'b, M> {
         space: &mut Unpublished<'_, '_, M>,
     ) -> Result<Vec<Logged<&'b [u8]>>> {
         let mut logged = Vec::with_capacity(self.immediate.len());
-        for Write { tree, key, value } in &self.immediate {
-            let Target { anchor, codec, .. } = self.batch.trees[*tree];
-            let record = match value {
-                Some(value) if codec == Codec::Record => Some(space.adopt(record::write(guard, key, value)?)),
-                _ => None,
+        for write in &self.immediate {
+            let (anchor, key, value) = (self.batch.trees[write.tree].anchor, write.key, write.value);
+            let record = match value.filter(|_| self.batch.has_record(write)) {
+                Some(value) => Some(space.adopt(record::write(guard, key, value)?)),
+                None => None,
             };
-            logged.push(Logged { anchor, key: *key, value: *value, record });
+            logged.push(Logged { anchor, key, value, record });
         }
         Ok(logged)
     }

@@ -4,7 +4,7 @@ use medium::Medium;
 use medium::sync::Ordering;
 use pool::{BATCH_SLOTS, Pool};
 
-use super::journal::{Found, Journal, Logged, publish, read_entry, write_entry};
+use super::journal::{Found, Journal, Logged, Read, publish, read_entry, write_entry};
 use crate::index::Index;
 use crate::kit::epochs::is_complete;
 use crate::{Error, Result};
@@ -25,17 +25,13 @@ impl Unfinished {
     pub fn read<M: Medium>(pool: &Pool<M>) -> Result<Self> {
         let (guard, journal, mut unfinished) = (pool.peek(), Journal::of(pool), Self::default());
         for slot in 0..BATCH_SLOTS {
-            let found = read_entry(&guard, slot).and_then(|found| {
-                let Some(found) = found else { return Ok(None) };
-                if found.epoch == 0 || is_complete(pool, found.epoch)? {
-                    return Ok(Some(found));
+            match read_entry(&guard, slot, |epoch| is_complete(pool, epoch)) {
+                Ok(Read::Nothing) => continue,
+                Ok(Read::Uncommitted) => {
+                    publish(&guard, slot, None)?;
+                    continue;
                 }
-                publish(&guard, slot, None)?;
-                Ok(None)
-            });
-            match found {
-                Ok(None) => continue,
-                Ok(Some(found)) => unfinished.found.push(found),
+                Ok(Read::Committed(found)) => unfinished.found.push(found),
                 Err(error) if error.is_corrupt() => unfinished.damage.push(error),
                 Err(error) => return Err(error),
             }
@@ -56,29 +52,58 @@ impl Unfinished {
         Ok(())
     }
 
+    /// Whether there are none, damaged ones included.
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty() && self.damage.is_empty()
+    }
+
+    /// Whether one of them writes to the tree with this first root word.
+    pub fn concern(&self, anchor: u64) -> bool {
+        self.found.iter().flat_map(|found| &found.writes).any(|write| write.anchor == anchor)
+    }
+
     /// Applies what is left of the batches, before anybody reads: `tree` gives the tree with this first root word. What belongs to a
     /// tree that is not there stays for a later open. O(writes * log n).
     ///
     /// # Errors
-    /// What a write returns. The batches stay for a later open then.
+    /// What a write returns first. What could not be written stays for a later open, and nothing is written before that.
     pub fn finish<'t, M: Medium>(
         self,
         pool: &Pool<M>,
         tree: impl Fn(u64) -> Option<&'t dyn Index>,
     ) -> Result<()> {
-        let (guard, journal) = (pool.peek(), Journal::of(pool));
-        for Found { slot, offset, writes, .. } in self.found {
+        let finished = self.finish_all(pool, tree);
+        if finished.is_err() {
+            Journal::of(pool).give_up(pool);
+        }
+        finished
+    }
+
+    fn finish_all<'t, M: Medium>(
+        self,
+        pool: &Pool<M>,
+        tree: impl Fn(u64) -> Option<&'t dyn Index>,
+    ) -> Result<()> {
+        let (guard, journal, mut failed) = (pool.peek(), Journal::of(pool), Ok(()));
+        for Found { slot, offset, writes } in self.found {
             let mut left = Vec::new();
-            let apply = |write: Logged<Vec<u8>>| {
-                let Some(tree) = tree(write.anchor) else {
-                    left.push(write);
-                    return Ok(());
+            let mut apply = |write: Logged<Vec<u8>>| {
+                let written = match tree(write.anchor) {
+                    Some(tree) => {
+                        tree.write(&write.key, write.value.as_deref(), write.condition()).map(|_| true)
+                    }
+                    None => Ok(false),
                 };
-                tree.write(&write.key, write.value.as_deref(), write.condition()).map(drop)
+                if !matches!(written, Ok(true)) {
+                    left.push(write);
+                }
+                if let (Err(error), Ok(())) = (written, &failed) {
+                    failed = Err(error);
+                }
             };
-            // Nothing is set aside, but where the disk is full the writes must allocate no more than they did before the crash.
-            let apply_all = || medium::deferred(|| writes.into_iter().try_for_each(apply)).0;
-            pool.with_set_aside(&[], apply_all)??;
+            // Nothing is set aside. But where the disk is full the writes must allocate no more than they did before the crash, and a
+            // split must not retire a record that the entry leads to.
+            pool.with_set_aside(&[], || medium::deferred(|| writes.into_iter().for_each(&mut apply)))?;
             let rest = if left.is_empty() { None } else { Some(write_entry(&guard, &left, 0)?) };
             publish(&guard, slot, rest)?;
             guard.free(offset);
@@ -87,6 +112,6 @@ impl Unfinished {
             }
         }
         // No wait: what a crash takes back of this is done again by the next open.
-        Ok(())
+        failed
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn runs(batch: &Batch<'_>, by_epochs: &[Write<'_>], immediate: &[Writ
         }
     };
     if !immediate.is_empty() {
-        add(usize::MAX, entry_bytes(immediate.iter()) as u64);
+        add(usize::MAX, entry_bytes(immediate, |write| batch.has_record(write)) as u64);
     }
     for (index, tree) in batch.trees.iter().enumerate() {
         let own = || by_epochs.iter().chain(immediate).filter(|write| write.tree == index);

@@ -55,8 +55,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         condition: Condition<C::Value<'_>>,
     ) -> Result<bool> {
         match self.store_once(key, value, condition) {
-            // Nodes are replaced rather than changed, so much may be waiting to be free. Nothing is pinned here.
-            Err(Error::PoolFull { .. }) => {
+            // Nodes are replaced rather than changed, so much may be waiting to be free. Nothing is pinned here, but in a batch.
+            Err(Error::PoolFull { .. }) if !self.pool.peek().has_set_aside() => {
                 self.reclaim();
                 self.store_once(key, value, condition)
             }
