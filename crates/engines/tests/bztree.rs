@@ -11,7 +11,7 @@ use everleaf_engines::index::{Bounds, Direction, Index, Measured, RecordCodec, W
 use medium::testing::Late;
 use medium::testing::faulty::{Faults, Image, Machine, Which};
 use medium::testing::late::Release;
-use medium::{File, FileOptions, Instrumented, LineForm, Medium, Ram};
+use medium::{Dax, File, FileOptions, Instrumented, LineForm, Medium};
 use pool::{Pool, PoolOptions};
 
 type Tree = BzTree<Instrumented, RecordCodec>;
@@ -77,7 +77,7 @@ fn expect_no_leak(ram: &Instrumented, pool: Pool<Instrumented>, tree: Tree) {
 
 #[test]
 fn a_full_pool_freezes_no_leaf_for_good() {
-    let ram = Instrumented::new(Ram::new(LIMIT_BYTES).unwrap());
+    let ram = Instrumented::new(Dax::plain(LIMIT_BYTES).unwrap());
     let pool = open(&ram, true);
     let tree = Tree::create(&pool, "tree", small()).unwrap();
     let keys = fill(&tree);
@@ -100,7 +100,7 @@ fn a_full_pool_freezes_no_leaf_for_good() {
 
 #[test]
 fn threads_in_a_full_pool_end() {
-    let ram = Instrumented::new(Ram::new(LIMIT_BYTES).unwrap());
+    let ram = Instrumented::new(Dax::plain(LIMIT_BYTES).unwrap());
     let pool = open(&ram, true);
     let tree = Tree::create(&pool, "tree", small()).unwrap();
     let keys = fill(&tree);
@@ -346,7 +346,7 @@ fn a_reader_waits_for_nothing_but_what_it_has_seen() {
 
 #[test]
 fn a_bulk_load_keeps_no_memory_from_being_reused_while_its_source_runs() {
-    let pool = open(&Instrumented::new(Ram::new(16 << 20).unwrap()), true);
+    let pool = open(&Instrumented::new(Dax::plain(16 << 20).unwrap()), true);
     let made = |name| Tree::create(&pool, name, small()).unwrap();
     let (tree, other) = (made("tree"), made("other"));
     let mut left = 0..20_u64;
@@ -370,7 +370,7 @@ fn a_bulk_load_keeps_no_memory_from_being_reused_while_its_source_runs() {
 
 #[test]
 fn a_source_that_empties_the_tree_it_is_loaded_into_is_no_obstacle() {
-    let pool = open(&Instrumented::new(Ram::new(16 << 20).unwrap()), true);
+    let pool = open(&Instrumented::new(Dax::plain(16 << 20).unwrap()), true);
     let tree = Tree::create(&pool, "tree", small()).unwrap();
     let mut left = 0..3;
     let mut next = |key: &mut Vec<u8>, _: &mut Vec<u8>| {
@@ -393,7 +393,7 @@ fn a_source_that_empties_the_tree_it_is_loaded_into_is_no_obstacle() {
 /// that they are done for.
 #[test]
 fn each_change_of_the_structure_takes_three_persists() {
-    let medium = Instrumented::new(Ram::new(64 << 20).unwrap()).counted();
+    let medium = Instrumented::new(Dax::plain(64 << 20).unwrap()).counted();
     let pool = Pool::open(medium.clone(), PoolOptions::default()).unwrap();
     let tree = BzTree::<_, WordCodec>::create(&pool, "tree", small()).unwrap();
     let changes = || -> Vec<u64> {
@@ -420,7 +420,7 @@ fn each_change_of_the_structure_takes_three_persists() {
 /// The leaf became small beside one that was too full to be merged with, and is not any more.
 #[test]
 fn an_insert_that_renews_a_small_leaf_merges_it_as_a_remove_does() {
-    let pool = Pool::open(Ram::new(LIMIT_BYTES).unwrap(), PoolOptions::default()).unwrap();
+    let pool = Pool::open(Dax::plain(LIMIT_BYTES).unwrap(), PoolOptions::default()).unwrap();
     let tree = BzTree::<_, WordCodec>::create(&pool, "tree", small()).unwrap();
     let (insert, remove) = (
         |key: u64| assert!(tree.insert(&key.to_be_bytes(), &[0; 8]).unwrap()),
@@ -446,7 +446,7 @@ const SIZES: [NodeSizes; 4] = [
 #[test]
 fn trees_of_any_node_sizes_keep_what_they_are_given() {
     for nodes in SIZES {
-        let ram = Instrumented::new(Ram::new(16 << 20).unwrap());
+        let ram = Instrumented::new(Dax::plain(16 << 20).unwrap());
         let pool = open(&ram, true);
         let options = BzTreeOptions { nodes: Some(nodes), ..small() };
         let tree = Tree::create(&pool, "tree", options).unwrap();
@@ -492,7 +492,7 @@ fn trees_of_any_node_sizes_keep_what_they_are_given() {
 #[test]
 fn a_tree_is_opened_with_the_node_sizes_it_was_made_with() {
     let with = |nodes| BzTreeOptions { nodes, ..small() };
-    let pool = open(&Instrumented::new(Ram::new(LIMIT_BYTES).unwrap()), true);
+    let pool = open(&Instrumented::new(Dax::plain(LIMIT_BYTES).unwrap()), true);
     let refused = Tree::create(&pool, "tree", with(Some(NodeSizes::of_leaf(57)))).err().unwrap();
     assert!(matches!(&refused, Error::NodeSize { size: 57, least: 4, most: 56, .. }), "{refused}");
     assert!(pool.trees().unwrap().is_empty());
@@ -529,7 +529,7 @@ fn values_that_look_like_names_are_left_alone_by_recovery() {
 
 /// With values that look like that name which is left; `false` if there are not so many.
 fn is_left_alone(which: usize) -> bool {
-    let ram = Instrumented::new(Ram::new(16 << 20).unwrap());
+    let ram = Instrumented::new(Dax::plain(16 << 20).unwrap());
     let pool = open(&ram, false);
     let tree = Tree::create(&pool, "tree", small()).unwrap();
     (0..40).for_each(|number| tree.put(&key(10 * number), b"value").unwrap());
@@ -586,7 +586,7 @@ fn a_count_waits_for_what_it_saw() {
 /// What a mark after a crash leaves of a tree, if leaves are split at `before` first, and at `meanwhile` when it has come to
 /// the end of some leaf.
 fn expect_a_sound_mark(leaves: u32, before: u32, meanwhile: [u32; 2]) {
-    let ram = Instrumented::new(Ram::new(4 << 20).unwrap());
+    let ram = Instrumented::new(Dax::plain(4 << 20).unwrap());
     let pool = open(&ram, false);
     let tree = Tree::create(&pool, "tree", small()).unwrap();
     let keys: Vec<u32> = (0..60).map(|number| number * 10).collect();
@@ -640,7 +640,7 @@ fn a_mark_finds_the_separators_of_nodes_whose_space_was_used_again() {
 /// them.
 #[test]
 fn bits_above_the_offset_of_a_record_are_found_and_cost_no_entry() {
-    let ram = Instrumented::new(Ram::new(LIMIT_BYTES).unwrap());
+    let ram = Instrumented::new(Dax::plain(LIMIT_BYTES).unwrap());
     let pool = open(&ram, true);
     let tree = Tree::create(&pool, "tree", BzTreeOptions::default()).unwrap();
     // Not in order, and tied in their first words.

@@ -9,7 +9,7 @@ use everleaf_engines::pmwcas::{
 };
 use medium::testing::Late;
 use medium::testing::late::Release;
-use medium::{Instrumented, LineForm, Lsn, Medium, Ram, Word};
+use medium::{Dax, Instrumented, LineForm, Lsn, Medium, Word};
 use pool::{Guard, Pool, PoolOptions};
 
 const SLOTS: usize = 4;
@@ -65,7 +65,7 @@ impl<M: Medium> Bank<M> {
 
 #[test]
 fn three_fences_whatever_the_number_of_words() {
-    let bank = Bank::new(Instrumented::new(Ram::new(1 << 20).unwrap()).counted());
+    let bank = Bank::new(Instrumented::new(Dax::plain(1 << 20).unwrap()).counted());
     let fences = |words: &[(usize, u64, u64)], succeeds: bool| {
         let before = bank.pool.medium().counts().unwrap();
         assert_eq!(bank.swap(words), succeeds);
@@ -92,7 +92,7 @@ fn three_fences_whatever_the_number_of_words() {
 /// A second flush of a line takes as long as another persist.
 #[test]
 fn words_of_one_line_are_flushed_together() {
-    let bank = Bank::new(Instrumented::new(Ram::new(1 << 20).unwrap()).counted());
+    let bank = Bank::new(Instrumented::new(Dax::plain(1 << 20).unwrap()).counted());
     let guard = bank.pool.pin();
     let cells = guard.words(bank.lines, 2).unwrap();
     // Two operations of a kind in a row: the second one flushes what the first one has left.
@@ -113,7 +113,7 @@ fn words_of_one_line_are_flushed_together() {
 
 #[test]
 fn words_are_named_once_and_in_any_order() {
-    let bank = Bank::new(Ram::new(1 << 20).unwrap());
+    let bank = Bank::new(Dax::plain(1 << 20).unwrap());
     let guard = bank.pool.pin();
     let cell = |word| bank.cell(&guard, word);
     let mut swap = bank.pmwcas.allocate();
@@ -132,7 +132,7 @@ fn words_are_named_once_and_in_any_order() {
 
 #[test]
 fn memory_is_recycled_as_the_policy_says() {
-    let bank = Bank::new(Ram::new(1 << 20).unwrap());
+    let bank = Bank::new(Dax::plain(1 << 20).unwrap());
     let guard = bank.pool.pin();
     let (cell, other) = (bank.cell(&guard, 0), bank.cell(&guard, 1));
     let before = bank.pool.stat().allocations;
@@ -188,7 +188,7 @@ fn memory_is_recycled_as_the_policy_says() {
 /// Its descriptor would say that it succeeded with no words, which no open takes for sound.
 #[test]
 fn an_operation_without_words_leaves_nothing_that_no_open_takes() {
-    let bank = Bank::new(Ram::new(1 << 20).unwrap());
+    let bank = Bank::new(Dax::plain(1 << 20).unwrap());
     let guard = bank.pool.pin();
     let mut emptied = bank.pmwcas.allocate();
     emptied.add_word(&guard, bank.cell(&guard, 0), 0, 1).unwrap();
@@ -203,7 +203,7 @@ fn an_operation_without_words_leaves_nothing_that_no_open_takes() {
 /// A word that is to be as it is keeps what it leads to, whatever comes of the operation.
 #[test]
 fn memory_that_stays_where_it_is_is_not_recycled() {
-    let bank = Bank::new(Ram::new(1 << 20).unwrap());
+    let bank = Bank::new(Dax::plain(1 << 20).unwrap());
     let guard = bank.pool.pin();
     let memory = guard.allocate(100).unwrap();
     bank.cell(&guard, 0).store(&guard, memory);
@@ -230,7 +230,7 @@ fn memory_that_stays_where_it_is_is_not_recycled() {
 /// Who names words wrongly is told so, and not that the pool is damaged.
 #[test]
 fn a_word_that_cannot_be_named_is_no_damage() {
-    let bank = Bank::new(Ram::new(1 << 20).unwrap());
+    let bank = Bank::new(Dax::plain(1 << 20).unwrap());
     let guard = bank.pool.pin();
     let nine = || -> Result<(), Error> {
         let mut swap = bank.pmwcas.allocate();
@@ -290,7 +290,7 @@ fn transfers<M: Medium>(bank: &Bank<M>, threads: u64, moves: u64) {
 #[test]
 fn threads_that_meet_help_each_other() {
     // More threads than slots, too.
-    let bank = Bank::new(Ram::new(1 << 20).unwrap());
+    let bank = Bank::new(Dax::plain(1 << 20).unwrap());
     transfers(&bank, 6, 30_000);
     let stat = bank.pmwcas.stat();
     assert!(stat.attempts - stat.failures == 6 * 30_000 + 1);
@@ -406,7 +406,7 @@ fn a_failure_leaves_its_words_as_clean_as_they_were() {
 /// The words of one that is left may be cut off with the file's free tail: then the pool would not open any more.
 #[test]
 fn a_pool_is_closed_without_operations_whatever_became_of_them() {
-    let bank = Bank::new(Ram::new(1 << 30).unwrap());
+    let bank = Bank::new(Dax::plain(1 << 30).unwrap());
     assert!(bank.swap(&[(0, 0, 1), (1, 0, 1)]));
     assert!(!bank.swap(&[(0, 1, 2), (1, 0, 2)]));
     assert!(!bank.swap(&[(0, 0, 3), (1, 1, 3)]));
@@ -419,7 +419,7 @@ fn a_pool_is_closed_without_operations_whatever_became_of_them() {
 
 #[test]
 fn damaged_descriptors_are_refused_by_name() {
-    let ram = Instrumented::new(Ram::new(1 << 20).unwrap());
+    let ram = Instrumented::new(Dax::plain(1 << 20).unwrap());
     let bank = Bank::new(ram.clone());
     assert!(bank.swap(&[(0, 0, 1), (1, 0, 1), (2, 0, 1)]));
     // The thread's descriptor is decided and not given back yet: one of them stands for three words.

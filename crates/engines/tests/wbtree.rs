@@ -15,7 +15,7 @@ use everleaf_engines::registry::{Build, Engine, Opening};
 use everleaf_engines::wbtree::WbTree;
 use medium::testing::Late;
 use medium::testing::late::Release;
-use medium::{Dax, DaxOptions, Instrumented, LineForm, Medium, Ram};
+use medium::{Dax, DaxOptions, Instrumented, LineForm, Medium};
 use pool::{Pool, PoolOptions};
 
 use common::content;
@@ -46,7 +46,7 @@ where
 }
 
 fn ram() -> Instrumented {
-    Instrumented::new(Ram::new(64 << 20).unwrap())
+    Instrumented::new(Dax::plain(64 << 20).unwrap())
 }
 
 fn open(ram: &Instrumented, close_on_drop: bool) -> Pool<Instrumented> {

@@ -11,9 +11,7 @@ use engines::index::EpochLength;
 use engines::registry::{Engine, Host, Settings};
 use engines::{At, Error, Result};
 use medium::file::{Beside, Io, Through, sync_folder};
-use medium::{
-    Dax, DaxOptions, Durability, FileOptions, FlushKind, LineForm, LineStore, Medium, Ram, Survives,
-};
+use medium::{Dax, DaxOptions, Durability, FileOptions, FlushKind, LineForm, LineStore, Medium, Survives};
 use pool::{Identity, Pool, PoolOptions};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, test_kill_process};
@@ -352,7 +350,7 @@ impl Options {
         if self.read_only {
             return Err(not_a_pool("new memory holds nothing that could be read").at(path));
         }
-        let ram = Ram::new(self.limit_bytes).map_err(medium::MediumError::from)?;
+        let ram = Dax::plain(self.limit_bytes).map_err(medium::MediumError::from)?;
         self.finish(path, ram, start, None).map_err(|error| error.at(path))
     }
 
@@ -396,7 +394,7 @@ impl Options {
     }
 
     /// The pool in a file that is locked, as memory.
-    pub(crate) fn image(&self, path: &Path, file: &File) -> Result<Ram> {
+    pub(crate) fn image(&self, path: &Path, file: &File) -> Result<Dax> {
         let again = file.try_clone().map_err(refused)?;
         let asked = self.medium == MediumChoice::Dax;
         let needs_log =
@@ -612,7 +610,7 @@ impl Options {
 }
 
 /// An image of a pool, with lines of the pool's form.
-fn as_formed(mut image: Ram) -> Result<Ram> {
+fn as_formed(mut image: Dax) -> Result<Dax> {
     let identity = Identity::of_medium(&image)?.ok_or_else(|| not_a_pool(NEVER_WRITTEN))?;
     image.set_line_form(identity.line_form);
     Ok(image)

@@ -1,8 +1,8 @@
 //! The B+-tree that the CAWBT paper compares with: sorted nodes whose entries shift, one flush for each shift, a redo log.
 //!
 //! After Lee et al.: *CAWBT: NVM-Based B+Tree Index Structure Using Cache Line Sized Atomic Write*, IEICE Transactions 2019, which
-//! calls it "B+tree, consistency ensured". Its degree, 4, 7 or 15 in the paper, is chosen when a tree is made. On a volatile
-//! medium ([`Ram`]) nothing is flushed, fenced or logged: there it is the paper's B+-tree without consistency.
+//! calls it "B+tree, consistency ensured". Its degree, 4, 7 or 15 in the paper, is chosen when a tree is made. On plain
+//! memory ([`Dax::plain`]) nothing is flushed, fenced or logged: there it is the paper's B+-tree without consistency.
 //!
 //! ## Layout
 //!
@@ -46,7 +46,7 @@
 use engines::index::WordCodec;
 use engines::kit::paged::{Format, HEAD_WORDS_MAX, Item, Kind, Node, Order, Paged, Redo, Shape};
 use engines::kit::prelude::*;
-use medium::Ram;
+use medium::Dax;
 
 /// The B+-tree in the list of engines.
 pub(crate) static ENTRY: Entry = Entry {
@@ -69,7 +69,7 @@ pub(crate) static ENTRY: Entry = Entry {
     full: Nodes { leaf_entries: 15, children: 16, settings: &[("degree", 15)] },
     small: Nodes { leaf_entries: 4, children: 5, settings: &[("degree", 4)] },
     explored: &[],
-    settings_of: BTree::<Ram, WordCodec>::settings_of,
+    settings_of: BTree::<Dax, WordCodec>::settings_of,
     media: media_of!(BTree),
 };
 

@@ -1,8 +1,9 @@
-//! Byte-addressable persistent memory, mapped from a file.
+//! Byte-addressable memory: persistent memory, mapped from a file, or plain memory, in which nothing is durable.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::file::survives;
 use crate::flush::{FlushKind, flush_range, store_fence};
 use crate::line_store::{store_single, stream};
 use crate::mapping::{MapError, Mapping, grants_sync};
@@ -25,15 +26,28 @@ impl Default for DaxOptions {
     }
 }
 
-/// A mapped file whose lines are written back by the processor.
+/// Memory whose lines are written back by the processor: a mapped file ([`Dax::new`]). Or plain memory, where nothing is written back,
+/// for volatile use and as the baseline for the cost of durability: empty at first ([`Dax::plain`]), or a copy of a pool that is only
+/// read. Both are one type, so that engines are compiled once for both.
 ///
-/// On an fsdax file system that grants `MAP_SYNC` this survives loss of power. On any other file system it is an
+/// A file on an fsdax file system that grants `MAP_SYNC` survives loss of power. On any other file system it is an
 /// emulation: the same instructions run, and what they wrote survives the process but not the machine.
 #[derive(Debug)]
 pub struct Dax {
     mapping: Mapping,
     flush: FlushKind,
     line_store: LineStore,
+    line_form: LineForm,
+    plain: Option<Plain>,
+}
+
+/// Plain memory.
+#[derive(Clone, Copy, Debug)]
+enum Plain {
+    /// Empty at first.
+    New,
+    /// A copy of a pool whose file survives so much.
+    Copy(Survives),
 }
 
 impl Dax {
@@ -48,7 +62,37 @@ impl Dax {
             return Err(MapError { action: "map a file of", bytes: 0, source }.into());
         }
         let mapping = Mapping::shared(file, options.limit_bytes)?;
-        Ok(Self { mapping, flush, line_store })
+        let line_form = if line_store == LineStore::Twin { LineForm::Twin } else { LineForm::Single };
+        Ok(Self { mapping, flush, line_store, line_form, plain: None })
+    }
+
+    /// Plain memory of this process, in huge pages where the system gives them. It grows as needed, up to `limit_bytes`.
+    pub fn plain(limit_bytes: u64) -> Result<Self, MapError> {
+        Ok(Self::of_plain(Mapping::memory(limit_bytes)?, Plain::New))
+    }
+
+    /// Plain memory that holds what `file` holds. What is stored stays in memory: only written pages take any.
+    pub(crate) fn plain_copy(file: &File) -> Result<Self, MediumError> {
+        Ok(Self::of_plain(Mapping::copy_of(file)?, Plain::Copy(survives(file))))
+    }
+
+    fn of_plain(mapping: Mapping, plain: Plain) -> Self {
+        // The line store is not used.
+        let (flush, line_store, line_form) = (FlushKind::Nothing, LineStore::Twin, LineForm::Single);
+        Self { mapping, flush, line_store, line_form, plain: Some(plain) }
+    }
+
+    pub(crate) fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+
+    /// Sets the form of the lines of plain memory. A copy of a pool takes it from that.
+    ///
+    /// # Panics
+    /// In persistent memory, where the form follows from how lines are stored.
+    pub fn set_line_form(&mut self, line_form: LineForm) {
+        assert!(self.plain.is_some(), "the form of lines in persistent memory is fixed");
+        self.line_form = line_form;
     }
 
     /// Whether `file` lies where a `Dax` survives loss of power: on a file system that grants `MAP_SYNC`.
@@ -96,11 +140,20 @@ unsafe impl Medium for Dax {
 
     #[inline(always)]
     fn line_form(&self) -> LineForm {
-        if self.line_store == LineStore::Twin { LineForm::Twin } else { LineForm::Single }
+        self.line_form
+    }
+
+    #[inline(always)]
+    fn is_volatile(&self) -> bool {
+        self.plain.is_some()
     }
 
     #[inline(always)]
     fn store_line(&self, notes: &(), line: &[AtomicU64; 8], value: &LineValue) -> Result<(), MediumError> {
+        if self.plain.is_some() {
+            value.store(line, Ordering::Release);
+            return Ok(());
+        }
         // SAFETY: a `Line` is aligned to 64 bytes and writable; `new` checked that the store is supported.
         unsafe { store_single(self.line_store, line, value) }?;
         if self.line_store != LineStore::Movdir64b {
@@ -128,16 +181,36 @@ unsafe impl Medium for Dax {
 
     #[inline(always)]
     fn fence(&self, (): &()) -> Lsn {
+        if self.plain.is_some() {
+            return Lsn::DURABLE;
+        }
         store_fence(self.flush);
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
         Lsn::DURABLE
     }
 
     fn survives(&self) -> Survives {
-        if self.mapping.is_synchronous() { Survives::PowerLoss } else { Survives::ProcessCrash }
+        match self.plain {
+            Some(Plain::New) => Survives::Nothing,
+            Some(Plain::Copy(survives)) => survives,
+            None if self.mapping.is_synchronous() => Survives::PowerLoss,
+            None => Survives::ProcessCrash,
+        }
     }
 
     fn describe(&self) -> String {
+        match self.plain {
+            Some(Plain::New) => return "ram: memory of this process; nothing survives its end".to_owned(),
+            Some(Plain::Copy(Survives::PowerLoss)) => {
+                return "read-only: nothing is written; as an ordinary file it survives loss of power"
+                    .to_owned();
+            }
+            Some(Plain::Copy(_)) => {
+                return "read-only: nothing is written; the file survives the process, NOT loss of power"
+                    .to_owned();
+            }
+            None => {}
+        }
         let instructions = format!("flush {}, line store {}", self.flush.name(), self.line_store.name());
         if self.mapping.is_synchronous() {
             format!("dax: persistent memory with MAP_SYNC, {instructions}; survives loss of power")

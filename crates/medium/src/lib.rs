@@ -1,6 +1,6 @@
 //! How bytes become durable.
 //!
-//! A [`Medium`] is the place where bytes survive: persistent memory ([`Dax`]), plain memory ([`Ram`]), a
+//! A [`Medium`] is the place where bytes survive: persistent memory or plain memory ([`Dax`]), a
 //! recorded simulation ([`Sim`]). Pool memory is reached only through *cells*: a [`Word`] of 8 bytes, a [`Line`] of
 //! 64 bytes that is written failure-atomically. Every access names a [`Guard`], and through it the medium,
 //! so that no store can be forgotten by a recorder, a counter or a log.
@@ -35,7 +35,6 @@ mod names;
 mod node;
 #[doc(hidden)]
 pub mod progress;
-mod ram;
 mod random;
 mod signals;
 pub mod sim;
@@ -59,7 +58,6 @@ pub use medium::{Grown, LimitedBy, LineForm, Lsn, Medium, MediumError, RELEASE_B
 pub use memory::memory_bytes;
 pub use names::{UnknownName, remedy, size};
 pub use node::Node;
-pub use ram::Ram;
 pub use random::random_id;
 pub use signals::ignore_file_size_signal;
 pub use sim::Sim;

@@ -170,8 +170,6 @@ pub unsafe trait Medium: Send + Sync + 'static {
 
     /// Whether an LSN may become durable later than its fence returns.
     const LATE: bool;
-    /// Whether nothing is ever durable: flushes and fences do nothing, and a log of changes would never be read.
-    const VOLATILE: bool = false;
 
     /// Whether loads may bypass the medium (kernels then read memory directly).
     const DIRECT: bool;
@@ -221,6 +219,12 @@ pub unsafe trait Medium: Send + Sync + 'static {
 
     /// The form in which lines are stored on this medium.
     fn line_form(&self) -> LineForm;
+
+    /// Whether nothing is ever durable: flushes and fences do nothing, and a log of changes would never be read.
+    #[inline(always)]
+    fn is_volatile(&self) -> bool {
+        false
+    }
 
     /// Atomic load with acquire ordering.
     #[inline(always)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use loom::thread;
 use medium::sync::{AtomicU64, Ordering, model};
-use medium::{Medium, Ram};
+use medium::{Dax, Medium};
 
 use crate::header::State;
 use crate::limbo::{Limbo, free_batch};
@@ -17,7 +17,7 @@ use crate::{PoolOptions, SLAB_BYTES};
 /// Three of these fill a slab.
 const BYTES: usize = 21_824;
 
-type MediumGuard<'m> = medium::Guard<'m, Ram>;
+type MediumGuard<'m> = medium::Guard<'m, Dax>;
 
 fn options() -> PoolOptions {
     PoolOptions { step_slabs_min: 1, ..PoolOptions::default() }
@@ -25,7 +25,7 @@ fn options() -> PoolOptions {
 
 /// A space in use.
 struct Used {
-    ram: Ram,
+    ram: Dax,
     space: Box<Space>,
     /// What stands for the content of an allocation: as ordered as the space makes it, and no more.
     content: AtomicU64,
@@ -33,14 +33,14 @@ struct Used {
 
 /// Allocates two slots of a slab of three. A function of its own: the stacks of a model are small.
 #[inline(never)]
-fn allocate_two(ram: &Ram, space: &Space) -> [u64; 2] {
+fn allocate_two(ram: &Dax, space: &Space) -> [u64; 2] {
     let guard = MediumGuard::new(ram);
     [(); 2].map(|()| space.allocate(&guard, BYTES, false).unwrap())
 }
 
 /// Does what a clean close does to a new pool with two allocations: what is in use stands in bitmaps.
 #[inline(never)]
-fn close_with_two(ram: &Ram) -> [u64; 2] {
+fn close_with_two(ram: &Dax) -> [u64; 2] {
     let space = Box::new(Space::create(&options()).unwrap());
     let offsets = allocate_two(ram, &space);
     let guard = MediumGuard::new(ram);
@@ -51,12 +51,12 @@ fn close_with_two(ram: &Ram) -> [u64; 2] {
 }
 
 #[inline(never)]
-fn open(ram: &Ram) -> Box<Space> {
+fn open(ram: &Dax) -> Box<Space> {
     Box::new(Space::open(&MediumGuard::new(ram), &options()).unwrap())
 }
 
-fn ram() -> Ram {
-    let ram = Ram::new(4 << 20).unwrap();
+fn ram() -> Dax {
+    let ram = Dax::plain(4 << 20).unwrap();
     ram.grow(SLAB_BYTES).unwrap();
     ram
 }
@@ -71,7 +71,8 @@ impl Used {
 
     /// The same in a pool that has this slab and no more.
     fn limited() -> (Arc<Self>, [u64; 2]) {
-        let (ram, space) = (Ram::new(2 * SLAB_BYTES).unwrap(), Box::new(Space::create(&options()).unwrap()));
+        let (ram, space) =
+            (Dax::plain(2 * SLAB_BYTES).unwrap(), Box::new(Space::create(&options()).unwrap()));
         ram.grow(SLAB_BYTES).unwrap();
         let offsets = allocate_two(&ram, &space);
         (Arc::new(Self { ram, space, content: AtomicU64::new(0) }), offsets)

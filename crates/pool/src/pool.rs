@@ -125,7 +125,7 @@ impl Identity {
         if length == 0 {
             return Ok(None);
         }
-        let ram = medium::Ram::new(PREFIX_BYTES).map_err(medium::MediumError::from)?;
+        let ram = medium::Dax::plain(PREFIX_BYTES).map_err(medium::MediumError::from)?;
         ram.grow(PREFIX_BYTES)?;
         let guard = medium::Guard::new(&ram);
         let mut bytes = vec![0; PREFIX_BYTES.min(length) as usize];
@@ -633,6 +633,12 @@ impl<M: Medium> Guard<'_, M> {
     pub fn mark_node(&self, offset: u64) -> Result<()> {
         let start = offset.checked_sub(self.node_lead()).ok_or_else(|| Error::corrupt(offset, "no node"))?;
         self.shared.space.mark(&self.inner, start)
+    }
+
+    /// Whether the medium keeps nothing: see [`Medium::is_volatile`].
+    #[inline(always)]
+    pub fn is_volatile(&self) -> bool {
+        self.inner.medium().is_volatile()
     }
 
     /// Whether a record that is read must pass its check.

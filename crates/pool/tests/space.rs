@@ -3,13 +3,13 @@
 use std::sync::mpsc;
 
 use everleaf_pool::{self as pool, Error, Pool, PoolOptions};
-use medium::Ram;
+use medium::Dax;
 
 const SLAB_BYTES: u64 = 64 << 10;
 
 /// A pool that may have so many slabs besides its first 64 KiB.
-fn pool(slabs: u64) -> Pool<Ram> {
-    let ram = Ram::new((1 + slabs) * SLAB_BYTES).unwrap();
+fn pool(slabs: u64) -> Pool<Dax> {
+    let ram = Dax::plain((1 + slabs) * SLAB_BYTES).unwrap();
     Pool::open(ram, PoolOptions { reclaim_by_epoch: false, ..PoolOptions::default() }).unwrap()
 }
 

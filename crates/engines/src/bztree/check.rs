@@ -329,7 +329,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use medium::Ram;
+    use medium::Dax;
     use pool::{Pool, PoolOptions};
 
     use super::*;
@@ -338,11 +338,11 @@ mod tests {
     use crate::bztree::{BzTreeOptions, NodeSizes};
     use crate::index::{Condition, Index, WordCodec, WordIndex};
 
-    type Tree = BzTree<Ram, WordCodec>;
+    type Tree = BzTree<Dax, WordCodec>;
 
-    fn tree(keys: u64) -> (Pool<Ram>, Tree) {
+    fn tree(keys: u64) -> (Pool<Dax>, Tree) {
         let options = PoolOptions { close_on_drop: false, ..PoolOptions::default() };
-        let pool = Pool::open(Ram::new(1 << 24).unwrap(), options).unwrap();
+        let pool = Pool::open(Dax::plain(1 << 24).unwrap(), options).unwrap();
         let tree = Tree::create(
             &pool,
             "tree",
@@ -355,7 +355,7 @@ mod tests {
         (pool, tree)
     }
 
-    fn root<'g>(tree: &Tree, guard: &'g Guard<'_, Ram>) -> &'g Inner {
+    fn root<'g>(tree: &Tree, guard: &'g Guard<'_, Dax>) -> &'g Inner {
         Tree::inner(guard, tree.root_pointer(guard).unwrap().offset()).unwrap()
     }
 
@@ -434,8 +434,8 @@ mod tests {
 
     #[test]
     fn a_leaf_with_more_entries_than_its_status_counts_is_damage_and_said_to_be_so() {
-        let pool = Pool::open(Ram::new(1 << 24).unwrap(), PoolOptions::default()).unwrap();
-        let tree = BzTree::<Ram, WordCodec>::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+        let pool = Pool::open(Dax::plain(1 << 24).unwrap(), PoolOptions::default()).unwrap();
+        let tree = BzTree::<Dax, WordCodec>::create(&pool, "tree", BzTreeOptions::default()).unwrap();
         for key in 1..=56 {
             assert!(WordIndex::write(&tree, key, Some(key), Condition::Absent).unwrap());
         }

@@ -429,7 +429,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
 
 #[cfg(test)]
 mod tests {
-    use medium::Ram;
+    use medium::Dax;
     use pool::{Pool, PoolOptions};
 
     use super::*;
@@ -440,8 +440,8 @@ mod tests {
     /// A root that is too high is refused when it is written; every lower one can be read.
     #[test]
     fn a_tree_is_read_however_high_it_can_become() {
-        type Tree = BzTree<Ram, WordCodec>;
-        let pool = Pool::open(Ram::new(1 << 24).unwrap(), PoolOptions::default()).unwrap();
+        type Tree = BzTree<Dax, WordCodec>;
+        let pool = Pool::open(Dax::plain(1 << 24).unwrap(), PoolOptions::default()).unwrap();
         let tree = Tree::create(
             &pool,
             "tree",
@@ -474,8 +474,8 @@ mod tests {
     /// An entry that is added to a leaf outside of the tree would be lost.
     #[test]
     fn a_leaf_that_was_replaced_is_not_thawed() {
-        let pool = Pool::open(Ram::new(1 << 24).unwrap(), PoolOptions::default()).unwrap();
-        let tree = BzTree::<Ram, WordCodec>::create(
+        let pool = Pool::open(Dax::plain(1 << 24).unwrap(), PoolOptions::default()).unwrap();
+        let tree = BzTree::<Dax, WordCodec>::create(
             &pool,
             "tree",
             BzTreeOptions {
@@ -492,7 +492,7 @@ mod tests {
         let (_, new) = place();
         assert_ne!(old, new);
         assert!(tree.thaw(&guard, key, old).unwrap().is_frozen());
-        tree.freeze(&guard, BzTree::<Ram, WordCodec>::leaf(&guard, new).unwrap()).unwrap();
+        tree.freeze(&guard, BzTree::<Dax, WordCodec>::leaf(&guard, new).unwrap()).unwrap();
         assert!(!tree.thaw(&guard, key, new).unwrap().is_frozen());
     }
 }

@@ -1,8 +1,8 @@
 //! BzTree: a latch-free B+-tree, all of it in the pool, changed by persistent multi-word compare-and-swap.
 //!
 //! After Arulraj, Levandoski, Minhas, Larson: *BzTree: A High-Performance Latch-free Range Index for Non-Volatile Memory*,
-//! VLDB 2018. Sections below are the paper's. The same source is the volatile index: on [`medium::Ram`] nothing is
-//! flushed.
+//! VLDB 2018. Sections below are the paper's. The same source is the volatile index: on [plain memory](medium::Dax::plain)
+//! nothing is flushed.
 //!
 //! ## Layout
 //!

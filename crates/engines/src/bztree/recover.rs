@@ -137,7 +137,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use medium::Ram;
+    use medium::Dax;
     use pool::PoolOptions;
 
     use super::*;
@@ -145,7 +145,7 @@ mod tests {
     use crate::pmwcas::plant;
     use crate::registry::Build;
 
-    type Tree = BzTree<Ram, WordCodec>;
+    type Tree = BzTree<Dax, WordCodec>;
 
     fn small() -> BzTreeOptions {
         BzTreeOptions { nodes: Some(NodeSizes::of_leaf(4)), ..BzTreeOptions::default() }
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn a_tree_with_a_damaged_descriptor_is_refused_by_its_name() {
         let options = PoolOptions { close_on_drop: false, ..PoolOptions::default() };
-        let pool = Pool::open(Ram::new(1 << 20).unwrap(), options).unwrap();
+        let pool = Pool::open(Dax::plain(1 << 20).unwrap(), options).unwrap();
         let tree = Tree::create(&pool, "tree", small()).unwrap();
         assert!(WordIndex::write(&tree, 1, Some(2), Condition::Absent).unwrap());
         drop(tree);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loom::thread;
-use medium::Ram;
+use medium::Dax;
 use medium::sync::{AtomicU64, Ordering, model};
 
 use super::versions::Versions;
@@ -19,8 +19,8 @@ const ADDED: [u64; 2] = [9, 90];
 
 /// Nodes of one word each, with the orderings of cells, and what readers validate against.
 struct Tree {
-    versions: Versions<Ram>,
-    ids: Ids<Ram>,
+    versions: Versions<Dax>,
+    ids: Ids<Dax>,
     nodes: [AtomicU64; NODES],
 }
 

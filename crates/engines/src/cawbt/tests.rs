@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use medium::testing::late::{Late, Release};
-use medium::{LineForm, Ram};
+use medium::{Dax, LineForm};
 use pool::{Pool, PoolOptions};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -22,8 +22,8 @@ use crate::index::{
 use crate::kit::scan::{Tied, Way};
 use crate::registry::{Build, Engine, Opening};
 
-fn pool() -> Pool<Ram> {
-    Pool::open(Ram::new(1 << 36).unwrap(), PoolOptions::default()).unwrap()
+fn pool() -> Pool<Dax> {
+    Pool::open(Dax::plain(1 << 36).unwrap(), PoolOptions::default()).unwrap()
 }
 
 fn on(threads: usize) -> Opening {
@@ -37,7 +37,7 @@ fn splits(tree: &impl Measured) -> u64 {
 /// As the paper counts them (section 5.2).
 #[test]
 fn sequential_inserts_make_as_many_splits_as_in_the_paper() {
-    let tree = CawbTree::<Ram, WordCodec>::create(&pool(), "t", &Opening::default()).unwrap();
+    let tree = CawbTree::<Dax, WordCodec>::create(&pool(), "t", &Opening::default()).unwrap();
     for key in 0..500_000 {
         assert!(WordIndex::write(&tree, key, Some(key * 3), Condition::Absent).unwrap());
     }
@@ -51,16 +51,16 @@ fn a_find_without_the_fast_search_finds_the_same() {
     let settings = Engine::CAWBT.parse_settings(["fast-search=off"]).unwrap();
     let opening = Opening { settings, ..on(2) };
     let pool = pool();
-    let tree = CawbTree::<Ram, WordCodec>::create(&pool, "t", &opening).unwrap();
+    let tree = CawbTree::<Dax, WordCodec>::create(&pool, "t", &opening).unwrap();
     for key in 0..2000 {
         assert!(WordIndex::write(&tree, key, Some(key * 3), Condition::Absent).unwrap());
     }
-    let is_at_leaf = |tree: &CawbTree<Ram, WordCodec>, key| {
+    let is_at_leaf = |tree: &CawbTree<Dax, WordCodec>, key| {
         let guard = tree.pool.peek();
         let reached = tree.descend(&guard, &Way::Key(key, Tied::UpTo), tree.is_search_fast).unwrap();
         reached.unwrap().1.is_leaf()
     };
-    let expect_all = |tree: &CawbTree<Ram, WordCodec>| {
+    let expect_all = |tree: &CawbTree<Dax, WordCodec>| {
         (0..2000).for_each(|key| assert_eq!(WordIndex::get(tree, key).unwrap(), Some(key * 3)));
         assert_eq!(WordIndex::get(tree, 2000).unwrap(), None);
     };
@@ -68,10 +68,10 @@ fn a_find_without_the_fast_search_finds_the_same() {
     assert!((0..2000).all(|key| is_at_leaf(&tree, key)));
     drop(tree);
     let root = pool.trees().unwrap().remove(0);
-    let tree = CawbTree::<Ram, WordCodec>::open(&pool, &root, &opening).unwrap();
+    let tree = CawbTree::<Dax, WordCodec>::open(&pool, &root, &opening).unwrap();
     assert!((0..2000).all(|key| is_at_leaf(&tree, key)));
     drop(tree);
-    let tree = CawbTree::<Ram, WordCodec>::open(&pool, &root, &on(2)).unwrap();
+    let tree = CawbTree::<Dax, WordCodec>::open(&pool, &root, &on(2)).unwrap();
     expect_all(&tree);
     assert!((0..2000).filter(|key| is_at_leaf(&tree, *key)).count() < 1100);
 }
@@ -85,9 +85,9 @@ fn bytes_of<C: Codec>(key: u64) -> Vec<u8> {
     }
 }
 
-fn expect_equal<C: Codec>(tree: &CawbTree<Ram, C>, model: &BTreeMap<Vec<u8>, Vec<u8>>)
+fn expect_equal<C: Codec>(tree: &CawbTree<Dax, C>, model: &BTreeMap<Vec<u8>, Vec<u8>>)
 where
-    CawbTree<Ram, C>: MaybeWords,
+    CawbTree<Dax, C>: MaybeWords,
 {
     assert_eq!(tree.check().unwrap(), []);
     assert_eq!(tree.len().unwrap(), model.len() as u64);
@@ -115,11 +115,11 @@ where
 
 fn run<C: Codec>(seed: u64)
 where
-    CawbTree<Ram, C>: MaybeWords,
+    CawbTree<Dax, C>: MaybeWords,
 {
     println!("seed {seed}");
     let (pool, mut rng, mut model) = (pool(), SmallRng::seed_from_u64(seed), BTreeMap::new());
-    let mut tree = CawbTree::<Ram, C>::create(&pool, "t", &Opening::default()).unwrap();
+    let mut tree = CawbTree::<Dax, C>::create(&pool, "t", &Opening::default()).unwrap();
     for round in 0..12 {
         // Grows, then shrinks.
         let inserts = if round % 4 < 2 { 8 } else { 2 };
@@ -166,7 +166,7 @@ fn loads_of_any_length() {
     for count in (0..70).chain([1000, 4097]) {
         for fill in [0.5, 0.8, 1.0] {
             let pool = pool();
-            let tree = CawbTree::<Ram, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
+            let tree = CawbTree::<Dax, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
             let (mut model, mut numbers) = (BTreeMap::new(), 0..count);
             let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
                 let Some(number) = numbers.next() else { return Ok(false) };
@@ -186,7 +186,7 @@ fn loads_of_any_length() {
 
 /// Splits the leaf of a new key or, if a level is given, the inner node there on the way to it. Nodes above stay as they are, as after
 /// a crash.
-fn split_alone(tree: &CawbTree<Ram, WordCodec>, key: u64, level: Option<usize>) {
+fn split_alone(tree: &CawbTree<Dax, WordCodec>, key: u64, level: Option<usize>) {
     let (guard, mut fresh_key) = (tree.pool.pin(), 0);
     let mut state = tree.lock(&guard).unwrap();
     let mut fresh = Fresh::new(tree, &guard);
@@ -213,7 +213,7 @@ fn split_alone(tree: &CawbTree<Ram, WordCodec>, key: u64, level: Option<usize>) 
 fn a_full_node_below_a_full_node_is_split() {
     for first in [70_000, 80_000, 90_000, 100_000, 110_000, 120_000] {
         let pool = pool();
-        let tree = CawbTree::<Ram, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
+        let tree = CawbTree::<Dax, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
         let mut keys = 200_u64;
         let insert = |key: u64| assert!(WordIndex::write(&tree, key, Some(key), Condition::Absent).unwrap());
         (0..keys).for_each(|key| insert(1000 * key));
@@ -262,7 +262,7 @@ fn a_full_node_below_a_full_node_is_split() {
 #[test]
 fn salvage_reads_what_is_whole() {
     let pool = pool();
-    let tree = CawbTree::<Ram, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
+    let tree = CawbTree::<Dax, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
     for key in 0..200_u64 {
         assert!(WordIndex::write(&tree, key, Some(key + 1), Condition::Absent).unwrap());
     }
@@ -283,7 +283,7 @@ fn salvage_reads_what_is_whole() {
             found.push((prefix_word(key), prefix_word(value)));
             true
         };
-        let left_out = CawbTree::<Ram, WordCodec>::salvage_at(&pool, &tree_root, visit).unwrap().unwrap();
+        let left_out = CawbTree::<Dax, WordCodec>::salvage_at(&pool, &tree_root, visit).unwrap().unwrap();
         (found, left_out.len())
     };
     let all: Vec<_> = (0..200).map(|key| (key, key + 1)).collect();
@@ -293,7 +293,7 @@ fn salvage_reads_what_is_whole() {
         let sound = word.load(&guard);
         word.store(&guard, sound ^ 0x100);
         assert!(
-            CawbTree::<Ram, WordCodec>::open(&pool, &tree_root, &on(1))
+            CawbTree::<Dax, WordCodec>::open(&pool, &tree_root, &on(1))
                 .is_err_and(|error| error.is_corrupt())
         );
         let (found, left_out) = salvage();
@@ -302,14 +302,14 @@ fn salvage_reads_what_is_whole() {
         assert!(left_out > 0);
         word.store(&guard, sound);
     }
-    CawbTree::<Ram, WordCodec>::open(&pool, &tree_root, &on(2)).unwrap();
+    CawbTree::<Dax, WordCodec>::open(&pool, &tree_root, &on(2)).unwrap();
 }
 
 /// A record that was overwritten with zeros is damage, and not an entry of an empty key.
 #[test]
 fn zeros_are_no_record() {
     let pool = pool();
-    let tree = CawbTree::<Ram, RecordCodec>::create(&pool, "t", &Opening::default()).unwrap();
+    let tree = CawbTree::<Dax, RecordCodec>::create(&pool, "t", &Opening::default()).unwrap();
     assert!(tree.insert(b"key", b"value").unwrap());
     let guard = pool.pin();
     let record = Node::load(&guard, tree.root).unwrap().pointer(0);
@@ -317,7 +317,7 @@ fn zeros_are_no_record() {
     drop(tree);
     let tree_root = pool.trees().unwrap().remove(0);
     let visit = &mut |key: &[u8], _: &[u8]| panic!("an entry of {key:?}");
-    let left_out = CawbTree::<Ram, RecordCodec>::salvage_at(&pool, &tree_root, visit).unwrap().unwrap();
+    let left_out = CawbTree::<Dax, RecordCodec>::salvage_at(&pool, &tree_root, visit).unwrap().unwrap();
     assert_eq!(left_out.len(), 1);
 }
 
@@ -325,7 +325,7 @@ fn zeros_are_no_record() {
 #[test]
 fn threads_survey_as_one_does() {
     let pool = pool();
-    let tree = CawbTree::<Ram, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
+    let tree = CawbTree::<Dax, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
     for key in 0..20_000 {
         assert!(WordIndex::write(&tree, key, Some(key), Condition::Absent).unwrap());
     }
@@ -392,8 +392,8 @@ fn what_is_counted_is_durable() {
 fn ids_are_used_again() {
     // No reader is waited for: readers of other tests would keep IDs, too.
     let options = PoolOptions { reclaim_by_epoch: false, ..PoolOptions::default() };
-    let pool = Pool::open(Ram::new(1 << 36).unwrap(), options).unwrap();
-    let tree = CawbTree::<Ram, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
+    let pool = Pool::open(Dax::plain(1 << 36).unwrap(), options).unwrap();
+    let tree = CawbTree::<Dax, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
     for round in 0..100_000_u64 {
         assert!(WordIndex::write(&tree, round, Some(round), Condition::Absent).unwrap());
         assert!(round < 10 || WordIndex::write(&tree, round - 10, None, Condition::Present).unwrap());
@@ -407,7 +407,7 @@ fn ids_are_used_again() {
 /// Readers of keys that stay find them, and scans are in order, whatever is split and merged around them.
 #[test]
 fn readers_beside_a_writer() {
-    let tree = CawbTree::<Ram, WordCodec>::create(&pool(), "t", &Opening::default()).unwrap();
+    let tree = CawbTree::<Dax, WordCodec>::create(&pool(), "t", &Opening::default()).unwrap();
     for key in (0..4000).step_by(8) {
         assert!(WordIndex::write(&tree, key, Some(key), Condition::Absent).unwrap());
     }

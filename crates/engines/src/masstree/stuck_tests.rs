@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use medium::{Ram, VolatileWord};
+use medium::{Dax, VolatileWord};
 use pool::{Pool, PoolOptions};
 
 use super::layout::OFFSET_MASK;
@@ -35,7 +35,7 @@ const OPTIONS: fn() -> MassTreeOptions = || MassTreeOptions {
 
 fn pool() -> Pool<Instrumented> {
     let options = PoolOptions { step_slabs_min: 1, close_on_drop: false, ..PoolOptions::default() };
-    Pool::open(Instrumented::new(Ram::new(64 << 20).unwrap()), options).unwrap()
+    Pool::open(Instrumented::new(Dax::plain(64 << 20).unwrap()), options).unwrap()
 }
 
 /// A tree whose root is a border node.

@@ -9,7 +9,7 @@
 //! use everleaf_engines::pmwcas::{Pmwcas, VALUE_MASK};
 //! use pool::{Pool, PoolOptions};
 //!
-//! let pool = Pool::open(medium::Ram::new(1 << 20).unwrap(), PoolOptions::default())?;
+//! let pool = Pool::open(medium::Dax::plain(1 << 20).unwrap(), PoolOptions::default())?;
 //! let guard = pool.pin();
 //!
 //! // Descriptors for four operations at a time, at a place that the next open knows again.

@@ -156,7 +156,7 @@ fn roll<M: Medium>(guard: &Guard<'_, M>, operation: &Unfinished) -> Result<()> {
 
 #[cfg(all(test, not(loom)))]
 pub(crate) mod tests {
-    use medium::{Ram, Word};
+    use medium::{Dax, Word};
     use pool::{Pool, PoolOptions};
 
     use super::*;
@@ -168,9 +168,9 @@ pub(crate) mod tests {
     const FREE: Status = Status { state: State::Free, count: 0, sequence: SEQUENCE - 1 };
 
     /// Descriptors, and behind them words to be named.
-    fn pool() -> (Pool<Ram>, u64, u64) {
+    fn pool() -> (Pool<Dax>, u64, u64) {
         let options = PoolOptions { close_on_drop: false, ..PoolOptions::default() };
-        let pool = Pool::open(Ram::new(1 << 20).unwrap(), options).unwrap();
+        let pool = Pool::open(Dax::plain(1 << 20).unwrap(), options).unwrap();
         let guard = pool.pin();
         let place = guard.allocate_lines(Pmwcas::bytes(1)).unwrap();
         Pmwcas::format(&guard, place, 1).unwrap();
@@ -180,14 +180,14 @@ pub(crate) mod tests {
     }
 
     /// Writes a descriptor as an operation on words with these offsets leaves it, with what belongs to it.
-    pub(crate) fn plant(guard: &Guard<'_, Ram>, place: u64, offsets: &[u64]) {
+    pub(crate) fn plant(guard: &Guard<'_, Dax>, place: u64, offsets: &[u64]) {
         let target = |offset: &u64| Target { offset: *offset, old: 1, new: 2 };
         let targets: Vec<Target> = offsets.iter().map(target).collect();
-        let pmwcas = Pmwcas::at::<Ram>(place, 1).unwrap();
+        let pmwcas = Pmwcas::at::<Dax>(place, 1).unwrap();
         pmwcas.node(guard, INDEX).unwrap().fill(guard, FREE, SEQUENCE, targets.into_iter()).unwrap();
     }
 
-    fn refusal(guard: &Guard<'_, Ram>, place: u64) -> String {
+    fn refusal(guard: &Guard<'_, Dax>, place: u64) -> String {
         Pmwcas::open(guard, place, 1).err().map(|error| error.to_string()).unwrap_or_default()
     }
 

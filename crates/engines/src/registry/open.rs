@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 #[cfg(feature = "sim")]
 use medium::Sim;
-use medium::{Dax, File, Instrumented, Medium, Ram};
+use medium::{Dax, File, Instrumented, Medium};
 use pool::{Pool, TreeRoot};
 
 use super::{Codec, Settings};
@@ -118,12 +118,10 @@ impl<M: Medium> Factory<M> {
 
 /// The functions of one engine, on each medium that engines are compiled for.
 pub struct Media {
-    /// Mapped persistent memory.
+    /// Mapped persistent memory, or plain memory.
     pub dax: Factory<Dax>,
     /// An ordinary file with a log.
     pub file: Factory<File>,
-    /// Plain memory.
-    pub ram: Factory<Ram>,
     /// Any of the media above, instrumented.
     pub instrumented: Factory<Instrumented>,
     /// The crash explorer's.
@@ -153,7 +151,6 @@ macro_rules! hosts {
 hosts! {
     Dax: dax;
     File: file;
-    Ram: ram;
     Instrumented: instrumented;
     #[cfg(feature = "sim")]
     Sim: sim;
@@ -178,7 +175,6 @@ impl Media {
     pub const ABSENT: Self = Self {
         dax: Factory::ABSENT,
         file: Factory::ABSENT,
-        ram: Factory::ABSENT,
         instrumented: Factory::ABSENT,
         #[cfg(feature = "sim")]
         sim: Factory::ABSENT,
@@ -201,7 +197,6 @@ macro_rules! all_media_of {
         $crate::registry::Media {
             dax: $crate::factory_of!($tree, Dax),
             file: $crate::factory_of!($tree, File),
-            ram: $crate::factory_of!($tree, Ram),
             instrumented: $crate::factory_of!($tree, Instrumented),
         }
     };
@@ -215,7 +210,6 @@ macro_rules! all_media_of {
         $crate::registry::Media {
             dax: $crate::factory_of!($tree, Dax),
             file: $crate::factory_of!($tree, File),
-            ram: $crate::factory_of!($tree, Ram),
             instrumented: $crate::factory_of!($tree, Instrumented),
             sim: $crate::factory_of!($tree, Sim),
         }

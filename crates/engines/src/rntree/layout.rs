@@ -92,10 +92,10 @@ volatile! {
 
 #[cfg(not(loom))]
 const _: () = {
-    assert!(std::mem::offset_of!(LeafRecord<medium::Ram>, fingerprints) == 64);
-    assert!(std::mem::offset_of!(LeafRecord<medium::Ram>, slots) == 128);
-    assert!(std::mem::offset_of!(LeafRecord<medium::Ram>, orders) == 192);
-    assert!(size_of::<LeafRecord<medium::Ram>>() == 256);
+    assert!(std::mem::offset_of!(LeafRecord<medium::Dax>, fingerprints) == 64);
+    assert!(std::mem::offset_of!(LeafRecord<medium::Dax>, slots) == 128);
+    assert!(std::mem::offset_of!(LeafRecord<medium::Dax>, orders) == 192);
+    assert!(size_of::<LeafRecord<medium::Dax>>() == 256);
 };
 
 const LOCKED: u64 = 1;

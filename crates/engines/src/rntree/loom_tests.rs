@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loom::thread;
-use medium::Ram;
+use medium::Dax;
 use medium::arena::Arena;
 use medium::sync::{AtomicU64, Ordering, model};
 
@@ -12,7 +12,7 @@ use super::layout::{EntrySum, LeafRecord, Slots};
 use super::order::Scale;
 use crate::index::WordCodec;
 
-type Record = LeafRecord<Ram>;
+type Record = LeafRecord<Dax>;
 
 const ENTRIES: usize = 2;
 
@@ -146,7 +146,7 @@ fn is_found(leaf: &Leaf, key: u64) -> bool {
         let version = record.version();
         let live = record.live.load(Ordering::Acquire);
         let is_here = record.matches(fingerprint(key)) & live != 0;
-        let beyond = RnTree::<Ram, WordCodec>::beyond(&None, record, key).unwrap();
+        let beyond = RnTree::<Dax, WordCodec>::beyond(&None, record, key).unwrap();
         match (record.is_still(version), beyond) {
             (true, _) if Record::is_dead(version) => index = 1,
             (true, _) if is_here => return true,

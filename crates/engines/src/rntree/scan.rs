@@ -330,7 +330,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use medium::Ram;
+    use medium::Dax;
     use pool::{Pool, PoolOptions};
 
     use super::*;
@@ -339,8 +339,8 @@ mod tests {
 
     #[test]
     fn a_visit_that_is_pinned_goes_on_where_the_leaf_ends() {
-        let pool = Pool::open(Ram::new(1 << 26).unwrap(), PoolOptions::default()).unwrap();
-        let tree = RnTree::<Ram, WordCodec>::create(
+        let pool = Pool::open(Dax::plain(1 << 26).unwrap(), PoolOptions::default()).unwrap();
+        let tree = RnTree::<Dax, WordCodec>::create(
             &pool,
             "t",
             RnTreeOptions { leaf_entries: 4, ..RnTreeOptions::default() },

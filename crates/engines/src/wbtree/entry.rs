@@ -1,6 +1,6 @@
 //! The wB+-Tree in the list of engines.
 
-use medium::Ram;
+use medium::Dax;
 
 use super::WbTree;
 use super::layout::{DESIGNS, ENTRIES_MIN};
@@ -79,7 +79,7 @@ const fn entry(
         full,
         small,
         explored: &[],
-        settings_of: WbTree::<Ram, WordCodec>::settings_of,
+        settings_of: WbTree::<Dax, WordCodec>::settings_of,
         media: media_of!(WbTree),
     }
 }

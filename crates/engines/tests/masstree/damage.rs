@@ -8,7 +8,7 @@ use everleaf_engines::index::{
     Bounds, Codec, Condition, Direction, EpochLength, Epochs, Index, RecordCodec, Violation, WordCodec,
 };
 use everleaf_engines::masstree::{MassTree, MassTreeOptions};
-use medium::{Instrumented, Ram};
+use medium::{Dax, Instrumented};
 use pool::{EPOCHS, Pool, PoolOptions};
 
 use crate::common::content;
@@ -101,7 +101,7 @@ fn checked(value: u64) -> u64 {
 
 #[test]
 fn a_counter_of_epochs_that_lies() {
-    let ram = Instrumented::new(Ram::new(64 << 20).unwrap());
+    let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
     let pool = open_pool(&ram);
     let tree = grown(&pool, "tree", 200);
     let before = content(&tree).unwrap();
@@ -152,7 +152,7 @@ fn is_of(found: &[(Vec<u8>, Vec<u8>)], contents: [&[(Vec<u8>, Vec<u8>)]; 2]) -> 
 /// complete, though a part of it may be missing: an error, a violation, or entries that somebody wrote.
 #[test]
 fn a_counter_of_epochs_from_the_future_while_something_is_under_way() {
-    let ram = Instrumented::new(Ram::new(64 << 20).unwrap());
+    let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
     let pool = open_pool(&ram);
     let tree = grown(&pool, "tree", 120);
     let before = content(&tree).unwrap();
@@ -169,7 +169,7 @@ fn a_counter_of_epochs_from_the_future_while_something_is_under_way() {
 
 #[test]
 fn a_set_of_failed_epochs_that_is_damaged() {
-    let ram = Instrumented::new(Ram::new(64 << 20).unwrap());
+    let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
     let pool = open_pool(&ram);
     drop(grown(&pool, "tree", 200));
     // Epochs fail; nobody sweeps.
@@ -218,7 +218,7 @@ fn change_in_vain(tree: &Tree) {
 
 #[test]
 fn an_external_log_that_is_cut_anywhere() {
-    let ram = Instrumented::new(Ram::new(64 << 20).unwrap());
+    let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
     let pool = open_pool(&ram);
     let tree = grown(&pool, "tree", 120);
     let before = content(&tree).unwrap();
@@ -311,7 +311,7 @@ fn first_nodes(pool: &Pool<Instrumented>, name: &str) -> Vec<u64> {
 /// Crashes more often than the set of failed epochs has room for, each time with an epoch that ended before, and no thread
 /// sweeps in between. Returns for each open how many of 400 keys could be read.
 fn crash_again_and_again(damage: impl Fn(&Pool<Instrumented>)) -> Vec<usize> {
-    let ram = Instrumented::new(Ram::new(64 << 20).unwrap());
+    let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
     let pool = open_pool(&ram);
     let tree = grown(&pool, "tree", 400);
     let mut model: std::collections::BTreeMap<Vec<u8>, Vec<u8>> =
@@ -372,7 +372,7 @@ fn a_damaged_node_keeps_no_tree_from_being_opened_after_many_crashes() {
 #[test]
 fn a_node_from_the_future_is_named_also_when_its_epoch_has_come() {
     for is_met_before in [true, false] {
-        let ram = Instrumented::new(Ram::new(64 << 20).unwrap());
+        let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
         let pool = open_pool(&ram);
         let before = content(&grown(&pool, "tree", 120)).unwrap();
         let [border, running] = [*first_nodes(&pool, "tree").last().unwrap(), EPOCHS[0]];
@@ -399,7 +399,7 @@ fn a_node_from_the_future_is_named_also_when_its_epoch_has_come() {
 fn damaged_padding_of_a_record_is_named_and_does_no_harm() {
     // Three words, then a value and a key of two words each.
     for (word, bit) in [(4, 24), (4, 63), (6, 24), (6, 63)] {
-        let ram = Instrumented::new(Ram::new(64 << 20).unwrap());
+        let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
         let pool = open_pool(&ram);
         let tree = Tree::create(&pool, "tree", OPTIONS).unwrap();
         tree.put(b"a large one", b"value of it").unwrap();
@@ -420,7 +420,7 @@ fn damaged_padding_of_a_record_is_named_and_does_no_harm() {
 /// An offset at the end of all numbers is as wrong as any other one, and no overflow.
 #[test]
 fn a_value_that_leads_beyond_all_bounds() {
-    let ram = Instrumented::new(Ram::new(64 << 20).unwrap());
+    let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
     let pool = open_pool(&ram);
     let tree = Tree::create(&pool, "tree", OPTIONS).unwrap();
     tree.put(b"a large one", b"value").unwrap();
@@ -438,7 +438,7 @@ fn a_value_that_leads_beyond_all_bounds() {
 /// Nodes that lead to themselves, as children and as layers: `check` names each once, and goes on.
 #[test]
 fn a_circle_of_nodes_costs_check_no_more_than_its_nodes() {
-    let ram = Instrumented::new(Ram::new(256 << 20).unwrap());
+    let ram = Instrumented::new(Dax::plain(256 << 20).unwrap());
     let pool = open_pool(&ram);
     let tree = grown(&pool, "tree", 400);
     let nodes = first_nodes(&pool, "tree");
@@ -467,7 +467,7 @@ fn a_circle_of_nodes_costs_check_no_more_than_its_nodes() {
 /// Epochs end while the sweep is under way, or what was promised of the time between them would not hold after a crash.
 #[test]
 fn epochs_end_beside_a_sweep() {
-    let ram = Instrumented::new(Ram::new(256 << 20).unwrap());
+    let ram = Instrumented::new(Dax::plain(256 << 20).unwrap());
     let pool = open_pool(&ram);
     let tree = Tree::create(&pool, "tree", OPTIONS).unwrap();
     let mut numbers = 0..1_000_000_u64;
@@ -504,7 +504,7 @@ const NO_CELLS: [u64; 7] = [0, 48, 24, 17, 16 | 1 << 48, 1 << 20, u64::MAX];
 
 #[test]
 fn pointers_of_words_that_lead_to_no_cell_of_their_own() {
-    let ram = Instrumented::new(Ram::new(64 << 20).unwrap());
+    let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
     let pool = open_pool(&ram);
     let tree = MassTree::<_, WordCodec>::create(&pool, "tree", OPTIONS).unwrap();
     (0..100_u64).for_each(|key| assert!(tree.insert(&key.to_be_bytes(), &key.to_be_bytes()).unwrap()));
@@ -561,7 +561,7 @@ fn pointers_of_words_that_lead_to_no_cell_of_their_own() {
 #[test]
 fn a_split_that_meets_damage_leaves_nothing_behind() {
     for slot in &SLOTS[2..] {
-        let ram = Instrumented::new(Ram::new(64 << 20).unwrap());
+        let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
         let pool = open_pool(&ram);
         let tree = MassTree::<_, WordCodec>::create(&pool, "tree", OPTIONS).unwrap();
         let insert = |key: u64| tree.insert(&key.to_be_bytes(), &key.to_be_bytes());
@@ -585,7 +585,7 @@ fn a_split_that_meets_damage_leaves_nothing_behind() {
 /// and what others have written is durable when a sync has returned.
 #[test]
 fn a_node_of_words_that_is_cut_off_by_the_pool_s_end_keeps_no_epoch_from_ending() {
-    let ram = Instrumented::new(Ram::new(64 << 20).unwrap());
+    let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
     let pool = open_pool(&ram);
     let tree = MassTree::<_, WordCodec>::create(&pool, "tree", OPTIONS).unwrap();
     (0..100_u64).for_each(|key| assert!(tree.insert(&key.to_be_bytes(), &key.to_be_bytes()).unwrap()));
@@ -609,7 +609,7 @@ fn a_node_of_words_that_is_cut_off_by_the_pool_s_end_keeps_no_epoch_from_ending(
 
 #[test]
 fn pointers_to_cells_in_a_tree_of_records() {
-    let ram = Instrumented::new(Ram::new(64 << 20).unwrap());
+    let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
     let pool = open_pool(&ram);
     drop(grown(&pool, "tree", 100));
     let at = first_nodes(&pool, "tree").last().unwrap() + VALUES;
@@ -663,7 +663,7 @@ fn many_ways_through_few_layers(pool: &Pool<Instrumented>, is_last_empty: bool) 
 #[test]
 fn entries_that_lead_to_one_layer() {
     for is_last_empty in [false, true] {
-        let ram = Instrumented::new(Ram::new(64 << 20).unwrap());
+        let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
         let pool = open_pool(&ram);
         let tree = many_ways_through_few_layers(&pool, is_last_empty);
         for direction in [Direction::Forward, Direction::Reverse] {
@@ -701,7 +701,7 @@ fn entries_that_lead_to_one_layer() {
 /// and again, as it reads one entry at a time before damage.
 #[test]
 fn a_slice_that_goes_on_behind_its_key() {
-    let ram = Instrumented::new(Ram::new(64 << 20).unwrap());
+    let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
     let pool = open_pool(&ram);
     let tree = Tree::create(&pool, "tree", OPTIONS).unwrap();
     for key in [b"k01", b"k02", b"k03"] {
@@ -725,7 +725,7 @@ fn a_slice_that_goes_on_behind_its_key() {
 /// What a damaged entry leads to is not taken for free space.
 #[test]
 fn what_is_no_object_is_not_freed() {
-    let ram = Instrumented::new(Ram::new(64 << 20).unwrap());
+    let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
     let pool = open_pool(&ram);
     let tree = grown(&pool, "tree", 400);
     let border = *first_nodes(&pool, "tree").last().unwrap();

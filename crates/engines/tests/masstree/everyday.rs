@@ -13,7 +13,7 @@ use everleaf_engines::index::{
 };
 use everleaf_engines::masstree::{MassTree, MassTreeOptions, Mode};
 use medium::testing::faulty::{Faults, Image, Machine, Which};
-use medium::{File, FileOptions, Instrumented, Medium, MediumError, Ram};
+use medium::{Dax, File, FileOptions, Instrumented, Medium, MediumError};
 use pool::{Pool, PoolOptions};
 
 type Tree = MassTree<Instrumented, RecordCodec>;
@@ -33,7 +33,7 @@ fn pool_on<M: Medium>(medium: M) -> Pool<M> {
 }
 
 fn pool(limit_bytes: u64) -> Pool<Instrumented> {
-    pool_on(Instrumented::new(Ram::new(limit_bytes).unwrap()))
+    pool_on(Instrumented::new(Dax::plain(limit_bytes).unwrap()))
 }
 
 fn tree(limit_bytes: u64) -> Tree {
@@ -441,7 +441,7 @@ fn without_logs_the_tree_is_the_same_map() {
 /// The row of the table: none; one where a node goes to the external log.
 #[test]
 fn operations_take_no_fence_but_for_the_external_log() {
-    let medium = Instrumented::new(Ram::new(64 << 20).unwrap()).counted();
+    let medium = Instrumented::new(Dax::plain(64 << 20).unwrap()).counted();
     let pool = pool_on(medium.clone());
     let tree = MassTree::<_, WordCodec>::create(&pool, "tree", MassTreeOptions { width: None, ..options() })
         .unwrap();

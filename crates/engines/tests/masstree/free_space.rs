@@ -2,7 +2,7 @@
 
 use everleaf_engines::index::{Epochs, Index};
 use everleaf_engines::masstree::MassTreeOptions;
-use medium::{Instrumented, Ram};
+use medium::{Dax, Instrumented};
 use pool::Pool;
 
 use crate::common::content;
@@ -15,7 +15,7 @@ use crate::damage::{
 /// gets that space.
 #[test]
 fn free_space_that_is_none() {
-    let ram = Instrumented::new(Ram::new(64 << 20).unwrap());
+    let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
     let pool = open_pool(&ram);
     let tree = grown(&pool, "tree", 400);
     (0..200).for_each(|number| assert!(tree.remove(&key(number)).unwrap()));
@@ -80,7 +80,7 @@ fn heads_of_others(pool: &Pool<Instrumented>) -> Vec<Vec<u64>> {
 /// Breaks the links of what other shards have free: an insert that would take it says so, and no entry is lost.
 #[test]
 fn damage_to_free_space_is_an_error_and_costs_no_entry() {
-    let ram = Instrumented::new(Ram::new(64 << 20).unwrap());
+    let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
     let pool = &open_pool(&ram);
     let tree = &Tree::create(pool, "tree", MassTreeOptions { shards: SHARDS as usize, ..OPTIONS }).unwrap();
     (0..400).for_each(|number| tree.put(&key(number), b"value").unwrap());
@@ -110,7 +110,7 @@ fn damage_to_free_space_is_an_error_and_costs_no_entry() {
 /// In a full pool only what is free in other shards is left. If that is damaged, no entry is lost, and all can be removed.
 #[test]
 fn a_full_pool_with_damaged_free_space_loses_nothing() {
-    let ram = Instrumented::new(Ram::new(2 << 20).unwrap());
+    let ram = Instrumented::new(Dax::plain(2 << 20).unwrap());
     let pool = &open_pool(&ram);
     let tree = &Tree::create(pool, "tree", MassTreeOptions { shards: SHARDS as usize, ..OPTIONS }).unwrap();
     let value = [7; 200];

@@ -6,7 +6,7 @@ use everleaf_engines::index::{Codec, Condition, Index, MaybeWords, RecordCodec, 
 use everleaf_engines::registry::Build;
 use everleaf_engines::rntree::{RnTree, RnTreeOptions};
 use medium::testing::late::Late;
-use medium::{LineForm, Medium, Ram};
+use medium::{Dax, LineForm, Medium};
 use pool::{Pool, PoolOptions, TreeRoot};
 
 use crate::common::{Entries, content};
@@ -150,8 +150,8 @@ fn twins() -> Late {
     Late::new(1 << 30, LineForm::Twin).unwrap()
 }
 
-fn singles() -> Ram {
-    Ram::new(1 << 30).unwrap()
+fn singles() -> Dax {
+    Dax::plain(1 << 30).unwrap()
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn every_byte_of_a_large_leaf() {
 
 /// A pool of words in single lines, where entry `n` is the `n`th key that was inserted, with a tree of full leaves: 10 to
 /// 40 in the first, the rest behind.
-fn ascending(keys: u64) -> (Pool<Ram>, RnTree<Ram, WordCodec>, TreeRoot) {
+fn ascending(keys: u64) -> (Pool<Dax>, RnTree<Dax, WordCodec>, TreeRoot) {
     let pool = Pool::open(singles(), PoolOptions::default()).unwrap();
     let tree = RnTree::create(&pool, "tree", of_leaf(4)).unwrap();
     (1..=keys).for_each(|key| assert!(is_added(&tree, 10 * key)));
@@ -187,7 +187,7 @@ fn is_added(tree: &dyn Index, key: u64) -> bool {
 }
 
 /// Changes the value of the entry of `key`, behind the tree's back.
-fn damage(pool: &Pool<Ram>, root: &TreeRoot, key: u64) {
+fn damage(pool: &Pool<Dax>, root: &TreeRoot, key: u64) {
     let guard = pool.pin();
     for (leaf, listed) in leaves::<_, 4>(pool, root) {
         for entry in listed {
@@ -201,16 +201,16 @@ fn damage(pool: &Pool<Ram>, root: &TreeRoot, key: u64) {
 }
 
 /// Changes the first word of a leaf's slot line: the next leaf in bits 6 to 47, the number of slots in bits 48 to 53.
-fn relink(pool: &Pool<Ram>, leaf: u64, change: impl FnOnce(u64) -> u64) {
+fn relink(pool: &Pool<Dax>, leaf: u64, change: impl FnOnce(u64) -> u64) {
     let guard = pool.pin();
     let word = &guard.words(leaf, 1).unwrap()[0];
     word.store(&guard, change(word.load(&guard)));
 }
 
 /// The keys that are salvaged, and the leaves of which something is left out.
-fn salvaged(pool: &Pool<Ram>, root: &TreeRoot) -> (Vec<u64>, Vec<u64>) {
+fn salvaged(pool: &Pool<Dax>, root: &TreeRoot) -> (Vec<u64>, Vec<u64>) {
     let mut keys = Vec::new();
-    let left_out = <RnTree<Ram, WordCodec> as Build<Ram>>::salvage_at(pool, root, &mut |key, _| {
+    let left_out = <RnTree<Dax, WordCodec> as Build<Dax>>::salvage_at(pool, root, &mut |key, _| {
         keys.push(u64::from_be_bytes(key.try_into().unwrap()));
         true
     });
@@ -237,7 +237,7 @@ fn salvage_looks_past_damaged_tags() {
     let (pool, _tree, root) = ascending(12);
     let all = leaves::<_, 4>(&pool, &root);
     relink(&pool, all[1].0, |word| word ^ 1 << 63);
-    assert!(RnTree::<Ram, WordCodec>::open(&pool, &root, of_leaf(4)).is_err());
+    assert!(RnTree::<Dax, WordCodec>::open(&pool, &root, of_leaf(4)).is_err());
     let keys: Vec<u64> = (1..=12).map(|key| 10 * key).collect();
     assert_eq!(salvaged(&pool, &root), (keys, vec![]));
 }
@@ -257,9 +257,9 @@ fn salvage_finds_the_leaves_behind_one_that_leads_back_or_out_of_the_pool() {
 }
 
 /// Damage is found by a check, by an open, and nowhere but in one leaf.
-fn assert_is_damaged(pool: &Pool<Ram>, root: &TreeRoot, tree: &dyn Index) {
+fn assert_is_damaged(pool: &Pool<Dax>, root: &TreeRoot, tree: &dyn Index) {
     assert_eq!(tree.check().unwrap().len(), 1);
-    let opened = RnTree::<Ram, WordCodec>::open(pool, root, of_leaf(4));
+    let opened = RnTree::<Dax, WordCodec>::open(pool, root, of_leaf(4));
     assert!(matches!(opened.map(drop), Err(Error::Corrupt { .. })));
 }
 

@@ -5,23 +5,23 @@ use std::collections::BTreeMap;
 use everleaf_engines::index::{Bounds, Condition, Direction, Index, RecordCodec, WordCodec, WordIndex};
 use everleaf_engines::rntree::{RnTree, RnTreeOptions};
 use medium::testing::Late;
-use medium::{LineForm, Ram};
+use medium::{Dax, LineForm};
 use pool::{Pool, PoolOptions};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-fn pool() -> Pool<Ram> {
-    Pool::open(Ram::new(1 << 32).unwrap(), PoolOptions::default()).unwrap()
+fn pool() -> Pool<Dax> {
+    Pool::open(Dax::plain(1 << 32).unwrap(), PoolOptions::default()).unwrap()
 }
 
-type Words = RnTree<Ram, WordCodec>;
-type Records = RnTree<Ram, RecordCodec>;
+type Words = RnTree<Dax, WordCodec>;
+type Records = RnTree<Dax, RecordCodec>;
 
 fn of_leaf(leaf_entries: usize) -> RnTreeOptions {
     RnTreeOptions { leaf_entries, ..RnTreeOptions::default() }
 }
 
-fn words(pool: &Pool<Ram>, leaf_entries: usize) -> Words {
+fn words(pool: &Pool<Dax>, leaf_entries: usize) -> Words {
     Words::create(pool, "words", of_leaf(leaf_entries)).unwrap()
 }
 

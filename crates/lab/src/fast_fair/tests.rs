@@ -1,7 +1,7 @@
 use std::ops::Bound;
 
 use engines::index::{WordCodec, WordIndex};
-use medium::Ram;
+use medium::Dax;
 use pool::PoolOptions;
 
 use super::*;
@@ -9,8 +9,8 @@ use super::*;
 /// A bounded number of attempts that runs out says that nothing was changed, and not that the tree is corrupt.
 #[test]
 fn siblings_that_never_end_are_contention() {
-    let pool = Pool::open(Ram::new(64 << 20).unwrap(), PoolOptions::default()).unwrap();
-    let mut tree = FastFair::<Ram, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
+    let pool = Pool::open(Dax::plain(64 << 20).unwrap(), PoolOptions::default()).unwrap();
+    let mut tree = FastFair::<Dax, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
     for key in 1..=3 {
         assert!(WordIndex::write(&tree, key, Some(key), Condition::Absent).unwrap());
     }

@@ -15,7 +15,7 @@ use super::layout::Mark;
 use super::log::Log;
 use super::open::replay_into;
 use super::{CopyTarget, File, FileOptions};
-use crate::{Medium, MediumError, Ram};
+use crate::{Dax, Medium, MediumError};
 
 /// Words that a copy writes at a time.
 const PART_WORDS: usize = 128 << 10;
@@ -32,7 +32,7 @@ impl File {
         log_path: &Path,
         options: FileOptions,
         asked: bool,
-    ) -> Result<Ram, MediumError> {
+    ) -> Result<Dax, MediumError> {
         let log = open_log(log_path, Access::Read)?.map(|log| Arc::new(Disk(log)) as Arc<dyn Io>);
         Self::image_on(&Disk(pool), log, options, asked)
     }
@@ -46,7 +46,7 @@ impl File {
         log: Option<Arc<dyn Io>>,
         options: FileOptions,
         asked: bool,
-    ) -> Result<Ram, MediumError> {
+    ) -> Result<Dax, MediumError> {
         let mark = match read_mark(pool, options.mark_offset) {
             Err(LogError::Mark { .. }) if asked => Mark(None),
             mark => mark?,
@@ -59,7 +59,7 @@ impl File {
             (None, Mark(None)) => (None, LogFile::None),
             (None, Mark(Some(uuid))) => return Err(LogError::Missing { uuid }.into()),
         };
-        let ram = Ram::copy_of(pool.file())?;
+        let ram = Dax::plain_copy(pool.file())?;
         if let (Some(log), LogFile::Log(newest)) = (log, there) {
             let (length, expected) = (ram.extent().length(), newest.header.pool_bytes);
             if length < expected {
@@ -76,8 +76,8 @@ impl File {
     ///
     /// # Errors
     /// [`MediumError::Map`] if the system gives no memory.
-    pub fn image_without_log(pool: &fs::File) -> Result<Ram, MediumError> {
-        Ram::copy_of(pool)
+    pub fn image_without_log(pool: &fs::File) -> Result<Dax, MediumError> {
+        Dax::plain_copy(pool)
     }
 
     /// Makes a copy of an image: a pool that needs no log, and is durable when this returns. Returns its bytes. Nothing was stored
@@ -85,7 +85,7 @@ impl File {
     ///
     /// # Errors
     /// [`MediumError::Log`] if the copy cannot be written.
-    pub fn write_image(image: &Ram, target: &CopyTarget, mark_offset: u64) -> Result<u64, MediumError> {
+    pub fn write_image(image: &Dax, target: &CopyTarget, mark_offset: u64) -> Result<u64, MediumError> {
         let (extent, copy) = (image.extent(), &*target.copy);
         // A pool consists of whole words.
         let length = extent.length() / 8 * 8;

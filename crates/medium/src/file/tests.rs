@@ -8,7 +8,7 @@ use rand::{Rng, SeedableRng};
 use super::*;
 use crate::testing::faulty::{Faults, Image, Machine, Which};
 use crate::testing::{Call, Hooked};
-use crate::{Guard, LINE_BYTES, Ram};
+use crate::{Dax, Guard, LINE_BYTES};
 
 mod backup;
 mod damage;
@@ -81,7 +81,7 @@ fn content_of(medium: &impl Medium) -> Option<Content> {
 }
 
 /// What a reader finds.
-fn image_of(machine: &Arc<Machine>, options: FileOptions) -> Result<Ram, MediumError> {
+fn image_of(machine: &Arc<Machine>, options: FileOptions) -> Result<Dax, MediumError> {
     File::image_on(&*machine.io(Which::Pool), Some(machine.io(Which::Log)), options, false)
 }
 

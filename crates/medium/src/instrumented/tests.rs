@@ -1,10 +1,10 @@
 use std::time::{Duration, Instant};
 
 use super::Instrumented;
-use crate::{Counts, Guard, Line, LineValue, Medium, Ram};
+use crate::{Counts, Dax, Guard, Line, LineValue, Medium};
 
 fn counted() -> Instrumented {
-    let medium = Instrumented::new(Ram::new(1 << 16).unwrap()).counted();
+    let medium = Instrumented::new(Dax::plain(1 << 16).unwrap()).counted();
     medium.grow(4096).unwrap();
     medium
 }
@@ -63,7 +63,7 @@ fn threads_count_together() {
 
 #[test]
 fn fences_take_at_least_the_delay() {
-    let medium = Instrumented::new(Ram::new(1 << 16).unwrap()).delayed(2_000);
+    let medium = Instrumented::new(Dax::plain(1 << 16).unwrap()).delayed(2_000);
     medium.grow(4096).unwrap();
     let guard = Guard::new(&medium);
     let start = Instant::now();
@@ -77,7 +77,7 @@ fn fences_take_at_least_the_delay() {
 
 #[test]
 fn what_one_owner_wrote_another_one_reads() {
-    let medium = Instrumented::new(Ram::new(1 << 16).unwrap());
+    let medium = Instrumented::new(Dax::plain(1 << 16).unwrap());
     medium.grow(4096).unwrap();
     let other = medium.clone();
     Guard::new(&medium).words(64, 1).unwrap()[0].store(&Guard::new(&medium), 7);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::{Extent, LINE_BYTES, LineForm, LineValue, Lsn, Medium, MediumError, Ram, Survives};
+use crate::{Dax, Extent, LINE_BYTES, LineForm, LineValue, Lsn, Medium, MediumError, Survives};
 
 /// A timer of the system ends so late, or later.
 const TIMER: Duration = Duration::from_micros(60);
@@ -83,7 +83,7 @@ enum Hold {
 /// become durable in order, and a crash leaves what they hold and nothing else.
 #[derive(Debug)]
 pub struct Late {
-    ram: Ram,
+    ram: Dax,
     line_form: LineForm,
     durable: AtomicU64,
     state: Mutex<State>,
@@ -104,7 +104,7 @@ impl Late {
             hold: Hold::Nothing,
         };
         Ok(Self {
-            ram: Ram::new(limit_bytes)?,
+            ram: Dax::plain(limit_bytes)?,
             line_form,
             durable: AtomicU64::new(0),
             state: Mutex::new(state),

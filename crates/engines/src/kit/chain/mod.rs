@@ -29,7 +29,7 @@ use std::cmp::Ordering as Compare;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use medium::Ram;
+use medium::Dax;
 use medium::arena::Arena;
 use medium::sync::{AtomicU64, Mutex, Ordering};
 use pool::{Guard, Pool, PoolOptions};
@@ -61,7 +61,7 @@ pub struct InnerTree<C: Codec> {
     nodes: Arc<Arena<InnerNode>>,
     /// The tails of node `i` are element `i`.
     tails: Option<Arena<Tails>>,
-    heap: Option<Pool<Ram>>,
+    heap: Option<Pool<Dax>>,
     /// Index of the root below its level; level 0 is a leaf.
     root: AtomicU64,
     structure: Mutex<()>,
@@ -69,7 +69,7 @@ pub struct InnerTree<C: Codec> {
 }
 
 /// Access to separators; `None` where there are no tails.
-pub type HeapGuard<'t> = Option<Guard<'t, Ram>>;
+pub type HeapGuard<'t> = Option<Guard<'t, Dax>>;
 
 fn pack(index: u32, level: u32) -> u64 {
     u64::from(level) << 32 | u64::from(index)
@@ -85,7 +85,9 @@ impl<C: Codec> InnerTree<C> {
         // Small steps: most heaps stay small, and in memory a step costs next to nothing.
         let options = PoolOptions { step_slabs_min: 1, close_on_drop: false, ..PoolOptions::default() };
         let heap = match C::TIES {
-            true => Some(Pool::open(Ram::new(HEAP_BYTES_MAX).map_err(medium::MediumError::from)?, options)?),
+            true => {
+                Some(Pool::open(Dax::plain(HEAP_BYTES_MAX).map_err(medium::MediumError::from)?, options)?)
+            }
             false => None,
         };
         Ok(Self {

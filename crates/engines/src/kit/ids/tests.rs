@@ -1,11 +1,11 @@
-use medium::Ram;
+use medium::Dax;
 use pool::{Pool, PoolOptions};
 
 use super::*;
 
 #[test]
 fn the_counter_comes_first_then_what_was_given_back_then_growth() {
-    let ids = Ids::<Ram>::new(20).unwrap();
+    let ids = Ids::<Dax>::new(20).unwrap();
     let claim = |count: usize| (0..count).map(|_| ids.claim().unwrap()).collect::<Vec<_>>();
     assert_eq!(claim(3), [1, 2, 3]);
     ids.give_back(2);
@@ -20,7 +20,7 @@ fn the_counter_comes_first_then_what_was_given_back_then_growth() {
 
 #[test]
 fn a_table_goes_on_from_the_ids_in_use() {
-    let ids = Ids::<Ram>::new(100).unwrap();
+    let ids = Ids::<Dax>::new(100).unwrap();
     assert!(!ids.resume([3, 7, 3].into_iter()));
     assert!(ids.resume([3, 7, 5].into_iter()));
     ids.set(7, [70, 71]).unwrap();
@@ -33,8 +33,8 @@ fn a_table_goes_on_from_the_ids_in_use() {
 
 #[test]
 fn a_retired_id_waits_for_readers() {
-    let pool = Pool::open(Ram::new(1 << 20).unwrap(), PoolOptions::default()).unwrap();
-    let ids = Ids::<Ram>::new(1000).unwrap();
+    let pool = Pool::open(Dax::plain(1 << 20).unwrap(), PoolOptions::default()).unwrap();
+    let ids = Ids::<Dax>::new(1000).unwrap();
     let used: Vec<_> = (0..BATCH + 7).map(|_| ids.claim().unwrap()).collect();
     let reader = pool.pin();
     used[..BATCH].iter().for_each(|id| ids.retire(&pool.pin(), *id));

@@ -94,7 +94,7 @@ impl Redo {
             word.publish(guard, value);
             return Ok(guard.fence());
         }
-        if M::VOLATILE {
+        if guard.is_volatile() {
             return self.write(guard, anchor);
         }
         for (entry, [offset, value]) in anchor.log.iter().zip(&self.0) {

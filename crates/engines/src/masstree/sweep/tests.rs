@@ -3,7 +3,7 @@
 use medium::Instrumented;
 use std::collections::BTreeMap;
 
-use medium::Ram;
+use medium::Dax;
 use pool::{Pool, PoolOptions};
 
 use super::super::{MassTree, MassTreeOptions};
@@ -58,7 +58,7 @@ fn crashed(pool: &Pool<Instrumented>) -> Tree {
 
 fn pool() -> Pool<Instrumented> {
     let options = PoolOptions { step_slabs_min: 1, close_on_drop: false, ..PoolOptions::default() };
-    Pool::open(Instrumented::new(Ram::new(64 << 20).unwrap()), options).unwrap()
+    Pool::open(Instrumented::new(Dax::plain(64 << 20).unwrap()), options).unwrap()
 }
 
 /// Writers wait during a step, so a step is short.

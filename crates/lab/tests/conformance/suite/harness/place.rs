@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use engines::registry::Host;
 use medium::testing::late::{Late, Release};
-use medium::{Counts, Dax, DaxOptions, File, FileOptions, Instrumented, LineForm, LineStore, Medium, Ram};
+use medium::{Counts, Dax, DaxOptions, File, FileOptions, Instrumented, LineForm, LineStore, Medium};
 use tempfile::NamedTempFile;
 
 /// The place of a pool, which keeps the content of a closed pool.
@@ -45,7 +45,7 @@ impl Place for InRam {
     const FLIPS: u32 = 60;
 
     fn new(limit_bytes: u64) -> Option<Self> {
-        Some(Self(Instrumented::new(Ram::new(limit_bytes).expect("address space")).counted()))
+        Some(Self(Instrumented::new(Dax::plain(limit_bytes).expect("address space")).counted()))
     }
 
     fn open(&self) -> Instrumented {
