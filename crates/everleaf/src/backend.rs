@@ -22,6 +22,7 @@ pub(crate) trait Backend: Send + Sync {
     /// Before any tree is opened.
     fn unfinished_batches(&self) -> Result<Unfinished>;
     fn mark_batches(&self, batches: &Unfinished) -> Result<()>;
+    fn expect_batches_finished(&self) -> Result<()>;
     /// `tree` gives the tree with this first root word.
     fn finish_batches<'t>(
         &self,
@@ -115,6 +116,10 @@ impl<M: Host> Backend for Pool<M> {
 
     fn unfinished_batches(&self) -> Result<Unfinished> {
         Unfinished::read(self)
+    }
+
+    fn expect_batches_finished(&self) -> Result<()> {
+        batch::expect_finished(self)
     }
 
     fn mark_batches(&self, batches: &Unfinished) -> Result<()> {

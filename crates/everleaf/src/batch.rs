@@ -158,7 +158,8 @@ impl Store {
     ///   [`Error::ReadOnly`].
     ///
     /// After an error of the medium, or of a damaged tree, it is not known whether the batch was done. The next open finishes it or undoes
-    /// it; until then all writes to the store return [`Error::BatchUnfinished`].
+    /// it; until then all writes to the store return [`Error::BatchUnfinished`]. If a tree is still damaged then, the open lists that
+    /// ([`Recovery::damaged`](crate::Recovery::damaged)), and the store goes on refusing writes.
     pub fn write(&self, batch: &Batch) -> Result<()> {
         if let Some(other) = batch.trees.iter().find(|tree| !self.has(tree)) {
             return Err(self.inner.name_path(Error::no_such_tree(other.name())));

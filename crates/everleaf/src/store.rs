@@ -64,13 +64,14 @@ pub struct Recovery {
     /// Whether the pool was not closed cleanly. All trees are then opened before the open returns. Nodes of
     /// [`Engine::MASSTREE`](crate::Engine::MASSTREE) are recovered when they are first used, or by a sweep in the background; with
     /// trees of [`Engine::BZTREE`](crate::Engine::BZTREE) the space in use is found out in the background, see
-    /// [`Store::finish_recovery`].
+    /// [`Store::finish_recovery`]; before the open returns if a batch was under way.
     pub after_crash: bool,
     /// The whole of opening: from the mapping of the file to the end of recovery.
     pub duration: Duration,
     /// Trees that could not be recovered, and why. While there are any, no space that was in use before the crash is
     /// reused, so that no more of them is lost. In [`Store::stat`] also damage that was found in the background. What is not of one
-    /// tree is named `(the pool)` or `(a batch)`.
+    /// tree is named `(the pool)` or `(a batch)`. After a batch that could not be finished all writes return
+    /// [`Error::BatchUnfinished`].
     pub damaged: Vec<(String, String)>,
 }
 
@@ -188,7 +189,7 @@ impl Store {
                 tree.kind.engine.marks_later.then(|| (name.clone(), Arc::clone(&tree.any.index)))
             };
             let mut later: Vec<_> = trees.iter().filter_map(later).collect();
-            if !batches.is_empty() {
+            if damaged.is_empty() && !batches.is_empty() {
                 // What is left of them may need space, which is known to be free once all trees have marked.
                 for (name, tree) in later.drain(..) {
                     damaged.extend(tree.mark(&|| true).err().map(|error| (name, error.what())));
@@ -203,13 +204,6 @@ impl Store {
             }
         } else if backend.has_bitmaps_to_read() {
             background = Some(Background::begin(backend.share(), Vec::new()));
-        }
-        if !after_crash && !batches.is_empty() {
-            // Trees that did not open after the crash. If they do now, their part comes before anything else is written to them.
-            for root in backend.roots()?.trees.into_iter().filter(|root| batches.concern(root.words[0])) {
-                let opened = OpenTree::open(backend.as_ref(), &root, Settings::NONE, &opening);
-                trees.extend(opened.ok().map(|tree| (root.name, tree)));
-            }
         }
         let finished = backend.finish_batches(batches, &|anchor| {
             let tree = trees.values().find(|tree| tree.anchor == anchor);
@@ -350,6 +344,7 @@ impl Store {
                 OpenTree::open(backend.as_ref(), root, settings, opening)?
             }
             (None, Some(kind)) if self.inner.source.is_none() => {
+                backend.expect_batches_finished()?;
                 let kind = TreeOptions { settings: kind.engine.settings_of_new(kind.settings), ..kind };
                 let create = || backend.create_tree(name, kind, opening);
                 let any = tried_twice(create, || {
@@ -419,7 +414,7 @@ impl Store {
     }
 
     fn rename_found(&self, name: &str, new: &str) -> Result<()> {
-        self.inner.expect_writable()?;
+        self.inner.expect_trees_may_change()?;
         // The thread that recovers in the background uses the trees.
         if !self.inner.has_recovered() {
             return Err(Error::in_use());
@@ -443,7 +438,7 @@ impl Store {
     }
 
     fn drop_found(&self, name: &str) -> Result<()> {
-        self.inner.expect_writable()?;
+        self.inner.expect_trees_may_change()?;
         // The thread that recovers in the background uses the trees.
         if !self.inner.has_recovered() {
             return Err(Error::in_use());
@@ -684,6 +679,12 @@ impl Inner {
     #[inline(always)]
     pub(crate) fn expect_writable(&self) -> Result<()> {
         if self.source.is_none() { Ok(()) } else { Err(Error::ReadOnly { at: At::UNKNOWN }) }
+    }
+
+    /// Whether trees may be made, renamed and dropped: what is left of a batch is written to the trees that it names.
+    fn expect_trees_may_change(&self) -> Result<()> {
+        self.expect_writable()?;
+        self.backend.expect_batches_finished()
     }
 
     /// A write, tried twice if the pool is full at first.

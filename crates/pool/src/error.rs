@@ -346,9 +346,10 @@ pub enum Error {
         /// The most.
         limit: usize,
     },
-    /// An earlier batch could not be finished, so the pool takes no more writes. The next open finishes the batch, or undoes it.
+    /// An earlier batch could not be finished, so the pool takes no more writes. The next open finishes the batch or undoes it, unless a
+    /// tree that it writes to is damaged: then the open lists that, and what is whole can be saved.
     #[error(
-        "{at}a batch could not be finished, so nothing more is written; close the pool and open it again, which finishes the batch or undoes it"
+        "{at}a batch could not be finished, so nothing more is written; close the pool and open it again, which finishes the batch or undoes it; if a damaged tree is in its way, a salvage saves the rest"
     )]
     BatchUnfinished {
         /// The pool.

@@ -121,6 +121,7 @@ pub(crate) struct Space {
     marked: AtomicU64,
     /// Refused frees: their offset was no allocation.
     frees_refused: AtomicU64,
+    /// Nothing is freed any more.
     keeps_all: AtomicBool,
     /// Slabs whose class word is damaged.
     left_alone: Mutex<BTreeSet<u32>>,
@@ -696,12 +697,12 @@ impl Space {
         Some(())
     }
 
-    /// How many frees were refused because their offset was no allocation: damage, or a double free.
     /// From now on nothing is freed.
     pub(crate) fn keep_all(&self) {
         self.keeps_all.store(true, Ordering::Relaxed);
     }
 
+    /// How many frees were refused because their offset was no allocation: damage, or a double free.
     pub(crate) fn frees_refused(&self) -> u64 {
         self.frees_refused.load(Ordering::Relaxed)
     }

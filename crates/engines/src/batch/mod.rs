@@ -148,6 +148,14 @@ pub fn write<M: Medium>(pool: &Pool<M>, batch: &Batch<'_>) -> Result<()> {
     pool.peek().wait_for(written?)
 }
 
+/// Whether all batches that were begun are done or undone.
+///
+/// # Errors
+/// [`Error::BatchUnfinished`].
+pub fn expect_finished<M: Medium>(pool: &Pool<M>) -> Result<()> {
+    Journal::of(pool).expect_whole()
+}
+
 impl<'b> Batch<'b> {
     /// The last write to each key, in order of trees and keys: those to trees that are durable by epochs, and the others.
     fn last_writes(&self) -> Result<(Vec<Write<'b>>, Vec<Write<'b>>)> {

@@ -57,11 +57,6 @@ impl Unfinished {
         self.found.is_empty() && self.damage.is_empty()
     }
 
-    /// Whether one of them writes to the tree with this first root word.
-    pub fn concern(&self, anchor: u64) -> bool {
-        self.found.iter().flat_map(|found| &found.writes).any(|write| write.anchor == anchor)
-    }
-
     /// Applies what is left of the batches, before anybody reads: `tree` gives the tree with this first root word. What belongs to a
     /// tree that is not there stays for a later open. O(writes * log n).
     ///
@@ -86,7 +81,7 @@ impl Unfinished {
     ) -> Result<()> {
         let (guard, journal, mut failed) = (pool.peek(), Journal::of(pool), Ok(()));
         for Found { slot, offset, writes } in self.found {
-            let mut left = Vec::new();
+            let (count, mut left) = (writes.len(), Vec::new());
             let mut apply = |write: Logged<Vec<u8>>| {
                 let written = match tree(write.anchor) {
                     Some(tree) => {
@@ -104,7 +99,16 @@ impl Unfinished {
             // Nothing is set aside. But where the disk is full the writes must allocate no more than they did before the crash, and a
             // split must not retire a record that the entry leads to.
             pool.with_set_aside(&[], || medium::deferred(|| writes.into_iter().for_each(&mut apply)))?;
-            let rest = if left.is_empty() { None } else { Some(write_entry(&guard, &left, 0)?) };
+            if left.len() == count {
+                continue;
+            }
+            let rest = match left.is_empty() {
+                true => None,
+                false => match write_entry(&guard, &left, 0) {
+                    Ok(entry) => Some(entry),
+                    Err(error) => return failed.and(Err(error)),
+                },
+            };
             publish(&guard, slot, rest)?;
             guard.free(offset);
             if rest.is_none() {
