@@ -125,8 +125,8 @@ fn an_open_of_a_large_pool_writes_its_log_back() {
     assert!(stat.replay.lines >= 360 && stat.log_used_bytes == 0 && stat.private_bytes == 0, "{stat:?}");
 }
 
-/// Two threads store and load, while a third one gives their page back many times. Whether a store was lost.
-fn loses_a_store(planted: Option<Mutant>) -> bool {
+/// Two threads store and load, while a third one gives so many pages back. Whether a store was lost, which ends it.
+fn loses_a_store(planted: Option<Mutant>, pages: u64) -> bool {
     let machine = Machine::new(&Image::default());
     let file = open_with(&machine, limited()).unwrap();
     let (is_over, is_lost) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -151,7 +151,7 @@ fn loses_a_store(planted: Option<Mutant>) -> bool {
             scope.spawn(move || writer(index));
         }
         plant(planted);
-        while file.stat().given_back_bytes < 40 * PAGE_BYTES && !is_lost.load(Ordering::Relaxed) {
+        while file.stat().given_back_bytes < pages * PAGE_BYTES && !is_lost.load(Ordering::Relaxed) {
             file.core.give_back().unwrap();
         }
         plant(None);
@@ -162,8 +162,9 @@ fn loses_a_store(planted: Option<Mutant>) -> bool {
 
 #[test]
 fn stores_beside_a_thread_that_gives_pages_back_are_kept() {
-    assert!(!loses_a_store(None));
-    assert!(loses_a_store(Some(Mutant::StoresGoOn)), "nobody needs the locks of lines");
+    assert!(!loses_a_store(None, 40));
+    // Noticed after a few pages, as a rule; later where other tests take the processors.
+    assert!(loses_a_store(Some(Mutant::StoresGoOn), 4000), "nobody needs the locks of lines");
 }
 
 type Hook = Box<dyn Fn(&File) + Send>;
