@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use everleaf::{
     Engine, Error, LimitedBy, LineForm, LineStore, Options, Result, Store, Survives, TreeInfo, TreeOptions,
 };
+use medium::testing::stride;
 use tempfile::TempDir;
 
 mod common;
@@ -264,11 +265,6 @@ fn expect_kept(path: &Path, whole: &[u8], form: LineStore, offset: usize, mask: 
             expect_whole(&store).unwrap_or_else(|error| panic!("offset {offset:#x}: {error}"));
         }
     }
-}
-
-/// Every `ordinary`th place in an ordinary run, each where `cargo xtask thorough` sets `EVERLEAF_CASES`.
-fn stride(ordinary: usize) -> usize {
-    if std::env::var_os("EVERLEAF_CASES").is_some() { 1 } else { ordinary }
 }
 
 #[test]

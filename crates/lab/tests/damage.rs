@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use engines::registry::Engine;
 use everleaf::{Codec, MediumChoice, TreeOptions};
 use everleaf_lab::testing::damage::{Content, ENTRIES, Seen, content, damage, examine, make};
+use medium::testing::stride;
 use tempfile::TempDir;
 
 const SEED: u64 = 3;
@@ -54,11 +55,6 @@ impl Ground {
         // was replaced.
         assert!(seen.saved >= SAVED_MIN && seen.wrong <= 1, "{what}");
     }
-}
-
-/// Every `ordinary`th place in an ordinary run, each where `cargo xtask thorough` sets `EVERLEAF_CASES`.
-fn stride(ordinary: usize) -> usize {
-    if std::env::var_os("EVERLEAF_CASES").is_some() { 1 } else { ordinary }
 }
 
 #[test]

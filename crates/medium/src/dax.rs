@@ -38,16 +38,8 @@ pub struct Dax {
     flush: FlushKind,
     line_store: LineStore,
     line_form: LineForm,
-    plain: Option<Plain>,
-}
-
-/// Plain memory.
-#[derive(Clone, Copy, Debug)]
-enum Plain {
-    /// Empty at first.
-    New,
-    /// A copy of a pool whose file survives so much.
-    Copy(Survives),
+    /// In plain memory: what the file survives of which it is a copy, nothing if there is none.
+    plain: Option<Survives>,
 }
 
 impl Dax {
@@ -68,18 +60,18 @@ impl Dax {
 
     /// Plain memory of this process, in huge pages where the system gives them. It grows as needed, up to `limit_bytes`.
     pub fn plain(limit_bytes: u64) -> Result<Self, MapError> {
-        Ok(Self::of_plain(Mapping::memory(limit_bytes)?, Plain::New))
+        Ok(Self::of_plain(Mapping::memory(limit_bytes)?, Survives::Nothing))
     }
 
     /// Plain memory that holds what `file` holds. What is stored stays in memory: only written pages take any.
     pub(crate) fn plain_copy(file: &File) -> Result<Self, MediumError> {
-        Ok(Self::of_plain(Mapping::copy_of(file)?, Plain::Copy(survives(file))))
+        Ok(Self::of_plain(Mapping::copy_of(file)?, survives(file)))
     }
 
-    fn of_plain(mapping: Mapping, plain: Plain) -> Self {
+    fn of_plain(mapping: Mapping, survives: Survives) -> Self {
         // The line store is not used.
         let (flush, line_store, line_form) = (FlushKind::Nothing, LineStore::Twin, LineForm::Single);
-        Self { mapping, flush, line_store, line_form, plain: Some(plain) }
+        Self { mapping, flush, line_store, line_form, plain: Some(survives) }
     }
 
     pub(crate) fn mapping(&self) -> &Mapping {
@@ -191,8 +183,7 @@ unsafe impl Medium for Dax {
 
     fn survives(&self) -> Survives {
         match self.plain {
-            Some(Plain::New) => Survives::Nothing,
-            Some(Plain::Copy(survives)) => survives,
+            Some(survives) => survives,
             None if self.mapping.is_synchronous() => Survives::PowerLoss,
             None => Survives::ProcessCrash,
         }
@@ -200,12 +191,14 @@ unsafe impl Medium for Dax {
 
     fn describe(&self) -> String {
         match self.plain {
-            Some(Plain::New) => return "ram: memory of this process; nothing survives its end".to_owned(),
-            Some(Plain::Copy(Survives::PowerLoss)) => {
+            Some(Survives::Nothing) => {
+                return "ram: memory of this process; nothing survives its end".to_owned();
+            }
+            Some(Survives::PowerLoss) => {
                 return "read-only: nothing is written; as an ordinary file it survives loss of power"
                     .to_owned();
             }
-            Some(Plain::Copy(_)) => {
+            Some(_) => {
                 return "read-only: nothing is written; the file survives the process, NOT loss of power"
                     .to_owned();
             }

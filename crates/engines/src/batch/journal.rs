@@ -125,11 +125,7 @@ pub(super) struct Logged<B> {
 impl<B: AsRef<[u8]>> Logged<B> {
     /// Bytes of the write in its entry.
     fn bytes(&self) -> usize {
-        if self.record.is_some() {
-            16
-        } else {
-            bytes_of(self.key.as_ref(), self.value.as_ref().map(B::as_ref))
-        }
+        bytes_of(self.key.as_ref(), self.value.as_ref().map(B::as_ref), self.record.is_some())
     }
 
     /// The condition that lets a tree take the record over.
@@ -138,13 +134,16 @@ impl<B: AsRef<[u8]>> Logged<B> {
     }
 }
 
-fn bytes_of(key: &[u8], value: Option<&[u8]>) -> usize {
+fn bytes_of(key: &[u8], value: Option<&[u8]>, is_in_record: bool) -> usize {
+    if is_in_record {
+        return 16;
+    }
     16 + key.len().next_multiple_of(8) + value.map_or(0, <[u8]>::len).next_multiple_of(8)
 }
 
 /// Bytes of an entry of these writes, of which `is_in_record` have their keys and values in records.
 pub(super) fn entry_bytes(writes: &[Write<'_>], is_in_record: impl Fn(&Write<'_>) -> bool) -> usize {
-    let bytes = |write: &Write<'_>| if is_in_record(write) { 16 } else { bytes_of(write.key, write.value) };
+    let bytes = |write: &Write<'_>| bytes_of(write.key, write.value, is_in_record(write));
     8 * WRITES + writes.iter().map(bytes).sum::<usize>()
 }
 

@@ -7,7 +7,7 @@ use rand::{Rng, SeedableRng};
 
 use super::*;
 use crate::testing::faulty::{Faults, Image, Machine, Which};
-use crate::testing::{Call, Hooked};
+use crate::testing::{Call, Hooked, stride};
 use crate::{Dax, Guard, LINE_BYTES};
 
 mod backup;
@@ -288,11 +288,6 @@ fn run(rig: &mut Rig, step: Step, random: &mut SmallRng, lines: usize) {
 }
 
 /// Every cut of a short trace, at pieces of so many bytes.
-/// Every `ordinary`th place in an ordinary run, each where `cargo xtask thorough` sets `EVERLEAF_CASES`.
-fn stride(ordinary: usize) -> usize {
-    if std::env::var_os("EVERLEAF_CASES").is_some() { 1 } else { ordinary }
-}
-
 fn every_cut_of_every_short_trace(piece_bytes: usize) {
     const LENGTH: u32 = 4;
     let first = 2 * usize::from(piece_bytes == 64);

@@ -3,6 +3,7 @@
 //! - [`Late`]: a medium whose LSNs become durable when a test says so.
 //! - [`faulty`]: a machine with two files, whose disk fails, tears writes and forgets what was not synced.
 //! - [`Hooked`]: a file that calls a test before each operation.
+//! - [`stride`]: how many places a test leaves out.
 //! - `mutant`: faults in the file medium itself, which only its own unit tests can plant.
 
 pub mod faulty;
@@ -12,3 +13,8 @@ pub(crate) mod mutant;
 
 pub use hooked::{Call, Hooked, Then};
 pub use late::Late;
+
+/// Every `ordinary`th place in an ordinary run, each where `cargo xtask thorough` sets `EVERLEAF_CASES`.
+pub fn stride(ordinary: usize) -> usize {
+    if std::env::var_os("EVERLEAF_CASES").is_some() { 1 } else { ordinary }
+}
