@@ -14,6 +14,7 @@ use super::CawbTree;
 use super::layout::{Content, NodeLine};
 use crate::index::record::Record;
 use crate::kit::prelude::*;
+use crate::kit::write::written;
 
 /// Words of the record of a word entry.
 const WORDS: usize = 3;
@@ -74,10 +75,8 @@ impl<'t, 'g, 'p, M: Medium, C: Codec> Fresh<'t, 'g, 'p, M, C> {
         value: C::Value<'_>,
         condition: Condition<C::Value<'_>>,
     ) -> Result<(EntryWords, u64)> {
-        if let Condition::Written(record) = condition
-            && let Some(words) = C::with_record(key, record)
-        {
-            return Ok((words, record));
+        if let Some(words) = written::<C>(key, condition) {
+            return Ok((words, offset_in(words)));
         }
         let words = C::encode(self.guard, key, value)?;
         self.record_of(words)

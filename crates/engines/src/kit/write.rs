@@ -23,14 +23,21 @@ pub fn holds<M: Medium, C: Codec>(
     })
 }
 
+/// The entry of a key whose record a batch has written: what a write with this condition is to take over.
+#[inline(always)]
+pub fn written<C: Codec>(key: C::Key<'_>, condition: Condition<C::Value<'_>>) -> Option<EntryWords> {
+    if let Condition::Written(record) = condition { C::with_record(key, record) } else { None }
+}
+
 /// The entry that an operation is to add. Its record, if it has one, is written when the entry is first asked for, and given
 /// back unless the operation publishes it. A record that a batch has written is the batch's until then.
 pub struct Encoded<'g, 'p, 'k, 'v, M: Medium, C: Codec> {
     guard: &'g Guard<'p, M>,
     key: C::Key<'k>,
     value: C::Value<'v>,
-    written: Option<u64>,
     words: Option<EntryWords>,
+    /// A batch has written the record.
+    is_written: bool,
     codec: PhantomData<fn() -> C>,
 }
 
@@ -43,8 +50,8 @@ impl<'g, 'p, 'k, 'v, M: Medium, C: Codec> Encoded<'g, 'p, 'k, 'v, M, C> {
         value: C::Value<'v>,
         condition: Condition<C::Value<'_>>,
     ) -> Self {
-        let written = if let Condition::Written(record) = condition { Some(record) } else { None };
-        Self { guard, key, value, written, words: None, codec: PhantomData }
+        let words = written::<C>(key, condition);
+        Self { guard, key, value, words, is_written: words.is_some(), codec: PhantomData }
     }
 
     /// The entry's words. Its record is flushed, not fenced.
@@ -53,11 +60,7 @@ impl<'g, 'p, 'k, 'v, M: Medium, C: Codec> Encoded<'g, 'p, 'k, 'v, M, C> {
         if let Some(words) = self.words {
             return Ok(words);
         }
-        let written = self.written.and_then(|record| C::with_record(self.key, record));
-        let words = match written {
-            Some(words) => words,
-            None => C::encode(self.guard, self.key, self.value)?,
-        };
+        let words = C::encode(self.guard, self.key, self.value)?;
         self.words = Some(words);
         Ok(words)
     }
@@ -72,7 +75,7 @@ impl<'g, 'p, 'k, 'v, M: Medium, C: Codec> Encoded<'g, 'p, 'k, 'v, M, C> {
 impl<M: Medium, C: Codec> Drop for Encoded<'_, '_, '_, '_, M, C> {
     #[inline(always)]
     fn drop(&mut self) {
-        if let (Some(words), None) = (self.words, self.written) {
+        if let Some(words) = self.words.filter(|_| !self.is_written) {
             C::discard(self.guard, words);
         }
     }
