@@ -158,7 +158,7 @@ fn a_node_that_stays_locked_is_an_error_for_one_thread_and_for_two() {
 /// Each way to read a node that damage has marked as restructured or deleted: readers wait for it, or start again.
 #[test]
 fn what_stays_dirty_or_deleted_is_an_error_for_readers() {
-    for bits in [DIRTY, DELETED, LOCKED | DIRTY | DELETED] {
+    let expect_errors = |bits| {
         let pool = pool();
         let tree: Tree = tree(&pool);
         let root = root(&tree);
@@ -180,5 +180,11 @@ fn what_stays_dirty_or_deleted_is_an_error_for_readers() {
         let root = self::root(&tree);
         damage(&tree, root, bits);
         names(tree.words().unwrap().scan(0, &mut |_| true), root);
-    }
+    };
+    // Each of them waits again and again, so they wait together.
+    thread::scope(|scope| {
+        for bits in [DIRTY, DELETED, LOCKED | DIRTY | DELETED] {
+            scope.spawn(move || expect_errors(bits));
+        }
+    });
 }

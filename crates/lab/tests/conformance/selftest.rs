@@ -5,7 +5,7 @@ use crate::harness::{Cell, Check, Failure, InRam, Kind, Seed, Test};
 use crate::suite::*;
 
 fn cell(flaw: Flaw, kind: Kind) -> Cell {
-    let cell = Cell::of::<InRam>(FLAWED, kind, FLAWED.small);
+    let cell = Cell::small::<InRam>(FLAWED, kind);
     let flawed = FLAWED.settings(&[("flaw", flaw as u64)]).expect("a flaw by its number");
     Cell { flips: 1000, settings: cell.settings.or(flawed), ..cell }
 }

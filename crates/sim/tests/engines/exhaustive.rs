@@ -30,7 +30,7 @@ fn exhaust(codec: CodecName, length: usize, rules: Rules, line_form: LineForm, s
 
 #[test]
 fn words_in_single_lines() {
-    exhaust(Word, length(3), Rules::Lines, LineForm::Single, SecondCrash::InRecovery);
+    exhaust(Word, length(long()), Rules::Lines, LineForm::Single, SecondCrash::InRecovery);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn with_persistent_caches() {
 
 #[test]
 fn on_a_log() {
-    exhaust(Word, length(3), Rules::Log, LineForm::Single, SecondCrash::InRecovery);
+    exhaust(Word, length(long()), Rules::Log, LineForm::Single, SecondCrash::InRecovery);
     exhaust(Record, length(long()), Rules::Log, LineForm::Single, SecondCrash::InRecovery);
     exhaust(Record, length(2), Rules::Log, LineForm::Twin, SecondCrash::InRecovery);
 }

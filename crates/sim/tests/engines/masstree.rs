@@ -123,7 +123,9 @@ fn a_script_with_sweeps_and_one_with_clean_ends() {
         Explored::small(Engine::MASSTREE, CodecName::Word).closing_cleanly().shared(),
     ];
     let random = if common::is_thorough() { 2 } else { 1 };
-    for (engine, rules) in engines.iter().flat_map(|engine| [(engine, Rules::Lines), (engine, Rules::Log)]) {
+    let all =
+        [Rules::Lines, Rules::Log].into_iter().flat_map(|rules| [(&engines[0], rules), (&engines[1], rules)]);
+    for (engine, rules) in all.step_by(if common::is_thorough() { 1 } else { 3 }) {
         let options = Options { rules, ..options(Images::Some { random }, SecondCrash::InRecovery) };
         common::explore(engine, &script, FollowUp::SplitAndMerge, options);
     }

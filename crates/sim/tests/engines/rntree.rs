@@ -71,7 +71,8 @@ fn a_script_on_a_log() {
 #[test]
 fn a_script_with_splits_that_copy_records() {
     let single = [Rules::Lines, Rules::Log, Rules::PersistentCaches].map(|rules| (LineForm::Single, rules));
-    for (line_form, rules) in single.into_iter().chain([(LineForm::Twin, Rules::Lines)]) {
+    let all = single.into_iter().chain([(LineForm::Twin, Rules::Lines)]);
+    for (line_form, rules) in all.take(if common::is_thorough() { 4 } else { 2 }) {
         let options = Options { rules, ..options(line_form, Images::All, SecondCrash::InRecovery) };
         let engine = Explored::small(Engine::RNTREE, Record).opening_with("gather", 1).shared();
         common::explore(&engine, &every_change(), FollowUp::Reuse, options.clone());
@@ -113,11 +114,9 @@ fn long_runs_at_full_leaf_size() {
     let mut operations = random_operations(seed, count, 200, writes);
     // Full leaves are merged, too.
     operations.extend((0..200).map(IndexOperation::Remove));
-    for images in [Images::Some { random: 2 }, Images::All] {
-        let options = Options { seed, ..options(LineForm::Single, images, SecondCrash::Never) };
-        let engine = engine(Engine::RNTREE, Word, Size::Full);
-        common::explore(&engine, &operations, FollowUp::Keys, options);
-    }
+    let images = if common::is_thorough() { Images::All } else { Images::Some { random: 2 } };
+    let options = Options { seed, ..options(LineForm::Single, images, SecondCrash::Never) };
+    common::explore(&engine(Engine::RNTREE, Word, Size::Full), &operations, FollowUp::Keys, options);
 }
 
 #[test]

@@ -21,11 +21,15 @@ fn designs(codec: CodecName) -> [AnyEngine; 4] {
     [of(0, 4), of(0, 3), of(1, 4), of(2, 3)]
 }
 
+/// All designs, with words and with records; where it is to be fast, records only in nodes of one design.
+fn engines() -> impl Iterator<Item = AnyEngine> {
+    let records = if common::is_thorough() { 4 } else { 1 };
+    designs(Word).into_iter().chain(designs(Record).into_iter().take(records))
+}
+
 fn explore_each(operations: &[IndexOperation], follow_up: FollowUp, options: &Options) {
-    for codec in [Word, Record] {
-        for engine in designs(codec) {
-            common::explore(&engine, operations, follow_up, options.clone());
-        }
+    for engine in engines() {
+        common::explore(&engine, operations, follow_up, options.clone());
     }
 }
 
@@ -92,12 +96,10 @@ fn random_scripts() {
 /// Every sequence of so many operations on small trees, every crash of the last one and of its recovery, every image.
 #[test]
 fn small_scopes_exhausted() {
-    for codec in [Word, Record] {
-        for engine in designs(codec) {
-            for (length, rules) in [(2, Rules::Lines), (1, Rules::Log)] {
-                let options = Options { rules, ..options(Images::All, SecondCrash::InRecovery) };
-                common::exhaust(&engine, length, &options);
-            }
+    for engine in engines() {
+        for (length, rules) in [(2, Rules::Lines), (1, Rules::Log)] {
+            let options = Options { rules, ..options(Images::All, SecondCrash::InRecovery) };
+            common::exhaust(&engine, length, &options);
         }
     }
 }

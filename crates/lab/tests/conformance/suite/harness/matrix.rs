@@ -65,7 +65,7 @@ macro_rules! tests {
             use super::*;
 
             fn cell() -> harness::Cell {
-                harness::Cell::of::<harness::$place>(ENGINE, harness::Kind::$kind, ENGINE.$nodes)
+                harness::Cell::$nodes::<harness::$place>(ENGINE, harness::Kind::$kind)
             }
 
             every_test!(tests_of_cell);

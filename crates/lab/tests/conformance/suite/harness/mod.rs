@@ -65,16 +65,36 @@ pub struct Cell {
     pub flips: u32,
     /// A divisor for the number of cases.
     pub slowness: u32,
+    /// Whether only `cargo xtask thorough`, which sets `EVERLEAF_CASES`, runs this cell.
+    pub is_for_thorough: bool,
     /// Makes a pool of at most so many bytes with an empty tree; `None` where this machine lacks the medium.
     pub make: MakeWorld,
 }
 
 impl Cell {
-    /// An engine with nodes of one size, on the medium of a place.
-    pub fn of<P: Place>(engine: Engine, kind: Kind, nodes: Nodes) -> Self {
-        let settings = engine.settings(nodes.settings).expect("settings of its own");
-        let (flips, slowness) = (P::FLIPS, P::SLOWNESS);
-        Self { engine, kind, settings, capacity: nodes.leaf_entries, flips, slowness, make: Site::<P>::make }
+    /// An engine with small nodes, on the medium of a place.
+    pub fn small<P: Place>(engine: Engine, kind: Kind) -> Self {
+        Self::of::<P>(engine, kind, engine.small)
+    }
+
+    /// An engine with nodes of full size, on the medium of a place.
+    pub fn full<P: Place>(engine: Engine, kind: Kind) -> Self {
+        let is_larger = engine.full.leaf_entries > engine.small.leaf_entries;
+        let is_for_thorough = !(P::HAS_FULL_NODES && is_larger);
+        Self { is_for_thorough, ..Self::of::<P>(engine, kind, engine.full) }
+    }
+
+    fn of<P: Place>(engine: Engine, kind: Kind, nodes: Nodes) -> Self {
+        Self {
+            engine,
+            kind,
+            settings: engine.settings(nodes.settings).expect("settings of its own"),
+            capacity: nodes.leaf_entries,
+            flips: P::FLIPS,
+            slowness: P::SLOWNESS,
+            is_for_thorough: false,
+            make: Site::<P>::make,
+        }
     }
 
     /// Nodes of the engine's other size.

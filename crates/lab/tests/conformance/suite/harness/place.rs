@@ -19,6 +19,9 @@ pub trait Place: Sized + 'static {
     /// A divisor for the number of cases, for slow media.
     const SLOWNESS: u32 = 1;
 
+    /// Whether ordinary runs have nodes of full size here. What a medium adds shows in small nodes as well, which split more often.
+    const HAS_FULL_NODES: bool = false;
+
     /// A new place for at most `limit_bytes`; `None` where this machine lacks what it takes.
     fn new(limit_bytes: u64) -> Option<Self>;
 
@@ -43,6 +46,7 @@ impl Place for InRam {
 
     // EVERLEAF_CASES raises it, to all bytes if it is large enough.
     const FLIPS: u32 = 60;
+    const HAS_FULL_NODES: bool = true;
 
     fn new(limit_bytes: u64) -> Option<Self> {
         Some(Self(Instrumented::new(Dax::plain(limit_bytes).expect("address space")).counted()))
@@ -122,6 +126,7 @@ impl Place for OnFile {
 
     const FLIPS: u32 = 10;
     const SLOWNESS: u32 = 4;
+    const HAS_FULL_NODES: bool = true;
 
     fn new(limit_bytes: u64) -> Option<Self> {
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
