@@ -10,7 +10,7 @@ use super::core::Core;
 use super::layout::{ENGINE_ID, ROOT_ANCHOR};
 use super::{MassTree, MassTreeOptions, Mode, width_of};
 use crate::Result;
-use crate::index::{Codec, LeftOut, Part};
+use crate::index::{Codec, Epochs, LeftOut, Part};
 use crate::kit::salvage::Salvage;
 use crate::media_of;
 use crate::registry::{Build, Contract, Entry, Nodes, Opening, Salvaged, Setting, Settings, Values, Visit};

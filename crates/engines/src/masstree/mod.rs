@@ -195,12 +195,6 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
         let close_cleanly = options.close_cleanly && options.mode != Mode::Transient;
         Ok(Self { ticker, core, close_cleanly, codec: PhantomData })
     }
-
-    /// Recovers all nodes that failed epochs have changed now, not when they are first touched. O(n) after a crash, else O(1).
-    pub fn sweep(&self) -> Result<()> {
-        refuse_in_any_batch::<M>()?;
-        self.core.sweep()
-    }
 }
 
 /// The width of the nodes of a tree in a pool.
@@ -358,6 +352,11 @@ impl<M: Medium, C: Codec> Epochs for MassTree<M, C> {
 
     fn is_durable(&self, epoch: u64) -> bool {
         self.core.epochs.is_durable(epoch)
+    }
+
+    fn sweep(&self) -> Result<()> {
+        refuse_in_any_batch::<M>()?;
+        self.core.sweep()
     }
 
     fn epoch_stat(&self) -> EpochStat {
