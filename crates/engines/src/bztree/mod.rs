@@ -109,6 +109,7 @@ use pool::{Pool, TreeRoot};
 
 use crate::index::{Codec, Index, MaybeWords, Measured, Profile};
 use crate::pmwcas::{Pmwcas, PmwcasStat};
+use crate::registry::instrumented_trees;
 use crate::{Result, methods_of_entries, methods_of_trees, words_of_entries};
 
 pub(crate) use entry::ENTRY;
@@ -257,3 +258,4 @@ impl<M: Medium, C: Codec> Measured for BzTree<M, C> {
 }
 
 words_of_entries!(BzTree);
+instrumented_trees!(BzTree, BzTreeOptions);

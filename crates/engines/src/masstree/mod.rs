@@ -128,6 +128,7 @@ use crate::index::{
     NextEntry, Part, Scan, Value, Violation, WordCodec, WordIndex,
 };
 use crate::kit::epochs::ticker::Ticker;
+use crate::registry::instrumented_trees;
 use crate::{Error, Result};
 use in_batch::{Mark, refuse_in_any_batch, refuse_in_salvage_of};
 use layout::{ROOT_ANCHOR, ROOT_TRANSIENT, ROOT_WIDTH, WIDTH_MAX};
@@ -407,3 +408,5 @@ impl<M: Medium, C: Codec> WordIndex for MassTree<M, C> {
         self.core.visit_words(from, visit)
     }
 }
+
+instrumented_trees!(MassTree, MassTreeOptions);

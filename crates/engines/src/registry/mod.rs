@@ -18,6 +18,7 @@ use std::ops::Deref;
 use crate::index::{Codec as _, RecordCodec, WordCodec};
 use crate::{bztree, cawbt, masstree, rntree, wbtree};
 
+pub(crate) use open::instrumented_trees;
 pub use open::{AnyTree, Build, Factory, Host, Media, Opening, Salvaged, Visit};
 pub use settings::{Setting, Settings, Values};
 

@@ -227,3 +227,54 @@ macro_rules! factory_of {
         >()
     };
 }
+
+/// A module `instrumented` with functions that make and open trees `$tree<Instrumented, codec>`, without stripes, from options of
+/// their own type. The trees are compiled where this is written: integration tests link them, and do not compile them again. A
+/// build for unit tests has no such module, as it compiles only the media that the tests name.
+macro_rules! instrumented_trees {
+    ($tree:ident, $options:ident) => {
+        /// Trees on an instrumented medium, for integration tests.
+        #[doc(hidden)]
+        #[cfg(not(test))]
+        pub mod instrumented {
+            use medium::Instrumented;
+            use pool::{Pool, TreeRoot};
+
+            use super::{$options, $tree};
+            use $crate::Result;
+            use $crate::index::{Index, RecordCodec, WordCodec};
+            use $crate::registry::Codec;
+
+            type Records = $tree<Instrumented, RecordCodec>;
+            type Words = $tree<Instrumented, WordCodec>;
+
+            /// Makes an empty tree and enters it in the pool's root table.
+            pub fn create(
+                pool: &Pool<Instrumented>,
+                name: &str,
+                codec: Codec,
+                options: $options,
+            ) -> Result<Box<dyn Index>> {
+                Ok(match codec {
+                    Codec::Record => Box::new(Records::create(pool, name, options)?),
+                    Codec::Word => Box::new(Words::create(pool, name, options)?),
+                })
+            }
+
+            /// Opens a tree.
+            pub fn open(
+                pool: &Pool<Instrumented>,
+                root: &TreeRoot,
+                codec: Codec,
+                options: $options,
+            ) -> Result<Box<dyn Index>> {
+                Ok(match codec {
+                    Codec::Record => Box::new(Records::open(pool, root, options)?),
+                    Codec::Word => Box::new(Words::open(pool, root, options)?),
+                })
+            }
+        }
+    };
+}
+
+pub(crate) use instrumented_trees;

@@ -95,6 +95,7 @@ use pool::{Pool, ROOT_WORDS, TreeRoot};
 
 use crate::index::{Codec, Index, MaybeWords};
 use crate::kit::chain::InnerTree;
+use crate::registry::instrumented_trees;
 use crate::{Error, Result, methods_of_entries, methods_of_trees, words_of_entries};
 use layout::{EntrySum, Leaf, LeafRecord, Slots};
 
@@ -254,3 +255,4 @@ where
 }
 
 words_of_entries!(RnTree);
+instrumented_trees!(RnTree, RnTreeOptions);
