@@ -2,19 +2,40 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use everleaf_engines::Error;
-use everleaf_engines::bztree::{BzTree, BzTreeOptions, NodeSizes};
-use everleaf_engines::index::{Bounds, Direction, Index, Measured, RecordCodec, WordCodec};
+use everleaf_engines::bztree::{BzTree, BzTreeOptions, NodeSizes, instrumented};
+use everleaf_engines::index::{Bounds, Direction, Index, RecordCodec};
+use everleaf_engines::registry::Codec;
 use medium::testing::Late;
 use medium::testing::faulty::{Faults, Image, Machine, Which};
 use medium::testing::late::Release;
 use medium::{Dax, File, FileOptions, Instrumented, LineForm, Medium};
-use pool::{Pool, PoolOptions};
+use pool::{Pool, PoolOptions, TreeRoot};
 
-type Tree = BzTree<Instrumented, RecordCodec>;
+type Tree = Box<dyn Index>;
+
+/// A tree of records.
+fn create(pool: &Pool<Instrumented>, options: BzTreeOptions) -> Tree {
+    instrumented::create(pool, "tree", Codec::Record, options).unwrap()
+}
+
+/// A tree of words.
+fn create_words(pool: &Pool<Instrumented>) -> Tree {
+    instrumented::create(pool, "tree", Codec::Word, small()).unwrap()
+}
+
+/// The only tree of a pool, which has records.
+fn reopen(pool: &Pool<Instrumented>, options: BzTreeOptions) -> Tree {
+    instrumented::open(pool, &pool.trees().unwrap()[0], Codec::Record, options).unwrap()
+}
+
+fn sizes_of(root: &TreeRoot) -> NodeSizes {
+    BzTree::<Instrumented, RecordCodec>::sizes_of(root).unwrap()
+}
 
 /// Nodes as small as they can be.
 fn small() -> BzTreeOptions {
@@ -34,7 +55,7 @@ fn key(number: u32) -> Vec<u8> {
 }
 
 /// Inserts keys until the pool is full for good; returns those that are there.
-fn fill(tree: &Tree) -> Vec<u32> {
+fn fill(tree: &dyn Index) -> Vec<u32> {
     let (mut keys, mut refused) = (Vec::new(), 0);
     for step in 0.. {
         // From all sides, so that leaves everywhere are full when there is no space to split them.
@@ -63,10 +84,10 @@ fn expect_no_leak(ram: &Instrumented, pool: Pool<Instrumented>, tree: Tree) {
     for crash in [false, true] {
         let pool = open(ram, !crash);
         let root = pool.trees().unwrap().remove(0);
-        let nodes = Some(Tree::sizes_of(&root).unwrap());
-        let tree = Tree::open(&pool, &root, BzTreeOptions { nodes, ..small() }).unwrap();
+        let tree = reopen(&pool, BzTreeOptions { nodes: Some(sizes_of(&root)), ..small() });
         pool.finish_marking();
-        assert_eq!(pool.stat().allocations, tree.allocations().unwrap(), "after a crash: {crash}");
+        let reached = tree.stat().unwrap().allocations;
+        assert_eq!(Some(pool.stat().allocations), reached, "after a crash: {crash}");
         // The next round opens it as after a crash.
         drop((tree, pool));
         if !crash {
@@ -79,8 +100,8 @@ fn expect_no_leak(ram: &Instrumented, pool: Pool<Instrumented>, tree: Tree) {
 fn a_full_pool_freezes_no_leaf_for_good() {
     let ram = Instrumented::new(Dax::plain(LIMIT_BYTES).unwrap());
     let pool = open(&ram, true);
-    let tree = Tree::create(&pool, "tree", small()).unwrap();
-    let keys = fill(&tree);
+    let tree = create(&pool, small());
+    let keys = fill(&*tree);
     assert!(keys.len() > 500, "{} keys", keys.len());
     // What takes no space is done at the first attempt, in every leaf.
     for number in &keys {
@@ -102,12 +123,12 @@ fn a_full_pool_freezes_no_leaf_for_good() {
 fn threads_in_a_full_pool_end() {
     let ram = Instrumented::new(Dax::plain(LIMIT_BYTES).unwrap());
     let pool = open(&ram, true);
-    let tree = Tree::create(&pool, "tree", small()).unwrap();
-    let keys = fill(&tree);
+    let tree = create(&pool, small());
+    let keys = fill(&*tree);
     let full = AtomicU32::new(0);
     std::thread::scope(|scope| {
         for thread in 0..4 {
-            let (tree, keys, full) = (&tree, &keys, &full);
+            let (tree, keys, full) = (&*tree, &keys, &full);
             scope.spawn(move || {
                 for (step, number) in (0..).zip(keys.iter().cycle().skip(thread * keys.len() / 4)).take(600) {
                     // Writes in the same leaves: what frees space beside what takes it.
@@ -134,8 +155,7 @@ fn threads_in_a_full_pool_end() {
 /// What is reachable when the wait for it fails stays so until the process ends: others read it.
 #[test]
 fn a_disk_that_fails_takes_nothing_from_the_tree() {
-    type Tree = BzTree<File, RecordCodec>;
-    type Operation = fn(&Tree) -> Result<bool, Error>;
+    type Operation = fn(&dyn Index) -> Result<bool, Error>;
     const SMALL_LEAVES: [u32; 5] = [2, 3, 6, 7, 8];
     let operations: [(&str, u32, &[u32], Operation); 7] = [
         ("an insert", 1, &[], |tree| tree.insert(&key(5), b"value")),
@@ -161,9 +181,9 @@ fn a_disk_that_fails_takes_nothing_from_the_tree() {
             let options =
                 FileOptions { mark_offset: pool::MEDIUM_LINE, background: false, ..FileOptions::default() };
             let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
-            let pool =
-                Pool::open(file, PoolOptions { close_on_drop: false, ..PoolOptions::default() }).unwrap();
-            let tree = Tree::create(&pool, "tree", small()).unwrap();
+            let options = PoolOptions { close_on_drop: false, ..PoolOptions::default() };
+            let pool = Pool::open(Instrumented::new(file), options).unwrap();
+            let tree = create(&pool, small());
             for number in 1..=keys {
                 assert!(tree.insert(&key(number), b"value").unwrap());
             }
@@ -171,7 +191,7 @@ fn a_disk_that_fails_takes_nothing_from_the_tree() {
                 assert!(tree.remove(&key(*number)).unwrap());
             }
             machine.set_faults(Faults { sync: Some(sync), ..Faults::default() });
-            let outcome = operation(&tree);
+            let outcome = operation(&*tree);
             assert!(sync > 0 || matches!(outcome, Err(Error::Medium { .. })), "{name}: {outcome:?}");
             // Each allocation once: what was given back before is refused.
             tree.destroy().unwrap();
@@ -191,6 +211,13 @@ impl Drop for LetGo<'_> {
     }
 }
 
+/// A pool on a medium that is durable late.
+fn on_late() -> (Arc<Late>, Pool<Instrumented>) {
+    let late = Arc::new(Late::new(1 << 24, LineForm::Single).unwrap());
+    let pool = Pool::open(Instrumented::sharing(&late), PoolOptions::default()).unwrap();
+    (late, pool)
+}
+
 fn keys_of(tree: &dyn Index) -> Vec<Vec<u8>> {
     let mut scan = tree.range(Bounds::all(), Direction::Forward).unwrap();
     let (mut key, mut value, mut keys) = (Vec::new(), Vec::new(), Vec::new());
@@ -206,12 +233,11 @@ fn beside_one_that_stopped(
     operations_max: usize,
     removed: &[u32],
     further: usize,
-    operation: impl Fn(&BzTree<Late, RecordCodec>) + Send + Sync,
-    meanwhile: impl Fn(&BzTree<Late, RecordCodec>) + Send + Sync,
+    operation: fn(&dyn Index),
+    meanwhile: fn(&dyn Index),
 ) -> bool {
-    let pool = Pool::open(Late::new(1 << 24, LineForm::Single).unwrap(), PoolOptions::default()).unwrap();
-    let options = BzTreeOptions { operations_max, ..small() };
-    let tree = BzTree::<Late, RecordCodec>::create(&pool, "tree", options).unwrap();
+    let (late, pool) = on_late();
+    let tree = &*create(&pool, BzTreeOptions { operations_max, ..small() });
     for number in 1..=8 {
         assert!(tree.insert(&key(10 * number), b"value").unwrap());
     }
@@ -223,18 +249,18 @@ fn beside_one_that_stopped(
             // What allocates has locks, and fences when it comes to fresh space: that is over when the tree has its own.
             (1..40).for_each(|number| tree.put(&key(1_000 + number), b"space").unwrap());
             assert!((1..40).all(|number| tree.remove(&key(1_000 + number)).unwrap()));
-            pool.medium().hold_fence(further);
-            operation(&tree);
+            late.hold_fence(further);
+            operation(tree);
         });
-        let _let_go = LetGo(pool.medium());
+        let _let_go = LetGo(&late);
         let deadline = Instant::now() + PATIENCE;
-        while !pool.medium().until_held(Duration::from_millis(1)) {
+        while !late.until_held(Duration::from_millis(1)) {
             assert!(Instant::now() < deadline, "neither held nor done");
             if worker.is_finished() {
                 return false;
             }
         }
-        let other = scope.spawn(|| meanwhile(&tree));
+        let other = scope.spawn(|| meanwhile(tree));
         while !other.is_finished() {
             assert!(
                 Instant::now() < deadline,
@@ -252,7 +278,7 @@ fn beside_one_that_stopped(
 /// All slots may be taken by those who stopped: readers need none.
 #[test]
 fn readers_wait_for_nobody_who_stopped() {
-    type Operation = fn(&BzTree<Late, RecordCodec>);
+    type Operation = fn(&dyn Index);
     let operations: [Operation; 4] = [
         |tree| assert!(tree.insert(&key(15), b"new").unwrap()),
         |tree| assert!(tree.update(&key(10), b"new").unwrap()),
@@ -278,7 +304,7 @@ fn readers_wait_for_nobody_who_stopped() {
 /// Whoever meets an operation of one that stopped ends it, or undoes it, and goes on.
 #[test]
 fn writers_wait_for_nobody_who_stopped() {
-    type Operation = fn(&BzTree<Late, RecordCodec>);
+    type Operation = fn(&dyn Index);
     let operations: [(&[u32], Operation); 5] = [
         (&[], |tree| assert!(tree.insert(&key(15), b"new").is_ok())),
         (&[], |tree| assert!(tree.update(&key(10), b"new").is_ok())),
@@ -305,8 +331,7 @@ fn writers_wait_for_nobody_who_stopped() {
 }
 
 /// What others wrote may become durable whenever it does, and so may what comes behind it.
-fn expect_a_reader_waits_for_nobody(pool: &Pool<Late>, tree: &BzTree<Late, RecordCodec>) {
-    let medium = pool.medium();
+fn expect_a_reader_waits_for_nobody(medium: &Late, tree: &dyn Index) {
     medium.set_release(Release::Manual);
     std::thread::scope(|scope| {
         scope.spawn(|| assert!(tree.update(&key(2), b"new").unwrap()));
@@ -326,28 +351,26 @@ fn expect_a_reader_waits_for_nobody(pool: &Pool<Late>, tree: &BzTree<Late, Recor
 /// Where waits are put off nobody says of nodes and entries that they are durable.
 #[test]
 fn a_reader_waits_for_nothing_but_what_it_has_seen() {
-    let pool = Pool::open(Late::new(1 << 24, LineForm::Single).unwrap(), PoolOptions::default()).unwrap();
-    let tree = BzTree::<Late, RecordCodec>::create(&pool, "tree", small()).unwrap();
+    let (late, pool) = on_late();
+    let tree = create(&pool, small());
     let splits = || tree.counters().iter().find(|(name, _)| *name == "splits").unwrap().1;
-    pool.medium().set_release(Release::Manual);
+    late.set_release(Release::Manual);
     medium::deferred(|| (1..=32).for_each(|number| assert!(tree.insert(&key(number), b"value").unwrap())));
     assert!(splits() > 1);
-    pool.medium().release_all();
-    expect_a_reader_waits_for_nobody(&pool, &tree);
+    late.release_all();
+    expect_a_reader_waits_for_nobody(&late, &*tree);
 
-    let image = pool.medium().durable_image();
-    let crashed = Late::from_image(&image, 1 << 24, LineForm::Single).unwrap();
-    let pool = Pool::open(crashed, PoolOptions::default()).unwrap();
-    let root = pool.trees().unwrap().remove(0);
-    let tree = BzTree::<Late, RecordCodec>::open(&pool, &root, small()).unwrap();
+    let crashed = Arc::new(Late::from_image(&late.durable_image(), 1 << 24, LineForm::Single).unwrap());
+    let pool = Pool::open(Instrumented::sharing(&crashed), PoolOptions::default()).unwrap();
+    let tree = reopen(&pool, small());
     pool.finish_marking();
-    expect_a_reader_waits_for_nobody(&pool, &tree);
+    expect_a_reader_waits_for_nobody(&crashed, &*tree);
 }
 
 #[test]
 fn a_bulk_load_keeps_no_memory_from_being_reused_while_its_source_runs() {
     let pool = open(&Instrumented::new(Dax::plain(16 << 20).unwrap()), true);
-    let made = |name| Tree::create(&pool, name, small()).unwrap();
+    let made = |name| instrumented::create(&pool, name, Codec::Record, small()).unwrap();
     let (tree, other) = (made("tree"), made("other"));
     let mut left = 0..20_u64;
     let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
@@ -371,7 +394,7 @@ fn a_bulk_load_keeps_no_memory_from_being_reused_while_its_source_runs() {
 #[test]
 fn a_source_that_empties_the_tree_it_is_loaded_into_is_no_obstacle() {
     let pool = open(&Instrumented::new(Dax::plain(16 << 20).unwrap()), true);
-    let tree = Tree::create(&pool, "tree", small()).unwrap();
+    let tree = create(&pool, small());
     let mut left = 0..3;
     let mut next = |key: &mut Vec<u8>, _: &mut Vec<u8>| {
         // Each of these renews the tree's only leaf.
@@ -395,7 +418,7 @@ fn a_source_that_empties_the_tree_it_is_loaded_into_is_no_obstacle() {
 fn each_change_of_the_structure_takes_three_persists() {
     let medium = Instrumented::new(Dax::plain(64 << 20).unwrap()).counted();
     let pool = Pool::open(medium.clone(), PoolOptions::default()).unwrap();
-    let tree = BzTree::<_, WordCodec>::create(&pool, "tree", small()).unwrap();
+    let tree = create_words(&pool);
     let changes = || -> Vec<u64> {
         let counted: BTreeMap<_, _> = tree.counters().into_iter().collect();
         ["consolidations", "splits", "merges"].iter().map(|what| counted[what]).collect()
@@ -420,8 +443,8 @@ fn each_change_of_the_structure_takes_three_persists() {
 /// The leaf became small beside one that was too full to be merged with, and is not any more.
 #[test]
 fn an_insert_that_renews_a_small_leaf_merges_it_as_a_remove_does() {
-    let pool = Pool::open(Dax::plain(LIMIT_BYTES).unwrap(), PoolOptions::default()).unwrap();
-    let tree = BzTree::<_, WordCodec>::create(&pool, "tree", small()).unwrap();
+    let pool = open(&Instrumented::new(Dax::plain(LIMIT_BYTES).unwrap()), true);
+    let tree = create_words(&pool);
     let (insert, remove) = (
         |key: u64| assert!(tree.insert(&key.to_be_bytes(), &[0; 8]).unwrap()),
         |key: u64| assert!(tree.remove(&key.to_be_bytes()).unwrap()),
@@ -432,7 +455,7 @@ fn an_insert_that_renews_a_small_leaf_merges_it_as_a_remove_does() {
     insert(15);
     assert_eq!(tree.stat().unwrap().leaves, 1);
     assert!(tree.check().unwrap().is_empty());
-    assert_eq!(keys_of(&tree), [10_u64, 15, 40, 50].map(u64::to_be_bytes));
+    assert_eq!(keys_of(&*tree), [10_u64, 15, 40, 50].map(u64::to_be_bytes));
 }
 
 /// Sizes of nodes: leaves that are small and mostly sorted, as large as can be and mostly free, and in between.
@@ -449,7 +472,7 @@ fn trees_of_any_node_sizes_keep_what_they_are_given() {
         let ram = Instrumented::new(Dax::plain(16 << 20).unwrap());
         let pool = open(&ram, true);
         let options = BzTreeOptions { nodes: Some(nodes), ..small() };
-        let tree = Tree::create(&pool, "tree", options).unwrap();
+        let tree = create(&pool, options);
         let mut model = BTreeMap::new();
         for step in 0..20_000_u32 {
             // Grows, stays, becomes empty, and then grows in order.
@@ -469,7 +492,7 @@ fn trees_of_any_node_sizes_keep_what_they_are_given() {
         for what in ["splits", "merges", "consolidations"].iter().take(if grows { 3 } else { 2 }) {
             assert!(counted[what] > 0, "{nodes}: no {what}");
         }
-        let entries = |tree: &Tree| {
+        let entries = |tree: &dyn Index| {
             let (mut all, mut entry) = (BTreeMap::new(), (Vec::new(), Vec::new()));
             let mut scan = tree.range(Bounds::all(), Direction::Forward).unwrap();
             while scan.next_into(&mut entry.0, &mut entry.1).unwrap() {
@@ -477,15 +500,15 @@ fn trees_of_any_node_sizes_keep_what_they_are_given() {
             }
             all
         };
-        assert_eq!(entries(&tree), model, "{nodes}");
+        assert_eq!(entries(&*tree), model, "{nodes}");
         let stat = tree.stat().unwrap();
         assert_eq!(stat.leaf_bytes, 64 + 24 * nodes.leaf_entries as u64);
         assert!(stat.leaves as usize * nodes.leaf_entries >= model.len(), "{nodes}: {stat:?}");
         expect_no_leak(&ram, pool, tree);
         let pool = open(&ram, true);
-        let tree = Tree::open(&pool, &pool.trees().unwrap()[0], options).unwrap();
+        let tree = reopen(&pool, options);
         pool.finish_marking();
-        assert_eq!(entries(&tree), model, "{nodes}, opened again");
+        assert_eq!(entries(&*tree), model, "{nodes}, opened again");
     }
 }
 
@@ -493,16 +516,17 @@ fn trees_of_any_node_sizes_keep_what_they_are_given() {
 fn a_tree_is_opened_with_the_node_sizes_it_was_made_with() {
     let with = |nodes| BzTreeOptions { nodes, ..small() };
     let pool = open(&Instrumented::new(Dax::plain(LIMIT_BYTES).unwrap()), true);
-    let refused = Tree::create(&pool, "tree", with(Some(NodeSizes::of_leaf(57)))).err().unwrap();
+    let refused = instrumented::create(&pool, "tree", Codec::Record, with(Some(NodeSizes::of_leaf(57))));
+    let refused = refused.err().unwrap();
     assert!(matches!(&refused, Error::NodeSize { size: 57, least: 4, most: 56, .. }), "{refused}");
     assert!(pool.trees().unwrap().is_empty());
-    drop(Tree::create(&pool, "tree", with(Some(SIZES[0]))).unwrap());
+    drop(create(&pool, with(Some(SIZES[0]))));
     let root = pool.trees().unwrap().remove(0);
-    assert_eq!(Tree::sizes_of(&root).unwrap(), SIZES[0]);
-    assert!(Tree::open(&pool, &root, with(Some(SIZES[0]))).unwrap().insert(&key(1), b"").unwrap());
+    assert_eq!(sizes_of(&root), SIZES[0]);
+    assert!(reopen(&pool, with(Some(SIZES[0]))).insert(&key(1), b"").unwrap());
     let free = NodeSizes { free_entries: 2, ..SIZES[0] };
     for nodes in [SIZES[1], free, NodeSizes { inner_children: 5, ..SIZES[0] }, NodeSizes::of_leaf(4)] {
-        let refused = Tree::open(&pool, &root, with(Some(nodes))).err().unwrap();
+        let refused = instrumented::open(&pool, &root, Codec::Record, with(Some(nodes))).err().unwrap();
         assert!(matches!(&refused, Error::TreeMismatch { .. }), "{refused}");
         let (refused, sizes) = (refused.to_string(), [nodes, SIZES[0]].map(|nodes| nodes.to_string()));
         assert!(sizes.iter().all(|nodes| refused.contains(nodes)), "{refused}");
@@ -531,7 +555,7 @@ fn values_that_look_like_names_are_left_alone_by_recovery() {
 fn is_left_alone(which: usize) -> bool {
     let ram = Instrumented::new(Dax::plain(16 << 20).unwrap());
     let pool = open(&ram, false);
-    let tree = Tree::create(&pool, "tree", small()).unwrap();
+    let tree = create(&pool, small());
     (0..40).for_each(|number| tree.put(&key(10 * number), b"value").unwrap());
     // The last operations of two threads that are gone: one that succeeded, one that failed.
     std::thread::scope(|scope| {
@@ -556,7 +580,7 @@ fn is_left_alone(which: usize) -> bool {
     std::mem::forget(tree);
     drop(pool);
     let pool = open(&ram, false);
-    let tree = Tree::open(&pool, &pool.trees().unwrap()[0], small()).unwrap();
+    let tree = reopen(&pool, small());
     for (key, value) in &model {
         assert_eq!(tree.get(key).unwrap().unwrap().as_slice(), value, "{key:?}");
     }
@@ -567,18 +591,18 @@ fn is_left_alone(which: usize) -> bool {
 /// As a get does: a number with a key in it that a crash takes back was never true.
 #[test]
 fn a_count_waits_for_what_it_saw() {
-    let pool = Pool::open(Late::new(1 << 24, LineForm::Single).unwrap(), PoolOptions::default()).unwrap();
-    let tree = BzTree::<Late, RecordCodec>::create(&pool, "tree", small()).unwrap();
-    pool.medium().set_release(Release::Manual);
+    let (late, pool) = on_late();
+    let tree = create(&pool, small());
+    late.set_release(Release::Manual);
     let counted = AtomicU64::new(0);
     std::thread::scope(|scope| {
-        let (tree, counted) = (&tree, &counted);
+        let (tree, counted) = (&*tree, &counted);
         scope.spawn(move || assert!(tree.insert(b"key", b"value").unwrap()));
-        assert!(pool.medium().until_waiting(1, PATIENCE));
+        assert!(late.until_waiting(1, PATIENCE));
         scope.spawn(move || counted.store(tree.len().unwrap(), Ordering::SeqCst));
-        assert!(pool.medium().until_waiting(2, PATIENCE));
+        assert!(late.until_waiting(2, PATIENCE));
         assert_eq!(counted.load(Ordering::SeqCst), 0);
-        pool.medium().set_release(Release::Immediate);
+        late.set_release(Release::Immediate);
     });
     assert_eq!(counted.load(Ordering::SeqCst), 1);
 }
@@ -588,14 +612,12 @@ fn a_count_waits_for_what_it_saw() {
 fn expect_a_sound_mark(leaves: u32, before: u32, meanwhile: [u32; 2]) {
     let ram = Instrumented::new(Dax::plain(4 << 20).unwrap());
     let pool = open(&ram, false);
-    let tree = Tree::create(&pool, "tree", small()).unwrap();
+    let tree = create(&pool, small());
     let keys: Vec<u32> = (0..60).map(|number| number * 10).collect();
     keys.iter().for_each(|number| assert!(tree.insert(&key(*number), b"value").unwrap()));
     drop((tree, pool));
     let pool = open(&ram, false);
-    let root = pool.trees().unwrap().remove(0);
-    let options = BzTreeOptions { mark_later: true, ..small() };
-    let tree = Tree::open(&pool, &root, options).unwrap();
+    let tree = reopen(&pool, BzTreeOptions { mark_later: true, ..small() });
     let split = |number: u32| {
         (1..4).for_each(|step| assert!(tree.insert(&key(number * 10 + step), b"value").unwrap()));
         tree.reclaim();
@@ -642,7 +664,7 @@ fn a_mark_finds_the_separators_of_nodes_whose_space_was_used_again() {
 fn bits_above_the_offset_of_a_record_are_found_and_cost_no_entry() {
     let ram = Instrumented::new(Dax::plain(LIMIT_BYTES).unwrap());
     let pool = open(&ram, true);
-    let tree = Tree::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+    let tree = create(&pool, BzTreeOptions::default());
     // Not in order, and tied in their first words.
     let keys = [3, 1, 2].map(key);
     keys.iter().for_each(|key| assert!(tree.insert(key, b"value").unwrap()));
