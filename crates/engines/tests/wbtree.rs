@@ -3,20 +3,17 @@
 mod common;
 
 use std::ops::Bound;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use everleaf_engines::Error;
-use everleaf_engines::index::{
-    Bounds, Codec, Condition, Direction, Index, MaybeWords, RecordCodec, WordCodec, WordIndex,
-};
+use everleaf_engines::index::{Bounds, Condition, Direction, Index, LeftOut, WordIndex};
 use everleaf_engines::kit::paged::{checked, unchecked};
-use everleaf_engines::registry::{Build, Engine, Opening};
-use everleaf_engines::wbtree::WbTree;
+use everleaf_engines::registry::{Codec, Engine, Opening, Visit};
 use medium::testing::Late;
 use medium::testing::late::Release;
-use medium::{Dax, DaxOptions, Instrumented, LineForm, Medium};
-use pool::{Pool, PoolOptions};
+use medium::{Dax, DaxOptions, Instrumented, LineForm};
+use pool::{Pool, PoolOptions, TreeRoot};
 
 use common::content;
 
@@ -38,11 +35,25 @@ fn settings(design: u64, entries: u64) -> Opening {
     Opening { settings, ..Opening::default() }
 }
 
-fn tree<M: Medium, C: Codec>(pool: &Pool<M>, design: u64, entries: u64) -> WbTree<M, C>
-where
-    WbTree<M, C>: MaybeWords,
-{
-    Build::create(pool, "tree", &settings(design, entries)).unwrap()
+fn tree(pool: &Pool<Instrumented>, codec: Codec, design: u64, entries: u64) -> Arc<dyn Index> {
+    let create = Engine::WBTREE.media().instrumented.create;
+    create(pool, "tree", codec, &settings(design, entries)).unwrap().index
+}
+
+fn reopen(pool: &Pool<Instrumented>, root: &TreeRoot, codec: Codec) -> Result<Arc<dyn Index>, Error> {
+    let open = Engine::WBTREE.media().instrumented.open;
+    open(pool, root, codec, &Opening::default()).map(|tree| tree.index)
+}
+
+/// What a salvage leaves out, and how many entries it finds.
+fn salvaged(pool: &Pool<Instrumented>, root: &TreeRoot, codec: Codec) -> (Vec<LeftOut>, u64) {
+    let mut entries = 0;
+    let visit: &mut Visit<'_> = &mut |_, _| {
+        entries += 1;
+        true
+    };
+    let left_out = (Engine::WBTREE.media().instrumented.salvage)(pool, root, codec, visit);
+    (left_out.unwrap().unwrap(), entries)
 }
 
 fn ram() -> Instrumented {
@@ -59,16 +70,16 @@ fn key(number: u32) -> Vec<u8> {
 }
 
 /// A word of the pool.
-fn load<M: Medium>(pool: &Pool<M>, offset: u64, word: u64) -> u64 {
+fn load(pool: &Pool<Instrumented>, offset: u64, word: u64) -> u64 {
     pool.pin().words(offset + 8 * word, 1).unwrap()[0].load(&pool.pin())
 }
 
-fn store<M: Medium>(pool: &Pool<M>, offset: u64, word: u64, value: u64) {
+fn store(pool: &Pool<Instrumented>, offset: u64, word: u64, value: u64) {
     pool.pin().words(offset + 8 * word, 1).unwrap()[0].store(&pool.pin(), value);
 }
 
 /// The offset of the anchor, and of the root.
-fn anchor_and_root<M: Medium>(pool: &Pool<M>) -> (u64, u64) {
+fn anchor_and_root(pool: &Pool<Instrumented>) -> (u64, u64) {
     let anchor = pool.trees().unwrap()[0].words[0];
     (anchor, unchecked(load(pool, anchor, 0)).unwrap() & !0x3f)
 }
@@ -95,7 +106,7 @@ fn source(keys: Vec<Vec<u8>>) -> impl FnMut(&mut Vec<u8>, &mut Vec<u8>) -> everl
 fn a_load_into_what_a_crash_left_without_entries_leaks_nothing() {
     let ram = ram();
     let pool = open(&ram, false);
-    let made: WbTree<_, RecordCodec> = tree(&pool, BITMAP_ONLY, 4);
+    let made = tree(&pool, Codec::Record, BITMAP_ONLY, 4);
     (0..5).for_each(|number| assert!(made.insert(&key(number), b"value").unwrap()));
     assert_eq!(made.stat().unwrap().leaves, 2);
     drop(made);
@@ -108,20 +119,21 @@ fn a_load_into_what_a_crash_left_without_entries_leaks_nothing() {
 
     let pool = open(&ram, true);
     let root = pool.trees().unwrap().remove(0);
-    let tree: WbTree<_, RecordCodec> = Build::open(&pool, &root, &Opening::default()).unwrap();
+    let tree = reopen(&pool, &root, Codec::Record).unwrap();
     pool.finish_marking();
-    expect_no_leak(&pool, &tree);
+    expect_no_leak(&pool, &*tree);
     assert_eq!(tree.bulk_load(&mut source((0..20).map(key).collect()), 1.0).unwrap(), 20);
-    expect_no_leak(&pool, &tree);
+    expect_no_leak(&pool, &*tree);
 }
 
 #[test]
 fn a_load_that_is_overtaken_answers_when_that_is_durable() {
-    let pool = Pool::open(Late::new(1 << 30, LineForm::Twin).unwrap(), PoolOptions::default()).unwrap();
-    let tree: WbTree<_, WordCodec> = tree(&pool, SLOT_BITMAP, 4);
-    let late = pool.medium();
+    let late = &Arc::new(Late::new(1 << 30, LineForm::Twin).unwrap());
+    let pool = Pool::open(Instrumented::sharing(late), PoolOptions::default()).unwrap();
+    let tree = tree(&pool, Codec::Word, SLOT_BITMAP, 4);
     std::thread::scope(|scope| {
-        let (tree, mut calls) = (&tree, 0);
+        // Beneath the stripes, so that the tree itself has to wait.
+        let (tree, mut calls) = (tree.striped().unwrap().1, 0);
         let loader = scope.spawn(move || {
             let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
                 calls += 1;
@@ -145,15 +157,13 @@ fn a_load_that_is_overtaken_answers_when_that_is_durable() {
 #[test]
 fn a_root_that_names_no_nodes_is_told_with_its_word() {
     let pool = open(&ram(), false);
-    drop(tree::<_, WordCodec>(&pool, SLOT_BITMAP, 4));
+    drop(tree(&pool, Codec::Word, SLOT_BITMAP, 4));
     let mut root = pool.trees().unwrap().remove(0);
     // A design that there is not; sizes that no node of the design has.
     for word in [0x304, 0x2, 0x3c, 0x208] {
         root.words[1] = word;
-        let opened: Result<WbTree<_, WordCodec>, _> = Build::open(&pool, &root, &Opening::default());
-        for error in
-            [opened.err().unwrap(), WbTree::<Instrumented, WordCodec>::settings_of(&root).unwrap_err()]
-        {
+        let opened = reopen(&pool, &root, Codec::Word);
+        for error in [opened.err().unwrap(), (Engine::WBTREE.settings_of)(&root).unwrap_err()] {
             let Error::Corrupt { offset, what, .. } = &error else { panic!("{error}") };
             assert_eq!(*offset, root.words[0]);
             assert!(what.contains("wbtree") && what.contains(&format!("{word:#x}")), "{what}");
@@ -168,12 +178,13 @@ type Cost = [u64; 3];
 fn cost(design: u64, entries: u64, count: u64, operation: impl FnOnce(&dyn WordIndex)) -> Cost {
     let dax = Dax::new(tempfile::tempfile().unwrap(), DaxOptions::default()).unwrap();
     let pool = Pool::open(Instrumented::new(dax).counted(), PoolOptions::default()).unwrap();
-    let tree: WbTree<_, WordCodec> = tree(&pool, design, entries);
+    let tree = tree(&pool, Codec::Word, design, entries);
+    let words = tree.words().unwrap();
     for key in 1..=count {
-        assert!(WordIndex::write(&tree, 2 * key, Some(key), Condition::Absent).unwrap());
+        assert!(words.write(2 * key, Some(key), Condition::Absent).unwrap());
     }
     let before = pool.medium().counts().unwrap();
-    operation(&tree);
+    operation(words);
     let spent = pool.medium().counts().unwrap() - before;
     [spent.words_stored, spent.lines_flushed, spent.fences]
 }
@@ -242,13 +253,13 @@ fn ends(run: impl FnOnce() + Send + 'static) -> bool {
 fn leaves_that_are_linked_in_a_circle_end_a_scan() {
     for keys in [&[][..], &[5], &[5, 900]] {
         let pool = open(&ram(), false);
-        let tree: WbTree<_, WordCodec> = tree(&pool, BITMAP_ONLY, 4);
+        let tree = tree(&pool, Codec::Word, BITMAP_ONLY, 4);
         for key in keys {
             assert!(tree.insert(&u64::to_be_bytes(*key), &[1; 8]).unwrap());
         }
         let (_, leaf) = anchor_and_root(&pool);
         store(&pool, leaf, LEAF_LINK, checked(leaf));
-        let scan = move || drop(WordIndex::scan(&tree, 6, &mut |_| true));
+        let scan = move || drop(tree.words().unwrap().scan(6, &mut |_| true));
         assert!(ends(scan), "{keys:?}: a scan that does not end");
     }
 }
@@ -256,7 +267,7 @@ fn leaves_that_are_linked_in_a_circle_end_a_scan() {
 #[test]
 fn an_inner_node_that_is_its_own_child_is_survived() {
     let pool = open(&ram(), false);
-    let tree: WbTree<_, WordCodec> = tree(&pool, SLOT_BITMAP, 4);
+    let tree = tree(&pool, Codec::Word, SLOT_BITMAP, 4);
     for key in 0..5_u64 {
         assert!(tree.insert(&key.to_be_bytes(), &[1; 8]).unwrap());
     }
@@ -272,33 +283,24 @@ fn an_inner_node_that_is_its_own_child_is_survived() {
 #[test]
 fn a_salvage_says_that_a_change_was_under_way() {
     let pool = open(&ram(), false);
-    let made: WbTree<_, WordCodec> = tree(&pool, SLOT_ONLY, 3);
+    let made = tree(&pool, Codec::Word, SLOT_ONLY, 3);
     for key in 0..5_u64 {
         assert!(made.insert(&key.to_be_bytes(), &[1; 8]).unwrap());
     }
     drop(made);
     let root = pool.trees().unwrap().remove(0);
-    let mut entries = 0;
-    let mut left_out = || {
-        let visit = &mut |_: &[u8], _: &[u8]| {
-            entries += 1;
-            true
-        };
-        WbTree::<_, WordCodec>::salvage_at(&pool, &root, visit).unwrap().unwrap()
-    };
-    assert_eq!(left_out(), []);
+    assert_eq!(salvaged(&pool, &root, Codec::Word), (vec![], 5));
     let (anchor, _) = anchor_and_root(&pool);
     store(&pool, anchor, 1, 0x1234_5678_0000_0003);
-    let left_out = left_out();
-    assert_eq!((left_out.len(), left_out[0].offset, entries), (1, anchor, 10));
-    let opened: Result<WbTree<_, WordCodec>, _> = Build::open(&pool, &root, &Opening::default());
-    assert!(opened.err().unwrap().is_corrupt());
+    let (left_out, entries) = salvaged(&pool, &root, Codec::Word);
+    assert_eq!((left_out.len(), left_out[0].offset, entries), (1, anchor, 5));
+    assert!(reopen(&pool, &root, Codec::Word).err().unwrap().is_corrupt());
 }
 
 #[test]
 fn a_salvage_leaves_out_only_what_a_damaged_word_leads_to() {
     let pool = open(&ram(), false);
-    let made: WbTree<_, WordCodec> = tree(&pool, SLOT_BITMAP, 4);
+    let made = tree(&pool, Codec::Word, SLOT_BITMAP, 4);
     for key in 0..8_u64 {
         assert!(made.insert(&key.to_be_bytes(), &[1; 8]).unwrap());
     }
@@ -306,13 +308,7 @@ fn a_salvage_leaves_out_only_what_a_damaged_word_leads_to() {
     let (_, root) = anchor_and_root(&pool);
     let value = load(&pool, root, FIRST_VALUE);
     store(&pool, root, FIRST_VALUE, value ^ 1 << 20);
-    let mut entries = 0;
-    let visit = &mut |_: &[u8], _: &[u8]| {
-        entries += 1;
-        true
-    };
-    let table = pool.trees().unwrap().remove(0);
-    let left_out = WbTree::<_, WordCodec>::salvage_at(&pool, &table, visit).unwrap().unwrap();
+    let (left_out, entries) = salvaged(&pool, &pool.trees().unwrap()[0], Codec::Word);
     assert!(left_out.len() == 1 && left_out[0].offset == root, "{left_out:?}");
     assert!((4..8).contains(&entries), "{entries} entries");
 }
@@ -322,7 +318,7 @@ fn a_salvage_leaves_out_only_what_a_damaged_word_leads_to() {
 fn a_damaged_head_of_a_leaf_is_noticed_and_costs_no_entry() {
     let (ram, entry) = (ram(), 1 << 3);
     let pool = open(&ram, false);
-    let made: WbTree<_, RecordCodec> = tree(&pool, SLOT_BITMAP, 8);
+    let made = tree(&pool, Codec::Record, SLOT_BITMAP, 8);
     (0..5).for_each(|number| assert!(made.insert(&key(number), b"value").unwrap()));
     let (_, leaf) = anchor_and_root(&pool);
     let bitmap = load(&pool, leaf, BITMAP);
@@ -334,14 +330,8 @@ fn a_damaged_head_of_a_leaf_is_noticed_and_costs_no_entry() {
     drop((made, pool));
     let pool = open(&ram, false);
     let root = pool.trees().unwrap().remove(0);
-    let opened: Result<WbTree<_, RecordCodec>, _> = Build::open(&pool, &root, &Opening::default());
-    assert!(opened.err().unwrap().is_corrupt());
-    let mut entries = 0;
-    let visit = &mut |_: &[u8], _: &[u8]| {
-        entries += 1;
-        true
-    };
-    let left_out = WbTree::<_, RecordCodec>::salvage_at(&pool, &root, visit).unwrap().unwrap();
+    assert!(reopen(&pool, &root, Codec::Record).err().unwrap().is_corrupt());
+    let (left_out, entries) = salvaged(&pool, &root, Codec::Record);
     assert!(left_out.len() == 1 && left_out[0].offset == leaf, "{left_out:?}");
     assert_eq!(entries, 5);
 }
@@ -350,18 +340,18 @@ fn a_damaged_head_of_a_leaf_is_noticed_and_costs_no_entry() {
 #[test]
 fn a_scan_passes_an_empty_leaf() {
     let pool = open(&ram(), false);
-    let tree: WbTree<_, WordCodec> = tree(&pool, BITMAP_ONLY, 4);
+    let tree = tree(&pool, Codec::Word, BITMAP_ONLY, 4);
     (0..12_u64).for_each(|key| assert!(tree.insert(&key.to_be_bytes(), &[1; 8]).unwrap()));
     let (_, root) = anchor_and_root(&pool);
     let second = unchecked(load(&pool, root, FIRST_VALUE)).unwrap();
     let emptied = u64::from(load(&pool, second, 0).count_ones());
     store(&pool, second, 0, 0);
     let mut seen = 0;
-    tree.visit_words(0, &mut |entries| {
+    let visit = &mut |entries: &[[u64; 2]]| {
         seen += entries.len() as u64;
         true
-    })
-    .unwrap();
+    };
+    tree.words().unwrap().scan(0, visit).unwrap();
     assert!(emptied > 0 && seen == 12 - emptied, "{seen} of 12, {emptied} taken out");
 }
 
@@ -369,7 +359,7 @@ fn a_scan_passes_an_empty_leaf() {
 fn ascending_keys_fill_leaves() {
     for (design, entries) in [(SLOT_BITMAP, 59), (BITMAP_ONLY, 63), (SLOT_ONLY, 7)] {
         let pool = open(&ram(), false);
-        let records: WbTree<_, RecordCodec> = tree(&pool, design, entries);
+        let records = tree(&pool, Codec::Record, design, entries);
         (0..3000).for_each(|number| assert!(records.insert(&key(number), b"value").unwrap()));
         let leaves = records.stat().unwrap().leaves;
         assert!(leaves * entries < 3000 * 5 / 4, "{leaves} leaves of {entries} entries");
@@ -379,7 +369,7 @@ fn ascending_keys_fill_leaves() {
 #[test]
 fn a_reverse_scan_from_bytes_that_are_too_short_for_a_word_begins_below_them() {
     let pool = open(&ram(), false);
-    let tree: WbTree<_, WordCodec> = tree(&pool, SLOT_ONLY, 3);
+    let tree = tree(&pool, Codec::Word, SLOT_ONLY, 3);
     for first in 0..60_u8 {
         assert!(tree.insert(&[first, 0, 0, 0, 0, 0, 0, 0], &[1; 8]).unwrap());
     }
@@ -399,7 +389,7 @@ fn a_reverse_scan_from_bytes_that_are_too_short_for_a_word_begins_below_them() {
 fn a_reverse_scan_of_records_passes_every_separator() {
     for design in [SLOT_BITMAP, BITMAP_ONLY, SLOT_ONLY] {
         let pool = open(&ram(), false);
-        let tree: WbTree<_, RecordCodec> = tree(&pool, design, 3);
+        let tree = tree(&pool, Codec::Record, design, 3);
         let mut keys: Vec<Vec<u8>> = (0..50_u8).map(|first| vec![first, 1]).collect();
         keys.extend(
             (0..50_u8).flat_map(|first| [vec![first], vec![first, 0], vec![first; 8], vec![first; 9]]),
@@ -433,25 +423,25 @@ struct Shares {
 }
 
 /// Damages each byte of a tree in turn: each word that is not zero in the slabs of the tree.
-fn damage<C: Codec>(design: u64, entries: u64) -> Shares
-where
-    WbTree<Instrumented, C>: MaybeWords,
-{
+fn damage(codec: Codec, design: u64, entries: u64) -> Shares {
     let pool = open(&ram(), false);
-    let tree: WbTree<_, C> = tree(&pool, design, entries);
+    let tree = tree(&pool, codec, design, entries);
     for number in 0..300_u64 {
         let number = number * 7919 % 100_003;
-        let key = if C::TIES { key(number as u32) } else { number.to_be_bytes().to_vec() };
+        let key = match codec {
+            Codec::Word => number.to_be_bytes().to_vec(),
+            _ => key(number as u32),
+        };
         assert!(tree.insert(&key, &(number ^ 0x5a5a_5a5a).to_be_bytes()).unwrap());
     }
-    let (sound, mut shares) = (content(&tree).unwrap(), Shares::default());
+    let (sound, mut shares) = (content(&*tree).unwrap(), Shares::default());
     let (first, last) = (anchor_and_root(&pool).0 & !0xffff, pool.stat().high_water_bytes);
     for offset in (first..last).step_by(8).filter(|offset| offset % 0x1_0000 != 0) {
         let word = load(&pool, offset, 0);
         for byte in (0..8).filter(|_| word != 0) {
             let mask = if offset / 8 % 2 == 0 { 0xff } else { 1 << (offset / 16 % 8) };
             store(&pool, offset, 0, word ^ mask << (8 * byte));
-            match (tree.check(), content(&tree)) {
+            match (tree.check(), content(&*tree)) {
                 (Ok(violations), Ok(found)) if violations.is_empty() && found == sound => {
                     shares.harmless += 1;
                 }
@@ -461,7 +451,7 @@ where
         }
         store(&pool, offset, 0, word);
     }
-    assert_eq!(content(&tree).unwrap(), sound);
+    assert_eq!(content(&*tree).unwrap(), sound);
     shares
 }
 
@@ -475,19 +465,19 @@ fn print_shares(name: &str, Shares { noticed, harmless, silent }: Shares) -> u32
 
 #[test]
 fn how_much_damage_is_silent_with_slots_and_bitmap() {
-    let silent = print_shares("slot+bitmap, record", damage::<RecordCodec>(SLOT_BITMAP, 59));
+    let silent = print_shares("slot+bitmap, record", damage(Codec::Record, SLOT_BITMAP, 59));
     assert_eq!(silent, 0);
-    print_shares("slot+bitmap, word", damage::<WordCodec>(SLOT_BITMAP, 59));
+    print_shares("slot+bitmap, word", damage(Codec::Word, SLOT_BITMAP, 59));
 }
 
 #[test]
 fn how_much_damage_is_silent_with_the_bitmap_alone() {
-    print_shares("bitmap-only, record", damage::<RecordCodec>(BITMAP_ONLY, 63));
-    print_shares("bitmap-only, word", damage::<WordCodec>(BITMAP_ONLY, 63));
+    print_shares("bitmap-only, record", damage(Codec::Record, BITMAP_ONLY, 63));
+    print_shares("bitmap-only, word", damage(Codec::Word, BITMAP_ONLY, 63));
 }
 
 #[test]
 fn how_much_damage_is_silent_with_slots_alone() {
-    print_shares("slot-only, record", damage::<RecordCodec>(SLOT_ONLY, 7));
-    print_shares("slot-only, word", damage::<WordCodec>(SLOT_ONLY, 7));
+    print_shares("slot-only, record", damage(Codec::Record, SLOT_ONLY, 7));
+    print_shares("slot-only, word", damage(Codec::Word, SLOT_ONLY, 7));
 }
