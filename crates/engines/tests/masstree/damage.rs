@@ -4,16 +4,15 @@
 use std::time::Duration;
 
 use everleaf_engines::Error;
-use everleaf_engines::index::{
-    Bounds, Codec, Condition, Direction, EpochLength, Epochs, Index, RecordCodec, Violation, WordCodec,
-};
-use everleaf_engines::masstree::{MassTree, MassTreeOptions};
+use everleaf_engines::index::{Bounds, Condition, Direction, EpochLength, Index, Violation};
+use everleaf_engines::masstree::{MassTreeOptions, instrumented};
+use everleaf_engines::registry::Codec;
 use medium::{Dax, Instrumented};
 use pool::{EPOCHS, Pool, PoolOptions};
 
 use crate::common::content;
 
-pub(crate) type Tree = MassTree<Instrumented, RecordCodec>;
+pub(crate) type Tree = dyn Index;
 
 pub(crate) const OPTIONS: MassTreeOptions = MassTreeOptions {
     epoch: EpochLength::Manual,
@@ -44,13 +43,23 @@ pub(crate) fn open_pool(ram: &Instrumented) -> Pool<Instrumented> {
     Pool::open(ram.clone(), options).unwrap()
 }
 
-pub(crate) fn reopen(pool: &Pool<Instrumented>, name: &str) -> Result<Tree, Error> {
-    reopen_as(pool, name)
+pub(crate) fn reopen(pool: &Pool<Instrumented>, name: &str) -> Result<Box<Tree>, Error> {
+    reopen_as(pool, name, Codec::Record)
 }
 
-fn reopen_as<C: Codec>(pool: &Pool<Instrumented>, name: &str) -> Result<MassTree<Instrumented, C>, Error> {
+fn reopen_as(pool: &Pool<Instrumented>, name: &str, codec: Codec) -> Result<Box<Tree>, Error> {
     let root = pool.trees().unwrap().into_iter().find(|root| root.name == name).unwrap();
-    MassTree::open(pool, &root, OPTIONS)
+    instrumented::open(pool, &root, codec, OPTIONS)
+}
+
+/// An empty tree of records.
+pub(crate) fn create(pool: &Pool<Instrumented>, options: MassTreeOptions) -> Box<Tree> {
+    instrumented::create(pool, "tree", Codec::Record, options).unwrap()
+}
+
+/// An empty tree of words.
+fn create_words(pool: &Pool<Instrumented>) -> Box<Tree> {
+    instrumented::create(pool, "tree", Codec::Word, OPTIONS).unwrap()
 }
 
 pub(crate) fn anchor(pool: &Pool<Instrumented>, name: &str) -> u64 {
@@ -74,8 +83,8 @@ pub(crate) fn key(number: u64) -> Vec<u8> {
 }
 
 /// A tree of so many keys, each few in an epoch of their own.
-pub(crate) fn grown(pool: &Pool<Instrumented>, name: &str, keys: u64) -> Tree {
-    let tree = Tree::create(pool, name, OPTIONS).unwrap();
+pub(crate) fn grown(pool: &Pool<Instrumented>, name: &str, keys: u64) -> Box<Tree> {
+    let tree = instrumented::create(pool, name, Codec::Record, OPTIONS).unwrap();
     for number in 0..keys {
         tree.put(&key(number), &number.to_be_bytes()).unwrap();
         if number % 5 == 0 {
@@ -104,7 +113,7 @@ fn a_counter_of_epochs_that_lies() {
     let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
     let pool = open_pool(&ram);
     let tree = grown(&pool, "tree", 200);
-    let before = content(&tree).unwrap();
+    let before = content(&*tree).unwrap();
     drop(tree);
     let past = load(&pool, EPOCHS[0]);
     assert!(past & VALUE < 100);
@@ -116,8 +125,8 @@ fn a_counter_of_epochs_that_lies() {
         store_epochs(&pool, 0, right);
         store(&pool, EPOCHS[bit as usize % 2], right ^ 1 << bit);
         let tree = reopen(&pool, "tree").unwrap_or_else(|error| panic!("bit {bit}: {error}"));
-        assert_eq!(content(&tree).unwrap(), before, "bit {bit}");
-        tree.sweep().unwrap();
+        assert_eq!(content(&*tree).unwrap(), before, "bit {bit}");
+        tree.epochs().unwrap().sweep().unwrap();
         drop(tree);
         assert_eq!(load(&pool, EPOCHS[0]), load(&pool, EPOCHS[1]));
         right = load(&pool, EPOCHS[0]);
@@ -125,7 +134,7 @@ fn a_counter_of_epochs_that_lies() {
     // From the future: nothing was under way, so nothing is lost, and the tree can be used.
     store_epochs(&pool, 0, checked(500));
     let tree = reopen(&pool, "tree").unwrap();
-    assert_eq!(content(&tree).unwrap(), before);
+    assert_eq!(content(&*tree).unwrap(), before);
     tree.put(b"new", b"value").unwrap();
     tree.sync().unwrap();
     assert!(tree.check().unwrap().is_empty());
@@ -134,7 +143,7 @@ fn a_counter_of_epochs_that_lies() {
     store_epochs(&pool, 0, past);
     FAILED.step_by(8).for_each(|at| store_epochs(&pool, at, 0));
     let said = reopen(&pool, "tree").and_then(|tree| {
-        let found = content(&tree);
+        let found = content(&*tree);
         let violations = tree.check()?;
         assert!(!violations.is_empty());
         found
@@ -155,14 +164,14 @@ fn a_counter_of_epochs_from_the_future_while_something_is_under_way() {
     let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
     let pool = open_pool(&ram);
     let tree = grown(&pool, "tree", 120);
-    let before = content(&tree).unwrap();
-    change_in_vain(&tree);
-    let changed = content(&tree).unwrap();
+    let before = content(&*tree).unwrap();
+    change_in_vain(&*tree);
+    let changed = content(&*tree).unwrap();
     drop(tree);
     store_epochs(&pool, 0, checked(500));
     let tree = reopen(&pool, "tree").unwrap();
     // All was written back here, so all of it is there.
-    assert_eq!(content(&tree).unwrap(), changed);
+    assert_eq!(content(&*tree).unwrap(), changed);
     assert!(tree.check().unwrap().is_empty());
     assert!(is_of(&changed, [&changed, &before]) && !is_of(&changed, [&before, &before]));
 }
@@ -221,11 +230,11 @@ fn an_external_log_that_is_cut_anywhere() {
     let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
     let pool = open_pool(&ram);
     let tree = grown(&pool, "tree", 120);
-    let before = content(&tree).unwrap();
-    change_in_vain(&tree);
-    let logged = tree.epoch_stat().nodes_logged;
+    let before = content(&*tree).unwrap();
+    change_in_vain(&*tree);
+    let logged = tree.epochs().unwrap().epoch_stat().nodes_logged;
     assert!(logged > 20);
-    let changed = content(&tree).unwrap();
+    let changed = content(&*tree).unwrap();
     drop(tree);
     let anchor = anchor(&pool, "tree");
     let running = load(&pool, EPOCHS[0]);
@@ -248,7 +257,7 @@ fn an_external_log_that_is_cut_anywhere() {
             (cut..end).any(|word| crashed[word as usize] != 0 && is_checked((word - first) % entry));
         let found = reopen(&pool, "tree").and_then(|tree| {
             let check = tree.check()?;
-            Ok((content(&tree)?, check.is_empty()))
+            Ok((content(&*tree)?, check.is_empty()))
         });
         match found {
             Ok((found, true)) if found == before => {}
@@ -267,7 +276,7 @@ fn an_external_log_that_is_cut_anywhere() {
     println!("{entries} entries, {} cuts: {errors} {violations} {mixtures}", entries * entry);
     assert!(errors + violations > 0);
     restore(&pool, &crashed);
-    assert_eq!(content(&reopen(&pool, "tree").unwrap()).unwrap(), before);
+    assert_eq!(content(&*reopen(&pool, "tree").unwrap()).unwrap(), before);
     assert_ne!(before, changed);
     // The chain of its segments.
     for at in [chain, segment] {
@@ -276,7 +285,7 @@ fn an_external_log_that_is_cut_anywhere() {
             for damaged in [&[at][..], &[at + 8], &[at, at + 8]] {
                 restore(&pool, &crashed);
                 damaged.iter().for_each(|at| store(&pool, *at, right ^ 1 << bit));
-                let opened = reopen(&pool, "tree").and_then(|tree| content(&tree));
+                let opened = reopen(&pool, "tree").and_then(|tree| content(&*tree));
                 match damaged.len() {
                     1 => assert_eq!(opened.unwrap(), before, "link at {at:#x}, bit {bit}"),
                     _ => assert!(is_corrupt(opened), "link at {at:#x}, bit {bit}"),
@@ -315,7 +324,7 @@ fn crash_again_and_again(damage: impl Fn(&Pool<Instrumented>)) -> Vec<usize> {
     let pool = open_pool(&ram);
     let tree = grown(&pool, "tree", 400);
     let mut model: std::collections::BTreeMap<Vec<u8>, Vec<u8>> =
-        content(&tree).unwrap().into_iter().collect();
+        content(&*tree).unwrap().into_iter().collect();
     drop(tree);
     damage(&pool);
     let mut readable = Vec::new();
@@ -374,7 +383,7 @@ fn a_node_from_the_future_is_named_also_when_its_epoch_has_come() {
     for is_met_before in [true, false] {
         let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
         let pool = open_pool(&ram);
-        let before = content(&grown(&pool, "tree", 120)).unwrap();
+        let before = content(&*grown(&pool, "tree", 120)).unwrap();
         let [border, running] = [*first_nodes(&pool, "tree").last().unwrap(), EPOCHS[0]];
         let epoch = load(&pool, border + EPOCH);
         store(&pool, border + EPOCH, epoch & !VALUE | ((load(&pool, running) & VALUE) + 3));
@@ -390,7 +399,7 @@ fn a_node_from_the_future_is_named_also_when_its_epoch_has_come() {
             assert!(!is_met_before || names_it());
         }
         assert!(is_corrupt(tree.get(&before[0].0)) && is_corrupt(tree.put(&before[0].0, b"value")));
-        assert!(is_corrupt(content(&tree)) && names_it());
+        assert!(is_corrupt(content(&*tree)) && names_it());
     }
 }
 
@@ -401,7 +410,7 @@ fn damaged_padding_of_a_record_is_named_and_does_no_harm() {
     for (word, bit) in [(4, 24), (4, 63), (6, 24), (6, 63)] {
         let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
         let pool = open_pool(&ram);
-        let tree = Tree::create(&pool, "tree", OPTIONS).unwrap();
+        let tree = create(&pool, OPTIONS);
         tree.put(b"a large one", b"value of it").unwrap();
         let record = load(&pool, first_nodes(&pool, "tree")[0] + VALUES) & OFFSET;
         let at = record + 8 * word;
@@ -422,14 +431,14 @@ fn damaged_padding_of_a_record_is_named_and_does_no_harm() {
 fn a_value_that_leads_beyond_all_bounds() {
     let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
     let pool = open_pool(&ram);
-    let tree = Tree::create(&pool, "tree", OPTIONS).unwrap();
+    let tree = create(&pool, OPTIONS);
     tree.put(b"a large one", b"value").unwrap();
     let at = first_nodes(&pool, "tree")[0] + VALUES;
     for value in [u64::MAX, u64::MAX - 7, u64::MAX - 15, u64::MAX - 16, 1 << 63] {
         store(&pool, at, value);
         assert!(is_corrupt(tree.get(b"a large one")));
         assert!(is_corrupt(tree.get_many(&[b"a large one"])));
-        assert!(is_corrupt(content(&tree)));
+        assert!(is_corrupt(content(&*tree)));
         assert!(is_corrupt(tree.put(b"a large one", b"another")));
         assert!(!tree.check().unwrap().is_empty());
     }
@@ -469,7 +478,7 @@ fn a_circle_of_nodes_costs_check_no_more_than_its_nodes() {
 fn epochs_end_beside_a_sweep() {
     let ram = Instrumented::new(Dax::plain(256 << 20).unwrap());
     let pool = open_pool(&ram);
-    let tree = Tree::create(&pool, "tree", OPTIONS).unwrap();
+    let tree = create(&pool, OPTIONS);
     let mut numbers = 0..1_000_000_u64;
     let mut source = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
         key.clear();
@@ -483,12 +492,13 @@ fn epochs_end_beside_a_sweep() {
     drop(tree);
     let root = pool.trees().unwrap().remove(0);
     let often = EpochLength::Every(std::time::Duration::from_millis(1));
-    let tree = Tree::open(&pool, &root, MassTreeOptions { epoch: often, ..OPTIONS }).unwrap();
-    while tree.epoch_stat().is_sweeping {
+    let tree =
+        instrumented::open(&pool, &root, Codec::Record, MassTreeOptions { epoch: often, ..OPTIONS }).unwrap();
+    while tree.epochs().unwrap().epoch_stat().is_sweeping {
         // An epoch in which nothing changed does not end: what a sweep leaves as it is counts as nothing.
         assert!(tree.update(&0_u64.to_be_bytes(), b"").unwrap());
     }
-    let found = tree.epoch_stat();
+    let found = tree.epochs().unwrap().epoch_stat();
     assert!(found.epochs > 4, "{} epochs ended", found.epochs);
     assert_eq!(found.swept_keys, 1_000_000);
     assert!(tree.check().unwrap().is_empty());
@@ -506,10 +516,10 @@ const NO_CELLS: [u64; 7] = [0, 48, 24, 17, 16 | 1 << 48, 1 << 20, u64::MAX];
 fn pointers_of_words_that_lead_to_no_cell_of_their_own() {
     let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
     let pool = open_pool(&ram);
-    let tree = MassTree::<_, WordCodec>::create(&pool, "tree", OPTIONS).unwrap();
+    let tree = create_words(&pool);
     (0..100_u64).for_each(|key| assert!(tree.insert(&key.to_be_bytes(), &key.to_be_bytes()).unwrap()));
     tree.sync().unwrap();
-    let before = content(&tree).unwrap();
+    let before = content(&*tree).unwrap();
     drop(tree);
     let border = *first_nodes(&pool, "tree").last().unwrap();
     let key = load(&pool, border + SLICES).to_be_bytes();
@@ -523,13 +533,13 @@ fn pointers_of_words_that_lead_to_no_cell_of_their_own() {
     for (at, damage, what, named) in damages {
         let right = load(&pool, at);
         store(&pool, at, damage);
-        let tree = reopen_as::<WordCodec>(&pool, "tree").unwrap();
+        let tree = reopen_as(&pool, "tree", Codec::Word).unwrap();
         let names = |error: Error| {
             let Error::Corrupt { offset, what: said, .. } = &error else { panic!("{damage:#x}: {error}") };
             assert!(*offset == border && said.contains(what), "{damage:#x}: {error}");
         };
         let words = tree.words().unwrap();
-        names(content(&tree).unwrap_err());
+        names(content(&*tree).unwrap_err());
         names(words.scan(0, &mut |_| true).unwrap_err());
         let mut backwards = tree.range(Bounds::all(), Direction::Reverse).unwrap();
         let (mut found, mut value) = (Vec::new(), Vec::new());
@@ -545,15 +555,15 @@ fn pointers_of_words_that_lead_to_no_cell_of_their_own() {
         let is_it = |violation: &Violation| violation.offset == border && violation.what.contains(named);
         assert!(violations.iter().any(is_it), "{named}: {violations:?}");
         // A sweep goes around it.
-        tree.sweep().unwrap();
-        assert!(!tree.epoch_stat().is_sweeping);
+        tree.epochs().unwrap().sweep().unwrap();
+        assert!(!tree.epochs().unwrap().epoch_stat().is_sweeping);
         tree.update(&99_u64.to_be_bytes(), &99_u64.to_be_bytes()).unwrap();
         drop(backwards);
         drop(tree);
         store(&pool, at, right);
     }
-    let tree = reopen_as::<WordCodec>(&pool, "tree").unwrap();
-    assert_eq!(content(&tree).unwrap(), before);
+    let tree = reopen_as(&pool, "tree", Codec::Word).unwrap();
+    assert_eq!(content(&*tree).unwrap(), before);
     assert!(tree.check().unwrap().is_empty());
 }
 
@@ -563,7 +573,7 @@ fn a_split_that_meets_damage_leaves_nothing_behind() {
     for slot in &SLOTS[2..] {
         let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
         let pool = open_pool(&ram);
-        let tree = MassTree::<_, WordCodec>::create(&pool, "tree", OPTIONS).unwrap();
+        let tree = create_words(&pool);
         let insert = |key: u64| tree.insert(&key.to_be_bytes(), &key.to_be_bytes());
         (0..4).for_each(|number| assert!(insert(10 * number).unwrap()));
         tree.sync().unwrap();
@@ -577,7 +587,7 @@ fn a_split_that_meets_damage_leaves_nothing_behind() {
         assert_eq!(tree.check().unwrap(), []);
         assert!(insert(15).unwrap());
         assert_eq!(tree.check().unwrap(), []);
-        assert_eq!(content(&tree).unwrap().len(), 5);
+        assert_eq!(content(&*tree).unwrap().len(), 5);
     }
 }
 
@@ -587,7 +597,7 @@ fn a_split_that_meets_damage_leaves_nothing_behind() {
 fn a_node_of_words_that_is_cut_off_by_the_pool_s_end_keeps_no_epoch_from_ending() {
     let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
     let pool = open_pool(&ram);
-    let tree = MassTree::<_, WordCodec>::create(&pool, "tree", OPTIONS).unwrap();
+    let tree = create_words(&pool);
     (0..100_u64).for_each(|key| assert!(tree.insert(&key.to_be_bytes(), &key.to_be_bytes()).unwrap()));
     tree.sync().unwrap();
     drop(tree);
@@ -597,13 +607,16 @@ fn a_node_of_words_that_is_cut_off_by_the_pool_s_end_keeps_no_epoch_from_ending(
     }
     let end = pool.stat().file_bytes;
     store(&pool, (node & !1) + FIRST_CHILD, end - 320);
-    let tree = reopen_as::<WordCodec>(&pool, "tree").unwrap();
+    let tree = reopen_as(&pool, "tree", Codec::Word).unwrap();
     tree.update(&99_u64.to_be_bytes(), &7_u64.to_be_bytes()).unwrap();
     assert!(tree.get(&0_u64.to_be_bytes()).is_err());
     for round in 0..3 {
-        let before = tree.epoch_stat().running;
+        let before = tree.epochs().unwrap().epoch_stat().running;
         tree.sync().unwrap();
-        assert!(round > 0 || tree.epoch_stat().running > before, "a sync that ended no epoch");
+        assert!(
+            round > 0 || tree.epochs().unwrap().epoch_stat().running > before,
+            "a sync that ended no epoch"
+        );
     }
 }
 
@@ -617,22 +630,22 @@ fn pointers_to_cells_in_a_tree_of_records() {
     for pointer in (0..=30).map(|number| 16 * number) {
         store(&pool, at, pointer);
         let tree = reopen(&pool, "tree").unwrap();
-        let error = content(&tree).unwrap_err();
+        let error = content(&*tree).unwrap_err();
         assert!(error.to_string().contains("a pointer to a cell"), "{error}");
         assert!(tree.check().unwrap().iter().any(|violation| violation.what.contains("a pointer to a cell")));
         drop(tree);
     }
     store(&pool, at, right);
-    assert_eq!(content(&reopen(&pool, "tree").unwrap()).unwrap().len(), 100);
+    assert_eq!(content(&*reopen(&pool, "tree").unwrap()).unwrap().len(), 100);
 }
 
 const BEHIND: [&[u8]; 2] = [b"zzzzzzzz1", b"zzzzzzzz2"];
 
 /// So many layers whose nodes have four entries each, all of which lead to one layer: 4^40 ways to the last one, whose node has
 /// as many keys as it had, or none. Two keys at each entry, so that it leads to a layer.
-fn many_ways_through_few_layers(pool: &Pool<Instrumented>, is_last_empty: bool) -> Tree {
+fn many_ways_through_few_layers(pool: &Pool<Instrumented>, is_last_empty: bool) -> Box<Tree> {
     const LAYERS: usize = 40;
-    let tree = Tree::create(pool, "tree", OPTIONS).unwrap();
+    let tree = create(pool, OPTIONS);
     for layer in 0..LAYERS {
         let firsts = if layer + 1 < LAYERS { &b"bcd"[..] } else { b"abcd" };
         for (first, last) in firsts.iter().flat_map(|first| [(first, b'1'), (first, b'2')]) {
@@ -683,8 +696,8 @@ fn entries_that_lead_to_one_layer() {
         drop(tree);
         // After a crash.
         let tree = reopen(&pool, "tree").unwrap();
-        tree.sweep().unwrap();
-        assert!(!tree.epoch_stat().is_sweeping);
+        tree.epochs().unwrap().sweep().unwrap();
+        assert!(!tree.epochs().unwrap().epoch_stat().is_sweeping);
         assert_eq!(tree.get(BEHIND[1]).unwrap().as_deref(), Some(&b"value"[..]), "behind the damage");
         // What one entry leads to goes, and is what the others lead to.
         let way = |last: u8| [&b"a".repeat(8 * 40)[..], &[last; 9]].concat();
@@ -703,7 +716,7 @@ fn entries_that_lead_to_one_layer() {
 fn a_slice_that_goes_on_behind_its_key() {
     let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
     let pool = open_pool(&ram);
-    let tree = Tree::create(&pool, "tree", OPTIONS).unwrap();
+    let tree = create(&pool, OPTIONS);
     for key in [b"k01", b"k02", b"k03"] {
         tree.put(key, b"value").unwrap();
     }
@@ -733,7 +746,7 @@ fn what_is_no_object_is_not_freed() {
     // What is taken for the length of its value is 0.
     store(&pool, pointer, 0);
     store(&pool, border + VALUES, pointer - 16);
-    let before: Vec<_> = content(&tree).unwrap();
+    let before: Vec<_> = content(&*tree).unwrap();
     let (damaged, _) = &before[0];
     assert!(is_corrupt(tree.put(damaged, b"a new one")));
     for (key, value) in &before[1..] {
@@ -741,5 +754,5 @@ fn what_is_no_object_is_not_freed() {
         assert!(tree.update(key, value).unwrap());
         tree.sync().unwrap();
     }
-    assert_eq!(content(&tree).unwrap()[1..], before[1..]);
+    assert_eq!(content(&*tree).unwrap()[1..], before[1..]);
 }

@@ -8,15 +8,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use everleaf_engines::Error;
-use everleaf_engines::index::{
-    Bounds, Condition, Direction, EpochLength, Epochs, Index, RecordCodec, WordCodec,
-};
-use everleaf_engines::masstree::{MassTree, MassTreeOptions, Mode};
+use everleaf_engines::index::{Bounds, Condition, Direction, EpochLength, Index};
+use everleaf_engines::masstree::{MassTreeOptions, Mode, instrumented};
+use everleaf_engines::registry::Codec;
 use medium::testing::faulty::{Faults, Image, Machine, Which};
-use medium::{Dax, File, FileOptions, Instrumented, Medium, MediumError};
+use medium::{Dax, File, FileOptions, Instrumented, MediumError};
 use pool::{Pool, PoolOptions};
 
-type Tree = MassTree<Instrumented, RecordCodec>;
+type Tree = dyn Index;
 type Call = fn(&Tree) -> Result<(), Error>;
 
 fn options() -> MassTreeOptions {
@@ -28,7 +27,7 @@ fn options() -> MassTreeOptions {
     }
 }
 
-fn pool_on<M: Medium>(medium: M) -> Pool<M> {
+fn pool_on(medium: Instrumented) -> Pool<Instrumented> {
     Pool::open(medium, PoolOptions { step_slabs_min: 1, ..PoolOptions::default() }).unwrap()
 }
 
@@ -36,8 +35,24 @@ fn pool(limit_bytes: u64) -> Pool<Instrumented> {
     pool_on(Instrumented::new(Dax::plain(limit_bytes).unwrap()))
 }
 
-fn tree(limit_bytes: u64) -> Tree {
-    Tree::create(&pool(limit_bytes), "tree", options()).unwrap()
+/// A tree of records.
+fn create(pool: &Pool<Instrumented>, options: MassTreeOptions) -> Box<Tree> {
+    instrumented::create(pool, "tree", Codec::Record, options).unwrap()
+}
+
+/// A tree of words, with as large nodes as can be.
+fn create_words(pool: &Pool<Instrumented>) -> Box<Tree> {
+    let options = MassTreeOptions { width: None, ..options() };
+    instrumented::create(pool, "tree", Codec::Word, options).unwrap()
+}
+
+/// The only tree of a pool, which has records.
+fn open(pool: &Pool<Instrumented>, options: MassTreeOptions) -> Result<Box<Tree>, Error> {
+    instrumented::open(pool, &pool.trees().unwrap()[0], Codec::Record, options)
+}
+
+fn tree(limit_bytes: u64) -> Box<Tree> {
+    create(&pool(limit_bytes), options())
 }
 
 fn put(tree: &dyn Index, key: u64, value: &[u8]) -> Result<bool, Error> {
@@ -56,8 +71,8 @@ const EVER: Duration = Duration::from_secs(60);
 #[test]
 fn a_load_holds_up_nobody() {
     const ENTRIES: u64 = 100;
-    let tree = &tree(64 << 20);
-    let before = tree.epoch_stat().running;
+    let tree = &*tree(64 << 20);
+    let before = tree.epochs().unwrap().epoch_stat().running;
     let (mut keys, mut is_over) = (0..ENTRIES, false);
     let mut source = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
         assert!(!is_over, "a source is not called after its end");
@@ -66,7 +81,9 @@ fn a_load_holds_up_nobody() {
         tree.sync()?;
         assert_eq!(tree.stat()?.keys, 0);
         assert!(is_sound(tree));
-        tree.within_epoch(&mut |_| tree.write(b"absent", None, Condition::Always).map(drop))?;
+        tree.epochs()
+            .unwrap()
+            .within_epoch(&mut |_| tree.write(b"absent", None, Condition::Always).map(drop))?;
         std::thread::scope(|scope| {
             // More threads than shards.
             (0..9).for_each(|_| drop(scope.spawn(|| assert!(!tree.update(b"absent", b"value").unwrap()))));
@@ -76,7 +93,7 @@ fn a_load_holds_up_nobody() {
     };
     assert_eq!(tree.bulk_load(&mut source, 1.0).unwrap(), ENTRIES);
     // An epoch without changes does not end.
-    assert!(tree.epoch_stat().running > before + ENTRIES / 20);
+    assert!(tree.epochs().unwrap().epoch_stat().running > before + ENTRIES / 20);
     assert!(is_sound(tree));
     assert_eq!(tree.len().unwrap(), ENTRIES);
 }
@@ -85,7 +102,7 @@ fn a_load_holds_up_nobody() {
 #[test]
 fn a_load_that_fails_late_takes_no_space() {
     let pool = pool(64 << 20);
-    let tree = Tree::create(&pool, "tree", options()).unwrap();
+    let tree = create(&pool, options());
     let before = pool.stat().allocations;
     for round in 0..3 {
         let mut keys = 0..10_000_u64;
@@ -100,7 +117,7 @@ fn a_load_that_fails_late_takes_no_space() {
         assert!(matches!(tree.bulk_load(&mut source, 1.0), Err(Error::InBatch)), "round {round}");
         assert_eq!(pool.stat().allocations, before, "round {round}");
     }
-    assert!(is_sound(&tree));
+    assert!(is_sound(&*tree));
 }
 
 /// Each thread has its share of the free space.
@@ -109,7 +126,7 @@ fn threads_that_come_and_go_use_the_space_of_those_before() {
     const ROUNDS: usize = 12;
     let key = |number: u64| number.to_be_bytes();
     let pool = pool(256 << 20);
-    let tree = &Tree::create(&pool, "tree", options()).unwrap();
+    let tree = &*create(&pool, options());
     let mut used = Vec::new();
     for _ in 0..ROUNDS {
         std::thread::scope(|scope| {
@@ -132,7 +149,7 @@ fn threads_that_come_and_go_use_the_space_of_those_before() {
 #[test]
 fn threads_that_take_turns_within_an_epoch_need_no_more_space() {
     let pool = pool(256 << 20);
-    let tree = &Tree::create(&pool, "tree", options()).unwrap();
+    let tree = &*create(&pool, options());
     let mut used = Vec::new();
     std::thread::scope(|scope| {
         let workers = [0_u64, 1].map(|worker| {
@@ -189,20 +206,19 @@ fn a_load_keeps_no_memory_when_its_epoch_has_ended() {
 fn a_sweep_begins_with_the_open_however_long_an_epoch_lasts() {
     let pool = pool(64 << 20);
     let crashing = MassTreeOptions { close_cleanly: false, ..options() };
-    let tree = Tree::create(&pool, "tree", crashing).unwrap();
+    let tree = create(&pool, crashing);
     (0..1000_u64).for_each(|key| assert!(tree.insert(&key.to_be_bytes(), b"value").unwrap()));
     tree.sync().unwrap();
     assert!(tree.remove(&7_u64.to_be_bytes()).unwrap());
     drop(tree);
-    let root = pool.trees().unwrap().remove(0);
     let epoch = EpochLength::Every(Duration::from_secs(1 << 20));
-    let tree = Tree::open(&pool, &root, MassTreeOptions { epoch, ..options() }).unwrap();
+    let tree = open(&pool, MassTreeOptions { epoch, ..options() }).unwrap();
     let start = Instant::now();
-    while tree.epoch_stat().is_sweeping {
-        assert!(start.elapsed() < EVER, "{} keys were swept", tree.epoch_stat().swept_keys);
+    while tree.epochs().unwrap().epoch_stat().is_sweeping {
+        assert!(start.elapsed() < EVER, "{} keys were swept", tree.epochs().unwrap().epoch_stat().swept_keys);
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert_eq!((tree.epoch_stat().swept_keys, tree.len().unwrap()), (1000, 1000));
+    assert_eq!((tree.epochs().unwrap().epoch_stat().swept_keys, tree.len().unwrap()), (1000, 1000));
 }
 
 #[test]
@@ -210,7 +226,7 @@ fn a_batch_beyond_the_external_log_is_told_to_be_smaller() {
     const LOGGED: u64 = 1024 * 102;
     let pool = pool(1 << 30);
     let logging = MassTreeOptions { mode: Mode::Logging, ..options() };
-    let tree = MassTree::<_, WordCodec>::create(&pool, "tree", logging).unwrap();
+    let tree = instrumented::create(&pool, "tree", Codec::Word, logging).unwrap();
     let mut keys = 0..4 * LOGGED + 400;
     let mut source = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
         let Some(number) = keys.next() else { return Ok(false) };
@@ -224,9 +240,9 @@ fn a_batch_beyond_the_external_log_is_told_to_be_smaller() {
     tree.sync().unwrap();
     let word = 7_u64.to_be_bytes();
     let mut written = 0;
-    let ended = tree.within_epoch(&mut |_| {
+    let ended = tree.epochs().unwrap().within_epoch(&mut |_| {
         (0..=LOGGED + 100).try_for_each(|node| {
-            put(&tree, 4 * node, &word)?;
+            put(&*tree, 4 * node, &word)?;
             written = node + 1;
             Ok(())
         })
@@ -237,23 +253,23 @@ fn a_batch_beyond_the_external_log_is_told_to_be_smaller() {
     assert_eq!(written, LOGGED);
     // By itself a write ends the epoch, and has all of the log again.
     tree.put(&(4 * LOGGED + 8).to_be_bytes(), &word).unwrap();
-    assert_eq!(Index::get(&tree, &0_u64.to_be_bytes()).unwrap().unwrap().as_slice(), word);
+    assert_eq!(tree.get(&0_u64.to_be_bytes()).unwrap().unwrap().as_slice(), word);
 }
 
-fn create(width: usize, mode: Mode) -> Result<(), Error> {
+fn create_with(width: usize, mode: Mode) -> Result<(), Error> {
     let options = MassTreeOptions { mode, width: Some(width), ..options() };
-    Tree::create(&pool(16 << 20), "tree", options).map(drop)
+    instrumented::create(&pool(16 << 20), "tree", Codec::Record, options).map(drop)
 }
 
 #[test]
 fn no_node_is_so_wide_that_its_logs_lie_in_other_lines_than_its_values() {
     for (width, mode) in [(3, Mode::InLine), (15, Mode::InLine), (15, Mode::Logging), (16, Mode::Transient)] {
-        let error = create(width, mode).unwrap_err();
+        let error = create_with(width, mode).unwrap_err();
         assert!(matches!(&error, Error::Setting { .. }), "{error}");
         assert!(error.to_string().contains(&format!("a node of {width} entries")), "{error}");
     }
     for (width, mode) in [(4, Mode::InLine), (7, Mode::InLine), (14, Mode::Logging), (15, Mode::Transient)] {
-        create(width, mode).unwrap();
+        create_with(width, mode).unwrap();
     }
 }
 
@@ -261,10 +277,9 @@ fn no_node_is_so_wide_that_its_logs_lie_in_other_lines_than_its_values() {
 fn a_tree_opens_with_the_width_that_it_was_made_with() {
     let pool = pool(16 << 20);
     let of_width = |width| MassTreeOptions { width, ..options() };
-    drop(Tree::create(&pool, "tree", of_width(Some(6))).unwrap());
-    let root = pool.trees().unwrap().remove(0);
-    drop(Tree::open(&pool, &root, of_width(None)).unwrap());
-    let error = Tree::open(&pool, &root, of_width(Some(8))).err().unwrap();
+    drop(create(&pool, of_width(Some(6))));
+    drop(open(&pool, of_width(None)).unwrap());
+    let error = open(&pool, of_width(Some(8))).err().unwrap();
     assert!(matches!(&error, Error::TreeMismatch { .. }), "{error}");
 }
 
@@ -274,18 +289,18 @@ fn what_would_wait_for_a_batch_is_refused_inside_of_it() {
     let is_refused = |result: Result<(), Error>| {
         assert!(matches!(result.unwrap_err(), Error::InBatch));
     };
-    let ended = tree.within_epoch(&mut |_| {
-        put(&tree, 1, b"one")?;
+    let ended = tree.epochs().unwrap().within_epoch(&mut |_| {
+        put(&*tree, 1, b"one")?;
         tree.put(b"key", b"value")?;
         is_refused(tree.sync());
         is_refused(tree.stat().map(drop));
         is_refused(tree.check().map(drop));
-        is_refused(tree.within_epoch(&mut |_| Ok(())));
+        is_refused(tree.epochs().unwrap().within_epoch(&mut |_| Ok(())));
         is_refused(tree.bulk_load(&mut |_, _| Ok(false), 1.0).map(drop));
         is_refused(other.sync());
         is_refused(other.stat().map(drop));
         is_refused(other.check().map(drop));
-        is_refused(other.sweep());
+        is_refused(other.epochs().unwrap().sweep());
         other.put(b"key", b"value").map(drop)
     });
     ended.unwrap();
@@ -298,19 +313,17 @@ fn what_would_wait_for_a_batch_is_refused_inside_of_it() {
 
 /// Each of two threads is in a batch of its own tree when it uses the other's.
 fn in_batches_of_two_trees(shards: usize, run: fn(&Tree) -> Result<(), Error>) -> [Result<(), Error>; 2] {
-    let make = || {
-        Tree::create(&pool(16 << 20), "tree", MassTreeOptions { shards, ..options() }).map(Arc::new).unwrap()
-    };
+    let make = || Arc::<Tree>::from(create(&pool(16 << 20), MassTreeOptions { shards, ..options() }));
     let (trees, barrier) = ([make(), make()], Arc::new(std::sync::Barrier::new(2)));
     let (done, is_done) = channel();
     // Not joined: threads that wait for each other would wait for ever.
     for own in 0..2 {
         let (trees, barrier, done) = (trees.clone(), Arc::clone(&barrier), done.clone());
         std::thread::spawn(move || {
-            let ended = trees[own].within_epoch(&mut |_| {
+            let ended = trees[own].epochs().unwrap().within_epoch(&mut |_| {
                 put(&*trees[own], 1, b"one")?;
                 barrier.wait();
-                let ended = run(&trees[1 - own]);
+                let ended = run(&*trees[1 - own]);
                 barrier.wait();
                 ended
             });
@@ -344,16 +357,16 @@ fn two_batches_do_not_wait_for_each_other() {
 fn a_batch_in_a_full_pool_fails_and_leaves_a_tree_that_goes_on() {
     let tree = tree(1 << 20);
     let mut written = 0;
-    let ended = tree.within_epoch(&mut |_| {
+    let ended = tree.epochs().unwrap().within_epoch(&mut |_| {
         (0..).try_for_each(|key| {
-            put(&tree, key, &[7; 100])?;
+            put(&*tree, key, &[7; 100])?;
             written = key + 1;
             Ok(())
         })
     });
     assert!(ended.unwrap_err().is_full());
     assert!(written > 1000, "{written} keys");
-    assert!(is_sound(&tree));
+    assert!(is_sound(&*tree));
     assert_eq!(tree.len().unwrap(), written);
     // Three of four keys of each node: what needs no log, which would need space. What was freed in an epoch is reused in a
     // later one.
@@ -361,14 +374,14 @@ fn a_batch_in_a_full_pool_fails_and_leaves_a_tree_that_goes_on() {
     let removed = freed.filter(|key| tree.remove(&key.to_be_bytes()).is_ok_and(|held| held)).count() as u64;
     assert!(removed > written / 4, "{removed} of {written} removed");
     tree.sync().unwrap();
-    let ended = tree.within_epoch(&mut |_| {
+    let ended = tree.epochs().unwrap().within_epoch(&mut |_| {
         (0..written).filter(|key| key % 4 == 0).take(removed as usize / 2).try_for_each(|key| {
-            assert!(put(&tree, key, &[8; 100])?);
+            assert!(put(&*tree, key, &[8; 100])?);
             Ok(())
         })
     });
     ended.unwrap();
-    assert!(is_sound(&tree));
+    assert!(is_sound(&*tree));
     assert_eq!(tree.len().unwrap(), written - removed);
 }
 
@@ -377,8 +390,8 @@ fn a_batch_that_ends_by_an_error_or_a_panic_ends() {
     let tree = tree(16 << 20);
     for is_panic in [false, true] {
         let ended = catch_unwind(AssertUnwindSafe(|| {
-            tree.within_epoch(&mut |_| {
-                put(&tree, 1, b"kept")?;
+            tree.epochs().unwrap().within_epoch(&mut |_| {
+                put(&*tree, 1, b"kept")?;
                 assert!(!is_panic, "on purpose");
                 Err(Error::in_use())
             })
@@ -389,9 +402,11 @@ fn a_batch_that_ends_by_an_error_or_a_panic_ends() {
         assert_eq!(tree.get(&1_u64.to_be_bytes()).unwrap().unwrap().as_slice(), b"kept");
         tree.put(b"key", b"value").unwrap();
         tree.sync().unwrap();
-        tree.within_epoch(&mut |_| tree.write(&1_u64.to_be_bytes(), None, Condition::Always).map(drop))
+        tree.epochs()
+            .unwrap()
+            .within_epoch(&mut |_| tree.write(&1_u64.to_be_bytes(), None, Condition::Always).map(drop))
             .unwrap();
-        assert!(is_sound(&tree));
+        assert!(is_sound(&*tree));
     }
 }
 
@@ -400,7 +415,7 @@ fn a_batch_that_ends_by_an_error_or_a_panic_ends() {
 fn without_logs_the_tree_is_the_same_map() {
     let pool = pool(64 << 20);
     let transient = MassTreeOptions { mode: Mode::Transient, width: None, ..options() };
-    let tree = MassTree::<_, RecordCodec>::create(&pool, "tree", transient).unwrap();
+    let tree = create(&pool, transient);
     let (mut model, mut state) = (BTreeMap::new(), 3_u64);
     for step in 0..60_000_u32 {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -420,7 +435,7 @@ fn without_logs_the_tree_is_the_same_map() {
             tree.sync().unwrap();
         }
         if step % 20_000 == 0 {
-            assert!(is_sound(&tree));
+            assert!(is_sound(&*tree));
         }
     }
     for direction in [Direction::Forward, Direction::Reverse] {
@@ -435,7 +450,7 @@ fn without_logs_the_tree_is_the_same_map() {
         let expected = model.iter().map(|(key, value)| (key.clone(), value.to_vec()));
         assert!(found.into_iter().eq(expected));
     }
-    assert!(is_sound(&tree));
+    assert!(is_sound(&*tree));
 }
 
 /// The row of the table: none; one where a node goes to the external log.
@@ -443,8 +458,7 @@ fn without_logs_the_tree_is_the_same_map() {
 fn operations_take_no_fence_but_for_the_external_log() {
     let medium = Instrumented::new(Dax::plain(64 << 20).unwrap()).counted();
     let pool = pool_on(medium.clone());
-    let tree = MassTree::<_, WordCodec>::create(&pool, "tree", MassTreeOptions { width: None, ..options() })
-        .unwrap();
+    let tree = create_words(&pool);
     let word = |word: u64| word.to_be_bytes();
     // Nodes of 7 or so, so that there is room; and space of each size.
     (0..200).for_each(|key| assert!(tree.insert(&word(10 * key), &word(key)).unwrap()));
@@ -480,14 +494,14 @@ fn a_tree_that_is_opened_for_fewer_threads_has_all_of_its_space() {
     let fill = |tree: &Tree, keys: std::ops::Range<u64>| {
         keys.take_while(|key| tree.put(&key.to_be_bytes(), &[7; 100]).is_ok()).count() as u64
     };
-    let all = fill(&tree(4 << 20), 0..1_000_000);
+    let all = fill(&*tree(4 << 20), 0..1_000_000);
     let pool = pool(4 << 20);
     let of_shards = |shards| MassTreeOptions { shards, ..options() };
-    let tree = Tree::create(&pool, "tree", of_shards(8)).unwrap();
+    let tree = create(&pool, of_shards(8));
     std::thread::scope(|scope| {
         // Each with a share of its own, one after the other.
         for keys in [0..2 * all / 5, 2 * all / 5..4 * all / 5] {
-            let (fill, tree) = (&fill, &tree);
+            let (fill, tree) = (&fill, &*tree);
             let part = move || {
                 assert_eq!(fill(tree, keys.clone()), keys.end - keys.start);
                 keys.clone().for_each(|key| assert!(tree.remove(&key.to_be_bytes()).unwrap()));
@@ -497,11 +511,10 @@ fn a_tree_that_is_opened_for_fewer_threads_has_all_of_its_space() {
     });
     tree.sync().unwrap();
     drop(tree);
-    let root = pool.trees().unwrap().remove(0);
-    let tree = Tree::open(&pool, &root, of_shards(1)).unwrap();
-    let again = fill(&tree, 0..1_000_000);
+    let tree = open(&pool, of_shards(1)).unwrap();
+    let again = fill(&*tree, 0..1_000_000);
     assert!(10 * again > 8 * all, "{again} keys of {all}");
-    assert!(is_sound(&tree));
+    assert!(is_sound(&*tree));
 }
 
 /// A removal that empties a node logs the one above, which takes space; in a full pool that of whoever has some.
@@ -523,14 +536,14 @@ fn a_full_pool_is_emptied_by_threads_that_had_no_part_in_filling_it() {
         });
     }
     assert_eq!(tree.len().unwrap(), 0);
-    assert!(is_sound(&tree));
+    assert!(is_sound(&*tree));
 }
 
 /// A tree that was never logged has a log all the same.
 #[test]
 fn a_pool_that_a_load_has_filled_is_emptied() {
     let pool = pool(2 << 20);
-    let tree = Tree::create(&pool, "tree", options()).unwrap();
+    let tree = create(&pool, options());
     let entries = |number: u64| {
         let mut keys = 0..number;
         move |key: &mut Vec<u8>, value: &mut Vec<u8>| {
@@ -546,7 +559,7 @@ fn a_pool_that_a_load_has_filled_is_emptied() {
     for key in 0..keys {
         assert!(tree.remove(&key.to_be_bytes()).unwrap(), "key {key} of {keys}");
     }
-    assert!(is_sound(&tree));
+    assert!(is_sound(&*tree));
 }
 
 /// Links of free objects tell their epoch for 2^32 epochs. They are written anew so often that this may be missed: by an
@@ -556,51 +569,46 @@ fn links_keep_their_epochs_where_a_renewal_was_missed() {
     let pool = pool(16 << 20);
     let open = |first_epoch, close_cleanly| {
         let options = MassTreeOptions { first_epoch, close_cleanly, ..options() };
-        match pool.trees().unwrap().first() {
-            Some(root) => Tree::open(&pool, root, options),
-            None => Tree::create(&pool, "tree", options),
-        }
-        .unwrap()
+        if pool.trees().unwrap().is_empty() { create(&pool, options) } else { open(&pool, options).unwrap() }
     };
     let end_epoch = |tree: &Tree, next: u64| {
         tree.put(b"last", &next.to_be_bytes()).unwrap();
         tree.sync().unwrap();
-        assert_eq!(tree.epoch_stat().running, next);
+        assert_eq!(tree.epochs().unwrap().epoch_stat().running, next);
     };
     let tree = open((1 << 31) - 2, true);
     (0..100_u64).for_each(|key| tree.put(&key.to_be_bytes(), b"value").unwrap());
-    end_epoch(&tree, 1 << 31);
+    end_epoch(&*tree, 1 << 31);
     // Links of this very epoch.
     (0..100_u64).for_each(|key| assert!(tree.remove(&key.to_be_bytes()).unwrap()));
-    end_epoch(&tree, (1 << 31) + 1);
+    end_epoch(&*tree, (1 << 31) + 1);
     drop(tree);
     drop(open(1 << 32, true));
     let tree = open((1 << 32) + (1 << 30) - 1, true);
-    end_epoch(&tree, (1 << 32) + (1 << 30));
-    end_epoch(&tree, (1 << 32) + (1 << 30) + 1);
+    end_epoch(&*tree, (1 << 32) + (1 << 30));
+    end_epoch(&*tree, (1 << 32) + (1 << 30) + 1);
     drop(tree);
     // An epoch that cannot be told from that of the links fails.
     let tree = open(3 * (1 << 31) - 1, false);
-    end_epoch(&tree, 3 * (1 << 31));
-    assert!(is_sound(&tree));
+    end_epoch(&*tree, 3 * (1 << 31));
+    assert!(is_sound(&*tree));
     drop(tree);
-    assert!(is_sound(&open(1, false)));
+    assert!(is_sound(&*open(1, false)));
 }
 
 /// A word that changes is flushed with the line of its pointer, that of its cell and the header; not all of its node.
 #[test]
 fn the_end_of_an_epoch_flushes_the_lines_that_changed() {
     let pool = pool(16 << 20);
-    let tree = MassTree::<_, WordCodec>::create(&pool, "tree", MassTreeOptions { width: None, ..options() })
-        .unwrap();
+    let tree = create_words(&pool);
     let word = |word: u64| word.to_be_bytes();
     (0..10).for_each(|key| assert!(tree.insert(&word(10 * key), &word(key)).unwrap()));
     tree.sync().unwrap();
     let lines = |run: &dyn Fn() -> Result<bool, Error>| {
-        let before = tree.epoch_stat().lines_flushed;
+        let before = tree.epochs().unwrap().epoch_stat().lines_flushed;
         assert!(run().unwrap());
         tree.sync().unwrap();
-        tree.epoch_stat().lines_flushed - before
+        tree.epochs().unwrap().epoch_stat().lines_flushed - before
     };
     assert_eq!(lines(&|| tree.insert(&word(5), &word(5))), 4, "the slice, too");
     assert_eq!(lines(&|| tree.remove(&word(5))), 1, "the permutation");
@@ -613,11 +621,11 @@ fn the_end_of_an_epoch_flushes_the_lines_that_changed() {
     assert_eq!(lines(&|| tree.remove(&word(40))), 2, "and is cleared");
     let both = || Ok(tree.update(&word(20), &word(8))? && tree.update(&word(30), &word(9))?);
     assert_eq!(lines(&both), 3, "by the external log");
-    assert_eq!(Index::get(&tree, &word(20)).unwrap().unwrap().as_slice(), word(8));
-    assert_eq!(Index::get(&tree, &word(30)).unwrap().unwrap().as_slice(), word(9));
+    assert_eq!(tree.get(&word(20)).unwrap().unwrap().as_slice(), word(8));
+    assert_eq!(tree.get(&word(30)).unwrap().unwrap().as_slice(), word(9));
 }
 
-fn on_file(machine: &Arc<Machine>) -> Pool<File> {
+fn on_file(machine: &Arc<Machine>) -> Pool<Instrumented> {
     let options = FileOptions {
         log_bytes: 1 << 20,
         mark_offset: pool::MEDIUM_LINE,
@@ -625,14 +633,14 @@ fn on_file(machine: &Arc<Machine>) -> Pool<File> {
         ..FileOptions::default()
     };
     let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
-    pool_on(file)
+    pool_on(Instrumented::new(file))
 }
 
 #[test]
 fn who_syncs_after_a_disk_has_failed_is_told() {
     let machine = Machine::new(&Image::default());
     let pool = on_file(&machine);
-    let tree = MassTree::<_, RecordCodec>::create(&pool, "tree", options()).unwrap();
+    let tree = create(&pool, options());
     tree.put(b"key", b"value").unwrap();
     machine.set_faults(Faults { sync: Some(0), ..Faults::default() });
     let has_failed = |result: Result<(), Error>| {
@@ -643,7 +651,7 @@ fn who_syncs_after_a_disk_has_failed_is_told() {
     // The epoch has ended, and nothing was written since: but it is not durable.
     has_failed(tree.sync());
     has_failed(tree.put(b"other", b"value").map(drop));
-    has_failed(tree.within_epoch(&mut |_| put(&tree, 1, b"value").map(drop)));
+    has_failed(tree.epochs().unwrap().within_epoch(&mut |_| put(&*tree, 1, b"value").map(drop)));
     has_failed(tree.sync());
     // What is there can be read.
     assert_eq!(tree.get(b"key").unwrap().unwrap().as_slice(), b"value");
@@ -655,13 +663,12 @@ fn a_write_is_told_that_an_epoch_could_not_be_ended_in_the_background() {
     let machine = Machine::new(&Image::default());
     let pool = on_file(&machine);
     let epoch = EpochLength::Every(Duration::from_millis(1));
-    let tree =
-        MassTree::<_, RecordCodec>::create(&pool, "tree", MassTreeOptions { epoch, ..options() }).unwrap();
-    assert!(!tree.epoch_stat().is_failing);
+    let tree = create(&pool, MassTreeOptions { epoch, ..options() });
+    assert!(!tree.epochs().unwrap().epoch_stat().is_failing);
     machine.set_faults(Faults { sync: Some(0), ..Faults::default() });
     let _ = tree.put(b"key", b"value");
     let start = Instant::now();
-    while !tree.epoch_stat().is_failing {
+    while !tree.epochs().unwrap().epoch_stat().is_failing {
         assert!(start.elapsed() < Duration::from_secs(60), "no epoch has failed");
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -677,19 +684,17 @@ fn reads_after_a_clean_close_write_nothing() {
     let word = |word: u64| word.to_be_bytes();
     {
         let pool = on_file(&machine);
-        let tree =
-            MassTree::<_, WordCodec>::create(&pool, "tree", MassTreeOptions { width: None, ..options() })
-                .unwrap();
+        let tree = create_words(&pool);
         (0..10_000).for_each(|key| tree.put(&word(key), &word(key)).unwrap());
     }
     for _ in 0..3 {
         let pool = on_file(&machine);
         let root = pool.trees().unwrap().remove(0);
-        let tree = MassTree::<_, WordCodec>::open(&pool, &root, MassTreeOptions { width: None, ..options() })
-            .unwrap();
+        let options = MassTreeOptions { width: None, ..options() };
+        let tree = instrumented::open(&pool, &root, Codec::Word, options).unwrap();
         assert_eq!(tree.len().unwrap(), 10_000);
         tree.sync().unwrap();
-        let lines = tree.epoch_stat().lines_flushed;
+        let lines = tree.epochs().unwrap().epoch_stat().lines_flushed;
         assert!(lines < 10, "{lines} lines");
         assert!(tree.update(&word(1), &word(2)).unwrap());
     }
@@ -698,7 +703,7 @@ fn reads_after_a_clean_close_write_nothing() {
 /// Each batch of a range goes down all layers once more, which once counted as so many nodes that it was taken for damage.
 #[test]
 fn ranges_of_keys_that_share_thousands_of_slices_come_to_their_end() {
-    let tree = MassTree::<_, RecordCodec>::create(&pool(256 << 20), "tree", options()).unwrap();
+    let tree = tree(256 << 20);
     let key = |number: u32| [&b"p".repeat(32 << 10)[..], &number.to_be_bytes()].concat();
     (0..200).for_each(|number| tree.put(&key(number), b"value").unwrap());
     assert_eq!(tree.len().unwrap(), 200);
@@ -726,17 +731,17 @@ fn a_load_whose_source_panics_leaves_nothing_behind() {
         Ok(true)
     };
     assert!(catch_unwind(AssertUnwindSafe(|| tree.bulk_load(source, 1.0))).is_err());
-    assert!(is_sound(&tree));
+    assert!(is_sound(&*tree));
     assert_eq!(tree.len().unwrap(), 0);
     tree.sync().unwrap();
     (0..500_u64).for_each(|key| tree.put(&key.to_be_bytes(), b"value").unwrap());
-    assert!(is_sound(&tree));
+    assert!(is_sound(&*tree));
 }
 
 /// Reads of a layer began anew whenever the node above it changed, and took it for damaged in the end.
 #[test]
 fn a_layer_is_read_beside_changes_of_the_node_that_leads_to_it() {
-    let tree = &tree(64 << 20);
+    let tree = &*tree(64 << 20);
     let keys: Vec<_> = (0..3000).map(|number| format!("a prefix{number:06}").into_bytes()).collect();
     keys.iter().for_each(|key| assert!(tree.insert(key, b"value").unwrap()));
     let is_over = &AtomicBool::new(false);

@@ -1,14 +1,13 @@
 //! Damage to what leads to free space: a typed error, or space that is given to somebody; no entry is lost.
 
-use everleaf_engines::index::{Epochs, Index};
 use everleaf_engines::masstree::MassTreeOptions;
 use medium::{Dax, Instrumented};
 use pool::Pool;
 
 use crate::common::content;
 use crate::damage::{
-    OPTIONS, RUNS, SHARD_BYTES, SHARDS_BEGIN, SIZE_CLASSES, Tree, anchor, grown, image, is_corrupt, key,
-    load, open_pool, reopen, restore, store,
+    OPTIONS, RUNS, SHARD_BYTES, SHARDS_BEGIN, SIZE_CLASSES, Tree, anchor, create, grown, image, is_corrupt,
+    key, load, open_pool, reopen, restore, store,
 };
 
 /// What leads to free space leads elsewhere: beyond all bounds, into the middle of an object, to itself. It is named, or somebody
@@ -41,7 +40,7 @@ fn free_space_that_is_none() {
                 let _ = (number % 64 == 0).then(|| tree.sync());
             }
             (0..300).for_each(|number| drop(tree.remove(&key(number))));
-            let _ = (tree.check(), tree.len(), content(&tree));
+            let _ = (tree.check(), tree.len(), content(&*tree));
             for word in 0..16 {
                 // Nothing takes the pool's header for a free object.
                 assert_eq!(load(&pool, 8 * word), crashed[word as usize], "{at} {damage}");
@@ -82,7 +81,7 @@ fn heads_of_others(pool: &Pool<Instrumented>) -> Vec<Vec<u64>> {
 fn damage_to_free_space_is_an_error_and_costs_no_entry() {
     let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
     let pool = &open_pool(&ram);
-    let tree = &Tree::create(pool, "tree", MassTreeOptions { shards: SHARDS as usize, ..OPTIONS }).unwrap();
+    let tree = &*create(pool, MassTreeOptions { shards: SHARDS as usize, ..OPTIONS });
     (0..400).for_each(|number| tree.put(&key(number), b"value").unwrap());
     remove_in_shards(tree, 40);
     let mut model = content(tree).unwrap();
@@ -112,7 +111,7 @@ fn damage_to_free_space_is_an_error_and_costs_no_entry() {
 fn a_full_pool_with_damaged_free_space_loses_nothing() {
     let ram = Instrumented::new(Dax::plain(2 << 20).unwrap());
     let pool = &open_pool(&ram);
-    let tree = &Tree::create(pool, "tree", MassTreeOptions { shards: SHARDS as usize, ..OPTIONS }).unwrap();
+    let tree = &*create(pool, MassTreeOptions { shards: SHARDS as usize, ..OPTIONS });
     let value = [7; 200];
     let keys = (0..1 << 20).find(|number| tree.put(&key(*number), &value).is_err()).unwrap();
     let each = keys / (2 * SHARDS);
