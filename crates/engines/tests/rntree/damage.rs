@@ -2,11 +2,11 @@
 //! check that every operation keeps right, for a check that is wrong without damage is found by these tests as well.
 
 use everleaf_engines::Error;
-use everleaf_engines::index::{Codec, Condition, Index, MaybeWords, RecordCodec, WordCodec};
-use everleaf_engines::registry::Build;
-use everleaf_engines::rntree::{RnTree, RnTreeOptions};
+use everleaf_engines::index::{Condition, Index};
+use everleaf_engines::registry::{Codec, Engine};
+use everleaf_engines::rntree::{RnTreeOptions, instrumented};
 use medium::testing::late::Late;
-use medium::{Dax, LineForm, Medium};
+use medium::{Dax, Instrumented, LineForm, Medium};
 use pool::{Pool, PoolOptions, TreeRoot};
 
 use crate::common::{Entries, content};
@@ -17,21 +17,19 @@ fn of_leaf(leaf_entries: usize) -> RnTreeOptions {
 const LINE: u64 = 64;
 
 /// One of some keys, which fill some leaves.
-fn key_of<const N: usize>(number: u64) -> [u8; 8] {
-    (number % (6 * N as u64 + 5)).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
+fn key_of(leaf_entries: usize, number: u64) -> [u8; 8] {
+    (number % (6 * leaf_entries as u64 + 5)).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
 }
 
 /// Inserts, updates and removes, with splits, merges and recycled entries in between, each followed by a check.
-fn grown<M: Medium, C: Codec, const N: usize>(pool: &Pool<M>) -> RnTree<M, C>
-where
-    RnTree<M, C>: MaybeWords,
-{
-    let tree = RnTree::<M, C>::create(pool, "tree", of_leaf(N)).unwrap();
+fn grown(pool: &Pool<Instrumented>, codec: Codec, leaf_entries: usize) -> Box<dyn Index> {
+    let tree = instrumented::create(pool, "tree", codec, of_leaf(leaf_entries)).unwrap();
+    let (key_of, scale) = (|number| key_of(leaf_entries, number), leaf_entries as u64);
     let apply = |step: u64| {
-        let (key, value) = (key_of::<N>((step * 40_503) >> 4), (step % 11).to_be_bytes());
+        let (key, value) = (key_of((step * 40_503) >> 4), (step % 11).to_be_bytes());
         let _held = match step % 7 {
             0..4 => tree.put(&key, &value).map(|()| true),
-            4 => tree.remove(&key_of::<N>(step)),
+            4 => tree.remove(&key_of(step)),
             5 => tree.update(&key, &value),
             _ => tree.write(&key, None, Condition::Equals(&value)),
         }
@@ -39,17 +37,17 @@ where
         let violations = tree.check().unwrap();
         assert!(violations.is_empty(), "after step {step}: {}", violations[0]);
     };
-    (0..60 + 20 * N as u64).for_each(apply);
+    (0..60 + 20 * scale).for_each(apply);
     // Merges, down to a few leaves.
-    for number in 0..2 * N as u64 {
-        tree.remove(&key_of::<N>(number)).unwrap();
+    for number in 0..2 * scale {
+        tree.remove(&key_of(number)).unwrap();
     }
-    (1000..1030 + 4 * N as u64).for_each(apply);
+    (1000..1030 + 4 * scale).for_each(apply);
     tree
 }
 
 /// The lines and entries of the leaves: where each lies, and the entries that its slots list.
-fn leaves<M: Medium, const N: usize>(pool: &Pool<M>, root: &TreeRoot) -> Vec<(u64, Vec<u64>)> {
+fn leaves(pool: &Pool<Instrumented>, root: &TreeRoot) -> Vec<(u64, Vec<u64>)> {
     let guard = pool.pin();
     let (mut offset, mut leaves) = (root.words[0], Vec::new());
     while offset != 0 {
@@ -83,18 +81,16 @@ fn is_found(tree: &dyn Index, entries: &Entries, at: &str) -> bool {
 }
 
 /// Whether an open notices damage; if not, `check` finds it, or nothing has changed.
-fn is_refused<M: Medium, C: Codec, const N: usize>(
-    pool: &Pool<M>,
+fn is_refused(
+    pool: &Pool<Instrumented>,
     root: &TreeRoot,
+    (codec, leaf_entries): (Codec, usize),
     entries: &Entries,
     at: &str,
-) -> bool
-where
-    RnTree<M, C>: MaybeWords,
-{
-    match RnTree::<M, C>::open(pool, root, of_leaf(N)) {
+) -> bool {
+    match instrumented::open(pool, root, codec, of_leaf(leaf_entries)) {
         Ok(tree) => {
-            is_found(&tree, entries, at);
+            is_found(&*tree, entries, at);
             false
         }
         Err(Error::Corrupt { .. }) => true,
@@ -103,22 +99,20 @@ where
 }
 
 /// Changes every byte of every leaf: all its bits, one of them, and so many other patterns.
-fn every_byte<M: Medium, C: Codec, const N: usize>(medium: M, patterns: usize)
-where
-    RnTree<M, C>: MaybeWords,
-{
+fn every_byte(medium: Instrumented, codec: Codec, leaf_entries: usize, patterns: usize) {
     let form = medium.line_form();
     let pool = Pool::open(medium, PoolOptions::default()).unwrap();
-    let tree = grown::<M, C, N>(&pool);
-    let entries = content(&tree).unwrap();
+    let tree = grown(&pool, codec, leaf_entries);
+    let entries = content(&*tree).unwrap();
     let root = pool.trees().unwrap().remove(0);
-    assert!(!is_refused::<M, C, N>(&pool, &root, &entries, "undamaged"));
-    let all = leaves::<M, N>(&pool, &root);
-    assert!(all.len() > 2 && all.iter().any(|leaf| leaf.1.len() < N), "{} leaves", all.len());
+    let is_refused = |at: &str| is_refused(&pool, &root, (codec, leaf_entries), &entries, at);
+    assert!(!is_refused("undamaged"));
+    let all = leaves(&pool, &root);
+    assert!(all.len() > 2 && all.iter().any(|leaf| leaf.1.len() < leaf_entries), "{} leaves", all.len());
     let (mut refused, mut places) = (0, 0);
     for (leaf, listed) in all {
         let start = if form == LineForm::Twin { leaf - LINE } else { leaf };
-        for byte in start..leaf + LINE + 16 * N as u64 {
+        for byte in start..leaf + LINE + 16 * leaf_entries as u64 {
             let entry = byte.checked_sub(leaf + LINE).map(|at| at / 16);
             // Of the copies of a twin line only one says something.
             let says_something = entry.map_or(form == LineForm::Single, |entry| listed.contains(&entry));
@@ -132,52 +126,52 @@ where
                     "byte {} of leaf {leaf:#x} xor {mask:#x}",
                     byte.cast_signed() - leaf.cast_signed()
                 );
-                let is_refused = is_refused::<M, C, N>(&pool, &root, &entries, &at);
+                let is_refused = is_refused(&at);
                 assert!(is_refused || !says_something, "{at}: opened");
                 assert_eq!(word.load(&guard), damaged, "{at}: an open wrote there");
-                assert!(is_found(&tree, &entries, &at) || !says_something, "{at}: not found by check");
+                assert!(is_found(&*tree, &entries, &at) || !says_something, "{at}: not found by check");
                 word.store(&guard, before);
                 refused += u32::from(is_refused);
                 places += 1;
             }
         }
     }
-    assert!(!is_refused::<M, C, N>(&pool, &root, &entries, "put right"));
+    assert!(!is_refused("put right"));
     assert!(refused > places / 3, "{refused} of {places}");
 }
 
-fn twins() -> Late {
-    Late::new(1 << 30, LineForm::Twin).unwrap()
+fn twins() -> Instrumented {
+    Instrumented::new(Late::new(1 << 30, LineForm::Twin).unwrap())
 }
 
-fn singles() -> Dax {
-    Dax::plain(1 << 30).unwrap()
+fn singles() -> Instrumented {
+    Instrumented::new(Dax::plain(1 << 30).unwrap())
 }
 
 #[test]
 fn every_byte_of_a_small_leaf_of_words() {
-    every_byte::<_, WordCodec, 4>(singles(), 4);
-    every_byte::<_, WordCodec, 4>(twins(), 4);
+    every_byte(singles(), Codec::Word, 4, 4);
+    every_byte(twins(), Codec::Word, 4, 4);
 }
 
 #[test]
 fn every_byte_of_a_small_leaf_of_records() {
-    every_byte::<_, RecordCodec, 4>(singles(), 4);
-    every_byte::<_, RecordCodec, 4>(twins(), 4);
+    every_byte(singles(), Codec::Record, 4, 4);
+    every_byte(twins(), Codec::Record, 4, 4);
 }
 
 #[test]
 fn every_byte_of_a_large_leaf() {
-    every_byte::<_, WordCodec, 56>(singles(), 0);
-    every_byte::<_, RecordCodec, 56>(twins(), 0);
+    every_byte(singles(), Codec::Word, 56, 0);
+    every_byte(twins(), Codec::Record, 56, 0);
 }
 
 /// A pool of words in single lines, where entry `n` is the `n`th key that was inserted, with a tree of full leaves: 10 to
 /// 40 in the first, the rest behind.
-fn ascending(keys: u64) -> (Pool<Dax>, RnTree<Dax, WordCodec>, TreeRoot) {
+fn ascending(keys: u64) -> (Pool<Instrumented>, Box<dyn Index>, TreeRoot) {
     let pool = Pool::open(singles(), PoolOptions::default()).unwrap();
-    let tree = RnTree::create(&pool, "tree", of_leaf(4)).unwrap();
-    (1..=keys).for_each(|key| assert!(is_added(&tree, 10 * key)));
+    let tree = instrumented::create(&pool, "tree", Codec::Word, of_leaf(4)).unwrap();
+    (1..=keys).for_each(|key| assert!(is_added(&*tree, 10 * key)));
     let root = pool.trees().unwrap().remove(0);
     (pool, tree, root)
 }
@@ -187,9 +181,9 @@ fn is_added(tree: &dyn Index, key: u64) -> bool {
 }
 
 /// Changes the value of the entry of `key`, behind the tree's back.
-fn damage(pool: &Pool<Dax>, root: &TreeRoot, key: u64) {
+fn damage(pool: &Pool<Instrumented>, root: &TreeRoot, key: u64) {
     let guard = pool.pin();
-    for (leaf, listed) in leaves::<_, 4>(pool, root) {
+    for (leaf, listed) in leaves(pool, root) {
         for entry in listed {
             let words = guard.words(leaf + LINE + 16 * entry, 2).unwrap();
             if words[0].load(&guard) == key {
@@ -201,16 +195,16 @@ fn damage(pool: &Pool<Dax>, root: &TreeRoot, key: u64) {
 }
 
 /// Changes the first word of a leaf's slot line: the next leaf in bits 6 to 47, the number of slots in bits 48 to 53.
-fn relink(pool: &Pool<Dax>, leaf: u64, change: impl FnOnce(u64) -> u64) {
+fn relink(pool: &Pool<Instrumented>, leaf: u64, change: impl FnOnce(u64) -> u64) {
     let guard = pool.pin();
     let word = &guard.words(leaf, 1).unwrap()[0];
     word.store(&guard, change(word.load(&guard)));
 }
 
 /// The keys that are salvaged, and the leaves of which something is left out.
-fn salvaged(pool: &Pool<Dax>, root: &TreeRoot) -> (Vec<u64>, Vec<u64>) {
+fn salvaged(pool: &Pool<Instrumented>, root: &TreeRoot) -> (Vec<u64>, Vec<u64>) {
     let mut keys = Vec::new();
-    let left_out = <RnTree<Dax, WordCodec> as Build<Dax>>::salvage_at(pool, root, &mut |key, _| {
+    let left_out = (Engine::RNTREE.media().instrumented.salvage)(pool, root, Codec::Word, &mut |key, _| {
         keys.push(u64::from_be_bytes(key.try_into().unwrap()));
         true
     });
@@ -220,7 +214,7 @@ fn salvaged(pool: &Pool<Dax>, root: &TreeRoot) -> (Vec<u64>, Vec<u64>) {
 #[test]
 fn salvage_goes_on_behind_a_leaf_whose_slots_are_none() {
     let (pool, _tree, root) = ascending(12);
-    let all = leaves::<_, 4>(&pool, &root);
+    let all = leaves(&pool, &root);
     assert_eq!(all.len(), 4);
     relink(&pool, all[1].0, |word| word ^ 63 << 48);
     // The line with the next leaf fails its check, and so do the entries. The leaves behind it are found in their slab.
@@ -235,9 +229,9 @@ fn salvage_goes_on_behind_a_leaf_whose_slots_are_none() {
 #[test]
 fn salvage_looks_past_damaged_tags() {
     let (pool, _tree, root) = ascending(12);
-    let all = leaves::<_, 4>(&pool, &root);
+    let all = leaves(&pool, &root);
     relink(&pool, all[1].0, |word| word ^ 1 << 63);
-    assert!(RnTree::<Dax, WordCodec>::open(&pool, &root, of_leaf(4)).is_err());
+    assert!(instrumented::open(&pool, &root, Codec::Word, of_leaf(4)).is_err());
     let keys: Vec<u64> = (1..=12).map(|key| 10 * key).collect();
     assert_eq!(salvaged(&pool, &root), (keys, vec![]));
 }
@@ -245,7 +239,7 @@ fn salvage_looks_past_damaged_tags() {
 #[test]
 fn salvage_finds_the_leaves_behind_one_that_leads_back_or_out_of_the_pool() {
     let (pool, _tree, root) = ascending(12);
-    let all = leaves::<_, 4>(&pool, &root);
+    let all = leaves(&pool, &root);
     let next = |offset: u64| move |word: u64| (word >> 48 << 48) | offset | (word % LINE);
     let rest = vec![10, 20, 30, 40, 50, 60, 100, 110, 120];
     for wrong in [all[0].0, all[1].0, all[2].0, 1 << 40, LINE] {
@@ -257,9 +251,9 @@ fn salvage_finds_the_leaves_behind_one_that_leads_back_or_out_of_the_pool() {
 }
 
 /// Damage is found by a check, by an open, and nowhere but in one leaf.
-fn assert_is_damaged(pool: &Pool<Dax>, root: &TreeRoot, tree: &dyn Index) {
+fn assert_is_damaged(pool: &Pool<Instrumented>, root: &TreeRoot, tree: &dyn Index) {
     assert_eq!(tree.check().unwrap().len(), 1);
-    let opened = RnTree::<Dax, WordCodec>::open(pool, root, of_leaf(4));
+    let opened = instrumented::open(pool, root, Codec::Word, of_leaf(4));
     assert!(matches!(opened.map(drop), Err(Error::Corrupt { .. })));
 }
 
@@ -273,7 +267,7 @@ fn a_split_launders_no_damage() {
         let refused = tree.insert(&25_u64.to_be_bytes(), &[7; 8]);
         assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
         assert_eq!(tree.len().unwrap(), 4);
-        assert_is_damaged(&pool, &root, &tree);
+        assert_is_damaged(&pool, &root, &*tree);
     }
 }
 
@@ -282,13 +276,13 @@ fn a_share_launders_no_damage() {
     // 10, 20, 25, 30 and 40, 50: a full leaf, and one with room to share.
     for damaged in [20, 30, 40, 50] {
         let (pool, tree, root) = ascending(5);
-        assert!(is_added(&tree, 25));
+        assert!(is_added(&*tree, 25));
         assert_eq!(tree.stat().unwrap().leaves, 2);
         damage(&pool, &root, damaged);
         let added = tree.insert(&15_u64.to_be_bytes(), &15_u64.to_be_bytes());
         // A neighbour that is damaged is left alone: then the leaf splits without it.
         assert_eq!(added.is_ok(), damaged >= 40, "{added:?}");
-        assert_is_damaged(&pool, &root, &tree);
+        assert_is_damaged(&pool, &root, &*tree);
     }
 }
 
@@ -299,7 +293,7 @@ fn a_merge_launders_no_damage() {
         assert!(tree.remove(&50_u64.to_be_bytes()).unwrap() && tree.remove(&20_u64.to_be_bytes()).unwrap());
         damage(&pool, &root, damaged);
         assert!(tree.remove(&30_u64.to_be_bytes()).unwrap());
-        assert_is_damaged(&pool, &root, &tree);
+        assert_is_damaged(&pool, &root, &*tree);
         // The right leaf is left alone if it is damaged; the left one keeps its damage, with more entries.
         assert_eq!(tree.stat().unwrap().leaves, if damaged == 40 { 2 } else { 1 });
     }

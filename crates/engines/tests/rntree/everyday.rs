@@ -2,27 +2,29 @@
 
 use std::collections::BTreeMap;
 
-use everleaf_engines::index::{Bounds, Condition, Direction, Index, RecordCodec, WordCodec, WordIndex};
-use everleaf_engines::rntree::{RnTree, RnTreeOptions};
+use everleaf_engines::index::{Bounds, Condition, Direction, Index};
+use everleaf_engines::registry::Codec;
+use everleaf_engines::rntree::{RnTreeOptions, instrumented};
 use medium::testing::Late;
-use medium::{Dax, LineForm};
+use medium::{Dax, Instrumented, LineForm};
 use pool::{Pool, PoolOptions};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-fn pool() -> Pool<Dax> {
-    Pool::open(Dax::plain(1 << 32).unwrap(), PoolOptions::default()).unwrap()
+fn pool() -> Pool<Instrumented> {
+    Pool::open(Instrumented::new(Dax::plain(1 << 32).unwrap()), PoolOptions::default()).unwrap()
 }
-
-type Words = RnTree<Dax, WordCodec>;
-type Records = RnTree<Dax, RecordCodec>;
 
 fn of_leaf(leaf_entries: usize) -> RnTreeOptions {
     RnTreeOptions { leaf_entries, ..RnTreeOptions::default() }
 }
 
-fn words(pool: &Pool<Dax>, leaf_entries: usize) -> Words {
-    Words::create(pool, "words", of_leaf(leaf_entries)).unwrap()
+fn words(pool: &Pool<Instrumented>, leaf_entries: usize) -> Box<dyn Index> {
+    instrumented::create(pool, "words", Codec::Word, of_leaf(leaf_entries)).unwrap()
+}
+
+fn records(pool: &Pool<Instrumented>) -> Box<dyn Index> {
+    instrumented::create(pool, "records", Codec::Record, of_leaf(4)).unwrap()
 }
 
 fn collect(index: &dyn Index, direction: Direction) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -56,45 +58,47 @@ fn a_large_load_is_found_without_opening_it_again() {
     const KEYS: u64 = 600_000;
     let pool = pool();
     let tree = words(&pool, 56);
+    let words = tree.words().unwrap();
     assert_eq!(tree.bulk_load(&mut ascending(KEYS), 1.0).unwrap(), KEYS);
     for key in (0..KEYS).step_by(997).chain([KEYS - 1]) {
-        assert_eq!(WordIndex::get(&tree, key).unwrap(), Some(key));
-        assert!(WordIndex::write(&tree, key, Some(7), Condition::Present).unwrap());
+        assert_eq!(words.get(key).unwrap(), Some(key));
+        assert!(words.write(key, Some(7), Condition::Present).unwrap());
     }
-    assert!(WordIndex::write(&tree, KEYS, Some(7), Condition::Absent).unwrap());
+    assert!(words.write(KEYS, Some(7), Condition::Absent).unwrap());
     let mut last = 0;
-    (&tree as &dyn WordIndex)
+    words
         .scan_each(0, |key, _| {
             last = key;
             true
         })
         .unwrap();
     assert_eq!(last, KEYS);
-    assert_clean(&tree);
+    assert_clean(&*tree);
 }
 
 #[test]
 fn a_hundred_thousand_words_come_and_go() {
     let pool = pool();
     let tree = words(&pool, 56);
+    let words = tree.words().unwrap();
     let mix = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for i in 0..100_000 {
-        assert!(WordIndex::write(&tree, mix(i), Some(i), Condition::Absent).unwrap());
-        assert!(!WordIndex::write(&tree, mix(i), Some(7), Condition::Absent).unwrap());
+        assert!(words.write(mix(i), Some(i), Condition::Absent).unwrap());
+        assert!(!words.write(mix(i), Some(7), Condition::Absent).unwrap());
     }
-    assert_clean(&tree);
+    assert_clean(&*tree);
     assert_eq!(tree.len().unwrap(), 100_000);
     for i in 0..100_000 {
-        assert_eq!(WordIndex::get(&tree, mix(i)).unwrap(), Some(i));
-        assert!(WordIndex::write(&tree, mix(i), Some(i + 1), Condition::Equals(i)).unwrap());
+        assert_eq!(words.get(mix(i)).unwrap(), Some(i));
+        assert!(words.write(mix(i), Some(i + 1), Condition::Equals(i)).unwrap());
     }
     let keys: Vec<u64> = (0..1000).map(mix).collect();
     let mut values = vec![None; 1000];
-    WordIndex::get_many(&tree, &keys, &mut values).unwrap();
+    words.get_many(&keys, &mut values).unwrap();
     assert!(values.iter().enumerate().all(|(i, value)| *value == Some(i as u64 + 1)));
     let mut last = None;
     let mut count = 0;
-    (&tree as &dyn WordIndex)
+    words
         .scan_each(0, |key, _| {
             assert!(last.is_none_or(|last| last < key));
             last = Some(key);
@@ -105,9 +109,9 @@ fn a_hundred_thousand_words_come_and_go() {
     assert_eq!(count, 100_000);
     let full = pool.stat().used_bytes;
     for i in 0..100_000 {
-        assert!(WordIndex::write(&tree, mix(i), None, Condition::Present).unwrap());
+        assert!(words.write(mix(i), None, Condition::Present).unwrap());
     }
-    assert_clean(&tree);
+    assert_clean(&*tree);
     assert_eq!(tree.len().unwrap(), 0);
     assert!(tree.stat().unwrap().leaves < 4, "{} leaves", tree.stat().unwrap().leaves);
     drop(tree);
@@ -120,27 +124,28 @@ fn a_hundred_thousand_words_come_and_go() {
 fn memory_stays_within_its_budget() {
     const KEYS: u64 = 1_000_000;
     let pool = pool();
-    let per_key = |tree: &Words, before: u64| {
+    let per_key = |tree: &dyn Index, before: u64| {
         let bytes = [pool.stat().used_bytes - before, tree.stat().unwrap().volatile_bytes];
         bytes.map(|bytes| bytes as f64 / KEYS as f64)
     };
     let before = pool.stat().used_bytes;
     let tree = words(&pool, 56);
+    let words = tree.words().unwrap();
     let mut random = SmallRng::seed_from_u64(7);
     for i in 0..KEYS {
-        assert!(WordIndex::write(&tree, random.random(), Some(i), Condition::Absent).unwrap());
+        assert!(words.write(random.random(), Some(i), Condition::Absent).unwrap());
     }
-    let [used, volatile] = per_key(&tree, before);
+    let [used, volatile] = per_key(&*tree, before);
     assert!(used <= 25.0 && volatile <= 7.0, "{used} and {volatile} bytes a key after inserts");
     let before = pool.stat().used_bytes;
-    let tree = Words::create(&pool, "loaded", of_leaf(56)).unwrap();
+    let tree = instrumented::create(&pool, "loaded", Codec::Word, of_leaf(56)).unwrap();
     assert_eq!(tree.bulk_load(&mut ascending(KEYS), 1.0).unwrap(), KEYS);
-    let [used, volatile] = per_key(&tree, before);
+    let [used, volatile] = per_key(&*tree, before);
     assert!(used <= 17.5 && volatile <= 7.0, "{used} and {volatile} bytes a key after a load");
-    let pool = Pool::open(Late::new(1 << 30, LineForm::Twin).unwrap(), PoolOptions::default()).unwrap();
-    let tree =
-        RnTree::<_, WordCodec>::create(&pool, "loaded", RnTreeOptions { recovery_threads: 1, ..of_leaf(56) })
-            .unwrap();
+    let twins = Instrumented::new(Late::new(1 << 30, LineForm::Twin).unwrap());
+    let pool = Pool::open(twins, PoolOptions::default()).unwrap();
+    let options = RnTreeOptions { recovery_threads: 1, ..of_leaf(56) };
+    let tree = instrumented::create(&pool, "loaded", Codec::Word, options).unwrap();
     assert_eq!(tree.bulk_load(&mut ascending(KEYS), 1.0).unwrap(), KEYS);
     let used = pool.stat().used_bytes as f64 / KEYS as f64;
     assert!(used <= 18.7, "{used} bytes a key after a load of lines with two copies");
@@ -149,8 +154,7 @@ fn memory_stays_within_its_budget() {
 #[test]
 fn a_bulk_load_keeps_no_memory_from_being_reused_while_its_source_runs() {
     let pool = pool();
-    let (tree, other) = (words(&pool, 4), Records::create(&pool, "other", of_leaf(4)));
-    let other = other.unwrap();
+    let (tree, other) = (words(&pool, 4), records(&pool));
     let mut keys = ascending(20);
     let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
         std::thread::scope(|scope| {
@@ -173,12 +177,13 @@ fn a_loaded_tree_that_is_emptied_in_any_order_gives_its_leaves_back() {
     for order in orders {
         let pool = pool();
         let tree = words(&pool, 56);
+        let words = tree.words().unwrap();
         tree.bulk_load(&mut ascending(KEYS), 1.0).unwrap();
         for i in 0..KEYS {
-            assert!(WordIndex::write(&tree, order(i), None, Condition::Present).unwrap());
+            assert!(words.write(order(i), None, Condition::Present).unwrap());
         }
         assert_eq!(tree.stat().unwrap().leaves, 1);
-        assert_clean(&tree);
+        assert_clean(&*tree);
         assert_eq!(tree.bulk_load(&mut |_, _| Ok(false), 1.0).unwrap(), 0);
     }
 }
@@ -186,7 +191,7 @@ fn a_loaded_tree_that_is_emptied_in_any_order_gives_its_leaves_back() {
 #[test]
 fn records_with_long_common_prefixes_stay_in_order() {
     let pool = pool();
-    let tree = Records::create(&pool, "records", of_leaf(4)).unwrap();
+    let tree = records(&pool);
     let mut model = BTreeMap::new();
     for i in 0..3000u32 {
         let key = format!("/usr/share/{}", i.wrapping_mul(2_654_435_761) % 4096).into_bytes();
@@ -198,10 +203,10 @@ fn records_with_long_common_prefixes_stay_in_order() {
             assert_eq!(tree.remove(&key).unwrap(), model.remove(&key).is_some());
         }
     }
-    assert_clean(&tree);
+    assert_clean(&*tree);
     let expected: Vec<_> = model.into_iter().collect();
-    assert_eq!(collect(&tree, Direction::Forward), expected);
-    assert_eq!(collect(&tree, Direction::Reverse), expected.into_iter().rev().collect::<Vec<_>>());
+    assert_eq!(collect(&*tree, Direction::Forward), expected);
+    assert_eq!(collect(&*tree, Direction::Reverse), expected.into_iter().rev().collect::<Vec<_>>());
 }
 
 /// A lock whose attempt failed was once released all the same, and with it the lock of its holder.
@@ -209,13 +214,13 @@ fn records_with_long_common_prefixes_stay_in_order() {
 fn a_lock_that_was_not_taken_is_not_released() {
     let pool = pool();
     let tree = words(&pool, 56);
+    let words = tree.words().unwrap();
     let keys = 3000;
     for i in 0..keys {
-        assert!(WordIndex::write(&tree, i * 7919 % 65537, Some(i), Condition::Absent).unwrap());
+        assert!(words.write(i * 7919 % 65537, Some(i), Condition::Absent).unwrap());
     }
     std::thread::scope(|scope| {
         for seed in 1..=4u64 {
-            let tree = &tree;
             scope.spawn(move || {
                 let mut random = seed;
                 for i in 0..100_000 {
@@ -223,12 +228,12 @@ fn a_lock_that_was_not_taken_is_not_released() {
                     random ^= random >> 7;
                     random ^= random << 17;
                     let key = (random % keys) * 7919 % 65537;
-                    assert!(WordIndex::write(tree, key, Some(i), Condition::Present).unwrap());
+                    assert!(words.write(key, Some(i), Condition::Present).unwrap());
                 }
             });
         }
     });
-    assert_clean(&tree);
+    assert_clean(&*tree);
 }
 
 /// Where two leaves became three, a check once came by way of the second to the third before the inner nodes knew that.
@@ -237,15 +242,16 @@ fn a_check_beside_leaves_that_are_shared_finds_them_settled() {
     const KEYS: u64 = 64;
     let pool = pool();
     let tree = words(&pool, 4);
+    let words = tree.words().unwrap();
     let checking = std::sync::atomic::AtomicBool::new(true);
     std::thread::scope(|scope| {
         for seed in 0..3 {
-            let (tree, checking) = (&tree, &checking);
+            let checking = &checking;
             scope.spawn(move || {
                 let mut random = SmallRng::seed_from_u64(seed);
                 while checking.load(std::sync::atomic::Ordering::Relaxed) {
                     let value = random.random_bool(0.6).then_some(seed);
-                    WordIndex::write(tree, random.random_range(0..KEYS), value, Condition::Always).unwrap();
+                    words.write(random.random_range(0..KEYS), value, Condition::Always).unwrap();
                 }
             });
         }
@@ -263,17 +269,17 @@ fn a_bulk_load_holds_no_lock_while_its_source_runs() {
         let tree = words(&pool, 4);
         let mut count = 0_u64;
         let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
-            assert_clean(&tree);
-            assert_eq!((tree.len().unwrap(), collect(&tree, Direction::Reverse)), (0, Vec::new()));
+            assert_clean(&*tree);
+            assert_eq!((tree.len().unwrap(), collect(&*tree, Direction::Reverse)), (0, Vec::new()));
             count += 1;
             (*key, *value) = (count.to_be_bytes().to_vec(), vec![7; 8]);
             Ok(count <= 50)
         };
         assert_eq!(tree.bulk_load(&mut next, 1.0).unwrap(), 50);
-        assert_clean(&tree);
+        assert_clean(&*tree);
         assert_eq!(tree.len().unwrap(), 50);
         // Whoever writes meanwhile comes first.
-        let other = Words::create(&pool, "other", of_leaf(4)).unwrap();
+        let other = instrumented::create(&pool, "other", Codec::Word, of_leaf(4)).unwrap();
         let mut is_first = true;
         let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
             let write = || other.put(&[9; 8], &[9; 8]).unwrap();
@@ -282,8 +288,8 @@ fn a_bulk_load_holds_no_lock_while_its_source_runs() {
             Ok(std::mem::take(&mut is_first))
         };
         assert!(matches!(other.bulk_load(&mut next, 1.0), Err(everleaf_engines::Error::NotEmpty)));
-        assert_eq!(collect(&other, Direction::Forward), [(vec![9; 8], vec![9; 8])]);
-        assert_clean(&other);
+        assert_eq!(collect(&*other, Direction::Forward), [(vec![9; 8], vec![9; 8])]);
+        assert_clean(&*other);
         done.send(()).unwrap();
     });
     is_done.recv_timeout(std::time::Duration::from_secs(60)).expect("a load that failed, or hangs");

@@ -1,13 +1,14 @@
 //! Splits that copy records next to each other.
 
-use everleaf_engines::index::{Codec, Condition, EntryWords, Index, RecordCodec};
+use everleaf_engines::index::{Codec as _, Condition, EntryWords, RecordCodec};
 use everleaf_engines::kit::gather::Gathered;
-use everleaf_engines::rntree::{RnTree, RnTreeOptions};
-use medium::Dax;
+use everleaf_engines::registry::Codec;
+use everleaf_engines::rntree::{RnTreeOptions, instrumented};
+use medium::{Dax, Instrumented};
 use pool::{Pool, PoolOptions};
 
-fn pool() -> Pool<Dax> {
-    Pool::open(Dax::plain(1 << 32).unwrap(), PoolOptions::default()).unwrap()
+fn pool() -> Pool<Instrumented> {
+    Pool::open(Instrumented::new(Dax::plain(1 << 32).unwrap()), PoolOptions::default()).unwrap()
 }
 
 fn place(entry: EntryWords) -> u64 {
@@ -54,7 +55,7 @@ fn threads_find_what_was_copied_meanwhile() {
     const KEYS: u64 = 6000;
     let pool = pool();
     let options = RnTreeOptions { leaf_entries: 12, gathers: true, ..RnTreeOptions::default() };
-    let tree = RnTree::<Dax, RecordCodec>::create(&pool, "tree", options).unwrap();
+    let tree = instrumented::create(&pool, "tree", Codec::Record, options).unwrap();
     let key = |number: u64| (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16).to_be_bytes();
     let value = |number: u64| vec![number as u8; 40 + number as usize % 90];
     std::thread::scope(|scope| {
@@ -83,13 +84,11 @@ fn threads_find_what_was_copied_meanwhile() {
 fn a_full_pool_holds_as_much_or_nearly() {
     let filled =
         |gathers| {
-            let pool = Pool::open(
-                Dax::plain(4 << 20).unwrap(),
-                PoolOptions { step_slabs_min: 1, ..PoolOptions::default() },
-            );
-            let pool = pool.unwrap();
+            let ram = Instrumented::new(Dax::plain(4 << 20).unwrap());
+            let options = PoolOptions { step_slabs_min: 1, ..PoolOptions::default() };
+            let pool = Pool::open(ram, options).unwrap();
             let options = RnTreeOptions { gathers, ..RnTreeOptions::default() };
-            let tree = RnTree::<Dax, RecordCodec>::create(&pool, "tree", options).unwrap();
+            let tree = instrumented::create(&pool, "tree", Codec::Record, options).unwrap();
             let key = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
             let put = |number| tree.write(&key(number), Some(&[number as u8; 150]), Condition::Absent);
             let held = (0..1_000_000).find(|number| match put(*number) {

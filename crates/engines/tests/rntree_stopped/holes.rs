@@ -17,19 +17,16 @@
 //! | a missing key reads before the slot array | [`a_find_of_a_missing_key_stays_within_the_slots`] |
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use everleaf_engines::index::{
-    Bounds, Codec, Condition, Direction, Index, MaybeWords, RecordCodec, WordCodec, WordIndex,
-};
-use everleaf_engines::rntree::{RnTree, RnTreeOptions};
+use everleaf_engines::index::{Bounds, Condition, Direction, Index, WordIndex};
+use everleaf_engines::registry::Codec;
+use everleaf_engines::rntree::{RnTreeOptions, instrumented};
 use medium::testing::Late;
 use medium::testing::late::{Image, Release};
-use medium::{LineForm, Lsn};
+use medium::{Instrumented, LineForm, Lsn};
 use pool::{Pool, PoolOptions};
-
-type Tree = RnTree<Late, WordCodec>;
 
 fn of_leaf(leaf_entries: usize) -> RnTreeOptions {
     RnTreeOptions { recovery_threads: 1, leaf_entries, ..RnTreeOptions::default() }
@@ -39,30 +36,46 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// For a thread that is to be stopped, and is not.
 const TIME_TO_GO_WRONG: Duration = Duration::from_millis(50);
 
-fn tree<const N: usize>(keys: impl IntoIterator<Item = u64>) -> (Pool<Late>, Tree) {
-    let pool = Pool::open(Late::new(1 << 30, LineForm::Twin).unwrap(), PoolOptions::default()).unwrap();
-    let tree = Tree::create(&pool, "words", of_leaf(N)).unwrap();
+/// A pool on a medium that is durable late.
+fn pool() -> (Arc<Late>, Pool<Instrumented>) {
+    let late = Arc::new(Late::new(1 << 30, LineForm::Twin).unwrap());
+    let pool = Pool::open(Instrumented::sharing(&late), PoolOptions::default()).unwrap();
+    (late, pool)
+}
+
+fn create(pool: &Pool<Instrumented>, codec: Codec, leaf_entries: usize) -> Box<dyn Index> {
+    instrumented::create(pool, "tree", codec, of_leaf(leaf_entries)).unwrap()
+}
+
+/// A tree of words.
+fn tree(leaf_entries: usize, keys: impl IntoIterator<Item = u64>) -> (Arc<Late>, Box<dyn Index>) {
+    let (late, pool) = pool();
+    let tree = create(&pool, Codec::Word, leaf_entries);
     for key in keys {
-        assert!(insert(&tree, key));
+        assert!(insert(&*tree, key));
     }
-    (pool, tree)
+    (late, tree)
 }
 
-fn insert(tree: &Tree, key: u64) -> bool {
-    WordIndex::write(tree, key, Some(key + 1), Condition::Absent).unwrap()
+fn words(tree: &dyn Index) -> &dyn WordIndex {
+    tree.words().unwrap()
 }
 
-fn remove(tree: &Tree, key: u64) -> bool {
-    WordIndex::write(tree, key, None, Condition::Present).unwrap()
+fn insert(tree: &dyn Index, key: u64) -> bool {
+    words(tree).write(key, Some(key + 1), Condition::Absent).unwrap()
 }
 
-fn get(tree: &Tree, key: u64) -> Option<u64> {
-    WordIndex::get(tree, key).unwrap()
+fn remove(tree: &dyn Index, key: u64) -> bool {
+    words(tree).write(key, None, Condition::Present).unwrap()
 }
 
-fn keys(tree: &Tree) -> Vec<u64> {
+fn get(tree: &dyn Index, key: u64) -> Option<u64> {
+    words(tree).get(key).unwrap()
+}
+
+fn keys(tree: &dyn Index) -> Vec<u64> {
     let mut keys = Vec::new();
-    (tree as &dyn WordIndex)
+    words(tree)
         .scan_each(0, |key, value| {
             assert_eq!(value, key + 1);
             keys.push(key);
@@ -72,13 +85,13 @@ fn keys(tree: &Tree) -> Vec<u64> {
     keys
 }
 
-fn assert_holds(tree: &Tree, expected: impl IntoIterator<Item = u64>) {
+fn assert_holds(tree: &dyn Index, expected: impl IntoIterator<Item = u64>) {
     let violations = tree.check().unwrap();
     assert!(violations.is_empty(), "{} violations, the first: {}", violations.len(), violations[0]);
     assert_eq!(keys(tree), expected.into_iter().collect::<Vec<_>>());
 }
 
-fn leaves(tree: &Tree) -> u64 {
+fn leaves(tree: &dyn Index) -> u64 {
     tree.stat().unwrap().leaves
 }
 
@@ -110,19 +123,19 @@ impl Deadline {
 }
 
 /// Runs `operation` on a thread of its own up to its fence `further`, then `meanwhile`, then the rest.
-fn stop_at_fence<T: Sync>(
-    pool: &Pool<Late>,
-    tree: &T,
+fn stop_at_fence(
+    late: &Late,
+    tree: &dyn Index,
     further: usize,
-    operation: impl Fn(&T) + Send,
-    meanwhile: impl FnOnce(),
+    operation: &(dyn Fn(&dyn Index) + Sync),
+    meanwhile: &mut dyn FnMut(),
 ) {
     let _deadline = Deadline::begin();
-    pool.medium().hold_fence(further);
+    late.hold_fence(further);
     std::thread::scope(|scope| {
         let worker = scope.spawn(move || operation(tree));
-        let _let_go = LetGo(pool.medium());
-        assert!(pool.medium().until_held(PATIENCE), "the operation has fewer fences");
+        let _let_go = LetGo(late);
+        assert!(late.until_held(PATIENCE), "the operation has fewer fences");
         meanwhile();
         assert!(!worker.is_finished());
     });
@@ -140,62 +153,44 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 #[test]
 fn an_entry_claimed_before_a_split_is_published_in_the_leaf_that_covers_its_key() {
     // The key belongs to the upper half. Its writer has claimed and written an entry, and stops before the lock.
-    let (pool, tree) = tree::<8>([10, 20, 30, 40, 50, 60]);
-    stop_at_fence(
-        &pool,
-        &tree,
-        0,
-        |tree| assert!(insert(tree, 55)),
-        || {
-            assert!(insert(&tree, 25) && insert(&tree, 26));
-            assert!(leaves(&tree) > 1, "no split");
-            assert_eq!(get(&tree, 55), None);
-        },
-    );
-    assert_holds(&tree, [10, 20, 25, 26, 30, 40, 50, 55, 60]);
+    let (late, tree) = tree(8, [10, 20, 30, 40, 50, 60]);
+    stop_at_fence(&late, &*tree, 0, &|tree| assert!(insert(tree, 55)), &mut || {
+        assert!(insert(&*tree, 25) && insert(&*tree, 26));
+        assert!(leaves(&*tree) > 1, "no split");
+        assert_eq!(get(&*tree, 55), None);
+    });
+    assert_holds(&*tree, [10, 20, 25, 26, 30, 40, 50, 55, 60]);
 }
 
 /// Who holds a claim is not pinned: the claim alone keeps the leaf where it is.
 #[test]
 fn a_leaf_with_a_claimed_entry_is_not_merged_away() {
-    let (pool, tree) = tree::<4>([10, 20, 30, 40, 50]);
-    assert_eq!(leaves(&tree), 2);
-    remove(&tree, 30);
-    let before = keys(&tree);
-    stop_at_fence(
-        &pool,
-        &tree,
-        0,
-        |tree| assert!(insert(tree, 55)),
-        || {
-            for key in &before[..3] {
-                assert!(remove(&tree, *key));
-            }
-            assert_eq!(leaves(&tree), 2, "merged under a writer");
-        },
-    );
-    assert_holds(&tree, [50, 55]);
-    assert!(remove(&tree, 50));
-    assert_eq!(leaves(&tree), 1, "nothing was in the way of a merge");
-    assert_holds(&tree, [55]);
+    let (late, tree) = tree(4, [10, 20, 30, 40, 50]);
+    assert_eq!(leaves(&*tree), 2);
+    remove(&*tree, 30);
+    let before = keys(&*tree);
+    stop_at_fence(&late, &*tree, 0, &|tree| assert!(insert(tree, 55)), &mut || {
+        for key in &before[..3] {
+            assert!(remove(&*tree, *key));
+        }
+        assert_eq!(leaves(&*tree), 2, "merged under a writer");
+    });
+    assert_holds(&*tree, [50, 55]);
+    assert!(remove(&*tree, 50));
+    assert_eq!(leaves(&*tree), 1, "nothing was in the way of a merge");
+    assert_holds(&*tree, [55]);
 }
 
 /// An unpublished claim survives recycling: nobody else gets its entry.
 #[test]
 fn a_claimed_entry_is_not_recycled() {
-    let (pool, tree) = tree::<8>([10, 20, 30]);
-    stop_at_fence(
-        &pool,
-        &tree,
-        0,
-        |tree| assert!(insert(tree, 15)),
-        || {
-            for _ in 0..50 {
-                assert!(WordIndex::write(&tree, 20, Some(21), Condition::Present).unwrap());
-            }
-        },
-    );
-    assert_holds(&tree, [10, 15, 20, 30]);
+    let (late, tree) = tree(8, [10, 20, 30]);
+    stop_at_fence(&late, &*tree, 0, &|tree| assert!(insert(tree, 15)), &mut || {
+        for _ in 0..50 {
+            assert!(words(&*tree).write(20, Some(21), Condition::Present).unwrap());
+        }
+    });
+    assert_holds(&*tree, [10, 15, 20, 30]);
 }
 
 fn number(key: u64) -> [u8; 8] {
@@ -223,54 +218,42 @@ fn ranged(tree: &dyn Index, bounds: Bounds, direction: Direction) -> Vec<u64> {
 /// Inserts `splits` in turn, each into a last leaf that is full, and stops them between the publish of their split and the
 /// update of the parent; calls `meanwhile` with the keys that are there. A merge of other leaves is stopped at a fence all
 /// the time, and has the right to change inner nodes: that is what the splits wait for.
-fn stop_before_the_parent_is_updated<C: Codec>(
-    splits: &[u64],
-    meanwhile: impl FnOnce(&RnTree<Late, C>, &[u64]),
-) where
-    RnTree<Late, C>: MaybeWords,
-{
-    let pool = Pool::open(Late::new(1 << 30, LineForm::Twin).unwrap(), PoolOptions::default()).unwrap();
-    let tree = RnTree::<Late, C>::create(&pool, "tree", of_leaf(4)).unwrap();
+fn stop_before_the_parent_is_updated(codec: Codec, splits: &[u64], meanwhile: fn(&dyn Index, &[u64])) {
+    let (late, pool) = pool();
+    let tree = &*create(&pool, codec, 4);
     // Three leaves: 10, 30; 40; 70 to 100, and the last is full.
-    (1..=10).for_each(|key| assert!(is_added(&tree, 10 * key)));
+    (1..=10).for_each(|key| assert!(is_added(tree, 10 * key)));
     [50, 60, 20].iter().for_each(|key| assert!(tree.remove(&number(*key)).unwrap()));
-    let tree = &tree;
     let leaves = || tree.stat().unwrap().leaves;
     assert_eq!(leaves(), 3);
     let mut keys = vec![10, 30, 40, 70, 80, 90, 100];
     std::thread::scope(|scope| {
         let mut writers = Vec::new();
         // Its first fence is that of the remove, its second that of the entries which the merge copies.
-        stop_at_fence(
-            &pool,
-            tree,
-            1,
-            |tree| assert!(tree.remove(&number(30)).unwrap()),
-            || {
-                keys.retain(|key| *key != 30);
-                for (done, key) in splits.iter().enumerate() {
-                    // Fills the leaf that is last now.
-                    while keys.len() < 6 + 2 * done {
-                        let next = keys.last().unwrap() + 10;
-                        let writer = scope.spawn(move || assert!(is_added(tree, next)));
-                        until("a key is added by a stale parent", || writer.is_finished());
-                        keys.push(next);
-                    }
-                    writers.push(scope.spawn(move || assert!(is_added(tree, *key))));
-                    until("a split is published", || leaves() == 4 + done as u64);
+        stop_at_fence(&late, tree, 1, &|tree| assert!(tree.remove(&number(30)).unwrap()), &mut || {
+            keys.retain(|key| *key != 30);
+            for (done, key) in splits.iter().enumerate() {
+                // Fills the leaf that is last now.
+                while keys.len() < 6 + 2 * done {
+                    let next = keys.last().unwrap() + 10;
+                    let writer = scope.spawn(move || assert!(is_added(tree, next)));
+                    until("a key is added by a stale parent", || writer.is_finished());
+                    keys.push(next);
                 }
-                // Belongs to the leaf that was split first, and that stays locked until its parent knows of it.
-                let (begun, is_begun) = std::sync::mpsc::channel();
-                writers.push(scope.spawn(move || {
-                    begun.send(()).unwrap();
-                    assert!(is_added(tree, 75));
-                }));
-                is_begun.recv().unwrap();
-                meanwhile(tree, &keys);
-                std::thread::sleep(TIME_TO_GO_WRONG);
-                assert!(writers.iter().all(|writer| !writer.is_finished()), "nobody was stopped");
-            },
-        );
+                writers.push(scope.spawn(move || assert!(is_added(tree, *key))));
+                until("a split is published", || leaves() == 4 + done as u64);
+            }
+            // Belongs to the leaf that was split first, and that stays locked until its parent knows of it.
+            let (begun, is_begun) = std::sync::mpsc::channel();
+            writers.push(scope.spawn(move || {
+                begun.send(()).unwrap();
+                assert!(is_added(tree, 75));
+            }));
+            is_begun.recv().unwrap();
+            meanwhile(tree, &keys);
+            std::thread::sleep(TIME_TO_GO_WRONG);
+            assert!(writers.iter().all(|writer| !writer.is_finished()), "nobody was stopped");
+        });
         writers.into_iter().for_each(|writer| writer.join().unwrap());
     });
     keys.extend(splits.iter().chain(&[75]));
@@ -308,19 +291,16 @@ fn assert_is_found(tree: &dyn Index, keys: &[u64]) {
 /// stable, and not the key.
 #[test]
 fn a_split_hides_nothing_before_its_parent_is_updated() {
-    stop_before_the_parent_is_updated::<WordCodec>(&[85], |tree, keys| assert_is_found(tree, keys));
-    stop_before_the_parent_is_updated::<RecordCodec>(&[85], |tree, keys| assert_is_found(tree, keys));
+    stop_before_the_parent_is_updated(Codec::Word, &[85], assert_is_found);
+    stop_before_the_parent_is_updated(Codec::Record, &[85], assert_is_found);
 }
 
 /// The parent is three splits behind: whoever comes by it arrives up to three leaves left of the key, to read or to write.
 /// (Readers that a split overtakes between parent and leaf are the scheduler's part: `crates/sim/tests/engines/threads.rs`.)
 #[test]
 fn a_stale_parent_never_hides_a_key() {
-    fn case<C: Codec>()
-    where
-        RnTree<Late, C>: MaybeWords,
-    {
-        stop_before_the_parent_is_updated::<C>(&[85, 115, 135], |tree, keys| {
+    for codec in [Codec::Word, Codec::Record] {
+        stop_before_the_parent_is_updated(codec, &[85, 115, 135], |tree, keys| {
             assert_is_found(tree, keys);
             let last = keys[keys.len() - 1];
             for _ in 0..20 {
@@ -332,150 +312,142 @@ fn a_stale_parent_never_hides_a_key() {
             assert_is_found(tree, keys);
         });
     }
-    case::<WordCodec>();
-    case::<RecordCodec>();
 }
 
 #[test]
 fn a_reader_never_waits_for_a_writer_and_sees_nothing_early() {
     // Stopped between publishing the slot line and its fence being over: the writer holds the leaf's lock.
-    let (pool, tree) = tree::<8>([10, 20, 30]);
-    stop_at_fence(
-        &pool,
-        &tree,
-        1,
-        |tree| assert!(insert(tree, 25)),
-        || {
-            assert_eq!(get(&tree, 20), Some(21));
-            assert_eq!(get(&tree, 25), None);
-            assert_eq!(keys(&tree), [10, 20, 30]);
-        },
-    );
-    assert_holds(&tree, [10, 20, 25, 30]);
+    let (late, tree) = tree(8, [10, 20, 30]);
+    stop_at_fence(&late, &*tree, 1, &|tree| assert!(insert(tree, 25)), &mut || {
+        assert_eq!(get(&*tree, 20), Some(21));
+        assert_eq!(get(&*tree, 25), None);
+        assert_eq!(keys(&*tree), [10, 20, 30]);
+    });
+    assert_holds(&*tree, [10, 20, 25, 30]);
 }
 
 #[test]
 fn an_odd_leaf_keeps_its_last_entry_when_it_splits() {
-    let (_pool, tree) = tree::<7>([70, 10, 60, 20, 50, 30, 40]);
-    assert_eq!(leaves(&tree), 1);
-    assert!(insert(&tree, 35));
-    assert_eq!(leaves(&tree), 2);
-    assert_holds(&tree, [10, 20, 30, 35, 40, 50, 60, 70]);
+    let (_, tree) = tree(7, [70, 10, 60, 20, 50, 30, 40]);
+    assert_eq!(leaves(&*tree), 1);
+    assert!(insert(&*tree, 35));
+    assert_eq!(leaves(&*tree), 2);
+    assert_holds(&*tree, [10, 20, 30, 35, 40, 50, 60, 70]);
 }
 
 /// Algorithm 3 rewrites slots that it still reads: where entries lie in descending order, the upper half's slots come first.
 #[test]
 fn a_split_reads_no_slot_that_it_has_overwritten() {
-    let (_pool, tree) = tree::<8>([80, 70, 60, 50, 40, 30, 20, 10]);
-    assert!(insert(&tree, 45));
-    assert_holds(&tree, [10, 20, 30, 40, 45, 50, 60, 70, 80]);
+    let (_, tree) = tree(8, [80, 70, 60, 50, 40, 30, 20, 10]);
+    assert!(insert(&*tree, 45));
+    assert_holds(&*tree, [10, 20, 30, 40, 45, 50, 60, 70, 80]);
 }
 
 /// Algorithm 3 takes the separator by physical position: the entry in the middle has another key than the middle one.
 #[test]
 fn a_separator_is_the_middle_key_and_not_that_of_the_middle_entry() {
     for order in [[40, 80, 10, 70, 20, 60, 30, 50], [10, 80, 20, 70, 30, 60, 40, 50]] {
-        let (_pool, tree) = tree::<8>(order);
-        assert!(insert(&tree, 45));
-        assert_eq!(leaves(&tree), 2);
+        let (_, tree) = tree(8, order);
+        assert!(insert(&*tree, 45));
+        assert_eq!(leaves(&*tree), 2);
         // What comes by the inner nodes arrives where the key is, and where it belongs.
-        assert!(order.iter().all(|key| get(&tree, *key) == Some(key + 1)), "{order:?}");
-        assert!(insert(&tree, 46) && insert(&tree, 54));
-        assert_holds(&tree, [10, 20, 30, 40, 45, 46, 50, 54, 60, 70, 80]);
+        assert!(order.iter().all(|key| get(&*tree, *key) == Some(key + 1)), "{order:?}");
+        assert!(insert(&*tree, 46) && insert(&*tree, 54));
+        assert_holds(&*tree, [10, 20, 30, 40, 45, 46, 50, 54, 60, 70, 80]);
     }
 }
 
 /// Algorithm 3 resets neither `nlogs` and `plogs` nor the transient slot array.
 #[test]
 fn both_halves_of_a_split_take_entries_at_once() {
-    let (_pool, tree) = tree::<8>([10, 20, 30, 40, 50, 60, 70, 80]);
+    let (_, tree) = tree(8, [10, 20, 30, 40, 50, 60, 70, 80]);
     for key in [45, 11, 12, 13, 71, 72, 73, 14, 74] {
-        assert!(insert(&tree, key));
-        assert_eq!(get(&tree, key), Some(key + 1));
+        assert!(insert(&*tree, key));
+        assert_eq!(get(&*tree, key), Some(key + 1));
     }
-    assert_holds(&tree, [10, 11, 12, 13, 14, 20, 30, 40, 45, 50, 60, 70, 71, 72, 73, 74, 80]);
+    assert_holds(&*tree, [10, 11, 12, 13, 14, 20, 30, 40, 45, 50, 60, 70, 71, 72, 73, 74, 80]);
 }
 
 /// Algorithm 1 ignores the result of the conditional update.
 #[test]
 fn a_condition_that_fails_changes_nothing() {
-    let (_pool, tree) = tree::<8>([10]);
-    assert!(!WordIndex::write(&tree, 11, Some(99), Condition::Present).unwrap());
-    assert!(!WordIndex::write(&tree, 10, Some(99), Condition::Equals(10)).unwrap());
-    assert!(!remove(&tree, 11));
-    assert_holds(&tree, [10]);
+    let (_, tree) = tree(8, [10]);
+    assert!(!words(&*tree).write(11, Some(99), Condition::Present).unwrap());
+    assert!(!words(&*tree).write(10, Some(99), Condition::Equals(10)).unwrap());
+    assert!(!remove(&*tree, 11));
+    assert_holds(&*tree, [10]);
 }
 
 /// The published insert overwrites an existing key.
 #[test]
 fn an_insert_overwrites_nothing() {
-    let (_pool, tree) = tree::<8>([10, 20]);
-    assert!(!WordIndex::write(&tree, 10, Some(99), Condition::Absent).unwrap());
-    assert!(!WordIndex::write(&tree, 20, Some(99), Condition::Absent).unwrap());
-    assert_holds(&tree, [10, 20]);
+    let (_, tree) = tree(8, [10, 20]);
+    assert!(!words(&*tree).write(10, Some(99), Condition::Absent).unwrap());
+    assert!(!words(&*tree).write(20, Some(99), Condition::Absent).unwrap());
+    assert_holds(&*tree, [10, 20]);
 }
 
 /// Two inserts of one key, both past their first look: one of them holds.
 #[test]
 fn a_condition_that_fails_under_the_lock_changes_nothing_either() {
-    let (pool, tree) = tree::<8>([10]);
+    let (late, tree) = tree(8, [10]);
     stop_at_fence(
-        &pool,
-        &tree,
+        &late,
+        &*tree,
         0,
-        |tree| assert!(!WordIndex::write(tree, 20, Some(99), Condition::Absent).unwrap()),
-        || assert!(insert(&tree, 20)),
+        &|tree| assert!(!words(tree).write(20, Some(99), Condition::Absent).unwrap()),
+        &mut || assert!(insert(&*tree, 20)),
     );
-    assert_holds(&tree, [10, 20]);
+    assert_holds(&*tree, [10, 20]);
 }
 
 /// In the published code an allocated entry whose second check fails is lost, the leaf never reaches its split, and
 /// writers wait for ever.
 #[test]
 fn an_entry_whose_condition_failed_is_free_again() {
-    let (pool, tree) = tree::<4>([10]);
+    let (late, tree) = tree(4, [10]);
     for round in 0..20 {
         let key = 100 + round;
         stop_at_fence(
-            &pool,
-            &tree,
+            &late,
+            &*tree,
             0,
-            |tree| assert!(!WordIndex::write(tree, key, Some(99), Condition::Absent).unwrap()),
-            || assert!(insert(&tree, key)),
+            &|tree| assert!(!words(tree).write(key, Some(99), Condition::Absent).unwrap()),
+            &mut || assert!(insert(&*tree, key)),
         );
-        assert!(remove(&tree, key));
+        assert!(remove(&*tree, key));
     }
-    assert!(insert(&tree, 20) && insert(&tree, 30) && insert(&tree, 40));
-    assert_eq!(leaves(&tree), 1);
-    assert_holds(&tree, [10, 20, 30, 40]);
+    assert!(insert(&*tree, 20) && insert(&*tree, 30) && insert(&*tree, 40));
+    assert_eq!(leaves(&*tree), 1);
+    assert_holds(&*tree, [10, 20, 30, 40]);
 }
 
 /// Algorithm 4 has no return.
 #[test]
 fn a_find_returns_the_value_of_each_key() {
-    let (_pool, tree) = tree::<4>((1..100).map(|key| 10 * key));
-    assert!((1..100).all(|key| get(&tree, 10 * key) == Some(10 * key + 1)));
-    assert!(WordIndex::write(&tree, u64::MAX, Some(7), Condition::Absent).unwrap());
-    assert_eq!(get(&tree, u64::MAX), Some(7));
+    let (_, tree) = tree(4, (1..100).map(|key| 10 * key));
+    assert!((1..100).all(|key| get(&*tree, 10 * key) == Some(10 * key + 1)));
+    assert!(words(&*tree).write(u64::MAX, Some(7), Condition::Absent).unwrap());
+    assert_eq!(get(&*tree, u64::MAX), Some(7));
 }
 
 /// In the published code a missing key makes the search read before the slot array.
 #[test]
 fn a_find_of_a_missing_key_stays_within_the_slots() {
-    let (_pool, tree) = tree::<4>([]);
-    assert_eq!([get(&tree, 0), get(&tree, u64::MAX)], [None; 2]);
-    let (_pool, tree) = self::tree::<4>((1..100).map(|key| 10 * key));
-    assert!([0, 5, 15, 985, 991, u64::MAX].iter().all(|key| get(&tree, *key).is_none()));
+    let (_, tree) = tree(4, []);
+    assert_eq!([get(&*tree, 0), get(&*tree, u64::MAX)], [None; 2]);
+    let (_, tree) = self::tree(4, (1..100).map(|key| 10 * key));
+    assert!([0, 5, 15, 985, 991, u64::MAX].iter().all(|key| get(&*tree, *key).is_none()));
 }
 
 /// In the published code a scan takes no care of writers.
 #[test]
 fn a_scan_beside_splits_and_merges_returns_what_stays_once_and_in_order() {
     let _deadline = Deadline::begin();
-    let (_pool, tree) = tree::<4>((0..200).map(|key| 10 * key));
+    let (_, tree) = tree(4, (0..200).map(|key| 10 * key));
     let finished = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let (tree, finished) = (&tree, &finished);
+        let (tree, finished) = (&*tree, &finished);
         scope.spawn(move || {
             for round in 0..60 {
                 (0..200).for_each(|key| assert!(insert(tree, 10 * key + 1 + round % 9)));
@@ -489,18 +461,19 @@ fn a_scan_beside_splits_and_merges_returns_what_stays_once_and_in_order() {
             assert!(seen.iter().filter(|key| *key % 10 == 0).count() == 200);
         }
     });
-    assert_holds(&tree, (0..200).map(|key| 10 * key));
+    assert_holds(&*tree, (0..200).map(|key| 10 * key));
 }
 
 /// In the published code nothing is ever freed.
 #[test]
 fn a_tree_emptied_by_removes_gives_its_space_back() {
-    let (pool, tree) = tree::<56>([]);
+    let (_late, pool) = pool();
+    let tree = create(&pool, Codec::Word, 56);
     let empty = pool.stat().allocations;
-    (0..20_000).for_each(|key| assert!(insert(&tree, key)));
-    (0..20_000).for_each(|key| assert!(remove(&tree, key)));
+    (0..20_000).for_each(|key| assert!(insert(&*tree, key)));
+    (0..20_000).for_each(|key| assert!(remove(&*tree, key)));
     pool.reclaim();
-    assert_eq!(leaves(&tree), 1);
+    assert_eq!(leaves(&*tree), 1);
     assert_eq!(pool.stat().allocations, empty);
 }
 
@@ -510,20 +483,20 @@ fn a_tree_emptied_by_removes_gives_its_space_back() {
 fn a_split_that_returned_has_its_link_on_the_medium() {
     let _deadline = Deadline::begin();
     let old = [10, 20, 30, 40];
-    let (pool, tree) = tree::<4>(old);
-    pool.medium().set_release(Release::Manual);
-    let before = pool.medium().fenced();
+    let (late, tree) = tree(4, old);
+    late.set_release(Release::Manual);
+    let before = late.fenced();
     std::thread::scope(|scope| {
-        let _let_go = LetGo(pool.medium());
-        scope.spawn(|| assert!(insert(&tree, 25)));
-        assert!(pool.medium().until_waiting(1, PATIENCE));
-        let after = pool.medium().fenced();
+        let _let_go = LetGo(&late);
+        scope.spawn(|| assert!(insert(&*tree, 25)));
+        assert!(late.until_waiting(1, PATIENCE));
+        let after = late.fenced();
         let mut leaves_left = Vec::new();
         for fenced in before.0..=after.0 {
-            let (_crashed, left) = after_crash::<4>(&pool.medium().image(Lsn(fenced)));
+            let left = after_crash(4, &late.image(Lsn(fenced)));
             let is_done = fenced == after.0;
-            assert_holds(&left, [10, 20, 25, 30, 40].into_iter().filter(|key| is_done || old.contains(key)));
-            leaves_left.push(leaves(&left));
+            assert_holds(&*left, [10, 20, 25, 30, 40].into_iter().filter(|key| is_done || old.contains(key)));
+            leaves_left.push(leaves(&*left));
         }
         assert!(leaves_left.is_sorted() && leaves_left.first() == Some(&1), "{leaves_left:?}");
         assert!(leaves_left.ends_with(&[2, 2, 2]), "the link comes before the entry: {leaves_left:?}");
@@ -533,22 +506,22 @@ fn a_split_that_returned_has_its_link_on_the_medium() {
 /// The published repair sets the next free entry one too low, so that the next insert overwrites a live record.
 #[test]
 fn a_recovered_tree_takes_entries_without_losing_any() {
-    let (pool, tree) = tree::<4>((0..50).map(|key| 10 * key));
-    let image = pool.medium().durable_image();
+    let (late, tree) = tree(4, (0..50).map(|key| 10 * key));
+    let image = late.durable_image();
     drop(tree);
-    let (_crashed, tree) = after_crash::<4>(&image);
-    assert_holds(&tree, (0..50).map(|key| 10 * key));
-    (0..50).for_each(|key| assert!(insert(&tree, 10 * key + 5)));
-    assert_holds(&tree, (0..100).map(|key| 5 * key));
+    let tree = after_crash(4, &image);
+    assert_holds(&*tree, (0..50).map(|key| 10 * key));
+    (0..50).for_each(|key| assert!(insert(&*tree, 10 * key + 5)));
+    assert_holds(&*tree, (0..100).map(|key| 5 * key));
 }
 
-/// The pool and the tree that a crash left.
-fn after_crash<const N: usize>(image: &Image) -> (Pool<Late>, Tree) {
+/// The tree that a crash left.
+fn after_crash(leaf_entries: usize, image: &Image) -> Box<dyn Index> {
     let medium = Late::from_image(image, 1 << 30, LineForm::Twin).unwrap();
-    let crashed = Pool::open(medium, PoolOptions::default()).unwrap();
+    let crashed = Pool::open(Instrumented::new(medium), PoolOptions::default()).unwrap();
     assert!(crashed.needs_mark());
     let root = crashed.trees().unwrap().remove(0);
-    let tree = Tree::open(&crashed, &root, of_leaf(N)).unwrap();
+    let tree = instrumented::open(&crashed, &root, Codec::Word, of_leaf(leaf_entries)).unwrap();
     crashed.finish_marking();
-    (crashed, tree)
+    tree
 }

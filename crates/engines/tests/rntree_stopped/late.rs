@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use everleaf_engines::index::{Condition, Index, WordCodec, WordIndex};
-use everleaf_engines::rntree::{RnTree, RnTreeOptions};
-use medium::LineForm;
+use everleaf_engines::index::{Condition, Index};
+use everleaf_engines::registry::Codec;
+use everleaf_engines::rntree::{RnTreeOptions, instrumented};
 use medium::testing::Late;
 use medium::testing::late::Release;
+use medium::{Instrumented, LineForm};
 use pool::{Pool, PoolOptions};
-
-type Tree = RnTree<Late, WordCodec>;
 
 fn of_leaf(leaf_entries: usize) -> RnTreeOptions {
     RnTreeOptions { recovery_threads: 1, leaf_entries, ..RnTreeOptions::default() }
@@ -21,32 +20,40 @@ fn of_leaf(leaf_entries: usize) -> RnTreeOptions {
 const PATIENCE: Duration = Duration::from_secs(20);
 const FORMS: [LineForm; 2] = [LineForm::Single, LineForm::Twin];
 
-/// A pool that a crash leaves unclean, as crashes do.
-fn open(medium: Late) -> Pool<Late> {
-    Pool::open(medium, PoolOptions { close_on_drop: false, ..PoolOptions::default() }).unwrap()
+fn late(form: LineForm) -> Arc<Late> {
+    Arc::new(Late::new(1 << 30, form).unwrap())
 }
 
-fn tree<const N: usize>(pool: &Pool<Late>, keys: u64) -> Tree {
-    pool.medium().set_release(Release::Immediate);
-    let tree = Tree::create(pool, "words", of_leaf(N)).unwrap();
+/// A pool that a crash leaves unclean, as crashes do.
+fn open(medium: &Arc<Late>) -> Pool<Instrumented> {
+    let options = PoolOptions { close_on_drop: false, ..PoolOptions::default() };
+    Pool::open(Instrumented::sharing(medium), options).unwrap()
+}
+
+/// A tree of words.
+fn tree(late: &Arc<Late>, leaf_entries: usize, keys: u64) -> Box<dyn Index> {
+    late.set_release(Release::Immediate);
+    let tree = instrumented::create(&open(late), "words", Codec::Word, of_leaf(leaf_entries)).unwrap();
+    let words = tree.words().unwrap();
     for key in 0..keys {
-        assert!(WordIndex::write(&tree, 10 * key, Some(key), Condition::Absent).unwrap());
+        assert!(words.write(10 * key, Some(key), Condition::Absent).unwrap());
     }
-    pool.medium().set_release(Release::Manual);
+    late.set_release(Release::Manual);
     tree
 }
 
 /// What a crash now would leave.
-fn after_crash<const N: usize>(pool: &Pool<Late>, form: LineForm) -> Vec<(u64, u64)> {
-    let medium = Late::from_image(&pool.medium().durable_image(), 1 << 30, form).unwrap();
+fn after_crash(late: &Late, leaf_entries: usize, form: LineForm) -> Vec<(u64, u64)> {
+    let medium = Arc::new(Late::from_image(&late.durable_image(), 1 << 30, form).unwrap());
     medium.set_release(Release::Immediate);
-    let crashed = open(medium);
+    let crashed = open(&medium);
     let root = crashed.trees().unwrap().remove(0);
-    let tree = Tree::open(&crashed, &root, of_leaf(N)).unwrap();
+    let tree = instrumented::open(&crashed, &root, Codec::Word, of_leaf(leaf_entries)).unwrap();
     crashed.finish_marking();
     assert!(tree.check().unwrap().is_empty());
     let mut entries = Vec::new();
-    (&tree as &dyn WordIndex)
+    tree.words()
+        .unwrap()
         .scan_each(0, |key, value| {
             entries.push((key, value));
             true
@@ -58,22 +65,18 @@ fn after_crash<const N: usize>(pool: &Pool<Late>, form: LineForm) -> Vec<(u64, u
 #[test]
 fn no_lock_is_held_across_a_wait() {
     for form in FORMS {
-        let pool = open(Late::new(1 << 30, form).unwrap());
-        let tree = tree::<56>(&pool, 10);
+        let late = late(form);
+        let tree = tree(&late, 56, 10);
+        let words = tree.words().unwrap();
         std::thread::scope(|scope| {
             // Ten writers meet in one leaf. Were the lock held across the wait, only one would get as far as waiting.
             for key in 0..10 {
-                let tree = &tree;
                 scope.spawn(move || {
-                    assert!(WordIndex::write(tree, 10 * key + 1, Some(7), Condition::Absent).unwrap());
+                    assert!(words.write(10 * key + 1, Some(7), Condition::Absent).unwrap());
                 });
             }
-            assert!(
-                pool.medium().until_waiting(10, PATIENCE),
-                "{form:?}: {:?} wait",
-                pool.medium().waiting()
-            );
-            pool.medium().release_all();
+            assert!(late.until_waiting(10, PATIENCE), "{form:?}: {:?} wait", late.waiting());
+            late.release_all();
         });
         assert_eq!(tree.len().unwrap(), 20);
     }
@@ -82,54 +85,56 @@ fn no_lock_is_held_across_a_wait() {
 #[test]
 fn a_reader_waits_for_what_a_crash_could_take_back() {
     for form in FORMS {
-        let pool = open(Late::new(1 << 30, form).unwrap());
-        let tree = tree::<56>(&pool, 10);
+        let late = late(form);
+        let tree = tree(&late, 56, 10);
+        let words = tree.words().unwrap();
         let read = AtomicU64::new(0);
         std::thread::scope(|scope| {
-            let (tree, read) = (&tree, &read);
-            scope.spawn(move || assert!(WordIndex::write(tree, 50, Some(99), Condition::Present).unwrap()));
-            assert!(pool.medium().until_waiting(1, PATIENCE));
-            scope.spawn(move || read.store(WordIndex::get(tree, 50).unwrap().unwrap(), Ordering::SeqCst));
+            let read = &read;
+            scope.spawn(move || assert!(words.write(50, Some(99), Condition::Present).unwrap()));
+            assert!(late.until_waiting(1, PATIENCE));
+            scope.spawn(move || read.store(words.get(50).unwrap().unwrap(), Ordering::SeqCst));
             // The reader waits, too, so nobody has seen the 99 that a crash now would take back.
-            assert!(pool.medium().until_waiting(2, PATIENCE));
+            assert!(late.until_waiting(2, PATIENCE));
             assert_eq!(read.load(Ordering::SeqCst), 0);
-            assert!(after_crash::<56>(&pool, form).contains(&(50, 5)));
-            pool.medium().release_all();
+            assert!(after_crash(&late, 56, form).contains(&(50, 5)));
+            late.release_all();
         });
         assert_eq!(read.load(Ordering::SeqCst), 99);
-        assert!(after_crash::<56>(&pool, form).contains(&(50, 99)));
+        assert!(after_crash(&late, 56, form).contains(&(50, 99)));
     }
 }
 
 /// The same for scans, for conditional writes that fail on what they saw, and for the number of keys.
 #[test]
 fn scans_failed_conditions_and_counts_wait_for_what_they_saw() {
-    let pool = open(Late::new(1 << 30, LineForm::Single).unwrap());
-    let tree = tree::<56>(&pool, 10);
+    let late = late(LineForm::Single);
+    let tree = tree(&late, 56, 10);
+    let words = tree.words().unwrap();
     let finished = AtomicU64::new(0);
     std::thread::scope(|scope| {
-        let (tree, finished) = (&tree, &finished);
-        scope.spawn(move || assert!(WordIndex::write(tree, 55, Some(1), Condition::Absent).unwrap()));
-        assert!(pool.medium().until_waiting(1, PATIENCE));
+        let (tree, finished) = (&*tree, &finished);
+        scope.spawn(move || assert!(words.write(55, Some(1), Condition::Absent).unwrap()));
+        assert!(late.until_waiting(1, PATIENCE));
         scope.spawn(move || {
-            (tree as &dyn WordIndex).scan_each(55, |key, _| key != 55).unwrap();
+            words.scan_each(55, |key, _| key != 55).unwrap();
             finished.fetch_add(1, Ordering::SeqCst);
         });
         scope.spawn(move || {
-            assert!(!WordIndex::write(tree, 55, Some(2), Condition::Absent).unwrap());
+            assert!(!words.write(55, Some(2), Condition::Absent).unwrap());
             finished.fetch_add(1, Ordering::SeqCst);
         });
         scope.spawn(move || {
-            assert!(!WordIndex::write(tree, 55, None, Condition::Equals(3)).unwrap());
+            assert!(!words.write(55, None, Condition::Equals(3)).unwrap());
             finished.fetch_add(1, Ordering::SeqCst);
         });
         scope.spawn(move || {
             assert_eq!(tree.len().unwrap(), 11);
             finished.fetch_add(1, Ordering::SeqCst);
         });
-        assert!(pool.medium().until_waiting(5, PATIENCE), "{:?} wait", pool.medium().waiting());
+        assert!(late.until_waiting(5, PATIENCE), "{:?} wait", late.waiting());
         assert_eq!(finished.load(Ordering::SeqCst), 0);
-        pool.medium().release_all();
+        late.release_all();
     });
     assert_eq!(finished.load(Ordering::SeqCst), 4);
 }
@@ -139,9 +144,9 @@ fn scans_failed_conditions_and_counts_wait_for_what_they_saw() {
 #[test]
 fn every_durable_prefix_is_a_prefix_of_the_operations() {
     for form in FORMS {
-        let pool = open(Late::new(1 << 30, form).unwrap());
-        let tree = Arc::new(tree::<4>(&pool, 0));
-        let start = pool.medium().fenced();
+        let late = late(form);
+        let tree = Arc::<dyn Index>::from(tree(&late, 4, 0));
+        let start = late.fenced();
         let mut model = std::collections::BTreeMap::new();
         let mut states = vec![model.clone()];
         let operations: Vec<(u64, Option<u64>)> =
@@ -156,22 +161,23 @@ fn every_durable_prefix_is_a_prefix_of_the_operations() {
         let worker = {
             let tree = Arc::clone(&tree);
             std::thread::spawn(move || {
+                let words = tree.words().unwrap();
                 for (key, value) in operations {
-                    WordIndex::write(&*tree, key, value, Condition::Always).unwrap();
+                    words.write(key, value, Condition::Always).unwrap();
                 }
             })
         };
         let (mut released, mut reached) = (start.0, 0);
         while !worker.is_finished() {
-            if !pool.medium().until_waiting(1, Duration::from_millis(20)) {
+            if !late.until_waiting(1, Duration::from_millis(20)) {
                 continue;
             }
-            let entries = after_crash::<4>(&pool, form);
+            let entries = after_crash(&late, 4, form);
             let found = states[reached..].iter().position(|state| entries.iter().copied().eq(state.clone()));
             reached +=
                 found.unwrap_or_else(|| panic!("{form:?}: after LSN {released}: {entries:?} is no state"));
             released += 1;
-            pool.medium().release(medium::Lsn(released));
+            late.release(medium::Lsn(released));
         }
         worker.join().unwrap();
         assert!(reached > 40, "only {reached} states were seen");
