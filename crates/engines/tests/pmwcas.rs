@@ -9,7 +9,7 @@ use everleaf_engines::pmwcas::{
 };
 use medium::testing::Late;
 use medium::testing::late::Release;
-use medium::{Dax, Instrumented, LineForm, Lsn, Medium, Word};
+use medium::{Dax, Instrumented, LineForm, Lsn, Word};
 use pool::{Guard, Pool, PoolOptions};
 
 const SLOTS: usize = 4;
@@ -17,20 +17,20 @@ const SLOTS: usize = 4;
 const WORDS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-struct Bank<M: Medium> {
-    pool: Pool<M>,
+struct Bank {
+    pool: Pool<Instrumented>,
     pmwcas: Pmwcas,
     place: u64,
     lines: u64,
 }
 
-impl<M: Medium> Bank<M> {
-    fn new(medium: M) -> Self {
+impl Bank {
+    fn new(medium: Instrumented) -> Self {
         let options = PoolOptions { close_on_drop: false, ..PoolOptions::default() };
         Self::with_slots(Pool::open(medium, options).unwrap(), SLOTS)
     }
 
-    fn with_slots(pool: Pool<M>, slots: usize) -> Self {
+    fn with_slots(pool: Pool<Instrumented>, slots: usize) -> Self {
         let guard = pool.pin();
         let place = guard.allocate_lines(Pmwcas::bytes(slots)).unwrap();
         Pmwcas::format(&guard, place, slots).unwrap();
@@ -44,7 +44,8 @@ impl<M: Medium> Bank<M> {
         Self { pool, pmwcas, place, lines }
     }
 
-    fn cell<'g>(&self, guard: &'g Guard<'_, M>, word: usize) -> &'g Word {
+    /// A word, perhaps in another pool with the same content.
+    fn cell<'g>(&self, guard: &'g Guard<'_, Instrumented>, word: usize) -> &'g Word {
         &guard.words(self.lines + 64 * word as u64, 1).unwrap()[0]
     }
 
@@ -63,9 +64,17 @@ impl<M: Medium> Bank<M> {
     }
 }
 
+fn ram() -> Instrumented {
+    Instrumented::new(Dax::plain(1 << 20).unwrap())
+}
+
+fn late() -> Arc<Late> {
+    Arc::new(Late::new(1 << 20, LineForm::Single).unwrap())
+}
+
 #[test]
 fn three_fences_whatever_the_number_of_words() {
-    let bank = Bank::new(Instrumented::new(Dax::plain(1 << 20).unwrap()).counted());
+    let bank = Bank::new(ram().counted());
     let fences = |words: &[(usize, u64, u64)], succeeds: bool| {
         let before = bank.pool.medium().counts().unwrap();
         assert_eq!(bank.swap(words), succeeds);
@@ -92,7 +101,7 @@ fn three_fences_whatever_the_number_of_words() {
 /// A second flush of a line takes as long as another persist.
 #[test]
 fn words_of_one_line_are_flushed_together() {
-    let bank = Bank::new(Instrumented::new(Dax::plain(1 << 20).unwrap()).counted());
+    let bank = Bank::new(ram().counted());
     let guard = bank.pool.pin();
     let cells = guard.words(bank.lines, 2).unwrap();
     // Two operations of a kind in a row: the second one flushes what the first one has left.
@@ -113,7 +122,7 @@ fn words_of_one_line_are_flushed_together() {
 
 #[test]
 fn words_are_named_once_and_in_any_order() {
-    let bank = Bank::new(Dax::plain(1 << 20).unwrap());
+    let bank = Bank::new(ram());
     let guard = bank.pool.pin();
     let cell = |word| bank.cell(&guard, word);
     let mut swap = bank.pmwcas.allocate();
@@ -132,7 +141,7 @@ fn words_are_named_once_and_in_any_order() {
 
 #[test]
 fn memory_is_recycled_as_the_policy_says() {
-    let bank = Bank::new(Dax::plain(1 << 20).unwrap());
+    let bank = Bank::new(ram());
     let guard = bank.pool.pin();
     let (cell, other) = (bank.cell(&guard, 0), bank.cell(&guard, 1));
     let before = bank.pool.stat().allocations;
@@ -188,7 +197,7 @@ fn memory_is_recycled_as_the_policy_says() {
 /// Its descriptor would say that it succeeded with no words, which no open takes for sound.
 #[test]
 fn an_operation_without_words_leaves_nothing_that_no_open_takes() {
-    let bank = Bank::new(Dax::plain(1 << 20).unwrap());
+    let bank = Bank::new(ram());
     let guard = bank.pool.pin();
     let mut emptied = bank.pmwcas.allocate();
     emptied.add_word(&guard, bank.cell(&guard, 0), 0, 1).unwrap();
@@ -203,7 +212,7 @@ fn an_operation_without_words_leaves_nothing_that_no_open_takes() {
 /// A word that is to be as it is keeps what it leads to, whatever comes of the operation.
 #[test]
 fn memory_that_stays_where_it_is_is_not_recycled() {
-    let bank = Bank::new(Dax::plain(1 << 20).unwrap());
+    let bank = Bank::new(ram());
     let guard = bank.pool.pin();
     let memory = guard.allocate(100).unwrap();
     bank.cell(&guard, 0).store(&guard, memory);
@@ -230,7 +239,7 @@ fn memory_that_stays_where_it_is_is_not_recycled() {
 /// Who names words wrongly is told so, and not that the pool is damaged.
 #[test]
 fn a_word_that_cannot_be_named_is_no_damage() {
-    let bank = Bank::new(Dax::plain(1 << 20).unwrap());
+    let bank = Bank::new(ram());
     let guard = bank.pool.pin();
     let nine = || -> Result<(), Error> {
         let mut swap = bank.pmwcas.allocate();
@@ -256,7 +265,7 @@ const ACCOUNTS: usize = 5;
 const MONEY: u64 = 1_000;
 
 /// Threads move money between accounts: the sum never changes, and readers never see a word that is no account.
-fn transfers<M: Medium>(bank: &Bank<M>, threads: u64, moves: u64) {
+fn transfers(bank: &Bank, threads: u64, moves: u64) {
     assert!(bank.swap(&(0..ACCOUNTS).map(|word| (word, 0, MONEY)).collect::<Vec<_>>()));
     std::thread::scope(|scope| {
         for thread in 0..threads {
@@ -290,7 +299,7 @@ fn transfers<M: Medium>(bank: &Bank<M>, threads: u64, moves: u64) {
 #[test]
 fn threads_that_meet_help_each_other() {
     // More threads than slots, too.
-    let bank = Bank::new(Dax::plain(1 << 20).unwrap());
+    let bank = Bank::new(ram());
     transfers(&bank, 6, 30_000);
     let stat = bank.pmwcas.stat();
     assert!(stat.attempts - stat.failures == 6 * 30_000 + 1);
@@ -300,15 +309,16 @@ fn threads_that_meet_help_each_other() {
 #[test]
 fn who_meets_an_operation_ends_it() {
     for (fence, helps) in [(0, 0), (1, 1), (2, 1)] {
-        let bank = Bank::new(Late::new(1 << 20, LineForm::Single).unwrap());
-        bank.pool.medium().hold_fence(fence);
+        let late = late();
+        let bank = Bank::new(Instrumented::sharing(&late));
+        late.hold_fence(fence);
         std::thread::scope(|scope| {
             let first = scope.spawn(|| bank.swap(&[(0, 0, 7), (1, 0, 8)]));
-            assert!(bank.pool.medium().until_held(PATIENCE));
+            assert!(late.until_held(PATIENCE));
             let old = if helps == 1 { 8 } else { 0 };
             assert!(bank.swap(&[(1, old, 9), (2, 0, 1)]), "stopped at fence {fence}");
             assert!(!first.is_finished());
-            bank.pool.medium().let_go();
+            late.let_go();
             assert_eq!(first.join().unwrap(), helps == 1);
         });
         assert_eq!(bank.pmwcas.stat().helps, helps);
@@ -317,19 +327,19 @@ fn who_meets_an_operation_ends_it() {
 }
 
 /// The accounts that a crash leaves.
-fn recovered(bank: &Bank<Instrumented>, image: &medium::testing::late::Image) -> Vec<u64> {
-    let crashed = Late::from_image(image, 1 << 20, LineForm::Single).unwrap();
+fn recovered(bank: &Bank, image: &medium::testing::late::Image) -> Vec<u64> {
+    let crashed = Instrumented::new(Late::from_image(image, 1 << 20, LineForm::Single).unwrap());
     let pool = Pool::open(crashed, PoolOptions { close_on_drop: false, ..PoolOptions::default() }).unwrap();
     let pmwcas = Pmwcas::open(&pool.pin(), bank.place, SLOTS).unwrap();
     let guard = pool.pin();
-    let raw = |word| bank.cell_in(&guard, word).load(&guard);
+    let raw = |word| bank.cell(&guard, word).load(&guard);
     assert!((0..ACCOUNTS).all(|word| !is_name(raw(word))), "a name that recovery left");
-    (0..ACCOUNTS).map(|word| pmwcas.read(&guard, bank.cell_in(&guard, word)).unwrap() & VALUE_MASK).collect()
+    (0..ACCOUNTS).map(|word| pmwcas.read(&guard, bank.cell(&guard, word)).unwrap() & VALUE_MASK).collect()
 }
 
 #[test]
 fn sums_survive_a_crash_of_a_late_medium() {
-    let late = Arc::new(Late::new(1 << 20, LineForm::Single).unwrap());
+    let late = late();
     let bank = Bank::new(Instrumented::sharing(&late));
     late.set_release(Release::After { fences: 7, delay: Duration::from_micros(5) });
     // In the middle of it, with more durable or less.
@@ -361,20 +371,14 @@ fn sums_survive_a_crash_of_a_late_medium() {
     assert_eq!(recovered(&bank, &late.durable_image()), acknowledged);
 }
 
-impl<M: Medium> Bank<M> {
-    /// The same word in another pool with the same content.
-    fn cell_in<'g, O: Medium>(&self, guard: &'g Guard<'_, O>, word: usize) -> &'g Word {
-        &guard.words(self.lines + 64 * word as u64, 1).unwrap()[0]
-    }
-}
-
 #[test]
 fn a_reader_waits_for_what_a_crash_could_take_back() {
-    let bank = Bank::new(Late::new(1 << 20, LineForm::Single).unwrap());
-    bank.pool.medium().set_release(Release::Manual);
+    let late = late();
+    let bank = Bank::new(Instrumented::sharing(&late));
+    late.set_release(Release::Manual);
     std::thread::scope(|scope| {
         scope.spawn(|| assert!(bank.swap(&[(0, 0, 7), (1, 0, 8)])));
-        assert!(bank.pool.medium().until_waiting(1, PATIENCE));
+        assert!(late.until_waiting(1, PATIENCE));
         // Visible, but dirty: who answers from it waits first.
         let guard = bank.pool.pin();
         let raw = bank.pmwcas.read(&guard, bank.cell(&guard, 0)).unwrap();
@@ -384,11 +388,11 @@ fn a_reader_waits_for_what_a_crash_could_take_back() {
             assert_eq!(bank.pmwcas.observe(&guard, bank.cell(&guard, 0), &mut seen).unwrap(), 7);
             bank.pmwcas.settle(&guard, &mut seen).unwrap();
         });
-        assert!(bank.pool.medium().until_waiting(2, PATIENCE) && !reader.is_finished());
+        assert!(late.until_waiting(2, PATIENCE) && !reader.is_finished());
         // An operation that only builds on it gets as far as its own wait.
         scope.spawn(|| assert!(bank.swap(&[(0, 7, 9)])));
-        assert!(bank.pool.medium().until_waiting(3, PATIENCE));
-        bank.pool.medium().release_all();
+        assert!(late.until_waiting(3, PATIENCE));
+        late.release_all();
     });
     let guard = bank.pool.pin();
     assert_eq!(bank.pmwcas.read(&guard, bank.cell(&guard, 0)).unwrap(), 9, "clean, once it is durable");
@@ -397,7 +401,7 @@ fn a_reader_waits_for_what_a_crash_could_take_back() {
 /// Dirty, they would have every reader wait, and for nothing.
 #[test]
 fn a_failure_leaves_its_words_as_clean_as_they_were() {
-    let bank = Bank::new(Late::new(1 << 20, LineForm::Single).unwrap());
+    let bank = Bank::new(Instrumented::sharing(&late()));
     assert!(!bank.swap(&[(0, 0, 1), (1, 5, 6)]));
     let guard = bank.pool.pin();
     assert_eq!(bank.cell(&guard, 0).load(&guard), 0);
@@ -406,7 +410,7 @@ fn a_failure_leaves_its_words_as_clean_as_they_were() {
 /// The words of one that is left may be cut off with the file's free tail: then the pool would not open any more.
 #[test]
 fn a_pool_is_closed_without_operations_whatever_became_of_them() {
-    let bank = Bank::new(Dax::plain(1 << 30).unwrap());
+    let bank = Bank::new(Instrumented::new(Dax::plain(1 << 30).unwrap()));
     assert!(bank.swap(&[(0, 0, 1), (1, 0, 1)]));
     assert!(!bank.swap(&[(0, 1, 2), (1, 0, 2)]));
     assert!(!bank.swap(&[(0, 0, 3), (1, 1, 3)]));
@@ -419,8 +423,7 @@ fn a_pool_is_closed_without_operations_whatever_became_of_them() {
 
 #[test]
 fn damaged_descriptors_are_refused_by_name() {
-    let ram = Instrumented::new(Dax::plain(1 << 20).unwrap());
-    let bank = Bank::new(ram.clone());
+    let bank = Bank::new(ram());
     assert!(bank.swap(&[(0, 0, 1), (1, 0, 1), (2, 0, 1)]));
     // The thread's descriptor is decided and not given back yet: one of them stands for three words.
     let guard = bank.pool.pin();
@@ -458,12 +461,13 @@ fn damaged_descriptors_are_refused_by_name() {
 #[test]
 fn a_reader_needs_no_slot() {
     for (fence, names) in [(0, false), (1, true), (2, true)] {
-        let pool = Pool::open(Late::new(1 << 20, LineForm::Single).unwrap(), PoolOptions::default());
+        let late = late();
+        let pool = Pool::open(Instrumented::sharing(&late), PoolOptions::default());
         let bank = Bank::with_slots(pool.unwrap(), 1);
-        bank.pool.medium().hold_fence(fence);
+        late.hold_fence(fence);
         std::thread::scope(|scope| {
             scope.spawn(|| assert!(bank.swap(&[(0, 0, 7), (1, 0, 8)])));
-            assert!(bank.pool.medium().until_held(PATIENCE));
+            assert!(late.until_held(PATIENCE));
             let guard = bank.pool.pin();
             assert_eq!(bank.cell(&guard, 0).load(&guard) >> 62 != 0, names);
             let reader = scope.spawn(|| (bank.value(0), bank.value(1)));
@@ -472,7 +476,7 @@ fn a_reader_needs_no_slot() {
                 std::thread::yield_now();
             }
             let is_done = reader.is_finished();
-            bank.pool.medium().let_go();
+            late.let_go();
             assert!(is_done, "a reader that waits for one that stopped at its fence {fence}");
             // Decided at the last fence only.
             assert_eq!(reader.join().unwrap(), if fence == 2 { (7, 8) } else { (0, 0) });
