@@ -90,7 +90,15 @@ fn a_full_pool_holds_as_much_or_nearly() {
             let options = RnTreeOptions { gathers, ..RnTreeOptions::default() };
             let tree = instrumented::create(&pool, "tree", Codec::Record, options).unwrap();
             let key = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
-            let put = |number| tree.write(&key(number), Some(&[number as u8; 150]), Condition::Absent);
+            let attempt = |number| tree.write(&key(number), Some(&[number as u8; 150]), Condition::Absent);
+            // Tried twice, as by the store: a retired record is not free while another thread of the process is pinned.
+            let put = |number| {
+                attempt(number).or_else(|error| {
+                    assert!(error.is_full(), "{error}");
+                    pool.reclaim();
+                    attempt(number)
+                })
+            };
             let held = (0..1_000_000).find(|number| match put(*number) {
                 Ok(_) => false,
                 Err(error) => {
