@@ -345,7 +345,11 @@ fn sums_survive_a_crash_of_a_late_medium() {
     // In the middle of it, with more durable or less.
     let mut images = Vec::new();
     std::thread::scope(|scope| {
-        let worker = scope.spawn(|| transfers(&bank, 3, 500));
+        let (worker, start) = (scope.spawn(|| transfers(&bank, 3, 500)), late.fenced());
+        // However busy the machine is.
+        while !worker.is_finished() && late.fenced().0 < start.0 + 50 {
+            std::thread::yield_now();
+        }
         while !worker.is_finished() && images.len() < 200 {
             let fenced = late.fenced();
             images.extend([
