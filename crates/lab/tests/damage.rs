@@ -73,7 +73,7 @@ fn no_damage_is_silent_and_what_is_sound_is_saved() {
     for engine in Engine::ALL {
         let ground = Ground::new(*engine);
         let mut silent = Vec::new();
-        for round in (0..60).step_by(stride(2)) {
+        for round in (0..60).step_by(stride(3)) {
             let mut bytes = ground.bytes.clone();
             let done = damage(&mut bytes, SEED, round);
             let seen = ground.examine(&bytes);
@@ -107,7 +107,7 @@ fn a_flipped_bit_where_all_begins_costs_a_leaf_at_most() {
         let first = (word(SLOT + 8 * FIRST_ROOT) & ((1 << 48) - 1)) as usize;
         let slot = (0..SLOT_WORDS).map(|word| SLOT + 8 * word);
         let lines = (0..16).map(|word| first + 8 * word);
-        for (number, at) in slot.chain(lines).enumerate().step_by(stride(2)) {
+        for (number, at) in slot.chain(lines).enumerate().step_by(stride(3)) {
             ground.flip(*engine, at + number % 6, number % 8);
         }
     }
@@ -125,7 +125,7 @@ fn a_flipped_bit_in_what_leads_to_nodes_costs_a_leaf_at_most() {
                 && ground.bytes[offset as usize..][..64] != [0; 64]
         };
         let places: Vec<usize> = (1 << 16..ground.bytes.len()).step_by(8).filter(is_offset).collect();
-        for (number, at) in places.iter().step_by(places.len() / 40).enumerate().step_by(stride(2)) {
+        for (number, at) in places.iter().step_by(places.len() / 40).enumerate().step_by(stride(3)) {
             ground.flip(*engine, *at + 1, number % 8);
         }
     }

@@ -21,7 +21,8 @@ fn explore(codec: CodecName, operations: &[IndexOperation], options: Options) {
 
 #[test]
 fn a_script_with_words_and_single_lines() {
-    for second_crash in [SecondCrash::Never, SecondCrash::InRecovery, SecondCrash::Anywhere] {
+    let all = [SecondCrash::Never, SecondCrash::InRecovery, SecondCrash::Anywhere];
+    for second_crash in all.into_iter().take(if common::is_thorough() { 3 } else { 2 }) {
         let options = options(LineForm::Single, Images::All, second_crash);
         explore(Word, &every_change(), options);
     }
@@ -93,7 +94,7 @@ fn loads_and_drops() {
 #[test]
 fn random_scripts() {
     let first = setting("EVERLEAF_SEED", 1);
-    for seed in first..first + setting("EVERLEAF_SEEDS", if common::is_thorough() { 8 } else { 3 }) {
+    for seed in first..first + setting("EVERLEAF_SEEDS", if common::is_thorough() { 8 } else { 1 }) {
         println!("seed {seed}");
         let operations = random_operations(seed, 60, 14, writes);
         let single = options(LineForm::Single, Images::All, SecondCrash::InRecovery);
