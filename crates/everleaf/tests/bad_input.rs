@@ -135,7 +135,7 @@ fn a_flipped_byte_in_the_state_line_costs_nothing() {
 fn a_flipped_byte_in_the_root_table_is_a_typed_error_or_costs_nothing() {
     let (_folder, path) = pool();
     let whole = fs::read(&path).unwrap();
-    for byte in (0..256 * (2 + Engine::ALL.len())).step_by(stride(5)) {
+    for byte in (0..256 * (2 + Engine::ALL.len())).step_by(stride(7)) {
         fs::write(&path, flipped(&whole, &[ROOT_TABLE + byte], 0x04)).unwrap();
         let used = opened(&path).and_then(|store| expect_whole(&store));
         if let Err(error) = used {
@@ -274,7 +274,7 @@ fn a_flipped_byte_in_a_slot_line_is_noticed() {
         let whole = fs::read(&path).unwrap();
         for leaf in [first_leaf(&whole, 0), first_leaf(&whole, 1)] {
             for line in slot_lines(leaf, form) {
-                for byte in (0..64).step_by(stride(3)) {
+                for byte in (0..64).step_by(stride(5)) {
                     let noticed = try_damage(&path, &whole, form, line + byte, 1 << (byte % 8));
                     // Of twins one copy counts, and the other says nothing. A tag says which, and after a crash a copy with
                     // another one looks torn: then the leaf may be as it was one change earlier.
@@ -300,7 +300,7 @@ fn a_flipped_byte_in_an_entry_or_a_record_is_noticed() {
             let noticed = try_damage(&path, &whole, form, records + byte, 1 << (byte % 8));
             assert!(noticed, "byte {byte} of the entries of records");
         }
-        for byte in (0..16 * 28).step_by(stride(11)) {
+        for byte in (0..16 * 28).step_by(stride(17)) {
             let noticed = try_damage(&path, &whole, form, words + byte, 1 << (byte % 8));
             assert!(noticed, "byte {byte} of the entries of words");
         }

@@ -291,7 +291,7 @@ fn run(rig: &mut Rig, step: Step, random: &mut SmallRng, lines: usize) {
 fn every_cut_of_every_short_trace(piece_bytes: usize) {
     const LENGTH: u32 = 4;
     let first = 2 * usize::from(piece_bytes == 64);
-    for number in (first..STEPS.len().pow(LENGTH)).step_by(stride(11)) {
+    for number in (first..STEPS.len().pow(LENGTH)).step_by(stride(17)) {
         let mut random = SmallRng::seed_from_u64(number as u64);
         let steps: Vec<Step> =
             (0..LENGTH).map(|place| STEPS[number / STEPS.len().pow(place) % STEPS.len()]).collect();
