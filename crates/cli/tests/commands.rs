@@ -68,7 +68,7 @@ fn a_benchmark_measures_the_tree_that_it_filled() {
         ("bztree", "find", "dax"),
         ("masstree", "find", "dax"),
     ] {
-        let sizes = ["--keys", "20000", "--ops", "2000", "--runs", "2", "--count", "--json", "--quiet"];
+        let sizes = ["--keys", "8000", "--ops", "1000", "--runs", "2", "--count", "--json", "--quiet"];
         let what = ["bench", "--engine", engine, "--workload", workload, "--medium", medium];
         let beside: &[&str] = if medium == "ram" { &[] } else { &["--baseline", "ram"] };
         let report = run(&[&what[..], &sizes, beside].concat()).expect(0).json();
@@ -90,7 +90,7 @@ fn a_benchmark_of_a_bulk_load_tells_how_dense_that_is() {
     // Twin lines, where the processor has no others, are 1.4 bytes of a key in a leaf.
     for (engine, bytes) in [("rntree", 22.0), ("bztree", 60.0), ("masstree", 90.0)] {
         let what = ["bench", "--engine", engine, "--medium", "dax", "--workload", "find", "--bulk-load", "1"];
-        let sizes = ["--keys", "50000", "--ops", "2000", "--runs", "1", "--json", "--quiet"];
+        let sizes = ["--keys", "30000", "--ops", "1000", "--runs", "1", "--json", "--quiet"];
         let report = run(&[&what[..], &sizes].concat()).expect(0).json();
         assert!(report["load_mops"].as_f64().unwrap() > 0.0, "{report}");
         assert!((16.0..bytes).contains(&report["bytes_per_key"].as_f64().unwrap()), "{report}");

@@ -37,8 +37,9 @@ fn a_script_with_words() {
 
 #[test]
 fn a_script_with_records() {
-    let random = if common::is_thorough() { 8 } else { 1 };
-    explore(Record, &every_change_in_epochs(), options(Images::Some { random }, SecondCrash::InRecovery));
+    let (random, second_crash) =
+        if common::is_thorough() { (8, SecondCrash::InRecovery) } else { (1, SecondCrash::Never) };
+    explore(Record, &every_change_in_epochs(), options(Images::Some { random }, second_crash));
 }
 
 #[test]

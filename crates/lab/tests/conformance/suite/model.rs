@@ -12,7 +12,7 @@ use crate::harness::{Cell, Check, Failure, Kind, Seed, World, brief, collect, ex
 pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// The number of cases in an ordinary run.
-const CASES: u32 = 30;
+const CASES: u32 = 25;
 
 /// Any operations, with reopening in between, have the same results as on a `BTreeMap`, and leak nothing.
 pub fn random_operations(cell: &Cell, seed: Seed) -> Check {
