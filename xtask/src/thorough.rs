@@ -37,7 +37,6 @@ fn runs(pool: &Path, engines: &[String]) -> Vec<Run> {
         run_of("conformance", "test --release --package everleaf-lab --test conformance"),
         run_of("damage", "test --release --package everleaf-lab --test damage"),
         run_of("bad input", "test --release --package everleaf --test bad_input --test salvage"),
-        run_of("leaves", "test --release --package everleaf-engines --test rntree"),
         run_of("files", "test --release --package everleaf-medium --lib"),
     ];
     for engine in engines {
@@ -95,7 +94,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         let begin = Instant::now();
         let mut command = Command::new(&cargo);
         command.args(&run.arguments).current_dir(&root);
-        if ["scopes", "conformance", "damage", "bad input", "leaves", "files"].contains(&run.name.as_str()) {
+        if ["scopes", "conformance", "damage", "bad input", "files"].contains(&run.name.as_str()) {
             command.env("EVERLEAF_CASES", "8");
         }
         if args.json {

@@ -6,7 +6,6 @@ use everleaf_engines::index::{Condition, Index};
 use everleaf_engines::registry::{Codec, Engine};
 use everleaf_engines::rntree::{RnTreeOptions, instrumented};
 use medium::testing::late::Late;
-use medium::testing::stride;
 use medium::{Dax, Instrumented, LineForm, Medium};
 use pool::{Pool, PoolOptions, TreeRoot};
 
@@ -99,8 +98,7 @@ fn is_refused(
     }
 }
 
-/// Changes every byte of every leaf (of large leaves, in an ordinary run, some bytes): all its bits, one of them, and so many other
-/// patterns.
+/// Changes every byte of every leaf: all its bits, one of them, and so many other patterns.
 fn every_byte(medium: Instrumented, codec: Codec, leaf_entries: usize, patterns: usize) {
     let form = medium.line_form();
     let pool = Pool::open(medium, PoolOptions::default()).unwrap();
@@ -114,8 +112,7 @@ fn every_byte(medium: Instrumented, codec: Codec, leaf_entries: usize, patterns:
     let (mut refused, mut places) = (0, 0);
     for (leaf, listed) in all {
         let start = if form == LineForm::Twin { leaf - LINE } else { leaf };
-        let step = if leaf_entries > 4 { stride(3) } else { 1 };
-        for byte in (start..leaf + LINE + 16 * leaf_entries as u64).step_by(step) {
+        for byte in start..leaf + LINE + 16 * leaf_entries as u64 {
             let entry = byte.checked_sub(leaf + LINE).map(|at| at / 16);
             // Of the copies of a twin line only one says something.
             let says_something = entry.map_or(form == LineForm::Single, |entry| listed.contains(&entry));
