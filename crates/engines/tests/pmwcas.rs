@@ -1,6 +1,7 @@
 //! PMwCAS: what it costs, threads that meet, media that are durable late, damaged descriptors.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use everleaf_engines::Error;
@@ -266,7 +267,15 @@ const MONEY: u64 = 1_000;
 
 /// Threads move money between accounts: the sum never changes, and readers never see a word that is no account.
 fn transfers(bank: &Bank, threads: u64, moves: u64) {
+    give_money(bank);
+    move_money(bank, threads, moves);
+}
+
+fn give_money(bank: &Bank) {
     assert!(bank.swap(&(0..ACCOUNTS).map(|word| (word, 0, MONEY)).collect::<Vec<_>>()));
+}
+
+fn move_money(bank: &Bank, threads: u64, moves: u64) {
     std::thread::scope(|scope| {
         for thread in 0..threads {
             scope.spawn(move || {
@@ -342,16 +351,22 @@ fn sums_survive_a_crash_of_a_late_medium() {
     let late = late();
     let bank = Bank::new(Instrumented::sharing(&late));
     late.set_release(Release::After { fences: 7, delay: Duration::from_micros(5) });
-    // In the middle of it, with more durable or less.
-    let mut images = Vec::new();
+    // In the middle of it, with more durable or less. The worker goes on until there are enough.
+    let (mut images, is_enough) = (Vec::new(), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        let (worker, start) = (scope.spawn(|| transfers(&bank, 3, 500)), late.fenced());
-        // However busy the machine is.
-        while !worker.is_finished() && late.fenced().0 < start.0 + 50 {
-            std::thread::yield_now();
-        }
-        while !worker.is_finished() && images.len() < 200 {
+        scope.spawn(|| {
+            give_money(&bank);
+            while !is_enough.load(Ordering::Relaxed) {
+                move_money(&bank, 3, 50);
+            }
+        });
+        let mut last = late.fenced();
+        while images.len() < 150 {
             let fenced = late.fenced();
+            if std::mem::replace(&mut last, fenced) == fenced {
+                std::thread::yield_now();
+                continue;
+            }
             images.extend([
                 late.durable_image(),
                 late.image(Lsn(fenced.0.saturating_sub(3))),
@@ -359,6 +374,7 @@ fn sums_survive_a_crash_of_a_late_medium() {
             ]);
             std::thread::sleep(Duration::from_micros(200));
         }
+        is_enough.store(true, Ordering::Relaxed);
     });
     let mut seen = std::collections::BTreeSet::new();
     for image in &images {

@@ -107,7 +107,7 @@ fn a_flipped_bit_where_all_begins_costs_a_leaf_at_most() {
         let first = (word(SLOT + 8 * FIRST_ROOT) & ((1 << 48) - 1)) as usize;
         let slot = (0..SLOT_WORDS).map(|word| SLOT + 8 * word);
         let lines = (0..16).map(|word| first + 8 * word);
-        for (number, at) in slot.chain(lines).enumerate().step_by(stride(3)) {
+        for (number, at) in slot.chain(lines).enumerate().step_by(stride(5)) {
             ground.flip(*engine, at + number % 6, number % 8);
         }
     }

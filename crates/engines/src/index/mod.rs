@@ -419,10 +419,11 @@ pub trait Epochs {
     /// Whether this epoch is complete and durable. O(1).
     fn is_durable(&self, epoch: u64) -> bool;
 
-    /// Recovers all nodes that failed epochs have changed now, not when they are first touched. O(n) after a crash, else O(1).
+    /// Recovers at once all nodes that failed epochs have changed, instead of each when it is first touched. O(n) after a crash,
+    /// else O(1).
     ///
     /// # Errors
-    /// [`Error::InBatch`](crate::Error::InBatch) within a batch.
+    /// [`Error::InBatch`](crate::Error::InBatch) within a batch; those of damage and of a failed medium.
     fn sweep(&self) -> Result<()>;
 
     /// The progress of the sweep after a crash, and the cost of ends of epochs. Unlike [`Index::stat`] it walks nothing and delays

@@ -181,7 +181,7 @@ fn what_stays_dirty_or_deleted_is_an_error_for_readers() {
         damage(&tree, root, bits);
         names(tree.words().unwrap().scan(0, &mut |_| true), root);
     };
-    // Each of them waits again and again, so they wait together.
+    // Each call waits for the whole patience, so the three cases run at once.
     thread::scope(|scope| {
         for bits in [DIRTY, DELETED, LOCKED | DIRTY | DELETED] {
             scope.spawn(move || expect_errors(bits));

@@ -39,7 +39,8 @@ pub(crate) fn small(name: Engine, codec: CodecName) -> AnyEngine {
 /// The options of a test file; the command runs the calling test.
 pub(crate) fn options(test: &str, images: Images, second_crash: SecondCrash) -> Options {
     let name = std::thread::current().name().unwrap_or_default().to_owned();
-    let command = format!("cargo test --release -p everleaf-sim --test {test} {name}");
+    let cases = if is_thorough() { "EVERLEAF_CASES=8 " } else { "" };
+    let command = format!("{cases}cargo test --release -p everleaf-sim --test {test} {name}");
     Options { images, second_crash, command, limit_bytes: 16 << 20, ..Options::default() }
 }
 

@@ -43,6 +43,7 @@ fn explore_in(
 ) {
     for engine in engines() {
         for &(rules, line_form) in scopes {
+            // Ordinary runs explore records in the first scope only.
             let is_usual = (rules, line_form) == SCOPES[0];
             if engine.codec() == "record" && !is_usual && !common::is_thorough() {
                 continue;

@@ -206,9 +206,9 @@ fn a_reader_takes_no_value_that_a_later_epoch_is_about_to_publish() {
 /// The tree after a crash under threads can be split and merged.
 #[test]
 fn pairs_with_splits_and_merges_after_the_crash() {
-    let stride = if common::is_thorough() { 2 } else { 5 };
+    let share = if common::is_thorough() { 2 } else { 5 };
     for codec in [Word, Record] {
-        explore_further(&rntree(codec), pairs, stride, (&options(LINEAR), ONE), FollowUp::SplitAndMerge);
+        explore_further(&rntree(codec), pairs, share, (&options(LINEAR), ONE), FollowUp::SplitAndMerge);
     }
 }
 

@@ -40,7 +40,7 @@ fn model_of(kind: Kind, count: u32) -> Model {
 pub fn bulk_load_at_every_fill(cell: &Cell, seed: Seed) -> Check {
     let capacity = cell.capacity as u32;
     let mut rng = seed.rng(1);
-    let leaves = if factor() == 1 { 15 } else { 40 };
+    let leaves = if factor() == 1 && capacity > 4 { 15 } else { 40 };
     let counts = [0, 1, 2, capacity - 1, capacity, capacity + 1, 10 * capacity, leaves * capacity + 3];
     let fills = if factor() == 1 { &[0.5, 0.75, 1.0][..] } else { &[0.5, 0.6, 0.75, 0.9, 1.0] };
     for &fill in fills {

@@ -20,8 +20,12 @@ fn die_at(at: u64) -> bool {
 }
 
 #[test]
-pub(super) fn wherever_a_process_ends_the_next_one_may_lose_power() {
-    let each = stride(3);
+fn wherever_a_process_ends_the_next_one_may_lose_power() {
+    die_before(stride(3));
+}
+
+/// A process ends before each call of which the number is a multiple of `each`.
+pub(super) fn die_before(each: usize) {
     let deaths = (0..1000).step_by(each).take_while(|at| die_at(*at)).count();
     assert!(deaths * each > 80, "only {} calls", deaths * each);
 }

@@ -99,7 +99,12 @@ fn live_with(faults: Faults, what: &dyn std::fmt::Debug) -> bool {
 }
 
 #[test]
-pub(super) fn whatever_fails_nothing_acknowledged_is_lost() {
+fn whatever_fails_nothing_acknowledged_is_lost() {
+    fail_at(stride(3));
+}
+
+/// Every sync fails, and each write of which the number is a multiple of `each`.
+pub(super) fn fail_at(each: usize) {
     let mut rig = Rig::to_live(Machine::new(&Image::default()));
     rig.try_live().unwrap();
     let (writes, syncs) = rig.machine.counts();
@@ -110,7 +115,7 @@ pub(super) fn whatever_fails_nothing_acknowledged_is_lost() {
         failed += u64::from(live_with(faults, &("sync", at)));
     }
     assert_eq!(failed, syncs, "a sync that failed and that nobody heard of");
-    for at in (0..writes).step_by(stride(3)) {
+    for at in (0..writes).step_by(each) {
         let short = if at % 2 == 0 { None } else { Some(700) };
         live_with(Faults { write: Some(at), short, ..Faults::default() }, &("write", at));
         live_with(Faults { full_from: Some(at), ..Faults::default() }, &("full from write", at));

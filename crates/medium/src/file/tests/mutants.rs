@@ -107,12 +107,12 @@ const DURABLE: [(Mutant, fn()); 9] = [
     (Mutant::NoSeal, damage::every_flipped_byte_of_the_log_is_harmless_or_found),
     (Mutant::NothingSaidDurable, damage::every_flipped_byte_of_the_log_is_harmless_or_found),
     (Mutant::AllSaidDurable, a_log_that_is_recycled_many_times_loses_nothing),
-    (Mutant::HeaderKept, faults::whatever_fails_nothing_acknowledged_is_lost),
-    (Mutant::EndKept, faults::whatever_fails_nothing_acknowledged_is_lost),
-    (Mutant::MarkKept, deaths::wherever_a_process_ends_the_next_one_may_lose_power),
+    (Mutant::HeaderKept, || faults::fail_at(1)),
+    (Mutant::EndKept, || faults::fail_at(1)),
+    (Mutant::MarkKept, || deaths::die_before(1)),
     (Mutant::AnyHeader, damage::a_flip_in_the_newer_header_loses_nothing_silently),
     (Mutant::AnyHeader, damage::a_zeroed_header_loses_nothing_silently),
-    (Mutant::EarlyAcknowledgement, faults::whatever_fails_nothing_acknowledged_is_lost),
+    (Mutant::EarlyAcknowledgement, || faults::fail_at(1)),
 ];
 
 #[test]

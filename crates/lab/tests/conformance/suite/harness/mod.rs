@@ -79,6 +79,7 @@ impl Cell {
 
     /// An engine with nodes of full size, on the medium of a place.
     pub fn full<P: Place>(engine: Engine, kind: Kind) -> Self {
+        // Where both sizes are the same, as of CAWBT, the tests of small nodes are enough.
         let is_larger = engine.full.leaf_entries > engine.small.leaf_entries;
         let is_for_thorough = !(P::HAS_FULL_NODES && is_larger);
         Self { is_for_thorough, ..Self::of::<P>(engine, kind, engine.full) }

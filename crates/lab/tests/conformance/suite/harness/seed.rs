@@ -59,8 +59,9 @@ pub fn run_in(module: &str, test: &str, cell: fn() -> Cell, body: Test) {
 pub fn run(module: &str, test: &str, body: &dyn Fn(Seed) -> Check) {
     let name = format!("{}::{test}", module.split_once("::").map_or(module, |(_, inner)| inner));
     let seed = Seed::of(&name);
+    let cases = if factor() > 1 { format!("EVERLEAF_CASES={} ", factor()) } else { String::new() };
     let replay = format!(
-        "{name}: seed {}; replay: EVERLEAF_SEED={} cargo test --release -p everleaf-lab --test {} -- \
+        "{name}: seed {}; replay: {cases}EVERLEAF_SEED={} cargo test --release -p everleaf-lab --test {} -- \
          --exact {name}",
         seed.0,
         seed.0,
