@@ -259,7 +259,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     }
 
     /// How many allocations of the pool the tree reaches or keeps in reserve: for tests of leaks. O(n).
-    pub fn allocations(&self) -> Result<u64> {
+    fn allocations(&self) -> Result<u64> {
         let guard = self.pool.pin();
         let mut reached = 1;
         self.walk(&guard, &mut |visited| {

@@ -13,6 +13,7 @@ use everleaf_sim::index::{
 };
 use everleaf_sim::{Explorer, Images, Options, Rules, Scheduling, Search, SecondCrash, Stats};
 use medium::sim::{Mutation, Site};
+use medium::testing::stride;
 
 use crate::common;
 use crate::common::setting;
@@ -127,7 +128,7 @@ fn a_script_with_sweeps_and_one_with_clean_ends() {
     let all =
         [Rules::Lines, Rules::Log].into_iter().flat_map(|rules| [(&engines[0], rules), (&engines[1], rules)]);
     // The first and the last have each engine and each memory model once.
-    for (engine, rules) in all.step_by(if common::is_thorough() { 1 } else { 3 }) {
+    for (engine, rules) in all.step_by(stride(3)) {
         let options = Options { rules, ..options(Images::Some { random }, SecondCrash::InRecovery) };
         common::explore(engine, &script, FollowUp::SplitAndMerge, options);
     }

@@ -13,6 +13,7 @@ use everleaf_sim::index::{AnyEngine, CodecName, Engine, Explored, FollowUp, Inde
 use everleaf_sim::{Durability, Explorer, Images, Options, Program, Rules, Scheduling, Search, SecondCrash};
 use medium::LineForm;
 use medium::sim::{Mutation, Site, SiteKind};
+use medium::testing::stride;
 
 use crate::common;
 use crate::common::setting;
@@ -74,8 +75,7 @@ const TWO: Search = Search::Exhaustive { preemptions_max: 2 };
 
 #[test]
 fn pairs_of_words_with_two_preemptions() {
-    let stride = if common::is_thorough() { 1 } else { 5 };
-    explore(&rntree(Word), pairs, stride, (&options(LINEAR), TWO));
+    explore(&rntree(Word), pairs, stride(5), (&options(LINEAR), TWO));
 }
 
 #[test]
