@@ -11,15 +11,45 @@ use crate::{Error, Result};
 /// After so many bytes of keys and values a load waits for a disk that is far behind.
 const PACE_BYTES: usize = 1 << 20;
 
-/// The entries of a bulk load, encoded one by one. The order of keys is checked. Unless [`Sorted::published`] is called, all
+/// The source of a bulk load. The order of its keys is checked.
+pub struct Source<'s> {
+    next: &'s mut NextEntry<'s>,
+    last: Vec<u8>,
+    entries: u64,
+    is_over: bool,
+}
+
+impl<'s> Source<'s> {
+    /// The entries that `next` returns.
+    pub fn new(next: &'s mut NextEntry<'s>) -> Self {
+        Self { next, last: Vec::new(), entries: 0, is_over: false }
+    }
+
+    /// Gets the next entry; returns whether there was one. After the last one `next` is not called again.
+    ///
+    /// # Errors
+    /// [`Error::NotSorted`] if the key is not above the one before it.
+    pub fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
+        if self.is_over || !(self.next)(key, value)? {
+            self.is_over = true;
+            return Ok(false);
+        }
+        if self.entries > 0 && *key <= self.last {
+            return Err(Error::NotSorted { index: self.entries });
+        }
+        self.last.clone_from(key);
+        self.entries += 1;
+        Ok(true)
+    }
+}
+
+/// The entries of a bulk load, encoded one by one. Unless [`Sorted::published`] is called, all
 /// records that were written are given back when this is dropped.
 pub struct Sorted<'g, 'p, 's, M: Medium, C: Codec> {
     guard: &'g Guard<'p, M>,
-    next: &'s mut NextEntry<'s>,
+    source: Source<'s>,
     key: Vec<u8>,
-    last: Vec<u8>,
     value: Vec<u8>,
-    entries: u64,
     bytes: usize,
     /// The entries that lead to records.
     written: Vec<EntryWords>,
@@ -29,33 +59,28 @@ pub struct Sorted<'g, 'p, 's, M: Medium, C: Codec> {
 impl<'g, 'p, 's, M: Medium, C: Codec> Sorted<'g, 'p, 's, M, C> {
     /// The entries that `next` returns.
     pub fn new(guard: &'g Guard<'p, M>, next: &'s mut NextEntry<'s>) -> Self {
-        let (key, last, value, written) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { guard, next, key, last, value, entries: 0, bytes: 0, written, codec: PhantomData }
+        let (key, value, written) = (Vec::new(), Vec::new(), Vec::new());
+        Self { guard, source: Source::new(next), key, value, bytes: 0, written, codec: PhantomData }
     }
 
     /// The next entry, its record flushed but not fenced; `None` at the end. The caller holds no lock: from time to time this
     /// orders what was written, and waits while a disk is far behind.
     ///
     /// # Errors
-    /// [`Error::NotSorted`] if the key is not above the one before it.
+    /// As [`Source::next_into`].
     pub fn next_entry(&mut self) -> Result<Option<EntryWords>> {
         if self.bytes > PACE_BYTES {
             self.guard.keep_pace()?;
             self.bytes = 0;
         }
-        std::mem::swap(&mut self.key, &mut self.last);
-        if !(self.next)(&mut self.key, &mut self.value)? {
+        if !self.source.next_into(&mut self.key, &mut self.value)? {
             return Ok(None);
-        }
-        if self.entries > 0 && self.key <= self.last {
-            return Err(Error::NotSorted { index: self.entries });
         }
         let words = C::encode(self.guard, C::key(&self.key)?, C::value(&self.value)?)?;
         if C::TIES {
             self.written.push(words);
         }
         self.bytes += self.key.len() + self.value.len();
-        self.entries += 1;
         Ok(Some(words))
     }
 
@@ -90,13 +115,13 @@ impl<'g, 'p, 's, M: Medium, C: Codec> Sorted<'g, 'p, 's, M, C> {
 
     /// How many entries were returned.
     pub fn entries(&self) -> u64 {
-        self.entries
+        self.source.entries
     }
 
     /// The tree reaches the entries; returns their number.
     pub fn published(mut self) -> u64 {
         self.written.clear();
-        self.entries
+        self.source.entries
     }
 }
 

@@ -18,7 +18,6 @@ use pool::{Guard, Pool};
 
 use super::allocator::Space;
 use super::external_log::ExternalLog;
-use super::in_batch::{Mark, refuse_in_any_batch};
 use super::layout::{
     Anchor, SHARDS_MAX, SHARDS_MIN, WordBorder, anchor_bytes, border_bytes, checked, durable_anchor_of,
     interior_bytes, load_twice, publish_twice, stamp,
@@ -26,6 +25,7 @@ use super::layout::{
 use super::options::{MassTreeOptions, Mode};
 use super::shard::Own;
 use super::sweep::Sweep;
+use crate::kit::epochs::in_batch::{Mark, refuse_in_any_batch};
 use crate::kit::epochs::ticker::Ticker;
 use crate::kit::epochs::{Epochs, Joined, Member, PoolEpochs, Shards};
 use crate::{Error, Result};
@@ -72,21 +72,24 @@ impl<M: Medium> Core<M> {
     fn new(
         pool: &Pool<M>,
         anchor: u64,
-        epochs: Epochs<M, Own>,
-        log: ExternalLog,
+        count: usize,
+        first: u64,
+        failed: Vec<u64>,
         options: &MassTreeOptions,
         are_words: bool,
     ) -> Self {
         const { assert!(size_of::<WordBorder>() <= 1024 && interior_bytes() <= border_bytes(false)) };
+        let are_durable = options.mode != Mode::Transient;
+        let shards = Shards { count, worked_with: options.shards.clamp(1, count), are_durable };
         Self {
             pool: pool.clone(),
             anchor,
             mode: options.mode,
             width: options.node_width(),
             are_words,
-            stamp: stamp(epochs.first),
-            epochs,
-            log,
+            stamp: stamp(first),
+            epochs: Epochs::new(pool, &shards, first, failed),
+            log: ExternalLog::new(anchor, count, options.node_width(), are_words),
             root: Mutex::new(()),
             runs: Mutex::new(()),
             leaving: Mutex::new(Vec::new()),
@@ -116,8 +119,6 @@ impl<M: Medium> Core<M> {
     /// A new tree without a root. The root table leads to it only after its first epoch.
     pub(super) fn create(pool: &Pool<M>, options: &MassTreeOptions, are_words: bool) -> Result<Arc<Self>> {
         let count = options.shards.clamp(SHARDS_MIN, SHARDS_MAX);
-        let are_durable = options.mode != Mode::Transient;
-        let shards = Shards { count, worked_with: options.shards.clamp(1, count), are_durable };
         let make = |first: u64| {
             let guard = pool.peek();
             let anchor = guard.allocate_lines(anchor_bytes(count))?;
@@ -130,15 +131,12 @@ impl<M: Medium> Core<M> {
             guard.flush_words(words);
             // The root table leads to the anchor only after this fence and the first epoch.
             guard.fence();
-            let epochs = Epochs::new(pool, &shards, first, Vec::new());
-            let log = ExternalLog::new(anchor, count, options.node_width(), are_words);
-            Ok(Self::new(pool, anchor, epochs, log, options, are_words))
+            Ok(Arc::new(Self::new(pool, anchor, count, first, Vec::new(), options, are_words)))
         };
-        if are_durable {
-            PoolEpochs::of(pool).join(pool, options.first_epoch, |joined| make(joined.first).map(Arc::new))
-        } else {
-            make(options.first_epoch.max(1)).map(Arc::new)
+        if options.mode == Mode::Transient {
+            return make(options.first_epoch.max(1));
         }
+        PoolEpochs::of(pool).join(pool, options.first_epoch, |joined| make(joined.first))
     }
 
     /// A tree that exists, as it is: nothing of it is recovered, and nothing is to be written.
@@ -154,11 +152,8 @@ impl<M: Medium> Core<M> {
         let count = load_twice(&guard, cells.shards.each_ref(), damaged);
         let count =
             count.ok().flatten().map_or(SHARDS_MIN, |count| (count as usize).clamp(SHARDS_MIN, SHARDS_MAX));
-        let shards = Shards { count, worked_with: count, are_durable: true };
         let (running, failed) = PoolEpochs::<M, Own>::read(pool);
-        let epochs = Epochs::new(pool, &shards, running, failed);
-        let log = ExternalLog::new(anchor, count, options.node_width(), are_words);
-        Ok(Self::new(pool, anchor, epochs, log, options, are_words))
+        Ok(Self::new(pool, anchor, count, running, failed, options, are_words))
     }
 
     /// Opens a tree that exists.
@@ -202,24 +197,19 @@ impl<M: Medium> Core<M> {
             let what = "the pool has forgotten failed epochs that the tree was not opened to recover from";
             return Err(Error::corrupt(anchor, what));
         }
-        let log = ExternalLog::new(anchor, count, options.node_width(), are_words);
-        let mut nodes_restored = 0;
         let failed: Vec<u64> = joined.failed.iter().copied().filter(|epoch| *epoch >= swept.max(1)).collect();
-        let unrestored = failed.iter().filter(|epoch| **epoch >= restored);
-        for epoch in unrestored.clone() {
-            nodes_restored += log.restore(pool, *epoch, options.recovery_threads)?;
+        let unrestored: Vec<u64> = failed.iter().copied().filter(|epoch| *epoch >= restored).collect();
+        let mut core = Self::new(pool, anchor, count, joined.first, failed, options, are_words);
+        for epoch in &unrestored {
+            core.nodes_restored += core.log.restore(pool, *epoch, options.recovery_threads)?;
         }
-        let recovered_from_crash = unrestored.count() > 0;
-        if recovered_from_crash {
+        core.recovered_from_crash = !unrestored.is_empty();
+        if core.recovered_from_crash {
             // PERSIST: the nodes are restored; lost, they are restored once more, and the log is still as it was.
             publish_twice(&guard, &cells.restored, joined.first);
             // Before the first entry of the log in a new epoch.
             guard.fence();
         }
-        let worked_with = options.shards.clamp(1, count);
-        let shards = Shards { count, worked_with, are_durable: options.mode != Mode::Transient };
-        let epochs = Epochs::new(pool, &shards, joined.first, failed);
-        let core = Self::new(pool, anchor, epochs, log, options, are_words);
         if core.epochs.has_failed(cells.root.epoch.load(&guard)) {
             cells.root.restore(&guard);
             core.epochs.list_touched(guard.offset_of(&cells.root), size_of_val(&cells.root) as u64);
@@ -232,7 +222,7 @@ impl<M: Medium> Core<M> {
         if pool.needs_mark() {
             core.space_taken(&guard)?.into_iter().try_for_each(|offset| pool.mark(offset))?;
         }
-        Ok(Self { nodes_restored, recovered_from_crash, ..core })
+        Ok(core)
     }
 
     /// All that was taken from the pool.
@@ -278,7 +268,7 @@ impl<M: Medium> Core<M> {
     }
 
     /// The epochs that a durable tree shares with the others of its pool.
-    fn shared(&self) -> Option<Arc<PoolEpochs<M, Own>>> {
+    pub(super) fn shared(&self) -> Option<Arc<PoolEpochs<M, Own>>> {
         (self.mode != Mode::Transient).then(|| PoolEpochs::of(&self.pool))
     }
 
@@ -300,16 +290,6 @@ impl<M: Medium> Core<M> {
             Some(epochs) => epochs.within_epoch(&self.epochs, run),
             None => run(0),
         }
-    }
-
-    /// Ends an epoch, if it still runs, without waiting until it is durable.
-    pub(super) fn complete(&self, epoch: u64) -> Result<()> {
-        self.shared().map_or(Ok(()), |epochs| epochs.complete(&self.pool, epoch))
-    }
-
-    /// No epoch ends any more.
-    pub(super) fn give_up_epochs(&self) {
-        self.shared().into_iter().for_each(|epochs| epochs.give_up());
     }
 
     /// Has a thread end epochs of this length. Returns the thread of a tree that shares its epochs with none.

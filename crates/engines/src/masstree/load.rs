@@ -12,14 +12,14 @@ use medium::Medium;
 
 use super::access::{NodeRef, View, Walk};
 use super::core::Core;
-use super::in_batch::refuse_in_any_batch;
 use super::layout::{Border, OFFSET_MASK};
 use super::permutation::Permutation;
 use super::record::Record;
 use super::shard::{OwnRuns, Work};
 use super::slice::{LAYER, LONGER, Slice};
 use crate::index::{NextEntry, check_entry};
-use crate::kit::load::entries_per_leaf;
+use crate::kit::epochs::in_batch::refuse_in_any_batch;
+use crate::kit::load::{Source, entries_per_leaf};
 use crate::{Error, Result};
 
 /// So many bytes of keys and values are written within one epoch, and an entry more.
@@ -47,8 +47,6 @@ struct Load<'l, M: Medium> {
     /// Entries that the source gave, and that are not written yet. The first `waiting` are in use.
     read: Vec<(Vec<u8>, Vec<u8>)>,
     waiting: usize,
-    /// The source has come to its end, and is not called again.
-    is_read: bool,
 }
 
 impl<M: Medium> Drop for Load<'_, M> {
@@ -79,9 +77,8 @@ impl<M: Medium> Core<M> {
             entries: 0,
             read: Vec::new(),
             waiting: 0,
-            is_read: false,
         };
-        load.run(next).map_err(|stop| stop.error_or(|| Error::NotEmpty))?;
+        load.run(&mut Source::new(next)).map_err(|stop| stop.error_or(|| Error::NotEmpty))?;
         Ok(load.entries)
     }
 }
@@ -100,13 +97,13 @@ impl<M: Medium> View<'_, M> {
 }
 
 impl<M: Medium> Load<'_, M> {
-    fn run(&mut self, next: &mut NextEntry<'_>) -> Walk<()> {
+    fn run(&mut self, source: &mut Source<'_>) -> Walk<()> {
         // A load that fills the pool leaves a run for interior nodes, too: no other object may take their place.
         let spare = self.within_epoch(|_, view, work| {
             view.empty_root()?;
             view.allocate_interior(work)
         })?;
-        while self.read_some(next)? {
+        while self.read_some(source)? {
             self.core.pool.peek().await_memory().map_err(Error::from)?;
             self.within_epoch(Self::write_some)?;
         }
@@ -134,22 +131,15 @@ impl<M: Medium> Load<'_, M> {
     }
 
     /// Reads entries for a border node, or fewer if they are long; returns whether there were any.
-    fn read_some(&mut self, next: &mut NextEntry<'_>) -> Result<bool> {
+    fn read_some(&mut self, source: &mut Source<'_>) -> Result<bool> {
         let mut bytes = 0;
-        while !self.is_read && self.waiting < self.per_node && bytes < STEP_BYTES {
+        while self.waiting < self.per_node && bytes < STEP_BYTES {
             if self.read.len() == self.waiting {
                 self.read.push(Default::default());
             }
-            let (before, rest) = self.read.split_at_mut(self.waiting);
-            let (key, value) = &mut rest[0];
-            self.is_read = !next(key, value)?;
-            if self.is_read {
+            let (key, value) = &mut self.read[self.waiting];
+            if !source.next_into(key, value)? {
                 break;
-            }
-            let last = before.last().map_or(&self.last, |(key, _)| key);
-            let index = self.entries + self.waiting as u64;
-            if index > 0 && *key <= *last {
-                return Err(Error::NotSorted { index });
             }
             check_entry(self.core.are_words, key, value)?;
             bytes += key.len() + value.len();

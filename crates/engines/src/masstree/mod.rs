@@ -74,7 +74,7 @@
 //!
 //! | part | files |
 //! | --- | --- |
-//! | words of the pool; batches of a thread | `layout` `slice` `permutation` `value_log` `version` `options`; `in_batch` |
+//! | words of the pool | `layout` `slice` `permutation` `value_log` `version` `options` |
 //! | external log, allocator, which know no nodes | `shard` `external_log` `allocator` |
 //! | the parts together; recovery | `core` `recover` `sweep` |
 //! | access to nodes | `access` `record` `cells` `nodes` `in_line_log` |
@@ -91,7 +91,6 @@ mod entry;
 mod external_log;
 mod find;
 mod get_many;
-mod in_batch;
 mod in_line_log;
 mod insert;
 mod layout;
@@ -127,10 +126,10 @@ use crate::index::{
     Bounds, Codec, Condition, Direction, EpochLength, EpochStat, Epochs, Index, IndexStat, LeftOut,
     NextEntry, Part, Scan, Value, Violation, WordCodec, WordIndex,
 };
+use crate::kit::epochs::in_batch::{Mark, refuse_in_any_batch, refuse_in_salvage_of};
 use crate::kit::epochs::ticker::Ticker;
 use crate::registry::instrumented_trees;
 use crate::{Error, Result};
-use in_batch::{Mark, refuse_in_any_batch, refuse_in_salvage_of};
 use layout::{ROOT_ANCHOR, ROOT_TRANSIENT, ROOT_WIDTH, WIDTH_MAX};
 use options::WIDTH_MIN;
 use slice::Slice;
@@ -344,11 +343,11 @@ impl<M: Medium, C: Codec> Epochs for MassTree<M, C> {
     }
 
     fn complete(&self, epoch: u64) -> Result<()> {
-        self.core.complete(epoch)
+        self.core.shared().map_or(Ok(()), |epochs| epochs.complete(&self.core.pool, epoch))
     }
 
     fn give_up(&self) {
-        self.core.give_up_epochs();
+        self.core.shared().into_iter().for_each(|epochs| epochs.give_up());
     }
 
     fn is_durable(&self, epoch: u64) -> bool {

@@ -6,12 +6,12 @@ use super::access::{View, Walk};
 use super::cells::{NO_CELL, cell_pointer, side_of};
 use super::core::Core;
 use super::find::{Entry, Locked};
-use super::in_batch::{refuse_in_any_batch, refuse_in_salvage_of};
 use super::in_line_log::Change;
 use super::layout::line_of;
 use super::shard::Work;
 use crate::index::Condition;
 use crate::index::record::prefix_word;
+use crate::kit::epochs::in_batch::{refuse_in_any_batch, refuse_in_salvage_of};
 use crate::{Error, Result};
 
 impl<M: Medium> Core<M> {

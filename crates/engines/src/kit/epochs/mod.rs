@@ -22,6 +22,7 @@
 //! written in it.
 
 pub(crate) mod barrier;
+pub(crate) mod in_batch;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod of_pool;

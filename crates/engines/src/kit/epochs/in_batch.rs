@@ -31,13 +31,13 @@ fn busy_with<M: Medium>() -> usize {
 }
 
 /// A thread's batch or salvage; it ends when this is dropped, also when the caller panics.
-pub(super) struct Mark {
+pub(crate) struct Mark {
     own: usize,
 }
 
 impl Mark {
     /// Notes that the thread salvages the tree at this address.
-    pub(super) fn salvage<M: Medium>(tree: usize) -> Result<Self> {
+    pub(crate) fn salvage<M: Medium>(tree: usize) -> Result<Self> {
         let own = own_entry::<M>();
         BUSY.with(|busy| match busy[own].get() {
             0 => {
@@ -49,7 +49,7 @@ impl Mark {
     }
 
     /// Notes that the thread is in a batch.
-    pub(super) fn batch<M: Medium>() -> Result<Self> {
+    pub(crate) fn batch<M: Medium>() -> Result<Self> {
         Self::salvage::<M>(BATCH)
     }
 }
@@ -61,12 +61,12 @@ impl Drop for Mark {
 }
 
 /// Refuses, within a batch or a salvage, what waits for the end of all batches or locks all shards of a tree.
-pub(super) fn refuse_in_any_batch<M: Medium>() -> Result<()> {
+pub(crate) fn refuse_in_any_batch<M: Medium>() -> Result<()> {
     if busy_with::<M>() == 0 { Ok(()) } else { Err(Error::InBatch) }
 }
 
 /// Refuses to write to the tree at this address while the same thread salvages it, and so has all of its shards.
 #[inline(always)]
-pub(super) fn refuse_in_salvage_of<M: Medium>(tree: usize) -> Result<()> {
+pub(crate) fn refuse_in_salvage_of<M: Medium>(tree: usize) -> Result<()> {
     if busy_with::<M>() == tree { Err(Error::InBatch) } else { Ok(()) }
 }
