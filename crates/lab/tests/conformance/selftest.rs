@@ -1,11 +1,13 @@
 //! Tests of the suite: it passes on the sorted chain, and must fail on sorted chains with one flaw each.
 
+use libtest_mimic::{Failed, Trial};
+
 use crate::flawed::{FLAWED, Flaw};
-use crate::harness::{Cell, Check, Failure, InRam, Kind, Seed, Test};
-use crate::suite::*;
+use crate::harness::{Cell, InRam, Kind, Seed, Test, trial};
+use crate::suite::{TESTS, budget, bulk, damage, limits, model, ranges, space, threads, trees};
 
 fn cell(flaw: Flaw, kind: Kind) -> Cell {
-    let cell = Cell::small::<InRam>(FLAWED, kind);
+    let cell = Cell::new::<InRam>(FLAWED, kind, FLAWED.small);
     let flawed = FLAWED.settings(&[("flaw", flaw as u64)]).expect("a flaw by its number");
     Cell { flips: 1000, settings: cell.settings.or(flawed), ..cell }
 }
@@ -22,24 +24,14 @@ fn catches(flaw: Flaw, test: Test) -> bool {
     (7..7 + RUNS).any(|seed| [Kind::Word, Kind::Record].into_iter().any(|kind| fails(kind, seed)))
 }
 
-macro_rules! every_flaw_is_caught {
-    ($($name:ident: $flaw:ident by $test:path;)*) => { $(
-        #[test]
-        fn $name() {
-            assert!(catches(Flaw::$flaw, $test), "{:?} passes {}", Flaw::$flaw, stringify!($test));
-        }
-    )*
-
-        #[test]
-        fn no_flaw_is_forgotten() {
-            for flaw in &Flaw::ALL[1..] {
-                assert!([$(Flaw::$flaw),*].contains(flaw), "no test looks for {flaw:?}");
-            }
-        }
+macro_rules! caught {
+    ($($name:ident: $flaw:ident by $module:ident::$test:ident;)*) => {
+        &[$((stringify!($name), Flaw::$flaw, $module::$test as Test)),*]
     };
 }
 
-every_flaw_is_caught! {
+/// Which test catches which flaw.
+const CAUGHT: &[(&str, Flaw, Test)] = caught! {
     insert_replaces: InsertReplaces by model::random_operations;
     update_inserts: UpdateInserts by model::random_operations;
     comparison_is_ignored: ComparisonIsIgnored by model::random_operations;
@@ -68,24 +60,28 @@ every_flaw_is_caught! {
     fences_are_saved: FencesAreSaved by budget::operations_keep_their_budget;
     damage_panics: DamagePanics by damage::every_flipped_byte_is_survived;
     damage_circles: DamageCircles by damage::every_flipped_byte_is_survived;
-}
+};
 
-/// The engine without a flaw passes everything, so a failure is due to the flaw.
-fn passes(test: Test) -> Check {
-    for kind in [Kind::Word, Kind::Record] {
-        test(&cell(Flaw::None, kind), Seed(7))
-            .map_err(|failure| Failure(format!("{kind:?}: {}", failure.0)))?;
+fn no_flaw_is_forgotten() -> Result<(), Failed> {
+    let is_caught = |flaw: &Flaw| CAUGHT.iter().any(|(_, caught, _)| caught == flaw);
+    match Flaw::ALL[1..].iter().find(|flaw| !is_caught(flaw)) {
+        Some(flaw) => Err(format!("no test looks for {flaw:?}").into()),
+        None => Ok(()),
     }
-    Ok(())
 }
 
-macro_rules! right_one_passes {
-    ($($module:ident::$test:ident),* $(,)?) => { $(
-        #[test]
-        fn $test() {
-            crate::harness::run(module_path!(), stringify!($test), &|_| passes($module::$test));
-        }
-    )* };
+/// The tests of the suite itself. The engine without a flaw passes everything, so a failure is due to the flaw.
+pub fn trials() -> Vec<Trial> {
+    let mut trials = vec![Trial::test("selftest::no_flaw_is_forgotten", no_flaw_is_forgotten)];
+    for &(name, flaw, test) in CAUGHT {
+        let run = move || if catches(flaw, test) { Ok(()) } else { Err(format!("{flaw:?} passes").into()) };
+        trials.push(Trial::test(format!("selftest::{name}"), run));
+    }
+    for kind in [Kind::Word, Kind::Record] {
+        let of_right_one = |(test, body): (&str, Test)| {
+            trial(format!("selftest::{kind:?}::{test}"), cell(Flaw::None, kind), body)
+        };
+        trials.extend(TESTS.into_iter().map(of_right_one));
+    }
+    trials
 }
-
-every_test!(right_one_passes);

@@ -12,7 +12,7 @@ pub fn operations_keep_their_budget(cell: &Cell, _seed: Seed) -> Check {
         Contract::Shifting(budget) => (budget, true),
         Contract::Epoch => return Ok(()),
     };
-    let Some(world) = cell.world()? else { return Ok(()) };
+    let world = cell.world()?;
     let (tree, kind) = (world.tree(), cell.kind);
     let Some(_) = world.counts() else { return Ok(()) };
     let update = if kind == Kind::Word { budget.update_words } else { budget.update };

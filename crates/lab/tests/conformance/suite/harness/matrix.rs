@@ -1,111 +1,72 @@
-//! The generator: one line of `conformance!` becomes a module of tests per medium, codec and size of nodes.
+//! The matrix: each engine on the media that make a difference to it, with both codecs, in small nodes and full ones.
 
-/// Generates the whole suite for an engine: its name, the engine, its media.
-macro_rules! conformance {
-    ($name:ident, $engine:expr, $media:ident) => {
-        mod $name {
-            const ENGINE: engines::registry::Engine = $engine;
+use engines::registry::{Engine, Nodes};
+use libtest_mimic::Trial;
 
-            $media!();
-        }
-    };
+use super::place::{DaxAvx512, DaxMovdir64b, DaxRtm, DaxTwin, InRam, LateSingle, LateTwin, OnFile, Place};
+use super::{Cell, Kind, factor, trial};
+use crate::TESTS;
+
+/// A medium of the matrix.
+struct Column {
+    name: &'static str,
+    /// Whether it is one for all engines, for those that users have, or only for engines that store lines.
+    of: Of,
+    is_available: fn() -> bool,
+    cell: fn(Engine, Kind, Nodes) -> Cell,
+    has_full_nodes: bool,
 }
 
-/// Every medium, in every form that lines have.
-macro_rules! on_every_medium {
-    () => {
-        on_medium!(ram, InRam);
-        on_medium!(dax_twin, DaxTwin);
-        on_medium!(dax_avx512, DaxAvx512);
-        on_medium!(dax_direct_store, DaxMovdir64b);
-        on_medium!(dax_rtm, DaxRtm);
-        on_medium!(late_single, LateSingle);
-        on_medium!(late_twin, LateTwin);
-        on_medium!(file, OnFile);
-    };
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Of {
+    All,
+    Users,
+    LineStores,
 }
 
-/// For engines that store no lines, so that their forms make no difference.
-macro_rules! on_media_without_lines {
-    () => {
-        on_medium!(ram, InRam);
-        on_medium!(dax_twin, DaxTwin);
-        on_medium!(late_single, LateSingle);
-        on_medium!(file, OnFile);
-    };
+const fn column<P: Place>(name: &'static str, of: Of) -> Column {
+    Column {
+        name,
+        of,
+        is_available: P::is_available,
+        cell: Cell::new::<P>,
+        has_full_nodes: P::HAS_FULL_NODES,
+    }
 }
 
-/// For engines for comparison only: one medium of each kind.
-macro_rules! on_some_media {
-    () => {
-        on_medium!(ram, InRam);
-        on_medium!(late_single, LateSingle);
-        on_medium!(file, OnFile);
+const COLUMNS: [Column; 8] = [
+    column::<InRam>("ram", Of::All),
+    column::<OnFile>("file", Of::All),
+    column::<LateSingle>("late_single", Of::All),
+    column::<DaxTwin>("dax_twin", Of::Users),
+    column::<LateTwin>("late_twin", Of::LineStores),
+    column::<DaxAvx512>("dax_avx512", Of::LineStores),
+    column::<DaxMovdir64b>("dax_direct_store", Of::LineStores),
+    column::<DaxRtm>("dax_rtm", Of::LineStores),
+];
+
+/// All tests of an engine that this machine can run.
+pub fn trials(engine: Engine) -> Vec<Trial> {
+    let of = match Engine::from_name(engine.name) {
+        Some(_) if engine.stores_lines => Of::LineStores,
+        Some(_) => Of::Users,
+        None => Of::All,
     };
-}
-
-/// Small nodes, with many splits and merges; and nodes of default size.
-macro_rules! on_medium {
-    ($medium:ident, $place:ident) => {
-        mod $medium {
-            use super::ENGINE;
-            use crate::*;
-            tests!(word_narrow, $place, Word, small);
-            tests!(record_narrow, $place, Record, small);
-            tests!(word_wide, $place, Word, full);
-            tests!(record_wide, $place, Record, full);
-        }
-    };
-}
-
-/// All tests of one cell.
-macro_rules! tests {
-    ($name:ident, $place:ident, $kind:ident, $nodes:ident) => {
-        mod $name {
-            use super::*;
-
-            fn cell() -> harness::Cell {
-                harness::Cell::$nodes::<harness::$place>(ENGINE, harness::Kind::$kind)
+    // Where both sizes are the same, as of CAWBT, the tests of small nodes are enough.
+    let has_full = engine.full.leaf_entries > engine.small.leaf_entries || factor() > 1;
+    let mut trials = Vec::new();
+    for column in COLUMNS.iter().filter(|column| column.of <= of && (column.is_available)()) {
+        for (kind, codec) in [(Kind::Word, "word"), (Kind::Record, "record")] {
+            for (nodes, size) in [(engine.small, "narrow"), (engine.full, "wide")] {
+                if size == "wide" && !(has_full && (column.has_full_nodes || factor() > 1)) {
+                    continue;
+                }
+                let cell = (column.cell)(engine, kind, nodes);
+                let name = format!("{}::{}::{codec}_{size}", engine.name.replace('-', "_"), column.name);
+                let of_cell = |(test, body): (&str, _)| trial(format!("{name}::{test}"), cell, body);
+                trials.extend(TESTS.into_iter().map(of_cell));
             }
-
-            every_test!(tests_of_cell);
         }
-    };
-}
-
-/// In the module of a cell.
-macro_rules! tests_of_cell {
-    ($($module:ident::$test:ident),* $(,)?) => { $(
-        #[test]
-        fn $test() {
-            harness::run_in(module_path!(), stringify!($test), cell, $module::$test);
-        }
-    )* };
-}
-
-/// The suite: calls `$each` with all of its tests.
-macro_rules! every_test {
-    ($each:ident) => {
-        $each! {
-            model::random_operations,
-            limits::lengths_up_to_the_limits,
-            limits::keys_that_nearly_tie,
-            threads::each_thread_reads_what_it_wrote,
-            threads::contended_counters_sum_up,
-            threads::inserts_and_removes_balance,
-            ranges::ranges_beside_writers,
-            ranges::a_range_holds_no_lock,
-            space::a_full_pool_loses_nothing,
-            space::an_emptied_tree_gives_its_space_back,
-            space::a_removed_tree_gives_its_space_back,
-            space::nothing_leaks,
-            bulk::bulk_load_at_every_fill,
-            bulk::bulk_load_is_all_or_nothing,
-            damage::every_flipped_byte_is_survived,
-            damage::another_format_version_is_refused,
-            trees::trees_do_not_mix,
-            trees::a_tree_opens_only_as_what_it_is,
-            budget::operations_keep_their_budget,
-        }
-    };
+    }
+    trials
 }

@@ -2,15 +2,15 @@
 
 #[macro_use]
 mod failure;
-#[macro_use]
 mod matrix;
 mod place;
 mod seed;
 mod site;
 
 pub use failure::{Check, Failure, brief};
-pub use place::{DaxAvx512, DaxMovdir64b, DaxRtm, DaxTwin, InRam, LateSingle, LateTwin, OnFile, Place};
-pub use seed::{Seed, Test, factor, run, run_in};
+pub use matrix::trials;
+pub use place::{InRam, Place};
+pub use seed::{Seed, Test, factor, trial};
 pub use site::{Closing, Site};
 
 use engines::index::Index;
@@ -47,8 +47,8 @@ impl Kind {
     }
 }
 
-/// Makes a pool of at most so many bytes with an empty tree; `None` where this machine lacks the medium.
-pub type MakeWorld = fn(&Cell, u64) -> Result<Option<Box<dyn World>>>;
+/// Makes a pool of at most so many bytes with an empty tree.
+pub type MakeWorld = fn(&Cell, u64) -> Result<Box<dyn World>>;
 
 /// A cell of the matrix: engine, medium, codec and size of nodes.
 #[derive(Clone, Copy)]
@@ -65,27 +65,13 @@ pub struct Cell {
     pub flips: u32,
     /// A divisor for the number of cases.
     pub slowness: u32,
-    /// Whether only `cargo xtask thorough`, which sets `EVERLEAF_CASES`, runs this cell.
-    pub is_for_thorough: bool,
-    /// Makes a pool of at most so many bytes with an empty tree; `None` where this machine lacks the medium.
+    /// Makes a pool of at most so many bytes with an empty tree.
     pub make: MakeWorld,
 }
 
 impl Cell {
-    /// An engine with small nodes, on the medium of a place.
-    pub fn small<P: Place>(engine: Engine, kind: Kind) -> Self {
-        Self::of::<P>(engine, kind, engine.small)
-    }
-
-    /// An engine with nodes of full size, on the medium of a place.
-    pub fn full<P: Place>(engine: Engine, kind: Kind) -> Self {
-        // Where both sizes are the same, as of CAWBT, the tests of small nodes are enough.
-        let is_larger = engine.full.leaf_entries > engine.small.leaf_entries;
-        let is_for_thorough = !(P::HAS_FULL_NODES && is_larger);
-        Self { is_for_thorough, ..Self::of::<P>(engine, kind, engine.full) }
-    }
-
-    fn of<P: Place>(engine: Engine, kind: Kind, nodes: Nodes) -> Self {
+    /// An engine with nodes of a size, on the medium of a place.
+    pub fn new<P: Place>(engine: Engine, kind: Kind, nodes: Nodes) -> Self {
         Self {
             engine,
             kind,
@@ -93,7 +79,6 @@ impl Cell {
             capacity: nodes.leaf_entries,
             flips: P::FLIPS,
             slowness: P::SLOWNESS,
-            is_for_thorough: false,
             make: Site::<P>::make,
         }
     }
@@ -103,8 +88,8 @@ impl Cell {
         if self.capacity == self.engine.small.leaf_entries { self.engine.full } else { self.engine.small }
     }
 
-    /// A pool with an empty tree; `None` where this machine lacks the medium.
-    pub fn world(&self) -> Result<Option<Box<dyn World>>> {
+    /// A pool with an empty tree.
+    pub fn world(&self) -> Result<Box<dyn World>> {
         self.limited(1 << 30)
     }
 
@@ -119,7 +104,7 @@ impl Cell {
     }
 
     /// A pool of at most so many bytes with an empty tree.
-    pub fn limited(&self, bytes: u64) -> Result<Option<Box<dyn World>>> {
+    pub fn limited(&self, bytes: u64) -> Result<Box<dyn World>> {
         (self.make)(self, bytes)
     }
 }

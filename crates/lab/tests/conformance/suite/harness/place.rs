@@ -22,8 +22,13 @@ pub trait Place: Sized + 'static {
     /// Whether ordinary runs have nodes of full size here. What a medium adds shows in small nodes as well, which split more often.
     const HAS_FULL_NODES: bool = false;
 
-    /// A new place for at most `limit_bytes`; `None` where this machine lacks what it takes.
-    fn new(limit_bytes: u64) -> Option<Self>;
+    /// Whether this machine has what it takes.
+    fn is_available() -> bool {
+        true
+    }
+
+    /// A new place for at most `limit_bytes`.
+    fn new(limit_bytes: u64) -> Self;
 
     /// The medium, with all that was written there before.
     fn open(&self) -> Self::Medium;
@@ -48,8 +53,8 @@ impl Place for InRam {
     const FLIPS: u32 = 60;
     const HAS_FULL_NODES: bool = true;
 
-    fn new(limit_bytes: u64) -> Option<Self> {
-        Some(Self(Instrumented::new(Dax::plain(limit_bytes).expect("address space")).counted()))
+    fn new(limit_bytes: u64) -> Self {
+        Self(Instrumented::new(Dax::plain(limit_bytes).expect("address space")).counted())
     }
 
     fn open(&self) -> Instrumented {
@@ -68,13 +73,9 @@ struct OnDax {
 }
 
 impl OnDax {
-    fn new(line_store: LineStore, limit_bytes: u64) -> Option<Self> {
-        if !line_store.is_supported() {
-            eprintln!("skipped: this processor has no {line_store}");
-            return None;
-        }
+    fn new(line_store: LineStore, limit_bytes: u64) -> Self {
         let file = NamedTempFile::new_in("/dev/shm").or_else(|_| NamedTempFile::new()).expect("a file");
-        Some(Self { file, options: DaxOptions { line_store, limit_bytes, ..DaxOptions::default() } })
+        Self { file, options: DaxOptions { line_store, limit_bytes, ..DaxOptions::default() } }
     }
 
     fn open(&self) -> Dax {
@@ -92,8 +93,12 @@ macro_rules! on_dax {
 
             const FLIPS: u32 = $flips;
 
-            fn new(limit_bytes: u64) -> Option<Self> {
-                OnDax::new($line_store, limit_bytes).map(Self)
+            fn is_available() -> bool {
+                $line_store.is_supported()
+            }
+
+            fn new(limit_bytes: u64) -> Self {
+                Self(OnDax::new($line_store, limit_bytes))
             }
 
             fn open(&self) -> Dax {
@@ -128,9 +133,9 @@ impl Place for OnFile {
     const SLOWNESS: u32 = 4;
     const HAS_FULL_NODES: bool = true;
 
-    fn new(limit_bytes: u64) -> Option<Self> {
+    fn new(limit_bytes: u64) -> Self {
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
-        Some(Self { folder, limit_bytes })
+        Self { folder, limit_bytes }
     }
 
     fn open(&self) -> File {
@@ -185,8 +190,8 @@ macro_rules! on_late {
             const FLIPS: u32 = 10;
             const SLOWNESS: u32 = 10;
 
-            fn new(limit_bytes: u64) -> Option<Self> {
-                Some(Self(OnLate::new(limit_bytes, $line_form)))
+            fn new(limit_bytes: u64) -> Self {
+                Self(OnLate::new(limit_bytes, $line_form))
             }
 
             fn open(&self) -> Instrumented {

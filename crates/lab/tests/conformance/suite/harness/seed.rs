@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use libtest_mimic::{Failed, Trial};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -46,19 +47,14 @@ pub fn factor() -> u32 {
 /// A test of the suite.
 pub type Test = fn(&Cell, Seed) -> Check;
 
-/// Runs one test in a cell. (It takes functions, so that thousands of tests are not as many closures to compile.)
-pub fn run_in(module: &str, test: &str, cell: fn() -> Cell, body: Test) {
-    let cell = cell();
-    if factor() > 1 || !cell.is_for_thorough {
-        run(module, test, &|seed| body(&cell, seed));
-    }
+/// A test in a cell.
+pub fn trial(name: String, cell: Cell, body: Test) -> Trial {
+    Trial::test(name.clone(), move || run(&name, &|seed| body(&cell, seed)))
 }
 
-/// Runs one test; prints how to run it again if it fails or hangs. `module` is its module path.
-/// (Not generic over the body: this is compiled once, and not for each of hundreds of tests.)
-pub fn run(module: &str, test: &str, body: &dyn Fn(Seed) -> Check) {
-    let name = format!("{}::{test}", module.split_once("::").map_or(module, |(_, inner)| inner));
-    let seed = Seed::of(&name);
+/// Runs one test; tells how to run it again if it fails or hangs.
+fn run(name: &str, body: &dyn Fn(Seed) -> Check) -> Result<(), Failed> {
+    let seed = Seed::of(name);
     let cases = if factor() > 1 { format!("EVERLEAF_CASES={} ", factor()) } else { String::new() };
     let replay = format!(
         "{name}: seed {}; replay: {cases}EVERLEAF_SEED={} cargo test --release -p everleaf-lab --test {} -- \
@@ -79,8 +75,7 @@ pub fn run(module: &str, test: &str, body: &dyn Fn(Seed) -> Check) {
     drop(ended);
     watchdog.join().expect("the watchdog does not panic");
     match outcome {
-        Ok(Ok(())) => {}
-        Ok(Err(failure)) => panic!("{failure:?}\n  {replay}"),
+        Ok(outcome) => outcome.map_err(|failure| format!("{failure:?}\n  {replay}").into()),
         Err(panic) => {
             eprintln!("panicked: {replay}");
             resume_unwind(panic);

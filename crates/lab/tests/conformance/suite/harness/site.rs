@@ -31,12 +31,11 @@ pub struct Site<P: Place> {
 
 impl<P: Place> Site<P> {
     /// A new pool with an empty tree.
-    pub fn make(cell: &Cell, limit_bytes: u64) -> Result<Option<Box<dyn World>>> {
-        let Some(place) = P::new(limit_bytes) else { return Ok(None) };
-        let mut site = Self { trees: BTreeMap::new(), pool: None, place, cell: *cell };
+    pub fn make(cell: &Cell, limit_bytes: u64) -> Result<Box<dyn World>> {
+        let mut site = Self { trees: BTreeMap::new(), pool: None, place: P::new(limit_bytes), cell: *cell };
         site.open()?;
         site.add(MAIN)?;
-        Ok(Some(Box::new(site)))
+        Ok(Box::new(site))
     }
 
     fn factory(&self) -> &'static Factory<P::Medium> {
