@@ -10,7 +10,6 @@
 //! The search is done part by part, for a map key by key: a history is linearizable if and only if each part's is
 //! (Herlihy, Wing, 1990). An operation on several parts, a scan, is an operation on each of them, over the same time.
 
-use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::rc::Rc;
 
@@ -210,8 +209,8 @@ pub(crate) struct History<S: Subject> {
     calls: Rc<Vec<Call<S>>>,
     invoked: Vec<bool>,
     pending: Vec<u32>,
-    /// The parts that calls concerned.
-    parts: BTreeMap<u64, Part<S>>,
+    /// The parts that calls concerned, in the order of their numbers. (A map would be compiled anew for each subject.)
+    parts: Vec<(u64, Part<S>)>,
     start: S::State,
 }
 
@@ -219,7 +218,7 @@ impl<S: Subject> History<S> {
     /// No call was made yet.
     pub(crate) fn new(start: S::State, calls: Rc<Vec<Call<S>>>) -> Self {
         let invoked = vec![false; calls.len()];
-        Self { calls, invoked, pending: Vec::new(), parts: BTreeMap::new(), start }
+        Self { calls, invoked, pending: Vec::new(), parts: Vec::new(), start }
     }
 
     /// A call is made.
@@ -227,14 +226,21 @@ impl<S: Subject> History<S> {
         self.invoked[number as usize] = true;
         self.pending.push(number);
         for step in &self.calls[number as usize].steps {
-            let part = self.parts.entry(step.part).or_insert_with(|| {
+            let place = self.place(step.part).unwrap_or_else(|place| {
                 let mut state = subject.initial();
                 subject.copy_part(step.part, &self.start, &mut state);
                 let start = Configuration { durable: state.clone(), state, done: Vec::new() };
-                Part { configurations: vec![start], pending: Vec::new() }
+                let part = Part { configurations: vec![start], pending: Vec::new() };
+                self.parts.insert(place, (step.part, part));
+                place
             });
-            part.pending.push((number, step.operation.clone()));
+            self.parts[place].1.pending.push((number, step.operation.clone()));
         }
+    }
+
+    /// Where a part is, or where it belongs.
+    fn place(&self, part: u64) -> Result<usize, usize> {
+        self.parts.binary_search_by_key(&part, |(number, _)| *number)
     }
 
     /// A call returns what it did.
@@ -243,8 +249,8 @@ impl<S: Subject> History<S> {
         let call = &self.calls[number as usize];
         for step in &call.steps {
             let Some(outcome) = &step.outcome else { continue };
-            let part = self.parts.get_mut(&step.part).expect("it was touched when the call was made");
-            if !part.respond(subject, number, outcome) {
+            let place = self.place(step.part).expect("it was touched when the call was made");
+            if !self.parts[place].1.respond(subject, number, outcome) {
                 return Err(format!(
                     "{:?} returned {outcome:?} where {:?} did, which no order of the operations explains",
                     step.operation, call.operation

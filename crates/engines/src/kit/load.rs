@@ -43,8 +43,8 @@ impl<'s> Source<'s> {
     }
 }
 
-/// The entries of a bulk load, encoded one by one. Unless [`Sorted::published`] is called, all
-/// records that were written are given back when this is dropped.
+/// The entries of a bulk load, encoded one by one. Unless [`Sorted::published`] is called, all records that were written are given
+/// back when this is dropped.
 pub struct Sorted<'g, 'p, 's, M: Medium, C: Codec> {
     guard: &'g Guard<'p, M>,
     source: Source<'s>,

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`mod@write`] | whether a condition holds; an entry that is encoded when it is needed, and discarded unless it is published |
 //! | [`search`] | where a key lies among sorted entries |
-//! | [`load`] | a sorted source of entries for a bulk load, undone as a whole if the load fails |
+//! | [`load`] | the source of a bulk load, its order checked; its entries encoded, all of them given back if the load fails |
 //! | [`scan`] | a cursor behind ranges in both directions, over batches of entries |
 //! | [`gather`] | copies of the records of neighbouring entries, near each other in the pool |
 //! | [`walk`] | every leaf of a chain once, whatever is damaged |

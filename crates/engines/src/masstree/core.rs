@@ -69,6 +69,7 @@ pub(super) struct Core<M: Medium> {
 }
 
 impl<M: Medium> Core<M> {
+    /// The parts of a tree with `count` shards. This process writes from epoch `first` on; something of the `failed` epochs may be left.
     fn new(
         pool: &Pool<M>,
         anchor: u64,
@@ -176,7 +177,7 @@ impl<M: Medium> Core<M> {
         Ok(core)
     }
 
-    /// Steps 1 and 3 of an open.
+    /// Steps 2 and 3 of an open.
     fn recover(
         pool: &Pool<M>,
         anchor: u64,

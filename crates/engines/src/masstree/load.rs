@@ -42,6 +42,7 @@ struct Load<'l, M: Medium> {
     per_node: usize,
     /// The layers of the last key.
     layers: Vec<Layer>,
+    /// The last key that was written, and how many were.
     last: Vec<u8>,
     entries: u64,
     /// Entries that the source gave, and that are not written yet. The first `waiting` are in use.

@@ -171,7 +171,7 @@ macro_rules! media_of {
 
 #[doc(hidden)]
 impl Media {
-    /// For unit tests, which call none of it.
+    /// Media on which no tree is made.
     pub const ABSENT: Self = Self {
         dax: Factory::ABSENT,
         file: Factory::ABSENT,
@@ -183,9 +183,9 @@ impl Media {
 
 impl<M: Medium> Factory<M> {
     const ABSENT: Self = Self {
-        create: |_, _, _, _| unreachable!("a unit test makes its trees itself"),
-        open: |_, _, _, _| unreachable!("a unit test opens its trees itself"),
-        salvage: |_, _, _, _| unreachable!("a unit test salvages its trees itself"),
+        create: |_, _, _, _| unreachable!("the engine is not compiled for this medium"),
+        open: |_, _, _, _| unreachable!("the engine is not compiled for this medium"),
+        salvage: |_, _, _, _| unreachable!("the engine is not compiled for this medium"),
     };
 }
 

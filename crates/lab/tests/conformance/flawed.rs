@@ -170,7 +170,7 @@ where
             _ => SortedChain::open(pool, root, opening),
         };
         if opened.is_err() && flaw == Flaw::DamagePanics {
-            // Without the message of a panic that is wanted.
+            // `panic!` would print a message, and this panic is wanted.
             std::panic::resume_unwind(Box::new("damage"));
         }
         let tree = opened?;

@@ -18,6 +18,8 @@
 //! wait. The next epoch runs during the wait. That is safe: such a medium writes nothing back unasked, so changes of the next
 //! epoch cannot be durable first.
 //!
+//! A thread in a batch keeps its epoch from ending, so it must not wait for that end: [`in_batch`] refuses what would.
+//!
 //! An epoch that was running when the process ended has *failed*. It stays in a set in the pool until nothing is left that was
 //! written in it.
 

@@ -14,9 +14,13 @@ fn load<'e>(
     entries: impl IntoIterator<Item = (&'e [u8], &'e [u8])>,
     fill: f64,
 ) -> engines::Result<u64> {
-    let mut entries = entries.into_iter();
+    let (mut entries, mut is_over) = (entries.into_iter(), false);
     let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
-        let Some(entry) = entries.next() else { return Ok(false) };
+        assert!(!is_over, "the source of a load is called again after its end");
+        let Some(entry) = entries.next() else {
+            is_over = true;
+            return Ok(false);
+        };
         key.clear();
         key.extend_from_slice(entry.0);
         value.clear();

@@ -144,7 +144,7 @@ pub fn every_flipped_byte_is_survived(cell: &Cell, seed: Seed) -> Check {
             let at = format!("{how:?}, byte {place:#x} xor {mask:#x}");
             match catch_unwind(AssertUnwindSafe(|| survive(&mut *world, cell.kind, &mut rng, noticed))) {
                 Ok(outcome) => outcome.map_err(|failure| Failure(format!("{at}: {}", failure.0)))?,
-                Err(_) => return Err(Failure(format!("{at}: a panic"))),
+                Err(panic) => return Err(Failure(format!("{at}: {}", Failure::of_panic(&*panic).0))),
             }
         }
         world.set_image(&image);

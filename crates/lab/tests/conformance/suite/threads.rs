@@ -28,7 +28,7 @@ pub fn in_threads(seed: Seed, work: impl Fn(u32, SmallRng) -> Check + Sync) -> C
             .collect();
         let ended: Vec<Check> = threads
             .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| Err(Failure("a thread panicked".to_owned()))))
+            .map(|thread| thread.join().unwrap_or_else(|panic| Err(Failure::of_panic(&*panic))))
             .collect();
         ended.into_iter().collect()
     })

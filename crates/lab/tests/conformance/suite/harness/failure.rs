@@ -1,10 +1,20 @@
 //! How a test fails: with a sentence, not with a panic, so that shrinking is quiet.
 
+use std::any::Any;
 use std::fmt;
 
 /// The reason of a failure.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Failure(pub String);
+
+impl Failure {
+    /// A panic, with its message.
+    pub fn of_panic(panic: &(dyn Any + Send)) -> Self {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        Self(format!("panicked: {}", text.unwrap_or("without a message")))
+    }
+}
 
 /// A test's result.
 pub type Check = Result<(), Failure>;

@@ -10,61 +10,65 @@ use crate::TESTS;
 /// A medium of the matrix.
 struct Column {
     name: &'static str,
-    /// Whether it is one for all engines, for those that users have, or only for engines that store lines.
-    of: Of,
     is_available: fn() -> bool,
-    cell: fn(Engine, Kind, Nodes) -> Cell,
     has_full_nodes: bool,
+    cell: fn(Engine, Kind, Nodes) -> Cell,
+    /// For which engines.
+    is_for: fn(Engine) -> bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Of {
-    All,
-    Users,
-    LineStores,
+const fn column<P: Place>(name: &'static str, is_for: fn(Engine) -> bool) -> Column {
+    let has_full_nodes = P::HAS_FULL_NODES;
+    Column { name, is_available: P::is_available, has_full_nodes, cell: Cell::new::<P>, is_for }
 }
 
-const fn column<P: Place>(name: &'static str, of: Of) -> Column {
-    Column {
-        name,
-        of,
-        is_available: P::is_available,
-        cell: Cell::new::<P>,
-        has_full_nodes: P::HAS_FULL_NODES,
-    }
+/// One medium of each kind.
+const fn all(_: Engine) -> bool {
+    true
+}
+
+/// Engines for comparison only are left out. They are looked for by name: designs of one engine share its id.
+fn of_users(engine: Engine) -> bool {
+    Engine::from_name(engine.name).is_some()
+}
+
+/// To engines that store no lines the forms of lines make no difference.
+fn line_stores(engine: Engine) -> bool {
+    of_users(engine) && engine.stores_lines
 }
 
 const COLUMNS: [Column; 8] = [
-    column::<InRam>("ram", Of::All),
-    column::<OnFile>("file", Of::All),
-    column::<LateSingle>("late_single", Of::All),
-    column::<DaxTwin>("dax_twin", Of::Users),
-    column::<LateTwin>("late_twin", Of::LineStores),
-    column::<DaxAvx512>("dax_avx512", Of::LineStores),
-    column::<DaxMovdir64b>("dax_direct_store", Of::LineStores),
-    column::<DaxRtm>("dax_rtm", Of::LineStores),
+    column::<InRam>("ram", all),
+    column::<OnFile>("file", all),
+    column::<LateSingle>("late_single", all),
+    column::<DaxTwin>("dax_twin", of_users),
+    column::<LateTwin>("late_twin", line_stores),
+    column::<DaxAvx512>("dax_avx512", line_stores),
+    column::<DaxMovdir64b>("dax_direct_store", line_stores),
+    column::<DaxRtm>("dax_rtm", line_stores),
 ];
 
-/// All tests of an engine that this machine can run.
+/// The media that this machine lacks.
+pub fn lacking() -> impl Iterator<Item = &'static str> {
+    COLUMNS.iter().filter(|column| !(column.is_available)()).map(|column| column.name)
+}
+
+/// All tests of an engine that this machine can run. Ordinary runs leave out nodes of full size on most media.
 pub fn trials(engine: Engine) -> Vec<Trial> {
-    let of = match Engine::from_name(engine.name) {
-        Some(_) if engine.stores_lines => Of::LineStores,
-        Some(_) => Of::Users,
-        None => Of::All,
-    };
+    let is_thorough = factor() > 1;
     // Where both sizes are the same, as of CAWBT, the tests of small nodes are enough.
-    let has_full = engine.full.leaf_entries > engine.small.leaf_entries || factor() > 1;
+    let is_larger = engine.full.leaf_entries > engine.small.leaf_entries;
     let mut trials = Vec::new();
-    for column in COLUMNS.iter().filter(|column| column.of <= of && (column.is_available)()) {
-        for (kind, codec) in [(Kind::Word, "word"), (Kind::Record, "record")] {
-            for (nodes, size) in [(engine.small, "narrow"), (engine.full, "wide")] {
-                if size == "wide" && !(has_full && (column.has_full_nodes || factor() > 1)) {
-                    continue;
+    for column in COLUMNS.iter().filter(|column| (column.is_for)(engine) && (column.is_available)()) {
+        let has_full = is_thorough || is_larger && column.has_full_nodes;
+        let full = has_full.then_some((engine.full, "wide"));
+        for (nodes, size) in std::iter::once((engine.small, "narrow")).chain(full) {
+            for kind in [Kind::Word, Kind::Record] {
+                let (engine_name, codec) = (engine.name.replace('-', "_"), kind.codec().name());
+                for (test, body) in TESTS {
+                    let name = format!("{engine_name}::{}::{codec}_{size}::{test}", column.name);
+                    trials.push(trial(name, (column.cell)(engine, kind, nodes), *body));
                 }
-                let cell = (column.cell)(engine, kind, nodes);
-                let name = format!("{}::{}::{codec}_{size}", engine.name.replace('-', "_"), column.name);
-                let of_cell = |(test, body): (&str, _)| trial(format!("{name}::{test}"), cell, body);
-                trials.extend(TESTS.into_iter().map(of_cell));
             }
         }
     }

@@ -8,9 +8,9 @@ mod seed;
 mod site;
 
 pub use failure::{Check, Failure, brief};
-pub use matrix::trials;
+pub use matrix::{lacking, trials};
 pub use place::{InRam, Place};
-pub use seed::{Seed, Test, factor, trial};
+pub use seed::{Seed, Test, factor, run, trial};
 pub use site::{Closing, Site};
 
 use engines::index::Index;

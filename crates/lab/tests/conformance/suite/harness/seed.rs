@@ -1,6 +1,5 @@
 //! Seeds, and the output of a failing test.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use libtest_mimic::{Failed, Trial};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use super::{Cell, Check};
+use super::{Cell, Check, Failure};
 
 /// A test that takes longer than this hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(300);
@@ -49,36 +48,29 @@ pub type Test = fn(&Cell, Seed) -> Check;
 
 /// A test in a cell.
 pub fn trial(name: String, cell: Cell, body: Test) -> Trial {
-    Trial::test(name.clone(), move || run(&name, &|seed| body(&cell, seed)))
+    let seed = Seed::of(&name);
+    Trial::test(name.clone(), move || run(&name, cell, seed, body))
 }
 
-/// Runs one test; tells how to run it again if it fails or hangs.
-fn run(name: &str, body: &dyn Fn(Seed) -> Check) -> Result<(), Failed> {
-    let seed = Seed::of(name);
+/// Runs one test, on a thread of its name; tells how to run it again if it fails or hangs.
+pub fn run(name: &str, cell: Cell, seed: Seed, body: Test) -> Result<(), Failed> {
     let cases = if factor() > 1 { format!("EVERLEAF_CASES={} ", factor()) } else { String::new() };
+    let Seed(number) = seed;
     let replay = format!(
-        "{name}: seed {}; replay: {cases}EVERLEAF_SEED={} cargo test --release -p everleaf-lab --test {} -- \
+        "{name}: seed {number}; replay: {cases}EVERLEAF_SEED={number} cargo test --release -p everleaf-lab --test {} -- \
          --exact {name}",
-        seed.0,
-        seed.0,
         env!("CARGO_CRATE_NAME")
     );
     let (ended, watched) = mpsc::channel::<()>();
-    let late = replay.clone();
-    let watchdog = std::thread::spawn(move || {
-        if watched.recv_timeout(HANGS_AFTER) == Err(mpsc::RecvTimeoutError::Timeout) {
-            eprintln!("hangs: {late}");
-            std::process::abort();
-        }
-    });
-    let outcome = catch_unwind(AssertUnwindSafe(|| body(seed)));
-    drop(ended);
-    watchdog.join().expect("the watchdog does not panic");
-    match outcome {
-        Ok(outcome) => outcome.map_err(|failure| format!("{failure:?}\n  {replay}").into()),
-        Err(panic) => {
-            eprintln!("panicked: {replay}");
-            resume_unwind(panic);
-        }
+    let work = move || {
+        let _ended = ended;
+        body(&cell, seed)
+    };
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work)?;
+    if watched.recv_timeout(HANGS_AFTER) == Err(mpsc::RecvTimeoutError::Timeout) {
+        eprintln!("hangs: {replay}");
+        std::process::abort();
     }
+    let outcome = thread.join().unwrap_or_else(|panic| Err(Failure::of_panic(&*panic)));
+    outcome.map_err(|failure| format!("{failure:?}\n  {replay}").into())
 }
