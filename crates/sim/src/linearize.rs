@@ -209,7 +209,7 @@ pub(crate) struct History<S: Subject> {
     calls: Rc<Vec<Call<S>>>,
     invoked: Vec<bool>,
     pending: Vec<u32>,
-    /// The parts that calls concerned, in the order of their numbers. (A map would be compiled anew for each subject.)
+    /// The parts that calls concerned, in the order of their numbers. (Not in a map, which is much code to compile for each subject.)
     parts: Vec<(u64, Part<S>)>,
     start: S::State,
 }

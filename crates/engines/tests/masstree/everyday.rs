@@ -676,6 +676,26 @@ fn a_write_is_told_that_an_epoch_could_not_be_ended_in_the_background() {
     assert!(matches!(error.medium(), Some(MediumError::Failed(_))), "{error}");
 }
 
+/// Tickets ask whether an epoch is durable. One that another tree has ended, as it was made, is not before the disk says so.
+#[test]
+fn an_epoch_that_another_tree_ends_is_not_durable_if_the_disk_fails() {
+    let machine = Machine::new(&Image::default());
+    let pool = on_file(&machine);
+    let tree = create(&pool, options());
+    let epochs = tree.epochs().unwrap();
+    let put = |key: &[u8]| {
+        tree.put(key, b"value").unwrap();
+        epochs.epoch_stat().running
+    };
+    let epoch = put(b"key");
+    drop(instrumented::create(&pool, "other", Codec::Record, options()).unwrap());
+    assert!(epochs.is_durable(epoch));
+    let epoch = put(b"more");
+    machine.set_faults(Faults { sync: Some(0), ..Faults::default() });
+    assert!(instrumented::create(&pool, "third", Codec::Record, options()).is_err());
+    assert!(!epochs.is_durable(epoch));
+}
+
 /// What a first look at a node stores there is worth nothing to the next process. So reads after an open that has nothing to
 /// undo write nothing.
 #[test]

@@ -74,6 +74,8 @@ flaws! {
     BulkLoadKeepsAPart,
     /// A bulk load does not look at the order.
     BulkLoadTakesAnyOrder,
+    /// A bulk load calls its source once more after the end.
+    BulkLoadAsksAgain,
     /// A tree opens with another codec or other nodes.
     OpensAsAnything,
     /// All trees of a pool share their entries.
@@ -325,7 +327,11 @@ where
 
     fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
         if !matches!(self.flaw, Flaw::BulkLoadKeepsAPart | Flaw::BulkLoadTakesAnyOrder) {
-            return self.tree.bulk_load(next, fill);
+            let entries = self.tree.bulk_load(next, fill)?;
+            if self.has(Flaw::BulkLoadAsksAgain) {
+                next(&mut Vec::new(), &mut Vec::new())?;
+            }
+            return Ok(entries);
         }
         if self.tree.len()? > 0 {
             return Err(Error::NotEmpty);

@@ -13,8 +13,11 @@ mod suite;
 use suite::{TESTS, generate, harness, model, threads};
 
 fn main() {
+    let arguments = libtest_mimic::Arguments::from_args();
     let mut trials = selftest::trials();
     trials.extend(everleaf_lab::ENGINES.iter().flat_map(|engine| harness::trials(*engine)));
-    harness::lacking().for_each(|medium| eprintln!("not tested, as this processor lacks it: {medium}"));
-    libtest_mimic::run(&libtest_mimic::Arguments::from_args(), trials).exit();
+    if !arguments.list {
+        harness::lacking().for_each(|medium| eprintln!("not tested, as this processor lacks it: {medium}"));
+    }
+    libtest_mimic::run(&arguments, trials).exit();
 }

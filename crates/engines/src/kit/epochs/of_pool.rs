@@ -266,7 +266,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         if is_cut_off { Ok(()) } else { words::write_clean(&pool.peek()) }
     }
 
-    /// As [`PoolEpochs::try_end`]; all trees know how it went.
+    /// As [`PoolEpochs::try_end`], and waits until that is durable; all trees know how it went, and so tickets do.
     fn end(&self, state: &mut State, pool: &Pool<M>, wanted: Option<u64>) -> Result<()> {
         let ended = self.try_end(state, pool, wanted);
         // The next epoch runs while this one becomes durable. Also if there was nothing to end: the caller that ended the last epoch

@@ -476,7 +476,7 @@ const MASSTREE: &[Justified] = &[
     justified(
         "engines/src/kit/epochs/of_pool.rs PoolEpochs::end settle 1",
         &[Wait],
-        "whoever needs the wait waits once more; this one is where a disk that fails is noted for all trees, which a test in \
-         tests/masstree/everyday.rs needs",
+        "explorations hold no tickets, to which the epoch counts as durable then; in tests/masstree/everyday.rs \
+         an_epoch_that_another_tree_ends_is_not_durable_if_the_disk_fails needs it",
     ),
 ];

@@ -16,7 +16,11 @@ fn load<'e>(
 ) -> engines::Result<u64> {
     let (mut entries, mut is_over) = (entries.into_iter(), false);
     let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
-        assert!(!is_over, "the source of a load is called again after its end");
+        if is_over {
+            return Err(Error::Setting {
+                what: "the source of a load is called again after its end".to_owned(),
+            });
+        }
         let Some(entry) = entries.next() else {
             is_over = true;
             return Ok(false);

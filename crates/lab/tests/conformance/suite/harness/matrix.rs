@@ -4,7 +4,7 @@ use engines::registry::{Engine, Nodes};
 use libtest_mimic::Trial;
 
 use super::place::{DaxAvx512, DaxMovdir64b, DaxRtm, DaxTwin, InRam, LateSingle, LateTwin, OnFile, Place};
-use super::{Cell, Kind, factor, trial};
+use super::{Cell, Kind, Seed, factor, trial};
 use crate::TESTS;
 
 /// A medium of the matrix.
@@ -22,7 +22,7 @@ const fn column<P: Place>(name: &'static str, is_for: fn(Engine) -> bool) -> Col
     Column { name, is_available: P::is_available, has_full_nodes, cell: Cell::new::<P>, is_for }
 }
 
-/// One medium of each kind.
+/// All engines: for one medium of each kind.
 const fn all(_: Engine) -> bool {
     true
 }
@@ -56,18 +56,23 @@ pub fn lacking() -> impl Iterator<Item = &'static str> {
 /// All tests of an engine that this machine can run. Ordinary runs leave out nodes of full size on most media.
 pub fn trials(engine: Engine) -> Vec<Trial> {
     let is_thorough = factor() > 1;
-    // Where both sizes are the same, as of CAWBT, the tests of small nodes are enough.
-    let is_larger = engine.full.leaf_entries > engine.small.leaf_entries;
+    // Where both sizes are the same, as of CAWBT, ordinary runs have small nodes only.
+    let full_is_larger = engine.full.leaf_entries > engine.small.leaf_entries;
     let mut trials = Vec::new();
     for column in COLUMNS.iter().filter(|column| (column.is_for)(engine) && (column.is_available)()) {
-        let has_full = is_thorough || is_larger && column.has_full_nodes;
+        let has_full = is_thorough || full_is_larger && column.has_full_nodes;
         let full = has_full.then_some((engine.full, "wide"));
         for (nodes, size) in std::iter::once((engine.small, "narrow")).chain(full) {
             for kind in [Kind::Word, Kind::Record] {
                 let (engine_name, codec) = (engine.name.replace('-', "_"), kind.codec().name());
                 for (test, body) in TESTS {
                     let name = format!("{engine_name}::{}::{codec}_{size}::{test}", column.name);
-                    trials.push(trial(name, (column.cell)(engine, kind, nodes), *body));
+                    trials.push(trial(
+                        name.clone(),
+                        Seed::of(&name),
+                        (column.cell)(engine, kind, nodes),
+                        *body,
+                    ));
                 }
             }
         }

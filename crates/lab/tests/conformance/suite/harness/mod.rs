@@ -10,7 +10,7 @@ mod site;
 pub use failure::{Check, Failure, brief};
 pub use matrix::{lacking, trials};
 pub use place::{InRam, Place};
-pub use seed::{Seed, Test, factor, run, trial};
+pub use seed::{Seed, Test, factor, trial};
 pub use site::{Closing, Site};
 
 use engines::index::Index;

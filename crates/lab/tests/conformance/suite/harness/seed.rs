@@ -17,7 +17,8 @@ const HANGS_AFTER: Duration = Duration::from_secs(300);
 pub struct Seed(pub u64);
 
 impl Seed {
-    fn of(test: &str) -> Self {
+    /// That of a test.
+    pub fn of(test: &str) -> Self {
         match std::env::var("EVERLEAF_SEED").ok().as_deref() {
             None => Self(u64::from(crc32c::crc32c(test.as_bytes()))),
             Some("random") => Self(rand::random()),
@@ -47,13 +48,12 @@ pub fn factor() -> u32 {
 pub type Test = fn(&Cell, Seed) -> Check;
 
 /// A test in a cell.
-pub fn trial(name: String, cell: Cell, body: Test) -> Trial {
-    let seed = Seed::of(&name);
-    Trial::test(name.clone(), move || run(&name, cell, seed, body))
+pub fn trial(name: String, seed: Seed, cell: Cell, body: Test) -> Trial {
+    Trial::test(name.clone(), move || run(&name, seed, cell, body))
 }
 
 /// Runs one test, on a thread of its name; tells how to run it again if it fails or hangs.
-pub fn run(name: &str, cell: Cell, seed: Seed, body: Test) -> Result<(), Failed> {
+fn run(name: &str, seed: Seed, cell: Cell, body: Test) -> Result<(), Failed> {
     let cases = if factor() > 1 { format!("EVERLEAF_CASES={} ", factor()) } else { String::new() };
     let Seed(number) = seed;
     let replay = format!(
@@ -72,5 +72,10 @@ pub fn run(name: &str, cell: Cell, seed: Seed, body: Test) -> Result<(), Failed>
         std::process::abort();
     }
     let outcome = thread.join().unwrap_or_else(|panic| Err(Failure::of_panic(&*panic)));
-    outcome.map_err(|failure| format!("{failure:?}\n  {replay}").into())
+    outcome.map_err(|failure| {
+        let text = format!("{failure:?}\n  {replay}");
+        // At once: what is returned is printed behind the last test, and another one may hang.
+        eprintln!("{text}");
+        text.into()
+    })
 }
