@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::sync::Once;
 
 use medium::sim::StepLimitExceeded;
+use medium::testing::panic_text;
 
 use crate::subject::Complaint;
 
@@ -15,9 +16,7 @@ thread_local! {
 
 fn message_of(info: &PanicHookInfo<'_>) -> String {
     let place = info.location().map_or_else(String::new, |place| format!(" at {place}"));
-    let payload = info.payload();
-    let text = payload.downcast_ref::<&str>().copied();
-    match text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)) {
+    match panic_text(info.payload()) {
         Some(text) => format!("panicked{place}: {text}"),
         None => format!("panicked{place}"),
     }

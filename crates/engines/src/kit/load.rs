@@ -41,6 +41,11 @@ impl<'s> Source<'s> {
         self.entries += 1;
         Ok(true)
     }
+
+    /// How many entries it gave.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
 }
 
 /// The entries of a bulk load, encoded one by one. Unless [`Sorted::published`] is called, all records that were written are given

@@ -42,9 +42,8 @@ struct Load<'l, M: Medium> {
     per_node: usize,
     /// The layers of the last key.
     layers: Vec<Layer>,
-    /// The last key that was written, and how many were.
+    /// The last key that was written.
     last: Vec<u8>,
-    entries: u64,
     /// Entries that the source gave, and that are not written yet. The first `waiting` are in use.
     read: Vec<(Vec<u8>, Vec<u8>)>,
     waiting: usize,
@@ -75,12 +74,12 @@ impl<M: Medium> Core<M> {
             per_node: entries_per_leaf(self.width, fill),
             layers: vec![Layer::default()],
             last: Vec::new(),
-            entries: 0,
             read: Vec::new(),
             waiting: 0,
         };
-        load.run(&mut Source::new(next)).map_err(|stop| stop.error_or(|| Error::NotEmpty))?;
-        Ok(load.entries)
+        let mut source = Source::new(next);
+        load.run(&mut source).map_err(|stop| stop.error_or(|| Error::NotEmpty))?;
+        Ok(source.entries())
     }
 }
 
@@ -108,7 +107,7 @@ impl<M: Medium> Load<'_, M> {
             self.core.pool.peek().await_memory().map_err(Error::from)?;
             self.within_epoch(Self::write_some)?;
         }
-        if self.entries == 0 {
+        if source.entries() == 0 {
             return Ok(());
         }
         self.within_epoch(|load, view, work| load.join(view, work, spare))
@@ -155,7 +154,6 @@ impl<M: Medium> Load<'_, M> {
         for (key, value) in &mut read[..waiting] {
             self.add(view, work, key, value)?;
             std::mem::swap(key, &mut self.last);
-            self.entries += 1;
         }
         self.read = read;
         Ok(())

@@ -4,7 +4,10 @@
 //! - [`faulty`]: a machine with two files, whose disk fails, tears writes and forgets what was not synced.
 //! - [`Hooked`]: a file that calls a test before each operation.
 //! - [`stride`]: how many places a test leaves out.
+//! - [`panic_text`]: what a panic said.
 //! - `mutant`: faults in the file medium itself, which only its own unit tests can plant.
+
+use std::any::Any;
 
 pub mod faulty;
 mod hooked;
@@ -17,4 +20,10 @@ pub use late::Late;
 /// Every `ordinary`th place in an ordinary run, each where `cargo xtask thorough` sets `EVERLEAF_CASES`.
 pub fn stride(ordinary: usize) -> usize {
     if std::env::var_os("EVERLEAF_CASES").is_some() { 1 } else { ordinary }
+}
+
+/// The message of a panic, if it has one.
+pub fn panic_text(payload: &(dyn Any + Send)) -> Option<&str> {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
 }

@@ -3,6 +3,8 @@
 use std::any::Any;
 use std::fmt;
 
+use medium::testing::panic_text;
+
 /// The reason of a failure.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Failure(pub String);
@@ -10,9 +12,7 @@ pub struct Failure(pub String);
 impl Failure {
     /// A panic, with its message.
     pub fn of_panic(panic: &(dyn Any + Send)) -> Self {
-        let text = panic.downcast_ref::<&str>().copied();
-        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        Self(format!("panicked: {}", text.unwrap_or("without a message")))
+        Self(format!("panicked: {}", panic_text(panic).unwrap_or("without a message")))
     }
 }
 
