@@ -50,7 +50,7 @@ fn every_command_speaks_json() {
     let engines = run(&["engines", "--json"]).expect(0).json();
     assert_eq!(engines["engines"][0]["engine"], json!("rntree"));
     let stat = json(&["stat"], 0);
-    assert_eq!((&stat["keys"], &stat["format_version"]), (&json!(1), &json!(9)));
+    assert_eq!((&stat["keys"], &stat["format_version"]), (&json!(1), &json!(10)));
     assert!(stat["medium"].as_str().unwrap().starts_with("read-only: "));
     assert_eq!(json(&["rm", "k"], 0), json!({ "removed": 1 }));
     let error = run(&["--json", "get", "/no/such.pool", "k"]).expect(3);

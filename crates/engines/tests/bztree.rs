@@ -367,6 +367,24 @@ fn a_reader_waits_for_nothing_but_what_it_has_seen() {
     expect_a_reader_waits_for_nobody(&crashed, &*tree);
 }
 
+/// A remove that a crash can undo is no answer, even if nothing in the leaf leads to the key any more.
+#[test]
+fn a_reader_waits_for_a_remove_that_is_not_durable() {
+    let (late, pool) = on_late();
+    let tree = create(&pool, small());
+    assert!(tree.insert(&key(1), b"value").unwrap());
+    late.set_release(Release::Manual);
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert!(tree.remove(&key(1)).unwrap()));
+        assert!(late.until_waiting(1, PATIENCE));
+        let reader = scope.spawn(|| tree.get(&key(1)).unwrap().is_none());
+        let waits = late.until_waiting(2, PATIENCE);
+        late.set_release(Release::Immediate);
+        assert!(waits, "answered from a remove that is not durable");
+        assert!(reader.join().unwrap());
+    });
+}
+
 #[test]
 fn a_bulk_load_keeps_no_memory_from_being_reused_while_its_source_runs() {
     let pool = open(&Instrumented::new(Dax::plain(16 << 20).unwrap()), true);

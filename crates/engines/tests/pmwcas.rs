@@ -121,6 +121,28 @@ fn words_of_one_line_are_flushed_together() {
     assert_eq!(flushed(2), one);
 }
 
+/// What is carried in the line of a name rides on the flush of the name; in another line it takes a flush of that line.
+#[test]
+fn carried_words_are_flushed_once_for_each_line_without_a_name() {
+    let bank = Bank::new(ram().counted());
+    let guard = bank.pool.pin();
+    let cells = guard.words(bank.lines, 16).unwrap();
+    let flushed = |old: u64, carried: &[usize]| {
+        let before = bank.pool.medium().counts().unwrap();
+        let mut swap = bank.pmwcas.allocate();
+        swap.add_word(&guard, &cells[0], old, old + 1).unwrap();
+        let carried: Vec<(&Word, u64)> = carried.iter().map(|cell| (&cells[*cell], old)).collect();
+        let commit = swap.attempt_carrying(&guard, &carried).unwrap();
+        commit.expect("the word is as expected").wait(&guard).unwrap();
+        assert!(carried.iter().all(|(cell, value)| cell.load(&guard) == *value));
+        (bank.pool.medium().counts().unwrap() - before).lines_flushed
+    };
+    flushed(0, &[]);
+    let none = flushed(1, &[]);
+    assert_eq!(flushed(2, &[1, 7]), none);
+    assert_eq!(flushed(3, &[7, 8, 9]), none + 1);
+}
+
 #[test]
 fn words_are_named_once_and_in_any_order() {
     let bank = Bank::new(ram());

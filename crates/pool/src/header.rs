@@ -20,7 +20,7 @@ use medium::{LineForm, Medium, Word};
 use crate::{At, Error, Result, SLAB_BYTES};
 
 /// The version of the format that this crate writes.
-pub const FORMAT_VERSION: u32 = 9;
+pub const FORMAT_VERSION: u32 = 10;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"EVERLEAF");
 const COPIES: [u64; 2] = [0x0000, 0x1000];

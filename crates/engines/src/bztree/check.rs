@@ -189,10 +189,10 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         for (entry, cells) in leaf.entries(guard, status.capacity())?.iter().enumerate() {
             let state = Meta(self.pmwcas.read(guard, &cells[META])? & VALUE_MASK).state();
             if entry < status.count() {
-                states[0] += usize::from(Self::is_pending(state));
+                states[0] += usize::from(state == EntryState::Empty);
                 states[1] += usize::from(state == EntryState::Gone);
             } else {
-                expect(Self::is_pending(state), &|| {
+                expect(state == EntryState::Empty, &|| {
                     format!("entry {entry} was never reserved, but is {state:?}")
                 });
             }

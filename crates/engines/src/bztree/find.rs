@@ -331,7 +331,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         if C::TIES { (value & ((1 << 48) - 1), 0) } else { (value & VALUE_MASK, value >> 61) }
     }
 
-    /// The byte by which a key's entry is found in its leaf. 0 is kept for entries that were never reserved.
+    /// The byte by which a key's entry is found in its leaf. 0 is kept for entries that hold no key.
     #[inline(always)]
     pub(super) fn fingerprint(key: C::Key<'_>) -> u8 {
         (C::hash(key) as u8).max(1)

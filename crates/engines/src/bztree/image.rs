@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 use super::BzTree;
 use super::find::{LEVELS_MAX, Separator, Step};
 use super::layout::{
-    EntryState, INNER_HEADER, INNER_STATUS, Inner, InnerHeader, KEY, LEAF_STATUS, Leaf, LeafStatus, META,
-    Meta, PAYLOAD, Pointer, inner_bytes, leaf_bytes, with_child_swapped,
+    INNER_HEADER, INNER_STATUS, Inner, InnerHeader, KEY, LEAF_STATUS, Leaf, LeafStatus, META, Meta, PAYLOAD,
+    Pointer, inner_bytes, leaf_bytes, with_child_swapped,
 };
 use super::runs::{self, Run};
 use crate::index::{Codec, EntryWords};
@@ -279,7 +279,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         }
         for cells in &entries[copies.len()..] {
             // Of a free entry only the metadata is ever read.
-            cells[META].store(guard, 0);
+            cells[META].store(guard, Meta::EMPTY.0);
         }
         guard.flush_words(guard.words(offset, leaf_bytes(capacity) / 8)?);
         Ok(())
@@ -419,11 +419,6 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             return Self::bury_leaf(guard, swap, Self::leaf(guard, old.offset())?, LeafStatus(status));
         }
         Self::freeze_inner(guard, swap, old.offset(), status)
-    }
-
-    /// Whether an entry's state says that it is pending.
-    pub(super) fn is_pending(state: EntryState) -> bool {
-        matches!(state, EntryState::Empty | EntryState::Reserved)
     }
 }
 

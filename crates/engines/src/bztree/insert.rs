@@ -1,12 +1,15 @@
 //! Writing a value: insert, update, put, compare-exchange.
 //!
-//! **Insert.** A compare-and-swap of the status reserves an entry, another gives it the epoch as metadata; neither is
-//! flushed. Key, payload and fingerprint are written and flushed. PMwCAS on metadata and status makes the entry visible.
+//! **Insert.** A compare-and-swap of the status reserves an entry; it is not flushed. PMwCAS on metadata and status makes the
+//! entry visible, and carries key and payload.
 //!
 //! *Why the reservation needs no persist.* Nothing depends on it before the entry is visible, and the operation that makes
 //! it so takes the status with the reservation for its expected value, which is durable with the descriptor. A crash before
 //! that leaves a status with or without the reservation. Without it the entry is free again, whatever lies in it. With it
-//! the entry would be pending for ever: it names a past epoch, or is still empty. The next insert into the leaf ends it.
+//! the entry is pending, and the next insert into the leaf ends it, as it ends the reservation of a thread that has stopped.
+//!
+//! *No wait for the entry's line.* Nothing of the entry is read before fence 1, so while the processor waits there its line comes
+//! from memory.
 //!
 //! **Update.** PMwCAS on payload, metadata and status, in place. A value of 64 bits has its upper three in the metadata,
 //! whose version goes up, so a reader that finds the same metadata before and after the payload has both of one value.
@@ -103,6 +106,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         }
         if let Ok(free) = leaf.entry(guard, status.count()) {
             free[META].prefetch_write();
+            free[PAYLOAD].prefetch_write();
         }
         // After the status was read: any later completion changes the status.
         let found = self.look(guard, leaf, key, &mut seen)?;
@@ -159,7 +163,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     ) -> Result<Attempt> {
         let cells = leaf.entry(guard, found.entry)?;
         let (payload, high) = Self::part(encoded.words()?[1]);
-        let meta = Meta::visible(high, found.meta.number().wrapping_add(1));
+        let meta = Meta::visible(high, found.meta.version().wrapping_add(1));
         let mut swap = self.pmwcas.allocate();
         // Unchanged, to notice a freeze.
         swap.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.0)?;
@@ -186,8 +190,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let words = encoded.words()?;
         let Some(cells) = self.reserve(guard, leaf, status)? else { return Ok(Attempt::Again) };
         let (entry, (payload, high)) = (status.count(), Self::part(words[1]));
-        cells[KEY].store(guard, words[0]);
-        cells[PAYLOAD].store(guard, payload);
+        if leaf.fingerprint(guard, entry) != 0 {
+            return Err(Error::corrupt(leaf.offset, "an entry that is in use and was never reserved"));
+        }
         // The fingerprint lies in the line of the status, whose name is flushed when the entry is completed.
         leaf.set_fingerprint(guard, entry, Self::fingerprint(key));
         if status.pending() > 0 {
@@ -201,21 +206,25 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 }
             }
         }
-        let (mine, visible) = (Meta::reserved(self.epoch), Meta::visible(high, 0));
+        let carried = [(&cells[KEY], words[0]), (&cells[PAYLOAD], payload)];
         loop {
             let status = self.leaf_status(guard, leaf)?;
-            if status.is_frozen() || self.meta(guard, cells)? != mine {
-                // A thread that froze the leaf, or ended the reservation, relies on this entry never becoming visible.
+            if status.is_frozen() {
+                // The thread that froze it relies on this entry never becoming visible.
                 return Ok(Attempt::Again);
             }
             let mut complete = self.pmwcas.allocate();
             complete.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.completed().0)?;
-            complete.add_word(guard, &cells[META], mine.0, visible.0)?;
-            if let Some(commit) = complete.attempt_carrying(guard, cells)? {
+            complete.add_word(guard, &cells[META], Meta::EMPTY.0, Meta::visible(high, 0).0)?;
+            if let Some(commit) = complete.attempt_carrying(guard, &carried)? {
                 encoded.published();
                 self.refill_spares(guard);
                 commit.wait(guard)?;
                 return Ok(Attempt::Done(true));
+            }
+            if self.meta(guard, cells)?.state() != EntryState::Empty {
+                // Another writer has ended the reservation.
+                return Ok(Attempt::Again);
             }
         }
     }
@@ -232,25 +241,11 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         leaf: Leaf<'g>,
         status: LeafStatus,
     ) -> Result<Option<&'g [Word; 3]>> {
-        let cell = &leaf.head[LEAF_STATUS];
+        let (cell, cells) = (&leaf.head[LEAF_STATUS], leaf.entry(guard, status.count())?);
         let raw = self.pmwcas.read_helping(guard, cell)?;
         let new = status.reserved().0 | raw & !VALUE_MASK;
-        if raw & VALUE_MASK != status.0 || cell.compare_exchange(guard, raw, new).is_err() {
-            return Ok(None);
-        }
-        let cells = leaf.entry(guard, status.count())?;
-        // A crash may have left a reservation that the status does not count: its content is ignored.
-        let raw = self.pmwcas.read_helping(guard, &cells[META])?;
-        match Meta(raw & VALUE_MASK).state() {
-            EntryState::Empty | EntryState::Reserved => {}
-            // Another writer waited for this reservation, saw it in the status, and has ended it already.
-            EntryState::Gone => return Ok(None),
-            EntryState::Visible => {
-                return Err(Error::corrupt(leaf.offset, "an entry that is visible and was never reserved"));
-            }
-        }
-        let reserved = Meta::reserved(self.epoch).0;
-        Ok(cells[META].compare_exchange(guard, raw, reserved).is_ok().then_some(cells))
+        let is_reserved = raw & VALUE_MASK == status.0 && cell.compare_exchange(guard, raw, new).is_ok();
+        Ok(is_reserved.then_some(cells))
     }
 
     /// Waits for the reservations before `entry`, a bounded time for each, and then ends it.
@@ -272,15 +267,13 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 false => self.patience,
             };
             loop {
-                let meta = self.meta(guard, cells)?;
-                if matches!(meta.state(), EntryState::Visible | EntryState::Gone) {
+                if self.meta(guard, cells)?.state() != EntryState::Empty {
                     break;
                 }
                 if self.leaf_status(guard, leaf)?.is_frozen() {
                     return Ok(Earlier::Frozen);
                 }
-                let is_past = meta.state() == EntryState::Reserved && meta != Meta::reserved(self.epoch);
-                if looks == patience || is_past {
+                if looks == patience {
                     self.end_reservation(guard, leaf, earlier)?;
                     continue;
                 }
@@ -297,7 +290,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let cells = leaf.entry(guard, entry)?;
         loop {
             let (meta, status) = (self.meta(guard, cells)?, self.leaf_status(guard, leaf)?);
-            if matches!(meta.state(), EntryState::Visible | EntryState::Gone) || status.is_frozen() {
+            if meta.state() != EntryState::Empty || status.is_frozen() {
                 return Ok(());
             }
             let mut end = self.pmwcas.allocate();
@@ -307,5 +300,33 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 return commit.wait(guard);
             }
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use medium::Dax;
+    use pool::{Pool, PoolOptions};
+
+    use super::*;
+    use crate::bztree::BzTreeOptions;
+    use crate::index::{Index, WordCodec};
+
+    /// The status of a damaged leaf counts an entry less than there are.
+    #[test]
+    fn an_insert_overwrites_no_entry_that_the_status_does_not_count() {
+        let pool = Pool::open(Dax::plain(1 << 24).unwrap(), PoolOptions::default()).unwrap();
+        let tree = BzTree::<Dax, WordCodec>::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+        let key = [1; 8];
+        assert!(tree.insert(&key, &key).unwrap());
+        let guard = pool.pin();
+        let searched = WordCodec::key(&key).unwrap();
+        let leaf = tree.descend(&guard, searched, &mut Seen::default()).unwrap();
+        let leaf = BzTree::<Dax, WordCodec>::leaf(&guard, leaf).unwrap();
+        let status = tree.leaf_status(&guard, leaf).unwrap();
+        leaf.head[LEAF_STATUS].store(&guard, LeafStatus::of_sorted(0, status.capacity()).0);
+        let refused = tree.insert(&[2; 8], &[2; 8]).unwrap_err();
+        assert!(refused.to_string().contains("was never reserved"), "{refused}");
+        assert_eq!(tree.get(&key).unwrap().as_deref(), Some(&key[..]));
     }
 }

@@ -3,19 +3,18 @@
 //! ```text
 //! anchor, 64 bytes, then the descriptors of PMwCAS
 //!   0  root        pointer to the root
-//!   8  epoch       the index epoch, raised by each open
 //!
 //! leaf with room for n entries, 64 + 24 n bytes (1,408 for 56)
-//!   0  fingerprints  one byte for each entry
+//!   0  fingerprints  one byte for each entry; 0 for one that was never reserved, perhaps 0 for one that is gone
 //!  56  status        frozen (bit 0), entries it has room for (1 to 7), entries reserved (8 to 15), of these pending (16
 //!                    to 23) and dead (24 to 31), sorted from the start (32 to 39), how often it was frozen (40 to 60)
 //!  64  entry 0       metadata, key word, payload
 //!  88  entry 1       ...
 //!
 //! metadata of an entry
-//!      0 and 1       empty, reserved, visible or gone
-//!      2 to 4        visible: the upper three bits of the value
-//!      8 to 47       visible: a version, raised by each update; reserved: the index epoch
+//!      0 and 1       empty, visible or gone
+//!      2 to 4        the upper three bits of the value
+//!      8 to 47       a version, raised by each update
 //!
 //! inner node, 1,024 bytes (1,536 where keys can tie)
 //!   0  keys        up to 62 separators' first words, ascending
@@ -43,8 +42,7 @@ node! {
     /// Where a tree begins.
     pub(super) struct Anchor {
         pub(super) root: Word,
-        pub(super) epoch: Word,
-        spare: [Word; 6],
+        spare: [Word; 7],
     }
 }
 
@@ -246,7 +244,6 @@ impl LeafStatus {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum EntryState {
     Empty,
-    Reserved,
     Visible,
     Gone,
 }
@@ -255,22 +252,16 @@ pub(super) enum EntryState {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Meta(pub(super) u64);
 
-const NUMBER_SHIFT: u32 = 8;
-const NUMBER_MASK: u64 = (1 << 40) - 1;
+const VERSION_SHIFT: u32 = 8;
+const VERSION_MASK: u64 = (1 << 40) - 1;
 
 impl Meta {
-    fn new(state: u64, high: u64, number: u64) -> Self {
-        Self(state | high << 2 | (number & NUMBER_MASK) << NUMBER_SHIFT)
-    }
-
-    /// Reserved in an epoch.
-    pub(super) fn reserved(epoch: u64) -> Self {
-        Self::new(1, 0, epoch)
-    }
+    /// Of an entry that is free, or reserved.
+    pub(super) const EMPTY: Self = Self(0);
 
     /// Visible, with the upper three bits of a value.
     pub(super) fn visible(high: u64, version: u64) -> Self {
-        Self::new(2, high, version)
+        Self(2 | high << 2 | (version & VERSION_MASK) << VERSION_SHIFT)
     }
 
     /// Gone.
@@ -282,8 +273,8 @@ impl Meta {
     pub(super) fn state(self) -> EntryState {
         match self.0 & 3 {
             0 => EntryState::Empty,
-            1 => EntryState::Reserved,
             2 => EntryState::Visible,
+            // 3; what damage makes of it counts as gone, too.
             _ => EntryState::Gone,
         }
     }
@@ -294,15 +285,10 @@ impl Meta {
         self.0 >> 2 & 7
     }
 
-    /// Version, or epoch.
-    pub(super) fn number(self) -> u64 {
-        self.0 >> NUMBER_SHIFT & NUMBER_MASK
+    /// How many updates there were.
+    pub(super) fn version(self) -> u64 {
+        self.0 >> VERSION_SHIFT & VERSION_MASK
     }
-}
-
-/// The epoch that reservations name, as they hold it.
-pub(super) fn epoch_number(epoch: u64) -> u64 {
-    epoch & NUMBER_MASK
 }
 
 /// An inner node's header.
@@ -365,7 +351,8 @@ impl<'g> Leaf<'g> {
         Ok(guard.words(self.offset + LINE_BYTES as u64, 3 * count)?.as_chunks().0)
     }
 
-    /// Notes the fingerprint of an entry that is not visible yet; it is durable when the next name in the status is.
+    /// Notes the fingerprint of an entry that is not visible yet, or 0 for one that is gone; durable when the next name in the
+    /// status is.
     #[inline(always)]
     pub(super) fn set_fingerprint<M: Medium>(
         self,
@@ -429,10 +416,9 @@ mod tests {
     #[test]
     fn metadata_holds_what_it_was_given() {
         let meta = Meta::visible(5, 77);
-        assert_eq!((meta.state(), meta.high(), meta.number()), (EntryState::Visible, 5, 77));
+        assert_eq!((meta.state(), meta.high(), meta.version()), (EntryState::Visible, 5, 77));
         assert_eq!(meta.gone().state(), EntryState::Gone);
-        assert_eq!(Meta::reserved(3).state(), EntryState::Reserved);
-        assert_eq!(Meta::reserved(3).number(), epoch_number(3));
-        assert_eq!(Meta(0).state(), EntryState::Empty);
+        assert_eq!(Meta::EMPTY.state(), EntryState::Empty);
+        assert_eq!(Meta::EMPTY.gone().state(), EntryState::Gone);
     }
 }

@@ -6,17 +6,18 @@
 //!
 //! ## Layout
 //!
-//! See `layout`: an anchor with the root and the index epoch, the descriptors of [PMwCAS](crate::pmwcas) behind it, leaves,
+//! See `layout`: an anchor with the root, the descriptors of [PMwCAS](crate::pmwcas) behind it, leaves,
 //! inner nodes, and the records that entries and separators lead to. Nothing is rebuilt when a tree is opened.
 //!
 //! ## Invariants
 //!
 //! 1. A node's range of keys never changes. What a leaf does not cover is never in it.
-//! 2. An entry goes from empty to reserved to visible to gone, or from reserved to gone; never back. Its key does not change
-//!    once it is visible; its value does, by PMwCAS, and each change raises the version in its metadata.
+//! 2. An entry goes from empty to visible to gone, or from empty to gone; never back, and never before the status counts it as
+//!    reserved. Its key does not change once it is visible; its value does, by PMwCAS, and each change raises the version in
+//!    its metadata.
 //! 3. A key is visible in at most one entry.
-//! 4. A leaf that is frozen stays as it is until it is thawed. Whatever changes a leaf names its status in the same
-//!    operation, so nothing changes after the freeze; what replaces it does so too, and freezes it for good.
+//! 4. The visible entries of a leaf that is frozen stay as they are until it is thawed. Whatever changes one names the leaf's
+//!    status in the same operation; what replaces the leaf does so too, and freezes it for good.
 //! 5. An inner node's separators never change. A child is swapped together with a change of the status, and the node is
 //!    frozen by the very operation that replaces it, which names that status: no swap is lost in a copy.
 //! 6. A visible value is durable, or it is dirty and its readers wait (see [PMwCAS](crate::pmwcas)). Two values may recur: an
@@ -26,8 +27,8 @@
 //!
 //! ## Commit points
 //!
-//! Each is an operation of PMwCAS, three ordered persists whatever the number of words; what it publishes is ordered by the
-//! first of them.
+//! Each is an operation of PMwCAS, three ordered persists whatever the number of words. The first of them
+//! orders the nodes and records that it publishes, the second one key and payload of an entry (see `insert`).
 //!
 //! | operation | words | persists | commit point: success of |
 //! | --- | --- | --- | --- |
@@ -43,7 +44,7 @@
 //!
 //! ## Recovery
 //!
-//! PMwCAS rolls its descriptors forward or back; the epoch is raised (`recover`): O(1). After a crash all space that the tree
+//! PMwCAS rolls its descriptors forward or back (`recover`): O(1). After a crash all space that the tree
 //! reaches is also marked, before the open returns or while the tree is in use (`mark`).
 //!
 //! ## What a crash may leave behind
@@ -59,10 +60,10 @@
 //!   other lengths lie in records, their first eight bytes in the leaf. So offset, key and total length need no bits, block
 //!   size is count. A line of one-byte fingerprints beside the status finds the entry, whether sorted or not: a find touches
 //!   that line and the entry. The order of the sorted part serves scans and consolidation.
-//! - *4.2.1, insert*: the reservation is two compare-and-swaps without a persist, not a durable PMwCAS; so an insert takes
-//!   three persists instead of six. The status counts what is pending, so only an insert that meets a reservation looks for a
-//!   duplicate again; it waits a bounded time, then ends the reservation by PMwCAS, so that a thread that has stopped blocks
-//!   no other thread.
+//! - *4.2.1, insert*: the reservation is one compare-and-swap of the status without a persist, not a durable PMwCAS; so an insert
+//!   takes three persists instead of six. The status counts what is pending, so only an insert that meets a reservation looks for
+//!   a duplicate again; it waits a bounded time, then ends the reservation by PMwCAS, so that a thread that has stopped blocks
+//!   no other thread. A reservation that a crash left is ended in the same way; so there is no index epoch to tell it by.
 //! - *4.2.3, update*: in place, for inline values too. PMwCAS leaves 61 bits of a word; the other three of a value lie in the
 //!   metadata, which is part of the operation anyway, beside a version by which a reader knows that both belong together.
 //!   No dead entry, no consolidation for updates.
@@ -128,8 +129,8 @@ pub struct BzTreeOptions {
     /// Whether an open after a crash leaves the mark of reachable space to the caller, which calls [`Index::mark`] while the tree
     /// is in use, and then [`Pool::finish_marking_later`]. Otherwise the open marks, in O(n).
     pub mark_later: bool,
-    /// How often an insert polls an earlier reservation before it ends it, so that the other insert starts again. 0 ends each at
-    /// once. Default: 1,024; from the 64th time on the thread yields after each.
+    /// How often an insert polls an earlier reservation before it ends it, so that the other insert starts again: also one that
+    /// a crash left, whose insert no longer exists. 0 ends each at once. Default: 1,024; from the 64th time on the thread yields after each.
     pub patience: u32,
 }
 
@@ -171,8 +172,6 @@ pub struct BzTree<M: Medium, C: Codec> {
     pool: Pool<M>,
     pmwcas: Pmwcas,
     anchor: u64,
-    /// The index epoch.
-    epoch: u64,
     sizes: NodeSizes,
     rooms: sizes::Rooms,
     counters: Counters,

@@ -1,9 +1,8 @@
 //! Making and opening a tree.
 //!
 //! 1. PMwCAS rolls forward or back what a crash cut off: the tree is then as after a prefix of its operations.
-//! 2. The index epoch goes up, so that reservations from before the open are told from new ones.
-//! 3. If the pool asks for it, all that the tree reaches is marked, now or later (`mark`). The other steps take the same time
-//!    for every size.
+//! 2. If the pool asks for it, all that the tree reaches is marked, now or later (`mark`). The first step takes the same time for
+//!    every size.
 
 use std::time::Instant;
 
@@ -42,7 +41,6 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             Self::write_leaf(&guard, Place { offset: leaf, capacity }, &[])?;
             let node = guard.node::<Anchor>(anchor)?;
             node.root.store(&guard, Pointer::leaf(leaf).0);
-            node.epoch.store(&guard, 0);
             guard.flush(node);
             Pmwcas::format(&guard, anchor + ANCHOR_BYTES, slots)?;
             // PERSIST: leaf, anchor and descriptors before the root that leads to them; lost, there is no tree yet. The
@@ -91,20 +89,14 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let (anchor, slots) = (root.words[ROOT_ANCHOR], root.words[ROOT_SLOTS] as usize);
         let guard = pool.pin();
         let pmwcas = Pmwcas::open(&guard, anchor + ANCHOR_BYTES, slots)?;
-        let cell = &guard.node::<Anchor>(anchor)?.epoch;
-        let epoch = super::layout::epoch_number(cell.load(&guard).wrapping_add(1));
-        // PERSIST: nothing must precede; lost, no entry was reserved in this epoch.
-        cell.publish(&guard, epoch);
-        guard.drain()?;
-        drop(guard);
-        Ok(Self::assembled(pool, pmwcas, (anchor, epoch), (sizes, patience), crashed))
+        Ok(Self::assembled(pool, pmwcas, anchor, (sizes, patience), crashed))
     }
 
     /// A tree to be read without recovery, even if descriptors are damaged. It must not be changed, and its drop finishes nothing.
     pub(super) fn unrecovered(pool: &Pool<M>, root: &TreeRoot) -> Self {
         let (anchor, slots) = (root.words[ROOT_ANCHOR], root.words[ROOT_SLOTS] as usize);
         let pmwcas = Pmwcas::unrecovered::<M>(anchor.saturating_add(ANCHOR_BYTES), slots);
-        let tree = Self::assembled(pool, pmwcas, (anchor, 0), (NodeSizes::default(), 0), true);
+        let tree = Self::assembled(pool, pmwcas, anchor, (NodeSizes::default(), 0), true);
         tree.destroyed.store(1, Ordering::Release);
         tree
     }
@@ -112,7 +104,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     fn assembled(
         pool: &Pool<M>,
         pmwcas: Pmwcas,
-        (anchor, epoch): (u64, u64),
+        anchor: u64,
         (sizes, patience): (NodeSizes, u32),
         crashed: bool,
     ) -> Self {
@@ -120,7 +112,6 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             pool: pool.clone(),
             pmwcas,
             anchor,
-            epoch,
             sizes,
             rooms: sizes.rooms(),
             counters: Counters::default(),

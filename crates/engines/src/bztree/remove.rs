@@ -9,7 +9,7 @@ use super::layout::{LEAF_STATUS, META};
 use crate::Result;
 use crate::index::{Codec, Condition};
 use crate::kit::write::holds;
-use crate::pmwcas::Seen;
+use crate::pmwcas::{DIRTY, Seen};
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Removes a key if the condition holds. Durable when this returns. O(log n).
@@ -39,16 +39,47 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             return self.make_way(guard, key, offset, false);
         }
         let mut bury = self.pmwcas.allocate();
-        bury.add_word(guard, &leaf.entry(guard, found.entry)?[META], found.meta.0, found.meta.gone().0)?;
+        let meta = &leaf.entry(guard, found.entry)?[META];
+        bury.add_word(guard, meta, found.meta.0, found.meta.gone().0)?;
         bury.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.buried().0)?;
         let Some(commit) = bury.attempt(guard)? else { return Ok(Attempt::Again) };
         C::retire(guard, found.words);
         commit.wait(guard)?;
+        // Otherwise the next search for this key would read the dead entry first. Only once the remove is durable: who answers
+        // before that must find the entry dirty, and wait.
+        if self.pmwcas.read(guard, meta)? & DIRTY == 0 {
+            leaf.set_fingerprint(guard, found.entry, 0);
+        }
         if status.buried().live() <= self.sizes.live_min() {
             // The key is durably removed, even if the merge fails for want of space or for damage in a neighbour. An operation
             // that reads the damaged leaf reports it.
             let _ = self.shrink(guard, key);
         }
         Ok(Attempt::Done(true))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use medium::Dax;
+    use pool::{Pool, PoolOptions};
+
+    use super::*;
+    use crate::bztree::BzTreeOptions;
+    use crate::index::{Index, WordCodec};
+
+    #[test]
+    fn no_search_goes_to_an_entry_that_was_removed() {
+        let pool = Pool::open(Dax::plain(1 << 24).unwrap(), PoolOptions::default()).unwrap();
+        let tree = BzTree::<Dax, WordCodec>::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+        let (key, guard) = ([1; 8], pool.pin());
+        let searched = WordCodec::key(&key).unwrap();
+        for removed in 0..3 {
+            assert!(tree.insert(&key, &key).unwrap() && tree.remove(&key).unwrap());
+            let leaf = tree.descend(&guard, searched, &mut Seen::default()).unwrap();
+            let leaf = BzTree::<Dax, WordCodec>::leaf(&guard, leaf).unwrap();
+            assert_eq!(tree.leaf_status(&guard, leaf).unwrap().dead(), removed + 1);
+            assert!((0..=removed).all(|entry| leaf.fingerprint(&guard, entry) == 0));
+        }
     }
 }

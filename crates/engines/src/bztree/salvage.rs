@@ -83,7 +83,7 @@ impl<M: Medium, C: Codec> Leafy<M, C> for BzTree<M, C> {
 }
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
-    /// An entry, even if the leaf's status is damaged: an entry that was ever reserved has a fingerprint.
+    /// An entry, even if the leaf's status is damaged: an entry that holds a key has a fingerprint.
     fn salvage_entry(&self, guard: &Guard<'_, M>, offset: u64, entry: usize) -> Result<Option<EntryWords>> {
         let leaf = Self::leaf(guard, offset)?;
         if leaf.fingerprint(guard, entry) == 0 {

@@ -10,7 +10,7 @@ use super::layout::{State, Status, Target};
 use super::seen::clean;
 use super::slots::{DESCRIPTORS_PER_SLOT, Held, Phase, count};
 use super::word::{CONDITIONAL, Name, SEQUENCE_MASK, VALUE_MASK, conditional_word, is_name};
-use super::{DescriptorNode, Leftovers, Pmwcas, Swap, Swaps, Targets};
+use super::{Carried, DescriptorNode, Leftovers, Pmwcas, Swap, Swaps, Targets};
 use crate::{Error, Result};
 
 /// An operation that is being executed or helped.
@@ -44,13 +44,16 @@ pub(super) fn word_at<'g, M: Medium>(guard: &'g Guard<'_, M>, offset: u64) -> Re
     Ok(&guard.words(offset, 1)?[0])
 }
 
-/// Flushes words, which come in ascending order of offsets, each line once: a second flush of the same line costs as much as
+fn line_of(offset: u64) -> u64 {
+    offset / LINE_BYTES as u64
+}
+
+/// Flushes words, whose offsets come in ascending order, each line once: a second flush of the same line costs as much as
 /// another fence.
 #[inline]
-fn flush_targets<M: Medium>(guard: &Guard<'_, M>, targets: impl Iterator<Item = Target>) -> Result<()> {
-    let line_of = |offset: u64| offset / LINE_BYTES as u64;
+fn flush_at<M: Medium>(guard: &Guard<'_, M>, offsets: impl Iterator<Item = u64>) -> Result<()> {
     let mut run = 0..0;
-    for Target { offset, .. } in targets {
+    for offset in offsets {
         if line_of(run.start) != line_of(offset) {
             flush_run(guard, run)?;
             run = offset..offset;
@@ -148,12 +151,12 @@ impl Pmwcas {
     }
 
     /// Executes an operation on words in ascending order: its LSN if it succeeded.
-    /// What is `carried` is durable before any word changes.
+    /// What is `carried` is durable before success is.
     pub(super) fn run<M: Medium>(
         &self,
         guard: &Guard<'_, M>,
         swaps: &[Swap<'_>],
-        carried: &[Word],
+        carried: Carried<'_>,
     ) -> Result<Option<Lsn>> {
         let (held, turn) = self.take_descriptor(guard)?;
         count(&held.counters.attempts[swaps.len()]);
@@ -172,7 +175,7 @@ impl Pmwcas {
         held: &Held<'_>,
         turn: usize,
         swaps: &[Swap<'_>],
-        carried: &[Word],
+        carried: Carried<'_>,
     ) -> Result<Progress> {
         let index = held.number * DESCRIPTORS_PER_SLOT + turn;
         let other = 1 - turn;
@@ -188,7 +191,16 @@ impl Pmwcas {
         self.flush_ended(guard, held, other)?;
         node.fill(guard, before, sequence, swaps.iter().map(|swap| swap.target))?;
         held.set_phase(turn, Phase::Busy);
-        guard.flush_words(carried);
+        debug_assert!(
+            carried.is_sorted_by_key(|(cell, _)| guard.offset_of(*cell)),
+            "each line is flushed once"
+        );
+        carried.iter().for_each(|(cell, value)| cell.store(guard, *value));
+        // Those in the line of a named word are flushed with its name, also by a helper: it comes after these stores.
+        let is_named =
+            |offset: &u64| swaps.iter().any(|swap| line_of(swap.target.offset) == line_of(*offset));
+        let offsets = carried.iter().map(|(cell, _)| guard.offset_of(*cell));
+        flush_at(guard, offsets.filter(|offset| !is_named(offset)))?;
         // Fence 1.
         guard.fence();
         prefetch(swaps);
@@ -258,7 +270,7 @@ impl Pmwcas {
             Phase::Ended if !self.slots.is_helped(index) => {
                 let node = self.node(guard, index)?;
                 let count = status_of(guard, node, index)?.count;
-                flush_targets(guard, (0..count).map(|position| node.load_target(guard, position)))?;
+                flush_at(guard, (0..count).map(|position| node.load_target(guard, position).offset))?;
                 held.set_phase(turn, Phase::Flushed);
             }
             // Flushed before, but perhaps by a guard that never fenced.
@@ -452,7 +464,7 @@ impl Pmwcas {
                 // the first name.
                 self.give_back(guard, held, other)?;
             }
-            flush_targets(guard, swaps.iter().map(|swap| swap.target))?;
+            flush_at(guard, swaps.iter().map(|swap| swap.target.offset))?;
             // Fence 2.
             guard.fence();
             // For the final values, which come behind fence 3.

@@ -65,7 +65,8 @@
 //! | fence 2 | all names together, before success | a crash finds success and a word with its old value: was the desired value never there, or is it long gone again? |
 //! | fence 3 | success, before any desired value | a crash finds one desired value and rolls the others back, or a reader has seen what is then taken back |
 //!
-//! The fences are shared: what the caller flushed before (a record, a new node) is ordered by fence 1, all names by fence 2.
+//! The fences are shared: what the caller flushed before (a record, a new node) is ordered by fence 1, all names by fence 2, and with
+//! them what lies in their lines.
 //! A failure needs no third fence, for undecided and failed both roll back. `tests/pmwcas.rs` counts them; the crash
 //! explorer finds a lost word for each one that is left out.
 //!
@@ -242,6 +243,8 @@ fn recycle_offset<M: Medium>(guard: &Guard<'_, M>, recycled: Recycled) {
     }
 }
 
+/// Words and their values, see [`Descriptor::attempt_carrying`].
+pub type Carried<'c> = &'c [(&'c Word, u64)];
 /// The words of an operation, as its descriptor names them.
 type Targets = SmallVec<[Target; WORDS_MAX]>;
 /// The words of an operation, found in the pool.
@@ -501,12 +504,16 @@ impl<'p> Descriptor<'p> {
         self.attempt_carrying(guard, &[])
     }
 
-    /// As [`Descriptor::attempt`], and makes `carried` durable before any word changes, without a fence of its own. This is faster
-    /// than a flush by the caller: the processor would wait for that flush at the next locked instruction, and for the fence again.
+    /// As [`Descriptor::attempt`], and gives other words these values, which are durable before success is. They come in ascending
+    /// order of their offsets, none of them takes part in the operation, and no thread may read them before it has succeeded. After
+    /// a failure they may have the values. They take no fence of their own.
+    ///
+    /// This is faster than stores and a flush by the caller: the processor would wait for them at the next locked instruction, and
+    /// for the fence again.
     pub fn attempt_carrying<M: Medium>(
         self,
         guard: &Guard<'_, M>,
-        carried: &[Word],
+        carried: Carried<'_>,
     ) -> Result<Option<Commit>> {
         self.attempt_with(guard, carried, |recycled| recycle_offset(guard, recycled))
     }
@@ -515,7 +522,7 @@ impl<'p> Descriptor<'p> {
     pub fn attempt_with<M: Medium>(
         self,
         guard: &Guard<'_, M>,
-        carried: &[Word],
+        carried: Carried<'_>,
         mut finalise: impl FnMut(Recycled),
     ) -> Result<Option<Commit>> {
         debug_assert!(guard.is_pinned(), "the pin keeps the words' memory for threads that help");

@@ -101,11 +101,6 @@ const CLEAN: &str = "a clean flag that is lost costs a mark, nothing else; the w
 const STATE_LINE: &str = "the words of the state line are flushed together, once more, before the fence";
 const BEING_MADE: &str = "a pool that is being made: its state words do not depend on each other or on the second \
                           header, and nothing was allocated yet";
-const EPOCH: &str = "the tree then has the same epoch before and after the crash: a reservation that the crash left looks \
-                     like one under way, so the thread that meets it waits a bounded time before it ends it";
-const EPOCH_FIRST: &str = "nothing has to be durable before an epoch begins";
-const RESERVED: &str = "recovery skips an entry that a crash left reserved; the entry is used again if the status does not \
-                        count it";
 const ROLLED: &str = "the persist before it is the pool's own: the value of a word follows from the descriptor alone, which \
                       stays until the word is durable";
 const UNCLEAN: &str = "the next open then treats an epoch as failed in which nothing was written";
@@ -325,11 +320,6 @@ const RNTREE: &[Justified] = &[
 
 /// `bztree`, and what it is made of.
 const BZTREE: &[Justified] = &[
-    justified("engines/src/bztree/recover.rs BzTree::create store 2", &[Store], "any number does"),
-    justified("engines/src/bztree/recover.rs BzTree::start publish 1", &[Flush, Store], EPOCH),
-    justified("engines/src/bztree/recover.rs BzTree::start drain 1", &[Fence, Wait], EPOCH),
-    justified("engines/src/bztree/recover.rs BzTree::start publish 1", &[DoneFirst], EPOCH_FIRST),
-    justified("engines/src/bztree/recover.rs BzTree::start drain 1", &[Swapped], EPOCH_FIRST),
     justified("engines/src/bztree/recover.rs BzTree::create fence 1", &[Swapped], BOTH_BEFORE),
     justified("engines/src/bztree/load.rs BzTree::load fence 1", &[Swapped], BOTH_BEFORE),
     justified("engines/src/pmwcas/execute.rs Pmwcas::run_in fence 1", &[Swapped], BOTH_BEFORE),
@@ -355,8 +345,11 @@ const BZTREE: &[Justified] = &[
         &[DoneFirst],
         "in either order a crash may leave a leaf frozen or not: the operation that replaces it freezes it once more",
     ),
-    justified("engines/src/bztree/insert.rs BzTree::reserve compare_exchange 1", &[DoneFirst], RESERVED),
-    justified("engines/src/bztree/insert.rs BzTree::reserve compare_exchange 2", &[DoneFirst], RESERVED),
+    justified(
+        "engines/src/bztree/insert.rs BzTree::reserve compare_exchange 1",
+        &[DoneFirst],
+        "an entry that a crash left reserved is used again if the status does not count it, and ended if it does",
+    ),
     justified(
         "engines/src/bztree/layout.rs Leaf::set_fingerprint compare_exchange 1",
         &[DoneFirst],
@@ -392,11 +385,6 @@ const BZTREE: &[Justified] = &[
         &[Flush, Store],
         "needed when the descriptor is filled again and that is crashed: tests/pmwcas.rs does that, where operations have \
          enough words",
-    ),
-    justified(
-        "engines/src/pmwcas/recover.rs Pmwcas::open drain 1",
-        &[Fence, Wait],
-        "the open of the tree drains as well, for its epoch, through the same guard, before any operation sees the tree",
     ),
     justified(
         "engines/src/pmwcas/recover.rs roll flush 1",
