@@ -21,21 +21,27 @@ const LEAVES_AHEAD: usize = 3;
 type Snapshot = Run<EntryWords>;
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
-    /// The visible entries of a leaf, in the order of their keys.
+    /// The visible entries of a leaf whose keys' first words are at least `from`, in the order of their keys. Calls `meanwhile` when
+    /// their lines are on the way.
     fn snapshot(
         &self,
         guard: &Guard<'_, M>,
         leaf: Leaf<'_>,
+        from: u64,
         seen: &mut Seen,
         into: &mut Snapshot,
+        meanwhile: impl FnOnce(),
     ) -> Result<()> {
         into.clear();
         let status = self.leaf_status(guard, leaf)?;
         let entries = leaf.entries(guard, status.count())?;
         kernels::prefetch_lines(entries);
+        meanwhile();
         let mut sorted = 0;
         for (entry, cells) in entries.iter().enumerate() {
-            if let Some(found) = self.read_cells(guard, cells, entry, seen)? {
+            if let Some(found) = self.read_cells(guard, cells, entry, seen)?
+                && found.words[0] >= from
+            {
                 into.push(found.words);
             }
             if entry + 1 == status.sorted() {
@@ -57,26 +63,25 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(())
     }
 
-    /// Prefetches leaves that follow the one at the end of a path under the same parent: the entries of the next leaf, and the
-    /// first line, with the number of entries, of those behind it.
+    /// The leaves that follow the one at the end of a path under the same parent, as far as they are read ahead.
     #[inline(always)]
-    fn prefetch_siblings(guard: &Guard<'_, M>, path: &[Step]) {
-        let Some(Ok((inner, position))) =
-            path.last().map(|step| Self::inner(guard, step.offset).map(|inner| (inner, step.position)))
-        else {
-            return;
-        };
-        let following = inner.children.iter().take(Self::header(guard, inner).separators() + 1);
-        for (ahead, child) in following.skip(position + 1).take(LEAVES_AHEAD).enumerate() {
-            let pointer = Pointer(child.load(guard) & VALUE_MASK);
-            let Ok(leaf) = Self::leaf(guard, pointer.offset()) else { continue };
-            if ahead == 0 {
-                let status = LeafStatus(leaf.head[LEAF_STATUS].load(guard) & VALUE_MASK);
-                let Ok(entries) = leaf.entries(guard, status.count()) else { continue };
-                kernels::prefetch_lines(entries);
-            } else {
-                kernels::prefetch_read(leaf.head);
-            }
+    fn siblings<'g>(guard: &'g Guard<'_, M>, path: &[Step]) -> impl Iterator<Item = Leaf<'g>> {
+        let parent =
+            path.last().and_then(|step| Some((Self::inner(guard, step.offset).ok()?, step.position)));
+        parent.into_iter().flat_map(|(inner, position)| {
+            let children = &inner.children[..=Self::header(guard, inner).separators()];
+            let following = children.iter().skip(position + 1).take(LEAVES_AHEAD);
+            following
+                .filter_map(|child| Self::leaf(guard, Pointer(child.load(guard) & VALUE_MASK).offset()).ok())
+        })
+    }
+
+    /// Prefetches the entries of a leaf whose first line, with their number, was prefetched before.
+    #[inline(always)]
+    fn prefetch_entries(guard: &Guard<'_, M>, leaf: Leaf<'_>) {
+        let status = LeafStatus(leaf.head[LEAF_STATUS].load(guard) & VALUE_MASK);
+        if let Ok(entries) = leaf.entries(guard, status.count()) {
+            kernels::prefetch_lines(entries);
         }
     }
 
@@ -90,13 +95,25 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             let next = {
                 let (guard, mut seen) = (self.pool.pin(), Seen::default());
                 let (path, offset) = self.descend_path(&guard, &Goal::Key(resume), &mut seen)?;
-                Self::prefetch_siblings(&guard, &path);
-                self.snapshot(&guard, Self::leaf(&guard, offset)?, &mut seen, &mut snapshot)?;
+                Self::siblings(&guard, &path).for_each(|leaf| kernels::prefetch_read(leaf.head));
+                // The lines of this leaf come first: a processor fetches only so many at a time.
+                let meanwhile = || {
+                    if let Some(leaf) = Self::siblings(&guard, &path).next() {
+                        Self::prefetch_entries(&guard, leaf);
+                    }
+                };
+                self.snapshot(
+                    &guard,
+                    Self::leaf(&guard, offset)?,
+                    resume,
+                    &mut seen,
+                    &mut snapshot,
+                    meanwhile,
+                )?;
                 self.pmwcas.settle(&guard, &mut seen)?;
                 Self::upper_bound(&guard, &path)?.map(|separator| separator.word)
             };
-            let start = snapshot.partition_point(|words| words[0] < resume);
-            if start < snapshot.len() && !visit(&snapshot[start..]) {
+            if !snapshot.is_empty() && !visit(&snapshot) {
                 return Ok(());
             }
             match next {
@@ -129,7 +146,7 @@ impl<M: Medium, C: Codec> Leaves<M, C> for BzTree<M, C> {
         };
         let (mut seen, mut snapshot) = (Seen::default(), Snapshot::new());
         let (path, offset) = self.descend_path(guard, &goal, &mut seen)?;
-        self.snapshot(guard, Self::leaf(guard, offset)?, &mut seen, &mut snapshot)?;
+        self.snapshot(guard, Self::leaf(guard, offset)?, 0, &mut seen, &mut snapshot, || {})?;
         self.pmwcas.settle(guard, &mut seen)?;
         let end = match direction {
             Direction::Forward => Self::upper_bound(guard, &path)?,
