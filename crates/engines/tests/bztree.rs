@@ -383,6 +383,17 @@ fn a_reader_waits_for_a_remove_that_is_not_durable() {
         assert!(waits, "answered from a remove that is not durable");
         assert!(reader.join().unwrap());
     });
+    // A remove that returns before it is durable.
+    assert!(tree.insert(&key(1), b"value").unwrap());
+    late.set_release(Release::Manual);
+    std::thread::scope(|scope| {
+        medium::deferred(|| assert!(tree.remove(&key(1)).unwrap()));
+        let reader = scope.spawn(|| tree.get(&key(1)).unwrap().is_none());
+        let waits = late.until_waiting(1, PATIENCE);
+        late.set_release(Release::Immediate);
+        assert!(waits, "answered from a remove that is not durable");
+        assert!(reader.join().unwrap());
+    });
 }
 
 #[test]

@@ -8,8 +8,9 @@
 //! that leaves a status with or without the reservation. Without it the entry is free again, whatever lies in it. With it
 //! the entry is pending, and the next insert into the leaf ends it, as it ends the reservation of a thread that has stopped.
 //!
-//! *No wait for the entry's line.* Nothing of the entry is read before fence 1, so while the processor waits there its line comes
-//! from memory.
+//! *No wait for the entry's line.* Unless others are pending, nothing of the entry is read before fence 1, so while the processor
+//! waits there its line comes from memory. That the entry is free is known from its fingerprint, which lies in the line of the
+//! status and is stored after the reservation: no crash leaves one that the status does not count.
 //!
 //! **Update.** PMwCAS on payload, metadata and status, in place. A value of 64 bits has its upper three in the metadata,
 //! whose version goes up, so a reader that finds the same metadata before and after the payload has both of one value.
@@ -28,6 +29,9 @@ use crate::{Error, Result};
 
 /// Attempts after which an operation gives up.
 const ATTEMPTS_MAX: u32 = 1 << 16;
+
+/// What is wrong with an entry that the status does not count.
+const USED: &str = "an entry that was never reserved is in use";
 
 /// How one attempt of an operation ended.
 pub(super) enum Attempt {
@@ -190,9 +194,6 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let words = encoded.words()?;
         let Some(cells) = self.reserve(guard, leaf, status)? else { return Ok(Attempt::Again) };
         let (entry, (payload, high)) = (status.count(), Self::part(words[1]));
-        if leaf.fingerprint(guard, entry) != 0 {
-            return Err(Error::corrupt(leaf.offset, "an entry that is in use and was never reserved"));
-        }
         // The fingerprint lies in the line of the status, whose name is flushed when the entry is completed.
         leaf.set_fingerprint(guard, entry, Self::fingerprint(key));
         if status.pending() > 0 {
@@ -201,7 +202,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 Earlier::Clear => {}
                 Earlier::Frozen => return Ok(Attempt::Again),
                 Earlier::Duplicate => {
-                    self.end_reservation(guard, leaf, entry)?;
+                    self.end_reservation(guard, leaf, entry, Meta::EMPTY)?;
                     return Ok(Attempt::Again);
                 }
             }
@@ -222,9 +223,14 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 commit.wait(guard)?;
                 return Ok(Attempt::Done(true));
             }
-            if self.meta(guard, cells)?.state() != EntryState::Empty {
+            let meta = self.meta(guard, cells)?;
+            if meta.state() == EntryState::Gone {
                 // Another writer has ended the reservation.
                 return Ok(Attempt::Again);
+            }
+            if meta != Meta::EMPTY {
+                self.end_reservation(guard, leaf, entry, meta)?;
+                return Err(Error::corrupt(leaf.offset, USED));
             }
         }
     }
@@ -242,10 +248,16 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         status: LeafStatus,
     ) -> Result<Option<&'g [Word; 3]>> {
         let (cell, cells) = (&leaf.head[LEAF_STATUS], leaf.entry(guard, status.count())?);
+        let is_used = leaf.fingerprint(guard, status.count()) != 0;
         let raw = self.pmwcas.read_helping(guard, cell)?;
+        if raw & VALUE_MASK != status.0 {
+            return Ok(None);
+        }
+        if is_used {
+            return Err(Error::corrupt(leaf.offset, USED));
+        }
         let new = status.reserved().0 | raw & !VALUE_MASK;
-        let is_reserved = raw & VALUE_MASK == status.0 && cell.compare_exchange(guard, raw, new).is_ok();
-        Ok(is_reserved.then_some(cells))
+        Ok(cell.compare_exchange(guard, raw, new).is_ok().then_some(cells))
     }
 
     /// Waits for the reservations before `entry`, a bounded time for each, and then ends it.
@@ -267,14 +279,15 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 false => self.patience,
             };
             loop {
-                if self.meta(guard, cells)?.state() != EntryState::Empty {
+                let meta = self.meta(guard, cells)?;
+                if meta.state() != EntryState::Empty {
                     break;
                 }
                 if self.leaf_status(guard, leaf)?.is_frozen() {
                     return Ok(Earlier::Frozen);
                 }
                 if looks == patience {
-                    self.end_reservation(guard, leaf, earlier)?;
+                    self.end_reservation(guard, leaf, earlier, meta)?;
                     continue;
                 }
                 looks += 1;
@@ -285,12 +298,12 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(if found.is_some() { Earlier::Duplicate } else { Earlier::Clear })
     }
 
-    /// Ends a reservation of any thread, unless it was completed or the leaf was frozen meanwhile.
-    fn end_reservation(&self, guard: &Guard<'_, M>, leaf: Leaf<'_>, entry: usize) -> Result<()> {
+    /// Ends a reservation of any thread, of an entry with this metadata, unless it was completed or the leaf was frozen meanwhile.
+    fn end_reservation(&self, guard: &Guard<'_, M>, leaf: Leaf<'_>, entry: usize, meta: Meta) -> Result<()> {
         let cells = leaf.entry(guard, entry)?;
         loop {
-            let (meta, status) = (self.meta(guard, cells)?, self.leaf_status(guard, leaf)?);
-            if meta.state() != EntryState::Empty || status.is_frozen() {
+            let (now, status) = (self.meta(guard, cells)?, self.leaf_status(guard, leaf)?);
+            if now != meta || status.is_frozen() {
                 return Ok(());
             }
             let mut end = self.pmwcas.allocate();
@@ -312,9 +325,9 @@ mod tests {
     use crate::bztree::BzTreeOptions;
     use crate::index::{Index, WordCodec};
 
-    /// The status of a damaged leaf counts an entry less than there are.
+    /// A damaged leaf: its status counts one entry fewer than there are, or the metadata of its first free entry is not empty.
     #[test]
-    fn an_insert_overwrites_no_entry_that_the_status_does_not_count() {
+    fn an_insert_refuses_an_entry_that_is_in_use_and_was_never_reserved() {
         let pool = Pool::open(Dax::plain(1 << 24).unwrap(), PoolOptions::default()).unwrap();
         let tree = BzTree::<Dax, WordCodec>::create(&pool, "tree", BzTreeOptions::default()).unwrap();
         let key = [1; 8];
@@ -323,10 +336,22 @@ mod tests {
         let searched = WordCodec::key(&key).unwrap();
         let leaf = tree.descend(&guard, searched, &mut Seen::default()).unwrap();
         let leaf = BzTree::<Dax, WordCodec>::leaf(&guard, leaf).unwrap();
-        let status = tree.leaf_status(&guard, leaf).unwrap();
-        leaf.head[LEAF_STATUS].store(&guard, LeafStatus::of_sorted(0, status.capacity()).0);
-        let refused = tree.insert(&[2; 8], &[2; 8]).unwrap_err();
-        assert!(refused.to_string().contains("was never reserved"), "{refused}");
-        assert_eq!(tree.get(&key).unwrap().as_deref(), Some(&key[..]));
+        let refuse = || {
+            let refused = tree.insert(&[2; 8], &[2; 8]).unwrap_err().to_string();
+            assert!(refused.contains(USED) && tree.get(&[2; 8]).unwrap().is_none(), "{refused}");
+            assert_eq!(tree.get(&key).unwrap().as_deref(), Some(&key[..]));
+        };
+        let status = &leaf.head[LEAF_STATUS];
+        let whole = status.load(&guard);
+        status.store(&guard, LeafStatus::of_sorted(0, LeafStatus(whole).capacity()).0);
+        (0..2).for_each(|_| refuse());
+        status.store(&guard, whole);
+        for (entry, bit) in [(1, 1), (2, 2), (3, 60)] {
+            leaf.entry(&guard, entry).unwrap()[META].store(&guard, 1 << bit);
+            assert!(!tree.check().unwrap().is_empty());
+            refuse();
+        }
+        assert!(tree.check().unwrap().is_empty(), "each of them is ended");
+        assert!(tree.insert(&[2; 8], &[2; 8]).unwrap());
     }
 }

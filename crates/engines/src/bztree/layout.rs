@@ -274,7 +274,7 @@ impl Meta {
         match self.0 & 3 {
             0 => EntryState::Empty,
             2 => EntryState::Visible,
-            // 3; what damage makes of it counts as gone, too.
+            // 3, or 1, which only damage leaves.
             _ => EntryState::Gone,
         }
     }

@@ -27,8 +27,8 @@
 //!
 //! ## Commit points
 //!
-//! Each is an operation of PMwCAS, three ordered persists whatever the number of words. The first of them
-//! orders the nodes and records that it publishes, the second one key and payload of an entry (see `insert`).
+//! Each is an operation of PMwCAS, three ordered persists whatever the number of words. The nodes and
+//! records that it publishes are durable with the first of them, an entry at the latest with the second (see `insert`).
 //!
 //! | operation | words | persists | commit point: success of |
 //! | --- | --- | --- | --- |
@@ -130,7 +130,8 @@ pub struct BzTreeOptions {
     /// is in use, and then [`Pool::finish_marking_later`]. Otherwise the open marks, in O(n).
     pub mark_later: bool,
     /// How often an insert polls an earlier reservation before it ends it, so that the other insert starts again: also one that
-    /// a crash left, whose insert no longer exists. 0 ends each at once. Default: 1,024; from the 64th time on the thread yields after each.
+    /// a crash left, whose insert no longer exists. 0 ends each at once. Default: 1,024; from the 64th time on the thread yields
+    /// after each.
     pub patience: u32,
 }
 

@@ -45,8 +45,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let Some(commit) = bury.attempt(guard)? else { return Ok(Attempt::Again) };
         C::retire(guard, found.words);
         commit.wait(guard)?;
-        // Otherwise the next search for this key would read the dead entry first. Only once the remove is durable: who answers
-        // before that must find the entry dirty, and wait.
+        // Now the next search for this key does not read the dead entry first. Not before the remove is durable: until then a reader
+        // must find the entry, which is dirty, and wait.
         if self.pmwcas.read(guard, meta)? & DIRTY == 0 {
             leaf.set_fingerprint(guard, found.entry, 0);
         }

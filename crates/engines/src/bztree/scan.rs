@@ -96,7 +96,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 let (guard, mut seen) = (self.pool.pin(), Seen::default());
                 let (path, offset) = self.descend_path(&guard, &Goal::Key(resume), &mut seen)?;
                 Self::siblings(&guard, &path).for_each(|leaf| kernels::prefetch_read(leaf.head));
-                // The lines of this leaf come first: a processor fetches only so many at a time.
+                // The entries of this leaf before those of the next: a processor fetches only so many lines at a time.
                 let meanwhile = || {
                     if let Some(leaf) = Self::siblings(&guard, &path).next() {
                         Self::prefetch_entries(&guard, leaf);
