@@ -374,26 +374,25 @@ fn a_reader_waits_for_a_remove_that_is_not_durable() {
     let tree = create(&pool, small());
     assert!(tree.insert(&key(1), b"value").unwrap());
     late.set_release(Release::Manual);
+    let expect_a_reader_waits = |waiting: usize| {
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| tree.get(&key(1)).unwrap().is_none());
+            let waits = late.until_waiting(waiting, PATIENCE);
+            late.set_release(Release::Immediate);
+            assert!(waits, "answered from a remove that is not durable");
+            assert!(reader.join().unwrap());
+        });
+    };
     std::thread::scope(|scope| {
         scope.spawn(|| assert!(tree.remove(&key(1)).unwrap()));
         assert!(late.until_waiting(1, PATIENCE));
-        let reader = scope.spawn(|| tree.get(&key(1)).unwrap().is_none());
-        let waits = late.until_waiting(2, PATIENCE);
-        late.set_release(Release::Immediate);
-        assert!(waits, "answered from a remove that is not durable");
-        assert!(reader.join().unwrap());
+        expect_a_reader_waits(2);
     });
     // A remove that returns before it is durable.
     assert!(tree.insert(&key(1), b"value").unwrap());
     late.set_release(Release::Manual);
-    std::thread::scope(|scope| {
-        medium::deferred(|| assert!(tree.remove(&key(1)).unwrap()));
-        let reader = scope.spawn(|| tree.get(&key(1)).unwrap().is_none());
-        let waits = late.until_waiting(1, PATIENCE);
-        late.set_release(Release::Immediate);
-        assert!(waits, "answered from a remove that is not durable");
-        assert!(reader.join().unwrap());
-    });
+    medium::deferred(|| assert!(tree.remove(&key(1)).unwrap()));
+    expect_a_reader_waits(1);
 }
 
 #[test]

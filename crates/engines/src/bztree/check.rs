@@ -331,25 +331,18 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use medium::Dax;
-    use pool::{Pool, PoolOptions};
+    use pool::Pool;
 
     use super::*;
     use crate::bztree::find::Goal;
-    use crate::bztree::layout::{FROZEN, INNER_HEADER, INNER_STATUS, Inner, InnerHeader, LEAF_STATUS};
-    use crate::bztree::{BzTreeOptions, NodeSizes};
-    use crate::index::{Condition, Index, WordCodec, WordIndex};
-
-    type Tree = BzTree<Dax, WordCodec>;
+    use crate::bztree::layout::{
+        ENTRIES_MAX, FROZEN, INNER_HEADER, INNER_STATUS, Inner, InnerHeader, LEAF_STATUS,
+    };
+    use crate::bztree::testing::{self, Tree};
+    use crate::index::{Condition, Index, WordIndex};
 
     fn tree(keys: u64) -> (Pool<Dax>, Tree) {
-        let options = PoolOptions { close_on_drop: false, ..PoolOptions::default() };
-        let pool = Pool::open(Dax::plain(1 << 24).unwrap(), options).unwrap();
-        let tree = Tree::create(
-            &pool,
-            "tree",
-            BzTreeOptions { nodes: Some(NodeSizes::of_leaf(4)), ..BzTreeOptions::default() },
-        )
-        .unwrap();
+        let (pool, tree) = testing::tree(4);
         for key in 1..=keys {
             assert!(WordIndex::write(&tree, 10 * key, Some(key), Condition::Absent).unwrap());
         }
@@ -436,8 +429,7 @@ mod tests {
 
     #[test]
     fn a_leaf_with_more_entries_than_its_status_counts_is_damage_and_said_to_be_so() {
-        let pool = Pool::open(Dax::plain(1 << 24).unwrap(), PoolOptions::default()).unwrap();
-        let tree = BzTree::<Dax, WordCodec>::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+        let (pool, tree) = testing::tree(ENTRIES_MAX);
         for key in 1..=56 {
             assert!(WordIndex::write(&tree, key, Some(key), Condition::Absent).unwrap());
         }

@@ -422,31 +422,17 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
-    use medium::Dax;
-    use pool::{Pool, PoolOptions};
-
     use super::*;
     use crate::bztree::find::{Goal, LEVELS_MAX};
-    use crate::bztree::{BzTreeOptions, NodeSizes};
+    use crate::bztree::testing::{Tree, tree};
     use crate::index::{Index, WordCodec};
 
     /// A root that is too high is refused when it is written; every lower one can be read.
     #[test]
     fn a_tree_is_read_however_high_it_can_become() {
-        type Tree = BzTree<Dax, WordCodec>;
-        let pool = Pool::open(Dax::plain(1 << 24).unwrap(), PoolOptions::default()).unwrap();
-        let tree = Tree::create(
-            &pool,
-            "tree",
-            BzTreeOptions {
-                nodes: Some(NodeSizes::of_leaf(4)),
-                ..BzTreeOptions { nodes: Some(NodeSizes::of_leaf(4)), ..BzTreeOptions::default() }
-            },
-        )
-        .unwrap();
-        let key = [1; 8];
+        let ((pool, tree), key) = (tree(4), [1; 8]);
         assert!(tree.insert(&key, &key).unwrap());
         let guard = pool.pin();
         let mut child = tree.root_pointer(&guard).unwrap();
@@ -469,16 +455,7 @@ mod tests {
     /// An entry that is added to a leaf outside of the tree would be lost.
     #[test]
     fn a_leaf_that_was_replaced_is_not_thawed() {
-        let pool = Pool::open(Dax::plain(1 << 24).unwrap(), PoolOptions::default()).unwrap();
-        let tree = BzTree::<Dax, WordCodec>::create(
-            &pool,
-            "tree",
-            BzTreeOptions {
-                nodes: Some(NodeSizes::of_leaf(4)),
-                ..BzTreeOptions { nodes: Some(NodeSizes::of_leaf(4)), ..BzTreeOptions::default() }
-            },
-        )
-        .unwrap();
+        let (pool, tree) = tree(4);
         assert!(tree.insert(&[1; 8], &[1; 8]).unwrap());
         let (guard, key) = (pool.pin(), WordCodec::key(&[1; 8]).unwrap());
         let place = || tree.descend_path(&guard, &Goal::Key(key), &mut Seen::default()).unwrap();
@@ -487,7 +464,7 @@ mod tests {
         let (_, new) = place();
         assert_ne!(old, new);
         assert!(tree.thaw(&guard, key, old).unwrap().is_frozen());
-        tree.freeze(&guard, BzTree::<Dax, WordCodec>::leaf(&guard, new).unwrap()).unwrap();
+        tree.freeze(&guard, Tree::leaf(&guard, new).unwrap()).unwrap();
         assert!(!tree.thaw(&guard, key, new).unwrap().is_frozen());
     }
 }

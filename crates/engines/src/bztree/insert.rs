@@ -318,24 +318,18 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use medium::Dax;
-    use pool::{Pool, PoolOptions};
-
     use super::*;
-    use crate::bztree::BzTreeOptions;
-    use crate::index::{Index, WordCodec};
+    use crate::bztree::layout::ENTRIES_MAX;
+    use crate::bztree::testing::{leaf_of, tree};
+    use crate::index::Index;
 
     /// A damaged leaf: its status counts one entry fewer than there are, or the metadata of its first free entry is not empty.
     #[test]
     fn an_insert_refuses_an_entry_that_is_in_use_and_was_never_reserved() {
-        let pool = Pool::open(Dax::plain(1 << 24).unwrap(), PoolOptions::default()).unwrap();
-        let tree = BzTree::<Dax, WordCodec>::create(&pool, "tree", BzTreeOptions::default()).unwrap();
-        let key = [1; 8];
+        let ((pool, tree), key) = (tree(ENTRIES_MAX), [1; 8]);
         assert!(tree.insert(&key, &key).unwrap());
         let guard = pool.pin();
-        let searched = WordCodec::key(&key).unwrap();
-        let leaf = tree.descend(&guard, searched, &mut Seen::default()).unwrap();
-        let leaf = BzTree::<Dax, WordCodec>::leaf(&guard, leaf).unwrap();
+        let leaf = leaf_of(&tree, &guard, key);
         let refuse = || {
             let refused = tree.insert(&[2; 8], &[2; 8]).unwrap_err().to_string();
             assert!(refused.contains(USED) && tree.get(&[2; 8]).unwrap().is_none(), "{refused}");

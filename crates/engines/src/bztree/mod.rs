@@ -101,6 +101,8 @@ mod salvage;
 mod scan;
 mod sizes;
 mod split;
+#[cfg(all(test, not(loom)))]
+mod testing;
 
 use std::marker::PhantomData;
 

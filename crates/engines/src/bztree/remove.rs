@@ -61,23 +61,17 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use medium::Dax;
-    use pool::{Pool, PoolOptions};
-
-    use super::*;
-    use crate::bztree::BzTreeOptions;
-    use crate::index::{Index, WordCodec};
+    use crate::bztree::layout::ENTRIES_MAX;
+    use crate::bztree::testing::{leaf_of, tree};
+    use crate::index::Index;
 
     #[test]
     fn no_search_goes_to_an_entry_that_was_removed() {
-        let pool = Pool::open(Dax::plain(1 << 24).unwrap(), PoolOptions::default()).unwrap();
-        let tree = BzTree::<Dax, WordCodec>::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+        let (pool, tree) = tree(ENTRIES_MAX);
         let (key, guard) = ([1; 8], pool.pin());
-        let searched = WordCodec::key(&key).unwrap();
         for removed in 0..3 {
             assert!(tree.insert(&key, &key).unwrap() && tree.remove(&key).unwrap());
-            let leaf = tree.descend(&guard, searched, &mut Seen::default()).unwrap();
-            let leaf = BzTree::<Dax, WordCodec>::leaf(&guard, leaf).unwrap();
+            let leaf = leaf_of(&tree, &guard, key);
             assert_eq!(tree.leaf_status(&guard, leaf).unwrap().dead(), removed + 1);
             assert!((0..=removed).all(|entry| leaf.fingerprint(&guard, entry) == 0));
         }

@@ -95,10 +95,12 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             let next = {
                 let (guard, mut seen) = (self.pool.pin(), Seen::default());
                 let (path, offset) = self.descend_path(&guard, &Goal::Key(resume), &mut seen)?;
-                Self::siblings(&guard, &path).for_each(|leaf| kernels::prefetch_read(leaf.head));
+                let mut siblings = Self::siblings(&guard, &path);
+                let next = siblings.next();
+                next.into_iter().chain(siblings).for_each(|leaf| kernels::prefetch_read(leaf.head));
                 // The entries of this leaf before those of the next: a processor fetches only so many lines at a time.
                 let meanwhile = || {
-                    if let Some(leaf) = Self::siblings(&guard, &path).next() {
+                    if let Some(leaf) = next {
                         Self::prefetch_entries(&guard, leaf);
                     }
                 };

@@ -71,6 +71,17 @@ fn flush_run<M: Medium>(guard: &Guard<'_, M>, run: Range<u64>) -> Result<()> {
     Ok(())
 }
 
+/// Gives carried words their values, and flushes those that do not lie in the line of a named word. The others are flushed with the
+/// name, also by a helper: it comes after these stores.
+#[inline]
+fn carry<M: Medium>(guard: &Guard<'_, M>, swaps: &[Swap<'_>], carried: Carried<'_>) -> Result<()> {
+    carried.iter().for_each(|(cell, value)| cell.store(guard, *value));
+    let offsets = carried.iter().map(|(cell, _)| guard.offset_of(*cell));
+    debug_assert!(offsets.clone().is_sorted(), "each line is flushed once");
+    let is_named = |offset: &u64| swaps.iter().any(|swap| line_of(swap.target.offset) == line_of(*offset));
+    flush_at(guard, offsets.filter(|offset| !is_named(offset)))
+}
+
 fn find_words<'g, M: Medium>(guard: &'g Guard<'_, M>, targets: &[Target]) -> Result<Swaps<'g>> {
     targets.iter().map(|target| Ok(Swap { cell: word_at(guard, target.offset)?, target: *target })).collect()
 }
@@ -191,16 +202,7 @@ impl Pmwcas {
         self.flush_ended(guard, held, other)?;
         node.fill(guard, before, sequence, swaps.iter().map(|swap| swap.target))?;
         held.set_phase(turn, Phase::Busy);
-        debug_assert!(
-            carried.is_sorted_by_key(|(cell, _)| guard.offset_of(*cell)),
-            "each line is flushed once"
-        );
-        carried.iter().for_each(|(cell, value)| cell.store(guard, *value));
-        // Those in the line of a named word are flushed with its name, also by a helper: it comes after these stores.
-        let is_named =
-            |offset: &u64| swaps.iter().any(|swap| line_of(swap.target.offset) == line_of(*offset));
-        let offsets = carried.iter().map(|(cell, _)| guard.offset_of(*cell));
-        flush_at(guard, offsets.filter(|offset| !is_named(offset)))?;
+        carry(guard, swaps, carried)?;
         // Fence 1.
         guard.fence();
         prefetch(swaps);
