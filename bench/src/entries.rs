@@ -22,12 +22,18 @@ pub(crate) struct Shape {
 fn key_bytes(text: &str) -> Result<usize, String> {
     let bytes = text.parse().map_err(|_| "give a number".to_owned())?;
     // LMDB takes no longer keys.
-    (KEY_BYTES_MIN..=511).contains(&bytes).then_some(bytes).ok_or_else(|| "give 16 to 511".to_owned())
+    (KEY_BYTES_MIN..=511)
+        .contains(&bytes)
+        .then_some(bytes)
+        .ok_or_else(|| "give 16 to 511".to_owned())
 }
 
 fn value_bytes(text: &str) -> Result<usize, String> {
     let bytes = text.parse().map_err(|_| "give a number".to_owned())?;
-    (8..=1 << 20).contains(&bytes).then_some(bytes).ok_or_else(|| "give 8 to 1048576".to_owned())
+    (8..=1 << 20)
+        .contains(&bytes)
+        .then_some(bytes)
+        .ok_or_else(|| "give 8 to 1048576".to_owned())
 }
 
 /// Spreads numbers over 64 bits; no two give the same.
@@ -49,7 +55,8 @@ fn fill(bytes: &mut Vec<u8>, size: usize, seed: u64) {
 }
 
 impl Shape {
-    /// The key of an index. Keys of consecutive indices are in random order; the index itself is in bytes 8 to 15.
+    /// The key of an index. Keys of consecutive indices are in random order; the index itself is in
+    /// bytes 8 to 15.
     pub(crate) fn key(&self, index: u64, key: &mut Vec<u8>) {
         key.clear();
         key.extend_from_slice(&mix(index).to_be_bytes());
@@ -78,21 +85,34 @@ impl Shape {
         indices
     }
 
-    /// The place of the `step`th index in an order that differs from that of the load, so that no write meets entries in the
-    /// order in which they lie in the file. Each index comes once in `entries` steps.
+    /// The place of the `step`th index in an order that differs from that of the load, so that no
+    /// write meets entries in the order in which they lie in the file. Each index comes once in
+    /// `entries` steps.
     pub(crate) fn shuffled(&self, step: u64) -> u64 {
         // The factor is a prime, so it has no divisor in common with the count.
         (u128::from(step) * 3_037_000_493 % u128::from(self.entries)) as u64
     }
 
     /// Whether what a reader saw is the entry of this index.
-    pub(crate) fn is_entry(&self, index: u64, key: &[u8], value: &[u8], expected: &mut Vec<u8>) -> bool {
+    pub(crate) fn is_entry(
+        &self,
+        index: u64,
+        key: &[u8],
+        value: &[u8],
+        expected: &mut Vec<u8>,
+    ) -> bool {
         self.key(index, expected);
         key == expected.as_slice() && self.is_value(index, 0, value, expected)
     }
 
     /// Whether what a reader saw is the value of this index after so many updates.
-    pub(crate) fn is_value(&self, index: u64, updates: u64, value: &[u8], expected: &mut Vec<u8>) -> bool {
+    pub(crate) fn is_value(
+        &self,
+        index: u64,
+        updates: u64,
+        value: &[u8],
+        expected: &mut Vec<u8>,
+    ) -> bool {
         self.value(index, updates, expected);
         value == expected.as_slice()
     }
@@ -108,7 +128,12 @@ pub(crate) struct Source<'i> {
 
 impl<'i> Source<'i> {
     pub(crate) fn new(shape: Shape, indices: impl Iterator<Item = u64> + 'i) -> Self {
-        Self { shape, indices: Box::new(indices), key: Vec::new(), value: Vec::new() }
+        Self {
+            shape,
+            indices: Box::new(indices),
+            key: Vec::new(),
+            value: Vec::new(),
+        }
     }
 
     /// The next key and value.
@@ -124,21 +149,34 @@ impl<'i> Source<'i> {
 mod tests {
     use super::*;
 
-    const SHAPE: Shape = Shape { entries: 1000, key_bytes: 24, value_bytes: 150 };
+    const SHAPE: Shape = Shape {
+        entries: 1000,
+        key_bytes: 24,
+        value_bytes: 150,
+    };
 
     #[test]
     fn keys_sort_as_their_indices_are_listed_and_values_differ() {
-        let entries: Vec<_> =
-            SHAPE.sorted().into_iter().map(|index| SHAPE.entry(u64::from(index), 0)).collect();
+        let entries: Vec<_> = SHAPE
+            .sorted()
+            .into_iter()
+            .map(|index| SHAPE.entry(u64::from(index), 0))
+            .collect();
         assert!(entries.is_sorted_by(|(a, _), (b, _)| a < b));
-        assert!(entries.iter().all(|(key, value)| key.len() == 24 && value.len() == 150));
+        assert!(
+            entries
+                .iter()
+                .all(|(key, value)| key.len() == 24 && value.len() == 150)
+        );
         assert_ne!(SHAPE.entry(7, 0).1, SHAPE.entry(7, 1).1);
         assert_ne!(SHAPE.entry(7, 0).1, SHAPE.entry(8, 0).1);
     }
 
     #[test]
     fn the_shuffled_order_has_each_index_once() {
-        let mut indices: Vec<u64> = (0..SHAPE.entries).map(|step| SHAPE.shuffled(step)).collect();
+        let mut indices: Vec<u64> = (0..SHAPE.entries)
+            .map(|step| SHAPE.shuffled(step))
+            .collect();
         indices.sort_unstable();
         assert_eq!(indices, (0..SHAPE.entries).collect::<Vec<_>>());
     }

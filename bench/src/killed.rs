@@ -1,4 +1,5 @@
-//! How long a store takes to open after its process was killed in mid-write, and whether all that it promised is there.
+//! How long a store takes to open after its process was killed in mid-write, and whether all that
+//! it promised is there.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -12,27 +13,33 @@ const PUTS: Duration = Duration::from_millis(300);
 /// What the writer prints once the load is durable.
 const LOADED: &str = "loaded";
 
-/// The writer, in a process of its own: loads, then puts new keys durably and says so, until it is killed.
+/// The writer, in a process of its own: loads, then puts new keys durably and says so, until it is
+/// killed.
 pub(crate) fn write_until_killed(args: &MeasureArgs) -> Result {
     let kind = args.store;
     let shape = args.plan.shape;
     let failed = |action| Failure::store(kind.name, action);
     let mut out = io::stdout().lock();
     let mut say = |line: &str| {
-        writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|_| Failure::new("the parent is gone"))
+        writeln!(out, "{line}")
+            .and_then(|()| out.flush())
+            .map_err(|_| Failure::new("the parent is gone"))
     };
     let peer = (kind.open)(kind, &args.folder).map_err(failed("open"))?;
-    peer.load(&mut crate::entries::Source::new(shape, 0..shape.entries)).map_err(failed("load"))?;
+    peer.load(&mut crate::entries::Source::new(shape, 0..shape.entries))
+        .map_err(failed("load"))?;
     say(LOADED)?;
     for index in shape.entries.. {
         let (key, value) = shape.entry(index, 0);
-        peer.put_durable(&key, &value).map_err(failed("durable put"))?;
+        peer.put_durable(&key, &value)
+            .map_err(failed("durable put"))?;
         say(&index.to_string())?;
     }
     Ok(())
 }
 
-/// Starts the writer in an empty folder and kills it. Returns the index after the last acknowledged one.
+/// Starts the writer in an empty folder and kills it. Returns the index after the last acknowledged
+/// one.
 fn kill_a_writer(run: &Run, folder: &std::path::Path) -> Result<u64> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::new(format!("cannot find this program: {error}")))?;
@@ -43,7 +50,12 @@ fn kill_a_writer(run: &Run, folder: &std::path::Path) -> Result<u64> {
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|error| Failure::new(format!("cannot start the writer: {error}")))?;
-    let lines = writer.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines);
+    let lines = writer
+        .stdout
+        .take()
+        .map(BufReader::new)
+        .into_iter()
+        .flat_map(BufRead::lines);
     let (mut loaded, mut end) = (None, run.plan.shape.entries);
     for line in lines.map_while(std::result::Result::ok) {
         if line == LOADED {
@@ -82,6 +94,7 @@ pub(crate) fn measure(run: &Run) -> Result {
         acknowledged.chain(loaded).map(|index| (index, 0)),
         true,
     )?;
-    peer.close().map_err(Failure::store(run.kind.name, "close"))?;
+    peer.close()
+        .map_err(Failure::store(run.kind.name, "close"))?;
     std::fs::remove_dir_all(&folder).map_err(Failure::path("remove", &folder))
 }

@@ -26,22 +26,33 @@ impl Memory {
     pub(crate) fn now() -> Result<Self> {
         let status = read("/proc/self/status")?;
         let bytes = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            let line = status
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
             line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<f64>().ok())
                 .map_or(0.0, |kib| kib * 1024.0)
         };
-        Ok(Self { resident: bytes("VmRSS"), private: bytes("RssAnon") })
+        Ok(Self {
+            resident: bytes("VmRSS"),
+            private: bytes("RssAnon"),
+        })
     }
 
     pub(crate) fn since(self, before: Self) -> Self {
         let grown = |now: f64, before: f64| (now - before).max(0.0);
-        Self { resident: grown(self.resident, before.resident), private: grown(self.private, before.private) }
+        Self {
+            resident: grown(self.resident, before.resident),
+            private: grown(self.private, before.private),
+        }
     }
 }
 
 fn read(path: &str) -> Result<String> {
-    fs::read_to_string(path)
-        .map_err(|error| Failure::new(format!("cannot read {path}: {error}; this program needs Linux")))
+    fs::read_to_string(path).map_err(|error| {
+        Failure::new(format!(
+            "cannot read {path}: {error}; this program needs Linux"
+        ))
+    })
 }
 
 /// The bytes that the files in a folder take on disk: what is allocated, not how long they are.
@@ -50,9 +61,14 @@ pub(crate) fn disk_bytes(folder: &Path) -> Result<f64> {
     for entry in fs::read_dir(folder).map_err(Failure::path("list", folder))? {
         let Ok(entry) = entry else { continue };
         // A store may remove a file while it is looked at.
-        let Ok(metadata) = entry.metadata() else { continue };
-        bytes +=
-            if metadata.is_dir() { disk_bytes(&entry.path())? } else { metadata.blocks() as f64 * 512.0 };
+        let Ok(metadata) = entry.metadata() else {
+            continue;
+        };
+        bytes += if metadata.is_dir() {
+            disk_bytes(&entry.path())?
+        } else {
+            metadata.blocks() as f64 * 512.0
+        };
     }
     Ok(bytes)
 }
@@ -76,16 +92,23 @@ impl Machine {
     pub(crate) fn here(folder: &Path) -> Result<Self> {
         let value = |text: &str, name: &str| {
             let line = text.lines().find(|line| line.starts_with(name));
-            line.and_then(|line| line.split_once(':')).map_or("unknown", |(_, value)| value.trim()).to_owned()
+            line.and_then(|line| line.split_once(':'))
+                .map_or("unknown", |(_, value)| value.trim())
+                .to_owned()
         };
         let memory = value(&read("/proc/meminfo")?, "MemTotal");
         Ok(Self {
             processor: value(&read("/proc/cpuinfo")?, "model name"),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
-            memory_gib: memory.trim_end_matches(" kB").parse::<f64>().unwrap_or(0.0) / f64::from(1 << 20),
+            memory_gib: memory.trim_end_matches(" kB").parse::<f64>().unwrap_or(0.0)
+                / f64::from(1 << 20),
             kernel: read("/proc/sys/kernel/osrelease")?.trim().to_owned(),
             filesystem: filesystem(folder)?,
-            load: read("/proc/loadavg")?.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0),
+            load: read("/proc/loadavg")?
+                .split(' ')
+                .next()
+                .and_then(|load| load.parse().ok())
+                .unwrap_or(0.0),
             sync_us: sync_us(folder)?,
         })
     }
@@ -108,15 +131,22 @@ impl Machine {
 
 /// The type of the file system around a folder.
 fn filesystem(folder: &Path) -> Result<String> {
-    let folder = folder.canonicalize().map_err(Failure::path("open", folder))?;
+    let folder = folder
+        .canonicalize()
+        .map_err(Failure::path("open", folder))?;
     let mounts = read("/proc/self/mountinfo")?;
-    // Fields: ... root, mount point, options, ..., "-", type, source. The last of the longest mount points counts.
+    // Fields: ... root, mount point, options, ..., "-", type, source. The last of the longest mount
+    // points counts.
     let found = mounts.lines().filter_map(|line| {
         let point = line.split(' ').nth(4)?;
         let kind = line.split_once(" - ")?.1.split(' ').next()?;
-        folder.starts_with(point).then(|| (point.len(), kind.to_owned()))
+        folder
+            .starts_with(point)
+            .then(|| (point.len(), kind.to_owned()))
     });
-    Ok(found.max_by_key(|(length, _)| *length).map_or_else(|| "unknown".to_owned(), |(_, kind)| kind))
+    Ok(found
+        .max_by_key(|(length, _)| *length)
+        .map_or_else(|| "unknown".to_owned(), |(_, kind)| kind))
 }
 
 fn sync_us(folder: &Path) -> Result<f64> {
@@ -139,7 +169,8 @@ fn sync_us(folder: &Path) -> Result<f64> {
 /// The version of a package that this program was built with.
 pub(crate) fn version(package: &str) -> &'static str {
     let lock = include_str!("../Cargo.lock");
-    let after =
-        lock.split_once(&format!("name = \"{package}\"\nversion = \"")).map_or("", |(_, after)| after);
+    let after = lock
+        .split_once(&format!("name = \"{package}\"\nversion = \""))
+        .map_or("", |(_, after)| after);
     after.split('"').next().unwrap_or("")
 }

@@ -1,7 +1,8 @@
-//! Everleaf beside the stores that users would pick instead: the same keys, the same work, one program.
+//! Everleaf beside the stores that users would pick instead: the same keys, the same work, one
+//! program.
 //!
-//! The parent ([`turns`]) starts one process for each store and run ([`measure`]); that one starts a writer to kill
-//! ([`killed`]). Everything that differs between stores is in [`peers`].
+//! The parent ([`turns`]) starts one process for each store and run ([`measure`]); that one starts
+//! a writer to kill ([`killed`]). Everything that differs between stores is in [`peers`].
 
 mod entries;
 mod failure;
@@ -29,7 +30,8 @@ use peers::Kind;
 #[derive(Parser, Debug)]
 #[command(version)]
 struct Compare {
-    /// A folder on the disk to measure; it gets the sub-folder `everleaf-peers`, which is removed at the end.
+    /// A folder on the disk to measure; it gets the sub-folder `everleaf-peers`, which is removed
+    /// at the end.
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
     /// Only these stores; all if it is left out.
@@ -40,7 +42,8 @@ struct Compare {
     /// Runs of each store; figures are medians over them.
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     runs: u16,
-    /// Print one JSON object per line: the machine, the stores, each figure of each run as it comes, each store that failed.
+    /// Print one JSON object per line: the machine, the stores, each figure of each run as it
+    /// comes, each store that failed.
     #[arg(long)]
     json: bool,
     /// Write the results as a page of Markdown.
@@ -56,7 +59,9 @@ enum Child {
 }
 
 fn main() -> ExitCode {
-    let is_child = std::env::args().nth(1).is_some_and(|first| Child::has_subcommand(&first));
+    let is_child = std::env::args()
+        .nth(1)
+        .is_some_and(|first| Child::has_subcommand(&first));
     let done = if is_child {
         match Child::parse() {
             Child::Measure(args) => measure::run(args).map(|()| true),
@@ -77,8 +82,11 @@ fn main() -> ExitCode {
 
 /// Measures all; the answer is whether every store gave its figures.
 fn compare_all(args: &Compare) -> Result<bool> {
-    let kinds: Vec<&'static Kind> =
-        if args.store.is_empty() { peers::ALL.iter().collect() } else { args.store.clone() };
+    let kinds: Vec<&'static Kind> = if args.store.is_empty() {
+        peers::ALL.iter().collect()
+    } else {
+        args.store.clone()
+    };
     if let Some(report) = &args.report {
         // Found out now, not after an hour.
         std::fs::OpenOptions::new()
@@ -116,7 +124,11 @@ fn compare_all(args: &Compare) -> Result<bool> {
             print_json(&serde_json::json!({ "store": store, "failed": why }))?;
         }
     } else {
-        print_line(table::text(&results, &args.plan, &kinds).trim_start_matches('\n').trim_end())?;
+        print_line(
+            table::text(&results, &args.plan, &kinds)
+                .trim_start_matches('\n')
+                .trim_end(),
+        )?;
     }
     if let Some(path) = &args.report {
         let page = report::Page {
@@ -139,5 +151,9 @@ fn print_json(value: &impl serde::Serialize) -> Result {
 
 fn print_line(line: &str) -> Result {
     let written = writeln!(std::io::stdout(), "{line}");
-    written.map_err(|error| Failure::new(format!("cannot print: {error}; direct the output elsewhere")))
+    written.map_err(|error| {
+        Failure::new(format!(
+            "cannot print: {error}; direct the output elsewhere"
+        ))
+    })
 }

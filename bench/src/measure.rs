@@ -1,4 +1,5 @@
-//! One run of one store, in a process of its own: what it measures is printed as lines of JSON, for the parent.
+//! One run of one store, in a process of its own: what it measures is printed as lines of JSON, for
+//! the parent.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -41,7 +42,10 @@ pub(crate) struct Plan {
 
 fn seconds(text: &str) -> std::result::Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "give a number".to_owned())?;
-    (0.01..=3600.0).contains(&seconds).then_some(seconds).ok_or_else(|| "give 0.01 to 3600".to_owned())
+    (0.01..=3600.0)
+        .contains(&seconds)
+        .then_some(seconds)
+        .ok_or_else(|| "give 0.01 to 3600".to_owned())
 }
 
 impl Plan {
@@ -52,12 +56,19 @@ impl Plan {
 
     /// The figures that a run gives.
     pub(crate) fn metrics(&self) -> impl Iterator<Item = &'static metric::Metric> + '_ {
-        metric::ALL.iter().filter(|metric| self.has(metric.workload))
+        metric::ALL
+            .iter()
+            .filter(|metric| self.has(metric.workload))
     }
 
     /// What repeats it, as arguments.
     pub(crate) fn arguments(&self) -> Vec<String> {
-        let Self { shape, seconds, idle, workload } = self;
+        let Self {
+            shape,
+            seconds,
+            idle,
+            workload,
+        } = self;
         let mut arguments = vec![
             format!("--entries={}", shape.entries),
             format!("--key-bytes={}", shape.key_bytes),
@@ -68,7 +79,12 @@ impl Plan {
         let name = |workload: &Workload| {
             clap::ValueEnum::to_possible_value(workload).map(|it| it.get_name().to_owned())
         };
-        arguments.extend(workload.iter().filter_map(name).map(|name| format!("--workload={name}")));
+        arguments.extend(
+            workload
+                .iter()
+                .filter_map(name)
+                .map(|name| format!("--workload={name}")),
+        );
         arguments
     }
 }
@@ -105,9 +121,19 @@ pub(crate) struct Run {
 
 /// Measures all that the plan asks for.
 pub(crate) fn run(args: MeasureArgs) -> Result {
-    let MeasureArgs { store: kind, plan, folder } = args;
+    let MeasureArgs {
+        store: kind,
+        plan,
+        folder,
+    } = args;
     let (sorted, next_index) = (plan.shape.sorted(), AtomicU64::new(plan.shape.entries));
-    let run = Run { kind, plan, folder, sorted, next_index };
+    let run = Run {
+        kind,
+        plan,
+        folder,
+        sorted,
+        next_index,
+    };
     if run.plan.workload != [Workload::Bulk] {
         run.filled_at_random()?;
     }
@@ -126,8 +152,11 @@ impl Run {
         if !metric::from_name(name).is_some_and(|metric| self.plan.has(metric.workload)) {
             return Ok(());
         }
-        let line = serde_json::to_string(&Line { metric: name.to_owned(), value })
-            .map_err(|error| Failure::new(format!("{name}: {error}; this is a bug of the program")))?;
+        let line = serde_json::to_string(&Line {
+            metric: name.to_owned(),
+            value,
+        })
+        .map_err(|error| Failure::new(format!("{name}: {error}; this is a bug of the program")))?;
         writeln!(io::stdout(), "{line}")
             .map_err(|error| Failure::new(format!("the parent reads no more: {error}")))
     }
@@ -144,7 +173,8 @@ impl Run {
     }
 
     fn close(&self, peer: Box<dyn Peer>) -> Result {
-        peer.close().map_err(Failure::store(self.kind.name, "close"))
+        peer.close()
+            .map_err(Failure::store(self.kind.name, "close"))
     }
 
     pub(crate) fn wrong(&self, action: &'static str, what: &str) -> Failure {
@@ -159,7 +189,10 @@ impl Run {
         let rate = self.load(&*peer, false)?;
         self.tell("load", rate)?;
         self.tell("disk-load", disk_bytes(&folder)?)?;
-        if self.plan.has(Workload::Space) || self.plan.has(Workload::Get) || self.plan.has(Workload::Range) {
+        if self.plan.has(Workload::Space)
+            || self.plan.has(Workload::Get)
+            || self.plan.has(Workload::Range)
+        {
             self.tell("disk-idle", self.wait_until_idle(&folder)?)?;
         }
         self.check_all(&*peer)?;
@@ -257,7 +290,11 @@ impl Run {
     }
 
     /// Runs the same on each thread at once; the sum of what they did, a second.
-    fn timed(&self, threads: u64, work: impl Fn(u64, Instant) -> Result<u64> + Sync) -> Result<f64> {
+    fn timed(
+        &self,
+        threads: u64,
+        work: impl Fn(u64, Instant) -> Result<u64> + Sync,
+    ) -> Result<f64> {
         let barrier = Barrier::new(threads as usize);
         let one = |thread| {
             barrier.wait();
@@ -267,18 +304,25 @@ impl Run {
         let panicked = |_| Err(self.wrong("threads", "a thread panicked"));
         let ends: Vec<(Instant, u64, Instant)> = thread::scope(|scope| {
             let one = &one;
-            let handles: Vec<_> = (0..threads).map(|thread| scope.spawn(move || one(thread))).collect();
-            let ends = handles.into_iter().map(|handle| handle.join().unwrap_or_else(panicked));
+            let handles: Vec<_> = (0..threads)
+                .map(|thread| scope.spawn(move || one(thread)))
+                .collect();
+            let ends = handles
+                .into_iter()
+                .map(|handle| handle.join().unwrap_or_else(panicked));
             ends.collect::<Result<_>>()
         })?;
         let start = ends.iter().map(|end| end.0).min();
         let end = ends.iter().map(|end| end.2).max();
-        let elapsed = start.zip(end).map_or(0.0, |(start, end)| (end - start).as_secs_f64());
+        let elapsed = start
+            .zip(end)
+            .map_or(0.0, |(start, end)| (end - start).as_secs_f64());
         Ok(ends.iter().map(|end| end.1).sum::<u64>() as f64 / elapsed)
     }
 
     fn reader<'p>(&self, peer: &'p dyn Peer) -> Result<Box<dyn Reader + 'p>> {
-        peer.reader().map_err(Failure::store(self.kind.name, "begin to read"))
+        peer.reader()
+            .map_err(Failure::store(self.kind.name, "begin to read"))
     }
 
     /// Gets of random entries a second. Each value is compared.
@@ -293,12 +337,16 @@ impl Run {
                     count += 1;
                     shape.key(index, &mut key);
                     let mut is_right = false;
-                    let mut see = |value: &[u8]| is_right = shape.is_value(index, 0, value, &mut expected);
-                    reader.get(&key, &mut see).map_err(Failure::store(self.kind.name, "get"))?;
+                    let mut see =
+                        |value: &[u8]| is_right = shape.is_value(index, 0, value, &mut expected);
+                    reader
+                        .get(&key, &mut see)
+                        .map_err(Failure::store(self.kind.name, "get"))?;
                     if !is_right {
-                        return Err(
-                            self.wrong("get", &format!("entry {index} is missing or has another value"))
-                        );
+                        return Err(self.wrong(
+                            "get",
+                            &format!("entry {index} is missing or has another value"),
+                        ));
                     }
                 }
             }
@@ -314,7 +362,9 @@ impl Run {
             while Instant::now() < deadline {
                 let start = mix(count) as usize % self.sorted.len();
                 count += 1;
-                self.plan.shape.key(u64::from(self.sorted[start]), &mut first);
+                self.plan
+                    .shape
+                    .key(u64::from(self.sorted[start]), &mut first);
                 self.check_range(&mut *reader, (start, RANGE), &first, &mut expected)?;
             }
             Ok(count)
@@ -332,13 +382,18 @@ impl Run {
         let (mut seen, mut is_right) = (0, true);
         let mut see = |key: &[u8], value: &[u8]| {
             let index = self.sorted.get(start + seen).map(|index| u64::from(*index));
-            is_right &= index.is_some_and(|index| self.plan.shape.is_entry(index, key, value, expected));
+            is_right &=
+                index.is_some_and(|index| self.plan.shape.is_entry(index, key, value, expected));
             seen += 1;
         };
-        reader.range(first, length, &mut see).map_err(Failure::store(self.kind.name, "range"))?;
+        reader
+            .range(first, length, &mut see)
+            .map_err(Failure::store(self.kind.name, "range"))?;
         if !is_right || seen != length.min(self.sorted.len() - start) {
-            return Err(self
-                .wrong("range", &format!("of {length} entries from the {start}th, {seen} came, or others")));
+            return Err(self.wrong(
+                "range",
+                &format!("of {length} entries from the {start}th, {seen} came, or others"),
+            ));
         }
         Ok(())
     }
@@ -365,9 +420,15 @@ impl Run {
         for (index, updates) in indices {
             self.plan.shape.key(index, &mut key);
             let mut is_right = false;
-            let mut see =
-                |value: &[u8]| is_right = self.plan.shape.is_value(index, updates, value, &mut expected);
-            let found = reader.get(&key, &mut see).map_err(Failure::store(self.kind.name, action))?;
+            let mut see = |value: &[u8]| {
+                is_right = self
+                    .plan
+                    .shape
+                    .is_value(index, updates, value, &mut expected)
+            };
+            let found = reader
+                .get(&key, &mut see)
+                .map_err(Failure::store(self.kind.name, action))?;
             if found != is_present || found != is_right {
                 return Err(self.wrong(action, &format!("entry {index} is not as it was written")));
             }
@@ -385,20 +446,27 @@ impl Run {
                 let index = base + count * threads + thread;
                 self.plan.shape.key(index, &mut key);
                 self.plan.shape.value(index, 0, &mut value);
-                peer.put_durable(&key, &value).map_err(Failure::store(self.kind.name, "durable put"))?;
+                peer.put_durable(&key, &value)
+                    .map_err(Failure::store(self.kind.name, "durable put"))?;
                 count += 1;
             }
             counts[thread as usize].store(count, Ordering::Relaxed);
             Ok(count)
         })?;
-        let counts: Vec<u64> = counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+        let counts: Vec<u64> = counts
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed))
+            .collect();
         for (thread, count) in (0..).zip(&counts) {
             let step = (count * threads / CHECKS_MAX).max(1) as usize;
-            let written = (0..*count).step_by(step).map(|number| (base + number * threads + thread, 0));
+            let written = (0..*count)
+                .step_by(step)
+                .map(|number| (base + number * threads + thread, 0));
             self.read(peer, "durable put", written, true)?;
         }
         let most = counts.into_iter().max().unwrap_or(0);
-        self.next_index.store(base + most * threads, Ordering::Relaxed);
+        self.next_index
+            .store(base + most * threads, Ordering::Relaxed);
         Ok(rate)
     }
 
@@ -408,9 +476,11 @@ impl Run {
         let rate = self.timed(1, |_, deadline| {
             let mut next = base;
             while Instant::now() < deadline {
-                let batch: Vec<_> =
-                    (next..next + BATCH).map(|index| self.plan.shape.entry(index, 0)).collect();
-                peer.put_many_durable(&batch).map_err(Failure::store(self.kind.name, "durable batch"))?;
+                let batch: Vec<_> = (next..next + BATCH)
+                    .map(|index| self.plan.shape.entry(index, 0))
+                    .collect();
+                peer.put_many_durable(&batch)
+                    .map_err(Failure::store(self.kind.name, "durable batch"))?;
                 next += BATCH;
             }
             self.next_index.store(next, Ordering::Relaxed);
@@ -418,11 +488,17 @@ impl Run {
         })?;
         let end = self.next_index.load(Ordering::Relaxed);
         let step = ((end - base) / CHECKS_MAX).max(1) as usize;
-        self.read(peer, "durable batch", (base..end).step_by(step).map(|index| (index, 0)), true)?;
+        self.read(
+            peer,
+            "durable batch",
+            (base..end).step_by(step).map(|index| (index, 0)),
+            true,
+        )?;
         Ok(rate)
     }
 
-    /// Single writes to loaded entries, in an order that is not that of the load, and one sync: how many a second, and how many.
+    /// Single writes to loaded entries, in an order that is not that of the load, and one sync: how
+    /// many a second, and how many.
     fn singles(
         &self,
         action: &'static str,
@@ -434,7 +510,8 @@ impl Run {
         let rate = self.timed(1, |_, deadline| {
             let mut count = 0;
             while count < max && (count % OPERATIONS_PER_LOOK != 0 || Instant::now() < deadline) {
-                write(self.plan.shape.shuffled(count)).map_err(Failure::store(self.kind.name, action))?;
+                write(self.plan.shape.shuffled(count))
+                    .map_err(Failure::store(self.kind.name, action))?;
                 count += 1;
             }
             sync().map_err(Failure::store(self.kind.name, "sync"))?;
@@ -444,7 +521,8 @@ impl Run {
         Ok((rate, done.load(Ordering::Relaxed)))
     }
 
-    /// Updates a second, and how many entries now have the second value: the first ones of the shuffled order.
+    /// Updates a second, and how many entries now have the second value: the first ones of the
+    /// shuffled order.
     fn updates(&self, peer: &dyn Peer) -> Result<(f64, u64)> {
         let shape = self.plan.shape;
         let update = |index| {
@@ -468,7 +546,9 @@ impl Run {
         };
         let (rate, count) = self.singles("remove", shape.entries / 2, remove, || peer.sync())?;
         let step = (shape.entries / CHECKS_MAX).max(1) as usize;
-        let gone = (0..count).step_by(step).map(|step| (shape.shuffled(step), 0));
+        let gone = (0..count)
+            .step_by(step)
+            .map(|step| (shape.shuffled(step), 0));
         self.read(peer, "remove", gone, false)?;
         let left = (count..shape.entries).step_by(step);
         let left = left.map(|step| (shape.shuffled(step), u64::from(step < updates)));

@@ -54,7 +54,8 @@ pub(crate) struct Metric {
 }
 
 /// Threads of the durable puts, and the figures of each.
-pub(crate) const PUT_THREADS: [(u64, &str); 4] = [(1, "put-1"), (2, "put-2"), (8, "put-8"), (64, "put-64")];
+pub(crate) const PUT_THREADS: [(u64, &str); 4] =
+    [(1, "put-1"), (2, "put-2"), (8, "put-8"), (64, "put-64")];
 /// Entries of a durable batch.
 pub(crate) const BATCH: u64 = 100;
 /// Entries of a range.
@@ -72,7 +73,14 @@ const fn metric(
     title: &'static str,
     loss: &'static str,
 ) -> Metric {
-    Metric { name, workload, group, title, unit, loss }
+    Metric {
+        name,
+        workload,
+        group,
+        title,
+        unit,
+        loss,
+    }
 }
 
 use Unit::{Bytes, PerSecond, Seconds};
@@ -183,7 +191,11 @@ mod tests {
     fn figures_have_a_unit_and_know_what_is_better() {
         let (get, disk) = (from_name("get-1").unwrap(), from_name("disk-idle").unwrap());
         assert_eq!(
-            [get.figure(1_234_567.0), get.figure(29_100.0), disk.figure(1_048_576.0)],
+            [
+                get.figure(1_234_567.0),
+                get.figure(29_100.0),
+                disk.figure(1_048_576.0)
+            ],
             ["1.23 M/s", "29.1 k/s", "1.00 MiB"]
         );
         assert_eq!([0, 999, 1_002_003].map(grouped), ["0", "999", "1,002,003"]);

@@ -30,12 +30,26 @@ struct Against {
 
 impl Page<'_> {
     pub(crate) fn text(&self) -> String {
-        let parts = [self.head(), self.verdict(), self.tables(), self.method(), self.settings()];
+        let parts = [
+            self.head(),
+            self.verdict(),
+            self.tables(),
+            self.method(),
+            self.settings(),
+        ];
         parts.join("\n")
     }
 
     fn head(&self) -> String {
-        let Machine { processor, cores, memory_gib, kernel, filesystem, sync_us, load: _ } = self.machine;
+        let Machine {
+            processor,
+            cores,
+            memory_gib,
+            kernel,
+            filesystem,
+            sync_us,
+            load: _,
+        } = self.machine;
         let shape = self.plan.shape;
         let mut text = format!(
             "# Everleaf beside other stores\n\n\
@@ -66,7 +80,11 @@ impl Page<'_> {
     }
 
     fn command(&self) -> String {
-        let feature = if cfg!(feature = "rocksdb") { " --features rocksdb" } else { "" };
+        let feature = if cfg!(feature = "rocksdb") {
+            " --features rocksdb"
+        } else {
+            ""
+        };
         let mut text = format!(
             "cargo run --release{feature} -- --dir DIR --runs {} {}",
             self.runs,
@@ -85,7 +103,12 @@ impl Page<'_> {
     }
 
     fn measured(&self) -> impl Iterator<Item = &'static Kind> + '_ {
-        let failed = |kind: &Kind| self.results.failed.iter().any(|(name, _)| *name == kind.name);
+        let failed = |kind: &Kind| {
+            self.results
+                .failed
+                .iter()
+                .any(|(name, _)| *name == kind.name)
+        };
         self.kinds.iter().copied().filter(move |kind| !failed(kind))
     }
 
@@ -95,7 +118,13 @@ impl Page<'_> {
         let one = |metric: &'static Metric| {
             let value = self.results.median(ours.name, metric)?;
             let (peer, theirs) = self.results.best(&peers, metric)?;
-            Some(Against { metric, ours: value, peer, theirs, ratio: metric.advantage(theirs, value) })
+            Some(Against {
+                metric,
+                ours: value,
+                peer,
+                theirs,
+                ratio: metric.advantage(theirs, value),
+            })
         };
         let mut all: Vec<Against> = self.plan.metrics().filter_map(one).collect();
         all.sort_by(|a, b| b.ratio.total_cmp(&a.ratio));
@@ -104,15 +133,24 @@ impl Page<'_> {
 
     /// Where we lose, the worst first; then where we are level and where we win, in a line each.
     fn verdict(&self) -> String {
-        let Some(ours) = self.ours() else { return String::new() };
+        let Some(ours) = self.ours() else {
+            return String::new();
+        };
         let all = self.against(ours);
         if all.is_empty() {
             return String::new();
         }
         let names = |is_in: &dyn Fn(f64) -> bool| {
-            let titles: Vec<String> =
-                all.iter().filter(|it| is_in(it.ratio)).map(|it| title(it.metric)).collect();
-            if titles.is_empty() { "nothing".to_owned() } else { titles.join("; ") }
+            let titles: Vec<String> = all
+                .iter()
+                .filter(|it| is_in(it.ratio))
+                .map(|it| title(it.metric))
+                .collect();
+            if titles.is_empty() {
+                "nothing".to_owned()
+            } else {
+                titles.join("; ")
+            }
         };
         let losses: Vec<&Against> = all.iter().filter(|it| it.ratio > EQUAL).collect();
         let mut text = format!(
@@ -129,8 +167,11 @@ impl Page<'_> {
                 loss.peer.name,
                 digits(loss.ratio)
             );
-            text +=
-                &format!(" {} against {}. ", loss.metric.figure(loss.theirs), loss.metric.figure(loss.ours));
+            text += &format!(
+                " {} against {}. ",
+                loss.metric.figure(loss.theirs),
+                loss.metric.figure(loss.ours)
+            );
             text += loss.metric.loss;
             text += &self.engine_that_wins(loss);
             if self.overlap(ours, loss) {
@@ -153,7 +194,11 @@ impl Page<'_> {
         let engines: Vec<&'static Kind> = self.measured().filter(|kind| kind.is_ours).collect();
         match self.results.best(&engines, loss.metric) {
             Some((engine, value)) if loss.metric.advantage(value, loss.theirs) > EQUAL => {
-                format!(" The engine `{}` wins here: {}.", engine.name, loss.metric.figure(value))
+                format!(
+                    " The engine `{}` wins here: {}.",
+                    engine.name,
+                    loss.metric.figure(value)
+                )
             }
             _ => String::new(),
         }
@@ -208,14 +253,16 @@ impl Page<'_> {
     /// How far the runs of a store are apart.
     fn spread(&self, kinds: &[&'static Kind]) -> String {
         if self.runs < 2 {
-            return "\nThere was one run only, so nothing is known of how far runs are apart.\n".to_owned();
+            return "\nThere was one run only, so nothing is known of how far runs are apart.\n"
+                .to_owned();
         }
         let mut spreads = Vec::new();
         for metric in self.plan.metrics() {
             for kind in kinds {
                 let figures = self.results.figures(kind.name, metric);
-                let (low, high) =
-                    figures.iter().fold((f64::MAX, 0.0_f64), |(low, high), it| (low.min(*it), high.max(*it)));
+                let (low, high) = figures.iter().fold((f64::MAX, 0.0_f64), |(low, high), it| {
+                    (low.min(*it), high.max(*it))
+                });
                 spreads.push((if low > 0.0 { high / low } else { 1.0 }, kind.name, metric));
             }
         }
@@ -227,7 +274,9 @@ impl Page<'_> {
                 format!("{} of `{store}` ({} times)", title(metric), digits(*ratio))
             })
             .collect();
-        let half = spreads.get(spreads.len() / 2).map_or(1.0, |spread| spread.0);
+        let half = spreads
+            .get(spreads.len() / 2)
+            .map_or(1.0, |spread| spread.0);
         format!(
             "\nThe best run of a store is at most {} times its worst in half of the figures. Farthest apart: {}.\n",
             digits(half),
@@ -263,9 +312,15 @@ impl Page<'_> {
 
     fn settings(&self) -> String {
         let mut text =
-            "## Settings and versions\n\n| store | version | settings |\n| --- | --- | --- |\n".to_owned();
+            "## Settings and versions\n\n| store | version | settings |\n| --- | --- | --- |\n"
+                .to_owned();
         for kind in self.kinds {
-            text += &format!("| `{}` | {} | {} |\n", kind.name, kind.version(), kind.settings);
+            text += &format!(
+                "| `{}` | {} | {} |\n",
+                kind.name,
+                kind.version(),
+                kind.settings
+            );
         }
         text + "\nAll are built by one release profile of Cargo, with one code generation unit a crate.\n"
     }

@@ -20,8 +20,9 @@ pub(crate) fn text(results: &Results, plan: &Plan, kinds: &[&'static Kind]) -> S
         let best = results.best(kinds, metric).map(|(kind, _)| kind.name);
         text += &format!("  {:<42}", metric.title);
         for kind in kinds {
-            let figure =
-                results.median(kind.name, metric).map_or("-".to_owned(), |value| metric.figure(value));
+            let figure = results
+                .median(kind.name, metric)
+                .map_or("-".to_owned(), |value| metric.figure(value));
             let star = if best == Some(kind.name) { "*" } else { "" };
             text += &format!("{:>11}", format!("{star}{figure}"));
         }

@@ -1,4 +1,5 @@
-//! Runs of all stores in turns, each in a process of its own, so that drift of the machine hits all alike.
+//! Runs of all stores in turns, each in a process of its own, so that drift of the machine hits all
+//! alike.
 
 use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::path::Path;
@@ -33,8 +34,10 @@ pub(crate) struct Results {
 impl Results {
     /// The figures of a store, one for each run.
     pub(crate) fn figures(&self, store: &str, metric: &Metric) -> Vec<f64> {
-        let of_it =
-            self.samples.iter().filter(|sample| sample.store == store && sample.metric == metric.name);
+        let of_it = self
+            .samples
+            .iter()
+            .filter(|sample| sample.store == store && sample.metric == metric.name);
         of_it.map(|sample| sample.value).collect()
     }
 
@@ -48,12 +51,15 @@ impl Results {
         kinds: impl IntoIterator<Item = &'k &'static Kind>,
         metric: &Metric,
     ) -> Option<(&'static Kind, f64)> {
-        let medians = kinds.into_iter().filter_map(|kind| Some((*kind, self.median(kind.name, metric)?)));
+        let medians = kinds
+            .into_iter()
+            .filter_map(|kind| Some((*kind, self.median(kind.name, metric)?)));
         medians.max_by(|(_, a), (_, b)| metric.advantage(*a, *b).total_cmp(&1.0))
     }
 }
 
-/// Runs every store `runs` times in sub-folders of `folder`, which is empty. `see` gets each figure.
+/// Runs every store `runs` times in sub-folders of `folder`, which is empty. `see` gets each
+/// figure.
 pub(crate) fn take(
     folder: &Path,
     plan: &Plan,
@@ -76,7 +82,13 @@ pub(crate) fn take(
             let tell = |line: Line| {
                 let Line { metric, value } = line;
                 let unit = metric::from_name(&metric).map_or(Unit::PerSecond, |metric| metric.unit);
-                let sample = Sample { store: kind.name, run: run + 1, metric, value, unit };
+                let sample = Sample {
+                    store: kind.name,
+                    run: run + 1,
+                    metric,
+                    value,
+                    unit,
+                };
                 bar.inc(1);
                 bar.suspend(|| see(&sample))?;
                 Ok(sample)
@@ -105,8 +117,12 @@ fn measure(
     place: &Path,
     tell: impl Fn(Line) -> Result<Sample>,
 ) -> Result<std::result::Result<Vec<Sample>, String>> {
-    let cannot =
-        |error| Failure::new(format!("cannot start a process for {}: {error}; free some memory", kind.name));
+    let cannot = |error| {
+        Failure::new(format!(
+            "cannot start a process for {}: {error}; free some memory",
+            kind.name
+        ))
+    };
     let mut child = Command::new(std::env::current_exe().map_err(cannot)?)
         .args(["measure", "--store", kind.name, "--folder"])
         .arg(place)
@@ -116,7 +132,12 @@ fn measure(
         .spawn()
         .map_err(cannot)?;
     let mut samples = Vec::new();
-    let lines = child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines);
+    let lines = child
+        .stdout
+        .take()
+        .map(BufReader::new)
+        .into_iter()
+        .flat_map(BufRead::lines);
     for line in lines.map_while(std::result::Result::ok) {
         if let Ok(line) = serde_json::from_str(&line) {
             samples.push(tell(line)?);
@@ -143,7 +164,8 @@ fn progress_bar(figures: u64) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         bar.set_draw_target(ProgressDrawTarget::hidden());
     }
-    let style =
-        ProgressStyle::with_template("{bar:30} {pos}/{len} figures, {elapsed} gone, {eta} to go: {msg}");
+    let style = ProgressStyle::with_template(
+        "{bar:30} {pos}/{len} figures, {elapsed} gone, {eta} to go: {msg}",
+    );
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

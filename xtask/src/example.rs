@@ -19,9 +19,23 @@ pub(crate) fn run(example: &str, args: &Args) -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["run", "--release", "--quiet", "--package", "everleaf-lab", "--example", example, "--"]);
+    command.args([
+        "run",
+        "--release",
+        "--quiet",
+        "--package",
+        "everleaf-lab",
+        "--example",
+        example,
+        "--",
+    ]);
     match command.args(&args.arguments).current_dir(root).status() {
-        Ok(status) => ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(2)),
+        Ok(status) => ExitCode::from(
+            status
+                .code()
+                .and_then(|code| u8::try_from(code).ok())
+                .unwrap_or(2),
+        ),
         Err(error) => {
             eprintln!("xtask {example}: cargo does not run: {error}; is it in PATH?");
             ExitCode::from(2)

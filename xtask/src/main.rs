@@ -1,6 +1,7 @@
 //! The chores of the workspace, run as `cargo xtask <chore>`.
 //!
-//! Every chore answers with its exit code: 0 = yes or clean, 1 = no or violations found, 2 = wrong use.
+//! Every chore answers with its exit code: 0 = yes or clean, 1 = no or violations found, 2 = wrong
+//! use.
 
 #![forbid(unsafe_code)]
 
@@ -34,7 +35,8 @@ enum Chore {
     Damage(example::Args),
     /// Run what takes too long for the ordinary tests: long explorations, all mutants, torture.
     Thorough(thorough::Args),
-    /// Cut the power of a virtual machine, again and again, and verify that nothing acknowledged is lost.
+    /// Cut the power of a virtual machine, again and again, and verify that nothing acknowledged is
+    /// lost.
     Vm(vm::Args),
 }
 

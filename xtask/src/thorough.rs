@@ -25,7 +25,10 @@ struct Run {
 }
 
 fn run_of(name: &str, arguments: &str) -> Run {
-    Run { name: name.to_owned(), arguments: arguments.split_whitespace().map(str::to_owned).collect() }
+    Run {
+        name: name.to_owned(),
+        arguments: arguments.split_whitespace().map(str::to_owned).collect(),
+    }
 }
 
 /// What there is to run. The short ones first.
@@ -33,41 +36,73 @@ fn runs(pool: &Path, engines: &[String]) -> Vec<Run> {
     let everleaf = "run --release --quiet --package everleaf-cli --bin everleaf --";
     let mut runs = vec![
         run_of("ignored tests", "test --release --workspace -- --ignored"),
-        run_of("scopes", "test --release --package everleaf-sim --test engines"),
-        run_of("conformance", "test --release --package everleaf-lab --test conformance"),
-        run_of("damage", "test --release --package everleaf-lab --test damage"),
-        run_of("bad input", "test --release --package everleaf --test bad_input --test salvage"),
+        run_of(
+            "scopes",
+            "test --release --package everleaf-sim --test engines",
+        ),
+        run_of(
+            "conformance",
+            "test --release --package everleaf-lab --test conformance",
+        ),
+        run_of(
+            "damage",
+            "test --release --package everleaf-lab --test damage",
+        ),
+        run_of(
+            "bad input",
+            "test --release --package everleaf --test bad_input --test salvage",
+        ),
         run_of("files", "test --release --package everleaf-medium --lib"),
     ];
     for engine in engines {
         let crash = format!("{everleaf} crash --engine {engine}");
-        runs.push(run_of(&format!("exhaustive {engine}"), &format!("{crash} --exhaustive")));
-        runs.push(run_of(&format!("pairs {engine}"), &format!("{crash} --exhaustive --threads 2")));
+        runs.push(run_of(
+            &format!("exhaustive {engine}"),
+            &format!("{crash} --exhaustive"),
+        ));
+        runs.push(run_of(
+            &format!("pairs {engine}"),
+            &format!("{crash} --exhaustive --threads 2"),
+        ));
     }
     for engine in engines {
         let mut torture = run_of(
             &format!("torture {engine}"),
             &format!("{everleaf} torture --engine {engine} --rounds 100"),
         );
-        torture.arguments.push(pool.join(format!("{engine}.pool")).display().to_string());
+        torture
+            .arguments
+            .push(pool.join(format!("{engine}.pool")).display().to_string());
         runs.push(torture);
     }
-    let mut torture = run_of("torture batches", &format!("{everleaf} torture --batches --rounds 200"));
-    torture.arguments.push(pool.join("batches.pool").display().to_string());
+    let mut torture = run_of(
+        "torture batches",
+        &format!("{everleaf} torture --batches --rounds 200"),
+    );
+    torture
+        .arguments
+        .push(pool.join("batches.pool").display().to_string());
     runs.push(torture);
     for engine in engines {
-        runs.push(run_of(&format!("mutants {engine}"), &format!("xtask mutants --engine {engine}")));
+        runs.push(run_of(
+            &format!("mutants {engine}"),
+            &format!("xtask mutants --engine {engine}"),
+        ));
     }
     runs.push(run_of("mutants batches", "xtask mutants --engine batches"));
     runs
 }
 
-/// Exit code 0: all that was run passed. 1: something failed. 2: nothing has that text in its name, or nothing can be run.
+/// Exit code 0: all that was run passed. 1: something failed. 2: nothing has that text in its name,
+/// or nothing can be run.
 pub(crate) fn run(args: &Args) -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let pools = root.join("target/thorough");
     if let Err(error) = std::fs::create_dir_all(&pools) {
-        eprintln!("xtask thorough: {} cannot be made: {error}", pools.display());
+        eprintln!(
+            "xtask thorough: {} cannot be made: {error}",
+            pools.display()
+        );
         return ExitCode::from(2);
     }
     // Those that exist to be compared with, too.
@@ -82,7 +117,10 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let (mut runs, mut failed) = (runs(&pools, &engines), 0);
     runs.retain(|run| run.name.contains(&args.only));
     if runs.is_empty() {
-        eprintln!("xtask thorough: nothing has {:?} in its name; --list prints all names", args.only);
+        eprintln!(
+            "xtask thorough: nothing has {:?} in its name; --list prints all names",
+            args.only
+        );
         return ExitCode::from(2);
     }
     for run in runs {
@@ -111,9 +149,16 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         let seconds = begin.elapsed().as_secs();
         failed += u32::from(!passed);
         if args.json {
-            println!("{{\"name\":{:?},\"passed\":{passed},\"seconds\":{seconds}}}", run.name);
+            println!(
+                "{{\"name\":{:?},\"passed\":{passed},\"seconds\":{seconds}}}",
+                run.name
+            );
         } else {
-            println!("== {}: {} after {seconds} s", run.name, if passed { "passed" } else { "FAILED" });
+            println!(
+                "== {}: {} after {seconds} s",
+                run.name,
+                if passed { "passed" } else { "FAILED" }
+            );
         }
     }
     ExitCode::from(u8::from(failed > 0))

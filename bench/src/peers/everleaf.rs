@@ -21,7 +21,14 @@ pub(super) const WBTREE: Kind = kind("wbtree", "as `rntree`; one thread writes a
 pub(super) const CAWBT: Kind = kind("cawbt", "as `rntree`; one thread writes at a time");
 
 const fn kind(name: &'static str, settings: &'static str) -> Kind {
-    Kind { name, is_ours: true, package: "everleaf", beneath: || None, settings, open }
+    Kind {
+        name,
+        is_ours: true,
+        package: "everleaf",
+        beneath: || None,
+        settings,
+        open,
+    }
 }
 
 struct Everleaf {
@@ -32,7 +39,11 @@ struct Everleaf {
 fn open(kind: &'static Kind, folder: &Path) -> Result<Box<dyn Peer>> {
     let engine = Engine::from_name(kind.name).ok_or("this release of Everleaf lacks the engine")?;
     let store = Options::new().open(folder.join("data.pool"))?;
-    let options = TreeOptions { engine, codec: Codec::Record, settings: Settings::NONE };
+    let options = TreeOptions {
+        engine,
+        codec: Codec::Record,
+        settings: Settings::NONE,
+    };
     let tree = store.tree_with("data", options)?;
     Ok(Box::new(Everleaf { store, tree }))
 }
@@ -46,8 +57,11 @@ impl Peer for Everleaf {
     }
 
     fn load_sorted(&self, entries: &mut Source) -> Result {
-        let owned =
-            std::iter::from_fn(|| entries.next_entry().map(|(key, value)| (key.to_vec(), value.to_vec())));
+        let owned = std::iter::from_fn(|| {
+            entries
+                .next_entry()
+                .map(|(key, value)| (key.to_vec(), value.to_vec()))
+        });
         self.tree.bulk_load(owned, 1.0)?;
         Ok(self.store.sync()?)
     }
@@ -82,7 +96,10 @@ impl Peer for Everleaf {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
-        Ok(Box::new(TreeReader { tree: &self.tree, value: Vec::new() }))
+        Ok(Box::new(TreeReader {
+            tree: &self.tree,
+            value: Vec::new(),
+        }))
     }
 
     fn close(self: Box<Self>) -> Result {
@@ -109,7 +126,9 @@ impl Reader for TreeReader<'_> {
     fn range(&mut self, first: &[u8], count: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result {
         let mut range: Range<'_> = self.tree.range(first..);
         for _ in 0..count {
-            let Some((key, value)) = range.next_entry()? else { break };
+            let Some((key, value)) = range.next_entry()? else {
+                break;
+            };
             see(key, value);
         }
         Ok(())

@@ -27,7 +27,9 @@ struct Fjall {
 }
 
 fn open(_: &'static Kind, folder: &Path) -> Result<Box<dyn Peer>> {
-    let database = Database::builder(folder).cache_size(CACHE_BYTES as u64).open()?;
+    let database = Database::builder(folder)
+        .cache_size(CACHE_BYTES as u64)
+        .open()?;
     let entries = database.keyspace("entries", KeyspaceCreateOptions::default)?;
     Ok(Box::new(Fjall { entries, database }))
 }
@@ -55,7 +57,10 @@ impl Peer for Fjall {
     }
 
     fn put_many_durable(&self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result {
-        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        let mut batch = self
+            .database
+            .batch()
+            .durability(Some(PersistMode::SyncData));
         for (key, value) in entries {
             batch.insert(&self.entries, key.as_slice(), value.as_slice());
         }
@@ -75,7 +80,9 @@ impl Peer for Fjall {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
-        Ok(Box::new(KeyspaceReader { entries: &self.entries }))
+        Ok(Box::new(KeyspaceReader {
+            entries: &self.entries,
+        }))
     }
 
     fn close(self: Box<Self>) -> Result {

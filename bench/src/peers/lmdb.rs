@@ -5,7 +5,8 @@ use std::path::Path;
 
 use heed::types::Bytes;
 use heed::{
-    CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, FlagSetMode, PutFlags, RoTxn, RwTxn, WithTls,
+    CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, FlagSetMode, PutFlags, RoTxn, RwTxn,
+    WithTls,
 };
 
 use super::{Kind, Peer, Reader, Result};
@@ -16,7 +17,12 @@ pub(super) const KIND: Kind = Kind {
     is_ours: false,
     package: "heed",
     beneath: || {
-        let heed::LmdbVersion { major, minor, patch, .. } = heed::lmdb_version();
+        let heed::LmdbVersion {
+            major,
+            minor,
+            patch,
+            ..
+        } = heed::lmdb_version();
         Some(format!("LMDB {major}.{minor}.{patch}"))
     },
     settings: "a map of 64 GiB; no `WRITEMAP`, since a stray pointer could damage the file; 512 readers. Load: one transaction; \
@@ -40,7 +46,9 @@ fn open(_: &'static Kind, folder: &Path) -> Result<Box<dyn Peer>> {
     // SAFETY: the folder was made by this program, which changes no file in it but through LMDB.
     let env = unsafe { options.open(folder) }?;
     let made = env.create_databases_and_commit(env.write_txn()?, |opener, txn| {
-        opener.create_database(txn, None).map(CommitOrAbort::<_, ()>::Commit)
+        opener
+            .create_database(txn, None)
+            .map(CommitOrAbort::<_, ()>::Commit)
     })?;
     let entries = made.commit().ok_or("LMDB made no database")?;
     Ok(Box::new(Lmdb { env, entries }))
@@ -48,8 +56,8 @@ fn open(_: &'static Kind, folder: &Path) -> Result<Box<dyn Peer>> {
 
 impl Lmdb {
     fn set_no_sync(&self, mode: FlagSetMode) -> Result {
-        // SAFETY: the trait `Peer` has one caller of `put`, `remove` and `sync` at a time. Without syncs a crash of the system may
-        // cost the file; the file is for this measurement only.
+        // SAFETY: the trait `Peer` has one caller of `put`, `remove` and `sync` at a time. Without
+        // syncs a crash of the system may cost the file; the file is for this measurement only.
         Ok(unsafe { self.env.set_flags(EnvFlags::NO_SYNC, mode) }?)
     }
 
@@ -73,7 +81,8 @@ impl Peer for Lmdb {
     fn load_sorted(&self, entries: &mut Source) -> Result {
         self.write(|txn| {
             while let Some((key, value)) = entries.next_entry() {
-                self.entries.put_with_flags(txn, PutFlags::APPEND, key, value)?;
+                self.entries
+                    .put_with_flags(txn, PutFlags::APPEND, key, value)?;
             }
             Ok(())
         })
@@ -84,7 +93,11 @@ impl Peer for Lmdb {
     }
 
     fn put_many_durable(&self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result {
-        self.write(|txn| entries.iter().try_for_each(|(key, value)| self.entries.put(txn, key, value)))
+        self.write(|txn| {
+            entries
+                .iter()
+                .try_for_each(|(key, value)| self.entries.put(txn, key, value))
+        })
     }
 
     fn put(&self, key: &[u8], value: &[u8]) -> Result {
@@ -103,7 +116,10 @@ impl Peer for Lmdb {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
-        Ok(Box::new(TransactionReader { txn: self.env.read_txn()?, entries: self.entries }))
+        Ok(Box::new(TransactionReader {
+            txn: self.env.read_txn()?,
+            entries: self.entries,
+        }))
     }
 
     fn close(self: Box<Self>) -> Result {
@@ -123,7 +139,11 @@ impl Reader for TransactionReader<'_> {
     }
 
     fn range(&mut self, first: &[u8], count: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result {
-        for entry in self.entries.range(&self.txn, &(Bound::Included(first), Bound::Unbounded))?.take(count) {
+        for entry in self
+            .entries
+            .range(&self.txn, &(Bound::Included(first), Bound::Unbounded))?
+            .take(count)
+        {
             let (key, value) = entry?;
             see(key, value);
         }

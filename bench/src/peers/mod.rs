@@ -1,5 +1,5 @@
-//! What a store must do to be compared, and the list of stores. Each has one file beside this one, and nothing else in
-//! this program knows which store it measures.
+//! What a store must do to be compared, and the list of stores. Each has one file beside this one,
+//! and nothing else in this program knows which store it measures.
 
 mod everleaf;
 mod fjall;
@@ -20,7 +20,8 @@ const CACHE_BYTES: usize = 1 << 30;
 
 /// An open store. Its methods may be called from several threads.
 pub(crate) trait Peer: Sync {
-    /// Stores all entries into an empty store, in the way that suits the store best. All are durable when it returns.
+    /// Stores all entries into an empty store, in the way that suits the store best. All are
+    /// durable when it returns.
     fn load(&self, entries: &mut Source) -> Result;
 
     /// As `load`, for entries that come in ascending order of their keys.
@@ -32,7 +33,8 @@ pub(crate) trait Peer: Sync {
     /// Stores many entries, which are durable when this returns.
     fn put_many_durable(&self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result;
 
-    /// Stores one entry, which all readers see when this returns. It is durable after the next `sync`. Only one thread calls it.
+    /// Stores one entry, which all readers see when this returns. It is durable after the next
+    /// `sync`. Only one thread calls it.
     fn put(&self, key: &[u8], value: &[u8]) -> Result;
 
     /// Removes one entry; otherwise as `put`.
@@ -41,7 +43,8 @@ pub(crate) trait Peer: Sync {
     /// Makes durable whatever `put` and `remove` did.
     fn sync(&self) -> Result;
 
-    /// Reads on the calling thread. It need not show what is written after this call, and no write follows while it lives.
+    /// Reads on the calling thread. It need not show what is written after this call, and no write
+    /// follows while it lives.
     fn reader(&self) -> Result<Box<dyn Reader + '_>>;
 
     /// Closes the store cleanly.
@@ -53,7 +56,8 @@ pub(crate) trait Reader {
     /// Calls `see` with the value of `key`; `false` if it is absent.
     fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
-    /// Calls `see` with the entries from `first` on, in ascending order, until `count` are seen or none is left.
+    /// Calls `see` with the entries from `first` on, in ascending order, until `count` are seen or
+    /// none is left.
     fn range(&mut self, first: &[u8], count: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result;
 }
 
@@ -76,8 +80,13 @@ pub(crate) struct Kind {
 impl Kind {
     /// The package and its version, and those of what it binds.
     pub(crate) fn version(&self) -> String {
-        let beneath = (self.beneath)().map_or_else(String::new, |beneath| format!(", with {beneath}"));
-        format!("{} {}{beneath}", self.package, crate::machine::version(self.package))
+        let beneath =
+            (self.beneath)().map_or_else(String::new, |beneath| format!(", with {beneath}"));
+        format!(
+            "{} {}{beneath}",
+            self.package,
+            crate::machine::version(self.package)
+        )
     }
 }
 
@@ -97,9 +106,22 @@ pub(crate) const ALL: &[Kind] = &[
 
 /// The store with this name, or which there are.
 pub(crate) fn parse(name: &str) -> std::result::Result<&'static Kind, String> {
-    let names = || ALL.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ");
-    let hint =
-        if name == "rocksdb" { "; RocksDB needs `--features rocksdb`, see bench/README.md" } else { "" };
+    let names = || {
+        ALL.iter()
+            .map(|kind| kind.name)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let hint = if name == "rocksdb" {
+        "; RocksDB needs `--features rocksdb`, see bench/README.md"
+    } else {
+        ""
+    };
     let found = ALL.iter().find(|kind| kind.name == name);
-    found.ok_or_else(|| format!("there is no store `{name}` here; there are {}{hint}", names()))
+    found.ok_or_else(|| {
+        format!(
+            "there is no store `{name}` here; there are {}{hint}",
+            names()
+        )
+    })
 }

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use redb::{Builder, Database, Durability, ReadOnlyTable, ReadableDatabase, Table, TableDefinition};
+use redb::{
+    Builder, Database, Durability, ReadOnlyTable, ReadableDatabase, Table, TableDefinition,
+};
 
 use super::{CACHE_BYTES, Kind, Peer, Reader, Result};
 use crate::entries::Source;
@@ -26,7 +28,9 @@ struct Redb {
 }
 
 fn open(_: &'static Kind, folder: &Path) -> Result<Box<dyn Peer>> {
-    let database = Builder::new().set_cache_size(CACHE_BYTES).create(folder.join("data.redb"))?;
+    let database = Builder::new()
+        .set_cache_size(CACHE_BYTES)
+        .create(folder.join("data.redb"))?;
     let store = Redb { database };
     // A reader needs the table to exist.
     if store.database.begin_read()?.open_table(ENTRIES).is_err() {
@@ -99,7 +103,9 @@ impl Peer for Redb {
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
         // The table keeps its transaction alive.
-        Ok(Box::new(TableReader { table: self.database.begin_read()?.open_table(ENTRIES)? }))
+        Ok(Box::new(TableReader {
+            table: self.database.begin_read()?.open_table(ENTRIES)?,
+        }))
     }
 
     fn close(self: Box<Self>) -> Result {
@@ -113,7 +119,11 @@ struct TableReader {
 
 impl Reader for TableReader {
     fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        Ok(self.table.get(key)?.map(|value| see(value.value())).is_some())
+        Ok(self
+            .table
+            .get(key)?
+            .map(|value| see(value.value()))
+            .is_some())
     }
 
     fn range(&mut self, first: &[u8], count: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result {

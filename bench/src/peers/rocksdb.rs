@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBCompressionType, IngestExternalFileOptions, Options, SstFileWriter,
-    WriteBatch, WriteOptions,
+    BlockBasedOptions, Cache, DB, DBCompressionType, IngestExternalFileOptions, Options,
+    SstFileWriter, WriteBatch, WriteOptions,
 };
 
 use super::{CACHE_BYTES, Kind, Peer, Reader, Result};
@@ -52,16 +52,25 @@ fn options() -> Options {
 
 fn open(_: &'static Kind, folder: &Path) -> Result<Box<dyn Peer>> {
     let database = DB::open(&options(), folder.join("data"))?;
-    Ok(Box::new(Rocks { database, sorted_file: folder.join("sorted.sst") }))
+    Ok(Box::new(Rocks {
+        database,
+        sorted_file: folder.join("sorted.sst"),
+    }))
 }
 
-/// The version of the library, which is not that of the package if the system's library is used. It is only written to the log.
+/// The version of the library, which is not that of the package if the system's library is used. It
+/// is only written to the log.
 fn version() -> Option<String> {
     let folder = std::env::temp_dir().join(format!("everleaf-peers-{}", std::process::id()));
     drop(DB::open(&options(), &folder).ok()?);
     let log = std::fs::read_to_string(folder.join("LOG")).unwrap_or_default();
     let _ = std::fs::remove_dir_all(&folder);
-    let version = log.split_once("RocksDB version: ")?.1.lines().next()?.trim();
+    let version = log
+        .split_once("RocksDB version: ")?
+        .1
+        .lines()
+        .next()?
+        .trim();
     Some(format!("RocksDB {version}"))
 }
 
@@ -94,7 +103,9 @@ impl Peer for Rocks {
         writer.finish()?;
         let mut ingest = IngestExternalFileOptions::default();
         ingest.set_move_files(true);
-        Ok(self.database.ingest_external_file_opts(&ingest, vec![&self.sorted_file])?)
+        Ok(self
+            .database
+            .ingest_external_file_opts(&ingest, vec![&self.sorted_file])?)
     }
 
     fn put_durable(&self, key: &[u8], value: &[u8]) -> Result {
@@ -122,7 +133,9 @@ impl Peer for Rocks {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
-        Ok(Box::new(DatabaseReader { database: &self.database }))
+        Ok(Box::new(DatabaseReader {
+            database: &self.database,
+        }))
     }
 
     fn close(self: Box<Self>) -> Result {
@@ -139,14 +152,20 @@ struct DatabaseReader<'p> {
 
 impl Reader for DatabaseReader<'_> {
     fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        Ok(self.database.get_pinned(key)?.map(|value| see(&value)).is_some())
+        Ok(self
+            .database
+            .get_pinned(key)?
+            .map(|value| see(&value))
+            .is_some())
     }
 
     fn range(&mut self, first: &[u8], count: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result {
         let mut cursor = self.database.raw_iterator();
         cursor.seek(first);
         for _ in 0..count {
-            let (Some(key), Some(value)) = (cursor.key(), cursor.value()) else { break };
+            let (Some(key), Some(value)) = (cursor.key(), cursor.value()) else {
+                break;
+            };
             see(key, value);
             cursor.next();
         }

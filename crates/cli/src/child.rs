@@ -21,7 +21,8 @@ const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Bytes that a pipe to the parent holds, if the system allows so many.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// A child process, killed when this is dropped, so that no error leaves behind a process that holds a pool.
+/// A child process, killed when this is dropped, so that no error leaves behind a process that
+/// holds a pool.
 pub(crate) struct Running(Child);
 
 impl Deref for Running {
@@ -45,11 +46,21 @@ impl Drop for Running {
     }
 }
 
-/// Runs this program again with a hidden subcommand; its standard output is a pipe, and its standard error `errors`.
-pub(crate) fn spawn(arguments: Vec<OsString>, input: Stdio, errors: Stdio) -> Result<Running, Failure> {
+/// Runs this program again with a hidden subcommand; its standard output is a pipe, and its
+/// standard error `errors`.
+pub(crate) fn spawn(
+    arguments: Vec<OsString>,
+    input: Stdio,
+    errors: Stdio,
+) -> Result<Running, Failure> {
     let program = std::env::current_exe().map_err(Failure::io("find this program"))?;
     let mut command = Command::new(program);
-    let child = command.args(arguments).stdin(input).stdout(Stdio::piped()).stderr(errors).spawn();
+    let child = command
+        .args(arguments)
+        .stdin(input)
+        .stdout(Stdio::piped())
+        .stderr(errors)
+        .spawn();
     let child = child.map_err(Failure::io("start the writer process"))?;
     if let Some(output) = &child.stdout {
         // A smaller pipe also works, with more waiting.
@@ -60,8 +71,12 @@ pub(crate) fn spawn(arguments: Vec<OsString>, input: Stdio, errors: Stdio) -> Re
 
 /// Sends SIGKILL and waits for the end of the process.
 pub(crate) fn kill(child: &mut Child) -> Result<ExitStatus, Failure> {
-    child.kill().map_err(Failure::io("kill the writer process"))?;
-    child.wait().map_err(Failure::io("wait for the writer process"))
+    child
+        .kill()
+        .map_err(Failure::io("kill the writer process"))?;
+    child
+        .wait()
+        .map_err(Failure::io("wait for the writer process"))
 }
 
 /// Whether a process was ended by SIGKILL.
@@ -70,10 +85,13 @@ pub(crate) fn was_killed(status: ExitStatus) -> bool {
     status.signal() == Some(9)
 }
 
-/// Whether a process was ended by a signal that asks for that: a terminal sends that of Ctrl-C to all its processes.
+/// Whether a process was ended by a signal that asks for that: a terminal sends that of Ctrl-C to
+/// all its processes.
 pub(crate) fn was_interrupted(status: ExitStatus) -> bool {
     use std::os::unix::process::ExitStatusExt;
-    status.signal().is_some_and(|signal| [SIGINT, SIGTERM, SIGHUP].contains(&signal))
+    status
+        .signal()
+        .is_some_and(|signal| [SIGINT, SIGTERM, SIGHUP].contains(&signal))
 }
 
 /// Reports a failure to the parent, which has a pipe at standard error.
@@ -83,8 +101,8 @@ pub(crate) fn tell_parent(failure: &Failure) -> Answer {
     Answer::Child(failure.exit_code())
 }
 
-/// The failure that a child reported by [`tell_parent`] before it ended. What else is at its standard error, such as the report
-/// of a panic, goes on to that of this process.
+/// The failure that a child reported by [`tell_parent`] before it ended. What else is at its
+/// standard error, such as the report of a panic, goes on to that of this process.
 pub(crate) fn failure_of(child: &mut Child) -> Option<Failure> {
     let mut said = String::new();
     // What is no text is no report.
@@ -101,7 +119,8 @@ pub(crate) fn failure_of(child: &mut Child) -> Option<Failure> {
     found
 }
 
-/// Standard output without a buffer: written bytes reach the parent even if this process is killed next.
+/// Standard output without a buffer: written bytes reach the parent even if this process is killed
+/// next.
 pub(crate) fn raw_output() -> io::Result<File> {
     Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
 }
@@ -111,7 +130,9 @@ pub(crate) fn open_after_kill(options: &Options, path: &Path) -> Result<Store, F
     let start = Instant::now();
     loop {
         match options.open(path) {
-            Err(error) if matches!(&error, Error::Locked { .. }) && start.elapsed() < LOCK_WAIT_MAX => {
+            Err(error)
+                if matches!(&error, Error::Locked { .. }) && start.elapsed() < LOCK_WAIT_MAX =>
+            {
                 std::thread::sleep(Duration::from_millis(1));
             }
             opened => return Ok(opened?),
@@ -119,14 +140,17 @@ pub(crate) fn open_after_kill(options: &Options, path: &Path) -> Result<Store, F
     }
 }
 
-/// Makes room for a new pool at `pool`: removes an old one if all its trees have one of these names. Refuses anything else.
+/// Makes room for a new pool at `pool`: removes an old one if all its trees have one of these
+/// names. Refuses anything else.
 pub(crate) fn replace_own(pool: &PoolArgs, names: &[&str], what: &str) -> Result<(), Failure> {
     let path = &pool.pool;
     if !path.exists() {
         return Ok(());
     }
-    let way_out = format!("it is no {what}, and was not changed; remove it, or choose another path");
-    let refused = |why: String| Failure::Refused(format!("{} exists: {why}{way_out}", path.display()));
+    let way_out =
+        format!("it is no {what}, and was not changed; remove it, or choose another path");
+    let refused =
+        |why: String| Failure::Refused(format!("{} exists: {why}{way_out}", path.display()));
     let store = match pool.options().create(false).open(path) {
         Ok(store) => store,
         Err(error) => match &error {
@@ -134,7 +158,11 @@ pub(crate) fn replace_own(pool: &PoolArgs, names: &[&str], what: &str) -> Result
             _ => return Err(Failure::Refused(format!("{error}; {way_out}"))),
         },
     };
-    if let Some(foreign) = store.trees()?.iter().find(|tree| !names.contains(&tree.name.as_str())) {
+    if let Some(foreign) = store
+        .trees()?
+        .iter()
+        .find(|tree| !names.contains(&tree.name.as_str()))
+    {
         return Err(refused(format!("it has a tree {:?}; ", foreign.name)));
     }
     // Removed under the lock, so no other process has it open.

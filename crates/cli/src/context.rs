@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use everleaf::{
-    Bounds, Codec, Engine, Error, FlushKind, LineStore, MediumChoice, Options, Store, Survives, Tree,
-    TreeOptions,
+    Bounds, Codec, Engine, Error, FlushKind, LineStore, MediumChoice, Options, Store, Survives,
+    Tree, TreeOptions,
 };
 use lab::arguments::{any_of, engine_of};
 use serde::Serialize;
@@ -59,17 +59,25 @@ impl Context {
         Ok(Answer::from_bool(yes))
     }
 
-    /// Notes on standard error if the store would not survive a loss of power, as on emulated persistent memory or on a file
-    /// system in memory.
+    /// Notes on standard error if the store would not survive a loss of power, as on emulated
+    /// persistent memory or on a file system in memory.
     pub(crate) fn note_medium(self, store: &Store) {
         if store.survives() == Survives::ProcessCrash {
-            let medium = store.stat().map_or_else(|_| "this medium".to_owned(), |stat| stat.medium);
-            let kind = medium.split_once(':').map_or(medium.as_str(), |(kind, _)| kind);
-            self.note_volatile(store.path(), kind.split(['(', ',']).next().unwrap_or(kind).trim_end());
+            let medium = store
+                .stat()
+                .map_or_else(|_| "this medium".to_owned(), |stat| stat.medium);
+            let kind = medium
+                .split_once(':')
+                .map_or(medium.as_str(), |(kind, _)| kind);
+            self.note_volatile(
+                store.path(),
+                kind.split(['(', ',']).next().unwrap_or(kind).trim_end(),
+            );
         }
     }
 
-    /// Notes on standard error if the file would not survive a loss of power even when it is synced.
+    /// Notes on standard error if the file would not survive a loss of power even when it is
+    /// synced.
     pub(crate) fn note_file(self, path: &Path) {
         // A file that cannot be opened is reported elsewhere.
         let is_volatile = |file: File| medium::file::survives(&file) == Survives::ProcessCrash;
@@ -96,7 +104,9 @@ impl Context {
 
 /// One object on a line of its own. A field without a value is left out.
 pub(crate) fn write_json(output: &mut impl Write, object: &impl Serialize) -> Result<(), Failure> {
-    let object = serde_json::to_value(object).map(without_null).map_err(io::Error::from)?;
+    let object = serde_json::to_value(object)
+        .map(without_null)
+        .map_err(io::Error::from)?;
     Ok(writeln!(output, "{object}")?)
 }
 
@@ -104,7 +114,11 @@ fn without_null(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
             let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
-            Value::Object(fields.map(|(name, value)| (name, without_null(value))).collect())
+            Value::Object(
+                fields
+                    .map(|(name, value)| (name, without_null(value)))
+                    .collect(),
+            )
         }
         Value::Array(values) => Value::Array(values.into_iter().map(without_null).collect()),
         other => other,
@@ -119,7 +133,8 @@ pub(crate) struct PoolArgs {
     /// The largest length of the file: bytes, or with K, M, G, T
     #[arg(long, value_name = "BYTES", value_parser = parse_limit, help_heading = "Opening the pool")]
     pub(crate) limit_bytes: Option<u64>,
-    /// The medium: dax is mapped persistent memory, emulated if there is none; file is a file with a log beside it
+    /// The medium: dax is mapped persistent memory, emulated if there is none; file is a file with
+    /// a log beside it
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = medium(), help_heading = "Opening the pool")]
     pub(crate) medium: MediumChoice,
     /// The store of a 64-byte line [default: detected]
@@ -168,15 +183,32 @@ impl PoolArgs {
     pub(crate) fn to_arguments(&self) -> Vec<OsString> {
         let mut arguments = Vec::new();
         let mut option = |name: &str, value: Option<String>| {
-            arguments.extend(value.map(|value| [name.into(), OsString::from(value)]).into_iter().flatten());
+            arguments.extend(
+                value
+                    .map(|value| [name.into(), OsString::from(value)])
+                    .into_iter()
+                    .flatten(),
+            );
         };
-        option("--limit-bytes", self.limit_bytes.map(|limit| limit.to_string()));
+        option(
+            "--limit-bytes",
+            self.limit_bytes.map(|limit| limit.to_string()),
+        );
         option("--medium", Some(medium_name(self.medium).to_owned()));
-        option("--line-store", self.line_store.map(|line_store| line_store.to_string()));
+        option(
+            "--line-store",
+            self.line_store.map(|line_store| line_store.to_string()),
+        );
         option("--flush", self.flush.map(|flush| flush.to_string()));
         option("--log-bytes", self.log_bytes.map(|bytes| bytes.to_string()));
-        option("--log-bytes-max", self.log_bytes_max.map(|bytes| bytes.to_string()));
-        option("--private-bytes-max", self.private_bytes_max.map(|bytes| bytes.to_string()));
+        option(
+            "--log-bytes-max",
+            self.log_bytes_max.map(|bytes| bytes.to_string()),
+        );
+        option(
+            "--private-bytes-max",
+            self.private_bytes_max.map(|bytes| bytes.to_string()),
+        );
         arguments.extend([OsString::from("--"), self.pool.clone().into_os_string()]);
         arguments
     }
@@ -211,8 +243,8 @@ impl PoolArgs {
         Ok(store)
     }
 
-    /// Opens the pool to be read, beside other readers: nothing is written, so this works on a full disk and on a read-only file
-    /// system. Notes if a tree is damaged.
+    /// Opens the pool to be read, beside other readers: nothing is written, so this works on a full
+    /// disk and on a read-only file system. Notes if a tree is damaged.
     pub(crate) fn read(&self, context: Context) -> Result<Store, Failure> {
         self.opened(context, || self.options().read_only(true).open(&self.pool))
     }
@@ -222,12 +254,18 @@ impl PoolArgs {
         self.opened(context, || self.options().open_damaged(&self.pool))
     }
 
-    fn opened(&self, context: Context, open: impl Fn() -> everleaf::Result<Store>) -> Result<Store, Failure> {
+    fn opened(
+        &self,
+        context: Context,
+        open: impl Fn() -> everleaf::Result<Store>,
+    ) -> Result<Store, Failure> {
         let store = progress::while_running(context, "opening the pool", || self.wait(open))?;
         for (tree, why) in &store.recovery().damaged {
             match tree.starts_with('(') {
                 true => context.note(format!("warning: {why}")),
-                false => context.note(format!("warning: tree {tree:?} could not be recovered: {why}")),
+                false => context.note(format!(
+                    "warning: tree {tree:?} could not be recovered: {why}"
+                )),
             }
         }
         Ok(store)
@@ -250,8 +288,8 @@ impl PoolArgs {
         }
     }
 
-    /// Opens the pool, or makes it, for `write`, and closes it. If `write` fails, a pool that was made here and holds no
-    /// entry is removed.
+    /// Opens the pool, or makes it, for `write`, and closes it. If `write` fails, a pool that was
+    /// made here and holds no entry is removed.
     pub(crate) fn write<T>(
         &self,
         context: Context,
@@ -266,7 +304,8 @@ impl PoolArgs {
         interrupt::gently();
         let written = write(&store);
         if written.is_err() && is_new && has_no_entry(&store).unwrap_or(false) {
-            // Removed under its lock, so no other process has it open. If that fails, an empty pool remains, which does no harm.
+            // Removed under its lock, so no other process has it open. If that fails, an empty pool
+            // remains, which does no harm.
             let _ = std::fs::remove_file(&self.pool);
         }
         let closed = store.close();
@@ -290,29 +329,49 @@ fn has_no_entry(store: &Store) -> everleaf::Result<bool> {
     Ok(true)
 }
 
-const MEDIA: [(&str, MediumChoice); 3] =
-    [("auto", MediumChoice::Auto), ("dax", MediumChoice::Dax), ("file", MediumChoice::File)];
+const MEDIA: [(&str, MediumChoice); 3] = [
+    ("auto", MediumChoice::Auto),
+    ("dax", MediumChoice::Dax),
+    ("file", MediumChoice::File),
+];
 
 fn medium() -> impl TypedValueParser<Value = MediumChoice> {
-    let named = |name: String| MEDIA.into_iter().find(|(known, _)| *known == name).map(|(_, medium)| medium);
-    PossibleValuesParser::new(MEDIA.map(|(name, _)| name)).map(move |name| named(name).unwrap_or_default())
+    let named = |name: String| {
+        MEDIA
+            .into_iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, medium)| medium)
+    };
+    PossibleValuesParser::new(MEDIA.map(|(name, _)| name))
+        .map(move |name| named(name).unwrap_or_default())
 }
 
 fn parse_wait(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let seconds = text
+        .parse()
+        .ok()
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     seconds.ok_or_else(|| "give a number of seconds, such as 5 or 0.5".to_owned())
 }
 
 fn medium_name(medium: MediumChoice) -> &'static str {
-    MEDIA.into_iter().find(|(_, known)| *known == medium).map_or("auto", |(name, _)| name)
+    MEDIA
+        .into_iter()
+        .find(|(_, known)| *known == medium)
+        .map_or("auto", |(name, _)| name)
 }
 
-/// What the smallest pool has that holds an entry: its prefix, a slab for the tree, and one for its entries.
+/// What the smallest pool has that holds an entry: its prefix, a slab for the tree, and one for its
+/// entries.
 const POOL_BYTES_MIN: u64 = 192 << 10;
 
 fn parse_limit(text: &str) -> Result<u64, String> {
     let bytes = parse_bytes(text)?;
-    if bytes >= POOL_BYTES_MIN { Ok(bytes) } else { Err("no pool is so small; give 192K or more".to_owned()) }
+    if bytes >= POOL_BYTES_MIN {
+        Ok(bytes)
+    } else {
+        Err("no pool is so small; give 192K or more".to_owned())
+    }
 }
 
 fn parse_bytes(text: &str) -> Result<u64, String> {
@@ -328,7 +387,9 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
     let number: u64 = digits
         .parse()
         .map_err(|error| format!("{digits:?} is not a number: {error}; give one such as 64M"))?;
-    number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is too large; give less than 2^64 bytes"))
+    number
+        .checked_mul(1 << shift)
+        .ok_or_else(|| format!("{text} is too large; give less than 2^64 bytes"))
 }
 
 /// The tree of the pool.
@@ -378,13 +439,24 @@ impl RangeArgs {
         if let Some(prefix) = &self.prefix {
             if codec == Codec::Word && !notation.hex {
                 return Err(Failure::Usage(
-                    "--prefix does not apply to a tree of numbers; give --from and --to, or --hex".into(),
+                    "--prefix does not apply to a tree of numbers; give --from and --to, or --hex"
+                        .into(),
                 ));
             }
             return Ok(Bounds::prefix(&read(prefix)?));
         }
-        let lower = self.from.as_ref().map(read).transpose()?.map_or(Bound::Unbounded, Bound::Included);
-        let upper = self.to.as_ref().map(read).transpose()?.map_or(Bound::Unbounded, Bound::Excluded);
+        let lower = self
+            .from
+            .as_ref()
+            .map(read)
+            .transpose()?
+            .map_or(Bound::Unbounded, Bound::Included);
+        let upper = self
+            .to
+            .as_ref()
+            .map(read)
+            .transpose()?
+            .map_or(Bound::Unbounded, Bound::Excluded);
         Ok(Bounds { lower, upper })
     }
 }
@@ -402,7 +474,10 @@ impl TreeArgs {
         if names.is_empty() || names.iter().any(|name| name == MAIN_TREE) {
             return Ok(MAIN_TREE.to_owned());
         }
-        Err(Failure::Usage(format!("the pool has {} trees; name one with --tree: {names:?}", names.len())))
+        Err(Failure::Usage(format!(
+            "the pool has {} trees; name one with --tree: {names:?}",
+            names.len()
+        )))
     }
 
     /// The tree, which must exist.
@@ -421,11 +496,13 @@ impl NewTreeArgs {
     pub(crate) fn codec(&self, store: &Store) -> Result<Codec, Failure> {
         let name = self.tree.name(store)?;
         let found = store.trees()?.into_iter().find(|tree| tree.name == name);
-        Ok(found.and_then(|tree| tree.kind).map_or_else(|| self.new_codec(), |kind| kind.codec))
+        Ok(found
+            .and_then(|tree| tree.kind)
+            .map_or_else(|| self.new_codec(), |kind| kind.codec))
     }
 
-    /// The tree; made if it is missing. An existing one must have the codec and the engine that were asked for, if any
-    /// were.
+    /// The tree; made if it is missing. An existing one must have the codec and the engine that
+    /// were asked for, if any were.
     pub(crate) fn open(&self, store: &Store) -> Result<Tree, Failure> {
         let name = self.tree.name(store)?;
         let found = store.trees()?.into_iter().find(|tree| tree.name == name);
@@ -433,8 +510,18 @@ impl NewTreeArgs {
             return Ok(store.open_tree(&name)?);
         }
         let default = found.and_then(|tree| tree.kind).unwrap_or_default();
-        let (engine, codec) = (self.engine.unwrap_or(default.engine), self.codec.unwrap_or(default.codec));
-        Ok(store.tree_with(&name, TreeOptions { engine, codec, ..TreeOptions::default() })?)
+        let (engine, codec) = (
+            self.engine.unwrap_or(default.engine),
+            self.codec.unwrap_or(default.codec),
+        );
+        Ok(store.tree_with(
+            &name,
+            TreeOptions {
+                engine,
+                codec,
+                ..TreeOptions::default()
+            },
+        )?)
     }
 }
 
@@ -456,15 +543,20 @@ impl Notation {
             return text::from_hex(text).map_err(|bad| format!("{}: {bad}", text::quoted(text)));
         }
         if codec == Codec::Word {
-            let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<u64>().ok());
+            let number = std::str::from_utf8(text)
+                .ok()
+                .and_then(|text| text.parse::<u64>().ok());
             let number = number.ok_or_else(|| {
                 let text = text::quoted(text);
-                format!("{text} is no number, and this tree holds numbers; give one from 0 to 2^64 - 1")
+                format!(
+                    "{text} is no number, and this tree holds numbers; give one from 0 to 2^64 - 1"
+                )
             });
             return number.map(|number| number.to_be_bytes().to_vec());
         }
         if self.escaped {
-            let bytes = text::unescape(text).map_err(|bad| format!("{}: {bad}", text::quoted(text)))?;
+            let bytes =
+                text::unescape(text).map_err(|bad| format!("{}: {bad}", text::quoted(text)))?;
             return Ok(bytes.into_owned());
         }
         Ok(text.to_vec())
@@ -494,8 +586,11 @@ impl Notation {
         bytes: &[u8],
         codec: Codec,
     ) {
-        let (encoding, value) = match (codec, bytes.first_chunk::<8>(), std::str::from_utf8(bytes)) {
-            (Codec::Word, Some(word), _) if !self.hex => ("number", u64::from_be_bytes(*word).into()),
+        let (encoding, value) = match (codec, bytes.first_chunk::<8>(), std::str::from_utf8(bytes))
+        {
+            (Codec::Word, Some(word), _) if !self.hex => {
+                ("number", u64::from_be_bytes(*word).into())
+            }
             (_, _, Ok(text)) if !self.hex => ("text", text.into()),
             _ => ("hex", text::to_hex(bytes).into()),
         };

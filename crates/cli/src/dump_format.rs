@@ -29,7 +29,10 @@ const AGAIN: &str = "; restore another copy of it, or make it again";
 const NO_LINE: &str =
     "neither an entry (key, tab, value) nor a line of the format; docs/DUMP.md describes it";
 /// How entries are written: words as numbers, records escaped.
-const NOTATION: Notation = Notation { hex: false, escaped: true };
+const NOTATION: Notation = Notation {
+    hex: false,
+    escaped: true,
+};
 
 /// Writes a dump.
 pub(crate) struct DumpWriter<W> {
@@ -46,12 +49,24 @@ impl<W: Write> DumpWriter<W> {
     pub(crate) fn new(mut output: W) -> Result<Self, Failure> {
         writeln!(output, "{FIRST}")?;
         let (line, codec) = (Vec::new(), Codec::Record);
-        Ok(Self { output, codec, line, crc: 0, entries: 0, trees_total: 0, entries_total: 0 })
+        Ok(Self {
+            output,
+            codec,
+            line,
+            crc: 0,
+            entries: 0,
+            trees_total: 0,
+            entries_total: 0,
+        })
     }
 
     /// Begins a tree.
     pub(crate) fn tree(&mut self, name: &str, kind: TreeOptions) -> Result<(), Failure> {
-        let (engine, codec, name) = (kind.engine.name(), kind.codec.name(), text::escape(name.as_bytes()));
+        let (engine, codec, name) = (
+            kind.engine.name(),
+            kind.codec.name(),
+            text::escape(name.as_bytes()),
+        );
         let line = format!("{TREE}engine={engine} codec={codec} name={name}\n");
         self.output.write_all(line.as_bytes())?;
         (self.codec, self.crc, self.entries) = (kind.codec, crc32c::crc32c(line.as_bytes()), 0);
@@ -61,9 +76,11 @@ impl<W: Write> DumpWriter<W> {
     /// An entry of the tree begun last.
     pub(crate) fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
         self.line.clear();
-        self.line.extend_from_slice(NOTATION.show(key, self.codec).as_bytes());
+        self.line
+            .extend_from_slice(NOTATION.show(key, self.codec).as_bytes());
         self.line.push(b'\t');
-        self.line.extend_from_slice(NOTATION.show(value, self.codec).as_bytes());
+        self.line
+            .extend_from_slice(NOTATION.show(value, self.codec).as_bytes());
         self.line.push(b'\n');
         self.crc = crc32c::crc32c_append(self.crc, &self.line);
         self.entries += 1;
@@ -72,7 +89,11 @@ impl<W: Write> DumpWriter<W> {
 
     /// Ends the tree begun last.
     pub(crate) fn end_tree(&mut self) -> Result<(), Failure> {
-        writeln!(self.output, "{END_TREE}{} crc32c={:08x}", self.entries, self.crc)?;
+        writeln!(
+            self.output,
+            "{END_TREE}{} crc32c={:08x}",
+            self.entries, self.crc
+        )?;
         self.trees_total += 1;
         self.entries_total += self.entries;
         Ok(())
@@ -80,9 +101,16 @@ impl<W: Write> DumpWriter<W> {
 
     /// Ends the dump.
     pub(crate) fn finish(mut self) -> Result<Written, Failure> {
-        writeln!(self.output, "{END}{} entries={}", self.trees_total, self.entries_total)?;
+        writeln!(
+            self.output,
+            "{END}{} entries={}",
+            self.trees_total, self.entries_total
+        )?;
         self.output.flush()?;
-        Ok(Written { trees: self.trees_total, entries: self.entries_total })
+        Ok(Written {
+            trees: self.trees_total,
+            entries: self.entries_total,
+        })
     }
 }
 
@@ -143,7 +171,11 @@ impl<R: BufRead> DumpReader<R> {
 
     /// The error for the last line, which is malformed.
     pub(crate) fn bad(&self, what: impl Into<String>) -> Failure {
-        Failure::Line { input: self.name.clone(), number: self.number.max(1), what: what.into() }
+        Failure::Line {
+            input: self.name.clone(),
+            number: self.number.max(1),
+            what: what.into(),
+        }
     }
 
     /// Reads a line, without its end; `false` at the end of the input.
@@ -158,7 +190,9 @@ impl<R: BufRead> DumpReader<R> {
             return Err(self.bad(too_long(length)));
         }
         if self.line.last() != Some(&b'\n') {
-            return Err(self.bad(format!("the line is cut off: the dump was truncated{AGAIN}")));
+            return Err(self.bad(format!(
+                "the line is cut off: the dump was truncated{AGAIN}"
+            )));
         }
         Ok(true)
     }
@@ -207,9 +241,14 @@ impl<R: BufRead> DumpReader<R> {
         self.entries += 1;
         self.line.pop();
         let mut fields = self.line.split(|byte| *byte == b'\t');
-        let (key, value) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+        let (key, value) = (
+            fields.next().unwrap_or_default(),
+            fields.next().unwrap_or_default(),
+        );
         if fields.next().is_some() {
-            return Err(self.bad(r"more than one tab; a tab in a key or a value is written as `\t`"));
+            return Err(
+                self.bad(r"more than one tab; a tab in a key or a value is written as `\t`")
+            );
         }
         let read = |text| NOTATION.read(text, codec).map_err(|what| self.bad(what));
         Ok(Event::Entry(read(key)?, read(value)?))
@@ -221,12 +260,17 @@ impl<R: BufRead> DumpReader<R> {
         }
         let fields = rest.split_once(" name=").and_then(|(kind, name)| {
             let (engine, codec) = kind.split_once(' ')?;
-            Some((engine.strip_prefix("engine=")?, codec.strip_prefix("codec=")?, name))
+            Some((
+                engine.strip_prefix("engine=")?,
+                codec.strip_prefix("codec=")?,
+                name,
+            ))
         });
         let Some((engine, codec, name)) = fields else {
             return Err(self.bad("a tree's line reads `# tree engine=... codec=... name=...`"));
         };
-        let (Some(engine), Some(codec)) = (Engine::from_name(engine), Codec::from_name(codec)) else {
+        let (Some(engine), Some(codec)) = (Engine::from_name(engine), Codec::from_name(codec))
+        else {
             return Err(self.bad(format!("this release has no engine {engine:?} with codec {codec:?}; `everleaf engines` lists those there are: change the line, \
                  or use the release that wrote it")));
         };
@@ -235,15 +279,27 @@ impl<R: BufRead> DumpReader<R> {
             .map_err(|_| self.bad(format!("the name is not UTF-8{AGAIN}")))?;
         (self.codec, self.entries) = (Some(codec), 0);
         self.crc = crc32c::crc32c_append(crc32c::crc32c(&self.line), b"\n");
-        Ok(Event::Tree(name, TreeOptions { engine, codec, ..TreeOptions::default() }))
+        Ok(Event::Tree(
+            name,
+            TreeOptions {
+                engine,
+                codec,
+                ..TreeOptions::default()
+            },
+        ))
     }
 
     fn end_tree(&mut self, rest: &str) -> Result<Event, Failure> {
         let fields = rest.split_once(" crc32c=").and_then(|(entries, crc)| {
-            Some((u64::from_str(entries).ok()?, u32::from_str_radix(crc, 16).ok()?))
+            Some((
+                u64::from_str(entries).ok()?,
+                u32::from_str_radix(crc, 16).ok()?,
+            ))
         });
         if self.codec.take().is_none() || fields.is_none() {
-            return Err(self.bad("a tree's end reads `# end entries=... crc32c=...`, behind its entries"));
+            return Err(
+                self.bad("a tree's end reads `# end entries=... crc32c=...`, behind its entries")
+            );
         }
         if fields != Some((self.entries, self.crc)) {
             let (entries, crc) = (self.entries, self.crc);
@@ -261,7 +317,9 @@ impl<R: BufRead> DumpReader<R> {
     fn end(&mut self, rest: &str) -> Result<Event, Failure> {
         let expected = format!("{} entries={}", self.trees_total, self.entries_total);
         if self.codec.is_some() || rest != expected {
-            return Err(self.bad(format!("the dump should end with trees={expected}; it was changed{AGAIN}")));
+            return Err(self.bad(format!(
+                "the dump should end with trees={expected}; it was changed{AGAIN}"
+            )));
         }
         Ok(Event::End)
     }

@@ -87,7 +87,9 @@ pub(crate) enum Failure {
 fn words(error: &Error) -> String {
     match error {
         Error::NoSuchPool { at } => {
-            format!("{at}no such pool; check the path (`everleaf put` and `everleaf load` make a new one)")
+            format!(
+                "{at}no such pool; check the path (`everleaf put` and `everleaf load` make a new one)"
+            )
         }
         Error::TreeExists { name, at } => {
             format!("{at}tree {name:?} exists already; take another name, or drop that tree first")
@@ -98,19 +100,31 @@ fn words(error: &Error) -> String {
                 error.what()
             )
         }
-        Error::Locked { holder, readers: false, at } => {
-            let holder =
-                holder.map_or_else(|| "another process".to_owned(), |process| format!("process {process}"));
+        Error::Locked {
+            holder,
+            readers: false,
+            at,
+        } => {
+            let holder = holder.map_or_else(
+                || "another process".to_owned(),
+                |process| format!("process {process}"),
+            );
             format!(
                 "{at}{holder} is writing this pool, and no other process may open it meanwhile; wait (`--wait SECONDS`), or read a \
                  copy (`everleaf backup`)"
             )
         }
         Error::NotWritable { source, .. }
-            if error.path().is_some_and(|path| path.symlink_metadata().is_err()) =>
+            if error
+                .path()
+                .is_some_and(|path| path.symlink_metadata().is_err()) =>
         {
             let path = error.path().unwrap_or(Path::new("the pool"));
-            format!("cannot create {}: {source}; {}", path.display(), medium::remedy(source))
+            format!(
+                "cannot create {}: {source}; {}",
+                path.display(),
+                medium::remedy(source)
+            )
         }
         _ => format!("{error}{}", hint(error)),
     }
@@ -123,15 +137,18 @@ fn hint(error: &Error) -> &'static str {
     match error {
         Error::Locked { .. } => " (`--wait SECONDS` waits for it)",
         Error::NoSuchTree { .. } => " (`everleaf trees` lists those there are)",
-        Error::Medium { source: MediumError::Log(LogError::Mark { .. }), .. } => {
-            " (`--medium dax` does that)"
-        }
+        Error::Medium {
+            source: MediumError::Log(LogError::Mark { .. }),
+            ..
+        } => " (`--medium dax` does that)",
         Error::Unopenable { .. } => SALVAGE,
         Error::Medium {
             source: MediumError::Log(LogError::Missing { .. } | LogError::Damaged { .. }),
             ..
         } => SALVAGE,
-        Error::Version { .. } | Error::LineForm { .. } => " (`everleaf dump` there, `everleaf restore` here)",
+        Error::Version { .. } | Error::LineForm { .. } => {
+            " (`everleaf dump` there, `everleaf restore` here)"
+        }
         _ => "",
     }
 }
@@ -139,7 +156,9 @@ fn hint(error: &Error) -> &'static str {
 /// What kind of failure it is that the system refused.
 fn of_system(source: &io::Error) -> &'static str {
     match source.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => "full",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            "full"
+        }
         _ => "io",
     }
 }
@@ -162,7 +181,10 @@ impl Failure {
     pub(crate) fn io(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         move |source| match source.get_ref() {
             Some(inner) if inner.is::<Interruption>() => Self::Interrupted,
-            _ => Self::Io { action: action.into(), source },
+            _ => Self::Io {
+                action: action.into(),
+                source,
+            },
         }
     }
 
@@ -170,22 +192,39 @@ impl Failure {
     pub(crate) fn writing(file: &Path, source: io::Error) -> Self {
         let name = file.display().to_string();
         if source.kind() != io::ErrorKind::StorageFull {
-            return Self::Io { action: format!("write {name}"), source };
+            return Self::Io {
+                action: format!("write {name}"),
+                source,
+            };
         }
         let system = rustix::fs::statvfs(medium::file::folder_of(file));
         let free_bytes = system.map_or(0, |system| system.f_bavail.saturating_mul(system.f_frsize));
-        Self::DiskFull { file: name, free_bytes, elsewhere: "write it elsewhere" }
+        Self::DiskFull {
+            file: name,
+            free_bytes,
+            elsewhere: "write it elsewhere",
+        }
     }
 
     /// The failure, and what had been done before it: in words, and as an object of JSON.
     pub(crate) fn after(self, words: String, done: Value) -> Self {
-        let Value::Object(done) = done else { return self };
-        Self::Halfway { words, done, failure: Box::new(self) }
+        let Value::Object(done) = done else {
+            return self;
+        };
+        Self::Halfway {
+            words,
+            done,
+            failure: Box::new(self),
+        }
     }
 
     /// The exit code.
     pub(crate) fn exit_code(&self) -> u8 {
-        if self.kind() == "usage" { Self::USAGE } else { 3 }
+        if self.kind() == "usage" {
+            Self::USAGE
+        } else {
+            3
+        }
     }
 
     /// What kind of failure it is, for scripts.
@@ -198,10 +237,14 @@ impl Failure {
                 Error::BadTreeName { .. } => "usage",
                 Error::Io { source, .. }
                 | Error::NotWritable { source, .. }
-                | Error::Medium { source: MediumError::Log(LogError::Io { source, .. }), .. } => {
-                    of_system(source)
-                }
-                Error::Medium { source: MediumError::Map(map), .. } => of_system(&map.source),
+                | Error::Medium {
+                    source: MediumError::Log(LogError::Io { source, .. }),
+                    ..
+                } => of_system(source),
+                Error::Medium {
+                    source: MediumError::Map(map),
+                    ..
+                } => of_system(&map.source),
                 _ if self.is_damage() => "damaged",
                 _ => "store",
             },
@@ -232,12 +275,18 @@ impl Failure {
 
     /// Whether the pool or its log is damaged, or the two do not belong together.
     pub(crate) fn is_damage(&self) -> bool {
-        let Self::Store(error) = self else { return false };
+        let Self::Store(error) = self else {
+            return false;
+        };
         match error {
             Error::Corrupt { .. } | Error::Unopenable { .. } => true,
-            Error::Medium { source: MediumError::Log(log), .. } => {
-                !matches!(log, LogError::Io { .. } | LogError::Overrun | LogError::Unsettled)
-            }
+            Error::Medium {
+                source: MediumError::Log(log),
+                ..
+            } => !matches!(
+                log,
+                LogError::Io { .. } | LogError::Overrun | LogError::Unsettled
+            ),
             _ => false,
         }
     }

@@ -10,7 +10,8 @@ use everleaf::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::failure::Failure;
 use crate::interrupt::Interruptible;
 
-/// The longest valid line: the longest key, a tab, the longest value, all of it escaped, and the line's end.
+/// The longest valid line: the longest key, a tab, the longest value, all of it escaped, and the
+/// line's end.
 pub(crate) const LINE_BYTES_MAX: usize = ESCAPE_BYTES * (KEY_BYTES_MAX + VALUE_BYTES_MAX) + 2;
 /// The longest escape of a byte: `\xNN`.
 const ESCAPE_BYTES: usize = 4;
@@ -26,8 +27,10 @@ impl Input {
     /// Opens `file`; `-` is standard input.
     pub(crate) fn open(file: &Path) -> Result<Self, Failure> {
         if file == Path::new("-") {
-            let handle =
-                io::stdin().as_fd().try_clone_to_owned().map_err(Failure::io("read standard input"))?;
+            let handle = io::stdin()
+                .as_fd()
+                .try_clone_to_owned()
+                .map_err(Failure::io("read standard input"))?;
             return Ok(Self::of("standard input", handle.into(), None));
         }
         let name = file.display().to_string();
@@ -39,7 +42,11 @@ impl Input {
 
     fn of(name: &str, input: File, length: Option<u64>) -> Self {
         let reader = BufReader::with_capacity(1 << 20, Interruptible(input));
-        Self { reader: Box::new(reader), name: name.to_owned(), length }
+        Self {
+            reader: Box::new(reader),
+            name: name.to_owned(),
+            length,
+        }
     }
 
     /// As [`read_line`].
@@ -55,7 +62,8 @@ pub(crate) enum LineRead {
     End,
     /// A line of so many bytes, with its end if it has one.
     Line(usize),
-    /// A line of so many bytes, which are more than [`LINE_BYTES_MAX`]: it was skipped, so that memory stays bounded.
+    /// A line of so many bytes, which are more than [`LINE_BYTES_MAX`]: it was skipped, so that
+    /// memory stays bounded.
     TooLong(usize),
 }
 
@@ -64,7 +72,11 @@ pub(crate) fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Res
     line.clear();
     let read = input.take(LINE_BYTES_MAX as u64).read_until(b'\n', line)?;
     if read < LINE_BYTES_MAX || line.last() == Some(&b'\n') {
-        return Ok(if read == 0 { LineRead::End } else { LineRead::Line(read) });
+        return Ok(if read == 0 {
+            LineRead::End
+        } else {
+            LineRead::Line(read)
+        });
     }
     let rest = input.skip_until(b'\n')?;
     if rest == 0 {

@@ -1,7 +1,8 @@
 //! Ctrl-C, and the other signals that ask a process to end.
 //!
-//! A command that has something to tidy up, or to report, calls [`gently`] and then [`check`] now and then. At any other
-//! time, and for a second signal, the process ends at once: pools survive that, and temporary files are removed.
+//! A command that has something to tidy up, or to report, calls [`gently`] and then [`check`] now
+//! and then. At any other time, and for a second signal, the process ends at once: pools survive
+//! that, and temporary files are removed.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -19,13 +20,19 @@ static IS_READING: AtomicBool = AtomicBool::new(false);
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
 
 /// Between two looks at whether a signal came while input is awaited.
-const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+const LOOK_EVERY: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
+};
 
 /// Takes the signals of this process from now on.
 pub(crate) fn install(context: Context) {
     // Without this thread a signal ends the process at once, which harms no pool.
-    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
-    // The terminal sends a signal to parent and child alike; the parent reports it, and its end is the child's.
+    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else {
+        return;
+    };
+    // The terminal sends a signal to parent and child alike; the parent reports it, and its end is
+    // the child's.
     let is_child = sim::watchdog::is_watched();
     std::thread::spawn(move || {
         for signal in &mut signals {
@@ -52,7 +59,11 @@ pub(crate) fn changes_nothing() {
 
 /// What an interrupted command says of the pool.
 pub(crate) fn consequence() -> &'static str {
-    if IS_READING.load(SeqCst) { "; the pool is as it was" } else { "" }
+    if IS_READING.load(SeqCst) {
+        "; the pool is as it was"
+    } else {
+        ""
+    }
 }
 
 /// Whether the command was asked to end.
@@ -62,7 +73,11 @@ pub(crate) fn is_asked() -> bool {
 
 /// Fails if the command was asked to end.
 pub(crate) fn check() -> Result<(), Failure> {
-    if is_asked() { Err(Failure::Interrupted) } else { Ok(()) }
+    if is_asked() {
+        Err(Failure::Interrupted)
+    } else {
+        Ok(())
+    }
 }
 
 /// Input whose reads fail once the command was asked to end.

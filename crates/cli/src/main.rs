@@ -1,6 +1,7 @@
 //! The `everleaf` command.
 //!
-//! Exit codes: 0 = yes, or done; 1 = no; 2 = wrong use; 3 = an error. `docs/COMMAND.md` has all answers.
+//! Exit codes: 0 = yes, or done; 1 = no; 2 = wrong use; 3 = an error. `docs/COMMAND.md` has all
+//! answers.
 #![forbid(unsafe_code)]
 
 mod child;
@@ -26,7 +27,8 @@ use failure::{Answer, Failure, Outcome};
 
 /// Durable ordered indexes: a file of named trees that survives a crash.
 ///
-/// Exit codes: 0 = yes, or done; 1 = no: a key is absent, or violations were found; 2 = wrong use; 3 = an error.
+/// Exit codes: 0 = yes, or done; 1 = no: a key is absent, or violations were found; 2 = wrong use;
+/// 3 = an error.
 #[derive(Parser, Debug)]
 #[command(name = "everleaf", version, arg_required_else_help = true)]
 struct Cli<C: Subcommand> {
@@ -43,8 +45,11 @@ struct Cli<C: Subcommand> {
 fn main() -> ExitCode {
     everleaf::ignore_file_size_signal();
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    let named =
-        arguments.iter().skip(1).filter_map(|argument| argument.to_str()).find(|name| !name.starts_with('-'));
+    let named = arguments
+        .iter()
+        .skip(1)
+        .filter_map(|argument| argument.to_str())
+        .find(|name| !name.starts_with('-'));
     if named.is_some_and(commands::Child::has_subcommand) {
         return run(&arguments, commands::run_child);
     }
@@ -61,7 +66,10 @@ fn run<C: Subcommand>(arguments: &[OsString], run: impl FnOnce(C, Context) -> Ou
         // Help and the version are errors to the parser.
         Err(error) if !error.use_stderr() => error.exit(),
         Err(error) => {
-            if arguments.iter().take_while(|argument| *argument != "--").any(|argument| argument == "--json")
+            if arguments
+                .iter()
+                .take_while(|argument| *argument != "--")
+                .any(|argument| argument == "--json")
             {
                 tell_script(&Failure::Usage(of_parser(&error)));
             }
@@ -70,7 +78,10 @@ fn run<C: Subcommand>(arguments: &[OsString], run: impl FnOnce(C, Context) -> Ou
             return ExitCode::from(Failure::USAGE);
         }
     };
-    let context = Context { json: cli.json, quiet: cli.quiet };
+    let context = Context {
+        json: cli.json,
+        quiet: cli.quiet,
+    };
     match run(cli.command, context) {
         Ok(Answer::Yes) => ExitCode::SUCCESS,
         Ok(Answer::No) => ExitCode::from(1),
@@ -84,7 +95,11 @@ fn run<C: Subcommand>(arguments: &[OsString], run: impl FnOnce(C, Context) -> Ou
 fn of_parser(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let first = text.split("\n\n").next().unwrap_or_default();
-    let lines: Vec<&str> = first.trim_start_matches("error: ").lines().map(str::trim).collect();
+    let lines: Vec<&str> = first
+        .trim_start_matches("error: ")
+        .lines()
+        .map(str::trim)
+        .collect();
     lines.join(" ")
 }
 
@@ -97,7 +112,8 @@ fn report(context: Context, failure: &Failure) -> u8 {
     failure.exit_code()
 }
 
-/// Prints a failure as JSON. Another thread may have locked standard output, so the bytes go to its file.
+/// Prints a failure as JSON. Another thread may have locked standard output, so the bytes go to its
+/// file.
 fn tell_script(failure: &Failure) {
     // If this fails, the exit code still tells.
     let _ = child::raw_output().map(|mut output| write_json(&mut output, &failure.json()));

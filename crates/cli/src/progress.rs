@@ -8,9 +8,14 @@ use crate::context::Context;
 
 pub(crate) use medium::size as bytes;
 
-/// A bar up to `total`, or a spinner that counts. Drawn on standard error if that is a terminal, and removed at the end.
-/// `message` is in place before the first frame.
-pub(crate) fn bar(context: Context, total: Option<u64>, message: &str, template: &str) -> ProgressBar {
+/// A bar up to `total`, or a spinner that counts. Drawn on standard error if that is a terminal,
+/// and removed at the end. `message` is in place before the first frame.
+pub(crate) fn bar(
+    context: Context,
+    total: Option<u64>,
+    message: &str,
+    template: &str,
+) -> ProgressBar {
     if context.quiet {
         return ProgressBar::hidden();
     }
@@ -34,7 +39,8 @@ pub(crate) fn entries(context: Context, total: u64, message: &str) -> ProgressBa
     )
 }
 
-/// Shows `message` and the time while `run` does what cannot be counted. Nothing appears if it takes less than a moment.
+/// Shows `message` and the time while `run` does what cannot be counted. Nothing appears if it
+/// takes less than a moment.
 pub(crate) fn while_running<T>(context: Context, message: &str, run: impl FnOnce() -> T) -> T {
     let (done, is_done) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {
@@ -128,7 +134,13 @@ mod tests {
 
     #[test]
     fn one_thing_is_no_plural() {
-        assert_eq!([many(1, "tree"), many(0, "key"), many(2, "entry")], ["1 tree", "0 keys", "2 entries"]);
-        assert_eq!([were(1, "entry"), were(3000, "leaf")], ["1 entry was", "3,000 leaves were"]);
+        assert_eq!(
+            [many(1, "tree"), many(0, "key"), many(2, "entry")],
+            ["1 tree", "0 keys", "2 entries"]
+        );
+        assert_eq!(
+            [were(1, "entry"), were(3000, "leaf")],
+            ["1 entry was", "3,000 leaves were"]
+        );
     }
 }

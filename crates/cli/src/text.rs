@@ -1,7 +1,8 @@
 //! Bytes as text, and back.
 //!
-//! The escaped form keeps printable UTF-8 as it is and writes everything else so that it fits one line without tabs:
-//! `\\` `\t` `\n` `\r`, and `\xNN` (two lower-case hex digits) for each other byte.
+//! The escaped form keeps printable UTF-8 as it is and writes everything else so that it fits one
+//! line without tabs: `\\` `\t` `\n` `\r`, and `\xNN` (two lower-case hex digits) for each other
+//! byte.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -20,11 +21,19 @@ pub(crate) struct BadText {
 
 impl BadText {
     fn escape(at: usize, what: &'static str) -> Self {
-        Self { at, what, way_out: r"the escapes are `\\` `\t` `\n` `\r` `\xNN`" }
+        Self {
+            at,
+            what,
+            way_out: r"the escapes are `\\` `\t` `\n` `\r` `\xNN`",
+        }
     }
 
     fn hex(at: usize, what: &'static str) -> Self {
-        Self { at, what, way_out: "give two hex digits for each byte" }
+        Self {
+            at,
+            what,
+            way_out: "give two hex digits for each byte",
+        }
     }
 }
 
@@ -65,7 +74,8 @@ fn push_hex_escapes(escaped: &mut String, bytes: &[u8]) {
     }
 }
 
-/// A text of a user, between quotes: as it was written, but on one line, and no more than its beginning.
+/// A text of a user, between quotes: as it was written, but on one line, and no more than its
+/// beginning.
 pub(crate) fn quoted(text: &[u8]) -> String {
     let (text, rest) = text.split_at(text.len().min(QUOTED_BYTES_MAX));
     let more = if rest.is_empty() { "" } else { "..." };
@@ -95,7 +105,10 @@ pub(crate) fn unescape(text: &[u8]) -> Result<Cow<'_, [u8]>, BadText> {
             Some(b'r') => (b'\r', 2),
             Some(b'x') => {
                 let digits = text.get(at + 2..at + 4).unwrap_or_default();
-                let digits = from_hex(digits).map_err(|bad| BadText { at: at + 2 + bad.at, ..bad })?;
+                let digits = from_hex(digits).map_err(|bad| BadText {
+                    at: at + 2 + bad.at,
+                    ..bad
+                })?;
                 (*digits.first().ok_or(BadText::escape(at, CUT_OFF))?, 4)
             }
             Some(_) => return Err(BadText::escape(at, "an unknown escape")),
@@ -107,22 +120,30 @@ pub(crate) fn unescape(text: &[u8]) -> Result<Cow<'_, [u8]>, BadText> {
     Ok(Cow::Owned(bytes))
 }
 
-/// A command line to be pasted into a shell. Arguments that are not UTF-8 are shown with replacement characters.
+/// A command line to be pasted into a shell. Arguments that are not UTF-8 are shown with
+/// replacement characters.
 pub(crate) fn command_line<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> String {
     let quoted = |argument: A| {
         let argument = argument.as_ref().to_string_lossy().replace('\0', "");
         // Quoting fails only for a NUL.
         shlex::try_quote(&argument).map_or_else(|_| argument.clone(), Cow::into_owned)
     };
-    arguments.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
+    arguments
+        .into_iter()
+        .map(quoted)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Bytes as hex digits.
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut digits, byte| {
-        let _ = write!(digits, "{byte:02x}");
-        digits
-    })
+    bytes.iter().fold(
+        String::with_capacity(2 * bytes.len()),
+        |mut digits, byte| {
+            let _ = write!(digits, "{byte:02x}");
+            digits
+        },
+    )
 }
 
 /// The bytes that hex digits stand for.
@@ -133,9 +154,13 @@ pub(crate) fn from_hex(digits: &[u8]) -> Result<Vec<u8>, BadText> {
     }
     let digit = |at: usize| {
         let digit = (digits[at] as char).to_digit(16);
-        digit.map(|digit| digit as u8).ok_or(BadText::hex(at, "a character that is no hex digit"))
+        digit
+            .map(|digit| digit as u8)
+            .ok_or(BadText::hex(at, "a character that is no hex digit"))
     };
-    (0..pairs.len()).map(|pair| Ok(digit(2 * pair)? << 4 | digit(2 * pair + 1)?)).collect()
+    (0..pairs.len())
+        .map(|pair| Ok(digit(2 * pair)? << 4 | digit(2 * pair + 1)?))
+        .collect()
 }
 
 #[cfg(test)]

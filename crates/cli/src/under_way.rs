@@ -6,10 +6,12 @@ use everleaf::{Result, Store, Ticket, Tree};
 
 /// The most writes that are under way.
 const UNDER_WAY_MAX: u64 = 4096;
-/// After this time the next write waits for those before it, so that slow input becomes durable line by line.
+/// After this time the next write waits for those before it, so that slow input becomes durable
+/// line by line.
 const UNDER_WAY_TIME_MAX: Duration = Duration::from_millis(50);
 
-/// Writes to a tree. A write does not wait until it is durable; an occasional wait covers all writes before it.
+/// Writes to a tree. A write does not wait until it is durable; an occasional wait covers all
+/// writes before it.
 pub(crate) struct Writes<'a> {
     store: &'a Store,
     tree: &'a Tree,
@@ -22,7 +24,14 @@ pub(crate) struct Writes<'a> {
 
 impl<'a> Writes<'a> {
     pub(crate) fn new(store: &'a Store, tree: &'a Tree) -> Self {
-        Self { store, tree, last: None, under_way: 0, settled: Instant::now(), durable: 0 }
+        Self {
+            store,
+            tree,
+            last: None,
+            under_way: 0,
+            settled: Instant::now(),
+            durable: 0,
+        }
     }
 
     /// Puts an entry, to become durable later.

@@ -25,7 +25,11 @@ fn examples() -> Vec<Example> {
             match (line.strip_prefix("$ "), examples.last_mut()) {
                 (Some(line), _) => {
                     let (line, code) = line.split_once("   # exit code ").unwrap_or((line, "0"));
-                    examples.push(Example { line, code: code.parse().unwrap(), output: Vec::new() });
+                    examples.push(Example {
+                        line,
+                        code: code.parse().unwrap(),
+                        output: Vec::new(),
+                    });
                 }
                 (None, Some(example)) => example.output.push(line),
                 (None, None) => panic!("a block begins with {line}"),
@@ -36,12 +40,22 @@ fn examples() -> Vec<Example> {
 }
 
 fn run_line(line: &str, folder: &Path) -> (i32, String) {
-    let path =
-        format!("{}:{}", Path::new(program()).parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let path = format!(
+        "{}:{}",
+        Path::new(program()).parent().unwrap().display(),
+        std::env::var("PATH").unwrap()
+    );
     let mut shell = Command::new("sh");
-    let shell = shell.args(["-c", line]).current_dir(folder).env("PATH", path).stdin(Stdio::null());
+    let shell = shell
+        .args(["-c", line])
+        .current_dir(folder)
+        .env("PATH", path)
+        .stdin(Stdio::null());
     let output = shell.output().unwrap();
-    (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+    (
+        output.status.code().unwrap(),
+        String::from_utf8(output.stdout).unwrap(),
+    )
 }
 
 /// The fields of an answer and the types of their values, one path a line.
@@ -49,11 +63,15 @@ fn shape(value: &Value, path: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {
             found.insert(format!("{path}: object"));
-            fields.iter().for_each(|(name, value)| shape(value, &format!("{path}.{name}"), found));
+            fields
+                .iter()
+                .for_each(|(name, value)| shape(value, &format!("{path}.{name}"), found));
         }
         Value::Array(values) => {
             found.insert(format!("{path}: array"));
-            values.iter().for_each(|value| shape(value, &format!("{path}[]"), found));
+            values
+                .iter()
+                .for_each(|value| shape(value, &format!("{path}[]"), found));
         }
         Value::String(_) => drop(found.insert(format!("{path}: string"))),
         Value::Number(_) => drop(found.insert(format!("{path}: number"))),
@@ -75,12 +93,19 @@ fn every_answer_has_the_shape_that_the_page_shows() {
     for Example { line, code, output } in examples() {
         let (found_code, printed) = run_line(line, folder.path());
         assert_eq!(found_code, code, "{line}: {printed}");
-        assert_eq!(printed.lines().count(), output.len(), "{line} prints {printed}");
+        assert_eq!(
+            printed.lines().count(),
+            output.len(),
+            "{line} prints {printed}"
+        );
         for (printed, shown) in printed.lines().zip(output) {
             if line.contains("--json") {
                 let (printed_shape, shown_shape) = (shape_of(printed), shape_of(shown));
                 let differing: Vec<_> = printed_shape.symmetric_difference(&shown_shape).collect();
-                assert!(differing.is_empty(), "{line} prints {printed}; the page differs in {differing:?}");
+                assert!(
+                    differing.is_empty(),
+                    "{line} prints {printed}; the page differs in {differing:?}"
+                );
             } else {
                 assert_eq!(printed, shown, "{line}");
             }
@@ -103,7 +128,13 @@ fn every_command_is_on_the_page_with_its_answer() {
         let is_shown = |example: &Example| {
             example.line.contains("--json") && example.line.contains(&format!("everleaf {name} "))
         };
-        assert!(examples.iter().any(is_shown), "no answer of {name} is shown");
-        assert!(PAGE.contains(&format!("`{name}`")), "{name} is not explained");
+        assert!(
+            examples.iter().any(is_shown),
+            "no answer of {name} is shown"
+        );
+        assert!(
+            PAGE.contains(&format!("`{name}`")),
+            "{name} is not explained"
+        );
     }
 }

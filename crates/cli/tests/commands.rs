@@ -13,7 +13,10 @@ fn put_get_insert_rm_answer_by_exit_code() {
     let (_folder, pool) = pool();
     run(&on("put", &pool, &["apple", "12"])).expect(0);
     assert_eq!(run(&on("get", &pool, &["apple"])).expect(0).text(), "12\n");
-    assert_eq!(run(&on("get", &pool, &["apple", "--raw"])).expect(0).text(), "12");
+    assert_eq!(
+        run(&on("get", &pool, &["apple", "--raw"])).expect(0).text(),
+        "12"
+    );
     assert_eq!(run(&on("get", &pool, &["pear"])).expect(1).text(), "");
     run(&on("insert", &pool, &["apple", "13"])).expect(1);
     assert_eq!(run(&on("get", &pool, &["apple"])).expect(0).text(), "12\n");
@@ -29,7 +32,9 @@ fn every_command_speaks_json() {
     let (_folder, pool) = pool();
     let json = |arguments: &[&str], code| {
         let (subcommand, more) = arguments.split_first().unwrap();
-        run(&[on(subcommand, &pool, more), vec!["--json".into()]].concat()).expect(code).json()
+        run(&[on(subcommand, &pool, more), vec!["--json".into()]].concat())
+            .expect(code)
+            .json()
     };
     assert_eq!(json(&["put", "k", "v"], 0), json!({ "stored": 1 }));
     assert_eq!(json(&["insert", "k", "w"], 1), json!({ "inserted": false }));
@@ -37,24 +42,43 @@ fn every_command_speaks_json() {
         json(&["get", "k"], 0),
         json!({ "key": "k", "key_encoding": "text", "found": true, "value": "v", "value_encoding": "text" })
     );
-    assert_eq!(json(&["get", "l"], 1), json!({ "key": "l", "key_encoding": "text", "found": false }));
+    assert_eq!(
+        json(&["get", "l"], 1),
+        json!({ "key": "l", "key_encoding": "text", "found": false })
+    );
     assert_eq!(
         json(&["scan"], 0),
         json!({ "key": "k", "key_encoding": "text", "value": "v", "value_encoding": "text" })
     );
     let check = json(&["check"], 0);
-    assert_eq!((&check["sound"], &check["violations"]), (&json!(true), &json!(0)));
-    assert_eq!((&check["first_violations"], &check["trees_not_counted"]), (&json!([]), &json!(0)));
-    let trees = json!({ "trees": [{ "name": "main", "engine": "rntree", "codec": "record", "keys": 1 }] });
+    assert_eq!(
+        (&check["sound"], &check["violations"]),
+        (&json!(true), &json!(0))
+    );
+    assert_eq!(
+        (&check["first_violations"], &check["trees_not_counted"]),
+        (&json!([]), &json!(0))
+    );
+    let trees =
+        json!({ "trees": [{ "name": "main", "engine": "rntree", "codec": "record", "keys": 1 }] });
     assert_eq!(json(&["trees"], 0), trees);
     let engines = run(&["engines", "--json"]).expect(0).json();
     assert_eq!(engines["engines"][0]["engine"], json!("rntree"));
     let stat = json(&["stat"], 0);
-    assert_eq!((&stat["keys"], &stat["format_version"]), (&json!(1), &json!(10)));
+    assert_eq!(
+        (&stat["keys"], &stat["format_version"]),
+        (&json!(1), &json!(10))
+    );
     assert!(stat["medium"].as_str().unwrap().starts_with("read-only: "));
     assert_eq!(json(&["rm", "k"], 0), json!({ "removed": 1 }));
     let error = run(&["--json", "get", "/no/such.pool", "k"]).expect(3);
-    assert!(error.json()["error"].as_str().unwrap().contains("/no/such.pool: no such pool"), "{error:?}");
+    assert!(
+        error.json()["error"]
+            .as_str()
+            .unwrap()
+            .contains("/no/such.pool: no such pool"),
+        "{error:?}"
+    );
     assert!(error.errors.contains("no such pool"));
 }
 
@@ -68,18 +92,49 @@ fn a_benchmark_measures_the_tree_that_it_filled() {
         ("bztree", "find", "dax"),
         ("masstree", "find", "dax"),
     ] {
-        let sizes = ["--keys", "8000", "--ops", "1000", "--runs", "2", "--count", "--json", "--quiet"];
-        let what = ["bench", "--engine", engine, "--workload", workload, "--medium", medium];
-        let beside: &[&str] = if medium == "ram" { &[] } else { &["--baseline", "ram"] };
+        let sizes = [
+            "--keys", "8000", "--ops", "1000", "--runs", "2", "--count", "--json", "--quiet",
+        ];
+        let what = [
+            "bench",
+            "--engine",
+            engine,
+            "--workload",
+            workload,
+            "--medium",
+            medium,
+        ];
+        let beside: &[&str] = if medium == "ram" {
+            &[]
+        } else {
+            &["--baseline", "ram"]
+        };
         let report = run(&[&what[..], &sizes, beside].concat()).expect(0).json();
-        let figure = |name: &str| report[name].as_f64().unwrap_or_else(|| panic!("{name} in {report}"));
-        assert!(figure("mops") > 0.0 && figure("find_ns") > 0.0 && figure("ratio_to_btreemap") > 0.0);
+        let figure = |name: &str| {
+            report[name]
+                .as_f64()
+                .unwrap_or_else(|| panic!("{name} in {report}"))
+        };
+        assert!(
+            figure("mops") > 0.0 && figure("find_ns") > 0.0 && figure("ratio_to_btreemap") > 0.0
+        );
         assert!((16.0..400.0).contains(&figure("bytes_per_key")), "{report}");
         let writes = workload != "d" && workload != "find";
-        assert!(engine == "masstree" || !writes || figure("persists_per_op") >= 2.0, "{report}");
-        assert!(workload != "find" || figure("store_over_engine") > 0.0, "{report}");
-        assert_eq!(report["load_mops"].is_null(), workload == "load", "{report}");
-        let has_ratio = ["ratio_to_ram", "find_ratio_to_ram"].map(|name| report[name].as_f64() > Some(0.0));
+        assert!(
+            engine == "masstree" || !writes || figure("persists_per_op") >= 2.0,
+            "{report}"
+        );
+        assert!(
+            workload != "find" || figure("store_over_engine") > 0.0,
+            "{report}"
+        );
+        assert_eq!(
+            report["load_mops"].is_null(),
+            workload == "load",
+            "{report}"
+        );
+        let has_ratio =
+            ["ratio_to_ram", "find_ratio_to_ram"].map(|name| report[name].as_f64() > Some(0.0));
         assert_eq!(has_ratio, [medium != "ram"; 2], "{report}");
         assert_eq!(report["pages"], "huge");
     }
@@ -89,11 +144,26 @@ fn a_benchmark_measures_the_tree_that_it_filled() {
 fn a_benchmark_of_a_bulk_load_tells_how_dense_that_is() {
     // Twin lines, where the processor has no others, are 1.4 bytes of a key in a leaf.
     for (engine, bytes) in [("rntree", 22.0), ("bztree", 60.0), ("masstree", 90.0)] {
-        let what = ["bench", "--engine", engine, "--medium", "dax", "--workload", "find", "--bulk-load", "1"];
-        let sizes = ["--keys", "30000", "--ops", "1000", "--runs", "1", "--json", "--quiet"];
+        let what = [
+            "bench",
+            "--engine",
+            engine,
+            "--medium",
+            "dax",
+            "--workload",
+            "find",
+            "--bulk-load",
+            "1",
+        ];
+        let sizes = [
+            "--keys", "30000", "--ops", "1000", "--runs", "1", "--json", "--quiet",
+        ];
         let report = run(&[&what[..], &sizes].concat()).expect(0).json();
         assert!(report["load_mops"].as_f64().unwrap() > 0.0, "{report}");
-        assert!((16.0..bytes).contains(&report["bytes_per_key"].as_f64().unwrap()), "{report}");
+        assert!(
+            (16.0..bytes).contains(&report["bytes_per_key"].as_f64().unwrap()),
+            "{report}"
+        );
     }
     run(&["bench", "--bulk-load", "2"]).expect(2);
     run(&["bench", "--bulk-load", "1", "--workload", "load"]).expect(2);
@@ -117,7 +187,9 @@ fn a_backup_says_which_of_both_files_is_volatile() {
     let said = run(&on("put", &pool, &["k", "v", "--medium=file"])).expect(0);
     let both_are = said.errors.contains("is volatile");
     let [copy, other] = ["copy", "other"].map(|name| folder.path().join(name));
-    let copied = run(&on("backup", &pool, &[copy.to_str().unwrap()])).expect(0).errors;
+    let copied = run(&on("backup", &pool, &[copy.to_str().unwrap()]))
+        .expect(0)
+        .errors;
     for path in [&pool, &copy] {
         let says = copied.contains(&format!("{} is volatile", path.display()));
         assert_eq!(says, both_are, "{copied}");
@@ -131,9 +203,17 @@ fn a_backup_is_a_pool_of_its_own() {
     let (folder, pool) = pool();
     run(&on("put", &pool, &["k", "v"])).expect(0);
     let copy = folder.path().join("copy");
-    let copied = run(&on("backup", &pool, &[copy.to_str().unwrap(), "--medium=file", "--json"])).expect(0);
+    let copied = run(&on(
+        "backup",
+        &pool,
+        &[copy.to_str().unwrap(), "--medium=file", "--json"],
+    ))
+    .expect(0);
     assert!(copied.json()["bytes"].as_u64().unwrap() >= 64 << 10);
-    assert_eq!(run(&on("get", &copy, &["k"])).expect(0).text().trim_end(), "v");
+    assert_eq!(
+        run(&on("get", &copy, &["k"])).expect(0).text().trim_end(),
+        "v"
+    );
     run(&on("check", &copy, &[])).expect(0);
     let refused = run(&on("backup", &pool, &[copy.to_str().unwrap()])).expect(3);
     assert!(refused.errors.contains("copy"), "{refused:?}");
@@ -171,7 +251,10 @@ fn scan_takes_ranges_prefixes_directions_and_limits() {
     assert_eq!(keys(&["--to", "k02"]), ["k00", "k01"]);
     assert_eq!(keys(&["--from", "k05", "--to", "k07"]), ["k05", "k06"]);
     assert_eq!(keys(&["--prefix", "k1", "--limit", "2"]), ["k10", "k11"]);
-    assert_eq!(keys(&["--prefix", "k1", "--reverse", "--limit", "2"]), ["k19", "k18"]);
+    assert_eq!(
+        keys(&["--prefix", "k1", "--reverse", "--limit", "2"]),
+        ["k19", "k18"]
+    );
     assert_eq!(keys(&["--limit", "0"]), [""; 0]);
     let said = run(&on("scan", &pool, &["--from", "k29"])).expect(0);
     assert_eq!(said.text(), "k29\t29\n");
@@ -181,10 +264,24 @@ fn scan_takes_ranges_prefixes_directions_and_limits() {
 fn binary_keys_are_given_and_shown_in_hex_or_escaped() {
     let (_folder, pool) = pool();
     run(&on("put", &pool, &["00ff", "0a09", "--hex"])).expect(0);
-    run(&on("put", &pool, &["back\\\\slash\\x01", "\\tä", "--escaped"])).expect(0);
-    assert_eq!(run(&on("scan", &pool, &[])).text(), "\\x00\\xff\t\\n\\t\nback\\\\slash\\x01\t\\tä\n");
-    assert_eq!(run(&on("scan", &pool, &["--hex", "--limit", "1"])).text(), "00ff\t0a09\n");
-    assert_eq!(run(&on("get", &pool, &["00ff", "--hex"])).expect(0).text(), "0a09\n");
+    run(&on(
+        "put",
+        &pool,
+        &["back\\\\slash\\x01", "\\tä", "--escaped"],
+    ))
+    .expect(0);
+    assert_eq!(
+        run(&on("scan", &pool, &[])).text(),
+        "\\x00\\xff\t\\n\\t\nback\\\\slash\\x01\t\\tä\n"
+    );
+    assert_eq!(
+        run(&on("scan", &pool, &["--hex", "--limit", "1"])).text(),
+        "00ff\t0a09\n"
+    );
+    assert_eq!(
+        run(&on("get", &pool, &["00ff", "--hex"])).expect(0).text(),
+        "0a09\n"
+    );
     let json = run(&on("scan", &pool, &["--limit", "1", "--json"])).json();
     assert_eq!(
         json,
@@ -192,13 +289,23 @@ fn binary_keys_are_given_and_shown_in_hex_or_escaped() {
     );
     // Without a notation bytes are taken as they are.
     run(&on("put", &pool, &["a\\tb", "v"])).expect(0);
-    assert_eq!(run(&on("get", &pool, &["a\\\\tb", "--escaped"])).expect(0).text(), "v\n");
+    assert_eq!(
+        run(&on("get", &pool, &["a\\\\tb", "--escaped"]))
+            .expect(0)
+            .text(),
+        "v\n"
+    );
 }
 
 #[test]
 fn trees_are_chosen_and_words_are_numbers() {
     let (_folder, pool) = pool();
-    run(&on("put", &pool, &["7", "42", "--tree", "ages", "--codec", "word"])).expect(0);
+    run(&on(
+        "put",
+        &pool,
+        &["7", "42", "--tree", "ages", "--codec", "word"],
+    ))
+    .expect(0);
     assert_eq!(run(&on("get", &pool, &["7"])).expect(0).text(), "42\n");
     let said = run(&on("get", &pool, &["seven"])).expect(2);
     assert!(said.errors.contains("seven"), "{said:?}");
@@ -208,10 +315,26 @@ fn trees_are_chosen_and_words_are_numbers() {
     );
     run(&on("put", &pool, &["k", "v", "--tree", "names"])).expect(0);
     let said = run(&on("get", &pool, &["k"])).expect(2);
-    assert!(said.errors.contains("ages") && said.errors.contains("names"), "{said:?}");
-    assert_eq!(run(&on("get", &pool, &["k", "--tree", "names"])).expect(0).text(), "v\n");
-    let said = run(&on("put", &pool, &["k", "v", "--tree", "names", "--codec", "word"])).expect(3);
-    assert!(said.errors.contains("names") && said.errors.contains("record"), "{said:?}");
+    assert!(
+        said.errors.contains("ages") && said.errors.contains("names"),
+        "{said:?}"
+    );
+    assert_eq!(
+        run(&on("get", &pool, &["k", "--tree", "names"]))
+            .expect(0)
+            .text(),
+        "v\n"
+    );
+    let said = run(&on(
+        "put",
+        &pool,
+        &["k", "v", "--tree", "names", "--codec", "word"],
+    ))
+    .expect(3);
+    assert!(
+        said.errors.contains("names") && said.errors.contains("record"),
+        "{said:?}"
+    );
     let said = run(&on("get", &pool, &["k", "--tree", "none"])).expect(3);
     assert!(said.errors.contains("no tree \"none\""), "{said:?}");
     assert_eq!(
@@ -226,38 +349,81 @@ fn load_names_malformed_lines_and_skips_them_if_asked() {
     let long_key = "k".repeat(70_000);
     let lines = format!("a\t1\nno tab here\nb\t2\tmore\n\n{long_key}\tv\nc\t3");
     let said = run_with(&on("load", &pool, &[]), lines.as_bytes()).expect(3);
-    assert!(said.errors.contains("standard input, line 2: no tab"), "{said:?}");
+    assert!(
+        said.errors.contains("standard input, line 2: no tab"),
+        "{said:?}"
+    );
     assert_eq!(run(&on("scan", &pool, &[])).text(), "a\t1\n");
 
     let file = folder.path().join("lines.txt");
     std::fs::write(&file, &lines).unwrap();
-    let said = run(&on("load", &pool, &[file.to_str().unwrap(), "--skip-bad", "--json"])).expect(1);
-    assert_eq!((&said.json()["stored"], &said.json()["skipped"]), (&json!(3), &json!(3)));
-    assert!(said.json()["first_skipped"].as_str().unwrap().contains("lines.txt, line 2"));
-    assert_eq!(run(&on("scan", &pool, &[])).text(), "a\t1\nb\t2\\tmore\nc\t3\n");
+    let said = run(&on(
+        "load",
+        &pool,
+        &[file.to_str().unwrap(), "--skip-bad", "--json"],
+    ))
+    .expect(1);
+    assert_eq!(
+        (&said.json()["stored"], &said.json()["skipped"]),
+        (&json!(3), &json!(3))
+    );
+    assert!(
+        said.json()["first_skipped"]
+            .as_str()
+            .unwrap()
+            .contains("lines.txt, line 2")
+    );
+    assert_eq!(
+        run(&on("scan", &pool, &[])).text(),
+        "a\t1\nb\t2\\tmore\nc\t3\n"
+    );
 
     let words = b"1\t2\nx\t3\n4\t99999999999999999999\n";
-    let said =
-        run_with(&on("load", &pool, &["--tree", "w", "--codec", "word", "--skip-bad"]), words).expect(1);
-    assert!(said.text().contains("2 lines skipped") && said.text().contains("line 2"), "{said:?}");
+    let said = run_with(
+        &on(
+            "load",
+            &pool,
+            &["--tree", "w", "--codec", "word", "--skip-bad"],
+        ),
+        words,
+    )
+    .expect(1);
+    assert!(
+        said.text().contains("2 lines skipped") && said.text().contains("line 2"),
+        "{said:?}"
+    );
     let said = run(&on("load", &pool, &["/no/such/file"])).expect(3);
     assert!(said.errors.contains("/no/such/file"), "{said:?}");
 
     // No key and value are so long in any notation; the line is not kept in memory.
     let lines = format!("d\t4\ne\t{}\nf\t6\n", "v".repeat(70 << 20));
     let said = run_with(&on("load", &pool, &["--tree", "long"]), lines.as_bytes()).expect(3);
-    assert!(said.errors.contains("standard input, line 2: a line of 73400323 bytes"), "{said:?}");
-    let said = run_with(&on("load", &pool, &["--tree", "long", "--skip-bad"]), lines.as_bytes()).expect(1);
+    assert!(
+        said.errors
+            .contains("standard input, line 2: a line of 73400323 bytes"),
+        "{said:?}"
+    );
+    let said = run_with(
+        &on("load", &pool, &["--tree", "long", "--skip-bad"]),
+        lines.as_bytes(),
+    )
+    .expect(1);
     assert!(said.text().contains("1 line skipped"), "{said:?}");
-    assert_eq!(run(&on("scan", &pool, &["--tree", "long"])).text(), "d\t4\nf\t6\n");
+    assert_eq!(
+        run(&on("scan", &pool, &["--tree", "long"])).text(),
+        "d\t4\nf\t6\n"
+    );
 }
 
 #[test]
 fn a_scan_is_loaded_as_it_was() {
     let (folder, pool) = pool();
-    for (key, value) in
-        [("back\\slash", "C:\\new\\table"), ("tab\tkey", "line\nfeed\r"), ("", ""), ("ä", "\u{7f}")]
-    {
+    for (key, value) in [
+        ("back\\slash", "C:\\new\\table"),
+        ("tab\tkey", "line\nfeed\r"),
+        ("", ""),
+        ("ä", "\u{7f}"),
+    ] {
         run(&on("put", &pool, &[key, value])).expect(0);
     }
     run(&on("put", &pool, &["ff00", "fe", "--hex"])).expect(0);
@@ -265,14 +431,28 @@ fn a_scan_is_loaded_as_it_was() {
     let other = folder.path().join("other.pool");
     run_with(&on("load", &other, &[]), &scanned).expect(0);
     assert_eq!(run(&on("scan", &other, &[])).expect(0).output, scanned);
-    assert_eq!(run(&on("get", &other, &["back\\slash", "--raw"])).expect(0).text(), "C:\\new\\table");
+    assert_eq!(
+        run(&on("get", &other, &["back\\slash", "--raw"]))
+            .expect(0)
+            .text(),
+        "C:\\new\\table"
+    );
     let hex = run(&on("scan", &pool, &["--hex"])).expect(0).output;
     let third = folder.path().join("third.pool");
     run_with(&on("load", &third, &["--hex"]), &hex).expect(0);
     assert_eq!(run(&on("scan", &third, &[])).expect(0).output, scanned);
     // What other programs write has backslashes of its own.
-    run_with(&on("load", &third, &["--raw", "--tree", "raw"]), b"C:\\new\t\\\\host\n").expect(0);
-    assert_eq!(run(&on("get", &third, &["C:\\new", "--raw", "--tree", "raw"])).expect(0).text(), "\\\\host");
+    run_with(
+        &on("load", &third, &["--raw", "--tree", "raw"]),
+        b"C:\\new\t\\\\host\n",
+    )
+    .expect(0);
+    assert_eq!(
+        run(&on("get", &third, &["C:\\new", "--raw", "--tree", "raw"]))
+            .expect(0)
+            .text(),
+        "\\\\host"
+    );
 }
 
 #[test]
@@ -282,13 +462,30 @@ fn a_value_comes_from_standard_input_or_from_a_file() {
     run_with(&on("put", &pool, &["a", "-"]), value).expect(0);
     let file = folder.path().join("value");
     std::fs::write(&file, value).unwrap();
-    run(&on("insert", &pool, &["b", "--value-file", file.to_str().unwrap()])).expect(0);
+    run(&on(
+        "insert",
+        &pool,
+        &["b", "--value-file", file.to_str().unwrap()],
+    ))
+    .expect(0);
     for key in ["a", "b"] {
-        assert_eq!(run(&on("get", &pool, &[key, "--raw"])).expect(0).output, value);
+        assert_eq!(
+            run(&on("get", &pool, &[key, "--raw"])).expect(0).output,
+            value
+        );
     }
     // A number may end with a line feed.
-    run_with(&on("put", &pool, &["1", "-", "--tree", "w", "--codec", "word"]), b"42\n").expect(0);
-    assert_eq!(run(&on("get", &pool, &["1", "--tree", "w"])).expect(0).text(), "42\n");
+    run_with(
+        &on("put", &pool, &["1", "-", "--tree", "w", "--codec", "word"]),
+        b"42\n",
+    )
+    .expect(0);
+    assert_eq!(
+        run(&on("get", &pool, &["1", "--tree", "w"]))
+            .expect(0)
+            .text(),
+        "42\n"
+    );
     run(&on("put", &pool, &["k"])).expect(2);
     run(&on("put", &pool, &["k", "v", "--value-file", "v"])).expect(2);
     run(&on("put", &pool, &["k", "--value-file", "/no/such/file"])).expect(3);
@@ -306,8 +503,16 @@ fn absence_is_told_on_standard_error_only() {
         vec!["rename", "x", "y"],
     ] {
         let said = run(&on(arguments[0], &pool, &arguments[1..])).expect(1);
-        assert!(said.output.is_empty() && !said.errors.is_empty(), "{said:?}");
-        let said = run(&on(arguments[0], &pool, &[&arguments[1..], &["--json"]].concat())).expect(1);
+        assert!(
+            said.output.is_empty() && !said.errors.is_empty(),
+            "{said:?}"
+        );
+        let said = run(&on(
+            arguments[0],
+            &pool,
+            &[&arguments[1..], &["--json"]].concat(),
+        ))
+        .expect(1);
         said.json();
     }
 }
@@ -317,13 +522,26 @@ fn a_range_is_removed_and_counted() {
     let (_folder, pool) = pool();
     let lines = lines(0..10_000, |number| format!("k{number:05}\t{number}\n"));
     for engine in ["rntree", "bztree", "masstree", "wbtree"] {
-        run_with(&on("load", &pool, &["--engine", engine, "--tree", engine]), lines.as_bytes()).expect(0);
+        run_with(
+            &on("load", &pool, &["--engine", engine, "--tree", engine]),
+            lines.as_bytes(),
+        )
+        .expect(0);
         let rm = |more: &[&str], code| {
-            run(&on("rm", &pool, &[&["--tree", engine, "--json"], more].concat())).expect(code).json()
+            run(&on(
+                "rm",
+                &pool,
+                &[&["--tree", engine, "--json"], more].concat(),
+            ))
+            .expect(code)
+            .json()
         };
         assert_eq!(rm(&["--prefix", "k0000"], 0), json!({ "removed": 10 }));
         assert_eq!(rm(&["--prefix", "k0000"], 1), json!({ "removed": 0 }));
-        assert_eq!(rm(&["--from", "k00100", "--to", "k09990"], 0), json!({ "removed": 9890 }));
+        assert_eq!(
+            rm(&["--from", "k00100", "--to", "k09990"], 0),
+            json!({ "removed": 9890 })
+        );
         let left = run(&on("scan", &pool, &["--keys", "--tree", engine])).expect(0);
         assert_eq!(left.text().lines().count(), 90 + 10);
         assert_eq!(rm(&["--from", "k0999"], 0), json!({ "removed": 10 }));
@@ -337,21 +555,46 @@ fn a_range_is_removed_and_counted() {
 fn trees_are_renamed_and_dropped() {
     let (_folder, pool) = pool();
     for engine in ["rntree", "bztree", "masstree", "wbtree"] {
-        run(&on("put", &pool, &["k", engine, "--tree", engine, "--engine", engine])).expect(0);
+        run(&on(
+            "put",
+            &pool,
+            &["k", engine, "--tree", engine, "--engine", engine],
+        ))
+        .expect(0);
         let new = format!("new {engine}");
         run(&on("rename", &pool, &[engine, &new])).expect(0);
-        assert_eq!(run(&on("get", &pool, &["k", "--tree", &new])).expect(0).text().trim_end(), engine);
+        assert_eq!(
+            run(&on("get", &pool, &["k", "--tree", &new]))
+                .expect(0)
+                .text()
+                .trim_end(),
+            engine
+        );
         run(&on("get", &pool, &["k", "--tree", engine])).expect(3);
         // A tree of the old name is another one.
-        run(&on("put", &pool, &["l", "v", "--tree", engine, "--engine", engine])).expect(0);
+        run(&on(
+            "put",
+            &pool,
+            &["l", "v", "--tree", engine, "--engine", engine],
+        ))
+        .expect(0);
         let said = run(&on("rename", &pool, &[engine, &new])).expect(3);
         assert!(said.errors.contains("exists already"), "{said:?}");
         run(&on("drop", &pool, &[engine])).expect(0);
         run(&on("check", &pool, &[])).expect(0);
-        assert_eq!(run(&on("get", &pool, &["k", "--tree", &new])).expect(0).text().trim_end(), engine);
+        assert_eq!(
+            run(&on("get", &pool, &["k", "--tree", &new]))
+                .expect(0)
+                .text()
+                .trim_end(),
+            engine
+        );
         run(&on("drop", &pool, &[&new])).expect(0);
     }
-    assert_eq!(run(&on("trees", &pool, &["--json"])).expect(0).json(), json!({ "trees": [] }));
+    assert_eq!(
+        run(&on("trees", &pool, &["--json"])).expect(0).json(),
+        json!({ "trees": [] })
+    );
 }
 
 #[test]
@@ -363,11 +606,19 @@ fn a_command_waits_for_the_holder_of_a_pool_if_asked() {
     let start = std::time::Instant::now();
     run(&on("get", &pool, &["k", "--wait", "0.2"])).expect(3);
     assert!(start.elapsed().as_millis() >= 200);
-    let waiting =
-        everleaf().args(on("get", &pool, &["k", "--wait", "60"])).stdout(Stdio::piped()).spawn().unwrap();
+    let waiting = everleaf()
+        .args(on("get", &pool, &["k", "--wait", "60"]))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     std::thread::sleep(std::time::Duration::from_millis(200));
     drop(held);
-    assert_eq!(Said::of(waiting.wait_with_output().unwrap()).expect(0).text(), "v\n");
+    assert_eq!(
+        Said::of(waiting.wait_with_output().unwrap())
+            .expect(0)
+            .text(),
+        "v\n"
+    );
     run(&on("get", &pool, &["k", "--wait", "soon"])).expect(2);
 }
 
@@ -375,24 +626,39 @@ fn a_command_waits_for_the_holder_of_a_pool_if_asked() {
 fn errors_and_wrong_use_are_json_for_scripts() {
     let (_folder, pool) = pool();
     let wrong = run(&["get", "--json"]).expect(2).json();
-    assert_eq!((&wrong["kind"], &wrong["exit_code"]), (&json!("usage"), &json!(2)));
-    assert!(wrong["error"].as_str().unwrap().contains("<KEY>"), "{wrong}");
-    assert_eq!(run(&["no-such-command", "--json"]).expect(2).json()["kind"], json!("usage"));
+    assert_eq!(
+        (&wrong["kind"], &wrong["exit_code"]),
+        (&json!("usage"), &json!(2))
+    );
+    assert!(
+        wrong["error"].as_str().unwrap().contains("<KEY>"),
+        "{wrong}"
+    );
+    assert_eq!(
+        run(&["no-such-command", "--json"]).expect(2).json()["kind"],
+        json!("usage")
+    );
     // Here it is a key.
     assert!(run(&["get", "--", "--json"]).expect(2).output.is_empty());
-    let failed = run_with(&on("load", &pool, &["--json"]), b"a\t1\nb\t2\nno tab\n").expect(3).json();
+    let failed = run_with(&on("load", &pool, &["--json"]), b"a\t1\nb\t2\nno tab\n")
+        .expect(3)
+        .json();
     assert_eq!(
         (&failed["kind"], &failed["stored"], &failed["skipped"]),
         (&json!("input"), &json!(2), &json!(0))
     );
-    let absent = run(&on("get", &pool, &["a", "--tree", "none", "--json"])).expect(3).json();
+    let absent = run(&on("get", &pool, &["a", "--tree", "none", "--json"]))
+        .expect(3)
+        .json();
     assert_eq!(absent["kind"], json!("absent"));
 }
 
 /// The signal that the system sends in this case would end the command without an error message.
 #[test]
 fn a_limit_of_the_shell_is_told_and_nothing_is_lost() {
-    let lines = lines(0..60_000, |number| format!("{number:05}\t{}\n", "v".repeat(100)));
+    let lines = lines(0..60_000, |number| {
+        format!("{number:05}\t{}\n", "v".repeat(100))
+    });
     for medium in ["dax", "file"] {
         let (folder, pool) = pool();
         let input = folder.path().join("lines");
@@ -402,15 +668,22 @@ fn a_limit_of_the_shell_is_told_and_nothing_is_lost() {
             pool.display(),
             input.display()
         );
-        let said =
-            Said::of(Command::new("sh").arg("-c").arg(script).arg(program()).output().unwrap()).expect(3);
+        let said = Said::of(
+            Command::new("sh")
+                .arg("-c")
+                .arg(script)
+                .arg(program())
+                .output()
+                .unwrap(),
+        )
+        .expect(3);
         assert!(said.errors.contains("ulimit -f"), "{said:?}");
         run(&on("check", &pool, &["--medium", medium])).expect(0);
     }
 }
 
-/// More than the system gives addresses for was mapped over what lay behind them: over the stacks of the process, and they were
-/// written to the pool.
+/// More than the system gives addresses for was mapped over what lay behind them: over the stacks
+/// of the process, and they were written to the pool.
 #[test]
 fn a_pool_that_needs_more_addresses_than_there_are_is_refused() {
     let (_folder, pool) = pool();
@@ -419,8 +692,18 @@ fn a_pool_that_needs_more_addresses_than_there_are_is_refused() {
     let file = std::fs::OpenOptions::new().write(true).open(&pool).unwrap();
     file.set_len(2200 << 20).unwrap();
     for (medium, kib) in [("dax", 3_500_000), ("file", 3_300_000)] {
-        let script = format!("ulimit -v {kib}; exec \"$0\" get {} k --medium {medium}", pool.display());
-        let said = Said::of(Command::new("sh").arg("-c").arg(script).arg(program()).output().unwrap());
+        let script = format!(
+            "ulimit -v {kib}; exec \"$0\" get {} k --medium {medium}",
+            pool.display()
+        );
+        let said = Said::of(
+            Command::new("sh")
+                .arg("-c")
+                .arg(script)
+                .arg(program())
+                .output()
+                .unwrap(),
+        );
         // Where the shell's limits leave room after all, the answer is right.
         if said.code != 0 {
             assert!(said.expect(3).errors.contains("ulimit -v"));
@@ -431,13 +714,26 @@ fn a_pool_that_needs_more_addresses_than_there_are_is_refused() {
 #[test]
 fn a_limit_is_told_and_nothing_is_lost() {
     let (_folder, pool) = pool();
-    let lines = lines(0..20_000, |number| format!("{number:05}\t{}\n", "v".repeat(100)));
+    let lines = lines(0..20_000, |number| {
+        format!("{number:05}\t{}\n", "v".repeat(100))
+    });
     let limited = ["--limit-bytes", "1M"];
     let said = run_with(&on("load", &pool, &limited), lines.as_bytes()).expect(3);
     assert!(said.errors.contains("pool full: growing "), "{said:?}");
-    assert!(said.errors.contains("a.pool to ") && said.errors.contains("its limit is 1 MiB"), "{said:?}");
-    let stored = run(&on("scan", &pool, &["--keys"])).expect(0).text().lines().count();
-    assert!(said.errors.contains(&format!("{},{:03} entries were stored", stored / 1000, stored % 1000)));
+    assert!(
+        said.errors.contains("a.pool to ") && said.errors.contains("its limit is 1 MiB"),
+        "{said:?}"
+    );
+    let stored = run(&on("scan", &pool, &["--keys"]))
+        .expect(0)
+        .text()
+        .lines()
+        .count();
+    assert!(said.errors.contains(&format!(
+        "{},{:03} entries were stored",
+        stored / 1000,
+        stored % 1000
+    )));
     run(&on("rm", &pool, &["00000", "--limit-bytes=1M"])).expect(0);
     run(&on("check", &pool, &[])).expect(0);
 }
@@ -457,16 +753,31 @@ fn a_mistake_makes_no_pool_and_no_tree() {
         }
         run_with(&on("load", &pool, &[medium]), b"no tab\n").expect(3);
         assert_eq!(left(), (false, false), "load {medium}");
-        run_with(&on("restore", &pool, &[medium]), b"# everleaf dump 1\nno tree\n").expect(3);
+        run_with(
+            &on("restore", &pool, &[medium]),
+            b"# everleaf dump 1\nno tree\n",
+        )
+        .expect(3);
         assert_eq!(left(), (false, false), "restore {medium}");
         // Entries before the malformed line stay.
         run_with(&on("load", &pool, &[medium]), b"a\t1\nno tab\n").expect(3);
-        assert_eq!(run(&on("scan", &pool, &[medium])).expect(0).text(), "a\t1\n");
+        assert_eq!(
+            run(&on("scan", &pool, &[medium])).expect(0).text(),
+            "a\t1\n"
+        );
         // An existing pool stays, and gets no tree.
         run(&on("rm", &pool, &["a", medium])).expect(0);
-        run(&on("put", &pool, &[&word[..], &["--tree=new", medium]].concat())).expect(2);
+        run(&on(
+            "put",
+            &pool,
+            &[&word[..], &["--tree=new", medium]].concat(),
+        ))
+        .expect(2);
         run_with(&on("load", &pool, &[medium]), b"no tab\n").expect(3);
-        assert_eq!(run(&on("trees", &pool, &[])).expect(0).text(), "main\trntree\trecord\t0 keys\n");
+        assert_eq!(
+            run(&on("trees", &pool, &[])).expect(0).text(),
+            "main\trntree\trecord\t0 keys\n"
+        );
         std::fs::remove_file(&pool).unwrap();
     }
 }
@@ -479,7 +790,10 @@ fn nobody_is_blamed_for_what_a_dead_process_held() {
     let held = std::fs::File::open(&pool).unwrap();
     held.lock().unwrap();
     let said = run(&on("get", &pool, &["k"])).expect(3);
-    assert!(said.errors.contains("another process is writing this pool"), "{said:?}");
+    assert!(
+        said.errors.contains("another process is writing this pool"),
+        "{said:?}"
+    );
 }
 
 #[test]
@@ -525,7 +839,10 @@ fn what_only_reads_changes_no_file_even_after_a_kill() {
     let files = || {
         let read = |file: &str| {
             let path = folder.path().join(file);
-            (std::fs::read(&path).unwrap(), std::fs::metadata(&path).unwrap().modified().unwrap())
+            (
+                std::fs::read(&path).unwrap(),
+                std::fs::metadata(&path).unwrap().modified().unwrap(),
+            )
         };
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
         ["a.pool", "a.pool.log"].map(read)
@@ -534,17 +851,29 @@ fn what_only_reads_changes_no_file_even_after_a_kill() {
     let kept = std::fs::File::open(&pool).unwrap();
     // Another reader.
     kept.lock_shared().unwrap();
-    let keys = run(&on("scan", &pool, &["--keys"])).expect(0).text().lines().count();
+    let keys = run(&on("scan", &pool, &["--keys"]))
+        .expect(0)
+        .text()
+        .lines()
+        .count();
     assert!(keys > 0);
     let stat = run(&on("stat", &pool, &["--json"])).expect(0).json();
-    assert_eq!((&stat["keys"], &stat["recovered_after_crash"]), (&json!(keys), &json!(true)));
+    assert_eq!(
+        (&stat["keys"], &stat["recovered_after_crash"]),
+        (&json!(keys), &json!(true))
+    );
     for subcommand in ["check", "trees", "dump"] {
         run(&on(subcommand, &pool, &[])).expect(0);
     }
     run(&on("dump", &pool, &["--salvage"])).expect(0);
     run(&on("get", &pool, &["key 0"])).expect(0);
     let refused = run(&on("rm", &pool, &["key 0"])).expect(3);
-    assert!(refused.errors.contains("open to be read, and a writer must be alone"), "{refused:?}");
+    assert!(
+        refused
+            .errors
+            .contains("open to be read, and a writer must be alone"),
+        "{refused:?}"
+    );
     assert!(files() == before, "a file has changed");
     drop(kept);
     assert_eq!(run(&on("rm", &pool, &["--prefix=key"])).expect(0).code, 0);
@@ -569,9 +898,17 @@ fn what_is_no_pool_is_refused_by_every_command() {
 #[test]
 fn damage_is_found_by_check() {
     let (_folder, pool) = pool();
-    run(&on("put", &pool, &["a key to be found", "a value to be damaged"])).expect(0);
+    run(&on(
+        "put",
+        &pool,
+        &["a key to be found", "a value to be damaged"],
+    ))
+    .expect(0);
     let mut bytes = std::fs::read(&pool).unwrap();
-    let place = bytes.windows(7).position(|window| window == b"damaged").unwrap();
+    let place = bytes
+        .windows(7)
+        .position(|window| window == b"damaged")
+        .unwrap();
     bytes[place] ^= 1;
     std::fs::write(&pool, bytes).unwrap();
     let said = run(&on("check", &pool, &["--json"])).expect(1);
@@ -594,30 +931,54 @@ fn stat_of_a_damaged_tree_is_a_no() {
     bytes[leaf + 8] ^= 1;
     std::fs::write(&pool, bytes).unwrap();
     let said = run(&on("stat", &pool, &["--json"])).expect(1).json();
-    assert!(said["trees"][0]["error"].is_string() && said["trees"][1]["keys"] == json!(1), "{said}");
+    assert!(
+        said["trees"][0]["error"].is_string() && said["trees"][1]["keys"] == json!(1),
+        "{said}"
+    );
     let said = run(&on("stat", &pool, &[])).expect(1);
-    assert!(said.text().contains("`everleaf check` lists all damage"), "{said:?}");
+    assert!(
+        said.text().contains("`everleaf check` lists all damage"),
+        "{said:?}"
+    );
 }
 
-/// In trees of every engine: a damaged value once went into a dump of `masstree` as if it were whole.
+/// In trees of every engine: a damaged value once went into a dump of `masstree` as if it were
+/// whole.
 #[test]
 fn no_dump_and_no_backup_takes_damage_for_what_was_stored() {
     for engine in ["rntree", "bztree", "masstree", "wbtree", "cawbt"] {
         let folder = tempfile::tempdir().unwrap();
         let pool = folder.path().join("a.pool");
-        let make = ["a key to be found", "a value to be damaged", "--engine", engine];
+        let make = [
+            "a key to be found",
+            "a value to be damaged",
+            "--engine",
+            engine,
+        ];
         run(&on("put", &pool, &make)).expect(0);
         let mut bytes = std::fs::read(&pool).unwrap();
-        let place = bytes.windows(7).position(|window| window == b"damaged").unwrap();
+        let place = bytes
+            .windows(7)
+            .position(|window| window == b"damaged")
+            .unwrap();
         bytes[place] ^= 1;
         std::fs::write(&pool, &bytes).unwrap();
         run(&on("check", &pool, &[])).expect(1);
         run(&on("dump", &pool, &[])).expect(3);
         run(&on("dump", &pool, &["--salvage"])).expect(1);
         let copy = folder.path().join("copy.pool");
-        run(&on("backup", &pool, &[copy.to_str().unwrap(), "--medium=file"])).expect(1);
+        run(&on(
+            "backup",
+            &pool,
+            &[copy.to_str().unwrap(), "--medium=file"],
+        ))
+        .expect(1);
         run(&on("check", &copy, &[])).expect(1);
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "{engine}: a file is left");
+        assert_eq!(
+            std::fs::read_dir(folder.path()).unwrap().count(),
+            2,
+            "{engine}: a file is left"
+        );
     }
 }
 
@@ -630,15 +991,28 @@ fn completions_are_made_for_shells() {
         // The scripts of some shells offer no values at all.
         let offers_values = ["bash", "zsh", "fish"].contains(&shell);
         assert!(
-            !offers_values || ["twin", "masstree", "record"].iter().all(|name| said.text().contains(name)),
+            !offers_values
+                || ["twin", "masstree", "record"]
+                    .iter()
+                    .all(|name| said.text().contains(name)),
             "{shell}"
         );
-        assert!(!said.text().contains("torture-writer") && !said.text().contains("demo-writer"), "{shell}");
+        assert!(
+            !said.text().contains("torture-writer") && !said.text().contains("demo-writer"),
+            "{shell}"
+        );
     }
     // Of values that are no files no file is offered.
     let bash = run(&["completions", "bash"]).expect(0).text().to_owned();
-    let of =
-        |option: &str| bash.split(&format!("{option})\n")).nth(1).unwrap().lines().next().unwrap().to_owned();
+    let of = |option: &str| {
+        bash.split(&format!("{option})\n"))
+            .nth(1)
+            .unwrap()
+            .lines()
+            .next()
+            .unwrap()
+            .to_owned()
+    };
     assert!(
         !of("--figure").contains("compgen -f") && of("--plot").contains("compgen -f"),
         "{}",
@@ -658,7 +1032,11 @@ fn a_closed_output_is_no_error() {
     let (_folder, pool) = pool();
     let lines = lines(0..50_000, |number| format!("{number}\tv\n"));
     run_with(&on("load", &pool, &[]), lines.as_bytes()).expect(0);
-    let mut scan = everleaf().args(on("scan", &pool, &[])).stdout(Stdio::piped()).spawn().unwrap();
+    let mut scan = everleaf()
+        .args(on("scan", &pool, &[]))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     drop(scan.stdout.take());
     assert!(scan.wait().unwrap().success());
 }
@@ -668,7 +1046,9 @@ fn a_closed_output_is_no_error() {
 fn cargo_run_means_this_command() {
     let manifest = include_str!("../Cargo.toml");
     assert!(
-        manifest.lines().any(|line| line == "default-run = \"everleaf\""),
+        manifest
+            .lines()
+            .any(|line| line == "default-run = \"everleaf\""),
         "`cargo run -- demo` would not know what to run"
     );
 }

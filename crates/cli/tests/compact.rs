@@ -17,7 +17,9 @@ fn line(number: u32) -> String {
 
 fn names(folder: &Path) -> Vec<String> {
     let names = std::fs::read_dir(folder).unwrap();
-    names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    names
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
 }
 
 fn dump(pool: &Path) -> String {
@@ -29,9 +31,16 @@ fn fill(pool: &Path, medium: &str) {
     for engine in ENGINES {
         let kind = ["--tree", engine, "--engine", engine, "--medium", medium];
         run_with(&on("load", pool, &kind), lines(0..ENTRIES, line).as_bytes()).expect(0);
-        run(&on("rm", pool, &["--tree", engine, "--from", "key001000", "--medium", medium])).expect(0);
+        run(&on(
+            "rm",
+            pool,
+            &["--tree", engine, "--from", "key001000", "--medium", medium],
+        ))
+        .expect(0);
     }
-    let words = ["1", "7", "--tree", "words", "--codec", "word", "--medium", medium];
+    let words = [
+        "1", "7", "--tree", "words", "--codec", "word", "--medium", medium,
+    ];
     run(&on("put", pool, &words)).expect(0);
 }
 
@@ -42,15 +51,29 @@ fn a_pool_is_written_anew() {
         fill(&pool, medium);
         let before = dump(&pool);
         let mode = std::fs::metadata(&pool).unwrap().permissions();
-        let report = run(&on("compact", &pool, &["--json", "--medium", medium])).expect(0).json();
-        assert_eq!((report["trees"].as_u64(), report["entries"].as_u64()), (Some(6), Some(5_001)));
-        let (old, new) = (report["bytes_before"].as_u64().unwrap(), report["bytes"].as_u64().unwrap());
+        let report = run(&on("compact", &pool, &["--json", "--medium", medium]))
+            .expect(0)
+            .json();
+        assert_eq!(
+            (report["trees"].as_u64(), report["entries"].as_u64()),
+            (Some(6), Some(5_001))
+        );
+        let (old, new) = (
+            report["bytes_before"].as_u64().unwrap(),
+            report["bytes"].as_u64().unwrap(),
+        );
         assert!(new < old, "{report}");
-        assert_eq!(names(folder.path()), [pool.file_name().unwrap().to_str().unwrap()]);
+        assert_eq!(
+            names(folder.path()),
+            [pool.file_name().unwrap().to_str().unwrap()]
+        );
         assert_eq!(std::fs::metadata(&pool).unwrap().permissions(), mode);
         assert_eq!(dump(&pool), before);
         run(&on("check", &pool, &[])).expect(0);
-        let said = run(&on("compact", &pool, &["--medium", medium])).expect(0).text().to_owned();
+        let said = run(&on("compact", &pool, &["--medium", medium]))
+            .expect(0)
+            .text()
+            .to_owned();
         assert!(said.contains("5,001 entries in 6 trees"), "{said}");
     }
 }
@@ -60,8 +83,13 @@ fn a_pool_is_written_anew() {
 fn a_pool_takes_no_more_room_after_it_than_before() {
     let (_folder, pool) = pool();
     run(&on("put", &pool, &["k", "v", "--medium", "dax"])).expect(0);
-    let report = run(&on("compact", &pool, &["--json", "--medium", "file"])).expect(0).json();
-    let (before, after) = (report["bytes_before"].as_u64().unwrap(), report["bytes"].as_u64().unwrap());
+    let report = run(&on("compact", &pool, &["--json", "--medium", "file"]))
+        .expect(0)
+        .json();
+    let (before, after) = (
+        report["bytes_before"].as_u64().unwrap(),
+        report["bytes"].as_u64().unwrap(),
+    );
     assert!(after > 0 && after <= before, "{report}");
 }
 
@@ -72,7 +100,11 @@ fn files_of_a_run_that_was_killed_are_removed_by_the_next() {
     run(&on("put", &pool, &["k", "v"])).expect(0);
     let name = pool.file_name().unwrap().to_str().unwrap().to_owned();
     let kept = format!(".{name}.notes.part");
-    for left in [format!(".{name}.aB3dE6.part"), format!(".{name}.aB3dE6.part.log"), kept.clone()] {
+    for left in [
+        format!(".{name}.aB3dE6.part"),
+        format!(".{name}.aB3dE6.part.log"),
+        kept.clone(),
+    ] {
         std::fs::write(folder.path().join(left), "x").unwrap();
     }
     let said = run(&on("compact", &pool, &[])).expect(0);
@@ -89,7 +121,10 @@ fn what_fails_changes_nothing() {
     assert!(names(folder.path()).is_empty());
     run(&on("put", &pool, &["k", "the value"])).expect(0);
     let mut bytes = std::fs::read(&pool).unwrap();
-    let value = bytes.windows(9).position(|window| window == b"the value").unwrap();
+    let value = bytes
+        .windows(9)
+        .position(|window| window == b"the value")
+        .unwrap();
     bytes[value] ^= 4;
     std::fs::write(&pool, &bytes).unwrap();
     let refused = run(&on("compact", &pool, &[])).expect(3);
@@ -113,10 +148,17 @@ fn an_interrupted_one_leaves_no_file() {
         let id = rustix::process::Pid::from_child(&child);
         let _ = rustix::process::kill_process(id, rustix::process::Signal::INT);
         let mut errors = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+        child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut errors)
+            .unwrap();
         let _ = child.wait().unwrap();
         assert!(
-            names(folder.path()).iter().all(|name| !name.contains(".part")),
+            names(folder.path())
+                .iter()
+                .all(|name| !name.contains(".part")),
             "after {pause_ms} ms: {:?}, {errors}",
             names(folder.path())
         );

@@ -13,13 +13,27 @@ fn sample() -> (tempfile::TempDir, std::path::PathBuf, Vec<u8>) {
     let mut records = String::new();
     for number in 0..600_u32 {
         let hex = |number: u32| format!("{:08x}", number.wrapping_mul(0x9e37_79b9));
-        records +=
-            &format!("{}{}\t{}\n", hex(number), "00".repeat(number as usize % 7), hex(number).repeat(3));
+        records += &format!(
+            "{}{}\t{}\n",
+            hex(number),
+            "00".repeat(number as usize % 7),
+            hex(number).repeat(3)
+        );
     }
     records += "\t\n"; // an empty key with an empty value
-    run_with(&on("load", &pool, &["--hex", "--tree", "odd name=\t\u{e4}"]), records.as_bytes()).expect(0);
-    let words = lines(0..500, |number| format!("{}\t{number}\n", u64::from(number).pow(5)));
-    run_with(&on("load", &pool, &["--tree", "words", "--codec", "word"]), words.as_bytes()).expect(0);
+    run_with(
+        &on("load", &pool, &["--hex", "--tree", "odd name=\t\u{e4}"]),
+        records.as_bytes(),
+    )
+    .expect(0);
+    let words = lines(0..500, |number| {
+        format!("{}\t{number}\n", u64::from(number).pow(5))
+    });
+    run_with(
+        &on("load", &pool, &["--tree", "words", "--codec", "word"]),
+        words.as_bytes(),
+    )
+    .expect(0);
     run(&on("put", &pool, &["k", "v", "--tree", "empty"])).expect(0);
     run(&on("rm", &pool, &["k", "--tree", "empty"])).expect(0);
     let dump = run(&on("dump", &pool, &[])).expect(0).output;
@@ -30,8 +44,14 @@ fn sample() -> (tempfile::TempDir, std::path::PathBuf, Vec<u8>) {
 fn any_bytes_survive_a_dump_and_a_restore() {
     let (folder, pool, dump) = sample();
     let text = std::str::from_utf8(&dump).unwrap();
-    assert!(text.lines().all(|line| !line.contains(|c: char| c.is_control() && c != '\t')));
-    let (file, other) = (folder.path().join("pool.dump"), folder.path().join("other.pool"));
+    assert!(
+        text.lines()
+            .all(|line| !line.contains(|c: char| c.is_control() && c != '\t'))
+    );
+    let (file, other) = (
+        folder.path().join("pool.dump"),
+        folder.path().join("other.pool"),
+    );
     let said = run(&on("dump", &pool, &[file.to_str().unwrap(), "--json"])).expect(0);
     assert_eq!(said.json()["entries"], serde_json::json!(1101));
     assert!(fs::read(&file).unwrap() == dump);
@@ -41,16 +61,20 @@ fn any_bytes_survive_a_dump_and_a_restore() {
     run(&on("check", &other, &[])).expect(0);
     // Into trees with entries only if asked; the result is the same.
     for fill in ["nan", "7", "-1", "0.4"] {
-        run_with(&on("restore", &other, &["-", &format!("--fill={fill}")]), &dump).expect(2);
+        run_with(
+            &on("restore", &other, &["-", &format!("--fill={fill}")]),
+            &dump,
+        )
+        .expect(2);
     }
     let said = run_with(&on("restore", &other, &["-"]), &dump).expect(3);
     assert!(said.errors.contains("--merge"), "{said:?}");
     run_with(&on("restore", &other, &["--merge"]), &dump).expect(0);
     assert!(run(&on("dump", &other, &[])).expect(0).output == dump);
     let one = run(&on("dump", &pool, &["--tree", "words"])).expect(0);
-    assert!(
-        one.text().starts_with("# everleaf dump 1\n# tree engine=rntree codec=word name=words\n0\t0\n1\t1\n")
-    );
+    assert!(one.text().starts_with(
+        "# everleaf dump 1\n# tree engine=rntree codec=word name=words\n0\t0\n1\t1\n"
+    ));
     assert!(one.text().ends_with("# end of dump trees=1 entries=500\n"));
     let twice = run(&on("dump", &pool, &["--tree", "words", "--tree", "words"])).expect(0);
     assert_eq!(twice.output, one.output);
@@ -67,20 +91,33 @@ fn a_damaged_dump_is_noticed_and_loads_no_part_of_a_tree() {
     for length in [0, 10, 100, dump.len() / 2, dump.len() - 60] {
         let said = run_with(&on("restore", &other, &[]), &dump[..length]).expect(3);
         assert!(said.errors.contains("standard input, line "), "{said:?}");
-        assert!(!trees().contains("words"), "the truncated tree is not there");
+        assert!(
+            !trees().contains("words"),
+            "the truncated tree is not there"
+        );
         let _ = fs::remove_file(&other);
     }
-    let said = run_with(&on("restore", &other, &[]), &[&dump[..], &dump[..]].concat()).expect(3);
+    let said = run_with(
+        &on("restore", &other, &[]),
+        &[&dump[..], &dump[..]].concat(),
+    )
+    .expect(3);
     assert!(said.errors.contains("one dump at a time"), "{said:?}");
     fs::remove_file(&other).unwrap();
     let mut changed = dump.clone();
-    let value = changed.windows(5).rposition(|window| window == b"\t499\n").unwrap();
+    let value = changed
+        .windows(5)
+        .rposition(|window| window == b"\t499\n")
+        .unwrap();
     changed[value + 1] = b'3';
     let said = run_with(&on("restore", &other, &[]), &changed).expect(3);
     assert!(said.errors.contains("the dump was changed"), "{said:?}");
     assert!(!trees().contains("words"), "{}", trees());
     let said = run_with(&on("restore", &other, &["--merge"]), b"no dump\n").expect(3);
-    assert!(said.errors.contains("line 1: a dump begins with"), "{said:?}");
+    assert!(
+        said.errors.contains("line 1: a dump begins with"),
+        "{said:?}"
+    );
 }
 
 #[test]
@@ -104,7 +141,10 @@ fn nor_is_its_log() {
         run(&on("dump", &pool, &[link.to_str().unwrap(), medium])).expect(2);
         fs::remove_file(link).unwrap();
         assert!(!fs::exists(&log).unwrap());
-        assert_eq!(run(&on("get", &pool, &["k", medium])).expect(0).text(), "v\n");
+        assert_eq!(
+            run(&on("get", &pool, &["k", medium])).expect(0).text(),
+            "v\n"
+        );
         fs::remove_file(&pool).unwrap();
     }
 }
@@ -119,12 +159,24 @@ fn a_dump_that_fails_leaves_the_last_one() {
     run(&on("dump", &pool, &[link.to_str().unwrap()])).expect(0);
     assert!(fs::read(&file).unwrap() == dump, "a link's file is meant");
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(
+        fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+        0o640
+    );
     run(&on("dump", &pool, &["/dev/null"])).expect(0);
-    // A tree that does not exist, and damage behind many sound entries: each is found after the dump has begun.
-    run(&on("dump", &pool, &[file.to_str().unwrap(), "--tree=words", "--tree=none"])).expect(3);
+    // A tree that does not exist, and damage behind many sound entries: each is found after the
+    // dump has begun.
+    run(&on(
+        "dump",
+        &pool,
+        &[file.to_str().unwrap(), "--tree=words", "--tree=none"],
+    ))
+    .expect(3);
     let mut bytes = fs::read(&pool).unwrap();
-    let value = bytes.windows(8).rposition(|window| window == 499_u64.to_le_bytes()).unwrap();
+    let value = bytes
+        .windows(8)
+        .rposition(|window| window == 499_u64.to_le_bytes())
+        .unwrap();
     bytes[value] ^= 1;
     fs::write(&pool, &bytes).unwrap();
     let said = run(&on("dump", &pool, &[file.to_str().unwrap()])).expect(3);
@@ -133,33 +185,69 @@ fn a_dump_that_fails_leaves_the_last_one() {
     bytes[value] ^= 1;
     fs::write(&pool, &bytes).unwrap();
     let said = run(&on("dump", &pool, &["/no/such/folder/dump"])).expect(3);
-    assert!(said.errors.contains("create /no/such/folder/dump"), "{said:?}");
-    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert!(!left.iter().any(|name| name.to_string_lossy().ends_with(".part")), "{left:?}");
+    assert!(
+        said.errors.contains("create /no/such/folder/dump"),
+        "{said:?}"
+    );
+    let left: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert!(
+        !left
+            .iter()
+            .any(|name| name.to_string_lossy().ends_with(".part")),
+        "{left:?}"
+    );
 }
 
 #[test]
 fn what_is_whole_is_salvaged_from_a_damaged_pool() {
     for engine in ["rntree", "bztree", "masstree"] {
         let (_folder, pool) = pool();
-        let lines = lines(0..3000, |number| format!("key {number:04}\tvalue {number:04}\n"));
+        let lines = lines(0..3000, |number| {
+            format!("key {number:04}\tvalue {number:04}\n")
+        });
         run_with(&on("load", &pool, &["--engine", engine]), lines.as_bytes()).expect(0);
         let mut bytes = fs::read(&pool).unwrap();
-        // The lengths of one record become impossible: before its key, or before its value where the key is in the node.
-        let first = if engine == "masstree" { b"value 1500".as_slice() } else { b"key 1500" };
-        let at = bytes.windows(first.len()).position(|window| window == first).unwrap();
+        // The lengths of one record become impossible: before its key, or before its value where
+        // the key is in the node.
+        let first = if engine == "masstree" {
+            b"value 1500".as_slice()
+        } else {
+            b"key 1500"
+        };
+        let at = bytes
+            .windows(first.len())
+            .position(|window| window == first)
+            .unwrap();
         bytes[at - 8..at - 3].fill(0xff);
         fs::write(&pool, &bytes).unwrap();
         let said = run(&on("dump", &pool, &[])).expect(3);
-        assert!(said.errors.contains("damaged at offset"), "{engine}: {said:?}");
+        assert!(
+            said.errors.contains("damaged at offset"),
+            "{engine}: {said:?}"
+        );
         let said = run(&on("dump", &pool, &["--salvage"])).expect(1);
-        let saved = said.text().lines().filter(|line| line.starts_with("key ")).count();
+        let saved = said
+            .text()
+            .lines()
+            .filter(|line| line.starts_with("key "))
+            .count();
         assert!(saved == 2999, "{engine}: {saved} of 3000: {}", said.errors);
         let other = pool.with_file_name("saved.pool");
         run_with(&on("restore", &other, &[]), &said.output).expect(0);
-        assert_eq!(run(&on("get", &other, &["key 2999"])).expect(0).text(), "value 2999\n");
+        assert_eq!(
+            run(&on("get", &other, &["key 2999"])).expect(0).text(),
+            "value 2999\n"
+        );
         let file = pool.with_file_name("saved.dump");
-        let said = run(&on("dump", &pool, &[file.to_str().unwrap(), "--salvage", "--json"])).expect(1);
+        let said = run(&on(
+            "dump",
+            &pool,
+            &[file.to_str().unwrap(), "--salvage", "--json"],
+        ))
+        .expect(1);
         // A tree of masstree reads its records to count them.
         let missing = (engine != "masstree").then_some(1);
         let words = match missing {
@@ -169,8 +257,16 @@ fn what_is_whole_is_salvaged_from_a_damaged_pool() {
         assert!(said.errors.contains(words), "{said:?}");
         let answer = said.json();
         let counts = ["damages", "damaged_entries", "unreadable_nodes", "trees"];
-        assert_eq!(counts.map(|name| answer[name].as_u64()), [1, 1, 0, 1].map(Some), "{engine}: {answer}");
-        assert_eq!(answer["missing_entries"].as_u64(), missing, "{engine}: {answer}");
+        assert_eq!(
+            counts.map(|name| answer[name].as_u64()),
+            [1, 1, 0, 1].map(Some),
+            "{engine}: {answer}"
+        );
+        assert_eq!(
+            answer["missing_entries"].as_u64(),
+            missing,
+            "{engine}: {answer}"
+        );
         let damage = &answer["first_damages"][0];
         assert!(
             damage["tree"] == "main" && damage["offset"].is_u64() && damage["what"].is_string(),
@@ -182,34 +278,89 @@ fn what_is_whole_is_salvaged_from_a_damaged_pool() {
 #[test]
 fn whole_leaves_are_salvaged_from_a_tree_that_does_not_open() {
     let (_folder, pool) = pool();
-    let words = lines(0..3000, |number| format!("{number}\t{}\n", number + 77_000_000));
-    run_with(&on("load", &pool, &["--tree", "w", "--codec", "word"]), words.as_bytes()).expect(0);
+    let words = lines(0..3000, |number| {
+        format!("{number}\t{}\n", number + 77_000_000)
+    });
+    run_with(
+        &on("load", &pool, &["--tree", "w", "--codec", "word"]),
+        words.as_bytes(),
+    )
+    .expect(0);
     run(&on("put", &pool, &["a", "b", "--tree", "t"])).expect(0);
     let mut bytes = fs::read(&pool).unwrap();
-    let value = bytes.windows(8).position(|window| window == 77_001_500_u64.to_le_bytes()).unwrap();
+    let value = bytes
+        .windows(8)
+        .position(|window| window == 77_001_500_u64.to_le_bytes())
+        .unwrap();
     bytes[value + 2] ^= 4;
     fs::write(&pool, &bytes).unwrap();
     let said = run(&on("get", &pool, &["1", "--tree", "w"])).expect(3);
-    assert!(said.errors.contains("fail their check") && said.errors.contains("--salvage"), "{said:?}");
+    assert!(
+        said.errors.contains("fail their check") && said.errors.contains("--salvage"),
+        "{said:?}"
+    );
     let said = run(&on("dump", &pool, &["--salvage"])).expect(1);
-    assert!(said.errors.contains("the entries of a leaf: the slots and entries of a leaf fail"), "{said:?}");
-    assert!(said.errors.contains("left out: 1 unreadable node, with what it held"), "{said:?}");
-    assert!(said.errors.contains("how many entries are missing is not known"), "{said:?}");
+    assert!(
+        said.errors
+            .contains("the entries of a leaf: the slots and entries of a leaf fail"),
+        "{said:?}"
+    );
+    assert!(
+        said.errors
+            .contains("left out: 1 unreadable node, with what it held"),
+        "{said:?}"
+    );
+    assert!(
+        said.errors
+            .contains("how many entries are missing is not known"),
+        "{said:?}"
+    );
     let file = pool.with_file_name("saved.dump");
-    let answer = run(&on("dump", &pool, &[file.to_str().unwrap(), "--salvage", "--json"])).expect(1).json();
-    assert_eq!((&answer["unreadable_nodes"], answer.get("missing_entries")), (&1.into(), None), "{answer}");
+    let answer = run(&on(
+        "dump",
+        &pool,
+        &[file.to_str().unwrap(), "--salvage", "--json"],
+    ))
+    .expect(1)
+    .json();
+    assert_eq!(
+        (&answer["unreadable_nodes"], answer.get("missing_entries")),
+        (&1.into(), None),
+        "{answer}"
+    );
     let answer = run(&on("check", &pool, &["--json"])).expect(1).json();
-    assert_eq!((&answer["entries"], &answer["trees_not_counted"]), (&1.into(), &1.into()), "{answer}");
+    assert_eq!(
+        (&answer["entries"], &answer["trees_not_counted"]),
+        (&1.into(), &1.into()),
+        "{answer}"
+    );
     let checked = run(&on("check", &pool, &[])).expect(1);
     let counted = "in 2 trees, 1 entry; 1 tree is too damaged to count its entries";
     assert!(checked.text().contains(counted), "{checked:?}");
-    let saved: Vec<&str> = said.text().lines().filter(|line| !line.starts_with('#')).collect();
-    assert!(saved.len() > 2940 && saved.contains(&"a\tb"), "{} lines", saved.len());
-    assert!(saved.iter().all(|line| words.contains(*line) || *line == "a\tb"));
+    let saved: Vec<&str> = said
+        .text()
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .collect();
+    assert!(
+        saved.len() > 2940 && saved.contains(&"a\tb"),
+        "{} lines",
+        saved.len()
+    );
+    assert!(
+        saved
+            .iter()
+            .all(|line| words.contains(*line) || *line == "a\tb")
+    );
     assert!(!saved.iter().any(|line| line.starts_with("1500\t")));
     let other = pool.with_file_name("saved.pool");
     run_with(&on("restore", &other, &[]), &said.output).expect(0);
-    assert_eq!(run(&on("get", &other, &["2999", "--tree", "w"])).expect(0).text(), "77002999\n");
+    assert_eq!(
+        run(&on("get", &other, &["2999", "--tree", "w"]))
+            .expect(0)
+            .text(),
+        "77002999\n"
+    );
 }
 
 /// It said that nothing was stored.
@@ -224,7 +375,14 @@ fn a_merge_that_fails_says_what_it_stored() {
     let said = run_with(&on("restore", &pool, &["--merge", "--json"]), cut).expect(3);
     let stored = said.json()["stored"].as_u64().unwrap();
     assert!(stored > 500, "{said:?}");
-    assert_eq!(run(&on("scan", &pool, &["--keys"])).expect(0).text().lines().count() as u64, stored);
+    assert_eq!(
+        run(&on("scan", &pool, &["--keys"]))
+            .expect(0)
+            .text()
+            .lines()
+            .count() as u64,
+        stored
+    );
 }
 
 /// Once nothing was saved of it.
@@ -237,11 +395,19 @@ fn what_is_left_of_a_file_that_was_cut_off_is_salvaged() {
     std::fs::write(&pool, &bytes[..bytes.len() / 2]).unwrap();
     for command in ["dump", "stat"] {
         let said = run(&on(command, &pool, &[])).expect(3);
-        assert!(said.errors.contains("`everleaf dump --salvage` saves what is there"), "{said:?}");
+        assert!(
+            said.errors
+                .contains("`everleaf dump --salvage` saves what is there"),
+            "{said:?}"
+        );
     }
     let said = run(&on("dump", &pool, &["--salvage"])).expect(1);
     assert!(said.text().lines().count() > 2000, "{said:?}");
-    assert!(said.errors.contains("what was cut off is left out"), "{}", said.errors);
+    assert!(
+        said.errors.contains("what was cut off is left out"),
+        "{}",
+        said.errors
+    );
 }
 
 /// The summary once said that no entry was left out.
@@ -253,20 +419,38 @@ fn a_salvage_that_loses_entries_says_so() {
         run_with(&on("load", &pool, &["--engine", engine]), lines.as_bytes()).expect(0);
         let whole = std::fs::read(&pool).unwrap();
         let file = folder.path().join("saved.dump");
-        let dump =
-            |more: &[&str]| run(&on("dump", &pool, &[&[file.to_str().unwrap(), "--salvage"], more].concat()));
+        let dump = |more: &[&str]| {
+            run(&on(
+                "dump",
+                &pool,
+                &[&[file.to_str().unwrap(), "--salvage"], more].concat(),
+            ))
+        };
         // Among them the anchor of masstree, at 64 KiB, and the first pages of slabs.
-        for at in (0x10000..whole.len()).step_by(if engine == "masstree" { 0x10000 } else { 0x5000 }) {
+        for at in (0x10000..whole.len()).step_by(if engine == "masstree" {
+            0x10000
+        } else {
+            0x5000
+        }) {
             let mut bytes = whole.clone();
             bytes[at..at + 4096].fill(0);
             std::fs::write(&pool, &bytes).unwrap();
             let said = dump(&["--json"]);
             let answer = said.json();
             let told = ["damaged_entries", "unreadable_nodes", "unreadable_trees"];
-            let told = told.iter().map(|field| answer[field].as_u64().unwrap()).sum::<u64>();
-            assert!(answer["entries"] == 5_000 || told > 0, "{engine}, {at:#x}: {said:?}");
+            let told = told
+                .iter()
+                .map(|field| answer[field].as_u64().unwrap())
+                .sum::<u64>();
+            assert!(
+                answer["entries"] == 5_000 || told > 0,
+                "{engine}, {at:#x}: {said:?}"
+            );
             let is_damaged = answer["damages"] != 0;
-            assert!(!is_damaged || !said.errors.contains("no entry"), "{engine}, {at:#x}: {said:?}");
+            assert!(
+                !is_damaged || !said.errors.contains("no entry"),
+                "{engine}, {at:#x}: {said:?}"
+            );
         }
     }
 }

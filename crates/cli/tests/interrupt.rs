@@ -12,14 +12,21 @@ use serde_json::json;
 
 fn start<A: AsRef<std::ffi::OsStr>>(arguments: &[A]) -> Child {
     let mut command = everleaf();
-    let command = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let command = command
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command.spawn().unwrap()
 }
 
 fn interrupt(mut child: Child) -> Said {
     // Kept open: the end of its input would end it as well.
     let _input = child.stdin.take();
-    let killed = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let killed = std::process::Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
     assert!(killed.success());
     Said::of(child.wait_with_output().unwrap())
 }
@@ -29,19 +36,28 @@ fn interrupt(mut child: Child) -> Said {
 fn expect_soon(is_so: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(60), "it did not happen");
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "it did not happen"
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 fn files(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap();
-    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
 }
 
 /// Whether an unfinished file is there.
 fn has_part(folder: &Path) -> bool {
-    files(folder).iter().any(|name| Path::new(name).extension().is_some_and(|extension| extension == "part"))
+    files(folder).iter().any(|name| {
+        Path::new(name)
+            .extension()
+            .is_some_and(|extension| extension == "part")
+    })
 }
 
 #[test]
@@ -49,17 +65,33 @@ fn a_load_says_what_it_stored_although_it_waits_for_input() {
     let (folder, pool) = pool();
     let mut load = start(&on("load", &pool, &["--json"]));
     let input = load.stdin.as_mut().unwrap();
-    input.write_all(lines(0..1000, |number| format!("{number:04}\tv\n")).as_bytes()).unwrap();
+    input
+        .write_all(lines(0..1000, |number| format!("{number:04}\tv\n")).as_bytes())
+        .unwrap();
     input.flush().unwrap();
     // The reader waits in the system for the next line.
     expect_soon(|| pool.exists());
     std::thread::sleep(Duration::from_millis(300));
     let said = interrupt(load).expect(3);
     let answer = said.json();
-    assert_eq!((&answer["kind"], &answer["exit_code"]), (&json!("interrupted"), &json!(3)), "{said:?}");
+    assert_eq!(
+        (&answer["kind"], &answer["exit_code"]),
+        (&json!("interrupted"), &json!(3)),
+        "{said:?}"
+    );
     let stored = answer["stored"].as_u64().unwrap();
-    assert!(said.errors.contains("interrupted; before that, "), "{said:?}");
-    assert_eq!(run(&on("scan", &pool, &["--keys"])).expect(0).text().lines().count() as u64, stored);
+    assert!(
+        said.errors.contains("interrupted; before that, "),
+        "{said:?}"
+    );
+    assert_eq!(
+        run(&on("scan", &pool, &["--keys"]))
+            .expect(0)
+            .text()
+            .lines()
+            .count() as u64,
+        stored
+    );
     assert_eq!(files(folder.path()), ["a.pool"], "it was closed cleanly");
 }
 
@@ -86,7 +118,9 @@ fn a_value_that_was_awaited_is_not_stored() {
 #[test]
 fn a_dump_leaves_no_part() {
     let (folder, pool) = pool();
-    let lines = lines(0..200_000, |number| format!("{number}\t{}\n", "v".repeat(50)));
+    let lines = lines(0..200_000, |number| {
+        format!("{number}\t{}\n", "v".repeat(50))
+    });
     run_with(&on("load", &pool, &[]), lines.as_bytes()).expect(0);
     // Its reader is slow: the dump waits for it.
     let dump = start(&on("dump", &pool, &[]));
@@ -105,7 +139,9 @@ fn a_dump_leaves_no_part() {
 #[test]
 fn a_backup_is_verified_or_not_there() {
     let (folder, pool) = pool();
-    let lines = lines(0..200_000, |number| format!("{number}\t{}\n", "v".repeat(50)));
+    let lines = lines(0..200_000, |number| {
+        format!("{number}\t{}\n", "v".repeat(50))
+    });
     run_with(&on("load", &pool, &[]), lines.as_bytes()).expect(0);
     for pause_ms in [0, 20, 50, 100] {
         let target = folder.path().join("copy.pool");
@@ -125,7 +161,9 @@ fn a_backup_is_verified_or_not_there() {
 #[test]
 fn a_benchmark_removes_its_pool() {
     let (folder, pool) = pool();
-    let sizes = ["--keys", "5000000", "--runs", "9", "--medium", "dax", "--pool"];
+    let sizes = [
+        "--keys", "5000000", "--runs", "9", "--medium", "dax", "--pool",
+    ];
     let bench = start(&[&["bench"], &sizes[..], &[pool.to_str().unwrap()]].concat());
     expect_soon(|| pool.exists());
     std::thread::sleep(Duration::from_millis(200));
@@ -138,12 +176,22 @@ fn a_benchmark_removes_its_pool() {
 fn a_benchmark_on_a_disk_leaves_no_file() {
     let (folder, _) = pool();
     let mut command = everleaf();
-    command.args(["bench", "--medium", "file", "--keys", "1000", "--ops", "1000"]).current_dir(folder.path());
-    let bench = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    command
+        .args([
+            "bench", "--medium", "file", "--keys", "1000", "--ops", "1000",
+        ])
+        .current_dir(folder.path());
+    let bench = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     expect_soon(|| {
-        files(folder.path())
-            .iter()
-            .any(|name| Path::new(name).extension().is_some_and(|extension| extension == "disk"))
+        files(folder.path()).iter().any(|name| {
+            Path::new(name)
+                .extension()
+                .is_some_and(|extension| extension == "disk")
+        })
     });
     interrupt(bench).expect(3);
     assert!(files(folder.path()).is_empty());

@@ -17,7 +17,11 @@ fn torture_finds_no_violation_and_takes_its_own_pools_again() {
         arguments.insert(1, "--json".into());
         let said = run(&arguments).expect(0);
         let report = said.json();
-        assert_eq!((&report["rounds"], &report["violations"]), (&json!(3), &json!(0)), "{said:?}");
+        assert_eq!(
+            (&report["rounds"], &report["violations"]),
+            (&json!(3), &json!(0)),
+            "{said:?}"
+        );
         // The replay is a command of its own, with the same choices.
         let replay = report["replay"].as_str().unwrap();
         assert!(
@@ -28,7 +32,12 @@ fn torture_finds_no_violation_and_takes_its_own_pools_again() {
             replay.contains(" --keys 2000 ") && replay.contains("--medium dax --line-store twin"),
             "{replay}"
         );
-        arguments = shlex::split(replay).unwrap().into_iter().skip(1).map(Into::into).collect();
+        arguments = shlex::split(replay)
+            .unwrap()
+            .into_iter()
+            .skip(1)
+            .map(Into::into)
+            .collect();
     }
     run(&on("check", &pool, &[])).expect(0);
     let words = run(&on("torture", &pool, &["--rounds", "1", "--threads", "1"])).expect(0);
@@ -38,14 +47,16 @@ fn torture_finds_no_violation_and_takes_its_own_pools_again() {
 #[test]
 fn torture_knows_what_operations_promise_that_are_durable_later() {
     let (_folder, pool) = pool();
-    let short =
-        "--rounds 2 --seconds-per-round 0.1 --keys 2000 --medium file --log-bytes 256K --json --durability";
+    let short = "--rounds 2 --seconds-per-round 0.1 --keys 2000 --medium file --log-bytes 256K --json --durability";
     for promise in ["sync", "5", "tickets"] {
         let arguments = [&short.split(' ').collect::<Vec<_>>()[..], &[promise]].concat();
         let said = run(&on("torture", &pool, &arguments)).expect(0);
         assert_eq!(said.json()["violations"], json!(0), "{said:?}");
         let replay = said.json()["replay"].as_str().unwrap().to_owned();
-        assert!(replay.contains(&format!("--durability {promise} ")), "{replay}");
+        assert!(
+            replay.contains(&format!("--durability {promise} ")),
+            "{replay}"
+        );
     }
     let none = ["--durability", "tickets", "--engine", "masstree"];
     run(&on("torture", &pool, &none)).expect(2);
@@ -62,26 +73,57 @@ fn torture_of_batches_finds_each_whole_or_not_at_all() {
         "--medium file --durability tickets",
         "--medium file --durability sync --threads 2",
     ] {
-        let arguments: Vec<&str> = [short, more].iter().flat_map(|words| words.split(' ')).collect();
+        let arguments: Vec<&str> = [short, more]
+            .iter()
+            .flat_map(|words| words.split(' '))
+            .collect();
         let said = run(&on("torture", &pool, &arguments)).expect(0);
         let report = said.json();
-        assert_eq!((&report["rounds"], &report["violations"]), (&json!(4), &json!(0)), "{said:?}");
+        assert_eq!(
+            (&report["rounds"], &report["violations"]),
+            (&json!(4), &json!(0)),
+            "{said:?}"
+        );
         assert!(report["batches"]["written"].as_u64() > Some(0), "{said:?}");
         let replay = report["replay"].as_str().unwrap();
-        assert!(replay.contains("torture --batches --threads ") && !replay.contains("--engine"), "{replay}");
+        assert!(
+            replay.contains("torture --batches --threads ") && !replay.contains("--engine"),
+            "{replay}"
+        );
     }
     run(&on("check", &pool, &[])).expect(0);
     for other in [["--engine", "bztree"], ["--trees", "2"]] {
-        run(&on("torture", &pool, &[&["--batches"], &other[..]].concat())).expect(2);
+        run(&on(
+            "torture",
+            &pool,
+            &[&["--batches"], &other[..]].concat(),
+        ))
+        .expect(2);
     }
     // Its pools and those without batches replace each other.
-    run(&on("torture", &pool, &["--rounds", "1", "--seconds-per-round", "0.05", "--keys", "100"])).expect(0);
+    run(&on(
+        "torture",
+        &pool,
+        &[
+            "--rounds",
+            "1",
+            "--seconds-per-round",
+            "0.05",
+            "--keys",
+            "100",
+        ],
+    ))
+    .expect(0);
 }
 
 /// Changes a bit of every line behind the pool's header.
 fn damage(pool: &std::path::Path) {
     use std::os::unix::fs::FileExt;
-    let file = std::fs::File::options().read(true).write(true).open(pool).unwrap();
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(pool)
+        .unwrap();
     let length = file.metadata().unwrap().len();
     for offset in ((64 << 10)..length).step_by(64) {
         let mut byte = [0];
@@ -97,17 +139,38 @@ fn damage(pool: &std::path::Path) {
 fn torture_reports_damage_that_its_writer_meets() {
     let (_folder, pool) = pool();
     let medium = ["--medium", "dax", "--line-store", "twin", "--keys", "2000"];
-    run(&on("torture", &pool, &[&["--rounds", "1"], &medium[..]].concat())).expect(0);
+    run(&on(
+        "torture",
+        &pool,
+        &[&["--rounds", "1"], &medium[..]].concat(),
+    ))
+    .expect(0);
     damage(&pool);
     let choices = ["--seed=1", "--round=1", "--threads=1", "--engine=rntree"];
-    let said = run(&on("torture-writer", &pool, &[&choices, &medium[..]].concat())).expect(3);
-    assert!(said.errors.contains("torture writer: ") && said.errors.contains("is damaged"), "{said:?}");
+    let said = run(&on(
+        "torture-writer",
+        &pool,
+        &[&choices, &medium[..]].concat(),
+    ))
+    .expect(3);
+    assert!(
+        said.errors.contains("torture writer: ") && said.errors.contains("is damaged"),
+        "{said:?}"
+    );
 }
 
 #[test]
 fn torture_reports_damage_that_happens_meanwhile() {
     let (_folder, pool) = pool();
-    let rounds = ["--rounds", "1000", "--seconds-per-round", "0.1", "--keys", "2000", "--json"];
+    let rounds = [
+        "--rounds",
+        "1000",
+        "--seconds-per-round",
+        "0.1",
+        "--keys",
+        "2000",
+        "--json",
+    ];
     let medium = ["--medium", "dax", "--line-store", "twin"];
     let arguments = on("torture", &pool, &[&rounds[..], &medium].concat());
     let torture = std::thread::spawn(move || run(&arguments));
@@ -115,26 +178,50 @@ fn torture_reports_damage_that_happens_meanwhile() {
     damage(&pool);
     let said = torture.join().unwrap().expect(1);
     assert!(said.json()["violations"].as_u64().unwrap() > 0, "{said:?}");
-    assert!(said.json()["replay"].as_str().unwrap().contains("--seed"), "{said:?}");
+    assert!(
+        said.json()["replay"].as_str().unwrap().contains("--seed"),
+        "{said:?}"
+    );
 }
 
-/// What the round of the Ctrl-C found was not counted, and a writer that the Ctrl-C of a terminal ended was a violation.
+/// What the round of the Ctrl-C found was not counted, and a writer that the Ctrl-C of a terminal
+/// ended was a violation.
 #[test]
 fn an_interrupted_torture_says_what_it_found_so_far() {
     for is_damaged in [false, true] {
         let (_folder, pool) = pool();
-        let rounds = ["--rounds", "1000", "--seconds-per-round", "1", "--keys", "2000", "--json"];
+        let rounds = [
+            "--rounds",
+            "1000",
+            "--seconds-per-round",
+            "1",
+            "--keys",
+            "2000",
+            "--json",
+        ];
         let medium = ["--medium", "dax", "--line-store", "twin"];
         let mut torture = everleaf();
-        torture.args(on("torture", &pool, &[&rounds[..], &medium].concat())).process_group(0);
-        let torture = torture.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        torture
+            .args(on("torture", &pool, &[&rounds[..], &medium].concat()))
+            .process_group(0);
+        let torture = torture
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         std::thread::sleep(std::time::Duration::from_secs(2));
         if is_damaged {
             damage(&pool);
         }
         // As a terminal does: to the writer as well.
         let group = format!("-{}", torture.id());
-        assert!(std::process::Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
+        assert!(
+            std::process::Command::new("kill")
+                .args(["-INT", "--", &group])
+                .status()
+                .unwrap()
+                .success()
+        );
         let said = common::Said::of(torture.wait_with_output().unwrap());
         let answer = said.json();
         let found = answer["violations"].as_u64().unwrap();
@@ -157,7 +244,10 @@ fn torture_leaves_other_pools_alone() {
     let (_folder, pool) = pool();
     run(&on("put", &pool, &["k", "v"])).expect(0);
     let said = run(&on("torture", &pool, &[])).expect(3);
-    assert!(said.errors.contains("a tree \"main\"") && said.errors.contains("no torture pool"), "{said:?}");
+    assert!(
+        said.errors.contains("a tree \"main\"") && said.errors.contains("no torture pool"),
+        "{said:?}"
+    );
     run(&on("get", &pool, &["k"])).expect(0);
 }
 
@@ -171,19 +261,39 @@ fn the_demo_proves_itself_on_a_small_folder() {
         std::fs::write(sub.join(format!("file {number}")), vec![b'x'; number]).unwrap();
     }
     let demo = |more: &[&str]| {
-        let arguments = ["demo", "--root", root.to_str().unwrap(), "--pool", pool.to_str().unwrap()];
+        let arguments = [
+            "demo",
+            "--root",
+            root.to_str().unwrap(),
+            "--pool",
+            pool.to_str().unwrap(),
+        ];
         run(&[&arguments, more].concat())
     };
     let said = demo(&[]).expect(0);
-    for part in ["SIGKILL", "308 paths", "time to recover", "bytes per key", "does not survive", "Next:"] {
+    for part in [
+        "SIGKILL",
+        "308 paths",
+        "time to recover",
+        "bytes per key",
+        "does not survive",
+        "Next:",
+    ] {
         assert!(said.text().contains(part), "{part}: {said:?}");
     }
     let report = demo(&["--json"]).expect(0).json();
     assert_eq!(report["keys"], json!(308));
-    assert_eq!((&report["violations"], &report["first_violations"]), (&json!(0), &json!([])));
+    assert_eq!(
+        (&report["violations"], &report["first_violations"]),
+        (&json!(0), &json!([]))
+    );
     assert_eq!(report["next"].as_array().unwrap().len(), 3);
     // The command that it suggests works.
-    let count = run(&on("scan", &pool, &["--keys"])).expect(0).text().lines().count();
+    let count = run(&on("scan", &pool, &["--keys"]))
+        .expect(0)
+        .text()
+        .lines()
+        .count();
     assert_eq!(count, 308);
     // Something else of the same name is not touched.
     run(&on("put", &pool, &["k", "v", "--tree", "mine"])).expect(0);
@@ -200,7 +310,11 @@ fn the_demo_makes_its_pool_in_the_current_folder() {
     let root = folder.path().join("few");
     std::fs::create_dir(&root).unwrap();
     std::fs::write(root.join("one"), "1").unwrap();
-    let run = everleaf().args(["demo", "--root", "few"]).current_dir(folder.path()).output().unwrap();
+    let run = everleaf()
+        .args(["demo", "--root", "few"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
     assert!(run.status.success(), "{run:?}");
     assert!(folder.path().join("everleaf-demo.pool").exists());
 }

@@ -15,13 +15,26 @@ fn frames(command: &mut Command) -> Vec<String> {
     grantpt(&terminal).unwrap();
     unlockpt(&terminal).unwrap();
     let path = ptsname(&terminal, Vec::new()).unwrap();
-    let other_end = File::options().read(true).write(true).open(path.to_str().unwrap()).unwrap();
+    let other_end = File::options()
+        .read(true)
+        .write(true)
+        .open(path.to_str().unwrap())
+        .unwrap();
     rustix::termios::tcsetwinsize(
         &other_end,
-        rustix::termios::Winsize { ws_row: 40, ws_col: 150, ws_xpixel: 0, ws_ypixel: 0 },
+        rustix::termios::Winsize {
+            ws_row: 40,
+            ws_col: 150,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        },
     )
     .unwrap();
-    let command = command.env("TERM", "xterm").stdin(Stdio::null()).stdout(Stdio::null()).stderr(other_end);
+    let command = command
+        .env("TERM", "xterm")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(other_end);
     let mut child = command.spawn().unwrap();
     // Its own copy of the terminal would keep the reader waiting.
     command.stderr(Stdio::null());
@@ -35,27 +48,53 @@ fn frames(command: &mut Command) -> Vec<String> {
     }
     assert!(child.wait().unwrap().success());
     let text = String::from_utf8_lossy(&output).into_owned();
-    let frames = text.split(['\r', '\n']).map(|frame| frame.replace("\u{1b}[2K", ""));
-    frames.filter(|frame| frame.contains("entries") || frame.contains("done")).collect()
+    let frames = text
+        .split(['\r', '\n'])
+        .map(|frame| frame.replace("\u{1b}[2K", ""));
+    frames
+        .filter(|frame| frame.contains("entries") || frame.contains("done"))
+        .collect()
 }
 
 #[test]
 fn the_first_frame_of_every_bar_is_right() {
     let (folder, pool) = pool();
-    let lines = lines(0..300_000, |number| format!("{number:06}\tvalue {number}\n"));
+    let lines = lines(0..300_000, |number| {
+        format!("{number:06}\tvalue {number}\n")
+    });
     let input = folder.path().join("lines");
     std::fs::write(&input, &lines).unwrap();
     let shown = frames(everleaf().args(on("load", &pool, &[input.to_str().unwrap()])));
     assert!(shown[0].contains("0%, 0 entries"), "{shown:?}");
     for subcommand in ["check", "dump"] {
         let shown = frames(everleaf().args(on(subcommand, &pool, &[])));
-        assert!(shown[0].contains(" 0 of 300,000 entries"), "{subcommand}: {shown:?}");
-        assert!(!shown.iter().any(|frame| frame.contains("inf") || frame.contains("NaN")), "{shown:?}");
+        assert!(
+            shown[0].contains(" 0 of 300,000 entries"),
+            "{subcommand}: {shown:?}"
+        );
+        assert!(
+            !shown
+                .iter()
+                .any(|frame| frame.contains("inf") || frame.contains("NaN")),
+            "{shown:?}"
+        );
     }
-    let bench = ["bench", "--medium", "ram", "--keys", "300000", "--ops", "1000", "--runs", "1"];
+    let bench = [
+        "bench", "--medium", "ram", "--keys", "300000", "--ops", "1000", "--runs", "1",
+    ];
     let shown = frames(everleaf().args(bench));
     assert!(shown[0].contains("0 of 3 done"), "{shown:?}");
-    assert_eq!(run_with(&on("check", &pool, &["--quiet"]), b"").expect(0).errors, "");
+    assert_eq!(
+        run_with(&on("check", &pool, &["--quiet"]), b"")
+            .expect(0)
+            .errors,
+        ""
+    );
     // No bar where there is no terminal.
-    assert!(!run(&on("check", &pool, &[])).expect(0).errors.contains("checking"));
+    assert!(
+        !run(&on("check", &pool, &[]))
+            .expect(0)
+            .errors
+            .contains("checking")
+    );
 }

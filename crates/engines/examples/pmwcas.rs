@@ -1,11 +1,12 @@
-//! A structure of your own on PMwCAS, in a file: a text and the number of its versions, which change together or not at all.
+//! A structure of your own on PMwCAS, in a file: a text and the number of its versions, which
+//! change together or not at all.
 //!
 //! ```sh
 //! cargo run --release --package everleaf-engines --example pmwcas -- FILE TEXT
 //! ```
 //!
-//! Each run writes a new version. Run with `--crash` in place of the text, the file is left as a crash leaves it, in the middle
-//! of things, and the next run recovers it.
+//! Each run writes a new version. Run with `--crash` in place of the text, the file is left as a
+//! crash leaves it, in the middle of things, and the next run recovers it.
 
 use std::error::Error;
 use std::fs::OpenOptions;
@@ -16,7 +17,8 @@ use everleaf_engines::pmwcas::{Pmwcas, Recycled, Recycling, Seen, VALUE_MASK};
 use medium::{File, FileOptions, Medium, Word};
 use pool::{Guard, Pool, PoolOptions, ROOT_WORDS};
 
-/// What the root table says of who made the tree: a number that no engine has, and how its entries are coded.
+/// What the root table says of who made the tree: a number that no engine has, and how its entries
+/// are coded.
 const KIND: (u16, u16) = (1 << 15, 0);
 /// Threads that may be in the middle of an operation at the same time.
 const SLOTS: usize = 4;
@@ -50,7 +52,11 @@ impl<M: Medium> Document<M> {
             pool.create_tree("document", KIND, &roots)?;
             let pmwcas = Pmwcas::open(&guard, place, SLOTS)?;
             drop(guard);
-            return Ok(Self { pool, pmwcas, words });
+            return Ok(Self {
+                pool,
+                pmwcas,
+                words,
+            });
         };
         let (place, words) = (root.words[0], root.words[1]);
         // First the words are put right, then what they lead to is in use, and nothing else is.
@@ -65,7 +71,11 @@ impl<M: Medium> Document<M> {
             pool.finish_marking();
         }
         drop(guard);
-        Ok(Self { pool, pmwcas, words })
+        Ok(Self {
+            pool,
+            pmwcas,
+            words,
+        })
     }
 
     fn cells<'g>(&self, guard: &'g Guard<'_, M>) -> Result<&'g [Word]> {
@@ -102,9 +112,14 @@ impl<M: Medium> Document<M> {
             let versions = self.pmwcas.read_helping(&guard, &cells[VERSIONS])? & VALUE_MASK;
             let mut change = self.pmwcas.allocate();
             change.add_word(&guard, &cells[VERSIONS], versions, versions + 1)?;
-            // The operation owns what the word leads to: where nothing comes of it the new record is free, else the old one.
+            // The operation owns what the word leads to: where nothing comes of it the new record
+            // is free, else the old one.
             change.reserve_entry(&guard, &cells[TEXT], old, Recycling::FreeOne)?;
-            change.fill_entry(&guard, &cells[TEXT], record::write(&guard, b"", text.as_bytes())?)?;
+            change.fill_entry(
+                &guard,
+                &cells[TEXT],
+                record::write(&guard, b"", text.as_bytes())?,
+            )?;
             let done = change.execute_with(&guard, |recycled| match recycled {
                 Recycled::Replaced(0) => println!("nothing was there before"),
                 Recycled::Replaced(record) => {
@@ -123,7 +138,8 @@ impl<M: Medium> Document<M> {
     /// Closes the pool.
     fn close(self) -> Result<()> {
         let guard = self.pool.pin();
-        // Else descriptors may name what is cut off with the file's free tail, and the next open refuses them.
+        // Else descriptors may name what is cut off with the file's free tail, and the next open
+        // refuses them.
         self.pmwcas.finish(&guard)?;
         drop(guard);
         Ok(self.pool.close()?)
@@ -133,8 +149,16 @@ impl<M: Medium> Document<M> {
 fn medium(path: &Path) -> Result<File> {
     let mut log = path.as_os_str().to_owned();
     log.push(".log");
-    let pool = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-    let options = FileOptions { mark_offset: pool::MEDIUM_LINE, ..FileOptions::default() };
+    let pool = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)?;
+    let options = FileOptions {
+        mark_offset: pool::MEDIUM_LINE,
+        ..FileOptions::default()
+    };
     Ok(File::beside(pool, &PathBuf::from(log), options)?)
 }
 
@@ -143,7 +167,10 @@ fn main() -> Result<()> {
     let (Some(path), Some(text)) = (arguments.next(), arguments.next()) else {
         return Err("usage: pmwcas FILE TEXT, or pmwcas FILE --crash".into());
     };
-    let document = Document::open(Pool::open(medium(Path::new(&path))?, PoolOptions::default())?)?;
+    let document = Document::open(Pool::open(
+        medium(Path::new(&path))?,
+        PoolOptions::default(),
+    )?)?;
     let (before, versions) = document.read()?;
     println!("version {versions}: {before:?}");
     if text == "--crash" {

@@ -1,7 +1,8 @@
-//! Durable ordered indexes: the engines behind Everleaf, and the [`Index`](index::Index) trait they share.
+//! Durable ordered indexes: the engines behind Everleaf, and the [`Index`](index::Index) trait they
+//! share.
 //!
-//! Engines are safe Rust: what they keep in a pool consists of cells, reached through a guard that checks every
-//! offset. An engine knows no other engine.
+//! Engines are safe Rust: what they keep in a pool consists of cells, reached through a guard that
+//! checks every offset. An engine knows no other engine.
 #![forbid(unsafe_code)]
 
 #[doc(hidden)]
@@ -9,7 +10,8 @@ pub use medium;
 
 pub use pool::{At, Error, Result};
 
-/// How many threads can run at the same time. The operating system answers from files, so it is asked once.
+/// How many threads can run at the same time. The operating system answers from files, so it is
+/// asked once.
 pub(crate) fn cores() -> usize {
     static CORES: std::sync::LazyLock<usize> =
         std::sync::LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));

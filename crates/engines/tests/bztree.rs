@@ -1,4 +1,5 @@
-//! BzTree with nodes of other sizes, where space runs out, where a disk fails, and where threads stop for ever.
+//! BzTree with nodes of other sizes, where space runs out, where a disk fails, and where threads
+//! stop for ever.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -39,13 +40,20 @@ fn sizes_of(root: &TreeRoot) -> NodeSizes {
 
 /// Nodes as small as they can be.
 fn small() -> BzTreeOptions {
-    BzTreeOptions { nodes: Some(NodeSizes::of_leaf(4)), ..BzTreeOptions::default() }
+    BzTreeOptions {
+        nodes: Some(NodeSizes::of_leaf(4)),
+        ..BzTreeOptions::default()
+    }
 }
 
 const LIMIT_BYTES: u64 = 1 << 20;
 
 fn open(ram: &Instrumented, close_on_drop: bool) -> Pool<Instrumented> {
-    let options = PoolOptions { step_slabs_min: 1, close_on_drop, ..PoolOptions::default() };
+    let options = PoolOptions {
+        step_slabs_min: 1,
+        close_on_drop,
+        ..PoolOptions::default()
+    };
     Pool::open(ram.clone(), options).unwrap()
 }
 
@@ -84,10 +92,20 @@ fn expect_no_leak(ram: &Instrumented, pool: Pool<Instrumented>, tree: Tree) {
     for crash in [false, true] {
         let pool = open(ram, !crash);
         let root = pool.trees().unwrap().remove(0);
-        let tree = reopen(&pool, BzTreeOptions { nodes: Some(sizes_of(&root)), ..small() });
+        let tree = reopen(
+            &pool,
+            BzTreeOptions {
+                nodes: Some(sizes_of(&root)),
+                ..small()
+            },
+        );
         pool.finish_marking();
         let reached = tree.stat().unwrap().allocations;
-        assert_eq!(Some(pool.stat().allocations), reached, "after a crash: {crash}");
+        assert_eq!(
+            Some(pool.stat().allocations),
+            reached,
+            "after a crash: {crash}"
+        );
         // The next round opens it as after a crash.
         drop((tree, pool));
         if !crash {
@@ -105,7 +123,10 @@ fn a_full_pool_freezes_no_leaf_for_good() {
     assert!(keys.len() > 500, "{} keys", keys.len());
     // What takes no space is done at the first attempt, in every leaf.
     for number in &keys {
-        assert_eq!(tree.get(&key(*number)).unwrap().unwrap().as_slice(), b"value");
+        assert_eq!(
+            tree.get(&key(*number)).unwrap().unwrap().as_slice(),
+            b"value"
+        );
     }
     for number in keys.iter().step_by(3) {
         assert!(tree.remove(&key(*number)).unwrap(), "{number}");
@@ -114,7 +135,10 @@ fn a_full_pool_freezes_no_leaf_for_good() {
         assert!(tree.remove(&key(*number)).unwrap(), "{number}");
     }
     for number in keys.iter().skip(2).step_by(3) {
-        assert_eq!(tree.get(&key(*number)).unwrap().unwrap().as_slice(), b"value");
+        assert_eq!(
+            tree.get(&key(*number)).unwrap().unwrap().as_slice(),
+            b"value"
+        );
     }
     expect_no_leak(&ram, pool, tree);
 }
@@ -130,7 +154,10 @@ fn threads_in_a_full_pool_end() {
         for thread in 0..4 {
             let (tree, keys, full) = (&*tree, &keys, &full);
             scope.spawn(move || {
-                for (step, number) in (0..).zip(keys.iter().cycle().skip(thread * keys.len() / 4)).take(600) {
+                for (step, number) in (0..)
+                    .zip(keys.iter().cycle().skip(thread * keys.len() / 4))
+                    .take(600)
+                {
                     // Writes in the same leaves: what frees space beside what takes it.
                     let fresh = number + 1_000_000 + thread as u32;
                     let outcome = match step % 4 {
@@ -159,10 +186,14 @@ fn a_disk_that_fails_takes_nothing_from_the_tree() {
     const SMALL_LEAVES: [u32; 5] = [2, 3, 6, 7, 8];
     let operations: [(&str, u32, &[u32], Operation); 7] = [
         ("an insert", 1, &[], |tree| tree.insert(&key(5), b"value")),
-        ("a put", 1, &[], |tree| tree.put(&key(1), b"another").map(|()| true)),
+        ("a put", 1, &[], |tree| {
+            tree.put(&key(1), b"another").map(|()| true)
+        }),
         ("an update", 4, &[], |tree| tree.update(&key(1), b"another")),
         ("a split", 4, &[], |tree| tree.insert(&key(5), b"value")),
-        ("a consolidation", 4, &[3, 4], |tree| tree.insert(&key(5), b"value")),
+        ("a consolidation", 4, &[3, 4], |tree| {
+            tree.insert(&key(5), b"value")
+        }),
         ("a merge", 8, &SMALL_LEAVES, |tree| tree.remove(&key(1))),
         ("a load", 0, &[], |tree| {
             let mut number = 0;
@@ -178,10 +209,17 @@ fn a_disk_that_fails_takes_nothing_from_the_tree() {
         // Of an operation in two steps the second may be the one that fails.
         for sync in 0..3 {
             let machine = Machine::new(&Image::default());
-            let options =
-                FileOptions { mark_offset: pool::MEDIUM_LINE, background: false, ..FileOptions::default() };
-            let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
-            let options = PoolOptions { close_on_drop: false, ..PoolOptions::default() };
+            let options = FileOptions {
+                mark_offset: pool::MEDIUM_LINE,
+                background: false,
+                ..FileOptions::default()
+            };
+            let file =
+                File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
+            let options = PoolOptions {
+                close_on_drop: false,
+                ..PoolOptions::default()
+            };
             let pool = Pool::open(Instrumented::new(file), options).unwrap();
             let tree = create(&pool, small());
             for number in 1..=keys {
@@ -190,9 +228,15 @@ fn a_disk_that_fails_takes_nothing_from_the_tree() {
             for number in removed {
                 assert!(tree.remove(&key(*number)).unwrap());
             }
-            machine.set_faults(Faults { sync: Some(sync), ..Faults::default() });
+            machine.set_faults(Faults {
+                sync: Some(sync),
+                ..Faults::default()
+            });
             let outcome = operation(&*tree);
-            assert!(sync > 0 || matches!(outcome, Err(Error::Medium { .. })), "{name}: {outcome:?}");
+            assert!(
+                sync > 0 || matches!(outcome, Err(Error::Medium { .. })),
+                "{name}: {outcome:?}"
+            );
             // Each allocation once: what was given back before is refused.
             tree.destroy().unwrap();
             assert_eq!(pool.stat().frees_refused, 0, "{name}, sync {sync}");
@@ -227,8 +271,8 @@ fn keys_of(tree: &dyn Index) -> Vec<Vec<u8>> {
     keys
 }
 
-/// Stops `operation` at its fence `further`, on a tree of eight keys without those `removed`; then `meanwhile` must come to
-/// its end on another thread. `false` if the operation has fewer fences.
+/// Stops `operation` at its fence `further`, on a tree of eight keys without those `removed`; then
+/// `meanwhile` must come to its end on another thread. `false` if the operation has fewer fences.
 fn beside_one_that_stopped(
     operations_max: usize,
     removed: &[u32],
@@ -237,7 +281,13 @@ fn beside_one_that_stopped(
     meanwhile: fn(&dyn Index),
 ) -> bool {
     let (late, pool) = on_late();
-    let tree = &*create(&pool, BzTreeOptions { operations_max, ..small() });
+    let tree = &*create(
+        &pool,
+        BzTreeOptions {
+            operations_max,
+            ..small()
+        },
+    );
     for number in 1..=8 {
         assert!(tree.insert(&key(10 * number), b"value").unwrap());
     }
@@ -246,7 +296,8 @@ fn beside_one_that_stopped(
     }
     let stopped = std::thread::scope(|scope| {
         let worker = scope.spawn(|| {
-            // What allocates has locks, and fences when it comes to fresh space: that is over when the tree has its own.
+            // What allocates has locks, and fences when it comes to fresh space: that is over when
+            // the tree has its own.
             (1..40).for_each(|number| tree.put(&key(1_000 + number), b"space").unwrap());
             assert!((1..40).all(|number| tree.remove(&key(1_000 + number)).unwrap()));
             late.hold_fence(further);
@@ -310,7 +361,9 @@ fn writers_wait_for_nobody_who_stopped() {
         (&[], |tree| assert!(tree.update(&key(10), b"new").is_ok())),
         (&[], |tree| assert!(tree.remove(&key(20)).is_ok())),
         (&[], |tree| tree.put(&key(85), b"new").unwrap()),
-        (&[20, 30, 60, 70, 80], |tree| assert!(tree.remove(&key(10)).is_ok())),
+        (&[20, 30, 60, 70, 80], |tree| {
+            assert!(tree.remove(&key(10)).is_ok());
+        }),
     ];
     for (removed, operation) in operations {
         let mut further = 0;
@@ -336,7 +389,11 @@ fn expect_a_reader_waits_for_nobody(medium: &Late, tree: &dyn Index) {
     std::thread::scope(|scope| {
         scope.spawn(|| assert!(tree.update(&key(2), b"new").unwrap()));
         assert!(medium.until_waiting(1, PATIENCE));
-        let reader = scope.spawn(|| tree.get(&key(30)).unwrap().map(|value| value.as_slice().to_vec()));
+        let reader = scope.spawn(|| {
+            tree.get(&key(30))
+                .unwrap()
+                .map(|value| value.as_slice().to_vec())
+        });
         let deadline = Instant::now() + PATIENCE;
         while !reader.is_finished() && medium.waiting().len() < 2 && Instant::now() < deadline {
             std::thread::yield_now();
@@ -353,21 +410,31 @@ fn expect_a_reader_waits_for_nobody(medium: &Late, tree: &dyn Index) {
 fn a_reader_waits_for_nothing_but_what_it_has_seen() {
     let (late, pool) = on_late();
     let tree = create(&pool, small());
-    let splits = || tree.counters().iter().find(|(name, _)| *name == "splits").unwrap().1;
+    let splits = || {
+        tree.counters()
+            .iter()
+            .find(|(name, _)| *name == "splits")
+            .unwrap()
+            .1
+    };
     late.set_release(Release::Manual);
-    medium::deferred(|| (1..=32).for_each(|number| assert!(tree.insert(&key(number), b"value").unwrap())));
+    medium::deferred(|| {
+        (1..=32).for_each(|number| assert!(tree.insert(&key(number), b"value").unwrap()));
+    });
     assert!(splits() > 1);
     late.release_all();
     expect_a_reader_waits_for_nobody(&late, &*tree);
 
-    let crashed = Arc::new(Late::from_image(&late.durable_image(), 1 << 24, LineForm::Single).unwrap());
+    let crashed =
+        Arc::new(Late::from_image(&late.durable_image(), 1 << 24, LineForm::Single).unwrap());
     let pool = Pool::open(Instrumented::sharing(&crashed), PoolOptions::default()).unwrap();
     let tree = reopen(&pool, small());
     pool.finish_marking();
     expect_a_reader_waits_for_nobody(&crashed, &*tree);
 }
 
-/// A remove that a crash can undo is no answer, even if nothing in the leaf leads to the key any more.
+/// A remove that a crash can undo is no answer, even if nothing in the leaf leads to the key any
+/// more.
 #[test]
 fn a_reader_waits_for_a_remove_that_is_not_durable() {
     let (late, pool) = on_late();
@@ -415,7 +482,10 @@ fn a_bulk_load_keeps_no_memory_from_being_reused_while_its_source_runs() {
     };
     assert_eq!(tree.bulk_load(&mut next, 1.0).unwrap(), 20);
     let allocations = pool.stat().allocations;
-    assert!(allocations < 1000, "{allocations} allocations for 21 records");
+    assert!(
+        allocations < 1000,
+        "{allocations} allocations for 21 records"
+    );
     assert!(tree.check().unwrap().is_empty());
 }
 
@@ -437,11 +507,14 @@ fn a_source_that_empties_the_tree_it_is_loaded_into_is_no_obstacle() {
     assert_eq!(tree.bulk_load(&mut next, 1.0).unwrap(), 3);
     assert_eq!(tree.len().unwrap(), 3);
     let mut full = |_: &mut Vec<u8>, _: &mut Vec<u8>| Ok(false);
-    assert!(matches!(tree.bulk_load(&mut full, 1.0).unwrap_err(), Error::NotEmpty));
+    assert!(matches!(
+        tree.bulk_load(&mut full, 1.0).unwrap_err(),
+        Error::NotEmpty
+    ));
 }
 
-/// Whatever the number of words: a consolidation, a split and a merge take three persists beside those of the insert or the remove
-/// that they are done for.
+/// Whatever the number of words: a consolidation, a split and a merge take three persists beside
+/// those of the insert or the remove that they are done for.
 #[test]
 fn each_change_of_the_structure_takes_three_persists() {
     let medium = Instrumented::new(Dax::plain(64 << 20).unwrap()).counted();
@@ -449,7 +522,10 @@ fn each_change_of_the_structure_takes_three_persists() {
     let tree = create_words(&pool);
     let changes = || -> Vec<u64> {
         let counted: BTreeMap<_, _> = tree.counters().into_iter().collect();
-        ["consolidations", "splits", "merges"].iter().map(|what| counted[what]).collect()
+        ["consolidations", "splits", "merges"]
+            .iter()
+            .map(|what| counted[what])
+            .collect()
     };
     // The least of each kind: now and then space is opened, or space given back.
     let mut fences = BTreeMap::new();
@@ -457,14 +533,27 @@ fn each_change_of_the_structure_takes_three_persists() {
         let key = (step * 7_919 % 1_000).to_be_bytes();
         let (before, counted) = (changes(), medium.counts().unwrap());
         let removes = step % 3 == 0 || step > 5_000;
-        if removes { tree.remove(&key) } else { tree.insert(&key, &key) }.unwrap();
+        if removes {
+            tree.remove(&key)
+        } else {
+            tree.insert(&key, &key)
+        }
+        .unwrap();
         let taken = (medium.counts().unwrap() - counted).fences;
-        let changed: Vec<u64> = changes().iter().zip(before).map(|(now, before)| now - before).collect();
+        let changed: Vec<u64> = changes()
+            .iter()
+            .zip(before)
+            .map(|(now, before)| now - before)
+            .collect();
         let least = fences.entry((removes, changed)).or_insert(taken);
         *least = taken.min(*least);
     }
     for (removes, changed) in [(false, [1, 0, 0]), (false, [0, 1, 0]), (true, [0, 0, 1])] {
-        assert_eq!(fences.get(&(removes, changed.to_vec())), Some(&6), "{changed:?} in {fences:?}");
+        assert_eq!(
+            fences.get(&(removes, changed.to_vec())),
+            Some(&6),
+            "{changed:?} in {fences:?}"
+        );
     }
 }
 
@@ -477,7 +566,9 @@ fn an_insert_that_renews_a_small_leaf_merges_it_as_a_remove_does() {
         |key: u64| assert!(tree.insert(&key.to_be_bytes(), &[0; 8]).unwrap()),
         |key: u64| assert!(tree.remove(&key.to_be_bytes()).unwrap()),
     );
-    [10, 20, 30, 40, 50, 25, 60, 70].into_iter().for_each(insert);
+    [10, 20, 30, 40, 50, 25, 60, 70]
+        .into_iter()
+        .for_each(insert);
     [20, 30, 25, 60, 70].into_iter().for_each(remove);
     assert_eq!(tree.stat().unwrap().leaves, 2);
     insert(15);
@@ -486,12 +577,29 @@ fn an_insert_that_renews_a_small_leaf_merges_it_as_a_remove_does() {
     assert_eq!(keys_of(&*tree), [10_u64, 15, 40, 50].map(u64::to_be_bytes));
 }
 
-/// Sizes of nodes: leaves that are small and mostly sorted, as large as can be and mostly free, and in between.
+/// Sizes of nodes: leaves that are small and mostly sorted, as large as can be and mostly free, and
+/// in between.
 const SIZES: [NodeSizes; 4] = [
-    NodeSizes { leaf_entries: 9, free_entries: 1, inner_children: 4 },
-    NodeSizes { leaf_entries: 24, free_entries: 12, inner_children: 63 },
-    NodeSizes { leaf_entries: 40, free_entries: 2, inner_children: 17 },
-    NodeSizes { leaf_entries: 56, free_entries: 1, inner_children: 63 },
+    NodeSizes {
+        leaf_entries: 9,
+        free_entries: 1,
+        inner_children: 4,
+    },
+    NodeSizes {
+        leaf_entries: 24,
+        free_entries: 12,
+        inner_children: 63,
+    },
+    NodeSizes {
+        leaf_entries: 40,
+        free_entries: 2,
+        inner_children: 17,
+    },
+    NodeSizes {
+        leaf_entries: 56,
+        free_entries: 1,
+        inner_children: 63,
+    },
 ];
 
 #[test]
@@ -499,16 +607,27 @@ fn trees_of_any_node_sizes_keep_what_they_are_given() {
     for nodes in SIZES {
         let ram = Instrumented::new(Dax::plain(16 << 20).unwrap());
         let pool = open(&ram, true);
-        let options = BzTreeOptions { nodes: Some(nodes), ..small() };
+        let options = BzTreeOptions {
+            nodes: Some(nodes),
+            ..small()
+        };
         let tree = create(&pool, options);
         let mut model = BTreeMap::new();
         for step in 0..20_000_u32 {
             // Grows, stays, becomes empty, and then grows in order.
-            let number = if step > 18_000 { step } else { step.wrapping_mul(2_654_435_761) >> 20 };
+            let number = if step > 18_000 {
+                step
+            } else {
+                step.wrapping_mul(2_654_435_761) >> 20
+            };
             let removes = step % 3 == 0 || (12_000..18_000).contains(&step);
             let (key, value) = (key(number), step.to_be_bytes().to_vec());
             if removes {
-                assert_eq!(tree.remove(&key).unwrap(), model.remove(&key).is_some(), "{nodes}, step {step}");
+                assert_eq!(
+                    tree.remove(&key).unwrap(),
+                    model.remove(&key).is_some(),
+                    "{nodes}, step {step}"
+                );
             } else {
                 tree.put(&key, &value).unwrap();
                 model.insert(key, value);
@@ -517,7 +636,10 @@ fn trees_of_any_node_sizes_keep_what_they_are_given() {
         let counted: BTreeMap<_, _> = tree.counters().into_iter().collect();
         // Where half of a leaf is to be free, a full one is split.
         let grows = 2 * nodes.free_entries < nodes.leaf_entries;
-        for what in ["splits", "merges", "consolidations"].iter().take(if grows { 3 } else { 2 }) {
+        for what in ["splits", "merges", "consolidations"]
+            .iter()
+            .take(if grows { 3 } else { 2 })
+        {
             assert!(counted[what] > 0, "{nodes}: no {what}");
         }
         let entries = |tree: &dyn Index| {
@@ -531,7 +653,10 @@ fn trees_of_any_node_sizes_keep_what_they_are_given() {
         assert_eq!(entries(&*tree), model, "{nodes}");
         let stat = tree.stat().unwrap();
         assert_eq!(stat.leaf_bytes, 64 + 24 * nodes.leaf_entries as u64);
-        assert!(stat.leaves as usize * nodes.leaf_entries >= model.len(), "{nodes}: {stat:?}");
+        assert!(
+            stat.leaves as usize * nodes.leaf_entries >= model.len(),
+            "{nodes}: {stat:?}"
+        );
         expect_no_leak(&ram, pool, tree);
         let pool = open(&ram, true);
         let tree = reopen(&pool, options);
@@ -544,25 +669,64 @@ fn trees_of_any_node_sizes_keep_what_they_are_given() {
 fn a_tree_is_opened_with_the_node_sizes_it_was_made_with() {
     let with = |nodes| BzTreeOptions { nodes, ..small() };
     let pool = open(&Instrumented::new(Dax::plain(LIMIT_BYTES).unwrap()), true);
-    let refused = instrumented::create(&pool, "tree", Codec::Record, with(Some(NodeSizes::of_leaf(57))));
+    let refused = instrumented::create(
+        &pool,
+        "tree",
+        Codec::Record,
+        with(Some(NodeSizes::of_leaf(57))),
+    );
     let refused = refused.err().unwrap();
-    assert!(matches!(&refused, Error::NodeSize { size: 57, least: 4, most: 56, .. }), "{refused}");
+    assert!(
+        matches!(
+            &refused,
+            Error::NodeSize {
+                size: 57,
+                least: 4,
+                most: 56,
+                ..
+            }
+        ),
+        "{refused}"
+    );
     assert!(pool.trees().unwrap().is_empty());
     drop(create(&pool, with(Some(SIZES[0]))));
     let root = pool.trees().unwrap().remove(0);
     assert_eq!(sizes_of(&root), SIZES[0]);
-    assert!(reopen(&pool, with(Some(SIZES[0]))).insert(&key(1), b"").unwrap());
-    let free = NodeSizes { free_entries: 2, ..SIZES[0] };
-    for nodes in [SIZES[1], free, NodeSizes { inner_children: 5, ..SIZES[0] }, NodeSizes::of_leaf(4)] {
-        let refused = instrumented::open(&pool, &root, Codec::Record, with(Some(nodes))).err().unwrap();
+    assert!(
+        reopen(&pool, with(Some(SIZES[0])))
+            .insert(&key(1), b"")
+            .unwrap()
+    );
+    let free = NodeSizes {
+        free_entries: 2,
+        ..SIZES[0]
+    };
+    for nodes in [
+        SIZES[1],
+        free,
+        NodeSizes {
+            inner_children: 5,
+            ..SIZES[0]
+        },
+        NodeSizes::of_leaf(4),
+    ] {
+        let refused = instrumented::open(&pool, &root, Codec::Record, with(Some(nodes)))
+            .err()
+            .unwrap();
         assert!(matches!(&refused, Error::TreeMismatch { .. }), "{refused}");
-        let (refused, sizes) = (refused.to_string(), [nodes, SIZES[0]].map(|nodes| nodes.to_string()));
-        assert!(sizes.iter().all(|nodes| refused.contains(nodes)), "{refused}");
+        let (refused, sizes) = (
+            refused.to_string(),
+            [nodes, SIZES[0]].map(|nodes| nodes.to_string()),
+        );
+        assert!(
+            sizes.iter().all(|nodes| refused.contains(nodes)),
+            "{refused}"
+        );
     }
 }
 
-/// The names of the operations that no descriptor says are over, as words that they name hold them; to each what such a word is
-/// made to be.
+/// The names of the operations that no descriptor says are over, as words that they name hold them;
+/// to each what such a word is made to be.
 fn names_left(pool: &Pool<Instrumented>) -> Vec<u64> {
     let (guard, anchor) = (pool.pin(), pool.trees().unwrap()[0].words[0]);
     let status = |index: u64| guard.words(anchor + 64 + 256 * index, 1).unwrap()[0].load(&guard);
@@ -572,8 +736,9 @@ fn names_left(pool: &Pool<Instrumented>) -> Vec<u64> {
         .collect()
 }
 
-/// A thread's last descriptor stays as it was as long as nobody executes in its place. The leaf whose words it named is replaced
-/// meanwhile, its memory used for a record: whatever the value is, recovery has nothing to do with it.
+/// A thread's last descriptor stays as it was as long as nobody executes in its place. The leaf
+/// whose words it named is replaced meanwhile, its memory used for a record: whatever the value is,
+/// recovery has nothing to do with it.
 #[test]
 fn values_that_look_like_names_are_left_alone_by_recovery() {
     assert!((0..252).take_while(|which| is_left_alone(*which)).count() > 0);
@@ -597,7 +762,9 @@ fn is_left_alone(which: usize) -> bool {
     (0..400).for_each(|number| assert!(tree.remove(&key(number)).unwrap()));
     (0..3).for_each(|_| pool.reclaim());
     let names = names_left(&pool);
-    let Some(name) = names.get(which) else { return false };
+    let Some(name) = names.get(which) else {
+        return false;
+    };
     let (mut model, value) = (BTreeMap::new(), name.to_le_bytes().repeat(19));
     for number in 1_000..2_000 {
         // As much as a leaf takes.
@@ -635,17 +802,24 @@ fn a_count_waits_for_what_it_saw() {
     assert_eq!(counted.load(Ordering::SeqCst), 1);
 }
 
-/// What a mark after a crash leaves of a tree, if leaves are split at `before` first, and at `meanwhile` when it has come to
-/// the end of some leaf.
+/// What a mark after a crash leaves of a tree, if leaves are split at `before` first, and at
+/// `meanwhile` when it has come to the end of some leaf.
 fn expect_a_sound_mark(leaves: u32, before: u32, meanwhile: [u32; 2]) {
     let ram = Instrumented::new(Dax::plain(4 << 20).unwrap());
     let pool = open(&ram, false);
     let tree = create(&pool, small());
     let keys: Vec<u32> = (0..60).map(|number| number * 10).collect();
-    keys.iter().for_each(|number| assert!(tree.insert(&key(*number), b"value").unwrap()));
+    keys.iter()
+        .for_each(|number| assert!(tree.insert(&key(*number), b"value").unwrap()));
     drop((tree, pool));
     let pool = open(&ram, false);
-    let tree = reopen(&pool, BzTreeOptions { mark_later: true, ..small() });
+    let tree = reopen(
+        &pool,
+        BzTreeOptions {
+            mark_later: true,
+            ..small()
+        },
+    );
     let split = |number: u32| {
         (1..4).for_each(|step| assert!(tree.insert(&key(number * 10 + step), b"value").unwrap()));
         tree.reclaim();
@@ -662,14 +836,17 @@ fn expect_a_sound_mark(leaves: u32, before: u32, meanwhile: [u32; 2]) {
     pool.finish_marking();
     // What is taken for free is used.
     (1000..1200).for_each(|number| assert!(tree.insert(&key(number), b"value").unwrap()));
-    let lost: Vec<_> =
-        keys.iter().filter(|number| tree.get(&key(**number)).ok().flatten().is_none()).collect();
+    let lost: Vec<_> = keys
+        .iter()
+        .filter(|number| tree.get(&key(**number)).ok().flatten().is_none())
+        .collect();
     let what = format!("after {leaves} leaves, {before}, {meanwhile:?}");
     assert!(lost.is_empty(), "{what}: {lost:?} are lost");
     assert!(tree.check().unwrap().is_empty(), "{what}");
 }
 
-/// An inner node whose address was used again is on the way of the mark after a crash, with separators that are old.
+/// An inner node whose address was used again is on the way of the mark after a crash, with
+/// separators that are old.
 #[test]
 fn a_mark_finds_the_separators_of_nodes_whose_space_was_used_again() {
     // Where the nodes are hangs on all that was allocated and freed before.
@@ -686,8 +863,8 @@ fn a_mark_finds_the_separators_of_nodes_whose_space_was_used_again() {
     }
 }
 
-/// A read of a leaf that is not sorted took bits above the offset of a record for a part of the offset, and the check did not look at
-/// them.
+/// A read of a leaf that is not sorted took bits above the offset of a record for a part of the
+/// offset, and the check did not look at them.
 #[test]
 fn bits_above_the_offset_of_a_record_are_found_and_cost_no_entry() {
     let ram = Instrumented::new(Dax::plain(LIMIT_BYTES).unwrap());
@@ -695,12 +872,15 @@ fn bits_above_the_offset_of_a_record_are_found_and_cost_no_entry() {
     let tree = create(&pool, BzTreeOptions::default());
     // Not in order, and tied in their first words.
     let keys = [3, 1, 2].map(key);
-    keys.iter().for_each(|key| assert!(tree.insert(key, b"value").unwrap()));
+    keys.iter()
+        .for_each(|key| assert!(tree.insert(key, b"value").unwrap()));
     let guard = pool.pin();
     let bytes = pool.medium().extent().length() - pool::SLAB_BYTES;
     let words = guard.words(pool::SLAB_BYTES, bytes as usize / 8).unwrap();
     let prefix = u64::from_be_bytes(*b"one pref");
-    let entries = words.windows(2).filter(|pair| pair[0].load(&guard) == prefix);
+    let entries = words
+        .windows(2)
+        .filter(|pair| pair[0].load(&guard) == prefix);
     let records: Vec<_> = entries.map(|pair| &pair[1]).collect();
     assert_eq!(records.len(), 3);
     for bit in 48..61 {

@@ -27,7 +27,10 @@ struct Bank {
 
 impl Bank {
     fn new(medium: Instrumented) -> Self {
-        let options = PoolOptions { close_on_drop: false, ..PoolOptions::default() };
+        let options = PoolOptions {
+            close_on_drop: false,
+            ..PoolOptions::default()
+        };
         Self::with_slots(Pool::open(medium, options).unwrap(), SLOTS)
     }
 
@@ -42,7 +45,12 @@ impl Bank {
         guard.drain().unwrap();
         let pmwcas = Pmwcas::open(&guard, place, slots).unwrap();
         drop(guard);
-        Self { pool, pmwcas, place, lines }
+        Self {
+            pool,
+            pmwcas,
+            place,
+            lines,
+        }
     }
 
     /// A word, perhaps in another pool with the same content.
@@ -54,7 +62,8 @@ impl Bank {
         let guard = self.pool.pin();
         let mut swap = self.pmwcas.allocate();
         for (word, old, new) in words {
-            swap.add_word(&guard, self.cell(&guard, *word), *old, *new).unwrap();
+            swap.add_word(&guard, self.cell(&guard, *word), *old, *new)
+                .unwrap();
         }
         swap.execute(&guard).unwrap()
     }
@@ -84,12 +93,16 @@ fn three_fences_whatever_the_number_of_words() {
     for round in 0..20 {
         for count in 1..=WORDS_MAX {
             let up: Vec<_> = (0..count).map(|word| (word, 0, 1 + round)).collect();
-            let down: Vec<_> = up.iter().map(|(word, old, new)| (*word, *new, *old)).collect();
+            let down: Vec<_> = up
+                .iter()
+                .map(|(word, old, new)| (*word, *new, *old))
+                .collect();
             assert_eq!(fences(&up, true), 3, "{count} words");
             assert_eq!(fences(&down, true), 3, "{count} words");
         }
     }
-    // What fails has its descriptor fenced, and no more; what fails at its first word leaves nothing to be given back.
+    // What fails has its descriptor fenced, and no more; what fails at its first word leaves
+    // nothing to be given back.
     for _ in 0..20 {
         assert_eq!(fences(&[(0, 5, 6), (1, 0, 1)], false), 1);
     }
@@ -110,7 +123,9 @@ fn words_of_one_line_are_flushed_together() {
         let swap = |old: u64| {
             let before = bank.pool.medium().counts().unwrap();
             let mut swap = bank.pmwcas.allocate();
-            cells[..count].iter().for_each(|cell| swap.add_word(&guard, cell, old, 1 - old).unwrap());
+            cells[..count]
+                .iter()
+                .for_each(|cell| swap.add_word(&guard, cell, old, 1 - old).unwrap());
             assert!(swap.execute(&guard).unwrap());
             (bank.pool.medium().counts().unwrap() - before).lines_flushed
         };
@@ -121,7 +136,8 @@ fn words_of_one_line_are_flushed_together() {
     assert_eq!(flushed(2), one);
 }
 
-/// What is carried in the line of a name rides on the flush of the name; in another line it takes a flush of that line.
+/// What is carried in the line of a name rides on the flush of the name; in another line it takes a
+/// flush of that line.
 #[test]
 fn carried_words_are_flushed_once_for_each_line_without_a_name() {
     let bank = Bank::new(ram().counted());
@@ -133,8 +149,15 @@ fn carried_words_are_flushed_once_for_each_line_without_a_name() {
         swap.add_word(&guard, &cells[0], old, old + 1).unwrap();
         let carried: Vec<(&Word, u64)> = carried.iter().map(|cell| (&cells[*cell], old)).collect();
         let commit = swap.attempt_carrying(&guard, &carried).unwrap();
-        commit.expect("the word is as expected").wait(&guard).unwrap();
-        assert!(carried.iter().all(|(cell, value)| cell.load(&guard) == *value));
+        commit
+            .expect("the word is as expected")
+            .wait(&guard)
+            .unwrap();
+        assert!(
+            carried
+                .iter()
+                .all(|(cell, value)| cell.load(&guard) == *value)
+        );
         (bank.pool.medium().counts().unwrap() - before).lines_flushed
     };
     flushed(0, &[]);
@@ -152,11 +175,23 @@ fn words_are_named_once_and_in_any_order() {
     for word in (0..WORDS_MAX).rev() {
         swap.add_word(&guard, cell(word), 0, 7).unwrap();
     }
-    assert_eq!(swap.add_word(&guard, cell(9), 0, 1), Err(BadTarget::TooMany));
-    assert!(matches!(swap.add_word(&guard, cell(3), 0, 1), Err(BadTarget::Twice(_))));
+    assert_eq!(
+        swap.add_word(&guard, cell(9), 0, 1),
+        Err(BadTarget::TooMany)
+    );
+    assert!(matches!(
+        swap.add_word(&guard, cell(3), 0, 1),
+        Err(BadTarget::Twice(_))
+    ));
     swap.remove_word(&guard, cell(3)).unwrap();
-    assert!(matches!(swap.remove_word(&guard, cell(3)), Err(BadTarget::Unknown(_))));
-    assert_eq!(swap.add_word(&guard, cell(3), 0, 1 << 61), Err(BadTarget::TooWide(1 << 61)));
+    assert!(matches!(
+        swap.remove_word(&guard, cell(3)),
+        Err(BadTarget::Unknown(_))
+    ));
+    assert_eq!(
+        swap.add_word(&guard, cell(3), 0, 1 << 61),
+        Err(BadTarget::TooWide(1 << 61))
+    );
     assert!(swap.execute(&guard).unwrap());
     let values: Vec<u64> = (0..WORDS_MAX).map(|word| bank.value(word)).collect();
     assert_eq!(values, [7, 7, 7, 0, 7, 7, 7, 7]);
@@ -170,15 +205,20 @@ fn memory_is_recycled_as_the_policy_says() {
     let before = bank.pool.stat().allocations;
     let reserve = |expected, other_expected| {
         let mut swap = bank.pmwcas.allocate();
-        swap.reserve_entry(&guard, cell, expected, Recycling::FreeOne).unwrap();
-        swap.add_word(&guard, other, other_expected, other_expected).unwrap();
+        swap.reserve_entry(&guard, cell, expected, Recycling::FreeOne)
+            .unwrap();
+        swap.add_word(&guard, other, other_expected, other_expected)
+            .unwrap();
         let memory = guard.allocate(100).unwrap();
         swap.fill_entry(&guard, cell, memory).unwrap();
         (swap, memory)
     };
     // An empty word leads to nothing, so the callback must not take its value for an offset.
     let ((swap, first), mut seen) = (reserve(0, 0), Vec::new());
-    assert!(swap.execute_with(&guard, |recycled| seen.push(recycled)).unwrap());
+    assert!(
+        swap.execute_with(&guard, |recycled| seen.push(recycled))
+            .unwrap()
+    );
     assert_eq!(seen, [Recycled::Replaced(0)]);
     // A failure and a discard free the new memory, a success retires the old.
     assert!(!reserve(first, 5).0.execute(&guard).unwrap());
@@ -195,10 +235,17 @@ fn memory_is_recycled_as_the_policy_says() {
     let guard = bank.pool.pin();
     let mut swap = bank.pmwcas.allocate();
     let memory = guard.allocate(100).unwrap();
-    swap.add_recycling(&guard, bank.cell(&guard, 2), (0, memory), Recycling::FreeOne).unwrap();
+    swap.add_recycling(
+        &guard,
+        bank.cell(&guard, 2),
+        (0, memory),
+        Recycling::FreeOne,
+    )
+    .unwrap();
     assert!(swap.execute(&guard).unwrap());
     let mut swap = bank.pmwcas.allocate();
-    swap.add_recycling(&guard, bank.cell(&guard, 2), (5, 0), Recycling::FreeOne).unwrap();
+    swap.add_recycling(&guard, bank.cell(&guard, 2), (5, 0), Recycling::FreeOne)
+        .unwrap();
     assert!(!swap.execute(&guard).unwrap());
     drop(guard);
     bank.pool.reclaim();
@@ -206,14 +253,16 @@ fn memory_is_recycled_as_the_policy_says() {
     // A discard tells its callback as a failure does.
     let guard = bank.pool.pin();
     let mut swap = bank.pmwcas.allocate();
-    swap.add_recycling(&guard, bank.cell(&guard, 2), (0, 48), Recycling::FreeOne).unwrap();
+    swap.add_recycling(&guard, bank.cell(&guard, 2), (0, 48), Recycling::FreeOne)
+        .unwrap();
     let mut seen = Vec::new();
     swap.discard_with(|recycled| seen.push(recycled));
     assert_eq!(seen, [Recycled::Unused(48)]);
     // An entry that was never filled is refused.
     let guard = bank.pool.pin();
     let mut swap = bank.pmwcas.allocate();
-    swap.reserve_entry(&guard, bank.cell(&guard, 0), second, Recycling::FreeOne).unwrap();
+    swap.reserve_entry(&guard, bank.cell(&guard, 0), second, Recycling::FreeOne)
+        .unwrap();
     assert!(swap.execute(&guard).is_err());
 }
 
@@ -223,11 +272,16 @@ fn an_operation_without_words_leaves_nothing_that_no_open_takes() {
     let bank = Bank::new(ram());
     let guard = bank.pool.pin();
     let mut emptied = bank.pmwcas.allocate();
-    emptied.add_word(&guard, bank.cell(&guard, 0), 0, 1).unwrap();
+    emptied
+        .add_word(&guard, bank.cell(&guard, 0), 0, 1)
+        .unwrap();
     emptied.remove_word(&guard, bank.cell(&guard, 0)).unwrap();
     for operation in [bank.pmwcas.allocate(), emptied] {
         let refused = operation.execute(&guard).unwrap_err().to_string();
-        assert!(refused.contains("without words") && !refused.contains("damaged"), "{refused}");
+        assert!(
+            refused.contains("without words") && !refused.contains("damaged"),
+            "{refused}"
+        );
     }
     assert!(Pmwcas::open(&guard, bank.place, SLOTS).is_ok());
 }
@@ -241,14 +295,29 @@ fn memory_that_stays_where_it_is_is_not_recycled() {
     bank.cell(&guard, 0).store(&guard, memory);
     let named = |other_expected| {
         let mut swap = bank.pmwcas.allocate();
-        swap.add_recycling(&guard, bank.cell(&guard, 0), (memory, memory), Recycling::FreeOne).unwrap();
-        swap.add_word(&guard, bank.cell(&guard, 1), other_expected, other_expected).unwrap();
+        swap.add_recycling(
+            &guard,
+            bank.cell(&guard, 0),
+            (memory, memory),
+            Recycling::FreeOne,
+        )
+        .unwrap();
+        swap.add_word(&guard, bank.cell(&guard, 1), other_expected, other_expected)
+            .unwrap();
         swap
     };
     let before = bank.pool.stat().allocations;
     let mut seen = Vec::new();
-    assert!(named(0).execute_with(&guard, |recycled| seen.push(recycled)).unwrap());
-    assert!(!named(5).execute_with(&guard, |recycled| seen.push(recycled)).unwrap());
+    assert!(
+        named(0)
+            .execute_with(&guard, |recycled| seen.push(recycled))
+            .unwrap()
+    );
+    assert!(
+        !named(5)
+            .execute_with(&guard, |recycled| seen.push(recycled))
+            .unwrap()
+    );
     named(0).discard_with(|recycled| seen.push(recycled));
     assert_eq!(seen, []);
     assert!(!named(5).execute(&guard).unwrap());
@@ -256,7 +325,10 @@ fn memory_that_stays_where_it_is_is_not_recycled() {
     assert!(named(0).execute(&guard).unwrap());
     drop(guard);
     bank.pool.reclaim();
-    assert_eq!((bank.pool.stat().allocations, bank.pool.stat().frees_refused), (before, 0));
+    assert_eq!(
+        (bank.pool.stat().allocations, bank.pool.stat().frees_refused),
+        (before, 0)
+    );
 }
 
 /// Who names words wrongly is told so, and not that the pool is damaged.
@@ -276,9 +348,10 @@ fn a_word_that_cannot_be_named_is_no_damage() {
         swap.reserve_entry(&guard, bank.cell(&guard, 0), 0, Recycling::FreeOne)?;
         swap.execute(&guard).map(drop)
     };
-    for (refused, what) in
-        [(nine().unwrap_err(), "at most 8 words"), (unfilled().unwrap_err(), "never filled")]
-    {
+    for (refused, what) in [
+        (nine().unwrap_err(), "at most 8 words"),
+        (unfilled().unwrap_err(), "never filled"),
+    ] {
         assert!(!matches!(refused, Error::Corrupt { .. }), "{refused}");
         assert!(refused.to_string().contains(what), "{refused}");
     }
@@ -287,14 +360,21 @@ fn a_word_that_cannot_be_named_is_no_damage() {
 const ACCOUNTS: usize = 5;
 const MONEY: u64 = 1_000;
 
-/// Threads move money between accounts: the sum never changes, and readers never see a word that is no account.
+/// Threads move money between accounts: the sum never changes, and readers never see a word that is
+/// no account.
 fn transfers(bank: &Bank, threads: u64, moves: u64) {
     give_money(bank);
     move_money(bank, threads, moves);
 }
 
 fn give_money(bank: &Bank) {
-    assert!(bank.swap(&(0..ACCOUNTS).map(|word| (word, 0, MONEY)).collect::<Vec<_>>()));
+    assert!(
+        bank.swap(
+            &(0..ACCOUNTS)
+                .map(|word| (word, 0, MONEY))
+                .collect::<Vec<_>>()
+        )
+    );
 }
 
 fn move_money(bank: &Bank, threads: u64, moves: u64) {
@@ -303,21 +383,25 @@ fn move_money(bank: &Bank, threads: u64, moves: u64) {
             scope.spawn(move || {
                 let mut state = thread + 1;
                 let mut below = |bound: u64| {
-                    state =
-                        state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    state = state
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
                     (state >> 33) % bound
                 };
                 let mut done = 0;
                 while done < moves {
                     let (from, count) = (below(ACCOUNTS as u64) as usize, 2 + below(3) as usize);
-                    let words: Vec<usize> = (0..count).map(|step| (from + step) % ACCOUNTS).collect();
+                    let words: Vec<usize> =
+                        (0..count).map(|step| (from + step) % ACCOUNTS).collect();
                     let values: Vec<u64> = words.iter().map(|word| bank.value(*word)).collect();
                     assert!(values.iter().all(|value| *value <= MONEY * ACCOUNTS as u64));
                     let given = below(20).min(values[0]);
                     let mut new = values.clone();
                     new[0] -= given;
                     new[1] += given;
-                    let swap: Vec<_> = (0..count).map(|at| (words[at], values[at], new[at])).collect();
+                    let swap: Vec<_> = (0..count)
+                        .map(|at| (words[at], values[at], new[at]))
+                        .collect();
                     done += u64::from(bank.swap(&swap));
                 }
             });
@@ -347,32 +431,53 @@ fn who_meets_an_operation_ends_it() {
             let first = scope.spawn(|| bank.swap(&[(0, 0, 7), (1, 0, 8)]));
             assert!(late.until_held(PATIENCE));
             let old = if helps == 1 { 8 } else { 0 };
-            assert!(bank.swap(&[(1, old, 9), (2, 0, 1)]), "stopped at fence {fence}");
+            assert!(
+                bank.swap(&[(1, old, 9), (2, 0, 1)]),
+                "stopped at fence {fence}"
+            );
             assert!(!first.is_finished());
             late.let_go();
             assert_eq!(first.join().unwrap(), helps == 1);
         });
         assert_eq!(bank.pmwcas.stat().helps, helps);
-        assert_eq!([0, 1, 2].map(|word| bank.value(word)), [if helps == 1 { 7 } else { 0 }, 9, 1]);
+        assert_eq!(
+            [0, 1, 2].map(|word| bank.value(word)),
+            [if helps == 1 { 7 } else { 0 }, 9, 1]
+        );
     }
 }
 
 /// The accounts that a crash leaves.
 fn recovered(bank: &Bank, image: &medium::testing::late::Image) -> Vec<u64> {
     let crashed = Instrumented::new(Late::from_image(image, 1 << 20, LineForm::Single).unwrap());
-    let pool = Pool::open(crashed, PoolOptions { close_on_drop: false, ..PoolOptions::default() }).unwrap();
+    let pool = Pool::open(
+        crashed,
+        PoolOptions {
+            close_on_drop: false,
+            ..PoolOptions::default()
+        },
+    )
+    .unwrap();
     let pmwcas = Pmwcas::open(&pool.pin(), bank.place, SLOTS).unwrap();
     let guard = pool.pin();
     let raw = |word| bank.cell(&guard, word).load(&guard);
-    assert!((0..ACCOUNTS).all(|word| !is_name(raw(word))), "a name that recovery left");
-    (0..ACCOUNTS).map(|word| pmwcas.read(&guard, bank.cell(&guard, word)).unwrap() & VALUE_MASK).collect()
+    assert!(
+        (0..ACCOUNTS).all(|word| !is_name(raw(word))),
+        "a name that recovery left"
+    );
+    (0..ACCOUNTS)
+        .map(|word| pmwcas.read(&guard, bank.cell(&guard, word)).unwrap() & VALUE_MASK)
+        .collect()
 }
 
 #[test]
 fn sums_survive_a_crash_of_a_late_medium() {
     let late = late();
     let bank = Bank::new(Instrumented::sharing(&late));
-    late.set_release(Release::After { fences: 7, delay: Duration::from_micros(5) });
+    late.set_release(Release::After {
+        fences: 7,
+        delay: Duration::from_micros(5),
+    });
     // In the middle of it, with more durable or less. The worker goes on until there are enough.
     let (mut images, is_enough) = (Vec::new(), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -427,7 +532,12 @@ fn a_reader_waits_for_what_a_crash_could_take_back() {
         assert_eq!((raw & VALUE_MASK, raw == 7), (7, false));
         let reader = scope.spawn(|| {
             let (guard, mut seen) = (bank.pool.pin(), Seen::default());
-            assert_eq!(bank.pmwcas.observe(&guard, bank.cell(&guard, 0), &mut seen).unwrap(), 7);
+            assert_eq!(
+                bank.pmwcas
+                    .observe(&guard, bank.cell(&guard, 0), &mut seen)
+                    .unwrap(),
+                7
+            );
             bank.pmwcas.settle(&guard, &mut seen).unwrap();
         });
         assert!(late.until_waiting(2, PATIENCE) && !reader.is_finished());
@@ -437,7 +547,11 @@ fn a_reader_waits_for_what_a_crash_could_take_back() {
         late.release_all();
     });
     let guard = bank.pool.pin();
-    assert_eq!(bank.pmwcas.read(&guard, bank.cell(&guard, 0)).unwrap(), 9, "clean, once it is durable");
+    assert_eq!(
+        bank.pmwcas.read(&guard, bank.cell(&guard, 0)).unwrap(),
+        9,
+        "clean, once it is durable"
+    );
 }
 
 /// Dirty, they would have every reader wait, and for nothing.
@@ -449,7 +563,8 @@ fn a_failure_leaves_its_words_as_clean_as_they_were() {
     assert_eq!(bank.cell(&guard, 0).load(&guard), 0);
 }
 
-/// The words of one that is left may be cut off with the file's free tail: then the pool would not open any more.
+/// The words of one that is left may be cut off with the file's free tail: then the pool would not
+/// open any more.
 #[test]
 fn a_pool_is_closed_without_operations_whatever_became_of_them() {
     let bank = Bank::new(Instrumented::new(Dax::plain(1 << 30).unwrap()));
@@ -458,8 +573,16 @@ fn a_pool_is_closed_without_operations_whatever_became_of_them() {
     assert!(!bank.swap(&[(0, 0, 3), (1, 1, 3)]));
     let guard = bank.pool.pin();
     bank.pmwcas.finish(&guard).unwrap();
-    for descriptor in guard.words(bank.place, Pmwcas::bytes(SLOTS) / 8).unwrap().chunks(32) {
-        assert_eq!(descriptor[0].load(&guard) & 3, 0, "a descriptor that is not free");
+    for descriptor in guard
+        .words(bank.place, Pmwcas::bytes(SLOTS) / 8)
+        .unwrap()
+        .chunks(32)
+    {
+        assert_eq!(
+            descriptor[0].load(&guard) & 3,
+            0,
+            "a descriptor that is not free"
+        );
     }
 }
 
@@ -467,26 +590,39 @@ fn a_pool_is_closed_without_operations_whatever_became_of_them() {
 fn damaged_descriptors_are_refused_by_name() {
     let bank = Bank::new(ram());
     assert!(bank.swap(&[(0, 0, 1), (1, 0, 1), (2, 0, 1)]));
-    // The thread's descriptor is decided and not given back yet: one of them stands for three words.
+    // The thread's descriptor is decided and not given back yet: one of them stands for three
+    // words.
     let guard = bank.pool.pin();
     let words = guard.words(bank.place, Pmwcas::bytes(SLOTS) / 8).unwrap();
-    let used = (0..2 * SLOTS).find(|index| words[32 * index + 2].load(&guard) != 0).unwrap();
+    let used = (0..2 * SLOTS)
+        .find(|index| words[32 * index + 2].load(&guard) != 0)
+        .unwrap();
     let refusal = |word: usize, value: u64| {
         let cell = &words[32 * used + word];
         let before = cell.load(&guard);
         cell.store(&guard, value);
         let outcome = Pmwcas::open(&guard, bank.place, SLOTS);
         cell.store(&guard, before);
-        outcome.err().map(|error| error.to_string()).unwrap_or_default()
+        outcome
+            .err()
+            .map(|error| error.to_string())
+            .unwrap_or_default()
     };
     let name = format!("PMwCAS descriptor {used}: ");
     for bit in 0..64 {
         let status = words[32 * used].load(&guard) ^ 1 << bit;
-        assert!(refusal(0, status).contains(&(name.clone() + "the status fails its check")), "bit {bit}");
-        // An address out of the pool, one twice, a value too wide: the check notices before anybody looks.
+        assert!(
+            refusal(0, status).contains(&(name.clone() + "the status fails its check")),
+            "bit {bit}"
+        );
+        // An address out of the pool, one twice, a value too wide: the check notices before anybody
+        // looks.
         for word in 1..11 {
             let damaged = words[32 * used + word].load(&guard) ^ 1 << bit;
-            assert!(refusal(word, damaged).contains(&name), "word {word}, bit {bit}");
+            assert!(
+                refusal(word, damaged).contains(&name),
+                "word {word}, bit {bit}"
+            );
         }
     }
     assert!(Pmwcas::open(&guard, bank.place, SLOTS).is_ok());
@@ -495,7 +631,10 @@ fn damaged_descriptors_are_refused_by_name() {
     // A word that names a descriptor which does not name it is an error, not a loop.
     for raw in [1 << 63, 1 << 62, 1 << 63 | 1 << 26, 1 << 63 | 0x3e8] {
         bank.cell(&guard, 5).store(&guard, raw);
-        assert!(matches!(bank.pmwcas.read(&guard, bank.cell(&guard, 5)), Err(Error::Corrupt { .. })));
+        assert!(matches!(
+            bank.pmwcas.read(&guard, bank.cell(&guard, 5)),
+            Err(Error::Corrupt { .. })
+        ));
     }
 }
 
@@ -519,9 +658,15 @@ fn a_reader_needs_no_slot() {
             }
             let is_done = reader.is_finished();
             late.let_go();
-            assert!(is_done, "a reader that waits for one that stopped at its fence {fence}");
+            assert!(
+                is_done,
+                "a reader that waits for one that stopped at its fence {fence}"
+            );
             // Decided at the last fence only.
-            assert_eq!(reader.join().unwrap(), if fence == 2 { (7, 8) } else { (0, 0) });
+            assert_eq!(
+                reader.join().unwrap(),
+                if fence == 2 { (7, 8) } else { (0, 0) }
+            );
         });
         assert_eq!((bank.value(0), bank.value(1)), (7, 8));
     }

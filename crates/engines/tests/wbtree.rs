@@ -1,4 +1,5 @@
-//! The wB+-Tree where space, durability or a hostile pool are the matter. Most of it is about `kit::paged`.
+//! The wB+-Tree where space, durability or a hostile pool are the matter. Most of it is about
+//! `kit::paged`.
 
 mod common;
 
@@ -31,16 +32,27 @@ const VALID: u64 = 1;
 const LEAF_LINK: u64 = 1;
 
 fn settings(design: u64, entries: u64) -> Opening {
-    let settings = Engine::WBTREE.settings(&[("design", design), ("leaf-entries", entries)]).unwrap();
-    Opening { settings, ..Opening::default() }
+    let settings = Engine::WBTREE
+        .settings(&[("design", design), ("leaf-entries", entries)])
+        .unwrap();
+    Opening {
+        settings,
+        ..Opening::default()
+    }
 }
 
 fn tree(pool: &Pool<Instrumented>, codec: Codec, design: u64, entries: u64) -> Arc<dyn Index> {
     let create = Engine::WBTREE.media().instrumented.create;
-    create(pool, "tree", codec, &settings(design, entries)).unwrap().index
+    create(pool, "tree", codec, &settings(design, entries))
+        .unwrap()
+        .index
 }
 
-fn reopen(pool: &Pool<Instrumented>, root: &TreeRoot, codec: Codec) -> Result<Arc<dyn Index>, Error> {
+fn reopen(
+    pool: &Pool<Instrumented>,
+    root: &TreeRoot,
+    codec: Codec,
+) -> Result<Arc<dyn Index>, Error> {
     let open = Engine::WBTREE.media().instrumented.open;
     open(pool, root, codec, &Opening::default()).map(|tree| tree.index)
 }
@@ -61,7 +73,14 @@ fn ram() -> Instrumented {
 }
 
 fn open(ram: &Instrumented, close_on_drop: bool) -> Pool<Instrumented> {
-    Pool::open(ram.clone(), PoolOptions { close_on_drop, ..PoolOptions::default() }).unwrap()
+    Pool::open(
+        ram.clone(),
+        PoolOptions {
+            close_on_drop,
+            ..PoolOptions::default()
+        },
+    )
+    .unwrap()
 }
 
 /// Keys whose first words tie, so that separators have tails.
@@ -88,14 +107,21 @@ fn anchor_and_root(pool: &Pool<Instrumented>) -> (u64, u64) {
 fn expect_no_leak(pool: &Pool<Instrumented>, tree: &dyn Index) {
     assert_eq!(tree.check().unwrap(), []);
     pool.reclaim();
-    assert_eq!(Some(pool.stat().allocations), tree.stat().unwrap().allocations);
+    assert_eq!(
+        Some(pool.stat().allocations),
+        tree.stat().unwrap().allocations
+    );
 }
 
 /// The entries `keys`, for a bulk load.
-fn source(keys: Vec<Vec<u8>>) -> impl FnMut(&mut Vec<u8>, &mut Vec<u8>) -> everleaf_engines::Result<bool> {
+fn source(
+    keys: Vec<Vec<u8>>,
+) -> impl FnMut(&mut Vec<u8>, &mut Vec<u8>) -> everleaf_engines::Result<bool> {
     let mut keys = keys.into_iter();
     move |into, value| {
-        let Some(key) = keys.next() else { return Ok(false) };
+        let Some(key) = keys.next() else {
+            return Ok(false);
+        };
         *into = key;
         *value = b"a value.".to_vec();
         Ok(true)
@@ -114,7 +140,9 @@ fn a_load_into_what_a_crash_left_without_entries_leaks_nothing() {
     let (_, root) = anchor_and_root(&pool);
     let first = unchecked(load(&pool, root, LINK)).unwrap();
     let second = unchecked(load(&pool, first, LEAF_LINK)).unwrap();
-    [first, second].into_iter().for_each(|leaf| store(&pool, leaf, 0, 0));
+    [first, second]
+        .into_iter()
+        .for_each(|leaf| store(&pool, leaf, 0, 0));
     drop(pool);
 
     let pool = open(&ram, true);
@@ -122,7 +150,11 @@ fn a_load_into_what_a_crash_left_without_entries_leaks_nothing() {
     let tree = reopen(&pool, &root, Codec::Record).unwrap();
     pool.finish_marking();
     expect_no_leak(&pool, &*tree);
-    assert_eq!(tree.bulk_load(&mut source((0..20).map(key).collect()), 1.0).unwrap(), 20);
+    assert_eq!(
+        tree.bulk_load(&mut source((0..20).map(key).collect()), 1.0)
+            .unwrap(),
+        20
+    );
     expect_no_leak(&pool, &*tree);
 }
 
@@ -149,7 +181,10 @@ fn a_load_that_is_overtaken_answers_when_that_is_durable() {
         });
         let both_wait = late.until_waiting(2, PATIENCE);
         late.set_release(Release::Immediate);
-        assert!(both_wait, "a load that is refused because of a key that a crash could take back");
+        assert!(
+            both_wait,
+            "a load that is refused because of a key that a crash could take back"
+        );
         assert!(matches!(loader.join().unwrap(), Error::NotEmpty));
     });
 }
@@ -163,10 +198,18 @@ fn a_root_that_names_no_nodes_is_told_with_its_word() {
     for word in [0x304, 0x2, 0x3c, 0x208] {
         root.words[1] = word;
         let opened = reopen(&pool, &root, Codec::Word);
-        for error in [opened.err().unwrap(), (Engine::WBTREE.settings_of)(&root).unwrap_err()] {
-            let Error::Corrupt { offset, what, .. } = &error else { panic!("{error}") };
+        for error in [
+            opened.err().unwrap(),
+            (Engine::WBTREE.settings_of)(&root).unwrap_err(),
+        ] {
+            let Error::Corrupt { offset, what, .. } = &error else {
+                panic!("{error}")
+            };
             assert_eq!(*offset, root.words[0]);
-            assert!(what.contains("wbtree") && what.contains(&format!("{word:#x}")), "{what}");
+            assert!(
+                what.contains("wbtree") && what.contains(&format!("{word:#x}")),
+                "{what}"
+            );
         }
     }
 }
@@ -189,23 +232,30 @@ fn cost(design: u64, entries: u64, count: u64, operation: impl FnOnce(&dyn WordI
     [spent.words_stored, spent.lines_flushed, spent.fences]
 }
 
-/// What an insert and a remove cost at the first key, in the middle and at the last key of a leaf with so many entries.
+/// What an insert and a remove cost at the first key, in the middle and at the last key of a leaf
+/// with so many entries.
 fn costs(design: u64, entries: u64, count: u64) -> ([Cost; 3], [Cost; 3]) {
     let inserts = [1, count + (count + 1) % 2, 2 * count + 1].map(|key| {
-        cost(design, entries, count, |tree| assert!(tree.write(key, Some(1), Condition::Absent).unwrap()))
+        cost(design, entries, count, |tree| {
+            assert!(tree.write(key, Some(1), Condition::Absent).unwrap());
+        })
     });
     let removes = [1, (count / 2).max(1), count].map(|key| {
-        cost(design, entries, count, |tree| assert!(tree.write(2 * key, None, Condition::Always).unwrap()))
+        cost(design, entries, count, |tree| {
+            assert!(tree.write(2 * key, None, Condition::Always).unwrap());
+        })
     });
     (inserts, removes)
 }
 
-/// The slides' Table 3 for m entries of a leaf: words written, flushes and fences of an insert without splits and of a remove
-/// without merges. Their eighths of words and 64ths of lines, of the slot array, are whole ones here.
+/// The slides' Table 3 for m entries of a leaf: words written, flushes and fences of an insert
+/// without splits and of a remove without merges. Their eighths of words and 64ths of lines, of the
+/// slot array, are whole ones here.
 fn slides(design: u64, m: u64) -> (Cost, Cost) {
     match design {
         SLOT_BITMAP => {
-            // 0.125 m + 4.25, m / 64 + 3 1/32, 3: of these (m + 2) / 8 and (m + 2) / 64 are the slot array.
+            // 0.125 m + 4.25, m / 64 + 3 1/32, 3: of these (m + 2) / 8 and (m + 2) / 64 are the
+            // slot array.
             let insert = [4 + (m + 2).div_ceil(8), 3 + (m + 2).div_ceil(64), 3];
             (insert, [2 + m.div_ceil(8), 2 + m.div_ceil(64), 3])
         }
@@ -219,23 +269,37 @@ fn one_word_commits_cost_what_the_slides_say() {
     for (design, entries, counts) in [(BITMAP_ONLY, 63, [1, 28, 62]), (SLOT_ONLY, 7, [1, 4, 6])] {
         for count in counts {
             let (insert, remove) = slides(design, count);
-            assert_eq!(costs(design, entries, count), ([insert; 3], [remove; 3]), "{count} entries");
+            assert_eq!(
+                costs(design, entries, count),
+                ([insert; 3], [remove; 3]),
+                "{count} entries"
+            );
         }
     }
 }
 
-/// At the front all slots move, which costs what the slides say. Elsewhere it costs fewer words, for words of the slot array that
-/// stay the same are not stored.
+/// At the front all slots move, which costs what the slides say. Elsewhere it costs fewer words,
+/// for words of the slot array that stay the same are not stored.
 #[test]
 fn slots_and_bitmap_cost_no_more_than_the_slides_say() {
-    for (count, inserts, removes) in
-        [(12, [6, 6, 6], [4, 4, 4]), (28, [8, 8, 6], [6, 6, 4]), (58, [12, 10, 6], [10, 8, 4])]
-    {
+    for (count, inserts, removes) in [
+        (12, [6, 6, 6], [4, 4, 4]),
+        (28, [8, 8, 6], [6, 6, 4]),
+        (58, [12, 10, 6], [10, 8, 4]),
+    ] {
         let (insert, remove) = slides(SLOT_BITMAP, count);
         let with = |slides: Cost, words: [u64; 3]| words.map(|words| [words, slides[1], slides[2]]);
         let found = costs(SLOT_BITMAP, 59, count);
-        assert_eq!(found, (with(insert, inserts), with(remove, removes)), "{count} entries");
-        assert_eq!((found.0[0], found.1[0]), (insert, remove), "{count} entries, at the front");
+        assert_eq!(
+            found,
+            (with(insert, inserts), with(remove, removes)),
+            "{count} entries"
+        );
+        assert_eq!(
+            (found.0[0], found.1[0]),
+            (insert, remove),
+            "{count} entries, at the front"
+        );
     }
 }
 
@@ -273,10 +337,15 @@ fn an_inner_node_that_is_its_own_child_is_survived() {
     }
     let (_, root) = anchor_and_root(&pool);
     let separator = load(&pool, root, FIRST_VALUE - 1);
-    // The separator is an entry of the leaf that the node is for itself; removed there, it is removed from the parent.
+    // The separator is an entry of the leaf that the node is for itself; removed there, it is
+    // removed from the parent.
     store(&pool, root, FIRST_VALUE, checked(root));
     let _ = tree.remove(&separator.to_be_bytes());
-    assert_eq!(load(&pool, root, 0) & 0xff, 0, "more slots than the node has");
+    assert_eq!(
+        load(&pool, root, 0) & 0xff,
+        0,
+        "more slots than the node has"
+    );
     let _ = tree.check();
 }
 
@@ -293,8 +362,16 @@ fn a_salvage_says_that_a_change_was_under_way() {
     let (anchor, _) = anchor_and_root(&pool);
     store(&pool, anchor, 1, 0x1234_5678_0000_0003);
     let (left_out, entries) = salvaged(&pool, &root, Codec::Word);
-    assert_eq!((left_out.len(), left_out[0].offset, entries), (1, anchor, 5));
-    assert!(reopen(&pool, &root, Codec::Word).err().unwrap().is_corrupt());
+    assert_eq!(
+        (left_out.len(), left_out[0].offset, entries),
+        (1, anchor, 5)
+    );
+    assert!(
+        reopen(&pool, &root, Codec::Word)
+            .err()
+            .unwrap()
+            .is_corrupt()
+    );
 }
 
 #[test]
@@ -309,11 +386,15 @@ fn a_salvage_leaves_out_only_what_a_damaged_word_leads_to() {
     let value = load(&pool, root, FIRST_VALUE);
     store(&pool, root, FIRST_VALUE, value ^ 1 << 20);
     let (left_out, entries) = salvaged(&pool, &pool.trees().unwrap()[0], Codec::Word);
-    assert!(left_out.len() == 1 && left_out[0].offset == root, "{left_out:?}");
+    assert!(
+        left_out.len() == 1 && left_out[0].offset == root,
+        "{left_out:?}"
+    );
     assert!((4..8).contains(&entries), "{entries} entries");
 }
 
-/// A writer would seal the damaged bitmap; an open after a crash would free the record that it does not name.
+/// A writer would seal the damaged bitmap; an open after a crash would free the record that it does
+/// not name.
 #[test]
 fn a_damaged_head_of_a_leaf_is_noticed_and_costs_no_entry() {
     let (ram, entry) = (ram(), 1 << 3);
@@ -330,9 +411,17 @@ fn a_damaged_head_of_a_leaf_is_noticed_and_costs_no_entry() {
     drop((made, pool));
     let pool = open(&ram, false);
     let root = pool.trees().unwrap().remove(0);
-    assert!(reopen(&pool, &root, Codec::Record).err().unwrap().is_corrupt());
+    assert!(
+        reopen(&pool, &root, Codec::Record)
+            .err()
+            .unwrap()
+            .is_corrupt()
+    );
     let (left_out, entries) = salvaged(&pool, &root, Codec::Record);
-    assert!(left_out.len() == 1 && left_out[0].offset == leaf, "{left_out:?}");
+    assert!(
+        left_out.len() == 1 && left_out[0].offset == leaf,
+        "{left_out:?}"
+    );
     assert_eq!(entries, 5);
 }
 
@@ -352,7 +441,10 @@ fn a_scan_passes_an_empty_leaf() {
         true
     };
     tree.words().unwrap().scan(0, visit).unwrap();
-    assert!(emptied > 0 && seen == 12 - emptied, "{seen} of 12, {emptied} taken out");
+    assert!(
+        emptied > 0 && seen == 12 - emptied,
+        "{seen} of 12, {emptied} taken out"
+    );
 }
 
 #[test]
@@ -362,7 +454,10 @@ fn ascending_keys_fill_leaves() {
         let records = tree(&pool, Codec::Record, design, entries);
         (0..3000).for_each(|number| assert!(records.insert(&key(number), b"value").unwrap()));
         let leaves = records.stat().unwrap().leaves;
-        assert!(leaves * entries < 3000 * 5 / 4, "{leaves} leaves of {entries} entries");
+        assert!(
+            leaves * entries < 3000 * 5 / 4,
+            "{leaves} leaves of {entries} entries"
+        );
     }
 }
 
@@ -374,8 +469,14 @@ fn a_reverse_scan_from_bytes_that_are_too_short_for_a_word_begins_below_them() {
         assert!(tree.insert(&[first, 0, 0, 0, 0, 0, 0, 0], &[1; 8]).unwrap());
     }
     for first in 1..60_u8 {
-        for upper in [Bound::Included(vec![first]), Bound::Excluded(vec![first, 0, 0])] {
-            let bounds = Bounds { upper, ..Bounds::all() };
+        for upper in [
+            Bound::Included(vec![first]),
+            Bound::Excluded(vec![first, 0, 0]),
+        ] {
+            let bounds = Bounds {
+                upper,
+                ..Bounds::all()
+            };
             let mut scan = tree.range(bounds, Direction::Reverse).unwrap();
             let (mut key, mut value) = (Vec::new(), Vec::new());
             assert!(scan.next_into(&mut key, &mut value).unwrap());
@@ -392,17 +493,28 @@ fn a_reverse_scan_of_records_passes_every_separator() {
         let tree = tree(&pool, Codec::Record, design, 3);
         let mut keys: Vec<Vec<u8>> = (0..50_u8).map(|first| vec![first, 1]).collect();
         keys.extend(
-            (0..50_u8).flat_map(|first| [vec![first], vec![first, 0], vec![first; 8], vec![first; 9]]),
+            (0..50_u8)
+                .flat_map(|first| [vec![first], vec![first, 0], vec![first; 8], vec![first; 9]]),
         );
         keys.extend((0..50_u8).map(|first| vec![first, 1, 0, 0, 0, 0, 0, 0, 0, 7]));
         keys.sort_unstable();
         keys.dedup();
-        keys.iter().for_each(|key| assert!(tree.insert(key, b"value").unwrap()));
+        keys.iter()
+            .for_each(|key| assert!(tree.insert(key, b"value").unwrap()));
         for (position, from) in keys.iter().enumerate() {
-            for (upper, below) in
-                [(Bound::Included(from.clone()), position + 1), (Bound::Excluded(from.clone()), position)]
-            {
-                let mut scan = tree.range(Bounds { upper, ..Bounds::all() }, Direction::Reverse).unwrap();
+            for (upper, below) in [
+                (Bound::Included(from.clone()), position + 1),
+                (Bound::Excluded(from.clone()), position),
+            ] {
+                let mut scan = tree
+                    .range(
+                        Bounds {
+                            upper,
+                            ..Bounds::all()
+                        },
+                        Direction::Reverse,
+                    )
+                    .unwrap();
                 let (mut key, mut value) = (Vec::new(), Vec::new());
                 for wanted in keys[..below].iter().rev() {
                     assert!(scan.next_into(&mut key, &mut value).unwrap());
@@ -414,7 +526,8 @@ fn a_reverse_scan_of_records_passes_every_separator() {
     }
 }
 
-/// What came of bytes that were damaged: `check` or a scan said so; nothing changed; a scan returned something else.
+/// What came of bytes that were damaged: `check` or a scan said so; nothing changed; a scan
+/// returned something else.
 #[derive(Default, Debug)]
 struct Shares {
     noticed: u32,
@@ -432,14 +545,27 @@ fn damage(codec: Codec, design: u64, entries: u64) -> Shares {
             Codec::Word => number.to_be_bytes().to_vec(),
             _ => key(number as u32),
         };
-        assert!(tree.insert(&key, &(number ^ 0x5a5a_5a5a).to_be_bytes()).unwrap());
+        assert!(
+            tree.insert(&key, &(number ^ 0x5a5a_5a5a).to_be_bytes())
+                .unwrap()
+        );
     }
     let (sound, mut shares) = (content(&*tree).unwrap(), Shares::default());
-    let (first, last) = (anchor_and_root(&pool).0 & !0xffff, pool.stat().high_water_bytes);
-    for offset in (first..last).step_by(8).filter(|offset| offset % 0x1_0000 != 0) {
+    let (first, last) = (
+        anchor_and_root(&pool).0 & !0xffff,
+        pool.stat().high_water_bytes,
+    );
+    for offset in (first..last)
+        .step_by(8)
+        .filter(|offset| offset % 0x1_0000 != 0)
+    {
         let word = load(&pool, offset, 0);
         for byte in (0..8).filter(|_| word != 0) {
-            let mask = if offset / 8 % 2 == 0 { 0xff } else { 1 << (offset / 16 % 8) };
+            let mask = if offset / 8 % 2 == 0 {
+                0xff
+            } else {
+                1 << (offset / 16 % 8)
+            };
             store(&pool, offset, 0, word ^ mask << (8 * byte));
             match (tree.check(), content(&*tree)) {
                 (Ok(violations), Ok(found)) if violations.is_empty() && found == sound => {
@@ -456,23 +582,39 @@ fn damage(codec: Codec, design: u64, entries: u64) -> Shares {
 }
 
 /// Prints the shares that docs/engines/wbtree.md has. Returns how many bytes are silent.
-fn print_shares(name: &str, Shares { noticed, harmless, silent }: Shares) -> u32 {
+fn print_shares(
+    name: &str,
+    Shares {
+        noticed,
+        harmless,
+        silent,
+    }: Shares,
+) -> u32 {
     let percent = |count: u32| 100.0 * f64::from(count) / f64::from(noticed + harmless + silent);
     let [noticed, harmless] = [noticed, harmless].map(percent);
-    println!("{name}: {noticed:.1}% noticed, {harmless:.1}% harmless, {:.1}% silent", percent(silent));
+    println!(
+        "{name}: {noticed:.1}% noticed, {harmless:.1}% harmless, {:.1}% silent",
+        percent(silent)
+    );
     silent
 }
 
 #[test]
 fn how_much_damage_is_silent_with_slots_and_bitmap() {
-    let silent = print_shares("slot+bitmap, record", damage(Codec::Record, SLOT_BITMAP, 59));
+    let silent = print_shares(
+        "slot+bitmap, record",
+        damage(Codec::Record, SLOT_BITMAP, 59),
+    );
     assert_eq!(silent, 0);
     print_shares("slot+bitmap, word", damage(Codec::Word, SLOT_BITMAP, 59));
 }
 
 #[test]
 fn how_much_damage_is_silent_with_the_bitmap_alone() {
-    print_shares("bitmap-only, record", damage(Codec::Record, BITMAP_ONLY, 63));
+    print_shares(
+        "bitmap-only, record",
+        damage(Codec::Record, BITMAP_ONLY, 63),
+    );
     print_shares("bitmap-only, word", damage(Codec::Word, BITMAP_ONLY, 63));
 }
 

@@ -11,7 +11,11 @@ fn main() -> Result<(), Error> {
     }
     for entry in stock.prefix("ap") {
         let (fruit, count) = entry?;
-        println!("{}: {}", String::from_utf8_lossy(&fruit), String::from_utf8_lossy(&count));
+        println!(
+            "{}: {}",
+            String::from_utf8_lossy(&fruit),
+            String::from_utf8_lossy(&count)
+        );
     }
     drop(stock);
     store.close()

@@ -1,6 +1,6 @@
-//! A pool that is larger than the memory: loads entries of 24 + 150 bytes in random order, closes and opens the pool, reads all of
-//! them back and compares each, then reads ranges of 100. Prints puts, gets and ranges a second, and the most memory that the
-//! process had beside the page cache.
+//! A pool that is larger than the memory: loads entries of 24 + 150 bytes in random order, closes
+//! and opens the pool, reads all of them back and compares each, then reads ranges of 100. Prints
+//! puts, gets and ranges a second, and the most memory that the process had beside the page cache.
 //!
 //! `bench/larger_than_memory.sh` runs it for each engine in a control group of 300 MB.
 //!
@@ -36,7 +36,9 @@ fn key(number: u64) -> String {
 }
 
 fn value(number: u64) -> Vec<u8> {
-    (0..150).map(|index| (scattered(number + 1) >> (index % 8 * 8)) as u8).collect()
+    (0..150)
+        .map(|index| (scattered(number + 1) >> (index % 8 * 8)) as u8)
+        .collect()
 }
 
 /// An engine and its settings: `NAME,SETTING=VALUE...`.
@@ -48,8 +50,17 @@ fn named(engine: &str) -> Result<(Engine, Settings), Failure> {
 }
 
 fn open(path: &Path, (engine, settings): (Engine, Settings)) -> Result<(Store, Tree), Failure> {
-    let store = Options::new().medium(MediumChoice::File).settings(engine, settings).open(path)?;
-    let tree = store.tree_with("main", TreeOptions { engine, ..TreeOptions::default() })?;
+    let store = Options::new()
+        .medium(MediumChoice::File)
+        .settings(engine, settings)
+        .open(path)?;
+    let tree = store.tree_with(
+        "main",
+        TreeOptions {
+            engine,
+            ..TreeOptions::default()
+        },
+    )?;
     Ok((store, tree))
 }
 
@@ -69,7 +80,9 @@ fn read_back(tree: &Tree, entries: u64) -> Result<(), Failure> {
     // Odd, and no divisor of what people ask for.
     const STEP: u64 = 7_368_787;
     for number in (0..entries).map(|index| index * STEP % entries) {
-        let found = tree.get(key(number))?.ok_or_else(|| format!("{} is missing", key(number)))?;
+        let found = tree
+            .get(key(number))?
+            .ok_or_else(|| format!("{} is missing", key(number)))?;
         if found.as_slice() != value(number) {
             return Err(format!("{} has another value", key(number)).into());
         }
@@ -82,7 +95,9 @@ fn read_ranges(tree: &Tree) -> Result<(), Failure> {
     for number in 0..RANGES {
         let mut range = tree.range(key(!number)..);
         for _ in 0..RANGE_ENTRIES {
-            let Some((_key, _value)) = range.next_entry()? else { break };
+            let Some((_key, _value)) = range.next_entry()? else {
+                break;
+            };
         }
     }
     Ok(())
@@ -91,8 +106,11 @@ fn read_ranges(tree: &Tree) -> Result<(), Failure> {
 /// Kilobytes of memory that no file stands behind.
 fn anonymous_kb() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok())
+        .unwrap_or(0)
 }
 
 fn run(path: &Path, engine: (Engine, Settings), entries: u64) -> Result<[f64; 3], Failure> {
@@ -110,7 +128,11 @@ fn run(path: &Path, engine: (Engine, Settings), entries: u64) -> Result<[f64; 3]
     read_ranges(&tree)?;
     let ranges = start.elapsed();
     let rate = |count: u64, time: Duration| count as f64 / time.as_secs_f64();
-    Ok([rate(entries, load), rate(entries, gets), rate(RANGES, ranges)])
+    Ok([
+        rate(entries, load),
+        rate(entries, gets),
+        rate(RANGES, ranges),
+    ])
 }
 
 fn main() -> Result<(), Failure> {

@@ -1,5 +1,5 @@
-//! Many writes from one thread: none waits for the disk, and one sync makes all of them durable. Run with
-//! `cargo run --release -p everleaf --example readings`.
+//! Many writes from one thread: none waits for the disk, and one sync makes all of them durable.
+//! Run with `cargo run --release -p everleaf --example readings`.
 
 use std::time::Instant;
 
@@ -16,6 +16,9 @@ fn main() -> Result<(), Error> {
     store.sync()?;
     println!("10,000 durable readings in {:?}", start.elapsed());
     let last = readings.iter().next_back().transpose()?;
-    println!("the last: {:?}", last.map(|(_, value)| String::from_utf8_lossy(&value).into_owned()));
+    println!(
+        "the last: {:?}",
+        last.map(|(_, value)| String::from_utf8_lossy(&value).into_owned())
+    );
     Ok(())
 }

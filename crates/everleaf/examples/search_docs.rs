@@ -1,13 +1,15 @@
-//! A search in documentation: an inverted index of words that survives `kill -9` at any moment, and goes on where it was.
+//! A search in documentation: an inverted index of words that survives `kill -9` at any moment, and
+//! goes on where it was.
 //!
 //! ```text
 //! cargo run --release -p everleaf --example search_docs -- index /usr/share/doc
 //! cargo run --release -p everleaf --example search_docs -- find copyright holder
 //! ```
 //!
-//! Three trees: `files` by path, with number and length; `words`, by word and number of the file, with how often it occurs there;
-//! `paths` by number. A file is entered in `files` last, once all of its words are durable. So after a kill a file is either
-//! in the index or read again, and reading it again writes the same entries.
+//! Three trees: `files` by path, with number and length; `words`, by word and number of the file,
+//! with how often it occurs there; `paths` by number. A file is entered in `files` last, once all
+//! of its words are durable. So after a kill a file is either in the index or read again, and
+//! reading it again writes the same entries.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -30,8 +32,17 @@ struct Index {
 impl Index {
     fn open(path: &str) -> Result<Self, Error> {
         let store = Store::open(path)?;
-        let (files, words, paths) = (store.typed("files")?, store.typed("words")?, store.typed("paths")?);
-        Ok(Self { store, files, words, paths })
+        let (files, words, paths) = (
+            store.typed("files")?,
+            store.typed("words")?,
+            store.typed("paths")?,
+        );
+        Ok(Self {
+            store,
+            files,
+            words,
+            paths,
+        })
     }
 
     /// Adds a file, unless it is there with this length.
@@ -61,7 +72,9 @@ impl Index {
             let mut found = HashMap::new();
             for entry in self.words.prefix(word.to_lowercase().as_str()) {
                 let ((_, number), count) = entry?;
-                let before = ranks.as_ref().map_or(Some(0), |ranks| ranks.get(&number).copied());
+                let before = ranks
+                    .as_ref()
+                    .map_or(Some(0), |ranks| ranks.get(&number).copied());
                 if let Some(before) = before {
                     found.insert(number, before + count);
                 }
@@ -85,15 +98,22 @@ fn count_words(text: &str) -> HashMap<String, u32> {
 }
 
 /// All files below a folder that hold text. What cannot be read is left out.
-fn texts(folder: &Path, visit: &mut impl FnMut(&Path, &str) -> Result<(), Error>) -> Result<(), Error> {
+fn texts(
+    folder: &Path,
+    visit: &mut impl FnMut(&Path, &str) -> Result<(), Error>,
+) -> Result<(), Error> {
     let mut folders: Vec<PathBuf> = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
-            let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
+            let (path, Ok(kind)) = (entry.path(), entry.file_type()) else {
+                continue;
+            };
             if kind.is_dir() {
                 folders.push(path);
             } else if kind.is_file()
-                && entry.metadata().is_ok_and(|file| file.len() <= FILE_BYTES_MAX)
+                && entry
+                    .metadata()
+                    .is_ok_and(|file| file.len() <= FILE_BYTES_MAX)
                 && let Ok(text) = std::fs::read_to_string(&path)
             {
                 visit(&path, &text)?;
@@ -123,7 +143,10 @@ fn run() -> Result<(), Error> {
         Some((command, wanted)) if command == "find" && !wanted.is_empty() => {
             let found = index.find(wanted)?;
             println!("{} files have all of {wanted:?}", found.len());
-            found.iter().take(RESULTS).for_each(|(count, path)| println!("{count:>6}  {path}"));
+            found
+                .iter()
+                .take(RESULTS)
+                .for_each(|(count, path)| println!("{count:>6}  {path}"));
         }
         _ => println!("usage: search_docs index FOLDER | find WORD..."),
     }

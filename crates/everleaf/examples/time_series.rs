@@ -1,10 +1,12 @@
-//! A time series with retention: readings of some sensors by time, the old ones removed by a range for each sensor.
+//! A time series with retention: readings of some sensors by time, the old ones removed by a range
+//! for each sensor.
 //!
 //! ```text
 //! cargo run --release -p everleaf --example time_series
 //! ```
 //!
-//! Each run adds ten days of readings and keeps the last fifteen. From the third run on the file does not grow.
+//! Each run adds ten days of readings and keeps the last fifteen. From the third run on the file
+//! does not grow.
 
 use std::process::ExitCode;
 
@@ -49,7 +51,10 @@ fn run() -> Result<(), Error> {
         let oldest = end.saturating_sub(KEPT_DAYS * DAY);
         removed += readings.remove_range((sensor.to_owned(), 0)..(sensor.to_owned(), oldest))?;
     }
-    println!("{removed} old ones were removed, {} are there now", readings.len()?);
+    println!(
+        "{removed} old ones were removed, {} are there now",
+        readings.len()?
+    );
     for sensor in SENSORS {
         // The last day alone.
         let end = last(&readings, sensor)?;

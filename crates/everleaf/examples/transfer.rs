@@ -4,7 +4,9 @@ use everleaf::{Batch, Error, Store, Tree};
 
 /// What an account has; nothing if it is new.
 fn amount(accounts: &Tree, name: &str) -> Result<(i64, Option<[u8; 8]>), Error> {
-    let bytes = accounts.get(name)?.and_then(|value| value.as_slice().try_into().ok());
+    let bytes = accounts
+        .get(name)?
+        .and_then(|value| value.as_slice().try_into().ok());
     Ok((bytes.map_or(0, i64::from_be_bytes), bytes))
 }
 
@@ -16,7 +18,11 @@ fn main() -> Result<(), Error> {
             (amount(&accounts, "mine")?, amount(&accounts, "yours")?);
         let mut transfer = Batch::new();
         transfer.expect(&accounts, "mine", before.as_ref().map(|bytes| &bytes[..]));
-        transfer.expect(&accounts, "yours", before_yours.as_ref().map(|bytes| &bytes[..]));
+        transfer.expect(
+            &accounts,
+            "yours",
+            before_yours.as_ref().map(|bytes| &bytes[..]),
+        );
         transfer.put(&accounts, "mine", (mine - 10).to_be_bytes());
         transfer.put(&accounts, "yours", (yours + 10).to_be_bytes());
         match store.write(&transfer) {
@@ -25,6 +31,10 @@ fn main() -> Result<(), Error> {
             written => break written?,
         }
     }
-    println!("mine: {}, yours: {}", amount(&accounts, "mine")?.0, amount(&accounts, "yours")?.0);
+    println!(
+        "mine: {}, yours: {}",
+        amount(&accounts, "mine")?.0,
+        amount(&accounts, "yours")?.0
+    );
     Ok(())
 }

@@ -81,7 +81,10 @@ impl Opening {
 
     /// How a tree of this kind is opened.
     fn of(&self, kind: TreeOptions) -> registry::Opening {
-        let of_engine = self.settings.iter().filter(|(engine, _)| *engine == kind.engine);
+        let of_engine = self
+            .settings
+            .iter()
+            .filter(|(engine, _)| *engine == kind.engine);
         let settings = of_engine.fold(kind.settings, |settings, (_, set)| settings.or(*set));
         let usual = registry::Opening::default();
         registry::Opening {
@@ -105,7 +108,10 @@ impl<M: Host> Backend for Pool<M> {
 
     fn open_tree(&self, root: &TreeRoot, settings: Settings, opening: &Opening) -> Result<AnyTree> {
         let kind = opening.kind(root)?;
-        let kind = TreeOptions { settings: settings.or(kind.settings), ..kind };
+        let kind = TreeOptions {
+            settings: settings.or(kind.settings),
+            ..kind
+        };
         (M::factory(&kind.engine.media).open)(self, root, kind.codec, &opening.of(kind))
     }
 
@@ -197,8 +203,10 @@ impl<M: Host> Backend for Pool<M> {
 
     fn backup(&self, target: &CopyTarget) -> Result<u64> {
         let file = self.medium().file();
-        let file =
-            file.ok_or_else(|| Error::NoBackup { why: "its medium has no log".to_owned(), at: At::UNKNOWN })?;
+        let file = file.ok_or_else(|| Error::NoBackup {
+            why: "its medium has no log".to_owned(),
+            at: At::UNKNOWN,
+        })?;
         Ok(file.backup(target)?)
     }
 

@@ -12,7 +12,8 @@ use parking_lot::{Condvar, Mutex};
 use crate::StoreViolation;
 use crate::backend::Backend;
 
-/// How often the thread checks whether operations have ended that ran when the last tree was marked.
+/// How often the thread checks whether operations have ended that ran when the last tree was
+/// marked.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Its progress.
@@ -21,7 +22,8 @@ enum Progress {
     Running,
     /// All trees have marked, but a thread may still be about to free what none of them found.
     Marked,
-    /// The space in use is known; or a tree is damaged, and it will not be known before the next open.
+    /// The space in use is known; or a tree is damaged, and it will not be known before the next
+    /// open.
     Ended,
 }
 
@@ -32,7 +34,8 @@ struct State {
     damage: Mutex<Option<StoreViolation>>,
 }
 
-/// The thread. It is stopped and waited for when it is dropped with its store; the next open then starts again.
+/// The thread. It is stopped and waited for when it is dropped with its store; the next open then
+/// starts again.
 pub(crate) struct Background {
     state: Arc<State>,
     backend: Arc<dyn Backend>,
@@ -118,20 +121,28 @@ impl Background {
             // Without a thread, space is not reused before the next open.
             state.set(Progress::Ended);
         }
-        Self { state, backend, thread }
+        Self {
+            state,
+            backend,
+            thread,
+        }
     }
 
-    /// Waits until all trees are marked, and then for the end, but for a limited time: an open range, perhaps of the calling
-    /// thread, prevents the end. Returns whether the end came.
+    /// Waits until all trees are marked, and then for the end, but for a limited time: an open
+    /// range, perhaps of the calling thread, prevents the end. Returns whether the end came.
     pub(crate) fn wait(&self, longest: Duration) -> bool {
         let mut progress = self.state.progress.lock();
         while *progress == Progress::Running {
             self.state.ended.wait(&mut progress);
         }
         let until = Instant::now() + longest;
-        while *progress == Progress::Marked && !self.state.ended.wait_until(&mut progress, until).timed_out()
-        {
-        }
+        while *progress == Progress::Marked
+            && !self
+                .state
+                .ended
+                .wait_until(&mut progress, until)
+                .timed_out()
+        {}
         *progress == Progress::Ended
     }
 

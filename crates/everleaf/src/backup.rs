@@ -36,21 +36,33 @@ fn refused(source: io::Error) -> Error {
     Error::io("make the copy")(source)
 }
 
-/// The error of a copy to `place`, which would have had `wanted` bytes. Only the copy grows: if there is no room, the error names
-/// it, and not the pool.
+/// The error of a copy to `place`, which would have had `wanted` bytes. Only the copy grows: if
+/// there is no room, the error names it, and not the pool.
 fn of_copy(error: Error, place: &Path, wanted: u64) -> Error {
     let (Error::Io { source, .. }
-    | Error::Medium { source: MediumError::Log(LogError::Io { source, .. }), .. }) = &error
+    | Error::Medium {
+        source: MediumError::Log(LogError::Io { source, .. }),
+        ..
+    }) = &error
     else {
         return error;
     };
-    let by = File::open(folder_of(place)).ok().and_then(|folder| LimitedBy::of(source, &folder));
-    let full = |by| Error::PoolFull { wanted, limit: 0, by, file: Grown::Pool, at: At::UNKNOWN };
+    let by = File::open(folder_of(place))
+        .ok()
+        .and_then(|folder| LimitedBy::of(source, &folder));
+    let full = |by| Error::PoolFull {
+        wanted,
+        limit: 0,
+        by,
+        file: Grown::Pool,
+        at: At::UNKNOWN,
+    };
     by.map_or(error, |by| full(by).at(place))
 }
 
 impl NewCopy {
-    /// Makes the file, and an unnamed second one beside it. Users that may not read the pool may read neither.
+    /// Makes the file, and an unnamed second one beside it. Users that may not read the pool may
+    /// read neither.
     pub(crate) fn make(place: &Path, pool: &Path) -> Result<Self> {
         let length = std::fs::metadata(pool).map_or(0, |pool| pool.len()).max(1);
         Self::begin(place, pool, length).map_err(|error| of_copy(error, place, length))
@@ -74,8 +86,16 @@ impl NewCopy {
             let _ = std::fs::remove_file(&part);
             refused(error).at(place)
         })?;
-        let target = CopyTarget { copy: Arc::new(Disk(copy)), spool: Arc::new(Disk(spool)) };
-        Ok(Self { place: place.to_owned(), part, length, target })
+        let target = CopyTarget {
+            copy: Arc::new(Disk(copy)),
+            spool: Arc::new(Disk(spool)),
+        };
+        Ok(Self {
+            place: place.to_owned(),
+            part,
+            length,
+            target,
+        })
     }
 
     /// Renames the copy to its place, durably; or removes it, if copying failed.
@@ -99,7 +119,8 @@ impl NewCopy {
     }
 }
 
-/// Makes a file in the folder of `place`, readable by its owner only; and its name, which was not taken.
+/// Makes a file in the folder of `place`, readable by its owner only; and its name, which was not
+/// taken.
 fn make_beside(place: &Path, what: &str) -> io::Result<(PathBuf, File)> {
     let mut number = 0;
     loop {
@@ -107,7 +128,13 @@ fn make_beside(place: &Path, what: &str) -> io::Result<(PathBuf, File)> {
         name.push(place.file_name().unwrap_or_default());
         name.push(format!(".{}.{number}.{what}", std::process::id()));
         let path = place.with_file_name(name);
-        match OpenOptions::new().read(true).write(true).create_new(true).mode(PRIVATE_MODE).open(&path) {
+        match OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(PRIVATE_MODE)
+            .open(&path)
+        {
             // Left by an earlier process with the same number.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
             made => return made.map(|file| (path, file)),
@@ -128,19 +155,22 @@ fn take_place(part: &Path, place: &Path) -> io::Result<()> {
 }
 
 impl Options {
-    /// Copies the store at `path`, as it is at some moment of the call, into the new file `target`, even while another process has
-    /// it open and writes. That process is not disturbed. The copy has everything that it had acknowledged as durable when this was
-    /// called, but not what another [`Durability`](crate::Durability) holds back. If no process writes to the store, its files are
-    /// read and not changed, so they may be on a read-only file system. [`Store::backup`](crate::Store::backup) describes the copy. O(file + log); the
-    /// log is copied into an unnamed file beside `target` meanwhile.
+    /// Copies the store at `path`, as it is at some moment of the call, into the new file `target`,
+    /// even while another process has it open and writes. That process is not disturbed. The copy
+    /// has everything that it had acknowledged as durable when this was called, but not what
+    /// another [`Durability`](crate::Durability) holds back. If no process writes to the store, its
+    /// files are read and not changed, so they may be on a read-only file system.
+    /// [`Store::backup`](crate::Store::backup) describes the copy. O(file + log); the log is copied
+    /// into an unnamed file beside `target` meanwhile.
     ///
     /// # Errors
     /// - As [`Options::open`] and [`Store::backup`](crate::Store::backup);
     /// - [`Error::PoolFull`] if there is no room for the copy; its path is that of the copy;
     /// - [`Error::NoBackup`] if another process has the store open on another medium than
     ///   [`MediumChoice::File`](crate::MediumChoice::File), or others keep opening and closing it;
-    /// - [`Error::Medium`] with [`LogError::Overrun`](crate::LogError::Overrun) if the log beside the pool is so small, and so
-    ///   much is written, that its space is used again before it was read.
+    /// - [`Error::Medium`] with [`LogError::Overrun`](crate::LogError::Overrun) if the log beside
+    ///   the pool is so small, and so much is written, that its space is used again before it was
+    ///   read.
     pub fn backup(&self, path: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<u64> {
         let (path, target) = (path.as_ref(), target.as_ref());
         let mut holder = None;
@@ -159,8 +189,10 @@ impl Options {
                 return Ok(bytes);
             }
         }
-        let holder =
-            holder.map_or_else(|| "another process".to_owned(), |process| format!("process {process}"));
+        let holder = holder.map_or_else(
+            || "another process".to_owned(),
+            |process| format!("process {process}"),
+        );
         Err(Error::NoBackup {
             why: format!("{holder} has it open on a medium without a log"),
             at: At::UNKNOWN,

@@ -9,10 +9,12 @@ use engines::{Error, Result};
 
 use crate::{Store, Ticket, Tree};
 
-/// Writes to any trees of one store, and conditions: [`Store::write`] does all of them or none, whatever crash comes.
+/// Writes to any trees of one store, and conditions: [`Store::write`] does all of them or none,
+/// whatever crash comes.
 ///
-/// Of several writes to one key the last one counts. Conditions are about the state before the batch. Nothing is written before
-/// [`Store::write`], which leaves the batch as it is. A batch keeps its trees open.
+/// Of several writes to one key the last one counts. Conditions are about the state before the
+/// batch. Nothing is written before [`Store::write`], which leaves the batch as it is. A batch
+/// keeps its trees open.
 ///
 /// ```
 /// use everleaf::{Batch, Engine, Error, Store, TreeOptions};
@@ -55,7 +57,12 @@ impl Batch {
     }
 
     /// Sets the value of a key, whether it is present or not.
-    pub fn put(&mut self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
+    pub fn put(
+        &mut self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> &mut Self {
         let (tree, key) = (self.number(tree), self.keep(key.as_ref()));
         let what = Some(self.keep(value.as_ref()));
         self.writes.push(Planned { tree, key, what });
@@ -65,12 +72,21 @@ impl Batch {
     /// Removes a key, if it is present.
     pub fn remove(&mut self, tree: &Tree, key: impl AsRef<[u8]>) -> &mut Self {
         let (tree, key) = (self.number(tree), self.keep(key.as_ref()));
-        self.writes.push(Planned { tree, key, what: None });
+        self.writes.push(Planned {
+            tree,
+            key,
+            what: None,
+        });
         self
     }
 
     /// Demands that a key has this value before the batch, or is absent (`None`).
-    pub fn expect(&mut self, tree: &Tree, key: impl AsRef<[u8]>, value: Option<&[u8]>) -> &mut Self {
+    pub fn expect(
+        &mut self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: Option<&[u8]>,
+    ) -> &mut Self {
         let condition = value.map_or(Condition::Absent, Condition::Equals);
         self.demand(tree, key.as_ref(), condition)
     }
@@ -142,23 +158,27 @@ impl Batch {
 }
 
 impl Store {
-    /// Does all writes of a batch, if all of its conditions hold; a crash leaves all of them or none. Durable when this returns, with
-    /// one wait for the medium; if all of its trees are durable by epochs ([`Engine::is_buffered`](crate::Engine::is_buffered)), with
-    /// the end of the running epoch, like any other write to them. If only some are, this ends the epoch.
+    /// Does all writes of a batch, if all of its conditions hold; a crash leaves all of them or
+    /// none. Durable when this returns, with one wait for the medium; if all of its trees are
+    /// durable by epochs ([`Engine::is_buffered`](crate::Engine::is_buffered)), with the end of the
+    /// running epoch, like any other write to them. If only some are, this ends the epoch.
     ///
-    /// No other write to the same keys comes between. Readers may see some of the writes and not yet the others. Writes to other keys go
-    /// on, though some wait: a tree has 64 locks for all of its keys. O(writes * log n).
+    /// No other write to the same keys comes between. Readers may see some of the writes and not
+    /// yet the others. Writes to other keys go on, though some wait: a tree has 64 locks for all of
+    /// its keys. O(writes * log n).
     ///
     /// # Errors
     /// Nothing was written after
     /// - [`Error::ConditionFailed`], which names the condition;
     /// - [`Error::PoolFull`]: space for the worst case is set aside before anything is written;
-    /// - [`Error::BatchTooLarge`]: the limits are 16 MiB, or 10,000 writes to trees that are durable by epochs;
-    /// - [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::NotAWord`]; [`Error::NoSuchTree`] for a tree of another store;
-    ///   [`Error::ReadOnly`].
+    /// - [`Error::BatchTooLarge`]: the limits are 16 MiB, or 10,000 writes to trees that are
+    ///   durable by epochs;
+    /// - [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::NotAWord`]; [`Error::NoSuchTree`]
+    ///   for a tree of another store; [`Error::ReadOnly`].
     ///
-    /// After an error of the medium, or of a damaged tree, it is not known whether the batch was done. The next open finishes it or undoes
-    /// it; until then all writes to the store return [`Error::BatchUnfinished`]. If a tree is still damaged then, the open lists that
+    /// After an error of the medium, or of a damaged tree, it is not known whether the batch was
+    /// done. The next open finishes it or undoes it; until then all writes to the store return
+    /// [`Error::BatchUnfinished`]. If a tree is still damaged then, the open lists that
     /// ([`Recovery::damaged`](crate::Recovery::damaged)), and the store goes on refusing writes.
     pub fn write(&self, batch: &Batch) -> Result<()> {
         if let Some(other) = batch.trees.iter().find(|tree| !self.has(tree)) {
@@ -168,7 +188,9 @@ impl Store {
             return Ok(());
         }
         let lent = batch.lent();
-        let written = self.inner.written(|| self.inner.backend().write_batch(&lent));
+        let written = self
+            .inner
+            .written(|| self.inner.backend().write_batch(&lent));
         written.map_err(|error| self.inner.name_path(error))
     }
 
@@ -179,7 +201,11 @@ impl Store {
         // With any other tree the epoch has ended already.
         let mut trees = batch.writes.iter().map(|write| &batch.trees[write.tree]);
         let are_by_epochs = trees.all(|tree| tree.kind().engine.is_buffered());
-        let epoch = batch.trees.iter().find_map(Tree::running_epoch).filter(|_| are_by_epochs);
+        let epoch = batch
+            .trees
+            .iter()
+            .find_map(Tree::running_epoch)
+            .filter(|_| are_by_epochs);
         Ok(Ticket::new(lsn, epoch, &self.inner))
     }
 

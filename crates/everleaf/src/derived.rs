@@ -1,5 +1,5 @@
-//! Operations on trees that follow from single reads and writes: the old value of a write, the ends of a tree, neighbours of a
-//! key, removal of many keys.
+//! Operations on trees that follow from single reads and writes: the old value of a write, the ends
+//! of a tree, neighbours of a key, removal of many keys.
 
 use std::ops::Bound;
 
@@ -15,7 +15,8 @@ pub type Entry = (Value, Value);
 const REMOVED_AT_ONCE: usize = 256;
 
 impl Tree {
-    /// Sets the value of a key, and returns the old one; `None` if the key was absent. One atomic step. O(log n).
+    /// Sets the value of a key, and returns the old one; `None` if the key was absent. One atomic
+    /// step. O(log n).
     ///
     /// ```
     /// # let store = everleaf::Store::in_memory()?;
@@ -34,8 +35,9 @@ impl Tree {
         self.fetch_update(key, |_| None::<Vec<u8>>)
     }
 
-    /// Replaces the value of a key by what `update` makes of it, where `None` stands for absent, and returns the old one. One
-    /// atomic step: if another thread changes the key meanwhile, `update` is called again. O(log n).
+    /// Replaces the value of a key by what `update` makes of it, where `None` stands for absent,
+    /// and returns the old one. One atomic step: if another thread changes the key meanwhile,
+    /// `update` is called again. O(log n).
     ///
     /// ```
     /// # let store = everleaf::Store::in_memory()?;
@@ -86,7 +88,12 @@ impl Tree {
     /// ```
     pub fn next_above(&self, key: impl AsRef<[u8]>) -> Result<Option<Entry>> {
         let lower = Bound::Excluded(key.as_ref().to_vec());
-        self.range(Bounds { lower, upper: Bound::Unbounded }).next().transpose()
+        self.range(Bounds {
+            lower,
+            upper: Bound::Unbounded,
+        })
+        .next()
+        .transpose()
     }
 
     /// The last entry below a key, whether that is present or not. O(log n).
@@ -94,7 +101,8 @@ impl Tree {
         self.range(..key.as_ref()).next_back().transpose()
     }
 
-    /// Removes the entry with the smallest key, and returns it; threads that do so never get the same entry. O(log n).
+    /// Removes the entry with the smallest key, and returns it; threads that do so never get the
+    /// same entry. O(log n).
     ///
     /// ```
     /// # let store = everleaf::Store::in_memory()?;
@@ -117,16 +125,19 @@ impl Tree {
 
     fn pop(&self, find: impl Fn(&Self) -> Result<Option<Entry>>) -> Result<Option<Entry>> {
         loop {
-            let Some((key, value)) = find(self)? else { return Ok(None) };
+            let Some((key, value)) = find(self)? else {
+                return Ok(None);
+            };
             if self.compare_exchange(&key, Some(&value), None)? {
                 return Ok(Some((key, value)));
             }
         }
     }
 
-    /// Removes the keys of a range, and returns how many. Not one step: readers may see some removed and others not, after a crash
-    /// some may be there, and a key that another thread adds meanwhile may stay. It waits once until all is durable, with an
-    /// engine that is durable by epochs not at all. O(log n) a key.
+    /// Removes the keys of a range, and returns how many. Not one step: readers may see some
+    /// removed and others not, after a crash some may be there, and a key that another thread adds
+    /// meanwhile may stay. It waits once until all is durable, with an engine that is durable by
+    /// epochs not at all. O(log n) a key.
     ///
     /// ```
     /// # let store = everleaf::Store::in_memory()?;
@@ -150,7 +161,9 @@ impl Tree {
                 keys.push(key.to_vec());
             }
             drop(range);
-            let Some(end) = keys.last().cloned() else { break };
+            let Some(end) = keys.last().cloned() else {
+                break;
+            };
             for key in keys {
                 let (is_removed, ticket) = self.remove_async(key)?;
                 removed += u64::from(is_removed);

@@ -1,6 +1,7 @@
 //! Keys and values as byte strings.
 
-/// A type of keys. The bytes of its keys sort as the keys do, so that ranges of them are ranges of a tree.
+/// A type of keys. The bytes of its keys sort as the keys do, so that ranges of them are ranges of
+/// a tree.
 ///
 /// | type | bytes |
 /// | --- | --- |
@@ -13,13 +14,14 @@
 /// | `Option` | 0, or 1 and what is in it |
 /// | tuples of two to four | one after the other |
 ///
-/// A string or a byte vector that is the whole key is stored as [`Tree::put`](crate::Tree::put) would store it, so such a tree may be
-/// used with types and without.
+/// A string or a byte vector that is the whole key is stored as [`Tree::put`](crate::Tree::put)
+/// would store it, so such a tree may be used with types and without.
 pub trait Key {
     /// Appends the bytes of the key, behind which nothing follows.
     fn encode(&self, bytes: &mut Vec<u8>);
 
-    /// Appends the bytes of the key, behind which those of another one follow: they must say where they end.
+    /// Appends the bytes of the key, behind which those of another one follow: they must say where
+    /// they end.
     fn encode_before(&self, bytes: &mut Vec<u8>) {
         self.encode(bytes);
     }
@@ -33,7 +35,8 @@ pub trait Key {
         Self::decode_before(&mut bytes).filter(|_| bytes.is_empty())
     }
 
-    /// Reads a key, which others may follow, and leaves the bytes behind it; `None` if they are those of no key.
+    /// Reads a key, which others may follow, and leaves the bytes behind it; `None` if they are
+    /// those of no key.
     fn decode_before(bytes: &mut &[u8]) -> Option<Self>
     where
         Self: Sized;

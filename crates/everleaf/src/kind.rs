@@ -20,29 +20,47 @@ pub struct TreeOptions {
     pub engine: Engine,
     /// How its entries are coded.
     pub codec: Codec,
-    /// Settings of its engine. A setting that is left out has its default in a new tree, and any value in an existing one.
+    /// Settings of its engine. A setting that is left out has its default in a new tree, and any
+    /// value in an existing one.
     pub settings: Settings,
 }
 
 impl TreeOptions {
     /// Trees of byte strings.
-    pub const RECORDS: Self = Self { engine: Engine::RNTREE, codec: Codec::Record, settings: Settings::NONE };
+    pub const RECORDS: Self = Self {
+        engine: Engine::RNTREE,
+        codec: Codec::Record,
+        settings: Settings::NONE,
+    };
     /// Trees of `u64`.
-    pub const WORDS: Self = Self { engine: Engine::RNTREE, codec: Codec::Word, settings: Settings::NONE };
+    pub const WORDS: Self = Self {
+        engine: Engine::RNTREE,
+        codec: Codec::Word,
+        settings: Settings::NONE,
+    };
 
-    /// The same with one more setting. [`Engine`]'s `settings` lists those of an engine, with the values that they take.
+    /// The same with one more setting. [`Engine`]'s `settings` lists those of an engine, with the
+    /// values that they take.
     ///
     /// # Errors
     /// [`Error::Setting`] if the engine has no such setting, or it does not take this value.
     pub fn with(self, setting: &str, value: u64) -> Result<Self> {
         let set = self.engine.settings(&[(setting, value)])?;
-        Ok(Self { settings: set.or(self.settings), ..self })
+        Ok(Self {
+            settings: set.or(self.settings),
+            ..self
+        })
     }
 
     /// What the root table says of a tree, which has one of these engines.
     pub(crate) fn of(root: &TreeRoot, engines: &[Engine]) -> Result<Self> {
-        let engine = engines.iter().copied().find(|engine| engine.id == root.engine);
-        let codec = Codec::ALL.into_iter().find(|codec| codec.id() == root.codec);
+        let engine = engines
+            .iter()
+            .copied()
+            .find(|engine| engine.id == root.engine);
+        let codec = Codec::ALL
+            .into_iter()
+            .find(|codec| codec.id() == root.codec);
         let (Some(engine), Some(codec)) = (engine, codec) else {
             return Err(Error::UnknownEngine {
                 name: root.name.clone(),
@@ -51,7 +69,11 @@ impl TreeOptions {
                 at: At::UNKNOWN,
             });
         };
-        Ok(Self { engine, codec, settings: (engine.settings_of)(root)? })
+        Ok(Self {
+            engine,
+            codec,
+            settings: (engine.settings_of)(root)?,
+        })
     }
 
     /// Refuses to take the tree `name`, which is `self`, for `wanted`.
@@ -64,19 +86,38 @@ impl TreeOptions {
         let (found, wanted) = if self.engine != wanted.engine {
             (format!("engine {}", self.engine), wanted.engine.to_string())
         } else if self.codec != wanted.codec {
-            (format!("codec {}", self.codec.name()), wanted.codec.name().to_owned())
+            (
+                format!("codec {}", self.codec.name()),
+                wanted.codec.name().to_owned(),
+            )
         } else {
-            (self.engine.describe(&self.settings), wanted.engine.describe(&wanted.settings))
+            (
+                self.engine.describe(&self.settings),
+                wanted.engine.describe(&wanted.settings),
+            )
         };
-        Err(Error::TreeMismatch { name: name.to_owned(), found, wanted, at: At::UNKNOWN })
+        Err(Error::TreeMismatch {
+            name: name.to_owned(),
+            found,
+            wanted,
+            at: At::UNKNOWN,
+        })
     }
 }
 
 impl std::fmt::Display for TreeOptions {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { engine, codec, settings } = self;
+        let Self {
+            engine,
+            codec,
+            settings,
+        } = self;
         write!(formatter, "engine {engine}, codec {}", codec.name())?;
         let settings = engine.describe(settings);
-        if settings.is_empty() { Ok(()) } else { write!(formatter, ", {settings}") }
+        if settings.is_empty() {
+            Ok(())
+        } else {
+            write!(formatter, ", {settings}")
+        }
     }
 }

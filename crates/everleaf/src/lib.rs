@@ -1,9 +1,10 @@
 //! Durable ordered maps in a file, as fast as memory.
 //!
-//! Everleaf keeps B+-trees in a *pool*: one memory-mapped file. On persistent memory it is written line by line with the
-//! processor's own write-back instructions; on an ordinary disk the same lines go to a log beside the file, which many
-//! writers sync together. There is no transaction to commit and no cache to size: an insert is durable when it returns, and
-//! a read is a search in memory.
+//! Everleaf keeps B+-trees in a *pool*: one memory-mapped file. On persistent memory it is written
+//! line by line with the processor's own write-back instructions; on an ordinary disk the same
+//! lines go to a log beside the file, which many writers sync together. There is no transaction to
+//! commit and no cache to size: an insert is durable when it returns, and a read is a search in
+//! memory.
 //!
 //! ```
 //! # fn main() -> Result<(), everleaf::Error> {
@@ -28,8 +29,8 @@
 //!
 //! # Ranges and prefixes
 //!
-//! Keys are byte strings and sort as such. Any range of the standard library will do, and every range can be read from
-//! either end. Numbers sort if you write them big-endian.
+//! Keys are byte strings and sort as such. Any range of the standard library will do, and every
+//! range can be read from either end. Numbers sort if you write them big-endian.
 //!
 //! ```
 //! # let store = everleaf::Store::in_memory()?;
@@ -49,8 +50,8 @@
 //! # Ok::<(), everleaf::Error>(())
 //! ```
 //!
-//! [`Tree::iter`] reads all; [`Range::next_entry`] reads without allocating. A range returns every key that is present for
-//! the whole scan, and each key at most once; it is no snapshot.
+//! [`Tree::iter`] reads all; [`Range::next_entry`] reads without allocating. A range returns every
+//! key that is present for the whole scan, and each key at most once; it is no snapshot.
 //!
 //! # Conditional writes
 //!
@@ -71,12 +72,13 @@
 //! # Ok::<(), everleaf::Error>(())
 //! ```
 //!
-//! [`Tree::fetch_update`] computes the new value from the old one; [`Tree::pop_first`] takes the entry with the smallest key;
-//! [`Tree::remove_range`] removes many.
+//! [`Tree::fetch_update`] computes the new value from the old one; [`Tree::pop_first`] takes the
+//! entry with the smallest key; [`Tree::remove_range`] removes many.
 //!
 //! # Several writes at once
 //!
-//! A [`Batch`] has writes to any trees of a store. A crash leaves all of them or none, and they wait for the disk once.
+//! A [`Batch`] has writes to any trees of a store. A crash leaves all of them or none, and they
+//! wait for the disk once.
 //!
 //! ```
 //! # let store = everleaf::Store::in_memory()?;
@@ -93,8 +95,9 @@
 //!
 //! # Numbers
 //!
-//! Trees of `u64` keys and values need no records and no copies: 25 bytes a key in the pool after inserts in random order,
-//! 17.5 after a bulk load, or 18.6 where lines have two copies ([`LineForm::Twin`]).
+//! Trees of `u64` keys and values need no records and no copies: 25 bytes a key in the pool after
+//! inserts in random order, 17.5 after a bulk load, or 18.6 where lines have two copies
+//! ([`LineForm::Twin`]).
 //!
 //! ```
 //! # let store = everleaf::Store::in_memory()?;
@@ -109,8 +112,9 @@
 //!
 //! # Types
 //!
-//! [`Store::typed`] is a tree with keys and values of types: integers, floats, strings, byte arrays, `Option`s and tuples of these sort
-//! as in Rust, and a type of your own becomes a value with two functions ([`EncodedValue`]).
+//! [`Store::typed`] is a tree with keys and values of types: integers, floats, strings, byte
+//! arrays, `Option`s and tuples of these sort as in Rust, and a type of your own becomes a value
+//! with two functions ([`EncodedValue`]).
 //!
 //! ```
 //! # let store = everleaf::Store::in_memory()?;
@@ -124,10 +128,10 @@
 //!
 //! # Threads
 //!
-//! [`Store`], [`Tree`] and [`WordTree`] are cheap to clone, and all their methods may be called from any thread.
-//! Finding a key takes no lock; on a disk it waits until what it saw is durable. A range takes none either, unless writers
-//! change the same leaf again and again before it is read. Writers lock one leaf for a moment, or nothing
-//! ([`Engine::BZTREE`]).
+//! [`Store`], [`Tree`] and [`WordTree`] are cheap to clone, and all their methods may be called
+//! from any thread. Finding a key takes no lock; on a disk it waits until what it saw is durable. A
+//! range takes none either, unless writers change the same leaf again and again before it is read.
+//! Writers lock one leaf for a moment, or nothing ([`Engine::BZTREE`]).
 //!
 //! ```
 //! # let store = everleaf::Store::in_memory()?;
@@ -144,8 +148,9 @@
 //!
 //! # Which engine
 //!
-//! [`Store::tree`] makes a tree of the default engine, [`Engine::RNTREE`], which suits most uses. To use another one, name it
-//! when the tree is made; the pool remembers it. One store may have trees of several engines.
+//! [`Store::tree`] makes a tree of the default engine, [`Engine::RNTREE`], which suits most uses.
+//! To use another one, name it when the tree is made; the pool remembers it. One store may have
+//! trees of several engines.
 //!
 //! ```
 //! # let store = everleaf::Store::in_memory()?;
@@ -163,11 +168,12 @@
 //!
 //! # Space, figures, copies
 //!
-//! There is no size to choose: the file grows as needed, up to [`Options::limit_bytes`] if that is given. Space of removed
-//! entries is reused, and closing the store gives the file's free tail back; [`Store::drop_tree`] frees all of a tree.
-//! [`Store::stat`] and [`Tree::stat`] say how much is used. On ordinary disks, [`Store::backup`] copies a store while it is
-//! written, and [`Options::backup`] one that another process has open. [`Store::salvage`] reads what is whole of a damaged
-//! tree.
+//! There is no size to choose: the file grows as needed, up to [`Options::limit_bytes`] if that is
+//! given. Space of removed entries is reused, and closing the store gives the file's free tail
+//! back; [`Store::drop_tree`] frees all of a tree. [`Store::stat`] and [`Tree::stat`] say how much
+//! is used. On ordinary disks, [`Store::backup`] copies a store while it is written, and
+//! [`Options::backup`] one that another process has open. [`Store::salvage`] reads what is whole of
+//! a damaged tree.
 //!
 //! ```
 //! # let folder = tempfile::tempdir().unwrap();
@@ -186,16 +192,18 @@
 //!
 //! # Processes
 //!
-//! One *process* has a pool open at a time; a second one gets [`Error::Locked`], which names the first. Any number may only read it
-//! meanwhile, if none writes: [`Options::read_only`] changes no file, so it also serves for a full disk, a read-only file system, a
-//! pool without write permission, and a look at what a killed process left.
+//! One *process* has a pool open at a time; a second one gets [`Error::Locked`], which names the
+//! first. Any number may only read it meanwhile, if none writes: [`Options::read_only`] changes no
+//! file, so it also serves for a full disk, a read-only file system, a pool without write
+//! permission, and a look at what a killed process left.
 //!
 //! # What is durable when
 //!
-//! With the usual engine a write is durable when it returns, and no reader sees it before. (With [`Engine::MASSTREE`] it is
-//! durable with the end of its epoch, see there.) After a crash every acknowledged write is there,
-//! one that was under way is there wholly or not at all, and nothing else is. *Which* crash depends on where the file
-//! lies, so ask [`Store::survives`] or demand it with [`Options::require`]:
+//! With the usual engine a write is durable when it returns, and no reader sees it before. (With
+//! [`Engine::MASSTREE`] it is durable with the end of its epoch, see there.) After a crash every
+//! acknowledged write is there, one that was under way is there wholly or not at all, and nothing
+//! else is. *Which* crash depends on where the file lies, so ask [`Store::survives`] or demand it
+//! with [`Options::require`]:
 //!
 //! | the file is on | [`Survives`] |
 //! | --- | --- |
@@ -204,10 +212,11 @@
 //! | tmpfs: a file system in memory | the end of the process, however it comes; **not** loss of power or of the kernel |
 //! | nothing: [`Store::in_memory`] | nothing |
 //!
-//! On an ordinary disk each write waits for the disk, which takes a tenth of a millisecond or more, but threads share the
-//! wait; and one thread can keep many writes under way by [`Tree::put_async`], which returns a [`Ticket`]. If losing the
-//! last moments is acceptable, ask for less: [`Options::durability`]. [`MediumChoice::Dax`] on an ordinary file
-//! *emulates* persistent memory, and survives no loss of power.
+//! On an ordinary disk each write waits for the disk, which takes a tenth of a millisecond or more,
+//! but threads share the wait; and one thread can keep many writes under way by
+//! [`Tree::put_async`], which returns a [`Ticket`]. If losing the last moments is acceptable, ask
+//! for less: [`Options::durability`]. [`MediumChoice::Dax`] on an ordinary file *emulates*
+//! persistent memory, and survives no loss of power.
 //!
 //! ```
 //! # let folder = tempfile::tempdir().unwrap();
@@ -222,15 +231,16 @@
 //!
 //! # Closing, and opening after a crash
 //!
-//! [`Store::close`], or dropping the last handle, records which space is in use. After a crash the next open finds that out
-//! again: it reads all leaves of [`Engine::RNTREE`] on all cores before it returns; trees of [`Engine::BZTREE`] and
-//! [`Engine::MASSTREE`] are usable at once, and are read in the background. Nothing leaks.
+//! [`Store::close`], or dropping the last handle, records which space is in use. After a crash the
+//! next open finds that out again: it reads all leaves of [`Engine::RNTREE`] on all cores before it
+//! returns; trees of [`Engine::BZTREE`] and [`Engine::MASSTREE`] are usable at once, and are read
+//! in the background. Nothing leaks.
 //!
 //! # Errors
 //!
-//! There is one [`Error`]. Its text says what failed, where, and a way out; [`Error::path`] is the pool that it concerns. A damaged
-//! or hostile pool gives [`Error::Corrupt`], [`Error::Unopenable`] or a wrong answer, never undefined behaviour; [`Store::check`]
-//! finds damage.
+//! There is one [`Error`]. Its text says what failed, where, and a way out; [`Error::path`] is the
+//! pool that it concerns. A damaged or hostile pool gives [`Error::Corrupt`], [`Error::Unopenable`]
+//! or a wrong answer, never undefined behaviour; [`Store::check`] finds damage.
 //!
 //! ```
 //! # let folder = tempfile::tempdir().unwrap();
@@ -253,8 +263,8 @@
 //!
 //! # What there is not
 //!
-//! No transactions beyond a batch: reads see single writes of it. No snapshots, no access by several processes while one writes, no encryption, no
-//! compression.
+//! No transactions beyond a batch: reads see single writes of it. No snapshots, no access by
+//! several processes while one writes, no encryption, no compression.
 #![forbid(unsafe_code)]
 
 #[cfg(doctest)]
@@ -282,8 +292,8 @@ pub use derived::Entry;
 pub use encoding::{EncodedValue, Key, StartsWith};
 pub use engines::index::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use engines::index::{
-    Bounds, Condition, Direction, EpochStat, Index, IndexStat, LeftOut, NextEntry, Part, Scan, Value,
-    Violation, WordIndex,
+    Bounds, Condition, Direction, EpochStat, Index, IndexStat, LeftOut, NextEntry, Part, Scan,
+    Value, Violation, WordIndex,
 };
 pub use engines::registry::{Codec, Contract, Engine, Setting, Settings, Values};
 pub use engines::{At, Error, Result};

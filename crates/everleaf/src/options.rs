@@ -11,7 +11,9 @@ use engines::index::EpochLength;
 use engines::registry::{Engine, Host, Settings};
 use engines::{At, Error, Result};
 use medium::file::{Beside, Io, Through, sync_folder};
-use medium::{Dax, DaxOptions, Durability, FileOptions, FlushKind, LineForm, LineStore, Medium, Survives};
+use medium::{
+    Dax, DaxOptions, Durability, FileOptions, FlushKind, LineForm, LineStore, Medium, Survives,
+};
 use pool::{Identity, Pool, PoolOptions};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, test_kill_process};
@@ -26,16 +28,16 @@ const PRIVATE_BYTES_MIN: u64 = 1 << 20;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 #[non_exhaustive]
 pub enum MediumChoice {
-    /// [`MediumChoice::Dax`] if the file system grants `MAP_SYNC`, else [`MediumChoice::File`]. Both survive loss of
-    /// power, unless the file system itself is in memory.
+    /// [`MediumChoice::Dax`] if the file system grants `MAP_SYNC`, else [`MediumChoice::File`].
+    /// Both survive loss of power, unless the file system itself is in memory.
     #[default]
     Auto,
-    /// The file, mapped privately, with a log of lines beside it that is synced before an operation is acknowledged:
-    /// survives loss of power on any disk.
+    /// The file, mapped privately, with a log of lines beside it that is synced before an operation
+    /// is acknowledged: survives loss of power on any disk.
     File,
-    /// The mapped file, its lines written back by the processor. On a file system that grants `MAP_SYNC` it
-    /// survives loss of power. On any other it is an *emulation*: it survives the end of the process however that
-    /// comes, but not loss of power or a kernel crash.
+    /// The mapped file, its lines written back by the processor. On a file system that grants
+    /// `MAP_SYNC` it survives loss of power. On any other it is an *emulation*: it survives the end
+    /// of the process however that comes, but not loss of power or a kernel crash.
     Dax,
     /// Memory of this process. Nothing survives it; the path is not looked at.
     Ram,
@@ -106,25 +108,27 @@ impl Options {
         Self::default()
     }
 
-    /// Whether a missing or empty file becomes a new pool. Default: yes. Otherwise it is [`Error::NoSuchPool`] or
-    /// [`Error::NotAPool`].
+    /// Whether a missing or empty file becomes a new pool. Default: yes. Otherwise it is
+    /// [`Error::NoSuchPool`] or [`Error::NotAPool`].
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
         self
     }
 
-    /// Whether the store is only read. It then opens beside other readers, but not beside a writer, nor a writer beside it.
-    /// Default: no.
+    /// Whether the store is only read. It then opens beside other readers, but not beside a writer,
+    /// nor a writer beside it. Default: no.
     ///
-    /// Nothing is written, to no file: not on a full disk, not on a read-only file system, not to a pool without write
-    /// permission. The pool and its log are read into memory, and what an open for writing would recover is recovered there, so a
-    /// pool whose process was killed can be read, too. Only pages that recovery writes take memory. No thread works in the
-    /// background. Trees show what an open for writing would show, with one difference: that open makes durable what it finds
-    /// before it returns, and this one does not. So the last writes of a process that was killed can be read here, and be taken
-    /// back by a loss of power afterwards.
+    /// Nothing is written, to no file: not on a full disk, not on a read-only file system, not to a
+    /// pool without write permission. The pool and its log are read into memory, and what an open
+    /// for writing would recover is recovered there, so a pool whose process was killed can be
+    /// read, too. Only pages that recovery writes take memory. No thread works in the background.
+    /// Trees show what an open for writing would show, with one difference: that open makes durable
+    /// what it finds before it returns, and this one does not. So the last writes of a process that
+    /// was killed can be read here, and be taken back by a loss of power afterwards.
     ///
-    /// Whatever would write fails with [`Error::ReadOnly`], and a missing tree is [`Error::NoSuchTree`]. A missing pool is
-    /// never made. The medium and its settings do not matter, but for [`MediumChoice::Ram`], where there is nothing to read.
+    /// Whatever would write fails with [`Error::ReadOnly`], and a missing tree is
+    /// [`Error::NoSuchTree`]. A missing pool is never made. The medium and its settings do not
+    /// matter, but for [`MediumChoice::Ram`], where there is nothing to read.
     ///
     /// ```
     /// # use everleaf::{Error, Options, Store};
@@ -147,11 +151,12 @@ impl Options {
         self
     }
 
-    /// Whether every record that is read must pass its check; one that fails it is [`Error::Corrupt`] and not a wrong value. Default: no:
-    /// [`Store::check`] verifies all records when it is called. A get or a range then also computes a CRC32C of key and value, and
-    /// copies the key: in a tree of `rntree` with keys of 24 and values of 150 bytes, on a file, a get takes 4% longer, and a range of
-    /// 100 entries 1.9 times as long (`everleaf bench --workload find|scan --verify`). Trees of words have no records, and nothing to
-    /// verify.
+    /// Whether every record that is read must pass its check; one that fails it is
+    /// [`Error::Corrupt`] and not a wrong value. Default: no: [`Store::check`] verifies all records
+    /// when it is called. A get or a range then also computes a CRC32C of key and value, and copies
+    /// the key: in a tree of `rntree` with keys of 24 and values of 150 bytes, on a file, a get
+    /// takes 4% longer, and a range of 100 entries 1.9 times as long (`everleaf bench --workload
+    /// find|scan --verify`). Trees of words have no records, and nothing to verify.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
@@ -166,8 +171,9 @@ impl Options {
         self
     }
 
-    /// The largest length that the file may get, in bytes. An operation that would need more fails with
-    /// [`Error::PoolFull`] and changes nothing; removes go on working. Default: what the disk holds.
+    /// The largest length that the file may get, in bytes. An operation that would need more fails
+    /// with [`Error::PoolFull`] and changes nothing; removes go on working. Default: what the disk
+    /// holds.
     pub fn limit_bytes(mut self, limit_bytes: u64) -> Self {
         self.limit_bytes = limit_bytes;
         self
@@ -179,64 +185,70 @@ impl Options {
         self
     }
 
-    /// How a line of 64 bytes is stored failure-atomically. Default: the best that this processor has. A pool keeps
-    /// the *form* it was made with: [`LineStore::Twin`], or any of the three others. On [`MediumChoice::File`] only the
-    /// form matters, and the default is single.
+    /// How a line of 64 bytes is stored failure-atomically. Default: the best that this processor
+    /// has. A pool keeps the *form* it was made with: [`LineStore::Twin`], or any of the three
+    /// others. On [`MediumChoice::File`] only the form matters, and the default is single.
     pub fn line_store(mut self, line_store: LineStore) -> Self {
         self.line_store = Some(line_store);
         self
     }
 
-    /// How lines are written back. Default: the best that this processor has. [`FlushKind::Nothing`] is for
-    /// platforms whose caches are durable (eADR), which cannot be detected.
+    /// How lines are written back. Default: the best that this processor has.
+    /// [`FlushKind::Nothing`] is for platforms whose caches are durable (eADR), which cannot be
+    /// detected.
     pub fn flush(mut self, flush: FlushKind) -> Self {
         self.flush = Some(flush);
         self
     }
 
-    /// What the medium must survive at least; if it promises less, opening fails with [`Error::NotDurable`]. Default:
-    /// nothing.
+    /// What the medium must survive at least; if it promises less, opening fails with
+    /// [`Error::NotDurable`]. Default: nothing.
     pub fn require(mut self, survives: Survives) -> Self {
         self.require = survives;
         self
     }
 
-    /// When an operation is durable. Matters on [`MediumChoice::File`] alone: on the other media an operation is durable when it
-    /// returns. Trees that become durable by epochs ([`Engine::is_buffered`](crate::Engine::is_buffered)) are not concerned.
-    /// Default: [`Durability::Immediate`].
+    /// When an operation is durable. Matters on [`MediumChoice::File`] alone: on the other media an
+    /// operation is durable when it returns. Trees that become durable by epochs
+    /// ([`Engine::is_buffered`](crate::Engine::is_buffered)) are not concerned. Default:
+    /// [`Durability::Immediate`].
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// Bytes of the log on [`MediumChoice::File`], at least 64 KiB; less if the disk has no room. The larger, the fewer
-    /// checkpoints, and the longer an open after a crash. A log that exists keeps its size. Default: 32 MiB,
-    /// growing up to [`Options::log_bytes_max`]. A log whose size is given here grows only if that is given, too.
+    /// Bytes of the log on [`MediumChoice::File`], at least 64 KiB; less if the disk has no room.
+    /// The larger, the fewer checkpoints, and the longer an open after a crash. A log that exists
+    /// keeps its size. Default: 32 MiB, growing up to [`Options::log_bytes_max`]. A log whose size
+    /// is given here grows only if that is given, too.
     pub fn log_bytes(mut self, log_bytes: u64) -> Self {
         self.log_bytes = Some(log_bytes);
         self
     }
 
-    /// The most bytes that the log on [`MediumChoice::File`] grows to: it gets up to twice as large whenever it is half full, but
-    /// not larger than the pool's file. After a second without a write it is cut down to [`Options::log_bytes`]. Default: 2 GiB.
+    /// The most bytes that the log on [`MediumChoice::File`] grows to: it gets up to twice as large
+    /// whenever it is half full, but not larger than the pool's file. After a second without a
+    /// write it is cut down to [`Options::log_bytes`]. Default: 2 GiB.
     pub fn log_bytes_max(mut self, log_bytes_max: u64) -> Self {
         self.log_bytes_max = Some(log_bytes_max);
         self
     }
 
-    /// The most memory that written pages take on [`MediumChoice::File`], in bytes, at least 1 MiB. A page that was written stays in
-    /// memory until a checkpoint has written it back; a pool that is smaller than half of this keeps all its pages. Beyond it,
-    /// writers wait for a checkpoint, or for four if the pages that they write themselves are more. What waits to be written to disk
-    /// takes up to half of this in addition; what an engine keeps in memory for each key is in docs/PERSISTENCY.md. Default: a
-    /// quarter of the memory of the machine, or of the control group if that has less.
+    /// The most memory that written pages take on [`MediumChoice::File`], in bytes, at least 1 MiB.
+    /// A page that was written stays in memory until a checkpoint has written it back; a pool that
+    /// is smaller than half of this keeps all its pages. Beyond it, writers wait for a checkpoint,
+    /// or for four if the pages that they write themselves are more. What waits to be written to
+    /// disk takes up to half of this in addition; what an engine keeps in memory for each key is in
+    /// docs/PERSISTENCY.md. Default: a quarter of the memory of the machine, or of the control
+    /// group if that has less.
     pub fn private_bytes_max(mut self, private_bytes_max: u64) -> Self {
         self.private_bytes_max = Some(private_bytes_max);
         self
     }
 
-    /// How long a sync on [`MediumChoice::File`] waits at most for other threads that are about to sync, so that one sync serves
-    /// all. It waits only if there were such threads a moment ago. Zero: not at all. Default: a quarter of what a sync takes, and no
-    /// longer than 200 us.
+    /// How long a sync on [`MediumChoice::File`] waits at most for other threads that are about to
+    /// sync, so that one sync serves all. It waits only if there were such threads a moment ago.
+    /// Zero: not at all. Default: a quarter of what a sync takes, and no longer than 200 us.
     pub fn gather_max(mut self, gather_max: Duration) -> Self {
         self.gather_max = Some(gather_max);
         self
@@ -248,61 +260,69 @@ impl Options {
         self
     }
 
-    /// How long an epoch lasts, for trees that become durable by epochs: so much a crash takes back of them, for all to the same
-    /// moment, and so often they flush what changed. At least 1 ms. On a disk the time begins when the sync of the last epoch ends, and an epoch can be
-    /// lost until its own sync ends. Default: 64 ms.
+    /// How long an epoch lasts, for trees that become durable by epochs: so much a crash takes back
+    /// of them, for all to the same moment, and so often they flush what changed. At least 1 ms. On
+    /// a disk the time begins when the sync of the last epoch ends, and an epoch can be lost until
+    /// its own sync ends. Default: 64 ms.
     pub fn epoch(mut self, length: Duration) -> Self {
         self.epoch = EpochLength::Every(length.max(Duration::from_millis(1)));
         self
     }
 
-    /// Epochs end only at [`Store::sync`] and when space is short. After a crash each node is then recovered when it is first
-    /// used, not in the background. After about 24 crashes with ended epochs between them, an open recovers all nodes before it
-    /// returns.
+    /// Epochs end only at [`Store::sync`] and when space is short. After a crash each node is then
+    /// recovered when it is first used, not in the background. After about 24 crashes with ended
+    /// epochs between them, an open recovers all nodes before it returns.
     pub fn manual_epochs(mut self) -> Self {
         self.epoch = EpochLength::Manual;
         self
     }
 
-    /// Whether the store is closed cleanly when its last handle is dropped. If not, the next open recovers as after a
-    /// crash. For tests.
+    /// Whether the store is closed cleanly when its last handle is dropped. If not, the next open
+    /// recovers as after a crash. For tests.
     #[doc(hidden)]
     pub fn close_cleanly(mut self, close_cleanly: bool) -> Self {
         self.close_cleanly = close_cleanly;
         self
     }
 
-    /// Settings for every tree of an engine that the store makes or opens: for tests and comparisons.
+    /// Settings for every tree of an engine that the store makes or opens: for tests and
+    /// comparisons.
     #[doc(hidden)]
     pub fn settings(mut self, engine: Engine, settings: Settings) -> Self {
         self.settings.push((engine, settings));
         self
     }
 
-    /// The engines that the store knows, in place of [`Engine::ALL`]: for engines that exist to be compared with.
+    /// The engines that the store knows, in place of [`Engine::ALL`]: for engines that exist to be
+    /// compared with.
     #[doc(hidden)]
     pub fn engines(mut self, engines: &'static [Engine]) -> Self {
         self.engines = engines;
         self
     }
 
-    /// What stands between [`MediumChoice::File`] and each of its files: for tests, with a disk that fails.
+    /// What stands between [`MediumChoice::File`] and each of its files: for tests, with a disk
+    /// that fails.
     #[doc(hidden)]
     pub fn through(mut self, through: Through) -> Self {
         self.through = Some(through);
         self
     }
 
-    /// Opens the store at `path`, and makes it if it is missing. O(pool's slabs) after a clean close; after a crash
-    /// O(leaves of [`Engine::RNTREE`](crate::Engine::RNTREE)), on all cores, whatever the other trees' size, but for those of
-    /// [`Engine::BZTREE`](crate::Engine::BZTREE) if a batch was under way; on [`MediumChoice::File`] also O(log).
+    /// Opens the store at `path`, and makes it if it is missing. O(pool's slabs) after a clean
+    /// close; after a crash O(leaves of [`Engine::RNTREE`](crate::Engine::RNTREE)), on all cores,
+    /// whatever the other trees' size, but for those of [`Engine::BZTREE`](crate::Engine::BZTREE)
+    /// if a batch was under way; on [`MediumChoice::File`] also O(log).
     ///
     /// # Errors
-    /// - [`Error::NoSuchPool`], [`Error::NotAPool`], [`Error::NotWritable`], [`Error::Locked`], [`Error::Io`]: the file;
-    /// - [`Error::Version`], [`Error::UnknownFeatures`], [`Error::LineForm`]: a pool of another release or machine;
-    /// - [`Error::Unopenable`]: a damaged header, or a truncated file. A damaged *tree* fails when it is opened itself;
-    /// - [`Error::Medium`] with [`MediumError::Log`](medium::MediumError::Log): the log beside the pool is missing, damaged
-    ///   or of another pool;
+    /// - [`Error::NoSuchPool`], [`Error::NotAPool`], [`Error::NotWritable`], [`Error::Locked`],
+    ///   [`Error::Io`]: the file;
+    /// - [`Error::Version`], [`Error::UnknownFeatures`], [`Error::LineForm`]: a pool of another
+    ///   release or machine;
+    /// - [`Error::Unopenable`]: a damaged header, or a truncated file. A damaged *tree* fails when
+    ///   it is opened itself;
+    /// - [`Error::Medium`] with [`MediumError::Log`](medium::MediumError::Log): the log beside the
+    ///   pool is missing, damaged or of another pool;
     /// - [`Error::NotDurable`], [`Error::Unsupported`]: this machine lacks what was asked for;
     /// - [`Error::PoolFull`]: no room for a new pool.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Store> {
@@ -310,51 +330,72 @@ impl Options {
         if self.medium == MediumChoice::Ram {
             return self.open_in_memory();
         }
-        let opened = if self.read_only { self.open_to_read(path) } else { self.open_path(path) };
+        let opened = if self.read_only {
+            self.open_to_read(path)
+        } else {
+            self.open_path(path)
+        };
         opened.map_err(|error| error.at(path))
     }
 
-    /// Opens a damaged pool to be read, as [`Options::read_only`] does, with what there is of it. What was cut off the file is lost;
-    /// if the log is damaged or missing, so is all that only the log had: the trees are as they were before, or damaged.
+    /// Opens a damaged pool to be read, as [`Options::read_only`] does, with what there is of it.
+    /// What was cut off the file is lost; if the log is damaged or missing, so is all that only the
+    /// log had: the trees are as they were before, or damaged.
     /// [`Recovery::damaged`](crate::Recovery::damaged) says which. For [`Store::salvage`].
     ///
     /// # Errors
-    /// As [`Options::open`], if the header of the pool cannot be read or another process writes to it.
+    /// As [`Options::open`], if the header of the pool cannot be read or another process writes to
+    /// it.
     pub fn open_damaged(&self, path: impl AsRef<Path>) -> Result<Store> {
         let path = path.as_ref();
-        self.open_what_is_there(path).map_err(|error| error.at(path))
+        self.open_what_is_there(path)
+            .map_err(|error| error.at(path))
     }
 
     fn open_what_is_there(&self, path: &Path) -> Result<Store> {
         let (start, file, mut missing) = (Instant::now(), locked_to_read(path)?, Vec::new());
         let image = self.image(path, &file).or_else(|error| {
-            missing.push(format!("what only the log had is left out: {}", error.what()));
-            let base = medium::File::image_without_log(&file).map_err(Error::from).and_then(as_formed);
+            missing.push(format!(
+                "what only the log had is left out: {}",
+                error.what()
+            ));
+            let base = medium::File::image_without_log(&file)
+                .map_err(Error::from)
+                .and_then(as_formed);
             base.map_err(|_| error)
         })?;
-        let (length, expected) = (image.extent().length(), pool::bytes_expected(&image).unwrap_or(0));
+        let (length, expected) = (
+            image.extent().length(),
+            pool::bytes_expected(&image).unwrap_or(0),
+        );
         if length < expected {
             image.grow(expected)?;
-            missing.push(format!("what was cut off is left out: the file has {length} of {expected} bytes"));
+            missing.push(format!(
+                "what was cut off is left out: the file has {length} of {expected} bytes"
+            ));
         }
-        Ok(self.finish(path, image, start, Some(file))?.lacking(missing))
+        Ok(self
+            .finish(path, image, start, Some(file))?
+            .lacking(missing))
     }
 
     /// Makes a store in memory, on [`MediumChoice::Ram`].
     ///
     /// # Errors
-    /// [`Error::NotDurable`] if [`Options::require`] asks for anything; [`Error::NotAPool`] with [`Options::read_only`];
-    /// [`Error::Medium`] if the system gives no memory.
+    /// [`Error::NotDurable`] if [`Options::require`] asks for anything; [`Error::NotAPool`] with
+    /// [`Options::read_only`]; [`Error::Medium`] if the system gives no memory.
     pub fn open_in_memory(&self) -> Result<Store> {
         let (path, start) = (Path::new("(memory)"), Instant::now());
         if self.read_only {
             return Err(not_a_pool("new memory holds nothing that could be read").at(path));
         }
         let ram = Dax::plain(self.limit_bytes).map_err(medium::MediumError::from)?;
-        self.finish(path, ram, start, None).map_err(|error| error.at(path))
+        self.finish(path, ram, start, None)
+            .map_err(|error| error.at(path))
     }
 
-    /// Opens the store on a medium of the caller's: for benchmarks that count or delay what reaches it.
+    /// Opens the store on a medium of the caller's: for benchmarks that count or delay what reaches
+    /// it.
     ///
     /// # Errors
     /// As [`Options::open`].
@@ -379,7 +420,8 @@ impl Options {
         // A second handle keeps the lock until the end.
         let locked = file.try_clone().map_err(refused)?;
         self.open_locked(path, file).inspect_err(|_| {
-            // It holds nothing yet. A file that is no pool would confuse users, and its log would be refused by the next pool.
+            // It holds nothing yet. A file that is no pool would confuse users, and its log would
+            // be refused by the next pool.
             medium::File::remove_log_of_failed(&locked, &log_path(path), pool::MEDIUM_LINE);
             let _ = std::fs::remove_file(path);
             drop(locked);
@@ -403,7 +445,12 @@ impl Options {
         if !needs_log && Identity::of_file(file)?.is_none() {
             return Err(not_a_pool(NEVER_WRITTEN));
         }
-        as_formed(medium::File::image(again, &log_path(path), self.file_options(), asked)?)
+        as_formed(medium::File::image(
+            again,
+            &log_path(path),
+            self.file_options(),
+            asked,
+        )?)
     }
 
     /// The file, and whether it was made by this call.
@@ -412,7 +459,12 @@ impl Options {
         options.read(true).write(true);
         match std::fs::metadata(path) {
             Ok(found) if !found.is_file() => return Err(no_file(&found)),
-            Ok(_) => return options.open(path).map(|file| (file, false)).map_err(refused),
+            Ok(_) => {
+                return options
+                    .open(path)
+                    .map(|file| (file, false))
+                    .map_err(refused);
+            }
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(refused(error)),
             Err(_) if !self.create => return Err(Error::NoSuchPool { at: At::UNKNOWN }),
             Err(_) => {}
@@ -420,9 +472,10 @@ impl Options {
         match options.clone().create_new(true).open(path) {
             Ok(file) => Ok((file, true)),
             // Another process was faster.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                options.open(path).map(|file| (file, false)).map_err(refused)
-            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => options
+                .open(path)
+                .map(|file| (file, false))
+                .map_err(refused),
             Err(error) => Err(refused(error)),
         }
     }
@@ -432,14 +485,19 @@ impl Options {
         let needs_log =
             medium::File::needs_log(&file, pool::MEDIUM_LINE).map_err(medium::MediumError::from)?;
         // A pool that needs its log can be read only once the log is replayed.
-        let identity = if needs_log { None } else { Identity::of_file(&file)? };
+        let identity = if needs_log {
+            None
+        } else {
+            Identity::of_file(&file)?
+        };
         let blank = identity.is_none() && !needs_log;
         if blank && !self.create {
             return Err(not_a_pool(NEVER_WRITTEN));
         }
         let store = match self.medium {
             MediumChoice::Dax => self.open_dax(path, file, blank, start)?,
-            // `Auto` takes mapped memory only if that survives loss of power, as the file medium does.
+            // `Auto` takes mapped memory only if that survives loss of power, as the file medium
+            // does.
             MediumChoice::Auto if Dax::survives_power_loss(&file) => {
                 self.open_dax(path, file, blank, start)?
             }
@@ -465,8 +523,8 @@ impl Options {
         let again = file.try_clone().map_err(refused)?;
         let found = Beside::find(file, &log_path(path), self.file_options())?;
         if !blank {
-            // Replay and recovery may take long, and other processes ask for the holder meanwhile. The number is written only once
-            // the pool has the log that it needs.
+            // Replay and recovery may take long, and other processes ask for the holder meanwhile.
+            // The number is written only once the pool has the log that it needs.
             pool::set_holder_of_file(&again)?;
         }
         Ok(found.open()?)
@@ -477,7 +535,10 @@ impl Options {
         FileOptions {
             durability: self.durability,
             log_bytes: self.log_bytes.unwrap_or(default.log_bytes),
-            log_bytes_max: self.log_bytes_max.or(self.log_bytes).unwrap_or(default.log_bytes_max),
+            log_bytes_max: self
+                .log_bytes_max
+                .or(self.log_bytes)
+                .unwrap_or(default.log_bytes_max),
             limit_bytes: self.limit_bytes,
             private_bytes_max: self
                 .private_bytes_max
@@ -490,20 +551,30 @@ impl Options {
         }
     }
 
-    /// Opens the store on two files that are open, whatever they are: for tests with a disk that fails.
+    /// Opens the store on two files that are open, whatever they are: for tests with a disk that
+    /// fails.
     ///
     /// # Errors
     /// As [`Options::open`].
     #[doc(hidden)]
     pub fn open_on(&self, pool: Arc<dyn Io>, log: Arc<dyn Io>) -> Result<Store> {
-        let (path, options) =
-            (Path::new("(machine)"), FileOptions { background: false, ..self.file_options() });
+        let (path, options) = (
+            Path::new("(machine)"),
+            FileOptions {
+                background: false,
+                ..self.file_options()
+            },
+        );
         if self.read_only {
             let source = pool.file().try_clone().map_err(refused)?;
             let image = as_formed(medium::File::image_on(&*pool, Some(log), options, false)?)?;
             return self.finish(path, image, Instant::now(), Some(source));
         }
-        self.open_on_file(path, medium::File::open(pool, log, options)?, Instant::now())
+        self.open_on_file(
+            path,
+            medium::File::open(pool, log, options)?,
+            Instant::now(),
+        )
     }
 
     fn open_on_file(&self, path: &Path, mut medium: medium::File, start: Instant) -> Result<Store> {
@@ -511,7 +582,11 @@ impl Options {
         let wanted = self.line_store.map(form_of);
         match (Identity::of_medium(&medium)?, wanted) {
             (Some(pool), Some(wanted)) if pool.line_form != wanted => {
-                return Err(Error::LineForm { pool: pool.line_form, medium: wanted, at: At::UNKNOWN });
+                return Err(Error::LineForm {
+                    pool: pool.line_form,
+                    medium: wanted,
+                    at: At::UNKNOWN,
+                });
             }
             (Some(pool), _) => medium.set_line_form(pool.line_form),
             (None, wanted) => medium.set_line_form(wanted.unwrap_or(LineForm::Single)),
@@ -545,7 +620,11 @@ impl Options {
         let identity = Identity::of_file(&file)?;
         let line_store = self.choose_line_store(identity.map(|identity| identity.line_form))?;
         let flush = self.flush.unwrap_or_else(FlushKind::detect);
-        let options = DaxOptions { flush, line_store, limit_bytes: self.limit_bytes };
+        let options = DaxOptions {
+            flush,
+            line_store,
+            limit_bytes: self.limit_bytes,
+        };
         let dax = Dax::new(file, options)?;
         self.finish(path, dax, start, None)
     }
@@ -553,10 +632,14 @@ impl Options {
     /// Refuses instructions that this processor lacks, whether or not the medium will use them.
     fn check_instructions(&self) -> Result<()> {
         if let Some(flush) = self.flush.filter(|flush| !flush.is_supported()) {
-            return Err(Error::Unsupported { what: format!("flush {flush}") });
+            return Err(Error::Unsupported {
+                what: format!("flush {flush}"),
+            });
         }
         match self.line_store.filter(|store| !store.is_supported()) {
-            Some(store) => Err(Error::Unsupported { what: format!("line store {store}") }),
+            Some(store) => Err(Error::Unsupported {
+                what: format!("line store {store}"),
+            }),
             None => Ok(()),
         }
     }
@@ -568,15 +651,23 @@ impl Options {
             (None, _) => LineStore::detect(),
         };
         match pool {
-            Some(pool) if pool != form_of(store) => {
-                Err(Error::LineForm { pool, medium: form_of(store), at: At::UNKNOWN })
-            }
+            Some(pool) if pool != form_of(store) => Err(Error::LineForm {
+                pool,
+                medium: form_of(store),
+                at: At::UNKNOWN,
+            }),
             _ => Ok(store),
         }
     }
 
     /// Takes a medium; `source` is the file that it is an image of, if the store is only read.
-    fn finish<M: Host>(&self, path: &Path, medium: M, start: Instant, source: Option<File>) -> Result<Store> {
+    fn finish<M: Host>(
+        &self,
+        path: &Path,
+        medium: M,
+        start: Instant,
+        source: Option<File>,
+    ) -> Result<Store> {
         // What a new file survives is known only when some of it is mapped.
         medium.grow(pool::SLAB_BYTES)?;
         if medium.survives() < self.require {
@@ -591,8 +682,11 @@ impl Options {
             Some(_) => (false, EpochLength::Manual),
             None => (self.close_cleanly, self.epoch),
         };
-        let pool_options =
-            PoolOptions { close_on_drop: close_cleanly, read_bitmaps_later: true, ..PoolOptions::default() };
+        let pool_options = PoolOptions {
+            close_on_drop: close_cleanly,
+            read_bitmaps_later: true,
+            ..PoolOptions::default()
+        };
         let pool = Pool::open(medium, pool_options)?;
         if self.verify {
             pool.verify_reads();
@@ -617,7 +711,11 @@ fn as_formed(mut image: Dax) -> Result<Dax> {
 }
 
 fn form_of(store: LineStore) -> LineForm {
-    if store == LineStore::Twin { LineForm::Twin } else { LineForm::Single }
+    if store == LineStore::Twin {
+        LineForm::Twin
+    } else {
+        LineForm::Single
+    }
 }
 
 /// The path of the log of the pool at `path`: beside the file itself if `path` is a link.
@@ -634,11 +732,18 @@ pub fn log_path(path: &Path) -> PathBuf {
 const NEVER_WRITTEN: &str = "nothing was ever written to it";
 
 fn not_a_pool(why: &str) -> Error {
-    Error::NotAPool { why: why.to_owned(), at: At::UNKNOWN }
+    Error::NotAPool {
+        why: why.to_owned(),
+        at: At::UNKNOWN,
+    }
 }
 
 fn no_file(found: &Metadata) -> Error {
-    not_a_pool(if found.is_dir() { "it is a folder" } else { "it is no regular file" })
+    not_a_pool(if found.is_dir() {
+        "it is a folder"
+    } else {
+        "it is no regular file"
+    })
 }
 
 /// The file at `path`, opened to be read and locked beside other readers.
@@ -665,9 +770,10 @@ pub(crate) fn locked_to_read(path: &Path) -> Result<File> {
 /// What it means that the system does not open a file for writing.
 fn refused(source: io::Error) -> Error {
     match source.kind() {
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-            Error::NotWritable { source, at: At::UNKNOWN }
-        }
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Error::NotWritable {
+            source,
+            at: At::UNKNOWN,
+        },
         _ => Error::io("open the pool")(source),
     }
 }
@@ -678,8 +784,8 @@ fn is_alive(process: u32) -> bool {
     process.is_some_and(|process| test_kill_process(process) != Err(rustix::io::Errno::SRCH))
 }
 
-/// Takes the lock by which one process, and within it one store, writes to a pool at a time, or several read it. The system
-/// releases it when the process ends, however it ends.
+/// Takes the lock by which one process, and within it one store, writes to a pool at a time, or
+/// several read it. The system releases it when the process ends, however it ends.
 pub(crate) fn lock(file: &File, how: FlockOperation) -> Result<()> {
     match flock(file, how) {
         Ok(()) => Ok(()),
@@ -692,7 +798,11 @@ pub(crate) fn lock(file: &File, how: FlockOperation) -> Result<()> {
             }
             // Until the holder has written its number, the file names the holder before it.
             let holder = pool::holder_of_file(file).filter(|holder| !readers && is_alive(*holder));
-            Err(Error::Locked { holder, readers, at: At::UNKNOWN })
+            Err(Error::Locked {
+                holder,
+                readers,
+                at: At::UNKNOWN,
+            })
         }
         Err(errno) => Err(Error::io("lock the pool")(errno.into())),
     }

@@ -7,8 +7,8 @@ use engines::index::{Bounds, Direction, Scan, Value};
 
 use crate::Tree;
 
-/// What [`Tree::range`] takes: any range of the standard library over byte strings (`"a".."f"`, `key..`, `..`,
-/// `..=vec![1, 2]`), a pair of [`Bound`]s, or a [`Bounds`].
+/// What [`Tree::range`] takes: any range of the standard library over byte strings (`"a".."f"`,
+/// `key..`, `..`, `..=vec![1, 2]`), a pair of [`Bound`]s, or a [`Bounds`].
 pub trait KeyRange {
     /// The ends of the range.
     fn into_bounds(self) -> Bounds;
@@ -59,16 +59,20 @@ struct End<'t> {
 impl End<'_> {
     /// The entry that it is at.
     fn entry(&self) -> (&[u8], &[u8]) {
-        self.scan.as_ref().map(|scan| scan.entry()).unwrap_or_default()
+        self.scan
+            .as_ref()
+            .map(|scan| scan.entry())
+            .unwrap_or_default()
     }
 }
 
 /// The entries of a range of a tree, in order of their keys; from either end, so `rev()` works.
 ///
-/// An item is a key and its value, or the error that ended the range. Each key comes at most once, and every key that
-/// is there for the whole scan does come; keys that are added or removed meanwhile may or may not. Between two calls a range holds no
-/// lock and keeps no space from being reused, so it may live for long, and another thread may go on with it. It reads up to 256 entries
-/// ahead.
+/// An item is a key and its value, or the error that ended the range. Each key comes at most once,
+/// and every key that is there for the whole scan does come; keys that are added or removed
+/// meanwhile may or may not. Between two calls a range holds no lock and keeps no space from being
+/// reused, so it may live for long, and another thread may go on with it. It reads up to 256
+/// entries ahead.
 pub struct Range<'t> {
     tree: &'t Tree,
     bounds: Bounds,
@@ -79,7 +83,13 @@ pub struct Range<'t> {
 
 impl<'t> Range<'t> {
     pub(crate) fn new(tree: &'t Tree, bounds: Bounds) -> Self {
-        Self { tree, bounds, front: End::default(), back: End::default(), done: false }
+        Self {
+            tree,
+            bounds,
+            front: End::default(),
+            back: End::default(),
+            done: false,
+        }
     }
 
     /// The next entry, borrowed until the next call: a range without allocation.
@@ -99,8 +109,8 @@ impl<'t> Range<'t> {
         Ok(found.then(|| self.back.entry()))
     }
 
-    /// Goes to a key, forward or back: [`Range::next_entry`] then returns the first entry at or above it that the bounds of the range
-    /// include and the other end has not passed. O(log n).
+    /// Goes to a key, forward or back: [`Range::next_entry`] then returns the first entry at or
+    /// above it that the bounds of the range include and the other end has not passed. O(log n).
     ///
     /// ```
     /// # let store = everleaf::Store::in_memory()?;
@@ -117,18 +127,25 @@ impl<'t> Range<'t> {
     pub fn seek(&mut self, key: impl AsRef<[u8]>) {
         let key = key.as_ref();
         self.done = false;
-        self.front = End { from: self.bounds.is_above_lower(key).then(|| key.to_vec()), ..End::default() };
+        self.front = End {
+            from: self.bounds.is_above_lower(key).then(|| key.to_vec()),
+            ..End::default()
+        };
     }
 
-    /// As [`Range::seek`], for the other end: [`Range::next_entry_back`] then returns the last entry at or below the key.
+    /// As [`Range::seek`], for the other end: [`Range::next_entry_back`] then returns the last
+    /// entry at or below the key.
     pub fn seek_back(&mut self, key: impl AsRef<[u8]>) {
         let key = key.as_ref();
         self.done = false;
-        self.back = End { from: self.bounds.is_below_upper(key).then(|| key.to_vec()), ..End::default() };
+        self.back = End {
+            from: self.bounds.is_below_upper(key).then(|| key.to_vec()),
+            ..End::default()
+        };
     }
 
-    /// Continues a range that ended with an error: the next entry is the one behind the damage, or the same error if the range
-    /// cannot get past it. For salvaging a damaged tree.
+    /// Continues a range that ended with an error: the next entry is the one behind the damage, or
+    /// the same error if the range cannot get past it. For salvaging a damaged tree.
     pub fn skip_damage(&mut self) {
         self.done = false;
     }
@@ -153,8 +170,11 @@ impl<'t> Range<'t> {
             None => {
                 let mut bounds = self.bounds.clone();
                 if let Some(from) = end.from.take().map(Bound::Included) {
-                    let own =
-                        if direction == Direction::Forward { &mut bounds.lower } else { &mut bounds.upper };
+                    let own = if direction == Direction::Forward {
+                        &mut bounds.lower
+                    } else {
+                        &mut bounds.upper
+                    };
                     *own = from;
                 }
                 end.scan.insert(self.tree.index().range(bounds, direction)?)
@@ -186,7 +206,9 @@ impl Iterator for Range<'_> {
 
 impl DoubleEndedIterator for Range<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.next_entry_back().map(|entry| entry.map(owned)).transpose()
+        self.next_entry_back()
+            .map(|entry| entry.map(owned))
+            .transpose()
     }
 }
 
@@ -198,6 +220,9 @@ fn owned((key, value): (&[u8], &[u8])) -> (Value, Value) {
 
 impl std::fmt::Debug for Range<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Range").field("bounds", &self.bounds).finish_non_exhaustive()
+        formatter
+            .debug_struct("Range")
+            .field("bounds", &self.bounds)
+            .finish_non_exhaustive()
     }
 }

@@ -11,30 +11,40 @@ use crate::Store;
 use crate::options::lock;
 
 impl Store {
-    /// Closes this store cleanly, and puts the closed store in the file `new`, of the same file system, in the place of its file: with
-    /// its path, and durably. Whatever happens meanwhile, the path leads to one of the two, whole. A process that waits for the
-    /// pool gets the new one.
+    /// Closes this store cleanly, and puts the closed store in the file `new`, of the same file
+    /// system, in the place of its file: with its path, and durably. Whatever happens meanwhile,
+    /// the path leads to one of the two, whole. A process that waits for the pool gets the new one.
     ///
     /// # Errors
-    /// As [`Store::close`]; [`Error::Locked`] if another process opens this store once it is closed; [`Error::Io`] if the system
-    /// refuses. After an error the path leads to this store, and `new` is where it was, unless only its place is not durable yet.
+    /// As [`Store::close`]; [`Error::Locked`] if another process opens this store once it is
+    /// closed; [`Error::Io`] if the system refuses. After an error the path leads to this store,
+    /// and `new` is where it was, unless only its place is not durable yet.
     pub fn close_and_replace(self, new: impl AsRef<Path>) -> Result<()> {
         let path = self.path().to_owned();
         let refused = |source| Error::io("replace the pool")(source);
         let replace = || {
             let place = path.canonicalize().map_err(refused)?;
             // The new file may have been written through a mapping.
-            File::open(new.as_ref()).and_then(|new| new.sync_all()).map_err(refused)?;
+            File::open(new.as_ref())
+                .and_then(|new| new.sync_all())
+                .map_err(refused)?;
             self.close()?;
             // The log is gone, so none is there to be taken for the new pool's.
             let file = File::open(&place).map_err(refused)?;
             lock(&file, FlockOperation::NonBlockingLockExclusive)?;
             let holder = pool::holder_of_file(&file);
             if holder != Some(std::process::id()) {
-                // It was open in another process between the close and the lock, and may hold more than it did.
-                return Err(Error::Locked { holder, readers: false, at: At::UNKNOWN });
+                // It was open in another process between the close and the lock, and may hold more
+                // than it did.
+                return Err(Error::Locked {
+                    holder,
+                    readers: false,
+                    at: At::UNKNOWN,
+                });
             }
-            std::fs::rename(new.as_ref(), &place).and_then(|()| sync_folder(&place)).map_err(refused)
+            std::fs::rename(new.as_ref(), &place)
+                .and_then(|()| sync_folder(&place))
+                .map_err(refused)
         };
         replace().map_err(|error: Error| error.at(&path))
     }

@@ -20,10 +20,12 @@ use crate::backup::NewCopy;
 use crate::ticket::AwaitedTickets;
 use crate::{EncodedValue, Key, Options, Tree, TreeOptions, TypedTree, WordTree};
 
-/// A file with named trees. Cheap to clone; closed cleanly when the last clone and the last tree of it are dropped.
+/// A file with named trees. Cheap to clone; closed cleanly when the last clone and the last tree of
+/// it are dropped.
 ///
-/// One process has a pool open at a time, and within it one store: a second open fails with [`Error::Locked`], also
-/// in the same process. Any number of stores may read it instead: [`Options::read_only`]. All methods may be called from any thread.
+/// One process has a pool open at a time, and within it one store: a second open fails with
+/// [`Error::Locked`], also in the same process. Any number of stores may read it instead:
+/// [`Options::read_only`]. All methods may be called from any thread.
 #[derive(Clone)]
 pub struct Store {
     pub(crate) inner: Arc<Inner>,
@@ -61,16 +63,18 @@ const RANGES_WAIT: Duration = Duration::from_millis(200);
 /// What opening the store took.
 #[derive(Clone, Debug)]
 pub struct Recovery {
-    /// Whether the pool was not closed cleanly. All trees are then opened before the open returns. Nodes of
-    /// [`Engine::MASSTREE`](crate::Engine::MASSTREE) are recovered when they are first used, or by a sweep in the background; with
-    /// trees of [`Engine::BZTREE`](crate::Engine::BZTREE) the space in use is found out in the background, see
-    /// [`Store::finish_recovery`]; before the open returns if a batch was under way.
+    /// Whether the pool was not closed cleanly. All trees are then opened before the open returns.
+    /// Nodes of [`Engine::MASSTREE`](crate::Engine::MASSTREE) are recovered when they are first
+    /// used, or by a sweep in the background; with trees of
+    /// [`Engine::BZTREE`](crate::Engine::BZTREE) the space in use is found out in the background,
+    /// see [`Store::finish_recovery`]; before the open returns if a batch was under way.
     pub after_crash: bool,
     /// The whole of opening: from the mapping of the file to the end of recovery.
     pub duration: Duration,
-    /// Trees that could not be recovered, and why. While there are any, no space that was in use before the crash is
-    /// reused, so that no more of them is lost. In [`Store::stat`] also damage that was found in the background. What is not of one
-    /// tree is named `(the pool)` or `(a batch)`. After a batch that could not be finished all writes return
+    /// Trees that could not be recovered, and why. While there are any, no space that was in use
+    /// before the crash is reused, so that no more of them is lost. In [`Store::stat`] also damage
+    /// that was found in the background. What is not of one tree is named `(the pool)` or `(a
+    /// batch)`. After a batch that could not be finished all writes return
     /// [`Error::BatchUnfinished`].
     pub damaged: Vec<(String, String)>,
 }
@@ -111,10 +115,12 @@ pub struct StoreStat {
     pub trees: u64,
     /// What opening took.
     pub recovery: Recovery,
-    /// After a crash, while the space in use is found out: how many allocations were found so far. `used_bytes` and
-    /// `allocations` count only those. In a store that is only read it is not found out further than the open did.
+    /// After a crash, while the space in use is found out: how many allocations were found so far.
+    /// `used_bytes` and `allocations` count only those. In a store that is only read it is not
+    /// found out further than the open did.
     pub marked: Option<u64>,
-    /// The line log: its size, checkpoints, group commits, and the memory of written pages; `None` on other media.
+    /// The line log: its size, checkpoints, group commits, and the memory of written pages; `None`
+    /// on other media.
     pub log: Option<FileStat>,
 }
 
@@ -142,8 +148,8 @@ impl std::fmt::Display for StoreViolation {
 }
 
 impl Store {
-    /// Opens the store at `path`, and makes it if it is missing. The same as `Options::new().open(path)`: [`Options::open`] names
-    /// cost and errors.
+    /// Opens the store at `path`, and makes it if it is missing. The same as
+    /// `Options::new().open(path)`: [`Options::open`] names cost and errors.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Options::new().open(path)
     }
@@ -173,12 +179,26 @@ impl Store {
         let (mut trees, mut damaged, mut background) = (BTreeMap::new(), Vec::new(), None);
         // Before any tree opens, as that may begin another epoch.
         let batches = backend.unfinished_batches()?;
-        damaged.extend(batches.damage.iter().map(|error| ("(a batch)".to_owned(), error.what())));
+        damaged.extend(
+            batches
+                .damage
+                .iter()
+                .map(|error| ("(a batch)".to_owned(), error.what())),
+        );
         if after_crash {
             let marked = backend.mark_batches(&batches);
-            damaged.extend(marked.err().map(|error| ("(a batch)".to_owned(), error.what())));
+            damaged.extend(
+                marked
+                    .err()
+                    .map(|error| ("(a batch)".to_owned(), error.what())),
+            );
             let roots = backend.roots()?;
-            damaged.extend(roots.damaged.iter().map(|root| (root.label(), root.error().what())));
+            damaged.extend(
+                roots
+                    .damaged
+                    .iter()
+                    .map(|root| (root.label(), root.error().what())),
+            );
             for root in roots.trees {
                 match OpenTree::open(backend.as_ref(), &root, Settings::NONE, &opening) {
                     Ok(tree) => drop(trees.insert(root.name, tree)),
@@ -186,11 +206,15 @@ impl Store {
                 }
             }
             let later = |(name, tree): (&String, &OpenTree)| {
-                tree.kind.engine.marks_later.then(|| (name.clone(), Arc::clone(&tree.any.index)))
+                tree.kind
+                    .engine
+                    .marks_later
+                    .then(|| (name.clone(), Arc::clone(&tree.any.index)))
             };
             let mut later: Vec<_> = trees.iter().filter_map(later).collect();
             if damaged.is_empty() && !batches.is_empty() {
-                // What is left of them may need space, which is known to be free once all trees have marked.
+                // What is left of them may need space, which is known to be free once all trees
+                // have marked.
                 for (name, tree) in later.drain(..) {
                     damaged.extend(tree.mark(&|| true).err().map(|error| (name, error.what())));
                 }
@@ -215,32 +239,54 @@ impl Store {
             }
             finished => finished?,
         }
-        let recovery = Recovery { after_crash, duration: start.elapsed(), damaged };
+        let recovery = Recovery {
+            after_crash,
+            duration: start.elapsed(),
+            damaged,
+        };
         let (path, trees) = (path.to_owned(), Mutex::new(trees));
         let awaited = AwaitedTickets::default();
-        let inner = Inner { path, recovery, opening, background, trees, backend, source, awaited };
-        Ok(Self { inner: Arc::new(inner) })
+        let inner = Inner {
+            path,
+            recovery,
+            opening,
+            background,
+            trees,
+            backend,
+            source,
+            awaited,
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
     }
 
     /// The store, of which this is missing.
     pub(crate) fn lacking(mut self, missing: Vec<String>) -> Self {
         // No other handle of it exists yet.
         if let Some(inner) = Arc::get_mut(&mut self.inner) {
-            inner.recovery.damaged.extend(missing.into_iter().map(|what| (THE_POOL.to_owned(), what)));
+            inner
+                .recovery
+                .damaged
+                .extend(missing.into_iter().map(|what| (THE_POOL.to_owned(), what)));
         }
         self
     }
 
-    /// The tree `name` of byte strings, whatever its engine; made with the default engine if it is missing. A tree is opened when it is first asked for (after a crash,
-    /// when the store is): with [`Engine::RNTREE`](crate::Engine::RNTREE) O(its leaves) once, on all cores; with
-    /// [`Engine::BZTREE`](crate::Engine::BZTREE) O(1); with [`Engine::MASSTREE`](crate::Engine::MASSTREE) O(1) after a clean
-    /// close, else O(nodes in its log + its slabs). O(log trees) from then on.
+    /// The tree `name` of byte strings, whatever its engine; made with the default engine if it is
+    /// missing. A tree is opened when it is first asked for (after a crash, when the store is):
+    /// with [`Engine::RNTREE`](crate::Engine::RNTREE) O(its leaves) once, on all cores; with
+    /// [`Engine::BZTREE`](crate::Engine::BZTREE) O(1); with
+    /// [`Engine::MASSTREE`](crate::Engine::MASSTREE) O(1) after a clean close, else O(nodes in its
+    /// log + its slabs). O(log trees) from then on.
     ///
     /// # Errors
-    /// - [`Error::TreeMismatch`]: it is a tree of words; for [`Store::tree_with`] also: it has another engine, or nodes of other sizes;
+    /// - [`Error::TreeMismatch`]: it is a tree of words; for [`Store::tree_with`] also: it has
+    ///   another engine, or nodes of other sizes;
     /// - [`Error::NodeSize`]: nodes cannot be of the size that is asked for;
     /// - [`Error::UnknownEngine`]: a newer release made it;
-    /// - [`Error::BadTreeName`]: names have 1 to 128 bytes; [`Error::TooManyTrees`]: a pool holds 208 trees;
+    /// - [`Error::BadTreeName`]: names have 1 to 128 bytes; [`Error::TooManyTrees`]: a pool holds
+    ///   208 trees;
     /// - [`Error::Corrupt`]: the tree is damaged; [`Error::PoolFull`]: no room for a new tree;
     /// - [`Error::NoSuchTree`]: it is missing, and the store is only read.
     pub fn tree(&self, name: &str) -> Result<Tree> {
@@ -252,13 +298,20 @@ impl Store {
         match self.open_tree(name) {
             Err(Error::NoSuchTree { .. }) => self.tree_with(name, wanted),
             opened => opened.and_then(|tree| {
-                let demanded = tree.kind().demand(name, TreeOptions { codec: wanted.codec, ..tree.kind() });
+                let demanded = tree.kind().demand(
+                    name,
+                    TreeOptions {
+                        codec: wanted.codec,
+                        ..tree.kind()
+                    },
+                );
                 self.at(demanded.map(|()| tree))
             }),
         }
     }
 
-    /// The tree `name` with keys and values of these types: [`Store::tree`] with types. Errors and cost as there.
+    /// The tree `name` with keys and values of these types: [`Store::tree`] with types. Errors and
+    /// cost as there.
     pub fn typed<K: Key, V: EncodedValue>(&self, name: &str) -> Result<TypedTree<K, V>> {
         Ok(self.tree(name)?.typed())
     }
@@ -272,11 +325,12 @@ impl Store {
         self.at(found)
     }
 
-    /// The tree `name` of `u64` keys and values, whatever its engine; made with the default engine if it is missing. Errors and cost as
-    /// [`Store::tree`].
+    /// The tree `name` of `u64` keys and values, whatever its engine; made with the default engine
+    /// if it is missing. Errors and cost as [`Store::tree`].
     pub fn word_tree(&self, name: &str) -> Result<WordTree> {
         let tree = self.of_any_engine(name, TreeOptions::WORDS)?;
-        tree.as_words().ok_or_else(|| self.inner.name_path(Error::no_such_tree(name)))
+        tree.as_words()
+            .ok_or_else(|| self.inner.name_path(Error::no_such_tree(name)))
     }
 
     /// The existing tree `name`, whatever its engine and codec. Cost as [`Store::tree`].
@@ -287,22 +341,31 @@ impl Store {
         self.at(self.find(name, None))
     }
 
-    /// Reads what is whole of a damaged tree: calls `visit` with its entries in ascending order of keys, until it returns `false`.
-    /// Returns the damage it met, each with how much it kept from being read ([`Part`](crate::Part)), or else what
-    /// [`Tree::check`] finds, which is no error here; for
-    /// [`Engine::MASSTREE`](crate::Engine::MASSTREE) also damage that cost no entry, such as a wrong count. The tree need not open, and is not changed except as an open changes it. Other threads
-    /// wait for a tree of `masstree` meanwhile, and `visit` must not use it; of other trees, entries that are written
-    /// meanwhile may be left out. Where the nodes of a tree of byte strings no longer lead to others, these are found in the
-    /// slabs of the pool; what is returned says so, and whether some of what they hold may be older values. O(n); O(pool) then.
+    /// Reads what is whole of a damaged tree: calls `visit` with its entries in ascending order of
+    /// keys, until it returns `false`. Returns the damage it met, each with how much it kept from
+    /// being read ([`Part`](crate::Part)), or else what [`Tree::check`] finds, which is no error
+    /// here; for [`Engine::MASSTREE`](crate::Engine::MASSTREE) also damage that cost no entry, such
+    /// as a wrong count. The tree need not open, and is not changed except as an open changes it.
+    /// Other threads wait for a tree of `masstree` meanwhile, and `visit` must not use it; of other
+    /// trees, entries that are written meanwhile may be left out. Where the nodes of a tree of byte
+    /// strings no longer lead to others, these are found in the slabs of the pool; what is returned
+    /// says so, and whether some of what they hold may be older values. O(n); O(pool) then.
     ///
     /// # Errors
     /// - [`Error::NoSuchTree`]; [`Error::UnknownEngine`]: a newer release made it;
     /// - [`Error::TreeMismatch`]: it was made with leaves of another size;
     /// - [`Error::InBatch`]: within a batch, of a tree of `masstree`;
     /// - [`Error::Corrupt`]: the slot of the root table that says where it begins is damaged.
-    pub fn salvage(&self, name: &str, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<Vec<LeftOut>> {
-        let Inner { backend, opening, .. } = &*self.inner;
-        // Kept open, so that no other thread drops the tree. A tree that does not open cannot be dropped.
+    pub fn salvage(
+        &self,
+        name: &str,
+        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<Vec<LeftOut>> {
+        let Inner {
+            backend, opening, ..
+        } = &*self.inner;
+        // Kept open, so that no other thread drops the tree. A tree that does not open cannot be
+        // dropped.
         let opened = self.find(name, None);
         let salvaged = backend.roots().and_then(|roots| {
             let root = match roots.all().find(|root| root.name == name) {
@@ -311,14 +374,21 @@ impl Store {
             };
             // Bitmaps say which nodes are in use, once they are read.
             self.inner.has_recovered();
-            let left_out = opened.as_ref().map_or(Ok(None), |tree| tree.index().salvage(&mut visit))?;
-            let left_out =
-                left_out.map_or_else(|| backend.salvage(root, opening, &mut visit), |found| Ok(Some(found)));
+            let left_out = opened
+                .as_ref()
+                .map_or(Ok(None), |tree| tree.index().salvage(&mut visit))?;
+            let left_out = left_out.map_or_else(
+                || backend.salvage(root, opening, &mut visit),
+                |found| Ok(Some(found)),
+            );
             match (left_out?.unwrap_or_default(), opened) {
-                // A node of zeros looks like an empty one to a reader; a check of the whole tree misses its entries.
+                // A node of zeros looks like an empty one to a reader; a check of the whole tree
+                // misses its entries.
                 (left_out, Ok(tree)) if left_out.is_empty() => {
                     let found = match tree.check() {
-                        Err(Error::Corrupt { offset, what, .. }) => vec![Violation { offset, what }],
+                        Err(Error::Corrupt { offset, what, .. }) => {
+                            vec![Violation { offset, what }]
+                        }
                         checked => checked?,
                     };
                     Ok(found.into_iter().map(LeftOut::unknown).collect())
@@ -330,7 +400,12 @@ impl Store {
     }
 
     fn find(&self, name: &str, create: Option<TreeOptions>) -> Result<Tree> {
-        let Inner { trees, backend, opening, .. } = &*self.inner;
+        let Inner {
+            trees,
+            backend,
+            opening,
+            ..
+        } = &*self.inner;
         let mut trees = trees.lock();
         if let Some(tree) = trees.get(name) {
             return Ok(self.handle(name, tree));
@@ -345,7 +420,10 @@ impl Store {
             }
             (None, Some(kind)) if self.inner.source.is_none() => {
                 backend.expect_batches_finished()?;
-                let kind = TreeOptions { settings: kind.engine.settings_of_new(kind.settings), ..kind };
+                let kind = TreeOptions {
+                    settings: kind.engine.settings_of_new(kind.settings),
+                    ..kind
+                };
                 let create = || backend.create_tree(name, kind, opening);
                 let any = tried_twice(create, || {
                     self.inner.has_recovered();
@@ -353,7 +431,11 @@ impl Store {
                 })?;
                 let roots = backend.roots()?;
                 let made = roots.find(name)?.ok_or_else(|| Error::no_such_tree(name))?;
-                OpenTree { any, kind: opening.kind(made)?, anchor: made.words[0] }
+                OpenTree {
+                    any,
+                    kind: opening.kind(made)?,
+                    anchor: made.words[0],
+                }
             }
             (None, _) => return Err(Error::no_such_tree(name)),
         };
@@ -366,8 +448,9 @@ impl Store {
         Tree::new(tree, name, Arc::clone(&self.inner))
     }
 
-    /// All named trees, in order of their names. A damaged slot of the root table is listed as a tree that cannot be opened,
-    /// under its name, or as `damaged-slot-3` if the name is damaged, and [`Store::salvage`] takes that name. O(208).
+    /// All named trees, in order of their names. A damaged slot of the root table is listed as a
+    /// tree that cannot be opened, under its name, or as `damaged-slot-3` if the name is damaged,
+    /// and [`Store::salvage`] takes that name. O(208).
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the file ends inside of the root table.
@@ -375,40 +458,50 @@ impl Store {
         let roots = self.at(self.inner.backend.roots())?;
         let whole = roots.trees.iter();
         let opening = &self.inner.opening;
-        let whole = whole.map(|root| TreeInfo { kind: opening.kind(root).ok(), name: root.name.clone() });
+        let whole = whole.map(|root| TreeInfo {
+            kind: opening.kind(root).ok(),
+            name: root.name.clone(),
+        });
         let kind = |root: &DamagedRoot| root.tree.as_ref().and_then(|tree| opening.kind(tree).ok());
-        let damaged = roots.damaged.iter().map(|root| TreeInfo { kind: kind(root), name: root.label() });
+        let damaged = roots.damaged.iter().map(|root| TreeInfo {
+            kind: kind(root),
+            name: root.label(),
+        });
         let mut trees: Vec<TreeInfo> = whole.chain(damaged).collect();
         trees.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(trees)
     }
 
     /// Waits for the end of recovery in the background, if it runs. After a crash, trees of
-    /// [`Engine::BZTREE`](crate::Engine::BZTREE) are usable at once, whatever their size, while a thread finds out which space is
-    /// in use. Until it is done, space that was in use before the crash is not reused, and a write to a full store waits. O(n).
+    /// [`Engine::BZTREE`](crate::Engine::BZTREE) are usable at once, whatever their size, while a
+    /// thread finds out which space is in use. Until it is done, space that was in use before the
+    /// crash is not reused, and a write to a full store waits. O(n).
     ///
     /// It also waits for open ranges, so a thread that holds one must not call it.
     pub fn finish_recovery(&self) {
         while !self.inner.has_recovered() {}
     }
 
-    /// Removes the tree `name` and frees its space. The tree is gone, wholly and durably, when this returns; if a crash comes
-    /// before, it is gone wholly or not at all. O(its entries); a tree that is not open is opened for this.
+    /// Removes the tree `name` and frees its space. The tree is gone, wholly and durably, when this
+    /// returns; if a crash comes before, it is gone wholly or not at all. O(its entries); a tree
+    /// that is not open is opened for this.
     ///
     /// # Errors
-    /// [`Error::NoSuchTree`]; [`Error::InUse`] while a handle or a range of it lives, or any range while the store recovers
-    /// ([`Store::finish_recovery`]); [`Error::Corrupt`] if it is damaged. A damaged tree stays, so that it can be salvaged, unless
-    /// the damage is met only while its space is freed: the next open then finds out what is free.
+    /// [`Error::NoSuchTree`]; [`Error::InUse`] while a handle or a range of it lives, or any range
+    /// while the store recovers ([`Store::finish_recovery`]); [`Error::Corrupt`] if it is damaged.
+    /// A damaged tree stays, so that it can be salvaged, unless the damage is met only while its
+    /// space is freed: the next open then finds out what is free.
     pub fn drop_tree(&self, name: &str) -> Result<()> {
         self.at(self.drop_found(name))
     }
 
-    /// Gives the tree `name` another name. Durable when this returns; a crash leaves it with one of the two names. O(1).
+    /// Gives the tree `name` another name. Durable when this returns; a crash leaves it with one of
+    /// the two names. O(1).
     ///
     /// # Errors
-    /// [`Error::NoSuchTree`]; [`Error::TreeExists`] if a tree has the new name; [`Error::BadTreeName`];
-    /// [`Error::TooManyTrees`], as the new name needs a free slot for a moment; [`Error::InUse`] as
-    /// [`Store::drop_tree`].
+    /// [`Error::NoSuchTree`]; [`Error::TreeExists`] if a tree has the new name;
+    /// [`Error::BadTreeName`]; [`Error::TooManyTrees`], as the new name needs a free slot for a
+    /// moment; [`Error::InUse`] as [`Store::drop_tree`].
     pub fn rename_tree(&self, name: &str, new: &str) -> Result<()> {
         self.at(self.rename_found(name, new))
     }
@@ -422,7 +515,11 @@ impl Store {
         let Inner { trees, backend, .. } = &*self.inner;
         let mut trees = trees.lock();
         if let Some(tree) = trees.remove(name) {
-            let ended = if tree.any.is_unshared() { tree.any.index.sync() } else { Err(Error::in_use()) };
+            let ended = if tree.any.is_unshared() {
+                tree.any.index.sync()
+            } else {
+                Err(Error::in_use())
+            };
             if let Err(error) = ended {
                 trees.insert(name.to_owned(), tree);
                 return Err(error);
@@ -443,7 +540,12 @@ impl Store {
         if !self.inner.has_recovered() {
             return Err(Error::in_use());
         }
-        let Inner { trees, backend, opening, .. } = &*self.inner;
+        let Inner {
+            trees,
+            backend,
+            opening,
+            ..
+        } = &*self.inner;
         let mut trees = trees.lock();
         let roots = backend.roots()?;
         let Some(root) = roots.find(name)? else {
@@ -454,7 +556,11 @@ impl Store {
             None => OpenTree::open(backend.as_ref(), root, Settings::NONE, opening)?,
         };
         // New handles are made under the lock of `trees` only.
-        let removed = if tree.any.is_unshared() { backend.remove_tree(root) } else { Err(Error::in_use()) };
+        let removed = if tree.any.is_unshared() {
+            backend.remove_tree(root)
+        } else {
+            Err(Error::in_use())
+        };
         if let Err(error) = removed {
             trees.insert(name.to_owned(), tree);
             return Err(error);
@@ -464,38 +570,54 @@ impl Store {
         // With deferred durability the removal is not durable yet.
         backend.sync()?;
         // If this fails, the next open finds out what is free.
-        let destroyed = tree.any.index.destroy().inspect_err(|_| backend.leave_unclean());
+        let destroyed = tree
+            .any
+            .index
+            .destroy()
+            .inspect_err(|_| backend.leave_unclean());
         backend.release();
         destroyed
     }
 
-    /// Returns when everything that was written so far, by any thread, is durable. Needed only where operations are not
-    /// durable when they return: with another [`crate::Durability`], after `put_async` and its kin, and for trees that
-    /// become durable by epochs ([`Engine::is_buffered`](crate::Engine::is_buffered)), whose epochs end now.
+    /// Returns when everything that was written so far, by any thread, is durable. Needed only
+    /// where operations are not durable when they return: with another [`crate::Durability`], after
+    /// `put_async` and its kin, and for trees that become durable by epochs
+    /// ([`Engine::is_buffered`](crate::Engine::is_buffered)), whose epochs end now.
     ///
     /// # Errors
-    /// [`Error::Medium`] if the medium failed; [`Error::InBatch`] within a batch of any tree. After an error the other trees are
-    /// still made durable, and the first error is returned.
+    /// [`Error::Medium`] if the medium failed; [`Error::InBatch`] within a batch of any tree. After
+    /// an error the other trees are still made durable, and the first error is returned.
     pub fn sync(&self) -> Result<()> {
         if self.inner.source.is_some() {
             return Ok(());
         }
-        let trees: Vec<AnyTree> = self.inner.trees.lock().values().map(|tree| tree.any.clone()).collect();
+        let trees: Vec<AnyTree> = self
+            .inner
+            .trees
+            .lock()
+            .values()
+            .map(|tree| tree.any.clone())
+            .collect();
         // Each tree is tried, even if one before it failed.
-        let ended = trees.iter().map(|tree| tree.index.sync()).fold(Ok(()), Result::and);
+        let ended = trees
+            .iter()
+            .map(|tree| tree.index.sync())
+            .fold(Ok(()), Result::and);
         self.at(ended.and(self.inner.backend.sync()))
     }
 
-    /// Gives the room of free space back to the file system: all free slabs of 64 KiB become holes in the file, and the free tail
-    /// of the file is cut off. Returns by how many bytes the file takes less room on its disk; 0 in memory. The same happens by and
-    /// by to what is removed, beside some MiB that are kept for reuse, and at a clean close. Slabs in which
-    /// anything is in use stay as they are; a pool that is written anew from its entries has none of them. Other threads may go on; those that need new
-    /// slabs wait, and trees of [`Engine::MASSTREE`](crate::Engine::MASSTREE) stop while their free objects are counted. O(slabs),
-    /// with masstree O(its free objects), and on a file a checkpoint.
+    /// Gives the room of free space back to the file system: all free slabs of 64 KiB become holes
+    /// in the file, and the free tail of the file is cut off. Returns by how many bytes the file
+    /// takes less room on its disk; 0 in memory. The same happens by and by to what is removed,
+    /// beside some MiB that are kept for reuse, and at a clean close. Slabs in which anything is in
+    /// use stay as they are; a pool that is written anew from its entries has none of them. Other
+    /// threads may go on; those that need new slabs wait, and trees of
+    /// [`Engine::MASSTREE`](crate::Engine::MASSTREE) stop while their free objects are counted.
+    /// O(slabs), with masstree O(its free objects), and on a file a checkpoint.
     ///
     /// # Errors
-    /// [`Error::Medium`] if the medium failed; [`Error::Corrupt`] if a tree is damaged; [`Error::ReadOnly`] if the store is only
-    /// read.
+    /// [`Error::Medium`] if the medium failed; [`Error::Corrupt`] if a tree is damaged;
+    /// [`Error::ReadOnly`] if the store is only read.
     pub fn compact(&self) -> Result<u64> {
         self.at(self.inner.expect_writable())?;
         let room = || std::fs::metadata(&self.inner.path).map_or(0, |file| 512 * file.blocks());
@@ -505,16 +627,20 @@ impl Store {
         Ok(before.saturating_sub(room()))
     }
 
-    /// Copies the store, as it is at some moment of the call, into the new file `target`, while other threads go on writing, and
-    /// returns the copy's bytes. The copy is durable when this returns. It is a pool of its own with the same UUID, and opens as
-    /// after a crash. It gets the permissions of the pool, and its owner if the system allows that. `target` appears only when the
-    /// copy is whole: a process that ends before leaves a file beside it whose name ends with `.part`. O(file + log); the log is
-    /// copied into an unnamed file beside `target` meanwhile. Writers wait only if they fill the log faster than it can be read.
-    /// For a store that another process has open: [`Options::backup`].
+    /// Copies the store, as it is at some moment of the call, into the new file `target`, while
+    /// other threads go on writing, and returns the copy's bytes. The copy is durable when this
+    /// returns. It is a pool of its own with the same UUID, and opens as after a crash. It gets the
+    /// permissions of the pool, and its owner if the system allows that. `target` appears only when
+    /// the copy is whole: a process that ends before leaves a file beside it whose name ends with
+    /// `.part`. O(file + log); the log is copied into an unnamed file beside `target` meanwhile.
+    /// Writers wait only if they fill the log faster than it can be read. For a store that another
+    /// process has open: [`Options::backup`].
     ///
     /// # Errors
-    /// [`Error::Io`] if `target` exists or cannot be made; [`Error::PoolFull`] if there is no room for it; [`Error::NoBackup`] if the store is written to and not on
-    /// [`MediumChoice::File`](crate::MediumChoice::File); [`Error::Medium`] if the disk fails. After an error there is no copy.
+    /// [`Error::Io`] if `target` exists or cannot be made; [`Error::PoolFull`] if there is no room
+    /// for it; [`Error::NoBackup`] if the store is written to and not on
+    /// [`MediumChoice::File`](crate::MediumChoice::File); [`Error::Medium`] if the disk fails.
+    /// After an error there is no copy.
     pub fn backup(&self, target: impl AsRef<Path>) -> Result<u64> {
         if let Some(source) = &self.inner.source {
             return Options::new().copy_unopened(&self.inner.path, source, target.as_ref());
@@ -529,7 +655,12 @@ impl Store {
     /// # Errors
     /// [`Error::Corrupt`] if the file ends inside of the root table.
     pub fn stat(&self) -> Result<StoreStat> {
-        let Inner { path, recovery, backend, .. } = &*self.inner;
+        let Inner {
+            path,
+            recovery,
+            backend,
+            ..
+        } = &*self.inner;
         if !recovery.after_crash {
             // Reading the bitmaps takes milliseconds, for any size.
             self.inner.has_recovered();
@@ -541,8 +672,13 @@ impl Store {
             let name = found.tree.clone().unwrap_or_else(|| THE_POOL.to_owned());
             recovery.damaged.push((name, found.to_string()));
         }
-        let classes = pool.classes_damaged.iter().map(|offset| of_class(*offset).to_string());
-        recovery.damaged.extend(classes.map(|what| (THE_POOL.to_owned(), what)));
+        let classes = pool
+            .classes_damaged
+            .iter()
+            .map(|offset| of_class(*offset).to_string());
+        recovery
+            .damaged
+            .extend(classes.map(|what| (THE_POOL.to_owned(), what)));
         Ok(StoreStat {
             path: path.clone(),
             format_version: pool.identity.version,
@@ -576,22 +712,29 @@ impl Store {
         &self.inner.path
     }
 
-    /// Verifies the whole structure of every tree and returns every violation. For a tree that does not open, the violations are
-    /// the one that prevents that and those that [`Store::salvage`] meets. O(entries). Other
-    /// threads may go on, except that writers of trees of [`Engine::MASSTREE`](crate::Engine::MASSTREE) wait.
+    /// Verifies the whole structure of every tree and returns every violation. For a tree that does
+    /// not open, the violations are the one that prevents that and those that [`Store::salvage`]
+    /// meets. O(entries). Other threads may go on, except that writers of trees of
+    /// [`Engine::MASSTREE`](crate::Engine::MASSTREE) wait.
     ///
     /// # Errors
     /// Only if checking itself is impossible, as for want of memory.
     pub fn check(&self) -> Result<Vec<StoreViolation>> {
         let roots = self.at(self.inner.backend.roots())?;
-        let of_root = |DamagedRoot { name, offset, what, .. }| StoreViolation {
+        let of_root = |DamagedRoot {
+                           name, offset, what, ..
+                       }| StoreViolation {
             tree: name,
             offset: Some(offset),
             what,
         };
         let mut found: Vec<StoreViolation> = roots.damaged.into_iter().map(of_root).collect();
         for info in roots.trees {
-            let violation = |offset, what| StoreViolation { tree: Some(info.name.clone()), offset, what };
+            let violation = |offset, what| StoreViolation {
+                tree: Some(info.name.clone()),
+                offset,
+                what,
+            };
             let of_tree = |Violation { offset, what }: Violation| violation(Some(offset), what);
             let opened = self.open_tree(&info.name);
             let is_open = opened.is_ok();
@@ -603,7 +746,10 @@ impl Store {
                         found.push(violation(Some(*offset), what.clone()));
                     }
                     Error::Corrupt { offset, what, .. } => {
-                        let first = Violation { offset: *offset, what: what.clone() };
+                        let first = Violation {
+                            offset: *offset,
+                            what: what.clone(),
+                        };
                         found.extend(self.damage(&info.name, first)?.into_iter().map(of_tree));
                     }
                     Error::UnknownEngine { .. } => found.push(violation(None, error.to_string())),
@@ -617,7 +763,11 @@ impl Store {
         let refused = stat.frees_refused;
         if refused > 0 {
             let what = format!("{refused} records or leaves to be freed were none");
-            found.push(StoreViolation { tree: None, offset: None, what });
+            found.push(StoreViolation {
+                tree: None,
+                offset: None,
+                what,
+            });
         }
         Ok(found)
     }
@@ -630,26 +780,37 @@ impl Store {
             found => found?.into_iter().map(Violation::from).collect(),
         };
         // Salvage may not meet the damage that prevents an open.
-        if found.iter().all(|violation| violation.offset != first.offset) {
+        if found
+            .iter()
+            .all(|violation| violation.offset != first.offset)
+        {
             found.insert(0, first);
         }
         Ok(found)
     }
 
-    /// Closes the store cleanly: the next open need not find out which space is in use, and the file gives its free tail back.
-    /// Durable when this returns. Dropping the last handle does the same, but cannot report an error.
+    /// Closes the store cleanly: the next open need not find out which space is in use, and the
+    /// file gives its free tail back. Durable when this returns. Dropping the last handle does the
+    /// same, but cannot report an error.
     ///
     /// # Errors
-    /// [`Error::InUse`] while another clone of the store, one of its trees or a [`Ticket`](crate::Ticket) lives; it is
-    /// then closed when the last of them is dropped. [`Error::Medium`] if the medium failed.
+    /// [`Error::InUse`] while another clone of the store, one of its trees or a
+    /// [`Ticket`](crate::Ticket) lives; it is then closed when the last of them is dropped.
+    /// [`Error::Medium`] if the medium failed.
     pub fn close(self) -> Result<()> {
         let path = self.inner.path.clone();
-        let closed = Arc::try_unwrap(self.inner).map_err(|_| Error::in_use()).and_then(|inner| {
-            drop(inner.background);
-            drop(inner.trees);
-            // What was only read is not closed but forgotten.
-            if inner.source.is_some() { Ok(()) } else { inner.backend.close() }
-        });
+        let closed = Arc::try_unwrap(self.inner)
+            .map_err(|_| Error::in_use())
+            .and_then(|inner| {
+                drop(inner.background);
+                drop(inner.trees);
+                // What was only read is not closed but forgotten.
+                if inner.source.is_some() {
+                    Ok(())
+                } else {
+                    inner.backend.close()
+                }
+            });
         closed.map_err(|error| error.at(&path))
     }
 
@@ -661,7 +822,9 @@ impl Store {
 impl Inner {
     /// Waits until everything up to `lsn` is durable.
     pub(crate) fn settle(&self, lsn: Lsn) -> Result<()> {
-        self.backend.settle(lsn).map_err(|error| self.name_path(error))
+        self.backend
+            .settle(lsn)
+            .map_err(|error| self.name_path(error))
     }
 
     pub(crate) fn durable(&self) -> Lsn {
@@ -678,10 +841,15 @@ impl Inner {
     /// [`Error::ReadOnly`].
     #[inline(always)]
     pub(crate) fn expect_writable(&self) -> Result<()> {
-        if self.source.is_none() { Ok(()) } else { Err(Error::ReadOnly { at: At::UNKNOWN }) }
+        if self.source.is_none() {
+            Ok(())
+        } else {
+            Err(Error::ReadOnly { at: At::UNKNOWN })
+        }
     }
 
-    /// Whether trees may be made, renamed and dropped: what is left of a batch is written to the trees that it names.
+    /// Whether trees may be made, renamed and dropped: what is left of a batch is written to the
+    /// trees that it names.
     fn expect_trees_may_change(&self) -> Result<()> {
         self.expect_writable()?;
         self.backend.expect_batches_finished()
@@ -707,9 +875,12 @@ impl Inner {
         trees.values().for_each(|tree| tree.any.index.reclaim());
     }
 
-    /// Waits until the space in use is known, or until only an open range prevents that. Returns whether it is known.
+    /// Waits until the space in use is known, or until only an open range prevents that. Returns
+    /// whether it is known.
     fn has_recovered(&self) -> bool {
-        self.background.as_ref().is_none_or(|background| background.wait(RANGES_WAIT))
+        self.background
+            .as_ref()
+            .is_none_or(|background| background.wait(RANGES_WAIT))
     }
 
     /// The error with the path of this store.
@@ -732,15 +903,27 @@ fn tried_twice<T>(attempt: impl Fn() -> Result<T>, find_space: impl FnOnce()) ->
 }
 
 impl OpenTree {
-    fn open(backend: &dyn Backend, root: &TreeRoot, settings: Settings, opening: &Opening) -> Result<Self> {
+    fn open(
+        backend: &dyn Backend,
+        root: &TreeRoot,
+        settings: Settings,
+        opening: &Opening,
+    ) -> Result<Self> {
         let (kind, anchor) = (opening.kind(root)?, root.words[0]);
-        Ok(Self { kind, anchor, any: backend.open_tree(root, settings, opening)? })
+        Ok(Self {
+            kind,
+            anchor,
+            any: backend.open_tree(root, settings, opening)?,
+        })
     }
 }
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Store").field("path", &self.inner.path).finish_non_exhaustive()
+        formatter
+            .debug_struct("Store")
+            .field("path", &self.inner.path)
+            .finish_non_exhaustive()
     }
 }
 
@@ -748,5 +931,9 @@ impl std::fmt::Debug for Store {
 fn of_class(offset: u64) -> StoreViolation {
     let what = "the class word of a slab, which tells how it is cut up, is damaged: what lies there is read as before, and its \
                 space is not reused; dump the trees and restore them into a new pool to have it back";
-    StoreViolation { tree: None, offset: Some(offset), what: what.to_owned() }
+    StoreViolation {
+        tree: None,
+        offset: Some(offset),
+        what: what.to_owned(),
+    }
 }

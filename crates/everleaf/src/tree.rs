@@ -16,14 +16,16 @@ const LENT_BYTES_KEPT: usize = 1 << 20;
 
 /// An ordered map from byte strings to byte strings, by name in a [`Store`](crate::Store).
 ///
-/// Cheap to clone; keeps the store open. All methods may be called from any number of threads. A write is durable
-/// when it returns, and no reader sees it before, unless the store was opened with another [`crate::Durability`], or the
-/// engine is durable by epochs ([`Engine::is_buffered`](crate::Engine::is_buffered)). Keys have 0 bytes to 64 KiB, values 0 bytes to 16 MiB; in a tree of words
-/// ([`Codec::Word`](crate::Codec::Word)) both have exactly 8.
+/// Cheap to clone; keeps the store open. All methods may be called from any number of threads. A
+/// write is durable when it returns, and no reader sees it before, unless the store was opened with
+/// another [`crate::Durability`], or the engine is durable by epochs
+/// ([`Engine::is_buffered`](crate::Engine::is_buffered)). Keys have 0 bytes to 64 KiB, values 0
+/// bytes to 16 MiB; in a tree of words ([`Codec::Word`](crate::Codec::Word)) both have exactly 8.
 ///
 /// # Errors of all methods
-/// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::NotAWord`] for arguments beyond these limits;
-/// [`Error::Corrupt`] where the tree is damaged; [`Error::Medium`] if the medium failed. Writes also
+/// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::NotAWord`] for arguments beyond these
+/// limits; [`Error::Corrupt`] where the tree is damaged; [`Error::Medium`] if the medium failed.
+/// Writes also
 /// [`Error::PoolFull`]: nothing was changed, and the tree stays usable; and [`Error::ReadOnly`] in a store that is only read
 /// ([`Options::read_only`](crate::Options::read_only)). [`Error::path`] is the pool's path.
 #[derive(Clone)]
@@ -44,8 +46,16 @@ struct Context {
 impl Tree {
     pub(crate) fn new(tree: &OpenTree, name: &str, store: Arc<Inner>) -> Self {
         let OpenTree { any, kind, anchor } = tree;
-        let context = Context { name: name.to_owned(), kind: *kind, anchor: *anchor, store };
-        Self { any: any.clone(), context: Arc::new(context) }
+        let context = Context {
+            name: name.to_owned(),
+            kind: *kind,
+            anchor: *anchor,
+            store,
+        };
+        Self {
+            any: any.clone(),
+            context: Arc::new(context),
+        }
     }
 
     pub(crate) fn store(&self) -> &Arc<Inner> {
@@ -59,8 +69,16 @@ impl Tree {
 
     /// The tree as batches of engines name it.
     pub(crate) fn target(&self) -> Target<'_> {
-        let Context { name, kind, anchor, .. } = &*self.context;
-        Target { name, index: &*self.any.index, engine: kind.engine, codec: kind.codec, anchor: *anchor }
+        let Context {
+            name, kind, anchor, ..
+        } = &*self.context;
+        Target {
+            name,
+            index: &*self.any.index,
+            engine: kind.engine,
+            codec: kind.codec,
+            anchor: *anchor,
+        }
     }
 
     /// The running epoch, if the tree is durable by epochs.
@@ -79,8 +97,8 @@ impl Tree {
         self.context.kind
     }
 
-    /// The engine beneath, for comparisons. Its errors lack the pool's path, and it tries a write to a full pool only once. In a
-    /// store that is only read it takes writes, and they are lost.
+    /// The engine beneath, for comparisons. Its errors lack the pool's path, and it tries a write
+    /// to a full pool only once. In a store that is only read it takes writes, and they are lost.
     #[inline(always)]
     pub fn index(&self) -> &dyn Index {
         &*self.any.index
@@ -118,21 +136,23 @@ impl Tree {
         self.at(self.context.store.written(attempt))
     }
 
-    /// The value of `key`: a copy, which derefs to `[u8]`; up to 24 bytes cost no allocation. O(log n).
+    /// The value of `key`: a copy, which derefs to `[u8]`; up to 24 bytes cost no allocation. O(log
+    /// n).
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.at(self.any.index.get(key.as_ref()))
     }
 
-    /// Copies the value of `key` into `value`, which is cleared first; `false` if the key is absent. For reading
-    /// many values without allocations. O(log n).
+    /// Copies the value of `key` into `value`, which is cleared first; `false` if the key is
+    /// absent. For reading many values without allocations. O(log n).
     #[inline]
     pub fn get_into(&self, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
         self.at(self.any.index.get_into(key.as_ref(), value))
     }
 
-    /// Calls `read` with the value of `key`, if it is present, and returns what that returns. The value is lent from a buffer of the
-    /// thread that is used again, so reading costs no allocation. O(log n).
+    /// Calls `read` with the value of `key`, if it is present, and returns what that returns. The
+    /// value is lent from a buffer of the thread that is used again, so reading costs no
+    /// allocation. O(log n).
     ///
     /// ```
     /// # let store = everleaf::Store::in_memory()?;
@@ -141,7 +161,11 @@ impl Tree {
     /// assert_eq!(tree.get_with("greeting", |value| value.len())?, Some(12));
     /// # Ok::<(), everleaf::Error>(())
     /// ```
-    pub fn get_with<T>(&self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+    pub fn get_with<T>(
+        &self,
+        key: impl AsRef<[u8]>,
+        read: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
         thread_local!(static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) });
         // Taken out, as `read` may read another value.
         let mut buffer = BUFFER.take();
@@ -182,8 +206,8 @@ impl Tree {
         self.written(|| self.any.index.remove(key.as_ref()))
     }
 
-    /// Replaces `current` by `new` in one atomic step; `None` stands for absent. Returns whether the key had
-    /// `current`; if not, nothing changes. O(log n).
+    /// Replaces `current` by `new` in one atomic step; `None` stands for absent. Returns whether
+    /// the key had `current`; if not, nothing changes. O(log n).
     ///
     /// ```
     /// # let store = everleaf::Store::in_memory()?;
@@ -202,9 +226,9 @@ impl Tree {
         self.written(|| self.any.index.compare_exchange(key.as_ref(), current, new))
     }
 
-    /// A write that returns before it is durable, and what to wait for: or several, all of this store and none of them with
-    /// a ticket of its own. Where one of them fails, those before it have no ticket; [`Store::sync`](crate::Store::sync)
-    /// waits for them.
+    /// A write that returns before it is durable, and what to wait for: or several, all of this
+    /// store and none of them with a ticket of its own. Where one of them fails, those before it
+    /// have no ticket; [`Store::sync`](crate::Store::sync) waits for them.
     #[doc(hidden)]
     #[inline]
     pub fn ticketed<T>(&self, write: impl FnOnce() -> Result<T>) -> Result<(T, Ticket)> {
@@ -213,8 +237,9 @@ impl Tree {
         Ok((result?, Ticket::new(lsn, epoch, &self.context.store)))
     }
 
-    /// As [`Tree::put`], but returns before it is durable: the [`Ticket`] is for waiting. One thread can so keep many
-    /// writes under way and wait for them together. Other readers see the value only once it is durable (with
+    /// As [`Tree::put`], but returns before it is durable: the [`Ticket`] is for waiting. One
+    /// thread can so keep many writes under way and wait for them together. Other readers see the
+    /// value only once it is durable (with
     /// [`Durability::Immediate`](crate::Durability::Immediate)): they wait for it. A writer that
     /// gets 8 MiB of log ahead of the disk waits.
     ///
@@ -228,17 +253,26 @@ impl Tree {
     /// # Ok::<(), everleaf::Error>(())
     /// ```
     pub fn put_async(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Ticket> {
-        self.ticketed(|| self.put(key, value)).map(|((), ticket)| ticket)
+        self.ticketed(|| self.put(key, value))
+            .map(|((), ticket)| ticket)
     }
 
-    /// As [`Tree::insert`], with a ticket, as [`Tree::put_async`]. The ticket is for the answer `false` as well: it may
-    /// rest on what is not durable yet.
-    pub fn insert_async(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(bool, Ticket)> {
+    /// As [`Tree::insert`], with a ticket, as [`Tree::put_async`]. The ticket is for the answer
+    /// `false` as well: it may rest on what is not durable yet.
+    pub fn insert_async(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(bool, Ticket)> {
         self.ticketed(|| self.insert(key, value))
     }
 
     /// As [`Tree::update`], with a ticket, as [`Tree::insert_async`].
-    pub fn update_async(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(bool, Ticket)> {
+    pub fn update_async(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(bool, Ticket)> {
         self.ticketed(|| self.update(key, value))
     }
 
@@ -257,14 +291,16 @@ impl Tree {
         self.ticketed(|| self.compare_exchange(key, current, new))
     }
 
-    /// The values of many keys, in their order: several times as fast as one [`Tree::get`] after the other, because
-    /// the waits for memory overlap. O(keys * log n). Not a snapshot: each value is as of some moment of the call.
+    /// The values of many keys, in their order: several times as fast as one [`Tree::get`] after
+    /// the other, because the waits for memory overlap. O(keys * log n). Not a snapshot: each value
+    /// is as of some moment of the call.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         self.at(self.any.index.get_many(&keys))
     }
 
-    /// The entries within a range of keys, in order; `rev()` reads them from the end. O(log n), then O(1) an entry.
+    /// The entries within a range of keys, in order; `rev()` reads them from the end. O(log n),
+    /// then O(1) an entry.
     pub fn range(&self, range: impl KeyRange) -> Range<'_> {
         Range::new(self, range.into_bounds())
     }
@@ -289,12 +325,13 @@ impl Tree {
         self.at(self.any.index.is_empty())
     }
 
-    /// Fills an empty tree from entries in strictly ascending order, leaves to `fill` of their capacity (0.5 to 1.0;
-    /// other values are clamped). Wholly done or not at all, also across a crash. Returns the number of
-    /// entries. O(n), and much faster than as many inserts. Until it is done, it keeps what it
-    /// would have to undo in memory: up to 16 bytes an entry, nothing for words in [`Engine::RNTREE`](crate::Engine::RNTREE), next to
-    /// nothing in [`Engine::MASSTREE`](crate::Engine::MASSTREE). Epochs end meanwhile, and the load is durable with the one in which it
-    /// ends.
+    /// Fills an empty tree from entries in strictly ascending order, leaves to `fill` of their
+    /// capacity (0.5 to 1.0; other values are clamped). Wholly done or not at all, also across a
+    /// crash. Returns the number of entries. O(n), and much faster than as many inserts. Until it
+    /// is done, it keeps what it would have to undo in memory: up to 16 bytes an entry, nothing for
+    /// words in [`Engine::RNTREE`](crate::Engine::RNTREE), next to nothing in
+    /// [`Engine::MASSTREE`](crate::Engine::MASSTREE). Epochs end meanwhile, and the load is durable
+    /// with the one in which it ends.
     ///
     /// # Errors
     /// [`Error::NotEmpty`]; [`Error::NotSorted`] with the place of the first entry out of order.
@@ -306,15 +343,16 @@ impl Tree {
         self.try_bulk_load(entries.into_iter().map(Ok::<_, Error>), fill)
     }
 
-    /// As [`Tree::bulk_load`], from a source that may fail: its first error is returned, and nothing is loaded.
+    /// As [`Tree::bulk_load`], from a source that may fail: its first error is returned, and
+    /// nothing is loaded.
     pub fn try_bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>, E: From<Error>>(
         &self,
         entries: impl IntoIterator<Item = std::result::Result<(K, V), E>>,
         fill: f64,
     ) -> std::result::Result<u64, E> {
         self.at(self.context.store.expect_writable())?;
-        // The source cannot be read twice, so there is no second attempt: free space is found before the first one. Soon after a
-        // crash that waits for recovery in the background.
+        // The source cannot be read twice, so there is no second attempt: free space is found
+        // before the first one. Soon after a crash that waits for recovery in the background.
         self.context.store.find_space();
         let mut entries = entries.into_iter();
         let mut failure = None;
@@ -334,7 +372,11 @@ impl Tree {
                     Err(Error::in_use())
                 }
             },
-            if fill.is_nan() { 1.0 } else { fill.clamp(0.5, 1.0) },
+            if fill.is_nan() {
+                1.0
+            } else {
+                fill.clamp(0.5, 1.0)
+            },
         );
         match failure {
             Some(error) => Err(error),
@@ -342,8 +384,8 @@ impl Tree {
         }
     }
 
-    /// Verifies the whole structure and returns every violation. O(n). Writers of a leaf wait for a moment; those of
-    /// [`Engine::MASSTREE`](crate::Engine::MASSTREE) until the end.
+    /// Verifies the whole structure and returns every violation. O(n). Writers of a leaf wait for a
+    /// moment; those of [`Engine::MASSTREE`](crate::Engine::MASSTREE) until the end.
     pub fn check(&self) -> Result<Vec<Violation>> {
         self.at(self.any.index.check())
     }
@@ -356,13 +398,16 @@ impl Tree {
         self.at(self.any.index.stat())
     }
 
-    /// Figures of a tree that is durable by epochs ([`Engine::is_buffered`](crate::Engine::is_buffered)): the progress of the
-    /// sweep after a crash, and what the ends of epochs took. `None` for other trees. O(1), unlike [`Tree::stat`].
+    /// Figures of a tree that is durable by epochs
+    /// ([`Engine::is_buffered`](crate::Engine::is_buffered)): the progress of the sweep after a
+    /// crash, and what the ends of epochs took. `None` for other trees. O(1), unlike
+    /// [`Tree::stat`].
     pub fn epoch_stat(&self) -> Option<EpochStat> {
         self.any.index.epochs().map(Epochs::epoch_stat)
     }
 
-    /// What the engine counted since the tree was opened, by name. Each engine has counters of its own.
+    /// What the engine counted since the tree was opened, by name. Each engine has counters of its
+    /// own.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         self.any.index.counters()
     }

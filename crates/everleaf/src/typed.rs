@@ -9,8 +9,8 @@ use engines::{At, Error, Result};
 
 use crate::{EncodedValue, Key, Range, StartsWith, Ticket, Tree};
 
-/// An ordered map from `K` to `V`, by name in a [`Store`](crate::Store): a [`Tree`] whose keys and values are encoded. [`Tree`] has the
-/// rest: threads, durability, errors.
+/// An ordered map from `K` to `V`, by name in a [`Store`](crate::Store): a [`Tree`] whose keys and
+/// values are encoded. [`Tree`] has the rest: threads, durability, errors.
 ///
 /// ```
 /// # let store = everleaf::Store::in_memory()?;
@@ -28,7 +28,8 @@ use crate::{EncodedValue, Key, Range, StartsWith, Ticket, Tree};
 /// # Ok::<(), everleaf::Error>(())
 /// ```
 ///
-/// The pool does not know the types. Bytes that are those of no `K` or `V` are [`Error::NotOfType`].
+/// The pool does not know the types. Bytes that are those of no `K` or `V` are
+/// [`Error::NotOfType`].
 pub struct TypedTree<K, V> {
     tree: Tree,
     types: PhantomData<fn() -> (K, V)>,
@@ -36,7 +37,10 @@ pub struct TypedTree<K, V> {
 
 impl<K, V> Clone for TypedTree<K, V> {
     fn clone(&self) -> Self {
-        Self { tree: self.tree.clone(), types: PhantomData }
+        Self {
+            tree: self.tree.clone(),
+            types: PhantomData,
+        }
     }
 }
 
@@ -65,7 +69,10 @@ fn decoded<T>(what: &'static str, tree: &Tree, found: Option<T>) -> Result<T> {
 impl Tree {
     /// The same tree with types.
     pub fn typed<K: Key, V: EncodedValue>(&self) -> TypedTree<K, V> {
-        TypedTree { tree: self.clone(), types: PhantomData }
+        TypedTree {
+            tree: self.clone(),
+            types: PhantomData,
+        }
     }
 }
 
@@ -80,7 +87,10 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     }
 
     fn entry(&self, (key, value): (impl AsRef<[u8]>, impl AsRef<[u8]>)) -> Result<(K, V)> {
-        Ok((decoded("key", &self.tree, K::decode(key.as_ref()))?, self.value(value.as_ref())?))
+        Ok((
+            decoded("key", &self.tree, K::decode(key.as_ref()))?,
+            self.value(value.as_ref())?,
+        ))
     }
 
     /// As [`Tree::get`].
@@ -88,7 +98,10 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.tree.get(key_bytes(key))?.map(|value| self.value(&value)).transpose()
+        self.tree
+            .get(key_bytes(key))?
+            .map(|value| self.value(&value))
+            .transpose()
     }
 
     /// As [`Tree::contains`].
@@ -109,11 +122,18 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     {
         let keys: Vec<Vec<u8>> = keys.into_iter().map(key_bytes).collect();
         let found = self.tree.get_many(&keys)?;
-        found.into_iter().map(|found| found.map(|value| self.value(&value)).transpose()).collect()
+        found
+            .into_iter()
+            .map(|found| found.map(|value| self.value(&value)).transpose())
+            .collect()
     }
 
     /// As [`Tree::insert`].
-    pub fn insert<Q: Key + ?Sized, W: EncodedValue + ?Sized>(&self, key: &Q, value: &W) -> Result<bool>
+    pub fn insert<Q: Key + ?Sized, W: EncodedValue + ?Sized>(
+        &self,
+        key: &Q,
+        value: &W,
+    ) -> Result<bool>
     where
         K: Borrow<Q>,
         V: Borrow<W>,
@@ -122,7 +142,11 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     }
 
     /// As [`Tree::update`].
-    pub fn update<Q: Key + ?Sized, W: EncodedValue + ?Sized>(&self, key: &Q, value: &W) -> Result<bool>
+    pub fn update<Q: Key + ?Sized, W: EncodedValue + ?Sized>(
+        &self,
+        key: &Q,
+        value: &W,
+    ) -> Result<bool>
     where
         K: Borrow<Q>,
         V: Borrow<W>,
@@ -140,7 +164,11 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     }
 
     /// As [`Tree::put_async`].
-    pub fn put_async<Q: Key + ?Sized, W: EncodedValue + ?Sized>(&self, key: &Q, value: &W) -> Result<Ticket>
+    pub fn put_async<Q: Key + ?Sized, W: EncodedValue + ?Sized>(
+        &self,
+        key: &Q,
+        value: &W,
+    ) -> Result<Ticket>
     where
         K: Borrow<Q>,
         V: Borrow<W>,
@@ -168,11 +196,16 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         V: Borrow<W>,
     {
         let [current, new] = [current, new].map(|value| value.map(value_bytes));
-        self.tree.compare_exchange(key_bytes(key), current.as_deref(), new.as_deref())
+        self.tree
+            .compare_exchange(key_bytes(key), current.as_deref(), new.as_deref())
     }
 
     /// As [`Tree::replace`].
-    pub fn replace<Q: Key + ?Sized, W: EncodedValue + ?Sized>(&self, key: &Q, value: &W) -> Result<Option<V>>
+    pub fn replace<Q: Key + ?Sized, W: EncodedValue + ?Sized>(
+        &self,
+        key: &Q,
+        value: &W,
+    ) -> Result<Option<V>>
     where
         K: Borrow<Q>,
         V: Borrow<W>,
@@ -186,7 +219,10 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.tree.take(key_bytes(key))?.map(|old| self.value(&old)).transpose()
+        self.tree
+            .take(key_bytes(key))?
+            .map(|old| self.value(&old))
+            .transpose()
     }
 
     /// As [`Tree::fetch_update`].
@@ -213,7 +249,10 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
             let bytes = self.tree.get(&key)?;
             let old = || bytes.as_deref().map(|old| self.value(old)).transpose();
             let new = update(old()?).as_ref().map(value_bytes);
-            if self.tree.compare_exchange(&key, bytes.as_deref(), new.as_deref())? {
+            if self
+                .tree
+                .compare_exchange(&key, bytes.as_deref(), new.as_deref())?
+            {
                 return old();
             }
         }
@@ -221,7 +260,10 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
 
     /// As [`Tree::first`].
     pub fn first(&self) -> Result<Option<(K, V)>> {
-        self.tree.first()?.map(|entry| self.entry(entry)).transpose()
+        self.tree
+            .first()?
+            .map(|entry| self.entry(entry))
+            .transpose()
     }
 
     /// As [`Tree::last`].
@@ -231,12 +273,18 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
 
     /// As [`Tree::pop_first`].
     pub fn pop_first(&self) -> Result<Option<(K, V)>> {
-        self.tree.pop_first()?.map(|entry| self.entry(entry)).transpose()
+        self.tree
+            .pop_first()?
+            .map(|entry| self.entry(entry))
+            .transpose()
     }
 
     /// As [`Tree::pop_last`].
     pub fn pop_last(&self) -> Result<Option<(K, V)>> {
-        self.tree.pop_last()?.map(|entry| self.entry(entry)).transpose()
+        self.tree
+            .pop_last()?
+            .map(|entry| self.entry(entry))
+            .transpose()
     }
 
     /// As [`Tree::next_above`].
@@ -244,7 +292,10 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.tree.next_above(key_bytes(key))?.map(|entry| self.entry(entry)).transpose()
+        self.tree
+            .next_above(key_bytes(key))?
+            .map(|entry| self.entry(entry))
+            .transpose()
     }
 
     /// As [`Tree::next_below`].
@@ -252,11 +303,17 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.tree.next_below(key_bytes(key))?.map(|entry| self.entry(entry)).transpose()
+        self.tree
+            .next_below(key_bytes(key))?
+            .map(|entry| self.entry(entry))
+            .transpose()
     }
 
     fn bounds<Q: Key + ?Sized>(range: &impl RangeBounds<Q>) -> Bounds {
-        Bounds { lower: range.start_bound().map(key_bytes), upper: range.end_bound().map(key_bytes) }
+        Bounds {
+            lower: range.start_bound().map(key_bytes),
+            upper: range.end_bound().map(key_bytes),
+        }
     }
 
     /// As [`Tree::range`].
@@ -264,7 +321,10 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     where
         K: Borrow<Q>,
     {
-        TypedRange { range: self.tree.range(Self::bounds(&range)), tree: self }
+        TypedRange {
+            range: self.tree.range(Self::bounds(&range)),
+            tree: self,
+        }
     }
 
     /// The entries whose keys, which are tuples, have this first part, as [`Tree::range`].
@@ -274,12 +334,18 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     {
         let mut bytes = Vec::new();
         part.encode_before(&mut bytes);
-        TypedRange { range: self.tree.prefix(bytes), tree: self }
+        TypedRange {
+            range: self.tree.prefix(bytes),
+            tree: self,
+        }
     }
 
     /// As [`Tree::iter`].
     pub fn iter(&self) -> TypedRange<'_, K, V> {
-        TypedRange { range: self.tree.iter(), tree: self }
+        TypedRange {
+            range: self.tree.iter(),
+            tree: self,
+        }
     }
 
     /// As [`Tree::remove_range`].
@@ -323,11 +389,15 @@ impl<'t, K: Key, V: EncodedValue> IntoIterator for &'t TypedTree<K, V> {
 
 impl<K, V> std::fmt::Debug for TypedTree<K, V> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_tuple("TypedTree").field(&self.tree).finish()
+        formatter
+            .debug_tuple("TypedTree")
+            .field(&self.tree)
+            .finish()
     }
 }
 
-/// The entries of a range of a [`TypedTree`], in order; from either end, so `rev()` works. See [`Range`].
+/// The entries of a range of a [`TypedTree`], in order; from either end, so `rev()` works. See
+/// [`Range`].
 pub struct TypedRange<'t, K, V> {
     range: Range<'t>,
     tree: &'t TypedTree<K, V>,
@@ -353,6 +423,9 @@ impl<K: Key, V: EncodedValue> std::iter::FusedIterator for TypedRange<'_, K, V> 
 
 impl<K, V> std::fmt::Debug for TypedRange<'_, K, V> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_tuple("TypedRange").field(&self.range).finish()
+        formatter
+            .debug_tuple("TypedRange")
+            .field(&self.range)
+            .finish()
     }
 }

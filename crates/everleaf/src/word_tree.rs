@@ -8,8 +8,9 @@ use engines::index::{Bounds, Condition, WordIndex};
 
 use crate::{Range, Ticket, Tree};
 
-/// An ordered map from `u64` to `u64`, by name in a [`Store`](crate::Store): the fast path for small fixed entries,
-/// without byte strings in between. [`Tree`] has the rest: threads, durability, errors.
+/// An ordered map from `u64` to `u64`, by name in a [`Store`](crate::Store): the fast path for
+/// small fixed entries, without byte strings in between. [`Tree`] has the rest: threads,
+/// durability, errors.
 ///
 /// ```
 /// # let store = everleaf::Store::in_memory()?;
@@ -40,7 +41,8 @@ impl WordTree {
 
     #[inline(always)]
     fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<bool> {
-        self.tree.written(|| self.words.write(key, value, condition))
+        self.tree
+            .written(|| self.words.write(key, value, condition))
     }
 
     /// The value of `key`. O(log n).
@@ -73,9 +75,14 @@ impl WordTree {
         self.write(key, None, Condition::Present)
     }
 
-    /// Replaces `current` by `new` in one atomic step; `None` stands for absent. Returns whether the key had
-    /// `current`; if not, nothing changes. O(log n).
-    pub fn compare_exchange(&self, key: u64, current: Option<u64>, new: Option<u64>) -> Result<bool> {
+    /// Replaces `current` by `new` in one atomic step; `None` stands for absent. Returns whether
+    /// the key had `current`; if not, nothing changes. O(log n).
+    pub fn compare_exchange(
+        &self,
+        key: u64,
+        current: Option<u64>,
+        new: Option<u64>,
+    ) -> Result<bool> {
         match (current, new) {
             (None, None) => Ok(self.get(key)?.is_none()),
             (None, Some(_)) => self.write(key, new, Condition::Absent),
@@ -86,7 +93,9 @@ impl WordTree {
     /// As [`WordTree::put`], with a ticket, as [`Tree::put_async`].
     #[inline]
     pub fn put_async(&self, key: u64, value: u64) -> Result<Ticket> {
-        self.tree.ticketed(|| self.put(key, value)).map(|((), ticket)| ticket)
+        self.tree
+            .ticketed(|| self.put(key, value))
+            .map(|((), ticket)| ticket)
     }
 
     /// As [`WordTree::insert`], with a ticket, as [`Tree::insert_async`].
@@ -114,10 +123,12 @@ impl WordTree {
         current: Option<u64>,
         new: Option<u64>,
     ) -> Result<(bool, Ticket)> {
-        self.tree.ticketed(|| self.compare_exchange(key, current, new))
+        self.tree
+            .ticketed(|| self.compare_exchange(key, current, new))
     }
 
-    /// The values of many keys, in their order: several times as fast as one [`WordTree::get`] after the other.
+    /// The values of many keys, in their order: several times as fast as one [`WordTree::get`]
+    /// after the other.
     pub fn get_many(&self, keys: &[u64]) -> Result<Vec<Option<u64>>> {
         let mut values = vec![None; keys.len()];
         self.get_many_into(keys, &mut values)?;
@@ -133,17 +144,23 @@ impl WordTree {
         self.tree.at(self.words.get_many(keys, values))
     }
 
-    /// Calls `visit` with the entries from `from` on, ascending, until it returns `false`: the fastest way to read a
-    /// range. O(log n + entries).
+    /// Calls `visit` with the entries from `from` on, ascending, until it returns `false`: the
+    /// fastest way to read a range. O(log n + entries).
     pub fn scan(&self, from: u64, visit: impl FnMut(u64, u64) -> bool) -> Result<()> {
         self.tree.at(self.words.scan_each(from, visit))
     }
 
-    /// The entries within a range of keys, in order; `rev()` reads them from the end. As [`Tree::range`].
+    /// The entries within a range of keys, in order; `rev()` reads them from the end. As
+    /// [`Tree::range`].
     pub fn range(&self, range: impl RangeBounds<u64>) -> WordRange<'_> {
         let bytes = |bound: Bound<&u64>| bound.map(|key| key.to_be_bytes().to_vec());
-        let bounds = Bounds { lower: bytes(range.start_bound()), upper: bytes(range.end_bound()) };
-        WordRange { range: self.tree.range(bounds) }
+        let bounds = Bounds {
+            lower: bytes(range.start_bound()),
+            upper: bytes(range.end_bound()),
+        };
+        WordRange {
+            range: self.tree.range(bounds),
+        }
     }
 
     /// The number of keys; exact when no thread writes. O(leaves).
@@ -157,7 +174,11 @@ impl WordTree {
     }
 
     /// Fills an empty tree from entries in strictly ascending order; as [`Tree::bulk_load`].
-    pub fn bulk_load(&self, entries: impl IntoIterator<Item = (u64, u64)>, fill: f64) -> Result<u64> {
+    pub fn bulk_load(
+        &self,
+        entries: impl IntoIterator<Item = (u64, u64)>,
+        fill: f64,
+    ) -> Result<u64> {
         let bytes = |(key, value): (u64, u64)| (key.to_be_bytes(), value.to_be_bytes());
         self.tree.bulk_load(entries.into_iter().map(bytes), fill)
     }
@@ -169,7 +190,8 @@ impl std::fmt::Debug for WordTree {
     }
 }
 
-/// The entries of a range of a [`WordTree`], in order; from either end, so `rev()` works. See [`Range`].
+/// The entries of a range of a [`WordTree`], in order; from either end, so `rev()` works. See
+/// [`Range`].
 #[derive(Debug)]
 pub struct WordRange<'t> {
     range: Range<'t>,
@@ -177,7 +199,9 @@ pub struct WordRange<'t> {
 
 /// Eight bytes as a word. The codec gives no other length.
 fn word(bytes: &[u8]) -> u64 {
-    bytes.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes))
+    bytes
+        .first_chunk::<8>()
+        .map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
 impl Iterator for WordRange<'_> {
@@ -185,14 +209,18 @@ impl Iterator for WordRange<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let entry = self.range.next_entry();
-        entry.map(|entry| entry.map(|(key, value)| (word(key), word(value)))).transpose()
+        entry
+            .map(|entry| entry.map(|(key, value)| (word(key), word(value))))
+            .transpose()
     }
 }
 
 impl DoubleEndedIterator for WordRange<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
         let entry = self.range.next_entry_back();
-        entry.map(|entry| entry.map(|(key, value)| (word(key), word(value)))).transpose()
+        entry
+            .map(|entry| entry.map(|(key, value)| (word(key), word(value))))
+            .transpose()
     }
 }
 

@@ -7,8 +7,14 @@ use std::time::Duration;
 use everleaf::{Engine, Error, Options, Store, Tree, TreeOptions};
 use tempfile::TempDir;
 
-const WORDS: TreeOptions = TreeOptions { engine: Engine::BZTREE, ..TreeOptions::WORDS };
-const RECORDS: TreeOptions = TreeOptions { engine: Engine::BZTREE, ..TreeOptions::RECORDS };
+const WORDS: TreeOptions = TreeOptions {
+    engine: Engine::BZTREE,
+    ..TreeOptions::WORDS
+};
+const RECORDS: TreeOptions = TreeOptions {
+    engine: Engine::BZTREE,
+    ..TreeOptions::RECORDS
+};
 
 /// Enough for more slabs than an open reads itself.
 const KEYS: u64 = 300_000;
@@ -24,8 +30,13 @@ struct Folder<Running> {
 
 impl<Running> Folder<Running> {
     fn new(running: Running) -> Self {
-        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        Self { folder, _running: running }
+        let folder = tempfile::tempdir_in("/dev/shm")
+            .or_else(|_| tempfile::tempdir())
+            .unwrap();
+        Self {
+            folder,
+            _running: running,
+        }
     }
 }
 
@@ -41,7 +52,8 @@ fn folder() -> Folder<RwLockReadGuard<'static, ()>> {
     Folder::new(RUNNING.read().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// For a test that needs all the space of its pool: what is retired is not free while a thread of another test is pinned.
+/// For a test that needs all the space of its pool: what is retired is not free while a thread of
+/// another test is pinned.
 fn folder_alone() -> Folder<RwLockWriteGuard<'static, ()>> {
     Folder::new(RUNNING.write().unwrap_or_else(PoisonError::into_inner))
 }
@@ -60,12 +72,18 @@ fn fill(store: &Store, name: &str, options: TreeOptions, keys: u64) -> Tree {
 
 /// Opens as after a crash: the last handle was dropped without closing.
 fn crashed(folder: &TempDir) -> Store {
-    Options::new().close_cleanly(false).open(folder.path().join("pool")).unwrap()
+    Options::new()
+        .close_cleanly(false)
+        .open(folder.path().join("pool"))
+        .unwrap()
 }
 
 fn work(tree: &Tree) {
     for number in 0..2000 {
-        assert_eq!(tree.get(key(number)).unwrap().unwrap().as_slice(), number.to_be_bytes());
+        assert_eq!(
+            tree.get(key(number)).unwrap().unwrap().as_slice(),
+            number.to_be_bytes()
+        );
         match number % 4 {
             0 => assert!(tree.remove(key(number)).unwrap()),
             1 => assert!(tree.update(key(number), b"changed!").unwrap()),
@@ -78,8 +96,8 @@ fn work(tree: &Tree) {
     }
 }
 
-/// The allocations in use when what was retired is free again. That waits for all threads that are pinned, of other tests,
-/// too; reads make it go on.
+/// The allocations in use when what was retired is free again. That waits for all threads that are
+/// pinned, of other tests, too; reads make it go on.
 fn freed(store: &Store, tree: &Tree) -> u64 {
     let allocations = || store.stat().unwrap().allocations;
     let (mut least, mut rounds) = (allocations(), 0);
@@ -103,7 +121,10 @@ fn a_store_works_while_it_marks() {
     }
     let store = crashed(&folder);
     assert!(store.recovery().after_crash);
-    let (words, records) = (store.open_tree("words").unwrap(), store.open_tree("records").unwrap());
+    let (words, records) = (
+        store.open_tree("words").unwrap(),
+        store.open_tree("records").unwrap(),
+    );
     work(&words);
     work(&records);
     store.finish_recovery();
@@ -116,7 +137,10 @@ fn a_store_works_while_it_marks() {
     store.finish_recovery();
     let found = store.stat().unwrap().allocations;
     // Spares of two trees, and what was retired last, were in use and are not reached.
-    assert!(found <= allocations && allocations - found < 200, "{allocations}, then {found}");
+    assert!(
+        found <= allocations && allocations - found < 200,
+        "{allocations}, then {found}"
+    );
     assert!(store.check().unwrap().is_empty());
 }
 
@@ -156,7 +180,12 @@ fn a_damaged_bitmap_is_told_and_costs_a_mark_at_the_next_open() {
     let tree = store.open_tree("words").unwrap();
     work(&tree);
     let found = store.check().unwrap();
-    assert!(found.iter().any(|found| found.offset == Some(last as u64) && found.tree.is_none()), "{found:?}");
+    assert!(
+        found
+            .iter()
+            .any(|found| found.offset == Some(last as u64) && found.tree.is_none()),
+        "{found:?}"
+    );
     let stat = store.stat().unwrap();
     assert_eq!(stat.recovery.damaged.len(), 1, "{stat:?}");
     drop(tree);
@@ -183,21 +212,39 @@ fn a_damaged_class_word_is_told_and_costs_its_slab() {
     };
     for open in 0..3 {
         let store = Store::open(&path).unwrap();
-        assert_eq!(store.recovery().after_crash, open > 0, "until it is marked bitmaps are believed");
+        assert_eq!(
+            store.recovery().after_crash,
+            open > 0,
+            "until it is marked bitmaps are believed"
+        );
         store.finish_recovery();
         let found = store.check().unwrap();
-        assert!(matches!(&found[..], [one] if is_class(&one.what, one.offset)), "open {open}: {found:?}");
+        assert!(
+            matches!(&found[..], [one] if is_class(&one.what, one.offset)),
+            "open {open}: {found:?}"
+        );
         let damaged = store.stat().unwrap().recovery.damaged;
-        assert!(matches!(&damaged[..], [(_, what)] if is_class(what, Some(last as u64))), "{damaged:?}");
+        assert!(
+            matches!(&damaged[..], [(_, what)] if is_class(what, Some(last as u64))),
+            "{damaged:?}"
+        );
         let tree = store.open_tree("words").unwrap();
         if open == 2 {
             work(&tree);
-            // Where leaves are split space is taken that was found to be free, and none of what is left alone.
-            (0..KEYS).for_each(|number| tree.put(key(2 * KEYS + number), number.to_be_bytes()).unwrap());
+            // Where leaves are split space is taken that was found to be free, and none of what is
+            // left alone.
+            (0..KEYS).for_each(|number| {
+                tree.put(key(2 * KEYS + number), number.to_be_bytes())
+                    .unwrap();
+            });
             (0..KEYS).for_each(|number| assert!(tree.remove(key(2 * KEYS + number)).unwrap()));
         }
         for number in 2500..KEYS {
-            assert_eq!(tree.get(key(number)).unwrap().unwrap().as_slice(), number.to_be_bytes(), "{number}");
+            assert_eq!(
+                tree.get(key(number)).unwrap().unwrap().as_slice(),
+                number.to_be_bytes(),
+                "{number}"
+            );
         }
         assert_eq!(tree.len().unwrap(), KEYS);
         drop(tree);
@@ -213,7 +260,9 @@ fn a_store_closes_and_drops_trees_while_it_marks() {
     crashed(&folder).close().unwrap();
     let store = crashed(&folder);
     store.drop_tree("words").unwrap();
-    assert!(matches!(store.open_tree("words"), Err(error) if matches!(&error, Error::NoSuchTree { .. })));
+    assert!(
+        matches!(store.open_tree("words"), Err(error) if matches!(&error, Error::NoSuchTree { .. }))
+    );
     assert!(store.stat().unwrap().allocations < 100);
     drop(store);
     let store = crashed(&folder);
@@ -225,7 +274,13 @@ fn a_store_closes_and_drops_trees_while_it_marks() {
 fn a_full_store_waits_for_its_mark() {
     let folder = folder_alone();
     let path = folder.path().join("pool");
-    let open = || Options::new().close_cleanly(false).limit_bytes(16 << 20).open(&path).unwrap();
+    let open = || {
+        Options::new()
+            .close_cleanly(false)
+            .limit_bytes(16 << 20)
+            .open(&path)
+            .unwrap()
+    };
     {
         let store = open();
         let tree = store.tree_with("words", WORDS).unwrap();
@@ -256,10 +311,17 @@ fn a_thread_that_holds_a_range_is_not_waited_for() {
     let store = open();
     let words = store.open_tree("words").unwrap();
     let range = words.iter();
-    let full = (5000..).find_map(|number| words.insert(key(number), b"inserted").err()).unwrap();
+    let full = (5000..)
+        .find_map(|number| words.insert(key(number), b"inserted").err())
+        .unwrap();
     assert!(full.is_full(), "{full}");
-    let other = store.tree("other").map(drop).and_then(|()| store.drop_tree("other"));
-    assert!(other.is_err_and(|error| matches!(&error, Error::InUse { .. } | Error::PoolFull { .. })));
+    let other = store
+        .tree("other")
+        .map(drop)
+        .and_then(|()| store.drop_tree("other"));
+    assert!(
+        other.is_err_and(|error| matches!(&error, Error::InUse { .. } | Error::PoolFull { .. }))
+    );
     drop(range);
     store.finish_recovery();
 }
@@ -279,6 +341,9 @@ fn a_store_dropped_by_a_panic_opens_as_after_a_crash() {
     assert!(panicked.join().is_err());
     let store = Store::open(&path).unwrap();
     assert!(store.recovery().after_crash);
-    assert_eq!(store.tree_with("words", WORDS).unwrap().len().unwrap(), 1000);
+    assert_eq!(
+        store.tree_with("words", WORDS).unwrap().len().unwrap(),
+        1000
+    );
     assert!(store.check().unwrap().is_empty());
 }

@@ -6,7 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use everleaf::{
-    Durability, Error, LineStore, LogError, MediumChoice, MediumError, Options, Result, Store, WordTree,
+    Durability, Error, LineStore, LogError, MediumChoice, MediumError, Options, Result, Store,
+    WordTree,
 };
 
 /// Where a process that was started by a test finds the pool that it writes.
@@ -14,18 +15,29 @@ const POOL: &str = "EVERLEAF_TEST_BACKUP_POOL";
 
 fn options() -> Options {
     // So small that checkpoints come all the time.
-    Options::new().medium(MediumChoice::File).log_bytes(1 << 20).recovery_threads(1)
+    Options::new()
+        .medium(MediumChoice::File)
+        .log_bytes(1 << 20)
+        .recovery_threads(1)
 }
 
 fn folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
-    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
+    if memory.is_dir() {
+        tempfile::tempdir_in(memory)
+    } else {
+        tempfile::tempdir()
+    }
+    .unwrap()
 }
 
-/// Writes key after key, each into one tree first and then into the other, and says what is durable.
+/// Writes key after key, each into one tree first and then into the other, and says what is
+/// durable.
 #[test]
 fn writer() {
-    let Some(pool) = std::env::var_os(POOL) else { return };
+    let Some(pool) = std::env::var_os(POOL) else {
+        return;
+    };
     let store = options().open(pool).unwrap();
     let [first, second] = ["first", "second"].map(|name| store.word_tree(name).unwrap());
     let mut output = std::io::stderr().lock();
@@ -39,13 +51,18 @@ fn writer() {
     }
 }
 
-/// Where a process that was started by a test finds the pool that it copies, and where the copy is to lie.
+/// Where a process that was started by a test finds the pool that it copies, and where the copy is
+/// to lie.
 const COPY: &str = "EVERLEAF_TEST_BACKUP_COPY";
 
 #[test]
 fn copier() {
-    let Some(pool) = std::env::var_os(COPY) else { return };
-    options().backup(&pool, Path::new(&pool).with_file_name("copy")).unwrap();
+    let Some(pool) = std::env::var_os(COPY) else {
+        return;
+    };
+    options()
+        .backup(&pool, Path::new(&pool).with_file_name("copy"))
+        .unwrap();
 }
 
 /// A pool whose copy takes a while; and the files that lie beside it.
@@ -60,16 +77,32 @@ fn large_pool(folder: &Path) -> (PathBuf, impl Fn() -> Vec<PathBuf>) {
     store.close().unwrap();
     let folder = folder.to_owned();
     (pool, move || {
-        let names = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
-        names.filter(|path| !path.file_name().unwrap().to_str().unwrap().starts_with("a.pool")).collect()
+        let names = std::fs::read_dir(&folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        names
+            .filter(|path| {
+                !path
+                    .file_name()
+                    .unwrap()
+                    .to_str()
+                    .unwrap()
+                    .starts_with("a.pool")
+            })
+            .collect()
     })
 }
 
 const LARGE: u8 = 60;
 
 fn is_whole(copy: &Path) -> bool {
-    let Ok(store) = options().create(false).open(copy) else { return false };
-    store.open_tree("large").and_then(|tree| tree.len()).is_ok_and(|found| found == u64::from(LARGE))
+    let Ok(store) = options().create(false).open(copy) else {
+        return false;
+    };
+    store
+        .open_tree("large")
+        .and_then(|tree| tree.len())
+        .is_ok_and(|found| found == u64::from(LARGE))
 }
 
 #[test]
@@ -81,8 +114,12 @@ fn a_copy_that_was_cut_off_is_none_and_keeps_nobody_from_the_next_one() {
     for _ in 0..40 {
         let left = others().len();
         let mut child = Command::new(std::env::current_exe().unwrap());
-        let mut child =
-            child.args(["copier", "--exact"]).env(COPY, &pool).stdout(Stdio::null()).spawn().unwrap();
+        let mut child = child
+            .args(["copier", "--exact"])
+            .env(COPY, &pool)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
         while others().len() == left && child.try_wait().unwrap().is_none() {}
         child.kill().unwrap();
         let was_killed = !child.wait().unwrap().success();
@@ -116,9 +153,15 @@ fn a_copy_takes_nobodys_place() {
             copied.join().unwrap()
         });
         if let Err(error) = copied {
-            assert!(matches!(&error, Error::Io { source, .. } if source.kind() == ErrorKind::AlreadyExists));
+            assert!(
+                matches!(&error, Error::Io { source, .. } if source.kind() == ErrorKind::AlreadyExists)
+            );
             assert_eq!(std::fs::read(&copy).unwrap(), b"mine");
-            assert_eq!(others(), std::slice::from_ref(&copy), "nothing else is left");
+            assert_eq!(
+                others(),
+                std::slice::from_ref(&copy),
+                "nothing else is left"
+            );
             refused += 1;
         }
         std::fs::remove_file(&copy).unwrap();
@@ -131,14 +174,20 @@ fn a_copy_takes_nobodys_place() {
 
 fn start_writer(pool: &Path) -> (Child, BufReader<std::process::ChildStderr>) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["writer", "--exact", "--nocapture"]).env(POOL, pool);
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    command
+        .args(["writer", "--exact", "--nocapture"])
+        .env(POOL, pool);
+    let mut child = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let said = BufReader::new(child.stderr.take().unwrap());
     (child, said)
 }
 
-/// What was written is a moment: both trees without a gap, the second no more than one write behind. Returns how many
-/// writes to the first there were.
+/// What was written is a moment: both trees without a gap, the second no more than one write
+/// behind. Returns how many writes to the first there were.
 fn writes(store: &Store) -> u64 {
     assert_eq!(store.check().unwrap(), []);
     let count = |name: &str| {
@@ -146,13 +195,21 @@ fn writes(store: &Store) -> u64 {
         let entries: Vec<(u64, u64)> = tree.range(..).collect::<Result<_>>().unwrap();
         for (place, (key, value)) in entries.iter().enumerate() {
             let is_last = place + 1 == entries.len();
-            let whole = *key == place as u64 && (*value == 2 * key + 1 || is_last && *value == 2 * key);
-            assert!(whole, "{name}: {key} = {value} at {place} of {}", entries.len());
+            let whole =
+                *key == place as u64 && (*value == 2 * key + 1 || is_last && *value == 2 * key);
+            assert!(
+                whole,
+                "{name}: {key} = {value} at {place} of {}",
+                entries.len()
+            );
         }
         entries.last().map_or(0, |(_, value)| value + 1)
     };
     let (first, second) = (count("first"), count("second"));
-    assert!(second == first || second + 1 == first, "{first} and {second} writes");
+    assert!(
+        second == first || second + 1 == first,
+        "{first} and {second} writes"
+    );
     first
 }
 
@@ -167,27 +224,44 @@ fn a_pool_that_another_process_writes_is_copied_and_that_notices_nothing() {
         let mut acknowledged = 0;
         while acknowledged < 2000 * (number + 1) {
             line.clear();
-            assert!(said.read_line(&mut line).unwrap() > 0, "the writer ended by itself");
+            assert!(
+                said.read_line(&mut line).unwrap() > 0,
+                "the writer ended by itself"
+            );
             acknowledged = line.trim().parse().unwrap_or(acknowledged);
         }
-        assert!(matches!(options().open(&pool).unwrap_err(), Error::Locked { .. }));
+        assert!(matches!(
+            options().open(&pool).unwrap_err(),
+            Error::Locked { .. }
+        ));
         let target = folder.path().join(format!("copy {number}"));
         // On a busy machine the writer may reuse space of its log before the copy has read it.
         let bytes = (0..50).find_map(|_| match options().backup(&pool, &target) {
-            Err(error) if matches!(error.medium(), Some(MediumError::Log(LogError::Overrun))) => None,
+            Err(error) if matches!(error.medium(), Some(MediumError::Log(LogError::Overrun))) => {
+                None
+            }
             copied => Some(copied.unwrap()),
         });
         assert_eq!(Some(std::fs::metadata(&target).unwrap().len()), bytes);
         let copy = options().open(&target).unwrap();
         let found = writes(&copy);
-        assert!(found >= acknowledged, "{found} writes in the copy, {acknowledged} acknowledged before");
+        assert!(
+            found >= acknowledged,
+            "{found} writes in the copy, {acknowledged} acknowledged before"
+        );
         copy.close().unwrap();
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    let left: Vec<PathBuf> =
-        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert!(left.iter().all(|path| path.extension().is_none_or(|name| name != "spool")), "{left:?}");
+    let left: Vec<PathBuf> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    assert!(
+        left.iter()
+            .all(|path| path.extension().is_none_or(|name| name != "spool")),
+        "{left:?}"
+    );
     // And of one that nobody has open, but that a crash left.
     options().backup(&pool, folder.path().join("last")).unwrap();
     assert!(writes(&options().open(folder.path().join("last")).unwrap()) > 0);
@@ -198,13 +272,22 @@ fn a_copy_has_what_was_durable_and_leaves_nothing_behind_if_there_is_none() {
     let folder = folder();
     let [pool, copy] = ["a.pool", "copy"].map(|name| folder.path().join(name));
     // A holder that has written nothing yet.
-    let store = options().durability(Durability::Buffered(Duration::from_secs(3600))).open(&pool).unwrap();
+    let store = options()
+        .durability(Durability::Buffered(Duration::from_secs(3600)))
+        .open(&pool)
+        .unwrap();
     let words = store.word_tree("first").unwrap();
     words.put(0, 0).unwrap();
     store.sync().unwrap();
     words.put(0, 1).unwrap();
     options().backup(&pool, &copy).unwrap();
-    let found = options().open(&copy).unwrap().word_tree("first").unwrap().get(0).unwrap();
+    let found = options()
+        .open(&copy)
+        .unwrap()
+        .word_tree("first")
+        .unwrap()
+        .get(0)
+        .unwrap();
     // Where durability is deferred, more than was asked for may be durable.
     assert!(found.is_some(), "what was durable");
     let again = options().backup(&pool, &copy).unwrap_err();
@@ -212,25 +295,45 @@ fn a_copy_has_what_was_durable_and_leaves_nothing_behind_if_there_is_none() {
     drop((store, words));
     // Held on a medium without a log.
     let other = folder.path().join("b.pool");
-    let mapped = Options::new().medium(MediumChoice::Dax).open(&other).unwrap();
-    let none = options().backup(&other, folder.path().join("none")).unwrap_err();
+    let mapped = Options::new()
+        .medium(MediumChoice::Dax)
+        .open(&other)
+        .unwrap();
+    let none = options()
+        .backup(&other, folder.path().join("none"))
+        .unwrap_err();
     assert!(matches!(&none, Error::NoBackup { .. }), "{none}");
     assert!(!folder.path().join("none").exists());
     drop(mapped);
-    let missing = options().backup(folder.path().join("no.pool"), folder.path().join("none")).unwrap_err();
+    let missing = options()
+        .backup(folder.path().join("no.pool"), folder.path().join("none"))
+        .unwrap_err();
     assert!(matches!(&missing, Error::NoSuchPool { .. }), "{missing}");
 }
 
-/// It looks like the log of a pool that is open, but whoever opens the pool as mapped memory writes none.
+/// It looks like the log of a pool that is open, but whoever opens the pool as mapped memory writes
+/// none.
 #[test]
 fn a_log_that_a_killed_process_left_is_not_taken_for_that_of_mapped_memory() {
     let folder = folder();
-    let (path, log) = (folder.path().join("a.pool"), folder.path().join("a.pool.log"));
+    let (path, log) = (
+        folder.path().join("a.pool"),
+        folder.path().join("a.pool.log"),
+    );
     // In the form that every processor can store to mapped memory.
-    options().line_store(LineStore::Twin).open(&path).unwrap().close().unwrap();
+    options()
+        .line_store(LineStore::Twin)
+        .open(&path)
+        .unwrap()
+        .close()
+        .unwrap();
     {
         // A process that is killed before its first sync.
-        let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+        let file = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .unwrap();
         let options = medium::FileOptions {
             mark_offset: pool::MEDIUM_LINE,
             background: false,
@@ -243,7 +346,9 @@ fn a_log_that_a_killed_process_left_is_not_taken_for_that_of_mapped_memory() {
     }
     let store = options().medium(MediumChoice::Dax).open(&path).unwrap();
     store.word_tree("first").unwrap().put(1, 1).unwrap();
-    let error = options().backup(&path, folder.path().join("copy")).unwrap_err();
+    let error = options()
+        .backup(&path, folder.path().join("copy"))
+        .unwrap_err();
     assert!(matches!(&error, Error::NoBackup { .. }), "{error}");
     assert!(!folder.path().join("copy").exists());
 }

@@ -1,10 +1,12 @@
-//! Files that are no pools, or were: a typed error or a whole store, never a panic, and nothing lost.
+//! Files that are no pools, or were: a typed error or a whole store, never a panic, and nothing
+//! lost.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use everleaf::{
-    Engine, Error, LimitedBy, LineForm, LineStore, Options, Result, Store, Survives, TreeInfo, TreeOptions,
+    Engine, Error, LimitedBy, LineForm, LineStore, Options, Result, Store, Survives, TreeInfo,
+    TreeOptions,
 };
 use medium::testing::stride;
 use tempfile::TempDir;
@@ -18,7 +20,8 @@ const STATE: usize = 0x2000;
 const ROOT_TABLE: usize = 0x3000;
 const HEADER_BYTES: usize = 64;
 
-/// A pool with a tree of records and a tree of words, and then a tree of each engine, 200 keys each.
+/// A pool with a tree of records and a tree of words, and then a tree of each engine, 200 keys
+/// each.
 fn pool() -> (TempDir, PathBuf) {
     pool_with(LineStore::detect())
 }
@@ -27,14 +30,27 @@ fn pool_with(line_store: LineStore) -> (TempDir, PathBuf) {
     let folder = folder();
     let path = folder.path().join("a.pool");
     let store = Options::new().line_store(line_store).open(&path).unwrap();
-    let (records, words) = (store.tree("records").unwrap(), store.word_tree("words").unwrap());
+    let (records, words) = (
+        store.tree("records").unwrap(),
+        store.word_tree("words").unwrap(),
+    );
     for number in 0..200_u64 {
-        records.put(format!("key {number:03}"), format!("value {number}")).unwrap();
+        records
+            .put(format!("key {number:03}"), format!("value {number}"))
+            .unwrap();
         words.put(number, number + 1).unwrap();
     }
     drop((records, words));
     for engine in Engine::ALL.iter().copied() {
-        let tree = store.tree_with(engine.name(), TreeOptions { engine, ..TreeOptions::RECORDS }).unwrap();
+        let tree = store
+            .tree_with(
+                engine.name(),
+                TreeOptions {
+                    engine,
+                    ..TreeOptions::RECORDS
+                },
+            )
+            .unwrap();
         (0..200_u64).for_each(|number| tree.put(number.to_be_bytes(), engine.name()).unwrap());
     }
     store.close().unwrap();
@@ -52,7 +68,10 @@ fn expect_whole(store: &Store) -> Result<()> {
     for engine in Engine::ALL.iter().copied() {
         let tree = store.open_tree(engine.name())?;
         for number in 0..200_u64 {
-            assert_eq!(tree.get(number.to_be_bytes())?.as_deref(), Some(engine.name().as_bytes()));
+            assert_eq!(
+                tree.get(number.to_be_bytes())?.as_deref(),
+                Some(engine.name().as_bytes())
+            );
         }
         assert_eq!(tree.len()?, 200);
     }
@@ -76,12 +95,16 @@ fn a_header_copy_with_any_flipped_byte_is_mended_from_the_other() {
     for copy in COPIES {
         for byte in 0..HEADER_BYTES {
             fs::write(&path, flipped(&whole, &[copy + byte], 1 << (byte % 8))).unwrap();
-            let store = opened(&path).unwrap_or_else(|error| panic!("byte {byte} of {copy:#x}: {error}"));
+            let store =
+                opened(&path).unwrap_or_else(|error| panic!("byte {byte} of {copy:#x}: {error}"));
             expect_whole(&store).unwrap();
             store.close().unwrap();
             let mended = fs::read(&path).unwrap();
             for copy in COPIES {
-                assert_eq!(mended[copy..copy + HEADER_BYTES], whole[copy..copy + HEADER_BYTES]);
+                assert_eq!(
+                    mended[copy..copy + HEADER_BYTES],
+                    whole[copy..copy + HEADER_BYTES]
+                );
             }
         }
     }
@@ -95,10 +118,16 @@ fn both_header_copies_with_a_flipped_byte_are_a_typed_error_and_nothing_is_writt
         let damaged = flipped(&whole, &[byte, COPIES[1] + byte], 0x10);
         fs::write(&path, &damaged).unwrap();
         let error = opened(&path).unwrap_err();
-        let typed = matches!(&error, Error::Unopenable { offset: 0, .. } | Error::NotAPool { .. });
+        let typed = matches!(
+            &error,
+            Error::Unopenable { offset: 0, .. } | Error::NotAPool { .. }
+        );
         assert!(typed, "byte {byte}: {error}");
         assert!(error.to_string().contains("a.pool"), "{error}");
-        assert!(fs::read(&path).unwrap() == damaged, "byte {byte}: the file was written to");
+        assert!(
+            fs::read(&path).unwrap() == damaged,
+            "byte {byte}: the file was written to"
+        );
     }
     fs::write(&path, &whole).unwrap();
     expect_whole(&opened(&path).unwrap()).unwrap();
@@ -155,8 +184,12 @@ fn use_all(store: &Store) -> bool {
         clean &= tree.iter().all(|entry| entry.is_ok());
         clean &= tree.iter().rev().all(|entry| entry.is_ok());
         let keys: Vec<Vec<u8>> = match name {
-            "words" => (0..200_u64).map(|number| number.to_be_bytes().to_vec()).collect(),
-            _ => (0..200).map(|number| format!("key {number:03}").into_bytes()).collect(),
+            "words" => (0..200_u64)
+                .map(|number| number.to_be_bytes().to_vec())
+                .collect(),
+            _ => (0..200)
+                .map(|number| format!("key {number:03}").into_bytes())
+                .collect(),
         };
         for key in &keys {
             clean &= tree.get(key).is_ok();
@@ -167,16 +200,23 @@ fn use_all(store: &Store) -> bool {
     clean
 }
 
-/// An end that met damage once stood for the whole range: the other end stopped, and said nothing of what was missing.
+/// An end that met damage once stood for the whole range: the other end stopped, and said nothing
+/// of what was missing.
 #[test]
 fn a_range_whose_one_end_met_damage_goes_on_from_the_other() -> Result<()> {
     let (_folder, path) = pool();
     let whole = fs::read(&path).unwrap();
-    let expected =
-        |from: u64, to: u64| (from..to).map(|number| format!("key {number:03}")).collect::<Vec<_>>();
+    let expected = |from: u64, to: u64| {
+        (from..to)
+            .map(|number| format!("key {number:03}"))
+            .collect::<Vec<_>>()
+    };
     for damaged in [199, 150, 0, 50] {
         let key = format!("key {damaged:03}\0");
-        let at = whole.windows(key.len()).position(|window| window == key.as_bytes()).unwrap();
+        let at = whole
+            .windows(key.len())
+            .position(|window| window == key.as_bytes())
+            .unwrap();
         // The length of its record's key.
         fs::write(&path, flipped(&whole, &[at - 6], 8)).unwrap();
         let store = opened(&path)?;
@@ -195,7 +235,11 @@ fn a_range_whose_one_end_met_damage_goes_on_from_the_other() -> Result<()> {
         range.skip_damage();
         // From the other end on, up to the damage, and past it to what came first.
         loop {
-            let next = if damaged >= 100 { range.next_entry() } else { range.next_entry_back() };
+            let next = if damaged >= 100 {
+                range.next_entry()
+            } else {
+                range.next_entry_back()
+            };
             match next {
                 Ok(Some((key, _))) if damaged >= 100 => before.push(text(key)),
                 Ok(Some((key, _))) => behind.insert(0, text(key)),
@@ -206,7 +250,10 @@ fn a_range_whose_one_end_met_damage_goes_on_from_the_other() -> Result<()> {
                 }
             }
         }
-        assert_eq!((before, behind), (expected(0, damaged), expected(damaged + 1, 200)));
+        assert_eq!(
+            (before, behind),
+            (expected(0, damaged), expected(damaged + 1, 200))
+        );
     }
     Ok(())
 }
@@ -227,11 +274,15 @@ fn forms() -> Vec<LineStore> {
 
 /// Where the slot line of a leaf is: once, or twice in a pool of twin lines.
 fn slot_lines(leaf: usize, form: LineStore) -> Vec<usize> {
-    if form == LineStore::Twin { vec![leaf - 64, leaf] } else { vec![leaf] }
+    if form == LineStore::Twin {
+        vec![leaf - 64, leaf]
+    } else {
+        vec![leaf]
+    }
 }
 
-/// Damages a pool, opens it as after a clean close and as after a crash, and uses it. Returns whether the damage was
-/// noticed both times.
+/// Damages a pool, opens it as after a clean close and as after a crash, and uses it. Returns
+/// whether the damage was noticed both times.
 fn try_damage(path: &Path, whole: &[u8], form: LineStore, offset: usize, mask: u8) -> bool {
     [true, false].into_iter().all(|clean| {
         let mut damaged = flipped(whole, &[offset], mask);
@@ -276,10 +327,14 @@ fn a_flipped_byte_in_a_slot_line_is_noticed() {
             for line in slot_lines(leaf, form) {
                 for byte in (0..64).step_by(stride(5)) {
                     let noticed = try_damage(&path, &whole, form, line + byte, 1 << (byte % 8));
-                    // Of twins one copy counts, and the other says nothing. A tag says which, and after a crash a copy with
-                    // another one looks torn: then the leaf may be as it was one change earlier.
+                    // Of twins one copy counts, and the other says nothing. A tag says which, and
+                    // after a crash a copy with another one looks torn: then the leaf may be as it
+                    // was one change earlier.
                     let is_tag = byte % 8 == 7;
-                    assert!(noticed || form == LineStore::Twin, "byte {byte} of the slot line");
+                    assert!(
+                        noticed || form == LineStore::Twin,
+                        "byte {byte} of the slot line"
+                    );
                     if !noticed && !is_tag {
                         expect_kept(&path, &whole, form, line + byte, 1 << (byte % 8));
                     }
@@ -304,7 +359,8 @@ fn a_flipped_byte_in_an_entry_or_a_record_is_noticed() {
             let noticed = try_damage(&path, &whole, form, words + byte, 1 << (byte % 8));
             assert!(noticed, "byte {byte} of the entries of words");
         }
-        let record = u64::from_le_bytes(whole[records + 8..][..8].try_into().unwrap()) & ((1 << 48) - 1);
+        let record =
+            u64::from_le_bytes(whole[records + 8..][..8].try_into().unwrap()) & ((1 << 48) - 1);
         for byte in 0..8 + 7 + 7 {
             let noticed = try_damage(&path, &whole, form, record as usize + byte, 1 << (byte % 8));
             assert!(noticed || byte == 8 + 7, "byte {byte} of the first record");
@@ -324,15 +380,30 @@ fn a_damaged_tree_leaves_the_others_usable_and_is_not_overwritten() {
         bytes[STATE + 8] ^= 1;
         fs::write(&path, &bytes).unwrap();
         for _ in 0..2 {
-            let store = Options::new().create(false).line_store(form).open(&path).unwrap();
+            let store = Options::new()
+                .create(false)
+                .line_store(form)
+                .open(&path)
+                .unwrap();
             assert!(store.recovery().after_crash);
             assert_eq!(store.recovery().damaged.len(), 1);
-            assert!(matches!(store.tree("records").unwrap_err(), Error::Corrupt { .. }));
-            assert!(matches!(store.drop_tree("records").unwrap_err(), Error::Corrupt { .. }));
+            assert!(matches!(
+                store.tree("records").unwrap_err(),
+                Error::Corrupt { .. }
+            ));
+            assert!(matches!(
+                store.drop_tree("records").unwrap_err(),
+                Error::Corrupt { .. }
+            ));
             let found = store.check().unwrap();
             // The leaf, and what lies behind it, which is found in the slabs.
             assert!(!found.is_empty());
-            assert!(found.iter().all(|found| found.tree.as_deref() == Some("records")), "{found:?}");
+            assert!(
+                found
+                    .iter()
+                    .all(|found| found.tree.as_deref() == Some("records")),
+                "{found:?}"
+            );
             let words = store.word_tree("words").unwrap();
             assert_eq!(words.get(5).unwrap(), Some(6));
             for number in 0..20_000 {
@@ -341,7 +412,10 @@ fn a_damaged_tree_leaves_the_others_usable_and_is_not_overwritten() {
             drop(words);
             store.close().unwrap();
             let now = fs::read(&path).unwrap();
-            assert!(now[leaf..leaf + 960] == bytes[leaf..leaf + 960], "the damaged leaf was reused");
+            assert!(
+                now[leaf..leaf + 960] == bytes[leaf..leaf + 960],
+                "the damaged leaf was reused"
+            );
         }
     }
 }
@@ -351,10 +425,16 @@ fn a_damaged_tree_leaves_the_others_usable_and_is_not_overwritten() {
 fn what_a_damaged_tree_that_was_dropped_leaves_behind_is_found_by_the_next_open() -> Result<()> {
     let (_folder, path) = pool();
     let mut bytes = fs::read(&path).unwrap();
-    assert!(Store::open(&path)?.trees()?.iter().any(|tree| tree.name == "bztree"));
+    assert!(
+        Store::open(&path)?
+            .trees()?
+            .iter()
+            .any(|tree| tree.name == "bztree")
+    );
     let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..][..8].try_into().unwrap());
     let slot = (0..8).find(|slot| bytes[ROOT_TABLE + 256 * slot + 16..].starts_with(b"bztree"));
-    let anchor = (word(&bytes, ROOT_TABLE + 256 * slot.unwrap() + 8 * 18) & ((1 << 48) - 1)) as usize;
+    let anchor =
+        (word(&bytes, ROOT_TABLE + 256 * slot.unwrap() + 8 * 18) & ((1 << 48) - 1)) as usize;
     // The second child of the root.
     let root = (word(&bytes, anchor) & ((1 << 48) - 2)) as usize;
     bytes[root + 512 + 8..][..8].copy_from_slice(&(1_u64 << 40).to_le_bytes());
@@ -362,7 +442,10 @@ fn what_a_damaged_tree_that_was_dropped_leaves_behind_is_found_by_the_next_open(
     let store = opened(&path)?;
     let error = store.drop_tree("bztree").unwrap_err();
     assert!(error.is_corrupt(), "{error}");
-    assert!(matches!(store.open_tree("bztree").unwrap_err(), Error::NoSuchTree { .. }));
+    assert!(matches!(
+        store.open_tree("bztree").unwrap_err(),
+        Error::NoSuchTree { .. }
+    ));
     let before = store.stat()?.allocations;
     store.close()?;
     let store = opened(&path)?;
@@ -378,7 +461,10 @@ fn all_damage_of_a_tree_that_does_not_open_is_listed() -> Result<()> {
     let mut bytes = fs::read(&path).unwrap();
     for number in [5_u64, 190] {
         let entry = [number.to_le_bytes(), (number + 1).to_le_bytes()].concat();
-        let at = bytes.windows(16).position(|window| window == entry).unwrap();
+        let at = bytes
+            .windows(16)
+            .position(|window| window == entry)
+            .unwrap();
         bytes[at + 12] ^= 4;
     }
     fs::write(&path, &bytes).unwrap();
@@ -388,15 +474,25 @@ fn all_damage_of_a_tree_that_does_not_open_is_listed() -> Result<()> {
     };
     let found = store.check()?;
     assert_eq!(found.len(), 2, "{found:?}");
-    assert!(found.iter().all(|violation| violation.tree.as_deref() == Some("words")));
-    assert!(found[0].offset == Some(first) && found[1].offset > Some(first), "{found:?}");
+    assert!(
+        found
+            .iter()
+            .all(|violation| violation.tree.as_deref() == Some("words"))
+    );
+    assert!(
+        found[0].offset == Some(first) && found[1].offset > Some(first),
+        "{found:?}"
+    );
     let mut saved = 0;
     let left_out = store.salvage("words", |_, _| {
         saved += 1;
         true
     });
     assert_eq!((left_out?.len(), saved > 80), (2, true));
-    assert!(matches!(store.salvage("none", |_, _| true).unwrap_err(), Error::NoSuchTree { .. }));
+    assert!(matches!(
+        store.salvage("none", |_, _| true).unwrap_err(),
+        Error::NoSuchTree { .. }
+    ));
     Ok(())
 }
 
@@ -408,13 +504,23 @@ fn a_pool_of_another_version_or_with_unknown_features_is_refused() {
     for found in [ours - 1, ours + 1] {
         fs::write(&path, header_with(&whole, 1, found)).unwrap();
         let error = opened(&path).unwrap_err();
-        let Error::Version { found: other, supported, .. } = error else { panic!("{error}") };
+        let Error::Version {
+            found: other,
+            supported,
+            ..
+        } = error
+        else {
+            panic!("{error}")
+        };
         assert_eq!((u64::from(other), u64::from(supported)), (found, ours));
         assert!(error.to_string().contains("dump"), "{error}");
     }
     fs::write(&path, header_with(&whole, 2, 1 << 9)).unwrap();
     let error = opened(&path).unwrap_err();
-    assert!(matches!(&error, Error::UnknownFeatures { unknown: 0x200, .. }), "{error}");
+    assert!(
+        matches!(&error, Error::UnknownFeatures { unknown: 0x200, .. }),
+        "{error}"
+    );
 }
 
 #[test]
@@ -427,7 +533,10 @@ fn a_tree_of_an_unknown_engine_is_named_and_the_others_are_usable() -> Result<()
     fs::write(&path, &bytes).unwrap();
     let store = opened(&path)?;
     let error = store.tree("records").unwrap_err();
-    assert!(matches!(&error, Error::UnknownEngine { engine: 77, .. }), "{error}");
+    assert!(
+        matches!(&error, Error::UnknownEngine { engine: 77, .. }),
+        "{error}"
+    );
     assert!(store.trees()?.iter().any(|tree| tree.kind.is_none()));
     assert_eq!(store.word_tree("words")?.len()?, 200);
     assert_eq!(store.check()?.len(), 1);
@@ -438,13 +547,28 @@ fn a_tree_of_an_unknown_engine_is_named_and_the_others_are_usable() -> Result<()
 fn a_truncated_pool_is_refused_and_not_written_to() {
     let (_folder, path) = pool();
     let whole = fs::read(&path).unwrap();
-    for length in [1, 7, 63, 64, 4096, 0x2008, 0xffff, 0x10000, 0x10001, whole.len() / 2, whole.len() - 1] {
+    for length in [
+        1,
+        7,
+        63,
+        64,
+        4096,
+        0x2008,
+        0xffff,
+        0x10000,
+        0x10001,
+        whole.len() / 2,
+        whole.len() - 1,
+    ] {
         fs::write(&path, &whole[..length]).unwrap();
         let error = opened(&path).unwrap_err();
         let typed = matches!(&error, Error::Unopenable { .. })
             || length < 64 && matches!(&error, Error::NotAPool { .. });
         assert!(typed, "{length} bytes: {error}");
-        assert!(fs::read(&path).unwrap() == whole[..length], "{length} bytes: the file was written to");
+        assert!(
+            fs::read(&path).unwrap() == whole[..length],
+            "{length} bytes: the file was written to"
+        );
     }
 }
 
@@ -457,7 +581,11 @@ fn files_that_are_no_pools_are_refused_and_not_written_to() {
         b"line\n".repeat(100_000),
         vec![0; 100],
         vec![0; 65_537],
-        [vec![0; 65_536], b"an image that begins with a hole".repeat(99)].concat(),
+        [
+            vec![0; 65_536],
+            b"an image that begins with a hole".repeat(99),
+        ]
+        .concat(),
     ];
     for content in contents {
         fs::write(&path, &content).unwrap();
@@ -479,7 +607,10 @@ fn files_that_are_no_pools_are_refused_and_not_written_to() {
 fn a_missing_file_is_made_only_if_asked() {
     let folder = folder();
     let path = folder.path().join("new.pool");
-    assert!(matches!(opened(&path).unwrap_err(), Error::NoSuchPool { .. }));
+    assert!(matches!(
+        opened(&path).unwrap_err(),
+        Error::NoSuchPool { .. }
+    ));
     assert!(!path.exists());
     let error = Store::open(folder.path().join("no/such/folder")).unwrap_err();
     assert!(matches!(&error, Error::Io { .. }), "{error}");
@@ -489,7 +620,10 @@ fn a_missing_file_is_made_only_if_asked() {
         assert!(!path.exists());
     }
     let error = Options::new().limit_bytes(1000).open(&path).unwrap_err();
-    assert!(matches!(&error, Error::PoolFull { limit: 1000, .. }), "{error}");
+    assert!(
+        matches!(&error, Error::PoolFull { limit: 1000, .. }),
+        "{error}"
+    );
     assert!(!path.exists());
 }
 
@@ -518,11 +652,20 @@ fn a_pool_keeps_the_form_of_its_lines() -> Result<()> {
     store.close()?;
     for single in [LineStore::Movdir64b, LineStore::Avx512, LineStore::Rtm] {
         let error = Options::new().line_store(single).open(&path).unwrap_err();
-        let expected = if single.is_supported() { "LineForm" } else { "Unsupported" };
+        let expected = if single.is_supported() {
+            "LineForm"
+        } else {
+            "Unsupported"
+        };
         assert!(format!("{error:?}").starts_with(expected), "{error}");
     }
-    let unsupported = everleaf::FlushKind::all().into_iter().find(|flush| !flush.is_supported());
-    let error = Options::new().flush(unsupported.unwrap()).open(&path).unwrap_err();
+    let unsupported = everleaf::FlushKind::all()
+        .into_iter()
+        .find(|flush| !flush.is_supported());
+    let error = Options::new()
+        .flush(unsupported.unwrap())
+        .open(&path)
+        .unwrap_err();
     assert!(matches!(&error, Error::Unsupported { .. }), "{error}");
     Ok(())
 }
@@ -537,7 +680,10 @@ fn at_its_limit_a_pool_says_so_loses_nothing_and_stays_usable() -> Result<()> {
     let (mut count, mut refused) = (0_u64, 0);
     while refused < 2 {
         refused = 0;
-        for result in [records.put(format!("key {count:06}"), vec![b'v'; 100]), words.put(count, count)] {
+        for result in [
+            records.put(format!("key {count:06}"), vec![b'v'; 100]),
+            words.put(count, count),
+        ] {
             if let Err(error) = result {
                 let by = LimitedBy::Limit;
                 assert!(
@@ -582,8 +728,19 @@ fn zeros_in_the_root_table_are_damage() -> Result<()> {
         let store = Options::new().read_only(true).open(&path)?;
         let found = store.check()?;
         let lost = (bytes / 256).min(names);
-        assert_eq!(found.len(), lost, "{bytes} bytes of zeros at {at}: {found:?}");
-        assert_eq!(store.trees()?.iter().filter(|tree| tree.kind.is_some()).count(), names - lost);
+        assert_eq!(
+            found.len(),
+            lost,
+            "{bytes} bytes of zeros at {at}: {found:?}"
+        );
+        assert_eq!(
+            store
+                .trees()?
+                .iter()
+                .filter(|tree| tree.kind.is_some())
+                .count(),
+            names - lost
+        );
         assert!(store.open_tree("no such tree").unwrap_err().is_corrupt());
     }
     Ok(())
@@ -593,11 +750,26 @@ fn zeros_in_the_root_table_are_damage() -> Result<()> {
 fn a_damaged_slot_of_the_root_table_costs_one_tree() -> Result<()> {
     let (_folder, path) = pool();
     let whole = fs::read(&path).unwrap();
-    let names: Vec<String> = Store::open(&path)?.trees()?.into_iter().map(|tree| tree.name).collect();
-    // A bit of the state, of the name, of a root word, with one of the word that would mend it; with the tree's name, where that
-    // can be read.
-    for (byte, mends, named) in [(0, 8 * 28, true), (20, 8 * 27, false), (8 * 18, 8 * 27, true)] {
-        for (slot, clean) in [(0, true), (1, true), (3, true), (0, false), (1, false), (3, false)] {
+    let names: Vec<String> = Store::open(&path)?
+        .trees()?
+        .into_iter()
+        .map(|tree| tree.name)
+        .collect();
+    // A bit of the state, of the name, of a root word, with one of the word that would mend it;
+    // with the tree's name, where that can be read.
+    for (byte, mends, named) in [
+        (0, 8 * 28, true),
+        (20, 8 * 27, false),
+        (8 * 18, 8 * 27, true),
+    ] {
+        for (slot, clean) in [
+            (0, true),
+            (1, true),
+            (3, true),
+            (0, false),
+            (1, false),
+            (3, false),
+        ] {
             let offset = ROOT_TABLE + 256 * slot + byte;
             let places = [offset, ROOT_TABLE + 256 * slot + mends];
             let mut damaged = flipped(&whole, &places, 4);
@@ -607,12 +779,24 @@ fn a_damaged_slot_of_the_root_table_costs_one_tree() -> Result<()> {
             fs::write(&path, &damaged).unwrap();
             let store = Options::new().create(false).open(&path)?;
             let trees = store.trees()?;
-            assert_eq!((trees.len(), store.stat()?.trees), (names.len(), names.len() as u64));
+            assert_eq!(
+                (trees.len(), store.stat()?.trees),
+                (names.len(), names.len() as u64)
+            );
             let is_lost = |tree: &&TreeInfo| tree.kind.is_none() || !names.contains(&tree.name);
             let lost: Vec<_> = trees.iter().filter(is_lost).collect();
-            let [lost] = lost[..] else { panic!("{trees:?}") };
-            assert_eq!((names.contains(&lost.name), lost.kind.is_none()), (named, named), "{lost:?}");
-            assert!(named || lost.name == format!("damaged-slot-{slot}"), "{lost:?}");
+            let [lost] = lost[..] else {
+                panic!("{trees:?}")
+            };
+            assert_eq!(
+                (names.contains(&lost.name), lost.kind.is_none()),
+                (named, named),
+                "{lost:?}"
+            );
+            assert!(
+                named || lost.name == format!("damaged-slot-{slot}"),
+                "{lost:?}"
+            );
             assert_eq!(store.recovery().damaged.len(), usize::from(!clean));
             let found = store.check()?;
             assert_eq!(
@@ -620,13 +804,18 @@ fn a_damaged_slot_of_the_root_table_costs_one_tree() -> Result<()> {
                 (1, Some((ROOT_TABLE + 256 * slot) as u64)),
                 "{found:?}"
             );
-            let missing = names
-                .iter()
-                .find(|name| !trees.iter().any(|tree| tree.kind.is_some() && tree.name == **name));
+            let missing = names.iter().find(|name| {
+                !trees
+                    .iter()
+                    .any(|tree| tree.kind.is_some() && tree.name == **name)
+            });
             let missing = missing.unwrap();
             for name in [missing, &lost.name] {
-                let refused =
-                    [store.open_tree(name).err(), store.tree(name).err(), store.drop_tree(name).err()];
+                let refused = [
+                    store.open_tree(name).err(),
+                    store.tree(name).err(),
+                    store.drop_tree(name).err(),
+                ];
                 // All that leads to a tree without a name is whole.
                 let is_salvaged = !named && *name == lost.name;
                 let salvaged = store.salvage(name, |_, _| true);
@@ -643,7 +832,8 @@ fn a_damaged_slot_of_the_root_table_costs_one_tree() -> Result<()> {
                 let tree = store.open_tree(name)?;
                 (1000..1500_u64)
                     .try_for_each(|number| tree.put(number.to_be_bytes(), number.to_be_bytes()))?;
-                (1000..1500_u64).try_for_each(|number| tree.remove(number.to_be_bytes()).map(drop))?;
+                (1000..1500_u64)
+                    .try_for_each(|number| tree.remove(number.to_be_bytes()).map(drop))?;
             }
             if named {
                 store.drop_tree("another")?;

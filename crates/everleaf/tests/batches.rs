@@ -6,15 +6,26 @@ use everleaf::{Batch, Engine, Error, MediumChoice, Options, Result, Store, Tree,
 use tempfile::tempdir;
 
 fn tree_of(store: &Store, engine: Engine) -> Result<Tree> {
-    store.tree_with(engine.name, TreeOptions { engine, ..TreeOptions::RECORDS })
+    store.tree_with(
+        engine.name,
+        TreeOptions {
+            engine,
+            ..TreeOptions::RECORDS
+        },
+    )
 }
 
 fn trees(store: &Store) -> Result<Vec<Tree>> {
-    Engine::ALL.iter().map(|engine| tree_of(store, *engine)).collect()
+    Engine::ALL
+        .iter()
+        .map(|engine| tree_of(store, *engine))
+        .collect()
 }
 
 fn value(tree: &Tree, key: &str) -> Result<Option<String>> {
-    Ok(tree.get(key)?.map(|value| String::from_utf8_lossy(&value).into_owned()))
+    Ok(tree
+        .get(key)?
+        .map(|value| String::from_utf8_lossy(&value).into_owned()))
 }
 
 #[test]
@@ -29,8 +40,14 @@ fn a_batch_over_trees_of_every_engine() -> Result<()> {
         for tree in &all {
             tree.put("old", "1")?;
             tree.put("gone", "1")?;
-            batch.expect(tree, "old", Some(b"1")).expect(tree, "new", None).expect_present(tree, "gone");
-            batch.put(tree, "old", "never seen").put(tree, "old", "2").put(tree, "new", "3");
+            batch
+                .expect(tree, "old", Some(b"1"))
+                .expect(tree, "new", None)
+                .expect_present(tree, "gone");
+            batch
+                .put(tree, "old", "never seen")
+                .put(tree, "old", "2")
+                .put(tree, "new", "3");
             batch.put(tree, "gone", "never seen").remove(tree, "gone");
         }
         batch.put(words.as_tree(), 7_u64.to_be_bytes(), 8_u64.to_be_bytes());
@@ -49,7 +66,10 @@ fn a_batch_over_trees_of_every_engine() -> Result<()> {
         // The conditions do not hold any more: nothing is written, not even what has no condition.
         batch.put(&all[0], "other", "4");
         let error = store.write(&batch).unwrap_err();
-        assert!(matches!(&error, Error::ConditionFailed { tree, index: 0 } if tree == "rntree"), "{error}");
+        assert!(
+            matches!(&error, Error::ConditionFailed { tree, index: 0 } if tree == "rntree"),
+            "{error}"
+        );
         assert_eq!(value(&all[0], "other")?, None);
         is_done(&store)?;
         batch.clear();
@@ -64,24 +84,41 @@ fn a_batch_over_trees_of_every_engine() -> Result<()> {
 #[test]
 fn a_batch_that_cannot_be_is_refused_whole() -> Result<()> {
     let (store, other) = (Store::in_memory()?, Store::in_memory()?);
-    let (tree, words, masstree) =
-        (store.tree("tree")?, store.word_tree("words")?, tree_of(&store, Engine::MASSTREE)?);
+    let (tree, words, masstree) = (
+        store.tree("tree")?,
+        store.word_tree("words")?,
+        tree_of(&store, Engine::MASSTREE)?,
+    );
     let with = |batch: &mut Batch| store.write(batch.put(&tree, "key", "value"));
     let error = with(Batch::new().put(words.as_tree(), "seven", "1")).unwrap_err();
     assert!(matches!(error, Error::NotAWord { .. }), "{error}");
     let error = with(Batch::new().put(&tree, vec![0; 70_000], "1")).unwrap_err();
     assert!(matches!(error, Error::KeyTooLong { .. }), "{error}");
     let error = with(Batch::new().put(&other.tree("other")?, "key", "1")).unwrap_err();
-    assert!(matches!(&error, Error::NoSuchTree { name, .. } if name == "other"), "{error}");
+    assert!(
+        matches!(&error, Error::NoSuchTree { name, .. } if name == "other"),
+        "{error}"
+    );
     let long = vec![0; 9 << 20];
-    let error = with(Batch::new().put(&tree, "one", &long).put(&tree, "two", &long)).unwrap_err();
-    assert!(matches!(error, Error::BatchTooLarge { what: "bytes", .. }), "{error}");
+    let error = with(
+        Batch::new()
+            .put(&tree, "one", &long)
+            .put(&tree, "two", &long),
+    )
+    .unwrap_err();
+    assert!(
+        matches!(error, Error::BatchTooLarge { what: "bytes", .. }),
+        "{error}"
+    );
     let mut many = Batch::new();
     for key in 0..10_001_u32 {
         many.put(&masstree, key.to_be_bytes(), "");
     }
     let error = with(&mut many).unwrap_err();
-    assert!(matches!(error, Error::BatchTooLarge { limit: 10_000, .. }), "{error}");
+    assert!(
+        matches!(error, Error::BatchTooLarge { limit: 10_000, .. }),
+        "{error}"
+    );
     assert_eq!(tree.len()? + words.len()? + masstree.len()?, 0);
     store.write(&Batch::new())
 }
@@ -91,7 +128,9 @@ fn a_batch_that_cannot_be_is_refused_whole() -> Result<()> {
 fn a_full_pool_refuses_a_batch_before_anything_is_written() -> Result<()> {
     for engine in Engine::ALL {
         let folder = tempdir().unwrap();
-        let store = Options::new().limit_bytes(4 << 20).open(folder.path().join("a.pool"))?;
+        let store = Options::new()
+            .limit_bytes(4 << 20)
+            .open(folder.path().join("a.pool"))?;
         let tree = tree_of(&store, *engine)?;
         let (mut batch, mut written) = (Batch::new(), 0_u32);
         let error = loop {
@@ -106,7 +145,12 @@ fn a_full_pool_refuses_a_batch_before_anything_is_written() -> Result<()> {
         };
         assert!(error.is_full(), "{}: {error}", engine.name);
         assert!(written > 10, "{}: {written}", engine.name);
-        assert_eq!((tree.len()?, store.check()?), (50 * u64::from(written), Vec::new()), "{}", engine.name);
+        assert_eq!(
+            (tree.len()?, store.check()?),
+            (50 * u64::from(written), Vec::new()),
+            "{}",
+            engine.name
+        );
         // Removals make room.
         (0..25 * written).try_for_each(|key| tree.remove(key.to_be_bytes()).map(drop))?;
         store.sync()?;
@@ -116,7 +160,8 @@ fn a_full_pool_refuses_a_batch_before_anything_is_written() -> Result<()> {
     Ok(())
 }
 
-/// Threads move amounts between accounts in trees of three engines, while others write to other keys. No amount gets lost.
+/// Threads move amounts between accounts in trees of three engines, while others write to other
+/// keys. No amount gets lost.
 #[test]
 fn transfers_of_many_threads_keep_the_sum() -> Result<()> {
     const ACCOUNTS: usize = 9;
@@ -129,7 +174,9 @@ fn transfers_of_many_threads_keep_the_sum() -> Result<()> {
     let account = |number: usize| (&trees[number % 3], format!("account {number}"));
     let amount = |number: usize| -> Result<i64> {
         let (tree, key) = account(number);
-        let bytes = tree.get(key)?.and_then(|value| value.as_slice().try_into().ok());
+        let bytes = tree
+            .get(key)?
+            .and_then(|value| value.as_slice().try_into().ok());
         Ok(bytes.map_or(0, i64::from_be_bytes))
     };
     for number in 0..ACCOUNTS {
@@ -141,7 +188,10 @@ fn transfers_of_many_threads_keep_the_sum() -> Result<()> {
         let transfer = |thread: usize| -> Result<()> {
             let mut batch = Batch::new();
             for step in 0..150 {
-                let (from, to) = ((thread + step) % ACCOUNTS, (thread * 5 + step * 2 + 1) % ACCOUNTS);
+                let (from, to) = (
+                    (thread + step) % ACCOUNTS,
+                    (thread * 5 + step * 2 + 1) % ACCOUNTS,
+                );
                 if from == to {
                     continue;
                 }
@@ -154,7 +204,9 @@ fn transfers_of_many_threads_keep_the_sum() -> Result<()> {
                         batch.put(tree, &key, (before + change).to_be_bytes());
                     }
                     match store.write(&batch) {
-                        Err(Error::ConditionFailed { .. }) => drop(retries.fetch_add(1, Ordering::Relaxed)),
+                        Err(Error::ConditionFailed { .. }) => {
+                            retries.fetch_add(1, Ordering::Relaxed);
+                        }
                         written => break written?,
                     }
                 }
@@ -162,11 +214,19 @@ fn transfers_of_many_threads_keep_the_sum() -> Result<()> {
             }
             Ok(())
         };
-        let threads: Vec<_> = (0..4).map(|thread| scope.spawn(move || transfer(thread))).collect();
-        threads.into_iter().try_for_each(|thread| thread.join().unwrap())
+        let threads: Vec<_> = (0..4)
+            .map(|thread| scope.spawn(move || transfer(thread)))
+            .collect();
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().unwrap())
     })?;
     let sum = (0..ACCOUNTS).map(amount).sum::<Result<i64>>()?;
-    assert_eq!(sum, (0..ACCOUNTS).map(|_| AMOUNT).sum::<i64>(), "after {retries:?} retries");
+    assert_eq!(
+        sum,
+        (0..ACCOUNTS).map(|_| AMOUNT).sum::<i64>(),
+        "after {retries:?} retries"
+    );
     assert_eq!(store.check()?, []);
     Ok(())
 }
@@ -180,7 +240,10 @@ fn a_batch_waits_for_the_disk_once() -> Result<()> {
     let syncs = |store: &Store| store.stat().unwrap().log.unwrap().syncs;
     let all = trees(&store)?;
     let mut batch = Batch::new();
-    for (tree, key) in all.iter().flat_map(|tree| (0..20_u32).map(move |key| (tree, key))) {
+    for (tree, key) in all
+        .iter()
+        .flat_map(|tree| (0..20_u32).map(move |key| (tree, key)))
+    {
         batch.put(tree, key.to_be_bytes(), "value");
     }
     store.sync()?;
@@ -201,7 +264,8 @@ fn a_batch_waits_for_a_load() -> Result<()> {
         let store = Store::in_memory()?;
         let (tree, other) = (tree_of(&store, *engine)?, store.tree("other")?);
         let mut both = Batch::new();
-        both.expect(&tree, 99_u32.to_be_bytes(), Some(b"value")).put(&tree, "key", "value");
+        both.expect(&tree, 99_u32.to_be_bytes(), Some(b"value"))
+            .put(&tree, "key", "value");
         std::thread::scope(|scope| {
             let mut waiting = None;
             let entry = |number: u32| {
@@ -221,8 +285,8 @@ fn a_batch_waits_for_a_load() -> Result<()> {
     Ok(())
 }
 
-/// A batch meets a damaged record in one of its trees. Until a tree is mended nothing is written, however often the store is opened,
-/// and what the batch has written is not lost.
+/// A batch meets a damaged record in one of its trees. Until a tree is mended nothing is written,
+/// however often the store is opened, and what the batch has written is not lost.
 #[test]
 fn a_batch_that_meets_damage_stays_half_done() -> Result<()> {
     let folder = tempdir().unwrap();
@@ -230,11 +294,14 @@ fn a_batch_that_meets_damage_stays_half_done() -> Result<()> {
     let options = Options::new().medium(MediumChoice::Dax);
     let store = options.open(&path)?;
     for name in ["sound", "damaged"] {
-        store.tree(name)?.put("key of the record", format!("old value in {name}"))?;
+        store
+            .tree(name)?
+            .put("key of the record", format!("old value in {name}"))?;
     }
     store.close()?;
     let mut bytes = std::fs::read(&path).unwrap();
-    let place = |bytes: &[u8], what: &[u8]| bytes.windows(what.len()).position(|found| found == what);
+    let place =
+        |bytes: &[u8], what: &[u8]| bytes.windows(what.len()).position(|found| found == what);
     // A key of 17 bytes takes three words, and the word before it has both lengths.
     let damaged = place(&bytes, b"old value in damaged").unwrap() - 32;
     bytes[damaged..damaged + 6].fill(0xff);
@@ -244,19 +311,33 @@ fn a_batch_that_meets_damage_stays_half_done() -> Result<()> {
     assert!(!store.recovery().after_crash);
     let (sound, damaged) = (store.tree("sound")?, store.tree("damaged")?);
     let mut batch = Batch::new();
-    batch.put(&sound, "key of the record", "value of the batch").put(&damaged, "key of the record", "lost");
+    batch
+        .put(&sound, "key of the record", "value of the batch")
+        .put(&damaged, "key of the record", "lost");
     assert!(store.write(&batch).unwrap_err().is_corrupt());
     drop((batch, sound, damaged, store));
     for _ in 0..3 {
         let store = options.open(&path)?;
         assert!(store.recovery().after_crash);
-        assert_eq!(store.recovery().damaged.len(), 1, "{:?}", store.recovery().damaged);
+        assert_eq!(
+            store.recovery().damaged.len(),
+            1,
+            "{:?}",
+            store.recovery().damaged
+        );
         let sound = store.tree("sound")?;
-        assert_eq!(value(&sound, "key of the record")?.as_deref(), Some("value of the batch"));
-        let is_refused = |refused: Result<()>| matches!(refused, Err(Error::BatchUnfinished { .. }));
+        assert_eq!(
+            value(&sound, "key of the record")?.as_deref(),
+            Some("value of the batch")
+        );
+        let is_refused =
+            |refused: Result<()>| matches!(refused, Err(Error::BatchUnfinished { .. }));
         assert!(is_refused(sound.put("another key", "1")));
         // Another tree might lie where the damaged one is, which the rest of the batch is for.
-        assert!(is_refused(store.drop_tree("damaged")) && is_refused(store.tree("another tree").map(drop)));
+        assert!(
+            is_refused(store.drop_tree("damaged"))
+                && is_refused(store.tree("another tree").map(drop))
+        );
     }
 
     // The same damage to the record of the batch that no tree has.
@@ -266,8 +347,14 @@ fn a_batch_that_meets_damage_stays_half_done() -> Result<()> {
     std::fs::write(&path, &bytes).unwrap();
     let store = options.open(&path)?;
     let (tree, what) = &store.recovery().damaged[0];
-    assert!(tree == "(a batch)" && what.contains("fails its check"), "{tree}: {what}");
+    assert!(
+        tree == "(a batch)" && what.contains("fails its check"),
+        "{tree}: {what}"
+    );
     let sound = store.tree("sound")?;
-    assert_eq!(value(&sound, "key of the record")?.as_deref(), Some("value of the batch"));
+    assert_eq!(
+        value(&sound, "key of the record")?.as_deref(),
+        Some("value of the batch")
+    );
     Ok(())
 }

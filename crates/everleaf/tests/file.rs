@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use everleaf::{
-    Codec, Durability, Engine, Error, LineStore, LogEnd, LogError, MediumChoice, Options, Result, Store,
-    Survives, Ticket, Tree, TreeOptions,
+    Codec, Durability, Engine, Error, LineStore, LogEnd, LogError, MediumChoice, Options, Result,
+    Store, Survives, Ticket, Tree, TreeOptions,
 };
 use medium::MediumError;
 use medium::file::{Disk, FileOptions, Io};
@@ -26,12 +26,20 @@ const HOLDER: u64 = 0x2010;
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn options() -> Options {
-    Options::new().medium(MediumChoice::File).log_bytes(64 << 10).recovery_threads(1)
+    Options::new()
+        .medium(MediumChoice::File)
+        .log_bytes(64 << 10)
+        .recovery_threads(1)
 }
 
 fn folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
-    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
+    if memory.is_dir() {
+        tempfile::tempdir_in(memory)
+    } else {
+        tempfile::tempdir()
+    }
+    .unwrap()
 }
 
 fn log_of(pool: &Path) -> PathBuf {
@@ -44,14 +52,23 @@ fn killable(pool: &Path) -> Store {
 }
 
 fn on_machine(machine: &Arc<Machine>) -> Result<Store> {
-    options().close_cleanly(false).open_on(machine.io(Which::Pool), machine.io(Which::Log))
+    options()
+        .close_cleanly(false)
+        .open_on(machine.io(Which::Pool), machine.io(Which::Log))
 }
 
 fn read(tree: &Tree) -> Model {
-    tree.iter().map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()).collect()
+    tree.iter()
+        .map(|entry| {
+            entry
+                .map(|(key, value)| (key.to_vec(), value.to_vec()))
+                .unwrap()
+        })
+        .collect()
 }
 
-/// What a tree may be found as: after each operation, and from which moment on each was acknowledged.
+/// What a tree may be found as: after each operation, and from which moment on each was
+/// acknowledged.
 struct History {
     models: Vec<Model>,
     acknowledged: Vec<usize>,
@@ -59,7 +76,10 @@ struct History {
 
 impl History {
     fn new() -> Self {
-        Self { models: vec![Model::new()], acknowledged: vec![0] }
+        Self {
+            models: vec![Model::new()],
+            acknowledged: vec![0],
+        }
     }
 
     fn operate(&mut self, tree: &Tree, random: &mut SmallRng, machine: &Machine) -> Result<()> {
@@ -69,7 +89,11 @@ impl History {
             assert_eq!(tree.remove(&key)?, model.remove(&key).is_some());
         } else {
             // Some values fill several slabs' worth of lines, most do not.
-            let longest = if random.random_range(0..20) == 0 { 3000 } else { 40 };
+            let longest = if random.random_range(0..20) == 0 {
+                3000
+            } else {
+                40
+            };
             let value = vec![random.random(); random.random_range(0..longest)];
             tree.put(&key, &value)?;
             model.insert(key, value);
@@ -81,7 +105,11 @@ impl History {
 
     /// Everything acknowledged before `moment` is there, and nothing that never was.
     fn verify(&self, machine: &Machine, moment: usize, piece_bytes: usize, random: &mut SmallRng) {
-        let least = self.acknowledged.iter().rposition(|acknowledged| *acknowledged <= moment).unwrap();
+        let least = self
+            .acknowledged
+            .iter()
+            .rposition(|acknowledged| *acknowledged <= moment)
+            .unwrap();
         let crash = machine.crash(moment, piece_bytes);
         let mut pick = SmallRng::seed_from_u64(random.random());
         crash.images(
@@ -90,17 +118,28 @@ impl History {
             |_, image| {
                 let machine = Machine::new(&image);
                 let reader = options().read_only(true);
-                let reader = reader.open_on(machine.io(Which::Pool), machine.io(Which::Log)).unwrap();
+                let reader = reader
+                    .open_on(machine.io(Which::Pool), machine.io(Which::Log))
+                    .unwrap();
                 let shown = read(&reader.open_tree("main").unwrap());
-                assert!((reader.check().unwrap(), machine.now()) == (vec![], 0) && machine.shown() == image);
+                assert!(
+                    (reader.check().unwrap(), machine.now()) == (vec![], 0)
+                        && machine.shown() == image
+                );
                 let store = on_machine(&machine).unwrap();
                 let tree = store.tree("main").unwrap();
                 let found = read(&tree);
-                assert!(shown == found, "cut at {moment}: a reader shows another state");
-                let index = self.models[least..].iter().position(|model| *model == found);
+                assert!(
+                    shown == found,
+                    "cut at {moment}: a reader shows another state"
+                );
+                let index = self.models[least..]
+                    .iter()
+                    .position(|model| *model == found);
                 let count = self.models.len();
-                let index =
-                    index.unwrap_or_else(|| panic!("cut at {moment}: at least {least} of {count} are lost"));
+                let index = index.unwrap_or_else(|| {
+                    panic!("cut at {moment}: at least {least} of {count} are lost")
+                });
                 // At most the one that was under way.
                 assert!(index <= 1, "cut at {moment}: {index} more than was begun");
                 assert_eq!(store.check().unwrap(), []);
@@ -144,18 +183,36 @@ fn a_disk_that_fails_at_any_moment_loses_nothing_acknowledged() {
         history.acknowledged[0] = machine.now();
         let at = random.random_range(0..150);
         machine.set_faults(match seed % 3 {
-            0 => Faults { sync: Some(at), ..Faults::default() },
-            1 => Faults { write: Some(at), short: Some(700), ..Faults::default() },
-            _ => Faults { full_from: Some(at), ..Faults::default() },
+            0 => Faults {
+                sync: Some(at),
+                ..Faults::default()
+            },
+            1 => Faults {
+                write: Some(at),
+                short: Some(700),
+                ..Faults::default()
+            },
+            _ => Faults {
+                full_from: Some(at),
+                ..Faults::default()
+            },
         });
         let failed = (0..500).find_map(|_| history.operate(&tree, &mut random, &machine).err());
         let failed = failed.expect("a failure");
-        let known =
-            matches!(&failed, Error::Medium { source: MediumError::Failed(_), .. } | Error::PoolFull { .. });
+        let known = matches!(
+            &failed,
+            Error::Medium {
+                source: MediumError::Failed(_),
+                ..
+            } | Error::PoolFull { .. }
+        );
         assert!(known, "{failed}");
         if failed.medium().is_some() {
             machine.set_faults(Faults::default());
-            assert!(tree.put("after", "a failure").is_err(), "nothing is acknowledged any more");
+            assert!(
+                tree.put("after", "a failure").is_err(),
+                "nothing is acknowledged any more"
+            );
             assert!(store.sync().is_err());
         }
         let moment = machine.now();
@@ -165,7 +222,11 @@ fn a_disk_that_fails_at_any_moment_loses_nothing_acknowledged() {
             crash.image(&vec![0; crash.choices().len()])
         };
         let store = on_machine(&Machine::new(&image)).unwrap();
-        assert_eq!(read(&store.tree("main").unwrap()), *least, "what was acknowledged, and no more");
+        assert_eq!(
+            read(&store.tree("main").unwrap()),
+            *least,
+            "what was acknowledged, and no more"
+        );
     }
 }
 
@@ -181,10 +242,19 @@ fn a_pool_that_was_closed_is_one_file_and_one_that_was_not_is_two() {
     assert!(store.recovery().after_crash);
     let stat = store.stat().unwrap();
     let log = stat.log.unwrap();
-    assert!(log.replay.groups > 0 && log.replay.end == LogEnd::Clean, "{log:?}");
-    assert!(log.private_bytes > 0 && log.log_capacity_bytes == 64 << 10, "{log:?}");
+    assert!(
+        log.replay.groups > 0 && log.replay.end == LogEnd::Clean,
+        "{log:?}"
+    );
+    assert!(
+        log.private_bytes > 0 && log.log_capacity_bytes == 64 << 10,
+        "{log:?}"
+    );
     let tree = store.tree("main").unwrap();
-    assert_eq!(tree.get("key").unwrap().as_deref(), Some(b"value".as_slice()));
+    assert_eq!(
+        tree.get("key").unwrap().as_deref(),
+        Some(b"value".as_slice())
+    );
     drop(tree);
     store.close().unwrap();
     assert!(!log_of(&path).exists());
@@ -203,20 +273,36 @@ fn a_pool_that_is_opened_by_another_name_has_its_log_beside_the_file() {
     std::fs::create_dir(folder.path().join("real")).unwrap();
     options().open(&path).unwrap().close().unwrap();
     std::os::unix::fs::symlink(&path, &link).unwrap();
-    killable(&link).tree("main").unwrap().put("key", "value").unwrap();
+    killable(&link)
+        .tree("main")
+        .unwrap()
+        .put("key", "value")
+        .unwrap();
     assert!(log_of(&path).exists() && !log_of(&link).exists());
     let store = killable(&path);
     assert!(store.tree("main").unwrap().contains("key").unwrap());
     store.tree("main").unwrap().put("other", "value").unwrap();
     drop(store);
-    assert_eq!(options().open(&link).unwrap().tree("main").unwrap().len().unwrap(), 2);
+    assert_eq!(
+        options()
+            .open(&link)
+            .unwrap()
+            .tree("main")
+            .unwrap()
+            .len()
+            .unwrap(),
+        2
+    );
 }
 
 fn log_error(pool: &Path) -> LogError {
     let error = options().open(pool).unwrap_err();
     assert!(error.to_string().contains("pool"), "{error}");
     match error {
-        Error::Medium { source: MediumError::Log(error), .. } => error,
+        Error::Medium {
+            source: MediumError::Log(error),
+            ..
+        } => error,
         other => panic!("{other}"),
     }
 }
@@ -226,7 +312,11 @@ fn logs_that_do_not_fit_are_refused_and_nothing_is_touched() {
     let folder = folder();
     let [path, other] = ["a.pool", "b.pool"].map(|name| folder.path().join(name));
     for (path, value) in [(&path, "a"), (&other, "b")] {
-        killable(path).tree("main").unwrap().put("key", value).unwrap();
+        killable(path)
+            .tree("main")
+            .unwrap()
+            .put("key", value)
+            .unwrap();
     }
     let (log, aside) = (log_of(&path), folder.path().join("aside"));
     let whole = std::fs::read(&log).unwrap();
@@ -240,7 +330,13 @@ fn logs_that_do_not_fit_are_refused_and_nothing_is_touched() {
     let mut flipped = whole.clone();
     flipped[0x2000 + 30] ^= 1;
     std::fs::write(&log, &flipped).unwrap();
-    assert!(matches!(log_error(&path), LogError::Damaged { position: 0x2000, .. }));
+    assert!(matches!(
+        log_error(&path),
+        LogError::Damaged {
+            position: 0x2000,
+            ..
+        }
+    ));
     std::fs::write(&log, "somebody's notes").unwrap();
     assert!(matches!(log_error(&path), LogError::NotALog));
     assert_eq!(std::fs::read_to_string(&log).unwrap(), "somebody's notes");
@@ -251,7 +347,10 @@ fn logs_that_do_not_fit_are_refused_and_nothing_is_touched() {
     assert!(!new.exists());
     std::fs::rename(&aside, &log).unwrap();
     let store = options().open(&path).unwrap();
-    assert_eq!(store.tree("main").unwrap().get("key").unwrap().as_deref(), Some(b"a".as_slice()));
+    assert_eq!(
+        store.tree("main").unwrap().get("key").unwrap().as_deref(),
+        Some(b"a".as_slice())
+    );
 }
 
 #[test]
@@ -260,8 +359,18 @@ fn a_pool_goes_from_the_file_medium_to_emulated_memory_and_back() {
     let path = folder.path().join("a.pool");
     let dax = || Options::new().medium(MediumChoice::Dax);
     // Made on the emulation, its lines have the form that this processor needs.
-    dax().open(&path).unwrap().tree("main").unwrap().put("1", "dax").unwrap();
-    killable(&path).tree("main").unwrap().put("2", "file").unwrap();
+    dax()
+        .open(&path)
+        .unwrap()
+        .tree("main")
+        .unwrap()
+        .put("1", "dax")
+        .unwrap();
+    killable(&path)
+        .tree("main")
+        .unwrap()
+        .put("2", "file")
+        .unwrap();
     assert!(log_of(&path).exists());
     let store = dax().open(&path).unwrap();
     assert!(!log_of(&path).exists());
@@ -269,18 +378,25 @@ fn a_pool_goes_from_the_file_medium_to_emulated_memory_and_back() {
     let found = read(&store.tree("main").unwrap());
     assert_eq!(found.len(), 2, "{found:?}");
     drop(store);
-    assert_eq!(read(&options().open(&path).unwrap().tree("main").unwrap()), found);
+    assert_eq!(
+        read(&options().open(&path).unwrap().tree("main").unwrap()),
+        found
+    );
 }
 
-/// A damaged bit in the line that names the log: mapped memory needs no log, and so is a way out, if none lies there that
-/// holds something.
+/// A damaged bit in the line that names the log: mapped memory needs no log, and so is a way out,
+/// if none lies there that holds something.
 #[test]
 fn a_damaged_line_that_names_the_log_is_an_error_with_a_way_out() {
     let folder = folder();
     let path = folder.path().join("a.pool");
     let with = |medium| options().line_store(LineStore::Twin).medium(medium);
     let flip = || {
-        let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+        let file = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .unwrap();
         // Both halves of the line.
         for offset in [pool::MEDIUM_LINE + 3, pool::MEDIUM_LINE + 35] {
             let mut byte = [0];
@@ -290,14 +406,33 @@ fn a_damaged_line_that_names_the_log_is_an_error_with_a_way_out() {
     };
     let expect_damage = |medium| {
         let error = with(medium).open(&path).unwrap_err();
-        assert!(matches!(error.medium(), Some(MediumError::Log(LogError::Mark { .. }))), "{error}");
+        assert!(
+            matches!(
+                error.medium(),
+                Some(MediumError::Log(LogError::Mark { .. }))
+            ),
+            "{error}"
+        );
         error.to_string()
     };
-    with(MediumChoice::File).open(&path).unwrap().tree("t").unwrap().put("1", "closed").unwrap();
+    with(MediumChoice::File)
+        .open(&path)
+        .unwrap()
+        .tree("t")
+        .unwrap()
+        .put("1", "closed")
+        .unwrap();
     flip();
     assert!(expect_damage(MediumChoice::File).contains("open it as mapped memory"));
-    with(MediumChoice::Dax).open(&path).unwrap().close().unwrap();
-    let killed = with(MediumChoice::File).close_cleanly(false).open(&path).unwrap();
+    with(MediumChoice::Dax)
+        .open(&path)
+        .unwrap()
+        .close()
+        .unwrap();
+    let killed = with(MediumChoice::File)
+        .close_cleanly(false)
+        .open(&path)
+        .unwrap();
     killed.tree("t").unwrap().put("2", "in the log").unwrap();
     drop(killed);
     flip();
@@ -305,8 +440,11 @@ fn a_damaged_line_that_names_the_log_is_an_error_with_a_way_out() {
     expect_damage(MediumChoice::Dax);
     // Nor where what lies there says nothing any more.
     let log = std::fs::read(log_of(&path)).unwrap();
-    let blanked: Vec<u8> =
-        log.iter().enumerate().map(|(at, byte)| if at < 8192 { 0 } else { *byte }).collect();
+    let blanked: Vec<u8> = log
+        .iter()
+        .enumerate()
+        .map(|(at, byte)| if at < 8192 { 0 } else { *byte })
+        .collect();
     std::fs::write(log_of(&path), blanked).unwrap();
     expect_damage(MediumChoice::Dax);
     std::fs::write(log_of(&path), log).unwrap();
@@ -327,7 +465,10 @@ fn a_file_in_memory_is_no_promise_against_loss_of_power() {
     assert!(store.stat().unwrap().medium.contains("volatile"));
     drop(store);
     for path in [path, folder.path().join("b.pool")] {
-        let error = Options::new().require(Survives::PowerLoss).open(&path).unwrap_err();
+        let error = Options::new()
+            .require(Survives::PowerLoss)
+            .open(&path)
+            .unwrap_err();
         assert!(matches!(&error, Error::NotDurable { .. }), "{error}");
         assert!(!log_of(&path).exists());
     }
@@ -338,9 +479,19 @@ fn a_file_in_memory_is_no_promise_against_loss_of_power() {
 #[test]
 fn a_ticket_of_a_tree_of_epochs_waits_for_its_epoch() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Options::new().manual_epochs().open(folder.path().join("a.pool")).unwrap();
-    let tree =
-        store.tree_with("t", TreeOptions { engine: Engine::MASSTREE, ..TreeOptions::RECORDS }).unwrap();
+    let store = Options::new()
+        .manual_epochs()
+        .open(folder.path().join("a.pool"))
+        .unwrap();
+    let tree = store
+        .tree_with(
+            "t",
+            TreeOptions {
+                engine: Engine::MASSTREE,
+                ..TreeOptions::RECORDS
+            },
+        )
+        .unwrap();
     let first = tree.put_async("one", "value").unwrap();
     assert!(!first.is_durable());
     store.sync().unwrap();
@@ -359,7 +510,9 @@ fn tickets_are_waited_for_together() {
     let words = store.word_tree("words").unwrap();
     let syncs = || store.stat().unwrap().log.unwrap().syncs;
     let before = syncs();
-    let tickets: Vec<Ticket> = (0..64).map(|key| words.put_async(key, key).unwrap()).collect();
+    let tickets: Vec<Ticket> = (0..64)
+        .map(|key| words.put_async(key, key).unwrap())
+        .collect();
     assert!(tickets.is_sorted_by_key(Ticket::lsn));
     let last = tickets.last().unwrap().clone();
     Ticket::wait_all(tickets).unwrap();
@@ -377,28 +530,53 @@ fn tickets_are_waited_for_together() {
     let tree = store.tree("bytes").unwrap();
     tree.put_async("a", "1").unwrap().wait().unwrap();
     assert!(tree.update_async("a", "2").unwrap().0 && !tree.insert_async("a", "3").unwrap().0);
-    assert!(tree.compare_exchange_async("a", Some(b"2"), None).unwrap().0);
+    assert!(
+        tree.compare_exchange_async("a", Some(b"2"), None)
+            .unwrap()
+            .0
+    );
     assert!(!tree.remove_async("a").unwrap().0);
     let memory = Store::in_memory().unwrap();
-    assert_eq!(memory.word_tree("words").unwrap().put_async(1, 1).unwrap().lsn(), 0);
+    assert_eq!(
+        memory
+            .word_tree("words")
+            .unwrap()
+            .put_async(1, 1)
+            .unwrap()
+            .lsn(),
+        0
+    );
 }
 
 #[test]
 fn deferred_durability_is_durable_after_a_sync() {
-    for durability in [Durability::OnSync, Durability::Buffered(Duration::from_secs(3600))] {
+    for durability in [
+        Durability::OnSync,
+        Durability::Buffered(Duration::from_secs(3600)),
+    ] {
         let machine = Machine::new(&Image::default());
         let options = options().durability(durability).close_cleanly(false);
-        let store = options.open_on(machine.io(Which::Pool), machine.io(Which::Log)).unwrap();
+        let store = options
+            .open_on(machine.io(Which::Pool), machine.io(Which::Log))
+            .unwrap();
         let words = store.word_tree("words").unwrap();
         words.put(1, 1).unwrap();
         store.sync().unwrap();
         let synced = machine.now();
         words.put(2, 2).unwrap();
-        assert_eq!((words.get(2).unwrap(), machine.now()), (Some(2), synced), "nothing was waited for");
+        assert_eq!(
+            (words.get(2).unwrap(), machine.now()),
+            (Some(2), synced),
+            "nothing was waited for"
+        );
         let crash = machine.crash(machine.now(), 512);
-        let store = on_machine(&Machine::new(&crash.image(&vec![0; crash.choices().len()]))).unwrap();
+        let store =
+            on_machine(&Machine::new(&crash.image(&vec![0; crash.choices().len()]))).unwrap();
         let words = store.word_tree("words").unwrap();
-        assert_eq!((words.get(1).unwrap(), words.get(2).unwrap()), (Some(1), None));
+        assert_eq!(
+            (words.get(1).unwrap(), words.get(2).unwrap()),
+            (Some(1), None)
+        );
     }
 }
 
@@ -406,15 +584,29 @@ fn deferred_durability_is_durable_after_a_sync() {
 #[test]
 fn a_tree_that_is_removed_is_durably_gone_when_that_returns() {
     for engine in Engine::ALL.iter().copied() {
-        for durability in [Durability::OnSync, Durability::Buffered(Duration::from_secs(3600))] {
+        for durability in [
+            Durability::OnSync,
+            Durability::Buffered(Duration::from_secs(3600)),
+        ] {
             let machine = Machine::new(&Image::default());
             let options = options().durability(durability).close_cleanly(false);
-            let store = options.open_on(machine.io(Which::Pool), machine.io(Which::Log)).unwrap();
-            store.tree_with("gone", TreeOptions { engine, ..TreeOptions::RECORDS }).unwrap();
+            let store = options
+                .open_on(machine.io(Which::Pool), machine.io(Which::Log))
+                .unwrap();
+            store
+                .tree_with(
+                    "gone",
+                    TreeOptions {
+                        engine,
+                        ..TreeOptions::RECORDS
+                    },
+                )
+                .unwrap();
             store.sync().unwrap();
             store.drop_tree("gone").unwrap();
             let crash = machine.crash(machine.now(), 512);
-            let store = on_machine(&Machine::new(&crash.image(&vec![0; crash.choices().len()]))).unwrap();
+            let store =
+                on_machine(&Machine::new(&crash.image(&vec![0; crash.choices().len()]))).unwrap();
             assert_eq!(store.trees().unwrap(), [], "{engine:?}, {durability:?}");
         }
     }
@@ -423,9 +615,15 @@ fn a_tree_that_is_removed_is_durably_gone_when_that_returns() {
 /// What followed a sync was once synced by itself, at once, however long it had time.
 #[test]
 fn a_sync_by_hand_is_followed_by_none_in_the_background() {
-    for durability in [Durability::OnSync, Durability::Buffered(Duration::from_secs(3600))] {
+    for durability in [
+        Durability::OnSync,
+        Durability::Buffered(Duration::from_secs(3600)),
+    ] {
         let folder = folder();
-        let store = options().durability(durability).open(folder.path().join("a.pool")).unwrap();
+        let store = options()
+            .durability(durability)
+            .open(folder.path().join("a.pool"))
+            .unwrap();
         let words = store.word_tree("words").unwrap();
         let syncs = || store.stat().unwrap().log.unwrap().syncs;
         let before = syncs();
@@ -464,17 +662,29 @@ fn a_backup_is_taken_while_writers_run() {
             assert_eq!(std::fs::metadata(&target).unwrap().len(), bytes);
             let copy = options().open(&target).unwrap();
             assert_eq!(copy.check().unwrap(), []);
-            let copied: Vec<(u64, u64)> =
-                copy.word_tree("words").unwrap().range(..).collect::<Result<_>>().unwrap();
+            let copied: Vec<(u64, u64)> = copy
+                .word_tree("words")
+                .unwrap()
+                .range(..)
+                .collect::<Result<_>>()
+                .unwrap();
             // All keys were put in order, so a moment of the tree has no gap.
-            assert!(copied.iter().enumerate().all(|(index, (key, _))| index as u64 == *key));
+            assert!(
+                copied
+                    .iter()
+                    .enumerate()
+                    .all(|(index, (key, _))| index as u64 == *key)
+            );
             assert!(copied.len() as u64 >= before);
         }
         stop.store(true, Ordering::Relaxed);
     });
     let again = store.backup(folder.path().join("copy 0")).unwrap_err();
     assert!(matches!(&again, Error::Io { .. }), "{again}");
-    let memory = Store::in_memory().unwrap().backup(folder.path().join("memory")).unwrap_err();
+    let memory = Store::in_memory()
+        .unwrap()
+        .backup(folder.path().join("memory"))
+        .unwrap_err();
     assert!(matches!(&memory, Error::NoBackup { .. }), "{memory}");
     assert!(!folder.path().join("memory").exists());
 }
@@ -484,29 +694,42 @@ fn a_backup_is_taken_while_writers_run() {
 fn written_pages_are_limited() {
     const LIMIT: u64 = 1 << 20;
     let kinds = Engine::ALL.iter().copied().flat_map(|engine| {
-        [Codec::Word, Codec::Record].map(|codec| TreeOptions { engine, codec, ..TreeOptions::default() })
+        [Codec::Word, Codec::Record].map(|codec| TreeOptions {
+            engine,
+            codec,
+            ..TreeOptions::default()
+        })
     });
     for kind in kinds {
         let folder = folder();
         let path = folder.path().join("a.pool");
         let store = options().private_bytes_max(LIMIT).open(&path).unwrap();
         let tree = store.tree_with("main", kind).unwrap();
-        let (keys, value) =
-            if kind.codec == Codec::Word { (100_000, vec![7; 8]) } else { (10_000, vec![7; 400]) };
+        let (keys, value) = if kind.codec == Codec::Word {
+            (100_000, vec![7; 8])
+        } else {
+            (10_000, vec![7; 400])
+        };
         // Multiplied by an odd number, so that keys come in no order.
         let key = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
-        let tickets: Vec<_> = (0..keys).map(|number| tree.put_async(key(number), &value).unwrap()).collect();
+        let tickets: Vec<_> = (0..keys)
+            .map(|number| tree.put_async(key(number), &value).unwrap())
+            .collect();
         tickets.into_iter().last().unwrap().wait().unwrap();
         let stat = store.stat().unwrap();
         let log = stat.log.unwrap();
         assert!(log.given_back_bytes > 2 * LIMIT, "{kind}: {log:?}");
         assert!(log.private_bytes < 2 * LIMIT, "{kind}: {log:?}");
-        let is_there = |tree: &Tree| (0..keys).all(|number| tree.get(key(number)).unwrap().is_some());
+        let is_there =
+            |tree: &Tree| (0..keys).all(|number| tree.get(key(number)).unwrap().is_some());
         assert!(is_there(&tree), "{kind}");
         drop((tree, store));
         let store = options().private_bytes_max(LIMIT).open(&path).unwrap();
         let tree = store.tree_with("main", kind).unwrap();
-        assert!(is_there(&tree) && tree.check().unwrap().is_empty(), "{kind}");
+        assert!(
+            is_there(&tree) && tree.check().unwrap().is_empty(),
+            "{kind}"
+        );
         assert_eq!(tree.len().unwrap(), keys, "{kind}");
     }
 }
@@ -514,20 +737,39 @@ fn written_pages_are_limited() {
 #[test]
 fn a_log_that_has_failed_gives_no_space() {
     let machine = Machine::new(&Image::default());
-    let options = FileOptions { background: false, ..FileOptions::default() };
-    let file = medium::File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
+    let options = FileOptions {
+        background: false,
+        ..FileOptions::default()
+    };
+    let file =
+        medium::File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
     let pool = Pool::open(file, PoolOptions::default()).unwrap();
     let guard = pool.pin();
-    let allocate = || [guard.allocate(500), guard.allocate_lines(500), guard.allocate_node(500)];
+    let allocate = || {
+        [
+            guard.allocate(500),
+            guard.allocate_lines(500),
+            guard.allocate_node(500),
+        ]
+    };
     assert!(allocate().iter().all(std::result::Result::is_ok));
-    machine.set_faults(Faults { sync: Some(0), ..Faults::default() });
+    machine.set_faults(Faults {
+        sync: Some(0),
+        ..Faults::default()
+    });
     let offset = guard.allocate(8).unwrap();
     guard.words(offset, 1).unwrap()[0].store(&guard, 1);
     guard.flush_words(guard.words(offset, 1).unwrap());
     assert!(guard.drain().is_err());
     for allocated in allocate() {
         assert!(
-            matches!(allocated, Err(Error::Medium { source: MediumError::Failed(_), .. })),
+            matches!(
+                allocated,
+                Err(Error::Medium {
+                    source: MediumError::Failed(_),
+                    ..
+                })
+            ),
             "{allocated:?}"
         );
     }
@@ -537,15 +779,26 @@ fn a_log_that_has_failed_gives_no_space() {
 #[test]
 fn a_tree_is_listed_or_not_as_was_answered_when_the_disk_failed() {
     for engine in Engine::ALL.iter().copied() {
-        let kind = TreeOptions { engine, ..TreeOptions::RECORDS };
+        let kind = TreeOptions {
+            engine,
+            ..TreeOptions::RECORDS
+        };
         let machine = Machine::new(&Image::default());
         let store = on_machine(&machine).unwrap();
         store.tree_with("kept", kind).unwrap();
-        machine.set_faults(Faults { sync: Some(0), ..Faults::default() });
+        machine.set_faults(Faults {
+            sync: Some(0),
+            ..Faults::default()
+        });
         let made = store.tree_with("new", kind);
         let removed = store.drop_tree("kept");
         assert!(made.is_err() && removed.is_err(), "{made:?}, {removed:?}");
-        let names: Vec<String> = store.trees().unwrap().into_iter().map(|tree| tree.name).collect();
+        let names: Vec<String> = store
+            .trees()
+            .unwrap()
+            .into_iter()
+            .map(|tree| tree.name)
+            .collect();
         assert_eq!(names, ["kept"], "{}", engine.name());
     }
 }
@@ -558,7 +811,10 @@ fn mode(path: &Path) -> u32 {
 #[test]
 fn who_may_not_read_a_pool_may_read_neither_its_log_nor_a_copy() {
     let folder = folder();
-    let (pool, copy) = (folder.path().join("a.pool"), folder.path().join("copy.pool"));
+    let (pool, copy) = (
+        folder.path().join("a.pool"),
+        folder.path().join("copy.pool"),
+    );
     let store = options().open(&pool).unwrap();
     assert_eq!(mode(&log_of(&pool)), mode(&pool), "a new pool's log");
     store.tree("t").unwrap().put("secret", "secret").unwrap();
@@ -597,8 +853,17 @@ fn what_lies_where_the_log_belongs_and_is_none_keeps_its_mode() {
         std::fs::set_permissions(&notes, Permissions::from_mode(0o600)).unwrap();
         std::os::unix::fs::symlink(&notes, &log).unwrap();
         let error = log_error(&pool);
-        assert!(matches!(&error, LogError::Link { path } if *path == log), "{error}");
-        assert_eq!((mode(&notes), std::fs::read_to_string(&notes).unwrap().as_str()), (0o600, content));
+        assert!(
+            matches!(&error, LogError::Link { path } if *path == log),
+            "{error}"
+        );
+        assert_eq!(
+            (
+                mode(&notes),
+                std::fs::read_to_string(&notes).unwrap().as_str()
+            ),
+            (0o600, content)
+        );
     }
     // One that leads nowhere yet.
     std::fs::remove_file(&notes).unwrap();
@@ -606,13 +871,35 @@ fn what_lies_where_the_log_belongs_and_is_none_keeps_its_mode() {
     assert!(!notes.exists());
     // And a log that is one, elsewhere: a copy and mapped memory do not follow the link either.
     std::fs::remove_file(&log).unwrap();
-    killable(&pool).tree("t").unwrap().put("key", "value").unwrap();
+    killable(&pool)
+        .tree("t")
+        .unwrap()
+        .put("key", "value")
+        .unwrap();
     std::fs::rename(&log, &notes).unwrap();
     std::os::unix::fs::symlink(&notes, &log).unwrap();
-    let mapped = Options::new().medium(MediumChoice::Dax).open(&pool).unwrap_err();
-    assert!(matches!(mapped.medium(), Some(MediumError::Log(LogError::Link { .. }))), "{mapped}");
+    let mapped = Options::new()
+        .medium(MediumChoice::Dax)
+        .open(&pool)
+        .unwrap_err();
+    assert!(
+        matches!(
+            mapped.medium(),
+            Some(MediumError::Log(LogError::Link { .. }))
+        ),
+        "{mapped}"
+    );
     std::fs::rename(&notes, &log).unwrap();
-    assert_eq!(options().open(&pool).unwrap().tree("t").unwrap().len().unwrap(), 1);
+    assert_eq!(
+        options()
+            .open(&pool)
+            .unwrap()
+            .tree("t")
+            .unwrap()
+            .len()
+            .unwrap(),
+        1
+    );
 }
 
 /// To replay a log may take long, and others ask meanwhile who does it.
@@ -623,7 +910,11 @@ fn a_pool_names_its_holder_before_its_log_is_replayed() {
     let store = killable(&pool);
     store.tree("t").unwrap().put("key", "value").unwrap();
     drop(store);
-    let file = std::fs::File::options().read(true).write(true).open(&pool).unwrap();
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&pool)
+        .unwrap();
     assert_eq!(pool::holder_of_file(&file), Some(std::process::id()));
     file.write_all_at(&[0; 8], HOLDER).unwrap();
     assert_eq!(pool::holder_of_file(&file), None);
@@ -640,9 +931,17 @@ fn a_pool_without_the_log_that_it_needs_is_not_touched() {
     let folder = folder();
     let (pool, other) = (folder.path().join("a.pool"), folder.path().join("b.pool"));
     for pool in [&pool, &other] {
-        killable(pool).tree("t").unwrap().put("key", "value").unwrap();
+        killable(pool)
+            .tree("t")
+            .unwrap()
+            .put("key", "value")
+            .unwrap();
     }
-    let file = std::fs::File::options().read(true).write(true).open(&pool).unwrap();
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&pool)
+        .unwrap();
     file.write_all_at(&[0; 8], HOLDER).unwrap();
     let whole = std::fs::read(&pool).unwrap();
     let others = std::fs::read(log_of(&other)).unwrap();
@@ -653,20 +952,41 @@ fn a_pool_without_the_log_that_it_needs_is_not_touched() {
                 std::fs::write(log_of(&pool), there).unwrap();
             }
             let error = options().medium(medium).open(&pool).unwrap_err();
-            assert!(matches!(error.medium(), Some(MediumError::Log(_))), "{error}");
-            assert!(std::fs::read(&pool).unwrap() == whole, "{medium:?}, {error}");
+            assert!(
+                matches!(error.medium(), Some(MediumError::Log(_))),
+                "{error}"
+            );
+            assert!(
+                std::fs::read(&pool).unwrap() == whole,
+                "{medium:?}, {error}"
+            );
         }
     }
     // And one that needs none, beside a log that holds something.
     let closed = folder.path().join("c.pool");
-    options().line_store(LineStore::Twin).open(&closed).unwrap().close().unwrap();
-    let file = std::fs::File::options().read(true).write(true).open(&closed).unwrap();
+    options()
+        .line_store(LineStore::Twin)
+        .open(&closed)
+        .unwrap()
+        .close()
+        .unwrap();
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&closed)
+        .unwrap();
     file.write_all_at(&[0; 8], HOLDER).unwrap();
     let whole = std::fs::read(&closed).unwrap();
     std::fs::write(log_of(&closed), &others).unwrap();
     for medium in [MediumChoice::File, MediumChoice::Dax] {
         let error = options().medium(medium).open(&closed).unwrap_err();
-        assert!(matches!(error.medium(), Some(MediumError::Log(LogError::Unasked { .. }))), "{error}");
+        assert!(
+            matches!(
+                error.medium(),
+                Some(MediumError::Log(LogError::Unasked { .. }))
+            ),
+            "{error}"
+        );
         assert!(std::fs::read(&closed).unwrap() == whole, "{medium:?}");
     }
 }
@@ -691,9 +1011,14 @@ fn a_pool_that_could_not_be_made_leaves_nothing() {
         let folder = folder();
         let path = folder.path().join("a.pool");
         SYNCS_LEFT.store(failed, Ordering::Relaxed);
-        let Err(error) = options().close_cleanly(false).through(fail).open(&path) else { break };
+        let Err(error) = options().close_cleanly(false).through(fail).open(&path) else {
+            break;
+        };
         assert!(error.medium().is_some(), "{error}");
-        let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap()).collect();
+        let left: Vec<_> = std::fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .collect();
         assert!(left.is_empty(), "after {failed} syncs: {left:?}");
         options().open(&path).unwrap();
         failed += 1;
@@ -717,15 +1042,21 @@ impl Gate {
     }
 }
 
-/// It once waited for the disk under the lock of the pool's space, or of the tree's first leaf; and so did whoever needed
-/// that.
+/// It once waited for the disk under the lock of the pool's space, or of the tree's first leaf; and
+/// so did whoever needed that.
 #[test]
 fn a_bulk_load_that_waits_for_the_disk_holds_no_lock() {
     for engine in [Engine::RNTREE, Engine::BZTREE] {
         let folder = folder();
         let file = |name| {
             let mut open = std::fs::OpenOptions::new();
-            Disk(open.read(true).write(true).create_new(true).open(folder.path().join(name)).unwrap())
+            Disk(
+                open.read(true)
+                    .write(true)
+                    .create_new(true)
+                    .open(folder.path().join(name))
+                    .unwrap(),
+            )
         };
         let log = Arc::new(Gate::default());
         let gate = Arc::clone(&log);
@@ -735,8 +1066,19 @@ fn a_bulk_load_that_waits_for_the_disk_holds_no_lock() {
             }
         };
         let io = Arc::new(Hooked::new(Arc::new(file("a.log")), hook));
-        let store = options().close_cleanly(false).open_on(Arc::new(file("a")), io).unwrap();
-        let tree = store.tree_with("words", TreeOptions { engine, ..TreeOptions::WORDS }).unwrap();
+        let store = options()
+            .close_cleanly(false)
+            .open_on(Arc::new(file("a")), io)
+            .unwrap();
+        let tree = store
+            .tree_with(
+                "words",
+                TreeOptions {
+                    engine,
+                    ..TreeOptions::WORDS
+                },
+            )
+            .unwrap();
         let words = tree.as_words().unwrap();
         let is_shut = || log.is_shut.load(Ordering::Relaxed);
         let has_waited = || log.has_waited.load(Ordering::Relaxed);
@@ -748,7 +1090,11 @@ fn a_bulk_load_that_waits_for_the_disk_holds_no_lock() {
             is_so()
         };
         // More than what one operation may append without a wait.
-        let entries = || (1..6_000_000).take_while(|_| is_shut() || !has_waited()).map(|key| (key, key));
+        let entries = || {
+            (1..6_000_000)
+                .take_while(|_| is_shut() || !has_waited())
+                .map(|key| (key, key))
+        };
         let has_put = AtomicBool::new(false);
         let groups = || store.stat().unwrap().log.unwrap().groups;
         std::thread::scope(|scope| {
@@ -769,7 +1115,10 @@ fn a_bulk_load_that_waits_for_the_disk_holds_no_lock() {
             log.is_shut.store(false, Ordering::Relaxed);
             let loaded = load.join().unwrap();
             put.join().unwrap().unwrap();
-            assert!(was_shut, "{engine:?}: who wrote waited for the load to get on");
+            assert!(
+                was_shut,
+                "{engine:?}: who wrote waited for the load to get on"
+            );
             assert!(matches!(loaded.unwrap_err(), Error::NotEmpty), "{engine:?}");
         });
     }

@@ -1,4 +1,5 @@
-//! Each form of the search kernels, and each line store, under each engine: as far as the processor has them.
+//! Each form of the search kernels, and each line store, under each engine: as far as the processor
+//! has them.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,14 @@ use tempfile::TempDir;
 
 /// Keys in an order that splits leaves everywhere, and some of them removed again.
 fn fill_and_compare(store: &Store, engine: Engine, codec: Codec) -> Result<()> {
-    let tree = store.tree_with(codec.name(), TreeOptions { engine, codec, ..TreeOptions::RECORDS })?;
+    let tree = store.tree_with(
+        codec.name(),
+        TreeOptions {
+            engine,
+            codec,
+            ..TreeOptions::RECORDS
+        },
+    )?;
     let mut model = BTreeMap::new();
     for number in 0..4000_u64 {
         let key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
@@ -19,11 +27,18 @@ fn fill_and_compare(store: &Store, engine: Engine, codec: Codec) -> Result<()> {
     for key in &removed {
         assert!(tree.remove(key)? && model.remove(key).is_some());
     }
-    assert!(model.iter().all(|(key, value)| tree.get(key).unwrap().as_deref() == Some(&value[..])));
+    assert!(
+        model
+            .iter()
+            .all(|(key, value)| tree.get(key).unwrap().as_deref() == Some(&value[..]))
+    );
     assert!(removed.iter().all(|key| tree.get(key).unwrap().is_none()));
     let (mut entries, mut expected) = (tree.iter(), model.iter());
     while let Some((key, value)) = entries.next_entry()? {
-        assert_eq!(expected.next().map(|(key, value)| (&key[..], &value[..])), Some((key, value)));
+        assert_eq!(
+            expected.next().map(|(key, value)| (&key[..], &value[..])),
+            Some((key, value))
+        );
     }
     assert_eq!(expected.next(), None);
     Ok(())
@@ -32,7 +47,9 @@ fn fill_and_compare(store: &Store, engine: Engine, codec: Codec) -> Result<()> {
 fn with(kernels: Kernels, line_store: LineStore, folder: &TempDir) -> Result<()> {
     kernels.install().unwrap();
     for engine in Engine::ALL {
-        let path = folder.path().join(format!("{kernels}-{line_store}-{}.pool", engine.name));
+        let path = folder
+            .path()
+            .join(format!("{kernels}-{line_store}-{}.pool", engine.name));
         let store = Options::new().line_store(line_store).open(&path)?;
         for codec in [Codec::Word, Codec::Record] {
             fill_and_compare(&store, *engine, codec)?;
@@ -46,11 +63,22 @@ fn with(kernels: Kernels, line_store: LineStore, folder: &TempDir) -> Result<()>
 #[test]
 fn every_form_that_the_processor_has_gives_the_same_trees() -> Result<()> {
     let memory = std::path::Path::new("/dev/shm");
-    let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+    let folder = if memory.is_dir() {
+        tempfile::tempdir_in(memory)
+    } else {
+        tempfile::tempdir()
+    }
+    .unwrap();
     for kernels in Kernels::all() {
         match kernels.is_supported() {
             true => with(kernels, LineStore::detect(), &folder)?,
-            false => assert!(kernels.install().unwrap_err().to_string().contains(kernels.name())),
+            false => assert!(
+                kernels
+                    .install()
+                    .unwrap_err()
+                    .to_string()
+                    .contains(kernels.name())
+            ),
         }
     }
     for line_store in LineStore::all() {
@@ -58,7 +86,10 @@ fn every_form_that_the_processor_has_gives_the_same_trees() -> Result<()> {
             true => with(Kernels::active(), line_store, &folder)?,
             false => {
                 let path = folder.path().join(line_store.name());
-                let refused = Options::new().line_store(line_store).open(&path).unwrap_err();
+                let refused = Options::new()
+                    .line_store(line_store)
+                    .open(&path)
+                    .unwrap_err();
                 assert!(matches!(&refused, Error::Unsupported { .. }), "{refused}");
                 assert!(refused.to_string().contains(line_store.name()), "{refused}");
             }

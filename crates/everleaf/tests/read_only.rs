@@ -1,12 +1,13 @@
-//! Stores that are only read: whatever happened to the pool before, they show what an open for writing would show, and no file
-//! changes.
+//! Stores that are only read: whatever happened to the pool before, they show what an open for
+//! writing would show, and no file changes.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use everleaf::{
-    Batch, Codec, Durability, Engine, Error, LineStore, MediumChoice, Options, Result, Store, TreeOptions,
+    Batch, Codec, Durability, Engine, Error, LineStore, MediumChoice, Options, Result, Store,
+    TreeOptions,
 };
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
@@ -30,10 +31,18 @@ fn key(number: u64) -> [u8; 8] {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
 }
 
-/// Two trees of an engine, with splits, updates and removes; of the second half of the writes nothing need be durable.
+/// Two trees of an engine, with splits, updates and removes; of the second half of the writes
+/// nothing need be durable.
 fn fill(store: &Store, engine: Engine) -> Result<()> {
     for codec in Codec::ALL {
-        let tree = store.tree_with(codec.name(), TreeOptions { engine, codec, ..TreeOptions::RECORDS })?;
+        let tree = store.tree_with(
+            codec.name(),
+            TreeOptions {
+                engine,
+                codec,
+                ..TreeOptions::RECORDS
+            },
+        )?;
         for number in 0..2000 {
             tree.put(key(number), number.to_be_bytes())?;
             if number == 1000 {
@@ -90,7 +99,9 @@ fn expect_refusals(store: &Store) -> Result<()> {
         record.insert("key", "value").map(drop),
         record.update("key", "value").map(drop),
         record.remove("key").map(drop),
-        record.compare_exchange("key", None, Some(b"value")).map(drop),
+        record
+            .compare_exchange("key", None, Some(b"value"))
+            .map(drop),
         record.put_async("key", "value").map(drop),
         record.remove_async("key").map(drop),
         store.write(Batch::new().put(&record, "key", "value")),
@@ -103,10 +114,16 @@ fn expect_refusals(store: &Store) -> Result<()> {
     ];
     for (number, result) in refused.into_iter().enumerate() {
         let error = result.unwrap_err();
-        assert!(matches!(&error, Error::ReadOnly { .. }), "write {number}: {error}");
+        assert!(
+            matches!(&error, Error::ReadOnly { .. }),
+            "write {number}: {error}"
+        );
         assert_eq!(error.path(), Some(store.path()));
     }
-    assert!(matches!(store.tree("new").unwrap_err(), Error::NoSuchTree { .. }));
+    assert!(matches!(
+        store.tree("new").unwrap_err(),
+        Error::NoSuchTree { .. }
+    ));
     store.sync()
 }
 
@@ -142,12 +159,28 @@ fn read_and_compare(engine: Engine, options: &Options, is_closed: bool) -> Resul
     expect_refusals(&store)?;
     assert_eq!(content(&store)?, found);
     let stat = store.stat()?;
-    assert!(stat.medium.starts_with("read-only") && stat.trees == 2 && stat.log.is_none(), "{stat:?}");
+    assert!(
+        stat.medium.starts_with("read-only") && stat.trees == 2 && stat.log.is_none(),
+        "{stat:?}"
+    );
     let error = Store::open(&path).unwrap_err();
-    assert!(matches!(&error, Error::Locked { readers: true, holder: None, .. }), "{error}");
+    assert!(
+        matches!(
+            &error,
+            Error::Locked {
+                readers: true,
+                holder: None,
+                ..
+            }
+        ),
+        "{error}"
+    );
     another.close()?;
     drop(store);
-    assert!(files(folder.path()) == before, "{engine}: a file has changed");
+    assert!(
+        files(folder.path()) == before,
+        "{engine}: a file has changed"
+    );
 
     let copies = tempfile::tempdir().unwrap();
     let copy = copies.path().join("copy.pool");
@@ -155,13 +188,22 @@ fn read_and_compare(engine: Engine, options: &Options, is_closed: bool) -> Resul
     assert_eq!(copied, fs::metadata(&copy).unwrap().len());
     assert_eq!(content(&reader(&copy)?)?, found);
     reader(&path)?.backup(copies.path().join("another.pool"))?;
-    assert_eq!(content(&Store::open(copies.path().join("another.pool"))?)?, found);
-    assert!(files(folder.path()) == before, "{engine}: a file has changed by its backup");
+    assert_eq!(
+        content(&Store::open(copies.path().join("another.pool"))?)?,
+        found
+    );
+    assert!(
+        files(folder.path()) == before,
+        "{engine}: a file has changed by its backup"
+    );
 
     let store = options.open(&path)?;
     assert_eq!(content(&store)?, found);
     let error = reader(&path).unwrap_err();
-    assert!(matches!(&error, Error::Locked { readers: false, .. }), "{error}");
+    assert!(
+        matches!(&error, Error::Locked { readers: false, .. }),
+        "{error}"
+    );
     assert!(error.to_string().contains("back the pool up"), "{error}");
     store.close()
 }
@@ -187,16 +229,29 @@ fn a_reader_shows_what_a_writer_finds_and_changes_no_file() -> Result<()> {
 fn what_is_no_pool_is_an_error_and_stays_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.pool");
-    assert!(matches!(reader(&path).unwrap_err(), Error::NoSuchPool { .. }));
-    assert!(matches!(reader(folder.path()).unwrap_err(), Error::NotAPool { .. }));
+    assert!(matches!(
+        reader(&path).unwrap_err(),
+        Error::NoSuchPool { .. }
+    ));
+    assert!(matches!(
+        reader(folder.path()).unwrap_err(),
+        Error::NotAPool { .. }
+    ));
     fs::write(&path, "").unwrap();
     assert!(matches!(reader(&path).unwrap_err(), Error::NotAPool { .. }));
     fs::write(&path, vec![7; 100_000]).unwrap();
     assert!(matches!(reader(&path).unwrap_err(), Error::NotAPool { .. }));
     assert_eq!(fs::read(&path).unwrap(), vec![7; 100_000]);
     let in_memory = Options::new().read_only(true).open_in_memory().unwrap_err();
-    assert!(in_memory.to_string().contains("nothing that could be read"), "{in_memory}");
-    let in_memory = Options::new().read_only(true).medium(MediumChoice::Ram).open(&path).unwrap_err();
+    assert!(
+        in_memory.to_string().contains("nothing that could be read"),
+        "{in_memory}"
+    );
+    let in_memory = Options::new()
+        .read_only(true)
+        .medium(MediumChoice::Ram)
+        .open(&path)
+        .unwrap_err();
     assert!(matches!(in_memory, Error::NotAPool { .. }));
     assert_eq!(files(folder.path()).len(), 1);
 }
@@ -206,21 +261,35 @@ fn what_is_no_pool_is_an_error_and_stays_as_it_is() {
 fn a_reader_refuses_what_a_writer_refuses() -> Result<()> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.pool");
-    let store = Options::new().medium(MediumChoice::File).close_cleanly(false).open(&path)?;
+    let store = Options::new()
+        .medium(MediumChoice::File)
+        .close_cleanly(false)
+        .open(&path)?;
     fill(&store, Engine::RNTREE)?;
     drop(store);
     let log = everleaf::log_path(&path);
     let bytes = fs::read(&log).unwrap();
     fs::remove_file(&log).unwrap();
-    assert!(reader(&path).unwrap_err().to_string().contains("is missing"));
+    assert!(
+        reader(&path)
+            .unwrap_err()
+            .to_string()
+            .contains("is missing")
+    );
     fs::write(&log, &bytes[..bytes.len() / 2]).unwrap();
-    assert!(reader(&path).unwrap_err().to_string().contains("the log is damaged"));
+    assert!(
+        reader(&path)
+            .unwrap_err()
+            .to_string()
+            .contains("the log is damaged")
+    );
     fs::write(&log, &bytes).unwrap();
     assert_eq!(reader(&path)?.check()?, []);
     Ok(())
 }
 
-/// A damaged line that names the log: as for a writer, it matters unless a medium without a log is asked for.
+/// A damaged line that names the log: as for a writer, it matters unless a medium without a log is
+/// asked for.
 #[test]
 fn a_reader_that_asks_for_a_medium_without_a_log_needs_no_name_of_one() -> Result<()> {
     let folder = tempfile::tempdir().unwrap();
@@ -230,10 +299,20 @@ fn a_reader_that_asks_for_a_medium_without_a_log_needs_no_name_of_one() -> Resul
     store.close()?;
     let mut bytes = fs::read(&path).unwrap();
     // Both halves of the line.
-    [0, 32].into_iter().for_each(|half| bytes[pool::MEDIUM_LINE as usize + half] ^= 1);
+    [0, 32]
+        .into_iter()
+        .for_each(|half| bytes[pool::MEDIUM_LINE as usize + half] ^= 1);
     fs::write(&path, &bytes).unwrap();
-    assert!(reader(&path).unwrap_err().to_string().contains("open it as mapped memory"));
-    let asked = Options::new().read_only(true).medium(MediumChoice::Dax).open(&path)?;
+    assert!(
+        reader(&path)
+            .unwrap_err()
+            .to_string()
+            .contains("open it as mapped memory")
+    );
+    let asked = Options::new()
+        .read_only(true)
+        .medium(MediumChoice::Dax)
+        .open(&path)?;
     assert_eq!(asked.check()?, []);
     assert!(fs::read(&path).unwrap() == bytes);
     Ok(())

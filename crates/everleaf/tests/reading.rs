@@ -1,4 +1,5 @@
-//! Reading: values that are lent, ranges that seek and change threads, records that are verified, tickets that are awaited.
+//! Reading: values that are lent, ranges that seek and change threads, records that are verified,
+//! tickets that are awaited.
 
 use std::future::Future;
 use std::pin::pin;
@@ -10,7 +11,13 @@ use everleaf::{Engine, Error, MediumChoice, Options, Result, Store, Tree, TreeOp
 use tempfile::tempdir;
 
 fn tree_of(store: &Store, engine: Engine) -> Result<Tree> {
-    store.tree_with(engine.name, TreeOptions { engine, ..TreeOptions::RECORDS })
+    store.tree_with(
+        engine.name,
+        TreeOptions {
+            engine,
+            ..TreeOptions::RECORDS
+        },
+    )
 }
 
 #[test]
@@ -23,9 +30,15 @@ fn a_range_seeks_from_either_end() -> Result<()> {
             entry.map(|entry| u32::from_be_bytes(entry.unwrap().0.as_slice().try_into().unwrap()))
         };
         let mut range = tree.range(100_u32.to_be_bytes()..=1501_u32.to_be_bytes());
-        assert_eq!((number(range.next()), number(range.next_back())), (Some(100), Some(1500)));
+        assert_eq!(
+            (number(range.next()), number(range.next_back())),
+            (Some(100), Some(1500))
+        );
         range.seek(701_u32.to_be_bytes());
-        assert_eq!((number(range.next()), number(range.next())), (Some(702), Some(704)));
+        assert_eq!(
+            (number(range.next()), number(range.next())),
+            (Some(702), Some(704))
+        );
         range.seek(9_u32.to_be_bytes());
         assert_eq!(number(range.next()), Some(100));
         // At the other end nothing is left, and back before it something is.
@@ -35,7 +48,10 @@ fn a_range_seeks_from_either_end() -> Result<()> {
         range.seek_back(801_u32.to_be_bytes());
         assert_eq!(number(range.next_back()), Some(800));
         range.seek(797_u32.to_be_bytes());
-        assert_eq!((number(range.next()), number(range.next())), (Some(798), None));
+        assert_eq!(
+            (number(range.next()), number(range.next())),
+            (Some(798), None)
+        );
         // Another thread goes on with it.
         range.seek_back(u32::MAX.to_be_bytes());
         range.seek(1496_u32.to_be_bytes());
@@ -76,7 +92,10 @@ fn a_record_that_is_damaged_is_an_error_where_reads_are_verified() -> Result<()>
         tree_of(&store, *engine)?.put("a key longer than two", "behind")?;
         store.close()?;
         let mut bytes = std::fs::read(&path).unwrap();
-        let at = bytes.windows(value.len()).position(|bytes| bytes == value).unwrap();
+        let at = bytes
+            .windows(value.len())
+            .position(|bytes| bytes == value)
+            .unwrap();
         bytes[at + 3] ^= 4;
         std::fs::write(&path, bytes).unwrap();
         for verify in [false, true] {
@@ -99,7 +118,12 @@ fn a_record_that_is_damaged_is_an_error_where_reads_are_verified() -> Result<()>
                 "{}",
                 engine.name
             );
-            assert_eq!(tree.range("a key longer".."a key longer than a").count(), 0, "{}", engine.name);
+            assert_eq!(
+                tree.range("a key longer".."a key longer than a").count(),
+                0,
+                "{}",
+                engine.name
+            );
         }
     }
     Ok(())
@@ -135,8 +159,8 @@ fn tickets_are_awaited() -> Result<()> {
         let tree = tree_of(&store, *engine)?;
         block_on(async {
             for round in 0..20_u32 {
-                let tickets =
-                    (0..10_u32).map(|key| tree.put_async((10 * round + key).to_be_bytes(), "value"));
+                let tickets = (0..10_u32)
+                    .map(|key| tree.put_async((10 * round + key).to_be_bytes(), "value"));
                 for ticket in tickets.collect::<Result<Vec<_>>>()? {
                     let again = ticket.clone();
                     ticket.await?;

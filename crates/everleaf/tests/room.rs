@@ -17,7 +17,12 @@ const MIB: u64 = 1 << 20;
 
 fn folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
-    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
+    if memory.is_dir() {
+        tempfile::tempdir_in(memory)
+    } else {
+        tempfile::tempdir()
+    }
+    .unwrap()
 }
 
 fn room(path: &Path) -> u64 {
@@ -40,8 +45,17 @@ fn fill(store: &Store, name: &str, kind: TreeOptions, value: u8) {
 
 /// Every engine on every medium that has a file.
 fn cases() -> impl Iterator<Item = (MediumChoice, TreeOptions)> {
-    let engines = [Engine::RNTREE, Engine::BZTREE, Engine::MASSTREE, Engine::WBTREE, Engine::CAWBT];
-    let kinds = engines.map(|engine| TreeOptions { engine, ..TreeOptions::RECORDS });
+    let engines = [
+        Engine::RNTREE,
+        Engine::BZTREE,
+        Engine::MASSTREE,
+        Engine::WBTREE,
+        Engine::CAWBT,
+    ];
+    let kinds = engines.map(|engine| TreeOptions {
+        engine,
+        ..TreeOptions::RECORDS
+    });
     let media = [MediumChoice::Dax, MediumChoice::File].into_iter();
     media.flat_map(move |medium| kinds.map(|kind| (medium, kind)))
 }
@@ -55,8 +69,12 @@ fn new_store(medium: MediumChoice) -> (tempfile::TempDir, PathBuf, Store) {
 
 fn expect_whole(store: &Store, name: &str, value: u8) {
     let tree = store.open_tree(name).unwrap();
-    (0..ENTRIES)
-        .for_each(|number| assert_eq!(tree.get(key(number)).unwrap().unwrap().to_vec(), [value; 200]));
+    (0..ENTRIES).for_each(|number| {
+        assert_eq!(
+            tree.get(key(number)).unwrap().unwrap().to_vec(),
+            [value; 200]
+        );
+    });
     assert_eq!(store.check().unwrap(), []);
 }
 
@@ -74,7 +92,10 @@ fn what_a_dropped_tree_took_comes_back_and_is_used_again() {
         store.compact().unwrap();
         let half = room(&path);
         let length = std::fs::metadata(&path).unwrap().len();
-        assert!(half < length * 2 / 3, "{what:?}: {half} of {length} bytes take room");
+        assert!(
+            half < length * 2 / 3,
+            "{what:?}: {half} of {length} bytes take room"
+        );
         expect_whole(&store, "kept", 2);
         store.close().unwrap();
         assert!(room(&path) <= half + MIB, "{what:?}");
@@ -84,13 +105,20 @@ fn what_a_dropped_tree_took_comes_back_and_is_used_again() {
         // Until then the store knows only the slabs behind the last one to be free.
         store.finish_recovery();
         fill(&store, "large", kind, 3);
-        assert!(std::fs::metadata(&path).unwrap().len() < length + 2 * MIB, "{what:?}: holes are not used");
+        assert!(
+            std::fs::metadata(&path).unwrap().len() < length + 2 * MIB,
+            "{what:?}: holes are not used"
+        );
         expect_whole(&store, "large", 3);
         expect_whole(&store, "kept", 2);
         store.drop_tree("large").unwrap();
         store.drop_tree("kept").unwrap();
         store.compact().unwrap();
-        assert!(room(&path) < 4 * MIB, "{what:?}: {} bytes of an empty store", room(&path));
+        assert!(
+            room(&path) < 4 * MIB,
+            "{what:?}: {} bytes of an empty store",
+            room(&path)
+        );
         fill(&store, "large", kind, 4);
         expect_whole(&store, "large", 4);
         store.close().unwrap();
@@ -115,7 +143,11 @@ fn what_was_removed_from_a_tree_comes_back() {
         let left = room(&path);
         assert!(left <= full / 2, "{what:?}: {full}, then {left} bytes");
         // Meanwhile checkpoints of a file give room back, and take some.
-        let is_all = if medium == MediumChoice::File { back > 0 } else { back == before - left };
+        let is_all = if medium == MediumChoice::File {
+            back > 0
+        } else {
+            back == before - left
+        };
         assert!(is_all, "{what:?}: {back} bytes of {}", before - left);
         fill(&store, "tree", kind, 2);
         expect_whole(&store, "tree", 2);
@@ -134,14 +166,20 @@ fn a_close_gives_back_what_was_removed() {
         (0..ENTRIES).for_each(|number| drop(tree.remove_async(key(number)).unwrap()));
         drop(tree);
         store.close().unwrap();
-        assert!(room(&path) < 2 * MIB, "{medium:?}, {}: {} bytes", kind.engine.name, room(&path));
+        assert!(
+            room(&path) < 2 * MIB,
+            "{medium:?}, {}: {} bytes",
+            kind.engine.name,
+            room(&path)
+        );
         let store = options(medium).open(&path).unwrap();
         fill(&store, "tree", kind, 2);
         expect_whole(&store, "tree", 2);
     }
 }
 
-/// On a full disk the first free slab may be a hole that gets no room, while a later one has kept its own.
+/// On a full disk the first free slab may be a hole that gets no room, while a later one has kept
+/// its own.
 #[test]
 fn a_full_disk_still_uses_free_slabs_that_kept_their_room() {
     let folder = folder();
@@ -158,15 +196,21 @@ fn a_full_disk_still_uses_free_slabs_that_kept_their_room() {
     let hook = {
         let full = Arc::clone(&full);
         move |call| match call {
-            Call::Allocate if full.load(Ordering::Relaxed) => Err(io::ErrorKind::StorageFull.into()),
+            Call::Allocate if full.load(Ordering::Relaxed) => {
+                Err(io::ErrorKind::StorageFull.into())
+            }
             _ => Ok(Then::Go),
         }
     };
     let pool = Arc::new(Hooked::deciding(file("pool"), hook));
-    let store = options(MediumChoice::File).open_on(pool, file("pool.log")).unwrap();
+    let store = options(MediumChoice::File)
+        .open_on(pool, file("pool.log"))
+        .unwrap();
     let tree = store.tree("tree").unwrap();
     let value = vec![7; 64_000];
-    [1, 2, 3].into_iter().for_each(|number| tree.put(key(number), &value).unwrap());
+    [1, 2, 3]
+        .into_iter()
+        .for_each(|number| tree.put(key(number), &value).unwrap());
     tree.remove(key(1)).unwrap();
     store.compact().unwrap();
     tree.remove(key(2)).unwrap();
@@ -179,8 +223,8 @@ fn a_full_disk_still_uses_free_slabs_that_kept_their_room() {
     assert_eq!(store.check().unwrap(), []);
 }
 
-/// Some file systems call room that was never written a hole, and no longer do so once it was read. Such a slab once counted as
-/// damaged.
+/// Some file systems call room that was never written a hole, and no longer do so once it was read.
+/// Such a slab once counted as damaged.
 #[test]
 fn free_slabs_of_zeros_are_free_whether_or_not_they_are_holes() {
     const SLAB: usize = 1 << 16;
@@ -194,8 +238,15 @@ fn free_slabs_of_zeros_are_free_whether_or_not_they_are_holes() {
         drop(tree);
         store.close().unwrap();
         let mut bytes = std::fs::read(&path).unwrap();
-        let zeros = bytes[SLAB..].chunks(SLAB).filter(|slab| slab.iter().all(|byte| *byte == 0)).count();
-        assert!(zeros > 150, "{medium:?}: {zeros} free slabs of {}", bytes.len() / SLAB);
+        let zeros = bytes[SLAB..]
+            .chunks(SLAB)
+            .filter(|slab| slab.iter().all(|byte| *byte == 0))
+            .count();
+        assert!(
+            zeros > 150,
+            "{medium:?}: {zeros} free slabs of {}",
+            bytes.len() / SLAB
+        );
         // Written as they are, they are no holes.
         std::fs::write(&path, &bytes).unwrap();
         let store = options(medium).open(&path).unwrap();
@@ -204,12 +255,19 @@ fn free_slabs_of_zeros_are_free_whether_or_not_they_are_holes() {
         let before = store.stat().unwrap().file_bytes;
         let tree = store.tree("tree").unwrap();
         (1..100).for_each(|number| tree.put(key(number), vec![8; 64_000]).unwrap());
-        assert_eq!(store.stat().unwrap().file_bytes, before, "the free slabs are used again");
+        assert_eq!(
+            store.stat().unwrap().file_bytes,
+            before,
+            "the free slabs are used again"
+        );
         drop(tree);
         store.close().unwrap();
         // What is in use is not all zeros, so its class word is damaged if that is zero.
         bytes = std::fs::read(&path).unwrap();
-        let used = bytes.chunks(SLAB).skip(1).position(|slab| slab[64..].iter().any(|byte| *byte != 0));
+        let used = bytes
+            .chunks(SLAB)
+            .skip(1)
+            .position(|slab| slab[64..].iter().any(|byte| *byte != 0));
         let at = SLAB * (used.unwrap() + 1);
         bytes[at..at + 8].fill(0);
         std::fs::write(&path, &bytes).unwrap();

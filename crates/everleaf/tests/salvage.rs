@@ -1,10 +1,13 @@
-//! What can still be read and written of trees that are damaged somewhere, and whether their users are told.
+//! What can still be read and written of trees that are damaged somewhere, and whether their users
+//! are told.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use everleaf::{Codec, Engine, Error, LineStore, MediumChoice, Options, Part, Result, Store, TreeOptions};
+use everleaf::{
+    Codec, Engine, Error, LineStore, MediumChoice, Options, Part, Result, Store, TreeOptions,
+};
 use medium::testing::stride;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -19,7 +22,15 @@ fn pool_of(engine: Engine, key: impl Fn(u64) -> String) -> (TempDir, PathBuf, Ve
     let folder = folder();
     let path = folder.path().join("a.pool");
     let store = Options::new().open(&path).unwrap();
-    let tree = store.tree_with("t", TreeOptions { engine, ..TreeOptions::RECORDS }).unwrap();
+    let tree = store
+        .tree_with(
+            "t",
+            TreeOptions {
+                engine,
+                ..TreeOptions::RECORDS
+            },
+        )
+        .unwrap();
     (0..200).for_each(|number| tree.put(key(number), format!("value {number}")).unwrap());
     drop(tree);
     store.close().unwrap();
@@ -27,16 +38,23 @@ fn pool_of(engine: Engine, key: impl Fn(u64) -> String) -> (TempDir, PathBuf, Ve
     (folder, path, bytes)
 }
 
-/// The bytes with lengths that cannot be in the record that has this key; `None` if more than one has it.
+/// The bytes with lengths that cannot be in the record that has this key; `None` if more than one
+/// has it.
 fn with_damaged_record(whole: &[u8], key: &str) -> Option<Vec<u8>> {
-    let mut places = whole.windows(key.len()).enumerate().filter(|(_, window)| *window == key.as_bytes());
-    let (Some((at, _)), None) = (places.next(), places.next()) else { return None };
+    let mut places = whole
+        .windows(key.len())
+        .enumerate()
+        .filter(|(_, window)| *window == key.as_bytes());
+    let (Some((at, _)), None) = (places.next(), places.next()) else {
+        return None;
+    };
     let mut bytes = whole.to_vec();
     bytes[at - 8..at - 3].fill(0xff);
     Some(bytes)
 }
 
-/// A range of bztree once came to the entries before the damage again and again, in descending order, and never behind it.
+/// A range of bztree once came to the entries before the damage again and again, in descending
+/// order, and never behind it.
 #[test]
 fn a_range_of_bztree_leaves_out_what_is_damaged_and_nothing_else() -> Result<()> {
     let key = |number| format!("key {number:03}\0");
@@ -45,11 +63,18 @@ fn a_range_of_bztree_leaves_out_what_is_damaged_and_nothing_else() -> Result<()>
         fs::write(&path, with_damaged_record(&whole, &key(damaged)).unwrap()).unwrap();
         let store = opened(&path)?;
         let tree = store.open_tree("t")?;
-        let expected: Vec<String> = (0..200).filter(|number| *number != damaged).map(key).collect();
+        let expected: Vec<String> = (0..200)
+            .filter(|number| *number != damaged)
+            .map(key)
+            .collect();
         for is_forward in [true, false] {
             let (mut range, mut found, mut errors) = (tree.iter(), Vec::new(), 0);
             while found.len() + errors < 1000 {
-                let next = if is_forward { range.next_entry() } else { range.next_entry_back() };
+                let next = if is_forward {
+                    range.next_entry()
+                } else {
+                    range.next_entry_back()
+                };
                 match next {
                     Ok(None) => break,
                     Ok(Some((key, _))) => found.push(String::from_utf8(key.to_vec()).unwrap()),
@@ -63,13 +88,20 @@ fn a_range_of_bztree_leaves_out_what_is_damaged_and_nothing_else() -> Result<()>
             if !is_forward {
                 found.reverse();
             }
-            assert_eq!((errors, &found), (1, &expected), "{damaged}, forward: {is_forward}");
+            assert_eq!(
+                (errors, &found),
+                (1, &expected),
+                "{damaged}, forward: {is_forward}"
+            );
         }
         // It is in nobody's way who does not ask for what begins as it does.
         let behind = tree.range(key(damaged + 1)..).collect::<Result<Vec<_>>>()?;
         assert_eq!(behind.len() as u64, 199 - damaged);
         if let Some(last) = damaged.checked_sub(1) {
-            assert_eq!(tree.range(..=key(last)).collect::<Result<Vec<_>>>()?.len() as u64, damaged);
+            assert_eq!(
+                tree.range(..=key(last)).collect::<Result<Vec<_>>>()?.len() as u64,
+                damaged
+            );
         }
     }
     Ok(())
@@ -83,12 +115,15 @@ fn a_damaged_record_of_bztree_keeps_nobody_from_the_others_in_its_leaf() -> Resu
     let mut tried = 0;
     for damaged in (0..200).step_by(23) {
         // Not a key that separates leaves, which is there twice.
-        let Some(bytes) = with_damaged_record(&whole, &key(damaged)) else { continue };
+        let Some(bytes) = with_damaged_record(&whole, &key(damaged)) else {
+            continue;
+        };
         tried += 1;
         fs::write(&path, bytes).unwrap();
         let store = opened(&path)?;
         let tree = store.open_tree("t")?;
-        // One whose fingerprint is the same, in the same leaf, is told from it by the whole key, which cannot be read.
+        // One whose fingerprint is the same, in the same leaf, is told from it by the whole key,
+        // which cannot be read.
         let is_hidden = |number: u64| tree.get(key(number)).is_err();
         let mut hidden = 0;
         for put in [true, false] {
@@ -98,7 +133,11 @@ fn a_damaged_record_of_bztree_keeps_nobody_from_the_others_in_its_leaf() -> Resu
                     continue;
                 }
                 let key = key(number);
-                let written = if put { tree.put(key, "another") } else { tree.remove(key).map(drop) };
+                let written = if put {
+                    tree.put(key, "another")
+                } else {
+                    tree.remove(key).map(drop)
+                };
                 written.unwrap_or_else(|error| panic!("{damaged}, {number}, put: {put}: {error}"));
             }
         }
@@ -113,12 +152,19 @@ fn a_damaged_record_of_bztree_keeps_nobody_from_the_others_in_its_leaf() -> Resu
 fn what_lies_before_damage_and_behind_it_is_salvaged_from_a_tree_that_opens() -> Result<()> {
     let key = |number| format!("a prefix that all share {number:03}");
     // An open of cawbt reads all records.
-    for engine in Engine::ALL.iter().copied().filter(|engine| *engine != Engine::CAWBT) {
+    for engine in Engine::ALL
+        .iter()
+        .copied()
+        .filter(|engine| *engine != Engine::CAWBT)
+    {
         let (_folder, path, whole) = pool_of(engine, key);
         let mut bytes = whole.clone();
         // Of masstree the value comes before the key, and the lengths before that.
         let value = b"value 120\0";
-        let at = whole.windows(value.len()).position(|window| window == value).unwrap();
+        let at = whole
+            .windows(value.len())
+            .position(|window| window == value)
+            .unwrap();
         match engine.name() {
             "masstree" => bytes[at - 8..at].fill(0xff),
             _ => bytes = with_damaged_record(&whole, &key(120)).unwrap(),
@@ -127,7 +173,10 @@ fn what_lies_before_damage_and_behind_it_is_salvaged_from_a_tree_that_opens() ->
         let store = opened(&path)?;
         let tree = store.open_tree("t")?;
         let before = tree.iter().take_while(Result::is_ok).count();
-        assert!(before == 120 || engine == Engine::BZTREE, "{engine:?}: {before}");
+        assert!(
+            before == 120 || engine == Engine::BZTREE,
+            "{engine:?}: {before}"
+        );
         let mut found = Vec::new();
         let left_out = store.salvage("t", |key, _| {
             found.push(String::from_utf8(key.to_vec()).unwrap());
@@ -147,7 +196,10 @@ fn what_lies_before_damage_and_behind_it_is_salvaged_from_a_tree_that_opens() ->
         if engine == Engine::MASSTREE {
             store.salvage("t", |_, _| {
                 assert!(matches!(store.sync().unwrap_err(), Error::InBatch));
-                assert!(matches!(tree.put("another", "value").unwrap_err(), Error::InBatch));
+                assert!(matches!(
+                    tree.put("another", "value").unwrap_err(),
+                    Error::InBatch
+                ));
                 false
             })?;
         }
@@ -156,13 +208,17 @@ fn what_lies_before_damage_and_behind_it_is_salvaged_from_a_tree_that_opens() ->
 }
 
 #[test]
-fn what_lies_before_damage_and_behind_it_is_salvaged_from_a_tree_that_does_not_open() -> Result<()> {
+fn what_lies_before_damage_and_behind_it_is_salvaged_from_a_tree_that_does_not_open() -> Result<()>
+{
     let key = |number| format!("a prefix that all share {number:03}");
     let (_folder, path, whole) = pool_of(Engine::CAWBT, key);
     let damaged = with_damaged_record(&whole, &key(120)).unwrap();
     let expected: Vec<String> = (0..200).filter(|number| *number != 120).map(key).collect();
     assert_eq!(salvaged(&path, &damaged)?, (expected, 1));
-    assert!(matches!(opened(&path)?.open_tree("t"), Err(Error::Corrupt { .. })));
+    assert!(matches!(
+        opened(&path)?.open_tree("t"),
+        Err(Error::Corrupt { .. })
+    ));
     Ok(())
 }
 
@@ -177,28 +233,44 @@ fn salvaged(path: &Path, bytes: &[u8]) -> Result<(Vec<String>, usize)> {
     Ok((found, left_out.len()))
 }
 
-/// A slice that was too high once had all entries behind it left out; and a range passed over those in its node, and said
-/// nothing.
+/// A slice that was too high once had all entries behind it left out; and a range passed over those
+/// in its node, and said nothing.
 #[test]
 fn a_damaged_slice_of_masstree_costs_its_own_entry() -> Result<()> {
-    // Keys of one slice, of which only their order says what is damaged; and longer ones, whose records have them.
+    // Keys of one slice, of which only their order says what is damaged; and longer ones, whose
+    // records have them.
     for (rest, masks) in [("", &[0x80, 0x40][..]), (" goes on", &[0x80, 0x08])] {
         let key = |number: u64| format!("key {number:03}\0{rest}");
         let (_folder, path, whole) = pool_of(Engine::MASSTREE, key);
         let mut tried = 0;
         // Of the first node nothing says where its entries begin.
         for number in (14..199).step_by(3) {
-            let slice = u64::from_be_bytes(key(number).as_bytes()[..8].try_into().unwrap()).to_le_bytes();
-            let mut places = whole.windows(8).enumerate().filter(|(_, window)| *window == slice);
+            let slice =
+                u64::from_be_bytes(key(number).as_bytes()[..8].try_into().unwrap()).to_le_bytes();
+            let mut places = whole
+                .windows(8)
+                .enumerate()
+                .filter(|(_, window)| *window == slice);
             // What separates nodes, and what has moved to another one, stands elsewhere, too.
-            let (Some((at, _)), None) = (places.next(), places.next()) else { continue };
-            let expected: Vec<String> = (0..200).filter(|other| *other != number).map(key).collect();
+            let (Some((at, _)), None) = (places.next(), places.next()) else {
+                continue;
+            };
+            let expected: Vec<String> =
+                (0..200).filter(|other| *other != number).map(key).collect();
             for mask in masks {
                 let bytes = flipped(&whole, &[at + 7], *mask);
-                assert_eq!(salvaged(&path, &bytes)?, (expected.clone(), 1), "{number}, {mask:x}");
+                assert_eq!(
+                    salvaged(&path, &bytes)?,
+                    (expected.clone(), 1),
+                    "{number}, {mask:x}"
+                );
                 let tree = opened(&path)?.open_tree("t")?;
                 let (read, failed): (Vec<_>, Vec<_>) = tree.iter().partition(Result::is_ok);
-                assert!(read.len() >= 199 || !failed.is_empty(), "{number}, {mask:x}: {} read", read.len());
+                assert!(
+                    read.len() >= 199 || !failed.is_empty(),
+                    "{number}, {mask:x}: {} read",
+                    read.len()
+                );
                 assert!(!tree.check()?.is_empty(), "{number}, {mask:x}");
             }
             tried += 1;
@@ -208,7 +280,8 @@ fn a_damaged_slice_of_masstree_costs_its_own_entry() -> Result<()> {
     Ok(())
 }
 
-/// A separator that was wrong once cost all that lay on one side of it, when it was taken at its word.
+/// A separator that was wrong once cost all that lay on one side of it, when it was taken at its
+/// word.
 #[test]
 fn one_damaged_word_of_masstree_costs_no_more_than_an_entry_or_two() -> Result<()> {
     let key = |number: u64| format!("key {number:03}\0");
@@ -216,16 +289,27 @@ fn one_damaged_word_of_masstree_costs_no_more_than_an_entry_or_two() -> Result<(
     let (keys, mut tried): (BTreeSet<String>, _) = ((0..200).map(key).collect(), 0);
     for number in (0..200).step_by(7) {
         let slice = u64::from_be_bytes(key(number).as_bytes().try_into().unwrap()).to_le_bytes();
-        let places = whole.windows(8).enumerate().filter(|(_, window)| *window == slice);
+        let places = whole
+            .windows(8)
+            .enumerate()
+            .filter(|(_, window)| *window == slice);
         for (at, _) in places {
             // The last digit, then the first letter.
             for (byte, mask) in [(1, 1), (1, 2), (7, 0x80), (7, 0x40)] {
                 let (found, missing) = salvaged(&path, &flipped(&whole, &[at + byte], mask))?;
                 let what = format!("{number}, byte {byte} at {at}, {mask:x}: {missing} missing");
                 assert!(found.is_sorted_by(|one, next| one < next), "{what}");
-                let (own, others): (Vec<_>, Vec<_>) = found.iter().partition(|key| keys.contains(*key));
-                assert!(own.len() >= 198 && others.len() <= 1, "{what}: {} found, and {others:?}", own.len());
-                assert!(own.len() == 200 || missing > 0 || others.len() == 1, "{what}");
+                let (own, others): (Vec<_>, Vec<_>) =
+                    found.iter().partition(|key| keys.contains(*key));
+                assert!(
+                    own.len() >= 198 && others.len() <= 1,
+                    "{what}: {} found, and {others:?}",
+                    own.len()
+                );
+                assert!(
+                    own.len() == 200 || missing > 0 || others.len() == 1,
+                    "{what}"
+                );
                 tried += 1;
             }
         }
@@ -234,9 +318,12 @@ fn one_damaged_word_of_masstree_costs_no_more_than_an_entry_or_two() -> Result<(
     Ok(())
 }
 
-/// Whether a word says, as the permutation of a border node does, which of 14 slots come in which order.
+/// Whether a word says, as the permutation of a border node does, which of 14 slots come in which
+/// order.
 fn is_permutation(word: u64) -> bool {
-    let seen = (1..15).fold(0_u32, |seen, position| seen | 1 << (word >> (4 * position) & 15));
+    let seen = (1..15).fold(0_u32, |seen, position| {
+        seen | 1 << (word >> (4 * position) & 15)
+    });
     (2..15).contains(&(word & 15)) && seen == (1 << 14) - 1
 }
 
@@ -251,7 +338,12 @@ fn entries_that_a_node_of_masstree_has_lost_count_of_are_said_to_be_missing() ->
             let mut bytes = whole.clone();
             bytes[at..at + 8].copy_from_slice(&(word - 1).to_le_bytes());
             let (found, missing) = salvaged(&path, &bytes)?;
-            assert_eq!(found.len() < 200, missing > 0, "{at}: {} found", found.len());
+            assert_eq!(
+                found.len() < 200,
+                missing > 0,
+                "{at}: {} found",
+                found.len()
+            );
             lost += usize::from(missing > 0);
         }
     }
@@ -265,8 +357,14 @@ type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 const ROUNDS: u64 = 120;
 const LINE: usize = 64;
 const PAGE: usize = 4096;
-const KINDS: [&str; 6] =
-    ["a bit", "a byte", "a word", "a line of zeros", "a page of zeros", "two lines swapped"];
+const KINDS: [&str; 6] = [
+    "a bit",
+    "a byte",
+    "a word",
+    "a line of zeros",
+    "a page of zeros",
+    "two lines swapped",
+];
 
 /// Damages bytes that are in use. Returns where.
 fn damage(bytes: &mut [u8], kind: usize, rng: &mut SmallRng) -> [usize; 2] {
@@ -289,7 +387,10 @@ fn damage(bytes: &mut [u8], kind: usize, rng: &mut SmallRng) -> [usize; 2] {
 }
 
 fn open_emulated(path: &Path) -> Result<Store> {
-    Options::new().create(false).medium(MediumChoice::Dax).open(path)
+    Options::new()
+        .create(false)
+        .medium(MediumChoice::Dax)
+        .open(path)
 }
 
 /// The content of the tree, if nothing tells of damage. Then writes to it.
@@ -312,7 +413,9 @@ fn content(path: &Path) -> Result<Option<Entries>> {
 
 /// The salvaged entries are those that were there, or it is said that something is missing.
 fn is_salvage_honest(path: &Path, sound: &Entries) -> bool {
-    let (Ok(store), mut found) = (open_emulated(path), Entries::new()) else { return true };
+    let (Ok(store), mut found) = (open_emulated(path), Entries::new()) else {
+        return true;
+    };
     let left_out = store.salvage("t", |key, value| {
         found.push((key.to_vec(), value.to_vec()));
         found.len() < 10 * sound.len()
@@ -322,7 +425,8 @@ fn is_salvage_honest(path: &Path, sound: &Entries) -> bool {
 
 /// How many entries are in only one of the two.
 fn differences(one: &Entries, other: &Entries) -> usize {
-    let missing = |from: &Entries, of: &Entries| from.iter().filter(|entry| !of.contains(entry)).count();
+    let missing =
+        |from: &Entries, of: &Entries| from.iter().filter(|entry| !of.contains(entry)).count();
     missing(one, other) + missing(other, one)
 }
 
@@ -330,11 +434,20 @@ fn differences(one: &Entries, other: &Entries) -> usize {
 fn no_damage_of_twin_lines_of_cawbt_is_silent() {
     let [mut noticed, mut harmless, mut torn] = [[0; KINDS.len()]; 3];
     for case in 0..4_u64 {
-        let (codec, is_closed) = ([Codec::Record, Codec::Word][case as usize & 1], case & 2 != 0);
-        let options = TreeOptions { engine: Engine::CAWBT, codec, ..TreeOptions::RECORDS };
+        let (codec, is_closed) = (
+            [Codec::Record, Codec::Word][case as usize & 1],
+            case & 2 != 0,
+        );
+        let options = TreeOptions {
+            engine: Engine::CAWBT,
+            codec,
+            ..TreeOptions::RECORDS
+        };
         let (folder, mut sound) = (folder(), Entries::new());
         let (path, copy) = (folder.path().join("a.pool"), folder.path().join("b.pool"));
-        let made = Options::new().medium(MediumChoice::Dax).line_store(LineStore::Twin);
+        let made = Options::new()
+            .medium(MediumChoice::Dax)
+            .line_store(LineStore::Twin);
         let store = made.open(&path).unwrap();
         let tree = store.tree_with("t", options).unwrap();
         for number in 0..400_u64 {
@@ -357,10 +470,17 @@ fn no_damage_of_twin_lines_of_cawbt_is_silent() {
             let (mut bytes, mut rng) = (whole.clone(), SmallRng::seed_from_u64(seed));
             let kind = (round % KINDS.len() as u64) as usize;
             let at = damage(&mut bytes, kind, &mut rng);
-            let what = format!("{codec:?}, closed: {is_closed}, seed {seed}: {} at {at:x?}", KINDS[kind]);
+            let what = format!(
+                "{codec:?}, closed: {is_closed}, seed {seed}: {} at {at:x?}",
+                KINDS[kind]
+            );
             fs::write(&copy, &bytes).unwrap();
-            // After a crash a damaged copy may be one that the crash tore: the node is as it was before its last change.
-            assert!(is_salvage_honest(&copy, &sound) || !is_closed, "{what}: a salvage");
+            // After a crash a damaged copy may be one that the crash tore: the node is as it was
+            // before its last change.
+            assert!(
+                is_salvage_honest(&copy, &sound) || !is_closed,
+                "{what}: a salvage"
+            );
             fs::write(&copy, &bytes).unwrap();
             match content(&copy) {
                 Ok(Some(found)) if found == sound => harmless[kind] += 1,
@@ -395,7 +515,15 @@ fn thinned(engine: Engine) -> (TempDir, PathBuf, Vec<u8>) {
     let folder = folder();
     let path = folder.path().join("a.pool");
     let store = Options::new().open(&path).unwrap();
-    let tree = store.tree_with("t", TreeOptions { engine, ..TreeOptions::RECORDS }).unwrap();
+    let tree = store
+        .tree_with(
+            "t",
+            TreeOptions {
+                engine,
+                ..TreeOptions::RECORDS
+            },
+        )
+        .unwrap();
     (0..3 * MANY).for_each(|number| tree.put(key_of(number), number.to_be_bytes()).unwrap());
     (MANY..3 * MANY).for_each(|number| assert!(tree.remove(key_of(number)).unwrap()));
     drop(tree);
@@ -404,17 +532,26 @@ fn thinned(engine: Engine) -> (TempDir, PathBuf, Vec<u8>) {
     (folder, path, bytes)
 }
 
-/// How many entries a salvage of these bytes saves, and how many that were removed; and what it says.
+/// How many entries a salvage of these bytes saves, and how many that were removed; and what it
+/// says.
 fn saved_of(path: &Path, bytes: &[u8]) -> Result<(usize, usize, Vec<String>)> {
     fs::write(path, bytes).unwrap();
     let (mut saved, mut removed) = (0, 0);
     let left_out = opened(path)?.salvage("t", |key, value| {
         let number = u64::from_be_bytes(value.try_into().unwrap());
         assert_eq!(key, key_of(number));
-        *(if number < MANY { &mut saved } else { &mut removed }) += 1;
+        *(if number < MANY {
+            &mut saved
+        } else {
+            &mut removed
+        }) += 1;
         true
     })?;
-    Ok((saved, removed, left_out.into_iter().map(|left_out| left_out.what).collect()))
+    Ok((
+        saved,
+        removed,
+        left_out.into_iter().map(|left_out| left_out.what).collect(),
+    ))
 }
 
 /// The leaves of the tree of rntree in a pool, in the order of its chain.
@@ -429,27 +566,44 @@ fn chain_of_rntree(bytes: &[u8]) -> Vec<usize> {
     leaves
 }
 
-/// Each of the two lines is whole, so the chain once jumped from one leaf to the successor of the other, and nothing was looked for.
+/// Each of the two lines is whole, so the chain once jumped from one leaf to the successor of the
+/// other, and nothing was looked for.
 #[test]
 fn two_slot_lines_of_rntree_that_are_swapped_cost_their_own_leaves() -> Result<()> {
     let (_folder, path, whole) = thinned(Engine::RNTREE);
     let leaves = chain_of_rntree(&whole);
     let last = leaves.len() - 1;
-    for (one, other) in [(0, last), (1, 2), (10, last - 10), (last / 2, last / 2 + 40)] {
+    for (one, other) in [
+        (0, last),
+        (1, 2),
+        (10, last - 10),
+        (last / 2, last / 2 + 40),
+    ] {
         let mut bytes = whole.clone();
         (0..LINE).for_each(|byte| bytes.swap(leaves[one] + byte, leaves[other] + byte));
         let (saved, removed, said) = saved_of(&path, &bytes)?;
-        assert!(saved >= MANY as usize - 2 * LEAF_ENTRIES, "{one}, {other}: {saved} saved: {said:?}");
-        assert!(removed == 0 && !said.is_empty(), "{one}, {other}: {removed} removed: {said:?}");
+        assert!(
+            saved >= MANY as usize - 2 * LEAF_ENTRIES,
+            "{one}, {other}: {saved} saved: {said:?}"
+        );
+        assert!(
+            removed == 0 && !said.is_empty(),
+            "{one}, {other}: {removed} removed: {said:?}"
+        );
     }
     Ok(())
 }
 
-/// The page has how the slab is cut up, and which of its slots are in use. The leaves behind it are found all the same, and those that
-/// were removed before the close are not.
+/// The page has how the slab is cut up, and which of its slots are in use. The leaves behind it are
+/// found all the same, and those that were removed before the close are not.
 #[test]
 fn the_lost_first_page_of_a_slab_costs_the_nodes_in_it() -> Result<()> {
-    for engine in [Engine::RNTREE, Engine::WBTREE, Engine::CAWBT, Engine::BZTREE] {
+    for engine in [
+        Engine::RNTREE,
+        Engine::WBTREE,
+        Engine::CAWBT,
+        Engine::BZTREE,
+    ] {
         let (_folder, path, whole) = thinned(engine);
         let (mut least, mut damaged) = (MANY as usize, 0);
         for slab in (1..whole.len() / SLAB).step_by(5) {
@@ -462,13 +616,16 @@ fn the_lost_first_page_of_a_slab_costs_the_nodes_in_it() -> Result<()> {
         }
         assert!(damaged > 3, "{engine:?}: {damaged}");
         // 64 records of 64 bytes, or the leaves in a page.
-        assert!(least >= MANY as usize - PAGE / 16, "{engine:?}: {least} saved");
+        assert!(
+            least >= MANY as usize - PAGE / 16,
+            "{engine:?}: {least} saved"
+        );
     }
     Ok(())
 }
 
-/// One damaged link between free objects once made all of them count as in use, with the entries that they had; and without its first
-/// page no node of a run was found.
+/// One damaged link between free objects once made all of them count as in use, with the entries
+/// that they had; and without its first page no node of a run was found.
 #[test]
 fn what_was_removed_of_masstree_stays_so_where_free_objects_are_damaged() -> Result<()> {
     let (_folder, path, whole) = thinned(Engine::MASSTREE);
@@ -507,7 +664,8 @@ fn a_tree_whose_name_is_lost_is_salvaged_under_the_number_of_its_slot() -> Resul
     Ok(())
 }
 
-/// How many entries of the tree are read from a pool of which something is missing, and what that is.
+/// How many entries of the tree are read from a pool of which something is missing, and what that
+/// is.
 fn saved_of_rest(path: &Path) -> Result<(u64, Vec<String>)> {
     let store = Options::new().open_damaged(path)?;
     let mut saved = 0;
@@ -516,7 +674,15 @@ fn saved_of_rest(path: &Path) -> Result<(u64, Vec<String>)> {
         saved += 1;
         true
     })?;
-    Ok((saved, store.recovery().damaged.iter().map(|(_, what)| what.clone()).collect()))
+    Ok((
+        saved,
+        store
+            .recovery()
+            .damaged
+            .iter()
+            .map(|(_, what)| what.clone())
+            .collect(),
+    ))
 }
 
 #[test]
@@ -528,7 +694,10 @@ fn what_is_left_of_a_file_that_was_cut_off_is_salvaged() -> Result<()> {
         assert!(Options::new().read_only(true).open(&path).is_err());
         let (saved, said) = saved_of_rest(&path)?;
         assert!(saved > MANY / 10 && saved < MANY, "{engine:?}: {saved}");
-        assert!(said.iter().any(|what| what.contains("cut off")), "{engine:?}: {said:?}");
+        assert!(
+            said.iter().any(|what| what.contains("cut off")),
+            "{engine:?}: {said:?}"
+        );
         fs::write(&path, &whole[..1000]).unwrap();
         assert!(Options::new().open_damaged(&path).is_err());
     }
@@ -541,10 +710,15 @@ fn what_the_file_has_is_salvaged_without_a_damaged_log() -> Result<()> {
         let folder = folder();
         let (path, copy) = (folder.path().join("a.pool"), folder.path().join("b.pool"));
         let open = || Options::new().medium(MediumChoice::File).open(&path);
-        let kind = TreeOptions { engine, ..TreeOptions::RECORDS };
+        let kind = TreeOptions {
+            engine,
+            ..TreeOptions::RECORDS
+        };
         let put = |store: &Store, numbers: std::ops::Range<u64>| -> Result<()> {
             let tree = store.tree_with("t", kind)?;
-            numbers.into_iter().try_for_each(|number| tree.put(key_of(number), number.to_be_bytes()))
+            numbers
+                .into_iter()
+                .try_for_each(|number| tree.put(key_of(number), number.to_be_bytes()))
         };
         let store = open()?;
         put(&store, 0..1000)?;
@@ -565,14 +739,23 @@ fn what_the_file_has_is_salvaged_without_a_damaged_log() -> Result<()> {
     Ok(())
 }
 
-/// Once nothing but a violation told of the entries of a node of zeros: of wbtree, bztree and masstree.
+/// Once nothing but a violation told of the entries of a node of zeros: of wbtree, bztree and
+/// masstree.
 #[test]
 fn what_a_page_of_zeros_costs_is_said_to_be_entries_or_nodes() {
     for engine in Engine::ALL.iter().copied() {
         let folder = folder();
         let path = folder.path().join("a.pool");
         let store = Options::new().open(&path).unwrap();
-        let tree = store.tree_with("t", TreeOptions { engine, ..TreeOptions::RECORDS }).unwrap();
+        let tree = store
+            .tree_with(
+                "t",
+                TreeOptions {
+                    engine,
+                    ..TreeOptions::RECORDS
+                },
+            )
+            .unwrap();
         (0..5000).for_each(|number| tree.put(key_of(number), number.to_be_bytes()).unwrap());
         drop(tree);
         store.close().unwrap();
@@ -589,9 +772,17 @@ fn what_a_page_of_zeros_costs_is_said_to_be_entries_or_nodes() {
                 true
             });
             let Ok(left_out) = salvaged else { continue };
-            let is_said = left_out.iter().any(|left_out| left_out.part != Part::Unknown);
-            assert!(saved == 5000 || is_said, "{engine:?}, {at:#x}: {saved} saved, {left_out:?}");
-            assert!(saved > 3000, "{engine:?}, {at:#x}: {saved} saved, {left_out:?}");
+            let is_said = left_out
+                .iter()
+                .any(|left_out| left_out.part != Part::Unknown);
+            assert!(
+                saved == 5000 || is_said,
+                "{engine:?}, {at:#x}: {saved} saved, {left_out:?}"
+            );
+            assert!(
+                saved > 3000,
+                "{engine:?}, {at:#x}: {saved} saved, {left_out:?}"
+            );
             costly += usize::from(saved < 5000);
         }
         assert!(costly * stride(3) > 10, "{engine:?}: {costly}");
@@ -601,8 +792,9 @@ fn what_a_page_of_zeros_costs_is_said_to_be_entries_or_nodes() {
 /// `stat` called such a tree sound.
 #[test]
 fn a_line_of_zeros_in_a_node_of_wbtree_is_met_by_stat() {
-    let (_folder, path, whole) =
-        pool_of(Engine::WBTREE, |number| format!("a prefix that all share {number:03}"));
+    let (_folder, path, whole) = pool_of(Engine::WBTREE, |number| {
+        format!("a prefix that all share {number:03}")
+    });
     let mut met = 0;
     for at in (LINE..whole.len()).step_by(LINE) {
         if whole[at..][..LINE].iter().all(|byte| *byte == 0) {
@@ -612,7 +804,9 @@ fn a_line_of_zeros_in_a_node_of_wbtree_is_met_by_stat() {
         bytes[at..][..LINE].fill(0);
         fs::write(&path, &bytes).unwrap();
         let Ok(store) = opened(&path) else { continue };
-        let Ok(tree) = store.open_tree("t") else { continue };
+        let Ok(tree) = store.open_tree("t") else {
+            continue;
+        };
         let counted = tree.len();
         met += usize::from(counted.is_err());
         if let Ok(counted) = counted {
@@ -622,7 +816,8 @@ fn a_line_of_zeros_in_a_node_of_wbtree_is_met_by_stat() {
     assert!(met > 10, "{met}");
 }
 
-/// The second state of a slot counts where the first one is damaged. It must not bring back a tree whose nodes were freed.
+/// The second state of a slot counts where the first one is damaged. It must not bring back a tree
+/// whose nodes were freed.
 #[test]
 fn a_dropped_tree_does_not_come_back_where_the_state_of_its_slot_is_damaged() -> Result<()> {
     let (_folder, path, before) = pool_of(Engine::RNTREE, |number| format!("key {number:03}"));
@@ -631,7 +826,11 @@ fn a_dropped_tree_does_not_come_back_where_the_state_of_its_slot_is_damaged() ->
         fs::write(&path, bytes).unwrap();
     };
     damage(before);
-    assert_eq!(opened(&path)?.tree("t")?.len()?, 200, "a tree that was not dropped stays");
+    assert_eq!(
+        opened(&path)?.tree("t")?.len()?,
+        200,
+        "a tree that was not dropped stays"
+    );
     let store = opened(&path)?;
     store.drop_tree("t")?;
     store.close()?;

@@ -1,4 +1,5 @@
-//! Disks that are full and files that may not be written: the tests run themselves again, where that is so.
+//! Disks that are full and files that may not be written: the tests run themselves again, where
+//! that is so.
 
 use std::fs;
 use std::io::Write;
@@ -10,7 +11,8 @@ use std::sync::Mutex;
 
 use everleaf::{Engine, Error, Grown, LimitedBy, LineStore, MediumChoice, Options, TreeOptions};
 
-/// A process that is being made holds for a moment what all tests have open: files, and their locks.
+/// A process that is being made holds for a moment what all tests have open: files, and their
+/// locks.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Where the test runs that is run again, in another surrounding.
@@ -18,12 +20,23 @@ const SURROUNDING: &str = "EVERLEAF_TEST_FOLDER";
 
 /// Runs one test of this file again, by a command that ends with this program.
 fn run_again(mut command: Command, folder: &Path, name: &str) {
-    let output = command.args(["--exact", name, "--nocapture"]).env(SURROUNDING, folder).output().unwrap();
-    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && text.contains("1 passed"), "{text}{errors}");
+    let output = command
+        .args(["--exact", name, "--nocapture"])
+        .env(SURROUNDING, folder)
+        .output()
+        .unwrap();
+    let (text, errors) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}{errors}"
+    );
 }
 
-/// Files that may be read only, and a folder that may: told as such, to whom permissions mean something.
+/// Files that may be read only, and a folder that may: told as such, to whom permissions mean
+/// something.
 #[test]
 fn permissions_that_are_missing_are_named() {
     if let Some(folder) = std::env::var_os(SURROUNDING) {
@@ -32,7 +45,10 @@ fn permissions_that_are_missing_are_named() {
     let _alone = ALONE.lock().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.pool");
-    let store = Options::new().line_store(LineStore::detect()).open(&path).unwrap();
+    let store = Options::new()
+        .line_store(LineStore::detect())
+        .open(&path)
+        .unwrap();
     store.tree("t").unwrap().put("key", "value").unwrap();
     store.close().unwrap();
     let (locked, program) = (folder.path().join("locked"), folder.path().join("program"));
@@ -40,7 +56,11 @@ fn permissions_that_are_missing_are_named() {
     fs::copy(&path, locked.join("a.pool")).unwrap();
     // As a killed process leaves a pool: it needs its log.
     let (killed, log) = (locked.join("b.pool"), locked.join("b.pool.log"));
-    let store = Options::new().medium(MediumChoice::File).close_cleanly(false).open(&killed).unwrap();
+    let store = Options::new()
+        .medium(MediumChoice::File)
+        .close_cleanly(false)
+        .open(&killed)
+        .unwrap();
     store.tree("t").unwrap().put("key", "value").unwrap();
     drop(store);
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
@@ -61,7 +81,11 @@ fn permissions_that_are_missing_are_named() {
         // To root no permission is missing: somebody else tries.
         command.uid(65534).gid(65534);
     }
-    run_again(command, folder.path(), "permissions_that_are_missing_are_named");
+    run_again(
+        command,
+        folder.path(),
+        "permissions_that_are_missing_are_named",
+    );
     fs::set_permissions(&locked, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
@@ -78,23 +102,43 @@ fn expect_refusals(folder: &Path) {
     for (options, path) in opens {
         let error = options.open(&path).unwrap_err();
         assert!(matches!(&error, Error::NotWritable { .. }), "{error}");
-        assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+        assert!(
+            error.to_string().contains(path.to_str().unwrap()),
+            "{error}"
+        );
     }
-    for path in [folder.join("a.pool"), locked.join("a.pool"), locked.join("b.pool")] {
+    for path in [
+        folder.join("a.pool"),
+        locked.join("a.pool"),
+        locked.join("b.pool"),
+    ] {
         let store = Options::new().read_only(true).open(&path).unwrap();
-        assert_eq!(store.tree("t").unwrap().get("key").unwrap().as_deref(), Some(&b"value"[..]));
+        assert_eq!(
+            store.tree("t").unwrap().get("key").unwrap().as_deref(),
+            Some(&b"value"[..])
+        );
     }
     // The log would lie in a folder that cannot be written.
-    let error = on(MediumChoice::File).open(locked.join("a.pool")).unwrap_err().to_string();
-    assert!(error.contains("make the log beside the pool") && error.contains("denied"), "{error}");
+    let error = on(MediumChoice::File)
+        .open(locked.join("a.pool"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("make the log beside the pool") && error.contains("denied"),
+        "{error}"
+    );
     let store = on(MediumChoice::Dax).open(locked.join("a.pool")).unwrap();
-    assert_eq!(store.tree("t").unwrap().get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    assert_eq!(
+        store.tree("t").unwrap().get("key").unwrap().as_deref(),
+        Some(&b"value"[..])
+    );
 }
 
 /// What the small disk holds.
 const DISK_BYTES: u64 = 8 << 20;
 
-/// On a disk of its own that is really full; where the system grants none, with a limit on the length of files.
+/// On a disk of its own that is really full; where the system grants none, with a limit on the
+/// length of files.
 #[test]
 fn on_a_full_disk_a_pool_says_so_loses_nothing_and_stays_usable() {
     if let Some(folder) = std::env::var_os(SURROUNDING) {
@@ -103,19 +147,28 @@ fn on_a_full_disk_a_pool_says_so_loses_nothing_and_stays_usable() {
         }
         return;
     }
-    on_a_small_disk("on_a_full_disk_a_pool_says_so_loses_nothing_and_stays_usable", true);
+    on_a_small_disk(
+        "on_a_full_disk_a_pool_says_so_loses_nothing_and_stays_usable",
+        true,
+    );
 }
 
-/// Runs a test again, on a small disk. Where the system grants none, with a limit on the length of files if that will do; else
-/// the test is left out.
+/// Runs a test again, on a small disk. Where the system grants none, with a limit on the length of
+/// files if that will do; else the test is left out.
 fn on_a_small_disk(test: &str, limit_will_do: bool) {
     let _alone = ALONE.lock().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let mount = format!("mount -t tmpfs -o size={DISK_BYTES} small '{}' && ", folder.path().display());
+    let mount = format!(
+        "mount -t tmpfs -o size={DISK_BYTES} small '{}' && ",
+        folder.path().display()
+    );
     let limit = format!("trap '' XFSZ; ulimit -f {}; ", DISK_BYTES / 512);
     let ways: [(&[&str], &str); 3] = [
         (&["unshare", "--mount", "sh", "-c"], &mount),
-        (&["unshare", "--map-root-user", "--mount", "sh", "-c"], &mount),
+        (
+            &["unshare", "--map-root-user", "--mount", "sh", "-c"],
+            &mount,
+        ),
         (&["env", "sh", "-c"], &limit),
     ];
     let command = |(by, before): (&[&str], &str), then: &str| {
@@ -123,7 +176,11 @@ fn on_a_small_disk(test: &str, limit_will_do: bool) {
         command.args(&by[1..]).arg(format!("{before}{then}"));
         command
     };
-    let works = |way| command(way, "true").output().is_ok_and(|output| output.status.success());
+    let works = |way| {
+        command(way, "true")
+            .output()
+            .is_ok_and(|output| output.status.success())
+    };
     let ways = &ways[..if limit_will_do { 3 } else { 2 }];
     let Some(way) = ways.iter().copied().find(|way| works(*way)) else {
         assert!(!limit_will_do, "no shell");
@@ -152,7 +209,10 @@ fn entries_are_read_and_removed_on_a_disk_with_no_byte_free() {
         }
         return;
     }
-    on_a_small_disk("entries_are_read_and_removed_on_a_disk_with_no_byte_free", false);
+    on_a_small_disk(
+        "entries_are_read_and_removed_on_a_disk_with_no_byte_free",
+        false,
+    );
 }
 
 #[test]
@@ -167,13 +227,30 @@ fn read_on_read_only_disk(folder: &Path) {
     let path = |number: usize| folder.join(format!("{number}.pool"));
     for (number, engine) in Engine::ALL.iter().enumerate() {
         // Half of them as a killed process leaves them.
-        let options = Options::new().medium(MediumChoice::File).log_bytes(64 << 10);
-        let store = options.close_cleanly(number % 2 == 0).open(path(number)).unwrap();
-        let tree = store.tree_with("t", TreeOptions { engine: *engine, ..TreeOptions::RECORDS }).unwrap();
+        let options = Options::new()
+            .medium(MediumChoice::File)
+            .log_bytes(64 << 10);
+        let store = options
+            .close_cleanly(number % 2 == 0)
+            .open(path(number))
+            .unwrap();
+        let tree = store
+            .tree_with(
+                "t",
+                TreeOptions {
+                    engine: *engine,
+                    ..TreeOptions::RECORDS
+                },
+            )
+            .unwrap();
         tree.put("key", "value").unwrap();
         store.sync().unwrap();
     }
-    let mounted = Command::new("mount").args(["-o", "remount,ro"]).arg(folder).status().unwrap();
+    let mounted = Command::new("mount")
+        .args(["-o", "remount,ro"])
+        .arg(folder)
+        .status()
+        .unwrap();
     assert!(mounted.success());
     fs::write(folder.join("new"), "text").unwrap_err();
     for number in 0..Engine::ALL.len() {
@@ -181,10 +258,20 @@ fn read_on_read_only_disk(folder: &Path) {
         assert!(matches!(&error, Error::NotWritable { .. }), "{error}");
         let store = Options::new().read_only(true).open(path(number)).unwrap();
         assert_eq!(store.check().unwrap(), []);
-        assert_eq!(store.open_tree("t").unwrap().get("key").unwrap().as_deref(), Some(&b"value"[..]));
+        assert_eq!(
+            store.open_tree("t").unwrap().get("key").unwrap().as_deref(),
+            Some(&b"value"[..])
+        );
         let elsewhere = tempfile::tempdir().unwrap();
         store.backup(elsewhere.path().join("copy")).unwrap();
-        assert_eq!(Options::new().open(elsewhere.path().join("copy")).unwrap().check().unwrap(), []);
+        assert_eq!(
+            Options::new()
+                .open(elsewhere.path().join("copy"))
+                .unwrap()
+                .check()
+                .unwrap(),
+            []
+        );
     }
 }
 
@@ -193,7 +280,15 @@ fn remove_on_full_disk(folder: &Path, engine: Engine) {
     let options = Options::new().medium(MediumChoice::File).create(false);
     let key = |number: u32| format!("key {number:06}");
     let store = options.clone().create(true).open(&path).unwrap();
-    let tree = store.tree_with("records", TreeOptions { engine, ..TreeOptions::RECORDS }).unwrap();
+    let tree = store
+        .tree_with(
+            "records",
+            TreeOptions {
+                engine,
+                ..TreeOptions::RECORDS
+            },
+        )
+        .unwrap();
     (0..1000).for_each(|number| tree.put(key(number), [7; 100]).unwrap());
     drop(tree);
     store.close().unwrap();
@@ -202,7 +297,10 @@ fn remove_on_full_disk(folder: &Path, engine: Engine) {
         // Each close keeps the reserve for the next open.
         let reader = Options::new().read_only(true).open(&path).unwrap();
         assert_eq!(reader.check().unwrap(), []);
-        assert_eq!(reader.open_tree("records").unwrap().len().unwrap(), u64::from(left) + 1);
+        assert_eq!(
+            reader.open_tree("records").unwrap().len().unwrap(),
+            u64::from(left) + 1
+        );
         drop(reader);
         let store = options.open(&path).unwrap();
         let tree = store.open_tree("records").unwrap();
@@ -214,26 +312,53 @@ fn remove_on_full_disk(folder: &Path, engine: Engine) {
     }
     // Without the reserve the log has no room, and the error says so.
     let length = fs::metadata(&path).unwrap().len();
-    fs::File::options().write(true).open(&path).unwrap().set_len(length).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_len(length)
+        .unwrap();
     let more = folder.join("more");
     fs::rename(&filler, &more).unwrap();
     take_all(folder);
     let before = fs::read(&path).unwrap();
     let error = options.open(&path).unwrap_err();
-    assert!(matches!(&error, Error::PoolFull { file: Grown::Log, .. }), "{error}");
-    let log = everleaf::log_path(&path);
     assert!(
-        error.to_string().starts_with(&format!("disk full: creating {} with ", log.display())),
+        matches!(
+            &error,
+            Error::PoolFull {
+                file: Grown::Log,
+                ..
+            }
+        ),
         "{error}"
     );
-    assert!(error.to_string().ends_with("with 0 bytes free; free some space"), "{error}");
+    let log = everleaf::log_path(&path);
+    assert!(
+        error
+            .to_string()
+            .starts_with(&format!("disk full: creating {} with ", log.display())),
+        "{error}"
+    );
+    assert!(
+        error
+            .to_string()
+            .ends_with("with 0 bytes free; free some space"),
+        "{error}"
+    );
     assert!(!log.exists() && fs::read(&path).unwrap() == before);
     // With room again, the next close keeps a reserve again.
     fs::remove_file(&more).unwrap();
     options.open(&path).unwrap().close().unwrap();
     take_all(folder);
     let store = options.open(&path).unwrap();
-    assert_eq!((store.check().unwrap(), store.open_tree("records").unwrap().len().unwrap()), (vec![], 400));
+    assert_eq!(
+        (
+            store.check().unwrap(),
+            store.open_tree("records").unwrap().len().unwrap()
+        ),
+        (vec![], 400)
+    );
     store.close().unwrap();
     for file in fs::read_dir(folder).unwrap() {
         fs::remove_file(file.unwrap().path()).unwrap();
@@ -255,12 +380,19 @@ fn fill_disk(folder: &Path, medium: MediumChoice) {
         assert!(u64::from(count) * 1000 < DISK_BYTES, "no limit");
     };
     assert!(error.is_full(), "{error}");
-    let Error::PoolFull { wanted, limit, by, .. } = error else { panic!("{error}") };
+    let Error::PoolFull {
+        wanted, limit, by, ..
+    } = error
+    else {
+        panic!("{error}")
+    };
     match by {
         LimitedBy::Disk { free_bytes } => {
             assert!(free_bytes < wanted - limit, "{error}");
             assert!(
-                error.to_string().starts_with(&format!("disk full: growing {}", folder.display())),
+                error
+                    .to_string()
+                    .starts_with(&format!("disk full: growing {}", folder.display())),
                 "{error}"
             );
         }
@@ -268,13 +400,22 @@ fn fill_disk(folder: &Path, medium: MediumChoice) {
         _ => panic!("{error}"),
     }
     assert!(!error.to_string().contains("pool full"), "{error}");
-    assert!(u64::from(count) * 1000 > DISK_BYTES / 2, "only {count} keys");
-    assert_eq!((tree.len().unwrap(), store.check().unwrap()), (u64::from(count), vec![]));
+    assert!(
+        u64::from(count) * 1000 > DISK_BYTES / 2,
+        "only {count} keys"
+    );
+    assert_eq!(
+        (tree.len().unwrap(), store.check().unwrap()),
+        (u64::from(count), vec![])
+    );
     // Nothing is left for another pool, and nothing is left of it.
     let other = folder.join("other.pool");
     fs::write(folder.join("filler"), vec![1; DISK_BYTES as usize]).unwrap_err();
     if let Err(error) = options.open(&other) {
-        assert!(matches!(&error, Error::PoolFull { .. } | Error::Medium { .. }), "{error}");
+        assert!(
+            matches!(&error, Error::PoolFull { .. } | Error::Medium { .. }),
+            "{error}"
+        );
         assert!(!other.exists());
     }
     fs::remove_file(folder.join("filler")).unwrap();
@@ -288,8 +429,14 @@ fn fill_disk(folder: &Path, medium: MediumChoice) {
     store.close().unwrap();
     let store = options.open(&path).unwrap();
     let tree = store.tree("records").unwrap();
-    assert_eq!((tree.len().unwrap(), store.check().unwrap()), (u64::from(count) - 200, vec![]));
-    assert_eq!(tree.get(key(count - 1)).unwrap().as_deref(), Some(&[b'v'; 1000][..]));
+    assert_eq!(
+        (tree.len().unwrap(), store.check().unwrap()),
+        (u64::from(count) - 200, vec![])
+    );
+    assert_eq!(
+        tree.get(key(count - 1)).unwrap().as_deref(),
+        Some(&[b'v'; 1000][..])
+    );
     drop(tree);
     store.close().unwrap();
     for file in fs::read_dir(folder).unwrap() {

@@ -1,4 +1,5 @@
-//! Keys and values of types: their bytes sort as they do, and what was not written with a type is told.
+//! Keys and values of types: their bytes sort as they do, and what was not written with a type is
+//! told.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -14,7 +15,12 @@ fn bytes(key: &(impl Key + ?Sized)) -> Vec<u8> {
 }
 
 /// Both come back, and sort as `order` says: alone, and as the first part of a tuple.
-fn expect_order<K: Key + Clone>(one: &K, other: &K, order: Ordering, is_same: impl Fn(&K, &K) -> bool) {
+fn expect_order<K: Key + Clone>(
+    one: &K,
+    other: &K,
+    order: Ordering,
+    is_same: impl Fn(&K, &K) -> bool,
+) {
     for key in [one, other] {
         assert!(is_same(&K::decode(&bytes(key)).unwrap(), key));
         let (first, last) = <(K, u8)>::decode(&bytes(&(key.clone(), 7_u8))).unwrap();
@@ -22,8 +28,14 @@ fn expect_order<K: Key + Clone>(one: &K, other: &K, order: Ordering, is_same: im
     }
     assert_eq!(bytes(one).cmp(&bytes(other)), order);
     let pair = |key: &K, last: u8| bytes(&(key.clone(), last));
-    assert_eq!(pair(one, 1).cmp(&pair(other, 0)), order.then(Ordering::Greater));
-    assert_eq!(pair(one, 0).cmp(&pair(other, 1)), order.then(Ordering::Less));
+    assert_eq!(
+        pair(one, 1).cmp(&pair(other, 0)),
+        order.then(Ordering::Greater)
+    );
+    assert_eq!(
+        pair(one, 0).cmp(&pair(other, 1)),
+        order.then(Ordering::Less)
+    );
 }
 
 fn expect_ord<K: Key + Ord + Clone + Debug>(one: &K, other: &K) {
@@ -81,13 +93,22 @@ fn a_typed_tree_is_a_map() -> Result<()> {
     let store = Store::in_memory()?;
     for engine in Engine::ALL {
         let name = engine.name();
-        store.tree_with(name, TreeOptions { engine: *engine, ..TreeOptions::RECORDS })?;
+        store.tree_with(
+            name,
+            TreeOptions {
+                engine: *engine,
+                ..TreeOptions::RECORDS
+            },
+        )?;
         // Of the engine that it was made with.
         let tree = store.typed::<(String, i32), f64>(name)?;
         assert_eq!(tree.as_tree().kind().engine, *engine);
         let mut model = BTreeMap::new();
         for number in -50..50_i32 {
-            let key = (["roof", "yard", "cellar"][number.unsigned_abs() as usize % 3].to_owned(), number);
+            let key = (
+                ["roof", "yard", "cellar"][number.unsigned_abs() as usize % 3].to_owned(),
+                number,
+            );
             let value = f64::from(number) / 8.0;
             assert!(tree.insert(&key, &value)?);
             assert!(!tree.insert(&key, &0.0)?);
@@ -102,26 +123,44 @@ fn a_typed_tree_is_a_map() -> Result<()> {
                 .eq(model.iter().rev().filter(|entry| entry.0.0 == "yard"))
         );
         let key = ("yard".to_owned(), 7);
-        assert_eq!(tree.range(key.clone()..).count(), model.range(key.clone()..).count());
+        assert_eq!(
+            tree.range(key.clone()..).count(),
+            model.range(key.clone()..).count()
+        );
         assert_eq!(tree.get(&key)?, Some(0.875));
-        assert_eq!(tree.get_many([&key, &("yard".to_owned(), 8)])?, [Some(0.875), None]);
+        assert_eq!(
+            tree.get_many([&key, &("yard".to_owned(), 8)])?,
+            [Some(0.875), None]
+        );
         assert_eq!(tree.replace(&key, &1.0)?, Some(0.875));
         assert!(tree.update(&key, &2.0)? && tree.contains(&key)?);
         assert!(tree.compare_exchange(&key, Some(&2.0), Some(&3.0))?);
         assert!(!tree.compare_exchange(&key, Some(&2.0), None)?);
-        assert_eq!(tree.fetch_update(&key, |old| old.map(|old| old + 1.0))?, Some(3.0));
+        assert_eq!(
+            tree.fetch_update(&key, |old| old.map(|old| old + 1.0))?,
+            Some(3.0)
+        );
         assert_eq!(tree.take(&key)?, Some(4.0));
         assert_eq!(tree.take(&key)?, None);
         model.remove(&key);
         assert_eq!(
             tree.next_above(&key)?,
-            model.range(key.clone()..).next().map(|(key, value)| (key.clone(), *value))
+            model
+                .range(key.clone()..)
+                .next()
+                .map(|(key, value)| (key.clone(), *value))
         );
         assert_eq!(
             tree.next_below(&key)?,
-            model.range(..key.clone()).next_back().map(|(key, value)| (key.clone(), *value))
+            model
+                .range(..key.clone())
+                .next_back()
+                .map(|(key, value)| (key.clone(), *value))
         );
-        assert_eq!((tree.first()?, tree.last()?), (tree.pop_first()?, tree.pop_last()?));
+        assert_eq!(
+            (tree.first()?, tree.last()?),
+            (tree.pop_first()?, tree.pop_last()?)
+        );
         assert_eq!(tree.len()?, model.len() as u64 - 2);
         let roof = ("roof".to_owned(), i32::MIN)..=("roof".to_owned(), i32::MAX);
         assert_eq!(tree.remove_range(roof)?, 33);
@@ -138,7 +177,10 @@ fn a_tree_of_strings_or_words_is_the_same_with_and_without_types() -> Result<()>
     let stock = store.typed::<String, String>("stock")?;
     stock.put("pear", "3")?;
     assert_eq!(stock.get("apple")?.as_deref(), Some("12"));
-    assert_eq!(store.tree("stock")?.get("pear")?.as_deref(), Some(b"3".as_slice()));
+    assert_eq!(
+        store.tree("stock")?.get("pear")?.as_deref(),
+        Some(b"3".as_slice())
+    );
     let words = store.word_tree("words")?;
     words.put(7, 49)?;
     assert_eq!(words.as_tree().typed::<u64, u64>().first()?, Some((7, 49)));
@@ -151,10 +193,22 @@ fn what_is_of_another_type_is_told() -> Result<()> {
     store.tree("t")?.put("not a number", "x")?;
     let numbers = store.typed::<u64, String>("t")?;
     let error = numbers.first().unwrap_err();
-    assert!(matches!(&error, Error::NotOfType { what: "key", .. }), "{error}");
-    assert!(error.to_string().contains("tree \"t\"") && error.to_string().contains("u64"), "{error}");
-    let error = store.typed::<String, u32>("t")?.get("not a number").unwrap_err();
-    assert!(matches!(&error, Error::NotOfType { what: "value", .. }), "{error}");
+    assert!(
+        matches!(&error, Error::NotOfType { what: "key", .. }),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("tree \"t\"") && error.to_string().contains("u64"),
+        "{error}"
+    );
+    let error = store
+        .typed::<String, u32>("t")?
+        .get("not a number")
+        .unwrap_err();
+    assert!(
+        matches!(&error, Error::NotOfType { what: "value", .. }),
+        "{error}"
+    );
     // A range goes on behind it.
     store.tree("t")?.put(7_u64.to_be_bytes(), "y")?;
     let found: Vec<_> = numbers.iter().collect();
@@ -173,11 +227,16 @@ fn threads_that_take_the_first_entry_get_each_once() -> Result<()> {
             .map(|_| {
                 let queue = queue.clone();
                 scope.spawn(move || {
-                    std::iter::from_fn(|| queue.pop_first().transpose()).collect::<Result<Vec<_>>>().unwrap()
+                    std::iter::from_fn(|| queue.pop_first().transpose())
+                        .collect::<Result<Vec<_>>>()
+                        .unwrap()
                 })
             })
             .collect();
-        takers.into_iter().map(|taker| taker.join().unwrap()).collect()
+        takers
+            .into_iter()
+            .map(|taker| taker.join().unwrap())
+            .collect()
     });
     assert!(taken.iter().all(|jobs| jobs.is_sorted()));
     let mut all: Vec<_> = taken.into_iter().flatten().collect();

@@ -1,4 +1,5 @@
-//! Prints what churn costs each engine: the room that the pool's file takes while keys live, are overwritten and removed.
+//! Prints what churn costs each engine: the room that the pool's file takes while keys live, are
+//! overwritten and removed.
 //!
 //! ```text
 //! cargo run --release -p everleaf-lab --example churn
@@ -25,14 +26,19 @@ fn room(path: &Path) -> String {
 /// Keys in an order that is not theirs.
 fn keys(round: u8) -> impl Iterator<Item = [u8; 8]> {
     (0..KEYS).map(move |number| {
-        ((number * 7_919 + u64::from(round) * 101) % KEYS).wrapping_mul(0x9e37_79b9).to_be_bytes()
+        ((number * 7_919 + u64::from(round) * 101) % KEYS)
+            .wrapping_mul(0x9e37_79b9)
+            .to_be_bytes()
     })
 }
 
 fn measure(engine: Engine, path: &Path) -> Result<Vec<String>> {
     let options = Options::new().medium(MediumChoice::File);
     let store = options.open(path)?;
-    let kind = TreeOptions { engine, ..TreeOptions::RECORDS };
+    let kind = TreeOptions {
+        engine,
+        ..TreeOptions::RECORDS
+    };
     let tree = store.tree_with(TREE, kind)?;
     let mut figures = Vec::new();
     let note = |store: &Store, figures: &mut Vec<String>| -> Result<()> {
@@ -53,8 +59,12 @@ fn measure(engine: Engine, path: &Path) -> Result<Vec<String>> {
     // What the command `compact` writes.
     let new = path.with_extension("new");
     let rewritten = options.open(&new)?;
-    let entries = tree.iter().map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())));
-    rewritten.tree_with(TREE, kind)?.try_bulk_load::<_, _, everleaf::Error>(entries, 0.9)?;
+    let entries = tree
+        .iter()
+        .map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())));
+    rewritten
+        .tree_with(TREE, kind)?
+        .try_bulk_load::<_, _, everleaf::Error>(entries, 0.9)?;
     rewritten.close()?;
     figures.push(room(&new));
     for key in keys(0) {
@@ -77,7 +87,13 @@ fn main() -> Result<()> {
          | engine | loaded | overwritten | `Store::compact` | rewritten | all removed | `Store::compact` | dropped, closed |\n\
          | --- | --- | --- | --- | --- | --- | --- | --- |"
     );
-    for engine in [Engine::RNTREE, Engine::BZTREE, Engine::MASSTREE, Engine::WBTREE, Engine::CAWBT] {
+    for engine in [
+        Engine::RNTREE,
+        Engine::BZTREE,
+        Engine::MASSTREE,
+        Engine::WBTREE,
+        Engine::CAWBT,
+    ] {
         let folder = tempfile::tempdir().map_err(everleaf::Error::io("make a folder"))?;
         let figures = measure(engine, &folder.path().join("pool"))?;
         println!("| {} | {} |", engine.name, figures.join(" | "));

@@ -4,9 +4,10 @@
 //! cargo xtask damage --engine rntree --rounds 2000 --json
 //! ```
 //!
-//! Each round runs in a child process, so that a panic, an abort and a loop are seen as such. Exit code: 0 = all damage was
-//! noticed, and what the check called sound was saved; 1 = not, or a round panicked or went on for ever; 2 = wrong usage. With
-//! `--codec word` damage may go unnoticed: numbers have no check.
+//! Each round runs in a child process, so that a panic, an abort and a loop are seen as such. Exit
+//! code: 0 = all damage was noticed, and what the check called sound was saved; 1 = not, or a round
+//! panicked or went on for ever; 2 = wrong usage. With `--codec word` damage may go unnoticed:
+//! numbers have no check.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -20,7 +21,8 @@ use everleaf_lab::testing::damage::{Content, Damage, KINDS, Seen, content, damag
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 
-/// Damage one place of a pool a round: a bit, a byte, a word, a line, a page, two lines swapped. Count what is noticed.
+/// Damage one place of a pool a round: a bit, a byte, a word, a line, a page, two lines swapped.
+/// Count what is noticed.
 #[derive(Parser, Clone)]
 #[command(name = "cargo xtask damage", bin_name = "cargo xtask damage")]
 struct Args {
@@ -54,7 +56,9 @@ struct Args {
 }
 
 fn codec_of(name: &str) -> Result<Codec, &'static str> {
-    let codec = [Codec::Record, Codec::Word].into_iter().find(|codec| codec.name() == name);
+    let codec = [Codec::Record, Codec::Word]
+        .into_iter()
+        .find(|codec| codec.name() == name);
     codec.ok_or("record or word")
 }
 
@@ -100,7 +104,8 @@ struct Report {
     silent: u64,
     panics: u64,
     hangs: u64,
-    /// Rounds of which the check called the pool sound, and the salvage did not save all, or named a damage.
+    /// Rounds of which the check called the pool sound, and the salvage did not save all, or named
+    /// a damage.
     sound_not_saved: u64,
     /// Rounds of which the check called the pool sound, and a read failed.
     missed_by_check: u64,
@@ -110,7 +115,8 @@ struct Report {
     /// The same after any damage.
     saved_min_any: Option<usize>,
     saved_min_any_round: Option<u64>,
-    /// The most entries that a salvage returned and that were not in the tree; and the first such round.
+    /// The most entries that a salvage returned and that were not in the tree; and the first such
+    /// round.
     wrong_max: usize,
     wrong_max_round: Option<u64>,
     /// Rounds of each kind of damage, and how many of them were silent.
@@ -137,7 +143,10 @@ impl Report {
     }
 
     fn add(&mut self, bar: &ProgressBar, number: u64, round: &Round) {
-        let Round { damage: Damage { kind, offset }, seen } = round;
+        let Round {
+            damage: Damage { kind, offset },
+            seen,
+        } = round;
         *self.kinds.entry(kind.clone()).or_default() += 1;
         match (&seen.found, seen.is_intact) {
             (Some(_), _) => self.found += 1,
@@ -152,11 +161,19 @@ impl Report {
         }
         if seen.is_sound_but_not_saved() {
             self.sound_not_saved += 1;
-            self.survivor(bar, number, &format!("sound, but not all was saved: {kind} at {offset:#x}"));
+            self.survivor(
+                bar,
+                number,
+                &format!("sound, but not all was saved: {kind} at {offset:#x}"),
+            );
         }
         if seen.is_missed_by_check {
             self.missed_by_check += 1;
-            self.survivor(bar, number, &format!("sound, but a read failed: {kind} at {offset:#x}"));
+            self.survivor(
+                bar,
+                number,
+                &format!("sound, but a read failed: {kind} at {offset:#x}"),
+            );
         }
         if *kind == KINDS[0] && self.saved_min.is_none_or(|saved| seen.saved < saved) {
             (self.saved_min, self.saved_min_round) = (Some(seen.saved), Some(number));
@@ -175,7 +192,11 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 /// In memory, if that can be: a disk would sync at each open.
 fn folder() -> std::io::Result<tempfile::TempDir> {
     let memory = Path::new("/dev/shm");
-    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }
+    if memory.is_dir() {
+        tempfile::tempdir_in(memory)
+    } else {
+        tempfile::tempdir()
+    }
 }
 
 /// The child process: one round.
@@ -207,29 +228,59 @@ fn wait(child: &mut Child, patience: Duration) -> std::io::Result<Option<ExitSta
 
 fn child_of(args: &Args, pool: &Path, round: u64) -> std::io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["--engine", &args.engine, "--seed", &args.seed.to_string(), "--round", &round.to_string()]);
-    command.args(["--codec", args.codec.name(), "--medium", args.medium.name()]).arg("--pool").arg(pool);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()
+    command.args([
+        "--engine",
+        &args.engine,
+        "--seed",
+        &args.seed.to_string(),
+        "--round",
+        &round.to_string(),
+    ]);
+    command
+        .args(["--codec", args.codec.name(), "--medium", args.medium.name()])
+        .arg("--pool")
+        .arg(pool);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
 }
 
 fn run_rounds(args: &Args) -> Outcome<Report> {
     let engine = everleaf_lab::engine_from_name(&args.engine).ok_or("there is no such engine")?;
     let (folder, content) = (folder()?, content(args.codec, args.seed));
     let pool = folder.path().join("a.pool");
-    let kind = TreeOptions { engine, codec: args.codec, ..TreeOptions::RECORDS };
+    let kind = TreeOptions {
+        engine,
+        codec: args.codec,
+        ..TreeOptions::RECORDS
+    };
     make(&pool, kind, args.medium.choice(), &content, args.seed)?;
-    let bar = if args.round.is_some() { ProgressBar::hidden() } else { ProgressBar::new(args.rounds) };
+    let bar = if args.round.is_some() {
+        ProgressBar::hidden()
+    } else {
+        ProgressBar::new(args.rounds)
+    };
     let style = "{msg} {bar:40} {percent:>3}%, {human_pos} of {human_len} rounds, {elapsed}";
     bar.set_style(ProgressStyle::with_template(style)?.progress_chars("\u{2588}\u{2593}\u{2591}"));
     bar.set_message(format!("damaging {}", args.engine));
-    let mut report = Report { engine: args.engine.clone(), medium: args.medium.name(), ..Report::default() };
+    let mut report = Report {
+        engine: args.engine.clone(),
+        medium: args.medium.name(),
+        ..Report::default()
+    };
     (report.seed, report.codec) = (args.seed, args.codec.name());
     let rounds = args.round.map_or(0..args.rounds, |round| round..round + 1);
     for round in rounds {
         let mut child = child_of(args, &pool, round)?;
         let status = wait(&mut child, Duration::from_secs(args.patience))?;
         let mut output = String::new();
-        child.stdout.take().ok_or("no output")?.read_to_string(&mut output)?;
+        child
+            .stdout
+            .take()
+            .ok_or("no output")?
+            .read_to_string(&mut output)?;
         report.rounds += 1;
         match status {
             None => {
@@ -254,13 +305,34 @@ fn run_rounds(args: &Args) -> Outcome<Report> {
 }
 
 fn print(report: &Report) {
-    let Report { engine, codec, medium, rounds, unchanged, found, silent, panics, hangs, .. } = report;
-    println!("{engine} ({codec}) on {medium}, {rounds} rounds: {unchanged} unchanged, {found} found");
+    let Report {
+        engine,
+        codec,
+        medium,
+        rounds,
+        unchanged,
+        found,
+        silent,
+        panics,
+        hangs,
+        ..
+    } = report;
+    println!(
+        "{engine} ({codec}) on {medium}, {rounds} rounds: {unchanged} unchanged, {found} found"
+    );
     println!("  {silent} silent, {panics} panics, {hangs} hangs");
-    println!("  {} called sound, but not saved as a whole", report.sound_not_saved);
-    println!("  {} called sound, though a read failed", report.missed_by_check);
+    println!(
+        "  {} called sound, but not saved as a whole",
+        report.sound_not_saved
+    );
+    println!(
+        "  {} called sound, though a read failed",
+        report.missed_by_check
+    );
     if let (Some(saved), Some(round)) = (report.saved_min, report.saved_min_round) {
-        println!("  after one flipped bit at least {saved} of 20,000 entries were saved (round {round})");
+        println!(
+            "  after one flipped bit at least {saved} of 20,000 entries were saved (round {round})"
+        );
     }
 }
 
@@ -290,7 +362,10 @@ fn main() -> ExitCode {
     match run_rounds(&args) {
         Ok(report) => {
             if args.json {
-                println!("{}", serde_json::to_string(&report).expect("a report is JSON"));
+                println!(
+                    "{}",
+                    serde_json::to_string(&report).expect("a report is JSON")
+                );
             } else {
                 print(&report);
             }

@@ -4,8 +4,8 @@
 //! cargo xtask mutants --engine rntree --json
 //! ```
 //!
-//! Exit code: 0 = every mutant was caught or is justified, and every argument is needed; 1 = one survived, or an argument
-//! justifies nothing; 2 = wrong usage.
+//! Exit code: 0 = every mutant was caught or is justified, and every argument is needed; 1 = one
+//! survived, or an argument justifies nothing; 2 = wrong usage.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -13,7 +13,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use everleaf_lab::testing::mutants::{MutantProgress, MutantReport, Target, run};
 
-/// Plant faults in an engine: flushes, fences, waits and stores left out, publishes done first, persists swapped.
+/// Plant faults in an engine: flushes, fences, waits and stores left out, publishes done first,
+/// persists swapped.
 #[derive(Parser)]
 #[command(name = "cargo xtask mutants", bin_name = "cargo xtask mutants")]
 struct Args {
@@ -35,10 +36,18 @@ fn print(report: &MutantReport) {
     if let Some(failure) = &report.failure {
         println!("without any fault: {failure}");
     }
-    println!("{}: {} mutants {:?}", report.engine, report.mutants, report.kinds);
-    println!("  {} killed, {} justified, {} survived", report.killed, report.justified, report.survived);
+    println!(
+        "{}: {} mutants {:?}",
+        report.engine, report.mutants, report.kinds
+    );
+    println!(
+        "  {} killed, {} justified, {} survived",
+        report.killed, report.justified, report.survived
+    );
     for survivor in &report.survivors {
-        let why = survivor.why.map_or_else(|| format!("SURVIVED at {}", survivor.place), str::to_owned);
+        let why = survivor
+            .why
+            .map_or_else(|| format!("SURVIVED at {}", survivor.place), str::to_owned);
         println!("  {}: {why}", survivor.mutant);
     }
     for unused in &report.unused {
@@ -49,8 +58,15 @@ fn print(report: &MutantReport) {
 fn main() -> ExitCode {
     let args = Args::parse();
     let Some(target) = Target::from_name(&args.engine) else {
-        let names: Vec<_> = everleaf_lab::ENGINES.iter().map(|engine| engine.name).collect();
-        eprintln!("mutants: there is no engine {:?}; there are {}, batches", args.engine, names.join(", "));
+        let names: Vec<_> = everleaf_lab::ENGINES
+            .iter()
+            .map(|engine| engine.name)
+            .collect();
+        eprintln!(
+            "mutants: there is no engine {:?}; there are {}, batches",
+            args.engine,
+            names.join(", ")
+        );
         return ExitCode::from(2);
     };
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -62,9 +78,17 @@ fn main() -> ExitCode {
             eprintln!("{} of {} mutants", progress.done, progress.mutants);
         }
     };
-    let report = run(&target.only(&args.only), &root, args.threads.max(1), &progress);
+    let report = run(
+        &target.only(&args.only),
+        &root,
+        args.threads.max(1),
+        &progress,
+    );
     if args.json {
-        println!("{}", serde_json::to_string(&report).expect("a report is JSON"));
+        println!(
+            "{}",
+            serde_json::to_string(&report).expect("a report is JSON")
+        );
     } else {
         print(&report);
     }

@@ -1,8 +1,10 @@
-//! The B+-tree that the CAWBT paper compares with: sorted nodes whose entries shift, one flush for each shift, a redo log.
+//! The B+-tree that the CAWBT paper compares with: sorted nodes whose entries shift, one flush for
+//! each shift, a redo log.
 //!
-//! After Lee et al.: *CAWBT: NVM-Based B+Tree Index Structure Using Cache Line Sized Atomic Write*, IEICE Transactions 2019, which
-//! calls it "B+tree, consistency ensured". Its degree, 4, 7 or 15 in the paper, is chosen when a tree is made. On plain
-//! memory ([`Dax::plain`]) nothing is flushed, fenced or logged: there it is the paper's B+-tree without consistency.
+//! After Lee et al.: *CAWBT: NVM-Based B+Tree Index Structure Using Cache Line Sized Atomic Write*,
+//! IEICE Transactions 2019, which calls it "B+tree, consistency ensured". Its degree, 4, 7 or 15 in
+//! the paper, is chosen when a tree is made. On plain memory ([`Dax::plain`]) nothing is flushed,
+//! fenced or logged: there it is the paper's B+-tree without consistency.
 //!
 //! ## Layout
 //!
@@ -13,14 +15,17 @@
 //!  16  entries  in ascending order: key word and value, or separator and child
 //! ```
 //!
-//! Behind the entries of inner nodes whose keys can tie: n tails. The tree around the nodes is [`paged`](engines::kit::paged).
+//! Behind the entries of inner nodes whose keys can tie: n tails. The tree around the nodes is
+//! [`paged`](engines::kit::paged).
 //!
 //! ## Invariants
 //!
 //! 1. The entries of a node that is not shifting live, and are in order.
-//! 2. Of a leaf that is shifting, all entries but one live, and these are in order: `dead_entry` tells which one does not. Only a
-//!    crash leaves that to readers. The next writer of the leaf makes it whole.
-//! 3. An entry lies in one line. A shift to the right stores the value first, a shift to the left the key.
+//! 2. Of a leaf that is shifting, all entries but one live, and these are in order: `dead_entry`
+//!    tells which one does not. Only a crash leaves that to readers. The next writer of the leaf
+//!    makes it whole.
+//! 3. An entry lies in one line. A shift to the right stores the value first, a shift to the left
+//!    the key.
 //!
 //! ## Commit points
 //!
@@ -32,16 +37,19 @@
 //! | remove elsewhere | n + 2: state (shifting); n shifts; state | the first state |
 //! | update | 1: value; with records 2: record; value | the value |
 //!
-//! Inner nodes change by the redo log alone: it takes all words of the shift, so it grows with the degree.
+//! Inner nodes change by the redo log alone: it takes all words of the shift, so it grows with the
+//! degree.
 //!
 //! ## Recovery and concurrency
 //!
-//! As [`paged`](engines::kit::paged): the redo log; one writer at a time, readers beside each other. The paper has a single thread.
+//! As [`paged`](engines::kit::paged): the redo log; one writer at a time, readers beside each
+//! other. The paper has a single thread.
 //!
 //! ## Where this departs from the paper
 //!
-//! It does not say how a shift that a crash cuts off is told from one that is complete: the position in the state word is ours, and
-//! costs two of the persists above. Nodes that are full split before an insert, the last leaf so that it keeps most of its entries.
+//! It does not say how a shift that a crash cuts off is told from one that is complete: the
+//! position in the state word is ours, and costs two of the persists above. Nodes that are full
+//! split before an insert, the last leaf so that it keeps most of its entries.
 
 use engines::index::WordCodec;
 use engines::kit::paged::{Format, HEAD_WORDS_MAX, Item, Kind, Node, Order, Paged, Redo, Shape};
@@ -53,7 +61,12 @@ pub(crate) static ENTRY: Entry = Entry {
     id: engines::registry::OUTSIDE_IDS + 1,
     name: "btree",
     paper: "CAWBT, IEICE Transactions 2019: the B+-tree with consistency that it compares with",
-    contract: Contract::Shifting(Persists { insert: 2, update: 2, update_words: 1, remove: 1 }),
+    contract: Contract::Shifting(Persists {
+        insert: 2,
+        update: 2,
+        update_words: 1,
+        remove: 1,
+    }),
     notices_damage: &[],
     marks_later: false,
     stores_lines: false,
@@ -66,8 +79,16 @@ pub(crate) static ENTRY: Entry = Entry {
         is_fixed: true,
         is_hidden: false,
     }],
-    full: Nodes { leaf_entries: 15, children: 16, settings: &[("degree", 15)] },
-    small: Nodes { leaf_entries: 4, children: 5, settings: &[("degree", 4)] },
+    full: Nodes {
+        leaf_entries: 15,
+        children: 16,
+        settings: &[("degree", 15)],
+    },
+    small: Nodes {
+        leaf_entries: 4,
+        children: 5,
+        settings: &[("degree", 4)],
+    },
     explored: &[],
     settings_of: BTree::<Dax, WordCodec>::settings_of,
     media: media_of!(BTree),
@@ -100,15 +121,26 @@ const fn state(count: usize, shifting_from: Option<usize>) -> u64 {
 fn state_of<M: Medium>(guard: &Guard<'_, M>, node: &Node<'_>) -> (usize, Option<usize>) {
     let state = node.head[0].load(guard);
     let count = ((state & 0xff) as usize).min(node.entries.len());
-    (count, ((state >> 8 & 0xff) as usize).checked_sub(1).filter(|from| *from < count))
+    (
+        count,
+        ((state >> 8 & 0xff) as usize)
+            .checked_sub(1)
+            .filter(|from| *from < count),
+    )
 }
 
 /// The entry of a shifting leaf that does not live.
 ///
-/// While entries move past each other, one of them is that of a neighbour already, or has its value and the other neighbour's key.
-/// In trees of words keys are unique, in trees of records values are, so no entry that lives looks like that, unless the one beside
-/// it is the same. If there is none, the entry where the shift ends is being inserted or removed.
-fn dead_entry<M: Medium>(guard: &Guard<'_, M>, leaf: &Node<'_>, count: usize, from: usize) -> usize {
+/// While entries move past each other, one of them is that of a neighbour already, or has its value
+/// and the other neighbour's key. In trees of words keys are unique, in trees of records values
+/// are, so no entry that lives looks like that, unless the one beside it is the same. If there is
+/// none, the entry where the shift ends is being inserted or removed.
+fn dead_entry<M: Medium>(
+    guard: &Guard<'_, M>,
+    leaf: &Node<'_>,
+    count: usize,
+    from: usize,
+) -> usize {
     let at = |index: usize| leaf.entries[index].each_ref().map(|word| word.load(guard));
     let is_passing = |index: &usize| {
         let ([before, value_before], [word, value]) = (at(index - 1), at(*index));
@@ -123,14 +155,21 @@ fn publish_state<M: Medium>(guard: &Guard<'_, M>, leaf: &Node<'_>, state: u64) -
     guard.fence()
 }
 
-/// Shifts the entries behind a position of a shifting leaf over it, then ends the shift; durable at the LSN.
-fn shift_left<M: Medium>(guard: &Guard<'_, M>, leaf: &Node<'_>, position: usize, count: usize) -> Lsn {
+/// Shifts the entries behind a position of a shifting leaf over it, then ends the shift; durable at
+/// the LSN.
+fn shift_left<M: Medium>(
+    guard: &Guard<'_, M>,
+    leaf: &Node<'_>,
+    position: usize,
+    count: usize,
+) -> Lsn {
     for pair in leaf.entries[position..count].windows(2) {
         let [[word, value], next] = [&pair[0], &pair[1]];
         word.store(guard, next[0].load(guard));
         value.store(guard, next[1].load(guard));
         guard.flush(&pair[0]);
-        // PERSIST: the entry is ordered before the next one is overwritten; lost, that would be nowhere.
+        // PERSIST: the entry is ordered before the next one is overwritten; lost, that would be
+        // nowhere.
         guard.fence();
     }
     // PERSIST: all shifts are ordered before; lost, the last entry does not live.
@@ -143,7 +182,9 @@ impl Format for Sorted {
     const LOG_WRITES_MAX: usize = 3 * DEGREE_MAX as usize + 3;
 
     fn of_root(word: u64) -> Option<Self> {
-        (DEGREE_MIN..=DEGREE_MAX).contains(&word).then_some(Self { degree: word as usize })
+        (DEGREE_MIN..=DEGREE_MAX).contains(&word).then_some(Self {
+            degree: word as usize,
+        })
     }
 
     fn to_root(self) -> u64 {
@@ -152,8 +193,9 @@ impl Format for Sorted {
 
     fn of_settings(settings: &Settings) -> Result<Self> {
         let degree = settings.get(0).unwrap_or(DEGREE_MAX);
-        Self::of_root(degree)
-            .ok_or_else(|| Error::Setting { what: format!("btree: no node has degree {degree}") })
+        Self::of_root(degree).ok_or_else(|| Error::Setting {
+            what: format!("btree: no node has degree {degree}"),
+        })
     }
 
     fn to_settings(self) -> Settings {
@@ -162,14 +204,20 @@ impl Format for Sorted {
 
     #[inline(always)]
     fn shape(self, _kind: Kind) -> Shape {
-        Shape { head_words: 2, entries: self.degree, is_ordered: true }
+        Shape {
+            head_words: 2,
+            entries: self.degree,
+            is_ordered: true,
+        }
     }
 
     #[inline(always)]
     fn live<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>) -> u64 {
         let (count, shifting_from) = state_of(guard, node);
         let all = (1 << count) - 1;
-        shifting_from.map_or(all, |from| all & !(1 << dead_entry(guard, node, count, from)))
+        shifting_from.map_or(all, |from| {
+            all & !(1 << dead_entry(guard, node, count, from))
+        })
     }
 
     #[inline(always)]
@@ -179,7 +227,12 @@ impl Format for Sorted {
     }
 
     #[inline(always)]
-    fn slot<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>, position: usize) -> Option<usize> {
+    fn slot<M: Medium>(
+        self,
+        guard: &Guard<'_, M>,
+        node: &Node<'_>,
+        position: usize,
+    ) -> Option<usize> {
         state_of(guard, node).1.is_none().then_some(position)
     }
 
@@ -199,7 +252,8 @@ impl Format for Sorted {
         let count = order.count();
         if position < count {
             leaf.write_item(guard, count, leaf.item(guard, count - 1));
-            // PERSIST: the entry behind the last one is ordered before the state that counts it; lost, it is none.
+            // PERSIST: the entry behind the last one is ordered before the state that counts it;
+            // lost, it is none.
             guard.fence();
             publish_state(guard, leaf, state(count + 1, Some(position)));
             for pair in leaf.entries[position..count].windows(2).rev() {
@@ -207,16 +261,19 @@ impl Format for Sorted {
                 value.store(guard, previous[1].load(guard));
                 word.store(guard, previous[0].load(guard));
                 guard.flush(&pair[1]);
-                // PERSIST: the entry is ordered before the previous one is overwritten; lost, that would be nowhere.
+                // PERSIST: the entry is ordered before the previous one is overwritten; lost, that
+                // would be nowhere.
                 guard.fence();
             }
         }
-        // The value first, as in a shift: with a new key and the old value this entry would be taken for a neighbour's.
+        // The value first, as in a shift: with a new key and the old value this entry would be
+        // taken for a neighbour's.
         let [word, value] = &leaf.entries[position];
         value.store(guard, item.value);
         word.store(guard, item.word);
         guard.flush(&leaf.entries[position]);
-        // PERSIST: the entry, and what it leads to, is ordered before the state that says that it lives; lost, it is not there.
+        // PERSIST: the entry, and what it leads to, is ordered before the state that says that it
+        // lives; lost, it is not there.
         guard.fence();
         publish_state(guard, leaf, state(count + 1, None))
     }
@@ -247,7 +304,13 @@ impl Format for Sorted {
         let count = order.count();
         order.insert(count, count);
         let shifted = (position..count).map(|slot| (slot + 1, node.item(guard, slot)));
-        set_items(guard, node, shifted.chain([(position, separator)]), &order, redo);
+        set_items(
+            guard,
+            node,
+            shifted.chain([(position, separator)]),
+            &order,
+            redo,
+        );
     }
 
     fn remove_separator<M: Medium>(

@@ -27,6 +27,9 @@ pub type Result<T> = std::result::Result<T, Failure>;
 impl Failure {
     /// A closure for `map_err`.
     pub(crate) fn io(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io { action: action.into(), source }
+        move |source| Self::Io {
+            action: action.into(),
+            source,
+        }
     }
 }

@@ -28,13 +28,20 @@ pub const BTREE: Engine = Engine::new(&btree::ENTRY);
 /// FAST-FAIR, see [`fast_fair`].
 pub const FAST_FAIR: Engine = Engine::new(&fast_fair::ENTRY);
 
-/// The wB+-Tree with its other designs of nodes: the same engine under names of their own, with the budgets of these.
+/// The wB+-Tree with its other designs of nodes: the same engine under names of their own, with the
+/// budgets of these.
 pub const WBTREE_BITMAP_LEAVES: Engine = Engine::new(&wbtree::BITMAP_LEAVES);
 /// See [`WBTREE_BITMAP_LEAVES`].
 pub const WBTREE_SLOT_ONLY: Engine = Engine::new(&wbtree::SLOT_ONLY);
 
 /// The engines of this crate.
-const OWN: &[Engine] = &[WBTREE_BITMAP_LEAVES, WBTREE_SLOT_ONLY, BTREE, FAST_FAIR, SORTED_CHAIN];
+const OWN: &[Engine] = &[
+    WBTREE_BITMAP_LEAVES,
+    WBTREE_SLOT_ONLY,
+    BTREE,
+    FAST_FAIR,
+    SORTED_CHAIN,
+];
 
 /// Every engine, those for users first.
 pub const ENGINES: &[Engine] = &all();
@@ -44,7 +51,11 @@ const fn all() -> [Engine; Engine::ALL.len() + OWN.len()] {
     let mut index = 0;
     while index < all.len() {
         let of_users = Engine::ALL.len();
-        all[index] = if index < of_users { Engine::ALL[index] } else { OWN[index - of_users] };
+        all[index] = if index < of_users {
+            Engine::ALL[index]
+        } else {
+            OWN[index - of_users]
+        };
         index += 1;
     }
     all

@@ -1,5 +1,5 @@
-//! Sorted chain: the smallest complete engine on the kit, of no paper. Sorted leaves in a chain, each with room for two images, one
-//! lock. The conformance suite plants its flaws around it.
+//! Sorted chain: the smallest complete engine on the kit, of no paper. Sorted leaves in a chain,
+//! each with room for two images, one lock. The conformance suite plants its flaws around it.
 //!
 //! ## Layout
 //!
@@ -12,15 +12,17 @@
 //!
 //! ## Invariants
 //!
-//! 1. The chain from the first leaf, which never changes, reaches every entry exactly once, in ascending order.
+//! 1. The chain from the first leaf, which never changes, reaches every entry exactly once, in
+//!    ascending order.
 //! 2. A leaf that is not the first has at least one entry.
 //! 3. Memory holds a copy of all leaves, under the lock: reads do not touch the pool.
 //!
 //! ## Commit points and recovery
 //!
-//! Every change writes the image that is not valid, fences, and makes it valid by one store of the leaf's header: two persists,
-//! also if leaves split or merge. The image of a split names a new leaf; that of a merge has the entries of the next leaf, and
-//! names the one behind it. Recovery follows the chain and verifies every leaf: O(n). What a crash cut off is free after the mark.
+//! Every change writes the image that is not valid, fences, and makes it valid by one store of the
+//! leaf's header: two persists, also if leaves split or merge. The image of a split names a new
+//! leaf; that of a merge has the entries of the next leaf, and names the one behind it. Recovery
+//! follows the chain and verifies every leaf: O(n). What a crash cut off is free after the mark.
 
 use std::{marker::PhantomData, ops::RangeInclusive};
 
@@ -31,15 +33,28 @@ pub(crate) static ENTRY: Entry = Entry {
     id: engines::registry::OUTSIDE_IDS,
     name: "sorted-chain",
     paper: "none: the smallest engine on the kit",
-    contract: Contract::Immediate(Persists { insert: 2, update: 2, update_words: 2, remove: 2 }),
+    contract: Contract::Immediate(Persists {
+        insert: 2,
+        update: 2,
+        update_words: 2,
+        remove: 2,
+    }),
     notices_damage: &engines::registry::Codec::ALL,
     marks_later: false,
     stores_lines: false,
     is_trie: false,
     room_per_write: 4_096,
     settings: &[Setting::leaf_entries(2, 255)],
-    full: Nodes { leaf_entries: 56, children: 1, settings: &[("leaf-entries", 56)] },
-    small: Nodes { leaf_entries: 4, children: 1, settings: &[("leaf-entries", 4)] },
+    full: Nodes {
+        leaf_entries: 56,
+        children: 1,
+        settings: &[("leaf-entries", 56)],
+    },
+    small: Nodes {
+        leaf_entries: 4,
+        children: 1,
+        settings: &[("leaf-entries", 4)],
+    },
     explored: &[],
     settings_of: |root| Ok(Settings::NONE.with(0, root.words[ROOT_CAPACITY])),
     media: media_of!(SortedChain),
@@ -67,7 +82,8 @@ struct State {
     lsn: Lsn,
 }
 
-/// A leaf; `which` is [`SECOND`] or 0. The first one covers all keys below the second one's lowest, and may be empty.
+/// A leaf; `which` is [`SECOND`] or 0. The first one covers all keys below the second one's lowest,
+/// and may be empty.
 #[derive(Clone)]
 struct Leaf {
     offset: u64,
@@ -76,14 +92,20 @@ struct Leaf {
     entries: Vec<EntryWords>,
 }
 
-/// The leaf that covers a key, by position; the key's position in it; and the key's entry, if it is there.
+/// The leaf that covers a key, by position; the key's position in it; and the key's entry, if it is
+/// there.
 type Place = (usize, usize, Option<EntryWords>);
 
 impl Leaf {
     fn header(&self) -> u64 {
         let header = self.entries.len() as u64 | self.which;
-        let words = [header, self.next].into_iter().chain(self.entries.iter().flatten().copied());
-        header | u64::from(words.fold(0, |sum, word| crc32c::crc32c_append(sum, &word.to_le_bytes()))) << 32
+        let words = [header, self.next]
+            .into_iter()
+            .chain(self.entries.iter().flatten().copied());
+        header
+            | u64::from(words.fold(0, |sum, word| {
+                crc32c::crc32c_append(sum, &word.to_le_bytes())
+            })) << 32
     }
 }
 
@@ -92,8 +114,17 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
 
     /// The tree at a root, its leaves not read.
     fn unopened(pool: &Pool<M>, words: &[u64; ROOT_WORDS]) -> Self {
-        let (capacity, state) = (words[ROOT_CAPACITY].clamp(2, 255) as usize, Mutex::new(State::default()));
-        Self { pool: pool.clone(), first: words[ROOT_FIRST], capacity, state, codec: PhantomData }
+        let (capacity, state) = (
+            words[ROOT_CAPACITY].clamp(2, 255) as usize,
+            Mutex::new(State::default()),
+        );
+        Self {
+            pool: pool.clone(),
+            first: words[ROOT_FIRST],
+            capacity,
+            state,
+            codec: PhantomData,
+        }
     }
 
     /// Reads the leaves, and marks what they reach if the pool asks for that.
@@ -103,7 +134,9 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
             let leaf = self.read(&guard, offset)?;
             if self.pool.needs_mark() {
                 self.pool.mark(offset)?;
-                leaf.entries.iter().try_for_each(|words| C::mark(&self.pool, *words))?;
+                leaf.entries
+                    .iter()
+                    .try_for_each(|words| C::mark(&self.pool, *words))?;
             }
             leaves.push(leaf);
             Ok(leaves[leaves.len() - 1].next)
@@ -130,7 +163,12 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
     }
 
     /// A leaf's header, and the words of an image.
-    fn words<'g>(&self, guard: &'g Guard<'_, M>, offset: u64, which: u64) -> Result<(&'g Word, &'g [Word])> {
+    fn words<'g>(
+        &self,
+        guard: &'g Guard<'_, M>,
+        offset: u64,
+        which: u64,
+    ) -> Result<(&'g Word, &'g [Word])> {
         let words = guard.words(offset, self.leaf_bytes() / 8)?;
         let (first, second) = words[1..].split_at(1 + 2 * self.capacity);
         Ok((&words[0], if which == 0 { first } else { second }))
@@ -140,27 +178,45 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
         let header = self.words(guard, offset, 0)?.0.load(guard);
         let words = self.words(guard, offset, header & SECOND)?.1;
         let pairs = words[1..].chunks_exact(2).take((header & 0xff) as usize);
-        let entries = pairs.map(|pair| [pair[0].load(guard), pair[1].load(guard)]).collect();
-        let leaf = Leaf { offset, which: header & SECOND, next: words[0].load(guard), entries };
-        if leaf.header() == header { Ok(leaf) } else { Err(Error::corrupt(offset, "a leaf fails its check")) }
+        let entries = pairs
+            .map(|pair| [pair[0].load(guard), pair[1].load(guard)])
+            .collect();
+        let leaf = Leaf {
+            offset,
+            which: header & SECOND,
+            next: words[0].load(guard),
+            entries,
+        };
+        if leaf.header() == header {
+            Ok(leaf)
+        } else {
+            Err(Error::corrupt(offset, "a leaf fails its check"))
+        }
     }
 
-    /// Writes and flushes a leaf. If the chain reaches it, a crash leaves either the old content or the new one until the caller has
-    /// fenced.
+    /// Writes and flushes a leaf. If the chain reaches it, a crash leaves either the old content or
+    /// the new one until the caller has fenced.
     fn write(&self, guard: &Guard<'_, M>, leaf: &Leaf, is_reached: bool) -> Result<()> {
         let (header, words) = self.words(guard, leaf.offset, leaf.which)?;
-        let content = [leaf.next].into_iter().chain(leaf.entries.iter().flatten().copied());
-        words.iter().zip(content).for_each(|(word, value)| word.store(guard, value));
+        let content = [leaf.next]
+            .into_iter()
+            .chain(leaf.entries.iter().flatten().copied());
+        words
+            .iter()
+            .zip(content)
+            .for_each(|(word, value)| word.store(guard, value));
         guard.flush_words(&words[..=2 * leaf.entries.len()]);
         if is_reached {
-            // PERSIST: the image, and all that it leads to, is ordered before the header; lost, the other image is valid.
+            // PERSIST: the image, and all that it leads to, is ordered before the header; lost, the
+            // other image is valid.
             guard.fence();
         }
         header.publish(guard, leaf.header());
         Ok(())
     }
 
-    /// The position of the leaf that covers the greatest keys below a key, and of the one that covers the key.
+    /// The position of the leaf that covers the greatest keys below a key, and of the one that
+    /// covers the key.
     fn positions(guard: &Guard<'_, M>, leaves: &[Leaf], key: C::Key<'_>) -> Result<[usize; 2]> {
         let lowest = |position: usize| leaves[position + 1].entries[0];
         let (below, is_lowest) = rank::<M, C>(guard, key, leaves.len() - 1, lowest)?;
@@ -193,10 +249,17 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
         mut visit: impl FnMut(&Guard<'_, M>, usize, Option<EntryWords>) -> Result<()>,
     ) -> Result<()> {
         let found = |key| self.find(key, |_, words| Ok(words));
-        keys.iter().enumerate().try_for_each(|(index, key)| visit(&self.pool.pin(), index, found(*key)?))
+        keys.iter()
+            .enumerate()
+            .try_for_each(|(index, key)| visit(&self.pool.pin(), index, found(*key)?))
     }
 
-    fn store(&self, key: C::Key<'_>, value: C::Value<'_>, when: Condition<C::Value<'_>>) -> Result<bool> {
+    fn store(
+        &self,
+        key: C::Key<'_>,
+        value: C::Value<'_>,
+        when: Condition<C::Value<'_>>,
+    ) -> Result<bool> {
         self.set(key, Some(value), when)
     }
 
@@ -205,7 +268,12 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
     }
 
     /// Gives a key this value, or removes it, if `when` holds.
-    fn set(&self, key: C::Key<'_>, to: Option<C::Value<'_>>, when: Condition<C::Value<'_>>) -> Result<bool> {
+    fn set(
+        &self,
+        key: C::Key<'_>,
+        to: Option<C::Value<'_>>,
+        when: Condition<C::Value<'_>>,
+    ) -> Result<bool> {
         let guard = self.pool.pin();
         let mut new = to.map(|value| Encoded::<M, C>::new(&guard, key, value, when));
         let mut state = self.lock(&guard);
@@ -214,36 +282,59 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
         if held && (entry.is_some() || new.is_some()) {
             let words = new.as_mut().map(Encoded::words).transpose()?;
             let mut leaf = state.leaves[position].clone();
-            leaf.entries.splice(index..index + usize::from(entry.is_some()), words);
+            leaf.entries
+                .splice(index..index + usize::from(entry.is_some()), words);
             self.replace(&guard, &mut state, position, leaf)?;
             new.iter_mut().for_each(Encoded::published);
         }
         Self::settle(&guard, state)?;
-        entry.filter(|_| held).into_iter().for_each(|old| C::retire(&guard, old));
+        entry
+            .filter(|_| held)
+            .into_iter()
+            .for_each(|old| C::retire(&guard, old));
         Ok(held)
     }
 
-    /// Gives a leaf these entries. Splits it if they are too many; merges it with the leaf before if both have become short.
-    fn replace(&self, guard: &Guard<'_, M>, state: &mut State, at: usize, mut leaf: Leaf) -> Result<()> {
+    /// Gives a leaf these entries. Splits it if they are too many; merges it with the leaf before
+    /// if both have become short.
+    fn replace(
+        &self,
+        guard: &Guard<'_, M>,
+        state: &mut State,
+        at: usize,
+        mut leaf: Leaf,
+    ) -> Result<()> {
         let (mut space, mut right, mut freed) = (Unpublished::new(guard), None, None);
         let count = leaf.entries.len();
         if count > self.capacity {
             let (entries, next) = (leaf.entries.split_off(count / 2), leaf.next);
             leaf.next = space.allocate(self.leaf_bytes())?;
-            let new = right.insert(Leaf { offset: leaf.next, which: 0, next, entries });
+            let new = right.insert(Leaf {
+                offset: leaf.next,
+                which: 0,
+                next,
+                entries,
+            });
             self.write(guard, new, false)?;
         } else if let Some(left) = at.checked_sub(1).map(|before| &state.leaves[before])
             && (count == 0 || 2 * (left.entries.len() + count) <= self.capacity)
         {
             let entries = [&left.entries[..], &leaf.entries[..]].concat();
             freed = Some(leaf.offset);
-            leaf = Leaf { next: leaf.next, entries, ..*left };
+            leaf = Leaf {
+                next: leaf.next,
+                entries,
+                ..*left
+            };
         }
         leaf.which ^= SECOND;
         self.write(guard, &leaf, true)?;
         state.lsn = guard.fence();
         space.published();
-        state.leaves.splice(at - usize::from(freed.is_some())..=at, [leaf].into_iter().chain(right));
+        state.leaves.splice(
+            at - usize::from(freed.is_some())..=at,
+            [leaf].into_iter().chain(right),
+        );
         // Freed at once: reads do not touch the pool, so no reader can be in this leaf.
         freed.into_iter().for_each(|offset| guard.free(offset));
         Ok(())
@@ -264,7 +355,8 @@ impl<M: Medium, C: Codec> Leaves<M, C> for SortedChain<M, C> {
     ) -> Result<()> {
         let state = self.lock(guard);
         let leaves = &state.leaves;
-        let position = goal.position::<C>(leaves.len(), |key| Self::positions(guard, leaves, key))?;
+        let position =
+            goal.position::<C>(leaves.len(), |key| Self::positions(guard, leaves, key))?;
         (copy.offset, copy.entries) = (leaves[position].offset, leaves[position].entries.clone());
         let end = position + usize::from(direction == Direction::Forward);
         if let Some(end) = leaves.get(end).filter(|_| end > 0) {
@@ -283,13 +375,22 @@ where
     fn len(&self) -> Result<u64> {
         let guard = self.pool.pin();
         let state = self.lock(&guard);
-        let keys = state.leaves.iter().map(|leaf| leaf.entries.len() as u64).sum();
+        let keys = state
+            .leaves
+            .iter()
+            .map(|leaf| leaf.entries.len() as u64)
+            .sum();
         Self::settle(&guard, state).map(|()| keys)
     }
 
     fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
         let is_empty = |state: &State| {
-            state.leaves.iter().all(|leaf| leaf.entries.is_empty()).then_some(()).ok_or(Error::NotEmpty)
+            state
+                .leaves
+                .iter()
+                .all(|leaf| leaf.entries.is_empty())
+                .then_some(())
+                .ok_or(Error::NotEmpty)
         };
         let (guard, mut leaves) = (self.pool.pin(), Vec::<Leaf>::new());
         is_empty(&self.lock(&guard))?;
@@ -297,16 +398,26 @@ where
         let per_leaf = entries_per_leaf(self.capacity, fill);
         let allocate = || space.allocate(self.leaf_bytes());
         source.for_each_leaf(per_leaf, self.first, allocate, |offset, next, entries| {
-            leaves.push(Leaf { offset, which: 0, next, entries });
+            leaves.push(Leaf {
+                offset,
+                which: 0,
+                next,
+                entries,
+            });
             // The first leaf publishes the others, so it is written last.
-            leaves[1..].last().map_or(Ok(()), |leaf| self.write(&guard, leaf, false))
+            leaves[1..]
+                .last()
+                .map_or(Ok(()), |leaf| self.write(&guard, leaf, false))
         })?;
         let mut state = self.lock(&guard);
         is_empty(&state)?;
         leaves[0].which = state.leaves[0].which ^ SECOND;
         self.write(&guard, &leaves[0], true)?;
         space.published();
-        *state = State { leaves, lsn: guard.fence() };
+        *state = State {
+            leaves,
+            lsn: guard.fence(),
+        };
         let loaded = source.published();
         Self::settle(&guard, state).map(|()| loaded)
     }
@@ -316,7 +427,10 @@ where
         for Leaf { offset, .. } in &self.lock(&guard).leaves {
             for words in self.read(&guard, *offset)?.entries {
                 if let Some(what) = verify_entry::<M, C>(&guard, words, &mut last)? {
-                    violations.push(Violation { offset: *offset, what: what.to_owned() });
+                    violations.push(Violation {
+                        offset: *offset,
+                        what: what.to_owned(),
+                    });
                 }
             }
         }
@@ -325,16 +439,26 @@ where
 
     fn stat(&self) -> Result<IndexStat> {
         let (keys, leaves) = (self.len()?, self.lock(&self.pool.pin()).leaves.len() as u64);
-        let volatile_bytes = leaves * size_of::<Leaf>() as u64 + keys * size_of::<EntryWords>() as u64;
+        let volatile_bytes =
+            leaves * size_of::<Leaf>() as u64 + keys * size_of::<EntryWords>() as u64;
         let allocations = Some(leaves + if C::TIES { keys } else { 0 });
         let leaf_bytes = self.leaf_bytes() as u64;
-        Ok(IndexStat { keys, leaves, volatile_bytes, leaf_bytes, allocations, ..IndexStat::default() })
+        Ok(IndexStat {
+            keys,
+            leaves,
+            volatile_bytes,
+            leaf_bytes,
+            allocations,
+            ..IndexStat::default()
+        })
     }
 
     fn destroy(&self) -> Result<()> {
         let guard = self.pool.pin();
         for leaf in std::mem::take(&mut self.lock(&guard).leaves) {
-            leaf.entries.into_iter().for_each(|words| C::discard(&guard, words));
+            leaf.entries
+                .into_iter()
+                .for_each(|words| C::discard(&guard, words));
             guard.free(leaf.offset);
         }
         Ok(())
@@ -349,12 +473,25 @@ where
 {
     fn create(pool: &Pool<M>, name: &str, opening: &Opening) -> Result<Self> {
         let (guard, mut words) = (pool.pin(), [0; ROOT_WORDS]);
-        words[ROOT_CAPACITY] = opening.settings.get(0).unwrap_or(ENTRY.full.leaf_entries as u64);
+        words[ROOT_CAPACITY] = opening
+            .settings
+            .get(0)
+            .unwrap_or(ENTRY.full.leaf_entries as u64);
         let mut space = Unpublished::new(&guard);
         words[ROOT_FIRST] = space.allocate(Self::unopened(pool, &words).leaf_bytes())?;
         let tree = Self::unopened(pool, &words);
-        tree.write(&guard, &Leaf { offset: tree.first, which: 0, next: 0, entries: Vec::new() }, false)?;
-        // PERSIST: the first leaf is ordered before the root that leads to it; lost, there is no tree.
+        tree.write(
+            &guard,
+            &Leaf {
+                offset: tree.first,
+                which: 0,
+                next: 0,
+                entries: Vec::new(),
+            },
+            false,
+        )?;
+        // PERSIST: the first leaf is ordered before the root that leads to it; lost, there is no
+        // tree.
         guard.fence();
         pool.create_tree(name, (ENTRY.id, C::ID), &words)?;
         space.published();
@@ -364,7 +501,10 @@ where
     fn open(pool: &Pool<M>, root: &TreeRoot, opening: &Opening) -> Result<Self> {
         let made = root.words[ROOT_CAPACITY];
         let entries = [made, opening.settings.get(0).unwrap_or(made)];
-        root.demand((ENTRY.id, C::ID), &entries.map(|entries| format!("{entries} entries a leaf")))?;
+        root.demand(
+            (ENTRY.id, C::ID),
+            &entries.map(|entries| format!("{entries} entries a leaf")),
+        )?;
         Self::unopened(pool, &root.words).recover()
     }
 
@@ -395,6 +535,11 @@ impl<M: Medium, C: Codec> Leafy<M, C> for SortedChain<M, C> {
     }
 
     fn entries(&self, guard: &Guard<'_, M>, leaf: u64) -> Result<Vec<Result<EntryWords>>> {
-        Ok(self.read(guard, leaf)?.entries.into_iter().map(Ok).collect())
+        Ok(self
+            .read(guard, leaf)?
+            .entries
+            .into_iter()
+            .map(Ok)
+            .collect())
     }
 }

@@ -18,7 +18,10 @@ impl Scratch {
     /// [`Failure::Io`] if it exists or cannot be made.
     pub(crate) fn create(path: PathBuf) -> Result<Self> {
         let mut files = FILES.lock();
-        let made = std::fs::OpenOptions::new().write(true).create_new(true).open(&path);
+        let made = std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&path);
         made.map_err(Failure::io(format!("create {}", path.display())))?;
         files.push(path.clone());
         Ok(Self(path))

@@ -1,4 +1,5 @@
-//! Damage to one place of a pool: nothing is silent in a tree of records, and one flipped bit costs no more than a leaf's entries.
+//! Damage to one place of a pool: nothing is silent in a tree of records, and one flipped bit costs
+//! no more than a leaf's entries.
 
 use std::path::{Path, PathBuf};
 
@@ -30,13 +31,25 @@ impl Ground {
 
     fn of_seed(engine: Engine, seed: u64) -> Self {
         let memory = Path::new("/dev/shm");
-        let folder =
-            if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+        let folder = if memory.is_dir() {
+            tempfile::tempdir_in(memory)
+        } else {
+            tempfile::tempdir()
+        }
+        .unwrap();
         let (path, content) = (folder.path().join("a.pool"), content(Codec::Record, seed));
-        let kind = TreeOptions { engine, ..TreeOptions::RECORDS };
+        let kind = TreeOptions {
+            engine,
+            ..TreeOptions::RECORDS
+        };
         make(&path, kind, MediumChoice::Dax, &content, seed).unwrap();
         let bytes = std::fs::read(&path).unwrap();
-        Self { _folder: folder, path, bytes, content }
+        Self {
+            _folder: folder,
+            path,
+            bytes,
+            content,
+        }
     }
 
     fn examine(&self, bytes: &[u8]) -> Seen {
@@ -51,8 +64,8 @@ impl Ground {
         let seen = self.examine(&bytes);
         let what = format!("{engine}: bit {bit} of the byte at {at:#x}: {seen:?}");
         assert!(seen.is_intact || seen.found.is_some(), "{what}");
-        // One entry may be an older one: a line that is kept twice has its other copy, and a damaged offset may lead to a record that
-        // was replaced.
+        // One entry may be an older one: a line that is kept twice has its other copy, and a
+        // damaged offset may lead to a record that was replaced.
         assert!(seen.saved >= SAVED_MIN && seen.wrong <= 1, "{what}");
     }
 }
@@ -63,11 +76,16 @@ fn a_sound_pool_is_read_and_saved_as_it_is() {
         let ground = Ground::new(*engine);
         let seen = ground.examine(&ground.bytes.clone());
         assert!(seen.is_intact && seen.found.is_none(), "{engine}: {seen:?}");
-        assert_eq!((seen.saved, seen.wrong, seen.left_out), (ENTRIES, 0, 0), "{engine}");
+        assert_eq!(
+            (seen.saved, seen.wrong, seen.left_out),
+            (ENTRIES, 0, 0),
+            "{engine}"
+        );
     }
 }
 
-/// A damage of several bytes may pass a check of few bits, which is rare: `cargo xtask damage` counts.
+/// A damage of several bytes may pass a check of few bits, which is rare: `cargo xtask damage`
+/// counts.
 #[test]
 fn no_damage_is_silent_and_what_is_sound_is_saved() {
     for engine in Engine::ALL {
@@ -97,8 +115,8 @@ fn a_check_of_leaves_that_do_not_ascend_ends() {
     assert!(seen.found.is_some(), "{done:?}: {seen:?}");
 }
 
-/// The slot of the root table, and the first lines of what it leads to: of `rntree` the first leaf, of others the anchor or the
-/// root.
+/// The slot of the root table, and the first lines of what it leads to: of `rntree` the first leaf,
+/// of others the anchor or the root.
 #[test]
 fn a_flipped_bit_where_all_begins_costs_a_leaf_at_most() {
     for engine in Engine::ALL {
@@ -124,8 +142,16 @@ fn a_flipped_bit_in_what_leads_to_nodes_costs_a_leaf_at_most() {
             (1 << 16..ground.bytes.len() as u64).contains(&offset)
                 && ground.bytes[offset as usize..][..64] != [0; 64]
         };
-        let places: Vec<usize> = (1 << 16..ground.bytes.len()).step_by(8).filter(is_offset).collect();
-        for (number, at) in places.iter().step_by(places.len() / 40).enumerate().step_by(stride(3)) {
+        let places: Vec<usize> = (1 << 16..ground.bytes.len())
+            .step_by(8)
+            .filter(is_offset)
+            .collect();
+        for (number, at) in places
+            .iter()
+            .step_by(places.len() / 40)
+            .enumerate()
+            .step_by(stride(3))
+        {
             ground.flip(*engine, *at + 1, number % 8);
         }
     }

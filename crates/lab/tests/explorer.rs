@@ -3,7 +3,9 @@
 use engines::registry::Engine;
 use everleaf_lab::{BTREE, FAST_FAIR};
 use sim::index::IndexOperation::{self, Insert, Remove, Update};
-use sim::index::script::{every_change, every_drop, every_load, random_operations, to_word, writes};
+use sim::index::script::{
+    every_change, every_drop, every_load, random_operations, to_word, writes,
+};
 use sim::index::suite::{self, Suite};
 use sim::index::{CodecName, FollowUp, IndexSubject, RUBBISH_FROM, Size, engine};
 use sim::{Explorer, Images, Options, Rules, SecondCrash};
@@ -13,32 +15,56 @@ const CODECS: [CodecName; 2] = [CodecName::Word, CodecName::Record];
 fn options(rules: Rules, images: Images, second_crash: SecondCrash) -> Options {
     let name = std::thread::current().name().unwrap_or_default().to_owned();
     let command = format!("cargo test --release -p everleaf-lab --test explorer {name}");
-    Options { rules, images, second_crash, command, limit_bytes: 16 << 20, ..Options::default() }
+    Options {
+        rules,
+        images,
+        second_crash,
+        command,
+        limit_bytes: 16 << 20,
+        ..Options::default()
+    }
 }
 
 /// Explores a sequence with both codecs; nothing must be wrong, and nothing left out.
 fn explore(tree: Engine, operations: &[IndexOperation], follow_up: FollowUp, options: &Options) {
     for codec in CODECS {
         let explored = engine(tree, codec, Size::Small);
-        let mut explorer = Explorer::new(IndexSubject::new(&explored, follow_up), options.clone()).unwrap();
+        let mut explorer =
+            Explorer::new(IndexSubject::new(&explored, follow_up), options.clone()).unwrap();
         if let Err(failure) = explorer.explore(operations) {
-            panic!("{codec:?}, {}: {}", to_word(operations), failure.narrate(&failure.command));
+            panic!(
+                "{codec:?}, {}: {}",
+                to_word(operations),
+                failure.narrate(&failure.command)
+            );
         }
         assert_eq!(explorer.stats().cut_short, 0);
         println!("{tree} {codec:?}: {}", explorer.stats());
     }
 }
 
-/// Every sequence of so many operations on small trees, every crash of the last one and of its recovery, every image.
+/// Every sequence of so many operations on small trees, every crash of the last one and of its
+/// recovery, every image.
 fn exhaust(tree: Engine, length: usize, options: &Options) {
     for codec in CODECS {
         let explored = engine(tree, codec, Size::Small);
-        let found = suite::exhaust(&explored, Suite { length, threads: 2, progress: None }, options);
+        let found = suite::exhaust(
+            &explored,
+            Suite {
+                length,
+                threads: 2,
+                progress: None,
+            },
+            options,
+        );
         if let Some(failure) = &found.failure {
             panic!("{codec:?}: {}", failure.narrate(&failure.command));
         }
         assert_eq!(found.stats.cut_short, 0);
-        println!("{tree} {codec:?}, {length}: {}; {:.1} s", found.stats, found.seconds);
+        println!(
+            "{tree} {codec:?}, {length}: {}; {:.1} s",
+            found.stats, found.seconds
+        );
     }
 }
 
@@ -48,11 +74,21 @@ fn survives_crashes(tree: Engine) {
     for rules in [Rules::Lines, Rules::Log, Rules::PersistentCaches] {
         explore(tree, &every_change(), FollowUp::SplitAndMerge, &all(rules));
     }
-    let some = options(Rules::Lines, Images::Some { random: 2 }, SecondCrash::InRecovery);
-    let first = Options { follow_up_first: true, ..some.clone() };
+    let some = options(
+        Rules::Lines,
+        Images::Some { random: 2 },
+        SecondCrash::InRecovery,
+    );
+    let first = Options {
+        follow_up_first: true,
+        ..some.clone()
+    };
     explore(tree, &every_change(), FollowUp::SplitAndMerge, &first);
     for script in [every_load(), every_drop()] {
-        let options = Options { rubbish_from: Some(RUBBISH_FROM), ..all(Rules::Lines) };
+        let options = Options {
+            rubbish_from: Some(RUBBISH_FROM),
+            ..all(Rules::Lines)
+        };
         explore(tree, &script, FollowUp::Keys, &options);
     }
     exhaust(tree, 2, &all(Rules::Lines));
@@ -63,18 +99,34 @@ fn survives_crashes(tree: Engine) {
 fn survives_crashes_of_inner_nodes(tree: Engine) {
     let mut operations: Vec<_> = (0..40).map(|key| Insert(key * 7 % 40, key)).collect();
     operations.extend((0..40).map(|key| Remove(key * 11 % 40)));
-    let some = options(Rules::Lines, Images::Some { random: 2 }, SecondCrash::InRecovery);
+    let some = options(
+        Rules::Lines,
+        Images::Some { random: 2 },
+        SecondCrash::InRecovery,
+    );
     explore(tree, &operations, FollowUp::Keys, &some);
     for seed in 1..3 {
         println!("seed {seed}");
-        explore(tree, &random_operations(seed, 60, 16, writes), FollowUp::SplitAndMerge, &some);
+        explore(
+            tree,
+            &random_operations(seed, 60, 16, writes),
+            FollowUp::SplitAndMerge,
+            &some,
+        );
     }
 }
 
 /// Neighbours with equal values, which a shift must not confuse.
 fn survives_equal_values(tree: Engine) {
     let mut operations: Vec<_> = [2, 6, 4, 0].map(|key| Insert(key, 7)).to_vec();
-    operations.extend([Remove(2), Insert(3, 7), Update(3, 7), Remove(0), Insert(5, 7), Remove(3)]);
+    operations.extend([
+        Remove(2),
+        Insert(3, 7),
+        Update(3, 7),
+        Remove(0),
+        Insert(5, 7),
+        Remove(3),
+    ]);
     let all = options(Rules::Lines, Images::All, SecondCrash::InRecovery);
     explore(tree, &operations, FollowUp::SplitAndMerge, &all);
 }
@@ -83,8 +135,20 @@ fn survives_equal_values(tree: Engine) {
 fn survives_shifts_over_lines(tree: Engine) {
     let last = tree.full.leaf_entries as u64;
     for (filled, operations) in [
-        (9, vec![Insert(5, 1), Insert(35, 2), Remove(20), Remove(5), Remove(90)]),
-        (last - 1, vec![Insert(5, 1), Insert(35, 2), Insert(36, 3), Remove(10)]),
+        (
+            9,
+            vec![
+                Insert(5, 1),
+                Insert(35, 2),
+                Remove(20),
+                Remove(5),
+                Remove(90),
+            ],
+        ),
+        (
+            last - 1,
+            vec![Insert(5, 1), Insert(35, 2), Insert(36, 3), Remove(10)],
+        ),
     ] {
         for codec in CODECS {
             let explored = engine(tree, codec, Size::Full);
@@ -92,9 +156,14 @@ fn survives_shifts_over_lines(tree: Engine) {
             let subject = IndexSubject::new(&explored, FollowUp::Keys);
             let mut explorer = Explorer::new(subject, options).unwrap();
             let setup: Vec<_> = (1..=filled).map(|key| Insert(10 * key, 7)).collect();
-            explorer.set_up(&setup).unwrap_or_else(|failure| panic!("{failure}"));
+            explorer
+                .set_up(&setup)
+                .unwrap_or_else(|failure| panic!("{failure}"));
             if let Err(failure) = explorer.explore(&operations) {
-                panic!("{codec:?}, {filled} keys: {}", failure.narrate(&failure.command));
+                panic!(
+                    "{codec:?}, {filled} keys: {}",
+                    failure.narrate(&failure.command)
+                );
             }
             println!("{tree} {codec:?}, {filled} keys: {}", explorer.stats());
         }
@@ -134,7 +203,8 @@ trees! {
     fast_fair: FAST_FAIR;
 }
 
-/// A store made trees of a variant with the settings of its engine: `bench` and `torture` of a variant ran the engine itself.
+/// A store made trees of a variant with the settings of its engine: `bench` and `torture` of a
+/// variant ran the engine itself.
 #[test]
 fn a_variant_has_nodes_of_its_own() {
     let store = everleaf::Store::in_memory().unwrap();
@@ -142,13 +212,28 @@ fn a_variant_has_nodes_of_its_own() {
         engine: everleaf_lab::engine_from_name(name).unwrap(),
         ..everleaf::TreeOptions::RECORDS
     };
-    let leaf_bytes = |name: &str, kind| store.tree_with(name, kind).unwrap().stat().unwrap().leaf_bytes;
-    for (name, bytes) in [("wbtree", 1024), ("wbtree-bitmap-only", 1024), ("wbtree-slot-only", 128)] {
+    let leaf_bytes = |name: &str, kind| {
+        store
+            .tree_with(name, kind)
+            .unwrap()
+            .stat()
+            .unwrap()
+            .leaf_bytes
+    };
+    for (name, bytes) in [
+        ("wbtree", 1024),
+        ("wbtree-bitmap-only", 1024),
+        ("wbtree-slot-only", 128),
+    ] {
         assert_eq!(leaf_bytes(name, of(name)), bytes, "{name}");
     }
-    let kinds = ["wbtree", "wbtree-bitmap-only"].map(|name| store.open_tree(name).unwrap().kind().settings);
+    let kinds =
+        ["wbtree", "wbtree-bitmap-only"].map(|name| store.open_tree(name).unwrap().kind().settings);
     assert_ne!(kinds[0], kinds[1]);
     let small = of("wbtree-slot-only").with("leaf-entries", 3).unwrap();
     assert_eq!(leaf_bytes("small", small), 64);
-    assert_eq!(leaf_bytes("set", of("wbtree-slot-only").with("design", 0).unwrap()), 1024);
+    assert_eq!(
+        leaf_bytes("set", of("wbtree-slot-only").with("design", 0).unwrap()),
+        1024
+    );
 }

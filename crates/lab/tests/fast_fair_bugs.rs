@@ -1,4 +1,5 @@
-//! Published bugs of FAST-FAIR's code, none of which ours has. The museum of `everleaf-sim` has them planted in a toy.
+//! Published bugs of FAST-FAIR's code, none of which ours has. The museum of `everleaf-sim` has
+//! them planted in a toy.
 
 use engines::registry::Codec;
 use everleaf::{Options, TreeOptions};
@@ -7,7 +8,8 @@ use sim::index::IndexOperation::{self, DropTree, Insert, Remove};
 use sim::index::{CodecName, FollowUp, IndexSubject, RUBBISH_FROM, Size, engine};
 use sim::{Explorer, Images, Options as Exploration, Rules, SecondCrash};
 
-/// Explores operations on a tree of nodes with several lines, and of small ones; after each crash a write comes first.
+/// Explores operations on a tree of nodes with several lines, and of small ones; after each crash a
+/// write comes first.
 fn explore(setup: &[IndexOperation], operations: &[IndexOperation]) {
     explore_with(FollowUp::SplitAndMerge, setup, operations);
 }
@@ -30,7 +32,9 @@ fn explore_with(follow_up: FollowUp, setup: &[IndexOperation], operations: &[Ind
             let explored = engine(FAST_FAIR, codec, size);
             let subject = IndexSubject::new(&explored, follow_up);
             let mut explorer = Explorer::new(subject, options).unwrap();
-            explorer.set_up(setup).unwrap_or_else(|failure| panic!("{failure}"));
+            explorer
+                .set_up(setup)
+                .unwrap_or_else(|failure| panic!("{failure}"));
             if let Err(failure) = explorer.explore(operations) {
                 panic!("{codec:?}, {size:?}: {}", failure.narrate(&failure.command));
             }
@@ -40,24 +44,38 @@ fn explore_with(follow_up: FollowUp, setup: &[IndexOperation], operations: &[Ind
     }
 }
 
-/// What a crash leaves of a split or a merge names the sibling's records, which may then be used again.
+/// What a crash leaves of a split or a merge names the sibling's records, which may then be used
+/// again.
 #[test]
 fn copies_that_a_crash_leaves_do_not_outlive_their_records() {
-    explore_with(FollowUp::Reuse, &up_to(28), &[Insert(285, 1), Insert(295, 2)]);
-    explore_with(FollowUp::Reuse, &up_to(8), &[Remove(80), Remove(70), Remove(60), Remove(50), Remove(40)]);
+    explore_with(
+        FollowUp::Reuse,
+        &up_to(28),
+        &[Insert(285, 1), Insert(295, 2)],
+    );
+    explore_with(
+        FollowUp::Reuse,
+        &up_to(8),
+        &[Remove(80), Remove(70), Remove(60), Remove(50), Remove(40)],
+    );
 }
 
 fn up_to(last: u64) -> Vec<IndexOperation> {
     (1..=last).map(|key| Insert(10 * key, key)).collect()
 }
 
-/// A search tolerates what an interrupted insert leaves behind; a later remove must not meet it first. Witcher, bug 4.
+/// A search tolerates what an interrupted insert leaves behind; a later remove must not meet it
+/// first. Witcher, bug 4.
 #[test]
 fn an_interrupted_insert_leaves_no_ghost() {
-    explore(&up_to(3), &[Insert(15, 1), Remove(20), Remove(15), Insert(20, 4)]);
+    explore(
+        &up_to(3),
+        &[Insert(15, 1), Remove(20), Remove(15), Insert(20, 4)],
+    );
 }
 
-/// A remove shifts to the left, and flushes a line when it is done with it, not when it begins. Witcher, bug 3.
+/// A remove shifts to the left, and flushes a line when it is done with it, not when it begins.
+/// Witcher, bug 3.
 #[test]
 fn a_remove_flushes_a_line_when_it_leaves_it() {
     explore(&up_to(9), &[Remove(20), Insert(20, 21), Remove(10)]);
@@ -86,9 +104,20 @@ fn a_split_of_the_root_leaves_no_orphan() {
 fn keys_are_unique_and_absent_ones_are_not_removed() {
     for size in [Size::Small, Size::Full] {
         let store = Options::new().engines(ENGINES).open_in_memory().unwrap();
-        let nodes = if size == Size::Small { FAST_FAIR.small } else { FAST_FAIR.full };
-        let kind = TreeOptions { engine: FAST_FAIR, codec: Codec::Word, ..TreeOptions::default() };
-        let kind = nodes.settings.iter().fold(kind, |kind, (name, value)| kind.with(name, *value).unwrap());
+        let nodes = if size == Size::Small {
+            FAST_FAIR.small
+        } else {
+            FAST_FAIR.full
+        };
+        let kind = TreeOptions {
+            engine: FAST_FAIR,
+            codec: Codec::Word,
+            ..TreeOptions::default()
+        };
+        let kind = nodes
+            .settings
+            .iter()
+            .fold(kind, |kind, (name, value)| kind.with(name, *value).unwrap());
         let tree = store.tree_with("keys", kind).unwrap();
         let key = |number: u64| number.to_be_bytes();
         for number in 0..200_u64 {

@@ -8,10 +8,26 @@ use everleaf_lab::testing::mutants::{Target, run};
 fn every_mutant_is_caught_or_known_to_be_harmless(engine: Engine, mutants_min: usize) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let report = run(&Target::of(engine), &root, 2, &|_| {});
-    println!("{} mutants, {} killed, {:?}", report.mutants, report.killed, report.kinds);
-    assert_eq!((report.failure.as_deref(), report.survived), (None, 0), "{:#?}", report.survivors);
-    assert!(report.mutants > mutants_min && report.kinds.len() >= 5, "{:?}", report.kinds);
-    assert!(report.is_sound(), "these justify nothing: {:#?}", report.unused);
+    println!(
+        "{} mutants, {} killed, {:?}",
+        report.mutants, report.killed, report.kinds
+    );
+    assert_eq!(
+        (report.failure.as_deref(), report.survived),
+        (None, 0),
+        "{:#?}",
+        report.survivors
+    );
+    assert!(
+        report.mutants > mutants_min && report.kinds.len() >= 5,
+        "{:?}",
+        report.kinds
+    );
+    assert!(
+        report.is_sound(),
+        "these justify nothing: {:#?}",
+        report.unused
+    );
 }
 
 #[test]

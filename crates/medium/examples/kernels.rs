@@ -1,9 +1,11 @@
-//! Nanoseconds per call of each kernel with each back end, on nodes that stay in the first-level cache.
+//! Nanoseconds per call of each kernel with each back end, on nodes that stay in the first-level
+//! cache.
 //!
 //! `cargo run --release -p everleaf-medium --example kernels`
 //!
-//! "latency" feeds each call's result into the next call's input; "rate" leaves the calls independent. Each
-//! figure is the best of nine runs, so that a neighbour on the machine does not count.
+//! "latency" feeds each call's result into the next call's input; "rate" leaves the calls
+//! independent. Each figure is the best of nine runs, so that a neighbour on the machine does not
+//! count.
 
 use std::hint::black_box;
 use std::sync::atomic::AtomicU64;
@@ -25,15 +27,21 @@ struct Node {
 
 impl Node {
     fn new() -> Self {
-        let bytes =
-            |index: usize| u64::from_le_bytes(std::array::from_fn(|byte| (8 * index + byte) as u8 & 63));
+        let bytes = |index: usize| {
+            u64::from_le_bytes(std::array::from_fn(|byte| (8 * index + byte) as u8 & 63))
+        };
         Self {
             line: std::array::from_fn(|index| AtomicU64::new(bytes(index))),
             keys: std::array::from_fn(|index| AtomicU64::new(index as u64 * 100)),
             entries: std::array::from_fn(|index| {
-                [AtomicU64::new((index as u64 * 37) % 64 * 100), AtomicU64::new(7)]
+                [
+                    AtomicU64::new((index as u64 * 37) % 64 * 100),
+                    AtomicU64::new(7),
+                ]
             }),
-            slots: LineValue(std::array::from_fn(|index| if index == 0 { 56 } else { bytes(index - 1) })),
+            slots: LineValue(std::array::from_fn(|index| {
+                if index == 0 { 56 } else { bytes(index - 1) }
+            })),
         }
     }
 }
@@ -54,11 +62,16 @@ fn ns_per_call<const CHAINED: bool>(mut call: impl FnMut(u64) -> u64) -> f64 {
         }
         input
     };
-    (0..RUNS).map(|_| run(&mut all)).fold(f64::INFINITY, f64::min)
+    (0..RUNS)
+        .map(|_| run(&mut all))
+        .fold(f64::INFINITY, f64::min)
 }
 
 fn report(name: &str, mut call: impl FnMut(u64) -> u64) {
-    let (latency, rate) = (ns_per_call::<true>(&mut call), ns_per_call::<false>(&mut call));
+    let (latency, rate) = (
+        ns_per_call::<true>(&mut call),
+        ns_per_call::<false>(&mut call),
+    );
     println!("  {name:<28} {latency:>8.2} {rate:>8.2}");
 }
 
@@ -71,20 +84,33 @@ fn main() {
         }
         println!("{kernels:<30} latency     rate   (ns)");
         report("nothing (the harness)", |input| input);
-        report("match_byte", |input| kernels::match_byte(&node.line, input as u8));
-        report("rank_le of 32", |input| kernels::rank_le(&node.keys, 32, input) as u64);
-        report("rank_lt of 20", |input| kernels::rank_lt(&node.keys, 20, input) as u64);
+        report("match_byte", |input| {
+            kernels::match_byte(&node.line, input as u8)
+        });
+        report("rank_le of 32", |input| {
+            kernels::rank_le(&node.keys, 32, input) as u64
+        });
+        report("rank_lt of 20", |input| {
+            kernels::rank_lt(&node.keys, 20, input) as u64
+        });
         for count in [8, 56, 61, 64] {
             report(&format!("compare_entries of {count}"), |input| {
                 let (below, equal) = kernels::compare_entries(&node.entries[..count], input);
                 below ^ equal
             });
         }
-        report("load_line", |input| kernels::load_line(&node.line).0[input as usize & 7]);
-        report("insert_slot", |input| kernels::insert_slot(&node.slots, input as usize % 56, 3).0[3]);
-        report("remove_slot", |input| kernels::remove_slot(&node.slots, input as usize % 56).0[3]);
+        report("load_line", |input| {
+            kernels::load_line(&node.line).0[input as usize & 7]
+        });
+        report("insert_slot", |input| {
+            kernels::insert_slot(&node.slots, input as usize % 56, 3).0[3]
+        });
+        report("remove_slot", |input| {
+            kernels::remove_slot(&node.slots, input as usize % 56).0[3]
+        });
         report("find_slot", |input| {
-            kernels::find_slot(&node.slots, 56, input as u8 & 63).map_or(0, |position| position as u64)
+            kernels::find_slot(&node.slots, 56, input as u8 & 63)
+                .map_or(0, |position| position as u64)
         });
         report("prefetch_lines of 1024 bytes", |input| {
             kernels::prefetch_lines(&node.entries);

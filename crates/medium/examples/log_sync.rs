@@ -33,14 +33,22 @@ enum Prepared {
 
 fn prepare(path: &Path, prepared: Prepared, flags: OFlags) -> io::Result<File> {
     let _ = std::fs::remove_file(path);
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(path)?;
     match prepared {
         Prepared::Not => {}
         Prepared::Allocated => fallocate(&file, FallocateFlags::empty(), 0, BLOCKS * BLOCK as u64)?,
         Prepared::Zeros => file.write_all_at(&vec![0; BLOCKS as usize * BLOCK], 0)?,
     }
     file.sync_all()?;
-    OpenOptions::new().read(true).write(true).custom_flags(flags.bits().cast_signed()).open(path)
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)
 }
 
 /// Calls `write` with the numbers of blocks until the time is over; prints what one call costs.
@@ -69,7 +77,9 @@ fn with_uring(file: &File, block: &Block) -> io::Result<()> {
             .offset(number * BLOCK as u64)
             .build()
             .flags(squeue::Flags::IO_LINK);
-        let sync = opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build();
+        let sync = opcode::Fsync::new(fd)
+            .flags(types::FsyncFlags::DATASYNC)
+            .build();
         // SAFETY: file and block outlive both entries, which are complete before this returns.
         unsafe { ring.submission().push_multiple(&[write, sync]) }.map_err(io::Error::other)?;
         ring.submit_and_wait(2)?;
@@ -98,7 +108,10 @@ fn two_threads(path: &Path, block: &Block) -> io::Result<()> {
         let other = scope.spawn(|| run(1));
         Ok(run(0)? + other.join().expect("a thread")?)
     })?;
-    println!("| zeros, write + fdatasync, two threads | {:.0} | | |", both as f64 / DURATION.as_secs_f64());
+    println!(
+        "| zeros, write + fdatasync, two threads | {:.0} | | |",
+        both as f64 / DURATION.as_secs_f64()
+    );
     Ok(())
 }
 
@@ -118,15 +131,22 @@ fn main() -> io::Result<()> {
         synced(&file, end)
     })?;
     let file = prepare(&path, Prepared::Allocated, OFlags::empty())?;
-    measure("allocated, write + fdatasync", |number| synced(&file, number))?;
+    measure("allocated, write + fdatasync", |number| {
+        synced(&file, number)
+    })?;
     let file = prepare(&path, Prepared::Zeros, OFlags::empty())?;
     measure("zeros, write + fdatasync", |number| synced(&file, number))?;
     for (name, flags) in [
         ("zeros, write with O_DSYNC", OFlags::DSYNC),
-        ("zeros, write with O_DSYNC and O_DIRECT", OFlags::DSYNC | OFlags::DIRECT),
+        (
+            "zeros, write with O_DSYNC and O_DIRECT",
+            OFlags::DSYNC | OFlags::DIRECT,
+        ),
     ] {
         let file = prepare(&path, Prepared::Zeros, flags)?;
-        measure(name, |number| file.write_all_at(&block.0, number * BLOCK as u64))?;
+        measure(name, |number| {
+            file.write_all_at(&block.0, number * BLOCK as u64)
+        })?;
     }
     let file = prepare(&path, Prepared::Zeros, OFlags::empty())?;
     if let Err(error) = with_uring(&file, &block) {

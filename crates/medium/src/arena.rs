@@ -1,7 +1,8 @@
 //! Volatile memory addressed by 32-bit indices.
 //!
-//! Inner nodes and the volatile records of leaves live here: denser than pointers, safe to name after they were
-//! freed (an index always leads to *some* element, and any bits are a valid one), in huge pages.
+//! Inner nodes and the volatile records of leaves live here: denser than pointers, safe to name
+//! after they were freed (an index always leads to *some* element, and any bits are a valid one),
+//! in huge pages.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use crate::{LINE_BYTES, MediumError};
 /// A type that may lie in an [`Arena`]. Implemented by [`volatile!`](crate::volatile!) only.
 ///
 /// # Safety
-/// The type is `repr(C)` and consists of `AtomicU64`s and arrays of them, so that zeroed memory is a valid value, and
-/// has no `Drop`.
+/// The type is `repr(C)` and consists of `AtomicU64`s and arrays of them, so that zeroed memory is
+/// a valid value, and has no `Drop`.
 pub unsafe trait Volatile: Send + Sync + 'static {
     /// A value of zeros. Memory of an arena is zero anyway; `loom`'s atomics must be made.
     fn zeros() -> Self;
@@ -45,8 +46,8 @@ unsafe impl<T: Volatile, const N: usize> Volatile for [T; N] {
     }
 }
 
-/// Declares a type for an [`Arena`](crate::arena::Arena): a struct of atomic words, aligned to a line. It may have one
-/// parameter, the medium of its [`Atomic`](crate::sync::Atomic)s.
+/// Declares a type for an [`Arena`](crate::arena::Arena): a struct of atomic words, aligned to a
+/// line. It may have one parameter, the medium of its [`Atomic`](crate::sync::Atomic)s.
 #[macro_export]
 macro_rules! volatile {
     ($(#[$meta:meta])* $vis:vis struct $name:ident $(<$medium:ident>)? {
@@ -88,8 +89,8 @@ pub struct Arena<T: Volatile> {
 
 /// Whether small arenas that this thread drops leave their memory to the next ones that it makes.
 ///
-/// Making an arena otherwise costs three system calls and a page fault: nothing for a pool that stays open, and most of
-/// the time of a harness that opens ten thousand pools a second.
+/// Making an arena otherwise costs three system calls and a page fault: nothing for a pool that
+/// stays open, and most of the time of a harness that opens ten thousand pools a second.
 pub fn reuse_on_this_thread(reuse: bool) {
     keep_ranges(reuse);
 }
@@ -97,7 +98,8 @@ pub fn reuse_on_this_thread(reuse: bool) {
 #[cfg(not(loom))]
 impl<T: Volatile> Drop for Arena<T> {
     fn drop(&mut self) {
-        self.mapping.set_written(u64::from(*self.used.get_mut()) * size_of::<T>() as u64);
+        self.mapping
+            .set_written(u64::from(*self.used.get_mut()) * size_of::<T>() as u64);
     }
 }
 
@@ -108,7 +110,12 @@ impl<T: Volatile> Arena<T> {
         const { assert!(align_of::<T>() <= LINE_BYTES) };
         let bytes = (u64::from(capacity) + 1) * size_of::<T>() as u64;
         let mapping = Mapping::memory(bytes.next_multiple_of(STEP_BYTES_MAX))?;
-        Ok(Self { mapping, used: AtomicU32::new(1), free: Mutex::new(Vec::new()), elements: PhantomData })
+        Ok(Self {
+            mapping,
+            used: AtomicU32::new(1),
+            free: Mutex::new(Vec::new()),
+            elements: PhantomData,
+        })
     }
 
     /// The element at `index`.
@@ -126,8 +133,9 @@ impl<T: Volatile> Arena<T> {
         let extent = self.mapping.extent();
         let offset = u64::from(index) * size_of::<T>() as u64;
         let address = extent.at(offset, size_of::<T>(), 1)?;
-        // SAFETY: in bounds; aligned, because the base is aligned to a huge page and indices step by the size of an
-        // element; zeroed or once written memory is a valid `T`, and `T` is atomics only.
+        // SAFETY: in bounds; aligned, because the base is aligned to a huge page and indices step
+        // by the size of an element; zeroed or once written memory is a valid `T`, and `T` is
+        // atomics only.
         Some(unsafe { &*address.cast::<T>() })
     }
 
@@ -136,7 +144,9 @@ impl<T: Volatile> Arena<T> {
         let end = elements * size_of::<T>() as u64;
         let length = self.mapping.extent().length();
         if end > length {
-            let step = (length / 4).clamp(STEP_BYTES_MIN, STEP_BYTES_MAX).next_power_of_two();
+            let step = (length / 4)
+                .clamp(STEP_BYTES_MIN, STEP_BYTES_MAX)
+                .next_power_of_two();
             self.mapping.grow(end.next_multiple_of(step))?;
         }
         Ok(())
@@ -152,7 +162,12 @@ impl<T: Volatile> Arena<T> {
     /// An empty arena of few elements, whatever the capacity.
     pub fn new(_capacity: u32) -> Result<Self, MediumError> {
         let modelled = (0..MODELLED_MAX).map(|_| T::zeros()).collect();
-        Ok(Self { modelled, used: AtomicU32::new(1), free: Mutex::new(Vec::new()), elements: PhantomData })
+        Ok(Self {
+            modelled,
+            used: AtomicU32::new(1),
+            free: Mutex::new(Vec::new()),
+            elements: PhantomData,
+        })
     }
 
     /// The element at `index`.
@@ -171,8 +186,8 @@ impl<T: Volatile> Arena<T> {
 }
 
 impl<T: Volatile> Arena<T> {
-    /// The element at `index`, or element 0 where none ever was: for an index that another thread may have left where it
-    /// was read, and that is validated afterwards.
+    /// The element at `index`, or element 0 where none ever was: for an index that another thread
+    /// may have left where it was read, and that is validated afterwards.
     ///
     /// # Panics
     /// If nothing was ever allocated.
@@ -205,7 +220,8 @@ impl<T: Volatile> Arena<T> {
         Ok(first)
     }
 
-    /// Makes all elements up to `index` accessible, for an arena whose elements go with those of another.
+    /// Makes all elements up to `index` accessible, for an arena whose elements go with those of
+    /// another.
     pub fn reach(&self, index: u32) -> Result<(), MediumError> {
         if index < self.used.load(Ordering::Acquire) {
             return Ok(());

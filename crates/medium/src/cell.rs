@@ -31,7 +31,8 @@ impl Word {
         guard.medium().store(&self.0, value);
     }
 
-    /// Stores and flushes the word that makes something reachable: everything it leads to is durable already.
+    /// Stores and flushes the word that makes something reachable: everything it leads to is
+    /// durable already.
     #[inline(always)]
     #[track_caller]
     pub fn publish<M: Medium>(&self, guard: &Guard<'_, M>, value: u64) {
@@ -51,7 +52,8 @@ impl Word {
         guard.medium().compare_exchange(&self.0, current, new)
     }
 
-    /// Hints the processor to load the word's line for a store. A flush may have thrown it out of the cache.
+    /// Hints the processor to load the word's line for a store. A flush may have thrown it out of
+    /// the cache.
     #[inline(always)]
     pub fn prefetch_write(&self) {
         crate::kernels::prefetch_write(self);
@@ -82,7 +84,8 @@ impl Word {
         unsafe { &*(std::ptr::from_ref(entries) as *const [[AtomicU64; 2]]) }
     }
 
-    /// Words seen as bytes or keys to be searched, for [`Medium::match_byte`] and [`Medium::rank_le`].
+    /// Words seen as bytes or keys to be searched, for [`Medium::match_byte`] and
+    /// [`Medium::rank_le`].
     #[inline(always)]
     pub fn run<const N: usize>(words: &[Self; N]) -> &[AtomicU64; N] {
         // SAFETY: `Word` is a transparent wrapper.
@@ -90,8 +93,9 @@ impl Word {
     }
 }
 
-/// A word in the pool that means nothing across a restart (a lock, a version): it reads as arbitrary after a crash. Whoever
-/// uses it gives it a value first ([`VolatileWord::start`]), in each execution; only that is a store to the medium.
+/// A word in the pool that means nothing across a restart (a lock, a version): it reads as
+/// arbitrary after a crash. Whoever uses it gives it a value first ([`VolatileWord::start`]), in
+/// each execution; only that is a store to the medium.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct VolatileWord(AtomicU64);
@@ -102,8 +106,8 @@ unsafe impl Node for VolatileWord {
 }
 
 impl VolatileWord {
-    /// Gives the word a value, whatever lies there, with release ordering: where the memory becomes a node, and where an
-    /// execution reaches the node for the first time.
+    /// Gives the word a value, whatever lies there, with release ordering: where the memory becomes
+    /// a node, and where an execution reaches the node for the first time.
     #[inline(always)]
     #[track_caller]
     pub fn start<M: Medium>(&self, guard: &Guard<'_, M>, value: u64) {
@@ -141,7 +145,9 @@ impl VolatileWord {
         success: Ordering,
     ) -> Result<u64, u64> {
         self.reach::<M>(AccessKind::Store);
-        guard.medium().compare_exchange_volatile(&self.0, [current, new], success)
+        guard
+            .medium()
+            .compare_exchange_volatile(&self.0, [current, new], success)
     }
 }
 
@@ -161,15 +167,18 @@ pub enum Torn {
 pub struct FoundLine {
     /// The newest whole value, as stored.
     pub value: LineValue,
-    /// Whether nothing is torn. If not, the line needs [`Line::recover`] before it is published again.
+    /// Whether nothing is torn. If not, the line needs [`Line::recover`] before it is published
+    /// again.
     pub is_whole: bool,
 }
 
-/// 64 bytes, aligned, written failure-atomically: after a crash the line holds one of its published values, whole.
+/// 64 bytes, aligned, written failure-atomically: after a crash the line holds one of its published
+/// values, whole.
 ///
-/// Bits 62 and 63 of each word belong to the medium ([`crate::TAG_MASK`]); the other 496 bits, the *payload*, are the
-/// caller's. The caller serialises writers, and keeps the value *as stored*: it carries the tag that tells a twin
-/// line which copy to write next, so that publishing reads nothing from the pool.
+/// Bits 62 and 63 of each word belong to the medium ([`crate::TAG_MASK`]); the other 496 bits, the
+/// *payload*, are the caller's. The caller serialises writers, and keeps the value *as stored*: it
+/// carries the tag that tells a twin line which copy to write next, so that publishing reads
+/// nothing from the pool.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Line([AtomicU64; 8]);
@@ -192,14 +201,20 @@ impl Line {
     #[inline]
     fn second<'g, M: Medium>(&self, guard: &'g Guard<'_, M>) -> &'g Line {
         let extent = guard.medium().extent();
-        let offset = extent.offset_of(&self.0).and_then(|offset| offset.checked_sub(LINE_BYTES as u64));
+        let offset = extent
+            .offset_of(&self.0)
+            .and_then(|offset| offset.checked_sub(LINE_BYTES as u64));
         let address = offset.and_then(|offset| extent.at(offset, LINE_BYTES, LINE_BYTES));
         // SAFETY: `at` checked bounds and alignment; a line takes any bits.
-        unsafe { &*address.expect("a twin line of another medium").cast::<Line>() }
+        unsafe {
+            &*address
+                .expect("a twin line of another medium")
+                .cast::<Line>()
+        }
     }
 
-    /// Gives a line in fresh memory its first value, and flushes it; returns the value as stored. Not
-    /// failure-atomic: publish the line's node only after a fence.
+    /// Gives a line in fresh memory its first value, and flushes it; returns the value as stored.
+    /// Not failure-atomic: publish the line's node only after a fence.
     #[inline]
     #[track_caller]
     pub fn init<M: Medium>(&self, guard: &Guard<'_, M>, payload: &LineValue) -> LineValue {
@@ -216,8 +231,9 @@ impl Line {
         value
     }
 
-    /// Stores a new value failure-atomically and flushes it; durable after the next fence. `previous` is the value
-    /// that the line has, as stored. Returns the new value as stored; after an error the line has its old value.
+    /// Stores a new value failure-atomically and flushes it; durable after the next fence.
+    /// `previous` is the value that the line has, as stored. Returns the new value as stored; after
+    /// an error the line has its old value.
     #[inline(always)]
     #[track_caller]
     pub fn publish<M: Medium>(
@@ -230,10 +246,15 @@ impl Line {
             guard.store_line(self, payload)?;
             return Ok(*payload);
         }
-        let tag =
-            twin::next_tag(twin::tag(&previous.0).expect("a value that was never loaded or initialised"));
+        let tag = twin::next_tag(
+            twin::tag(&previous.0).expect("a value that was never loaded or initialised"),
+        );
         let value = twin::with_tag(payload, tag);
-        let copy = if twin::copy_of(tag) == 0 { self } else { self.second(guard) };
+        let copy = if twin::copy_of(tag) == 0 {
+            self
+        } else {
+            self.second(guard)
+        };
         guard.store_copy(copy, &value);
         Ok(value)
     }
@@ -248,14 +269,19 @@ impl Line {
         }
     }
 
-    /// The newest whole value. A copy that a crash tore is written anew and drained first, for a later torn store
-    /// with the same tag could complete it. Needs exclusive access to the line.
+    /// The newest whole value. A copy that a crash tore is written anew and drained first, for a
+    /// later torn store with the same tag could complete it. Needs exclusive access to the line.
     pub fn recover<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<LineValue, Torn> {
         let found = self.inspect(guard)?;
         if !found.is_whole {
             let tag = twin::tag(&found.value.0).expect("a whole copy");
-            let other = if twin::copy_of(tag) == 0 { self.second(guard) } else { self };
-            // PERSIST: nothing must precede; lost before the fence, the copy is still torn or already sound.
+            let other = if twin::copy_of(tag) == 0 {
+                self.second(guard)
+            } else {
+                self
+            };
+            // PERSIST: nothing must precede; lost before the fence, the copy is still torn or
+            // already sound.
             other.store_words(guard, &twin::repair(tag));
             guard.flush(other);
             guard.fence();
@@ -263,8 +289,8 @@ impl Line {
         Ok(found.value)
     }
 
-    /// The newest whole value, and whether a crash tore the other copy; repairs nothing. Safe beside a writer only if
-    /// retried.
+    /// The newest whole value, and whether a crash tore the other copy; repairs nothing. Safe
+    /// beside a writer only if retried.
     pub fn inspect<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<FoundLine, Torn> {
         let first = guard.medium().load_line(&self.0);
         if guard.medium().line_form() == LineForm::Single {
@@ -272,23 +298,43 @@ impl Line {
             return if is_tagged {
                 Err(Torn::Single)
             } else {
-                Ok(FoundLine { value: first, is_whole: true })
+                Ok(FoundLine {
+                    value: first,
+                    is_whole: true,
+                })
             };
         }
         let copies = [first, guard.medium().load_line(&self.second(guard).0)];
         match twin::choose(&copies[0].0, &copies[1].0) {
-            twin::Choice::Newest { copy, other_is_sound, .. } => {
-                Ok(FoundLine { value: copies[copy], is_whole: other_is_sound })
-            }
+            twin::Choice::Newest {
+                copy,
+                other_is_sound,
+                ..
+            } => Ok(FoundLine {
+                value: copies[copy],
+                is_whole: other_is_sound,
+            }),
             twin::Choice::BothTorn => Err(Torn::Twin),
         }
     }
 
-    /// The copies without their tags, torn or not: for salvage, where something else tells what is whole.
-    pub fn copies<'l, M: Medium>(&'l self, guard: &'l Guard<'_, M>) -> impl Iterator<Item = LineValue> + 'l {
+    /// The copies without their tags, torn or not: for salvage, where something else tells what is
+    /// whole.
+    pub fn copies<'l, M: Medium>(
+        &'l self,
+        guard: &'l Guard<'_, M>,
+    ) -> impl Iterator<Item = LineValue> + 'l {
         let second = (guard.medium().line_form() == LineForm::Twin).then(|| self.second(guard));
         let copies = std::iter::once(self).chain(second);
-        copies.map(|copy| LineValue(guard.medium().load_line(&copy.0).0.map(|word| word & !TAG_MASK)))
+        copies.map(|copy| {
+            LineValue(
+                guard
+                    .medium()
+                    .load_line(&copy.0)
+                    .0
+                    .map(|word| word & !TAG_MASK),
+            )
+        })
     }
 
     /// The newest whole value, as [`Line::inspect`] finds it.

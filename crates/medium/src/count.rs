@@ -14,9 +14,11 @@ const SHARDS: usize = 8;
 /// The counts so far; the difference of two is what happened in between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Words stored, successful compare-exchanges included; those of single-form line stores are not.
+    /// Words stored, successful compare-exchanges included; those of single-form line stores are
+    /// not.
     pub words_stored: u64,
-    /// Lines stored failure-atomically in [`LineForm::Single`](crate::LineForm::Single) (a twin line is stored as eight words).
+    /// Lines stored failure-atomically in [`LineForm::Single`](crate::LineForm::Single) (a twin
+    /// line is stored as eight words).
     pub lines_stored: u64,
     /// Lines whose write-back was asked for. A line store counts here as well.
     pub lines_flushed: u64,
@@ -27,12 +29,32 @@ pub struct Counts {
 }
 
 impl Counts {
-    fn of([words_stored, lines_stored, lines_flushed, fences, bits_flipped]: [u64; COUNTERS]) -> Self {
-        Self { words_stored, lines_stored, lines_flushed, fences, bits_flipped }
+    fn of(
+        [
+            words_stored,
+            lines_stored,
+            lines_flushed,
+            fences,
+            bits_flipped,
+        ]: [u64; COUNTERS],
+    ) -> Self {
+        Self {
+            words_stored,
+            lines_stored,
+            lines_flushed,
+            fences,
+            bits_flipped,
+        }
     }
 
     fn all(self) -> [u64; COUNTERS] {
-        [self.words_stored, self.lines_stored, self.lines_flushed, self.fences, self.bits_flipped]
+        [
+            self.words_stored,
+            self.lines_stored,
+            self.lines_flushed,
+            self.fences,
+            self.bits_flipped,
+        ]
     }
 }
 
@@ -50,7 +72,11 @@ impl fmt::Display for Counts {
         write!(
             formatter,
             "{} words and {} lines stored, {} lines flushed, {} fences, {} bits flipped",
-            self.words_stored, self.lines_stored, self.lines_flushed, self.fences, self.bits_flipped
+            self.words_stored,
+            self.lines_stored,
+            self.lines_flushed,
+            self.fences,
+            self.bits_flipped
         )
     }
 }
@@ -78,8 +104,12 @@ fn shard_of_thread() -> usize {
 impl Counters {
     /// What was counted so far.
     pub(crate) fn counts(&self) -> Counts {
-        let sum =
-            |counter: usize| self.shards.iter().map(|shard| shard[counter].load(Ordering::Relaxed)).sum();
+        let sum = |counter: usize| {
+            self.shards
+                .iter()
+                .map(|shard| shard[counter].load(Ordering::Relaxed))
+                .sum()
+        };
         Counts::of(std::array::from_fn(sum))
     }
 
@@ -95,7 +125,11 @@ impl Counters {
 
     /// Counts the store of a whole line, which is written back as well.
     pub(crate) fn line(&self, old: &[u64; 8], new: &[u64; 8]) {
-        let flipped: u32 = old.iter().zip(new).map(|(old, new)| (old ^ new).count_ones()).sum();
+        let flipped: u32 = old
+            .iter()
+            .zip(new)
+            .map(|(old, new)| (old ^ new).count_ones())
+            .sum();
         self.add(LINES, 1);
         self.add(FLUSHED, 1);
         self.add(BITS, u64::from(flipped));

@@ -1,4 +1,5 @@
-//! Byte-addressable memory: persistent memory, mapped from a file, or plain memory, in which nothing is durable.
+//! Byte-addressable memory: persistent memory, mapped from a file, or plain memory, in which
+//! nothing is durable.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,16 +23,22 @@ pub struct DaxOptions {
 
 impl Default for DaxOptions {
     fn default() -> Self {
-        Self { flush: FlushKind::detect(), line_store: LineStore::detect(), limit_bytes: u64::MAX }
+        Self {
+            flush: FlushKind::detect(),
+            line_store: LineStore::detect(),
+            limit_bytes: u64::MAX,
+        }
     }
 }
 
-/// Memory whose lines are written back by the processor: a mapped file ([`Dax::new`]). Or plain memory, where nothing is written back,
-/// for volatile use and as the baseline for the cost of durability: empty at first ([`Dax::plain`]), or a copy of a pool that is only
-/// read. Both are one type, so that engines are compiled once for both.
+/// Memory whose lines are written back by the processor: a mapped file ([`Dax::new`]). Or plain
+/// memory, where nothing is written back, for volatile use and as the baseline for the cost of
+/// durability: empty at first ([`Dax::plain`]), or a copy of a pool that is only read. Both are one
+/// type, so that engines are compiled once for both.
 ///
-/// A file on an fsdax file system that grants `MAP_SYNC` survives loss of power. On any other file system it is an
-/// emulation: the same instructions run, and what they wrote survives the process but not the machine.
+/// A file on an fsdax file system that grants `MAP_SYNC` survives loss of power. On any other file
+/// system it is an emulation: the same instructions run, and what they wrote survives the process
+/// but not the machine.
 #[derive(Debug)]
 pub struct Dax {
     mapping: Mapping,
@@ -43,35 +50,64 @@ pub struct Dax {
 }
 
 impl Dax {
-    /// Maps all of `file`. Holes in it that are whole units of [`RELEASE_BYTES`](crate::RELEASE_BYTES) stay holes, smaller ones get
-    /// room on the disk. Fails if the processor lacks an instruction that the options
-    /// name, or if the disk is full.
+    /// Maps all of `file`. Holes in it that are whole units of
+    /// [`RELEASE_BYTES`](crate::RELEASE_BYTES) stay holes, smaller ones get room on the disk. Fails
+    /// if the processor lacks an instruction that the options name, or if the disk is full.
     pub fn new(file: File, options: DaxOptions) -> Result<Self, MediumError> {
-        let DaxOptions { flush, line_store, .. } = options;
+        let DaxOptions {
+            flush, line_store, ..
+        } = options;
         if !flush.is_supported() || !line_store.is_supported() {
             let what = format!("this processor lacks flush {flush} or line store {line_store}");
             let source = std::io::Error::new(std::io::ErrorKind::Unsupported, what);
-            return Err(MapError { action: "map a file of", bytes: 0, source }.into());
+            return Err(MapError {
+                action: "map a file of",
+                bytes: 0,
+                source,
+            }
+            .into());
         }
         let mapping = Mapping::shared(file, options.limit_bytes)?;
-        let line_form = if line_store == LineStore::Twin { LineForm::Twin } else { LineForm::Single };
-        Ok(Self { mapping, flush, line_store, line_form, plain: None })
+        let line_form = if line_store == LineStore::Twin {
+            LineForm::Twin
+        } else {
+            LineForm::Single
+        };
+        Ok(Self {
+            mapping,
+            flush,
+            line_store,
+            line_form,
+            plain: None,
+        })
     }
 
-    /// Plain memory of this process, in huge pages where the system gives them. It grows as needed, up to `limit_bytes`.
+    /// Plain memory of this process, in huge pages where the system gives them. It grows as needed,
+    /// up to `limit_bytes`.
     pub fn plain(limit_bytes: u64) -> Result<Self, MapError> {
-        Ok(Self::of_plain(Mapping::memory(limit_bytes)?, Survives::Nothing))
+        Ok(Self::of_plain(
+            Mapping::memory(limit_bytes)?,
+            Survives::Nothing,
+        ))
     }
 
-    /// Plain memory that holds what `file` holds. What is stored stays in memory: only written pages take any.
+    /// Plain memory that holds what `file` holds. What is stored stays in memory: only written
+    /// pages take any.
     pub(crate) fn plain_copy(file: &File) -> Result<Self, MediumError> {
         Ok(Self::of_plain(Mapping::copy_of(file)?, survives(file)))
     }
 
     fn of_plain(mapping: Mapping, survives: Survives) -> Self {
         // The line store is not used.
-        let (flush, line_store, line_form) = (FlushKind::Nothing, LineStore::Twin, LineForm::Single);
-        Self { mapping, flush, line_store, line_form, plain: Some(survives) }
+        let (flush, line_store, line_form) =
+            (FlushKind::Nothing, LineStore::Twin, LineForm::Single);
+        Self {
+            mapping,
+            flush,
+            line_store,
+            line_form,
+            plain: Some(survives),
+        }
     }
 
     pub(crate) fn mapping(&self) -> &Mapping {
@@ -83,11 +119,15 @@ impl Dax {
     /// # Panics
     /// In persistent memory, where the form follows from how lines are stored.
     pub fn set_line_form(&mut self, line_form: LineForm) {
-        assert!(self.plain.is_some(), "the form of lines in persistent memory is fixed");
+        assert!(
+            self.plain.is_some(),
+            "the form of lines in persistent memory is fixed"
+        );
         self.line_form = line_form;
     }
 
-    /// Whether `file` lies where a `Dax` survives loss of power: on a file system that grants `MAP_SYNC`.
+    /// Whether `file` lies where a `Dax` survives loss of power: on a file system that grants
+    /// `MAP_SYNC`.
     #[must_use]
     pub fn survives_power_loss(file: &File) -> bool {
         grants_sync(file)
@@ -141,12 +181,18 @@ unsafe impl Medium for Dax {
     }
 
     #[inline(always)]
-    fn store_line(&self, notes: &(), line: &[AtomicU64; 8], value: &LineValue) -> Result<(), MediumError> {
+    fn store_line(
+        &self,
+        notes: &(),
+        line: &[AtomicU64; 8],
+        value: &LineValue,
+    ) -> Result<(), MediumError> {
         if self.plain.is_some() {
             value.store(line, Ordering::Release);
             return Ok(());
         }
-        // SAFETY: a `Line` is aligned to 64 bytes and writable; `new` checked that the store is supported.
+        // SAFETY: a `Line` is aligned to 64 bytes and writable; `new` checked that the store is
+        // supported.
         unsafe { store_single(self.line_store, line, value) }?;
         if self.line_store != LineStore::Movdir64b {
             self.flush(notes, line);
@@ -204,7 +250,11 @@ unsafe impl Medium for Dax {
             }
             None => {}
         }
-        let instructions = format!("flush {}, line store {}", self.flush.name(), self.line_store.name());
+        let instructions = format!(
+            "flush {}, line store {}",
+            self.flush.name(),
+            self.line_store.name()
+        );
         if self.mapping.is_synchronous() {
             format!("dax: persistent memory with MAP_SYNC, {instructions}; survives loss of power")
         } else {

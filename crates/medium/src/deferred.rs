@@ -1,8 +1,9 @@
 //! Operations that return before they are durable.
 //!
-//! An engine ends each operation by waiting for its commit. A caller that wants to wait once for many
-//! operations runs them through [`deferred`]: this thread's waits then only note their LSNs. Fences still
-//! order. Code that needs more than order after a wait must check that the LSN is durable.
+//! An engine ends each operation by waiting for its commit. A caller that wants to wait once for
+//! many operations runs them through [`deferred`]: this thread's waits then only note their LSNs.
+//! Fences still order. Code that needs more than order after a wait must check that the LSN is
+//! durable.
 
 use std::cell::Cell;
 
@@ -13,8 +14,8 @@ use crate::sync::schedule;
 const SCHEDULED_MAX: usize = 8;
 
 thread_local! {
-    /// What this thread has to wait for, while it defers; `None` while it does not. The first one; each thread of a scheduler has one of
-    /// the others.
+    /// What this thread has to wait for, while it defers; `None` while it does not. The first one;
+    /// each thread of a scheduler has one of the others.
     static DEFERRED: [Cell<Option<Lsn>>; 1 + SCHEDULED_MAX] = const { [const { Cell::new(None) }; 1 + SCHEDULED_MAX] };
 }
 
@@ -36,15 +37,17 @@ impl Drop for Restore {
     }
 }
 
-/// Runs `call`, in which no wait of this thread waits. Returns what to wait for instead: the greatest LSN that would have
-/// been waited for, [`Lsn::DURABLE`] if none was.
+/// Runs `call`, in which no wait of this thread waits. Returns what to wait for instead: the
+/// greatest LSN that would have been waited for, [`Lsn::DURABLE`] if none was.
 #[inline]
 pub fn deferred<R>(call: impl FnOnce() -> R) -> (R, Lsn) {
     let own = own();
     let before = DEFERRED.with(|deferred| deferred[own].replace(Some(Lsn::DURABLE)));
     let restore = Restore { own, before };
     let result = call();
-    let lsn = DEFERRED.with(|deferred| deferred[own].get()).unwrap_or_default();
+    let lsn = DEFERRED
+        .with(|deferred| deferred[own].get())
+        .unwrap_or_default();
     drop(restore);
     (result, lsn)
 }

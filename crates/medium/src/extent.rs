@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{LINE_BYTES, WORD_BYTES};
 
-/// The mapped memory of a medium: a base address that never moves, and a length that only grows while
-/// threads use it.
+/// The mapped memory of a medium: a base address that never moves, and a length that only grows
+/// while threads use it.
 #[derive(Debug)]
 pub struct Extent {
     base: NonNull<u8>,
@@ -22,12 +22,15 @@ impl Extent {
     /// An extent of `length` bytes at `base`.
     ///
     /// # Safety
-    /// `base` is aligned to a line, and `length` bytes from it (and all that [`Extent::set_length`] adds later)
-    /// stay readable and writable until the extent's owner is dropped, accessed only as 8-byte atomics
-    /// (a 64-byte access counts as eight).
+    /// `base` is aligned to a line, and `length` bytes from it (and all that [`Extent::set_length`]
+    /// adds later) stay readable and writable until the extent's owner is dropped, accessed only as
+    /// 8-byte atomics (a 64-byte access counts as eight).
     pub unsafe fn new(base: NonNull<u8>, length: u64) -> Self {
         debug_assert!((base.as_ptr() as usize).is_multiple_of(LINE_BYTES));
-        Self { base, length: AtomicU64::new(length) }
+        Self {
+            base,
+            length: AtomicU64::new(length),
+        }
     }
 
     /// The first byte.
@@ -45,8 +48,8 @@ impl Extent {
     /// Makes `length` bytes accessible.
     ///
     /// # Safety
-    /// The memory up to `length` is mapped. With a smaller length than before, what lies beyond stays so, as [`Extent::new`] demands,
-    /// or the caller has exclusive access.
+    /// The memory up to `length` is mapped. With a smaller length than before, what lies beyond
+    /// stays so, as [`Extent::new`] demands, or the caller has exclusive access.
     pub unsafe fn set_length(&self, length: u64) {
         self.length.store(length, Ordering::Release);
     }
@@ -65,15 +68,19 @@ impl Extent {
     #[inline]
     pub fn words(&self, offset: u64, count: usize) -> Option<&[AtomicU64]> {
         let first = self.at(offset, count.checked_mul(WORD_BYTES)?, WORD_BYTES)?;
-        // SAFETY: `at` checked bounds and alignment; the owner keeps the memory mapped while `self` is borrowed,
-        // and all access to it is atomic (contract of `new`).
+        // SAFETY: `at` checked bounds and alignment; the owner keeps the memory mapped while `self`
+        // is borrowed, and all access to it is atomic (contract of `new`).
         Some(unsafe { std::slice::from_raw_parts(first.cast::<AtomicU64>(), count) })
     }
 
     /// The line of this number, if it lies inside.
     #[inline]
     pub(crate) fn line(&self, number: u64) -> Option<&[AtomicU64; 8]> {
-        self.words(number.checked_mul(LINE_BYTES as u64)?, LINE_BYTES / WORD_BYTES)?.first_chunk()
+        self.words(
+            number.checked_mul(LINE_BYTES as u64)?,
+            LINE_BYTES / WORD_BYTES,
+        )?
+        .first_chunk()
     }
 
     /// The offset of memory inside this extent; `None` if it lies elsewhere.

@@ -19,8 +19,9 @@ pub struct BadOffset {
     pub length: u64,
 }
 
-/// Access to a medium: the epoch pin that keeps retired memory from being reused, and this thread's notes of
-/// what it flushed. Its lifetime bounds every reference into the pool. Not for sharing between threads.
+/// Access to a medium: the epoch pin that keeps retired memory from being reused, and this thread's
+/// notes of what it flushed. Its lifetime bounds every reference into the pool. Not for sharing
+/// between threads.
 pub struct Guard<'m, M: Medium> {
     medium: &'m M,
     notes: M::Notes,
@@ -31,15 +32,23 @@ impl<'m, M: Medium> Guard<'m, M> {
     /// Pins the current thread and opens access to `medium`.
     #[inline]
     pub fn new(medium: &'m M) -> Self {
-        Self { medium, notes: M::Notes::default(), pin: Some(pin_on::<M>()) }
+        Self {
+            medium,
+            notes: M::Notes::default(),
+            pin: Some(pin_on::<M>()),
+        }
     }
 
-    /// Opens access without pinning: what is read may have been retired, and its memory reused, so the reader validates
-    /// what it found by something that reuse changes. Saves a full fence, which also keeps the processor from
-    /// beginning one read before the last has ended.
+    /// Opens access without pinning: what is read may have been retired, and its memory reused, so
+    /// the reader validates what it found by something that reuse changes. Saves a full fence,
+    /// which also keeps the processor from beginning one read before the last has ended.
     #[inline(always)]
     pub fn unpinned(medium: &'m M) -> Self {
-        Self { medium, notes: M::Notes::default(), pin: None }
+        Self {
+            medium,
+            notes: M::Notes::default(),
+            pin: None,
+        }
     }
 
     /// The medium.
@@ -62,8 +71,9 @@ impl<'m, M: Medium> Guard<'m, M> {
         self.pin.as_ref().expect("a guard that is pinned")
     }
 
-    /// A yield point for the scheduler of the crash explorer, before a lock or a change of volatile state
-    /// that is neither a cell nor an [`Atomic`](crate::sync::Atomic) of this medium. No code otherwise.
+    /// A yield point for the scheduler of the crash explorer, before a lock or a change of volatile
+    /// state that is neither a cell nor an [`Atomic`](crate::sync::Atomic) of this medium. No code
+    /// otherwise.
     #[inline(always)]
     pub fn interleave<T>(&self, _what: &T) {
         if is_scheduled::<M>() {
@@ -79,8 +89,8 @@ impl<'m, M: Medium> Guard<'m, M> {
         }
     }
 
-    /// As [`Guard::interleave`], before memory is allocated or given back: which memory a thread gets
-    /// depends on the order of the threads.
+    /// As [`Guard::interleave`], before memory is allocated or given back: which memory a thread
+    /// gets depends on the order of the threads.
     #[inline(always)]
     pub fn interleave_memory(&self) {
         if is_scheduled::<M>() {
@@ -95,10 +105,16 @@ impl<'m, M: Medium> Guard<'m, M> {
         let extent = self.medium.extent();
         // The second copy of a twin line lies before its node, so no node starts in the first line.
         match extent.at(offset, size_of::<T>(), align_of::<T>()) {
-            // SAFETY: in bounds and aligned (the base is aligned to a line); `T: Node` takes any bits and is accessed
-            // atomically; the memory stays mapped while the medium lives, which outlives this guard.
+            // SAFETY: in bounds and aligned (the base is aligned to a line); `T: Node` takes any
+            // bits and is accessed atomically; the memory stays mapped while the medium lives,
+            // which outlives this guard.
             Some(address) if offset >= LINE_BYTES as u64 => Ok(unsafe { &*address.cast::<T>() }),
-            _ => Err(BadOffset { offset, what: T::NAME, bytes: size_of::<T>(), length: extent.length() }),
+            _ => Err(BadOffset {
+                offset,
+                what: T::NAME,
+                bytes: size_of::<T>(),
+                length: extent.length(),
+            }),
         }
     }
 
@@ -129,18 +145,22 @@ impl<'m, M: Medium> Guard<'m, M> {
     /// If the node lies in another medium.
     #[inline]
     pub fn offset_of<T: Node>(&self, node: &T) -> u64 {
-        let offset =
-            (std::ptr::from_ref(node) as usize).wrapping_sub(self.medium.extent().base() as usize) as u64;
-        assert!(offset < self.medium.extent().length(), "a node of another medium");
+        let offset = (std::ptr::from_ref(node) as usize)
+            .wrapping_sub(self.medium.extent().base() as usize) as u64;
+        assert!(
+            offset < self.medium.extent().length(),
+            "a node of another medium"
+        );
         offset
     }
 
-    /// Asks that a node be written back; does not wait. A twin line is flushed by [`Line::publish`] itself.
+    /// Asks that a node be written back; does not wait. A twin line is flushed by [`Line::publish`]
+    /// itself.
     #[inline(always)]
     #[track_caller]
     pub fn flush<T: Node>(&self, node: &T) {
-        // SAFETY: a node consists of words (its size is a multiple of 8, its alignment at least that), any bits of
-        // which are valid atomics.
+        // SAFETY: a node consists of words (its size is a multiple of 8, its alignment at least
+        // that), any bits of which are valid atomics.
         let words = unsafe {
             std::slice::from_raw_parts(
                 std::ptr::from_ref(node).cast::<std::sync::atomic::AtomicU64>(),
@@ -169,7 +189,8 @@ impl<'m, M: Medium> Guard<'m, M> {
         self.medium.store_copy(&self.notes, copy.atomics(), value);
     }
 
-    /// Orders: what was flushed is durable before what is flushed later. Returns the position to wait for.
+    /// Orders: what was flushed is durable before what is flushed later. Returns the position to
+    /// wait for.
     #[inline(always)]
     #[track_caller]
     pub fn fence(&self) -> Lsn {
@@ -192,8 +213,8 @@ impl<'m, M: Medium> Guard<'m, M> {
         self.medium.wait(lsn)
     }
 
-    /// Waits until everything up to `lsn` is durable, also within [`crate::deferred`] and where the durability of operations
-    /// is put off ([`Durability`](crate::Durability)).
+    /// Waits until everything up to `lsn` is durable, also within [`crate::deferred`] and where the
+    /// durability of operations is put off ([`Durability`](crate::Durability)).
     #[track_caller]
     pub fn settle(&self, lsn: Lsn) -> Result<(), MediumError> {
         match self.medium.file() {

@@ -1,7 +1,8 @@
 //! Holes: units of a file that have no room on the disk.
 //!
-//! A store through a mapping to a hole of a full disk is a signal, not an error; so may be a load, where the file system has its
-//! files in memory. So what is a hole is known without a look at it, and a hole gets room before it is used again.
+//! A store through a mapping to a hole of a full disk is a signal, not an error; so may be a load,
+//! where the file system has its files in memory. So what is a hole is known without a look at it,
+//! and a hole gets room before it is used again.
 
 use std::ops::Range;
 
@@ -26,7 +27,8 @@ pub(crate) fn units_of(start: u64, end: u64) -> Range<u64> {
 }
 
 impl Holes {
-    /// Finds the holes of a file of `length` bytes, and calls `part` with those that are not whole units.
+    /// Finds the holes of a file of `length` bytes, and calls `part` with those that are not whole
+    /// units.
     pub(crate) fn find(
         file: &std::fs::File,
         length: u64,
@@ -38,7 +40,10 @@ impl Holes {
             if units.is_empty() {
                 return part(hole, end);
             }
-            for (start, end) in [(hole, units.start * RELEASE_BYTES), (units.end * RELEASE_BYTES, end)] {
+            for (start, end) in [
+                (hole, units.start * RELEASE_BYTES),
+                (units.end * RELEASE_BYTES, end),
+            ] {
                 if start < end {
                     part(start, end)?;
                 }
@@ -46,7 +51,9 @@ impl Holes {
             found.insert(units);
             Ok(())
         })?;
-        Ok(Self { units: Mutex::new(found) })
+        Ok(Self {
+            units: Mutex::new(found),
+        })
     }
 
     /// Calls `visit` with start and end of each hole in the first `length` bytes of a file.
@@ -107,8 +114,17 @@ impl Holes {
         }
         io.allocate(start, end).map_err(|error| {
             let length = io.length();
-            let fails = |source| MapError { action: "measure a file of", bytes: end, source }.into();
-            length.map_or_else(fails, |length| not_allocated(error, length, length, io.file()))
+            let fails = |source| {
+                MapError {
+                    action: "measure a file of",
+                    bytes: end,
+                    source,
+                }
+                .into()
+            };
+            length.map_or_else(fails, |length| {
+                not_allocated(error, length, length, io.file())
+            })
         })?;
         units.remove(within);
         Ok(())

@@ -1,9 +1,10 @@
 //! Huge pages for files in memory.
 //!
-//! An fsdax file system maps persistent memory in pages of 2 MiB. A file in memory, which emulates that, gets pages of
-//! 4 KiB unless its mount says otherwise, and finding one of those takes longer than the cache miss behind it. The
-//! kernel makes a huge page of a range on request (`MADV_COLLAPSE`, Linux 6.1), whatever the mount says. Only a hint:
-//! where it fails, small pages stay.
+//! An fsdax file system maps persistent memory in pages of 2 MiB. A file in memory, which emulates
+//! that, gets pages of 4 KiB unless its mount says otherwise, and finding one of those takes longer
+//! than the cache miss behind it. The kernel makes a huge page of a range on request
+//! (`MADV_COLLAPSE`, Linux 6.1), whatever the mount says. Only a hint: where it fails, small pages
+//! stay.
 
 use std::fs::File;
 use std::ops::Range;
@@ -16,9 +17,10 @@ pub(crate) const HUGE_PAGE_BYTES: u64 = 2 << 20;
 /// The `f_type` of a tmpfs.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
-/// Lengthens a file in memory from `old` bytes to `length`, and returns the range whose huge pages are then whole: map it
-/// and collapse it before the rest of the file is allocated, for what is allocated in small pages would be copied. Empty
-/// where there is nothing to collapse; then nothing was done.
+/// Lengthens a file in memory from `old` bytes to `length`, and returns the range whose huge pages
+/// are then whole: map it and collapse it before the rest of the file is allocated, for what is
+/// allocated in small pages would be copied. Empty where there is nothing to collapse; then nothing
+/// was done.
 pub(crate) fn prepare(file: &File, old: u64, length: u64) -> Range<u64> {
     let huge = old - old % HUGE_PAGE_BYTES..length - length % HUGE_PAGE_BYTES;
     if huge.is_empty() || !is_in_memory(file) || ftruncate(file, length).is_err() {
@@ -33,11 +35,12 @@ pub(crate) fn prepare(file: &File, old: u64, length: u64) -> Range<u64> {
 
 /// Whether a file lives in memory.
 fn is_in_memory(file: &File) -> bool {
-    cfg!(target_os = "linux") && fstatfs(file).is_ok_and(|system| system.f_type as u64 == TMPFS_MAGIC)
+    cfg!(target_os = "linux")
+        && fstatfs(file).is_ok_and(|system| system.f_type as u64 == TMPFS_MAGIC)
 }
 
-/// Gives this process small pages only, from now on, whatever is asked for: to compare media by the same pages. Whether
-/// the system does so.
+/// Gives this process small pages only, from now on, whatever is asked for: to compare media by the
+/// same pages. Whether the system does so.
 pub fn disable_huge_pages() -> bool {
     #[cfg(target_os = "linux")]
     {

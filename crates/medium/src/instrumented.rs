@@ -1,8 +1,8 @@
-//! A medium behind a pointer: several owners share it, and tests and benchmarks may count its stores and
-//! fences, or delay its fences.
+//! A medium behind a pointer: several owners share it, and tests and benchmarks may count its
+//! stores and fences, or delay its fences.
 //!
-//! Engines are compiled for each medium. Code that only measures needs one compiled form for all of them,
-//! so every medium fits in here whose words lie in memory as they are.
+//! Engines are compiled for each medium. Code that only measures needs one compiled form for all of
+//! them, so every medium fits in here whose words lie in memory as they are.
 
 use std::any::Any;
 use std::cell::OnceCell;
@@ -132,11 +132,11 @@ impl<M: Medium<Notes: 'static>> Inner for M {
     }
 }
 
-/// A medium that several owners share, and that is counted or slowed down if they ask for it. A clone is the same medium:
-/// what one owner wrote the next one opens again.
+/// A medium that several owners share, and that is counted or slowed down if they ask for it. A
+/// clone is the same medium: what one owner wrote the next one opens again.
 ///
-/// A store costs an indirect call more than on the medium inside; a load costs nothing more. [`Medium::shrink`] does nothing
-/// while there is another owner.
+/// A store costs an indirect call more than on the medium inside; a load costs nothing more.
+/// [`Medium::shrink`] does nothing while there is another owner.
 #[derive(Clone)]
 pub struct Instrumented {
     medium: Arc<dyn Inner>,
@@ -158,28 +158,44 @@ impl Instrumented {
     /// # Panics
     /// As [`Instrumented::new`].
     pub fn sharing<M: Medium<Notes: 'static>>(medium: &Arc<M>) -> Self {
-        assert!(M::DIRECT && !M::SCHEDULED, "an instrumented medium is read directly");
-        Self { medium: Arc::clone(medium) as _, counters: None, delay_ns: None }
+        assert!(
+            M::DIRECT && !M::SCHEDULED,
+            "an instrumented medium is read directly"
+        );
+        Self {
+            medium: Arc::clone(medium) as _,
+            counters: None,
+            delay_ns: None,
+        }
     }
 
     /// Counts from zero what reaches the medium, for [`Instrumented::counts`].
     #[must_use]
     pub fn counted(self) -> Self {
-        Self { counters: Some(Arc::default()), ..self }
+        Self {
+            counters: Some(Arc::default()),
+            ..self
+        }
     }
 
-    /// Makes every fence this much slower, as section 6 of the InCLL paper (ASPLOS'19) does to stand for slower memory.
+    /// Makes every fence this much slower, as section 6 of the InCLL paper (ASPLOS'19) does to
+    /// stand for slower memory.
     #[must_use]
     pub fn delayed(self, delay_ns: u64) -> Self {
-        Self { delay_ns: Some(Arc::new(AtomicU64::new(delay_ns))), ..self }
+        Self {
+            delay_ns: Some(Arc::new(AtomicU64::new(delay_ns))),
+            ..self
+        }
     }
 
-    /// What was counted, if this counts. Exact for what this thread did and for what happened before.
+    /// What was counted, if this counts. Exact for what this thread did and for what happened
+    /// before.
     pub fn counts(&self) -> Option<Counts> {
         self.counters.as_ref().map(|counters| counters.counts())
     }
 
-    /// Changes the delay of a medium that is [delayed](Instrumented::delayed), for fences that begin after this.
+    /// Changes the delay of a medium that is [delayed](Instrumented::delayed), for fences that
+    /// begin after this.
     pub fn set_delay_ns(&self, ns: u64) {
         if let Some(delay_ns) = &self.delay_ns {
             delay_ns.store(ns, Ordering::Relaxed);
@@ -242,7 +258,10 @@ unsafe impl Medium for Instrumented {
         line: &[AtomicU64; 8],
         value: &LineValue,
     ) -> Result<(), MediumError> {
-        let old = self.counters.as_ref().map(|_| line.each_ref().map(|word| word.load(Ordering::Relaxed)));
+        let old = self
+            .counters
+            .as_ref()
+            .map(|_| line.each_ref().map(|word| word.load(Ordering::Relaxed)));
         self.medium.store_line(notes, line, value)?;
         if let Some(old) = old {
             self.count(|counters| counters.line(&old, &value.0));
@@ -268,7 +287,11 @@ unsafe impl Medium for Instrumented {
     fn fence(&self, notes: &AnyNotes) -> Lsn {
         self.count(Counters::fence);
         let lsn = self.medium.fence(notes);
-        match self.delay_ns.as_ref().map_or(0, |delay_ns| delay_ns.load(Ordering::Relaxed)) {
+        match self
+            .delay_ns
+            .as_ref()
+            .map_or(0, |delay_ns| delay_ns.load(Ordering::Relaxed))
+        {
             0 => {}
             delay_ns => spin(delay_ns),
         }
@@ -278,7 +301,10 @@ unsafe impl Medium for Instrumented {
     fn describe(&self) -> String {
         let mut description = self.medium.describe();
         if let Some(delay_ns) = &self.delay_ns {
-            description += &format!("; every fence {} ns slower", delay_ns.load(Ordering::Relaxed));
+            description += &format!(
+                "; every fence {} ns slower",
+                delay_ns.load(Ordering::Relaxed)
+            );
         }
         if self.counters.is_some() {
             description += "; counted";

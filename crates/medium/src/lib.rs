@@ -1,13 +1,14 @@
 //! How bytes become durable.
 //!
 //! A [`Medium`] is the place where bytes survive: persistent memory or plain memory ([`Dax`]), a
-//! recorded simulation ([`Sim`]). Pool memory is reached only through *cells*: a [`Word`] of 8 bytes, a [`Line`] of
-//! 64 bytes that is written failure-atomically. Every access names a [`Guard`], and through it the medium,
-//! so that no store can be forgotten by a recorder, a counter or a log.
+//! recorded simulation ([`Sim`]). Pool memory is reached only through *cells*: a [`Word`] of 8
+//! bytes, a [`Line`] of 64 bytes that is written failure-atomically. Every access names a
+//! [`Guard`], and through it the medium, so that no store can be forgotten by a recorder, a counter
+//! or a log.
 //!
-//! Persistent types are declared with [`node!`] and consist of cells only. Any bit pattern is then a valid
-//! value, and [`Guard::node`], which turns a checked offset into a shared reference, is a safe function: a
-//! damaged pool gives wrong answers or an error, never undefined behaviour.
+//! Persistent types are declared with [`node!`] and consist of cells only. Any bit pattern is then
+//! a valid value, and [`Guard::node`], which turns a checked offset into a shared reference, is a
+//! safe function: a damaged pool gives wrong answers or an error, never undefined behaviour.
 //!
 //! The model (what a flush, a fence and an [`Lsn`] promise) is in `docs/PERSISTENCY.md`.
 #![allow(unsafe_code)]

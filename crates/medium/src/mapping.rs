@@ -38,7 +38,11 @@ pub struct MapError {
 }
 
 fn refused(action: &'static str, bytes: u64) -> impl FnOnce(rustix::io::Errno) -> MapError {
-    move |errno| MapError { action, bytes, source: errno.into() }
+    move |errno| MapError {
+        action,
+        bytes,
+        source: errno.into(),
+    }
 }
 
 /// What backs the mapped part of the range.
@@ -55,7 +59,8 @@ enum Backing {
         /// Whether what the mapping grows by is mapped from the file, too.
         is_growth_mapped: AtomicBool,
     },
-    /// What is stored stays in memory; the file is never written, and does not grow with the mapping.
+    /// What is stored stays in memory; the file is never written, and does not grow with the
+    /// mapping.
     Copy,
 }
 
@@ -74,10 +79,21 @@ impl Range {
         loop {
             let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
             // SAFETY: a fresh range at an address of the system's choice.
-            match unsafe { mmap_anonymous(std::ptr::null_mut(), bytes as usize, ProtFlags::empty(), flags) } {
+            match unsafe {
+                mmap_anonymous(
+                    std::ptr::null_mut(),
+                    bytes as usize,
+                    ProtFlags::empty(),
+                    flags,
+                )
+            } {
                 Ok(address) => {
                     let start = NonNull::new(address.cast::<u8>()).expect("mmap gives no null");
-                    return Ok(Self { start, bytes, accessible_bytes: 0 });
+                    return Ok(Self {
+                        start,
+                        bytes,
+                        accessible_bytes: 0,
+                    });
                 }
                 // Ranges that this thread keeps for later may be what takes all addresses.
                 Err(_) if drop_kept() => {}
@@ -101,7 +117,8 @@ impl Drop for Range {
     }
 }
 
-/// The most ranges that one thread keeps: retired memory holds on to its mapping for a while, so hundreds are in use.
+/// The most ranges that one thread keeps: retired memory holds on to its mapping for a while, so
+/// hundreds are in use.
 const KEPT_RANGES_MAX: usize = 512;
 /// The most addresses of all ranges that one thread keeps: a sixteenth of those that a process has.
 const KEPT_ADDRESSES_MAX: u64 = 8 << 40;
@@ -113,8 +130,8 @@ thread_local! {
     static KEPT: RefCell<Option<Vec<Range>>> = const { RefCell::new(None) };
 }
 
-/// Whether mappings of plain memory that this thread drops leave it their address ranges, for those that it makes
-/// next: neither then costs a system call.
+/// Whether mappings of plain memory that this thread drops leave it their address ranges, for those
+/// that it makes next: neither then costs a system call.
 pub(crate) fn keep_ranges(keep: bool) {
     KEPT.with_borrow_mut(|kept| {
         if !keep {
@@ -128,7 +145,9 @@ pub(crate) fn keep_ranges(keep: bool) {
 fn kept_range(bytes: u64) -> Option<Range> {
     KEPT.with_borrow_mut(|kept| {
         let kept = kept.as_mut()?;
-        kept.iter().rposition(|range| range.bytes == bytes).map(|index| kept.swap_remove(index))
+        kept.iter()
+            .rposition(|range| range.bytes == bytes)
+            .map(|index| kept.swap_remove(index))
     })
 }
 
@@ -155,7 +174,8 @@ pub(crate) struct Mapping {
     growing: Mutex<()>,
 }
 
-// SAFETY: the addresses are plain numbers here; the memory behind them is accessed through `Extent` only.
+// SAFETY: the addresses are plain numbers here; the memory behind them is accessed through `Extent`
+// only.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; growth is serialised by `growing`.
 unsafe impl Sync for Mapping {}
@@ -163,24 +183,43 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Zeroed memory of this process, growing up to `limit_bytes`.
     pub(crate) fn memory(limit_bytes: u64) -> Result<Self, MapError> {
-        Self::reserve(Backing::Memory, 0, limit_bytes, RESERVE_BYTES_WANTED.min(limit_bytes.max(1)))
+        Self::reserve(
+            Backing::Memory,
+            0,
+            limit_bytes,
+            RESERVE_BYTES_WANTED.min(limit_bytes.max(1)),
+        )
     }
 
-    /// A shared mapping of all of `file`, which grows with it up to `limit_bytes`. Asks for `MAP_SYNC` first.
+    /// A shared mapping of all of `file`, which grows with it up to `limit_bytes`. Asks for
+    /// `MAP_SYNC` first.
     pub(crate) fn shared(file: File, limit_bytes: u64) -> Result<Self, MediumError> {
         let action = "measure a file of";
-        let length = file.metadata().map_err(|source| MapError { action, bytes: 0, source })?.len();
+        let length = file
+            .metadata()
+            .map_err(|source| MapError {
+                action,
+                bytes: 0,
+                source,
+            })?
+            .len();
         let disk = Disk(file);
         let holes = Holes::find(&disk.0, length, |hole, end| {
             // The end of a file whose growth was cut short, or what a copy left out.
-            disk.reserve(hole, end).map_err(|error| not_allocated(error, length, length, &disk.0))
+            disk.reserve(hole, end)
+                .map_err(|error| not_allocated(error, length, length, &disk.0))
         })?;
         let wanted = RESERVE_BYTES_WANTED.max(length.saturating_mul(2));
         let synchronous = AtomicBool::new(true);
-        let mut mapping = Self::reserve(Backing::Shared { disk, synchronous }, length, limit_bytes, wanted)?;
+        let mut mapping = Self::reserve(
+            Backing::Shared { disk, synchronous },
+            length,
+            limit_bytes,
+            wanted,
+        )?;
         mapping.holes = Arc::new(holes);
-        // Of an empty file a page is mapped, too, and not touched before the file has it: only a mapping tells whether the
-        // file system grants `MAP_SYNC`.
+        // Of an empty file a page is mapped, too, and not touched before the file has it: only a
+        // mapping tells whether the file system grants `MAP_SYNC`.
         mapping.map_file(0, length.max(page_bytes()))?;
         mapping.settle(length)?;
         // SAFETY: just mapped up to `length`.
@@ -188,23 +227,35 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// With `MAP_SYNC`, makes durable the file's length, and what a killed process left in the processors' caches: a power cut
-    /// would otherwise take back what this process reads and builds on.
+    /// With `MAP_SYNC`, makes durable the file's length, and what a killed process left in the
+    /// processors' caches: a power cut would otherwise take back what this process reads and builds
+    /// on.
     fn settle(&self, length: u64) -> Result<(), MapError> {
         match &self.backing {
             Backing::Shared { disk, .. } if self.is_synchronous() => disk.sync(),
             _ => Ok(()),
         }
-        .map_err(|source| MapError { action: "make durable a file of", bytes: length, source })
+        .map_err(|source| MapError {
+            action: "make durable a file of",
+            bytes: length,
+            source,
+        })
     }
 
     /// A private mapping of all of the file behind `io`, which grows with it up to `limit_bytes`.
     pub(crate) fn private(io: Arc<dyn Io>, limit_bytes: u64) -> Result<Self, MediumError> {
         let action = "measure a file of";
-        let length = io.length().map_err(|source| MapError { action, bytes: 0, source })?;
+        let length = io.length().map_err(|source| MapError {
+            action,
+            bytes: 0,
+            source,
+        })?;
         let wanted = RESERVE_BYTES_WANTED.max(length.saturating_mul(2));
         let holes = Holes::find(io.file(), length, |_, _| Ok(()))?;
-        let backing = Backing::Private { io, is_growth_mapped: AtomicBool::new(false) };
+        let backing = Backing::Private {
+            io,
+            is_growth_mapped: AtomicBool::new(false),
+        };
         let mut mapping = Self::reserve(backing, length, limit_bytes, wanted)?;
         mapping.holes = Arc::new(holes);
         if length > 0 {
@@ -215,20 +266,34 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Memory that holds what `file` holds, and grows without it. Nothing that is stored reaches the file.
+    /// Memory that holds what `file` holds, and grows without it. Nothing that is stored reaches
+    /// the file.
     pub(crate) fn copy_of(file: &File) -> Result<Self, MediumError> {
         let action = "measure a file of";
-        let length = file.metadata().map_err(|source| MapError { action, bytes: 0, source })?.len();
+        let length = file
+            .metadata()
+            .map_err(|source| MapError {
+                action,
+                bytes: 0,
+                source,
+            })?
+            .len();
         let wanted = RESERVE_BYTES_WANTED.max(length.saturating_mul(2));
         let mut mapping = Self::reserve(Backing::Copy, length, u64::MAX, wanted)?;
         mapping.holes = Arc::new(Holes::find(file, length, |_, _| Ok(()))?);
         if length > 0 {
             mapping.map_private(file, 0, length)?;
-            // A load from a hole of a file system in memory takes a page, or ends the process if there is none.
+            // A load from a hole of a file system in memory takes a page, or ends the process if
+            // there is none.
             Holes::each(file, length, |hole, end| {
-                let (start, end) = (hole.next_multiple_of(page_bytes()), end - end % page_bytes());
+                let (start, end) = (
+                    hole.next_multiple_of(page_bytes()),
+                    end - end % page_bytes(),
+                );
                 if start < end {
-                    mapping.map_zeros(start, end).map_err(refused("map memory of", end - start))?;
+                    mapping
+                        .map_zeros(start, end)
+                        .map_err(refused("map memory of", end - start))?;
                 }
                 Ok(())
             })?;
@@ -239,17 +304,32 @@ impl Mapping {
     }
 
     /// Reserves addresses: for `wanted` bytes or fewer, but not for fewer than the file has.
-    fn reserve(backing: Backing, length: u64, limit_bytes: u64, wanted: u64) -> Result<Self, MapError> {
-        let reserved_bytes =
-            wanted.next_multiple_of(HUGE_PAGE_BYTES).clamp(HUGE_PAGE_BYTES, RESERVE_BYTES_MAX);
+    fn reserve(
+        backing: Backing,
+        length: u64,
+        limit_bytes: u64,
+        wanted: u64,
+    ) -> Result<Self, MapError> {
+        let reserved_bytes = wanted
+            .next_multiple_of(HUGE_PAGE_BYTES)
+            .clamp(HUGE_PAGE_BYTES, RESERVE_BYTES_MAX);
         let range_bytes = reserved_bytes + HUGE_PAGE_BYTES;
-        let kept = if matches!(backing, Backing::Memory) { kept_range(range_bytes) } else { None };
+        let kept = if matches!(backing, Backing::Memory) {
+            kept_range(range_bytes)
+        } else {
+            None
+        };
         let range = kept.map_or_else(|| Range::reserve(range_bytes), Ok)?;
         let reserved_bytes = range.bytes - HUGE_PAGE_BYTES;
         if length > reserved_bytes {
             // What is mapped at fixed addresses replaces whatever is there.
-            let source = io::Error::other(format!("the system gives addresses for {reserved_bytes}"));
-            return Err(MapError { action: "map a file of", bytes: length, source });
+            let source =
+                io::Error::other(format!("the system gives addresses for {reserved_bytes}"));
+            return Err(MapError {
+                action: "map a file of",
+                bytes: length,
+                source,
+            });
         }
         // SAFETY: nothing is accessible yet; what `grow` adds stays mapped until `drop`.
         let extent = unsafe { Extent::new(range.base(), 0) };
@@ -275,24 +355,31 @@ impl Mapping {
         &self.extent
     }
 
-    /// Whether the file system granted `MAP_SYNC`: its own metadata is then durable before a page is written.
+    /// Whether the file system granted `MAP_SYNC`: its own metadata is then durable before a page
+    /// is written.
     pub(crate) fn is_synchronous(&self) -> bool {
         matches!(&self.backing, Backing::Shared { synchronous, .. } if synchronous.load(Ordering::Relaxed))
     }
 
     /// Makes at least `length` bytes accessible; never shrinks. What is new reads as zeros.
     ///
-    /// With `MAP_SYNC` the file's new length is durable when this returns. The file system alone makes it so only before
-    /// the first store to a *new* page; what is said of the new space may lie in an old one, whose stores it lets pass.
-    /// Otherwise nothing is synced here: nothing that is mapped shared without `MAP_SYNC` is promised to survive the
-    /// machine; and the file medium logs the length, and syncs the file before it lets go of the log.
+    /// With `MAP_SYNC` the file's new length is durable when this returns. The file system alone
+    /// makes it so only before the first store to a *new* page; what is said of the new space may
+    /// lie in an old one, whose stores it lets pass. Otherwise nothing is synced here: nothing that
+    /// is mapped shared without `MAP_SYNC` is promised to survive the machine; and the file medium
+    /// logs the length, and syncs the file before it lets go of the log.
     pub(crate) fn grow(&self, length: u64) -> Result<(), MediumError> {
         let _growing = self.growing.lock();
         let old = self.extent.length();
         if length <= old {
             return Ok(());
         }
-        let by = |limit, by| MediumError::Full { wanted: length, limit, by, file: Grown::Pool };
+        let by = |limit, by| MediumError::Full {
+            wanted: length,
+            limit,
+            by,
+            file: Grown::Pool,
+        };
         if length > self.limit_bytes {
             return Err(by(self.limit_bytes, LimitedBy::Limit));
         }
@@ -315,11 +402,19 @@ impl Mapping {
                 }
                 self.settle(length)?;
             }
-            Backing::Private { io, is_growth_mapped } => {
+            Backing::Private {
+                io,
+                is_growth_mapped,
+            } => {
                 expect_room(io.allocate(old, length), &**io, old, length)?;
-                // What is new in the file is zeros as well; memory that no file stands behind comes in huge pages.
+                // What is new in the file is zeros as well; memory that no file stands behind comes
+                // in huge pages.
                 let is_mapped = is_growth_mapped.load(Ordering::Relaxed);
-                if is_mapped { self.map_file(old, length)? } else { self.map_memory(old, length)? }
+                if is_mapped {
+                    self.map_file(old, length)?;
+                } else {
+                    self.map_memory(old, length)?;
+                }
             }
         }
         self.length_max.fetch_max(length, Ordering::Relaxed);
@@ -328,7 +423,8 @@ impl Mapping {
         Ok(())
     }
 
-    /// Gives back what lies beyond `length`. The range stays reserved; a file that is mapped privately stays as it is.
+    /// Gives back what lies beyond `length`. The range stays reserved; a file that is mapped
+    /// privately stays as it is.
     pub(crate) fn shrink(&mut self, length: u64) -> Result<(), MediumError> {
         let old = self.extent.length();
         if length >= old {
@@ -337,7 +433,9 @@ impl Mapping {
         // SAFETY: exclusive access, so nobody holds a reference beyond `length`.
         unsafe { self.extent.set_length(length) };
         match &self.backing {
-            Backing::Memory => self.clear(length, old).map_err(refused("give back", old - length))?,
+            Backing::Memory => self
+                .clear(length, old)
+                .map_err(refused("give back", old - length))?,
             Backing::Shared { disk, .. } => disk.truncate(length).map_err(|source| MapError {
                 action: "truncate a file to",
                 bytes: length,
@@ -350,7 +448,10 @@ impl Mapping {
 
     /// Has what a private mapping grows by mapped from the file as well.
     pub(crate) fn map_growth(&self) {
-        if let Backing::Private { is_growth_mapped, .. } = &self.backing {
+        if let Backing::Private {
+            is_growth_mapped, ..
+        } = &self.backing
+        {
             is_growth_mapped.store(true, Ordering::Relaxed);
         }
     }
@@ -385,8 +486,8 @@ impl Mapping {
         }
     }
 
-    /// Gives back what lies beyond `length`, a multiple of the page, as [`Mapping::shrink`] does, while other threads may still
-    /// read there: they find zeros.
+    /// Gives back what lies beyond `length`, a multiple of the page, as [`Mapping::shrink`] does,
+    /// while other threads may still read there: they find zeros.
     pub(crate) fn cut(&self, length: u64) -> Result<(), MediumError> {
         let _growing = self.growing.lock();
         let old = self.extent.length();
@@ -415,7 +516,8 @@ impl Mapping {
     fn map_zeros(&self, start: u64, end: u64) -> rustix::io::Result<()> {
         let (access, bytes) = (ProtFlags::READ | ProtFlags::WRITE, (end - start) as usize);
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
-        // SAFETY: inside the reserved range; what replaces the file's pages is accessed as these are.
+        // SAFETY: inside the reserved range; what replaces the file's pages is accessed as these
+        // are.
         unsafe { mmap_anonymous(self.address(start), bytes, access, flags) }.map(drop)
     }
 
@@ -423,12 +525,22 @@ impl Mapping {
     fn clear(&mut self, start: u64, end: u64) -> rustix::io::Result<()> {
         let pages = start.next_multiple_of(page_bytes()).min(end);
         // SAFETY: accessible memory of this mapping, to which nobody has a reference.
-        unsafe { self.address(start).cast::<u8>().write_bytes(0, (pages - start) as usize) };
+        unsafe {
+            self.address(start)
+                .cast::<u8>()
+                .write_bytes(0, (pages - start) as usize);
+        };
         if pages == end {
             return Ok(());
         }
         // SAFETY: as above; private anonymous memory reads as zeros afterwards.
-        unsafe { madvise(self.address(pages), (end - pages) as usize, Advice::LinuxDontNeed) }
+        unsafe {
+            madvise(
+                self.address(pages),
+                (end - pages) as usize,
+                Advice::LinuxDontNeed,
+            )
+        }
     }
 
     fn address(&self, offset: u64) -> *mut std::ffi::c_void {
@@ -436,14 +548,25 @@ impl Mapping {
     }
 
     fn map_memory(&self, old: u64, length: u64) -> Result<(), MapError> {
-        if self.range.as_ref().is_some_and(|range| length <= range.accessible_bytes) {
+        if self
+            .range
+            .as_ref()
+            .is_some_and(|range| length <= range.accessible_bytes)
+        {
             return Ok(());
         }
         let start = old - old % page_bytes();
         let bytes = (length - start) as usize;
-        // SAFETY: inside the reserved range, which belongs to this mapping and is private anonymous memory.
-        unsafe { mprotect(self.address(start), bytes, MprotectFlags::READ | MprotectFlags::WRITE) }
-            .map_err(refused("make accessible", bytes as u64))?;
+        // SAFETY: inside the reserved range, which belongs to this mapping and is private anonymous
+        // memory.
+        unsafe {
+            mprotect(
+                self.address(start),
+                bytes,
+                MprotectFlags::READ | MprotectFlags::WRITE,
+            )
+        }
+        .map_err(refused("make accessible", bytes as u64))?;
         if length >= HUGE_PAGE_BYTES {
             // Only a hint: small pages work as well.
             // SAFETY: the same range; advice changes no content.
@@ -455,12 +578,18 @@ impl Mapping {
     fn map_file(&self, old: u64, length: u64) -> Result<(), MapError> {
         match &self.backing {
             Backing::Memory | Backing::Copy => Ok(()),
-            Backing::Shared { disk, synchronous } => self.map_shared(&disk.0, synchronous, old, length),
+            Backing::Shared { disk, synchronous } => {
+                self.map_shared(&disk.0, synchronous, old, length)
+            }
             Backing::Private { io, .. } => {
-                // The page in which the old length ends is mapped to its end, and what was stored there is private: to
-                // map it again would lose it.
+                // The page in which the old length ends is mapped to its end, and what was stored
+                // there is private: to map it again would lose it.
                 let start = old.next_multiple_of(page_bytes());
-                if start >= length { Ok(()) } else { self.map_private(io.file(), start, length) }
+                if start >= length {
+                    Ok(())
+                } else {
+                    self.map_private(io.file(), start, length)
+                }
             }
         }
     }
@@ -470,11 +599,30 @@ impl Mapping {
             .map_err(refused("map a file of", length))
     }
 
-    fn map_part(&self, file: &File, start: u64, length: u64, kind: MapFlags) -> rustix::io::Result<()> {
-        let (access, bytes) = (ProtFlags::READ | ProtFlags::WRITE, (length - start) as usize);
-        // SAFETY: inside the reserved range, where only this mapping's own earlier pages can be replaced, by the same
-        // pages of the same file.
-        unsafe { mmap(self.address(start), bytes, access, kind | MapFlags::FIXED, file, start) }.map(|_| ())
+    fn map_part(
+        &self,
+        file: &File,
+        start: u64,
+        length: u64,
+        kind: MapFlags,
+    ) -> rustix::io::Result<()> {
+        let (access, bytes) = (
+            ProtFlags::READ | ProtFlags::WRITE,
+            (length - start) as usize,
+        );
+        // SAFETY: inside the reserved range, where only this mapping's own earlier pages can be
+        // replaced, by the same pages of the same file.
+        unsafe {
+            mmap(
+                self.address(start),
+                bytes,
+                access,
+                kind | MapFlags::FIXED,
+                file,
+                start,
+            )
+        }
+        .map(|_| ())
     }
 
     fn map_shared(
@@ -484,12 +632,14 @@ impl Mapping {
         old: u64,
         length: u64,
     ) -> Result<(), MapError> {
-        // Mappings begin at pages; mapping the same page of the same file again changes nothing for its users.
+        // Mappings begin at pages; mapping the same page of the same file again changes nothing for
+        // its users.
         let start = old - old % page_bytes();
         let map = |kind| self.map_part(file, start, length, kind);
         let mapped = if synchronous.load(Ordering::Relaxed) {
             match map(MapFlags::SHARED_VALIDATE | MapFlags::SYNC) {
-                // What was granted at first is not given up later: writes are acknowledged because of it.
+                // What was granted at first is not given up later: writes are acknowledged because
+                // of it.
                 Err(Errno::OPNOTSUPP | Errno::INVAL) if self.extent.length() == 0 => {
                     synchronous.store(false, Ordering::Relaxed);
                     map(MapFlags::SHARED)
@@ -501,14 +651,22 @@ impl Mapping {
         };
         mapped.map_err(refused("map a file of", length))?;
         // SAFETY: the range just mapped; advice changes no content, and is only a hint.
-        let _ = unsafe { madvise(self.address(start), (length - start) as usize, Advice::LinuxHugepage) };
+        let _ = unsafe {
+            madvise(
+                self.address(start),
+                (length - start) as usize,
+                Advice::LinuxHugepage,
+            )
+        };
         Ok(())
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        let Some(mut range) = self.range.take() else { return };
+        let Some(mut range) = self.range.take() else {
+            return;
+        };
         let length_max = *self.length_max.get_mut();
         let accessible_bytes = range.accessible_bytes.max(length_max);
         if !matches!(self.backing, Backing::Memory) || accessible_bytes > KEPT_BYTES_MAX {
@@ -517,8 +675,11 @@ impl Drop for Mapping {
         // A thread that ends has no kept ranges any more; then the range is unmapped here.
         let _ = KEPT.try_with(|kept| {
             let mut kept = kept.borrow_mut();
-            let Some(kept) = kept.as_mut().filter(|kept| kept.len() < KEPT_RANGES_MAX) else { return };
-            if kept.iter().map(|range| range.bytes).sum::<u64>() + range.bytes > KEPT_ADDRESSES_MAX {
+            let Some(kept) = kept.as_mut().filter(|kept| kept.len() < KEPT_RANGES_MAX) else {
+                return;
+            };
+            if kept.iter().map(|range| range.bytes).sum::<u64>() + range.bytes > KEPT_ADDRESSES_MAX
+            {
                 return;
             }
             let written = self.written_bytes.min(length_max) as usize;
@@ -530,26 +691,38 @@ impl Drop for Mapping {
     }
 }
 
-/// Tells the system that pages of a mapping are read in no order: what it would read ahead displaces pages that are needed.
+/// Tells the system that pages of a mapping are read in no order: what it would read ahead
+/// displaces pages that are needed.
 pub(crate) fn expect_random_loads(extent: &Extent) {
     // SAFETY: the extent is mapped; advice changes no content, and is only a hint.
-    let _ = unsafe { madvise(extent.base().cast(), extent.length() as usize, Advice::Random) };
+    let _ = unsafe {
+        madvise(
+            extent.base().cast(),
+            extent.length() as usize,
+            Advice::Random,
+        )
+    };
 }
 
-/// Gives the memory of written pages back to the system: loads find what the file holds. Returns whether it did.
+/// Gives the memory of written pages back to the system: loads find what the file holds. Returns
+/// whether it did.
 ///
 /// # Safety
-/// `extent` is mapped. A file is mapped there, and what it holds is what was stored; no thread stores meanwhile.
+/// `extent` is mapped. A file is mapped there, and what it holds is what was stored; no thread
+/// stores meanwhile.
 pub(crate) unsafe fn show_file(extent: &Extent, offset: u64, bytes: u64) -> bool {
     let address = extent.base().wrapping_add(offset as usize).cast();
     // SAFETY: by the caller's promise no content changes.
     unsafe { madvise(address, bytes as usize, Advice::LinuxDontNeed) }.is_ok()
 }
 
-/// Whether the file system of `file` grants `MAP_SYNC`. Only a mapping tells: persistent memory behind a hypervisor may be
-/// mapped directly without it.
+/// Whether the file system of `file` grants `MAP_SYNC`. Only a mapping tells: persistent memory
+/// behind a hypervisor may be mapped directly without it.
 pub(crate) fn grants_sync(file: &File) -> bool {
-    let (bytes, kind) = (page_bytes() as usize, MapFlags::SHARED_VALIDATE | MapFlags::SYNC);
+    let (bytes, kind) = (
+        page_bytes() as usize,
+        MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
+    );
     // SAFETY: a fresh range at an address of the system's choice, which nobody touches.
     match unsafe { mmap(std::ptr::null_mut(), bytes, ProtFlags::READ, kind, file, 0) } {
         Ok(address) => {
@@ -565,9 +738,15 @@ fn page_bytes() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// Passes on whether a file got blocks for its bytes from `old` to `length`: a store to a hole of a full disk would be a
-/// signal, not an error. What a failed call may have left of a file that is full is taken back.
-fn expect_room(allocated: io::Result<()>, io: &dyn Io, old: u64, length: u64) -> Result<(), MediumError> {
+/// Passes on whether a file got blocks for its bytes from `old` to `length`: a store to a hole of a
+/// full disk would be a signal, not an error. What a failed call may have left of a file that is
+/// full is taken back.
+fn expect_room(
+    allocated: io::Result<()>,
+    io: &dyn Io,
+    old: u64,
+    length: u64,
+) -> Result<(), MediumError> {
     allocated.map_err(|error| {
         if is_full(&error) {
             let _ = io.truncate(old);
@@ -579,8 +758,18 @@ fn expect_room(allocated: io::Result<()>, io: &dyn Io, old: u64, length: u64) ->
 /// Why a file could not grow.
 pub(crate) fn not_allocated(source: io::Error, old: u64, length: u64, file: &File) -> MediumError {
     match LimitedBy::of(&source, file) {
-        Some(by) => MediumError::Full { wanted: length, limit: old, by, file: Grown::Pool },
-        None => MapError { action: "allocate", bytes: length - old, source }.into(),
+        Some(by) => MediumError::Full {
+            wanted: length,
+            limit: old,
+            by,
+            file: Grown::Pool,
+        },
+        None => MapError {
+            action: "allocate",
+            bytes: length - old,
+            source,
+        }
+        .into(),
     }
 }
 

@@ -12,8 +12,8 @@ use crate::{Extent, kernels, size};
 /// The unit in which a medium gives room on its disk back: 64 KiB.
 pub const RELEASE_BYTES: u64 = 1 << 16;
 
-/// A position in the order of durability (log sequence number). On media where a fence is itself durable every
-/// LSN is [`Lsn::DURABLE`].
+/// A position in the order of durability (log sequence number). On media where a fence is itself
+/// durable every LSN is [`Lsn::DURABLE`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct Lsn(pub u64);
 
@@ -27,7 +27,8 @@ impl Lsn {
 pub enum LineForm {
     /// One copy, written by one store that the hardware or the medium keeps whole.
     Single,
-    /// Two self-validating copies, the second in the 64 bytes before the first; the newest sound one wins.
+    /// Two self-validating copies, the second in the 64 bytes before the first; the newest sound
+    /// one wins.
     Twin,
 }
 
@@ -36,7 +37,8 @@ pub enum LineForm {
 pub enum Survives {
     /// Nothing: plain memory of this process.
     Nothing,
-    /// The death of the process, not of the machine (a file in memory, or a mapping that is never synced).
+    /// The death of the process, not of the machine (a file in memory, or a mapping that is never
+    /// synced).
     ProcessCrash,
     /// Loss of power.
     PowerLoss,
@@ -57,8 +59,8 @@ pub enum LimitedBy {
     },
     /// The user's quota on the disk.
     Quota,
-    /// The longest file that the file system or the process may have (`ulimit -f`). The latter ends a process that does not
-    /// call [`ignore_file_size_signal`](crate::ignore_file_size_signal).
+    /// The longest file that the file system or the process may have (`ulimit -f`). The latter ends
+    /// a process that does not call [`ignore_file_size_signal`](crate::ignore_file_size_signal).
     FileSize,
 }
 
@@ -80,19 +82,29 @@ impl LimitedBy {
     /// A message: what was wanted, what is full, the way out.
     #[must_use]
     pub fn explain(self, file: Grown, pool: Option<&Path>, wanted: u64, limit: u64) -> String {
-        let mut name = pool.map_or_else(|| "the pool".to_owned(), |path| path.display().to_string());
+        let mut name =
+            pool.map_or_else(|| "the pool".to_owned(), |path| path.display().to_string());
         if file == Grown::Log {
             name = pool.map_or_else(|| "the log".to_owned(), |_| name + ".log");
         }
         let [from, to] = [limit, wanted].map(size);
         let growing = match limit {
-            _ if limit >= wanted => format!("taking released space of {name} into use again failed"),
+            _ if limit >= wanted => {
+                format!("taking released space of {name} into use again failed")
+            }
             0 => format!("creating {name} with {to} failed"),
-            _ if from == to => format!("growing {name}, of {from}, by {} failed", size(wanted - limit)),
+            _ if from == to => format!(
+                "growing {name}, of {from}, by {} failed",
+                size(wanted - limit)
+            ),
             _ => format!("growing {name} from {from} to {to} failed"),
         };
         // Nothing can be removed from what could not be opened.
-        let way_out = if limit == 0 { "free some space" } else { "free some space or remove entries" };
+        let way_out = if limit == 0 {
+            "free some space"
+        } else {
+            "free some space or remove entries"
+        };
         match self {
             Self::Limit => {
                 format!(
@@ -104,7 +116,10 @@ impl LimitedBy {
                  or remove entries"
             ),
             Self::Disk { free_bytes } => {
-                format!("disk full: {growing}, with {} free; {way_out}", size(free_bytes))
+                format!(
+                    "disk full: {growing}, with {} free; {way_out}",
+                    size(free_bytes)
+                )
             }
             Self::Quota => format!(
                 "disk quota used up: {growing}; free some space, remove entries or have the quota raised"
@@ -151,19 +166,21 @@ pub enum MediumError {
     #[error(transparent)]
     Line(#[from] LineNotStored),
     /// What was written may not be durable; nothing is acknowledged any more.
-    #[error("the medium failed and accepts nothing more: {0}; reopen the pool to see what is durable")]
+    #[error(
+        "the medium failed and accepts nothing more: {0}; reopen the pool to see what is durable"
+    )]
     Failed(String),
 }
 
 /// Where bytes become durable.
 ///
-/// Engines are generic over a medium and are compiled for each, so hardware pays nothing for the simulator.
-/// Ordering ([`Medium::fence`]) and durability ([`Medium::wait`]) are different calls: on a file ordering is free
-/// and durability costs an fsync.
+/// Engines are generic over a medium and are compiled for each, so hardware pays nothing for the
+/// simulator. Ordering ([`Medium::fence`]) and durability ([`Medium::wait`]) are different calls:
+/// on a file ordering is free and durability costs an fsync.
 ///
 /// # Safety
-/// [`Medium::extent`] always returns the same extent, whose memory obeys the contract of [`Extent::new`], and
-/// stays mapped at least as long as the medium lives.
+/// [`Medium::extent`] always returns the same extent, whose memory obeys the contract of
+/// [`Extent::new`], and stays mapped at least as long as the medium lives.
 pub unsafe trait Medium: Send + Sync + 'static {
     /// What one thread flushed since its last fence, for media that collect it.
     type Notes: Default;
@@ -174,8 +191,8 @@ pub unsafe trait Medium: Send + Sync + 'static {
     /// Whether loads may bypass the medium (kernels then read memory directly).
     const DIRECT: bool;
 
-    /// Whether a scheduler may decide in which order threads go on: accesses to [`Atomic`](crate::sync::Atomic)s of this
-    /// medium ask for one.
+    /// Whether a scheduler may decide in which order threads go on: accesses to
+    /// [`Atomic`](crate::sync::Atomic)s of this medium ask for one.
     const SCHEDULED: bool = false;
 
     /// The memory.
@@ -187,14 +204,15 @@ pub unsafe trait Medium: Send + Sync + 'static {
     /// Gives back what lies beyond `length` bytes, once no thread reads it.
     fn shrink(&mut self, length: u64) -> Result<(), MediumError>;
 
-    /// Gives back the room on the disk that whole units of [`RELEASE_BYTES`] take, which nothing in memory or in the pool leads to.
-    /// What led there was fenced away: it is done once all fences before are durable, or later, or never. What the units hold is
-    /// arbitrary from now on.
+    /// Gives back the room on the disk that whole units of [`RELEASE_BYTES`] take, which nothing in
+    /// memory or in the pool leads to. What led there was fenced away: it is done once all fences
+    /// before are durable, or later, or never. What the units hold is arbitrary from now on.
     fn release(&self, start: u64, bytes: u64) {
         let _ = (start, bytes);
     }
 
-    /// Makes sure that units which were released have room on the disk. To be called before a store to them.
+    /// Makes sure that units which were released have room on the disk. To be called before a store
+    /// to them.
     ///
     /// # Errors
     /// [`MediumError::Full`] if the disk has none. They stay released.
@@ -203,15 +221,17 @@ pub unsafe trait Medium: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Whether the unit at `offset` is known to have no room on the disk. It is not to be accessed: on a full disk even a load may
-    /// end the process. What such a unit held when it was last durable is gone, so nothing durable leads there.
+    /// Whether the unit at `offset` is known to have no room on the disk. It is not to be accessed:
+    /// on a full disk even a load may end the process. What such a unit held when it was last
+    /// durable is gone, so nothing durable leads there.
     fn is_hole(&self, offset: u64) -> bool {
         let _ = offset;
         false
     }
 
-    /// Gives back now what was released, and what lies beyond `length` bytes. Nothing leads there, durably; a thread that reads there
-    /// nevertheless finds arbitrary values. Media without a file may keep their length.
+    /// Gives back now what was released, and what lies beyond `length` bytes. Nothing leads there,
+    /// durably; a thread that reads there nevertheless finds arbitrary values. Media without a file
+    /// may keep their length.
     fn cut(&self, length: u64) -> Result<(), MediumError> {
         let _ = length;
         Ok(())
@@ -220,7 +240,8 @@ pub unsafe trait Medium: Send + Sync + 'static {
     /// The form in which lines are stored on this medium.
     fn line_form(&self) -> LineForm;
 
-    /// Whether nothing is ever durable: flushes and fences do nothing, and a log of changes would never be read.
+    /// Whether nothing is ever durable: flushes and fences do nothing, and a log of changes would
+    /// never be read.
     #[inline(always)]
     fn is_volatile(&self) -> bool {
         false
@@ -252,8 +273,8 @@ pub unsafe trait Medium: Send + Sync + 'static {
         word.store(value, order);
     }
 
-    /// Compare-and-exchange of a [`VolatileWord`](crate::VolatileWord) that was started: replaces the first value by the second;
-    /// relaxed on failure.
+    /// Compare-and-exchange of a [`VolatileWord`](crate::VolatileWord) that was started: replaces
+    /// the first value by the second; relaxed on failure.
     #[inline(always)]
     fn compare_exchange_volatile(
         &self,
@@ -271,8 +292,9 @@ pub unsafe trait Medium: Send + Sync + 'static {
         word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire)
     }
 
-    /// A failure-atomic store of one line in [`LineForm::Single`], written back as [`Medium::flush`] does.
-    /// Not visible in order to other threads before the next fence. After an error the line has its old value.
+    /// A failure-atomic store of one line in [`LineForm::Single`], written back as
+    /// [`Medium::flush`] does. Not visible in order to other threads before the next fence. After
+    /// an error the line has its old value.
     #[track_caller]
     fn store_line(
         &self,
@@ -281,8 +303,8 @@ pub unsafe trait Medium: Send + Sync + 'static {
         value: &LineValue,
     ) -> Result<(), MediumError>;
 
-    /// Stores a copy of a line in [`LineForm::Twin`], torn in any way a crash likes, and asks that it be written back.
-    /// Not visible in order to other threads before the next fence.
+    /// Stores a copy of a line in [`LineForm::Twin`], torn in any way a crash likes, and asks that
+    /// it be written back. Not visible in order to other threads before the next fence.
     #[inline(always)]
     #[track_caller]
     fn store_copy(&self, notes: &Self::Notes, copy: &[AtomicU64; 8], value: &LineValue) {
@@ -314,8 +336,8 @@ pub unsafe trait Medium: Send + Sync + 'static {
         Ok(())
     }
 
-    /// The file medium, if this is one. What only that can do (put durability off, refuse writes, report, copy) are methods
-    /// of [`File`], and not of every medium.
+    /// The file medium, if this is one. What only that can do (put durability off, refuse writes,
+    /// report, copy) are methods of [`File`], and not of every medium.
     #[inline(always)]
     fn file(&self) -> Option<&File> {
         None
@@ -327,8 +349,8 @@ pub unsafe trait Medium: Send + Sync + 'static {
     /// One line for people: the medium, its instructions, what it does not survive.
     fn describe(&self) -> String;
 
-    /// Which of up to 64 entries (pairs of key word and value word) have a key below `key`, and which have it.
-    /// Bit i of the masks stands for entry i.
+    /// Which of up to 64 entries (pairs of key word and value word) have a key below `key`, and
+    /// which have it. Bit i of the masks stands for entry i.
     #[inline(always)]
     fn compare_entries(&self, entries: &[[AtomicU64; 2]], key: u64) -> (u64, u64) {
         if Self::DIRECT {
@@ -346,7 +368,9 @@ pub unsafe trait Medium: Send + Sync + 'static {
             return kernels::match_byte(line, byte);
         }
         let bytes = line.iter().flat_map(|word| self.load(word).to_le_bytes());
-        bytes.enumerate().fold(0, |mask, (index, found)| mask | u64::from(found == byte) << index)
+        bytes.enumerate().fold(0, |mask, (index, found)| {
+            mask | u64::from(found == byte) << index
+        })
     }
 
     /// How many of the first `count` keys, at most 32, are less than or equal to `key`.
@@ -357,10 +381,14 @@ pub unsafe trait Medium: Send + Sync + 'static {
         if Self::DIRECT {
             return kernels::rank_le(keys, count, key);
         }
-        keys.iter().take(count).filter(|word| self.load(word) <= key).count()
+        keys.iter()
+            .take(count)
+            .filter(|word| self.load(word) <= key)
+            .count()
     }
 
-    /// Which of up to 16 words are below `key`, and which equal it. Bit i of the masks stands for word i.
+    /// Which of up to 16 words are below `key`, and which equal it. Bit i of the masks stands for
+    /// word i.
     #[inline(always)]
     fn compare_words(&self, words: &[AtomicU64], key: u64) -> (u32, u32) {
         if Self::DIRECT {
@@ -382,7 +410,12 @@ pub unsafe trait Medium: Send + Sync + 'static {
 
 /// Which of up to 64 words are below `key`, and which equal it.
 fn compare(words: impl Iterator<Item = u64>, key: u64) -> (u64, u64) {
-    words.enumerate().fold((0, 0), |(below, equal), (index, word)| {
-        (below | u64::from(word < key) << index, equal | u64::from(word == key) << index)
-    })
+    words
+        .enumerate()
+        .fold((0, 0), |(below, equal), (index, word)| {
+            (
+                below | u64::from(word < key) << index,
+                equal | u64::from(word == key) << index,
+            )
+        })
 }

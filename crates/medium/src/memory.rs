@@ -3,26 +3,42 @@
 use std::fs;
 use std::path::Path;
 
-/// The memory of the machine, or less: what the control groups of this process may have, of version 1 or 2. If the system does not
-/// tell, as much as can be.
+/// The memory of the machine, or less: what the control groups of this process may have, of version
+/// 1 or 2. If the system does not tell, as much as can be.
 pub fn memory_bytes() -> u64 {
-    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| of_machine(&text));
+    let machine = fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| of_machine(&text));
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    of_groups(&groups, Path::new("/sys/fs/cgroup")).into_iter().chain(machine).min().unwrap_or(u64::MAX)
+    of_groups(&groups, Path::new("/sys/fs/cgroup"))
+        .into_iter()
+        .chain(machine)
+        .min()
+        .unwrap_or(u64::MAX)
 }
 
 fn of_machine(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim()
+        .strip_suffix("kB")?
+        .trim()
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1024)
 }
 
-/// The limits of the groups that this text of the system names, and of the groups around them, beneath the folder `root`.
+/// The limits of the groups that this text of the system names, and of the groups around them,
+/// beneath the folder `root`.
 fn of_groups(groups: &str, root: &Path) -> Vec<u64> {
     let mut limits = Vec::new();
     for line in groups.lines() {
         // Number, controllers, path. The one hierarchy of version 2 has no controllers here.
         let mut parts = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
+            continue;
+        };
         let (root, file) = match controllers {
             "" => (root.to_owned(), "memory.max"),
             _ if controllers.split(',').any(|name| name == "memory") => {
@@ -33,7 +49,11 @@ fn of_groups(groups: &str, root: &Path) -> Vec<u64> {
         // In a container the path is often the one outside of it, and only the root is there.
         for group in Path::new(path.trim_start_matches('/')).ancestors() {
             let limit = fs::read_to_string(root.join(group).join(file));
-            limits.extend(limit.ok().and_then(|limit| limit.trim().parse::<u64>().ok()));
+            limits.extend(
+                limit
+                    .ok()
+                    .and_then(|limit| limit.trim().parse::<u64>().ok()),
+            );
         }
     }
     limits
@@ -63,7 +83,10 @@ mod tests {
 
     #[test]
     fn the_machine_has_memory() {
-        assert_eq!(of_machine("MemTotal:       16384 kB\nMemFree: 1 kB\n"), Some(16 << 20));
+        assert_eq!(
+            of_machine("MemTotal:       16384 kB\nMemFree: 1 kB\n"),
+            Some(16 << 20)
+        );
         assert!(memory_bytes() > 1 << 20 && memory_bytes() < u64::MAX);
     }
 }

@@ -1,4 +1,5 @@
-//! Instructions that a user chooses by name, sizes that a user reads, and what helps against what the system refused.
+//! Instructions that a user chooses by name, sizes that a user reads, and what helps against what
+//! the system refused.
 
 use std::io;
 
@@ -30,7 +31,9 @@ pub fn remedy(source: &io::Error) -> &'static str {
         io::ErrorKind::AlreadyExists => "give a path where nothing is yet",
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space",
         io::ErrorKind::ReadOnlyFilesystem => "give a file system that can be written",
-        io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock => "end other programs, then try it again",
+        io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock => {
+            "end other programs, then try it again"
+        }
         _ => "see that the file system and its device work, then try it again",
     }
 }
@@ -96,7 +99,16 @@ mod tests {
     #[test]
     fn sizes_are_as_people_write_them() {
         let sizes = [0, 1, 1023, 1024, 57_344, 1_048_575, 20_888_750, 3 << 40].map(size);
-        let expected = ["0 bytes", "1 byte", "1023 bytes", "1 KiB", "56 KiB", "1 MiB", "19.9 MiB", "3 TiB"];
+        let expected = [
+            "0 bytes",
+            "1 byte",
+            "1023 bytes",
+            "1 KiB",
+            "56 KiB",
+            "1 MiB",
+            "19.9 MiB",
+            "3 TiB",
+        ];
         assert_eq!(sizes, expected);
     }
 }

@@ -12,8 +12,8 @@ thread_local! {
     static WATCH: RefCell<Option<Watch>> = const { RefCell::new(None) };
 }
 
-/// Runs `run`, and meanwhile calls `watch` with what was done. Where it returns `false`, an operation that can be ended early
-/// fails.
+/// Runs `run`, and meanwhile calls `watch` with what was done. Where it returns `false`, an
+/// operation that can be ended early fails.
 pub fn watched<T>(watch: impl Fn(u64) -> bool + 'static, run: impl FnOnce() -> T) -> T {
     /// Puts the watch before this one back, also if `run` panics.
     struct Restore(Option<Watch>);

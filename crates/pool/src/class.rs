@@ -2,13 +2,13 @@
 
 use crate::SLAB_BYTES;
 
-/// Sizes of slots, in bytes. Up to 128 in steps of 16, then four to six steps per doubling; 960 and 1,024 fit the
-/// leaves of RNTree (56 entries, one or two copies of the slot line), 1,408 those of BzTree; the last two cut a slab in
-/// three and in two.
+/// Sizes of slots, in bytes. Up to 128 in steps of 16, then four to six steps per doubling; 960 and
+/// 1,024 fit the leaves of RNTree (56 entries, one or two copies of the slot line), 1,408 those of
+/// BzTree; the last two cut a slab in three and in two.
 const SIZES: [u32; 40] = [
-    32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 960, 1024, 1280,
-    1408, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120, 6144, 7168, 8192, 9344, 10880, 13056, 16320, 21824,
-    32704, 65472,
+    32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 960, 1024,
+    1280, 1408, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120, 6144, 7168, 8192, 9344, 10880,
+    13056, 16320, 21824, 32704, 65472,
 ];
 
 /// Words before the bitmap in a slab: class, checksum of the bitmap.
@@ -44,7 +44,8 @@ const GEOMETRY: [(u32, u32); CLASSES] = {
 impl Class {
     /// The smallest class whose slots have `bytes` bytes, on line boundaries if asked.
     pub(crate) fn of(bytes: usize, line_aligned: bool) -> Option<Self> {
-        let fits = |size: &u32| *size as usize >= bytes && (!line_aligned || size.is_multiple_of(64));
+        let fits =
+            |size: &u32| *size as usize >= bytes && (!line_aligned || size.is_multiple_of(64));
         SIZES.iter().position(fits).map(|index| Self(index as u8))
     }
 
@@ -82,7 +83,8 @@ impl Class {
     }
 }
 
-/// The bytes that an allocation of `bytes` bytes on line boundaries takes, as far as it may use them.
+/// The bytes that an allocation of `bytes` bytes on line boundaries takes, as far as it may use
+/// them.
 #[must_use]
 pub fn lines_taken(bytes: usize) -> usize {
     Class::of(bytes, true).map_or_else(|| bytes.next_multiple_of(64), Class::bytes)

@@ -21,11 +21,14 @@ impl At {
 /// `a.pool: `, or nothing.
 impl fmt::Display for At {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.as_ref().map_or(Ok(()), |path| write!(formatter, "{}: ", path.display()))
+        self.0
+            .as_ref()
+            .map_or(Ok(()), |path| write!(formatter, "{}: ", path.display()))
     }
 }
 
-/// What can go wrong: what failed, where, and a way out. [`Error::path`] is the file that it concerns.
+/// What can go wrong: what failed, where, and a way out. [`Error::path`] is the file that it
+/// concerns.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -54,13 +57,17 @@ pub enum Error {
         at: At,
     },
     /// The store was opened with `read_only`, and this would write to it. Nothing was changed.
-    #[error("{at}the store is open to be read only, so nothing was written; open it without `read_only`")]
+    #[error(
+        "{at}the store is open to be read only, so nothing was written; open it without `read_only`"
+    )]
     ReadOnly {
         /// The pool.
         at: At,
     },
     /// This machine cannot do what was asked for.
-    #[error("this processor has no {what}; leave the choice to be detected, or use another machine")]
+    #[error(
+        "this processor has no {what}; leave the choice to be detected, or use another machine"
+    )]
     Unsupported {
         /// What was asked for.
         what: String,
@@ -94,7 +101,9 @@ pub enum Error {
         at: At,
     },
     /// The pool uses features that this program does not know.
-    #[error("{at}the pool has features {unknown:#x}, which this program does not know; use a newer release")]
+    #[error(
+        "{at}the pool has features {unknown:#x}, which this program does not know; use a newer release"
+    )]
     UnknownFeatures {
         /// The bits that are not known.
         unknown: u64,
@@ -160,7 +169,8 @@ pub enum Error {
     PoolFull {
         /// The length that the file would need.
         wanted: u64,
-        /// The length that it may have: by the limit, or because it has it and the disk gives no more.
+        /// The length that it may have: by the limit, or because it has it and the disk gives no
+        /// more.
         limit: u64,
         /// What is full: the limit is met, or the disk.
         by: LimitedBy,
@@ -230,7 +240,9 @@ pub enum Error {
         at: At,
     },
     /// Something still uses the pool, or the tree.
-    #[error("{at}the pool is still in use: a tree, a range or another handle exists; drop it first")]
+    #[error(
+        "{at}the pool is still in use: a tree, a range or another handle exists; drop it first"
+    )]
     InUse {
         /// The pool.
         at: At,
@@ -255,8 +267,9 @@ pub enum Error {
         /// The pool.
         at: At,
     },
-    /// An operation gave up after a bounded number of attempts: another thread held a node for too long, for example while
-    /// it waited for a slow disk, or damage looks like a lock. Nothing was changed.
+    /// An operation gave up after a bounded number of attempts: another thread held a node for too
+    /// long, for example while it waited for a slow disk, or damage looks like a lock. Nothing was
+    /// changed.
     #[error(
         "{at}other threads blocked an operation for too long at offset {offset:#x}, and it changed nothing; try it again"
     )]
@@ -277,7 +290,9 @@ pub enum Error {
         limit: usize,
     },
     /// A value is too long.
-    #[error("a value of {length} bytes is too long, the limit is {limit}; split it over several keys")]
+    #[error(
+        "a value of {length} bytes is too long, the limit is {limit}; split it over several keys"
+    )]
     ValueTooLong {
         /// The value's length.
         length: usize,
@@ -337,7 +352,9 @@ pub enum Error {
         index: usize,
     },
     /// A batch is too large. Nothing of it was written.
-    #[error("a batch of {size} {what} is too large, the limit is {limit}; write it in several batches")]
+    #[error(
+        "a batch of {size} {what} is too large, the limit is {limit}; write it in several batches"
+    )]
     BatchTooLarge {
         /// What is counted.
         what: &'static str,
@@ -346,8 +363,9 @@ pub enum Error {
         /// The most.
         limit: usize,
     },
-    /// An earlier batch could not be finished, so the pool takes no more writes. The next open finishes the batch or undoes it, unless a
-    /// tree that it writes to is damaged: then the open lists that, and what is whole can be saved.
+    /// An earlier batch could not be finished, so the pool takes no more writes. The next open
+    /// finishes the batch or undoes it, unless a tree that it writes to is damaged: then the open
+    /// lists that, and what is whole can be saved.
     #[error(
         "{at}a batch could not be finished, so nothing more is written; close the pool and open it again, which finishes the batch or undoes it; if a damaged tree is in its way, a salvage saves the rest"
     )]
@@ -355,8 +373,8 @@ pub enum Error {
         /// The pool.
         at: At,
     },
-    /// The operation would wait for ever: it is called while its own thread holds what it would wait for, as by the source of a bulk
-    /// load that writes a batch to the tree being loaded.
+    /// The operation would wait for ever: it is called while its own thread holds what it would
+    /// wait for, as by the source of a bulk load that writes a batch to the tree being loaded.
     #[error(
         "the operation would wait for its own thread for ever; call it after the load, the salvage or the batch"
     )]
@@ -412,14 +430,21 @@ fn held(holder: Option<u32>, readers: bool) -> String {
         return "the pool is open to be read, and a writer must be alone; close it there, or open it only to read, too"
             .to_owned();
     }
-    let holder = holder.map_or_else(|| "another process".to_owned(), |holder| format!("process {holder}"));
+    let holder = holder.map_or_else(
+        || "another process".to_owned(),
+        |holder| format!("process {holder}"),
+    );
     format!(
         "{holder} is writing this pool, and no other process may open it meanwhile; wait for its end, or back the pool up and open the copy"
     )
 }
 
 fn form(form: LineForm) -> &'static str {
-    if form == LineForm::Twin { "twin" } else { "single" }
+    if form == LineForm::Twin {
+        "twin"
+    } else {
+        "single"
+    }
 }
 
 /// The place of an error, if its kind has one.
@@ -456,8 +481,8 @@ macro_rules! place {
 }
 
 impl Error {
-    /// The file of the pool that the error concerns. `None` if it concerns none, but an argument, or if it does not come from a
-    /// store.
+    /// The file of the pool that the error concerns. `None` if it concerns none, but an argument,
+    /// or if it does not come from a store.
     pub fn path(&self) -> Option<&Path> {
         place!(self)?.0.as_deref()
     }
@@ -483,12 +508,19 @@ impl Error {
 
     /// Damage at `offset`.
     pub fn corrupt(offset: u64, what: impl Into<String>) -> Self {
-        Self::Corrupt { offset, what: what.into(), at: At::UNKNOWN }
+        Self::Corrupt {
+            offset,
+            what: what.into(),
+            at: At::UNKNOWN,
+        }
     }
 
     /// No tree of this name.
     pub fn no_such_tree(name: &str) -> Self {
-        Self::NoSuchTree { name: name.to_owned(), at: At::UNKNOWN }
+        Self::NoSuchTree {
+            name: name.to_owned(),
+            at: At::UNKNOWN,
+        }
     }
 
     /// Something still uses the pool, or the tree.
@@ -498,7 +530,10 @@ impl Error {
 
     /// Other threads blocked an operation for too long.
     pub fn contended(offset: u64) -> Self {
-        Self::Contended { offset, at: At::UNKNOWN }
+        Self::Contended {
+            offset,
+            at: At::UNKNOWN,
+        }
     }
 
     /// For opening a pool: what is damaged keeps it from being opened.
@@ -516,10 +551,15 @@ impl Error {
 
     /// A closure for `map_err`: the operating system refused.
     pub fn io(action: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io { action, source, at: At::UNKNOWN }
+        move |source| Self::Io {
+            action,
+            source,
+            at: At::UNKNOWN,
+        }
     }
 
-    /// What is wrong, for a list of damage: without the pool and the way out, which are the same for all of it.
+    /// What is wrong, for a list of damage: without the pool and the way out, which are the same
+    /// for all of it.
     #[must_use]
     pub fn what(&self) -> String {
         match self {
@@ -530,7 +570,11 @@ impl Error {
 
     /// The error of the medium, if that failed.
     pub fn medium(&self) -> Option<&MediumError> {
-        if let Self::Medium { source, .. } = self { Some(source) } else { None }
+        if let Self::Medium { source, .. } = self {
+            Some(source)
+        } else {
+            None
+        }
     }
 
     /// Whether the pool is damaged: [`Error::Corrupt`].
@@ -554,7 +598,18 @@ impl From<MediumError> for Error {
     fn from(source: MediumError) -> Self {
         let at = At::UNKNOWN;
         match source {
-            MediumError::Full { wanted, limit, by, file } => Self::PoolFull { wanted, limit, by, file, at },
+            MediumError::Full {
+                wanted,
+                limit,
+                by,
+                file,
+            } => Self::PoolFull {
+                wanted,
+                limit,
+                by,
+                file,
+                at,
+            },
             source => Self::Medium { source, at },
         }
     }

@@ -12,8 +12,9 @@
 //! 0x10000 slabs                   (space.rs)
 //! ```
 //!
-//! The header never changes after creation, so two copies guard against damage, not against torn writes. The words
-//! of the state line do change; each is one atomic store that carries its own 16-bit check.
+//! The header never changes after creation, so two copies guard against damage, not against torn
+//! writes. The words of the state line do change; each is one atomic store that carries its own
+//! 16-bit check.
 
 use medium::{LineForm, Medium, Word};
 
@@ -28,9 +29,11 @@ const HEADER_WORDS: usize = 8;
 const STATE: u64 = 0x2000;
 /// A line of the prefix that the pool leaves to its medium.
 pub const MEDIUM_LINE: u64 = 0x2040;
-/// Where the prefix has room for the epochs that trees share: two copies of 512 bytes, which the pool leaves to engines.
+/// Where the prefix has room for the epochs that trees share: two copies of 512 bytes, which the
+/// pool leaves to engines.
 pub const EPOCHS: [u64; 2] = [0x2200, 0x2800];
-/// Where the prefix has room for what leads to batches that are being applied: [`BATCH_SLOTS`] words, which the pool leaves to engines.
+/// Where the prefix has room for what leads to batches that are being applied: [`BATCH_SLOTS`]
+/// words, which the pool leaves to engines.
 pub const BATCHES: u64 = 0x2400;
 /// Words at [`BATCHES`].
 pub const BATCH_SLOTS: usize = 64;
@@ -55,19 +58,38 @@ pub struct Identity {
 
 impl Identity {
     fn encode(&self) -> [u64; HEADER_WORDS] {
-        let features = if self.line_form == LineForm::Twin { FEATURE_TWIN_LINES } else { 0 };
+        let features = if self.line_form == LineForm::Twin {
+            FEATURE_TWIN_LINES
+        } else {
+            0
+        };
         let (low, high) = (self.uuid as u64, (self.uuid >> 64) as u64);
-        let mut words = [MAGIC, u64::from(self.version), features, low, high, SLAB_BYTES, 0, 0];
+        let mut words = [
+            MAGIC,
+            u64::from(self.version),
+            features,
+            low,
+            high,
+            SLAB_BYTES,
+            0,
+            0,
+        ];
         words[7] = check(&words[..7]);
         words
     }
 
     fn decode(words: &[u64; HEADER_WORDS]) -> Result<Self> {
         if words[0] != MAGIC {
-            return Err(Error::NotAPool { why: "the magic number is missing".to_owned(), at: At::UNKNOWN });
+            return Err(Error::NotAPool {
+                why: "the magic number is missing".to_owned(),
+                at: At::UNKNOWN,
+            });
         }
         if words[7] != check(&words[..7]) {
-            return Err(Error::corrupt(0, "both copies of the header fail their checksum"));
+            return Err(Error::corrupt(
+                0,
+                "both copies of the header fail their checksum",
+            ));
         }
         if words[1] != u64::from(FORMAT_VERSION) {
             return Err(Error::Version {
@@ -77,14 +99,25 @@ impl Identity {
             });
         }
         if words[2] & !FEATURES_KNOWN != 0 {
-            return Err(Error::UnknownFeatures { unknown: words[2] & !FEATURES_KNOWN, at: At::UNKNOWN });
+            return Err(Error::UnknownFeatures {
+                unknown: words[2] & !FEATURES_KNOWN,
+                at: At::UNKNOWN,
+            });
         }
         if words[5] != SLAB_BYTES {
             return Err(Error::corrupt(40, format!("slabs of {} bytes", words[5])));
         }
-        let line_form = if words[2] & FEATURE_TWIN_LINES != 0 { LineForm::Twin } else { LineForm::Single };
+        let line_form = if words[2] & FEATURE_TWIN_LINES != 0 {
+            LineForm::Twin
+        } else {
+            LineForm::Single
+        };
         let uuid = u128::from(words[3]) | u128::from(words[4]) << 64;
-        Ok(Self { version: words[1] as u32, uuid, line_form })
+        Ok(Self {
+            version: words[1] as u32,
+            uuid,
+            line_form,
+        })
     }
 }
 
@@ -99,14 +132,18 @@ type MediumGuard<'m, M> = medium::Guard<'m, M>;
 pub(crate) fn create<M: Medium>(guard: &MediumGuard<'_, M>, identity: &Identity) -> Result<()> {
     // The first copy last: it is what makes the file a pool.
     for offset in [COPIES[1], COPIES[0]] {
-        // PERSIST: nothing must precede, for an open mends a state line of zeros; lost, the file is still blank and is made
-        // a pool again.
+        // PERSIST: nothing must precede, for an open mends a state line of zeros; lost, the file is
+        // still blank and is made a pool again.
         write(guard, offset, &identity.encode())?;
     }
     Ok(())
 }
 
-fn write<M: Medium>(guard: &MediumGuard<'_, M>, offset: u64, words: &[u64; HEADER_WORDS]) -> Result<()> {
+fn write<M: Medium>(
+    guard: &MediumGuard<'_, M>,
+    offset: u64,
+    words: &[u64; HEADER_WORDS],
+) -> Result<()> {
     let cells = guard.words(offset, HEADER_WORDS)?;
     for (cell, word) in cells.iter().zip(words) {
         cell.store(guard, *word);
@@ -127,7 +164,10 @@ pub(crate) fn open<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<Identity> {
     let decoded = copies.each_ref().map(Identity::decode);
     match decoded {
         [Ok(identity), Ok(other)] if identity == other => Ok(identity),
-        [Ok(_), Ok(_)] => Err(Error::corrupt(COPIES[1], "the two headers are of different pools")),
+        [Ok(_), Ok(_)] => Err(Error::corrupt(
+            COPIES[1],
+            "the two headers are of different pools",
+        )),
         [Ok(identity), Err(_)] => write(guard, COPIES[1], &copies[0]).map(|()| identity),
         [Err(_), Ok(identity)] => write(guard, COPIES[0], &copies[1]).map(|()| identity),
         // Of two complaints the more precise one: a bad checksum says that it is, or was, a pool.
@@ -143,7 +183,9 @@ pub(crate) fn is_blank<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<bool> {
     }
     let copies = [read(guard, COPIES[0])?, read(guard, COPIES[1])?];
     // A torn second copy is no pool yet either: the first is written only after it is durable.
-    Ok(copies[0] == [0; HEADER_WORDS] && Identity::decode(&copies[1]).is_err() && roots_are_zero(guard)?)
+    Ok(copies[0] == [0; HEADER_WORDS]
+        && Identity::decode(&copies[1]).is_err()
+        && roots_are_zero(guard)?)
 }
 
 fn roots_are_zero<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<bool> {
@@ -188,8 +230,9 @@ impl State {
 
     pub(crate) fn load<M: Medium>(self, guard: &MediumGuard<'_, M>) -> Result<u64> {
         let word = self.word(guard)?.load(guard);
-        unchecked(word)
-            .ok_or_else(|| Error::corrupt(self.offset(), format!("the {self:?} word fails its check")))
+        unchecked(word).ok_or_else(|| {
+            Error::corrupt(self.offset(), format!("the {self:?} word fails its check"))
+        })
     }
 
     /// Stores and flushes; the caller fences.

@@ -1,10 +1,12 @@
 //! The pool: one file that holds named trees.
 //!
-//! A pool is a header kept twice, a state line, a root table and slabs of 64 KiB (see `docs/FORMAT.md`). It knows
-//! nothing of engines: it hands out space, remembers roots, and says which offsets hold what. Allocation costs no
-//! persist of its own: what the trees reach defines what is allocated (`space.rs`).
+//! A pool is a header kept twice, a state line, a root table and slabs of 64 KiB (see
+//! `docs/FORMAT.md`). It knows nothing of engines: it hands out space, remembers roots, and says
+//! which offsets hold what. Allocation costs no persist of its own: what the trees reach defines
+//! what is allocated (`space.rs`).
 //!
-//! Nothing that is read from a pool is trusted to be in bounds: a damaged pool gives [`Error::Corrupt`].
+//! Nothing that is read from a pool is trusted to be in bounds: a damaged pool gives
+//! [`Error::Corrupt`].
 #![forbid(unsafe_code)]
 
 pub mod bytes;
@@ -23,7 +25,9 @@ mod space;
 pub use class::lines_taken;
 pub use error::{At, Error, Result};
 pub use header::{BATCH_SLOTS, BATCHES, EPOCHS, FORMAT_VERSION, Identity, MEDIUM_LINE};
-pub use pool::{Guard, Pool, PoolOptions, PoolStat, bytes_expected, holder_of_file, set_holder_of_file};
+pub use pool::{
+    Guard, Pool, PoolOptions, PoolStat, bytes_expected, holder_of_file, set_holder_of_file,
+};
 pub use quarantine::Quarantine;
 pub use roots::{DamagedRoot, ROOT_WORDS, Roots, TREE_NAME_BYTES_MAX, TREES_MAX, TreeRoot};
 pub use space::{ALLOCATION_BYTES_MAX, SLAB_BYTES, Usage};

@@ -20,10 +20,13 @@ impl Sink for Space {
     }
 }
 
-/// Frees a batch while its lock is held, so a close that finds the batch empty knows that its offsets are
-/// free.
+/// Frees a batch while its lock is held, so a close that finds the batch empty knows that its
+/// offsets are free.
 pub(crate) fn free_batch(batch: &Batch, sink: &impl Sink) {
-    batch.lock().drain(..).for_each(|offset| sink.accept(offset));
+    batch
+        .lock()
+        .drain(..)
+        .for_each(|offset| sink.accept(offset));
 }
 
 /// How many offsets share one deferred call.
@@ -64,21 +67,32 @@ impl Inner {
 impl Limbo {
     /// With so many offsets in a batch.
     pub(crate) fn of_batches(batch_offsets: usize) -> Self {
-        Self { inner: Mutex::default(), batch_offsets }
+        Self {
+            inner: Mutex::default(),
+            batch_offsets,
+        }
     }
 
-    /// Adds an offset. If that fills the batch, returns the batch, which the caller frees after the current
-    /// epoch.
+    /// Adds an offset. If that fills the batch, returns the batch, which the caller frees after the
+    /// current epoch.
     pub(crate) fn add(&self, offset: u64) -> Option<Batch> {
         let mut inner = self.inner.lock();
         inner.filling.push(offset);
-        if inner.filling.len() < self.batch_offsets { None } else { Some(inner.close_batch()) }
+        if inner.filling.len() < self.batch_offsets {
+            None
+        } else {
+            Some(inner.close_batch())
+        }
     }
 
     /// The batch that is not full yet, to be freed after the current epoch.
     pub(crate) fn take_batch(&self) -> Option<Batch> {
         let mut inner = self.inner.lock();
-        if inner.filling.is_empty() { None } else { Some(inner.close_batch()) }
+        if inner.filling.is_empty() {
+            None
+        } else {
+            Some(inner.close_batch())
+        }
     }
 
     /// Whether any offset still waits.

@@ -1,7 +1,8 @@
-//! The protocols of space and limbo under every interleaving and every weak ordering. See `medium::sync` for how to run it.
+//! The protocols of space and limbo under every interleaving and every weak ordering. See
+//! `medium::sync` for how to run it.
 //!
-//! Not here: that a slab is offered which fills while its last slot is freed (`Space::offer`). That rests on sequential
-//! consistency of two words, which `loom` does not model.
+//! Not here: that a slab is offered which fills while its last slot is freed (`Space::offer`). That
+//! rests on sequential consistency of two words, which `loom` does not model.
 
 use std::sync::Arc;
 
@@ -20,7 +21,10 @@ const BYTES: usize = 21_824;
 type MediumGuard<'m> = medium::Guard<'m, Dax>;
 
 fn options() -> PoolOptions {
-    PoolOptions { step_slabs_min: 1, ..PoolOptions::default() }
+    PoolOptions {
+        step_slabs_min: 1,
+        ..PoolOptions::default()
+    }
 }
 
 /// A space in use.
@@ -38,7 +42,8 @@ fn allocate_two(ram: &Dax, space: &Space) -> [u64; 2] {
     [(); 2].map(|()| space.allocate(&guard, BYTES, false).unwrap())
 }
 
-/// Does what a clean close does to a new pool with two allocations: what is in use stands in bitmaps.
+/// Does what a clean close does to a new pool with two allocations: what is in use stands in
+/// bitmaps.
 #[inline(never)]
 fn close_with_two(ram: &Dax) -> [u64; 2] {
     let space = Box::new(Space::create(&options()).unwrap());
@@ -66,16 +71,32 @@ impl Used {
     fn new() -> (Arc<Self>, [u64; 2]) {
         let (ram, space) = (ram(), Box::new(Space::create(&options()).unwrap()));
         let offsets = allocate_two(&ram, &space);
-        (Arc::new(Self { ram, space, content: AtomicU64::new(0) }), offsets)
+        (
+            Arc::new(Self {
+                ram,
+                space,
+                content: AtomicU64::new(0),
+            }),
+            offsets,
+        )
     }
 
     /// The same in a pool that has this slab and no more.
     fn limited() -> (Arc<Self>, [u64; 2]) {
-        let (ram, space) =
-            (Dax::plain(2 * SLAB_BYTES).unwrap(), Box::new(Space::create(&options()).unwrap()));
+        let (ram, space) = (
+            Dax::plain(2 * SLAB_BYTES).unwrap(),
+            Box::new(Space::create(&options()).unwrap()),
+        );
         ram.grow(SLAB_BYTES).unwrap();
         let offsets = allocate_two(&ram, &space);
-        (Arc::new(Self { ram, space, content: AtomicU64::new(0) }), offsets)
+        (
+            Arc::new(Self {
+                ram,
+                space,
+                content: AtomicU64::new(0),
+            }),
+            offsets,
+        )
     }
 
     /// The same after a clean close.
@@ -83,16 +104,28 @@ impl Used {
         let ram = ram();
         let offsets = close_with_two(&ram);
         let space = open(&ram);
-        (Arc::new(Self { ram, space, content: AtomicU64::new(0) }), offsets)
+        (
+            Arc::new(Self {
+                ram,
+                space,
+                content: AtomicU64::new(0),
+            }),
+            offsets,
+        )
     }
 
     fn allocate(&self) -> u64 {
-        self.space.allocate(&MediumGuard::new(&self.ram), BYTES, false).unwrap()
+        self.space
+            .allocate(&MediumGuard::new(&self.ram), BYTES, false)
+            .unwrap()
     }
 
     /// So many allocations are in use, and no free was refused: each was freed once.
     fn assert_in_use(&self, allocations: u64) {
-        assert_eq!((self.space.allocations(), self.space.frees_refused()), (allocations, 0));
+        assert_eq!(
+            (self.space.allocations(), self.space.frees_refused()),
+            (allocations, 0)
+        );
     }
 }
 
@@ -124,7 +157,12 @@ fn what_is_freed_while_bitmaps_are_read_is_freed_once() {
             let used = Arc::clone(&used);
             thread::spawn(move || used.space.free(offset))
         };
-        assert_eq!(used.space.read_bitmaps(&MediumGuard::new(&used.ram)).unwrap(), None);
+        assert_eq!(
+            used.space
+                .read_bitmaps(&MediumGuard::new(&used.ram))
+                .unwrap(),
+            None
+        );
         freeing.join().unwrap();
         used.assert_in_use(1);
     });
@@ -137,7 +175,11 @@ fn nothing_old_is_given_away_before_the_bitmaps_are_read() {
         let (used, offsets) = Used::reopened();
         let reading = {
             let used = Arc::clone(&used);
-            thread::spawn(move || used.space.read_bitmaps(&MediumGuard::new(&used.ram)).unwrap())
+            thread::spawn(move || {
+                used.space
+                    .read_bitmaps(&MediumGuard::new(&used.ram))
+                    .unwrap()
+            })
         };
         assert!(!offsets.contains(&used.allocate()));
         assert_eq!(reading.join().unwrap(), None);
@@ -160,7 +202,10 @@ fn a_close_that_finds_nothing_waiting_finds_it_freed() {
         if !limbo.is_waiting() {
             used.assert_in_use(0);
         }
-        limbo.drain().into_iter().for_each(|offset| used.space.free(offset));
+        limbo
+            .drain()
+            .into_iter()
+            .for_each(|offset| used.space.free(offset));
         used.assert_in_use(0);
         collector.join().unwrap();
         used.assert_in_use(0);

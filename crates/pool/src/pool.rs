@@ -22,15 +22,15 @@ use crate::{At, Error, FORMAT_VERSION, Result};
 pub struct PoolOptions {
     /// The least by which the file grows, in slabs of 64 KiB.
     pub step_slabs_min: u32,
-    /// Whether retired memory waits for readers. Without, retired memory is reused at once: for single-threaded
-    /// exploration, where it makes addresses reproducible.
+    /// Whether retired memory waits for readers. Without, retired memory is reused at once: for
+    /// single-threaded exploration, where it makes addresses reproducible.
     pub reclaim_by_epoch: bool,
     /// Whether dropping the last handle closes the pool cleanly, as [`Pool::close`] does.
     pub close_on_drop: bool,
     /// The most slabs that the pool can have: each takes address space.
     pub slabs_max: u32,
-    /// Whether the caller calls [`Pool::read_bitmaps`] later, while trees already work. Otherwise, or if
-    /// there are few slabs, the open reads the bitmaps: O(slabs).
+    /// Whether the caller calls [`Pool::read_bitmaps`] later, while trees already work. Otherwise,
+    /// or if there are few slabs, the open reads the bitmaps: O(slabs).
     pub read_bitmaps_later: bool,
 }
 
@@ -46,8 +46,8 @@ impl Default for PoolOptions {
     }
 }
 
-/// How often, and with what pauses, a full pool checks whether retired memory is free: for a fifth of a
-/// second in all.
+/// How often, and with what pauses, a full pool checks whether retired memory is free: for a fifth
+/// of a second in all.
 const RECLAIM_LOOKS: usize = 200;
 const RECLAIM_PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
 
@@ -66,8 +66,8 @@ pub struct PoolStat {
     pub allocations: u64,
     /// Frees of what was no allocation: not 0 only in a damaged pool.
     pub frees_refused: u64,
-    /// The offsets of slabs whose class word is damaged and into which trees reach. Their content is read
-    /// as before, and their space is not reused.
+    /// The offsets of slabs whose class word is damaged and into which trees reach. Their content
+    /// is read as before, and their space is not reused.
     pub classes_damaged: Vec<u64>,
     /// After a crash, until the mark has ended: how many allocations it has found so far.
     pub marked: Option<u64>,
@@ -97,7 +97,9 @@ pub struct Pool<M: Medium> {
 
 impl<M: Medium> Clone for Pool<M> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
     }
 }
 
@@ -117,10 +119,14 @@ impl<'p, M: Medium> Deref for Guard<'p, M> {
 }
 
 impl Identity {
-    /// The identity of the pool in `file`, from the file itself; `None` if the file is empty or blank. For choosing
-    /// a medium before mapping.
+    /// The identity of the pool in `file`, from the file itself; `None` if the file is empty or
+    /// blank. For choosing a medium before mapping.
     pub fn of_file(file: &File) -> Result<Option<Self>> {
-        let io = |source| Error::Io { action: "read the pool's header", source, at: At::UNKNOWN };
+        let io = |source| Error::Io {
+            action: "read the pool's header",
+            source,
+            at: At::UNKNOWN,
+        };
         let length = file.metadata().map_err(io)?.len();
         if length == 0 {
             return Ok(None);
@@ -131,7 +137,8 @@ impl Identity {
         let mut bytes = vec![0; PREFIX_BYTES.min(length) as usize];
         std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, 0).map_err(io)?;
         crate::bytes::copy_in(&guard, guard.words(0, bytes.len().div_ceil(8))?, &bytes);
-        // A creation that a crash cut off left exactly the prefix; a longer file of zeros is not a pool of ours.
+        // A creation that a crash cut off left exactly the prefix; a longer file of zeros is not a
+        // pool of ours.
         if length == PREFIX_BYTES && header::is_blank(&guard)? {
             return Ok(None);
         }
@@ -145,55 +152,73 @@ impl Identity {
 }
 
 impl Identity {
-    /// The identity of the pool on `medium`; `None` if nothing was written there yet. For a medium whose file alone does
-    /// not tell.
+    /// The identity of the pool on `medium`; `None` if nothing was written there yet. For a medium
+    /// whose file alone does not tell.
     pub fn of_medium(medium: &impl Medium) -> Result<Option<Self>> {
         let guard = medium::Guard::new(medium);
         let identity = || {
             let blank = medium.extent().length() == 0 || header::is_blank(&guard)?;
-            if blank { Ok(None) } else { header::open(&guard).map(Some) }
+            if blank {
+                Ok(None)
+            } else {
+                header::open(&guard).map(Some)
+            }
         };
         identity().map_err(Error::unopenable)
     }
 }
 
-/// How long the pool on `medium` says that it is, which may be more than there is of it; `None` if it does not say.
+/// How long the pool on `medium` says that it is, which may be more than there is of it; `None` if
+/// it does not say.
 pub fn bytes_expected(medium: &impl Medium) -> Option<u64> {
-    State::HighWater.load(&medium::Guard::new(medium)).ok().map(|slabs| slabs.saturating_mul(SLAB_BYTES))
+    State::HighWater
+        .load(&medium::Guard::new(medium))
+        .ok()
+        .map(|slabs| slabs.saturating_mul(SLAB_BYTES))
 }
 
-/// The process that has the pool in `file` open, or had it last; `None` if the file does not say. For telling who
-/// holds a pool's lock.
+/// The process that has the pool in `file` open, or had it last; `None` if the file does not say.
+/// For telling who holds a pool's lock.
 pub fn holder_of_file(file: &File) -> Option<u32> {
     let mut bytes = [0; 8];
     std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, State::Holder.offset()).ok()?;
     header::unchecked(u64::from_le_bytes(bytes)).and_then(|holder| u32::try_from(holder).ok())
 }
 
-/// Says in the pool in `file` that this process has it open: for a medium on which the file itself learns of it late.
+/// Says in the pool in `file` that this process has it open: for a medium on which the file itself
+/// learns of it late.
 pub fn set_holder_of_file(file: &File) -> Result<()> {
     let holder = header::checked(u64::from(std::process::id())).to_le_bytes();
-    std::os::unix::fs::FileExt::write_all_at(file, &holder, State::Holder.offset())
-        .map_err(|source| Error::Io { action: "write to the pool", source, at: At::UNKNOWN })
+    std::os::unix::fs::FileExt::write_all_at(file, &holder, State::Holder.offset()).map_err(
+        |source| Error::Io {
+            action: "write to the pool",
+            source,
+            at: At::UNKNOWN,
+        },
+    )
 }
 
 impl<M: Medium> Pool<M> {
-    /// Opens the pool on `medium`, or makes one there if nothing was written yet. O(slabs), or O(1) if
-    /// [`PoolOptions::read_bitmaps_later`].
+    /// Opens the pool on `medium`, or makes one there if nothing was written yet. O(slabs), or O(1)
+    /// if [`PoolOptions::read_bitmaps_later`].
     ///
     /// # Errors
-    /// [`Error::Unopenable`] if both copies of the header are damaged, or the file was truncated; [`Error::NotAPool`],
-    /// [`Error::Version`], [`Error::UnknownFeatures`], [`Error::LineForm`] if it is none that this medium can hold;
-    /// [`Error::PoolFull`] if there is no room for a new one.
+    /// [`Error::Unopenable`] if both copies of the header are damaged, or the file was truncated;
+    /// [`Error::NotAPool`], [`Error::Version`], [`Error::UnknownFeatures`], [`Error::LineForm`] if
+    /// it is none that this medium can hold; [`Error::PoolFull`] if there is no room for a new one.
     pub fn open(medium: M, options: PoolOptions) -> Result<Self> {
         Self::try_open(medium, options).map_err(Error::unopenable)
     }
 
     fn try_open(medium: M, options: PoolOptions) -> Result<Self> {
         let length = medium.extent().length();
-        let blank = length == 0 || length >= PREFIX_BYTES && header::is_blank(&medium::Guard::new(&medium))?;
-        let identity =
-            if blank { Self::create(&medium)? } else { header::open(&medium::Guard::new(&medium))? };
+        let blank = length == 0
+            || length >= PREFIX_BYTES && header::is_blank(&medium::Guard::new(&medium))?;
+        let identity = if blank {
+            Self::create(&medium)?
+        } else {
+            header::open(&medium::Guard::new(&medium))?
+        };
         if identity.line_form != medium.line_form() {
             return Err(Error::LineForm {
                 pool: identity.line_form,
@@ -202,12 +227,16 @@ impl<M: Medium> Pool<M> {
             });
         }
         let guard = medium::Guard::new(&medium);
-        let space = if blank { Space::create(&options)? } else { Space::open(&guard, &options)? };
+        let space = if blank {
+            Space::create(&options)?
+        } else {
+            Space::open(&guard, &options)?
+        };
         if !options.read_bitmaps_later || space.is_small() {
             space.read_bitmaps(&guard)?;
         }
-        // PERSIST: nothing must precede; lost, the pool is still clean, and nothing was allocated from it yet. Whatever is
-        // durable later is durable after it, so no wait is needed here.
+        // PERSIST: nothing must precede; lost, the pool is still clean, and nothing was allocated
+        // from it yet. Whatever is durable later is durable after it, so no wait is needed here.
         State::Clean.publish(&guard, 0)?;
         space.mend_high_water(&guard)?;
         State::Holder.publish(&guard, u64::from(std::process::id()))?;
@@ -236,8 +265,11 @@ impl<M: Medium> Pool<M> {
     fn create(medium: &M) -> Result<Identity> {
         medium.grow(PREFIX_BYTES)?;
         let guard = medium::Guard::new(medium);
-        let identity =
-            Identity { version: FORMAT_VERSION, uuid: medium::random_id(), line_form: medium.line_form() };
+        let identity = Identity {
+            version: FORMAT_VERSION,
+            uuid: medium::random_id(),
+            line_form: medium.line_form(),
+        };
         header::create(&guard, &identity)?;
         Ok(identity)
     }
@@ -245,19 +277,28 @@ impl<M: Medium> Pool<M> {
     /// Pins the current thread and opens access.
     #[inline]
     pub fn pin(&self) -> Guard<'_, M> {
-        Guard { inner: medium::Guard::new(&self.shared.medium), shared: &self.shared }
+        Guard {
+            inner: medium::Guard::new(&self.shared.medium),
+            shared: &self.shared,
+        }
     }
 
     /// Opens access for reading without pinning ([`medium::Guard::unpinned`]).
     #[inline(always)]
     pub fn peek(&self) -> Guard<'_, M> {
-        Guard { inner: medium::Guard::unpinned(&self.shared.medium), shared: &self.shared }
+        Guard {
+            inner: medium::Guard::unpinned(&self.shared.medium),
+            shared: &self.shared,
+        }
     }
 
     /// What trees have in common in this pool, made when it is first asked for: one of each type.
     pub fn common<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
         let mut common = self.shared.common.lock();
-        if let Some(made) = common.iter().find_map(|made| Arc::clone(made).downcast().ok()) {
+        if let Some(made) = common
+            .iter()
+            .find_map(|made| Arc::clone(made).downcast().ok())
+        {
             return made;
         }
         let made = Arc::new(T::default());
@@ -281,11 +322,15 @@ impl<M: Medium> Pool<M> {
     /// [`Error::Corrupt`] if any slot of the root table is damaged; [`Pool::roots`] has the others.
     pub fn trees(&self) -> Result<Vec<TreeRoot>> {
         let roots = self.roots()?;
-        roots.damaged.first().map_or(Ok(roots.trees), |damaged| Err(damaged.error()))
+        roots
+            .damaged
+            .first()
+            .map_or(Ok(roots.trees), |damaged| Err(damaged.error()))
     }
 
-    /// All named trees, and the slots of the root table that are damaged. While there are any, what their trees reach is
-    /// not known: after a crash the mark must not end. O(size of the root table).
+    /// All named trees, and the slots of the root table that are damaged. While there are any, what
+    /// their trees reach is not known: after a crash the mark must not end. O(size of the root
+    /// table).
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the file ends inside of the table.
@@ -293,8 +338,8 @@ impl<M: Medium> Pool<M> {
         roots::list(&self.pin())
     }
 
-    /// Adds a named tree, whose first nodes are flushed and fenced: the table is written through a guard of its own.
-    /// Durable when this returns.
+    /// Adds a named tree, whose first nodes are flushed and fenced: the table is written through a
+    /// guard of its own. Durable when this returns.
     pub fn create_tree(
         &self,
         name: &str,
@@ -305,31 +350,36 @@ impl<M: Medium> Pool<M> {
         roots::create(&self.pin(), name, engine_and_codec, words, None)
     }
 
-    /// Removes a tree from the root table; its space is the caller's to free. Durable when this returns.
+    /// Removes a tree from the root table; its space is the caller's to free. Durable when this
+    /// returns.
     pub fn remove_tree(&self, tree: &TreeRoot) -> Result<()> {
         let _serial = self.shared.roots.lock();
         roots::remove(&self.pin(), tree.slot)
     }
 
-    /// Gives a tree another name; no thread may have it open. Durable when this returns; a crash leaves it with one of both names.
+    /// Gives a tree another name; no thread may have it open. Durable when this returns; a crash
+    /// leaves it with one of both names.
     ///
     /// # Errors
-    /// [`Error::TreeExists`], [`Error::BadTreeName`]; [`Error::TooManyTrees`], as the table needs a free slot.
+    /// [`Error::TreeExists`], [`Error::BadTreeName`]; [`Error::TooManyTrees`], as the table needs a
+    /// free slot.
     pub fn rename_tree(&self, tree: &TreeRoot, name: &str) -> Result<TreeRoot> {
         let _serial = self.shared.roots.lock();
         roots::rename(&self.pin(), tree, name)
     }
 
-    /// Whether the trees must mark what they reach, because the pool was not closed cleanly. They may do it when they are
-    /// opened or later, beside writers; until all have and [`Pool::finish_marking`] was called, no space is reused that
-    /// was in use before the open.
+    /// Whether the trees must mark what they reach, because the pool was not closed cleanly. They
+    /// may do it when they are opened or later, beside writers; until all have and
+    /// [`Pool::finish_marking`] was called, no space is reused that was in use before the open.
     pub fn needs_mark(&self) -> bool {
         self.shared.space.needs_mark()
     }
 
     /// Records that a tree reaches the allocation at `offset`. Any thread; idempotent.
     pub fn mark(&self, offset: u64) -> Result<()> {
-        self.shared.space.mark(&medium::Guard::unpinned(&self.shared.medium), offset)
+        self.shared
+            .space
+            .mark(&medium::Guard::unpinned(&self.shared.medium), offset)
     }
 
     /// Ends the mark: what no tree marked is free. For trees that are not in use. O(slabs).
@@ -337,9 +387,9 @@ impl<M: Medium> Pool<M> {
         self.shared.space.finish_marking();
     }
 
-    /// Ends the mark while trees work, once every thread that is pinned now has unpinned. Until then a
-    /// thread may still read, or be about to retire, what it made unreachable before the mark of its tree
-    /// got there.
+    /// Ends the mark while trees work, once every thread that is pinned now has unpinned. Until
+    /// then a thread may still read, or be about to retire, what it made unreachable before the
+    /// mark of its tree got there.
     pub fn finish_marking_later(&self) {
         let space = Arc::clone(&self.shared.space);
         let guard = self.pin();
@@ -352,15 +402,21 @@ impl<M: Medium> Pool<M> {
         self.shared.space.has_old() && !self.needs_mark()
     }
 
-    /// After a clean close: reads which old allocations are in use, while trees may work. Until this
-    /// returns, no old space is reused. Does nothing if that is known already, or if trees must mark.
-    /// O(slabs).
+    /// After a clean close: reads which old allocations are in use, while trees may work. Until
+    /// this returns, no old space is reused. Does nothing if that is known already, or if trees
+    /// must mark. O(slabs).
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if a bitmap is damaged: space is reused again after the next open, which marks.
+    /// [`Error::Corrupt`] if a bitmap is damaged: space is reused again after the next open, which
+    /// marks.
     pub fn read_bitmaps(&self) -> Result<()> {
-        let damaged = self.shared.space.read_bitmaps(&medium::Guard::unpinned(&self.shared.medium))?;
-        let Some((offset, what)) = damaged else { return Ok(()) };
+        let damaged = self
+            .shared
+            .space
+            .read_bitmaps(&medium::Guard::unpinned(&self.shared.medium))?;
+        let Some((offset, what)) = damaged else {
+            return Ok(());
+        };
         self.give_up_marking();
         let what = format!(
             "{what}, so nothing is reused that was in use before this open; close the pool and open it again, which finds out \
@@ -369,14 +425,14 @@ impl<M: Medium> Pool<M> {
         Err(Error::corrupt(offset, what))
     }
 
-    /// Gives up the mark until the next open, because a tree is damaged. Old allocations that are freed
-    /// until then stay taken.
+    /// Gives up the mark until the next open, because a tree is damaged. Old allocations that are
+    /// freed until then stay taken.
     pub fn give_up_marking(&self) {
         self.shared.space.give_up_marking();
     }
 
-    /// Frees retired memory that no pinned thread can still read, for a pool that is full. The calling
-    /// thread must not be pinned: it would wait for itself.
+    /// Frees retired memory that no pinned thread can still read, for a pool that is full. The
+    /// calling thread must not be pinned: it would wait for itself.
     pub fn reclaim(&self) {
         self.reclaim_with(None);
     }
@@ -391,8 +447,8 @@ impl<M: Medium> Pool<M> {
             quarantine.close_batch(&guard);
         }
         drop(guard);
-        // Each check advances the epoch by one step if every pinned thread has seen the last one. A pinned
-        // thread may be waiting for a processor, or be in the middle of a long scan.
+        // Each check advances the epoch by one step if every pinned thread has seen the last one. A
+        // pinned thread may be waiting for a processor, or be in the middle of a long scan.
         for look in 0..RECLAIM_LOOKS {
             medium::pin().flush();
             if !self.shared.limbo.is_waiting()
@@ -406,8 +462,9 @@ impl<M: Medium> Pool<M> {
         }
     }
 
-    /// Runs `run` with slabs set aside, as many adjacent ones as each of `runs` says: while the pool is full, what `run` allocates comes
-    /// from them. Those that are left are free afterwards. Not to be nested.
+    /// Runs `run` with slabs set aside, as many adjacent ones as each of `runs` says: while the
+    /// pool is full, what `run` allocates comes from them. Those that are left are free afterwards.
+    /// Not to be nested.
     ///
     /// # Errors
     /// [`Error::PoolFull`], and `run` is not called.
@@ -418,7 +475,9 @@ impl<M: Medium> Pool<M> {
                 self.0.space.end_set_aside::<M>();
             }
         }
-        self.shared.space.set_aside(&medium::Guard::unpinned(&self.shared.medium), runs)?;
+        self.shared
+            .space
+            .set_aside(&medium::Guard::unpinned(&self.shared.medium), runs)?;
         let _ended = Ended(&self.shared);
         Ok(run())
     }
@@ -438,18 +497,23 @@ impl<M: Medium> Pool<M> {
         }
     }
 
-    /// Gives the room of free space back to the file system, once what made it free is durable. O(free slabs).
+    /// Gives the room of free space back to the file system, once what made it free is durable.
+    /// O(free slabs).
     pub fn release(&self) {
-        self.shared.space.release_all(&medium::Guard::unpinned(&self.shared.medium));
+        self.shared
+            .space
+            .release_all(&medium::Guard::unpinned(&self.shared.medium));
     }
 
-    /// Gives the room of all free space back now, and cuts the free tail of the file off. Other threads may go on; those that
-    /// allocate wait. O(free slabs), and on a file a checkpoint.
+    /// Gives the room of all free space back now, and cuts the free tail of the file off. Other
+    /// threads may go on; those that allocate wait. O(free slabs), and on a file a checkpoint.
     ///
     /// # Errors
     /// [`Error::Medium`] if the medium failed.
     pub fn compact(&self) -> Result<()> {
-        self.shared.space.compact(&medium::Guard::unpinned(&self.shared.medium))
+        self.shared
+            .space
+            .compact(&medium::Guard::unpinned(&self.shared.medium))
     }
 
     /// Has trees verify every record that they read: see [`Guard::verifies`].
@@ -457,25 +521,28 @@ impl<M: Medium> Pool<M> {
         self.shared.verifies.store(true, Ordering::Relaxed);
     }
 
-    /// Makes the close leave the pool unclean, as a crash would: for a tree with unfinished work, which the
-    /// next open finishes.
+    /// Makes the close leave the pool unclean, as a crash would: for a tree with unfinished work,
+    /// which the next open finishes.
     pub fn leave_unclean(&self) {
         self.shared.is_unclean.store(true, Ordering::Relaxed);
     }
 
-    /// [`Pool::leave_unclean`], and frees nothing from now on: for work that the next open goes on with, where it leads to allocations
-    /// that are no longer in use without it.
+    /// [`Pool::leave_unclean`], and frees nothing from now on: for work that the next open goes on
+    /// with, where it leads to allocations that are no longer in use without it.
     pub fn leave_unclean_and_keep_all(&self) {
         self.leave_unclean();
         self.shared.space.keep_all();
     }
 
-    /// Closes the pool cleanly: writes the bitmaps, gives the file's free tail back. Durable when this returns.
+    /// Closes the pool cleanly: writes the bitmaps, gives the file's free tail back. Durable when
+    /// this returns.
     ///
     /// # Errors
     /// [`Error::InUse`] while another clone lives; the pool is then closed when that is dropped.
     pub fn close(self) -> Result<()> {
-        Arc::try_unwrap(self.shared).map_err(|_| Error::in_use())?.close()
+        Arc::try_unwrap(self.shared)
+            .map_err(|_| Error::in_use())?
+            .close()
     }
 }
 
@@ -484,14 +551,18 @@ impl<M: Medium> Shared<M> {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(());
         }
-        self.limbo.drain().into_iter().for_each(|offset| self.space.free(offset));
+        self.limbo
+            .drain()
+            .into_iter()
+            .for_each(|offset| self.space.free(offset));
         let guard = medium::Guard::new(&self.medium);
         let is_unclean = self.is_unclean.load(Ordering::Relaxed)
             || self.space.needs_mark()
             || !self.space.classes_damaged().is_empty();
         if self.space.read_bitmaps(&guard)?.is_some() || is_unclean {
-            // The pool stays unclean: a tree was not opened since a crash or its mark has not ended, so its
-            // space is not known; or a tree asked for it; or bitmaps do not cover a damaged slab.
+            // The pool stays unclean: a tree was not opened since a crash or its mark has not
+            // ended, so its space is not known; or a tree asked for it; or bitmaps do not cover a
+            // damaged slab.
             drop(guard);
             return self.finish();
         }
@@ -515,7 +586,8 @@ impl<M: Medium> Shared<M> {
 impl<M: Medium> Drop for Shared<M> {
     fn drop(&mut self) {
         if self.options.close_on_drop {
-            // An error leaves the pool unclean, which costs a mark at the next open and nothing else.
+            // An error leaves the pool unclean, which costs a mark at the next open and nothing
+            // else.
             let _ = self.close();
         }
     }
@@ -524,22 +596,28 @@ impl<M: Medium> Drop for Shared<M> {
 impl<M: Medium> Guard<'_, M> {
     /// Bytes before a node that begins with a line: room for the line's second copy.
     fn node_lead(&self) -> u64 {
-        if self.shared.identity.line_form == LineForm::Twin { medium::LINE_BYTES as u64 } else { 0 }
+        if self.shared.identity.line_form == LineForm::Twin {
+            medium::LINE_BYTES as u64
+        } else {
+            0
+        }
     }
 
-    /// Space for `bytes` bytes, aligned to 16. What it holds is arbitrary; a crash before its publish frees it.
+    /// Space for `bytes` bytes, aligned to 16. What it holds is arbitrary; a crash before its
+    /// publish frees it.
     pub fn allocate(&self, bytes: usize) -> Result<u64> {
         self.inner.admit()?;
         self.shared.space.allocate(&self.inner, bytes, false)
     }
 
-    /// Whether the calling thread is within [`Pool::with_set_aside`]: then it must not allocate what can be left out.
+    /// Whether the calling thread is within [`Pool::with_set_aside`]: then it must not allocate
+    /// what can be left out.
     pub fn has_set_aside(&self) -> bool {
         self.shared.space.has_set_aside(&self.inner)
     }
 
-    /// Space for `bytes` bytes on line boundaries, for a node without a [`medium::Line`]. Otherwise as
-    /// [`Guard::allocate`].
+    /// Space for `bytes` bytes on line boundaries, for a node without a [`medium::Line`]. Otherwise
+    /// as [`Guard::allocate`].
     pub fn allocate_lines(&self, bytes: usize) -> Result<u64> {
         self.inner.admit()?;
         self.shared.space.allocate(&self.inner, bytes, true)
@@ -549,7 +627,11 @@ impl<M: Medium> Guard<'_, M> {
     pub fn allocate_node(&self, bytes: usize) -> Result<u64> {
         self.inner.admit()?;
         let lead = self.node_lead();
-        Ok(self.shared.space.allocate(&self.inner, bytes + lead as usize, true)? + lead)
+        Ok(self
+            .shared
+            .space
+            .allocate(&self.inner, bytes + lead as usize, true)?
+            + lead)
     }
 
     /// Which space is in use, as far as that is known. O(slabs).
@@ -557,8 +639,9 @@ impl<M: Medium> Guard<'_, M> {
         self.shared.space.usage(&self.inner)
     }
 
-    /// Where nodes may lie that have so many bytes, on line boundaries, and begin with a [`medium::Line`] if `has_line`. Of each,
-    /// whether its space is in use; otherwise that is not known, as after a crash. O(pool).
+    /// Where nodes may lie that have so many bytes, on line boundaries, and begin with a
+    /// [`medium::Line`] if `has_line`. Of each, whether its space is in use; otherwise that is not
+    /// known, as after a crash. O(pool).
     pub fn places(
         &self,
         usage: &Usage<'_>,
@@ -566,9 +649,13 @@ impl<M: Medium> Guard<'_, M> {
         has_line: bool,
     ) -> Vec<(u64, bool)> {
         let lead = if has_line { self.node_lead() } else { 0 };
-        let class = |bytes: usize| Class::of(bytes + lead as usize, true).map_or(CLASSES, Class::index);
+        let class =
+            |bytes: usize| Class::of(bytes + lead as usize, true).map_or(CLASSES, Class::index);
         let places = usage.places(class(*bytes.start())..=class(*bytes.end()));
-        places.into_iter().map(|(offset, is_known)| (offset + lead, is_known)).collect()
+        places
+            .into_iter()
+            .map(|(offset, is_known)| (offset + lead, is_known))
+            .collect()
     }
 
     /// Gives back an allocation that was never published.
@@ -582,8 +669,8 @@ impl<M: Medium> Guard<'_, M> {
         self.free(offset - self.node_lead());
     }
 
-    /// Gives an allocation back once no thread that is pinned now can still read it. Whatever made it unreachable
-    /// was fenced before.
+    /// Gives an allocation back once no thread that is pinned now can still read it. Whatever made
+    /// it unreachable was fenced before.
     pub fn retire(&self, offset: u64) {
         self.retire_to(offset, &self.shared.limbo, &self.shared.space);
     }
@@ -614,8 +701,8 @@ impl<M: Medium> Guard<'_, M> {
         self.pin().flush();
     }
 
-    /// Calls `call` once every thread that is pinned now has unpinned; at once in a pool that reuses
-    /// retired memory at once.
+    /// Calls `call` once every thread that is pinned now has unpinned; at once in a pool that
+    /// reuses retired memory at once.
     pub fn after_readers(&self, call: impl FnOnce() + Send + 'static) {
         if sync::is_scheduled::<M>() || self.shared.options.reclaim_by_epoch {
             self.inner.pin().defer(call);
@@ -631,7 +718,9 @@ impl<M: Medium> Guard<'_, M> {
 
     /// Marks a node that begins with a line, as [`Pool::mark`] does.
     pub fn mark_node(&self, offset: u64) -> Result<()> {
-        let start = offset.checked_sub(self.node_lead()).ok_or_else(|| Error::corrupt(offset, "no node"))?;
+        let start = offset
+            .checked_sub(self.node_lead())
+            .ok_or_else(|| Error::corrupt(offset, "no node"))?;
         self.shared.space.mark(&self.inner, start)
     }
 
@@ -657,21 +746,24 @@ impl<M: Medium> Guard<'_, M> {
         Ok(())
     }
 
-    /// As [`Guard::wait_for`], but waits whenever operations are to be durable, and within [`medium::deferred`], too.
+    /// As [`Guard::wait_for`], but waits whenever operations are to be durable, and within
+    /// [`medium::deferred`], too.
     #[track_caller]
     pub fn settle(&self, lsn: Lsn) -> Result<()> {
         Ok(self.inner.settle(lsn)?)
     }
 
-    /// Orders what was flushed, and slows this thread down if the disk is far behind or memory is short, as at the end of an
-    /// operation with a deferred wait. For long operations, at moments when they hold no lock.
+    /// Orders what was flushed, and slows this thread down if the disk is far behind or memory is
+    /// short, as at the end of an operation with a deferred wait. For long operations, at moments
+    /// when they hold no lock.
     pub fn keep_pace(&self) -> Result<()> {
         let lsn = self.inner.fence();
         self.inner.await_memory()?;
         medium::deferred(|| self.wait_for(lsn)).0
     }
 
-    /// Whether everything up to `lsn` is durable. After a wait it need not be: that may have been put off.
+    /// Whether everything up to `lsn` is durable. After a wait it need not be: that may have been
+    /// put off.
     #[inline(always)]
     pub fn is_durable(&self, lsn: Lsn) -> bool {
         !M::LATE || self.inner.medium().durable() >= lsn

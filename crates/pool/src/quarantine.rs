@@ -1,4 +1,5 @@
-//! Retired allocations whose owner must do more work after the last reader has left, before they are freed.
+//! Retired allocations whose owner must do more work after the last reader has left, before they
+//! are freed.
 
 use std::sync::Arc;
 
@@ -11,8 +12,8 @@ use crate::limbo::{Limbo, Sink};
 /// So many share one deferred call.
 const BATCH_OFFSETS: usize = 16;
 
-/// Where retired allocations wait for their readers, and then for their owner, who takes them and frees them
-/// ([`Guard::free`]). After a crash they are free like all that nothing reaches.
+/// Where retired allocations wait for their readers, and then for their owner, who takes them and
+/// frees them ([`Guard::free`]). After a crash they are free like all that nothing reaches.
 pub struct Quarantine {
     pub(crate) limbo: Limbo,
     /// Allocations that no thread reads any more.
@@ -30,20 +31,29 @@ impl Sink for Over {
 
 impl Default for Quarantine {
     fn default() -> Self {
-        Self { limbo: Limbo::of_batches(BATCH_OFFSETS), over: Arc::default() }
+        Self {
+            limbo: Limbo::of_batches(BATCH_OFFSETS),
+            over: Arc::default(),
+        }
     }
 }
 
 impl Quarantine {
-    /// As [`Guard::retire`], but once no thread that is pinned now can still read the allocation, its owner may take it.
+    /// As [`Guard::retire`], but once no thread that is pinned now can still read the allocation,
+    /// its owner may take it.
     pub fn retire<M: Medium>(&self, guard: &Guard<'_, M>, offset: u64) {
         guard.retire_to(offset, &self.limbo, &self.over);
     }
 
-    /// Allocations that no thread reads any more, if there are at least so many. The caller frees them.
+    /// Allocations that no thread reads any more, if there are at least so many. The caller frees
+    /// them.
     pub fn take(&self, least: usize) -> Vec<u64> {
         let mut over = self.over.0.lock();
-        if over.len() < least { Vec::new() } else { std::mem::take(&mut over) }
+        if over.len() < least {
+            Vec::new()
+        } else {
+            std::mem::take(&mut over)
+        }
     }
 
     /// How many allocations no thread reads any more.

@@ -54,8 +54,8 @@ pub struct TreeRoot {
 }
 
 impl TreeRoot {
-    /// Refuses the tree unless it was made by this engine, with this codec, and with nodes as they are wanted. `nodes` says
-    /// what they are and what is wanted, in words.
+    /// Refuses the tree unless it was made by this engine, with this codec, and with nodes as they
+    /// are wanted. `nodes` says what they are and what is wanted, in words.
     ///
     /// # Errors
     /// [`Error::TreeMismatch`].
@@ -67,7 +67,12 @@ impl TreeRoot {
             () if nodes[0] != nodes[1] => (nodes[0].clone(), nodes[1].clone()),
             () => return Ok(()),
         };
-        Err(Error::TreeMismatch { name: self.name.clone(), found, wanted, at: At::UNKNOWN })
+        Err(Error::TreeMismatch {
+            name: self.name.clone(),
+            found,
+            wanted,
+            at: At::UNKNOWN,
+        })
     }
 }
 
@@ -82,7 +87,8 @@ pub struct DamagedRoot {
     pub offset: u64,
     /// What is wrong.
     pub what: String,
-    /// Its tree, under [`DamagedRoot::label`], if only the name is damaged; otherwise it is not known where the tree begins.
+    /// Its tree, under [`DamagedRoot::label`], if only the name is damaged; otherwise it is not
+    /// known where the tree begins.
     pub tree: Option<TreeRoot>,
 }
 
@@ -129,7 +135,11 @@ impl Roots {
 
     /// All trees of which it is known where they begin: also those whose names are damaged.
     pub fn all(&self) -> impl Iterator<Item = &TreeRoot> {
-        self.trees.iter().chain(self.damaged.iter().filter_map(|damaged| damaged.tree.as_ref()))
+        self.trees.iter().chain(
+            self.damaged
+                .iter()
+                .filter_map(|damaged| damaged.tree.as_ref()),
+        )
     }
 }
 
@@ -159,25 +169,37 @@ fn name(words: &[u64]) -> std::result::Result<String, &'static str> {
     if words[CHECK] != name_check(&words[NAME_LENGTH..ROOTS]) {
         return Err("the name fails its checksum");
     }
-    let bytes: Vec<u8> = words[NAME..ROOTS].iter().flat_map(|word| word.to_le_bytes()).collect();
-    let name = bytes.get(..words[NAME_LENGTH] as usize).ok_or("the name is too long")?;
+    let bytes: Vec<u8> = words[NAME..ROOTS]
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .collect();
+    let name = bytes
+        .get(..words[NAME_LENGTH] as usize)
+        .ok_or("the name is too long")?;
     String::from_utf8(name.to_vec()).map_err(|_| "the name is not UTF-8")
 }
 
 fn parity(words: &[u64]) -> u64 {
-    words[NAME_LENGTH..PARITY].iter().fold(0, |parity, word| parity ^ word)
+    words[NAME_LENGTH..PARITY]
+        .iter()
+        .fold(0, |parity, word| parity ^ word)
 }
 
 /// Whether name and roots pass their checks.
 fn is_whole(words: &[u64]) -> bool {
     words[CHECK] == name_check(&words[NAME_LENGTH..ROOTS])
-        && words[ROOTS..CHECK].iter().all(|word| unchecked(*word).is_some())
+        && words[ROOTS..CHECK]
+            .iter()
+            .all(|word| unchecked(*word).is_some())
 }
 
 /// Mends one damaged word of a slot as it was read.
 fn mend(words: &mut [u64]) {
     let difference = parity(words) ^ words[PARITY];
-    for index in (NAME_LENGTH..PARITY).filter(|_| !is_whole(words)).collect::<Vec<_>>() {
+    for index in (NAME_LENGTH..PARITY)
+        .filter(|_| !is_whole(words))
+        .collect::<Vec<_>>()
+    {
         words[index] ^= difference;
         if is_whole(words) {
             return;
@@ -186,7 +208,8 @@ fn mend(words: &mut [u64]) {
     }
 }
 
-/// Slots from this one on were never used, and begin with a zero. In others that is damage, as of a page that a disk has lost.
+/// Slots from this one on were never used, and begin with a zero. In others that is damage, as of a
+/// page that a disk has lost.
 fn slots_used<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<u64> {
     // If it fails its check, such damage is not noticed.
     Ok(unchecked(guard.words(State::Slots.offset(), 1)?[0].load(guard)).unwrap_or(0))
@@ -202,12 +225,24 @@ fn read<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Result<Slot> {
     let mut words: Vec<u64> = cells.iter().map(|cell| cell.load(guard)).collect();
     mend(&mut words);
     let damaged = |name: Option<String>, what: &str, tree: Option<TreeRoot>| {
-        let (offset, what) =
-            (ROOT_TABLE + slot as u64 * SLOT_BYTES, format!("root table slot {slot}: {what}"));
-        Ok(Slot::Damaged(DamagedRoot { name, slot, offset, what, tree }))
+        let (offset, what) = (
+            ROOT_TABLE + slot as u64 * SLOT_BYTES,
+            format!("root table slot {slot}: {what}"),
+        );
+        Ok(Slot::Damaged(DamagedRoot {
+            name,
+            slot,
+            offset,
+            what,
+            tree,
+        }))
     };
     let name = name(&words);
-    let again = if words[STATE_AGAIN] == 0 { Some(0) } else { unchecked(words[STATE_AGAIN]) };
+    let again = if words[STATE_AGAIN] == 0 {
+        Some(0)
+    } else {
+        unchecked(words[STATE_AGAIN])
+    };
     let Some(state) = unchecked(words[0]).or(again) else {
         return damaged(name.ok(), "the state fails its check", None);
     };
@@ -217,10 +252,19 @@ fn read<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Result<Slot> {
     if state & IN_USE == 0 {
         return Ok(Slot::Free);
     }
-    let roots: Option<Vec<u64>> = words[ROOTS..CHECK].iter().map(|word| unchecked(*word)).collect();
+    let roots: Option<Vec<u64>> = words[ROOTS..CHECK]
+        .iter()
+        .map(|word| unchecked(*word))
+        .collect();
     let roots = roots.and_then(|roots| <[u64; ROOT_WORDS]>::try_from(roots).ok());
     let (engine, codec) = (state as u16, (state >> 16) as u16);
-    let tree = |name, words| TreeRoot { slot, name, engine, codec, words };
+    let tree = |name, words| TreeRoot {
+        slot,
+        name,
+        engine,
+        codec,
+        words,
+    };
     match (name, roots) {
         (Ok(name), Some(roots)) => Ok(Slot::Tree(tree(name, roots))),
         (Ok(name), None) => damaged(Some(name), "a root word fails its check", None),
@@ -235,7 +279,11 @@ fn replacing<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<Vec<(usize, usize)
         let state = unchecked(slot_words(guard, slot)?[0].load(guard)).unwrap_or(0);
         // One that names no slot replaces none.
         let replaced = (state >> REPLACES) as usize;
-        found.extend((1..=TREES_MAX).contains(&replaced).then_some((slot, replaced.wrapping_sub(1))));
+        found.extend(
+            (1..=TREES_MAX)
+                .contains(&replaced)
+                .then_some((slot, replaced.wrapping_sub(1))),
+        );
     }
     Ok(found)
 }
@@ -254,10 +302,20 @@ pub(crate) fn list<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<Roots> {
     Ok(roots)
 }
 
-/// Gives a tree another name, and so another slot; durable when this returns. A crash leaves it with one of the two names. The
-/// caller serialises, and no thread has the tree open.
-pub(crate) fn rename<M: Medium>(guard: &MediumGuard<'_, M>, tree: &TreeRoot, name: &str) -> Result<TreeRoot> {
-    let renamed = create(guard, name, (tree.engine, tree.codec), &tree.words, Some(tree.slot))?;
+/// Gives a tree another name, and so another slot; durable when this returns. A crash leaves it
+/// with one of the two names. The caller serialises, and no thread has the tree open.
+pub(crate) fn rename<M: Medium>(
+    guard: &MediumGuard<'_, M>,
+    tree: &TreeRoot,
+    name: &str,
+) -> Result<TreeRoot> {
+    let renamed = create(
+        guard,
+        name,
+        (tree.engine, tree.codec),
+        &tree.words,
+        Some(tree.slot),
+    )?;
     clear_replaced(guard)?;
     Ok(renamed)
 }
@@ -278,8 +336,8 @@ fn clear_replaced<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<()> {
     Ok(())
 }
 
-/// Adds a tree whose nodes are flushed, in place of that in the slot `replaced`, if one is named; durable when this returns. The
-/// caller serialises.
+/// Adds a tree whose nodes are flushed, in place of that in the slot `replaced`, if one is named;
+/// durable when this returns. The caller serialises.
 pub(crate) fn create<M: Medium>(
     guard: &MediumGuard<'_, M>,
     name: &str,
@@ -289,20 +347,29 @@ pub(crate) fn create<M: Medium>(
 ) -> Result<TreeRoot> {
     clear_replaced(guard)?;
     if name.is_empty() || name.len() > TREE_NAME_BYTES_MAX {
-        return Err(Error::BadTreeName { length: name.len(), limit: TREE_NAME_BYTES_MAX });
+        return Err(Error::BadTreeName {
+            length: name.len(),
+            limit: TREE_NAME_BYTES_MAX,
+        });
     }
     let mut free = None;
     for slot in (0..TREES_MAX).rev() {
         match read(guard, slot)? {
             Slot::Tree(tree) if tree.name == name => {
-                return Err(Error::TreeExists { name: name.to_owned(), at: At::UNKNOWN });
+                return Err(Error::TreeExists {
+                    name: name.to_owned(),
+                    at: At::UNKNOWN,
+                });
             }
             Slot::Damaged(damaged) if damaged.may_be(name) => return Err(damaged.error()),
             Slot::Tree(_) | Slot::Damaged(_) => {}
             Slot::Free => free = Some(slot),
         }
     }
-    let slot = free.ok_or(Error::TooManyTrees { limit: TREES_MAX, at: At::UNKNOWN })?;
+    let slot = free.ok_or(Error::TooManyTrees {
+        limit: TREES_MAX,
+        at: At::UNKNOWN,
+    })?;
     let cells = slot_words(guard, slot)?;
     let mut words = [0; SLOT_WORDS];
     words[NAME_LENGTH] = name.len() as u64;
@@ -318,22 +385,36 @@ pub(crate) fn create<M: Medium>(
     words[PARITY] = parity(&words);
     words[STATE_AGAIN] = checked(IN_USE | u64::from(codec) << 16 | u64::from(engine));
     words[0] = checked(0);
-    cells.iter().zip(words).for_each(|(cell, word)| cell.store(guard, word));
+    cells
+        .iter()
+        .zip(words)
+        .for_each(|(cell, word)| cell.store(guard, word));
     guard.flush_words(cells);
     guard.fence();
-    // PERSIST: the slot and the tree's first nodes are ordered before; lost, the tree does not exist.
+    // PERSIST: the slot and the tree's first nodes are ordered before; lost, the tree does not
+    // exist.
     let replaced = replaced.map_or(0, |slot| slot as u64 + 1) << REPLACES;
     if slot as u64 >= slots_used(guard)? {
-        // PERSIST: the slot holds no zeros any more; lost, zeros that a disk leaves there are not noticed.
+        // PERSIST: the slot holds no zeros any more; lost, zeros that a disk leaves there are not
+        // noticed.
         State::Slots.publish(guard, slot as u64 + 1)?;
     }
-    cells[0].publish(guard, checked(replaced | IN_USE | u64::from(codec) << 16 | u64::from(engine)));
+    cells[0].publish(
+        guard,
+        checked(replaced | IN_USE | u64::from(codec) << 16 | u64::from(engine)),
+    );
     if let Err(error) = guard.drain() {
         // The next open may find it or not. Here it is not there: its nodes are the caller's again.
         cells[0].store(guard, checked(0));
         return Err(error.into());
     }
-    Ok(TreeRoot { slot, name: name.to_owned(), engine, codec, words: *roots })
+    Ok(TreeRoot {
+        slot,
+        name: name.to_owned(),
+        engine,
+        codec,
+        words: *roots,
+    })
 }
 
 /// Removes a tree from the table; durable when this returns.
@@ -343,7 +424,8 @@ pub(crate) fn remove<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Resu
     let listed = state.load(guard);
     // PERSIST: nothing must precede; lost, the tree is still there.
     clear(guard, slot)?;
-    // After a failed drain the next open may find the tree or not. This process keeps it, because its nodes were not freed.
+    // After a failed drain the next open may find the tree or not. This process keeps it, because
+    // its nodes were not freed.
     guard.drain().inspect_err(|_| state.store(guard, listed))?;
     Ok(())
 }

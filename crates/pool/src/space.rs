@@ -1,20 +1,24 @@
 //! Space: slabs of 64 KiB, cut into slots of one size class or spanned by one large allocation.
 //!
-//! **Allocation costs no persist of its own.** Which slots are taken is volatile: after a crash it is found anew by
-//! marking what the trees reach, after a clean close it is read from bitmaps. Durable are only
+//! **Allocation costs no persist of its own.** Which slots are taken is volatile: after a crash it
+//! is found anew by marking what the trees reach, after a clean close it is read from bitmaps.
+//! Durable are only
 //!
 //! - the *high-water mark*: no slab above it was ever published from; it moves in large steps;
-//! - each slab's *class word*, durable before the first publish from the slab (a slab is opened with a fence);
-//! - the *clean flag*, which says that the bitmaps are right, cleared before the first allocation after an open.
+//! - each slab's *class word*, durable before the first publish from the slab (a slab is opened
+//!   with a fence);
+//! - the *clean flag*, which says that the bitmaps are right, cleared before the first allocation
+//!   after an open.
 //!
 //! A crash therefore leaks nothing.
 //!
-//! **The old generation** is what was allocated before the last open. Which of it is in use is found while
-//! trees already work: by the mark after a crash, otherwise from the bitmaps. Until that ends
-//! ([`Space::finish_marking`]), threads allocate from fresh slabs above the old high-water mark, and old
-//! allocations that are freed wait. So an open takes O(1). It also makes the mark simple: no old space is
-//! allocated again meanwhile, so each tree walks its keys once and marks what it finds. What the walk
-//! misses was removed before the walk got there, and is marked when it is retired.
+//! **The old generation** is what was allocated before the last open. Which of it is in use is
+//! found while trees already work: by the mark after a crash, otherwise from the bitmaps. Until
+//! that ends ([`Space::finish_marking`]), threads allocate from fresh slabs above the old
+//! high-water mark, and old allocations that are freed wait. So an open takes O(1). It also makes
+//! the mark simple: no old space is allocated again meanwhile, so each tree walks its keys once and
+//! marks what it finds. What the walk misses was removed before the walk got there, and is marked
+//! when it is retired.
 
 mod bitmaps;
 mod left_alone;
@@ -72,8 +76,8 @@ volatile! {
     }
 }
 
-/// Old, and not known yet what is in use; or never used. The value is 0, so an open need not touch each
-/// slab's record.
+/// Old, and not known yet what is in use; or never used. The value is 0, so an open need not touch
+/// each slab's record.
 const UNMARKED: u64 = 0;
 /// Some shard allocates from it.
 const OPEN: u64 = 1;
@@ -108,14 +112,16 @@ pub(crate) struct Space {
     shards: [CachePadded<Mutex<[u32; CLASSES]>>; SHARDS],
     unowned: Mutex<Unowned>,
     step_slabs_min: u32,
-    /// Slabs below this are old and are not allocated from before it is known what is in use; 0 from then on.
+    /// Slabs below this are old and are not allocated from before it is known what is in use; 0
+    /// from then on.
     unmarked_below: AtomicU32,
-    /// Whether the pool was closed cleanly before this open, so that bitmaps that pass their checks are right.
+    /// Whether the pool was closed cleanly before this open, so that bitmaps that pass their checks
+    /// are right.
     was_closed: bool,
     /// 1 while bitmaps tell, or should, what is in use of the old slabs.
     has_bitmaps: AtomicU32,
-    /// Old allocations that were freed before it was known what is in use; `None` if this open will not
-    /// find out.
+    /// Old allocations that were freed before it was known what is in use; `None` if this open will
+    /// not find out.
     early_frees: Mutex<Option<Vec<u64>>>,
     /// Allocations marked so far.
     marked: AtomicU64,
@@ -139,10 +145,21 @@ fn slab_start(slab: u32) -> u64 {
 
 impl Space {
     fn new(high_water: u32, next: u32, was_closed: bool, options: &PoolOptions) -> Result<Self> {
-        let capacity = options.slabs_max.max(high_water.saturating_add(1)).min(u32::MAX - 1);
+        let capacity = options
+            .slabs_max
+            .max(high_water.saturating_add(1))
+            .min(u32::MAX - 1);
         let partial = std::array::from_fn(|_| Vec::new());
         let (free, unreleased, emptied, set_aside) = Default::default();
-        let unowned = Unowned { free, unreleased, next, high_water, partial, emptied, set_aside };
+        let unowned = Unowned {
+            free,
+            unreleased,
+            next,
+            high_water,
+            partial,
+            emptied,
+            set_aside,
+        };
         let space = Self {
             slabs: Arena::new(capacity)?,
             shards: std::array::from_fn(|_| CachePadded::new(Mutex::new([0; CLASSES]))),
@@ -166,23 +183,32 @@ impl Space {
         Self::new(1, 1, false, options)
     }
 
-    /// The space of an existing pool: to be read from the bitmaps if the pool was closed cleanly, otherwise to be marked.
-    /// O(1). Where the high-water mark is damaged, all of the file may be in use, for it has the length before the mark
-    /// rises; the trees tell what is.
-    pub(crate) fn open<M: Medium>(guard: &MediumGuard<'_, M>, options: &PoolOptions) -> Result<Self> {
+    /// The space of an existing pool: to be read from the bitmaps if the pool was closed cleanly,
+    /// otherwise to be marked. O(1). Where the high-water mark is damaged, all of the file may be
+    /// in use, for it has the length before the mark rises; the trees tell what is.
+    pub(crate) fn open<M: Medium>(
+        guard: &MediumGuard<'_, M>,
+        options: &PoolOptions,
+    ) -> Result<Self> {
         let length = guard.medium().extent().length();
         let known = State::HighWater.load(guard).ok();
         let high_water = known.unwrap_or(length / SLAB_BYTES);
         if high_water == 0 || high_water * SLAB_BYTES > length {
-            let what =
-                format!("{high_water} slabs in use, but the file has {length} bytes; it was truncated");
+            let what = format!(
+                "{high_water} slabs in use, but the file has {length} bytes; it was truncated"
+            );
             return Err(Error::corrupt(length, what));
         }
         let high_water = high_water as u32;
         let clean = known.is_some() && State::Clean.load(guard).unwrap_or(0) == 1;
         let space = Self::new(high_water, high_water, clean, options)?;
-        space.unmarked_below.store(if high_water > 1 { high_water } else { 0 }, Ordering::Release);
-        space.has_bitmaps.store(u32::from(clean && high_water > 1), Ordering::Release);
+        space.unmarked_below.store(
+            if high_water > 1 { high_water } else { 0 },
+            Ordering::Release,
+        );
+        space
+            .has_bitmaps
+            .store(u32::from(clean && high_water > 1), Ordering::Release);
         Ok(space)
     }
 
@@ -191,7 +217,8 @@ impl Space {
         self.unmarked_below.load(Ordering::Acquire) != 0
     }
 
-    /// Whether there are so few old slabs that reading their bitmaps takes no longer than beginning a thread for it.
+    /// Whether there are so few old slabs that reading their bitmaps takes no longer than beginning
+    /// a thread for it.
     pub(crate) fn is_small(&self) -> bool {
         self.unmarked_below.load(Ordering::Relaxed) <= SMALL_SLABS
     }
@@ -206,11 +233,12 @@ impl Space {
         slab_of(offset) < self.unmarked_below.load(Ordering::Acquire)
     }
 
-    /// Writes the high-water mark anew if it is damaged, as it is in a new pool. The caller has cleared the clean flag, and
-    /// fences.
+    /// Writes the high-water mark anew if it is damaged, as it is in a new pool. The caller has
+    /// cleared the clean flag, and fences.
     pub(crate) fn mend_high_water<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Result<()> {
         if State::HighWater.load(guard).is_err() {
-            // PERSIST: the clean flag was cleared in the same line before; lost, the mark is damaged still.
+            // PERSIST: the clean flag was cleared in the same line before; lost, the mark is
+            // damaged still.
             State::HighWater.publish(guard, u64::from(self.unowned.lock().high_water))?;
         }
         Ok(())
@@ -225,24 +253,29 @@ impl Space {
         if guard.medium().is_hole(slab_start(slab)) {
             return Ok(0);
         }
-        // A class word that fails its check was never durable, so nothing was published from the slab; or it is damaged, as
-        // shows when a tree reaches there (`left_alone`).
+        // A class word that fails its check was never durable, so nothing was published from the
+        // slab; or it is damaged, as shows when a tree reaches there (`left_alone`).
         Ok(unchecked(guard.words(slab_start(slab), 1)?[0].load(guard)).unwrap_or(0))
     }
 
-    /// The class of an old slab, read when it is first asked for. Only where something reaches into a slab its word is its
-    /// own: inside of a span the words are data.
+    /// The class of an old slab, read when it is first asked for. Only where something reaches into
+    /// a slab its word is its own: inside of a span the words are data.
     fn old_class<M: Medium>(&self, guard: &MediumGuard<'_, M>, slab: u32) -> Result<u64> {
         let known = self.slabs.get(slab);
         let class = known.class.load(Ordering::Relaxed);
         if class != 0 || known.state.load(Ordering::Relaxed) != UNMARKED {
             return Ok(class);
         }
-        let (class, below) = (Self::class_word(guard, slab)?, self.unmarked_below.load(Ordering::Relaxed));
+        let (class, below) = (
+            Self::class_word(guard, slab)?,
+            self.unmarked_below.load(Ordering::Relaxed),
+        );
         let span = class.wrapping_sub(SPAN);
         let valid = Class::from_index(class.wrapping_sub(1)).is_some()
             || (1..=SPAN_SLABS_MAX).contains(&span) && u64::from(slab) + span <= u64::from(below);
-        known.class.store(if valid { class } else { 0 }, Ordering::Relaxed);
+        known
+            .class
+            .store(if valid { class } else { 0 }, Ordering::Relaxed);
         Ok(if valid { class } else { 0 })
     }
 
@@ -265,15 +298,21 @@ impl Space {
             self.slabs.get(slab).class.store(0, Ordering::Relaxed);
             self.slabs.get(slab).used.store(1, Ordering::Relaxed);
         }
-        self.slabs.get(first).class.store(SPAN + u64::from(slabs), Ordering::Relaxed);
+        self.slabs
+            .get(first)
+            .class
+            .store(SPAN + u64::from(slabs), Ordering::Relaxed);
     }
 
-    /// Records that a tree reaches the allocation at `offset`. Idempotent; any thread. Nothing for what was allocated since
-    /// the open.
+    /// Records that a tree reaches the allocation at `offset`. Idempotent; any thread. Nothing for
+    /// what was allocated since the open.
     pub(crate) fn mark<M: Medium>(&self, guard: &MediumGuard<'_, M>, offset: u64) -> Result<()> {
         let slab = slab_of(offset);
         if slab == 0 || slab >= self.slabs.len() {
-            return Err(Error::corrupt(offset, "an offset outside of the space in use"));
+            return Err(Error::corrupt(
+                offset,
+                "an offset outside of the space in use",
+            ));
         }
         if !self.is_old(offset) {
             return Ok(());
@@ -289,7 +328,9 @@ impl Space {
             }
             for part in slab..slab + slabs as u32 {
                 let part = self.slabs.get(part);
-                if part.used.load(Ordering::Relaxed) != 0 && part.state.load(Ordering::Relaxed) != SPANNED {
+                if part.used.load(Ordering::Relaxed) != 0
+                    && part.state.load(Ordering::Relaxed) != SPANNED
+                {
                     return Err(Error::corrupt(offset, "a large record over slots in use"));
                 }
                 part.state.store(SPANNED, Ordering::Relaxed);
@@ -304,7 +345,10 @@ impl Space {
         let class = Class::from_index(class.wrapping_sub(1));
         let slot = class.and_then(|class| class.slot_at(offset % SLAB_BYTES));
         let Some(slot) = slot.filter(|_| known.state.load(Ordering::Relaxed) == UNMARKED) else {
-            return Err(Error::corrupt(offset, "an offset that is not an allocation"));
+            return Err(Error::corrupt(
+                offset,
+                "an offset that is not an allocation",
+            ));
         };
         let bit = 1 << (slot % 64);
         if known.bitmap[slot as usize / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0 {
@@ -314,8 +358,8 @@ impl Space {
         Ok(())
     }
 
-    /// Marks an old allocation that is about to be retired: it is still in use, and the mark of its tree
-    /// may not have reached it.
+    /// Marks an old allocation that is about to be retired: it is still in use, and the mark of its
+    /// tree may not have reached it.
     pub(crate) fn mark_retired<M: Medium>(&self, guard: &MediumGuard<'_, M>, offset: u64) {
         if self.is_old(offset) && self.needs_mark() {
             // An offset that is no allocation is refused when it is freed.
@@ -323,25 +367,29 @@ impl Space {
         }
     }
 
-    /// Records that the use of old slabs stays unknown until the next open: none of their space is reused
-    /// until then.
+    /// Records that the use of old slabs stays unknown until the next open: none of their space is
+    /// reused until then.
     pub(crate) fn give_up_marking(&self) {
         *self.early_frees.lock() = None;
     }
 
-    /// Ends the mark: all trees have marked, so what is not marked is free. Does nothing if the mark has
-    /// ended or was given up.
+    /// Ends the mark: all trees have marked, so what is not marked is free. Does nothing if the
+    /// mark has ended or was given up.
     pub(crate) fn finish_marking(&self) {
         // Held to the end, so that threads that free old allocations wait.
         let mut early_frees = self.early_frees.lock();
-        let Some(early_frees) = early_frees.as_mut().filter(|_| self.has_old()) else { return };
+        let Some(early_frees) = early_frees.as_mut().filter(|_| self.has_old()) else {
+            return;
+        };
         for offset in early_frees.drain(..) {
             self.free_marked(offset);
         }
         let (mut unowned, mut rest) = (self.unowned.lock(), 0);
         for slab in 1..self.unmarked_below.load(Ordering::Acquire) {
             let known = self.slabs.get(slab);
-            if Self::is_left_alone(known, &mut rest) || known.state.load(Ordering::Relaxed) == SPANNED {
+            if Self::is_left_alone(known, &mut rest)
+                || known.state.load(Ordering::Relaxed) == SPANNED
+            {
                 continue;
             }
             let used = known.used.load(Ordering::Relaxed) as u32;
@@ -373,14 +421,17 @@ impl Space {
             return;
         }
         let class = Class::from_index(class.wrapping_sub(1));
-        let Some(slot) = class.and_then(|class| class.slot_at(offset % SLAB_BYTES)) else { return };
+        let Some(slot) = class.and_then(|class| class.slot_at(offset % SLAB_BYTES)) else {
+            return;
+        };
         let bit = 1 << (slot % 64);
         if known.bitmap[slot as usize / 64].fetch_and(!bit, Ordering::Relaxed) & bit != 0 {
             known.used.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Notes an old allocation to be freed when it is known what is in use; `false` if that is known already.
+    /// Notes an old allocation to be freed when it is known what is in use; `false` if that is
+    /// known already.
     fn free_early(&self, offset: u64) -> bool {
         if !self.is_old(offset) || slab_of(offset) == 0 {
             return false;
@@ -443,8 +494,9 @@ impl Space {
         }
     }
 
-    /// For a full pool: all shards leave the slabs they have open of a class, and those in which nothing is in use. No shard
-    /// opens another one before all are unlocked. The calling thread holds none of them.
+    /// For a full pool: all shards leave the slabs they have open of a class, and those in which
+    /// nothing is in use. No shard opens another one before all are unlocked. The calling thread
+    /// holds none of them.
     fn leave_open(&self, class: Option<Class>) -> [MutexGuard<'_, [u32; CLASSES]>; SHARDS] {
         let mut shards = self.shards.each_ref().map(|shard| shard.lock());
         for open in &mut shards {
@@ -467,13 +519,13 @@ impl Space {
         self.offer(slab, class);
     }
 
-    /// Puts a full slab with enough free slots on the list of its class, and a listed slab with no slot in
-    /// use on the list of empty slabs.
+    /// Puts a full slab with enough free slots on the list of its class, and a listed slab with no
+    /// slot in use on the list of empty slabs.
     fn offer(&self, slab: u32, class: Class) {
         let known = self.slabs.get(slab);
         let used = known.used.load(Ordering::SeqCst) as u32;
-        // The thread that freed the last slot may be late: by now the slab can belong to another class,
-        // with more slots in use.
+        // The thread that freed the last slot may be late: by now the slab can belong to another
+        // class, with more slots in use.
         let worth_it = class.slots().saturating_sub(used) * REOPEN_FRACTION >= class.slots();
         let state = known.state.load(Ordering::SeqCst);
         if !(worth_it && state == FULL || used == 0 && state == PARTIAL) {
@@ -483,10 +535,15 @@ impl Space {
         if known.class.load(Ordering::SeqCst) != class.index() as u64 + 1 {
             return;
         }
-        if known.state.compare_exchange(FULL, PARTIAL, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+        if known
+            .state
+            .compare_exchange(FULL, PARTIAL, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
+        {
             unowned.partial[class.index()].push(slab);
         }
-        // Of a slab that was just put on the list, its last slot may have been freed by a thread that saw it full.
+        // Of a slab that was just put on the list, its last slot may have been freed by a thread
+        // that saw it full.
         if known.state.load(Ordering::SeqCst) == PARTIAL && known.used.load(Ordering::SeqCst) == 0 {
             unowned.emptied.insert(slab);
         }
@@ -499,7 +556,10 @@ impl Space {
             let known = self.slabs.get(slab);
             // A slab that was given back meanwhile, or given to another class, left a stale entry.
             if known.class.load(Ordering::SeqCst) == class.index() as u64 + 1
-                && known.state.compare_exchange(PARTIAL, OPEN, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+                && known
+                    .state
+                    .compare_exchange(PARTIAL, OPEN, Ordering::SeqCst, Ordering::SeqCst)
+                    .is_ok()
             {
                 unowned.emptied.remove(&slab);
                 return Ok(slab);
@@ -510,25 +570,34 @@ impl Space {
             Err(full) => return self.reopen_full(unowned.next, class).ok_or(full),
         };
         let known = self.slabs.get(slab);
-        known.bitmap.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        known
+            .bitmap
+            .iter()
+            .for_each(|word| word.store(0, Ordering::Relaxed));
         known.used.store(0, Ordering::Relaxed);
-        known.class.store(class.index() as u64 + 1, Ordering::SeqCst);
+        known
+            .class
+            .store(class.index() as u64 + 1, Ordering::SeqCst);
         known.state.store(OPEN, Ordering::SeqCst);
-        // PERSIST: nothing must precede: the high-water mark is fenced before this slab is published from, too, and neither
-        // needs the other. Lost after such a publish, the mark after a crash could not tell the slots apart.
+        // PERSIST: nothing must precede: the high-water mark is fenced before this slab is
+        // published from, too, and neither needs the other. Lost after such a publish, the mark
+        // after a crash could not tell the slots apart.
         guard.words(slab_start(slab), 1)?[0].publish(guard, checked(class.index() as u64 + 1));
         guard.fence();
         Ok(slab)
     }
 
-    /// Takes a slab with free slots that counts as full: while there was room it had too few free slots to
-    /// be offered, but in a full pool every slot counts. O(slabs).
+    /// Takes a slab with free slots that counts as full: while there was room it had too few free
+    /// slots to be offered, but in a full pool every slot counts. O(slabs).
     fn reopen_full(&self, end: u32, class: Class) -> Option<u32> {
         (1..end).find(|slab| {
             let known = self.slabs.get(*slab);
             known.class.load(Ordering::SeqCst) == class.index() as u64 + 1
                 && known.used.load(Ordering::SeqCst) < u64::from(class.slots())
-                && known.state.compare_exchange(FULL, OPEN, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+                && known
+                    .state
+                    .compare_exchange(FULL, OPEN, Ordering::SeqCst, Ordering::SeqCst)
+                    .is_ok()
         })
     }
 
@@ -539,8 +608,11 @@ impl Space {
         unowned: &mut Unowned,
         count: u32,
     ) -> Result<u32> {
-        self.take_unowned(guard, unowned, count)
-            .or_else(|full| unowned.take_from_set_aside(thread_number::<M>(), count).ok_or(full))
+        self.take_unowned(guard, unowned, count).or_else(|full| {
+            unowned
+                .take_from_set_aside(thread_number::<M>(), count)
+                .ok_or(full)
+        })
     }
 
     fn take_unowned<M: Medium>(
@@ -559,7 +631,8 @@ impl Space {
             (first..first + count).for_each(|slab| unowned.remove_free(slab));
             return Ok(first);
         }
-        // The free ones just before those that were never used, and as many of these as are missing.
+        // The free ones just before those that were never used, and as many of these as are
+        // missing.
         let mut first = unowned.next;
         while unowned.free.contains(&(first - 1)) {
             first -= 1;
@@ -574,12 +647,16 @@ impl Space {
         Ok(first)
     }
 
-    /// Takes slabs from their classes in which no slot is in use; stale entries stay on the lists of these.
+    /// Takes slabs from their classes in which no slot is in use; stale entries stay on the lists
+    /// of these.
     fn free_emptied(&self, unowned: &mut Unowned) {
         while let Some(slab) = unowned.emptied.pop_first() {
             let known = self.slabs.get(slab);
             if known.used.load(Ordering::SeqCst) == 0
-                && known.state.compare_exchange(PARTIAL, FREE, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+                && known
+                    .state
+                    .compare_exchange(PARTIAL, FREE, Ordering::SeqCst, Ordering::SeqCst)
+                    .is_ok()
             {
                 unowned.add_free(slab);
             }
@@ -608,9 +685,9 @@ impl Space {
             high_water = end.max(high_water - (high_water - end).div_ceil(2));
         }
         self.know_slabs(high_water)?;
-        // PERSIST: the file has the length; lost, slabs above the old mark would be taken for unused. The fence comes before
-        // the caller unlocks `unowned`: another thread then takes slabs below the new mark, and its fences do not cover this
-        // flush.
+        // PERSIST: the file has the length; lost, slabs above the old mark would be taken for
+        // unused. The fence comes before the caller unlocks `unowned`: another thread then takes
+        // slabs below the new mark, and its fences do not cover this flush.
         State::HighWater.publish(guard, u64::from(high_water))?;
         guard.fence();
         unowned.high_water = high_water;
@@ -620,7 +697,10 @@ impl Space {
     fn allocate_span<M: Medium>(&self, guard: &MediumGuard<'_, M>, bytes: usize) -> Result<u64> {
         let count = (bytes as u64 + SPAN_HEADER_BYTES).div_ceil(SLAB_BYTES);
         if count > SPAN_SLABS_MAX {
-            return Err(Error::TooLong { bytes, limit: ALLOCATION_BYTES_MAX });
+            return Err(Error::TooLong {
+                bytes,
+                limit: ALLOCATION_BYTES_MAX,
+            });
         }
         guard.interleave_memory();
         let taken = self.take_span(guard, count as u32);
@@ -644,8 +724,8 @@ impl Space {
         Ok(first)
     }
 
-    /// Gives an allocation back that nothing reaches any more. What is no allocation (a damaged pool leads there) is
-    /// left alone and counted.
+    /// Gives an allocation back that nothing reaches any more. What is no allocation (a damaged
+    /// pool leads there) is left alone and counted.
     pub(crate) fn free(&self, offset: u64) {
         if self.keeps_all.load(Ordering::Relaxed) {
             return;
@@ -684,7 +764,9 @@ impl Space {
         let mut unowned = self.unowned.lock();
         let known = self.slabs.get(first);
         let slabs = known.class.load(Ordering::Relaxed).checked_sub(SPAN)?;
-        if offset != slab_start(first) + SPAN_HEADER_BYTES || known.state.load(Ordering::Relaxed) != SPANNED {
+        if offset != slab_start(first) + SPAN_HEADER_BYTES
+            || known.state.load(Ordering::Relaxed) != SPANNED
+        {
             return None;
         }
         for slab in first..first + slabs as u32 {
@@ -702,7 +784,8 @@ impl Space {
         self.keeps_all.store(true, Ordering::Relaxed);
     }
 
-    /// How many frees were refused because their offset was no allocation: damage, or a double free.
+    /// How many frees were refused because their offset was no allocation: damage, or a double
+    /// free.
     pub(crate) fn frees_refused(&self) -> u64 {
         self.frees_refused.load(Ordering::Relaxed)
     }
@@ -710,14 +793,19 @@ impl Space {
     /// Bytes of slabs in use and the bytes of the file up to the high-water mark.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         let unowned = self.unowned.lock();
-        let used =
-            (1..unowned.next).filter(|slab| self.slabs.get(*slab).used.load(Ordering::Relaxed) != 0).count();
-        ((used as u64 + 1) * SLAB_BYTES, slab_start(unowned.high_water))
+        let used = (1..unowned.next)
+            .filter(|slab| self.slabs.get(*slab).used.load(Ordering::Relaxed) != 0)
+            .count();
+        (
+            (used as u64 + 1) * SLAB_BYTES,
+            slab_start(unowned.high_water),
+        )
     }
 
     /// Old allocations that were marked so far, and whether that goes on.
     pub(crate) fn mark_progress(&self) -> Option<u64> {
-        self.needs_mark().then(|| self.marked.load(Ordering::Relaxed))
+        self.needs_mark()
+            .then(|| self.marked.load(Ordering::Relaxed))
     }
 
     /// How many allocations are in use, for tests of leaks.
@@ -726,7 +814,11 @@ impl Space {
         let count = |slab: u32| {
             let known = self.slabs.get(slab);
             let class = known.class.load(Ordering::Relaxed);
-            if class == 0 { 0 } else { known.used.load(Ordering::Relaxed) }
+            if class == 0 {
+                0
+            } else {
+                known.used.load(Ordering::Relaxed)
+            }
         };
         (1..next).map(count).sum()
     }
@@ -769,5 +861,9 @@ fn take_slot(known: &Slab, class: Class) -> Option<u32> {
 /// The bits of bitmap word `index` that stand for slots.
 fn valid_bits(class: Class, index: usize) -> u64 {
     let slots = class.slots() - 64 * index as u32;
-    if slots >= 64 { u64::MAX } else { (1 << slots) - 1 }
+    if slots >= 64 {
+        u64::MAX
+    } else {
+        (1 << slots) - 1
+    }
 }

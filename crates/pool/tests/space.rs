@@ -10,7 +10,14 @@ const SLAB_BYTES: u64 = 64 << 10;
 /// A pool that may have so many slabs besides its first 64 KiB.
 fn pool(slabs: u64) -> Pool<Dax> {
     let ram = Dax::plain((1 + slabs) * SLAB_BYTES).unwrap();
-    Pool::open(ram, PoolOptions { reclaim_by_epoch: false, ..PoolOptions::default() }).unwrap()
+    Pool::open(
+        ram,
+        PoolOptions {
+            reclaim_by_epoch: false,
+            ..PoolOptions::default()
+        },
+    )
+    .unwrap()
 }
 
 fn is_full<T>(result: &pool::Result<T>) -> bool {
@@ -34,10 +41,18 @@ fn a_full_pool_gives_what_one_size_gave_back_to_another() {
         let sizes = sizes();
         let pool = pool(sizes.len() as u64);
         let guard = pool.pin();
-        let offsets: Vec<u64> = sizes.iter().map(|bytes| guard.allocate(*bytes).unwrap()).collect();
-        assert!(is_full(&guard.allocate(wanted)), "the size of {wanted} is one of those used");
+        let offsets: Vec<u64> = sizes
+            .iter()
+            .map(|bytes| guard.allocate(*bytes).unwrap())
+            .collect();
+        assert!(
+            is_full(&guard.allocate(wanted)),
+            "the size of {wanted} is one of those used"
+        );
         offsets.into_iter().for_each(|offset| guard.free(offset));
-        let offset = guard.allocate(wanted).unwrap_or_else(|error| panic!("{wanted} bytes: {error}"));
+        let offset = guard
+            .allocate(wanted)
+            .unwrap_or_else(|error| panic!("{wanted} bytes: {error}"));
         guard.free(offset);
         // What was open before is so no more, and can be opened again.
         for bytes in sizes {
@@ -76,7 +91,8 @@ fn threads_in_a_full_pool_get_every_slot_once() {
                         refused => assert!(is_full(&refused)),
                     }
                     if round % 3 == 0 || own.len() > 60 {
-                        own.drain(..own.len() / 2).for_each(|offset| guard.free(offset));
+                        own.drain(..own.len() / 2)
+                            .for_each(|offset| guard.free(offset));
                     }
                 }
                 sender.send(own).unwrap();
@@ -88,7 +104,10 @@ fn threads_in_a_full_pool_get_every_slot_once() {
     let (all, stat) = (offsets.len(), pool.stat());
     offsets.sort_unstable();
     offsets.dedup();
-    assert_eq!((offsets.len(), stat.allocations, stat.frees_refused), (all, all as u64, 0));
+    assert_eq!(
+        (offsets.len(), stat.allocations, stat.frees_refused),
+        (all, all as u64, 0)
+    );
     let guard = pool.pin();
     offsets.into_iter().for_each(|offset| guard.free(offset));
     // All eight slabs in one piece.

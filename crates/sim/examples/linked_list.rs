@@ -34,7 +34,8 @@ pub(crate) enum Operation {
 pub(crate) use Operation::{Pop, Push};
 
 impl Operation {
-    /// What a stack is, without any memory: how its numbers change, from the top, and what is returned.
+    /// What a stack is, without any memory: how its numbers change, from the top, and what is
+    /// returned.
     pub(crate) fn specification(self, stack: &mut Vec<u64>) -> Option<u64> {
         match self {
             Push(value) => {
@@ -46,7 +47,11 @@ impl Operation {
     }
 }
 
-fn words<'g>(guard: &'g Guard<'_, Sim>, offset: u64, count: usize) -> Result<&'g [Word], Complaint> {
+fn words<'g>(
+    guard: &'g Guard<'_, Sim>,
+    offset: u64,
+    count: usize,
+) -> Result<&'g [Word], Complaint> {
     guard.words(offset, count).map_err(|bad| bad.to_string())
 }
 
@@ -65,7 +70,11 @@ fn walk(sim: &Sim) -> Result<Vec<(u64, u64)>, Complaint> {
 
 impl List {
     fn push(&self, sim: &Sim, value: u64) -> Result<(), Complaint> {
-        let fresh = walk(sim)?.iter().map(|(offset, _)| offset + 64).max().unwrap_or(NODES);
+        let fresh = walk(sim)?
+            .iter()
+            .map(|(offset, _)| offset + 64)
+            .max()
+            .unwrap_or(NODES);
         let guard = Guard::new(sim);
         let head = &words(&guard, HEAD, 1)?[0];
         let node = words(&guard, fresh, 2)?;
@@ -134,11 +143,16 @@ impl Subject for List {
 pub(crate) fn explore(mended: bool) -> Result<Stats, String> {
     let options = Options {
         command: "cargo run --release -p everleaf-sim --example linked_list".to_owned(),
-        replay: std::env::var("EVERLEAF_CRASH").ok().map(|text| text.parse().expect("EVERLEAF_CRASH")),
+        replay: std::env::var("EVERLEAF_CRASH")
+            .ok()
+            .map(|text| text.parse().expect("EVERLEAF_CRASH")),
         ..Options::default()
     };
-    let mut explorer = Explorer::new(List { mended }, options).map_err(|error| error.to_string())?;
-    explorer.explore(&[Push(7), Push(8), Pop, Pop, Pop]).map_err(|failure| failure.to_string())?;
+    let mut explorer =
+        Explorer::new(List { mended }, options).map_err(|error| error.to_string())?;
+    explorer
+        .explore(&[Push(7), Push(8), Pop, Pop, Pop])
+        .map_err(|failure| failure.to_string())?;
     Ok(explorer.stats())
 }
 

@@ -27,7 +27,11 @@ pub(crate) struct Context<S: Subject> {
 
 impl<S: Subject> Context<S> {
     /// At the start of a recording.
-    pub(crate) fn first(start: S::State, operations: Vec<S::Operation>, recent_from: usize) -> Self {
+    pub(crate) fn first(
+        start: S::State,
+        operations: Vec<S::Operation>,
+        recent_from: usize,
+    ) -> Self {
         Self {
             acceptable: Expected::one_of(vec![start.clone()]),
             current: Some(start),
@@ -46,10 +50,16 @@ impl<S: Subject> Context<S> {
     pub(crate) fn of_threads(subject: &S, history: History<S>, is_cut: bool) -> Self {
         let acceptable = history.expected(subject);
         let first = Self::first(acceptable.states[0].clone(), Vec::new(), 0);
-        Self { acceptable, history: Some(history), is_cut, ..first }
+        Self {
+            acceptable,
+            history: Some(history),
+            is_cut,
+            ..first
+        }
     }
 
-    /// At the start of the recovery after a crash in this context. It will observe `seen` and then execute `operations`.
+    /// At the start of the recovery after a crash in this context. It will observe `seen` and then
+    /// execute `operations`.
     pub(crate) fn second(&self, seen: Option<S::State>, operations: Vec<S::Operation>) -> Self {
         Self {
             acceptable: self.acceptable.clone(),
@@ -97,11 +107,15 @@ impl<S: Subject> Context<S> {
                 self.invoked = number as usize + 1;
             }
             Mark::Response(_) => {
-                let Some((number, next)) = self.pending.take() else { return };
+                let Some((number, next)) = self.pending.take() else {
+                    return;
+                };
                 match subject.durability(&self.operations[number as usize]) {
                     Durability::OnReturn => self.acceptable = Expected::one_of(vec![next.clone()]),
                     Durability::OfPart(part) => {
-                        self.acceptable.states.retain(|state| subject.is_same_part(part, state, &next));
+                        self.acceptable
+                            .states
+                            .retain(|state| subject.is_same_part(part, state, &next));
                     }
                     Durability::WithEpoch | Durability::AtAnyTime => {}
                 }
@@ -115,8 +129,14 @@ impl<S: Subject> Context<S> {
         if let Some(history) = &self.history {
             return history.recent();
         }
-        let mine = self.operations.get(self.recent_from.min(self.invoked)..self.invoked);
-        self.earlier.iter().chain(mine.unwrap_or_default()).cloned().collect()
+        let mine = self
+            .operations
+            .get(self.recent_from.min(self.invoked)..self.invoked);
+        self.earlier
+            .iter()
+            .chain(mine.unwrap_or_default())
+            .cloned()
+            .collect()
     }
 
     /// The phase of the run, for reports.
@@ -125,9 +145,10 @@ impl<S: Subject> Context<S> {
             return history.during();
         }
         match (&self.pending, &self.current) {
-            (Some((number, _)), _) => {
-                Some(format!("operation {number}: {:?}", self.operations[*number as usize]))
-            }
+            (Some((number, _)), _) => Some(format!(
+                "operation {number}: {:?}",
+                self.operations[*number as usize]
+            )),
             (None, None) => Some("recovery".to_owned()),
             (None, Some(_)) => None,
         }

@@ -45,7 +45,8 @@ pub struct Explorer<S: Subject> {
     known: FxHashSet<u64>,
     /// The faults that could be planted in the traces, while they are collected.
     moves: Option<BTreeSet<Mutation>>,
-    /// Where to write each attempt, if a watchdog runs; and the schedule and the crashes that lead to it.
+    /// Where to write each attempt, if a watchdog runs; and the schedule and the crashes that lead
+    /// to it.
     beacon: Option<Beacon>,
     schedule: String,
     trail: Replay,
@@ -59,12 +60,28 @@ type Progress = dyn FnMut(&Stats, f64);
 impl<S: Subject> Explorer<S> {
     /// An explorer of a subject on empty memory.
     pub fn new(subject: S, options: Options) -> Result<Self, MediumError> {
-        // So that opening a pool makes no system call, which would take most of the time of a recovery.
+        // So that opening a pool makes no system call, which would take most of the time of a
+        // recovery.
         medium::arena::reuse_on_this_thread(true);
-        let Options { line_form, limit_bytes, rubbish_from, rules, .. } = options;
+        let Options {
+            line_form,
+            limit_bytes,
+            rubbish_from,
+            rules,
+            ..
+        } = options;
         let late = rules == Rules::Log;
-        let sim = Sim::new(SimOptions { line_form, limit_bytes, late, rubbish_from })?;
-        let plan = Plan { choices: Choices::default(), decided: Vec::new(), random: options.seed };
+        let sim = Sim::new(SimOptions {
+            line_form,
+            limit_bytes,
+            late,
+            rubbish_from,
+        })?;
+        let plan = Plan {
+            choices: Choices::default(),
+            decided: Vec::new(),
+            random: options.seed,
+        };
         let plan = Arc::new(Mutex::new(plan));
         sim.set_chooser(Some(Box::new(Follower(Arc::clone(&plan)))));
         let (start, setup) = (subject.initial(), Vec::new());
@@ -94,8 +111,9 @@ impl<S: Subject> Explorer<S> {
         self.stats
     }
 
-    /// The options, to be changed between explorations. Changes of the medium's options have no effect: [`Options::rules`],
-    /// [`Options::line_form`], [`Options::limit_bytes`] and [`Options::rubbish_from`].
+    /// The options, to be changed between explorations. Changes of the medium's options have no
+    /// effect: [`Options::rules`], [`Options::line_form`], [`Options::limit_bytes`] and
+    /// [`Options::rubbish_from`].
     pub fn options_mut(&mut self) -> &mut Options {
         &mut self.options
     }
@@ -105,8 +123,9 @@ impl<S: Subject> Explorer<S> {
         self.known.clear();
     }
 
-    /// Calls `call` from now on after each crash point of a sequence, with how much was explored and which part of the sequence,
-    /// from 0 to 1. The search for a shorter sequence begins at 0 again.
+    /// Calls `call` from now on after each crash point of a sequence, with how much was explored
+    /// and which part of the sequence, from 0 to 1. The search for a shorter sequence begins at 0
+    /// again.
     pub fn on_progress(&mut self, call: impl FnMut(&Stats, f64) + 'static) {
         self.progress = Some(Box::new(call));
     }
@@ -116,8 +135,8 @@ impl<S: Subject> Explorer<S> {
         &self.sim
     }
 
-    /// Runs `setup` without a crash. Every later exploration starts from the state that it leaves, which is wholly durable.
-    /// Call it at most once.
+    /// Runs `setup` without a crash. Every later exploration starts from the state that it leaves,
+    /// which is wholly durable. Call it at most once.
     pub fn set_up(&mut self, setup: &[S::Operation]) -> Verdict<S> {
         let mut state = self.start.clone();
         self.known.clear();
@@ -136,7 +155,8 @@ impl<S: Subject> Explorer<S> {
         Ok(())
     }
 
-    /// Explores every crash of these operations. On a failure, looks for a shorter sequence that fails as well.
+    /// Explores every crash of these operations. On a failure, looks for a shorter sequence that
+    /// fails as well.
     pub fn explore(&mut self, operations: &[S::Operation]) -> Verdict<S> {
         let verdict = self.explore_and_shrink(operations);
         self.rest();
@@ -144,7 +164,9 @@ impl<S: Subject> Explorer<S> {
     }
 
     fn explore_and_shrink(&mut self, operations: &[S::Operation]) -> Verdict<S> {
-        let Err(failure) = self.explore_once(operations) else { return Ok(()) };
+        let Err(failure) = self.explore_once(operations) else {
+            return Ok(());
+        };
         if self.options.replay.is_some() || !self.options.shrink {
             return Err(failure);
         }
@@ -155,9 +177,9 @@ impl<S: Subject> Explorer<S> {
         Err(shortest)
     }
 
-    /// Explores every crash of these operations, and returns each fault that could be planted in what was run: every
-    /// flush, fence, wait and store left out, every publish done first, every two adjacent persists swapped. The same
-    /// call in a loop counts once.
+    /// Explores every crash of these operations, and returns each fault that could be planted in
+    /// what was run: every flush, fence, wait and store left out, every publish done first, every
+    /// two adjacent persists swapped. The same call in a loop counts once.
     pub fn survey(
         &mut self,
         operations: &[S::Operation],
@@ -198,7 +220,8 @@ impl<S: Subject> Explorer<S> {
         }
     }
 
-    /// Tells the watchdog by which schedule threads run from now on: the part of the word before the crash.
+    /// Tells the watchdog by which schedule threads run from now on: the part of the word before
+    /// the crash.
     pub(crate) fn tell_schedule(&mut self, schedule: impl FnOnce() -> String) {
         if self.beacon.is_some() {
             self.schedule = schedule();
@@ -209,7 +232,8 @@ impl<S: Subject> Explorer<S> {
         }
     }
 
-    /// Tells the watchdog the program explored from now on, as a text and as a word, without the crash.
+    /// Tells the watchdog the program explored from now on, as a text and as a word, without the
+    /// crash.
     pub(crate) fn announce(&mut self, program: impl FnOnce(&Self) -> (String, String)) {
         if self.beacon.is_none() {
             return;
@@ -240,7 +264,8 @@ impl<S: Subject> Explorer<S> {
         S::Operation: 'o,
     {
         let setup = self.subject.word(&self.setup);
-        let words = std::iter::once(setup).chain(programs.map(|operations| self.subject.word(operations)));
+        let words =
+            std::iter::once(setup).chain(programs.map(|operations| self.subject.word(operations)));
         let words: Option<Vec<_>> = words.collect();
         words.map_or_else(String::new, |words| format!("{}@", words.join(",")))
     }
@@ -250,11 +275,15 @@ impl<S: Subject> Explorer<S> {
         if let Some(moves) = &mut self.moves {
             moves.extend(mutation::moves(trace));
         }
-        self.options.mutations.iter().for_each(|mutation| mutation::rearrange(trace, mutation));
+        self.options
+            .mutations
+            .iter()
+            .for_each(|mutation| mutation::rearrange(trace, mutation));
     }
 
-    /// Looks for a shorter failure: leaves out the second crash, then operations, from the end on, as long as the exploration still
-    /// fails: half of them at once, then a quarter, down to one. If that takes too long, the result is not the shortest.
+    /// Looks for a shorter failure: leaves out the second crash, then operations, from the end on,
+    /// as long as the exploration still fails: half of them at once, then a quarter, down to one.
+    /// If that takes too long, the result is not the shortest.
     fn shrink(&mut self, mut failure: Box<Failure<S::Operation>>) -> Box<Failure<S::Operation>> {
         let from_operation = std::mem::take(&mut self.options.from_operation);
         let second_crash = std::mem::replace(&mut self.options.second_crash, SecondCrash::Never);
@@ -304,15 +333,25 @@ impl<S: Subject> Explorer<S> {
             0 => 0,
             first => invocation(&trace, first),
         };
-        let context = Context::first(self.start.clone(), operations.to_vec(), self.options.from_operation);
-        self.crash_trace(&trace, from, context).map_err(|mut failure| {
-            failure.operations = operations.to_vec();
-            failure
-        })
+        let context = Context::first(
+            self.start.clone(),
+            operations.to_vec(),
+            self.options.from_operation,
+        );
+        self.crash_trace(&trace, from, context)
+            .map_err(|mut failure| {
+                failure.operations = operations.to_vec();
+                failure
+            })
     }
 
     /// Crashes a recorded trace at every crash point from event `from` on.
-    pub(crate) fn crash_trace(&mut self, trace: &Trace, from: usize, context: Context<S>) -> Verdict<S> {
+    pub(crate) fn crash_trace(
+        &mut self,
+        trace: &Trace,
+        from: usize,
+        context: Context<S>,
+    ) -> Verdict<S> {
         if let Some(what) = misused(trace) {
             return Err(self.failure(what, &[]));
         }
@@ -337,7 +376,9 @@ impl<S: Subject> Explorer<S> {
             self.sim.set_recording(false);
             let seen = self.subject.observe(&mut instance)?;
             if seen != state {
-                return Err(format!("without a crash: {seen:?} was found, but it should be {state:?}"));
+                return Err(format!(
+                    "without a crash: {seen:?} was found, but it should be {state:?}"
+                ));
             }
             self.subject.check(&mut instance, &state)
         });
@@ -361,13 +402,16 @@ impl<S: Subject> Explorer<S> {
             let outcome = outcome.map_err(|what| format!("{operation:?} failed: {what}"))?;
             self.sim.mark(Mark::Response(number as u32));
             if outcome != expected {
-                return Err(format!("{operation:?} returned {outcome:?}, but it should be {expected:?}"));
+                return Err(format!(
+                    "{operation:?} returned {outcome:?}, but it should be {expected:?}"
+                ));
             }
         }
         Ok(())
     }
 
-    /// Walks along a trace and crashes at every point that can leave a new image; points before event `from` are known.
+    /// Walks along a trace and crashes at every point that can leave a new image; points before
+    /// event `from` are known.
     fn walk(
         &mut self,
         level: usize,
@@ -438,7 +482,8 @@ impl<S: Subject> Explorer<S> {
         if self.options.reduced && path.is_none() && is_told {
             let mut hasher = DefaultHasher::new();
             (level, digest, &context.acceptable, &recent).hash(&mut hasher);
-            // Includes how much is tried here: a point at which less was tried does not count as known.
+            // Includes how much is tried here: a point at which less was tried does not count as
+            // known.
             let Options {
                 images,
                 second_crash,
@@ -449,7 +494,15 @@ impl<S: Subject> Explorer<S> {
                 follow_up_first,
                 ..
             } = &self.options;
-            (images, second_crash, mutations, steps_max, recoveries_per_point_max, seed).hash(&mut hasher);
+            (
+                images,
+                second_crash,
+                mutations,
+                steps_max,
+                recoveries_per_point_max,
+                seed,
+            )
+                .hash(&mut hasher);
             follow_up_first.hash(&mut hasher);
             if !self.known.insert(hasher.finish()) {
                 self.stats.known += 1;
@@ -470,7 +523,11 @@ impl<S: Subject> Explorer<S> {
         self.sim.pop_level();
         let open = self.sim.uninstall();
         result.map_err(|mut failure| {
-            if let Some(crash) = failure.crashes.get_mut(0).filter(|crash| crash.event == usize::MAX) {
+            if let Some(crash) = failure
+                .crashes
+                .get_mut(0)
+                .filter(|crash| crash.event == usize::MAX)
+            {
                 (crash.event, crash.point) = (event, point);
                 crash.during = context.during();
                 let choices = self.plan.lock().decided.clone();
@@ -492,7 +549,8 @@ impl<S: Subject> Explorer<S> {
         self.try_image(level, model, context, Choices::default())?;
         let read = self.plan.lock().lines();
         for line in read {
-            // If no load reads a line while all lines are old, then that line alone being new changes nothing.
+            // If no load reads a line while all lines are old, then that line alone being new
+            // changes nothing.
             self.try_image(level, model, context, Choices::Ahead(line))?;
         }
         self.try_image(level, model, context, Choices::Newest)?;
@@ -535,7 +593,10 @@ impl<S: Subject> Explorer<S> {
             self.sim.pop_level();
             self.sim.pop_level();
             if let Err(failure) = &mut result {
-                let contents: Vec<_> = image.iter().map(|(line, content)| (*line, vec![*content])).collect();
+                let contents: Vec<_> = image
+                    .iter()
+                    .map(|(line, content)| (*line, vec![*content]))
+                    .collect();
                 failure.crashes[0].behind = model.behind(&contents);
                 break;
             }
@@ -582,7 +643,9 @@ impl<S: Subject> Explorer<S> {
             behind: Vec::new(),
             choices: Vec::new(),
         };
-        let verdict = run.verdict.and_then(|()| misused(&trace).map_or(Ok(()), Err));
+        let verdict = run
+            .verdict
+            .and_then(|()| misused(&trace).map_or(Ok(()), Err));
         if let Err(what) = verdict {
             let mut failure = self.failure(what, &[]);
             failure.crashes.push(unfilled);
@@ -633,9 +696,14 @@ impl<S: Subject> Explorer<S> {
         self.sim.set_step_limit(self.steps_max);
         self.sim.set_recording(record);
         let verdict = guarded(|| {
-            let mut instance =
-                self.subject.open(&self.sim).map_err(|what| format!("recovery failed: {what}"))?;
-            let known = context.acceptable.only().filter(|_| self.options.follow_up_first);
+            let mut instance = self
+                .subject
+                .open(&self.sim)
+                .map_err(|what| format!("recovery failed: {what}"))?;
+            let known = context
+                .acceptable
+                .only()
+                .filter(|_| self.options.follow_up_first);
             let mut state = match known {
                 Some(state) => state.clone(),
                 None => self.see(&mut instance, context)?,
@@ -665,7 +733,11 @@ impl<S: Subject> Explorer<S> {
         if !self.options.mutations.is_empty() {
             self.sim.set_mutations(Vec::new());
         }
-        Run { verdict, seen, followed }
+        Run {
+            verdict,
+            seen,
+            followed,
+        }
     }
 
     /// Checks the state found after a recovery, and returns it.
@@ -680,13 +752,22 @@ impl<S: Subject> Explorer<S> {
         }
     }
 
-    pub(crate) fn failure(&self, what: Complaint, operations: &[S::Operation]) -> Box<Failure<S::Operation>> {
+    pub(crate) fn failure(
+        &self,
+        what: Complaint,
+        operations: &[S::Operation],
+    ) -> Box<Failure<S::Operation>> {
         Box::new(Failure {
             what,
             setup: self.setup.clone(),
             operations: operations.to_vec(),
             crashes: Vec::new(),
-            planted: self.options.mutations.iter().map(Mutation::to_string).collect(),
+            planted: self
+                .options
+                .mutations
+                .iter()
+                .map(Mutation::to_string)
+                .collect(),
             command: self.options.command.clone(),
             seed: self.options.seed,
         })
@@ -718,22 +799,37 @@ fn point_after(mark: Mark) -> Option<Point> {
 
 /// The event with which an operation begins.
 fn invocation(trace: &Trace, number: usize) -> usize {
-    let is_it = |event: &Event| matches!(event, Event::Mark(Mark::Invoke(n)) if *n as usize == number);
-    trace.events.iter().position(is_it).unwrap_or(trace.events.len())
+    let is_it =
+        |event: &Event| matches!(event, Event::Mark(Mark::Invoke(n)) if *n as usize == number);
+    trace
+        .events
+        .iter()
+        .position(is_it)
+        .unwrap_or(trace.events.len())
 }
 
 /// The first event after this number of decisions.
 fn after_narrowing(trace: &Trace, decisions: usize) -> usize {
-    let narrowings =
-        trace.events.iter().enumerate().filter(|(_, event)| matches!(event, Event::Narrow { .. }));
-    decisions.checked_sub(1).and_then(|last| narrowings.map(|(index, _)| index + 1).nth(last)).unwrap_or(0)
+    let narrowings = trace
+        .events
+        .iter()
+        .enumerate()
+        .filter(|(_, event)| matches!(event, Event::Narrow { .. }));
+    decisions
+        .checked_sub(1)
+        .and_then(|last| narrowings.map(|(index, _)| index + 1).nth(last))
+        .unwrap_or(0)
 }
 
 /// The contents that are still possible for each line after decisions about it.
 fn left(open: Vec<OpenLine>, decided: &[Decided]) -> Vec<(u32, Vec<LineValue>)> {
     let narrow = |open: OpenLine| {
-        let decided: Vec<_> = decided.iter().filter(|decided| decided.line == open.line).collect();
-        let agrees = |content: &LineValue| decided.iter().all(|one| content.0[one.word] == one.value);
+        let decided: Vec<_> = decided
+            .iter()
+            .filter(|decided| decided.line == open.line)
+            .collect();
+        let agrees =
+            |content: &LineValue| decided.iter().all(|one| content.0[one.word] == one.value);
         let contents: Vec<_> = open.candidates.into_iter().filter(agrees).collect();
         (!decided.is_empty()).then_some((open.line, contents))
     };

@@ -15,7 +15,9 @@ thread_local! {
 }
 
 fn message_of(info: &PanicHookInfo<'_>) -> String {
-    let place = info.location().map_or_else(String::new, |place| format!(" at {place}"));
+    let place = info
+        .location()
+        .map_or_else(String::new, |place| format!(" at {place}"));
     match panic_text(info.payload()) {
         Some(text) => format!("panicked{place}: {text}"),
         None => format!("panicked{place}"),
@@ -59,7 +61,10 @@ mod tests {
     #[test]
     fn panics_become_complaints() {
         let complaint = guarded::<()>(|| panic!("no {}", "good")).unwrap_err();
-        assert!(complaint.contains("no good") && complaint.contains("guarded.rs"), "{complaint}");
+        assert!(
+            complaint.contains("no good") && complaint.contains("guarded.rs"),
+            "{complaint}"
+        );
         let complaint = guarded::<()>(|| std::panic::panic_any(StepLimitExceeded)).unwrap_err();
         assert!(complaint.contains("step limit"), "{complaint}");
         assert_eq!(guarded(|| Ok(3)), Ok(3));

@@ -1,16 +1,18 @@
 //! The crash explorer: every crash that the memory model allows, found and checked.
 //!
-//! A [`Subject`] is a durable structure on a [`medium::Sim`], with its sequential specification. The [`Explorer`] runs
-//! operations on it once, records every store, flush and fence, and then crashes it: at every moment that matters, with
-//! every content that the memory may then have, and again during what follows. After each crash it lets the structure
-//! recover and judges the result:
+//! A [`Subject`] is a durable structure on a [`medium::Sim`], with its sequential specification.
+//! The [`Explorer`] runs operations on it once, records every store, flush and fence, and then
+//! crashes it: at every moment that matters, with every content that the memory may then have, and
+//! again during what follows. After each crash it lets the structure recover and judges the result:
 //!
-//! - the state is that after all acknowledged operations, with the pending one wholly or not at all; or, where durability
-//!   is buffered ([`Durability`]), exactly that at the end of the last epoch;
+//! - the state is that after all acknowledged operations, with the pending one wholly or not at
+//!   all; or, where durability is buffered ([`Durability`]), exactly that at the end of the last
+//!   epoch;
 //! - the structure's own check finds nothing;
 //! - further operations return what they should, and leave what they should.
 //!
-//! The crate needs only `medium`. The module `index`, behind the feature `engines`, drives Everleaf's own engines.
+//! The crate needs only `medium`. The module `index`, behind the feature `engines`, drives
+//! Everleaf's own engines.
 //!
 //! # A structure of your own
 //!
@@ -66,17 +68,20 @@
 //! println!("{}", explorer.stats());
 //! ```
 //!
-//! A failure names the shortest sequence of operations found, the moment of the crash, the lines that were behind with
-//! the first store that each one lacks, and a [`Replay`] that repeats exactly that crash ([`Options::replay`]).
+//! A failure names the shortest sequence of operations found, the moment of the crash, the lines
+//! that were behind with the first store that each one lacks, and a [`Replay`] that repeats exactly
+//! that crash ([`Options::replay`]).
 //!
-//! A longer example is `examples/linked_list.rs`: a user's own list, wrong and mended. `docs/TESTING.md` goes through it
-//! and its report step by step. `everleaf crash` does this to Everleaf's engines.
+//! A longer example is `examples/linked_list.rs`: a user's own list, wrong and mended.
+//! `docs/TESTING.md` goes through it and its report step by step. `everleaf crash` does this to
+//! Everleaf's engines.
 //!
 //! # Several threads
 //!
-//! A subject that is [`Concurrent`] can be explored under threads: all their interleavings with a bounded number of
-//! preemptions, the crashes of each, and whether what the operations returned can be explained by some order of them
-//! (the module [`schedule`] says how). A counter that loses an increment if two threads run at once:
+//! A subject that is [`Concurrent`] can be explored under threads: all their interleavings with a
+//! bounded number of preemptions, the crashes of each, and whether what the operations returned can
+//! be explained by some order of them (the module [`schedule`] says how). A counter that loses an
+//! increment if two threads run at once:
 //!
 //! ```
 //! use everleaf_sim::{Complaint, Concurrent, Explorer, Options, Program, Scheduling, Subject};
@@ -132,44 +137,49 @@
 //! assert!(explorer.stats().schedules > 3);
 //! ```
 //!
-//! The report tells the schedule step by step, and gives it in a form that repeats it ([`Search::Replay`]); the crash as
-//! well ([`Options::replay`]).
+//! The report tells the schedule step by step, and gives it in a form that repeats it
+//! ([`Search::Replay`]); the crash as well ([`Options::replay`]).
 //!
-//! Volatile state that threads share must be behind [`medium::sync`]; its docs say what that asks of an engine. For
-//! engines behind `Index` there is nothing else to do: `index::IndexSubject` is concurrent, so
-//! `explorer.explore_threads(&Program::single(&[Insert(1, 1), Remove(2)]), &Scheduling::default())` explores any of them,
-//! and `index::threads` has the programs that are tried: all pairs and triples of operations on small trees.
+//! Volatile state that threads share must be behind [`medium::sync`]; its docs say what that asks
+//! of an engine. For engines behind `Index` there is nothing else to do: `index::IndexSubject` is
+//! concurrent, so `explorer.explore_threads(&Program::single(&[Insert(1, 1), Remove(2)]),
+//! &Scheduling::default())` explores any of them, and `index::threads` has the programs that are
+//! tried: all pairs and triples of operations on small trees.
 //!
 //! # How it works
 //!
-//! - **Model** ([`Model`]): the contents that each line may have. It walks along the trace, and writes a line to the `Sim` once
-//!   only one content is possible, so that an image is a difference from the one before. Each rule has a litmus test
-//!   (`tests/litmus.rs`).
-//! - **Crash points**: before each fence (in a log, each wait) that makes something durable, and before growth. A crash there can
-//!   leave every image that an earlier crash could leave. Also where expectations become stricter: after each operation, and
-//!   after recovery.
-//! - **Lazy recovery** ([`Images::All`]): lines with several possible contents stay open. When recovery loads a word in which
-//!   these contents differ, the exploration branches over the distinct values. All paths are run depth first, each by a new
-//!   recovery that repeats its choices. Lines that are not read cost nothing. In a log, the content chosen for one line
-//!   restricts where the log was cut, and so the contents of other lines. [`Images::Eager`] makes every image in full, and
-//!   must agree (`tests/agreement.rs`).
-//! - **Second crashes** ([`SecondCrash`]): the stores of a recovery are recorded as well. Lines that the first crash left open
-//!   stay open, restricted by what recovery has read.
-//! - **Known crash points** are skipped: the same memory and the same expectations were explored before.
+//! - **Model** ([`Model`]): the contents that each line may have. It walks along the trace, and
+//!   writes a line to the `Sim` once only one content is possible, so that an image is a difference
+//!   from the one before. Each rule has a litmus test (`tests/litmus.rs`).
+//! - **Crash points**: before each fence (in a log, each wait) that makes something durable, and
+//!   before growth. A crash there can leave every image that an earlier crash could leave. Also
+//!   where expectations become stricter: after each operation, and after recovery.
+//! - **Lazy recovery** ([`Images::All`]): lines with several possible contents stay open. When
+//!   recovery loads a word in which these contents differ, the exploration branches over the
+//!   distinct values. All paths are run depth first, each by a new recovery that repeats its
+//!   choices. Lines that are not read cost nothing. In a log, the content chosen for one line
+//!   restricts where the log was cut, and so the contents of other lines. [`Images::Eager`] makes
+//!   every image in full, and must agree (`tests/agreement.rs`).
+//! - **Second crashes** ([`SecondCrash`]): the stores of a recovery are recorded as well. Lines
+//!   that the first crash left open stay open, restricted by what recovery has read.
+//! - **Known crash points** are skipped: the same memory and the same expectations were explored
+//!   before.
 //!
-//! - **Watchdog** ([`watchdog`]): a recovery that loops without operations on the medium, overflows its stack or aborts is
-//!   a report, if the exploration runs in a child process.
-//! - **Mutation** ([`Explorer::survey`], [`Options::mutations`]): a flush, fence, wait or store is left out, a publish is done
-//!   before the persist that it depends on, or two persists are swapped. The exploration should then fail; otherwise that
-//!   operation or order is not needed.
+//! - **Watchdog** ([`watchdog`]): a recovery that loops without operations on the medium, overflows
+//!   its stack or aborts is a report, if the exploration runs in a child process.
+//! - **Mutation** ([`Explorer::survey`], [`Options::mutations`]): a flush, fence, wait or store is
+//!   left out, a publish is done before the persist that it depends on, or two persists are
+//!   swapped. The exploration should then fail; otherwise that operation or order is not needed.
 //!
 //! # Not supported
 //!
-//! - Threads are explored under two contracts: immediate durability ([`Durability::OnReturn`]), and epochs that an
-//!   operation ends ([`Durability::WithEpoch`] for all others). Only for a single thread does the explorer check that an epoch
-//!   ends at one moment for all parts of the state. Under [`Durability::AtAnyTime`] histories are judged, and crashes must be
-//!   switched off ([`Scheduling::crashes`]).
-//! - Threads are sequentially consistent. Weak orderings of volatile memory are tested with `loom`: see `medium::sync`.
+//! - Threads are explored under two contracts: immediate durability ([`Durability::OnReturn`]), and
+//!   epochs that an operation ends ([`Durability::WithEpoch`] for all others). Only for a single
+//!   thread does the explorer check that an epoch ends at one moment for all parts of the state.
+//!   Under [`Durability::AtAnyTime`] histories are judged, and crashes must be switched off
+//!   ([`Scheduling::crashes`]).
+//! - Threads are sequentially consistent. Weak orderings of volatile memory are tested with `loom`:
+//!   see `medium::sync`.
 #![forbid(unsafe_code)]
 
 mod context;

@@ -1,14 +1,17 @@
-//! Histories of several threads: is there an order of the operations that explains what they returned?
+//! Histories of several threads: is there an order of the operations that explains what they
+//! returned?
 //!
-//! The search is that of Wing and Gong (*Testing and verifying concurrent objects*, 1993), done as the history goes on
-//! (Lowe, *Testing for linearizability*, 2017): of each part of the state it keeps every *configuration* that can still
-//! be true: the state, together with the calls that took effect and have not returned. When a call returns it must have
-//! taken effect; the calls that must take effect before it are searched then. A crash may leave any state that a configuration
-//! reaches if some of the pending calls take effect: *strict* linearizability (Aguilera, Frølund, 2003), in
-//! which nothing takes effect after the crash.
+//! The search is that of Wing and Gong (*Testing and verifying concurrent objects*, 1993), done as
+//! the history goes on (Lowe, *Testing for linearizability*, 2017): of each part of the state it
+//! keeps every *configuration* that can still be true: the state, together with the calls that took
+//! effect and have not returned. When a call returns it must have taken effect; the calls that must
+//! take effect before it are searched then. A crash may leave any state that a configuration
+//! reaches if some of the pending calls take effect: *strict* linearizability (Aguilera, Frølund,
+//! 2003), in which nothing takes effect after the crash.
 //!
-//! The search is done part by part, for a map key by key: a history is linearizable if and only if each part's is
-//! (Herlihy, Wing, 1990). An operation on several parts, a scan, is an operation on each of them, over the same time.
+//! The search is done part by part, for a map key by key: a history is linearizable if and only if
+//! each part's is (Herlihy, Wing, 1990). An operation on several parts, a scan, is an operation on
+//! each of them, over the same time.
 
 use std::fmt::Debug;
 use std::rc::Rc;
@@ -33,12 +36,14 @@ pub(crate) struct Step<S: Subject> {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Choice<T> {
     pub(crate) state: T,
-    /// The pending calls that have taken effect, of those that take effect on all parts at one moment.
+    /// The pending calls that have taken effect, of those that take effect on all parts at one
+    /// moment.
     whole: Vec<u32>,
 }
 
-/// The states that are right: one of `states`, in which each of `parts` may instead be as in another of its choices, if these
-/// agree about the calls that take effect on all parts at one moment.
+/// The states that are right: one of `states`, in which each of `parts` may instead be as in
+/// another of its choices, if these agree about the calls that take effect on all parts at one
+/// moment.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Expected<T> {
     pub(crate) states: Vec<T>,
@@ -48,7 +53,10 @@ pub(crate) struct Expected<T> {
 impl<T: Clone + PartialEq + Debug> Expected<T> {
     /// One of these.
     pub(crate) fn one_of(states: Vec<T>) -> Self {
-        Self { states, parts: Vec::new() }
+        Self {
+            states,
+            parts: Vec::new(),
+        }
     }
 
     /// The state, if only one is right.
@@ -84,7 +92,11 @@ impl<T: Clone + PartialEq + Debug> Expected<T> {
             let states: Vec<_> = choices.iter().map(|choice| &choice.state).collect();
             text.push_str(&format!(", with any of {states:?} instead"));
         }
-        if self.parts.iter().any(|(_, choices)| choices.iter().any(|choice| !choice.whole.is_empty())) {
+        if self
+            .parts
+            .iter()
+            .any(|(_, choices)| choices.iter().any(|choice| !choice.whole.is_empty()))
+        {
             text.push_str(", of one epoch");
         }
         text
@@ -102,8 +114,16 @@ struct Configuration<S: Subject> {
 
 impl<S: Subject> Clone for Configuration<S> {
     fn clone(&self) -> Self {
-        let Self { state, durable, done } = self;
-        Self { state: state.clone(), durable: durable.clone(), done: done.clone() }
+        let Self {
+            state,
+            durable,
+            done,
+        } = self;
+        Self {
+            state: state.clone(),
+            durable: durable.clone(),
+            done: done.clone(),
+        }
     }
 }
 
@@ -131,12 +151,18 @@ impl<S: Subject> Part<S> {
         let outcome = subject.step(&mut state, operation);
         let durable = match subject.durability(operation) {
             Durability::OnReturn => state.clone(),
-            Durability::WithEpoch | Durability::AtAnyTime | Durability::OfPart(_) => before.durable.clone(),
+            Durability::WithEpoch | Durability::AtAnyTime | Durability::OfPart(_) => {
+                before.durable.clone()
+            }
         };
         let mut done = before.done.clone();
         let position = done.partition_point(|(other, _)| *other < number);
         done.insert(position, (number, outcome));
-        Configuration { state, durable, done }
+        Configuration {
+            state,
+            durable,
+            done,
+        }
     }
 
     fn push(configurations: &mut Vec<Configuration<S>>, new: Configuration<S>) {
@@ -149,8 +175,13 @@ impl<S: Subject> Part<S> {
         }
     }
 
-    /// Every configuration that can be reached by letting pending calls take effect; `is_last` ends a branch.
-    fn reach(&self, subject: &S, is_last: impl Fn(&Configuration<S>) -> bool) -> Vec<Configuration<S>> {
+    /// Every configuration that can be reached by letting pending calls take effect; `is_last` ends
+    /// a branch.
+    fn reach(
+        &self,
+        subject: &S,
+        is_last: impl Fn(&Configuration<S>) -> bool,
+    ) -> Vec<Configuration<S>> {
         let mut reached = Vec::new();
         for old in &self.configurations {
             Self::push(&mut reached, old.clone());
@@ -175,7 +206,10 @@ impl<S: Subject> Part<S> {
         let reached = self.reach(subject, |configuration| configuration.has(number));
         self.configurations.clear();
         for mut configuration in reached {
-            let position = configuration.done.iter().position(|(done, _)| *done == number);
+            let position = configuration
+                .done
+                .iter()
+                .position(|(done, _)| *done == number);
             if position.is_some_and(|position| configuration.done.remove(position).1 == *outcome) {
                 Self::push(&mut self.configurations, configuration);
             }
@@ -185,7 +219,11 @@ impl<S: Subject> Part<S> {
     }
 
     /// The possible states now, or after a crash, as `which` selects.
-    fn choices(&self, subject: &S, which: fn(Configuration<S>) -> S::State) -> Vec<Choice<S::State>> {
+    fn choices(
+        &self,
+        subject: &S,
+        which: fn(Configuration<S>) -> S::State,
+    ) -> Vec<Choice<S::State>> {
         let whole: Vec<u32> = self
             .pending
             .iter()
@@ -194,8 +232,15 @@ impl<S: Subject> Part<S> {
             .collect();
         let mut choices = Vec::new();
         for configuration in self.reach(subject, |_| false) {
-            let whole = whole.iter().copied().filter(|number| configuration.has(*number)).collect();
-            let choice = Choice { whole, state: which(configuration) };
+            let whole = whole
+                .iter()
+                .copied()
+                .filter(|number| configuration.has(*number))
+                .collect();
+            let choice = Choice {
+                whole,
+                state: which(configuration),
+            };
             if !choices.contains(&choice) {
                 choices.push(choice);
             }
@@ -209,7 +254,8 @@ pub(crate) struct History<S: Subject> {
     calls: Rc<Vec<Call<S>>>,
     invoked: Vec<bool>,
     pending: Vec<u32>,
-    /// The parts that calls concerned, in the order of their numbers. (Not in a map, which is much code to compile for each subject.)
+    /// The parts that calls concerned, in the order of their numbers. (Not in a map, which is much
+    /// code to compile for each subject.)
     parts: Vec<(u64, Part<S>)>,
     start: S::State,
 }
@@ -218,7 +264,13 @@ impl<S: Subject> History<S> {
     /// No call was made yet.
     pub(crate) fn new(start: S::State, calls: Rc<Vec<Call<S>>>) -> Self {
         let invoked = vec![false; calls.len()];
-        Self { calls, invoked, pending: Vec::new(), parts: Vec::new(), start }
+        Self {
+            calls,
+            invoked,
+            pending: Vec::new(),
+            parts: Vec::new(),
+            start,
+        }
     }
 
     /// A call is made.
@@ -229,18 +281,29 @@ impl<S: Subject> History<S> {
             let place = self.place(step.part).unwrap_or_else(|place| {
                 let mut state = subject.initial();
                 subject.copy_part(step.part, &self.start, &mut state);
-                let start = Configuration { durable: state.clone(), state, done: Vec::new() };
-                let part = Part { configurations: vec![start], pending: Vec::new() };
+                let start = Configuration {
+                    durable: state.clone(),
+                    state,
+                    done: Vec::new(),
+                };
+                let part = Part {
+                    configurations: vec![start],
+                    pending: Vec::new(),
+                };
                 self.parts.insert(place, (step.part, part));
                 place
             });
-            self.parts[place].1.pending.push((number, step.operation.clone()));
+            self.parts[place]
+                .1
+                .pending
+                .push((number, step.operation.clone()));
         }
     }
 
     /// Where a part is, or where it belongs.
     fn place(&self, part: u64) -> Result<usize, usize> {
-        self.parts.binary_search_by_key(&part, |(number, _)| *number)
+        self.parts
+            .binary_search_by_key(&part, |(number, _)| *number)
     }
 
     /// A call returns what it did.
@@ -248,8 +311,12 @@ impl<S: Subject> History<S> {
         self.pending.retain(|pending| *pending != number);
         let call = &self.calls[number as usize];
         for step in &call.steps {
-            let Some(outcome) = &step.outcome else { continue };
-            let place = self.place(step.part).expect("it was touched when the call was made");
+            let Some(outcome) = &step.outcome else {
+                continue;
+            };
+            let place = self
+                .place(step.part)
+                .expect("it was touched when the call was made");
             if !self.parts[place].1.respond(subject, number, outcome) {
                 return Err(format!(
                     "{:?} returned {outcome:?} where {:?} did, which no order of the operations explains",
@@ -270,31 +337,48 @@ impl<S: Subject> History<S> {
         self.expected_of(subject, |configuration| configuration.state)
     }
 
-    fn expected_of(&self, subject: &S, which: fn(Configuration<S>) -> S::State) -> Expected<S::State> {
+    fn expected_of(
+        &self,
+        subject: &S,
+        which: fn(Configuration<S>) -> S::State,
+    ) -> Expected<S::State> {
         let mut base = self.start.clone();
         let mut parts = Vec::new();
         for (number, part) in &self.parts {
             let choices = part.choices(subject, which);
-            let Some(Choice { state: first, .. }) = choices.first() else { continue };
+            let Some(Choice { state: first, .. }) = choices.first() else {
+                continue;
+            };
             subject.copy_part(*number, first, &mut base);
-            if choices.iter().any(|choice| !subject.is_same_part(*number, first, &choice.state)) {
+            if choices
+                .iter()
+                .any(|choice| !subject.is_same_part(*number, first, &choice.state))
+            {
                 parts.push((*number, choices));
             }
         }
-        Expected { states: vec![base], parts }
+        Expected {
+            states: vec![base],
+            parts,
+        }
     }
 
     /// The calls that were made, in the order of their numbers.
     pub(crate) fn recent(&self) -> Vec<S::Operation> {
-        let made = self.calls.iter().zip(&self.invoked).filter(|(_, invoked)| **invoked);
+        let made = self
+            .calls
+            .iter()
+            .zip(&self.invoked)
+            .filter(|(_, invoked)| **invoked);
         made.map(|(call, _)| call.operation.clone()).collect()
     }
 
     /// The calls that have not returned.
     pub(crate) fn during(&self) -> Option<String> {
         let pending = self.pending.iter();
-        let names: Vec<_> =
-            pending.map(|number| format!("{:?}", self.calls[*number as usize].operation)).collect();
+        let names: Vec<_> = pending
+            .map(|number| format!("{:?}", self.calls[*number as usize].operation))
+            .collect();
         (!names.is_empty()).then(|| names.join(" beside "))
     }
 }

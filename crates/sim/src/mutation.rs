@@ -1,8 +1,8 @@
 //! Faults that are planted on a trace: the same operations, durable in another order.
 //!
-//! The program itself ran unchanged, with the same stores. Only the order changes in which the model applies the events. Nothing
-//! moves across a mark, growth, a wait, a decision about open lines or another thread's event, and no store moves across
-//! another one to the same word.
+//! The program itself ran unchanged, with the same stores. Only the order changes in which the
+//! model applies the events. Nothing moves across a mark, growth, a wait, a decision about open
+//! lines or another thread's event, and no store moves across another one to the same word.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -64,14 +64,28 @@ fn conflict(events: &[Event], others: &[Event]) -> bool {
         let (one, other) = (stored(one), stored(other));
         one.start.max(other.start) < one.end.min(other.end)
     };
-    events.iter().any(|event| others.iter().any(|other| meets(event, other)))
+    events
+        .iter()
+        .any(|event| others.iter().any(|other| meets(event, other)))
 }
 
-/// The stores and the flush of a publish: all from one place in the source. `end` is behind the flush.
-fn publish_before(events: &[Event], stretch: &Range<usize>, end: usize) -> Option<(Site, Range<usize>)> {
-    let Some((SiteKind::Flush, site)) = events[end - 1].site() else { return None };
-    let same = |event: &&Event| is_store(event) && event.site().is_some_and(|(_, other)| other == site);
-    let stores = events[stretch.start..end - 1].iter().rev().take_while(same).count();
+/// The stores and the flush of a publish: all from one place in the source. `end` is behind the
+/// flush.
+fn publish_before(
+    events: &[Event],
+    stretch: &Range<usize>,
+    end: usize,
+) -> Option<(Site, Range<usize>)> {
+    let Some((SiteKind::Flush, site)) = events[end - 1].site() else {
+        return None;
+    };
+    let same =
+        |event: &&Event| is_store(event) && event.site().is_some_and(|(_, other)| other == site);
+    let stores = events[stretch.start..end - 1]
+        .iter()
+        .rev()
+        .take_while(same)
+        .count();
     (stores > 0).then_some((site, end - 1 - stores..end))
 }
 
@@ -83,12 +97,22 @@ fn early_publishes(events: &[Event], stretch: Range<usize>, moves: &mut Vec<Move
         if matches!(events[index], Event::Fence { .. }) {
             (before, last) = (last, index + 1);
         }
-        // The persist of a publish begins with the publish, or with earlier stores if no fence lies between. A
-        // compare-exchange is flushed later, together with others: it moves before the whole preceding persist.
-        let (site, from, mut to) = if let Event::Store { exchanged: true, site, .. } = events[index] {
+        // The persist of a publish begins with the publish, or with earlier stores if no fence lies
+        // between. A compare-exchange is flushed later, together with others: it moves before the
+        // whole preceding persist.
+        let (site, from, mut to) = if let Event::Store {
+            exchanged: true,
+            site,
+            ..
+        } = events[index]
+        {
             (Site::from(site), index..index + 1, before)
         } else if let Some((site, from)) = publish_before(events, &stretch, index + 1) {
-            let began = if events[last..from.start].iter().any(is_store) { last } else { before };
+            let began = if events[last..from.start].iter().any(is_store) {
+                last
+            } else {
+                before
+            };
             (site, from, began)
         } else {
             continue;
@@ -97,7 +121,11 @@ fn early_publishes(events: &[Event], stretch: Range<usize>, moves: &mut Vec<Move
             to += 1;
         }
         if events[to..from.start].iter().any(is_store) {
-            moves.push(Move { mutation: Mutation::PublishEarly(site), to, from });
+            moves.push(Move {
+                mutation: Mutation::PublishEarly(site),
+                to,
+                from,
+            });
         }
     }
 }
@@ -110,13 +138,19 @@ fn swaps(events: &[Event], stretch: Range<usize>, moves: &mut Vec<Move>) {
     for pair in fences.windows(2) {
         let (first, second) = (start..pair[0] + 1, pair[0] + 1..pair[1] + 1);
         start = second.start;
-        let both_store = [&first, &second].iter().all(|part| events[(*part).clone()].iter().any(is_store));
+        let both_store = [&first, &second]
+            .iter()
+            .all(|part| events[(*part).clone()].iter().any(is_store));
         let sites = events[pair[0]].site().zip(events[pair[1]].site());
         if let Some(((_, one), (_, other))) = sites.filter(|_| both_store)
             && !conflict(&events[first.clone()], &events[second.clone()])
         {
             let mutation = Mutation::SwapPersists(one, other);
-            moves.push(Move { mutation, to: first.start, from: second });
+            moves.push(Move {
+                mutation,
+                to: first.start,
+                from: second,
+            });
         }
     }
 }
@@ -133,16 +167,25 @@ fn all_moves(trace: &Trace) -> Vec<Move> {
 
 /// The mutations that would change this trace.
 pub(crate) fn moves(trace: &Trace) -> BTreeSet<Mutation> {
-    all_moves(trace).into_iter().map(|found| found.mutation).collect()
+    all_moves(trace)
+        .into_iter()
+        .map(|found| found.mutation)
+        .collect()
 }
 
 /// Moves events as the mutation says, wherever it applies.
 pub(crate) fn rearrange(trace: &mut Trace, mutation: &Mutation) {
-    if !matches!(mutation, Mutation::PublishEarly(_) | Mutation::SwapPersists(..)) {
+    if !matches!(
+        mutation,
+        Mutation::PublishEarly(_) | Mutation::SwapPersists(..)
+    ) {
         return;
     }
     let mut end = 0;
-    for Move { to, from, .. } in all_moves(trace).into_iter().filter(|found| found.mutation == *mutation) {
+    for Move { to, from, .. } in all_moves(trace)
+        .into_iter()
+        .filter(|found| found.mutation == *mutation)
+    {
         // If a second move overlaps the first one, only the first is made.
         if to >= end {
             end = from.end;
@@ -156,7 +199,11 @@ pub(crate) fn rearrange(trace: &mut Trace, mutation: &Mutation) {
 fn renumber(trace: &mut Trace) {
     let mut lsns: Vec<u64> = Vec::new();
     for event in &trace.events {
-        lsns.extend(if let Event::Fence { lsn, .. } = event { Some(*lsn) } else { None });
+        lsns.extend(if let Event::Fence { lsn, .. } = event {
+            Some(*lsn)
+        } else {
+            None
+        });
     }
     lsns.sort_unstable();
     let mut lsns = lsns.into_iter();

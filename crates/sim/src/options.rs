@@ -40,31 +40,36 @@ pub struct Options {
     pub line_form: LineForm,
     /// The most bytes of memory.
     pub limit_bytes: u64,
-    /// From this offset on, in bytes, fresh memory holds rubbish instead of zeros. No medium does that, but a structure finds the
-    /// same in space that was used before.
+    /// From this offset on, in bytes, fresh memory holds rubbish instead of zeros. No medium does
+    /// that, but a structure finds the same in space that was used before.
     pub rubbish_from: Option<u64>,
     /// Which images.
     pub images: Images,
     /// Whether and where a second crash is tried.
     pub second_crash: SecondCrash,
-    /// Crash only from this operation on; those before it only prepare the state. 0 includes the opening.
+    /// Crash only from this operation on; those before it only prepare the state. 0 includes the
+    /// opening.
     pub from_operation: usize,
-    /// The most recoveries at one crash point. A point that would need more is counted as cut short.
+    /// The most recoveries at one crash point. A point that would need more is counted as cut
+    /// short.
     pub recoveries_per_point_max: u64,
-    /// The most loads, stores, flushes and fences of one run: of a sequence without a crash, or of a recovery and the operations
-    /// after it. The limit grows by the same number for each hundred operations explored.
+    /// The most loads, stores, flushes and fences of one run: of a sequence without a crash, or of
+    /// a recovery and the operations after it. The limit grows by the same number for each hundred
+    /// operations explored.
     pub steps_max: u64,
     /// The seed of random images.
     pub seed: u64,
-    /// Whether, if only one state is right after a crash, the follow-up operations run before the first observation. A structure
-    /// that recovers nodes at their first use then recovers them in these operations.
+    /// Whether, if only one state is right after a crash, the follow-up operations run before the
+    /// first observation. A structure that recovers nodes at their first use then recovers them in
+    /// these operations.
     pub follow_up_first: bool,
     /// Faults to plant.
     pub mutations: Vec<Mutation>,
     /// Whether a shorter sequence of operations is looked for when one fails.
     pub shrink: bool,
-    /// Whether to skip crash points that can leave nothing new: those since which nothing changed, and those with the same images
-    /// and expectations as another one. If not, there is a crash before every event: slow, to check that nothing is missed.
+    /// Whether to skip crash points that can leave nothing new: those since which nothing changed,
+    /// and those with the same images and expectations as another one. If not, there is a crash
+    /// before every event: slow, to check that nothing is missed.
     pub reduced: bool,
     /// Repeats these crashes only.
     pub replay: Option<Replay>,

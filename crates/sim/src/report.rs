@@ -49,7 +49,8 @@ impl fmt::Display for Point {
     }
 }
 
-/// One crash of a failure: the first, or a later one during the recovery from it and the operations after that.
+/// One crash of a failure: the first, or a later one during the recovery from it and the operations
+/// after that.
 #[derive(Clone, Debug)]
 pub struct Crash {
     /// When.
@@ -64,7 +65,8 @@ pub struct Crash {
     pub choices: Vec<u16>,
 }
 
-/// Which crashes to repeat: events and choices. Reads and prints as `event:choice,choice/event:choice`; see [`Choices`].
+/// Which crashes to repeat: events and choices. Reads and prints as
+/// `event:choice,choice/event:choice`; see [`Choices`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Replay {
     /// For each crash, the number of its event and the choices.
@@ -75,7 +77,9 @@ impl Replay {
     /// The replay that repeats these crashes.
     pub(crate) fn of(crashes: &[Crash]) -> Self {
         let choices = |crash: &Crash| (crash.event, Choices::Given(crash.choices.clone()));
-        Self { crashes: crashes.iter().map(choices).collect() }
+        Self {
+            crashes: crashes.iter().map(choices).collect(),
+        }
     }
 }
 
@@ -93,12 +97,21 @@ impl std::str::FromStr for Replay {
     type Err = Complaint;
 
     fn from_str(text: &str) -> Result<Self, Complaint> {
-        let bad = |part: &str| format!("no replay: {part:?}; give event:choice,choice/event:choice");
+        let bad =
+            |part: &str| format!("no replay: {part:?}; give event:choice,choice/event:choice");
         let crash = |part: &str| {
             let (event, choices) = part.split_once(':').ok_or_else(|| bad(part))?;
-            Ok((event.parse().map_err(|_| bad(part))?, choices.parse().map_err(|_| bad(part))?))
+            Ok((
+                event.parse().map_err(|_| bad(part))?,
+                choices.parse().map_err(|_| bad(part))?,
+            ))
         };
-        Ok(Self { crashes: text.split('/').map(crash).collect::<Result<_, Complaint>>()? })
+        Ok(Self {
+            crashes: text
+                .split('/')
+                .map(crash)
+                .collect::<Result<_, Complaint>>()?,
+        })
     }
 }
 
@@ -148,13 +161,23 @@ pub(crate) fn write_head(
 /// The crashes of a failure, as text.
 pub(crate) fn write_crashes(formatter: &mut fmt::Formatter<'_>, crashes: &[Crash]) -> fmt::Result {
     for (index, crash) in crashes.iter().enumerate() {
-        let which = if index == 0 { "crash" } else { "then, in what followed, a crash" };
+        let which = if index == 0 {
+            "crash"
+        } else {
+            "then, in what followed, a crash"
+        };
         write!(formatter, "  {which} {}", crash.point)?;
         match &crash.during {
             Some(during) => writeln!(formatter, ", during {during}")?,
             None => writeln!(formatter)?,
         }
-        for Behind { offset, arrived, stores, missing } in &crash.behind {
+        for Behind {
+            offset,
+            arrived,
+            stores,
+            missing,
+        } in &crash.behind
+        {
             writeln!(
                 formatter,
                 "    line {offset:#x} is behind: {arrived} of {stores} stores arrived; the first missing one is \
@@ -177,7 +200,11 @@ struct Story<'f, O>(&'f Failure<O>);
 
 impl<O: fmt::Debug> fmt::Display for Failure<O> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.narrate(&format!("EVERLEAF_CRASH={} {}", self.replay(), self.command)))
+        formatter.write_str(&self.narrate(&format!(
+            "EVERLEAF_CRASH={} {}",
+            self.replay(),
+            self.command
+        )))
     }
 }
 
@@ -199,7 +226,8 @@ pub struct Stats {
     pub traces: u64,
     /// Moments at which a crash was tried.
     pub points: u64,
-    /// Moments that were skipped, because the same memory with the same expectations had been explored before.
+    /// Moments that were skipped, because the same memory with the same expectations had been
+    /// explored before.
     pub known: u64,
     /// Recoveries that were run, with the checks that follow each.
     pub recoveries: u64,
@@ -287,11 +315,21 @@ mod tests {
 
     #[test]
     fn replays_read_back() {
-        let replay = Replay { crashes: vec![(17, Choices::Given(vec![0, 2])), (3, Choices::default())] };
+        let replay = Replay {
+            crashes: vec![(17, Choices::Given(vec![0, 2])), (3, Choices::default())],
+        };
         assert_eq!(replay.to_string(), "17:0,2/3:");
         assert_eq!(replay.to_string().parse(), Ok(replay));
-        for text in ["17:new", "1:ahead=12", "1:0,1/2:behind=12", "1:random=18446744073709551615"] {
-            assert_eq!(text.parse::<Replay>().map(|replay| replay.to_string()), Ok(text.to_owned()));
+        for text in [
+            "17:new",
+            "1:ahead=12",
+            "1:0,1/2:behind=12",
+            "1:random=18446744073709551615",
+        ] {
+            assert_eq!(
+                text.parse::<Replay>().map(|replay| replay.to_string()),
+                Ok(text.to_owned())
+            );
         }
         assert!("17;3".parse::<Replay>().is_err());
     }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use medium::sim::{Chooser, Decision};
 use parking_lot::Mutex;
 
-/// The content that loads find after a crash, if several are possible. Reads and prints as one word: `0,2` (choices),
-/// `new`, `ahead=LINE`, `behind=LINE`, `random=SEED`.
+/// The content that loads find after a crash, if several are possible. Reads and prints as one
+/// word: `0,2` (choices), `new`, `ahead=LINE`, `behind=LINE`, `random=SEED`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Choices {
     /// The value of this index, one load after the other; then the oldest.
@@ -67,7 +67,10 @@ impl FromStr for Choices {
             _ if text == "new" => Ok(Self::Newest),
             _ => {
                 let choices = text.split(',').filter(|choice| !choice.is_empty());
-                choices.map(str::parse).collect::<Result<_, _>>().map(Self::Given)
+                choices
+                    .map(str::parse)
+                    .collect::<Result<_, _>>()
+                    .map(Self::Given)
             }
         }
     }
@@ -105,11 +108,17 @@ impl Plan {
         self.decided.clear();
     }
 
-    /// The next path in depth-first order after the decisions of the last run; none if that was the last path. Only the last
-    /// choice of the path is new.
+    /// The next path in depth-first order after the decisions of the last run; none if that was the
+    /// last path. Only the last choice of the path is new.
     pub(crate) fn next_path(&self) -> Option<Vec<u16>> {
-        let last = self.decided.iter().rposition(|decided| decided.choice + 1 < decided.choices)?;
-        let mut path: Vec<u16> = self.decided[..=last].iter().map(|decided| decided.choice).collect();
+        let last = self
+            .decided
+            .iter()
+            .rposition(|decided| decided.choice + 1 < decided.choices)?;
+        let mut path: Vec<u16> = self.decided[..=last]
+            .iter()
+            .map(|decided| decided.choice)
+            .collect();
         path[last] += 1;
         Some(path)
     }
@@ -141,10 +150,11 @@ impl Chooser for Follower {
         let (oldest, newest, count) = (0, decision.newest, decision.values.len());
         let newest_if = |is_new: bool| if is_new { newest } else { oldest };
         let choice = match &plan.choices {
-            // A replay that does not repeat the run may have a choice out of range here; it must not panic.
-            Choices::Given(path) => {
-                path.get(plan.decided.len()).map_or(oldest, |choice| usize::from(*choice).min(count - 1))
-            }
+            // A replay that does not repeat the run may have a choice out of range here; it must
+            // not panic.
+            Choices::Given(path) => path
+                .get(plan.decided.len())
+                .map_or(oldest, |choice| usize::from(*choice).min(count - 1)),
             Choices::Newest => newest,
             Choices::Ahead(line) => newest_if(*line == decision.line),
             Choices::Behind(line) => newest_if(*line != decision.line),

@@ -11,24 +11,26 @@ pub type Complaint = String;
 /// When an operation's effect is durable: the contract of the operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Durability {
-    /// When it returns, together with everything before it. A crash while it is pending leaves all or nothing of it. The
-    /// contract of immediate durability, and of an operation that ends an epoch.
+    /// When it returns, together with everything before it. A crash while it is pending leaves all
+    /// or nothing of it. The contract of immediate durability, and of an operation that ends an
+    /// epoch.
     #[default]
     OnReturn,
-    /// When a later operation ends the epoch, and not before: a crash until then leaves exactly what the last epoch
-    /// that ended had left. The contract of buffered durability.
+    /// When a later operation ends the epoch, and not before: a crash until then leaves exactly
+    /// what the last epoch that ended had left. The contract of buffered durability.
     WithEpoch,
     /// At any time: the structure may end an epoch by itself before or during this operation.
     AtAnyTime,
-    /// At any time, as [`Durability::AtAnyTime`]; but the value that it read of one part is durable when it returns, together
-    /// with everything before the operation that wrote the value. The contract of a read if writes are waited for later.
+    /// At any time, as [`Durability::AtAnyTime`]; but the value that it read of one part is durable
+    /// when it returns, together with everything before the operation that wrote the value. The
+    /// contract of a read if writes are waited for later.
     OfPart(u64),
 }
 
 /// A durable structure under exploration, with its sequential specification.
 ///
-/// All of it must be *deterministic*: what it does may depend on the medium's content and on the operations, not on
-/// time, addresses or random numbers. Recovery must run on the calling thread.
+/// All of it must be *deterministic*: what it does may depend on the medium's content and on the
+/// operations, not on time, addresses or random numbers. Recovery must run on the calling thread.
 pub trait Subject {
     /// An operation.
     type Operation: Clone + Debug + Hash;
@@ -51,8 +53,8 @@ pub trait Subject {
         Durability::OnReturn
     }
 
-    /// Whether two states agree about one part: a key, for a map. `Concurrent` says which parts there are; by default there is
-    /// one.
+    /// Whether two states agree about one part: a key, for a map. `Concurrent` says which parts
+    /// there are; by default there is one.
     fn is_same_part(&self, part: u64, one: &Self::State, other: &Self::State) -> bool {
         let _ = part;
         one == other
@@ -64,15 +66,15 @@ pub trait Subject {
         to.clone_from(from);
     }
 
-    /// Whether an operation on several parts takes effect on all of them at one moment, as the end of an epoch does; a scan takes
-    /// effect on each part at a moment of its own.
+    /// Whether an operation on several parts takes effect on all of them at one moment, as the end
+    /// of an epoch does; a scan takes effect on each part at a moment of its own.
     fn is_whole(&self, operation: &Self::Operation) -> bool {
         let _ = operation;
         false
     }
 
-    /// Operations in one word without commas, for a command that repeats what a report names; none if there is no such
-    /// word.
+    /// Operations in one word without commas, for a command that repeats what a report names; none
+    /// if there is no such word.
     fn word(&self, operations: &[Self::Operation]) -> Option<String> {
         let _ = operations;
         None
@@ -97,8 +99,8 @@ pub trait Subject {
         Ok(())
     }
 
-    /// The operations to run after a recovery, to test whether the structure still works: `recent` are the operations around the
-    /// crash, `state` is the state that was found.
+    /// The operations to run after a recovery, to test whether the structure still works: `recent`
+    /// are the operations around the crash, `state` is the state that was found.
     fn follow_up(&self, state: &Self::State, recent: &[Self::Operation]) -> Vec<Self::Operation> {
         let _ = (state, recent);
         Vec::new()

@@ -1,13 +1,15 @@
 //! Reports of loops and aborts: explorations run in a process that another process watches.
 //!
 //! A recovery that panics, or that goes on operating on the medium for ever, is reported by the
-//! [`Explorer`](crate::Explorer) itself. One that loops without touching the medium, overflows its stack or aborts takes
-//! its process with it. To get a report of that as well, run the exploration in a child process
-//! ([`watch`]). There each explorer writes its next attempt into a file. If the child dies of a signal or makes no
-//! progress, the watcher reads the file and reports the attempts.
+//! [`Explorer`](crate::Explorer) itself. One that loops without touching the medium, overflows its
+//! stack or aborts takes its process with it. To get a report of that as well, run the exploration
+//! in a child process ([`watch`]). There each explorer writes its next attempt into a file. If the
+//! child dies of a signal or makes no progress, the watcher reads the file and reports the
+//! attempts.
 //!
-//! No clock is read. A loop is recognised by the processor time of its thread, a blocked thread by how often the watcher found it
-//! asleep. So a busy machine, or one that was suspended, causes no false report.
+//! No clock is read. A loop is recognised by the processor time of its thread, a blocked thread by
+//! how often the watcher found it asleep. So a busy machine, or one that was suspended, causes no
+//! false report.
 
 use std::fmt;
 use std::fs::File;
@@ -27,7 +29,8 @@ const VARIABLE: &str = "EVERLEAF_BEACON";
 /// The bytes of one explorer in the file: its current attempt, then its program.
 const SLOT_BYTES: usize = 64 << 10;
 const PROGRAM_AT: usize = 16 << 10;
-/// A text of this length may have been cut off: one byte less for the end, and up to three for a split character.
+/// A text of this length may have been cut off: one byte less for the end, and up to three for a
+/// split character.
 const ATTEMPT_MAX: usize = PROGRAM_AT - 4;
 /// The pause between two observations of the watcher.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -58,10 +61,16 @@ impl Beacon {
         let file = File::options().write(true).open(path).ok()?;
         let free = FREE.lock().pop();
         let slot = free.unwrap_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed));
-        Some(Self { file, slot, attempts: 0, text: Vec::new() })
+        Some(Self {
+            file,
+            slot,
+            attempts: 0,
+            text: Vec::new(),
+        })
     }
 
-    /// Writes texts one after the other, cut where there is no more space: then no zero byte follows.
+    /// Writes texts one after the other, cut where there is no more space: then no zero byte
+    /// follows.
     fn write(&mut self, at: usize, bytes_max: usize, texts: &[&str]) {
         self.text.clear();
         for text in texts {
@@ -75,7 +84,9 @@ impl Beacon {
             }
         }
         // A failure to write makes a report less exact, and does not affect the exploration.
-        let _ = self.file.write_all_at(&self.text, self.slot * SLOT_BYTES as u64 + at as u64);
+        let _ = self
+            .file
+            .write_all_at(&self.text, self.slot * SLOT_BYTES as u64 + at as u64);
     }
 
     /// Notes the program explored from now on: the command, the program as one word, and as text.
@@ -113,12 +124,13 @@ pub fn is_watched() -> bool {
 pub struct Doing {
     /// The command that explores it.
     pub command: String,
-    /// The program in one word, as [`Subject::word`](crate::Subject::word) has it, up to the crash; empty if there is no
-    /// such word.
+    /// The program in one word, as [`Subject::word`](crate::Subject::word) has it, up to the crash;
+    /// empty if there is no such word.
     pub word: String,
     /// The program, as text.
     pub program: String,
-    /// The crash that was tried, as a [`Replay`](crate::Replay); empty if it went wrong without one.
+    /// The crash that was tried, as a [`Replay`](crate::Replay); empty if it went wrong without
+    /// one.
     pub crash: String,
 }
 
@@ -127,7 +139,11 @@ impl fmt::Display for Doing {
         formatter.write_str(&self.program)?;
         match self.crash.is_empty() {
             true => write!(formatter, "  without a crash; found by {}", self.command),
-            false => write!(formatter, "  replay: EVERLEAF_CRASH={} {}", self.crash, self.command),
+            false => write!(
+                formatter,
+                "  replay: EVERLEAF_CRASH={} {}",
+                self.crash, self.command
+            ),
         }
     }
 }
@@ -137,7 +153,8 @@ impl fmt::Display for Doing {
 pub struct Ended {
     /// What the watcher found.
     pub what: String,
-    /// The attempts of its explorers: of the one without progress, or of all, as the signal may have hit any of them.
+    /// The attempts of its explorers: of the one without progress, or of all, as the signal may
+    /// have hit any of them.
     pub doing: Vec<Doing>,
 }
 
@@ -145,7 +162,11 @@ impl fmt::Display for Ended {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.what)?;
         for (index, doing) in self.doing.iter().enumerate() {
-            let which = if index == 0 { ", during" } else { "\nor during" };
+            let which = if index == 0 {
+                ", during"
+            } else {
+                "\nor during"
+            };
             write!(formatter, "{which} this:\n{doing}")?;
         }
         Ok(())
@@ -175,7 +196,11 @@ fn read(file: &File, at: u64, bytes_max: usize) -> io::Result<Vec<u8>> {
 /// The current attempt of each explorer; empty for idle ones.
 fn attempts(file: &File) -> io::Result<Vec<String>> {
     let slots = file.metadata()?.len().div_ceil(SLOT_BYTES as u64);
-    let attempt = |slot| Ok(text(&mut read(file, slot * SLOT_BYTES as u64, PROGRAM_AT)?.into_iter()));
+    let attempt = |slot| {
+        Ok(text(
+            &mut read(file, slot * SLOT_BYTES as u64, PROGRAM_AT)?.into_iter(),
+        ))
+    };
     (0..slots).map(attempt).collect()
 }
 
@@ -185,14 +210,30 @@ fn doing(file: &File, slot: usize, attempt: &str) -> io::Result<Doing> {
     let mut bytes = read(file, at, SLOT_BYTES - PROGRAM_AT)?.into_iter();
     let (command, word, program) = (text(&mut bytes), text(&mut bytes), text(&mut bytes));
     let (_, crash) = parts(attempt);
-    Ok(Doing { command, word, program, crash: crash.to_owned() })
+    Ok(Doing {
+        command,
+        word,
+        program,
+        crash: crash.to_owned(),
+    })
 }
 
-/// The thread of an attempt, and its crash; no crash if the text was cut off, as it would name another one.
+/// The thread of an attempt, and its crash; no crash if the text was cut off, as it would name
+/// another one.
 fn parts(attempt: &str) -> (&str, &str) {
     let mut parts = attempt.splitn(3, ' ').skip(1);
-    let (thread, crash) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    (thread, if attempt.len() < ATTEMPT_MAX { crash } else { "" })
+    let (thread, crash) = (
+        parts.next().unwrap_or_default(),
+        parts.next().unwrap_or_default(),
+    );
+    (
+        thread,
+        if attempt.len() < ATTEMPT_MAX {
+            crash
+        } else {
+            ""
+        },
+    )
 }
 
 /// The state of a thread.
@@ -212,7 +253,12 @@ fn activity(thread: &str) -> Option<Activity> {
         return None;
     }
     // The state follows the program's name, which stands in brackets and may contain any character.
-    let state = read("stat")?.rsplit_once(')')?.1.trim_start().chars().next()?;
+    let state = read("stat")?
+        .rsplit_once(')')?
+        .1
+        .trim_start()
+        .chars()
+        .next()?;
     match state {
         'S' | 'D' => Some(Activity::Sleeps),
         'T' | 't' => Some(Activity::IsStopped),
@@ -237,7 +283,10 @@ impl Watched {
     /// Adds an observation, [`PAUSE`] after the last one.
     fn look(&mut self, attempt: String) {
         if attempt != self.attempt {
-            *self = Self { attempt, ..Self::default() };
+            *self = Self {
+                attempt,
+                ..Self::default()
+            };
         }
         if self.attempt.is_empty() {
             return;
@@ -252,11 +301,12 @@ impl Watched {
     }
 }
 
-/// Runs a command and watches the explorers in it. Returns its exit status; or, as the inner `Err`, the attempts under way, if
-/// the process died of a signal, or was killed because an explorer tried nothing new for `limit`.
+/// Runs a command and watches the explorers in it. Returns its exit status; or, as the inner `Err`,
+/// the attempts under way, if the process died of a signal, or was killed because an explorer tried
+/// nothing new for `limit`.
 ///
-/// `limit` must be longer than the longest recovery. It counts processor time while the explorer runs, elapsed time while it
-/// sleeps, and nothing while it is stopped.
+/// `limit` must be longer than the longest recovery. It counts processor time while the explorer
+/// runs, elapsed time while it sleeps, and nothing while it is stopped.
 ///
 /// # Errors
 /// If the command cannot be run or watched.
@@ -274,15 +324,29 @@ pub fn watch(mut command: Command, limit: Duration) -> io::Result<Result<ExitSta
     result
 }
 
-fn follow(child: &mut Child, file: &File, limit: Duration) -> io::Result<Result<ExitStatus, Ended>> {
+fn follow(
+    child: &mut Child,
+    file: &File,
+    limit: Duration,
+) -> io::Result<Result<ExitStatus, Ended>> {
     let mut watched: Vec<Watched> = Vec::new();
     loop {
         if let Some(status) = child.try_wait()? {
-            let Some(signal) = status.signal() else { return Ok(Ok(status)) };
+            let Some(signal) = status.signal() else {
+                return Ok(Ok(status));
+            };
             let now = attempts(file)?;
-            let tried = now.iter().enumerate().filter(|(_, attempt)| !attempt.is_empty());
-            let doing = tried.map(|(slot, attempt)| doing(file, slot, attempt)).collect::<io::Result<_>>()?;
-            return Ok(Err(Ended { what: format!("the process died of signal {signal}"), doing }));
+            let tried = now
+                .iter()
+                .enumerate()
+                .filter(|(_, attempt)| !attempt.is_empty());
+            let doing = tried
+                .map(|(slot, attempt)| doing(file, slot, attempt))
+                .collect::<io::Result<_>>()?;
+            return Ok(Err(Ended {
+                what: format!("the process died of signal {signal}"),
+                doing,
+            }));
         }
         std::thread::sleep(PAUSE);
         let now = attempts(file)?;
@@ -293,7 +357,10 @@ fn follow(child: &mut Child, file: &File, limit: Duration) -> io::Result<Result<
                 let what = format!(
                     "made no progress for {limit:?}: probably a loop without operations on the medium"
                 );
-                return Ok(Err(Ended { what, doing: vec![doing(file, slot, &watched.attempt)?] }));
+                return Ok(Err(Ended {
+                    what,
+                    doing: vec![doing(file, slot, &watched.attempt)?],
+                }));
             }
         }
     }

@@ -37,7 +37,11 @@ struct Counter(Fault);
 
 fn descend(depth: u64) -> u64 {
     let here = std::hint::black_box([depth; 64]);
-    if depth == u64::MAX { here[0] } else { descend(depth + 1) + here[63] }
+    if depth == u64::MAX {
+        here[0]
+    } else {
+        descend(depth + 1) + here[63]
+    }
 }
 
 impl Subject for Counter {
@@ -69,8 +73,14 @@ impl Subject for Counter {
                     std::thread::park();
                 },
                 Fault::IsStopped => STOPPED.call_once(|| {
-                    let stop = format!("kill -STOP {0}; sleep 4; kill -CONT {0}", std::process::id());
-                    Command::new("sh").args(["-c", &stop]).status().expect("a shell");
+                    let stop = format!(
+                        "kill -STOP {0}; sleep 4; kill -CONT {0}",
+                        std::process::id()
+                    );
+                    Command::new("sh")
+                        .args(["-c", &stop])
+                        .status()
+                        .expect("a shell");
                 }),
             }
         }
@@ -93,15 +103,37 @@ impl Subject for Counter {
 /// What runs in the child; by itself it does nothing.
 #[test]
 fn child() {
-    let Ok(fault) = std::env::var(VARIABLE) else { return };
-    let faults =
-        [Fault::Nothing, Fault::Loops, Fault::Aborts, Fault::Overflows, Fault::Sleeps, Fault::IsStopped];
-    let fault = faults.into_iter().find(|known| format!("{known:?}") == fault).unwrap();
+    let Ok(fault) = std::env::var(VARIABLE) else {
+        return;
+    };
+    let faults = [
+        Fault::Nothing,
+        Fault::Loops,
+        Fault::Aborts,
+        Fault::Overflows,
+        Fault::Sleeps,
+        Fault::IsStopped,
+    ];
+    let fault = faults
+        .into_iter()
+        .find(|known| format!("{known:?}") == fault)
+        .unwrap();
     assert!(watchdog::is_watched());
-    let images = if std::env::var_os(IMAGES).is_some() { Images::Some { random: 1 } } else { Images::All };
+    let images = if std::env::var_os(IMAGES).is_some() {
+        Images::Some { random: 1 }
+    } else {
+        Images::All
+    };
     let replay = std::env::var(REPLAY).ok().map(|text| text.parse().unwrap());
-    let mut explorer =
-        Explorer::new(Counter(fault), Options { images, replay, ..Options::default() }).unwrap();
+    let mut explorer = Explorer::new(
+        Counter(fault),
+        Options {
+            images,
+            replay,
+            ..Options::default()
+        },
+    )
+    .unwrap();
     explorer.explore(&[(), (), ()]).unwrap();
 }
 
@@ -111,12 +143,16 @@ fn watch(fault: Fault, limit: Duration) -> Result<bool, Ended> {
 
 fn watch_with(fault: Fault, limit: Duration, variables: &[(&str, &str)]) -> Result<bool, Ended> {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "child", "--test-threads", "1"]).env(VARIABLE, format!("{fault:?}"));
+    command
+        .args(["--exact", "child", "--test-threads", "1"])
+        .env(VARIABLE, format!("{fault:?}"));
     command
         .envs(variables.iter().copied())
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null());
-    watchdog::watch(command, limit).unwrap().map(|status| status.success())
+    watchdog::watch(command, limit)
+        .unwrap()
+        .map(|status| status.success())
 }
 
 #[test]
@@ -124,16 +160,26 @@ fn a_recovery_that_loops_aborts_or_overflows_is_a_report() {
     let long = Duration::from_secs(300);
     assert_eq!(watch(Fault::Nothing, long), Ok(true));
     let short = Duration::from_secs(2);
-    for (fault, limit) in
-        [(Fault::Loops, short), (Fault::Sleeps, short), (Fault::Aborts, long), (Fault::Overflows, long)]
-    {
+    for (fault, limit) in [
+        (Fault::Loops, short),
+        (Fault::Sleeps, short),
+        (Fault::Aborts, long),
+        (Fault::Overflows, long),
+    ] {
         let ended = watch(fault, limit).expect_err("a fault that was not noticed");
         let report = ended.to_string();
         println!("{fault:?}: {report}\n");
-        let what = if limit == short { "made no progress for 2s" } else { "died of signal" };
+        let what = if limit == short {
+            "made no progress for 2s"
+        } else {
+            "died of signal"
+        };
         assert!(report.contains(what), "{report}");
         // The first crash that leaves a 2 is the one in the second operation.
-        assert!(report.contains("operation 2: ()") && report.contains("EVERLEAF_CRASH="), "{report}");
+        assert!(
+            report.contains("operation 2: ()") && report.contains("EVERLEAF_CRASH="),
+            "{report}"
+        );
     }
 }
 
@@ -142,16 +188,19 @@ fn a_recovery_that_loops_aborts_or_overflows_is_a_report() {
 fn the_replay_of_a_report_opens_the_same_image() {
     let long = Duration::from_secs(300);
     for variables in [vec![], vec![(IMAGES, "some")]] {
-        let ended = watch_with(Fault::Aborts, long, &variables).expect_err("a fault that was not noticed");
+        let ended =
+            watch_with(Fault::Aborts, long, &variables).expect_err("a fault that was not noticed");
         let crash = ended.doing[0].crash.as_str();
         println!("{variables:?}: {crash}");
         let again = [variables.as_slice(), &[(REPLAY, crash)]].concat();
-        let repeated = watch_with(Fault::Aborts, long, &again).expect_err("the replay does no harm");
+        let repeated =
+            watch_with(Fault::Aborts, long, &again).expect_err("the replay does no harm");
         assert_eq!(repeated.doing[0].crash, crash);
     }
 }
 
-/// The time that counts is that of the processor: a process that is stopped, or gets none, is no loop.
+/// The time that counts is that of the processor: a process that is stopped, or gets none, is no
+/// loop.
 #[test]
 fn a_process_that_is_stopped_for_a_while_is_no_report() {
     assert_eq!(watch(Fault::IsStopped, Duration::from_secs(2)), Ok(true));

@@ -86,9 +86,12 @@ impl Table {
             let cells = if is_measured {
                 [row.keys.clone(), measure(row)?].concat()
             } else {
-                let known = self.rows(renewal.page).find(|cells| cells[..self.keys] == row.keys);
-                known
-                    .unwrap_or_else(|| [row.keys.clone(), vec!["-".to_owned(); columns - self.keys]].concat())
+                let known = self
+                    .rows(renewal.page)
+                    .find(|cells| cells[..self.keys] == row.keys);
+                known.unwrap_or_else(|| {
+                    [row.keys.clone(), vec!["-".to_owned(); columns - self.keys]].concat()
+                })
             };
             table += &format!("| {} |\n", cells.join(" | "));
         }
@@ -100,11 +103,16 @@ impl Table {
         let columns = self.head.matches('|').count() - 1;
         let rest = page.split_once(self.head).map_or("", |(_, rest)| rest);
         let cells = move |line: &str| -> Vec<String> {
-            let cells =
-                line.split('|').map(|cell| cell.trim().to_owned()).chain(std::iter::repeat(String::new()));
+            let cells = line
+                .split('|')
+                .map(|cell| cell.trim().to_owned())
+                .chain(std::iter::repeat(String::new()));
             cells.skip(1).take(columns).collect()
         };
-        rest.lines().skip(2).take_while(|line| line.starts_with('|')).map(cells)
+        rest.lines()
+            .skip(2)
+            .take_while(|line| line.starts_with('|'))
+            .map(cells)
     }
 
     /// Whether it stands in the page with these rows, their figures aside.
@@ -118,18 +126,29 @@ impl Table {
 fn engines() -> Result<Vec<Engine>, Failure> {
     let engines = super::engines(&[])?;
     let shapes = |is_trie: bool| -> &[&str] {
-        if is_trie { &["word", "record", "layers"] } else { &["word", "record"] }
+        if is_trie {
+            &["word", "record", "layers"]
+        } else {
+            &["word", "record"]
+        }
     };
     Ok(engines
         .iter()
-        .filter_map(|engine| Some((engine["engine"].as_str()?.to_owned(), shapes(engine["trie"] == true))))
+        .filter_map(|engine| {
+            Some((
+                engine["engine"].as_str()?.to_owned(),
+                shapes(engine["trie"] == true),
+            ))
+        })
         .collect())
 }
 
-/// The names of these engines, and of their variants: the same engine with other defaults, under its name and a word more.
+/// The names of these engines, and of their variants: the same engine with other defaults, under
+/// its name and a word more.
 fn with_variants(engines: &[Engine]) -> Result<Vec<String>, Failure> {
     let is_of = |name: &str, engine: &str| {
-        name.strip_prefix(engine).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        name.strip_prefix(engine)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     };
     let mut names = super::engine_names(&["--all"])?;
     names.retain(|name| engines.iter().any(|(engine, _)| is_of(name, engine)));
@@ -137,16 +156,31 @@ fn with_variants(engines: &[Engine]) -> Result<Vec<String>, Failure> {
 }
 
 fn row<const N: usize>(keys: [&str; N], options: &[&str]) -> Row {
-    let always = ["crash", "--json", "--quiet", "--engine", keys[0], "--codec", keys[1]];
-    let arguments = always.iter().chain(options).map(|text| (*text).to_owned()).collect();
-    Row { keys: keys.map(str::to_owned).to_vec(), arguments }
+    let always = [
+        "crash", "--json", "--quiet", "--engine", keys[0], "--codec", keys[1],
+    ];
+    let arguments = always
+        .iter()
+        .chain(options)
+        .map(|text| (*text).to_owned())
+        .collect();
+    Row {
+        keys: keys.map(str::to_owned).to_vec(),
+        arguments,
+    }
 }
 
 /// One thread: small scopes, and random sequences at full size.
 fn sequences(engines: &[Engine], Extent { length, ops, .. }: Extent) -> Vec<Row> {
     let (length, ops) = (length.to_string(), ops.to_string());
-    let small = (format!("all sequences of {length}"), ["--exhaustive", "--length", &length, "--jobs", "2"]);
-    let large = (format!("{ops} random operations"), ["--ops", &ops, "--seed", "1", "--jobs=2"]);
+    let small = (
+        format!("all sequences of {length}"),
+        ["--exhaustive", "--length", &length, "--jobs", "2"],
+    );
+    let large = (
+        format!("{ops} random operations"),
+        ["--ops", &ops, "--seed", "1", "--jobs=2"],
+    );
     let mut rows = Vec::new();
     for (engine, codecs) in engines {
         for (what, options) in [&small, &large] {
@@ -162,12 +196,27 @@ fn sequences(engines: &[Engine], Extent { length, ops, .. }: Extent) -> Vec<Row>
 }
 
 /// Two threads: all pairs of operations. Three: random programs.
-fn threads(engines: &[Engine], Extent { preemptions, random_ops, .. }: Extent) -> Vec<Row> {
+fn threads(
+    engines: &[Engine],
+    Extent {
+        preemptions,
+        random_ops,
+        ..
+    }: Extent,
+) -> Vec<Row> {
     let (preemptions, ops) = (preemptions.to_string(), random_ops.to_string());
     let pairs = format!("all pairs, {preemptions} preemption");
-    let pairs = ("2", pairs, vec!["--exhaustive", "--threads=2", "--preemptions", &preemptions]);
+    let pairs = (
+        "2",
+        pairs,
+        vec!["--exhaustive", "--threads=2", "--preemptions", &preemptions],
+    );
     let random = format!("{ops} random operations");
-    let random = ("3", random, vec!["--threads=3", "--ops", &ops, "--seed=1", "--jobs=2"]);
+    let random = (
+        "3",
+        random,
+        vec!["--threads=3", "--ops", &ops, "--seed=1", "--jobs=2"],
+    );
     let mut rows = Vec::new();
     for (engine, codecs) in engines {
         for (threads, what, options) in [&pairs, &random] {
@@ -182,14 +231,25 @@ fn threads(engines: &[Engine], Extent { preemptions, random_ops, .. }: Extent) -
 /// One fault at a time, of each engine and variant, and of the batches that they share.
 fn mutants(names: &[String]) -> Vec<Row> {
     let arguments = |name: &str| ["--json", "--engine", name].map(str::to_owned).to_vec();
-    let row = |name: &str| Row { keys: vec![name.to_owned()], arguments: arguments(name) };
-    names.iter().map(String::as_str).chain(["batches"]).map(row).collect()
+    let row = |name: &str| Row {
+        keys: vec![name.to_owned()],
+        arguments: arguments(name),
+    };
+    names
+        .iter()
+        .map(String::as_str)
+        .chain(["batches"])
+        .map(row)
+        .collect()
 }
 
 fn build() -> Result<(), Failure> {
     let build = ["build", "--release", "--quiet", "--package"];
     output("cargo", &[&build[..], &["everleaf-cli"]].concat())?;
-    output("cargo", &[&build[..], &["everleaf-lab", "--example", "mutants"]].concat())?;
+    output(
+        "cargo",
+        &[&build[..], &["everleaf-lab", "--example", "mutants"]].concat(),
+    )?;
     Ok(())
 }
 
@@ -205,22 +265,61 @@ fn cells(program: &str, row: &Row, figures: &[&str]) -> Result<Vec<String>, Fail
 }
 
 /// Runs everything, or everything of one engine.
-pub(super) fn measure(extent: Extent, exhibits: usize, renewal: Renewal<'_>) -> Result<String, Failure> {
+pub(super) fn measure(
+    extent: Extent,
+    exhibits: usize,
+    renewal: Renewal<'_>,
+) -> Result<String, Failure> {
     build()?;
-    output("cargo", &["test", "--release", "--quiet", "--package", "everleaf-sim", "--test", "museum"])?;
+    output(
+        "cargo",
+        &[
+            "test",
+            "--release",
+            "--quiet",
+            "--package",
+            "everleaf-sim",
+            "--test",
+            "museum",
+        ],
+    )?;
     let engines = engines()?;
     let names = with_variants(&engines)?;
-    if let Some(engine) = renewal.engine.filter(|engine| !names.iter().any(|name| name == engine)) {
-        return Err(Failure::NoEngine { engine: engine.to_owned(), known: names.join(", ") });
+    if let Some(engine) = renewal
+        .engine
+        .filter(|engine| !names.iter().any(|name| name == engine))
+    {
+        return Err(Failure::NoEngine {
+            engine: engine.to_owned(),
+            known: names.join(", "),
+        });
     }
     let sequences = SEQUENCES.measure(&sequences(&engines, extent), renewal, |row| {
-        cells(EVERLEAF, row, &["traces", "points", "images_avoided", "recoveries", "violations"])
+        cells(
+            EVERLEAF,
+            row,
+            &[
+                "traces",
+                "points",
+                "images_avoided",
+                "recoveries",
+                "violations",
+            ],
+        )
     })?;
     let threads = THREADS.measure(&threads(&engines, extent), renewal, |row| {
-        cells(EVERLEAF, row, &["schedules", "points", "recoveries", "violations"])
+        cells(
+            EVERLEAF,
+            row,
+            &["schedules", "points", "recoveries", "violations"],
+        )
     })?;
     let mutants = MUTANTS.measure(&mutants(&names), renewal, |row| {
-        cells(MUTANTS_EXAMPLE, row, &["mutants", "killed", "justified", "survived", "unused"])
+        cells(
+            MUTANTS_EXAMPLE,
+            row,
+            &["mutants", "killed", "justified", "survived", "unused"],
+        )
     })?;
     Ok(format!(
         "\n{sequences}{threads}{mutants}Museum: {exhibits} exhibits, all found.\n\nMeasured on {} by `cargo xtask \
@@ -230,7 +329,11 @@ pub(super) fn measure(extent: Extent, exhibits: usize, renewal: Renewal<'_>) -> 
 }
 
 /// What is not as it should be in the figures of a page, their values aside.
-pub(super) fn stale(figures: &str, extent: Extent, exhibits: usize) -> Result<Vec<String>, Failure> {
+pub(super) fn stale(
+    figures: &str,
+    extent: Extent,
+    exhibits: usize,
+) -> Result<Vec<String>, Failure> {
     let engines = engines()?;
     let mut complaints = Vec::new();
     for (table, rows) in [
@@ -251,9 +354,12 @@ pub(super) fn stale(figures: &str, extent: Extent, exhibits: usize) -> Result<Ve
     Ok(complaints)
 }
 
-/// A number with separators; one that is too large for that in powers of ten. JSON has no number for what is larger still.
+/// A number with separators; one that is too large for that in powers of ten. JSON has no number
+/// for what is larger still.
 fn count(number: &Value) -> String {
-    let Some(number) = number.as_f64() else { return "over 1.8e308".to_owned() };
+    let Some(number) = number.as_f64() else {
+        return "over 1.8e308".to_owned();
+    };
     if !(0.0..1e12).contains(&number) {
         return format!("{number:.1e}");
     }
@@ -268,9 +374,18 @@ fn count(number: &Value) -> String {
 /// The processor and its cores.
 fn machine() -> String {
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let models: Vec<&str> = cpus.lines().filter_map(|line| line.strip_prefix("model name")).collect();
-    let model = models.first().and_then(|line| line.split(": ").nth(1)).unwrap_or("an unknown processor");
-    format!("{model}, {} cores,", std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+    let models: Vec<&str> = cpus
+        .lines()
+        .filter_map(|line| line.strip_prefix("model name"))
+        .collect();
+    let model = models
+        .first()
+        .and_then(|line| line.split(": ").nth(1))
+        .unwrap_or("an unknown processor");
+    format!(
+        "{model}, {} cores,",
+        std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+    )
 }
 
 #[cfg(test)]

@@ -14,11 +14,21 @@ pub(super) struct Exhibit {
 /// The exhibits in a folder, by name.
 pub(super) fn read(folder: &Path) -> Result<Vec<Exhibit>, Failure> {
     let mut exhibits = Vec::new();
-    for entry in walkdir::WalkDir::new(folder).sort_by_file_name().into_iter().flatten() {
-        if entry.path().extension().is_some_and(|extension| extension == "rs") {
+    for entry in walkdir::WalkDir::new(folder)
+        .sort_by_file_name()
+        .into_iter()
+        .flatten()
+    {
+        if entry
+            .path()
+            .extension()
+            .is_some_and(|extension| extension == "rs")
+        {
             let text = super::read(entry.path())?;
-            let file = syn::parse_file(&text)
-                .map_err(|source| Failure::Rust { path: entry.path().to_owned(), source })?;
+            let file = syn::parse_file(&text).map_err(|source| Failure::Rust {
+                path: entry.path().to_owned(),
+                source,
+            })?;
             exhibits.extend(file.items.iter().filter_map(exhibit));
         }
     }
@@ -27,20 +37,45 @@ pub(super) fn read(folder: &Path) -> Result<Vec<Exhibit>, Failure> {
 }
 
 fn exhibit(item: &syn::Item) -> Option<Exhibit> {
-    let syn::Item::Fn(function) = item else { return None };
-    if !function.attrs.iter().any(|attribute| attribute.path().is_ident("test")) {
+    let syn::Item::Fn(function) = item else {
+        return None;
+    };
+    if !function
+        .attrs
+        .iter()
+        .any(|attribute| attribute.path().is_ident("test"))
+    {
         return None;
     }
     let docs: Vec<String> = function.attrs.iter().filter_map(doc).collect();
-    let source: Vec<&str> =
-        docs.iter().map(|line| line.trim()).skip_while(|line| !line.starts_with("Source:")).collect();
-    let source = source.join(" ").trim_start_matches("Source:").trim().trim_end_matches('.').to_owned();
-    Some(Exhibit { name: function.sig.ident.to_string(), source })
+    let source: Vec<&str> = docs
+        .iter()
+        .map(|line| line.trim())
+        .skip_while(|line| !line.starts_with("Source:"))
+        .collect();
+    let source = source
+        .join(" ")
+        .trim_start_matches("Source:")
+        .trim()
+        .trim_end_matches('.')
+        .to_owned();
+    Some(Exhibit {
+        name: function.sig.ident.to_string(),
+        source,
+    })
 }
 
 fn doc(attribute: &syn::Attribute) -> Option<String> {
-    let syn::Meta::NameValue(pair) = &attribute.meta else { return None };
-    let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) = &pair.value else { return None };
+    let syn::Meta::NameValue(pair) = &attribute.meta else {
+        return None;
+    };
+    let syn::Expr::Lit(syn::ExprLit {
+        lit: syn::Lit::Str(text),
+        ..
+    }) = &pair.value
+    else {
+        return None;
+    };
     pair.path.is_ident("doc").then(|| text.value())
 }
 
@@ -59,8 +94,12 @@ mod tests {
 
     #[test]
     fn every_exhibit_names_its_source() {
-        let exhibits = read(&super::super::root().join("crates/sim/tests/museum")).expect("the museum");
-        let nameless: Vec<_> = exhibits.iter().filter(|exhibit| exhibit.source.is_empty()).collect();
+        let exhibits =
+            read(&super::super::root().join("crates/sim/tests/museum")).expect("the museum");
+        let nameless: Vec<_> = exhibits
+            .iter()
+            .filter(|exhibit| exhibit.source.is_empty())
+            .collect();
         assert!(exhibits.len() >= 20 && nameless.is_empty(), "{nameless:?}");
     }
 }

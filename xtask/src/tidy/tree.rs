@@ -1,4 +1,5 @@
-//! What the rules look at: the Rust files, the manifests and the map of a workspace, and what cargo says of its packages.
+//! What the rules look at: the Rust files, the manifests and the map of a workspace, and what cargo
+//! says of its packages.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -84,26 +85,42 @@ fn metadata(root: Option<&Path>) -> Result<Metadata, Error> {
     if let Some(root) = root {
         command.arg("--manifest-path").arg(root.join("Cargo.toml"));
     }
-    let said = command.output().map_err(|error| Error::NoWorkspace(error.to_string()))?;
+    let said = command
+        .output()
+        .map_err(|error| Error::NoWorkspace(error.to_string()))?;
     let refused = String::from_utf8_lossy(&said.stderr).trim().to_owned();
     serde_json::from_slice(&said.stdout).map_err(|_| Error::NoWorkspace(refused))
 }
 
 impl Tree {
-    /// Reads every Rust file, every manifest and the map of the workspace at `root`, or around the current folder.
+    /// Reads every Rust file, every manifest and the map of the workspace at `root`, or around the
+    /// current folder.
     pub(super) fn load(root: Option<&Path>) -> Result<Self, Error> {
-        let Metadata { workspace_root: root, packages } = metadata(root)?;
+        let Metadata {
+            workspace_root: root,
+            packages,
+        } = metadata(root)?;
         let mut files = Vec::new();
-        for entry in WalkDir::new(&root).sort_by_file_name().into_iter().filter_entry(is_ours) {
+        for entry in WalkDir::new(&root)
+            .sort_by_file_name()
+            .into_iter()
+            .filter_entry(is_ours)
+        {
             let entry = entry?;
             let path = relative(&root, entry.path());
-            if entry.file_type().is_file() && (path == MAP || is_manifest(&path) || is_source(&path)) {
+            if entry.file_type().is_file()
+                && (path == MAP || is_manifest(&path) || is_source(&path))
+            {
                 let text = fs::read_to_string(entry.path());
                 let text = text.map_err(|error| Error::Read(entry.path().to_path_buf(), error))?;
                 files.push(File { path, text });
             }
         }
-        Ok(Self { root, files, packages })
+        Ok(Self {
+            root,
+            files,
+            packages,
+        })
     }
 
     pub(super) fn sources(&self) -> impl Iterator<Item = &File> {
@@ -126,17 +143,25 @@ impl Tree {
 
     /// The folder of a package, from the root.
     pub(super) fn folder(&self, package: &Package) -> String {
-        package.manifest_path.parent().map_or_else(String::new, |folder| self.relative(folder))
+        package
+            .manifest_path
+            .parent()
+            .map_or_else(String::new, |folder| self.relative(folder))
     }
 }
 
 fn relative(root: &Path, path: &Path) -> String {
     let parts = path.strip_prefix(root).unwrap_or(path).components();
-    parts.map(|part| part.as_os_str().to_string_lossy()).collect::<Vec<_>>().join("/")
+    parts
+        .map(|part| part.as_os_str().to_string_lossy())
+        .collect::<Vec<_>>()
+        .join("/")
 }
 
 fn is_source(path: &str) -> bool {
-    Path::new(path).extension().is_some_and(|extension| extension == "rs")
+    Path::new(path)
+        .extension()
+        .is_some_and(|extension| extension == "rs")
 }
 
 fn is_manifest(path: &str) -> bool {

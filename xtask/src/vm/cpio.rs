@@ -1,5 +1,5 @@
-//! Archives that a kernel unpacks into its first file system: the format "newc" of cpio, as the kernel's
-//! Documentation/driver-api/early-userspace/buffer-format.rst has it.
+//! Archives that a kernel unpacks into its first file system: the format "newc" of cpio, as the
+//! kernel's Documentation/driver-api/early-userspace/buffer-format.rst has it.
 
 /// An archive in the making. Folders come before what lies in them.
 #[derive(Default)]
@@ -15,7 +15,8 @@ const CHARACTER_DEVICE: u32 = 0o020_600;
 impl Archive {
     fn entry(&mut self, name: &str, mode: u32, device: (u32, u32), content: &[u8]) {
         self.entries += 1;
-        // inode, mode, user, group, links, time, length, device, device of a node, length of the name, checksum
+        // inode, mode, user, group, links, time, length, device, device of a node, length of the
+        // name, checksum
         let fields = [
             self.entries,
             mode,
@@ -32,7 +33,10 @@ impl Archive {
             0,
         ];
         self.bytes.extend_from_slice(b"070701");
-        fields.iter().for_each(|field| self.bytes.extend_from_slice(format!("{field:08x}").as_bytes()));
+        fields.iter().for_each(|field| {
+            self.bytes
+                .extend_from_slice(format!("{field:08x}").as_bytes());
+        });
         self.bytes.extend_from_slice(name.as_bytes());
         self.bytes.push(0);
         self.pad();

@@ -1,4 +1,5 @@
-//! What the machine boots: a kernel, a first file system with our command in it, and images with empty file systems.
+//! What the machine boots: a kernel, a first file system with our command in it, and images with
+//! empty file systems.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -37,7 +38,10 @@ impl Guest {
         machine::find()?;
         let target = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../target"));
         let packages = Packages::new(target.join("vm/packages"))?;
-        let (kernel, busybox) = (packages.unpacked(&args.kernel)?, packages.unpacked("busybox-static")?);
+        let (kernel, busybox) = (
+            packages.unpacked(&args.kernel)?,
+            packages.unpacked("busybox-static")?,
+        );
         let command = build(target)?;
         let folder = target.join(format!("vm/{}-{}", args.medium.name(), args.fs.name()));
         std::fs::create_dir_all(&folder).map_err(Failure::io("make", &folder))?;
@@ -54,7 +58,8 @@ impl Guest {
         let modules = Modules::read(&only_file(&kernel.join("lib/modules"), "")?)?;
         let modules = modules.load(&wanted(args), &args.kernel)?;
         let initramfs = initramfs(&modules, &busybox.join("bin/busybox"), &guest.command)?;
-        std::fs::write(&guest.initramfs, initramfs).map_err(Failure::io("write", &guest.initramfs))?;
+        std::fs::write(&guest.initramfs, initramfs)
+            .map_err(Failure::io("write", &guest.initramfs))?;
         make_image(&guest.ram, RAM_BYTES)?;
         if args.medium == Medium::File {
             make_image(&guest.disk, DISK_BYTES)?;
@@ -64,7 +69,9 @@ impl Guest {
             make_image(&image, POOL_BYTES)?;
             format(args.fs, &image)?;
             let copied = copy_into(&image, &guest.ram, POOL_AT);
-            copied.and_then(|()| std::fs::remove_file(&image)).map_err(Failure::io("copy", &image))?;
+            copied
+                .and_then(|()| std::fs::remove_file(&image))
+                .map_err(Failure::io("copy", &image))?;
         }
         Ok(guest)
     }
@@ -86,26 +93,52 @@ fn wanted(args: &Args) -> Vec<&'static str> {
 fn only_file(folder: &Path, prefix: &str) -> Result<PathBuf, Failure> {
     let files = std::fs::read_dir(folder).map_err(Failure::io("read", folder))?;
     let mut paths = files.filter_map(Result::ok).filter_map(|file| {
-        file.file_name().to_str().is_some_and(|name| name.starts_with(prefix)).then(|| file.path())
+        file.file_name()
+            .to_str()
+            .is_some_and(|name| name.starts_with(prefix))
+            .then(|| file.path())
     });
-    paths.next().ok_or_else(|| Failure::io("find a kernel in", folder)(std::io::ErrorKind::NotFound.into()))
+    paths
+        .next()
+        .ok_or_else(|| Failure::io("find a kernel in", folder)(std::io::ErrorKind::NotFound.into()))
 }
 
 /// Our command, as a program that needs no libraries.
 fn build(target: &Path) -> Result<PathBuf, Failure> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--release", "--quiet", "--package", "everleaf-cli", "--target", TARGET]);
-    command.args(["--config", &format!("target.{TARGET}.rustflags=['-Ctarget-feature=+crt-static']")]);
-    command.arg("--target-dir").arg(target).current_dir(target.join("..")).stderr(Stdio::inherit());
+    command.args([
+        "build",
+        "--release",
+        "--quiet",
+        "--package",
+        "everleaf-cli",
+        "--target",
+        TARGET,
+    ]);
+    command.args([
+        "--config",
+        &format!("target.{TARGET}.rustflags=['-Ctarget-feature=+crt-static']"),
+    ]);
+    command
+        .arg("--target-dir")
+        .arg(target)
+        .current_dir(target.join(".."))
+        .stderr(Stdio::inherit());
     output(&mut command, "cargo")?;
     Ok(target.join(TARGET).join("release/everleaf"))
 }
 
-fn initramfs(modules: &[(String, Vec<u8>)], busybox: &Path, command: &Path) -> Result<Vec<u8>, Failure> {
+fn initramfs(
+    modules: &[(String, Vec<u8>)],
+    busybox: &Path,
+    command: &Path,
+) -> Result<Vec<u8>, Failure> {
     let read = |path: &Path| std::fs::read(path).map_err(Failure::io("read", path));
     let mut archive = Archive::default();
-    ["bin", "dev", "proc", "sys", "pool", "modules"].iter().for_each(|folder| archive.folder(folder));
+    ["bin", "dev", "proc", "sys", "pool", "modules"]
+        .iter()
+        .for_each(|folder| archive.folder(folder));
     archive.console();
     archive.file("init", INIT.as_bytes());
     archive.file("bin/busybox", &read(busybox)?);
@@ -117,7 +150,9 @@ fn initramfs(modules: &[(String, Vec<u8>)], busybox: &Path, command: &Path) -> R
 }
 
 fn make_image(path: &Path, bytes: u64) -> Result<(), Failure> {
-    File::create(path).and_then(|file| file.set_len(bytes)).map_err(Failure::io("make", path))
+    File::create(path)
+        .and_then(|file| file.set_len(bytes))
+        .map_err(Failure::io("make", path))
 }
 
 /// Makes an empty file system in an image. Blocks have the size of pages, as DAX wants them.
@@ -141,7 +176,10 @@ fn format(fs: FileSystem, image: &Path) -> Result<(), Failure> {
 /// Copies an image into a part of another one. Parts that are zeros are left out.
 fn copy_into(image: &Path, target: &Path, at: u64) -> std::io::Result<()> {
     use std::os::unix::fs::FileExt;
-    let (image, target) = (File::open(image)?, File::options().write(true).open(target)?);
+    let (image, target) = (
+        File::open(image)?,
+        File::options().write(true).open(target)?,
+    );
     let (length, mut part) = (image.metadata()?.len(), vec![0; 1 << 20]);
     for offset in (0..length).step_by(part.len()) {
         let bytes = (length - offset).min(part.len() as u64) as usize;

@@ -1,6 +1,7 @@
 //! One life of the virtual machine, from its start until its power is cut.
 //!
-//! The guest's memory is a file, of which two parts are kept from the kernel (`memmap=`) and appear as persistent memory:
+//! The guest's memory is a file, of which two parts are kept from the kernel (`memmap=`) and appear
+//! as persistent memory:
 //!
 //! ```text
 //!   0 MiB   memory
@@ -64,28 +65,47 @@ impl Accelerator {
         if self == Self::Kvm { "kvm" } else { "tcg" }
     }
 
-    /// The faster one that works. A device that is there proves little: so a kernel is started, which has nothing to run
-    /// and gives up at once.
+    /// The faster one that works. A device that is there proves little: so a kernel is started,
+    /// which has nothing to run and gives up at once.
     pub(super) fn detect(kernel: &Path, console: &Path) -> Result<Self, Failure> {
-        if File::options().read(true).write(true).open("/dev/kvm").is_err() {
+        if File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/kvm")
+            .is_err()
+        {
             return Ok(Self::Tcg);
         }
         let _ = std::fs::remove_file(console);
         let mut command = base(Self::Kvm, 1, console);
-        command.arg("-kernel").arg(kernel).args(["-append", "console=ttyS0 panic=-1"]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = command.spawn().map_err(Failure::io("start", Path::new(QEMU)))?;
+        command
+            .arg("-kernel")
+            .arg(kernel)
+            .args(["-append", "console=ttyS0 panic=-1"]);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let mut child = command
+            .spawn()
+            .map_err(Failure::io("start", Path::new(QEMU)))?;
         let start = Instant::now();
         let mut ended = None;
         while ended.is_none() && start.elapsed() < PROBE_WAIT_MAX {
             std::thread::sleep(LOOK_EVERY);
-            ended = child.try_wait().map_err(Failure::io("wait for", Path::new(QEMU)))?;
+            ended = child
+                .try_wait()
+                .map_err(Failure::io("wait for", Path::new(QEMU)))?;
         }
         // If it has ended, these do nothing.
         let _ = child.kill();
         let _ = child.wait();
         let said = std::fs::metadata(console).is_ok_and(|console| console.len() > 0);
-        Ok(if said && ended.is_some_and(|status| status.success()) { Self::Kvm } else { Self::Tcg })
+        Ok(if said && ended.is_some_and(|status| status.success()) {
+            Self::Kvm
+        } else {
+            Self::Tcg
+        })
     }
 }
 
@@ -104,8 +124,8 @@ pub(super) struct Left {
     pub(super) ended: Option<String>,
 }
 
-/// What the kernel is told. What it does not know becomes the environment of the first process. That its timer does not tick
-/// for a while is no reason to give up: the host may be busy.
+/// What the kernel is told. What it does not know becomes the environment of the first process.
+/// That its timer does not tick for a while is no reason to give up: the host may be busy.
 fn kernel_line(args: &Args, round: u32, seed: u64) -> String {
     let part = |at: u64, bytes: u64| format!("memmap={}M!{}M", bytes / MIB, at / MIB);
     let mut reserved = part(CHANNEL_AT, CHANNEL_BYTES);
@@ -113,7 +133,14 @@ fn kernel_line(args: &Args, round: u32, seed: u64) -> String {
         reserved = format!("{reserved} {}", part(POOL_AT, POOL_BYTES));
     }
     let (medium, fs, engine) = (args.medium.name(), args.fs.name(), &args.engine);
-    let Args { threads, keys, durability, log_bytes, log_bytes_max, .. } = args;
+    let Args {
+        threads,
+        keys,
+        durability,
+        log_bytes,
+        log_bytes_max,
+        ..
+    } = args;
     let syncs = if args.no_sync { "no" } else { "yes" };
     format!(
         "console=ttyS0 quiet panic=-1 no_timer_check {reserved} guest_medium={medium} guest_fs={fs} guest_round={round} \
@@ -136,7 +163,12 @@ fn base(accelerator: Accelerator, cpus: u8, console: &Path) -> Command {
         "-cpu",
         "max",
     ]);
-    command.args(["-smp", &cpus.to_string(), "-m", &format!("{}M", RAM_BYTES / MIB)]);
+    command.args([
+        "-smp",
+        &cpus.to_string(),
+        "-m",
+        &format!("{}M", RAM_BYTES / MIB),
+    ]);
     command.args(["-serial", &format!("file:{}", console.display())]);
     command
 }
@@ -147,12 +179,19 @@ fn command(args: &Args, guest: &Guest, console: &Path, round: u32, seed: u64) ->
     let (ram, bytes) = (guest.ram.display(), RAM_BYTES);
     let ram = format!("memory-backend-file,id=ram,share=on,mem-path={ram},size={bytes}");
     command.args(["-object", &ram, "-machine", "q35,memory-backend=ram"]);
-    command.arg("-kernel").arg(&guest.kernel).arg("-initrd").arg(&guest.initramfs);
+    command
+        .arg("-kernel")
+        .arg(&guest.kernel)
+        .arg("-initrd")
+        .arg(&guest.initramfs);
     command.args(["-append", &kernel_line(args, round, seed)]);
     if args.medium == Medium::File {
-        // The host survives, so it need not sync: what the guest has written is kept in either case. What is lost is what
-        // the guest has not written.
-        let disk = format!("file={},format=raw,if=none,id=disk,cache=unsafe", guest.disk.display());
+        // The host survives, so it need not sync: what the guest has written is kept in either
+        // case. What is lost is what the guest has not written.
+        let disk = format!(
+            "file={},format=raw,if=none,id=disk,cache=unsafe",
+            guest.disk.display()
+        );
         command.args(["-drive", &disk, "-device", "virtio-blk-pci,drive=disk"]);
     }
     command
@@ -160,11 +199,18 @@ fn command(args: &Args, guest: &Guest, console: &Path, round: u32, seed: u64) ->
 
 impl Machine {
     /// Switches it on. The channel is empty.
-    pub(super) fn start(args: &Args, guest: &Guest, round: u32, seed: u64) -> Result<Self, Failure> {
+    pub(super) fn start(
+        args: &Args,
+        guest: &Guest,
+        round: u32,
+        seed: u64,
+    ) -> Result<Self, Failure> {
         let memory = File::options().read(true).write(true).open(&guest.ram);
         let memory = memory.map_err(Failure::io("open", &guest.ram))?;
         let zeros = vec![0; CHANNEL_BYTES as usize];
-        memory.write_all_at(&zeros, CHANNEL_AT).map_err(Failure::io("write", &guest.ram))?;
+        memory
+            .write_all_at(&zeros, CHANNEL_AT)
+            .map_err(Failure::io("write", &guest.ram))?;
         let console = guest.folder.join("console");
         let mut command = command(args, guest, &console, round, seed);
         // What an earlier boot said is not taken for this one's.
@@ -174,7 +220,11 @@ impl Machine {
             .stdout(Stdio::null())
             .spawn()
             .map_err(Failure::io("start", Path::new(QEMU)))?;
-        Ok(Self { child, memory, console })
+        Ok(Self {
+            child,
+            memory,
+            console,
+        })
     }
 
     fn is_there(&self, offset: u64) -> bool {
@@ -197,12 +247,21 @@ impl Machine {
     pub(super) fn wait_for(&mut self, is_so: fn(&Self) -> bool) -> Result<bool, Failure> {
         let start = Instant::now();
         while !is_so(self) {
-            if self.child.try_wait().map_err(Failure::io("wait for", Path::new(QEMU)))?.is_some() {
+            if self
+                .child
+                .try_wait()
+                .map_err(Failure::io("wait for", Path::new(QEMU)))?
+                .is_some()
+            {
                 return Ok(is_so(self));
             }
             if start.elapsed() > BOOT_WAIT_MAX {
                 let what = format!("did not get there within {} s", BOOT_WAIT_MAX.as_secs());
-                return Err(Failure::Guest { what, console: self.console.clone(), end: self.console_end() });
+                return Err(Failure::Guest {
+                    what,
+                    console: self.console.clone(),
+                    end: self.console_end(),
+                });
             }
             std::thread::sleep(LOOK_EVERY);
         }
@@ -215,8 +274,13 @@ impl Machine {
         self.child.kill().map_err(Failure::io("kill", qemu))?;
         let status = self.child.wait().map_err(Failure::io("wait for", qemu))?;
         let mut channel = vec![0; CHANNEL_BYTES as usize];
-        self.memory.read_exact_at(&mut channel, CHANNEL_AT).map_err(Failure::io("read", qemu))?;
-        let used = channel.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        self.memory
+            .read_exact_at(&mut channel, CHANNEL_AT)
+            .map_err(Failure::io("read", qemu))?;
+        let used = channel
+            .iter()
+            .rposition(|byte| *byte != 0)
+            .map_or(0, |last| last + 1);
         channel.truncate(used.max(RECORDS_AT as usize));
         let ended = (status.signal() != Some(9)).then(|| self.console_end());
         Ok(Left { channel, ended })

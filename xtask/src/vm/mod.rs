@@ -1,13 +1,13 @@
 //! `cargo xtask vm`: cuts the power of a whole machine, again and again, and verifies what is left.
 //!
-//! The machine is virtual: a Debian kernel, busybox and our own command in an initramfs, run by QEMU. Its writer says on
-//! a channel what it does and what was acknowledged; then QEMU is killed at a random moment, and with it goes all that
-//! the kernel had not written out. The next boot mounts the same images, reads the pool in every way there is, and
-//! the command's judge compares.
+//! The machine is virtual: a Debian kernel, busybox and our own command in an initramfs, run by
+//! QEMU. Its writer says on a channel what it does and what was acknowledged; then QEMU is killed
+//! at a random moment, and with it goes all that the kernel had not written out. The next boot
+//! mounts the same images, reads the pool in every way there is, and the command's judge compares.
 //!
-//! The *channel* is a part of the guest's memory, which is a file of the host: what the guest has stored there is with
-//! the host before the guest's next instruction. So no acknowledgement, and no announcement of an operation, is lost or
-//! late.
+//! The *channel* is a part of the guest's memory, which is a file of the host: what the guest has
+//! stored there is with the host before the guest's next instruction. So no acknowledgement, and no
+//! announcement of an operation, is lost or late.
 
 mod cpio;
 mod failure;
@@ -71,7 +71,8 @@ pub(crate) struct Args {
     /// The engine, one of those that `everleaf engines` lists
     #[arg(long, default_value = "rntree")]
     engine: String,
-    /// What writers rely on: immediate, sync (durable only after one), so many milliseconds (and syncs), or tickets
+    /// What writers rely on: immediate, sync (durable only after one), so many milliseconds (and
+    /// syncs), or tickets
     #[arg(long, default_value = "immediate")]
     durability: String,
     /// Threads of a writer
@@ -80,7 +81,8 @@ pub(crate) struct Args {
     /// Keys that are used in each tree
     #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u32).range(100..=100_000))]
     keys: u32,
-    /// Bytes of a new log of the medium `file`; small, so that it grows and goes around while the power is cut
+    /// Bytes of a new log of the medium `file`; small, so that it grows and goes around while the
+    /// power is cut
     #[arg(long, default_value_t = 64 << 10)]
     log_bytes: u64,
     /// Bytes that this log grows to
@@ -95,7 +97,8 @@ pub(crate) struct Args {
     /// Debian's package of the guest's kernel
     #[arg(long, default_value = "linux-image-cloud-amd64")]
     kernel: String,
-    /// Repeats the choices of an earlier run (moments of death differ all the same) [default: random]
+    /// Repeats the choices of an earlier run (moments of death differ all the same) [default:
+    /// random]
     #[arg(long)]
     seed: Option<u64>,
     /// Print JSON
@@ -110,11 +113,19 @@ fn parse_seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Exit code 0: no violation, or with `--no-sync` the loss was noticed. 1: otherwise. 2: the machine cannot be run.
+/// Exit code 0: no violation, or with `--no-sync` the loss was noticed. 1: otherwise. 2: the
+/// machine cannot be run.
 pub(crate) fn run(args: &Args) -> ExitCode {
     match try_run(args) {
         Ok(report) => {
-            println!("{}", if args.json { report.json() } else { report.words() });
+            println!(
+                "{}",
+                if args.json {
+                    report.json()
+                } else {
+                    report.words()
+                }
+            );
             ExitCode::from(u8::from(report.is_violated() != args.no_sync))
         }
         Err(failure) => {
@@ -130,9 +141,14 @@ fn try_run(args: &Args) -> Result<Report, Failure> {
             "--no-sync goes with --medium file: on dax there is no sync to take out".into(),
         ));
     }
-    let known = crate::report::engine_names(&[]).map_err(|failure| Failure::Usage(failure.to_string()))?;
+    let known =
+        crate::report::engine_names(&[]).map_err(|failure| Failure::Usage(failure.to_string()))?;
     if !known.contains(&args.engine) {
-        return Err(Failure::Usage(format!("no engine {:?}; there are {}", args.engine, known.join(", "))));
+        return Err(Failure::Usage(format!(
+            "no engine {:?}; there are {}",
+            args.engine,
+            known.join(", ")
+        )));
     }
     let guest = guest::Guest::prepare(args)?;
     rounds::run(args, &guest)

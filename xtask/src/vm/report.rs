@@ -31,7 +31,8 @@ pub(super) struct Figures {
     log: Log,
 }
 
-/// What the logs of all lives did: a run whose log never grew, went around or was checkpointed proves less.
+/// What the logs of all lives did: a run whose log never grew, went around or was checkpointed
+/// proves less.
 #[derive(Serialize, Default)]
 pub(super) struct Logs {
     /// Lives in which it grew.
@@ -41,7 +42,8 @@ pub(super) struct Logs {
     /// Lives with a checkpoint, and checkpoints.
     checkpointed: u32,
     checkpoints: u64,
-    /// The share of the writers' time in which a checkpoint was under way, and so about the share of cuts that met one.
+    /// The share of the writers' time in which a checkpoint was under way, and so about the share
+    /// of cuts that met one.
     checkpoints_time_share: f64,
     #[serde(skip)]
     checkpoint_seconds: f64,
@@ -64,7 +66,14 @@ impl Logs {
         self.replays += u32::from(found.replayed_bytes > 0);
         self.replayed_bytes_max = self.replayed_bytes_max.max(found.replayed_bytes);
         self.torn_tails += u32::from(found.torn_tail);
-        let Some(Figures { seconds, log_bytes_at_open, log }) = figures else { return };
+        let Some(Figures {
+            seconds,
+            log_bytes_at_open,
+            log,
+        }) = figures
+        else {
+            return;
+        };
         self.grown += u32::from(log.capacity_bytes > *log_bytes_at_open);
         self.recycled += u32::from(log.written_bytes > log.capacity_bytes);
         self.checkpointed += u32::from(log.checkpoints > 0);
@@ -186,7 +195,8 @@ impl Report {
         self.violations += violations.len() as u64;
         let room = VIOLATIONS_TOLD - self.first_violations.len();
         let told = violations.into_iter().take(room);
-        self.first_violations.extend(told.map(|violation| format!("cut {round}: {violation}")));
+        self.first_violations
+            .extend(told.map(|violation| format!("cut {round}: {violation}")));
     }
 
     pub(super) fn json(&self) -> String {
@@ -226,9 +236,12 @@ impl Report {
         match (self.violations, self.no_sync) {
             (0, false) => words + "no violation",
             (0, true) => {
-                words + "NOTHING WAS NOTICED, although nothing was synced: this test is worth nothing"
+                words
+                    + "NOTHING WAS NOTICED, although nothing was synced: this test is worth nothing"
             }
-            (count, true) => words + &format!("noticed: {count} violations without syncs, as there must be"),
+            (count, true) => {
+                words + &format!("noticed: {count} violations without syncs, as there must be")
+            }
             (count, false) => words + &format!("{count} VIOLATIONS; replay: {}", self.replay),
         }
     }
@@ -237,9 +250,10 @@ impl Report {
 /// What a run shows, and what it cannot.
 fn claims(medium: Medium, no_sync: bool) -> (&'static str, &'static str) {
     match (medium, no_sync) {
-        (_, true) => {
-            ("that this test notices lost data: the syncs were taken out", "anything about the medium")
-        }
+        (_, true) => (
+            "that this test notices lost data: the syncs were taken out",
+            "anything about the medium",
+        ),
         (Medium::File, false) => (
             "that what was acknowledged had left the guest's page cache, log and file system metadata included, and that \
              the file system and the pool recover from a cut at any moment",

@@ -1,7 +1,8 @@
 //! Power cuts, one after the other.
 //!
-//! Each boot reads what the cut before left, then writes until the next one. So a boot's channel says two things: what was
-//! there, and what was done to it since; the next boot's channel says what must follow from both.
+//! Each boot reads what the cut before left, then writes until the next one. So a boot's channel
+//! says two things: what was there, and what was done to it since; the next boot's channel says
+//! what must follow from both.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -61,7 +62,14 @@ pub(super) fn run(args: &Args, guest: &Guest) -> Result<Report, Failure> {
     let (start, mut random) = (Instant::now(), SmallRng::seed_from_u64(seed));
     let report = Report::new(args, seed, guest.accelerator.name());
     let (boots_seconds, opens_ns) = (Vec::new(), Vec::new());
-    let mut run = Run { args, guest, report, before: None, boots_seconds, opens_ns };
+    let mut run = Run {
+        args,
+        guest,
+        report,
+        before: None,
+        boots_seconds,
+        opens_ns,
+    };
     let bar = bar(args);
     for round in 1..=args.rounds {
         let left = run.live(round, &mut random)?;
@@ -93,7 +101,10 @@ pub(super) fn run(args: &Args, guest: &Guest) -> Result<Report, Failure> {
 }
 
 fn bar(args: &Args) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(args.rounds.into()), ProgressDrawTarget::stderr_with_hz(4));
+    let bar = ProgressBar::with_draw_target(
+        Some(args.rounds.into()),
+        ProgressDrawTarget::stderr_with_hz(4),
+    );
     if let Ok(style) = ProgressStyle::with_template("{bar:40} cut {pos} of {len}, {msg}") {
         bar.set_style(style);
     }
@@ -106,10 +117,20 @@ impl Run<'_> {
     fn live(&mut self, round: u32, random: &mut SmallRng) -> Result<Left, Failure> {
         let seed = random.random();
         let early = random.random_ratio(1, EARLY_EVERY);
-        let life = random.random_range(0.0..if early { EARLY_SECONDS } else { self.args.seconds_per_round });
+        let life = random.random_range(
+            0.0..if early {
+                EARLY_SECONDS
+            } else {
+                self.args.seconds_per_round
+            },
+        );
         let start = Instant::now();
         let mut machine = Machine::start(self.args, self.guest, round, seed)?;
-        if machine.wait_for(if early { Machine::is_opening } else { Machine::is_writing })? {
+        if machine.wait_for(if early {
+            Machine::is_opening
+        } else {
+            Machine::is_writing
+        })? {
             if !early {
                 self.boots_seconds.push(start.elapsed().as_secs_f64());
             }
@@ -121,14 +142,23 @@ impl Run<'_> {
 
     /// Judges what a boot found, and keeps what its writer said for the next one.
     fn judge(&mut self, round: u32, left: &Left) -> Result<(), Failure> {
-        let line = left.channel[..RECORDS_AT as usize].split_inclusive(|byte| *byte == b'\n').next();
+        let line = left.channel[..RECORDS_AT as usize]
+            .split_inclusive(|byte| *byte == b'\n')
+            .next();
         let Some(line) = line.filter(|line| line.ends_with(b"\n")) else {
             // A reader that was cut off has said nothing, and no writer came after it.
-            return left.ended.as_ref().map_or(Ok(()), |end| Err(self.failed("ended by itself", end)));
+            return left
+                .ended
+                .as_ref()
+                .map_or(Ok(()), |end| Err(self.failed("ended by itself", end)));
         };
         // Two files in turn: the one that is not the channel before.
-        let mut names = ["channel-a", "channel-b"].map(|name| self.guest.folder.join(name)).into_iter();
-        let after = names.find(|name| self.before.as_ref() != Some(name)).unwrap_or_default();
+        let mut names = ["channel-a", "channel-b"]
+            .map(|name| self.guest.folder.join(name))
+            .into_iter();
+        let after = names
+            .find(|name| self.before.as_ref() != Some(name))
+            .unwrap_or_default();
         let reading: Reading = serde_json::from_slice(line).map_err(|error| Failure::Command {
             command: "everleaf torture-reader".to_owned(),
             what: format!("said what is no reading: {error}"),
@@ -136,10 +166,15 @@ impl Run<'_> {
         std::fs::write(&after, &left.channel).map_err(Failure::io("write", &after))?;
         self.opens_ns.push(reading.open_ns);
         if let Some(log) = &reading.log {
-            let told = left.channel[FIGURES_AT as usize..].split(|byte| *byte == b'\n').next();
+            let told = left.channel[FIGURES_AT as usize..]
+                .split(|byte| *byte == b'\n')
+                .next();
             // It may have been cut off while it was told.
             let figures: Option<Figures> = told.and_then(|told| serde_json::from_slice(told).ok());
-            self.report.log.get_or_insert_default().add(log, figures.as_ref());
+            self.report
+                .log
+                .get_or_insert_default()
+                .add(log, figures.as_ref());
         }
         let mut violations = match self.before.take() {
             // In the first boot there was nothing before.
@@ -151,12 +186,15 @@ impl Run<'_> {
         }
         self.report.add_violations(round, violations);
         if !reading.medium.is_empty() {
-            (self.report.medium_description, self.report.survives) = (reading.medium, reading.survives);
+            (self.report.medium_description, self.report.survives) =
+                (reading.medium, reading.survives);
         }
-        if self.report.survives != "power-loss" && !self.args.no_sync && !self.report.is_violated() {
-            return Err(
-                self.failed("got no medium that survives loss of power", &self.report.medium_description)
-            );
+        if self.report.survives != "power-loss" && !self.args.no_sync && !self.report.is_violated()
+        {
+            return Err(self.failed(
+                "got no medium that survives loss of power",
+                &self.report.medium_description,
+            ));
         }
         self.before = Some(after);
         Ok(())
@@ -164,7 +202,11 @@ impl Run<'_> {
 
     fn failed(&self, what: &str, end: &str) -> Failure {
         let console = self.guest.folder.join("console");
-        Failure::Guest { what: what.to_owned(), console, end: end.to_owned() }
+        Failure::Guest {
+            what: what.to_owned(),
+            console,
+            end: end.to_owned(),
+        }
     }
 
     /// Asks the judge.
@@ -172,17 +214,28 @@ impl Run<'_> {
         let mut command = Command::new(&self.guest.command);
         command.args(["--json", "torture-judge", "--engine", &self.args.engine]);
         command.args(["--durability", &self.args.durability]);
-        command.args(["--threads", &self.args.threads.to_string(), "--keys", &self.args.keys.to_string()]);
+        command.args([
+            "--threads",
+            &self.args.threads.to_string(),
+            "--keys",
+            &self.args.keys.to_string(),
+        ]);
         command
             .args(["--records-at", &RECORDS_AT.to_string()])
             .arg(before)
             .arg(after)
             .stderr(Stdio::inherit());
-        let output = command.output().map_err(Failure::io("run", &self.guest.command))?;
-        let verdict: Verdict = serde_json::from_slice(&output.stdout).map_err(|error| Failure::Command {
-            command: format!("{} torture-judge", self.guest.command.display()),
-            what: format!("gave no verdict: {error}: {}", String::from_utf8_lossy(&output.stdout)),
-        })?;
+        let output = command
+            .output()
+            .map_err(Failure::io("run", &self.guest.command))?;
+        let verdict: Verdict =
+            serde_json::from_slice(&output.stdout).map_err(|error| Failure::Command {
+                command: format!("{} torture-judge", self.guest.command.display()),
+                what: format!(
+                    "gave no verdict: {error}: {}",
+                    String::from_utf8_lossy(&output.stdout)
+                ),
+            })?;
         self.report.operations += verdict.operations;
         self.report.acknowledged += verdict.acknowledged;
         self.report.pending_done += verdict.pending_done;

@@ -1,7 +1,7 @@
 //! `everleaf backup`: a consistent copy of a pool, in a new file.
 //!
-//! The pool may be open in another process, which goes on writing. The copy is opened and checked; a copy that is damaged, as the
-//! pool is, stays.
+//! The pool may be open in another process, which goes on writing. The copy is opened and checked;
+//! a copy that is damaged, as the pool is, stays.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,8 @@ struct Report {
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     interrupt::gently();
     let length = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.len());
-    let template = "{msg} {bar:20} {percent:>3}%, {binary_bytes} of {binary_total_bytes}, {elapsed}";
+    let template =
+        "{msg} {bar:20} {percent:>3}%, {binary_bytes} of {binary_total_bytes}, {elapsed}";
     let bar = progress::bar(context, Some(length(&args.pool.pool)), "copying", template);
     let shown = bar.clone();
     let tick = move |bytes| {
@@ -42,19 +43,29 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         !interrupt::is_asked()
     };
     let options = args.pool.options();
-    let copied =
-        medium::progress::watched(tick, || args.pool.wait(|| options.backup(&args.pool.pool, &args.target)));
+    let copied = medium::progress::watched(tick, || {
+        args.pool
+            .wait(|| options.backup(&args.pool.pool, &args.target))
+    });
     bar.finish_and_clear();
     let bytes = match copied {
         Err(_) if interrupt::is_asked() => return Err(Failure::Interrupted),
-        Err(Failure::Store(Error::Io { source, .. })) if source.kind() == io::ErrorKind::AlreadyExists => {
-            return Err(Failure::Exists { path: args.target.clone(), command: "backup" });
+        Err(Failure::Store(Error::Io { source, .. }))
+            if source.kind() == io::ErrorKind::AlreadyExists =>
+        {
+            return Err(Failure::Exists {
+                path: args.target.clone(),
+                command: "backup",
+            });
         }
         copied => copied?,
     };
-    [&args.pool.pool, &args.target].into_iter().for_each(|path| context.note_file(path));
+    [&args.pool.pool, &args.target]
+        .into_iter()
+        .for_each(|path| context.note_file(path));
     let found = verify(args, context).inspect_err(|failure| {
-        // An interrupted backup leaves no file; a copy that cannot be verified stays, to be looked into.
+        // An interrupted backup leaves no file; a copy that cannot be verified stays, to be looked
+        // into.
         if matches!(failure, Failure::Interrupted) {
             let _ = std::fs::remove_file(&args.target);
         }
@@ -63,15 +74,27 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     violations.note(context, "damage in the copy");
     let target = args.target.display().to_string();
     let sound = violations.is_empty();
-    let is_sound = if sound { "sound" } else { "damaged, as the pool is" };
+    let is_sound = if sound {
+        "sound"
+    } else {
+        "damaged, as the pool is"
+    };
     let words = format!("copied {} to {target}, {is_sound}", progress::bytes(bytes));
-    context.say(&Report { target, bytes, violations }, words)?;
+    context.say(
+        &Report {
+            target,
+            bytes,
+            violations,
+        },
+        words,
+    )?;
     Ok(Answer::from_bool(sound))
 }
 
 /// Checks the copy, which is only read.
 fn verify(args: &Args, context: Context) -> Result<Vec<StoreViolation>, Failure> {
     let options = args.pool.options().read_only(true);
-    let store = progress::while_running(context, "opening the copy", || options.open(&args.target))?;
+    let store =
+        progress::while_running(context, "opening the copy", || options.open(&args.target))?;
     check::violations(context, &store)
 }

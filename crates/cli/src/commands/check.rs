@@ -37,7 +37,11 @@ pub(super) struct Counted {
 
 impl Counted {
     fn words(&self) -> String {
-        format!("{}, {}", progress::many(self.trees, "tree"), progress::many(self.entries, "entry"))
+        format!(
+            "{}, {}",
+            progress::many(self.trees, "tree"),
+            progress::many(self.entries, "entry")
+        )
     }
 
     /// The result of a check with so many violations, in words.
@@ -50,7 +54,10 @@ impl Counted {
             0 => words,
             1 => words + "; 1 tree is too damaged to count its entries",
             trees => {
-                format!("{words}; {} trees are too damaged to count their entries", progress::count(trees))
+                format!(
+                    "{words}; {} trees are too damaged to count their entries",
+                    progress::count(trees)
+                )
             }
         }
     }
@@ -100,7 +107,14 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let mut output = Context::output();
     if context.json {
         let violations = found.into_iter().collect();
-        write_json(&mut output, &Report { sound, counted, violations })?;
+        write_json(
+            &mut output,
+            &Report {
+                sound,
+                counted,
+                violations,
+            },
+        )?;
     } else {
         for violation in &found {
             writeln!(output, "{violation}")?;

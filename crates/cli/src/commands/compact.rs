@@ -1,7 +1,7 @@
 //! `everleaf compact`: writes a pool anew, so that its file is no larger than what it holds.
 //!
-//! The new pool is written beside the old one, verified against it, and renamed over it. Until then the old one is in its place,
-//! unchanged.
+//! The new pool is written beside the old one, verified against it, and renamed over it. Until then
+//! the old one is in its place, unchanged.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,8 @@ pub(crate) struct Args {
     fill: f64,
 }
 
-/// The file of the new pool until it has its place. It and its log are removed when this is dropped.
+/// The file of the new pool until it has its place. It and its log are removed when this is
+/// dropped.
 struct Part {
     path: TempPath,
 }
@@ -39,22 +40,36 @@ impl Part {
             let file = part_beside(&place, medium::file::PRIVATE_MODE)?;
             // If that fails, only this user may read the file.
             let _ = medium::file::share_access(file.as_file(), &place.metadata()?);
-            Ok(Self { path: file.into_temp_path() })
+            Ok(Self {
+                path: file.into_temp_path(),
+            })
         };
-        make().map_err(Failure::io(format!("create a file beside {}", pool.display())))
+        make().map_err(Failure::io(format!(
+            "create a file beside {}",
+            pool.display()
+        )))
     }
 
     /// The failure, with words for the new pool instead of its name, which it has for a while only.
     fn named(&self, failure: Failure, pool: &Path) -> Failure {
-        let Failure::Store(error) = &failure else { return failure };
+        let Failure::Store(error) = &failure else {
+            return failure;
+        };
         if error.path() != Some(&*self.path) {
             return failure;
         }
         let name = format!("the new pool beside {}", pool.display());
         match error {
-            Error::PoolFull { by: LimitedBy::Disk { free_bytes }, .. } => {
+            Error::PoolFull {
+                by: LimitedBy::Disk { free_bytes },
+                ..
+            } => {
                 let elsewhere = "make it elsewhere by `everleaf dump` and `everleaf restore`";
-                Failure::DiskFull { file: name, free_bytes: *free_bytes, elsewhere }
+                Failure::DiskFull {
+                    file: name,
+                    free_bytes: *free_bytes,
+                    elsewhere,
+                }
             }
             _ => match failure {
                 Failure::Store(error) => Failure::Store(error.moved_to(Path::new(&name))),
@@ -75,7 +90,8 @@ impl Drop for Part {
     }
 }
 
-/// Removes the new pools of earlier runs that were killed. The lock on the pool is held, so no other run is at work.
+/// Removes the new pools of earlier runs that were killed. The lock on the pool is held, so no
+/// other run is at work.
 fn remove_left_behind(context: Context, pool: &Path) -> Result<(), Failure> {
     let remove = || {
         let place = pool.canonicalize()?;
@@ -86,7 +102,10 @@ fn remove_left_behind(context: Context, pool: &Path) -> Result<(), Failure> {
         }
         Ok(removed)
     };
-    let removed = remove().map_err(Failure::io(format!("remove what is left beside {}", pool.display())))?;
+    let removed = remove().map_err(Failure::io(format!(
+        "remove what is left beside {}",
+        pool.display()
+    )))?;
     if removed > 0 {
         let files = progress::many(removed, "file");
         context.note(format!(
@@ -161,7 +180,11 @@ fn rewrite(
     to.close()?;
     let to = options.clone().create(false).open(&part.path)?;
     for info in &trees {
-        if !are_equal(&from.open_tree(&info.name)?, &to.open_tree(&info.name)?, &bar)? {
+        if !are_equal(
+            &from.open_tree(&info.name)?,
+            &to.open_tree(&info.name)?,
+            &bar,
+        )? {
             let name = &info.name;
             return Err(Failure::Refused(format!(
                 "the copy of tree {name:?} differs from the tree; nothing was changed; this is a fault of everleaf, or of the \
@@ -181,7 +204,8 @@ fn rewrite(
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     // The reserve lies behind the end of a file.
-    let room = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len().min(512 * file.blocks()));
+    let room =
+        |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len().min(512 * file.blocks()));
     let pool = &args.pool.pool;
     interrupt::gently();
     let store = args.pool.open(context, false)?;
@@ -193,13 +217,20 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let rewritten = rewrite(args, context, &store, &args.pool.options(), &part);
     let entries = rewritten.map_err(|failure| part.named(failure, pool))?;
     interrupt::check()?;
-    store.close_and_replace(&part.path).map_err(|error| part.named(error.into(), pool))?;
+    store
+        .close_and_replace(&part.path)
+        .map_err(|error| part.named(error.into(), pool))?;
     let after = room(pool);
-    let report =
-        serde_json::json!({ "trees": trees, "entries": entries, "bytes_before": before, "bytes": after });
-    let (trees, entries) = (progress::many(trees, "tree"), progress::many(entries, "entry"));
-    let words =
-        format!("{entries} in {trees}: {} before, {} now", progress::bytes(before), progress::bytes(after));
+    let report = serde_json::json!({ "trees": trees, "entries": entries, "bytes_before": before, "bytes": after });
+    let (trees, entries) = (
+        progress::many(trees, "tree"),
+        progress::many(entries, "entry"),
+    );
+    let words = format!(
+        "{entries} in {trees}: {} before, {} now",
+        progress::bytes(before),
+        progress::bytes(after)
+    );
     context.say(&report, words)?;
     Ok(Answer::Yes)
 }

@@ -49,12 +49,22 @@ fn change(
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    let dropped = change(&args.pool, context, &args.tree, |store| store.drop_tree(&args.tree))?;
-    context.answer(&serde_json::json!({ "dropped": dropped }), dropped, "there is no such tree")
+    let dropped = change(&args.pool, context, &args.tree, |store| {
+        store.drop_tree(&args.tree)
+    })?;
+    context.answer(
+        &serde_json::json!({ "dropped": dropped }),
+        dropped,
+        "there is no such tree",
+    )
 }
 
 pub(crate) fn rename(args: &RenameArgs, context: Context) -> Outcome {
     let rename = |store: &Store| store.rename_tree(&args.tree, &args.name);
     let renamed = change(&args.pool, context, &args.tree, rename)?;
-    context.answer(&serde_json::json!({ "renamed": renamed }), renamed, "there is no such tree")
+    context.answer(
+        &serde_json::json!({ "renamed": renamed }),
+        renamed,
+        "there is no such tree",
+    )
 }

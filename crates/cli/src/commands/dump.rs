@@ -20,7 +20,8 @@ use crate::{interrupt, progress};
 pub(crate) struct Args {
     #[command(flatten)]
     pool: PoolArgs,
-    /// The file to write; `-` is standard output. An existing file is replaced only when the new one is complete
+    /// The file to write; `-` is standard output. An existing file is replaced only when the new
+    /// one is complete
     #[arg(default_value = "-")]
     file: PathBuf,
     /// Only this tree; may be given more than once
@@ -36,13 +37,21 @@ pub(super) type Output = BufWriter<Box<dyn Write>>;
 impl Args {
     fn output(&self) -> Result<(Output, Option<WholeFile>), Failure> {
         if self.file == Path::new("-") {
-            return Ok((BufWriter::with_capacity(1 << 20, Box::new(io::stdout())), None));
+            return Ok((
+                BufWriter::with_capacity(1 << 20, Box::new(io::stdout())),
+                None,
+            ));
         }
         let name = self.file.display();
         let pool = &self.pool.pool;
-        for (what, taken) in [("the pool itself", pool), ("the log of the pool", &everleaf::log_path(pool))] {
+        for (what, taken) in [
+            ("the pool itself", pool),
+            ("the log of the pool", &everleaf::log_path(pool)),
+        ] {
             if are_same(&self.file, taken) {
-                return Err(Failure::Usage(format!("{name} is {what}; choose another file for the dump")));
+                return Err(Failure::Usage(format!(
+                    "{name} is {what}; choose another file for the dump"
+                )));
             }
         }
         let begun = WholeFile::begin(&self.file).and_then(|file| Ok((file.handle()?, file)));
@@ -50,7 +59,10 @@ impl Args {
             io::ErrorKind::StorageFull => Failure::writing(&self.file, source),
             _ => Failure::io(format!("create {name}"))(source),
         })?;
-        Ok((BufWriter::with_capacity(1 << 20, Box::new(handle)), Some(file)))
+        Ok((
+            BufWriter::with_capacity(1 << 20, Box::new(handle)),
+            Some(file),
+        ))
     }
 
     /// The failure, with the name of the file if that could not be written.
@@ -77,7 +89,12 @@ impl Args {
     ) -> Result<Written, Failure> {
         let mut writer = DumpWriter::new(output)?;
         // The length of a damaged tree is not known.
-        let length = |name: &String| store.open_tree(name).and_then(|tree| tree.len()).unwrap_or_default();
+        let length = |name: &String| {
+            store
+                .open_tree(name)
+                .and_then(|tree| tree.len())
+                .unwrap_or_default()
+        };
         let bar = progress::entries(context, names.iter().map(length).sum(), "dumping");
         for name in names {
             match self.salvage {
@@ -111,9 +128,12 @@ fn dump_tree(
 /// Refuses damaged trees: a dump of them would lack something, or have it wrong.
 fn verify(context: Context, store: &Store, names: &BTreeSet<String>) -> Result<(), Failure> {
     let found = check::violations(context, store)?;
-    let of_these = |found: &StoreViolation| found.tree.as_ref().is_some_and(|tree| names.contains(tree));
+    let of_these =
+        |found: &StoreViolation| found.tree.as_ref().is_some_and(|tree| names.contains(tree));
     match found.into_iter().find(of_these) {
-        Some(found) => Err(Error::corrupt(found.offset.unwrap_or(0), found.what).at(store.path()).into()),
+        Some(found) => Err(Error::corrupt(found.offset.unwrap_or(0), found.what)
+            .at(store.path())
+            .into()),
         None => Ok(()),
     }
 }
@@ -127,7 +147,11 @@ struct Report<'d> {
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    let store = if args.salvage { args.pool.read_damaged(context)? } else { args.pool.read(context)? };
+    let store = if args.salvage {
+        args.pool.read_damaged(context)?
+    } else {
+        args.pool.read(context)?
+    };
     interrupt::gently();
     let names: BTreeSet<String> = match args.trees.as_slice() {
         [] => store.trees()?.into_iter().map(|tree| tree.name).collect(),
@@ -146,9 +170,21 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let written = args.write(context, &store, &names, output, &mut damages);
     let Written { trees, entries } = written.map_err(|failure| args.named(failure))?;
     if let Some(file) = file {
-        file.finish().map_err(|source| Failure::writing(&args.file, source))?;
-        let words = format!("{} of {}", progress::many(entries, "entry"), progress::many(trees, "tree"));
-        context.say(&Report { trees, entries, damages: &damages }, words)?;
+        file.finish()
+            .map_err(|source| Failure::writing(&args.file, source))?;
+        let words = format!(
+            "{} of {}",
+            progress::many(entries, "entry"),
+            progress::many(trees, "tree")
+        );
+        context.say(
+            &Report {
+                trees,
+                entries,
+                damages: &damages,
+            },
+            words,
+        )?;
     }
     if !damages.is_empty() {
         context.note(damages.words());

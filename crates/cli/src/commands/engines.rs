@@ -10,7 +10,8 @@ use crate::failure::{Answer, Outcome};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Also list engines for comparison only: for `crash`, `torture` and `bench`, not for pools that are kept
+    /// Also list engines for comparison only: for `crash`, `torture` and `bench`, not for pools
+    /// that are kept
     #[arg(long)]
     all: bool,
 }
@@ -64,7 +65,13 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
             writeln!(output, "{engine}\t{}", engine.paper)?;
             writeln!(output, "  a write is durable {}", durable(engine))?;
             for setting in engine.settings.iter().filter(|setting| !setting.is_hidden) {
-                writeln!(output, "  {}: {}; {}", setting.name, setting.help, setting.takes())?;
+                writeln!(
+                    output,
+                    "  {}: {}; {}",
+                    setting.name,
+                    setting.help,
+                    setting.takes()
+                )?;
             }
         }
     }

@@ -7,5 +7,9 @@ pub(crate) use super::put::Args;
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let inserted = args.write(context, |tree, key, value| tree.insert(key, value))?;
-    context.answer(&serde_json::json!({ "inserted": inserted }), inserted, "the key is present")
+    context.answer(
+        &serde_json::json!({ "inserted": inserted }),
+        inserted,
+        "the key is present",
+    )
 }

@@ -18,13 +18,14 @@ use crate::{interrupt, progress};
 pub(crate) struct Args {
     #[command(flatten)]
     pool: PoolArgs,
-    /// The file of lines, `key TAB value`, as `scan` prints them; `-` is standard input. A carriage return at a line's end belongs
-    /// to its value
+    /// The file of lines, `key TAB value`, as `scan` prints them; `-` is standard input. A carriage
+    /// return at a line's end belongs to its value
     #[arg(default_value = "-")]
     file: PathBuf,
     #[command(flatten)]
     tree: NewTreeArgs,
-    /// Skip and count malformed lines, instead of stopping at the first; exit code 1 if any was skipped
+    /// Skip and count malformed lines, instead of stopping at the first; exit code 1 if any was
+    /// skipped
     #[arg(long)]
     skip_bad: bool,
     /// Keys and values are hex digits
@@ -46,13 +47,29 @@ struct Report {
 
 impl Args {
     /// Stores one line; `Err(Ok(what))` if it is malformed.
-    fn store(&self, codec: Codec, writes: &mut Writes<'_>, line: &[u8]) -> Result<(), Result<String, Error>> {
+    fn store(
+        &self,
+        codec: Codec,
+        writes: &mut Writes<'_>,
+        line: &[u8],
+    ) -> Result<(), Result<String, Error>> {
         let tab = line.iter().position(|byte| *byte == b'\t');
         let tab = tab.ok_or_else(|| Ok("no tab between key and value".to_owned()))?;
-        let notation = Notation { hex: self.hex, escaped: !self.raw };
+        let notation = Notation {
+            hex: self.hex,
+            escaped: !self.raw,
+        };
         let may_be_raw = notation.escaped && !notation.hex && codec == Codec::Record;
-        let way_out = if may_be_raw { ", and `--raw` takes backslashes as they are" } else { "" };
-        let read = |text| notation.read(text, codec).map_err(|what| Ok(what + way_out));
+        let way_out = if may_be_raw {
+            ", and `--raw` takes backslashes as they are"
+        } else {
+            ""
+        };
+        let read = |text| {
+            notation
+                .read(text, codec)
+                .map_err(|what| Ok(what + way_out))
+        };
         let (key, value) = (read(&line[..tab])?, read(&line[tab + 1..])?);
         writes.put(&key, &value).map_err(|error| match &error {
             Error::KeyTooLong { .. } | Error::ValueTooLong { .. } | Error::NotAWord { .. } => {
@@ -74,7 +91,9 @@ impl Args {
         loop {
             interrupt::check()?;
             let read = input.read_line(&mut line)?;
-            let (LineRead::Line(length) | LineRead::TooLong(length)) = read else { return Ok(()) };
+            let (LineRead::Line(length) | LineRead::TooLong(length)) = read else {
+                return Ok(());
+            };
             number += 1;
             bytes += length as u64;
             if number % 256 == 0 {
@@ -90,12 +109,18 @@ impl Args {
                 Ok(()) => {}
                 Err(Err(error)) => return Err(error.into()),
                 Err(Ok(what)) => {
-                    let failure = |what| Failure::Line { input: input.name.clone(), number, what };
+                    let failure = |what| Failure::Line {
+                        input: input.name.clone(),
+                        number,
+                        what,
+                    };
                     if !self.skip_bad {
                         return Err(failure(what + "; `--skip-bad` leaves out such lines"));
                     }
                     report.skipped += 1;
-                    report.first_skipped.get_or_insert_with(|| failure(what).to_string());
+                    report
+                        .first_skipped
+                        .get_or_insert_with(|| failure(what).to_string());
                 }
             }
         }
@@ -114,7 +139,13 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         let tree = args.tree.open(store)?;
         is_begun = true;
         let mut writes = Writes::new(store, &tree);
-        let loaded = args.load(tree.kind().codec, &mut writes, &mut input, &bar, &mut report);
+        let loaded = args.load(
+            tree.kind().codec,
+            &mut writes,
+            &mut input,
+            &bar,
+            &mut report,
+        );
         let settled = writes.settle();
         report.stored = writes.durable();
         loaded?;
@@ -122,16 +153,19 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     });
     bar.finish_and_clear();
     let elapsed: Duration = start.elapsed();
-    (report.seconds, report.per_second) =
-        (elapsed.as_secs_f64(), progress::per_second(report.stored, elapsed));
+    (report.seconds, report.per_second) = (
+        elapsed.as_secs_f64(),
+        progress::per_second(report.stored, elapsed),
+    );
     if let Err(failure) = loaded {
         if !is_begun {
             return Err(failure);
         }
         let words = format!("{} stored", progress::were(report.stored, "entry"));
-        return Err(
-            failure.after(words, serde_json::json!({ "stored": report.stored, "skipped": report.skipped }))
-        );
+        return Err(failure.after(
+            words,
+            serde_json::json!({ "stored": report.stored, "skipped": report.skipped }),
+        ));
     }
     let mut words = format!(
         "{} in {}, {}",

@@ -9,7 +9,12 @@ use crate::progress;
 
 /// A bar of so many steps, which names the step that is under way.
 fn steps(context: Context, count: u64, first: &str) -> ProgressBar {
-    progress::bar(context, Some(count), first, "{bar:20} {pos} of {len} done, {elapsed}: {wide_msg}")
+    progress::bar(
+        context,
+        Some(count),
+        first,
+        "{bar:20} {pos} of {len} done, {elapsed}: {wide_msg}",
+    )
 }
 
 /// Measures; `tell` takes what is measured next. Where no bar is drawn, it becomes a note.
@@ -19,8 +24,17 @@ fn with_notes<T>(
     tell: impl Fn(&str),
     measure: impl FnOnce(Notes<'_>) -> T,
 ) -> T {
-    let line = |text: &str| if bar.is_hidden() { context.note(text) } else { tell(text) };
-    measure(Notes { line: &line, store: &|store| bar.suspend(|| context.note_medium(store)) })
+    let line = |text: &str| {
+        if bar.is_hidden() {
+            context.note(text);
+        } else {
+            tell(text);
+        }
+    };
+    measure(Notes {
+        line: &line,
+        store: &|store| bar.suspend(|| context.note_medium(store)),
+    })
 }
 
 /// Runs the benchmark.
@@ -45,8 +59,9 @@ pub(crate) fn figures(args: &lab::figures::Args, context: Context) -> Outcome {
     let bar = steps(context, numbers.len() as u64, "loading keys");
     for number in numbers {
         let tell = |text: &str| bar.set_message(format!("figure {number}, {text}"));
-        let Said { json, text } =
-            with_notes(context, &bar, tell, |notes| lab::figures::run(args, number, notes))?;
+        let Said { json, text } = with_notes(context, &bar, tell, |notes| {
+            lab::figures::run(args, number, notes)
+        })?;
         bar.inc(1);
         bar.suspend(|| context.say(&json, text))?;
     }

@@ -32,12 +32,14 @@ use crate::interrupt;
 /// The subcommands.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// Store this machine's own paths, kill the writer in mid-write, and prove that nothing acknowledged is lost
+    /// Store this machine's own paths, kill the writer in mid-write, and prove that nothing
+    /// acknowledged is lost
     Demo(demo::Args),
     /// Store lines of `key TAB value`
     ///
-    /// Lines are read as `scan` prints them, so `scan | load` copies a tree. They are made durable in groups, each at most a tenth
-    /// of a second after it was read. Entries that are reported as stored are durable.
+    /// Lines are read as `scan` prints them, so `scan | load` copies a tree. They are made durable
+    /// in groups, each at most a tenth of a second after it was read. Entries that are reported as
+    /// stored are durable.
     Load(load::Args),
     /// Print the value of a key; exit code 1 if it is absent
     Get(get::Args),
@@ -64,34 +66,42 @@ pub(crate) enum Command {
     Check(check::Args),
     /// Copy a pool to a new file, also while another process writes it
     ///
-    /// Only on the medium `file`. A pool that is open on `dax`, which `--medium auto` selects if the file system grants MAP_SYNC: give
-    /// --medium file there. If another process has the pool open, the copy holds all that was durable when the command began,
-    /// and that process goes on undisturbed. Otherwise the pool is opened, and recovered if necessary.
+    /// Only on the medium `file`. A pool that is open on `dax`, which `--medium auto` selects if
+    /// the file system grants MAP_SYNC: give --medium file there. If another process has the pool
+    /// open, the copy holds all that was durable when the command began, and that process goes on
+    /// undisturbed. Otherwise the pool is opened, and recovered if necessary.
     Backup(backup::Args),
     /// Write a pool anew, so that its file takes no more room than its entries need
     ///
-    /// The new pool is written beside the old one, so the disk needs room for both. It is compared with the old one, and renamed
-    /// over it when it is durable. If this fails or is interrupted, the old pool is as it was, and no file stays behind.
+    /// The new pool is written beside the old one, so the disk needs room for both. It is compared
+    /// with the old one, and renamed over it when it is durable. If this fails or is interrupted,
+    /// the old pool is as it was, and no file stays behind.
     Compact(compact::Args),
     /// Write a pool as text
     Dump(dump::Args),
     /// Make trees from a dump
     Restore(restore::Args),
-    /// Kill writers at random and verify that nothing acknowledged is lost; exit code 1 if anything is
+    /// Kill writers at random and verify that nothing acknowledged is lost; exit code 1 if anything
+    /// is
     ///
-    /// The pool, and its log if it has one, stay as the last round left them: `everleaf check` and `everleaf scan` open them.
+    /// The pool, and its log if it has one, stay as the last round left them: `everleaf check` and
+    /// `everleaf scan` open them.
     Torture(torture::Args),
-    /// Crash an engine at every relevant moment, and check every recovery; exit code 1 if one is wrong
+    /// Crash an engine at every relevant moment, and check every recovery; exit code 1 if one is
+    /// wrong
     Crash(crash::Args),
     /// Measure throughput, latency, persists and memory, beside the standard library's map
     ///
-    /// Prints the figures that one looks for first; --json prints all. Throughput counts all operations. Latencies are taken from
-    /// one operation in 128, so the longest is that of the sample, and a rare pause may be missed. Two cases differ: with --tickets
-    /// every write is timed until it is durable, and in get_many every batch of 16 is timed. The pool's file is deleted at the end.
+    /// Prints the figures that one looks for first; --json prints all. Throughput counts all
+    /// operations. Latencies are taken from one operation in 128, so the longest is that of the
+    /// sample, and a rare pause may be missed. Two cases differ: with --tickets every write is
+    /// timed until it is durable, and in get_many every batch of 16 is timed. The pool's file is
+    /// deleted at the end.
     ///
-    /// Ratios compare what was measured in this run, in turns: "2.0 times that of the BTreeMap" is twice its throughput. The floor
-    /// is the time of a find, or half that of the BTreeMap if it is less, plus that of the persists which the engine cannot do
-    /// without; a write that takes 1.3 times the floor spends 30% on everything else.
+    /// Ratios compare what was measured in this run, in turns: "2.0 times that of the BTreeMap" is
+    /// twice its throughput. The floor is the time of a find, or half that of the BTreeMap if it is
+    /// less, plus that of the persists which the engine cannot do without; a write that takes 1.3
+    /// times the floor spends 30% on everything else.
     Bench(lab::bench::Args),
     /// Measure the figures of a paper again, and print the paper's claims beside the results
     Lab(lab::figures::Args),
@@ -120,7 +130,10 @@ pub(crate) fn run_child(command: Child, context: Context) -> Outcome {
 
 /// Runs a subcommand.
 pub(crate) fn run(command: Command, context: Context) -> Outcome {
-    if matches!(command, Command::Check(_) | Command::Dump(_) | Command::Backup(_) | Command::Compact(_)) {
+    if matches!(
+        command,
+        Command::Check(_) | Command::Dump(_) | Command::Backup(_) | Command::Compact(_)
+    ) {
         interrupt::changes_nothing();
     }
     match command {

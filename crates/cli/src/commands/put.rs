@@ -57,13 +57,16 @@ impl Args {
     fn entry(&self, value: &[u8], codec: Codec) -> Result<(Vec<u8>, Vec<u8>), Failure> {
         let is_text = codec == Codec::Word || self.notation.hex || self.notation.escaped;
         // A file of text ends with a line feed that is not a part of it.
-        let value = value.strip_suffix(b"\n").filter(|_| is_text).unwrap_or(value);
+        let value = value
+            .strip_suffix(b"\n")
+            .filter(|_| is_text)
+            .unwrap_or(value);
         let value = self.notation.read(value, codec).map_err(Failure::Usage)?;
         Ok((self.notation.argument(&self.key, codec)?, value))
     }
 
-    /// Opens the tree, calls `write` with it, key and value, and closes the store. Neither pool nor tree is made for an invalid key
-    /// or value.
+    /// Opens the tree, calls `write` with it, key and value, and closes the store. Neither pool nor
+    /// tree is made for an invalid key or value.
     pub(super) fn write<T>(
         &self,
         context: Context,

@@ -41,7 +41,8 @@ fn fill(tree: &Tree, reader: &mut Reader, fill: f64) -> Result<u64, Failure> {
     tree.try_bulk_load(entries, fill)
 }
 
-/// Writes the entries of a tree over existing ones. Adds those that are durable to `stored`, also if an error ends it.
+/// Writes the entries of a tree over existing ones. Adds those that are durable to `stored`, also
+/// if an error ends it.
 fn merge(store: &Store, tree: &Tree, reader: &mut Reader, stored: &mut u64) -> Result<(), Failure> {
     let mut writes = Writes::new(store, tree);
     let mut write_all = || {
@@ -93,7 +94,9 @@ impl Args {
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let input = Input::open(&args.file)?;
     let template = match input.length {
-        Some(_) => "{msg} {bar:20} {percent:>3}%, {binary_bytes} of {binary_total_bytes}, {elapsed}",
+        Some(_) => {
+            "{msg} {bar:20} {percent:>3}%, {binary_bytes} of {binary_total_bytes}, {elapsed}"
+        }
         None => "{spinner} {msg}, {binary_bytes} read, {elapsed}",
     };
     let bar = progress::bar(context, input.length, "restoring", template);
@@ -111,8 +114,11 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
                     trees += 1;
                 }
                 Event::End => return reader.expect_end_of_input(),
-                // Inside a tree the functions above read on; outside of one the reader refuses entries and ends.
-                Event::Entry(..) | Event::EndTree => return Err(Error::NotSorted { index: 0 }.into()),
+                // Inside a tree the functions above read on; outside of one the reader refuses
+                // entries and ends.
+                Event::Entry(..) | Event::EndTree => {
+                    return Err(Error::NotSorted { index: 0 }.into());
+                }
             }
         }
     });
@@ -122,11 +128,18 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         if !is_begun {
             return Err(failure);
         }
-        let words =
-            format!("{} restored, of {}", progress::were(entries, "entry"), progress::many(trees, "tree"));
+        let words = format!(
+            "{} restored, of {}",
+            progress::were(entries, "entry"),
+            progress::many(trees, "tree")
+        );
         return Err(failure.after(words, done));
     }
-    let words = format!("{} in {}", progress::many(entries, "entry"), progress::many(trees, "tree"));
+    let words = format!(
+        "{} in {}",
+        progress::many(entries, "entry"),
+        progress::many(trees, "tree")
+    );
     context.say(&done, words)?;
     Ok(Answer::Yes)
 }

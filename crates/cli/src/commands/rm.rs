@@ -29,17 +29,30 @@ pub(crate) struct Args {
 pub(crate) const USAGE: &str = "everleaf rm [OPTIONS] <POOL> <KEY>
        everleaf rm [OPTIONS] <POOL> --prefix <KEY>
        everleaf rm [OPTIONS] <POOL> [--from <KEY>] [--to <KEY>]";
-/// Keys that are removed together: between them no range is open, so that their space can be reused.
+/// Keys that are removed together: between them no range is open, so that their space can be
+/// reused.
 const TOGETHER: usize = 4096;
 
 /// Removes a range.
-fn remove_all(store: &Store, tree: &Tree, bounds: &Bounds, context: Context) -> Result<u64, Failure> {
-    let bar =
-        progress::bar(context, None, "removing", "{spinner} {msg}, {human_pos} entries so far, {elapsed}");
+fn remove_all(
+    store: &Store,
+    tree: &Tree,
+    bounds: &Bounds,
+    context: Context,
+) -> Result<u64, Failure> {
+    let bar = progress::bar(
+        context,
+        None,
+        "removing",
+        "{spinner} {msg}, {human_pos} entries so far, {elapsed}",
+    );
     let mut writes = Writes::new(store, tree);
     let mut removed = || -> Result<(), Failure> {
         loop {
-            let keys = tree.range(bounds.clone()).take(TOGETHER).map(|entry| entry.map(|(key, _)| key));
+            let keys = tree
+                .range(bounds.clone())
+                .take(TOGETHER)
+                .map(|entry| entry.map(|(key, _)| key));
             let keys = keys.collect::<everleaf::Result<Vec<_>>>()?;
             for key in &keys {
                 interrupt::check()?;
@@ -69,13 +82,22 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let codec = tree.kind().codec;
     let removed = match &args.key {
         Some(key) => tree.remove(args.notation.argument(key, codec)?)?.into(),
-        None => remove_all(&store, &tree, &args.range.bounds(args.notation, codec)?, context)?,
+        None => remove_all(
+            &store,
+            &tree,
+            &args.range.bounds(args.notation, codec)?,
+            context,
+        )?,
     };
     drop(tree);
     store.close()?;
     if args.key.is_none() && removed > 0 && !context.json {
         context.say(&(), format!("{} removed", progress::were(removed, "entry")))?;
     }
-    let none = if args.key.is_some() { "the key is absent" } else { "no key is in this range" };
+    let none = if args.key.is_some() {
+        "the key is absent"
+    } else {
+        "no key is in this range"
+    };
     context.answer(&json!({ "removed": removed }), removed > 0, none)
 }

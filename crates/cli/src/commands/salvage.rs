@@ -39,7 +39,11 @@ impl Damages {
             unreadable_trees: 0,
             missing_entries: Some(0),
         };
-        let of_pool = store.recovery().damaged.iter().filter(|(tree, _)| !trees.contains(tree));
+        let of_pool = store
+            .recovery()
+            .damaged
+            .iter()
+            .filter(|(tree, _)| !trees.contains(tree));
         for (_, what) in of_pool {
             damages.missing_entries = None;
             damages.add(Violation::from(what.clone()));
@@ -74,7 +78,11 @@ impl Damages {
             words.push(progress::many(self.damaged_entries, "damaged entry"));
         }
         if self.unreadable_nodes > 0 {
-            let held = if self.unreadable_nodes == 1 { "it" } else { "they" };
+            let held = if self.unreadable_nodes == 1 {
+                "it"
+            } else {
+                "they"
+            };
             let nodes = progress::many(self.unreadable_nodes, "unreadable node");
             words.push(format!("{nodes}, with what {held} held and led to"));
         }
@@ -82,11 +90,17 @@ impl Damages {
             words.push(progress::many(self.unreadable_trees, "tree"));
         }
         if words.is_empty() {
-            words.push(format!("{} whose cost is not known", progress::many(self.damages, "damage")));
+            words.push(format!(
+                "{} whose cost is not known",
+                progress::many(self.damages, "damage")
+            ));
         }
         let missing = match self.missing_entries {
             Some(missing) => {
-                format!("the trees count {} more than were saved", progress::many(missing, "entry"))
+                format!(
+                    "the trees count {} more than were saved",
+                    progress::many(missing, "entry")
+                )
             }
             None => "how many entries are missing is not known".to_owned(),
         };
@@ -103,7 +117,11 @@ impl Damages {
         bar: &ProgressBar,
     ) -> Result<(), Failure> {
         let opened = store.open_tree(name);
-        let kind = store.trees()?.into_iter().find(|tree| tree.name == name).and_then(|tree| tree.kind);
+        let kind = store
+            .trees()?
+            .into_iter()
+            .find(|tree| tree.name == name)
+            .and_then(|tree| tree.kind);
         let Some(kind) = kind else {
             if let Err(error) = &opened {
                 self.leave_out(context, name, error);
@@ -111,11 +129,17 @@ impl Damages {
             return Ok(());
         };
         let counted = opened.as_ref().ok().and_then(|tree| tree.len().ok());
-        let mut head = Head { name, kind, is_written: false };
+        let mut head = Head {
+            name,
+            kind,
+            is_written: false,
+        };
         let (mut saved, mut written) = (0_u64, Ok(()));
         let salvaged = store.salvage(name, |key, value| {
-            written =
-                head.write(writer).and_then(|()| interrupt::check()).and_then(|()| writer.entry(key, value));
+            written = head
+                .write(writer)
+                .and_then(|()| interrupt::check())
+                .and_then(|()| writer.entry(key, value));
             saved += 1;
             bar.inc(1);
             written.is_ok()
@@ -134,10 +158,17 @@ impl Damages {
         head.write(writer)?;
         writer.end_tree()?;
         let missing = counted.map(|counted| counted.saturating_sub(saved));
-        self.missing_entries = self.missing_entries.zip(missing).map(|(before, missing)| before + missing);
+        self.missing_entries = self
+            .missing_entries
+            .zip(missing)
+            .map(|(before, missing)| before + missing);
         let mut found = Violations::default();
         // Without the parts that cost it entries, all of a tree that does not open may be missing.
-        if opened.is_err() && left_out.iter().all(|left_out| left_out.part == Part::Unknown) {
+        if opened.is_err()
+            && left_out
+                .iter()
+                .all(|left_out| left_out.part == Part::Unknown)
+        {
             self.unreadable_trees += 1;
         }
         for left_out in left_out {

@@ -33,7 +33,11 @@ impl Args {
     fn print(&self, context: Context, mut range: Range<'_>, codec: Codec) -> Result<(), Failure> {
         let mut output = Context::output();
         for _ in 0..self.limit.unwrap_or(u64::MAX) {
-            let entry = if self.reverse { range.next_entry_back()? } else { range.next_entry()? };
+            let entry = if self.reverse {
+                range.next_entry_back()?
+            } else {
+                range.next_entry()?
+            };
             let Some((key, value)) = entry else { break };
             interrupt::check()?;
             if context.json {
@@ -46,7 +50,12 @@ impl Args {
             } else if self.keys {
                 writeln!(output, "{}", self.notation.show(key, codec))?;
             } else {
-                writeln!(output, "{}\t{}", self.notation.show(key, codec), self.notation.show(value, codec))?;
+                writeln!(
+                    output,
+                    "{}\t{}",
+                    self.notation.show(key, codec),
+                    self.notation.show(value, codec)
+                )?;
             }
         }
         Ok(output.flush()?)
@@ -58,6 +67,10 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     interrupt::gently();
     let tree = args.tree.open(&store)?;
     let codec = tree.kind().codec;
-    args.print(context, tree.range(args.range.bounds(args.notation, codec)?), codec)?;
+    args.print(
+        context,
+        tree.range(args.range.bounds(args.notation, codec)?),
+        codec,
+    )?;
     Ok(Answer::Yes)
 }

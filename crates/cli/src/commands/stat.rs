@@ -30,13 +30,15 @@ struct Report {
     high_water_bytes: u64,
     used_bytes: u64,
     allocations: u64,
-    /// After a crash, if only an open for writing finds out which space is in use: the allocations that this one met.
+    /// After a crash, if only an open for writing finds out which space is in use: the allocations
+    /// that this one met.
     marked: Option<u64>,
     keys: u64,
     /// Bytes of slabs in use per key, over all trees.
     bytes_per_key: Option<f64>,
     recovered_after_crash: bool,
-    /// Trees that could not be recovered, and why. While there is one, no space is reused that was in use before the open.
+    /// Trees that could not be recovered, and why. While there is one, no space is reused that was
+    /// in use before the open.
     damaged: Vec<Damaged>,
     open_ns: u64,
     trees: Vec<TreeReport>,
@@ -105,8 +107,16 @@ impl EpochReport {
     }
 
     fn words(&self) -> String {
-        let sweep = if self.sweeping { ", recovering the rest" } else { "" };
-        let failing = if self.failing { ", the last epoch could not be ended" } else { "" };
+        let sweep = if self.sweeping {
+            ", recovering the rest"
+        } else {
+            ""
+        };
+        let failing = if self.failing {
+            ", the last epoch could not be ended"
+        } else {
+            ""
+        };
         format!(
             "; epoch {}: {} logged externally, {}, {} an epoch, {} put back{sweep}{failing}",
             progress::count(self.running),
@@ -137,8 +147,9 @@ impl Report {
         for info in store.trees()? {
             let opened = store.open_tree(&info.name);
             let stat = opened.and_then(|tree| Ok((tree.stat()?, tree.counters())));
-            let (engine, codec) =
-                info.kind.map_or(("unknown", "unknown"), |kind| (kind.engine.name(), kind.codec.name()));
+            let (engine, codec) = info.kind.map_or(("unknown", "unknown"), |kind| {
+                (kind.engine.name(), kind.codec.name())
+            });
             trees.push(TreeReport::of(info.name, engine, codec, stat));
         }
         let stat: StoreStat = store.stat()?;
@@ -147,7 +158,11 @@ impl Report {
             pool: stat.path.display().to_string(),
             format_version: stat.format_version,
             uuid: format!("{:032x}", stat.uuid),
-            line_form: if stat.line_form == LineForm::Twin { "twin" } else { "single" },
+            line_form: if stat.line_form == LineForm::Twin {
+                "twin"
+            } else {
+                "single"
+            },
             medium: stat.medium,
             survives: survives_name(stat.survives),
             emulated: stat.survives == Survives::ProcessCrash,
@@ -160,7 +175,12 @@ impl Report {
             // Not of a lower bound.
             bytes_per_key: per_key(stat.used_bytes, keys).filter(|_| stat.marked.is_none()),
             recovered_after_crash: stat.recovery.after_crash,
-            damaged: stat.recovery.damaged.into_iter().map(|(tree, what)| Damaged { tree, what }).collect(),
+            damaged: stat
+                .recovery
+                .damaged
+                .into_iter()
+                .map(|(tree, what)| Damaged { tree, what })
+                .collect(),
             open_ns: stat.recovery.duration.as_nanos() as u64,
             trees,
         })
@@ -180,14 +200,27 @@ impl Report {
         line("pool", self.pool.clone());
         line(
             "format",
-            format!("version {}, {} lines, uuid {}", self.format_version, self.line_form, self.uuid),
+            format!(
+                "version {}, {} lines, uuid {}",
+                self.format_version, self.line_form, self.uuid
+            ),
         );
         line("medium", self.medium.clone());
-        let least = if self.marked.is_some() { "at least " } else { "" };
-        let (used, file) = (progress::bytes(self.used_bytes), progress::bytes(self.file_bytes));
+        let least = if self.marked.is_some() {
+            "at least "
+        } else {
+            ""
+        };
+        let (used, file) = (
+            progress::bytes(self.used_bytes),
+            progress::bytes(self.file_bytes),
+        );
         line(
             "space",
-            format!("{least}{used} in use, file {file}, {}", progress::many(self.allocations, "allocation")),
+            format!(
+                "{least}{used} in use, file {file}, {}",
+                progress::many(self.allocations, "allocation")
+            ),
         );
         for Damaged { tree, what } in &self.damaged {
             line("damaged", format!("tree {tree:?}: {what}"));
@@ -203,14 +236,21 @@ impl Report {
         } else {
             "after a clean close"
         };
-        line("opened", format!("{how}, in {}", progress::duration(Duration::from_nanos(self.open_ns))));
+        line(
+            "opened",
+            format!(
+                "{how}, in {}",
+                progress::duration(Duration::from_nanos(self.open_ns))
+            ),
+        );
         for tree in &self.trees {
             line("tree", tree.words());
         }
         if !self.is_whole() {
             line(
                 "way out",
-                "`everleaf check` lists all damage, `everleaf dump --salvage` saves the rest".to_owned(),
+                "`everleaf check` lists all damage, `everleaf dump --salvage` saves the rest"
+                    .to_owned(),
             );
         }
         words.truncate(words.trim_end().len());
@@ -245,7 +285,12 @@ impl TreeReport {
     }
 
     fn words(&self) -> String {
-        let head = format!("{} ({}, {})", text::escape(self.name.as_bytes()), self.engine, self.codec);
+        let head = format!(
+            "{} ({}, {})",
+            text::escape(self.name.as_bytes()),
+            self.engine,
+            self.codec
+        );
         if let Some(error) = &self.error {
             return format!("{head}: {error}");
         }
@@ -261,7 +306,10 @@ impl TreeReport {
             progress::many(self.height.into(), "level"),
             progress::bytes(self.volatile_bytes),
             progress::duration(Duration::from_nanos(self.recovery_ns)),
-            self.epochs.as_ref().map(EpochReport::words).unwrap_or_default(),
+            self.epochs
+                .as_ref()
+                .map(EpochReport::words)
+                .unwrap_or_default(),
         )
     }
 }

@@ -27,17 +27,25 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let store = args.pool.read(context)?;
     let mut rows = Vec::new();
     for info in store.trees()? {
-        let (engine, codec) =
-            info.kind.map_or(("unknown", "unknown"), |kind| (kind.engine.name(), kind.codec.name()));
+        let (engine, codec) = info.kind.map_or(("unknown", "unknown"), |kind| {
+            (kind.engine.name(), kind.codec.name())
+        });
         let keys = store.open_tree(&info.name).and_then(|tree| tree.len()).ok();
-        rows.push(Row { name: info.name, engine, codec, keys });
+        rows.push(Row {
+            name: info.name,
+            engine,
+            codec,
+            keys,
+        });
     }
     let mut output = Context::output();
     if context.json {
         write_json(&mut output, &serde_json::json!({ "trees": rows }))?;
     } else {
         for row in &rows {
-            let keys = row.keys.map_or("damaged".to_owned(), |keys| progress::many(keys, "key"));
+            let keys = row
+                .keys
+                .map_or("damaged".to_owned(), |keys| progress::many(keys, "key"));
             let name = text::escape(row.name.as_bytes());
             writeln!(output, "{name}\t{}\t{}\t{keys}", row.engine, row.codec)?;
         }

@@ -17,12 +17,20 @@ pub(super) struct Violation {
 impl Violation {
     /// Damage that a salvage of a tree met.
     pub(super) fn of_salvage(tree: &str, left_out: LeftOut) -> Self {
-        Self { tree: Some(tree.to_owned()), offset: Some(left_out.offset), what: left_out.what }
+        Self {
+            tree: Some(tree.to_owned()),
+            offset: Some(left_out.offset),
+            what: left_out.what,
+        }
     }
 
     /// A tree as a whole.
     pub(super) fn of_tree(tree: &str, what: String) -> Self {
-        Self { tree: Some(tree.to_owned()), offset: None, what }
+        Self {
+            tree: Some(tree.to_owned()),
+            offset: None,
+            what,
+        }
     }
 }
 
@@ -34,14 +42,23 @@ impl From<StoreViolation> for Violation {
 
 impl From<String> for Violation {
     fn from(what: String) -> Self {
-        Self { tree: None, offset: None, what }
+        Self {
+            tree: None,
+            offset: None,
+            what,
+        }
     }
 }
 
 impl std::fmt::Display for Violation {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { tree, offset, what } = self;
-        StoreViolation { tree: tree.clone(), offset: *offset, what: what.clone() }.fmt(formatter)
+        StoreViolation {
+            tree: tree.clone(),
+            offset: *offset,
+            what: what.clone(),
+        }
+        .fmt(formatter)
     }
 }
 
@@ -79,7 +96,8 @@ impl Violations {
     pub(super) fn told(&self) -> Vec<String> {
         let told = self.first.iter().take(TOLD_MAX).map(ToString::to_string);
         let more = self.count.saturating_sub(TOLD_MAX as u64);
-        told.chain((more > 0).then(|| format!("and {} more", progress::count(more)))).collect()
+        told.chain((more > 0).then(|| format!("and {} more", progress::count(more))))
+            .collect()
     }
 
     /// Notes them, each behind `what` it is.
@@ -93,7 +111,9 @@ impl Violations {
 impl<V: Into<Violation>> FromIterator<V> for Violations {
     fn from_iter<I: IntoIterator<Item = V>>(violations: I) -> Self {
         let mut all = Self::default();
-        violations.into_iter().for_each(|violation| all.add(violation));
+        violations
+            .into_iter()
+            .for_each(|violation| all.add(violation));
         all
     }
 }
@@ -104,10 +124,15 @@ mod tests {
 
     #[test]
     fn all_are_counted_and_the_first_are_listed() {
-        let all: Violations = (0..1500).map(|number| format!("violation {number}")).collect();
+        let all: Violations = (0..1500)
+            .map(|number| format!("violation {number}"))
+            .collect();
         assert_eq!((all.count(), all.first.len()), (1500, LISTED_MAX));
         let told = all.told();
-        assert_eq!((told.len(), &*told[19], &*told[20]), (21, "violation 19", "and 1,480 more"));
+        assert_eq!(
+            (told.len(), &*told[19], &*told[20]),
+            (21, "violation 19", "and 1,480 more")
+        );
         let few: Violations = ["one".to_owned()].into_iter().collect();
         assert_eq!(few.told(), ["one"]);
     }

@@ -3,12 +3,18 @@ use super::*;
 fn sample() -> Vec<u8> {
     let mut dump = Vec::new();
     let mut writer = DumpWriter::new(&mut dump).unwrap();
-    writer.tree("a name=\tof\u{e4} =", TreeOptions::RECORDS).unwrap();
+    writer
+        .tree("a name=\tof\u{e4} =", TreeOptions::RECORDS)
+        .unwrap();
     writer.entry(b"", b"").unwrap();
-    writer.entry(b"# end of dump trees=0 entries=0", b"\xff\t\n\\").unwrap();
+    writer
+        .entry(b"# end of dump trees=0 entries=0", b"\xff\t\n\\")
+        .unwrap();
     writer.end_tree().unwrap();
     writer.tree("words", TreeOptions::WORDS).unwrap();
-    writer.entry(&7_u64.to_be_bytes(), &u64::MAX.to_be_bytes()).unwrap();
+    writer
+        .entry(&7_u64.to_be_bytes(), &u64::MAX.to_be_bytes())
+        .unwrap();
     writer.end_tree().unwrap();
     let Written { trees, entries } = writer.finish().unwrap();
     assert_eq!((trees, entries), (2, 3));
@@ -31,10 +37,16 @@ fn what_is_written_is_read() {
     let expected = [
         Event::Tree("a name=\tof\u{e4} =".to_owned(), TreeOptions::RECORDS),
         Event::Entry(Vec::new(), Vec::new()),
-        Event::Entry(b"# end of dump trees=0 entries=0".to_vec(), b"\xff\t\n\\".to_vec()),
+        Event::Entry(
+            b"# end of dump trees=0 entries=0".to_vec(),
+            b"\xff\t\n\\".to_vec(),
+        ),
         Event::EndTree,
         Event::Tree("words".to_owned(), TreeOptions::WORDS),
-        Event::Entry(7_u64.to_be_bytes().to_vec(), u64::MAX.to_be_bytes().to_vec()),
+        Event::Entry(
+            7_u64.to_be_bytes().to_vec(),
+            u64::MAX.to_be_bytes().to_vec(),
+        ),
         Event::EndTree,
         Event::End,
     ];

@@ -3,7 +3,13 @@ use super::*;
 #[test]
 fn any_bytes_survive_both_ways() {
     let all: Vec<u8> = (0..=255).collect();
-    for bytes in [b"".as_slice(), b"plain", b"a\\b\t\n\r\0", "\u{e4}\u{85}\u{feff}".as_bytes(), &all] {
+    for bytes in [
+        b"".as_slice(),
+        b"plain",
+        b"a\\b\t\n\r\0",
+        "\u{e4}\u{85}\u{feff}".as_bytes(),
+        &all,
+    ] {
         let escaped = escape(bytes);
         assert!(!escaped.contains(['\t', '\n', '\r', '\0']));
         assert_eq!(unescape(escaped.as_bytes()).unwrap(), bytes);
@@ -37,5 +43,8 @@ fn an_error_shows_a_text_as_it_was_written() {
     assert_eq!(quoted(b"a\n\xff"), r#""a\n\xff""#);
     assert_eq!(quoted(&[b'a'; 1000]).len(), QUOTED_BYTES_MAX + 5);
     let error = unescape(br"a\q").unwrap_err().to_string();
-    assert_eq!(error, r"an unknown escape at byte 1; the escapes are `\\` `\t` `\n` `\r` `\xNN`");
+    assert_eq!(
+        error,
+        r"an unknown escape at byte 1; the escapes are `\\` `\t` `\n` `\r` `\xNN`"
+    );
 }

@@ -31,7 +31,11 @@ impl Said {
         let code = output.status.code().expect("the command ends by itself");
         let errors = String::from_utf8(output.stderr).unwrap();
         assert!(!errors.contains("panicked"), "{errors}");
-        Self { code, output: output.stdout, errors }
+        Self {
+            code,
+            output: output.stdout,
+            errors,
+        }
     }
 
     /// Standard output as text.
@@ -56,7 +60,13 @@ impl Said {
 
 /// Runs the command on arguments.
 pub(crate) fn run<A: AsRef<OsStr>>(arguments: &[A]) -> Said {
-    Said::of(everleaf().args(arguments).stdin(Stdio::null()).output().unwrap())
+    Said::of(
+        everleaf()
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap(),
+    )
 }
 
 /// As [`run`], with standard input.
@@ -77,7 +87,12 @@ pub(crate) fn run_with<A: AsRef<OsStr>>(arguments: &[A], input: &[u8]) -> Said {
 pub(crate) fn pool() -> (TempDir, PathBuf) {
     // In memory, if that can be: a disk would sync thousands of times.
     let memory = std::path::Path::new("/dev/shm");
-    let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+    let folder = if memory.is_dir() {
+        tempfile::tempdir_in(memory)
+    } else {
+        tempfile::tempdir()
+    }
+    .unwrap();
     let path = folder.path().join("a.pool");
     (folder, path)
 }
@@ -85,7 +100,10 @@ pub(crate) fn pool() -> (TempDir, PathBuf) {
 /// A subcommand on a pool, and more arguments.
 pub(crate) fn on(subcommand: &str, pool: &Path, more: &[&str]) -> Vec<OsString> {
     let subcommand = [OsString::from(subcommand), pool.as_os_str().to_owned()];
-    subcommand.into_iter().chain(more.iter().map(OsString::from)).collect()
+    subcommand
+        .into_iter()
+        .chain(more.iter().map(OsString::from))
+        .collect()
 }
 
 /// A line for each number.

@@ -11,10 +11,11 @@
 //!        - the offset of a record with key and value, with the highest bit set: the tree is to take the record over
 //! ```
 //!
-//! A batch writes records before the entry, so that long values are written once. The check of word 1 does not cover them: each has
-//! its own. While the entry leads to a record, nobody may free it. No other write of its key comes between, but another thread's split
-//! of the leaf may replace the record by a copy and retire it; therefore the batch is pinned. Its own splits, and those of an open that
-//! finishes it, copy no records ([`Guard::has_set_aside`]).
+//! A batch writes records before the entry, so that long values are written once. The check of word
+//! 1 does not cover them: each has its own. While the entry leads to a record, nobody may free it.
+//! No other write of its key comes between, but another thread's split of the leaf may replace the
+//! record by a copy and retire it; therefore the batch is pinned. Its own splits, and those of an
+//! open that finishes it, copy no records ([`Guard::has_set_aside`]).
 //!
 //! A word of the pool's prefix ([`BATCHES`]) leads to each entry: its offset with a check, or 0.
 
@@ -57,7 +58,9 @@ pub(super) struct Slot<'j> {
 
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        self.journal.taken.fetch_and(!(1 << self.index), Ordering::Release);
+        self.journal
+            .taken
+            .fetch_and(!(1 << self.index), Ordering::Release);
     }
 }
 
@@ -79,8 +82,9 @@ impl Journal {
         Ok(())
     }
 
-    /// A batch is neither done nor undone: from now on nothing is written, and the next open decides. It reads the records that the
-    /// entry leads to. A batch that gives up is still pinned, so they are not free yet, and now they stay so.
+    /// A batch is neither done nor undone: from now on nothing is written, and the next open
+    /// decides. It reads the records that the entry leads to. A batch that gives up is still
+    /// pinned, so they are not free yet, and now they stay so.
     pub(super) fn give_up<M: Medium>(&self, pool: &Pool<M>) {
         self.is_broken.store(true, Ordering::Relaxed);
         pool.leave_unclean_and_keep_all();
@@ -92,14 +96,23 @@ impl Journal {
         loop {
             let taken = self.taken.load(Ordering::Relaxed);
             let index = taken.trailing_ones() as usize;
-            // ORDER: pairs with the release of the batch that had the slot: its last store there comes before ours.
+            // ORDER: pairs with the release of the batch that had the slot: its last store there
+            // comes before ours.
             if index < BATCH_SLOTS
                 && self
                     .taken
-                    .compare_exchange(taken, taken | 1 << index, Ordering::Acquire, Ordering::Relaxed)
+                    .compare_exchange(
+                        taken,
+                        taken | 1 << index,
+                        Ordering::Acquire,
+                        Ordering::Relaxed,
+                    )
                     .is_ok()
             {
-                return Slot { journal: self, index };
+                return Slot {
+                    journal: self,
+                    index,
+                };
             }
             pause(&mut spins);
         }
@@ -125,7 +138,11 @@ pub(super) struct Logged<B> {
 impl<B: AsRef<[u8]>> Logged<B> {
     /// Bytes of the write in its entry.
     fn bytes(&self) -> usize {
-        bytes_of(self.key.as_ref(), self.value.as_ref().map(B::as_ref), self.record.is_some())
+        bytes_of(
+            self.key.as_ref(),
+            self.value.as_ref().map(B::as_ref),
+            self.record.is_some(),
+        )
     }
 
     /// The condition that lets a tree take the record over.
@@ -141,8 +158,12 @@ fn bytes_of(key: &[u8], value: Option<&[u8]>, is_in_record: bool) -> usize {
     16 + key.len().next_multiple_of(8) + value.map_or(0, <[u8]>::len).next_multiple_of(8)
 }
 
-/// Bytes of an entry of these writes, of which `is_in_record` have their keys and values in records.
-pub(super) fn entry_bytes(writes: &[Write<'_>], is_in_record: impl Fn(&Write<'_>) -> bool) -> usize {
+/// Bytes of an entry of these writes, of which `is_in_record` have their keys and values in
+/// records.
+pub(super) fn entry_bytes(
+    writes: &[Write<'_>],
+    is_in_record: impl Fn(&Write<'_>) -> bool,
+) -> usize {
     let bytes = |write: &Write<'_>| bytes_of(write.key, write.value, is_in_record(write));
     8 * WRITES + writes.iter().map(bytes).sum::<usize>()
 }
@@ -159,7 +180,13 @@ pub(super) fn write_entry<M: Medium, B: AsRef<[u8]>>(
     words[BYTES].store(guard, checked(bytes as u64));
     words[EPOCH].store(guard, epoch);
     let mut at = WRITES;
-    for Logged { anchor, key, value, record } in writes {
+    for Logged {
+        anchor,
+        key,
+        value,
+        record,
+    } in writes
+    {
         words[at].store(guard, *anchor);
         at += 2;
         if let Some(record) = record {
@@ -182,14 +209,20 @@ pub(super) fn write_entry<M: Medium, B: AsRef<[u8]>>(
 }
 
 fn check_of<M: Medium>(guard: &Guard<'_, M>, words: &[Word]) -> u64 {
-    let words = words[EPOCH..].iter().map(|word| word.load(guard).to_le_bytes());
+    let words = words[EPOCH..]
+        .iter()
+        .map(|word| word.load(guard).to_le_bytes());
     u64::from(words.fold(0, |check, bytes| crc32c::crc32c_append(check, &bytes)))
 }
 
 /// Makes a slot lead to an entry, or to none. Ordered when this returns.
-pub(super) fn publish<M: Medium>(guard: &Guard<'_, M>, slot: usize, entry: Option<u64>) -> Result<Lsn> {
-    // PERSIST: the entry is ordered before, or all that it says is applied and ordered; lost, the batch is not done, or is applied
-    // once more before anybody reads.
+pub(super) fn publish<M: Medium>(
+    guard: &Guard<'_, M>,
+    slot: usize,
+    entry: Option<u64>,
+) -> Result<Lsn> {
+    // PERSIST: the entry is ordered before, or all that it says is applied and ordered; lost, the
+    // batch is not done, or is applied once more before anybody reads.
     slot_word(guard, slot)?.publish(guard, entry.map_or(0, checked));
     Ok(guard.fence())
 }
@@ -225,7 +258,8 @@ pub(super) fn read_entry<M: Medium>(
         return Ok(Read::Nothing);
     }
     let offset = unchecked(word);
-    let offset = offset.ok_or_else(|| Error::corrupt(at, "what leads to a batch fails its check"))?;
+    let offset =
+        offset.ok_or_else(|| Error::corrupt(at, "what leads to a batch fails its check"))?;
     let damaged = || Error::corrupt(offset, "a batch that was being applied fails its check");
     let bytes = unchecked(guard.words(offset, 1)?[0].load(guard)).ok_or_else(damaged)? as usize;
     if !(8 * WRITES..=ENTRY_BYTES_MAX).contains(&bytes) || !bytes.is_multiple_of(8) {
@@ -243,12 +277,21 @@ pub(super) fn read_entry<M: Medium>(
     while !rest.is_empty() {
         writes.push(read_write(guard, &mut rest)?.ok_or_else(damaged)?);
     }
-    Ok(Read::Committed(Found { slot, offset, writes }))
+    Ok(Read::Committed(Found {
+        slot,
+        offset,
+        writes,
+    }))
 }
 
 /// The first of some writes, of which the others are left.
-fn read_write<M: Medium>(guard: &Guard<'_, M>, rest: &mut &[Word]) -> Result<Option<Logged<Vec<u8>>>> {
-    let Some((head, behind)) = rest.split_first_chunk::<2>() else { return Ok(None) };
+fn read_write<M: Medium>(
+    guard: &Guard<'_, M>,
+    rest: &mut &[Word],
+) -> Result<Option<Logged<Vec<u8>>>> {
+    let Some((head, behind)) = rest.split_first_chunk::<2>() else {
+        return Ok(None);
+    };
     *rest = behind;
     let [anchor, what] = head.each_ref().map(|word| word.load(guard));
     if what & IN_RECORD == 0 {
@@ -262,12 +305,20 @@ fn read_write<M: Medium>(guard: &Guard<'_, M>, rest: &mut &[Word]) -> Result<Opt
     let offset = what & !IN_RECORD;
     let record = Record::at(guard, offset)?;
     if !record.is_sound(guard)? {
-        return Err(Error::corrupt(offset, "a record of a batch that was being applied fails its check"));
+        return Err(Error::corrupt(
+            offset,
+            "a record of a batch that was being applied fails its check",
+        ));
     }
     let (mut key, mut value) = (Vec::new(), Vec::new());
     record.copy_key(guard, &mut key)?;
     record.copy_value(guard, &mut value)?;
-    Ok(Some(Logged { anchor, key, value: Some(value), record: Some(offset) }))
+    Ok(Some(Logged {
+        anchor,
+        key,
+        value: Some(value),
+        record: Some(offset),
+    }))
 }
 
 /// The key and the value that `rest` begins with.

@@ -18,7 +18,8 @@ pub struct Unfinished {
 }
 
 impl Unfinished {
-    /// Reads the journal, and drops batches that were not committed. Before any tree is opened. O(slots + writes).
+    /// Reads the journal, and drops batches that were not committed. Before any tree is opened.
+    /// O(slots + writes).
     ///
     /// # Errors
     /// Those of the medium. Damage is no error here.
@@ -40,14 +41,17 @@ impl Unfinished {
         Ok(unfinished)
     }
 
-    /// Marks the space of the entries and of the records that they lead to, in a pool that has to be marked.
+    /// Marks the space of the entries and of the records that they lead to, in a pool that has to
+    /// be marked.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if one lies where none can.
     pub fn mark<M: Medium>(&self, pool: &Pool<M>) -> Result<()> {
         for found in &self.found {
             let records = found.writes.iter().filter_map(|write| write.record);
-            records.chain([found.offset]).try_for_each(|offset| pool.mark(offset))?;
+            records
+                .chain([found.offset])
+                .try_for_each(|offset| pool.mark(offset))?;
         }
         Ok(())
     }
@@ -57,11 +61,13 @@ impl Unfinished {
         self.found.is_empty() && self.damage.is_empty()
     }
 
-    /// Applies what is left of the batches, before anybody reads: `tree` gives the tree with this first root word. What belongs to a
-    /// tree that is not there stays for a later open. O(writes * log n).
+    /// Applies what is left of the batches, before anybody reads: `tree` gives the tree with this
+    /// first root word. What belongs to a tree that is not there stays for a later open. O(writes *
+    /// log n).
     ///
     /// # Errors
-    /// What a write returns first. What could not be written stays for a later open, and nothing is written before that.
+    /// What a write returns first. What could not be written stays for a later open, and nothing is
+    /// written before that.
     pub fn finish<'t, M: Medium>(
         self,
         pool: &Pool<M>,
@@ -80,13 +86,18 @@ impl Unfinished {
         tree: impl Fn(u64) -> Option<&'t dyn Index>,
     ) -> Result<()> {
         let (guard, journal, mut failed) = (pool.peek(), Journal::of(pool), Ok(()));
-        for Found { slot, offset, writes } in self.found {
+        for Found {
+            slot,
+            offset,
+            writes,
+        } in self.found
+        {
             let (count, mut left) = (writes.len(), Vec::new());
             let mut apply = |write: Logged<Vec<u8>>| {
                 let written = match tree(write.anchor) {
-                    Some(tree) => {
-                        tree.write(&write.key, write.value.as_deref(), write.condition()).map(|_| true)
-                    }
+                    Some(tree) => tree
+                        .write(&write.key, write.value.as_deref(), write.condition())
+                        .map(|_| true),
                     None => Ok(false),
                 };
                 if !matches!(written, Ok(true)) {
@@ -96,9 +107,12 @@ impl Unfinished {
                     failed = Err(error);
                 }
             };
-            // Nothing is set aside. But where the disk is full the writes must allocate no more than they did before the crash, and a
-            // split must not retire a record that the entry leads to.
-            pool.with_set_aside(&[], || medium::deferred(|| writes.into_iter().for_each(&mut apply)))?;
+            // Nothing is set aside. But where the disk is full the writes must allocate no more
+            // than they did before the crash, and a split must not retire a record that the entry
+            // leads to.
+            pool.with_set_aside(&[], || {
+                medium::deferred(|| writes.into_iter().for_each(&mut apply))
+            })?;
             if left.len() == count {
                 continue;
             }

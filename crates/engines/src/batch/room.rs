@@ -19,9 +19,14 @@ const LEVELS_MAX: u64 = 16;
 /// Keys of a trie share nodes of so many bytes each.
 const SLICE_BYTES: u64 = 8;
 
-/// The adjacent slabs that these writes may take, run by run, in the worst case: every record is new and in a class of its own size,
-/// every write splits a node, all of the space that the pool has open is full.
-pub(super) fn runs(batch: &Batch<'_>, by_epochs: &[Write<'_>], immediate: &[Write<'_>]) -> Vec<u32> {
+/// The adjacent slabs that these writes may take, run by run, in the worst case: every record is
+/// new and in a class of its own size, every write splits a node, all of the space that the pool
+/// has open is full.
+pub(super) fn runs(
+    batch: &Batch<'_>,
+    by_epochs: &[Write<'_>],
+    immediate: &[Write<'_>],
+) -> Vec<u32> {
     let (mut runs, mut singles) = (Vec::new(), 0);
     // Bytes of each class of sizes.
     let mut classes = BTreeMap::<(usize, u64), u64>::new();
@@ -35,10 +40,18 @@ pub(super) fn runs(batch: &Batch<'_>, by_epochs: &[Write<'_>], immediate: &[Writ
         }
     };
     if !immediate.is_empty() {
-        add(usize::MAX, entry_bytes(immediate, |write| batch.has_record(write)) as u64);
+        add(
+            usize::MAX,
+            entry_bytes(immediate, |write| batch.has_record(write)) as u64,
+        );
     }
     for (index, tree) in batch.trees.iter().enumerate() {
-        let own = || by_epochs.iter().chain(immediate).filter(|write| write.tree == index);
+        let own = || {
+            by_epochs
+                .iter()
+                .chain(immediate)
+                .filter(|write| write.tree == index)
+        };
         let (mut nodes, node_bytes) = (LEVELS_MAX, u64::from(tree.engine.room_per_write));
         for write in own() {
             nodes += 1;
@@ -46,7 +59,10 @@ pub(super) fn runs(batch: &Batch<'_>, by_epochs: &[Write<'_>], immediate: &[Writ
                 nodes += write.key.len() as u64 / SLICE_BYTES;
             }
             if let Some(value) = write.value.filter(|_| tree.codec == Codec::Record) {
-                add(index, (write.key.len() + value.len()) as u64 + RECORD_HEADER_BYTES);
+                add(
+                    index,
+                    (write.key.len() + value.len()) as u64 + RECORD_HEADER_BYTES,
+                );
             }
         }
         if own().next().is_some() {
@@ -54,7 +70,10 @@ pub(super) fn runs(batch: &Batch<'_>, by_epochs: &[Write<'_>], immediate: &[Writ
             singles += (nodes * node_bytes).div_ceil(USABLE_BYTES) + 2;
         }
     }
-    singles += classes.values().map(|bytes| bytes.div_ceil(USABLE_BYTES)).sum::<u64>();
+    singles += classes
+        .values()
+        .map(|bytes| bytes.div_ceil(USABLE_BYTES))
+        .sum::<u64>();
     runs.extend(std::iter::repeat_n(1, singles as usize));
     // Long ones first, while there is most choice.
     runs.sort_unstable_by(|one, other| other.cmp(one));

@@ -1,8 +1,8 @@
 //! The stripes of a tree: locks that keep single writes and batches apart.
 //!
-//! A single write shares the stripe of its key until its commit is ordered, and waits for its durability without it. A bulk load shares
-//! all stripes of its tree: single writes go on, batches wait. A batch has the stripes of all its keys alone until it is done. Readers
-//! take none.
+//! A single write shares the stripe of its key until its commit is ordered, and waits for its
+//! durability without it. A bulk load shares all stripes of its tree: single writes go on, batches
+//! wait. A batch has the stripes of all its keys alone until it is done. Readers take none.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use pool::Pool;
 use super::journal::Journal;
 use crate::index::record::prefix_word;
 use crate::index::{
-    Bounds, Condition, Direction, Epochs, Index, IndexStat, LeftOut, Measured, NextEntry, Scan, Value,
-    Violation, WordIndex,
+    Bounds, Condition, Direction, Epochs, Index, IndexStat, LeftOut, Measured, NextEntry, Scan,
+    Value, Violation, WordIndex,
 };
 use crate::{Error, Result};
 
@@ -40,15 +40,23 @@ pub struct Stripes {
 
 impl Default for Stripes {
     fn default() -> Self {
-        Self { stripes: std::array::from_fn(|_| CachePadded::default()), loaders: Mutex::default() }
+        Self {
+            stripes: std::array::from_fn(|_| CachePadded::default()),
+            loaders: Mutex::default(),
+        }
     }
 }
 
 impl Stripes {
-    /// The stripe of a key: of a tree of words, those of its eight bytes. Two keys may have the same one.
+    /// The stripe of a key: of a tree of words, those of its eight bytes. Two keys may have the
+    /// same one.
     #[inline]
     pub(super) fn of(&self, key: &[u8]) -> usize {
-        let rest = if key.len() > 8 { prefix_word(&key[key.len() - 8..]).rotate_left(25) } else { 0 };
+        let rest = if key.len() > 8 {
+            prefix_word(&key[key.len() - 8..]).rotate_left(25)
+        } else {
+            0
+        };
         Self::of_word(prefix_word(key) ^ rest)
     }
 
@@ -61,14 +69,21 @@ impl Stripes {
     #[inline(always)]
     fn share<M: Medium>(&self, stripe: usize) -> Option<Share<'_>> {
         // A scheduler knows no announced shares.
-        let announced = if M::SCHEDULED { None } else { self.stripes[stripe].announce() };
+        let announced = if M::SCHEDULED {
+            None
+        } else {
+            self.stripes[stripe].announce()
+        };
         announced.or_else(|| self.wait::<M>(stripe))
     }
 
     #[cold]
     fn wait<M: Medium>(&self, stripe: usize) -> Option<Share<'_>> {
         let stripe = &self.stripes[stripe];
-        stripe.try_share().or_else(|| (!self.is_loader::<M>()).then(|| stripe.share())).map(Share::from)
+        stripe
+            .try_share()
+            .or_else(|| (!self.is_loader::<M>()).then(|| stripe.share()))
+            .map(Share::from)
     }
 
     /// Shares of all stripes, for a load.
@@ -76,7 +91,11 @@ impl Stripes {
         // Before the shares, so that a batch that waits for one of them sees why.
         self.loaders.lock().push(thread_number::<M>());
         let shares = self.stripes.iter().map(|stripe| stripe.share()).collect();
-        Loader { stripes: self, _shares: shares, medium: PhantomData }
+        Loader {
+            stripes: self,
+            _shares: shares,
+            medium: PhantomData,
+        }
     }
 
     /// Whether the calling thread loads the tree, and calls from the source of the load.
@@ -89,16 +108,21 @@ impl Stripes {
         !self.loaders.lock().is_empty()
     }
 
-    /// Waits until no thread loads the tree. The calling thread holds no stripe of any tree: the source of the load may want it.
+    /// Waits until no thread loads the tree. The calling thread holds no stripe of any tree: the
+    /// source of the load may want it.
     pub(super) fn wait_for_loads<M: Medium>(&self) {
         let mut spins = 0;
         while self.is_loaded() {
-            if is_scheduled::<M>() { pause(&mut spins) } else { std::thread::sleep(WAIT) }
+            if is_scheduled::<M>() {
+                pause(&mut spins);
+            } else {
+                std::thread::sleep(WAIT);
+            }
         }
     }
 
-    /// The stripe alone; `None` if the tree is being loaded. A thread takes several in ascending order, and then waits for the
-    /// writes that share them already ([`wait_for_writes`]).
+    /// The stripe alone; `None` if the tree is being loaded. A thread takes several in ascending
+    /// order, and then waits for the writes that share them already ([`wait_for_writes`]).
     pub(super) fn lock(&self, stripe: usize) -> Option<ExclusiveGuard<'_>> {
         loop {
             let locked = self.stripes[stripe].try_lock();
@@ -109,7 +133,8 @@ impl Stripes {
     }
 }
 
-/// Waits until the single writes are over that began before the calling thread locked these stripes.
+/// Waits until the single writes are over that began before the calling thread locked these
+/// stripes.
 pub(super) fn wait_for_writes<'s, M: Medium>(stripes: impl Iterator<Item = (&'s Stripes, usize)>) {
     if !M::SCHEDULED {
         wait_for_announced(stripes.map(|(stripes, stripe)| &*stripes.stripes[stripe]));
@@ -146,7 +171,13 @@ impl<M: Medium, T: Index> Striped<M, T> {
     /// A tree of records.
     pub(crate) fn records(pool: &Pool<M>, tree: T) -> Self {
         let (stripes, journal) = (Stripes::default(), Journal::of(pool));
-        Self { tree, as_words: None, stripes, journal, pool: pool.clone() }
+        Self {
+            tree,
+            as_words: None,
+            stripes,
+            journal,
+            pool: pool.clone(),
+        }
     }
 
     /// A tree of words.
@@ -154,7 +185,10 @@ impl<M: Medium, T: Index> Striped<M, T> {
     where
         T: WordIndex,
     {
-        Self { as_words: Some(|striped| striped), ..Self::records(pool, tree) }
+        Self {
+            as_words: Some(|striped| striped),
+            ..Self::records(pool, tree)
+        }
     }
 
     /// A write to one key.
@@ -165,7 +199,8 @@ impl<M: Medium, T: Index> Striped<M, T> {
         }
         let share = self.stripes.share::<M>(stripe);
         self.journal.expect_whole()?;
-        // The explorer leaves out each wait of an engine by itself, so on its medium an operation waits with its share.
+        // The explorer leaves out each wait of an engine by itself, so on its medium an operation
+        // waits with its share.
         if !M::LATE || M::SCHEDULED {
             return write(&self.tree);
         }
@@ -194,7 +229,9 @@ impl<M: Medium, T: Index> Index for Striped<M, T> {
     }
 
     fn write(&self, key: &[u8], value: Option<&[u8]>, condition: Condition<&[u8]>) -> Result<bool> {
-        self.written(self.stripes.of(key), |tree| tree.write(key, value, condition))
+        self.written(self.stripes.of(key), |tree| {
+            tree.write(key, value, condition)
+        })
     }
 
     fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
@@ -270,7 +307,9 @@ impl<M: Medium, T: Index + WordIndex> WordIndex for Striped<M, T> {
     }
 
     fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<bool> {
-        self.written(Stripes::of_word(key), |tree| WordIndex::write(tree, key, value, condition))
+        self.written(Stripes::of_word(key), |tree| {
+            WordIndex::write(tree, key, value, condition)
+        })
     }
 
     fn get_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<()> {

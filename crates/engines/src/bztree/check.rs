@@ -29,9 +29,10 @@ pub(super) enum Visited<'n> {
 type Next = (Pointer, usize, Option<Separator>, Option<Separator>);
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
-    /// Visits all nodes, parents first, children in their order. Beside writers each node is as it was when its parent was
-    /// read, or later. O(nodes), whatever the damage: separators lie within their node's range, so a node that several
-    /// parents share is sound in one of its places at most.
+    /// Visits all nodes, parents first, children in their order. Beside writers each node is as it
+    /// was when its parent was read, or later. O(nodes), whatever the damage: separators lie within
+    /// their node's range, so a node that several parents share is sound in one of its places at
+    /// most.
     pub(super) fn walk(
         &self,
         guard: &Guard<'_, M>,
@@ -39,7 +40,11 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     ) -> Result<()> {
         let mut todo: Vec<Next> = vec![(self.root_pointer(guard)?, LEVELS_MAX, None, None)];
         while let Some((pointer, level, low, high)) = todo.pop() {
-            let expected = if level == LEVELS_MAX && pointer.is_leaf() { 1 } else { level };
+            let expected = if level == LEVELS_MAX && pointer.is_leaf() {
+                1
+            } else {
+                level
+            };
             if let Err(error) = Self::expect_kind(pointer, expected) {
                 visit(Visited::Damaged(pointer.offset(), error))?;
                 continue;
@@ -57,7 +62,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             };
             visit(Visited::Inner(pointer.offset(), &image))?;
             for (position, child) in image.children.iter().enumerate().rev() {
-                let below = position.checked_sub(1).map_or(low, |before| Some(image.separators[before]));
+                let below = position
+                    .checked_sub(1)
+                    .map_or(low, |before| Some(image.separators[before]));
                 let above = image.separators.get(position).copied().or(high);
                 todo.push((*child, image.level, below, above));
             }
@@ -65,7 +72,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(())
     }
 
-    /// The content of an inner node below one of `level`, frozen or not, whose separators are in order and between these.
+    /// The content of an inner node below one of `level`, frozen or not, whose separators are in
+    /// order and between these.
     fn image_of(
         &self,
         guard: &Guard<'_, M>,
@@ -81,15 +89,23 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 .map(|position| Self::separator(guard, inner, position))
                 .collect::<Result<_>>()?,
             children: (0..=header.separators())
-                .map(|position| Ok(Pointer(self.pmwcas.read(guard, &inner.children[position])? & VALUE_MASK)))
+                .map(|position| {
+                    Ok(Pointer(
+                        self.pmwcas.read(guard, &inner.children[position])? & VALUE_MASK,
+                    ))
+                })
                 .collect::<Result<_>>()?,
         };
-        let ends = low.into_iter().chain(image.separators.iter().copied()).chain(high);
+        let ends = low
+            .into_iter()
+            .chain(image.separators.iter().copied())
+            .chain(high);
         for (position, (one, next)) in ends.clone().zip(ends.skip(1)).enumerate() {
             if !Self::is_below(guard, one, next)? {
                 let position = position + usize::from(low.is_none());
-                let what =
-                    format!("separator {position} is not above the one before, or not in the node's range");
+                let what = format!(
+                    "separator {position} is not above the one before, or not in the node's range"
+                );
                 return Err(Error::corrupt(pointer.offset(), what));
             }
         }
@@ -108,7 +124,11 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     }
 
     /// The entries of a leaf that are visible.
-    pub(super) fn visible(&self, guard: &Guard<'_, M>, leaf: Leaf<'_>) -> Result<Vec<(usize, EntryWords)>> {
+    pub(super) fn visible(
+        &self,
+        guard: &Guard<'_, M>,
+        leaf: Leaf<'_>,
+    ) -> Result<Vec<(usize, EntryWords)>> {
         let mut visible = Vec::new();
         for entry in 0..self.leaf_status(guard, leaf)?.count() {
             let found = self.read_entry(guard, leaf, entry, &mut Seen::default())?;
@@ -126,13 +146,20 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 Visited::Leaf(offset, ..) if !leaves.insert(offset) => {
                     (offset, Ok(vec!["a leaf that is reached twice".to_owned()]))
                 }
-                Visited::Leaf(offset, low, high) => (offset, self.verify_leaf(&guard, offset, low, high)),
+                Visited::Leaf(offset, low, high) => {
+                    (offset, self.verify_leaf(&guard, offset, low, high))
+                }
                 Visited::Inner(offset, image) => (offset, Self::verify_inner(&guard, image)),
                 Visited::Damaged(offset, error) => (offset, Err(error)),
             };
             match verified {
-                Ok(found) => violations.extend(found.into_iter().map(|what| Violation { offset, what })),
-                Err(error) => violations.push(Violation { offset, what: what_of(&error) }),
+                Ok(found) => {
+                    violations.extend(found.into_iter().map(|what| Violation { offset, what }));
+                }
+                Err(error) => violations.push(Violation {
+                    offset,
+                    what: what_of(&error),
+                }),
             }
             Ok(())
         })?;
@@ -152,8 +179,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(found)
     }
 
-    /// Verifies a leaf, again if a key was added or removed meanwhile, which changes the status. A replaced value does not change
-    /// it; each value is verified as it is at some moment.
+    /// Verifies a leaf, again if a key was added or removed meanwhile, which changes the status. A
+    /// replaced value does not change it; each value is verified as it is at some moment.
     fn verify_leaf(
         &self,
         guard: &Guard<'_, M>,
@@ -193,9 +220,10 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 states[0] += usize::from(state == EntryState::Empty);
                 states[1] += usize::from(state == EntryState::Gone);
             } else {
-                expect(meta == Meta::EMPTY && leaf.fingerprint(guard, entry) == 0, &|| {
-                    format!("entry {entry} was never reserved, but is in use")
-                });
+                expect(
+                    meta == Meta::EMPTY && leaf.fingerprint(guard, entry) == 0,
+                    &|| format!("entry {entry} was never reserved, but is in use"),
+                );
             }
         }
         let counted = [status.pending(), status.dead()];
@@ -203,7 +231,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             format!("the status counts {counted:?} entries pending and dead, there are {states:?}")
         });
         let bound = |separator: Option<Separator>| -> Result<Option<Vec<u8>>> {
-            let Some(separator) = separator else { return Ok(None) };
+            let Some(separator) = separator else {
+                return Ok(None);
+            };
             let mut key = Vec::new();
             Self::copy_separator(guard, separator, &mut key)?;
             Ok(Some(key))
@@ -220,16 +250,25 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 format!("entry {entry} is above the leaf")
             });
             let searched = C::key(&key)?;
-            expect(C::word(searched) == words[0], &|| format!("the word of entry {entry} is not its key's"));
-            expect(Self::fingerprint(searched) == leaf.fingerprint(guard, entry), &|| {
-                format!("the fingerprint of entry {entry} is not its key's")
+            expect(C::word(searched) == words[0], &|| {
+                format!("the word of entry {entry} is not its key's")
             });
+            expect(
+                Self::fingerprint(searched) == leaf.fingerprint(guard, entry),
+                &|| format!("the fingerprint of entry {entry} is not its key's"),
+            );
             // No hash stands beside an offset here.
             let is_offset = !C::TIES || words[1] >> 48 == 0;
-            expect(is_offset, &|| format!("there are bits above the offset of the record of entry {entry}"));
-            expect(C::is_sound(guard, words)?, &|| format!("the record of entry {entry} fails its check"));
+            expect(is_offset, &|| {
+                format!("there are bits above the offset of the record of entry {entry}")
+            });
+            expect(C::is_sound(guard, words)?, &|| {
+                format!("the record of entry {entry} fails its check")
+            });
             let in_order = entry >= status.sorted() || keys.last().is_none_or(|last| *last < key);
-            expect(in_order, &|| format!("entry {entry} is not above the one before"));
+            expect(in_order, &|| {
+                format!("entry {entry} is not above the one before")
+            });
             keys.push(key);
         }
         let count = keys.len();
@@ -247,7 +286,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         self.walk(&guard, &mut |visited| {
             match visited {
                 Visited::Leaf(offset, ..) => {
-                    keys += self.leaf_status(&guard, Self::leaf(&guard, offset)?)?.live() as u64;
+                    keys += self
+                        .leaf_status(&guard, Self::leaf(&guard, offset)?)?
+                        .live() as u64;
                     leaves += 1;
                 }
                 Visited::Inner(_, image) => height = height.max(image.level as u32),
@@ -259,7 +300,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok((keys, leaves, height))
     }
 
-    /// How many allocations of the pool the tree reaches or keeps in reserve: for tests of leaks. O(n).
+    /// How many allocations of the pool the tree reaches or keeps in reserve: for tests of leaks.
+    /// O(n).
     fn allocations(&self) -> Result<u64> {
         let guard = self.pool.pin();
         let mut reached = 1;
@@ -271,7 +313,11 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 }
                 Visited::Leaf(..) => {}
                 Visited::Inner(_, image) => {
-                    reached += image.separators.iter().filter(|separator| separator.tail != 0).count();
+                    reached += image
+                        .separators
+                        .iter()
+                        .filter(|separator| separator.tail != 0)
+                        .count();
                 }
                 Visited::Damaged(_, error) => return Err(error),
             }
@@ -295,7 +341,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         })
     }
 
-    /// Frees everything at once. The caller promises that no other thread uses the tree, and that it is not in the root table.
+    /// Frees everything at once. The caller promises that no other thread uses the tree, and that
+    /// it is not in the root table.
     pub(super) fn give_back(&self) -> Result<()> {
         let guard = self.pool.pin();
         let (mut nodes, mut leaves) = (vec![self.anchor], Vec::new());
@@ -312,7 +359,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             Ok(())
         })?;
         leaves.sort_unstable();
-        // First visit all of it: in a damaged tree a leaf may be in two places, and must not be freed twice.
+        // First visit all of it: in a damaged tree a leaf may be in two places, and must not be
+        // freed twice.
         if let Some(twice) = leaves.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(Error::corrupt(twice[0], "a leaf that is reached twice"));
         }
@@ -323,7 +371,10 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         }
         // The descriptors are freed with the anchor, so no later drop may write to them.
         self.destroyed.store(1, Ordering::Release);
-        nodes.into_iter().chain(leaves).for_each(|offset| guard.free(offset));
+        nodes
+            .into_iter()
+            .chain(leaves)
+            .for_each(|offset| guard.free(offset));
         Ok(())
     }
 }
@@ -357,7 +408,8 @@ mod tests {
         outcome.as_ref().is_err_and(Error::is_corrupt)
     }
 
-    /// Each node has the same child five times, so there are 5^9 paths: a walk must not take them all.
+    /// Each node has the same child five times, so there are 5^9 paths: a walk must not take them
+    /// all.
     #[test]
     fn a_tree_that_shares_children_is_damaged_and_not_walked_for_ever() {
         let (pool, tree) = tree(3);
@@ -366,17 +418,26 @@ mod tests {
         for level in 1..=9 {
             let offset = guard.allocate_lines(Tree::INNER_BYTES).unwrap();
             let inner = Tree::inner(&guard, offset).unwrap();
-            inner.keys.iter().zip(1_u64..).take(4).for_each(|(cell, key)| cell.store(&guard, 100 * key));
+            inner
+                .keys
+                .iter()
+                .zip(1_u64..)
+                .take(4)
+                .for_each(|(cell, key)| cell.store(&guard, 100 * key));
             inner.keys[INNER_HEADER].store(&guard, InnerHeader::new(level, 4).0);
             inner.keys[INNER_STATUS].store(&guard, 0);
-            inner.children[..5].iter().for_each(|cell| cell.store(&guard, below.0));
+            inner.children[..5]
+                .iter()
+                .for_each(|cell| cell.store(&guard, below.0));
             below = Pointer::inner(offset);
         }
         tree.root(&guard).unwrap().store(&guard, below.0);
         assert!(is_corrupt(&tree.count()), "counted");
         assert!(!tree.verify().unwrap().is_empty());
         assert!(
-            is_corrupt(&tree.figures()) && is_corrupt(&tree.allocations()) && is_corrupt(&tree.give_back())
+            is_corrupt(&tree.figures())
+                && is_corrupt(&tree.allocations())
+                && is_corrupt(&tree.give_back())
         );
     }
 
@@ -392,13 +453,20 @@ mod tests {
         // Without entries, so that none of them is out of place.
         let twice = Tree::leaf(&guard, Pointer(inner.children[0].load(&guard)).offset()).unwrap();
         let entries = twice.entries(&guard, 4).unwrap();
-        entries.iter().for_each(|cells| cells[META].store(&guard, 0));
+        entries
+            .iter()
+            .for_each(|cells| cells[META].store(&guard, 0));
         twice.head.iter().for_each(|word| word.store(&guard, 0));
         twice.head[LEAF_STATUS].store(&guard, LeafStatus::of_sorted(0, 4).0);
         assert!(tree.verify().unwrap().is_empty());
         inner.children[1].store(&guard, inner.children[0].load(&guard));
         let violations = tree.verify().unwrap();
-        assert!(violations.iter().any(|violation| violation.what.contains("twice")), "{violations:?}");
+        assert!(
+            violations
+                .iter()
+                .any(|violation| violation.what.contains("twice")),
+            "{violations:?}"
+        );
         assert!(is_corrupt(&tree.give_back()));
         assert_eq!(pool.stat().frees_refused, 0);
     }
@@ -417,14 +485,24 @@ mod tests {
         child.keys[last].store(&guard, top.keys[0].load(&guard) + 1);
         let violations = tree.verify().unwrap();
         let offset = guard.offset_of(child);
-        assert!(violations.iter().any(|violation| violation.offset == offset), "{violations:?}");
+        assert!(
+            violations
+                .iter()
+                .any(|violation| violation.offset == offset),
+            "{violations:?}"
+        );
         child.keys[last].store(&guard, before);
         // And begins with it, for the next one.
         let child = Tree::inner(&guard, Pointer(top.children[1].load(&guard)).offset()).unwrap();
         child.keys[0].store(&guard, top.keys[0].load(&guard));
         let violations = tree.verify().unwrap();
         let offset = guard.offset_of(child);
-        assert!(violations.iter().any(|violation| violation.offset == offset), "{violations:?}");
+        assert!(
+            violations
+                .iter()
+                .any(|violation| violation.offset == offset),
+            "{violations:?}"
+        );
     }
 
     #[test]
@@ -440,24 +518,43 @@ mod tests {
         let wrong = (0..8).fold(full, |status, _| status.buried());
         cell.store(&guard, wrong.0);
         let refused = WordIndex::write(&tree, 60, Some(60), Condition::Absent).unwrap_err();
-        assert!(refused.to_string().contains("more entries than its status counts"), "{refused}");
+        assert!(
+            refused
+                .to_string()
+                .contains("more entries than its status counts"),
+            "{refused}"
+        );
     }
 
-    /// A frozen parent stands for one that other threads replace before each attempt to replace the leaf.
+    /// A frozen parent stands for one that other threads replace before each attempt to replace the
+    /// leaf.
     #[test]
     fn a_write_that_runs_out_of_attempts_is_contended_and_not_corrupt() {
         let (pool, tree) = tree(20);
         let guard = pool.pin();
-        let (path, offset) = tree.descend_path(&guard, &Goal::Last, &mut Seen::default()).unwrap();
+        let (path, offset) = tree
+            .descend_path(&guard, &Goal::Last, &mut Seen::default())
+            .unwrap();
         let leaf = Tree::leaf(&guard, offset).unwrap();
         tree.freeze(&guard, leaf).unwrap();
-        let status = &Tree::inner(&guard, path.last().unwrap().offset).unwrap().keys[INNER_STATUS];
+        let status = &Tree::inner(&guard, path.last().unwrap().offset)
+            .unwrap()
+            .keys[INNER_STATUS];
         let before = status.load(&guard);
         status.store(&guard, before | FROZEN);
         let is_contended = |outcome: Result<bool>| matches!(outcome, Err(Error::Contended { .. }));
-        assert!(is_contended(WordIndex::write(&tree, 500, Some(1), Condition::Absent)), "insert");
-        assert!(is_contended(WordIndex::write(&tree, 200, Some(1), Condition::Present)), "update");
-        assert!(is_contended(WordIndex::write(&tree, 200, None, Condition::Present)), "remove");
+        assert!(
+            is_contended(WordIndex::write(&tree, 500, Some(1), Condition::Absent)),
+            "insert"
+        );
+        assert!(
+            is_contended(WordIndex::write(&tree, 200, Some(1), Condition::Present)),
+            "update"
+        );
+        assert!(
+            is_contended(WordIndex::write(&tree, 200, None, Condition::Present)),
+            "remove"
+        );
         assert_eq!(WordIndex::get(&tree, 200).unwrap(), Some(20));
         status.store(&guard, before);
         assert!(WordIndex::write(&tree, 500, Some(1), Condition::Absent).unwrap());
@@ -469,10 +566,15 @@ mod tests {
         let (pool, tree) = tree(5);
         let guard = pool.pin();
         let inner = root(&tree, &guard);
-        let leaf =
-            |child: usize| Tree::leaf(&guard, Pointer(inner.children[child].load(&guard)).offset()).unwrap();
-        let keys: Vec<u64> =
-            tree.visible(&guard, leaf(0)).unwrap().iter().map(|(_, words)| words[0]).collect();
+        let leaf = |child: usize| {
+            Tree::leaf(&guard, Pointer(inner.children[child].load(&guard)).offset()).unwrap()
+        };
+        let keys: Vec<u64> = tree
+            .visible(&guard, leaf(0))
+            .unwrap()
+            .iter()
+            .map(|(_, words)| words[0])
+            .collect();
         leaf(1).head[LEAF_STATUS].store(&guard, 0xff00);
         for key in &keys {
             let removed = WordIndex::write(&tree, *key, None, Condition::Present);

@@ -24,7 +24,12 @@ pub(crate) static ENTRY: Entry = Entry {
     id: 4,
     name: "bztree",
     paper: "BzTree: A High-Performance Latch-free Range Index for Non-Volatile Memory, VLDB 2018",
-    contract: Contract::Immediate(Persists { insert: 3, update: 3, update_words: 3, remove: 3 }),
+    contract: Contract::Immediate(Persists {
+        insert: 3,
+        update: 3,
+        update_words: 3,
+        remove: 3,
+    }),
     notices_damage: &[],
     marks_later: true,
     stores_lines: false,
@@ -67,12 +72,23 @@ pub(crate) static ENTRY: Entry = Entry {
             is_hidden: true,
         },
     ],
-    full: Nodes { leaf_entries: 56, children: 63, settings: &[("leaf-entries", 56)] },
-    small: Nodes { leaf_entries: 4, children: 5, settings: &[("leaf-entries", 4)] },
+    full: Nodes {
+        leaf_entries: 56,
+        children: 63,
+        settings: &[("leaf-entries", 56)],
+    },
+    small: Nodes {
+        leaf_entries: 4,
+        children: 5,
+        settings: &[("leaf-entries", 4)],
+    },
     explored: &[("operations", 2)],
     settings_of: |root| {
-        let NodeSizes { leaf_entries, free_entries, inner_children } =
-            NodeSizes::of_root(root).validated()?;
+        let NodeSizes {
+            leaf_entries,
+            free_entries,
+            inner_children,
+        } = NodeSizes::of_root(root).validated()?;
         Ok(Settings::NONE
             .with(LEAF_ENTRIES, leaf_entries as u64)
             .with(FREE_ENTRIES, free_entries as u64)
@@ -84,7 +100,8 @@ pub(crate) static ENTRY: Entry = Entry {
 /// The sizes that are set; where only the leaf's are, the others follow from them.
 fn sizes(settings: &Settings) -> Option<NodeSizes> {
     let set = |position| settings.get(position).map(|value| value as usize);
-    let [leaf_entries, free_entries, inner_children] = [LEAF_ENTRIES, FREE_ENTRIES, INNER_CHILDREN].map(set);
+    let [leaf_entries, free_entries, inner_children] =
+        [LEAF_ENTRIES, FREE_ENTRIES, INNER_CHILDREN].map(set);
     leaf_entries.or(free_entries).or(inner_children)?;
     let usual = leaf_entries.map_or_else(NodeSizes::default, NodeSizes::of_leaf);
     Some(NodeSizes {
@@ -98,7 +115,8 @@ fn options(opening: &Opening, nodes: Option<NodeSizes>) -> BzTreeOptions {
     let usual = BzTreeOptions::default();
     let set = |position| opening.settings.get(position);
     BzTreeOptions {
-        operations_max: set(OPERATIONS).map_or(usual.operations_max, |operations| operations as usize),
+        operations_max: set(OPERATIONS)
+            .map_or(usual.operations_max, |operations| operations as usize),
         nodes,
         mark_later: opening.mark_later,
         patience: set(PATIENCE).map_or(usual.patience, |patience| patience as u32),
@@ -115,7 +133,11 @@ where
 
     fn open(pool: &Pool<M>, root: &TreeRoot, opening: &Opening) -> Result<Self> {
         let made = (ENTRY.settings_of)(root)?;
-        Self::open(pool, root, options(opening, sizes(&opening.settings.or(made))))
+        Self::open(
+            pool,
+            root,
+            options(opening, sizes(&opening.settings.or(made))),
+        )
     }
 
     fn salvage_at(pool: &Pool<M>, root: &TreeRoot, visit: &mut Visit<'_>) -> Salvaged {

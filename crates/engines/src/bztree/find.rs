@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 
 use super::BzTree;
 use super::layout::{
-    Anchor, ENTRIES_MAX, EntryState, INNER_HEADER, INNER_STATUS, Inner, InnerHeader, KEY, LEAF_STATUS, Leaf,
-    LeafStatus, META, Meta, PAYLOAD, Pointer,
+    Anchor, ENTRIES_MAX, EntryState, INNER_HEADER, INNER_STATUS, Inner, InnerHeader, KEY,
+    LEAF_STATUS, Leaf, LeafStatus, META, Meta, PAYLOAD, Pointer,
 };
 use crate::index::{Codec, EntryWords};
 use crate::kit::bits;
@@ -19,8 +19,8 @@ use crate::{Error, Result};
 /// Keys that descend together.
 const GROUP: usize = 16;
 
-/// Inner nodes have levels below this. No pool has room for more: a split or a load makes an inner node, of a KiB, only for two
-/// or more nodes below it.
+/// Inner nodes have levels below this. No pool has room for more: a split or a load makes an inner
+/// node, of a KiB, only for two or more nodes below it.
 pub(super) const LEVELS_MAX: usize = 64;
 
 const _: () = assert!(1_u128 << (LEVELS_MAX - 2 + 10) > 1 << 48);
@@ -47,7 +47,8 @@ pub(super) enum Goal<'k, K> {
     Last,
 }
 
-/// A separator: no key right of it is below it. With tail 0 it is the smallest key that has this word.
+/// A separator: no key right of it is below it. With tail 0 it is the smallest key that has this
+/// word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Separator {
     pub(super) word: u64,
@@ -93,9 +94,14 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         LeafStatus(raw & VALUE_MASK).validated(leaf.offset)
     }
 
-    /// As [`BzTree::leaf_status`], for a caller that is about to change the leaf: helps an operation that is under way there.
+    /// As [`BzTree::leaf_status`], for a caller that is about to change the leaf: helps an
+    /// operation that is under way there.
     #[inline(always)]
-    pub(super) fn leaf_status_helping(&self, guard: &Guard<'_, M>, leaf: Leaf<'_>) -> Result<LeafStatus> {
+    pub(super) fn leaf_status_helping(
+        &self,
+        guard: &Guard<'_, M>,
+        leaf: Leaf<'_>,
+    ) -> Result<LeafStatus> {
         let raw = self.pmwcas.read_helping(guard, &leaf.head[LEAF_STATUS])?;
         LeafStatus(raw & VALUE_MASK).validated(leaf.offset)
     }
@@ -110,9 +116,15 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         InnerHeader(inner.keys[INNER_HEADER].load(guard))
     }
 
-    pub(super) fn separator(guard: &Guard<'_, M>, inner: &Inner, position: usize) -> Result<Separator> {
+    pub(super) fn separator(
+        guard: &Guard<'_, M>,
+        inner: &Inner,
+        position: usize,
+    ) -> Result<Separator> {
         let word = inner.keys[position].load(guard);
-        let tail = Self::tails(guard, inner)?.get(position).map_or(0, |tail| tail.load(guard));
+        let tail = Self::tails(guard, inner)?
+            .get(position)
+            .map_or(0, |tail| tail.load(guard));
         Ok(Separator { word, tail })
     }
 
@@ -126,8 +138,14 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             return C::copy_key(guard, [separator.word, separator.tail], buffer);
         }
         let bytes = separator.word.to_be_bytes();
-        let end =
-            if C::TIES { bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1) } else { 8 };
+        let end = if C::TIES {
+            bytes
+                .iter()
+                .rposition(|byte| *byte != 0)
+                .map_or(0, |last| last + 1)
+        } else {
+            8
+        };
         buffer.extend_from_slice(&bytes[..end]);
         Ok(())
     }
@@ -141,7 +159,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         if count > 32 && inner.keys[31].load(guard) <= word {
             return 32 + guard.medium().rank_le(Word::run(upper), count - 32, word);
         }
-        guard.medium().rank_le(Word::run(lower), count.min(32), word)
+        guard
+            .medium()
+            .rank_le(Word::run(lower), count.min(32), word)
     }
 
     /// The position of the child that covers `key`.
@@ -152,7 +172,11 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         if !C::TIES {
             return Ok(high);
         }
-        let mut low = if word == 0 { 0 } else { Self::rank_words(guard, inner, count, word - 1) };
+        let mut low = if word == 0 {
+            0
+        } else {
+            Self::rank_words(guard, inner, count, word - 1)
+        };
         let tails = Self::tails(guard, inner)?;
         while low < high {
             let middle = usize::midpoint(low, high);
@@ -167,7 +191,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(low)
     }
 
-    /// The position of the child that covers the keys next below `key`, and `key` itself if it is `included`.
+    /// The position of the child that covers the keys next below `key`, and `key` itself if it is
+    /// `included`.
     fn rank_below(
         guard: &Guard<'_, M>,
         inner: &Inner,
@@ -223,8 +248,14 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             // Levels fall by one, so a descent ends whatever is damaged.
             level = Self::next_level(header, level, pointer)?;
             let position = Self::position(guard, inner, header.separators(), goal)?;
-            note(Step { offset: pointer.offset(), position });
-            pointer = Pointer(self.pmwcas.observe(guard, &inner.children[position], seen)?);
+            note(Step {
+                offset: pointer.offset(),
+                position,
+            });
+            pointer = Pointer(
+                self.pmwcas
+                    .observe(guard, &inner.children[position], seen)?,
+            );
             Self::expect_kind(pointer, level)?;
             Self::prefetch(guard, pointer);
         }
@@ -236,7 +267,10 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     pub(super) fn next_level(header: InnerHeader, level: usize, pointer: Pointer) -> Result<usize> {
         let found = header.level();
         if found == 0 || found >= level || level != LEVELS_MAX && found != level - 1 {
-            return Err(Error::corrupt(pointer.offset(), "an inner node of the wrong level"));
+            return Err(Error::corrupt(
+                pointer.offset(),
+                "an inner node of the wrong level",
+            ));
         }
         Ok(found)
     }
@@ -244,10 +278,16 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     #[inline(always)]
     pub(super) fn expect_kind(pointer: Pointer, level: usize) -> Result<()> {
         if !pointer.is_sound() {
-            return Err(Error::corrupt(pointer.offset(), "a pointer that fails its check leads there"));
+            return Err(Error::corrupt(
+                pointer.offset(),
+                "a pointer that fails its check leads there",
+            ));
         }
         if pointer.is_leaf() != (level == 1) {
-            return Err(Error::corrupt(pointer.offset(), "a node on the wrong level"));
+            return Err(Error::corrupt(
+                pointer.offset(),
+                "a node on the wrong level",
+            ));
         }
         Ok(())
     }
@@ -266,7 +306,12 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
 
     /// The leaf that covers `key`. O(log n).
     #[inline(always)]
-    pub(super) fn descend(&self, guard: &Guard<'_, M>, key: C::Key<'_>, seen: &mut Seen) -> Result<u64> {
+    pub(super) fn descend(
+        &self,
+        guard: &Guard<'_, M>,
+        key: C::Key<'_>,
+        seen: &mut Seen,
+    ) -> Result<u64> {
         self.go_down(guard, &Goal::Key(key), seen, |_| {})
     }
 
@@ -309,29 +354,44 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 return Ok(None);
             }
             let payload = self.pmwcas.observe(guard, &cells[PAYLOAD], seen)?;
-            // Each update raises the version in the metadata: if it is unchanged, the payload belongs to it.
+            // Each update raises the version in the metadata: if it is unchanged, the payload
+            // belongs to it.
             if self.pmwcas.read(guard, &cells[META])? & VALUE_MASK != meta.0 {
                 continue;
             }
             let words = [cells[KEY].load(guard), Self::join(meta, payload)];
-            return Ok(Some(Found { entry, meta, payload, words }));
+            return Ok(Some(Found {
+                entry,
+                meta,
+                payload,
+                words,
+            }));
         }
     }
 
     /// A value, from its two parts.
     #[inline(always)]
     fn join(meta: Meta, payload: u64) -> u64 {
-        if C::TIES { payload } else { payload | meta.high() << 61 }
+        if C::TIES {
+            payload
+        } else {
+            payload | meta.high() << 61
+        }
     }
 
-    /// The two parts of a value: the payload, and the bits for the metadata. A record's hash is left out: the fingerprint
-    /// stands for it.
+    /// The two parts of a value: the payload, and the bits for the metadata. A record's hash is
+    /// left out: the fingerprint stands for it.
     #[inline(always)]
     pub(super) fn part(value: u64) -> (u64, u64) {
-        if C::TIES { (value & ((1 << 48) - 1), 0) } else { (value & VALUE_MASK, value >> 61) }
+        if C::TIES {
+            (value & ((1 << 48) - 1), 0)
+        } else {
+            (value & VALUE_MASK, value >> 61)
+        }
     }
 
-    /// The byte by which a key's entry is found in its leaf. 0 is kept for entries that hold no key.
+    /// The byte by which a key's entry is found in its leaf. 0 is kept for entries that hold no
+    /// key.
     #[inline(always)]
     pub(super) fn fingerprint(key: C::Key<'_>) -> u8 {
         (C::hash(key) as u8).max(1)
@@ -340,13 +400,17 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// The entries of a leaf that have a key's fingerprint, one bit each.
     #[inline(always)]
     fn matches(guard: &Guard<'_, M>, leaf: Leaf<'_>, key: C::Key<'_>) -> u64 {
-        guard.medium().match_byte(Word::run(leaf.head), Self::fingerprint(key)) & ((1 << ENTRIES_MAX) - 1)
+        guard
+            .medium()
+            .match_byte(Word::run(leaf.head), Self::fingerprint(key))
+            & ((1 << ENTRIES_MAX) - 1)
     }
 
     /// Looks for `key` in a leaf.
     ///
-    /// The linearisation point is the load of the entry's metadata, or, where there is none, of the fingerprints; in a
-    /// leaf that was replaced meanwhile it is the moment before the replacement: the leaf has not changed since.
+    /// The linearisation point is the load of the entry's metadata, or, where there is none, of the
+    /// fingerprints; in a leaf that was replaced meanwhile it is the moment before the replacement:
+    /// the leaf has not changed since.
     #[inline(always)]
     pub(super) fn look(
         &self,
@@ -378,10 +442,13 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let leaf = self.descend(&guard, key, &mut seen)?;
         let found = self.look(&guard, Self::leaf(&guard, leaf)?, key, &mut seen)?;
         self.pmwcas.settle(&guard, &mut seen)?;
-        found.map(|found| use_entry(&guard, found.words)).transpose()
+        found
+            .map(|found| use_entry(&guard, found.words))
+            .transpose()
     }
 
-    /// As [`BzTree::find`] for many keys, whose cache misses overlap: all descend together, level by level.
+    /// As [`BzTree::find`] for many keys, whose cache misses overlap: all descend together, level
+    /// by level.
     pub(super) fn find_many(
         &self,
         keys: &[C::Key<'_>],
@@ -399,8 +466,17 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 level = Self::next_level(header, level, *first)?;
                 for (pointer, key) in pointers.iter_mut().zip(keys) {
                     let inner = Self::inner(&guard, pointer.offset())?;
-                    let position = Self::rank(&guard, inner, Self::header(&guard, inner).separators(), *key)?;
-                    *pointer = Pointer(self.pmwcas.observe(&guard, &inner.children[position], &mut seen)?);
+                    let position = Self::rank(
+                        &guard,
+                        inner,
+                        Self::header(&guard, inner).separators(),
+                        *key,
+                    )?;
+                    *pointer = Pointer(self.pmwcas.observe(
+                        &guard,
+                        &inner.children[position],
+                        &mut seen,
+                    )?);
                     Self::expect_kind(*pointer, level)?;
                     Self::prefetch(&guard, *pointer);
                 }
@@ -418,7 +494,11 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 let leaf = Self::leaf(&guard, pointer.offset())?;
                 let found = self.look(&guard, leaf, *key, &mut seen)?;
                 self.pmwcas.settle(&guard, &mut seen)?;
-                use_entry(&guard, group * GROUP + position, found.map(|found| found.words))?;
+                use_entry(
+                    &guard,
+                    group * GROUP + position,
+                    found.map(|found| found.words),
+                )?;
             }
         }
         Ok(())
@@ -437,7 +517,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
 
     /// The separator below a leaf, if there is one.
     pub(super) fn lower_bound(guard: &Guard<'_, M>, path: &[Step]) -> Result<Option<Separator>> {
-        let Some(step) = path.iter().rev().find(|step| step.position > 0) else { return Ok(None) };
+        let Some(step) = path.iter().rev().find(|step| step.position > 0) else {
+            return Ok(None);
+        };
         Self::separator(guard, Self::inner(guard, step.offset)?, step.position - 1).map(Some)
     }
 

@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 use super::BzTree;
 use super::find::{LEVELS_MAX, Separator, Step};
 use super::layout::{
-    INNER_HEADER, INNER_STATUS, Inner, InnerHeader, KEY, LEAF_STATUS, Leaf, LeafStatus, META, Meta, PAYLOAD,
-    Pointer, inner_bytes, leaf_bytes, with_child_swapped,
+    INNER_HEADER, INNER_STATUS, Inner, InnerHeader, KEY, LEAF_STATUS, Leaf, LeafStatus, META, Meta,
+    PAYLOAD, Pointer, inner_bytes, leaf_bytes, with_child_swapped,
 };
 use super::runs::{self, Run};
 use crate::index::{Codec, EntryWords};
@@ -43,14 +43,16 @@ impl InnerImage {
             separators: self.separators.split_off(middle + 1),
             children: self.children.split_off(middle + 1),
         };
-        let between =
-            self.separators.pop().ok_or_else(|| Error::corrupt(0, "an inner node without children"))?;
+        let between = self
+            .separators
+            .pop()
+            .ok_or_else(|| Error::corrupt(0, "an inner node without children"))?;
         Ok((between, upper))
     }
 }
 
-/// Space kept for a pool that is full, so that merges, and consolidations that reclaim dead entries, still succeed. They
-/// retire more than they take. 0 where there is none.
+/// Space kept for a pool that is full, so that merges, and consolidations that reclaim dead
+/// entries, still succeed. They retire more than they take. 0 where there is none.
 #[derive(Debug, Default)]
 pub(super) struct Spares {
     leaf: AtomicU64,
@@ -62,9 +64,14 @@ fn take(spare: &AtomicU64) -> Option<u64> {
     Some(spare.swap(0, Ordering::AcqRel)).filter(|offset| *offset != 0)
 }
 
-/// The error for words of a structural change that one operation cannot name together: a node is in the tree twice.
+/// The error for words of a structural change that one operation cannot name together: a node is in
+/// the tree twice.
 fn damage(bad: BadTarget) -> Error {
-    let offset = if let BadTarget::Twice(offset) = bad { offset } else { 0 };
+    let offset = if let BadTarget::Twice(offset) = bad {
+        offset
+    } else {
+        0
+    };
     Error::corrupt(offset, bad.to_string())
 }
 
@@ -83,7 +90,10 @@ pub(super) struct NewNodes<'g, 'p, M: Medium> {
 
 impl<'g, 'p, M: Medium> NewNodes<'g, 'p, M> {
     pub(super) fn new(guard: &'g Guard<'p, M>) -> Self {
-        Self { guard, offsets: SmallVec::new() }
+        Self {
+            guard,
+            offsets: SmallVec::new(),
+        }
     }
 
     /// Owns an allocation.
@@ -110,21 +120,26 @@ impl<'g, 'p, M: Medium> NewNodes<'g, 'p, M> {
 
 impl<M: Medium> Drop for NewNodes<'_, '_, M> {
     fn drop(&mut self) {
-        self.offsets.drain(..).for_each(|offset| self.guard.free(offset));
+        self.offsets
+            .drain(..)
+            .for_each(|offset| self.guard.free(offset));
     }
 }
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
-    /// Space for a leaf of so many entries. If the pool is full, space of any other size in which more than `least` fit: freed
-    /// leaves serve only leaves of the same size, until a slab is empty.
+    /// Space for a leaf of so many entries. If the pool is full, space of any other size in which
+    /// more than `least` fit: freed leaves serve only leaves of the same size, until a slab is
+    /// empty.
     pub(super) fn allocate_room(
         &self,
         new: &mut NewNodes<'_, '_, M>,
         entries: usize,
         least: usize,
     ) -> Result<Place> {
-        let mut place =
-            |capacity: usize| new.allocate(leaf_bytes(capacity)).map(|offset| Place { offset, capacity });
+        let mut place = |capacity: usize| {
+            new.allocate(leaf_bytes(capacity))
+                .map(|offset| Place { offset, capacity })
+        };
         let wanted = self.rooms.room(entries);
         place(wanted).or_else(|error| match &error {
             Error::PoolFull { .. } => {
@@ -135,34 +150,53 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         })
     }
 
-    /// As [`BzTree::allocate_room`], for a leaf that replaces one or two others: room for so many entries and some free ones. If
-    /// the pool is full and `spared` is set, takes a spare: the replaced leaves give space back.
+    /// As [`BzTree::allocate_room`], for a leaf that replaces one or two others: room for so many
+    /// entries and some free ones. If the pool is full and `spared` is set, takes a spare: the
+    /// replaced leaves give space back.
     pub(super) fn allocate_leaf(
         &self,
         new: &mut NewNodes<'_, '_, M>,
         entries: usize,
         spared: bool,
     ) -> Result<Place> {
-        self.allocate_room(new, entries + self.sizes.free_entries, entries).or_else(|error| {
-            let spare = if spared { take(&self.spares.leaf) } else { None };
-            let offset = new.own(spare.ok_or(error)?);
-            Ok(Place { offset, capacity: self.sizes.leaf_entries })
-        })
+        self.allocate_room(new, entries + self.sizes.free_entries, entries)
+            .or_else(|error| {
+                let spare = if spared {
+                    take(&self.spares.leaf)
+                } else {
+                    None
+                };
+                let offset = new.own(spare.ok_or(error)?);
+                Ok(Place {
+                    offset,
+                    capacity: self.sizes.leaf_entries,
+                })
+            })
     }
 
-    /// Space for an inner node with fewer children than the one it replaces; a spare if the pool is full.
+    /// Space for an inner node with fewer children than the one it replaces; a spare if the pool is
+    /// full.
     pub(super) fn allocate_inner(&self, new: &mut NewNodes<'_, '_, M>) -> Result<u64> {
         let allocated = new.allocate(Self::INNER_BYTES);
-        allocated.or_else(|error| take(&self.spares.inner).map(|spare| new.own(spare)).ok_or(error))
+        allocated.or_else(|error| {
+            take(&self.spares.inner)
+                .map(|spare| new.own(spare))
+                .ok_or(error)
+        })
     }
 
     /// Allocates missing spares, if the pool has room.
     pub(super) fn refill_spares(&self, guard: &Guard<'_, M>) {
         let Spares { leaf, inner } = &self.spares;
-        for (spare, bytes) in [(leaf, leaf_bytes(self.sizes.leaf_entries)), (inner, Self::INNER_BYTES)] {
+        for (spare, bytes) in [
+            (leaf, leaf_bytes(self.sizes.leaf_entries)),
+            (inner, Self::INNER_BYTES),
+        ] {
             if spare.load(Ordering::Relaxed) == 0
                 && let Ok(offset) = guard.allocate_lines(bytes)
-                && spare.compare_exchange(0, offset, Ordering::AcqRel, Ordering::Relaxed).is_err()
+                && spare
+                    .compare_exchange(0, offset, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_err()
             {
                 guard.free(offset);
             }
@@ -172,20 +206,27 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Gives the spares back.
     pub(super) fn free_spares(&self, guard: &Guard<'_, M>) {
         let Spares { leaf, inner } = &self.spares;
-        [leaf, inner].into_iter().filter_map(take).for_each(|offset| guard.free(offset));
+        [leaf, inner]
+            .into_iter()
+            .filter_map(take)
+            .for_each(|offset| guard.free(offset));
     }
 
     /// How many spares there are.
     pub(super) fn count_spares(&self) -> u64 {
         let Spares { leaf, inner } = &self.spares;
-        [leaf, inner].into_iter().filter(|spare| spare.load(Ordering::Acquire) != 0).count() as u64
+        [leaf, inner]
+            .into_iter()
+            .filter(|spare| spare.load(Ordering::Acquire) != 0)
+            .count() as u64
     }
 
     /// Bytes of an inner node.
     pub(super) const INNER_BYTES: usize = inner_bytes(C::TIES);
 
-    /// Freezes a leaf: it does not change any more, unless it is thawed. Not flushed: if a crash thaws it, it is an ordinary
-    /// leaf, because its replacement becomes reachable only by an operation that makes the freeze durable. Returns the status.
+    /// Freezes a leaf: it does not change any more, unless it is thawed. Not flushed: if a crash
+    /// thaws it, it is an ordinary leaf, because its replacement becomes reachable only by an
+    /// operation that makes the freeze durable. Returns the status.
     pub(super) fn freeze(&self, guard: &Guard<'_, M>, leaf: Leaf<'_>) -> Result<LeafStatus> {
         let cell = &leaf.head[LEAF_STATUS];
         loop {
@@ -201,15 +242,21 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         }
     }
 
-    /// Thaws the leaf at `offset` if it is frozen and still covers `key`: a leaf that cannot be replaced stays in use. Threads
-    /// that are about to replace it fail. Returns the status, which is still frozen if the leaf was replaced.
-    pub(super) fn thaw(&self, guard: &Guard<'_, M>, key: C::Key<'_>, offset: u64) -> Result<LeafStatus> {
+    /// Thaws the leaf at `offset` if it is frozen and still covers `key`: a leaf that cannot be
+    /// replaced stays in use. Threads that are about to replace it fail. Returns the status, which
+    /// is still frozen if the leaf was replaced.
+    pub(super) fn thaw(
+        &self,
+        guard: &Guard<'_, M>,
+        key: C::Key<'_>,
+        offset: u64,
+    ) -> Result<LeafStatus> {
         let leaf = Self::leaf(guard, offset)?;
         let cell = &leaf.head[LEAF_STATUS];
         let raw = self.pmwcas.read_helping(guard, cell)?;
         let status = LeafStatus(raw & VALUE_MASK).validated(offset)?;
-        // The operation that replaces a leaf freezes it once more. So if the leaf is in the tree after `status` was read, it has
-        // not been replaced as long as it has this status.
+        // The operation that replaces a leaf freezes it once more. So if the leaf is in the tree
+        // after `status` was read, it has not been replaced as long as it has this status.
         if status.is_frozen()
             && self.descend(guard, key, &mut Seen::default())? == offset
             && cell.compare_exchange(guard, raw, status.thawed().0).is_ok()
@@ -219,19 +266,22 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(status)
     }
 
-    /// Adds the word that freezes a frozen leaf for good as it is replaced. The operation fails if the leaf was thawed since its
-    /// `status` was read; once it has succeeded, the leaf can no longer be thawed.
+    /// Adds the word that freezes a frozen leaf for good as it is replaced. The operation fails if
+    /// the leaf was thawed since its `status` was read; once it has succeeded, the leaf can no
+    /// longer be thawed.
     pub(super) fn bury_leaf<'g>(
         guard: &'g Guard<'_, M>,
         swap: &mut Descriptor<'g>,
         leaf: Leaf<'g>,
         status: LeafStatus,
     ) -> Result<()> {
-        swap.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.frozen().0).map_err(damage)?;
+        swap.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.frozen().0)
+            .map_err(damage)?;
         Ok(())
     }
 
-    /// Appends the visible entries of a leaf that was frozen with `status`, in the order of their keys.
+    /// Appends the visible entries of a leaf that was frozen with `status`, in the order of their
+    /// keys.
     pub(super) fn gather(
         &self,
         guard: &Guard<'_, M>,
@@ -243,7 +293,10 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let mut sorted = 0;
         for (entry, cells) in leaf.entries(guard, status.count())?.iter().enumerate() {
             if let Some(found) = self.read_cells(guard, cells, entry, &mut Seen::default())? {
-                copies.push(Copied { words: found.words, fingerprint: leaf.fingerprint(guard, entry) });
+                copies.push(Copied {
+                    words: found.words,
+                    fingerprint: leaf.fingerprint(guard, entry),
+                });
             }
             if entry + 1 == status.sorted() {
                 sorted = copies.len() - start;
@@ -287,11 +340,19 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
 
     /// An entry that comes from elsewhere.
     pub(super) fn copied(words: EntryWords, key: C::Key<'_>) -> Copied {
-        Copied { words, fingerprint: Self::fingerprint(key) }
+        Copied {
+            words,
+            fingerprint: Self::fingerprint(key),
+        }
     }
 
-    /// The content of an inner node and the status it had before; `None` if it is frozen: it was replaced.
-    pub(super) fn image(&self, guard: &Guard<'_, M>, offset: u64) -> Result<Option<(u64, InnerImage)>> {
+    /// The content of an inner node and the status it had before; `None` if it is frozen: it was
+    /// replaced.
+    pub(super) fn image(
+        &self,
+        guard: &Guard<'_, M>,
+        offset: u64,
+    ) -> Result<Option<(u64, InnerImage)>> {
         let inner = Self::inner(guard, offset)?;
         // The status first: a child that is swapped meanwhile changes it.
         let status = self.inner_status(guard, inner)?;
@@ -301,14 +362,19 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let header = Self::header(guard, inner);
         let count = header.separators();
         // With room for one more, and allocated once.
-        let (mut separators, mut children) = (Vec::with_capacity(count + 1), Vec::with_capacity(count + 2));
+        let (mut separators, mut children) =
+            (Vec::with_capacity(count + 1), Vec::with_capacity(count + 2));
         for position in 0..count {
             separators.push(Self::separator(guard, inner, position)?);
         }
         for cell in inner.children.iter().take(count + 1) {
             children.push(Pointer(self.pmwcas.read(guard, cell)? & VALUE_MASK));
         }
-        let image = InnerImage { level: header.level(), separators, children };
+        let image = InnerImage {
+            level: header.level(),
+            separators,
+            children,
+        };
         Ok(Some((status, image)))
     }
 
@@ -345,7 +411,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(())
     }
 
-    /// The shortest separator above `left` and not above `right`. Its record, if it has one, belongs to `new`.
+    /// The shortest separator above `left` and not above `right`. Its record, if it has one,
+    /// belongs to `new`.
     pub(super) fn separate(
         guard: &Guard<'_, M>,
         new: &mut NewNodes<'_, '_, M>,
@@ -353,19 +420,30 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         right: EntryWords,
     ) -> Result<Separator> {
         if !C::TIES || left[0] != right[0] {
-            return Ok(Separator { word: right[0], tail: 0 });
+            return Ok(Separator {
+                word: right[0],
+                tail: 0,
+            });
         }
         let (mut below, mut above) = (Vec::new(), Vec::new());
         C::copy_key(guard, left, &mut below)?;
         C::copy_key(guard, right, &mut above)?;
-        let shared = below.iter().zip(&above).take_while(|(one, other)| one == other).count();
+        let shared = below
+            .iter()
+            .zip(&above)
+            .take_while(|(one, other)| one == other)
+            .count();
         above.truncate(shared + 1);
         let tail = new.own(crate::index::record::write(guard, &above, &[])?);
-        Ok(Separator { word: right[0], tail })
+        Ok(Separator {
+            word: right[0],
+            tail,
+        })
     }
 
-    /// Adds the words by which the child at the end of a path is replaced: the parent's word and its status, or the root.
-    /// The descriptor owns both nodes from now on. `false` if the parent was replaced, or has another child there.
+    /// Adds the words by which the child at the end of a path is replaced: the parent's word and
+    /// its status, or the root. The descriptor owns both nodes from now on. `false` if the parent
+    /// was replaced, or has another child there.
     pub(super) fn swap_child<'g>(
         &self,
         guard: &'g Guard<'_, M>,
@@ -379,19 +457,36 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             return Ok(true);
         };
         let parent = Self::inner(guard, step.offset)?;
-        let (cell, status) = (&parent.children[step.position], self.inner_status(guard, parent)?);
-        if status & super::layout::FROZEN != 0 || self.pmwcas.read(guard, cell)? & VALUE_MASK != old.0 {
+        let (cell, status) = (
+            &parent.children[step.position],
+            self.inner_status(guard, parent)?,
+        );
+        if status & super::layout::FROZEN != 0
+            || self.pmwcas.read(guard, cell)? & VALUE_MASK != old.0
+        {
             return Ok(false);
         }
-        swap.add_recycling(guard, cell, (old.0, new.0), Recycling::FreeOne).map_err(damage)?;
-        // Changes the status, so that a copy of the parent that lacks this swap cannot be installed.
-        swap.add_word(guard, &parent.keys[INNER_STATUS], status, with_child_swapped(status))
+        swap.add_recycling(guard, cell, (old.0, new.0), Recycling::FreeOne)
             .map_err(damage)?;
+        // Changes the status, so that a copy of the parent that lacks this swap cannot be
+        // installed.
+        swap.add_word(
+            guard,
+            &parent.keys[INNER_STATUS],
+            status,
+            with_child_swapped(status),
+        )
+        .map_err(damage)?;
         Ok(true)
     }
 
-    /// Executes an operation that replaces nodes; recycles the child's old node on success, the new one on failure.
-    pub(super) fn attempt_swap(&self, guard: &Guard<'_, M>, swap: Descriptor<'_>) -> Result<Option<Commit>> {
+    /// Executes an operation that replaces nodes; recycles the child's old node on success, the new
+    /// one on failure.
+    pub(super) fn attempt_swap(
+        &self,
+        guard: &Guard<'_, M>,
+        swap: Descriptor<'_>,
+    ) -> Result<Option<Commit>> {
         swap.attempt_with(guard, &[], |recycled| self.recycle(guard, recycled))
     }
 
@@ -403,12 +498,18 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         status: u64,
     ) -> Result<()> {
         let inner: &Inner = Self::inner(guard, offset)?;
-        swap.add_word(guard, &inner.keys[INNER_STATUS], status, status | super::layout::FROZEN)
-            .map_err(damage)?;
+        swap.add_word(
+            guard,
+            &inner.keys[INNER_STATUS],
+            status,
+            status | super::layout::FROZEN,
+        )
+        .map_err(damage)?;
         Ok(())
     }
 
-    /// Adds the word by which a node that is being replaced is frozen, if its status is still this. A leaf is frozen already.
+    /// Adds the word by which a node that is being replaced is frozen, if its status is still this.
+    /// A leaf is frozen already.
     pub(super) fn freeze_for_good<'g>(
         guard: &'g Guard<'_, M>,
         swap: &mut Descriptor<'g>,
@@ -416,7 +517,12 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         status: u64,
     ) -> Result<()> {
         if old.is_leaf() {
-            return Self::bury_leaf(guard, swap, Self::leaf(guard, old.offset())?, LeafStatus(status));
+            return Self::bury_leaf(
+                guard,
+                swap,
+                Self::leaf(guard, old.offset())?,
+                LeafStatus(status),
+            );
         }
         Self::freeze_inner(guard, swap, old.offset(), status)
     }
@@ -438,7 +544,11 @@ mod tests {
         let mut child = tree.root_pointer(&guard).unwrap();
         for level in 1..=LEVELS_MAX {
             let offset = guard.allocate_lines(Tree::INNER_BYTES).unwrap();
-            let image = InnerImage { level, separators: Vec::new(), children: vec![child] };
+            let image = InnerImage {
+                level,
+                separators: Vec::new(),
+                children: vec![child],
+            };
             let written = Tree::write_inner(&guard, offset, &image);
             if level == LEVELS_MAX {
                 assert!(written.unwrap_err().to_string().contains("too many levels"));
@@ -458,13 +568,17 @@ mod tests {
         let (pool, tree) = tree(4);
         assert!(tree.insert(&[1; 8], &[1; 8]).unwrap());
         let (guard, key) = (pool.pin(), WordCodec::key(&[1; 8]).unwrap());
-        let place = || tree.descend_path(&guard, &Goal::Key(key), &mut Seen::default()).unwrap();
+        let place = || {
+            tree.descend_path(&guard, &Goal::Key(key), &mut Seen::default())
+                .unwrap()
+        };
         let (path, old) = place();
         tree.renew_leaf(&guard, &path, old).unwrap();
         let (_, new) = place();
         assert_ne!(old, new);
         assert!(tree.thaw(&guard, key, old).unwrap().is_frozen());
-        tree.freeze(&guard, Tree::leaf(&guard, new).unwrap()).unwrap();
+        tree.freeze(&guard, Tree::leaf(&guard, new).unwrap())
+            .unwrap();
         assert!(!tree.thaw(&guard, key, new).unwrap().is_frozen());
     }
 }

@@ -1,19 +1,23 @@
 //! Writing a value: insert, update, put, compare-exchange.
 //!
-//! **Insert.** A compare-and-swap of the status reserves an entry; it is not flushed. PMwCAS on metadata and status makes the
-//! entry visible, and carries key and payload.
+//! **Insert.** A compare-and-swap of the status reserves an entry; it is not flushed. PMwCAS on
+//! metadata and status makes the entry visible, and carries key and payload.
 //!
-//! *Why the reservation needs no persist.* Nothing depends on it before the entry is visible, and the operation that makes
-//! it so takes the status with the reservation for its expected value, which is durable with the descriptor. A crash before
-//! that leaves a status with or without the reservation. Without it the entry is free again, whatever lies in it. With it
-//! the entry is pending, and the next insert into the leaf ends it, as it ends the reservation of a thread that has stopped.
+//! *Why the reservation needs no persist.* Nothing depends on it before the entry is visible, and
+//! the operation that makes it so takes the status with the reservation for its expected value,
+//! which is durable with the descriptor. A crash before that leaves a status with or without the
+//! reservation. Without it the entry is free again, whatever lies in it. With it the entry is
+//! pending, and the next insert into the leaf ends it, as it ends the reservation of a thread that
+//! has stopped.
 //!
-//! *No wait for the entry's line.* Unless others are pending, nothing of the entry is read before fence 1, so while the processor
-//! waits there its line comes from memory. That the entry is free is known from its fingerprint, which lies in the line of the
-//! status and is stored after the reservation: no crash leaves one that the status does not count.
+//! *No wait for the entry's line.* Unless others are pending, nothing of the entry is read before
+//! fence 1, so while the processor waits there its line comes from memory. That the entry is free
+//! is known from its fingerprint, which lies in the line of the status and is stored after the
+//! reservation: no crash leaves one that the status does not count.
 //!
-//! **Update.** PMwCAS on payload, metadata and status, in place. A value of 64 bits has its upper three in the metadata,
-//! whose version goes up, so a reader that finds the same metadata before and after the payload has both of one value.
+//! **Update.** PMwCAS on payload, metadata and status, in place. A value of 64 bits has its upper
+//! three in the metadata, whose version goes up, so a reader that finds the same metadata before
+//! and after the payload has both of one value.
 
 use medium::sync::{is_scheduled, pause};
 use medium::{Medium, Word};
@@ -53,8 +57,8 @@ enum Earlier {
 }
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
-    /// Sets the value of a key if the condition holds. Durable when this returns, and so is what a condition failed on.
-    /// O(log n).
+    /// Sets the value of a key if the condition holds. Durable when this returns, and so is what a
+    /// condition failed on. O(log n).
     pub(super) fn store<'k>(
         &self,
         key: C::Key<'k>,
@@ -62,7 +66,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         condition: Condition<C::Value<'_>>,
     ) -> Result<bool> {
         match self.store_once(key, value, condition) {
-            // Nodes are replaced rather than changed, so much may be waiting to be free. Nothing is pinned here, but in a batch.
+            // Nodes are replaced rather than changed, so much may be waiting to be free. Nothing is
+            // pinned here, but in a batch.
             Err(Error::PoolFull { .. }) if !self.pool.peek().has_set_aside() => {
                 self.reclaim();
                 self.store_once(key, value, condition)
@@ -125,8 +130,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         }
     }
 
-    /// A leaf that is frozen or full: replaces it first, then everything again. Where that fails, in a full pool or for an
-    /// entry that is damaged, a frozen leaf goes on as it is, if there is room in it or none is needed.
+    /// A leaf that is frozen or full: replaces it first, then everything again. Where that fails,
+    /// in a full pool or for an entry that is damaged, a frozen leaf goes on as it is, if there is
+    /// room in it or none is needed.
     pub(super) fn make_way(
         &self,
         guard: &Guard<'_, M>,
@@ -150,7 +156,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             }
         }
         if live <= self.sizes.live_min() {
-            // As after a remove: the write goes on even if this merge fails, for want of space or for damage beside the leaf.
+            // As after a remove: the write goes on even if this merge fails, for want of space or
+            // for damage beside the leaf.
             let _ = self.shrink(guard, key);
         }
         Ok(Attempt::Again)
@@ -173,7 +180,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         swap.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.0)?;
         swap.add_word(guard, &cells[META], found.meta.0, meta.0)?;
         swap.add_word(guard, &cells[PAYLOAD], found.payload, payload)?;
-        let Some(commit) = swap.attempt(guard)? else { return Ok(Attempt::Again) };
+        let Some(commit) = swap.attempt(guard)? else {
+            return Ok(Attempt::Again);
+        };
         encoded.published();
         C::retire(guard, found.words);
         commit.wait(guard)?;
@@ -192,9 +201,12 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     ) -> Result<Attempt> {
         // First the allocation, which may fail for want of space.
         let words = encoded.words()?;
-        let Some(cells) = self.reserve(guard, leaf, status)? else { return Ok(Attempt::Again) };
+        let Some(cells) = self.reserve(guard, leaf, status)? else {
+            return Ok(Attempt::Again);
+        };
         let (entry, (payload, high)) = (status.count(), Self::part(words[1]));
-        // The fingerprint lies in the line of the status, whose name is flushed when the entry is completed.
+        // The fingerprint lies in the line of the status, whose name is flushed when the entry is
+        // completed.
         leaf.set_fingerprint(guard, entry, Self::fingerprint(key));
         if status.pending() > 0 {
             // Reservations before this one may be for the same key, and come first.
@@ -215,7 +227,12 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 return Ok(Attempt::Again);
             }
             let mut complete = self.pmwcas.allocate();
-            complete.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.completed().0)?;
+            complete.add_word(
+                guard,
+                &leaf.head[LEAF_STATUS],
+                status.0,
+                status.completed().0,
+            )?;
             complete.add_word(guard, &cells[META], Meta::EMPTY.0, Meta::visible(high, 0).0)?;
             if let Some(commit) = complete.attempt_carrying(guard, &carried)? {
                 encoded.published();
@@ -257,7 +274,10 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             return Err(Error::corrupt(leaf.offset, USED));
         }
         let new = status.reserved().0 | raw & !VALUE_MASK;
-        Ok(cell.compare_exchange(guard, raw, new).is_ok().then_some(cells))
+        Ok(cell
+            .compare_exchange(guard, raw, new)
+            .is_ok()
+            .then_some(cells))
     }
 
     /// Waits for the reservations before `entry`, a bounded time for each, and then ends it.
@@ -272,7 +292,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         for earlier in 0..entry {
             let cells = leaf.entry(guard, earlier)?;
             let (mut looks, mut spins) = (0, 0);
-            // Under a scheduler a thread that polls without seeing a change counts as one that waits for ever.
+            // Under a scheduler a thread that polls without seeing a change counts as one that
+            // waits for ever.
             let patience = match is_scheduled::<M>() {
                 true => self.patience.min(2),
                 false if M::SCHEDULED => 0,
@@ -295,11 +316,22 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             }
         }
         let found = self.look(guard, leaf, key, &mut seen)?;
-        Ok(if found.is_some() { Earlier::Duplicate } else { Earlier::Clear })
+        Ok(if found.is_some() {
+            Earlier::Duplicate
+        } else {
+            Earlier::Clear
+        })
     }
 
-    /// Ends a reservation of any thread, of an entry with this metadata, unless it was completed or the leaf was frozen meanwhile.
-    fn end_reservation(&self, guard: &Guard<'_, M>, leaf: Leaf<'_>, entry: usize, meta: Meta) -> Result<()> {
+    /// Ends a reservation of any thread, of an entry with this metadata, unless it was completed or
+    /// the leaf was frozen meanwhile.
+    fn end_reservation(
+        &self,
+        guard: &Guard<'_, M>,
+        leaf: Leaf<'_>,
+        entry: usize,
+        meta: Meta,
+    ) -> Result<()> {
         let cells = leaf.entry(guard, entry)?;
         loop {
             let (now, status) = (self.meta(guard, cells)?, self.leaf_status(guard, leaf)?);
@@ -308,7 +340,12 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             }
             let mut end = self.pmwcas.allocate();
             end.add_word(guard, &cells[META], meta.0, meta.gone().0)?;
-            end.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.completed().buried().0)?;
+            end.add_word(
+                guard,
+                &leaf.head[LEAF_STATUS],
+                status.0,
+                status.completed().buried().0,
+            )?;
             if let Some(commit) = end.attempt(guard)? {
                 return commit.wait(guard);
             }
@@ -323,7 +360,8 @@ mod tests {
     use crate::bztree::testing::{leaf_of, tree};
     use crate::index::Index;
 
-    /// A damaged leaf: its status counts one entry fewer than there are, or the metadata of its first free entry is not empty.
+    /// A damaged leaf: its status counts one entry fewer than there are, or the metadata of its
+    /// first free entry is not empty.
     #[test]
     fn an_insert_refuses_an_entry_that_is_in_use_and_was_never_reserved() {
         let ((pool, tree), key) = (tree(ENTRIES_MAX), [1; 8]);
@@ -332,12 +370,18 @@ mod tests {
         let leaf = leaf_of(&tree, &guard, key);
         let refuse = || {
             let refused = tree.insert(&[2; 8], &[2; 8]).unwrap_err().to_string();
-            assert!(refused.contains(USED) && tree.get(&[2; 8]).unwrap().is_none(), "{refused}");
+            assert!(
+                refused.contains(USED) && tree.get(&[2; 8]).unwrap().is_none(),
+                "{refused}"
+            );
             assert_eq!(tree.get(&key).unwrap().as_deref(), Some(&key[..]));
         };
         let status = &leaf.head[LEAF_STATUS];
         let whole = status.load(&guard);
-        status.store(&guard, LeafStatus::of_sorted(0, LeafStatus(whole).capacity()).0);
+        status.store(
+            &guard,
+            LeafStatus::of_sorted(0, LeafStatus(whole).capacity()).0,
+        );
         (0..2).for_each(|_| refuse());
         status.store(&guard, whole);
         for (entry, bit) in [(1, 1), (2, 2), (3, 60)] {

@@ -24,9 +24,11 @@
 //! 1024 tails       where keys can tie: offsets of records with the separators' keys, 0 where the word is enough
 //! ```
 //!
-//! A pointer is the offset of a node, with bit 0 if it is a leaf, and the check of both (bits 48 to 60).
+//! A pointer is the offset of a node, with bit 0 if it is a leaf, and the check of both (bits 48 to
+//! 60).
 //!
-//! Metadata, payloads, statuses, children and the root are words of PMwCAS: bits 61 to 63 of each belong to PMwCAS.
+//! Metadata, payloads, statuses, children and the root are words of PMwCAS: bits 61 to 63 of each
+//! belong to PMwCAS.
 
 use medium::{LINE_BYTES, Medium, Word, node};
 
@@ -194,7 +196,8 @@ impl LeafStatus {
         self.count().saturating_sub(self.pending() + self.dead())
     }
 
-    /// Frozen once more. Each freeze of a leaf gives another status, so a thread that copied the leaf notices a thaw in between.
+    /// Frozen once more. Each freeze of a leaf gives another status, so a thread that copied the
+    /// leaf notices a thaw in between.
     pub(super) fn frozen(self) -> Self {
         Self((self.0 + ONE_FREEZE) & VALUE_MASK | FROZEN)
     }
@@ -219,8 +222,8 @@ impl LeafStatus {
         Self(self.0 + ONE_DEAD)
     }
 
-    /// The most entries that a replacement of the leaf must hold: those that are visible, and, unless the leaf is frozen, those
-    /// that may still become visible.
+    /// The most entries that a replacement of the leaf must hold: those that are visible, and,
+    /// unless the leaf is frozen, those that may still become visible.
     pub(super) fn kept(self) -> usize {
         self.live() + if self.is_frozen() { 0 } else { self.pending() }
     }
@@ -317,8 +320,8 @@ pub(super) fn with_child_swapped(status: u64) -> u64 {
     (status + (1 << 8)) & VALUE_MASK
 }
 
-/// A leaf: where it lies, and its first line. Its capacity is in the status, so entries are reached one by
-/// one.
+/// A leaf: where it lies, and its first line. Its capacity is in the status, so entries are reached
+/// one by one.
 #[derive(Clone, Copy)]
 pub(super) struct Leaf<'g> {
     pub(super) offset: u64,
@@ -328,7 +331,10 @@ pub(super) struct Leaf<'g> {
 impl<'g> Leaf<'g> {
     #[inline(always)]
     pub(super) fn at<M: Medium>(guard: &'g medium::Guard<'_, M>, offset: u64) -> Result<Self> {
-        Ok(Self { offset, head: guard.node::<[Word; 8]>(offset)? })
+        Ok(Self {
+            offset,
+            head: guard.node::<[Word; 8]>(offset)?,
+        })
     }
 
     /// An entry.
@@ -348,11 +354,14 @@ impl<'g> Leaf<'g> {
         guard: &'g medium::Guard<'_, M>,
         count: usize,
     ) -> Result<&'g [[Word; 3]]> {
-        Ok(guard.words(self.offset + LINE_BYTES as u64, 3 * count)?.as_chunks().0)
+        Ok(guard
+            .words(self.offset + LINE_BYTES as u64, 3 * count)?
+            .as_chunks()
+            .0)
     }
 
-    /// Notes the fingerprint of an entry that is not visible yet, or 0 for one that is gone; durable when the next name in the
-    /// status is.
+    /// Notes the fingerprint of an entry that is not visible yet, or 0 for one that is gone;
+    /// durable when the next name in the status is.
     #[inline(always)]
     pub(super) fn set_fingerprint<M: Medium>(
         self,
@@ -385,38 +394,78 @@ mod tests {
     #[test]
     fn a_status_counts() {
         let mut status = LeafStatus::of_sorted(5, 6);
-        assert_eq!((status.count(), status.sorted(), status.live(), status.pending()), (5, 5, 5, 0));
+        assert_eq!(
+            (
+                status.count(),
+                status.sorted(),
+                status.live(),
+                status.pending()
+            ),
+            (5, 5, 5, 0)
+        );
         assert!(status.validated(0).is_ok() && !status.is_full());
         status = status.reserved();
         assert_eq!((status.count(), status.live(), status.pending()), (6, 5, 1));
-        assert_eq!((status.kept(), status.frozen().kept(), status.capacity()), (6, 5, 6));
+        assert_eq!(
+            (status.kept(), status.frozen().kept(), status.capacity()),
+            (6, 5, 6)
+        );
         status = status.completed().buried();
-        assert_eq!((status.count(), status.live(), status.pending(), status.dead()), (6, 5, 0, 1));
+        assert_eq!(
+            (
+                status.count(),
+                status.live(),
+                status.pending(),
+                status.dead()
+            ),
+            (6, 5, 0, 1)
+        );
         assert!(status.frozen().is_frozen() && !status.is_frozen());
         assert_eq!(status.frozen().thawed().live(), 5);
-        assert_ne!(status.frozen(), status.frozen().thawed().frozen(), "a thaw in between is seen");
+        assert_ne!(
+            status.frozen(),
+            status.frozen().thawed().frozen(),
+            "a thaw in between is seen"
+        );
         assert!((0..3 << 20).fold(status, |status, _| status.frozen()).0 <= VALUE_MASK);
-        assert!(status.validated(0).is_ok() && status.is_full() && status.reserved().validated(0).is_err());
-        assert!(LeafStatus::of_sorted(0, ENTRIES_MAX + 1).validated(0).is_err());
+        assert!(
+            status.validated(0).is_ok()
+                && status.is_full()
+                && status.reserved().validated(0).is_err()
+        );
+        assert!(
+            LeafStatus::of_sorted(0, ENTRIES_MAX + 1)
+                .validated(0)
+                .is_err()
+        );
         assert_eq!(status.completed(), status, "nothing was pending");
     }
 
     #[test]
     fn a_pointer_with_a_changed_bit_fails_its_check() {
-        for pointer in [Pointer::leaf(0xffff_ffff_ff40), Pointer::inner(0x3a_1240), Pointer::inner(1 << 16)] {
+        for pointer in [
+            Pointer::leaf(0xffff_ffff_ff40),
+            Pointer::inner(0x3a_1240),
+            Pointer::inner(1 << 16),
+        ] {
             assert!(pointer.is_sound() && pointer.0 <= VALUE_MASK);
             (0..61).for_each(|bit| assert!(!Pointer(pointer.0 ^ 1 << bit).is_sound(), "bit {bit}"));
         }
         assert_eq!(Pointer::leaf(0xffff_ffff_ff40).offset(), 0xffff_ffff_ff40);
         assert!(
-            Pointer::leaf(64).is_leaf() && !Pointer::inner(64).is_leaf() && !Pointer(0x3a_1240).is_sound()
+            Pointer::leaf(64).is_leaf()
+                && !Pointer::inner(64).is_leaf()
+                && !Pointer(0x3a_1240).is_sound()
         );
     }
 
     #[test]
     fn metadata_holds_what_it_was_given() {
         let meta = Meta::visible(5, 77);
-        assert_eq!((meta.state(), meta.high(), meta.version()), (EntryState::Visible, 5, 77));
+        assert_eq!(
+            (meta.state(), meta.high(), meta.version()),
+            (EntryState::Visible, 5, 77)
+        );
         assert_eq!(meta.gone().state(), EntryState::Gone);
         assert_eq!(Meta::EMPTY.state(), EntryState::Empty);
         assert_eq!(Meta::EMPTY.gone().state(), EntryState::Gone);

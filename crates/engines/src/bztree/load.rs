@@ -21,14 +21,20 @@ struct Load<'g, 'p, 's, M: Medium, C: Codec> {
 }
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
-    /// Fills an empty tree, whose root must be a leaf. (A tree that became empty by removals has such a root, unless its leaves
-    /// could not be merged.) Nothing is pinned while `next` runs, so memory that other threads retire is freed meanwhile.
+    /// Fills an empty tree, whose root must be a leaf. (A tree that became empty by removals has
+    /// such a root, unless its leaves could not be merged.) Nothing is pinned while `next` runs, so
+    /// memory that other threads retire is freed meanwhile.
     pub(super) fn load<'s>(&self, next: &'s mut NextEntry<'s>, fill: f64) -> Result<u64> {
         self.empty_root(&self.pool.pin())?;
         // No other thread can reach what is written here.
         let guard = self.pool.peek();
         let source = Sorted::new(&guard, next);
-        let mut load = Load { guard: &guard, source, nodes: NewNodes::new(&guard), level: Vec::new() };
+        let mut load = Load {
+            guard: &guard,
+            source,
+            nodes: NewNodes::new(&guard),
+            level: Vec::new(),
+        };
         self.write_leaves(&mut load, fill)?;
         if load.source.entries() == 0 {
             return Ok(0);
@@ -36,8 +42,11 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         while load.level.len() > 1 {
             self.write_level(&mut load, fill)?;
         }
-        let Some((_, root)) = load.level.pop() else { return Ok(0) };
-        // PERSIST: all that was written, before the root that leads to it; the operation's own fences belong to another guard.
+        let Some((_, root)) = load.level.pop() else {
+            return Ok(0);
+        };
+        // PERSIST: all that was written, before the root that leads to it; the operation's own
+        // fences belong to another guard.
         guard.fence();
         self.install_loaded(load, root)
     }
@@ -47,7 +56,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let guard = self.pool.pin();
         // The root may be another empty leaf by now.
         let old = self.empty_root(&guard)?;
-        // A frozen leaf takes no more entries. If another thread replaces it first, this load fails.
+        // A frozen leaf takes no more entries. If another thread replaces it first, this load
+        // fails.
         let leaf = Self::leaf(&guard, old.offset())?;
         let frozen = self.freeze(&guard, leaf)?;
         if frozen.live() > 0 {
@@ -57,7 +67,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Self::bury_leaf(&guard, &mut swap, leaf, frozen)?;
         self.swap_child(&guard, &mut swap, &[], (old, root))?;
         load.nodes.release(root.offset());
-        let Some(commit) = self.attempt_swap(&guard, swap)? else { return self.refuse(&guard) };
+        let Some(commit) = self.attempt_swap(&guard, swap)? else {
+            return self.refuse(&guard);
+        };
         load.nodes.keep();
         let entries = load.source.published();
         commit.wait(&guard)?;
@@ -71,7 +83,11 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             return self.refuse(guard);
         }
         let status = self.leaf_status(guard, Self::leaf(guard, root.offset())?)?;
-        if status.live() > 0 { self.refuse(guard) } else { Ok(root) }
+        if status.live() > 0 {
+            self.refuse(guard)
+        } else {
+            Ok(root)
+        }
     }
 
     /// The error for a tree that has entries, once these are durable.
@@ -120,19 +136,30 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Replaces the nodes of a level by the inner nodes above them.
     fn write_level(&self, load: &mut Load<'_, '_, '_, M, C>, fill: f64) -> Result<()> {
         let below = std::mem::take(&mut load.level);
-        let NodeSizes { inner_children: most, .. } = self.sizes;
+        let NodeSizes {
+            inner_children: most,
+            ..
+        } = self.sizes;
         let most = ((most as f64 * fill.clamp(0.5, 1.0)).round() as usize).clamp(3, most);
         let level = match below[0].1 {
             pointer if pointer.is_leaf() => 1,
-            pointer => Self::header(load.guard, Self::inner(load.guard, pointer.offset())?).level() + 1,
+            pointer => {
+                Self::header(load.guard, Self::inner(load.guard, pointer.offset())?).level() + 1
+            }
         };
         // Spread evenly: an inner node takes three children or more, so none is left with one.
         let nodes = below.len().div_ceil(most);
         for number in 0..nodes {
-            let (start, end) = (below.len() * number / nodes, below.len() * (number + 1) / nodes);
+            let (start, end) = (
+                below.len() * number / nodes,
+                below.len() * (number + 1) / nodes,
+            );
             let image = InnerImage {
                 level,
-                separators: below[start + 1..end].iter().map(|(separator, _)| *separator).collect(),
+                separators: below[start + 1..end]
+                    .iter()
+                    .map(|(separator, _)| *separator)
+                    .collect(),
                 children: below[start..end].iter().map(|(_, child)| *child).collect(),
             };
             let offset = load.nodes.allocate(Self::INNER_BYTES)?;

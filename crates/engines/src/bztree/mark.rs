@@ -1,21 +1,24 @@
 //! The mark after a crash: which allocations the tree reaches, found out while it is at work.
 //!
-//! The walk visits all keys, leaf by leaf. For each leaf it descends from the root to the key where the last leaf ended, and
-//! marks the inner nodes on the way, the leaf, its records, and the record of the separator at its end. No barrier is needed:
-//! no space of the old generation is allocated meanwhile, so old space that is reachable at the end of the walk was reachable
-//! throughout. Each kind of it is found:
+//! The walk visits all keys, leaf by leaf. For each leaf it descends from the root to the key where
+//! the last leaf ended, and marks the inner nodes on the way, the leaf, its records, and the record
+//! of the separator at its end. No barrier is needed: no space of the old generation is allocated
+//! meanwhile, so old space that is reachable at the end of the walk was reachable throughout. Each
+//! kind of it is found:
 //!
-//! - *A node's range of keys never changes.* A leaf that stays in the tree is the one that covers its smallest key when
-//!   the walk reaches that key, and the inner nodes above it that stay in the tree are on the way.
-//! - *A record that stays visible* is in the leaf that covers its key when the walk reads that leaf; it does not matter
-//!   that other threads copy its entry from leaf to leaf. If the leaf is replaced while it is read, it was frozen before
-//!   that, and still has the entry.
-//! - *A separator that stays in the tree* ends some leaf when the walk reaches that leaf, however inner nodes are split and
-//!   merged, which keep its record. So records of separators are marked leaf by leaf, not node by node: a new node,
-//!   which needs no mark, can hold old separators.
+//! - *A node's range of keys never changes.* A leaf that stays in the tree is the one that covers
+//!   its smallest key when the walk reaches that key, and the inner nodes above it that stay in the
+//!   tree are on the way.
+//! - *A record that stays visible* is in the leaf that covers its key when the walk reads that
+//!   leaf; it does not matter that other threads copy its entry from leaf to leaf. If the leaf is
+//!   replaced while it is read, it was frozen before that, and still has the entry.
+//! - *A separator that stays in the tree* ends some leaf when the walk reaches that leaf, however
+//!   inner nodes are split and merged, which keep its record. So records of separators are marked
+//!   leaf by leaf, not node by node: a new node, which needs no mark, can hold old separators.
 //!
-//! Space that was removed before the walk reached it, and that a reader may still use, is marked when it is retired. The mark
-//! ends only after every thread that may be about to retire something is done ([`pool::Pool::finish_marking_later`]).
+//! Space that was removed before the walk reached it, and that a reader may still use, is marked
+//! when it is retired. The mark ends only after every thread that may be about to retire something
+//! is done ([`pool::Pool::finish_marking_later`]).
 
 use medium::Medium;
 use pool::Guard;
@@ -27,7 +30,8 @@ use crate::pmwcas::Seen;
 use crate::{Error, Result};
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
-    /// Marks all that the tree reaches; asks after each leaf whether to go on. Returns whether it came to the end. O(n).
+    /// Marks all that the tree reaches; asks after each leaf whether to go on. Returns whether it
+    /// came to the end. O(n).
     pub(super) fn mark_reached(&self, go_on: &dyn Fn() -> bool) -> Result<bool> {
         self.pool.mark(self.anchor)?;
         let (mut marked, mut start) = (Path::new(), None::<Vec<u8>>);
@@ -39,13 +43,16 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             };
             let (path, leaf) = self.descend_path(&guard, &goal, &mut Seen::default())?;
             for (depth, step) in path.iter().enumerate() {
-                // Most are on the path of the leaf before. A node in space that was reused meanwhile is new, and need not be marked.
+                // Most are on the path of the leaf before. A node in space that was reused
+                // meanwhile is new, and need not be marked.
                 if marked.get(depth).map(|marked| marked.offset) != Some(step.offset) {
                     self.pool.mark(step.offset)?;
                 }
             }
             self.mark_leaf(&guard, leaf)?;
-            let Some(end) = Self::upper_bound(&guard, &path)? else { return Ok(true) };
+            let Some(end) = Self::upper_bound(&guard, &path)? else {
+                return Ok(true);
+            };
             if end.tail != 0 {
                 self.pool.mark(end.tail)?;
             }
@@ -68,6 +75,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             return Ok(());
         }
         let leaf = Self::leaf(guard, offset)?;
-        self.visible(guard, leaf)?.into_iter().try_for_each(|(_, words)| C::mark(&self.pool, words))
+        self.visible(guard, leaf)?
+            .into_iter()
+            .try_for_each(|(_, words)| C::mark(&self.pool, words))
     }
 }

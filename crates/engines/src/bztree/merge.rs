@@ -1,8 +1,9 @@
-//! Merging: a leaf that became small is merged with its left sibling, else with its right one, under the same parent; inner
-//! nodes likewise.
+//! Merging: a leaf that became small is merged with its left sibling, else with its right one,
+//! under the same parent; inner nodes likewise.
 //!
-//! Both leaves are frozen, then one operation freezes the parent and installs a parent without one of them in its own
-//! parent. If the parent is the root and would be left with one child, that becomes the root.
+//! Both leaves are frozen, then one operation freezes the parent and installs a parent without one
+//! of them in its own parent. If the parent is the root and would be left with one child, that
+//! becomes the root.
 
 use medium::Medium;
 use pool::Guard;
@@ -15,7 +16,8 @@ use crate::Result;
 use crate::index::Codec;
 use crate::pmwcas::{Seen, VALUE_MASK};
 
-/// Merges that one removal tries at most: each makes the tree smaller, but others may make it larger meanwhile.
+/// Merges that one removal tries at most: each makes the tree smaller, but others may make it
+/// larger meanwhile.
 const MERGES_MAX: usize = 64;
 
 /// Two neighbours under one parent, to be replaced by one node.
@@ -48,15 +50,29 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     }
 
     /// Merges the leaf at the end of a path with a sibling; returns whether it did.
-    fn merge_leaf(&self, guard: &Guard<'_, M>, path: &Path, offset: u64, live: usize) -> Result<bool> {
-        let Some(step) = path.last() else { return Ok(false) };
-        let Some((status, image)) = self.image(guard, step.offset)? else { return Ok(false) };
+    fn merge_leaf(
+        &self,
+        guard: &Guard<'_, M>,
+        path: &Path,
+        offset: u64,
+        live: usize,
+    ) -> Result<bool> {
+        let Some(step) = path.last() else {
+            return Ok(false);
+        };
+        let Some((status, image)) = self.image(guard, step.offset)? else {
+            return Ok(false);
+        };
         if image.children.get(step.position) != Some(&Pointer::leaf(offset)) {
             return Ok(false);
         }
         let siblings = [step.position.checked_sub(1), Some(step.position + 1)];
         for sibling in siblings.into_iter().flatten() {
-            let Some(pointer) = image.children.get(sibling).filter(|pointer| pointer.is_leaf()) else {
+            let Some(pointer) = image
+                .children
+                .get(sibling)
+                .filter(|pointer| pointer.is_leaf())
+            else {
                 continue;
             };
             let other = self.leaf_status(guard, Self::leaf(guard, pointer.offset())?)?;
@@ -66,7 +82,16 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 && (together <= self.sizes.live_max() || live == 0 && together <= leaf_entries)
             {
                 let left = sibling.min(step.position);
-                return self.merge_leaves(guard, Pair { path, status, image, left }, together);
+                return self.merge_leaves(
+                    guard,
+                    Pair {
+                        path,
+                        status,
+                        image,
+                        left,
+                    },
+                    together,
+                );
             }
         }
         Ok(false)
@@ -85,15 +110,23 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             *status = frozen.0;
         }
         if copies.len() > merged.capacity {
-            // Entries were added in between. The next thread that is to change one of these leaves renews it.
+            // Entries were added in between. The next thread that is to change one of these leaves
+            // renews it.
             return Ok(false);
         }
         Self::write_leaf(guard, merged, &copies)?;
-        self.install_merge(guard, new, pair, (Pointer::leaf(merged.offset), parent), statuses)
+        self.install_merge(
+            guard,
+            new,
+            pair,
+            (Pointer::leaf(merged.offset), parent),
+            statuses,
+        )
     }
 
-    /// Installs `merged` in place of a pair of nodes, by a new parent. Freezes both nodes, which must still have these statuses;
-    /// leaves are frozen already, and are now frozen for good. Returns whether it did.
+    /// Installs `merged` in place of a pair of nodes, by a new parent. Freezes both nodes, which
+    /// must still have these statuses; leaves are frozen already, and are now frozen for good.
+    /// Returns whether it did.
     fn install_merge(
         &self,
         guard: &Guard<'_, M>,
@@ -102,8 +135,15 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         (merged, parent): (Pointer, u64),
         statuses: [u64; 2],
     ) -> Result<bool> {
-        let Pair { path, status, mut image, left } = pair;
-        let Some((step, above)) = path.split_last() else { return Ok(false) };
+        let Pair {
+            path,
+            status,
+            mut image,
+            left,
+        } = pair;
+        let Some((step, above)) = path.split_last() else {
+            return Ok(false);
+        };
         let mut swap = self.pmwcas.allocate();
         Self::freeze_inner(guard, &mut swap, step.offset, status)?;
         let old = [image.children[left], image.children[left + 1]];
@@ -114,19 +154,31 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         image.children.remove(left + 1);
         image.children[left] = merged;
         let becomes_root = above.is_empty() && image.children.len() == 1;
-        let replacement = if becomes_root { merged } else { Pointer::inner(parent) };
+        let replacement = if becomes_root {
+            merged
+        } else {
+            Pointer::inner(parent)
+        };
         if !becomes_root {
             Self::write_inner(guard, parent, &image)?;
         }
-        if !self.swap_child(guard, &mut swap, above, (Pointer::inner(step.offset), replacement))? {
+        if !self.swap_child(
+            guard,
+            &mut swap,
+            above,
+            (Pointer::inner(step.offset), replacement),
+        )? {
             return Ok(false);
         }
         new.release(replacement.offset());
-        let Some(commit) = self.attempt_swap(guard, swap)? else { return Ok(false) };
+        let Some(commit) = self.attempt_swap(guard, swap)? else {
+            return Ok(false);
+        };
         if !becomes_root {
             new.release(merged.offset());
         }
-        old.iter().for_each(|pointer| self.retire(guard, pointer.offset()));
+        old.iter()
+            .for_each(|pointer| self.retire(guard, pointer.offset()));
         // The separator of merged inner nodes lives on between their children.
         if between.tail != 0 && merged.is_leaf() {
             guard.retire(between.tail);
@@ -138,14 +190,16 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(true)
     }
 
-    /// Merges inner nodes on the way to `key` that have few children, from the lowest level up; returns whether it merged any.
+    /// Merges inner nodes on the way to `key` that have few children, from the lowest level up;
+    /// returns whether it merged any.
     fn shrink_inner(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<bool> {
         let mut any = false;
         for _ in 0..MERGES_MAX {
             let (path, _) = self.descend_path(guard, &Goal::Key(key), &mut Seen::default())?;
             let mut merged = false;
             for depth in (1..path.len()).rev() {
-                let children = Self::header(guard, Self::inner(guard, path[depth].offset)?).separators() + 1;
+                let children =
+                    Self::header(guard, Self::inner(guard, path[depth].offset)?).separators() + 1;
                 if children <= self.sizes.children_min()
                     && self.merge_inner(guard, &path[..depth], path[depth])?
                 {
@@ -163,8 +217,12 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
 
     /// Merges an inner node with a sibling; `path` leads to its parent. Returns whether it did.
     fn merge_inner(&self, guard: &Guard<'_, M>, path: &[Step], child: Step) -> Result<bool> {
-        let Some(step) = path.last() else { return Ok(false) };
-        let Some((status, image)) = self.image(guard, step.offset)? else { return Ok(false) };
+        let Some(step) = path.last() else {
+            return Ok(false);
+        };
+        let Some((status, image)) = self.image(guard, step.offset)? else {
+            return Ok(false);
+        };
         if image.children.get(step.position) != Some(&Pointer::inner(child.offset)) {
             return Ok(false);
         }
@@ -174,14 +232,26 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let mine = count(Pointer::inner(child.offset))?;
         let siblings = [step.position.checked_sub(1), Some(step.position + 1)];
         for sibling in siblings.into_iter().flatten() {
-            let Some(pointer) = image.children.get(sibling).filter(|pointer| !pointer.is_leaf()) else {
+            let Some(pointer) = image
+                .children
+                .get(sibling)
+                .filter(|pointer| !pointer.is_leaf())
+            else {
                 continue;
             };
             let together = mine + count(*pointer)?;
             let lonely = mine == 1 && together <= self.sizes.inner_children;
             if together <= self.sizes.children_merged() || lonely {
                 let left = sibling.min(step.position);
-                return self.merge_inners(guard, Pair { path, status, image, left });
+                return self.merge_inners(
+                    guard,
+                    Pair {
+                        path,
+                        status,
+                        image,
+                        left,
+                    },
+                );
             }
         }
         Ok(false)
@@ -191,9 +261,16 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let mut new = NewNodes::new(guard);
         let merged = new.allocate(Self::INNER_BYTES)?;
         let parent = new.allocate(Self::INNER_BYTES)?;
-        let (left, right) = (pair.image.children[pair.left], pair.image.children[pair.left + 1]);
-        let Some((left_status, mut image)) = self.image(guard, left.offset())? else { return Ok(false) };
-        let Some((right_status, upper)) = self.image(guard, right.offset())? else { return Ok(false) };
+        let (left, right) = (
+            pair.image.children[pair.left],
+            pair.image.children[pair.left + 1],
+        );
+        let Some((left_status, mut image)) = self.image(guard, left.offset())? else {
+            return Ok(false);
+        };
+        let Some((right_status, upper)) = self.image(guard, right.offset())? else {
+            return Ok(false);
+        };
         if image.children.len() + upper.children.len() > self.sizes.inner_children
             || image.level != upper.level
         {
@@ -209,6 +286,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
 
     /// The root, as others see it now.
     pub(super) fn root_pointer(&self, guard: &Guard<'_, M>) -> Result<Pointer> {
-        Ok(Pointer(self.pmwcas.read(guard, self.root(guard)?)? & VALUE_MASK))
+        Ok(Pointer(
+            self.pmwcas.read(guard, self.root(guard)?)? & VALUE_MASK,
+        ))
     }
 }

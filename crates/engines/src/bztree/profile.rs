@@ -1,4 +1,5 @@
-//! One operation in parts, each with its time, for figure 9 of the paper. No other operation uses this code.
+//! One operation in parts, each with its time, for figure 9 of the paper. No other operation uses
+//! this code.
 
 use std::time::Instant;
 
@@ -12,9 +13,13 @@ use crate::kit::write::Encoded;
 use crate::pmwcas::Seen;
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
-    /// Reads a key, or sets its value if it is there. Time outside of both parts is in the total alone:
-    /// pinning, allocation, and all attempts of an update after the first one.
-    pub(super) fn profiled<'k>(&self, key: C::Key<'k>, value: Option<C::Value<'k>>) -> Result<Profile> {
+    /// Reads a key, or sets its value if it is there. Time outside of both parts is in the total
+    /// alone: pinning, allocation, and all attempts of an update after the first one.
+    pub(super) fn profiled<'k>(
+        &self,
+        key: C::Key<'k>,
+        value: Option<C::Value<'k>>,
+    ) -> Result<Profile> {
         let (mut profile, start) = (Profile::default(), Instant::now());
         let guard = self.pool.pin();
         let mut seen = Seen::default();
@@ -23,7 +28,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let descended = Instant::now();
         let leaf = Self::leaf(&guard, offset)?;
         // A read needs none of this.
-        let status = value.map(|_| self.leaf_status_helping(&guard, leaf)).transpose()?;
+        let status = value
+            .map(|_| self.leaf_status_helping(&guard, leaf))
+            .transpose()?;
         let found = self.look(&guard, leaf, key, &mut seen)?;
         let looked = Instant::now();
         profile.inner_ns = (descended - pinned).as_nanos() as u64;

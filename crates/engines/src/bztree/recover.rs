@@ -1,8 +1,9 @@
 //! Making and opening a tree.
 //!
-//! 1. PMwCAS rolls forward or back what a crash cut off: the tree is then as after a prefix of its operations.
-//! 2. If the pool asks for it, all that the tree reaches is marked, now or later (`mark`). The first step takes the same time for
-//!    every size.
+//! 1. PMwCAS rolls forward or back what a crash cut off: the tree is then as after a prefix of its
+//!    operations.
+//! 2. If the pool asks for it, all that the tree reaches is marked, now or later (`mark`). The
+//!    first step takes the same time for every size.
 
 use std::time::Instant;
 
@@ -36,15 +37,24 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let guard = pool.pin();
         let anchor = guard.allocate_lines(ANCHOR_BYTES as usize + Pmwcas::bytes(slots))?;
         let capacity = sizes.leaf_entries;
-        let leaf = guard.allocate_lines(leaf_bytes(capacity)).inspect_err(|_| guard.free(anchor))?;
+        let leaf = guard
+            .allocate_lines(leaf_bytes(capacity))
+            .inspect_err(|_| guard.free(anchor))?;
         let enter = || -> Result<TreeRoot> {
-            Self::write_leaf(&guard, Place { offset: leaf, capacity }, &[])?;
+            Self::write_leaf(
+                &guard,
+                Place {
+                    offset: leaf,
+                    capacity,
+                },
+                &[],
+            )?;
             let node = guard.node::<Anchor>(anchor)?;
             node.root.store(&guard, Pointer::leaf(leaf).0);
             guard.flush(node);
             Pmwcas::format(&guard, anchor + ANCHOR_BYTES, slots)?;
-            // PERSIST: leaf, anchor and descriptors before the root that leads to them; lost, there is no tree yet. The
-            // fences of `create_tree` are another guard's.
+            // PERSIST: leaf, anchor and descriptors before the root that leads to them; lost, there
+            // is no tree yet. The fences of `create_tree` are another guard's.
             guard.fence();
             let mut words = [0; ROOT_WORDS];
             (words[ROOT_ANCHOR], words[ROOT_SLOTS]) = (anchor, slots as u64);
@@ -58,19 +68,22 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Self::start(pool, &root, (sizes, options.patience), false)
     }
 
-    /// Opens a tree: finishes operations that a crash cut off. If the pool asks for a mark, marks what the tree reaches, unless the
-    /// options leave that for later. O(1), or O(n) with the mark.
+    /// Opens a tree: finishes operations that a crash cut off. If the pool asks for a mark, marks
+    /// what the tree reaches, unless the options leave that for later. O(1), or O(n) with the mark.
     ///
     /// # Errors
-    /// [`Error::TreeMismatch`](crate::Error::TreeMismatch): it is another engine's, of another codec, or with nodes of other sizes;
-    /// [`Error::Corrupt`](crate::Error::Corrupt)
-    /// names a damaged descriptor, or says what else is damaged.
+    /// [`Error::TreeMismatch`](crate::Error::TreeMismatch): it is another engine's, of another
+    /// codec, or with nodes of other sizes; [`Error::Corrupt`](crate::Error::Corrupt) names a
+    /// damaged descriptor, or says what else is damaged.
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: BzTreeOptions) -> Result<Self> {
         let crashed = pool.needs_mark();
         let start = Instant::now();
         let sizes = options.nodes.unwrap_or_default();
         let nodes = [NodeSizes::of_root(root), sizes];
-        root.demand((Self::ENGINE.0, C::ID), &nodes.map(|nodes| nodes.to_string()))?;
+        root.demand(
+            (Self::ENGINE.0, C::ID),
+            &nodes.map(|nodes| nodes.to_string()),
+        )?;
         sizes.validated()?;
         let mut tree = Self::start(pool, root, (sizes, options.patience), crashed)?;
         if crashed && !options.mark_later {
@@ -89,10 +102,17 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let (anchor, slots) = (root.words[ROOT_ANCHOR], root.words[ROOT_SLOTS] as usize);
         let guard = pool.pin();
         let pmwcas = Pmwcas::open(&guard, anchor + ANCHOR_BYTES, slots)?;
-        Ok(Self::assembled(pool, pmwcas, anchor, (sizes, patience), crashed))
+        Ok(Self::assembled(
+            pool,
+            pmwcas,
+            anchor,
+            (sizes, patience),
+            crashed,
+        ))
     }
 
-    /// A tree to be read without recovery, even if descriptors are damaged. It must not be changed, and its drop finishes nothing.
+    /// A tree to be read without recovery, even if descriptors are damaged. It must not be changed,
+    /// and its drop finishes nothing.
     pub(super) fn unrecovered(pool: &Pool<M>, root: &TreeRoot) -> Self {
         let (anchor, slots) = (root.words[ROOT_ANCHOR], root.words[ROOT_SLOTS] as usize);
         let pmwcas = Pmwcas::unrecovered::<M>(anchor.saturating_add(ANCHOR_BYTES), slots);
@@ -139,12 +159,18 @@ mod tests {
     type Tree = BzTree<Dax, WordCodec>;
 
     fn small() -> BzTreeOptions {
-        BzTreeOptions { nodes: Some(NodeSizes::of_leaf(4)), ..BzTreeOptions::default() }
+        BzTreeOptions {
+            nodes: Some(NodeSizes::of_leaf(4)),
+            ..BzTreeOptions::default()
+        }
     }
 
     #[test]
     fn a_tree_with_a_damaged_descriptor_is_refused_by_its_name() {
-        let options = PoolOptions { close_on_drop: false, ..PoolOptions::default() };
+        let options = PoolOptions {
+            close_on_drop: false,
+            ..PoolOptions::default()
+        };
         let pool = Pool::open(Dax::plain(1 << 20).unwrap(), options).unwrap();
         let tree = Tree::create(&pool, "tree", small()).unwrap();
         assert!(WordIndex::write(&tree, 1, Some(2), Condition::Absent).unwrap());
@@ -152,7 +178,12 @@ mod tests {
         let root = pool.trees().unwrap().remove(0);
         let (guard, anchor) = (pool.pin(), root.words[ROOT_ANCHOR]);
         let place = anchor + ANCHOR_BYTES;
-        let before = guard.words(anchor, 2).unwrap().iter().map(|word| word.load(&guard)).collect::<Vec<_>>();
+        let before = guard
+            .words(anchor, 2)
+            .unwrap()
+            .iter()
+            .map(|word| word.load(&guard))
+            .collect::<Vec<_>>();
         let end = pool.stat().file_bytes;
         for (offsets, what) in [
             (&[anchor, end][..], "outside of the pool"),
@@ -162,8 +193,14 @@ mod tests {
             (&[], "without words"),
         ] {
             plant(&guard, place, offsets);
-            let error = Tree::open(&pool, &root, small()).err().expect(what).to_string();
-            assert!(error.contains("PMwCAS descriptor 1: ") && error.contains(what), "{error}");
+            let error = Tree::open(&pool, &root, small())
+                .err()
+                .expect(what)
+                .to_string();
+            assert!(
+                error.contains("PMwCAS descriptor 1: ") && error.contains(what),
+                "{error}"
+            );
         }
         // A damaged descriptor is refused, and the words that it names are not touched.
         assert!(
@@ -200,7 +237,10 @@ mod tests {
         meta.store(&guard, name);
         let (saved, left_out) = salvage();
         assert!(saved.is_empty() && left_out.len() == 1, "{left_out:?}");
-        assert!(left_out[0].what.contains("an entry: PMwCAS descriptor 1"), "{left_out:?}");
+        assert!(
+            left_out[0].what.contains("an entry: PMwCAS descriptor 1"),
+            "{left_out:?}"
+        );
         meta.store(&guard, whole);
         plant(&guard, place, &[anchor]);
         let tree = Tree::open(&pool, &root, small()).unwrap();

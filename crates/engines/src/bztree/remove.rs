@@ -13,7 +13,11 @@ use crate::pmwcas::{DIRTY, Seen};
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Removes a key if the condition holds. Durable when this returns. O(log n).
-    pub(super) fn erase(&self, key: C::Key<'_>, condition: Condition<C::Value<'_>>) -> Result<bool> {
+    pub(super) fn erase(
+        &self,
+        key: C::Key<'_>,
+        condition: Condition<C::Value<'_>>,
+    ) -> Result<bool> {
         let guard = self.pool.pin();
         self.attempt(|| self.try_erase(&guard, key, condition))
     }
@@ -42,17 +46,19 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let meta = &leaf.entry(guard, found.entry)?[META];
         bury.add_word(guard, meta, found.meta.0, found.meta.gone().0)?;
         bury.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.buried().0)?;
-        let Some(commit) = bury.attempt(guard)? else { return Ok(Attempt::Again) };
+        let Some(commit) = bury.attempt(guard)? else {
+            return Ok(Attempt::Again);
+        };
         C::retire(guard, found.words);
         commit.wait(guard)?;
-        // Now the next search for this key does not read the dead entry first. Not before the remove is durable: until then a reader
-        // must find the entry, which is dirty, and wait.
+        // Now the next search for this key does not read the dead entry first. Not before the
+        // remove is durable: until then a reader must find the entry, which is dirty, and wait.
         if self.pmwcas.read(guard, meta)? & DIRTY == 0 {
             leaf.set_fingerprint(guard, found.entry, 0);
         }
         if status.buried().live() <= self.sizes.live_min() {
-            // The key is durably removed, even if the merge fails for want of space or for damage in a neighbour. An operation
-            // that reads the damaged leaf reports it.
+            // The key is durably removed, even if the merge fails for want of space or for damage
+            // in a neighbour. An operation that reads the damaged leaf reports it.
             let _ = self.shrink(guard, key);
         }
         Ok(Attempt::Done(true))

@@ -1,8 +1,9 @@
 //! When the memory of nodes is used again.
 //!
-//! A descriptor of PMwCAS keeps its content until its slot is used again. By then the leaf whose words it names may have been
-//! replaced, and its memory may hold a record. A recovery would then take a word of the record that equals the descriptor's
-//! name for that name. So the memory of a replaced node waits twice before it is reused:
+//! A descriptor of PMwCAS keeps its content until its slot is used again. By then the leaf whose
+//! words it names may have been replaced, and its memory may hold a record. A recovery would then
+//! take a word of the record that equals the descriptor's name for that name. So the memory of a
+//! replaced node waits twice before it is reused:
 //!
 //! 1. until no thread is pinned that could read the node or execute an operation on its words;
 //! 2. until the descriptors of every slot that was used have been given back.
@@ -21,7 +22,8 @@ use crate::pmwcas::{Leftovers, Recycled};
 /// So many nodes share the fences that giving descriptors back takes.
 const NODES: usize = 16;
 
-/// How often a full pool tries again to free nodes that wait for threads in the middle of an operation.
+/// How often a full pool tries again to free nodes that wait for threads in the middle of an
+/// operation.
 const TRIES: usize = 100;
 
 /// Nodes that were replaced and are not freed yet.
@@ -57,7 +59,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let Outgoing { retired, named } = &self.outgoing;
         guard.interleave(named);
         // Otherwise another thread is doing this, or has stopped while doing it.
-        let Some(mut named) = named.try_lock() else { return false };
+        let Some(mut named) = named.try_lock() else {
+            return false;
+        };
         let (nodes, leftovers) = &mut *named;
         if nodes.is_empty() {
             *nodes = retired.take(least);
@@ -67,7 +71,11 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             *leftovers = self.pmwcas.leftovers();
         }
         // If a descriptor is damaged the nodes stay allocated; the next open reports the damage.
-        if !self.pmwcas.clear_leftovers(guard, leftovers).unwrap_or(false) {
+        if !self
+            .pmwcas
+            .clear_leftovers(guard, leftovers)
+            .unwrap_or(false)
+        {
             return false;
         }
         nodes.drain(..).for_each(|offset| guard.free(offset));
@@ -96,6 +104,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Frees all of them. The tree is not in use any more, and no descriptor names a word.
     pub(super) fn free_outgoing(&self, guard: &Guard<'_, M>) {
         let named = std::mem::take(&mut self.outgoing.named.lock().0);
-        named.into_iter().chain(self.outgoing.retired.take_all()).for_each(|offset| guard.free(offset));
+        named
+            .into_iter()
+            .chain(self.outgoing.retired.take_all())
+            .for_each(|offset| guard.free(offset));
     }
 }

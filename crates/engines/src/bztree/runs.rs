@@ -1,4 +1,5 @@
-//! The order of a leaf's entries: those from its last consolidation are sorted, the few that came since are not.
+//! The order of a leaf's entries: those from its last consolidation are sorted, the few that came
+//! since are not.
 
 use std::cmp::Ordering as Compare;
 
@@ -9,8 +10,8 @@ use crate::Result;
 /// The entries of a leaf, or of two.
 pub(super) type Run<T> = SmallVec<[T; 64]>;
 
-/// Sorts `run`, whose first `sorted` entries are in order; the others are few. Entries that compare equal keep their order.
-/// Returns whether there are any.
+/// Sorts `run`, whose first `sorted` entries are in order; the others are few. Entries that compare
+/// equal keep their order. Returns whether there are any.
 #[inline(always)]
 pub(super) fn sort<T: Copy>(
     run: &mut [T],
@@ -33,8 +34,8 @@ pub(super) fn sort<T: Copy>(
         }
         late[hole] = entry;
     }
-    // From the end, so that entries that are in place already are not moved. Both indices move without a branch: no processor
-    // predicts which entry comes next.
+    // From the end, so that entries that are in place already are not moved. Both indices move
+    // without a branch: no processor predicts which entry comes next.
     let (mut early, mut left) = (sorted, late.len());
     while early > 0 && left > 0 {
         let (one, other) = (late[left - 1], run[early - 1]);

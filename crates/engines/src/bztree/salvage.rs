@@ -1,7 +1,9 @@
-//! Reading what is whole in a damaged tree, even one that does not open because a descriptor is damaged.
+//! Reading what is whole in a damaged tree, even one that does not open because a descriptor is
+//! damaged.
 //!
-//! Nothing is rolled forward or back. A word that names a sound descriptor has the value that the descriptor gives it. A word
-//! that names a damaged descriptor cannot be read, and everything below it is left out.
+//! Nothing is rolled forward or back. A word that names a sound descriptor has the value that the
+//! descriptor gives it. A word that names a damaged descriptor cannot be read, and everything below
+//! it is left out.
 
 use std::iter;
 use std::ops::RangeInclusive;
@@ -43,14 +45,18 @@ impl<M: Medium, C: Codec> Leafy<M, C> for BzTree<M, C> {
             Ok(())
         });
         if let Err(error) = walked {
-            let offset = if let Error::Corrupt { offset, .. } = error { offset } else { self.anchor };
+            let offset = if let Error::Corrupt { offset, .. } = error {
+                offset
+            } else {
+                self.anchor
+            };
             led.note(offset, Part::Node, "all of the tree", &error);
         }
         led
     }
 
-    /// A leaf that was replaced is frozen, and its memory may be kept for a leaf to come. Memory that is a record now may have
-    /// entries of an earlier leaf behind the record's end.
+    /// A leaf that was replaced is frozen, and its memory may be kept for a leaf to come. Memory
+    /// that is a record now may have entries of an earlier leaf behind the record's end.
     fn may_be_leaf(&self, guard: &Guard<'_, M>, offset: u64) -> bool {
         let status = Self::leaf(guard, offset).and_then(|leaf| self.leaf_status(guard, leaf));
         status.is_ok_and(|status| !status.is_frozen())
@@ -60,7 +66,8 @@ impl<M: Medium, C: Codec> Leafy<M, C> for BzTree<M, C> {
         let head = Self::leaf(guard, leaf)?;
         loop {
             let status = self.leaf_status(guard, head);
-            let entries = (0..ENTRIES_MAX).map(|entry| self.salvage_entry(guard, leaf, entry).transpose());
+            let entries =
+                (0..ENTRIES_MAX).map(|entry| self.salvage_entry(guard, leaf, entry).transpose());
             let mut entries: Vec<_> = entries.flatten().collect();
             let status = match status {
                 Ok(status) => status,
@@ -84,7 +91,12 @@ impl<M: Medium, C: Codec> Leafy<M, C> for BzTree<M, C> {
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
     /// An entry, even if the leaf's status is damaged: an entry that holds a key has a fingerprint.
-    fn salvage_entry(&self, guard: &Guard<'_, M>, offset: u64, entry: usize) -> Result<Option<EntryWords>> {
+    fn salvage_entry(
+        &self,
+        guard: &Guard<'_, M>,
+        offset: u64,
+        entry: usize,
+    ) -> Result<Option<EntryWords>> {
         let leaf = Self::leaf(guard, offset)?;
         if leaf.fingerprint(guard, entry) == 0 {
             return Ok(None);

@@ -1,7 +1,8 @@
 //! Ranges: one leaf after the other, each copied at once, both ways.
 //!
-//! A range goes on from the separator where the last leaf ended. A leaf's bounds never change, so whatever was split or merged
-//! meanwhile, no key comes twice, and none that is there for the whole range is missed.
+//! A range goes on from the separator where the last leaf ended. A leaf's bounds never change, so
+//! whatever was split or merged meanwhile, no key comes twice, and none that is there for the whole
+//! range is missed.
 
 use medium::{Medium, kernels};
 use pool::{Guard, Pool};
@@ -21,8 +22,8 @@ const LEAVES_AHEAD: usize = 3;
 type Snapshot = Run<EntryWords>;
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
-    /// The visible entries of a leaf whose keys' first words are at least `from`, in the order of their keys. Calls `meanwhile` when
-    /// their lines are on the way.
+    /// The visible entries of a leaf whose keys' first words are at least `from`, in the order of
+    /// their keys. Calls `meanwhile` when their lines are on the way.
     fn snapshot(
         &self,
         guard: &Guard<'_, M>,
@@ -48,12 +49,16 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 sorted = into.len();
             }
         }
-        let compare = |one: &EntryWords, other: &EntryWords| Self::compare_entries(guard, *one, *other);
+        let compare =
+            |one: &EntryWords, other: &EntryWords| Self::compare_entries(guard, *one, *other);
         if runs::sort(into, sorted, compare)? {
-            // The key was removed and inserted again while its leaf was read: the later entry counts.
+            // The key was removed and inserted again while its leaf was read: the later entry
+            // counts.
             let mut kept = 0;
             for position in 0..into.len() {
-                if position + 1 == into.len() || compare(&into[position], &into[position + 1])?.is_ne() {
+                if position + 1 == into.len()
+                    || compare(&into[position], &into[position + 1])?.is_ne()
+                {
                     into[kept] = into[position];
                     kept += 1;
                 }
@@ -63,16 +68,19 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(())
     }
 
-    /// The leaves that follow the one at the end of a path under the same parent, as far as they are read ahead.
+    /// The leaves that follow the one at the end of a path under the same parent, as far as they
+    /// are read ahead.
     #[inline(always)]
     fn siblings<'g>(guard: &'g Guard<'_, M>, path: &[Step]) -> impl Iterator<Item = Leaf<'g>> {
-        let parent =
-            path.last().and_then(|step| Some((Self::inner(guard, step.offset).ok()?, step.position)));
+        let parent = path
+            .last()
+            .and_then(|step| Some((Self::inner(guard, step.offset).ok()?, step.position)));
         parent.into_iter().flat_map(|(inner, position)| {
             let children = &inner.children[..=Self::header(guard, inner).separators()];
             let following = children.iter().skip(position + 1).take(LEAVES_AHEAD);
-            following
-                .filter_map(|child| Self::leaf(guard, Pointer(child.load(guard) & VALUE_MASK).offset()).ok())
+            following.filter_map(|child| {
+                Self::leaf(guard, Pointer(child.load(guard) & VALUE_MASK).offset()).ok()
+            })
         })
     }
 
@@ -85,8 +93,13 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         }
     }
 
-    /// Calls `visit` with the entries from `from` on, ascending and leaf by leaf, until it returns `false`.
-    pub(super) fn visit_words(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()>
+    /// Calls `visit` with the entries from `from` on, ascending and leaf by leaf, until it returns
+    /// `false`.
+    pub(super) fn visit_words(
+        &self,
+        from: u64,
+        visit: &mut dyn FnMut(&[[u64; 2]]) -> bool,
+    ) -> Result<()>
     where
         C: for<'k> Codec<Key<'k> = u64>,
     {
@@ -97,8 +110,11 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 let (path, offset) = self.descend_path(&guard, &Goal::Key(resume), &mut seen)?;
                 let mut siblings = Self::siblings(&guard, &path);
                 let next = siblings.next();
-                next.into_iter().chain(siblings).for_each(|leaf| kernels::prefetch_read(leaf.head));
-                // The entries of this leaf before those of the next: a processor fetches only so many lines at a time.
+                next.into_iter()
+                    .chain(siblings)
+                    .for_each(|leaf| kernels::prefetch_read(leaf.head));
+                // The entries of this leaf before those of the next: a processor fetches only so
+                // many lines at a time.
                 let meanwhile = || {
                     if let Some(leaf) = next {
                         Self::prefetch_entries(&guard, leaf);
@@ -148,7 +164,14 @@ impl<M: Medium, C: Codec> Leaves<M, C> for BzTree<M, C> {
         };
         let (mut seen, mut snapshot) = (Seen::default(), Snapshot::new());
         let (path, offset) = self.descend_path(guard, &goal, &mut seen)?;
-        self.snapshot(guard, Self::leaf(guard, offset)?, 0, &mut seen, &mut snapshot, || {})?;
+        self.snapshot(
+            guard,
+            Self::leaf(guard, offset)?,
+            0,
+            &mut seen,
+            &mut snapshot,
+            || {},
+        )?;
         self.pmwcas.settle(guard, &mut seen)?;
         let end = match direction {
             Direction::Forward => Self::upper_bound(guard, &path)?,

@@ -14,19 +14,22 @@ const ROOT_CHILDREN: usize = 4;
 
 /// How large a tree's nodes are. Fixed when the tree is made.
 ///
-/// A leaf takes 64 bytes, and 24 for each entry that it has room for. A new leaf holds sorted entries and some free ones. When
-/// it is full it is replaced by a leaf with the same number of free entries, or, if that would be too large, by two leaves. The
-/// upper of the two has twice as many free entries, because keys often arrive in ascending order. Fewer free entries mean
-/// smaller leaves that are mostly sorted, and that are replaced more often.
+/// A leaf takes 64 bytes, and 24 for each entry that it has room for. A new leaf holds sorted
+/// entries and some free ones. When it is full it is replaced by a leaf with the same number of
+/// free entries, or, if that would be too large, by two leaves. The upper of the two has twice as
+/// many free entries, because keys often arrive in ascending order. Fewer free entries mean smaller
+/// leaves that are mostly sorted, and that are replaced more often.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct NodeSizes {
-    /// The most entries of a leaf: 4 to 56, as 56 fingerprints and the leaf's status fill one line. Default: 56, which take
-    /// 1,408 bytes.
+    /// The most entries of a leaf: 4 to 56, as 56 fingerprints and the leaf's status fill one line.
+    /// Default: 56, which take 1,408 bytes.
     pub leaf_entries: usize,
-    /// The fewest free entries of a new leaf: 1 to three quarters of `leaf_entries`. There are more if the allocation has room
-    /// for them. Default: 12 of 56, so that the lower half of a split takes a KiB, and the upper half has the largest size.
+    /// The fewest free entries of a new leaf: 1 to three quarters of `leaf_entries`. There are more
+    /// if the allocation has room for them. Default: 12 of 56, so that the lower half of a split
+    /// takes a KiB, and the upper half has the largest size.
     pub free_entries: usize,
-    /// The most children of an inner node, which takes a KiB however many it has: 4 to 63. Default: 63.
+    /// The most children of an inner node, which takes a KiB however many it has: 4 to 63. Default:
+    /// 63.
     pub inner_children: usize,
 }
 
@@ -37,20 +40,32 @@ impl Default for NodeSizes {
 }
 
 impl NodeSizes {
-    /// Leaves of at most so many entries, with the default's share of free ones. Inner nodes have few children where leaves
-    /// have less than 16 entries, so that small trees are deep.
+    /// Leaves of at most so many entries, with the default's share of free ones. Inner nodes have
+    /// few children where leaves have less than 16 entries, so that small trees are deep.
     #[must_use]
     pub const fn of_leaf(leaf_entries: usize) -> Self {
-        let free_entries = if leaf_entries < 5 { 1 } else { leaf_entries.saturating_mul(3) / 14 };
+        let free_entries = if leaf_entries < 5 {
+            1
+        } else {
+            leaf_entries.saturating_mul(3) / 14
+        };
         let inner_children = if leaf_entries < 16 { 5 } else { CHILDREN_MAX };
-        Self { leaf_entries, free_entries, inner_children }
+        Self {
+            leaf_entries,
+            free_entries,
+            inner_children,
+        }
     }
 
     /// The sizes that a root names.
     pub(super) fn of_root(root: &TreeRoot) -> Self {
         let [leaf_entries, free_entries, inner_children] =
             [ROOT_ENTRIES, ROOT_FREE, ROOT_CHILDREN].map(|word| root.words[word] as usize);
-        Self { leaf_entries, free_entries, inner_children }
+        Self {
+            leaf_entries,
+            free_entries,
+            inner_children,
+        }
     }
 
     /// Writes them into a root.
@@ -69,10 +84,23 @@ impl NodeSizes {
         let bounds = [
             ("entries a leaf", self.leaf_entries, 4, ENTRIES_MAX),
             ("free entries of a new leaf", self.free_entries, 1, free_max),
-            ("children of an inner node", self.inner_children, 4, CHILDREN_MAX),
+            (
+                "children of an inner node",
+                self.inner_children,
+                4,
+                CHILDREN_MAX,
+            ),
         ];
-        match bounds.into_iter().find(|(_, size, least, most)| !(least..=most).contains(&size)) {
-            Some((what, size, least, most)) => Err(Error::NodeSize { what, size, least, most }),
+        match bounds
+            .into_iter()
+            .find(|(_, size, least, most)| !(least..=most).contains(&size))
+        {
+            Some((what, size, least, most)) => Err(Error::NodeSize {
+                what,
+                size,
+                least,
+                most,
+            }),
             None => Ok(self),
         }
     }
@@ -97,7 +125,8 @@ impl NodeSizes {
         self.inner_children - self.inner_children / 4
     }
 
-    /// The rooms that leaves can have: for each number of entries, how many fit into the allocation for them.
+    /// The rooms that leaves can have: for each number of entries, how many fit into the allocation
+    /// for them.
     pub(super) fn rooms(self) -> Rooms {
         Rooms(std::array::from_fn(|entries| {
             let bytes = pool::lines_taken(leaf_bytes(entries.min(self.leaf_entries)));
@@ -111,7 +140,8 @@ impl NodeSizes {
 pub(super) struct Rooms([u8; ENTRIES_MAX + 1]);
 
 impl Rooms {
-    /// The room of a leaf that is allocated for so many entries, or the largest room if that is smaller.
+    /// The room of a leaf that is allocated for so many entries, or the largest room if that is
+    /// smaller.
     pub(super) fn room(&self, entries: usize) -> usize {
         usize::from(self.0[entries.min(ENTRIES_MAX)])
     }
@@ -125,7 +155,11 @@ impl Rooms {
 
 impl std::fmt::Display for NodeSizes {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { leaf_entries, free_entries, inner_children } = self;
+        let Self {
+            leaf_entries,
+            free_entries,
+            inner_children,
+        } = self;
         write!(
             formatter,
             "{leaf_entries} entries a leaf, {free_entries} free in a new one, {inner_children} children"
@@ -149,10 +183,34 @@ mod tests {
             (NodeSizes::of_leaf(3), "3 entries a leaf"),
             (NodeSizes::of_leaf(57), "57 entries a leaf"),
             (NodeSizes::of_leaf(usize::MAX), "entries a leaf"),
-            (NodeSizes { free_entries: 0, ..default }, "0 free entries"),
-            (NodeSizes { free_entries: 43, ..default }, "43 free entries"),
-            (NodeSizes { inner_children: 3, ..default }, "3 children"),
-            (NodeSizes { inner_children: 64, ..default }, "64 children"),
+            (
+                NodeSizes {
+                    free_entries: 0,
+                    ..default
+                },
+                "0 free entries",
+            ),
+            (
+                NodeSizes {
+                    free_entries: 43,
+                    ..default
+                },
+                "43 free entries",
+            ),
+            (
+                NodeSizes {
+                    inner_children: 3,
+                    ..default
+                },
+                "3 children",
+            ),
+            (
+                NodeSizes {
+                    inner_children: 64,
+                    ..default
+                },
+                "64 children",
+            ),
         ] {
             let error = sizes.validated().unwrap_err().to_string();
             assert!(error.contains(named) && error.contains("take"), "{error}");
@@ -162,12 +220,18 @@ mod tests {
     #[test]
     fn a_leaf_has_all_the_room_that_is_allocated_for_it() {
         let rooms = NodeSizes::default().rooms();
-        assert_eq!([28 + 12, 52, 80].map(|entries| rooms.room(entries)), [40, 56, 56]);
+        assert_eq!(
+            [28 + 12, 52, 80].map(|entries| rooms.room(entries)),
+            [40, 56, 56]
+        );
         assert_eq!(rooms.from(39).collect::<Vec<_>>(), [40, 50, 56]);
         for entries in 0..=56 {
             let room = rooms.room(entries);
             let taken = |entries| pool::lines_taken(leaf_bytes(entries));
-            assert!(room >= entries && taken(room) == taken(entries), "{entries}");
+            assert!(
+                room >= entries && taken(room) == taken(entries),
+                "{entries}"
+            );
             assert!(room == 56 || taken(room + 1) > taken(room), "{entries}");
         }
         assert_eq!(NodeSizes::of_leaf(4).rooms().room(3), 4);

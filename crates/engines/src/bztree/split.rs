@@ -1,12 +1,14 @@
 //! Replacing a leaf that is frozen or full: by one that is consolidated, or by two.
 //!
-//! Every node that a change needs is allocated before anything is frozen. What replaces the leaf is flushed, and ordered by
-//! fence 1 of the operation that installs it. A thread that finds the leaf frozen makes a replacement of its own; one of them is
-//! installed, the others are freed. A thread that cannot make one thaws the leaf instead: the operation that replaces a
-//! leaf names its status, so it fails if the leaf was thawed, and leaves it frozen for good otherwise.
+//! Every node that a change needs is allocated before anything is frozen. What replaces the leaf is
+//! flushed, and ordered by fence 1 of the operation that installs it. A thread that finds the leaf
+//! frozen makes a replacement of its own; one of them is installed, the others are freed. A thread
+//! that cannot make one thaws the leaf instead: the operation that replaces a leaf names its
+//! status, so it fails if the leaf was thawed, and leaves it frozen for good otherwise.
 //!
-//! An inner node is never frozen alone: the operation that installs its replacement freezes it, together with the
-//! parent's child. So no thread finds an inner node that is frozen and still in the tree.
+//! An inner node is never frozen alone: the operation that installs its replacement freezes it,
+//! together with the parent's child. So no thread finds an inner node that is frozen and still in
+//! the tree.
 
 use medium::Medium;
 use pool::Guard;
@@ -19,8 +21,14 @@ use crate::index::Codec;
 use crate::{Error, Result};
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
-    /// Replaces the leaf at the end of a path, or first splits a parent that is full. The caller descends again in any case.
-    pub(super) fn renew_leaf(&self, guard: &Guard<'_, M>, path: &[Step], offset: u64) -> Result<()> {
+    /// Replaces the leaf at the end of a path, or first splits a parent that is full. The caller
+    /// descends again in any case.
+    pub(super) fn renew_leaf(
+        &self,
+        guard: &Guard<'_, M>,
+        path: &[Step],
+        offset: u64,
+    ) -> Result<()> {
         let leaf = Self::leaf(guard, offset)?;
         let status = self.leaf_status(guard, leaf)?;
         if status.kept() > self.sizes.live_max() {
@@ -28,7 +36,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         }
         let mut new = NewNodes::new(guard);
         // A leaf that only grows takes no spare: spares are for changes that give space back.
-        let replacement = self.allocate_leaf(&mut new, status.kept(), status.kept() < status.count())?;
+        let replacement =
+            self.allocate_leaf(&mut new, status.kept(), status.kept() < status.count())?;
         let frozen = self.freeze(guard, leaf)?;
         let mut copies = Copies::new();
         self.gather(guard, leaf, frozen, &mut copies)?;
@@ -63,16 +72,21 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(())
     }
 
-    /// For a leaf with more entries than it had before it was frozen with this status: they were added in between, or it was
-    /// thawed meanwhile, and the next attempt counts them. Otherwise the leaf is damaged, and no attempt could replace it.
+    /// For a leaf with more entries than it had before it was frozen with this status: they were
+    /// added in between, or it was thawed meanwhile, and the next attempt counts them. Otherwise
+    /// the leaf is damaged, and no attempt could replace it.
     fn expect_other_entries(
         &self,
         guard: &Guard<'_, M>,
         (offset, frozen): (u64, LeafStatus),
         entries: usize,
     ) -> Result<()> {
-        if entries > frozen.live() && self.leaf_status(guard, Self::leaf(guard, offset)?)? == frozen {
-            return Err(Error::corrupt(offset, "a leaf with more entries than its status counts"));
+        if entries > frozen.live() && self.leaf_status(guard, Self::leaf(guard, offset)?)? == frozen
+        {
+            return Err(Error::corrupt(
+                offset,
+                "a leaf with more entries than its status counts",
+            ));
         }
         Ok(())
     }
@@ -89,13 +103,32 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         }
         let leaf = Self::leaf(guard, offset)?;
         let mut new = NewNodes::new(guard);
-        // The last leaf grows at its end where keys come in order: it is left nearly full, and the new one has all the room.
-        // Keys often ascend elsewhere, too: so the upper half gets more free entries.
+        // The last leaf grows at its end where keys come in order: it is left nearly full, and the
+        // new one has all the room. Keys often ascend elsewhere, too: so the upper half gets more
+        // free entries.
         let is_last = Self::upper_bound(guard, path)?.is_none();
-        let middle = |count: usize| if is_last { count - count / 8 - 1 } else { count / 2 }.max(1);
-        let (most, NodeSizes { leaf_entries, free_entries, .. }) = (status.kept(), self.sizes);
+        let middle = |count: usize| {
+            if is_last {
+                count - count / 8 - 1
+            } else {
+                count / 2
+            }
+            .max(1)
+        };
+        let (
+            most,
+            NodeSizes {
+                leaf_entries,
+                free_entries,
+                ..
+            },
+        ) = (status.kept(), self.sizes);
         let (lower, upper) = (middle(most), most - middle(most));
-        let upper_room = if is_last { leaf_entries } else { upper + 2 * free_entries };
+        let upper_room = if is_last {
+            leaf_entries
+        } else {
+            upper + 2 * free_entries
+        };
         let halves = [
             self.allocate_room(&mut new, lower + free_entries, lower)?,
             self.allocate_room(&mut new, upper_room, upper)?,
@@ -113,7 +146,12 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             return self.expect_other_entries(guard, (offset, frozen), copies.len());
         }
         let (lower, upper) = copies.split_at(middle(copies.len()));
-        let between = Self::separate(guard, &mut new, lower[lower.len() - 1].words, upper[0].words)?;
+        let between = Self::separate(
+            guard,
+            &mut new,
+            lower[lower.len() - 1].words,
+            upper[0].words,
+        )?;
         Self::write_leaf(guard, halves[0], lower)?;
         Self::write_leaf(guard, halves[1], upper)?;
         let halves = halves.map(|half| Pointer::leaf(half.offset));
@@ -132,13 +170,15 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
 
     /// Whether the last node of a path has no room for another child.
     fn parent_is_full(&self, guard: &Guard<'_, M>, path: &[Step]) -> Result<bool> {
-        let Some(step) = path.last() else { return Ok(false) };
+        let Some(step) = path.last() else {
+            return Ok(false);
+        };
         let header = Self::header(guard, Self::inner(guard, step.offset)?);
         Ok(header.separators() + 1 >= self.sizes.inner_children)
     }
 
-    /// The image of the last node of a path, whose child on the path is `child`: `Some(None)` where that is the root, `None` if
-    /// the tree has changed.
+    /// The image of the last node of a path, whose child on the path is `child`: `Some(None)` where
+    /// that is the root, `None` if the tree has changed.
     #[expect(
         clippy::option_option,
         reason = "two questions: whether there is a parent, and whether it is still so"
@@ -149,14 +189,19 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         path: &[Step],
         child: Pointer,
     ) -> Result<Option<Option<(u64, InnerImage)>>> {
-        let Some(step) = path.last() else { return Ok(Some(None)) };
+        let Some(step) = path.last() else {
+            return Ok(Some(None));
+        };
         let known = self.image(guard, step.offset)?;
-        Ok(known.filter(|(_, image)| image.children.get(step.position) == Some(&child)).map(Some))
+        Ok(known
+            .filter(|(_, image)| image.children.get(step.position) == Some(&child))
+            .map(Some))
     }
 
-    /// Installs two nodes in place of `old`, the child at the end of `path`, by a new parent at `parent`, whose content so far is
-    /// `known`. Freezes `old`, which must still have `old_status`; a leaf is frozen already, and is now frozen for good. On
-    /// success the old nodes are retired, otherwise the new ones are freed.
+    /// Installs two nodes in place of `old`, the child at the end of `path`, by a new parent at
+    /// `parent`, whose content so far is `known`. Freezes `old`, which must still have
+    /// `old_status`; a leaf is frozen already, and is now frozen for good. On success the old nodes
+    /// are retired, otherwise the new ones are freed.
     fn install_split(
         &self,
         guard: &Guard<'_, M>,
@@ -181,14 +226,24 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 Self::freeze_inner(guard, &mut swap, step.offset, status)?;
                 (above, Pointer::inner(step.offset), image)
             }
-            _ => (path, old, InnerImage { level, separators: vec![between], children: halves.to_vec() }),
+            _ => (
+                path,
+                old,
+                InnerImage {
+                    level,
+                    separators: vec![between],
+                    children: halves.to_vec(),
+                },
+            ),
         };
         Self::write_inner(guard, parent, &image)?;
         if !self.swap_child(guard, &mut swap, above, (replaced, Pointer::inner(parent)))? {
             return Ok(false);
         }
         new.release(parent);
-        let Some(commit) = self.attempt_swap(guard, swap)? else { return Ok(false) };
+        let Some(commit) = self.attempt_swap(guard, swap)? else {
+            return Ok(false);
+        };
         new.keep();
         if replaced != old {
             self.retire(guard, old.offset());
@@ -200,16 +255,25 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
 
     /// Splits the last node of a path, or one above it that has no room for that.
     fn split_inner(&self, guard: &Guard<'_, M>, path: &[Step]) -> Result<()> {
-        let Some((step, above)) = path.split_last() else { return Ok(()) };
+        let Some((step, above)) = path.split_last() else {
+            return Ok(());
+        };
         if self.parent_is_full(guard, above)? {
             return self.split_inner(guard, above);
         }
         let mut new = NewNodes::new(guard);
-        let halves = [new.allocate(Self::INNER_BYTES)?, new.allocate(Self::INNER_BYTES)?];
+        let halves = [
+            new.allocate(Self::INNER_BYTES)?,
+            new.allocate(Self::INNER_BYTES)?,
+        ];
         let parent = new.allocate(Self::INNER_BYTES)?;
         let old = Pointer::inner(step.offset);
-        let Some(known) = self.parent_image(guard, above, old)? else { return Ok(()) };
-        let Some((status, mut lower)) = self.image(guard, step.offset)? else { return Ok(()) };
+        let Some(known) = self.parent_image(guard, above, old)? else {
+            return Ok(());
+        };
+        let Some((status, mut lower)) = self.image(guard, step.offset)? else {
+            return Ok(());
+        };
         if lower.separators.len() < 3 {
             return Ok(());
         }
@@ -217,8 +281,14 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Self::write_inner(guard, halves[0], &lower)?;
         Self::write_inner(guard, halves[1], &upper)?;
         let halves = halves.map(Pointer::inner);
-        let done =
-            self.install_split(guard, above, new, (known, parent), (old, status), (halves, between))?;
+        let done = self.install_split(
+            guard,
+            above,
+            new,
+            (known, parent),
+            (old, status),
+            (halves, between),
+        )?;
         if done {
             self.counters.splits.add();
         }

@@ -12,15 +12,30 @@ pub(super) type Tree = BzTree<Dax, WordCodec>;
 
 /// An empty tree in memory, whose leaves have room for so many entries.
 pub(super) fn tree(leaf_entries: usize) -> (Pool<Dax>, Tree) {
-    let options = PoolOptions { close_on_drop: false, ..PoolOptions::default() };
+    let options = PoolOptions {
+        close_on_drop: false,
+        ..PoolOptions::default()
+    };
     let pool = Pool::open(Dax::plain(1 << 24).unwrap(), options).unwrap();
     let nodes = Some(NodeSizes::of_leaf(leaf_entries));
-    let tree = Tree::create(&pool, "tree", BzTreeOptions { nodes, ..BzTreeOptions::default() }).unwrap();
+    let tree = Tree::create(
+        &pool,
+        "tree",
+        BzTreeOptions {
+            nodes,
+            ..BzTreeOptions::default()
+        },
+    )
+    .unwrap();
     (pool, tree)
 }
 
 /// The leaf that covers a key.
 pub(super) fn leaf_of<'g>(tree: &Tree, guard: &'g Guard<'_, Dax>, key: [u8; 8]) -> Leaf<'g> {
     let key = WordCodec::key(&key).unwrap();
-    Tree::leaf(guard, tree.descend(guard, key, &mut Seen::default()).unwrap()).unwrap()
+    Tree::leaf(
+        guard,
+        tree.descend(guard, key, &mut Seen::default()).unwrap(),
+    )
+    .unwrap()
 }

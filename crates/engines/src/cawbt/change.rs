@@ -1,7 +1,8 @@
 //! Changes of nodes: splits, merges, and what follows from them above.
 //!
-//! A split gives the parent one more child, a merge takes one. A parent with five children is split at once, one with a single child
-//! merged, and so on up to the root. Where a crash, or a full pool, comes in between, the next split or merge below goes on with it.
+//! A split gives the parent one more child, a merge takes one. A parent with five children is split
+//! at once, one with a single child merged, and so on up to the root. Where a crash, or a full
+//! pool, comes in between, the next split or merge below goes on with it.
 
 use medium::sync::Ordering;
 use smallvec::SmallVec;
@@ -13,8 +14,8 @@ use super::remove::MERGED_MAX;
 use super::{CawbTree, LEVELS_MAX, State, log};
 use crate::kit::prelude::*;
 
-/// A change of nodes, whose readers wait until it ends. If it does not, as the medium failed after the first store, the tree is not
-/// written any more, and readers of these nodes give up.
+/// A change of nodes, whose readers wait until it ends. If it does not, as the medium failed after
+/// the first store, the tree is not written any more, and readers of these nodes give up.
 pub(super) struct Change<'t, 'g, 'p, M: Medium, C: Codec> {
     tree: &'t CawbTree<M, C>,
     guard: &'g Guard<'p, M>,
@@ -30,15 +31,31 @@ impl<'t, 'g, 'p, M: Medium, C: Codec> Change<'t, 'g, 'p, M, C> {
         offsets: impl IntoIterator<Item = u64>,
     ) -> Self {
         let offsets: SmallVec<[u64; 4]> = offsets.into_iter().collect();
-        offsets.iter().for_each(|offset| tree.versions.raise(*offset));
-        Self { tree, guard, offsets, is_published: false }
+        offsets
+            .iter()
+            .for_each(|offset| tree.versions.raise(*offset));
+        Self {
+            tree,
+            guard,
+            offsets,
+            is_published: false,
+        }
     }
 
     /// Stores and flushes a node.
     #[track_caller]
-    pub(super) fn publish(&mut self, offset: u64, old: &Node, content: &Content, parent: u64) -> Result<()> {
+    pub(super) fn publish(
+        &mut self,
+        offset: u64,
+        old: &Node,
+        content: &Content,
+        parent: u64,
+    ) -> Result<()> {
         let new = content.sealed(offset, parent);
-        self.guard.node::<NodeLine>(offset)?.line.publish(self.guard, &old.0, &new.0)?;
+        self.guard
+            .node::<NodeLine>(offset)?
+            .line
+            .publish(self.guard, &old.0, &new.0)?;
         self.is_published = true;
         Ok(())
     }
@@ -46,7 +63,9 @@ impl<'t, 'g, 'p, M: Medium, C: Codec> Change<'t, 'g, 'p, M, C> {
     /// The change is ordered, and durable at `lsn`.
     pub(super) fn end(mut self, lsn: Lsn) {
         self.is_published = false;
-        self.offsets.iter().for_each(|offset| self.tree.versions.stamp(*offset, lsn));
+        self.offsets
+            .iter()
+            .for_each(|offset| self.tree.versions.stamp(*offset, lsn));
     }
 }
 
@@ -56,7 +75,9 @@ impl<M: Medium, C: Codec> Drop for Change<'_, '_, '_, M, C> {
             self.tree.is_cut_off.store(true, Ordering::Relaxed);
             return self.tree.pool.leave_unclean();
         }
-        self.offsets.iter().for_each(|offset| self.tree.versions.lower(*offset));
+        self.offsets
+            .iter()
+            .for_each(|offset| self.tree.versions.lower(*offset));
     }
 }
 
@@ -71,13 +92,16 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     fn inner(guard: &Guard<'_, M>, offset: u64) -> Result<Node> {
         let node = Node::load(guard, offset)?;
         if node.is_leaf() {
-            return Err(Error::corrupt(offset, "a leaf where an inner node should be"));
+            return Err(Error::corrupt(
+                offset,
+                "a leaf where an inner node should be",
+            ));
         }
         Ok(node)
     }
 
-    /// The place of a key for a write, and whether its condition holds. If the write is to split or merge its leaf, the inner nodes
-    /// above have room.
+    /// The place of a key for a write, and whether its condition holds. If the write is to split or
+    /// merge its leaf, the inner nodes above have room.
     pub(super) fn place_for(
         &self,
         writer: &mut Writer<'_, '_, M>,
@@ -105,23 +129,35 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Err(Error::contended(self.root))
     }
 
-    /// Splits the inner nodes of a path that have four IDs, the uppermost first. Whether there was one; if so, the path may lead to other
-    /// nodes now, and some on it may still have four IDs.
-    pub(super) fn split_full(&self, writer: &mut Writer<'_, '_, M>, path: &mut Path) -> Result<bool> {
+    /// Splits the inner nodes of a path that have four IDs, the uppermost first. Whether there was
+    /// one; if so, the path may lead to other nodes now, and some on it may still have four IDs.
+    pub(super) fn split_full(
+        &self,
+        writer: &mut Writer<'_, '_, M>,
+        path: &mut Path,
+    ) -> Result<bool> {
         let mut found = false;
         while let Some(level) = path.iter().position(|step| step.count == IDS_MAX) {
             let offset = path[level].offset;
             let node = Self::inner(writer.guard, offset)?;
             let above = level.checked_sub(1).map(|above| path[above]);
             let mut fresh = Fresh::new(self, writer.guard);
-            self.split(writer, &mut fresh, (offset, &node), &Content::of(&node), above)?;
+            self.split(
+                writer,
+                &mut fresh,
+                (offset, &node),
+                &Content::of(&node),
+                above,
+            )?;
             path[level].count = 1;
             found = true;
             // What is below may belong to the new node now.
             if path[level + 1..].iter().any(|step| step.count == IDS_MAX) {
                 break;
             }
-            let Some(above) = level.checked_sub(1) else { break };
+            let Some(above) = level.checked_sub(1) else {
+                break;
+            };
             path[above].count += 1;
         }
         Ok(found)
@@ -149,10 +185,17 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             }
             let before = fresh.node(&left, offset)?;
             self.write_log(guard, writer.state, &Content::empty_leaf())?;
-            // PERSIST: the new nodes, the record and the log are ordered before the root; lost, nothing happened.
+            // PERSIST: the new nodes, the record and the log are ordered before the root; lost,
+            // nothing happened.
             guard.fence();
             let content = Content::of_two(before, separator, behind);
-            let lsn = self.store_one(guard, (offset, node), &content, 0, &[offset, before, behind])?;
+            let lsn = self.store_one(
+                guard,
+                (offset, node),
+                &content,
+                0,
+                &[offset, before, behind],
+            )?;
             writer.state.counts.levels += 1;
             writer.state.counts.inner += 1;
             lsn
@@ -180,9 +223,14 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Ok(lsn)
     }
 
-    /// Gives the inner nodes of a path that have a single child another one, or merges them, the uppermost first. Whether there was one;
-    /// if so, the path may lead to other nodes now, and some on it may still have a single child.
-    pub(super) fn merge_single(&self, writer: &mut Writer<'_, '_, M>, path: &mut Path) -> Result<bool> {
+    /// Gives the inner nodes of a path that have a single child another one, or merges them, the
+    /// uppermost first. Whether there was one; if so, the path may lead to other nodes now, and
+    /// some on it may still have a single child.
+    pub(super) fn merge_single(
+        &self,
+        writer: &mut Writer<'_, '_, M>,
+        path: &mut Path,
+    ) -> Result<bool> {
         let mut found = false;
         while let Some(level) = path.iter().position(|step| step.count == 0) {
             found = true;
@@ -205,8 +253,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Ok(found)
     }
 
-    /// Merges the child at a position with the next one; of leaves, without the ID `removed`, which the inner node
-    /// `separated` has as a separator.
+    /// Merges the child at a position with the next one; of leaves, without the ID `removed`, which
+    /// the inner node `separated` has as a separator.
     pub(super) fn merge(
         &self,
         writer: &mut Writer<'_, '_, M>,
@@ -227,7 +275,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Ok(lsn)
     }
 
-    /// Gives a node with a single child another one, if the node beside it has at least four children.
+    /// Gives a node with a single child another one, if the node beside it has at least four
+    /// children.
     fn move_child(&self, writer: &mut Writer<'_, '_, M>, offset: u64, above: Step) -> Result<bool> {
         let (guard, position) = (writer.guard, above.position);
         let parent = Self::inner(guard, above.offset)?;
@@ -238,8 +287,15 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             return Ok(false);
         }
         let lost = if is_last { 0 } else { node.count() };
-        let separators = [parent.id(position - usize::from(!is_last)), node.id(lost.saturating_sub(1))];
-        let log = log::moved([offset, node.pointer(lost), beside, above.offset], separators, is_last);
+        let separators = [
+            parent.id(position - usize::from(!is_last)),
+            node.id(lost.saturating_sub(1)),
+        ];
+        let log = log::moved(
+            [offset, node.pointer(lost), beside, above.offset],
+            separators,
+            is_last,
+        );
         self.carry_out(guard, writer.state, &log)?;
         Ok(true)
     }
@@ -251,10 +307,16 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         let offset = root.pointer(0);
         let child = Node::load(guard, offset)?;
         self.write_log(guard, writer.state, &Content::empty_leaf())?;
-        // PERSIST: the log, which may name the child, is empty before the root; lost, an open would read in the log of a node that is
-        // something else by then.
+        // PERSIST: the log, which may name the child, is empty before the root; lost, an open would
+        // read in the log of a node that is something else by then.
         guard.fence();
-        self.store_one(guard, (self.root, &root), &Content::of(&child), 0, &[self.root, offset])?;
+        self.store_one(
+            guard,
+            (self.root, &root),
+            &Content::of(&child),
+            0,
+            &[self.root, offset],
+        )?;
         guard.retire_node(offset);
         writer.state.merges += 1;
         writer.state.counts.levels -= 1;

@@ -32,26 +32,35 @@ struct Visited {
 /// Lines that share an allocation of [`Seen`]: 1 MiB of the pool.
 const CHUNK_LINES: usize = 1 << 14;
 
-/// The nodes that a walk has visited: a bit for each line of the pool, in chunks that are made where nodes are.
+/// The nodes that a walk has visited: a bit for each line of the pool, in chunks that are made
+/// where nodes are.
 struct Seen(Vec<OnceLock<Box<[AtomicU64]>>>);
 
 impl Seen {
     fn new<M: Medium>(guard: &Guard<'_, M>) -> Self {
         let lines = guard.medium().extent().length() as usize / LINE_BYTES;
-        Self((0..lines.div_ceil(CHUNK_LINES)).map(|_| OnceLock::new()).collect())
+        Self(
+            (0..lines.div_ceil(CHUNK_LINES))
+                .map(|_| OnceLock::new())
+                .collect(),
+        )
     }
 
     /// Whether a node is visited for the first time. What lies outside of the pool always is.
     fn is_new(&self, offset: u64) -> bool {
         let line = offset as usize / LINE_BYTES;
-        let Some(chunk) = self.0.get(line / CHUNK_LINES) else { return true };
-        let words = chunk.get_or_init(|| (0..CHUNK_LINES / 64).map(|_| AtomicU64::new(0)).collect());
+        let Some(chunk) = self.0.get(line / CHUNK_LINES) else {
+            return true;
+        };
+        let words =
+            chunk.get_or_init(|| (0..CHUNK_LINES / 64).map(|_| AtomicU64::new(0)).collect());
         let bit = 1 << (line % 64);
         words[line % CHUNK_LINES / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 }
 
-/// A separator that is not the first key to its right: the node that has it, the separator, and that key.
+/// A separator that is not the first key to its right: the node that has it, the separator, and
+/// that key.
 pub(super) type Stale = (u64, u32, u32);
 
 /// What there is in a tree.
@@ -68,7 +77,8 @@ pub(super) struct Survey {
 
 impl Survey {
     fn found(&mut self, offset: u64, what: String) {
-        self.violations.push(LeftOut::unknown(Violation { offset, what }));
+        self.violations
+            .push(LeftOut::unknown(Violation { offset, what }));
     }
 
     /// Adds a node, and verifies it.
@@ -77,7 +87,11 @@ impl Survey {
             Ok(node) => node,
             Err(error) => {
                 let what = what_of(&error);
-                return self.violations.push(LeftOut { offset: at.offset, part: Part::Node, what });
+                return self.violations.push(LeftOut {
+                    offset: at.offset,
+                    part: Part::Node,
+                    what,
+                });
             }
         };
         *self.counts.of_kind(node.is_leaf()) += 1;
@@ -104,7 +118,10 @@ impl Survey {
             self.found(leaf, "the leaf before links another one".to_owned());
         }
         if self.counts.levels != level {
-            self.found(leaf, "a leaf that is not as far from the root as others".to_owned());
+            self.found(
+                leaf,
+                "a leaf that is not as far from the root as others".to_owned(),
+            );
         }
     }
 
@@ -129,14 +146,19 @@ type Read<'r, M> = dyn Fn(&Guard<'_, M>, u64) -> Result<Node> + Sync + 'r;
 impl<M: Medium, C: Codec> CawbTree<M, C> {
     /// Reads a node, or the other copy of a twin line if only that is sound.
     fn read_any(guard: &Guard<'_, M>, offset: u64) -> Result<Node> {
-        Node::load(guard, offset).and_then(|node| node.validated(offset)).or_else(|error| {
-            let copies = guard.node::<NodeLine>(offset)?.line.copies(guard);
-            copies.map(Node).find_map(|node| node.validated(offset).ok()).ok_or(error)
-        })
+        Node::load(guard, offset)
+            .and_then(|node| node.validated(offset))
+            .or_else(|error| {
+                let copies = guard.node::<NodeLine>(offset)?.line.copies(guard);
+                copies
+                    .map(Node)
+                    .find_map(|node| node.validated(offset).ok())
+                    .ok_or(error)
+            })
     }
 
-    /// Visits a node and all below it, parents first, children in their order, each once. What lies on level `end` is not visited, but
-    /// returned. O(nodes), whatever the damage.
+    /// Visits a node and all below it, parents first, children in their order, each once. What lies
+    /// on level `end` is not visited, but returned. O(nodes), whatever the damage.
     fn walk(
         guard: &Guard<'_, M>,
         seen: &Seen,
@@ -162,7 +184,12 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
                     let (level, before) = (at.level + 1, position.checked_sub(1));
                     let (low, low_at) =
                         before.map_or((at.low, at.low_at), |before| (node.id(before), at.offset));
-                    todo.push(Visited { offset, level, low, low_at });
+                    todo.push(Visited {
+                        offset,
+                        level,
+                        low,
+                        low_at,
+                    });
                 }
             }
             visit(at, node);
@@ -175,10 +202,18 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         let seen = Seen::new(&self.pool.peek());
         let part = |from, end| {
             let (guard, mut survey) = (self.pool.pin(), Survey::default());
-            let left = Self::walk(&guard, &seen, (from, end), read, &mut |at, node| survey.add(at, node));
+            let left = Self::walk(&guard, &seen, (from, end), read, &mut |at, node| {
+                survey.add(at, node);
+            });
             Ok((survey, left))
         };
-        let (mut survey, left) = part(Visited { offset: self.root, ..Visited::default() }, SHARED_LEVEL)?;
+        let (mut survey, left) = part(
+            Visited {
+                offset: self.root,
+                ..Visited::default()
+            },
+            SHARED_LEVEL,
+        )?;
         for (behind, _) in share(threads, left, |from| part(from, usize::MAX))? {
             survey.join(behind);
         }
@@ -192,16 +227,26 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     pub(super) fn verify(&self) -> Result<Vec<Violation>> {
         let guard = self.pool.pin();
         let state = self.lock(&guard)?;
-        let Survey { counts, leaves, stale, violations, .. } = self.survey(1, &Node::load_sound)?;
+        let Survey {
+            counts,
+            leaves,
+            stale,
+            violations,
+            ..
+        } = self.survey(1, &Node::load_sound)?;
         let mut violations: Vec<Violation> = violations.into_iter().map(Violation::from).collect();
         let mut found = |offset: u64, what: String| violations.push(Violation { offset, what });
-        stale.iter().for_each(|(offset, ..)| found(*offset, NOT_FIRST.to_owned()));
+        stale
+            .iter()
+            .for_each(|(offset, ..)| found(*offset, NOT_FIRST.to_owned()));
         let mut last_key = None;
         for offset in leaves {
             let node = Node::load(&guard, offset)?;
             for (position, record) in node.pointers().enumerate() {
                 match self.verify_record(&guard, node.id(position), record, &mut last_key) {
-                    Ok(what) => what.into_iter().for_each(|what| found(offset, what.to_owned())),
+                    Ok(what) => what
+                        .into_iter()
+                        .for_each(|what| found(offset, what.to_owned())),
                     Err(error) => found(offset, what_of(&error)),
                 }
             }
@@ -211,7 +256,10 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         }
         if violations.is_empty() && counts != state.counts {
             let what = format!("the tree has {counts:?}, and it counted {:?}", state.counts);
-            violations.push(Violation { offset: self.root, what });
+            violations.push(Violation {
+                offset: self.root,
+                what,
+            });
         }
         Ok(violations)
     }
@@ -231,17 +279,32 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     }
 
     /// Gives back all space. What cannot be visited stays taken.
-    #[expect(clippy::unnecessary_wraps, reason = "other engines' fail where damage stops the walk")]
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "other engines' fail where damage stops the walk"
+    )]
     pub(super) fn give_back(&self) -> Result<()> {
         let guard = self.pool.pin();
-        let (seen, from) = (Seen::new(&guard), Visited { offset: self.root, ..Visited::default() });
-        Self::walk(&guard, &seen, (from, usize::MAX), &Node::load_sound, &mut |at, node| {
-            let Ok(node) = node else { return };
-            if node.is_leaf() {
-                node.pointers().for_each(|record| guard.free(record));
-            }
-            guard.free_node(at.offset);
-        });
+        let (seen, from) = (
+            Seen::new(&guard),
+            Visited {
+                offset: self.root,
+                ..Visited::default()
+            },
+        );
+        Self::walk(
+            &guard,
+            &seen,
+            (from, usize::MAX),
+            &Node::load_sound,
+            &mut |at, node| {
+                let Ok(node) = node else { return };
+                if node.is_leaf() {
+                    node.pointers().for_each(|record| guard.free(record));
+                }
+                guard.free_node(at.offset);
+            },
+        );
         guard.free_node(self.log);
         Ok(())
     }
@@ -261,12 +324,25 @@ impl<M: Medium, C: Codec> Leafy<M, C> for CawbTree<M, C> {
     }
 
     fn leaves(&self, guard: &Guard<'_, M>) -> Led {
-        let Survey { leaves, violations: damage, .. } =
-            self.survey(1, &Self::read_any).unwrap_or_else(|error| {
-                let damage = LeftOut { offset: self.root, part: Part::Node, what: what_of(&error) };
-                Survey { violations: vec![damage], ..Survey::default() }
-            });
-        let mut led = Led { damage, ..Led::default() };
+        let Survey {
+            leaves,
+            violations: damage,
+            ..
+        } = self.survey(1, &Self::read_any).unwrap_or_else(|error| {
+            let damage = LeftOut {
+                offset: self.root,
+                part: Part::Node,
+                what: what_of(&error),
+            };
+            Survey {
+                violations: vec![damage],
+                ..Survey::default()
+            }
+        });
+        let mut led = Led {
+            damage,
+            ..Led::default()
+        };
         for offset in &leaves {
             if let Err(error) = Node::load_sound(guard, *offset) {
                 led.note(*offset, Part::Unknown, "perhaps its last change", &error);
@@ -278,6 +354,8 @@ impl<M: Medium, C: Codec> Leafy<M, C> for CawbTree<M, C> {
     fn entries(&self, guard: &Guard<'_, M>, leaf: u64) -> Result<Vec<Result<EntryWords>>> {
         let node = Self::read_any(guard, leaf)?;
         let records = node.pointers().filter(|_| node.is_leaf());
-        Ok(records.map(|record| entry_at::<M, C>(guard, record, &mut Vec::new())).collect())
+        Ok(records
+            .map(|record| entry_at::<M, C>(guard, record, &mut Vec::new()))
+            .collect())
     }
 }

@@ -16,7 +16,8 @@ const ATTEMPTS: usize = 256;
 /// Keys that descend together.
 const GROUP: usize = 16;
 
-/// An inner node on a path, how many IDs it has, and the position of the child that the path goes to.
+/// An inner node on a path, how many IDs it has, and the position of the child that the path goes
+/// to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) offset: u64,
@@ -42,14 +43,16 @@ pub(super) struct Place {
     pub(super) separated: u64,
 }
 
-/// A reader on its way down: the node to read next, and the version that it had when the tree led there.
+/// A reader on its way down: the node to read next, and the version that it had when the tree led
+/// there.
 #[derive(Clone, Copy)]
 pub(super) struct At {
     pub(super) offset: u64,
     pub(super) version: u64,
 }
 
-/// Where a reader has come to: the node, the key's entry if it is a key's way, and whether no node comes before on the same level.
+/// Where a reader has come to: the node, the key's entry if it is a key's way, and whether no node
+/// comes before on the same level.
 pub(super) type Reached = (At, Node, Option<EntryWords>, bool);
 
 fn too_deep(offset: u64) -> Error {
@@ -126,7 +129,15 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             if node.is_leaf() {
                 let (position, found) = self.rank(guard, &node, key)?;
                 let parent = path.last().map_or(0, |step: &Step| step.offset);
-                return Ok(Place { path, parent, leaf: offset, node, position, found, separated });
+                return Ok(Place {
+                    path,
+                    parent,
+                    leaf: offset,
+                    node,
+                    position,
+                    found,
+                    separated,
+                });
             }
             (0..IDS_MAX).for_each(|position| Self::prefetch_node(guard, node.pointer(position)));
             let (position, found) = self.rank(guard, &node, key)?;
@@ -136,12 +147,17 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             if path.len() == LEVELS_MAX {
                 return Err(too_deep(offset));
             }
-            path.push(Step { offset, count: node.count(), position });
+            path.push(Step {
+                offset,
+                count: node.count(),
+                position,
+            });
             offset = node.pointer(position);
         }
     }
 
-    /// Calls `attempt` until no writer comes between, which `None` says. An error counts only if no writer is at work.
+    /// Calls `attempt` until no writer comes between, which `None` says. An error counts only if no
+    /// writer is at work.
     pub(super) fn read<T>(
         &self,
         guard: &Guard<'_, M>,
@@ -166,12 +182,17 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
 
     /// The root, at its version.
     fn at_root(&self) -> Option<At> {
-        self.versions.of(self.root).map(|version| At { offset: self.root, version })
+        self.versions.of(self.root).map(|version| At {
+            offset: self.root,
+            version,
+        })
     }
 
-    /// Goes from a node that was read to another one that it leads to; `None` if one of them changes or has changed.
+    /// Goes from a node that was read to another one that it leads to; `None` if one of them
+    /// changes or has changed.
     pub(super) fn go_on(&self, from: At, offset: u64) -> Option<At> {
-        // The version is taken while the node that leads there is as it was: it is that of the node meant.
+        // The version is taken while the node that leads there is as it was: it is that of the node
+        // meant.
         let version = self.versions.of(offset)?;
         self.is_still(from).then_some(At { offset, version })
     }
@@ -179,8 +200,9 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         self.versions.is_still(at.offset, at.version)
     }
 
-    /// Goes down to a leaf; if `stops`, to a node that has the key's ID. A key that is a separator is found in the inner node: the table
-    /// has its entry. `None` if a writer came between; what is returned is to be validated.
+    /// Goes down to a leaf; if `stops`, to a node that has the key's ID. A key that is a separator
+    /// is found in the inner node: the table has its entry. `None` if a writer came between; what
+    /// is returned is to be validated.
     #[inline(always)]
     pub(super) fn descend(
         &self,
@@ -188,18 +210,23 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         way: &Way<C::Key<'_>>,
         stops: bool,
     ) -> Result<Option<Reached>> {
-        let (Some(mut at), mut is_first) = (self.at_root(), true) else { return Ok(None) };
+        let (Some(mut at), mut is_first) = (self.at_root(), true) else {
+            return Ok(None);
+        };
         for _ in 0..=LEVELS_MAX {
             let node = Node::load(guard, at.offset)?;
             if !node.is_leaf() {
-                (0..IDS_MAX).for_each(|position| Self::prefetch_node(guard, node.pointer(position)));
+                (0..IDS_MAX)
+                    .for_each(|position| Self::prefetch_node(guard, node.pointer(position)));
             }
             let (position, found) = self.rank_way(guard, &node, way)?;
             if node.is_leaf() || stops && found.is_some() {
                 return Ok(Some((at, node, found, is_first)));
             }
             is_first &= position == 0;
-            let Some(child) = self.go_on(at, node.pointer(position)) else { return Ok(None) };
+            let Some(child) = self.go_on(at, node.pointer(position)) else {
+                return Ok(None);
+            };
             at = child;
         }
         Err(too_deep(at.offset))
@@ -219,9 +246,14 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         })
     }
 
-    /// Access for a reader. The record of an entry is read after the descent, so it must not be reused meanwhile.
+    /// Access for a reader. The record of an entry is read after the descent, so it must not be
+    /// reused meanwhile.
     fn open_for_read(&self) -> Guard<'_, M> {
-        if C::TIES { self.pool.pin() } else { self.pool.peek() }
+        if C::TIES {
+            self.pool.pin()
+        } else {
+            self.pool.peek()
+        }
     }
 
     /// Calls `use_entry` with the entry of a key, once what was read is durable. O(log n).
@@ -254,7 +286,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Ok(())
     }
 
-    /// Loads all that lies on the ways to some keys, level by level. What it reads counts for nothing.
+    /// Loads all that lies on the ways to some keys, level by level. What it reads counts for
+    /// nothing.
     fn prefetch_ways(&self, guard: &Guard<'_, M>, keys: &[C::Key<'_>]) {
         let mut nodes = [Some(self.root); GROUP];
         for _ in 0..LEVELS_MAX {
@@ -265,8 +298,11 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
                 .for_each(|node| (0..IDS_MAX).for_each(|id| self.ids.prefetch(node.id(id))));
             for ((offset, node), key) in nodes.iter_mut().zip(loaded).zip(keys) {
                 let inner = node.filter(|node| !node.is_leaf());
-                *offset = inner.and_then(|node| Some(node.pointer(self.rank(guard, &node, *key).ok()?.0)));
-                offset.iter().for_each(|offset| Self::prefetch_node(guard, *offset));
+                *offset = inner
+                    .and_then(|node| Some(node.pointer(self.rank(guard, &node, *key).ok()?.0)));
+                offset
+                    .iter()
+                    .for_each(|offset| Self::prefetch_node(guard, *offset));
             }
             if nodes[..keys.len()].iter().all(Option::is_none) {
                 return;

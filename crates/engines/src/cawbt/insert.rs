@@ -18,20 +18,26 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         let guard = self.pool.pin();
         guard.admit()?;
         let mut fresh = Fresh::new(self, &guard);
-        // Before the descent: the record is written back while nodes are read. If there is no space for it, the condition comes first.
+        // Before the descent: the record is written back while nodes are read. If there is no space
+        // for it, the condition comes first.
         let early = match condition {
             Condition::Equals(_) => None,
             _ => fresh.record(key, value, condition).ok(),
         };
         let mut state = self.lock(&guard)?;
-        let mut writer = Writer { guard: &guard, state: &mut state };
+        let mut writer = Writer {
+            guard: &guard,
+            state: &mut state,
+        };
         let (mut place, held) = self.place_for(&mut writer, key, condition, false)?;
         if !held {
             return Self::settle(&guard, state, self.versions.lsn(place.leaf)).map(|()| false);
         }
         let record = early.map_or_else(|| fresh.record(key, value, condition), Ok)?;
         let (lsn, old) = match place.found {
-            Some(_) => self.replace(&guard, &place, record).map(|(lsn, old)| (lsn, Some(old)))?,
+            Some(_) => self
+                .replace(&guard, &place, record)
+                .map(|(lsn, old)| (lsn, Some(old)))?,
             None => (self.add(&mut writer, &mut fresh, &mut place, record)?, None),
         };
         state.counts.keys += u64::from(old.is_none());
@@ -49,13 +55,24 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         (words, record): (EntryWords, u64),
     ) -> Result<(Lsn, u64)> {
         let mut content = Content::of(&place.node);
-        let (id, pointer) = (content.ids[place.position - 1], &mut content.pointers[place.position - 1]);
+        let (id, pointer) = (
+            content.ids[place.position - 1],
+            &mut content.pointers[place.position - 1],
+        );
         let old = std::mem::replace(pointer, record);
-        // PERSIST: the record is ordered before the leaf that leads to it; lost, the old value counts.
+        // PERSIST: the record is ordered before the leaf that leads to it; lost, the old value
+        // counts.
         guard.fence();
         // No reader waits: no ID changes.
-        let lsn = self.store_one(guard, (place.leaf, &place.node), &content, place.parent, &[])?;
-        // A reader takes the value from the table, and after that the LSN of the node where it has met the ID.
+        let lsn = self.store_one(
+            guard,
+            (place.leaf, &place.node),
+            &content,
+            place.parent,
+            &[],
+        )?;
+        // A reader takes the value from the table, and after that the LSN of the node where it has
+        // met the ID.
         self.versions.stamp(place.leaf, lsn);
         if place.separated != 0 {
             self.versions.stamp(place.separated, lsn);
@@ -79,7 +96,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         }
         content.insert_entry(place.position, fresh.id(words)?, record);
         if content.count <= LEAF_ENTRIES {
-            // PERSIST: the record is ordered before the leaf that leads to it; lost, the key is absent.
+            // PERSIST: the record is ordered before the leaf that leads to it; lost, the key is
+            // absent.
             guard.fence();
             return self.store_one(guard, leaf, &content, place.parent, &[place.leaf]);
         }

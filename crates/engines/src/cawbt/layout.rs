@@ -7,10 +7,12 @@
 //!  48  four IDs of 30 bits, two a word: the keys of the entries of a leaf, or the separators of an inner node
 //! ```
 //!
-//! IDs come first to last without a gap; 0 is no ID. A node has as many keys as it has IDs. An inner node has one child more.
+//! IDs come first to last without a gap; 0 is no ID. A node has as many keys as it has IDs. An
+//! inner node has one child more.
 //!
-//! The *check* is the exclusive or of the words, each rotated by an amount of its own, and of the node's offset, folded to 14 bits. It
-//! tells every change of a single byte, and all but one of 16,384 other damages. It travels with the line, so it costs no persist.
+//! The *check* is the exclusive or of the words, each rotated by an amount of its own, and of the
+//! node's offset, folded to 14 bits. It tells every change of a single byte, and all but one of
+//! 16,384 other damages. It travels with the line, so it costs no persist.
 
 use medium::{Line, LineValue, Medium, TAG_MASK, node};
 use pool::Guard;
@@ -63,13 +65,15 @@ impl Node {
         let found = guard.node::<NodeLine>(offset)?.line.load(guard);
         Ok(Self(found.map_err(Error::torn(offset))?))
     }
-    /// Reads and verifies a node that no writer is at work on. Of a twin line the older copy, too: if the newer one was lost, the older
-    /// one would count. The second copy of a new node is empty.
+    /// Reads and verifies a node that no writer is at work on. Of a twin line the older copy, too:
+    /// if the newer one was lost, the older one would count. The second copy of a new node is
+    /// empty.
     pub(super) fn load_sound<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Result<Self> {
         let line = &guard.node::<NodeLine>(offset)?.line;
         let found = line.inspect(guard).map_err(Error::torn(offset))?;
-        let is_sound =
-            |(number, copy)| number == 1 && copy == LineValue::ZERO || Node(copy).validated(offset).is_ok();
+        let is_sound = |(number, copy)| {
+            number == 1 && copy == LineValue::ZERO || Node(copy).validated(offset).is_ok()
+        };
         if !found.is_whole || !line.copies(guard).enumerate().all(is_sound) {
             return Err(Error::corrupt(offset, "a node that fails its check"));
         }
@@ -96,7 +100,9 @@ impl Node {
 
     /// How many IDs it has.
     pub(super) fn count(&self) -> usize {
-        (0..IDS_MAX).map(|position| usize::from(self.id(position) != 0)).sum()
+        (0..IDS_MAX)
+            .map(|position| usize::from(self.id(position) != 0))
+            .sum()
     }
     pub(super) fn pointer(&self, position: usize) -> u64 {
         self.0.0[1 + position] & OFFSET_MASK
@@ -109,7 +115,9 @@ impl Node {
 
     /// The position of a child of an inner node.
     pub(super) fn position_of(&self, child: u64) -> Option<usize> {
-        self.pointers().position(|pointer| pointer == child).filter(|_| !self.is_leaf())
+        self.pointers()
+            .position(|pointer| pointer == child)
+            .filter(|_| !self.is_leaf())
     }
 
     /// The leaf behind a leaf; 0 behind the last one.
@@ -118,8 +126,12 @@ impl Node {
     }
 
     fn sum(words: &[u64; 8], offset: u64) -> u64 {
-        let rotated = words.iter().zip(0..).map(|(word, index)| (word & !TAG_MASK).rotate_left(7 * index));
-        // Multiplied, so that it takes more than two bits of difference to bring two lines in each other's places.
+        let rotated = words
+            .iter()
+            .zip(0..)
+            .map(|(word, index)| (word & !TAG_MASK).rotate_left(7 * index));
+        // Multiplied, so that it takes more than two bits of difference to bring two lines in each
+        // other's places.
         let place = offset.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let sum = rotated.fold(place ^ 0x35b9, |sum, word| sum ^ word);
         (0..5).fold(0, |folded, part| folded ^ sum >> (14 * part)) & CHECK_MASK
@@ -163,12 +175,18 @@ impl Content {
 
     /// A leaf without entries.
     pub(super) fn empty_leaf() -> Self {
-        Self { is_leaf: true, ..Self::default() }
+        Self {
+            is_leaf: true,
+            ..Self::default()
+        }
     }
 
     /// An inner node with two children.
     pub(super) fn of_two(left: u64, separator: u32, right: u64) -> Self {
-        let mut content = Self { count: 1, ..Self::default() };
+        let mut content = Self {
+            count: 1,
+            ..Self::default()
+        };
         (content.ids[0], content.pointers[0], content.pointers[1]) = (separator, left, right);
         content
     }
@@ -193,7 +211,8 @@ impl Content {
     /// Adds an entry to a leaf that has room.
     pub(super) fn insert_entry(&mut self, position: usize, id: u32, record: u64) {
         self.ids.copy_within(position..IDS_MAX - 1, position + 1);
-        self.pointers.copy_within(position..IDS_MAX - 1, position + 1);
+        self.pointers
+            .copy_within(position..IDS_MAX - 1, position + 1);
         (self.ids[position], self.pointers[position]) = (id, record);
         self.count += 1;
     }
@@ -206,15 +225,18 @@ impl Content {
         self.count -= 1;
     }
 
-    /// Adds a child to an inner node that has room, with the separator before it. The first child is never added.
+    /// Adds a child to an inner node that has room, with the separator before it. The first child
+    /// is never added.
     pub(super) fn insert_child(&mut self, position: usize, separator: u32, child: u64) {
         self.ids.copy_within(position - 1..IDS_MAX - 1, position);
-        self.pointers.copy_within(position..POINTERS_MAX - 1, position + 1);
+        self.pointers
+            .copy_within(position..POINTERS_MAX - 1, position + 1);
         (self.ids[position - 1], self.pointers[position]) = (separator, child);
         self.count += 1;
     }
 
-    /// Removes a child of an inner node, with the separator before it, or for the first child the one behind.
+    /// Removes a child of an inner node, with the separator before it, or for the first child the
+    /// one behind.
     pub(super) fn remove_child(&mut self, position: usize) {
         self.ids.copy_within(position.max(1).., position.max(1) - 1);
         self.pointers.copy_within(position + 1.., position);
@@ -222,17 +244,22 @@ impl Content {
         self.count -= 1;
     }
 
-    /// A full node in two parts, and the separator between them: two and two keys of a leaf, three and two children.
+    /// A full node in two parts, and the separator between them: two and two keys of a leaf, three
+    /// and two children.
     pub(super) fn split(&self) -> (Self, u32, Self) {
         let (mut left, mut right) = (*self, *self);
         if self.is_leaf {
             let half = self.count / 2;
-            (half..self.count).rev().for_each(|position| left.remove_entry(position));
+            (half..self.count)
+                .rev()
+                .for_each(|position| left.remove_entry(position));
             (0..half).for_each(|_| right.remove_entry(0));
             return (left, right.ids[0], right);
         }
         let half = self.count / 2 + 1;
-        (half..=self.count).rev().for_each(|position| left.remove_child(position));
+        (half..=self.count)
+            .rev()
+            .for_each(|position| left.remove_child(position));
         (0..half).for_each(|_| right.remove_child(0));
         (left, self.ids[half - 1], right)
     }
@@ -247,22 +274,32 @@ impl Content {
 
     /// An inner node with another separator in the place of one, if it has that.
     pub(super) fn with_separator(mut self, old: u32, new: u32) -> Self {
-        self.ids[..self.count].iter_mut().filter(|id| **id == old).for_each(|id| *id = new);
+        self.ids[..self.count]
+            .iter_mut()
+            .filter(|id| **id == old)
+            .for_each(|id| *id = new);
         self
     }
 
-    /// A node and the next one, which together have at most four keys, or five children with the separator between them.
+    /// A node and the next one, which together have at most four keys, or five children with the
+    /// separator between them.
     pub(super) fn joined(mut self, separator: u32, right: &Self) -> Self {
         for position in 0..right.count + usize::from(!self.is_leaf) {
             let pointer = right.pointers[position];
             if self.is_leaf {
                 self.insert_entry(self.count, right.ids[position], pointer);
             } else {
-                let before = position.checked_sub(1).map_or(separator, |before| right.ids[before]);
+                let before = position
+                    .checked_sub(1)
+                    .map_or(separator, |before| right.ids[before]);
                 self.insert_child(self.count + 1, before, pointer);
             }
         }
-        if self.is_leaf { self.with_next(right.pointers[NEXT]) } else { self }
+        if self.is_leaf {
+            self.with_next(right.pointers[NEXT])
+        } else {
+            self
+        }
     }
 }
 

@@ -24,7 +24,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         }
         let lsn = self.expect_empty(&guard, |state| {
             self.write_log(&guard, state, &Content::empty_leaf())?;
-            // PERSIST: all below the root, and the log, is ordered before the root; lost, the tree is empty.
+            // PERSIST: all below the root, and the log, is ordered before the root; lost, the tree
+            // is empty.
             guard.fence();
             let mut change = Change::of(self, &guard, [self.root]);
             change.publish(self.root, &Node::load(&guard, self.root)?, &root, 0)?;
@@ -70,17 +71,33 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             let (mut leaf, mut fresh) = (Content::empty_leaf().with_next(next), fresh.borrow_mut());
             for words in entries {
                 // The source gives back the records of byte strings.
-                let record = if C::TIES { offset_in(words) } else { fresh.record_of(words)?.1 };
+                let record = if C::TIES {
+                    offset_in(words)
+                } else {
+                    fresh.record_of(words)?.1
+                };
                 leaf.insert_entry(leaf.count, fresh.id(words)?, record);
             }
             root = leaf;
             // A single leaf is the root.
-            let offset = if offset == 0 && next != 0 { fresh.allocate_node()? } else { offset };
+            let offset = if offset == 0 && next != 0 {
+                fresh.allocate_node()?
+            } else {
+                offset
+            };
             level.push((offset, leaf.ids[0]));
-            if offset == 0 { Ok(()) } else { fresh.write_node(offset, &leaf, 0) }
+            if offset == 0 {
+                Ok(())
+            } else {
+                fresh.write_node(offset, &leaf, 0)
+            }
         })?;
         let fresh = fresh.into_inner();
-        *counts = Counts { keys: source.entries(), leaves: level.len() as u64, ..*counts };
+        *counts = Counts {
+            keys: source.entries(),
+            leaves: level.len() as u64,
+            ..*counts
+        };
         if level.len() == 1 {
             return Ok(root);
         }

@@ -17,9 +17,10 @@
 //! 1. New nodes, the record and the log are flushed; a fence.
 //! 2. Node, second, and a node further up that loses a separator, are stored and flushed; a fence.
 //!
-//! Recovery knows of node and second whether they were stored. If neither was, the first fence may not have been complete, and nothing
-//! has happened. If one was, the first fence was complete, and recovery stores the other. If both were, there is nothing to do, also
-//! after further operations: only operations that write a new log change the pointers by which recovery tells this.
+//! Recovery knows of node and second whether they were stored. If neither was, the first fence may
+//! not have been complete, and nothing has happened. If one was, the first fence was complete, and
+//! recovery stores the other. If both were, there is nothing to do, also after further operations:
+//! only operations that write a new log change the pointers by which recovery tells this.
 //! Separators are not the log's concern: recovery compares each with the first key to its right.
 
 use super::change::Change;
@@ -31,15 +32,23 @@ const SPLIT: u64 = 1;
 const MERGE: u64 = 2;
 const MOVE: u64 = 3;
 
-/// A node is split: it keeps the content `left`, and the parent gets the new node with the separator before it.
+/// A node is split: it keeps the content `left`, and the parent gets the new node with the
+/// separator before it.
 pub(super) fn split(left: &Content, [node, new, parent]: [u64; 3], separator: u32) -> Content {
     let pointers = [node, new, parent, left.pointers[0], left.pointers[1]];
     let ids = [left.ids[0], left.ids[1], separator, 0];
-    Content { is_leaf: left.is_leaf, status: SPLIT, ids, pointers, ..Content::default() }
+    Content {
+        is_leaf: left.is_leaf,
+        status: SPLIT,
+        ids,
+        pointers,
+        ..Content::default()
+    }
 }
 
-/// A node gets the content of the next one, which the parent loses; of leaves, without the ID `removed`. `next` is the next one's content,
-/// `separated` the inner node that has the ID as a separator.
+/// A node gets the content of the next one, which the parent loses; of leaves, without the ID
+/// `removed`. `next` is the next one's content, `separated` the inner node that has the ID as a
+/// separator.
 pub(super) fn merge(
     next: &Content,
     [node, other, parent, separated]: [u64; 4],
@@ -47,13 +56,29 @@ pub(super) fn merge(
 ) -> Content {
     let pointers = [node, other, parent, next.pointers[0], separated];
     let ids = [removed, separator, 0, 0];
-    Content { is_leaf: next.is_leaf, status: MERGE, ids, pointers, ..Content::default() }
+    Content {
+        is_leaf: next.is_leaf,
+        status: MERGE,
+        ids,
+        pointers,
+        ..Content::default()
+    }
 }
 
-/// A node with a single child gets `child`, the first or the last one of the node beside it. The parent's separator is replaced.
-pub(super) fn moved([node, child, beside, parent]: [u64; 4], separators: [u32; 2], is_last: bool) -> Content {
+/// A node with a single child gets `child`, the first or the last one of the node beside it. The
+/// parent's separator is replaced.
+pub(super) fn moved(
+    [node, child, beside, parent]: [u64; 4],
+    separators: [u32; 2],
+    is_last: bool,
+) -> Content {
     let ids = [separators[0], separators[1], if is_last { 1 } else { 2 }, 0];
-    Content { status: MOVE, ids, pointers: [node, child, beside, 0, parent], ..Content::default() }
+    Content {
+        status: MOVE,
+        ids,
+        pointers: [node, child, beside, 0, parent],
+        ..Content::default()
+    }
 }
 
 /// Reads and verifies a node, and mends a torn line: both of its copies hold the node then.
@@ -76,17 +101,29 @@ fn unfit(offset: u64) -> Error {
 }
 
 impl<M: Medium, C: Codec> CawbTree<M, C> {
-    /// Stores and flushes the log. That of a change of the root, which is one store, is an empty leaf: recovery does nothing.
-    pub(super) fn write_log(&self, guard: &Guard<'_, M>, state: &mut State, log: &Content) -> Result<()> {
+    /// Stores and flushes the log. That of a change of the root, which is one store, is an empty
+    /// leaf: recovery does nothing.
+    pub(super) fn write_log(
+        &self,
+        guard: &Guard<'_, M>,
+        state: &mut State,
+        log: &Content,
+    ) -> Result<()> {
         let line = &guard.node::<NodeLine>(self.log)?.line;
         state.log = line.publish(guard, &state.log, &log.sealed(self.log, 0).0)?;
         Ok(())
     }
 
     /// Splits or merges nodes as a new log says. What these lead to is flushed.
-    pub(super) fn carry_out(&self, guard: &Guard<'_, M>, state: &mut State, log: &Content) -> Result<Lsn> {
+    pub(super) fn carry_out(
+        &self,
+        guard: &Guard<'_, M>,
+        state: &mut State,
+        log: &Content,
+    ) -> Result<Lsn> {
         self.write_log(guard, state, log)?;
-        // PERSIST: the new node, the record and the log are ordered before the nodes; lost, nothing happened.
+        // PERSIST: the new node, the record and the log are ordered before the nodes; lost, nothing
+        // happened.
         guard.fence();
         self.apply(guard, log, true)
     }
@@ -122,7 +159,11 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         if !is_stored {
             content = Self::first_of(guard, content, log)?;
         }
-        let first = if log.status == MOVE { log.ids[1] } else { content.ids[0] };
+        let first = if log.status == MOVE {
+            log.ids[1]
+        } else {
+            content.ids[0]
+        };
         // Before anything is stored: nodes that do not fit stay as they are.
         let beside_content = match is_second_stored {
             true => None,
@@ -133,10 +174,13 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             _ if further == second => None,
             _ => Some(read_mended(guard, further)?),
         };
-        let concerned = [offset, other, second, further].into_iter().filter(|offset| *offset != 0);
+        let concerned = [offset, other, second, further]
+            .into_iter()
+            .filter(|offset| *offset != 0);
         let mut change = Change::of(self, guard, concerned);
         if !is_stored {
-            // PERSIST: the log, and what the node leads to, is ordered before; lost, recovery stores it if the second was.
+            // PERSIST: the log, and what the node leads to, is ordered before; lost, recovery
+            // stores it if the second was.
             let parent = if log.status == MOVE { further } else { second };
             change.publish(offset, &node, &content, parent)?;
         }
@@ -149,7 +193,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             // PERSIST: as the node; lost, recovery finds that it is not the first key to its right.
             change.publish(further, &node, &separators, node.parent())?;
         }
-        // PERSIST: the nodes are ordered before the log changes, or what is merged is used again; lost, recovery stores the rest.
+        // PERSIST: the nodes are ordered before the log changes, or what is merged is used again;
+        // lost, recovery stores the rest.
         let lsn = guard.fence();
         change.end(lsn);
         Ok(lsn)
@@ -167,22 +212,37 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             }
             (MERGE, _) => Self::joined(guard, &content, log),
             _ if content.is_leaf || content.count > 0 => Err(unfit(log.pointers[0])),
-            _ if log.ids[2] == 1 => Ok(Content::of_two(content.pointers[0], log.ids[0], log.pointers[1])),
-            _ => Ok(Content::of_two(log.pointers[1], log.ids[0], content.pointers[0])),
+            _ if log.ids[2] == 1 => Ok(Content::of_two(
+                content.pointers[0],
+                log.ids[0],
+                log.pointers[1],
+            )),
+            _ => Ok(Content::of_two(
+                log.pointers[1],
+                log.ids[0],
+                content.pointers[0],
+            )),
         }
     }
 
-    /// What the second node is to hold; `None` if it does not fit. `first` replaces the removed key.
+    /// What the second node is to hold; `None` if it does not fit. `first` replaces the removed
+    /// key.
     fn second_of(second: &Node, log: &Content, first: u32) -> Option<Content> {
         let [node, other, ..] = log.pointers;
         let mut content = Content::of(second);
         if log.status == SPLIT {
-            let position = second.position_of(node).filter(|_| content.count < IDS_MAX)?;
+            let position = second
+                .position_of(node)
+                .filter(|_| content.count < IDS_MAX)?;
             content.insert_child(position + 1, log.ids[2], other);
             return Some(content);
         }
         content.remove_child(second.position_of(other).filter(|_| content.count > 0)?);
-        Some(if log.status == MERGE { content.with_separator(log.ids[0], first) } else { content })
+        Some(if log.status == MERGE {
+            content.with_separator(log.ids[0], first)
+        } else {
+            content
+        })
     }
 
     /// The content of a node and the next one, which is as it was until both others are durable.
@@ -195,6 +255,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         if !log.is_leaf {
             return Ok(left.joined(log.ids[1], &right));
         }
-        Ok(left.without(log.ids[0]).joined(0, &right.without(log.ids[0])))
+        Ok(left
+            .without(log.ids[0])
+            .joined(0, &right.without(log.ids[0])))
     }
 }

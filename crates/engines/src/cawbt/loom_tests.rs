@@ -1,4 +1,5 @@
-//! Readers beside a writer under every interleaving and every weak ordering. See `medium::sync` for how to run it.
+//! Readers beside a writer under every interleaving and every weak ordering. See `medium::sync` for
+//! how to run it.
 
 use std::sync::Arc;
 
@@ -29,7 +30,11 @@ impl Tree {
         let ids = Ids::new(3).unwrap();
         assert_eq!(ids.claim().unwrap(), ID);
         ids.set(ID, REMOVED).unwrap();
-        Arc::new(Self { versions: Versions::new().unwrap(), ids, nodes: nodes.map(AtomicU64::new) })
+        Arc::new(Self {
+            versions: Versions::new().unwrap(),
+            ids,
+            nodes: nodes.map(AtomicU64::new),
+        })
     }
 
     fn node(&self, offset: u64) -> &AtomicU64 {
@@ -37,9 +42,13 @@ impl Tree {
     }
 
     fn change(&self, offsets: &[u64], node: u64, word: u64) {
-        offsets.iter().for_each(|offset| self.versions.raise(*offset));
+        offsets
+            .iter()
+            .for_each(|offset| self.versions.raise(*offset));
         self.node(node).store(word, Ordering::Release);
-        offsets.iter().for_each(|offset| self.versions.lower(*offset));
+        offsets
+            .iter()
+            .for_each(|offset| self.versions.lower(*offset));
     }
 }
 

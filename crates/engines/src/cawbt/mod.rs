@@ -1,24 +1,29 @@
-//! CAWBT: a B+-tree whose node is one line, written failure-atomically, and whose keys are numbers of a table in memory.
+//! CAWBT: a B+-tree whose node is one line, written failure-atomically, and whose keys are numbers
+//! of a table in memory.
 //!
-//! After Lee, Lee, Park, Won: *CAWBT: NVM-Based B+Tree Index Structure Using Cache Line Sized Atomic Write*, IEICE 2019.
+//! After Lee, Lee, Park, Won: *CAWBT: NVM-Based B+Tree Index Structure Using Cache Line Sized
+//! Atomic Write*, IEICE 2019.
 //!
 //! ## Layout
 //!
-//! In the pool: nodes of one line (`layout`), from the root on, whose offset never changes; the log, another line (`log`); the
-//! records that leaves lead to (`record`). In memory: the table of IDs ([`ids`](crate::kit::ids)), which holds each ID's entry, that
-//! is the two words that the codec makes of key and value or record; and versions of nodes (`versions`).
+//! In the pool: nodes of one line (`layout`), from the root on, whose offset never changes; the
+//! log, another line (`log`); the records that leaves lead to (`record`). In memory: the table of
+//! IDs ([`ids`](crate::kit::ids)), which holds each ID's entry, that is the two words that the
+//! codec makes of key and value or record; and versions of nodes (`versions`).
 //!
 //! ## Invariants
 //!
 //! 1. All leaves are equally far from the root. Each links the next one.
-//! 2. A separator is the ID of the first key to its right. So each key but the first is a separator at most once, and a reader that
-//!    meets it in an inner node has found it.
-//! 3. A leaf has one to three keys; the root may be an empty leaf. An inner node has two to four children. One with five, or with a single
-//!    one, is split or merged at once; if a crash cuts that off, by the next split or merge below it.
-//! 4. An ID is in use from before its leaf has it until after its leaf, and the inner node that has it as a separator, have lost it
-//!    durably.
-//! 5. Readers see what is ordered, and wait until it is durable: versions are odd from before the first store of a change until
-//!    after its fence. An update changes no ID, so it raises no version; its value enters the table after the fence.
+//! 2. A separator is the ID of the first key to its right. So each key but the first is a separator
+//!    at most once, and a reader that meets it in an inner node has found it.
+//! 3. A leaf has one to three keys; the root may be an empty leaf. An inner node has two to four
+//!    children. One with five, or with a single one, is split or merged at once; if a crash cuts
+//!    that off, by the next split or merge below it.
+//! 4. An ID is in use from before its leaf has it until after its leaf, and the inner node that has
+//!    it as a separator, have lost it durably.
+//! 5. Readers see what is ordered, and wait until it is durable: versions are odd from before the
+//!    first store of a change until after its fence. An update changes no ID, so it raises no
+//!    version; its value enters the table after the fence.
 //!
 //! ## Commit points
 //!
@@ -34,15 +39,16 @@
 //! | root with one child | 2: log; root | the root's line |
 //! | bulk load | 2: all below the root; root | the root's line |
 //!
-//! The log holds what is about to be done. It is not a commit record: if any line that it names has changed, the log is durable,
-//! and recovery changes the others.
+//! The log holds what is about to be done. It is not a commit record: if any line that it names has
+//! changed, the log is durable, and recovery changes the others.
 //!
 //! ## Recovery
 //!
 //! 1. The log is finished: O(1).
-//! 2. All nodes are visited, on all cores, and verified: checks, the order of keys, the links of leaves. The entries of the leaves
-//!    fill the table. After a crash nodes and records are marked, torn twin lines mended, and a separator that is not the first
-//!    key to its right is replaced by that.
+//! 2. All nodes are visited, on all cores, and verified: checks, the order of keys, the links of
+//!    leaves. The entries of the leaves fill the table. After a crash nodes and records are marked,
+//!    torn twin lines mended, and a separator that is not the first key to its right is replaced by
+//!    that.
 //!
 //! The log stays as it is until the next change: finished, it finds nothing to do.
 //!
@@ -52,20 +58,24 @@
 //!
 //! ## Where this departs from the paper
 //!
-//! - *Section 3.4*: splits come with the fourth key, before it is in the leaf, so that the record, the new leaf and the log share a
-//!   fence, and an insert that splits a leaf costs the persists of one that does not. There is no status to be set before and cleared
-//!   after: see commit points. A split above comes next, with a log of its own. Recovery finishes the split that the log names, and
-//!   leaves the one above to the next split below it.
-//! - The root keeps its place: it is split into two new nodes. That is one store, so the log is emptied and not used.
-//! - *Section 4.2*: the parent pointer is written with its node only, because a split would otherwise have to store all children that it
-//!   moved. It is stale once the node has another parent. A bulk load writes 0. An open corrects neither, for that would be a store to
-//!   each node. Nothing reads the pointer: writers keep the path of their descent, recovery and salvage go down from the root, and
-//!   the log names the nodes of a change.
+//! - *Section 3.4*: splits come with the fourth key, before it is in the leaf, so that the record,
+//!   the new leaf and the log share a fence, and an insert that splits a leaf costs the persists of
+//!   one that does not. There is no status to be set before and cleared after: see commit points. A
+//!   split above comes next, with a log of its own. Recovery finishes the split that the log names,
+//!   and leaves the one above to the next split below it.
+//! - The root keeps its place: it is split into two new nodes. That is one store, so the log is
+//!   emptied and not used.
+//! - *Section 4.2*: the parent pointer is written with its node only, because a split would
+//!   otherwise have to store all children that it moved. It is stale once the node has another
+//!   parent. A bulk load writes 0. An open corrects neither, for that would be a store to each
+//!   node. Nothing reads the pointer: writers keep the path of their descent, recovery and salvage
+//!   go down from the root, and the log names the nodes of a change.
 //! - The fifth pointer of a leaf is the link to the next one, which the paper leaves out.
-//! - *Section 3.2.3*: an ID that was given back is used again before the table grows, so that the table does not grow with the number of
-//!   inserts.
+//! - *Section 3.2.3*: an ID that was given back is used again before the table grows, so that the
+//!   table does not grow with the number of inserts.
 //! - *Section 3.5* leaves readers unguarded. They validate (`versions`).
-//! - *Section 3.1*: keys and values are persisted, before the line that leads to them. So operations are durable.
+//! - *Section 3.1*: keys and values are persisted, before the line that leads to them. So
+//!   operations are durable.
 //! - Deletion, merges, ranges, bulk loads are not in the paper.
 
 mod change;
@@ -97,14 +107,23 @@ use layout::{IDS_MAX, LEAF_ENTRIES};
 use versions::Versions;
 
 /// A node is one line, so there is nothing to be set.
-const NODES: Nodes = Nodes { leaf_entries: LEAF_ENTRIES, children: IDS_MAX, settings: &[] };
+const NODES: Nodes = Nodes {
+    leaf_entries: LEAF_ENTRIES,
+    children: IDS_MAX,
+    settings: &[],
+};
 
 /// CAWBT in the list of engines.
 pub(crate) static ENTRY: Entry = Entry {
     id: 7,
     name: "cawbt",
     paper: "CAWBT: NVM-Based B+Tree Index Structure Using Cache Line Sized Atomic Write, IEICE 2019",
-    contract: Contract::Immediate(Persists { insert: 2, update: 2, update_words: 2, remove: 1 }),
+    contract: Contract::Immediate(Persists {
+        insert: 2,
+        update: 2,
+        update_words: 2,
+        remove: 1,
+    }),
     notices_damage: &crate::registry::Codec::ALL,
     marks_later: false,
     stores_lines: true,
@@ -151,7 +170,11 @@ struct Counts {
 impl Counts {
     /// The number of leaves, or of inner nodes.
     fn of_kind(&mut self, is_leaf: bool) -> &mut u64 {
-        if is_leaf { &mut self.leaves } else { &mut self.inner }
+        if is_leaf {
+            &mut self.leaves
+        } else {
+            &mut self.inner
+        }
     }
 }
 
@@ -165,7 +188,8 @@ struct State {
     merges: u64,
 }
 
-/// A CAWBT. Immediate durability: an operation is durable when it returns, and no other thread has answered from it before.
+/// A CAWBT. Immediate durability: an operation is durable when it returns, and no other thread has
+/// answered from it before.
 pub struct CawbTree<M: Medium, C: Codec> {
     pool: Pool<M>,
     root: u64,
@@ -206,7 +230,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     /// Keeps other writers out.
     ///
     /// # Errors
-    /// [`MediumError::Failed`] after a change of several nodes that the medium did not store as a whole: the next open finishes it.
+    /// [`MediumError::Failed`] after a change of several nodes that the medium did not store as a
+    /// whole: the next open finishes it.
     fn lock(&self, guard: &Guard<'_, M>) -> Result<MutexGuard<'_, State>> {
         guard.interleave(&self.state);
         let state = self.state.lock();
@@ -232,7 +257,12 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     fn figures(&self) -> Result<IndexStat> {
         let guard = self.pool.peek();
         let state = self.lock(&guard)?;
-        let Counts { keys, leaves, inner, levels } = state.counts;
+        let Counts {
+            keys,
+            leaves,
+            inner,
+            levels,
+        } = state.counts;
         Self::settle(&guard, state, self.versions.last_lsn())?;
         Ok(IndexStat {
             keys,

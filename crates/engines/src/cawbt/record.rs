@@ -1,7 +1,7 @@
 //! What leaves lead to, and what an operation has taken but not published.
 //!
-//! With the codec for byte strings an entry has the codec's record. A word entry has a record of its own, as a leaf has room for
-//! pointers only:
+//! With the codec for byte strings an entry has the codec's record. A word entry has a record of
+//! its own, as a leaf has room for pointers only:
 //!
 //! ```text
 //!   0  key      8  value      16  check of both
@@ -49,9 +49,14 @@ pub(super) fn entry_at<M: Medium, C: Codec>(
     Ok(entry)
 }
 
-/// Gives back the record of a leaf's pointer that new readers do not find. Readers do not read the records of words.
+/// Gives back the record of a leaf's pointer that new readers do not find. Readers do not read the
+/// records of words.
 pub(super) fn retire<M: Medium, C: Codec>(guard: &Guard<'_, M>, record: u64) {
-    if C::TIES { guard.retire(record) } else { guard.free(record) }
+    if C::TIES {
+        guard.retire(record);
+    } else {
+        guard.free(record);
+    }
 }
 
 /// Nodes, records and IDs that nothing leads to yet, given back unless they are published.
@@ -65,7 +70,13 @@ pub(super) struct Fresh<'t, 'g, 'p, M: Medium, C: Codec> {
 
 impl<'t, 'g, 'p, M: Medium, C: Codec> Fresh<'t, 'g, 'p, M, C> {
     pub(super) fn new(tree: &'t CawbTree<M, C>, guard: &'g Guard<'p, M>) -> Self {
-        Self { tree, guard, nodes: SmallVec::new(), records: SmallVec::new(), ids: SmallVec::new() }
+        Self {
+            tree,
+            guard,
+            nodes: SmallVec::new(),
+            records: SmallVec::new(),
+            ids: SmallVec::new(),
+        }
     }
 
     /// Writes and flushes the record of an entry: the entry's words, and the record's offset.
@@ -92,7 +103,10 @@ impl<'t, 'g, 'p, M: Medium, C: Codec> Fresh<'t, 'g, 'p, M, C> {
         self.records.push(record);
         let cells = self.guard.words(record, WORDS)?;
         let content = [words[0], words[1], check_of(words)];
-        cells.iter().zip(content).for_each(|(cell, word)| cell.store(self.guard, word));
+        cells
+            .iter()
+            .zip(content)
+            .for_each(|(cell, word)| cell.store(self.guard, word));
         self.guard.flush_words(cells);
         Ok((words, record))
     }
@@ -115,7 +129,10 @@ impl<'t, 'g, 'p, M: Medium, C: Codec> Fresh<'t, 'g, 'p, M, C> {
     /// Writes and flushes a node that nothing leads to.
     pub(super) fn write_node(&self, offset: u64, content: &Content, parent: u64) -> Result<()> {
         let node = content.sealed(offset, parent);
-        self.guard.node::<NodeLine>(offset)?.line.init(self.guard, &node.0);
+        self.guard
+            .node::<NodeLine>(offset)?
+            .line
+            .init(self.guard, &node.0);
         Ok(())
     }
 
@@ -140,8 +157,14 @@ impl<M: Medium, C: Codec> Drop for Fresh<'_, '_, '_, M, C> {
         if self.tree.is_cut_off.load(Ordering::Relaxed) {
             return;
         }
-        self.nodes.drain(..).for_each(|node| self.guard.free_node(node));
-        self.records.drain(..).for_each(|record| self.guard.free(record));
-        self.ids.drain(..).for_each(|id| self.tree.ids.give_back(id));
+        self.nodes
+            .drain(..)
+            .for_each(|node| self.guard.free_node(node));
+        self.records
+            .drain(..)
+            .for_each(|record| self.guard.free(record));
+        self.ids
+            .drain(..)
+            .for_each(|id| self.tree.ids.give_back(id));
     }
 }

@@ -25,14 +25,18 @@ where
         let mut fresh = Fresh::new(&tree, &guard);
         words[ROOT_NODE] = fresh.node(&Content::empty_leaf(), 0)?;
         words[ROOT_LOG] = fresh.node(&Content::empty_leaf(), 0)?;
-        // PERSIST: root node and log are ordered before the root that leads to them; lost, there is no tree.
+        // PERSIST: root node and log are ordered before the root that leads to them; lost, there is
+        // no tree.
         guard.fence();
         pool.create_tree(name, (Self::ENGINE.0, C::ID), &words)?;
         fresh.published();
         drop(fresh);
         (tree.root, tree.log) = (words[ROOT_NODE], words[ROOT_LOG]);
         tree.is_search_fast = opening.settings.get(FAST_SEARCH) != Some(OFF);
-        let mut state = State { log: Node::load(&guard, tree.log)?.0, ..State::default() };
+        let mut state = State {
+            log: Node::load(&guard, tree.log)?.0,
+            ..State::default()
+        };
         state.counts.leaves = 1;
         tree.state = Mutex::new(state);
         Ok(tree)
@@ -48,14 +52,25 @@ where
         if tree.recovered_from_crash {
             guard.mark_node(tree.log)?;
         }
-        let Survey { counts, leaves, stale, violations, .. } =
-            tree.survey(opening.threads, &|guard, offset| tree.read_recovered(guard, offset))?;
+        let Survey {
+            counts,
+            leaves,
+            stale,
+            violations,
+            ..
+        } = tree.survey(opening.threads, &|guard, offset| {
+            tree.read_recovered(guard, offset)
+        })?;
         if let Some(violation) = violations.into_iter().next() {
             return Err(Error::corrupt(violation.offset, violation.what));
         }
-        stale.into_iter().try_for_each(|stale| tree.mend(&guard, stale))?;
+        stale
+            .into_iter()
+            .try_for_each(|stale| tree.mend(&guard, stale))?;
         let chunks = leaves.len().div_ceil(CHUNK);
-        let ids = share(opening.threads, 0..chunks, |chunk| tree.fill(&tree.pool.pin(), &leaves, chunk))?;
+        let ids = share(opening.threads, 0..chunks, |chunk| {
+            tree.fill(&tree.pool.pin(), &leaves, chunk)
+        })?;
         if !tree.ids.resume(ids.iter().flatten().copied()) {
             return Err(Error::corrupt(tree.root, "two entries with one ID"));
         }
@@ -86,24 +101,35 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         if !self.recovered_from_crash {
             return Err(Error::corrupt(offset, NOT_FIRST));
         }
-        let new = Content::of(&node).with_separator(separator, first).sealed(offset, node.parent());
+        let new = Content::of(&node)
+            .with_separator(separator, first)
+            .sealed(offset, node.parent());
         // PERSIST: nothing must precede; lost, the separator is replaced again.
-        guard.node::<NodeLine>(offset)?.line.publish(guard, &node.0, &new.0)?;
+        guard
+            .node::<NodeLine>(offset)?
+            .line
+            .publish(guard, &node.0, &new.0)?;
         // PERSIST: ordered before the line is stored again.
         guard.fence();
         Ok(())
     }
 
-    /// Puts the entries of a chunk of the leaves into the table, and verifies their order. Returns their IDs.
+    /// Puts the entries of a chunk of the leaves into the table, and verifies their order. Returns
+    /// their IDs.
     fn fill(&self, guard: &Guard<'_, M>, leaves: &[u64], chunk: usize) -> Result<Vec<u32>> {
         let (mut last, mut key, mut ids) = (None::<EntryWords>, Vec::new(), Vec::new());
         let start = chunk * CHUNK;
         if let Some(before) = start.checked_sub(1) {
             let record = Node::load(guard, leaves[before])?.pointers().next_back();
-            last = record.map(|record| entry_at::<M, C>(guard, record, &mut key)).transpose()?;
+            last = record
+                .map(|record| entry_at::<M, C>(guard, record, &mut key))
+                .transpose()?;
         }
         for (index, offset) in leaves[start..].iter().take(CHUNK).enumerate() {
-            leaves.get(start + index + 2).into_iter().for_each(|ahead| Self::prefetch_node(guard, *ahead));
+            leaves
+                .get(start + index + 2)
+                .into_iter()
+                .for_each(|ahead| Self::prefetch_node(guard, *ahead));
             let node = Node::load(guard, *offset)?;
             for (position, record) in node.pointers().enumerate() {
                 let words = entry_at::<M, C>(guard, record, &mut key)?;

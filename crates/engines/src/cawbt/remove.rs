@@ -12,21 +12,40 @@ pub(super) const MERGED_MAX: usize = 2;
 
 impl<M: Medium, C: Codec> CawbTree<M, C> {
     /// Removes a key, if `condition` holds.
-    pub(super) fn erase(&self, key: C::Key<'_>, condition: Condition<C::Value<'_>>) -> Result<bool> {
+    pub(super) fn erase(
+        &self,
+        key: C::Key<'_>,
+        condition: Condition<C::Value<'_>>,
+    ) -> Result<bool> {
         let guard = self.pool.pin();
         guard.admit()?;
         let mut state = self.lock(&guard)?;
-        let mut writer = Writer { guard: &guard, state: &mut state };
+        let mut writer = Writer {
+            guard: &guard,
+            state: &mut state,
+        };
         let (mut place, held) = self.place_for(&mut writer, key, condition, true)?;
         if place.found.is_none() || !held {
             return Self::settle(&guard, state, self.versions.lsn(place.leaf)).map(|()| held);
         }
-        let (id, record) = (place.node.id(place.position - 1), place.node.pointer(place.position - 1));
-        let lsn = match (self.to_be_merged(&guard, &place)?, place.path.last().copied()) {
+        let (id, record) = (
+            place.node.id(place.position - 1),
+            place.node.pointer(place.position - 1),
+        );
+        let lsn = match (
+            self.to_be_merged(&guard, &place)?,
+            place.path.last().copied(),
+        ) {
             (Some(position), Some(above)) => {
                 let lsn = self.merge(&mut writer, above, position, (id, place.separated))?;
-                place.path.iter_mut().next_back().iter_mut().for_each(|step| step.count -= 1);
-                // The key is gone, so an error is not the remove's. The next merge below meets it again.
+                place
+                    .path
+                    .iter_mut()
+                    .next_back()
+                    .iter_mut()
+                    .for_each(|step| step.count -= 1);
+                // The key is gone, so an error is not the remove's. The next merge below meets it
+                // again.
                 _ = self.merge_single(&mut writer, &mut place.path);
                 lsn
             }
@@ -42,14 +61,21 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     /// Removes an entry from its leaf, and its ID from the inner node that has it as a separator.
     fn take_out(&self, guard: &Guard<'_, M>, place: &Place, removed: u32) -> Result<Lsn> {
         let (content, separated) = (Content::of(&place.node).without(removed), place.separated);
-        let above = if separated == 0 { None } else { Some(Node::load(guard, separated)?) };
-        let concerned = [place.leaf, separated].into_iter().take(1 + usize::from(separated != 0));
+        let above = if separated == 0 {
+            None
+        } else {
+            Some(Node::load(guard, separated)?)
+        };
+        let concerned = [place.leaf, separated]
+            .into_iter()
+            .take(1 + usize::from(separated != 0));
         let mut change = Change::of(self, guard, concerned);
         // PERSIST: nothing must precede; lost, the key is there.
         change.publish(place.leaf, &place.node, &content, place.parent)?;
         if let Some(node) = &above {
             let separators = Content::of(node).with_separator(removed, content.ids[0]);
-            // PERSIST: nothing must precede; lost, recovery finds that the separator is not the first key to its right.
+            // PERSIST: nothing must precede; lost, recovery finds that the separator is not the
+            // first key to its right.
             change.publish(separated, node, &separators, node.parent())?;
         }
         let lsn = guard.fence();
@@ -57,20 +83,30 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Ok(lsn)
     }
 
-    /// Whether a leaf is to be merged once it has lost a key: the position of the left one of two leaves below the parent.
+    /// Whether a leaf is to be merged once it has lost a key: the position of the left one of two
+    /// leaves below the parent.
     fn to_be_merged(&self, guard: &Guard<'_, M>, place: &Place) -> Result<Option<usize>> {
         let left = place.node.count() - 1;
-        let Some(above) = place.path.last().filter(|_| left < MERGED_MAX) else { return Ok(None) };
+        let Some(above) = place.path.last().filter(|_| left < MERGED_MAX) else {
+            return Ok(None);
+        };
         let parent = Node::load(guard, above.offset)?;
         let (next, before) = (above.position, above.position.checked_sub(1));
-        let pairs = [(next < above.count).then_some((next, next + 1)), before.map(|before| (before, before))];
+        let pairs = [
+            (next < above.count).then_some((next, next + 1)),
+            before.map(|before| (before, before)),
+        ];
         for (position, beside) in pairs.into_iter().flatten() {
-            if left == 0 || left + Node::load(guard, parent.pointer(beside))?.count() <= MERGED_MAX {
+            if left == 0 || left + Node::load(guard, parent.pointer(beside))?.count() <= MERGED_MAX
+            {
                 return Ok(Some(position));
             }
         }
         match left {
-            0 => Err(Error::corrupt(above.offset, "a leaf with nothing beside it")),
+            0 => Err(Error::corrupt(
+                above.offset,
+                "a leaf with nothing beside it",
+            )),
             _ => Ok(None),
         }
     }

@@ -13,8 +13,9 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         (0..node.count()).map(|position| self.ids.entry(node.id(position)))
     }
 
-    /// Reads from a leaf on, until there are enough entries, or the direction is backward. Returns the entry at which the scan goes on,
-    /// that of the first key of the next leaf or of the leaf's own first key, and when all is durable.
+    /// Reads from a leaf on, until there are enough entries, or the direction is backward. Returns
+    /// the entry at which the scan goes on, that of the first key of the next leaf or of the leaf's
+    /// own first key, and when all is durable.
     fn gather(
         &self,
         guard: &Guard<'_, M>,
@@ -22,7 +23,9 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         direction: Direction,
         copy: &mut LeafCopy,
     ) -> Result<Option<(Option<EntryWords>, Lsn)>> {
-        let Some((mut at, mut node, _, is_first)) = self.descend(guard, way, false)? else { return Ok(None) };
+        let Some((mut at, mut node, _, is_first)) = self.descend(guard, way, false)? else {
+            return Ok(None);
+        };
         copy.offset = at.offset;
         copy.entries.clear();
         copy.entries.reserve(ENTRIES + LEAF_ENTRIES);
@@ -32,7 +35,10 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             lsn = lsn.max(self.versions.lsn(at.offset));
             if direction == Direction::Reverse || node.next() == 0 {
                 // In reverse the keys from its first one on are in this leaf and behind it.
-                let end = copy.entries.first().filter(|_| direction == Direction::Reverse && !is_first);
+                let end = copy
+                    .entries
+                    .first()
+                    .filter(|_| direction == Direction::Reverse && !is_first);
                 return Ok(self.is_still(at).then_some((end.copied(), lsn)));
             }
             let Some(next) = self.go_on(at, node.next()).filter(|_| node.count() > 0) else {
@@ -41,7 +47,9 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             (at, node) = (next, Node::load(guard, next.offset)?);
             if copy.entries.len() >= ENTRIES {
                 let end = self.entries(&node).next();
-                return Ok(self.is_still(at).then_some((end, lsn.max(self.versions.lsn(at.offset)))));
+                return Ok(self
+                    .is_still(at)
+                    .then_some((end, lsn.max(self.versions.lsn(at.offset)))));
             }
         }
     }

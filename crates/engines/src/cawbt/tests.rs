@@ -17,7 +17,8 @@ use super::layout::{Content, IDS_MAX, LEAF_ENTRIES, Node, NodeLine};
 use super::record::Fresh;
 use crate::index::record::prefix_word;
 use crate::index::{
-    Bounds, Codec, Condition, Direction, Index, MaybeWords, Measured, RecordCodec, WordCodec, WordIndex,
+    Bounds, Codec, Condition, Direction, Index, MaybeWords, Measured, RecordCodec, WordCodec,
+    WordIndex,
 };
 use crate::kit::scan::{Tied, Way};
 use crate::registry::{Build, Engine, Opening};
@@ -27,11 +28,18 @@ fn pool() -> Pool<Dax> {
 }
 
 fn on(threads: usize) -> Opening {
-    Opening { threads, ..Opening::default() }
+    Opening {
+        threads,
+        ..Opening::default()
+    }
 }
 
 fn splits(tree: &impl Measured) -> u64 {
-    tree.counters().iter().find(|(name, _)| *name == "splits").unwrap().1
+    tree.counters()
+        .iter()
+        .find(|(name, _)| *name == "splits")
+        .unwrap()
+        .1
 }
 
 /// As the paper counts them (section 5.2).
@@ -57,7 +65,9 @@ fn a_find_without_the_fast_search_finds_the_same() {
     }
     let is_at_leaf = |tree: &CawbTree<Dax, WordCodec>, key| {
         let guard = tree.pool.peek();
-        let reached = tree.descend(&guard, &Way::Key(key, Tied::UpTo), tree.is_search_fast).unwrap();
+        let reached = tree
+            .descend(&guard, &Way::Key(key, Tied::UpTo), tree.is_search_fast)
+            .unwrap();
         reached.unwrap().1.is_leaf()
     };
     let expect_all = |tree: &CawbTree<Dax, WordCodec>| {
@@ -100,15 +110,26 @@ where
         if direction == Direction::Reverse {
             found.reverse();
         }
-        assert!(found.iter().map(|(key, value)| (key, value)).eq(model.iter()), "{direction:?}");
+        assert!(
+            found
+                .iter()
+                .map(|(key, value)| (key, value))
+                .eq(model.iter()),
+            "{direction:?}"
+        );
     }
     for (key, value) in model {
         assert_eq!(tree.get(key).unwrap().as_deref(), Some(value.as_slice()));
-        let bounds = Bounds { lower: Bound::Excluded(key.clone()), upper: Bound::Unbounded };
+        let bounds = Bounds {
+            lower: Bound::Excluded(key.clone()),
+            upper: Bound::Unbounded,
+        };
         let mut scan = tree.range(bounds, Direction::Forward).unwrap();
         let (mut above, mut of_it) = (Vec::new(), Vec::new());
         let is_there = scan.next_into(&mut above, &mut of_it).unwrap();
-        let next = model.range((Bound::Excluded(key.clone()), Bound::Unbounded)).next();
+        let next = model
+            .range((Bound::Excluded(key.clone()), Bound::Unbounded))
+            .next();
         assert_eq!(is_there.then_some((&above, &of_it)), next);
     }
 }
@@ -124,7 +145,10 @@ where
         // Grows, then shrinks.
         let inserts = if round % 4 < 2 { 8 } else { 2 };
         for _ in 0..400 {
-            let (key, value) = (bytes_of::<C>(rng.random_range(0..600)), rng.random::<u64>().to_be_bytes());
+            let (key, value) = (
+                bytes_of::<C>(rng.random_range(0..600)),
+                rng.random::<u64>().to_be_bytes(),
+            );
             match rng.random_range(0..10) {
                 number if number < inserts => {
                     let done = tree.insert(&key, &value).unwrap();
@@ -169,7 +193,9 @@ fn loads_of_any_length() {
             let tree = CawbTree::<Dax, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
             let (mut model, mut numbers) = (BTreeMap::new(), 0..count);
             let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
-                let Some(number) = numbers.next() else { return Ok(false) };
+                let Some(number) = numbers.next() else {
+                    return Ok(false);
+                };
                 *key = bytes_of::<WordCodec>(number * 5);
                 *value = bytes_of::<WordCodec>(number);
                 model.insert(key.clone(), value.clone());
@@ -184,8 +210,8 @@ fn loads_of_any_length() {
     }
 }
 
-/// Splits the leaf of a new key or, if a level is given, the inner node there on the way to it. Nodes above stay as they are, as after
-/// a crash.
+/// Splits the leaf of a new key or, if a level is given, the inner node there on the way to it.
+/// Nodes above stay as they are, as after a crash.
 fn split_alone(tree: &CawbTree<Dax, WordCodec>, key: u64, level: Option<usize>) {
     let (guard, mut fresh_key) = (tree.pool.pin(), 0);
     let mut state = tree.lock(&guard).unwrap();
@@ -196,26 +222,39 @@ fn split_alone(tree: &CawbTree<Dax, WordCodec>, key: u64, level: Option<usize>) 
         let node = Node::load(&guard, offset).unwrap();
         (offset, node, Content::of(&node), place.path[level - 1])
     } else {
-        let (mut content, (words, record)) =
-            (Content::of(&place.node), fresh.record(key, key, Condition::Always).unwrap());
+        let (mut content, (words, record)) = (
+            Content::of(&place.node),
+            fresh.record(key, key, Condition::Always).unwrap(),
+        );
         content.insert_entry(place.position, fresh.id(words).unwrap(), record);
         fresh_key = 1;
         (place.leaf, place.node, content, *place.path.last().unwrap())
     };
-    let mut writer = Writer { guard: &guard, state: &mut state };
-    tree.split(&mut writer, &mut fresh, (offset, &node), &content, Some(above)).unwrap();
+    let mut writer = Writer {
+        guard: &guard,
+        state: &mut state,
+    };
+    tree.split(
+        &mut writer,
+        &mut fresh,
+        (offset, &node),
+        &content,
+        Some(above),
+    )
+    .unwrap();
     writer.state.counts.keys += fresh_key;
 }
 
-/// A full pool, or a crash, leaves nodes full; a node and its parent may be full at once. When the parent is split, the node may have
-/// another one.
+/// A full pool, or a crash, leaves nodes full; a node and its parent may be full at once. When the
+/// parent is split, the node may have another one.
 #[test]
 fn a_full_node_below_a_full_node_is_split() {
     for first in [70_000, 80_000, 90_000, 100_000, 110_000, 120_000] {
         let pool = pool();
         let tree = CawbTree::<Dax, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
         let mut keys = 200_u64;
-        let insert = |key: u64| assert!(WordIndex::write(&tree, key, Some(key), Condition::Absent).unwrap());
+        let insert =
+            |key: u64| assert!(WordIndex::write(&tree, key, Some(key), Condition::Absent).unwrap());
         (0..keys).for_each(|key| insert(1000 * key));
         let guard = pool.pin();
         let path = |key: u64| tree.locate(&guard, key).unwrap().path;
@@ -258,7 +297,8 @@ fn a_full_node_below_a_full_node_is_split() {
     }
 }
 
-/// A damaged inner node costs no key: salvage finds the leaves below it in the slabs. A damaged leaf costs its own keys.
+/// A damaged inner node costs no key: salvage finds the leaves below it in the slabs. A damaged
+/// leaf costs its own keys.
 #[test]
 fn salvage_reads_what_is_whole() {
     let pool = pool();
@@ -273,8 +313,12 @@ fn salvage_reads_what_is_whole() {
     while let Some(node) = Some(Node::load(&guard, leaf).unwrap()).filter(|node| !node.is_leaf()) {
         leaf = node.pointer(1);
     }
-    let keys: Vec<u64> =
-        (0..2).map(|position| tree.ids.entry(Node::load(&guard, leaf).unwrap().id(position))[0]).collect();
+    let keys: Vec<u64> = (0..2)
+        .map(|position| {
+            tree.ids
+                .entry(Node::load(&guard, leaf).unwrap().id(position))[0]
+        })
+        .collect();
     drop(tree);
     let tree_root = pool.trees().unwrap().remove(0);
     let salvage = || {
@@ -283,7 +327,9 @@ fn salvage_reads_what_is_whole() {
             found.push((prefix_word(key), prefix_word(value)));
             true
         };
-        let left_out = CawbTree::<Dax, WordCodec>::salvage_at(&pool, &tree_root, visit).unwrap().unwrap();
+        let left_out = CawbTree::<Dax, WordCodec>::salvage_at(&pool, &tree_root, visit)
+            .unwrap()
+            .unwrap();
         (found, left_out.len())
     };
     let all: Vec<_> = (0..200).map(|key| (key, key + 1)).collect();
@@ -297,7 +343,11 @@ fn salvage_reads_what_is_whole() {
                 .is_err_and(|error| error.is_corrupt())
         );
         let (found, left_out) = salvage();
-        let rest: Vec<_> = all.iter().copied().filter(|(key, _)| !lost.contains(key)).collect();
+        let rest: Vec<_> = all
+            .iter()
+            .copied()
+            .filter(|(key, _)| !lost.contains(key))
+            .collect();
         assert_eq!(found, rest, "{damaged:#x}");
         assert!(left_out > 0);
         word.store(&guard, sound);
@@ -313,15 +363,22 @@ fn zeros_are_no_record() {
     assert!(tree.insert(b"key", b"value").unwrap());
     let guard = pool.pin();
     let record = Node::load(&guard, tree.root).unwrap().pointer(0);
-    guard.words(record, 3).unwrap().iter().for_each(|word| word.store(&guard, 0));
+    guard
+        .words(record, 3)
+        .unwrap()
+        .iter()
+        .for_each(|word| word.store(&guard, 0));
     drop(tree);
     let tree_root = pool.trees().unwrap().remove(0);
     let visit = &mut |key: &[u8], _: &[u8]| panic!("an entry of {key:?}");
-    let left_out = CawbTree::<Dax, RecordCodec>::salvage_at(&pool, &tree_root, visit).unwrap().unwrap();
+    let left_out = CawbTree::<Dax, RecordCodec>::salvage_at(&pool, &tree_root, visit)
+        .unwrap()
+        .unwrap();
     assert_eq!(left_out.len(), 1);
 }
 
-/// Several threads find in a large tree what one finds, and damage at each level: a changed word, or a node that has the wrong children.
+/// Several threads find in a large tree what one finds, and damage at each level: a changed word,
+/// or a node that has the wrong children.
 #[test]
 fn threads_survey_as_one_does() {
     let pool = pool();
@@ -335,7 +392,11 @@ fn threads_survey_as_one_does() {
     assert_eq!(sound.counts, tree.state.lock().counts);
     for threads in 2..5 {
         let other = survey(threads);
-        assert!(other.leaves == sound.leaves && other.counts == sound.counts && other.violations.is_empty());
+        assert!(
+            other.leaves == sound.leaves
+                && other.counts == sound.counts
+                && other.violations.is_empty()
+        );
     }
     let (guard, mut rng) = (pool.pin(), SmallRng::seed_from_u64(11));
     for round in 0..300 {
@@ -357,7 +418,10 @@ fn threads_survey_as_one_does() {
         damaged.0.0[7] ^= u64::from(round % 7 == 0) << 20;
         line.publish(&guard, &node.0, &damaged.0).unwrap();
         for threads in [1, 3] {
-            assert!(!survey(threads).violations.is_empty(), "round {round}, {threads} threads");
+            assert!(
+                !survey(threads).violations.is_empty(),
+                "round {round}, {threads} threads"
+            );
         }
         line.publish(&guard, &damaged.0, &node.0).unwrap();
     }
@@ -367,7 +431,10 @@ fn threads_survey_as_one_does() {
 /// A length counts a key once a crash leaves it there.
 #[test]
 fn what_is_counted_is_durable() {
-    let (medium, patience) = (Late::new(1 << 30, LineForm::Single).unwrap(), Duration::from_secs(20));
+    let (medium, patience) = (
+        Late::new(1 << 30, LineForm::Single).unwrap(),
+        Duration::from_secs(20),
+    );
     let pool = Pool::open(medium, PoolOptions::default()).unwrap();
     let tree = CawbTree::<Late, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
     pool.medium().set_release(Release::Manual);
@@ -391,12 +458,17 @@ fn what_is_counted_is_durable() {
 #[test]
 fn ids_are_used_again() {
     // No reader is waited for: readers of other tests would keep IDs, too.
-    let options = PoolOptions { reclaim_by_epoch: false, ..PoolOptions::default() };
+    let options = PoolOptions {
+        reclaim_by_epoch: false,
+        ..PoolOptions::default()
+    };
     let pool = Pool::open(Dax::plain(1 << 36).unwrap(), options).unwrap();
     let tree = CawbTree::<Dax, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
     for round in 0..100_000_u64 {
         assert!(WordIndex::write(&tree, round, Some(round), Condition::Absent).unwrap());
-        assert!(round < 10 || WordIndex::write(&tree, round - 10, None, Condition::Present).unwrap());
+        assert!(
+            round < 10 || WordIndex::write(&tree, round - 10, None, Condition::Present).unwrap()
+        );
     }
     // Of the tree itself, and of two batches of IDs.
     let bytes = tree.stat().unwrap().volatile_bytes;
@@ -404,7 +476,8 @@ fn ids_are_used_again() {
     assert_eq!(tree.check().unwrap(), []);
 }
 
-/// Readers of keys that stay find them, and scans are in order, whatever is split and merged around them.
+/// Readers of keys that stay find them, and scans are in order, whatever is split and merged around
+/// them.
 #[test]
 fn readers_beside_a_writer() {
     let tree = CawbTree::<Dax, WordCodec>::create(&pool(), "t", &Opening::default()).unwrap();

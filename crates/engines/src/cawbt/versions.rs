@@ -1,11 +1,14 @@
-//! What readers validate against: a table of versions and LSNs in memory, by the offset of the node.
+//! What readers validate against: a table of versions and LSNs in memory, by the offset of the
+//! node.
 //!
-//! A node has no room for a version, and one version for the tree would make every reader wait for every writer. So nodes share
-//! [`STRIPES`] versions. A writer raises the versions of all nodes that a change concerns before it changes the first one, and again
-//! after the fence that orders the change: they are odd meanwhile. Then it notes when the change is durable.
+//! A node has no room for a version, and one version for the tree would make every reader wait for
+//! every writer. So nodes share [`STRIPES`] versions. A writer raises the versions of all nodes
+//! that a change concerns before it changes the first one, and again after the fence that orders
+//! the change: they are odd meanwhile. Then it notes when the change is durable.
 //!
-//! A reader takes the version of a node while it is certain that the tree leads there, reads the node and the entries of its IDs, and
-//! goes on if the version is what it was. So it needs no pin: whatever is reused meanwhile has raised the version.
+//! A reader takes the version of a node while it is certain that the tree leads there, reads the
+//! node and the entries of its IDs, and goes on if the version is what it was. So it needs no pin:
+//! whatever is reused meanwhile has raised the version.
 
 use medium::arena::Arena;
 use medium::sync::{Atomic, Ordering, fence};
@@ -55,7 +58,8 @@ impl<M: Medium> Versions<M> {
 
     /// Whether a node has not changed since its version was taken.
     pub(super) fn is_still(&self, offset: u64, version: u64) -> bool {
-        // ORDER: cells are stored after the version was raised: a reader that has read such a store finds the version raised.
+        // ORDER: cells are stored after the version was raised: a reader that has read such a store
+        // finds the version raised.
         fence(Ordering::Acquire);
         self.version(offset).load(Ordering::Relaxed) == version
     }
@@ -81,7 +85,11 @@ impl<M: Medium> Versions<M> {
 
     /// When the last change of a node, or of an entry that its IDs stand for, is durable.
     pub(super) fn lsn(&self, offset: u64) -> Lsn {
-        Lsn(if M::LATE { self.stripes.get(1).lsns[stripe(offset)].load(Ordering::Acquire) } else { 0 })
+        Lsn(if M::LATE {
+            self.stripes.get(1).lsns[stripe(offset)].load(Ordering::Acquire)
+        } else {
+            0
+        })
     }
 
     /// A change of a node is durable at `lsn`.
@@ -93,12 +101,19 @@ impl<M: Medium> Versions<M> {
 
     /// A change of any node is durable at `lsn`.
     pub(super) fn stamp_all(&self, lsn: Lsn) {
-        self.stripes.get(1).lsns.iter().for_each(|stripe| stripe.store(lsn.0, Ordering::Release));
+        self.stripes
+            .get(1)
+            .lsns
+            .iter()
+            .for_each(|stripe| stripe.store(lsn.0, Ordering::Release));
     }
 
     /// When everything is durable.
     pub(super) fn last_lsn(&self) -> Lsn {
         let lsns = &self.stripes.get(1).lsns;
-        lsns.iter().map(|lsn| Lsn(lsn.load(Ordering::Acquire))).max().unwrap_or_default()
+        lsns.iter()
+            .map(|lsn| Lsn(lsn.load(Ordering::Acquire)))
+            .max()
+            .unwrap_or_default()
     }
 }

@@ -26,19 +26,28 @@ pub struct Bounds {
 impl Bounds {
     /// All keys.
     pub fn all() -> Self {
-        Self { lower: Bound::Unbounded, upper: Bound::Unbounded }
+        Self {
+            lower: Bound::Unbounded,
+            upper: Bound::Unbounded,
+        }
     }
 
     /// The keys that begin with `prefix`.
     pub fn prefix(prefix: &[u8]) -> Self {
         let upper = prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded);
-        Self { lower: Bound::Included(prefix.to_vec()), upper }
+        Self {
+            lower: Bound::Included(prefix.to_vec()),
+            upper,
+        }
     }
 
     /// The keys in a standard range of byte strings.
     pub fn of<K: AsRef<[u8]>>(range: &impl std::ops::RangeBounds<K>) -> Self {
         let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-        Self { lower: owned(range.start_bound()), upper: owned(range.end_bound()) }
+        Self {
+            lower: owned(range.start_bound()),
+            upper: owned(range.end_bound()),
+        }
     }
 
     /// Whether `key` is not above the upper end.
@@ -59,14 +68,18 @@ impl Bounds {
         }
     }
 
-    /// The position of all keys with this first word: `Less` if all of them are below the lower end, `Greater` if all are above the
-    /// upper end, `Equal` if all are within; `None` if an end has the same first word.
+    /// The position of all keys with this first word: `Less` if all of them are below the lower
+    /// end, `Greater` if all are above the upper end, `Equal` if all are within; `None` if an end
+    /// has the same first word.
     pub(crate) fn side_of(&self, word: u64) -> Option<Ordering> {
         let with_end = |bound: &Bound<Vec<u8>>, inwards| match bound {
             Bound::Included(key) | Bound::Excluded(key) => word.cmp(&prefix_word(key)),
             Bound::Unbounded => inwards,
         };
-        match (with_end(&self.lower, Ordering::Greater), with_end(&self.upper, Ordering::Less)) {
+        match (
+            with_end(&self.lower, Ordering::Greater),
+            with_end(&self.upper, Ordering::Less),
+        ) {
             (Ordering::Less, _) => Some(Ordering::Less),
             (_, Ordering::Greater) => Some(Ordering::Greater),
             (Ordering::Greater, Ordering::Less) => Some(Ordering::Equal),
@@ -95,7 +108,10 @@ mod tests {
         assert_eq!(prefix_end(b""), None);
         assert_eq!(
             Bounds::prefix(b""),
-            Bounds { lower: Bound::Included(Vec::new()), upper: Bound::Unbounded }
+            Bounds {
+                lower: Bound::Included(Vec::new()),
+                upper: Bound::Unbounded
+            }
         );
     }
 }

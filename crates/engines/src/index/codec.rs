@@ -1,7 +1,7 @@
 //! How keys and values become the two words of an entry.
 //!
-//! The first word orders entries; more of the key is compared only if first words tie. The second word holds the value, or the
-//! offset of its record.
+//! The first word orders entries; more of the key is compared only if first words tie. The second
+//! word holds the value, or the offset of its record.
 
 use std::cmp::Ordering;
 
@@ -32,8 +32,8 @@ pub trait Codec: Send + Sync + 'static {
     fn key(bytes: &[u8]) -> Result<Self::Key<'_>>;
     /// A value from bytes.
     fn value(bytes: &[u8]) -> Result<Self::Value<'_>>;
-    /// The end of a range as a key: the greatest key of this codec that is not above `bytes`, or, if `bytes` are shorter than a
-    /// key of the codec, the first key above them.
+    /// The end of a range as a key: the greatest key of this codec that is not above `bytes`, or,
+    /// if `bytes` are shorter than a key of the codec, the first key above them.
     fn bound(bytes: &[u8]) -> Self::Key<'_>;
     /// Whether [`Codec::bound`] cut bytes off.
     fn is_rounded(bytes: &[u8]) -> bool;
@@ -56,20 +56,28 @@ pub trait Codec: Send + Sync + 'static {
     }
     /// The offset of an entry's record, if it has one.
     fn record(entry: EntryWords) -> Option<u64>;
-    /// The entry with a copy of its record, which is flushed. `None` if it has no record, or one that [`record::copy`] does not copy.
+    /// The entry with a copy of its record, which is flushed. `None` if it has no record, or one
+    /// that [`record::copy`] does not copy.
     #[inline(always)]
-    fn copy_record<M: Medium>(_guard: &Guard<'_, M>, _entry: EntryWords) -> Result<Option<EntryWords>> {
+    fn copy_record<M: Medium>(
+        _guard: &Guard<'_, M>,
+        _entry: EntryWords,
+    ) -> Result<Option<EntryWords>> {
         Ok(None)
     }
     /// Frees the record of an entry that was never published.
     #[inline(always)]
     fn discard<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) {
-        Self::record(entry).into_iter().for_each(|record| guard.free(record));
+        Self::record(entry)
+            .into_iter()
+            .for_each(|record| guard.free(record));
     }
     /// Retires the record of an entry that new readers cannot find.
     #[inline(always)]
     fn retire<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) {
-        Self::record(entry).into_iter().for_each(|record| guard.retire(record));
+        Self::record(entry)
+            .into_iter()
+            .for_each(|record| guard.retire(record));
     }
     /// Marks the record of an entry.
     #[inline(always)]
@@ -83,18 +91,34 @@ pub trait Codec: Send + Sync + 'static {
         entry: EntryWords,
     ) -> Result<Ordering>;
     /// Whether an entry has `value`.
-    fn has_value<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, value: Self::Value<'_>) -> Result<bool>;
+    fn has_value<M: Medium>(
+        guard: &Guard<'_, M>,
+        entry: EntryWords,
+        value: Self::Value<'_>,
+    ) -> Result<bool>;
     /// Prefetches the record of an entry.
     fn prefetch<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords);
-    /// As [`Codec::prefetch`], for what lies behind the beginning of the entry's record. That was prefetched a while ago: its
-    /// length is read.
+    /// As [`Codec::prefetch`], for what lies behind the beginning of the entry's record. That was
+    /// prefetched a while ago: its length is read.
     fn prefetch_rest<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords);
     /// Appends an entry's key.
-    fn copy_key<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<()>;
+    fn copy_key<M: Medium>(
+        guard: &Guard<'_, M>,
+        entry: EntryWords,
+        buffer: &mut Vec<u8>,
+    ) -> Result<()>;
     /// Appends an entry's value.
-    fn copy_value<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<()>;
+    fn copy_value<M: Medium>(
+        guard: &Guard<'_, M>,
+        entry: EntryWords,
+        buffer: &mut Vec<u8>,
+    ) -> Result<()>;
     /// Appends an entry's key and its value; returns the length of the key.
-    fn copy_entry<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<usize>;
+    fn copy_entry<M: Medium>(
+        guard: &Guard<'_, M>,
+        entry: EntryWords,
+        buffer: &mut Vec<u8>,
+    ) -> Result<usize>;
     /// Whether the entry's record passes its check.
     fn is_sound<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) -> Result<bool>;
 }
@@ -110,7 +134,10 @@ fn mix(word: u64) -> u16 {
 pub enum WordCodec {}
 
 fn word_of(bytes: &[u8], what: &'static str) -> Result<u64> {
-    let bytes = bytes.try_into().map_err(|_| Error::NotAWord { what, length: bytes.len() })?;
+    let bytes = bytes.try_into().map_err(|_| Error::NotAWord {
+        what,
+        length: bytes.len(),
+    })?;
     Ok(u64::from_be_bytes(bytes))
 }
 
@@ -163,7 +190,11 @@ impl Codec for WordCodec {
     }
 
     #[inline(always)]
-    fn compare_tie<M: Medium>(_guard: &Guard<'_, M>, _key: u64, _entry: EntryWords) -> Result<Ordering> {
+    fn compare_tie<M: Medium>(
+        _guard: &Guard<'_, M>,
+        _key: u64,
+        _entry: EntryWords,
+    ) -> Result<Ordering> {
         Ok(Ordering::Equal)
     }
 
@@ -176,12 +207,20 @@ impl Codec for WordCodec {
 
     fn prefetch_rest<M: Medium>(_guard: &Guard<'_, M>, _entry: EntryWords) {}
 
-    fn copy_key<M: Medium>(_guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<()> {
+    fn copy_key<M: Medium>(
+        _guard: &Guard<'_, M>,
+        entry: EntryWords,
+        buffer: &mut Vec<u8>,
+    ) -> Result<()> {
         buffer.extend_from_slice(&entry[0].to_be_bytes());
         Ok(())
     }
 
-    fn copy_value<M: Medium>(_guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<()> {
+    fn copy_value<M: Medium>(
+        _guard: &Guard<'_, M>,
+        entry: EntryWords,
+        buffer: &mut Vec<u8>,
+    ) -> Result<()> {
         buffer.extend_from_slice(&entry[1].to_be_bytes());
         Ok(())
     }
@@ -200,9 +239,9 @@ impl Codec for WordCodec {
     }
 }
 
-/// Keys of 0 bytes to 64 KiB and values of 0 bytes to 16 MiB, in records outside of the leaf. The first word is the
-/// key's first 8 bytes, the second the record's offset (48 bits) below the key's hash (16 bits), so that fingerprints
-/// are rebuilt without reading records.
+/// Keys of 0 bytes to 64 KiB and values of 0 bytes to 16 MiB, in records outside of the leaf. The
+/// first word is the key's first 8 bytes, the second the record's offset (48 bits) below the key's
+/// hash (16 bits), so that fingerprints are rebuilt without reading records.
 #[derive(Debug)]
 pub enum RecordCodec {}
 
@@ -211,7 +250,9 @@ pub(crate) fn check_entry(are_words: bool, key: &[u8], value: &[u8]) -> Result<(
     if are_words {
         WordCodec::key(key).and(WordCodec::value(value)).map(drop)
     } else {
-        RecordCodec::key(key).and(RecordCodec::value(value)).map(drop)
+        RecordCodec::key(key)
+            .and(RecordCodec::value(value))
+            .map(drop)
     }
 }
 
@@ -282,12 +323,19 @@ impl Codec for RecordCodec {
         Some(entry[1] & OFFSET_MASK)
     }
 
-    fn copy_record<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) -> Result<Option<EntryWords>> {
+    fn copy_record<M: Medium>(
+        guard: &Guard<'_, M>,
+        entry: EntryWords,
+    ) -> Result<Option<EntryWords>> {
         let copy = record::copy(guard, entry[1] & OFFSET_MASK)?;
         Ok(copy.map(|copy| [entry[0], copy | entry[1] & !OFFSET_MASK]))
     }
 
-    fn compare_tie<M: Medium>(guard: &Guard<'_, M>, key: &[u8], entry: EntryWords) -> Result<Ordering> {
+    fn compare_tie<M: Medium>(
+        guard: &Guard<'_, M>,
+        key: &[u8],
+        entry: EntryWords,
+    ) -> Result<Ordering> {
         Record::at(guard, entry[1] & OFFSET_MASK)?.compare(guard, key)
     }
 
@@ -311,15 +359,27 @@ impl Codec for RecordCodec {
         Record::prefetch_rest(guard, entry[1] & OFFSET_MASK);
     }
 
-    fn copy_key<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<()> {
+    fn copy_key<M: Medium>(
+        guard: &Guard<'_, M>,
+        entry: EntryWords,
+        buffer: &mut Vec<u8>,
+    ) -> Result<()> {
         Record::at(guard, entry[1] & OFFSET_MASK)?.copy_key(guard, buffer)
     }
 
-    fn copy_value<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<()> {
+    fn copy_value<M: Medium>(
+        guard: &Guard<'_, M>,
+        entry: EntryWords,
+        buffer: &mut Vec<u8>,
+    ) -> Result<()> {
         Record::at(guard, entry[1] & OFFSET_MASK)?.copy_value(guard, buffer)
     }
 
-    fn copy_entry<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<usize> {
+    fn copy_entry<M: Medium>(
+        guard: &Guard<'_, M>,
+        entry: EntryWords,
+        buffer: &mut Vec<u8>,
+    ) -> Result<usize> {
         Record::copy_entry(guard, entry[1] & OFFSET_MASK, buffer)
     }
 

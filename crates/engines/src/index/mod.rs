@@ -27,8 +27,8 @@ pub type Value = SmallVec<[u8; 24]>;
 /// A key and its value, as a range returns them.
 pub type Entry = (Value, Value);
 
-/// The condition of a conditional write. If it does not hold, the write changes nothing, and returns only when what it read is
-/// durable.
+/// The condition of a conditional write. If it does not hold, the write changes nothing, and
+/// returns only when what it read is durable.
 #[derive(Clone, Copy, Debug)]
 pub enum Condition<V> {
     /// Always holds.
@@ -39,8 +39,9 @@ pub enum Condition<V> {
     Present,
     /// The key has this value.
     Equals(V),
-    /// The key does not have the record at this offset, which a batch has written already: the tree takes it over, instead of a record
-    /// of its own. Only for writes of values to trees with records.
+    /// The key does not have the record at this offset, which a batch has written already: the tree
+    /// takes it over, instead of a record of its own. Only for writes of values to trees with
+    /// records.
     #[doc(hidden)]
     Written(u64),
 }
@@ -114,7 +115,8 @@ pub enum Part {
     Entry,
     /// A node: its entries, and all that only this node leads to.
     Node,
-    /// No entry, or it is not known which ones: a wrong count, say, or a node that nothing leads to.
+    /// No entry, or it is not known which ones: a wrong count, say, or a node that nothing leads
+    /// to.
     Unknown,
 }
 
@@ -123,7 +125,11 @@ impl LeftOut {
     #[must_use]
     pub fn unknown(violation: Violation) -> Self {
         let Violation { offset, what } = violation;
-        Self { offset, part: Part::Unknown, what }
+        Self {
+            offset,
+            part: Part::Unknown,
+            what,
+        }
     }
 }
 
@@ -169,13 +175,15 @@ pub struct IndexStat {
     pub recovered_from_crash: bool,
     /// Bytes of one leaf in the pool.
     pub leaf_bytes: u64,
-    /// Allocations of the pool that the tree reaches or keeps in reserve, where they are more than its leaves and records.
+    /// Allocations of the pool that the tree reaches or keeps in reserve, where they are more than
+    /// its leaves and records.
     pub allocations: Option<u64>,
     /// Figures of an engine that is durable by epochs.
     pub epochs: Option<EpochStat>,
 }
 
-/// When the epochs of an engine whose contract is [`Contract::Epoch`](crate::registry::Contract::Epoch) end.
+/// When the epochs of an engine whose contract is
+/// [`Contract::Epoch`](crate::registry::Contract::Epoch) end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EpochLength {
     /// Only when `sync` is called, or when space is short.
@@ -213,7 +221,8 @@ pub struct EpochStat {
     pub is_sweeping: bool,
     /// Keys that the sweep has passed.
     pub swept_keys: u64,
-    /// Whether the last epoch could not be ended. The next write tries again, and returns the error.
+    /// Whether the last epoch could not be ended. The next write tries again, and returns the
+    /// error.
     pub is_failing: bool,
 }
 
@@ -230,12 +239,14 @@ impl EpochStat {
     }
 }
 
-/// A range being read: each key at most once, in order, and every key that is present for the whole scan.
+/// A range being read: each key at most once, in order, and every key that is present for the whole
+/// scan.
 pub trait Scan: Send {
     /// Goes to the next entry; `false` at the end.
     fn advance(&mut self) -> Result<bool>;
 
-    /// The key and the value of the entry that it is at: of the last [`Scan::advance`], if that returned `true`.
+    /// The key and the value of the entry that it is at: of the last [`Scan::advance`], if that
+    /// returned `true`.
     fn entry(&self) -> (&[u8], &[u8]);
 
     /// Replaces `key` and `value` by the next entry; `false` at the end.
@@ -252,9 +263,9 @@ pub trait Scan: Send {
     }
 }
 
-/// An ordered map. Keys compare as byte strings. Unless an engine says otherwise all of it is safe to call from any
-/// number of threads, and an operation is durable when it returns. Through [`Any`] a caller gets the engine's own
-/// type from a `dyn Index`.
+/// An ordered map. Keys compare as byte strings. Unless an engine says otherwise all of it is safe
+/// to call from any number of threads, and an operation is durable when it returns. Through [`Any`]
+/// a caller gets the engine's own type from a `dyn Index`.
 pub trait Index: Any + Send + Sync {
     /// The engine's name.
     fn engine(&self) -> &'static str;
@@ -262,17 +273,20 @@ pub trait Index: Any + Send + Sync {
     /// The codec's name.
     fn codec(&self) -> &'static str;
 
-    /// Copies the value of `key` into `value`, which is cleared first; `false` if the key is absent. O(log n).
+    /// Copies the value of `key` into `value`, which is cleared first; `false` if the key is
+    /// absent. O(log n).
     fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
 
     /// The value of `key`. O(log n).
     fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         let mut buffer = Vec::new();
-        Ok(self.get_into(key, &mut buffer)?.then(|| Value::from_vec(buffer)))
+        Ok(self
+            .get_into(key, &mut buffer)?
+            .then(|| Value::from_vec(buffer)))
     }
 
-    /// Writes `value`, or removes the key if it is `None`, provided that `condition` holds. Returns whether it held.
-    /// O(log n).
+    /// Writes `value`, or removes the key if it is `None`, provided that `condition` holds. Returns
+    /// whether it held. O(log n).
     fn write(&self, key: &[u8], value: Option<&[u8]>, condition: Condition<&[u8]>) -> Result<bool>;
 
     /// Adds a key; `false` if it is present.
@@ -295,8 +309,14 @@ pub trait Index: Any + Send + Sync {
         self.write(key, None, Condition::Present)
     }
 
-    /// Replaces `current` by `new`, where `None` stands for absent. Returns whether the key had `current`.
-    fn compare_exchange(&self, key: &[u8], current: Option<&[u8]>, new: Option<&[u8]>) -> Result<bool> {
+    /// Replaces `current` by `new`, where `None` stands for absent. Returns whether the key had
+    /// `current`.
+    fn compare_exchange(
+        &self,
+        key: &[u8],
+        current: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool> {
         match (current, new) {
             (None, None) => Ok(self.get(key)?.is_none()),
             (None, Some(new)) => self.insert(key, new),
@@ -310,8 +330,9 @@ pub trait Index: Any + Send + Sync {
     /// The entries within `bounds`.
     fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>>;
 
-    /// Marks what the tree reaches, if its open left that for later; other threads may read and write meanwhile. Asks now
-    /// and then whether to go on; returns whether all is marked. The calling thread must not be pinned. O(n).
+    /// Marks what the tree reaches, if its open left that for later; other threads may read and
+    /// write meanwhile. Asks now and then whether to go on; returns whether all is marked. The
+    /// calling thread must not be pinned. O(n).
     ///
     /// # Errors
     /// [`Error::Corrupt`](crate::Error::Corrupt) if the tree is damaged.
@@ -329,20 +350,23 @@ pub trait Index: Any + Send + Sync {
         Ok(!scan.advance()?)
     }
 
-    /// Fills an empty tree from entries in strictly ascending order, leaves to `fill` (0.5 to 1.0) of their
-    /// capacity. Wholly done or not at all, also across a crash. Returns the number of entries. O(n).
+    /// Fills an empty tree from entries in strictly ascending order, leaves to `fill` (0.5 to 1.0)
+    /// of their capacity. Wholly done or not at all, also across a crash. Returns the number of
+    /// entries. O(n).
     ///
-    /// `next` replaces key and value by the next entry and returns `false` at the end, and is then not called again. It may read
-    /// this tree, and end its epochs, but must not write to it.
+    /// `next` replaces key and value by the next entry and returns `false` at the end, and is then
+    /// not called again. It may read this tree, and end its epochs, but must not write to it.
     fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64>;
 
-    /// Verifies the whole structure and returns every violation. O(n). Writers may have to wait: some engines lock one leaf at a
-    /// time, others the whole tree until the end.
+    /// Verifies the whole structure and returns every violation. O(n). Writers may have to wait:
+    /// some engines lock one leaf at a time, others the whole tree until the end.
     fn check(&self) -> Result<Vec<Violation>>;
 
-    /// Calls `visit` with the entries that can be read, in ascending order of keys, until it returns `false`. Returns what was
-    /// left out, or, if that is nothing, other damage. Returns `None` and reads nothing for engines whose salvage needs no open
-    /// tree. Other threads may have to wait until the end, and calls of `visit` on the tree are refused as within a batch. O(n).
+    /// Calls `visit` with the entries that can be read, in ascending order of keys, until it
+    /// returns `false`. Returns what was left out, or, if that is nothing, other damage. Returns
+    /// `None` and reads nothing for engines whose salvage needs no open tree. Other threads may
+    /// have to wait until the end, and calls of `visit` on the tree are refused as within a batch.
+    /// O(n).
     fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Option<Vec<LeftOut>>> {
         let _ = visit;
         Ok(None)
@@ -351,11 +375,13 @@ pub trait Index: Any + Send + Sync {
     /// Figures. O(leaves).
     fn stat(&self) -> Result<IndexStat>;
 
-    /// For a pool that is full: frees removed memory that waits to be reused. The calling thread must not be within an operation.
-    /// Engines that retire memory through the pool alone have nothing to do here.
+    /// For a pool that is full: frees removed memory that waits to be reused. The calling thread
+    /// must not be within an operation. Engines that retire memory through the pool alone have
+    /// nothing to do here.
     fn reclaim(&self) {}
 
-    /// Gives back all space of a tree that was removed from the pool's root table. No thread may use the tree, now or later. O(n).
+    /// Gives back all space of a tree that was removed from the pool's root table. No thread may
+    /// use the tree, now or later. O(n).
     fn destroy(&self) -> Result<()>;
 
     /// The fast path for trees of words.
@@ -368,7 +394,8 @@ pub trait Index: Any + Send + Sync {
         None
     }
 
-    /// The stripes above the tree, and the tree beneath, for batches; `None` for a tree that was not opened by the registry.
+    /// The stripes above the tree, and the tree beneath, for batches; `None` for a tree that was
+    /// not opened by the registry.
     #[doc(hidden)]
     fn striped(&self) -> Option<(&Stripes, &dyn Index)> {
         None
@@ -381,14 +408,18 @@ pub trait Index: Any + Send + Sync {
 }
 
 impl dyn Index {
-    /// As [`Epochs::sync`]. Operations of other engines are durable when they return, so there is nothing to do.
+    /// As [`Epochs::sync`]. Operations of other engines are durable when they return, so there is
+    /// nothing to do.
     pub fn sync(&self) -> Result<()> {
         self.epochs().map_or(Ok(()), Epochs::sync)
     }
 
     /// As [`Measured::counters`], or else those of its epochs; empty for engines without either.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        let of_epochs = || self.epochs().map_or_else(Vec::new, |epochs| epochs.epoch_stat().counters());
+        let of_epochs = || {
+            self.epochs()
+                .map_or_else(Vec::new, |epochs| epochs.epoch_stat().counters())
+        };
         self.measured().map_or_else(of_epochs, Measured::counters)
     }
 }
@@ -398,19 +429,22 @@ pub trait Epochs {
     /// Ends the epoch: all that was written before is durable when this returns.
     fn sync(&self) -> Result<()>;
 
-    /// Runs writes, of any trees of the pool that are durable by epochs, within the running epoch, whose number `run` gets: so a crash
-    /// leaves all of them or none. Not isolated: other threads see each write as soon as it is done. Not undone by an error: writes
-    /// before it stay. The epoch does not end meanwhile, and space that its end would free is not free: keep it short. What ends an
-    /// epoch fails inside of `run` with [`Error::InBatch`](crate::Error::InBatch), and so does what holds back all writers; a write does not make room in a
-    /// full pool. A transient tree runs it outside of any epoch, with 0.
+    /// Runs writes, of any trees of the pool that are durable by epochs, within the running epoch,
+    /// whose number `run` gets: so a crash leaves all of them or none. Not isolated: other threads
+    /// see each write as soon as it is done. Not undone by an error: writes before it stay. The
+    /// epoch does not end meanwhile, and space that its end would free is not free: keep it short.
+    /// What ends an epoch fails inside of `run` with [`Error::InBatch`](crate::Error::InBatch), and
+    /// so does what holds back all writers; a write does not make room in a full pool. A transient
+    /// tree runs it outside of any epoch, with 0.
     ///
     /// # Errors
-    /// [`Error::InBatch`](crate::Error::InBatch) within another one; otherwise what `run` returns, as [`Error::EpochFull`](crate::Error::EpochFull) from a write, if an epoch cannot
-    /// log so many nodes.
+    /// [`Error::InBatch`](crate::Error::InBatch) within another one; otherwise what `run` returns,
+    /// as [`Error::EpochFull`](crate::Error::EpochFull) from a write, if an epoch cannot log so
+    /// many nodes.
     fn within_epoch(&self, run: &mut dyn FnMut(u64) -> Result<()>) -> Result<()>;
 
-    /// Ends this epoch, if it still runs: all that was written in it is ordered before whatever is flushed later. Does not wait until
-    /// it is durable.
+    /// Ends this epoch, if it still runs: all that was written in it is ordered before whatever is
+    /// flushed later. Does not wait until it is durable.
     fn complete(&self, epoch: u64) -> Result<()>;
 
     /// Ends no epoch any more: the next open finds the running one failed.
@@ -419,15 +453,16 @@ pub trait Epochs {
     /// Whether this epoch is complete and durable. O(1).
     fn is_durable(&self, epoch: u64) -> bool;
 
-    /// Recovers at once all nodes that failed epochs have changed, instead of each when it is first touched. O(n) after a crash,
-    /// else O(1).
+    /// Recovers at once all nodes that failed epochs have changed, instead of each when it is first
+    /// touched. O(n) after a crash, else O(1).
     ///
     /// # Errors
-    /// [`Error::InBatch`](crate::Error::InBatch) within a batch; those of damage and of a failed medium.
+    /// [`Error::InBatch`](crate::Error::InBatch) within a batch; those of damage and of a failed
+    /// medium.
     fn sweep(&self) -> Result<()>;
 
-    /// The progress of the sweep after a crash, and the cost of ends of epochs. Unlike [`Index::stat`] it walks nothing and delays
-    /// no thread. O(1).
+    /// The progress of the sweep after a crash, and the cost of ends of epochs. Unlike
+    /// [`Index::stat`] it walks nothing and delays no thread. O(1).
     fn epoch_stat(&self) -> EpochStat;
 }
 
@@ -436,8 +471,8 @@ pub trait Measured {
     /// The tree's internal work since it was opened, by name: splits, merges and the like.
     fn counters(&self) -> Vec<(&'static str, u64)>;
 
-    /// Reads a key, or sets its value if it is present, and returns the time that each part took: for measurements. `None`, and
-    /// nothing is done, for engines that do not measure the time.
+    /// Reads a key, or sets its value if it is present, and returns the time that each part took:
+    /// for measurements. `None`, and nothing is done, for engines that do not measure the time.
     fn profile(&self, key: &[u8], value: Option<&[u8]>) -> Result<Option<Profile>> {
         let _ = (key, value);
         Ok(None)
@@ -455,11 +490,12 @@ pub trait WordIndex: Send + Sync {
     /// As [`Index::write`].
     fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<bool>;
 
-    /// The values of `keys`, in their order, interleaved with prefetching. `values` is as long as `keys`.
+    /// The values of `keys`, in their order, interleaved with prefetching. `values` is as long as
+    /// `keys`.
     fn get_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<()>;
 
-    /// Calls `visit` with the entries from `from` on, keys and values, ascending and some at a time, until it returns
-    /// `false`. O(log n + entries).
+    /// Calls `visit` with the entries from `from` on, keys and values, ascending and some at a
+    /// time, until it returns `false`. O(log n + entries).
     fn scan(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()>;
 }
 
@@ -467,7 +503,9 @@ impl dyn WordIndex + '_ {
     /// As [`WordIndex::scan`], one entry at a time.
     #[inline]
     pub fn scan_each(&self, from: u64, mut visit: impl FnMut(u64, u64) -> bool) -> Result<()> {
-        self.scan(from, &mut |entries| entries.iter().all(|[key, value]| visit(*key, *value)))
+        self.scan(from, &mut |entries| {
+            entries.iter().all(|[key, value]| visit(*key, *value))
+        })
     }
 }
 

@@ -6,8 +6,8 @@
 //! then      the value, padded with zeros to a whole word
 //! ```
 //!
-//! Records are never changed after they were published. All access is by words, tails included; bytes are copied
-//! out, never lent.
+//! Records are never changed after they were published. All access is by words, tails included;
+//! bytes are copied out, never lent.
 
 use std::cmp::Ordering;
 
@@ -25,23 +25,35 @@ pub const VALUE_BYTES_MAX: usize = 16 << 20;
 /// The most words of a record that are prefetched: 1 KiB.
 const PREFETCHED_WORDS_MAX: usize = 1 << 7;
 
-/// The most words of a record that is copied to lie near others: 1 KiB. Of longer ones few would share a page.
+/// The most words of a record that is copied to lie near others: 1 KiB. Of longer ones few would
+/// share a page.
 const COPIED_WORDS_MAX: usize = 1 << 7;
 
 /// Hints the processor to load the lines of a record behind its first one.
 #[inline]
-pub fn prefetch_rest<M: Medium>(guard: &Guard<'_, M>, record: u64, key_length: usize, value_length: usize) {
+pub fn prefetch_rest<M: Medium>(
+    guard: &Guard<'_, M>,
+    record: u64,
+    key_length: usize,
+    value_length: usize,
+) {
     let length = 1 + key_length.div_ceil(8) + value_length.div_ceil(8);
     if let Ok(words) = guard.words(record, length.min(PREFETCHED_WORDS_MAX)) {
         // The last line may begin less than a line behind the one before it.
-        words.iter().step_by(LINE_BYTES / 8).skip(1).chain(words.last()).for_each(Word::prefetch);
+        words
+            .iter()
+            .step_by(LINE_BYTES / 8)
+            .skip(1)
+            .chain(words.last())
+            .for_each(Word::prefetch);
     }
 }
 
 const KEY_BITS: u32 = 20;
 const VALUE_BITS: u32 = 28;
 
-/// The first 8 bytes of a key, big-endian and padded with zeros: has the order of the keys, except for ties.
+/// The first 8 bytes of a key, big-endian and padded with zeros: has the order of the keys, except
+/// for ties.
 #[inline]
 pub fn prefix_word(key: &[u8]) -> u64 {
     if let Some(first) = key.first_chunk::<8>() {
@@ -67,10 +79,16 @@ fn check_of(key: &[u8], value: &[u8]) -> u16 {
 /// Refuses keys and values beyond the limits.
 pub fn check_lengths(key: &[u8], value: &[u8]) -> Result<()> {
     if key.len() > KEY_BYTES_MAX {
-        return Err(Error::KeyTooLong { length: key.len(), limit: KEY_BYTES_MAX });
+        return Err(Error::KeyTooLong {
+            length: key.len(),
+            limit: KEY_BYTES_MAX,
+        });
     }
     if value.len() > VALUE_BYTES_MAX {
-        return Err(Error::ValueTooLong { length: value.len(), limit: VALUE_BYTES_MAX });
+        return Err(Error::ValueTooLong {
+            length: value.len(),
+            limit: VALUE_BYTES_MAX,
+        });
     }
     Ok(())
 }
@@ -83,8 +101,10 @@ pub fn write<M: Medium>(guard: &Guard<'_, M>, key: &[u8], value: &[u8]) -> Resul
     let offset = guard.allocate(count * 8)?;
     let words = guard.words(offset, count)?;
     let check = u64::from(check_of(key, value));
-    words[0]
-        .store(guard, key.len() as u64 | (value.len() as u64) << KEY_BITS | check << (KEY_BITS + VALUE_BITS));
+    words[0].store(
+        guard,
+        key.len() as u64 | (value.len() as u64) << KEY_BITS | check << (KEY_BITS + VALUE_BITS),
+    );
     copy_in(guard, &words[1..=key_words], key);
     copy_in(guard, &words[1 + key_words..], value);
     guard.flush_words(words);
@@ -101,7 +121,9 @@ pub fn copy<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Result<Option<u64>>
     let from = guard.words(offset, count)?;
     let copy = guard.allocate(count * 8)?;
     let to = guard.words(copy, count)?;
-    from.iter().zip(to).for_each(|(from, to)| to.store(guard, from.load(guard)));
+    from.iter()
+        .zip(to)
+        .for_each(|(from, to)| to.store(guard, from.load(guard)));
     guard.flush_words(to);
     Ok(Some(copy))
 }
@@ -116,12 +138,19 @@ impl Record {
         }
     }
 
-    /// As [`Record::at`], for loops over many records: the compiler keeps an [`Option`] in registers.
+    /// As [`Record::at`], for loops over many records: the compiler keeps an [`Option`] in
+    /// registers.
     #[inline(always)]
     fn if_whole<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Option<Self> {
-        let [header, ..] = guard.words(offset, 1).ok()? else { return None };
-        let record = Self { offset, header: header.load(guard) };
-        (record.key_length() <= KEY_BYTES_MAX && record.value_length() <= VALUE_BYTES_MAX).then_some(record)
+        let [header, ..] = guard.words(offset, 1).ok()? else {
+            return None;
+        };
+        let record = Self {
+            offset,
+            header: header.load(guard),
+        };
+        (record.key_length() <= KEY_BYTES_MAX && record.value_length() <= VALUE_BYTES_MAX)
+            .then_some(record)
     }
 
     /// Why there is no record at `offset`.
@@ -135,7 +164,8 @@ impl Record {
         Ok(guard.words(self.offset + 8, self.key_length().div_ceil(8))?)
     }
 
-    /// Hints the processor to load the lines of a record behind the first one, as many as a scan may want at once.
+    /// Hints the processor to load the lines of a record behind the first one, as many as a scan
+    /// may want at once.
     #[inline]
     pub fn prefetch_rest<M: Medium>(guard: &Guard<'_, M>, offset: u64) {
         if let Some(record) = Self::if_whole(guard, offset) {
@@ -174,16 +204,24 @@ impl Record {
         Ok(())
     }
 
-    /// Appends the value to a buffer. In a pool that verifies reads, the record must pass its check.
+    /// Appends the value to a buffer. In a pool that verifies reads, the record must pass its
+    /// check.
     pub fn copy_value<M: Medium>(&self, guard: &Guard<'_, M>, buffer: &mut Vec<u8>) -> Result<()> {
         self.verify(guard)?;
         self.copy_value_as_is(guard, buffer)
     }
 
-    /// Appends the key and the value of the record at `offset` to a buffer, as [`Record::copy_value`]; returns the length of the key.
+    /// Appends the key and the value of the record at `offset` to a buffer, as
+    /// [`Record::copy_value`]; returns the length of the key.
     #[inline]
-    pub fn copy_entry<M: Medium>(guard: &Guard<'_, M>, offset: u64, buffer: &mut Vec<u8>) -> Result<usize> {
-        let Some(record) = Self::if_whole(guard, offset) else { return Err(Self::damage(guard, offset)) };
+    pub fn copy_entry<M: Medium>(
+        guard: &Guard<'_, M>,
+        offset: u64,
+        buffer: &mut Vec<u8>,
+    ) -> Result<usize> {
+        let Some(record) = Self::if_whole(guard, offset) else {
+            return Err(Self::damage(guard, offset));
+        };
         record.verify(guard)?;
         let key_words = record.key_length().div_ceil(8);
         let words = guard.words(offset + 8, key_words + record.value_length().div_ceil(8))?;
@@ -201,13 +239,23 @@ impl Record {
         Ok(())
     }
 
-    fn copy_value_as_is<M: Medium>(&self, guard: &Guard<'_, M>, buffer: &mut Vec<u8>) -> Result<()> {
+    fn copy_value_as_is<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<()> {
         let start = self.offset + 8 + 8 * self.key_length().div_ceil(8) as u64;
-        copy_out(guard, guard.words(start, self.value_length().div_ceil(8))?, self.value_length(), buffer);
+        copy_out(
+            guard,
+            guard.words(start, self.value_length().div_ceil(8))?,
+            self.value_length(),
+            buffer,
+        );
         Ok(())
     }
 
-    /// Whether key and value pass the record's check, and the key's padding is zero, which comparisons rely on. O(length).
+    /// Whether key and value pass the record's check, and the key's padding is zero, which
+    /// comparisons rely on. O(length).
     pub fn is_sound<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<bool> {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         self.copy_key(guard, &mut key)?;

@@ -1,8 +1,8 @@
-//! Methods that are the same in every engine whose entries are the two words of a codec. They are macros, so that each engine is
-//! compiled as if it contained them.
+//! Methods that are the same in every engine whose entries are the two words of a codec. They are
+//! macros, so that each engine is compiled as if it contained them.
 //!
-//! Such an engine has a constant `ENGINE`, and the methods `find`, `find_many`, `store`, `erase` and, for words,
-//! `visit_words`; and it has [`Leaves`](crate::kit::scan::Leaves).
+//! Such an engine has a constant `ENGINE`, and the methods `find`, `find_many`, `store`, `erase`
+//! and, for words, `visit_words`; and it has [`Leaves`](crate::kit::scan::Leaves).
 
 /// Methods of [`Index`](crate::index::Index), for an engine with the codec `C`.
 #[macro_export]
@@ -18,7 +18,9 @@ macro_rules! methods_of_entries {
 
         fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> $crate::Result<bool> {
             value.clear();
-            let found = self.find(C::key(key)?, |guard, words| C::copy_value(guard, words, value))?;
+            let found = self.find(C::key(key)?, |guard, words| {
+                C::copy_value(guard, words, value)
+            })?;
             Ok(found.is_some())
         }
 
@@ -36,7 +38,10 @@ macro_rules! methods_of_entries {
         }
 
         fn get_many(&self, keys: &[&[u8]]) -> $crate::Result<Vec<Option<$crate::index::Value>>> {
-            let keys = keys.iter().map(|key| C::key(key)).collect::<$crate::Result<Vec<_>>>()?;
+            let keys = keys
+                .iter()
+                .map(|key| C::key(key))
+                .collect::<$crate::Result<Vec<_>>>()?;
             let mut values = vec![None; keys.len()];
             self.find_many(&keys, |guard, position, words| {
                 if let Some(words) = words {
@@ -54,7 +59,9 @@ macro_rules! methods_of_entries {
             bounds: $crate::index::Bounds,
             direction: $crate::index::Direction,
         ) -> $crate::Result<Box<dyn $crate::index::Scan + 'i>> {
-            Ok(Box::new($crate::kit::scan::LeafBatches::cursor(self, bounds, direction)))
+            Ok(Box::new($crate::kit::scan::LeafBatches::cursor(
+                self, bounds, direction,
+            )))
         }
 
         fn words(&self) -> Option<&dyn $crate::index::WordIndex> {
@@ -63,11 +70,16 @@ macro_rules! methods_of_entries {
     };
 }
 
-/// Further methods of [`Index`](crate::index::Index), for an engine with the methods `load`, `verify`, `figures` and `give_back`.
+/// Further methods of [`Index`](crate::index::Index), for an engine with the methods `load`,
+/// `verify`, `figures` and `give_back`.
 #[macro_export]
 macro_rules! methods_of_trees {
     () => {
-        fn bulk_load(&self, next: &mut $crate::index::NextEntry<'_>, fill: f64) -> $crate::Result<u64> {
+        fn bulk_load(
+            &self,
+            next: &mut $crate::index::NextEntry<'_>,
+            fill: f64,
+        ) -> $crate::Result<u64> {
             self.load(next, fill)
         }
 
@@ -85,7 +97,8 @@ macro_rules! methods_of_trees {
     };
 }
 
-/// [`WordIndex`](crate::index::WordIndex) for an engine with words, and [`MaybeWords`](crate::index::MaybeWords) for its codecs.
+/// [`WordIndex`](crate::index::WordIndex) for an engine with words, and
+/// [`MaybeWords`](crate::index::MaybeWords) for its codecs.
 #[macro_export]
 macro_rules! words_of_entries {
     ($tree:ident $(, $format:ident: $bound:path)?) => {

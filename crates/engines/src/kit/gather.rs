@@ -1,5 +1,5 @@
-//! Records brought together: a node that splits copies the records of the entries that move, one after the other, to where the
-//! allocator has room.
+//! Records brought together: a node that splits copies the records of the entries that move, one
+//! after the other, to where the allocator has room.
 
 use std::marker::PhantomData;
 
@@ -20,16 +20,26 @@ pub struct Gathered<'g, 'p, M: Medium, C: Codec> {
 impl<'g, 'p, M: Medium, C: Codec> Gathered<'g, 'p, M, C> {
     /// No copies.
     pub fn none(guard: &'g Guard<'p, M>) -> Self {
-        Self { guard, copies: Vec::new(), codec: PhantomData }
+        Self {
+            guard,
+            copies: Vec::new(),
+            codec: PhantomData,
+        }
     }
 
-    /// Copies and flushes the records of neighbouring entries. The entries lead to the copies from now on; the caller fences before
-    /// it publishes them. An entry keeps its record if that is long or damaged, and once the pool is full. Records of one
-    /// size lie next to each other, if the allocator has just begun a slab; in one that was used before they lie near each other.
-    pub fn of<'e>(guard: &'g Guard<'p, M>, entries: impl Iterator<Item = &'e mut EntryWords>) -> Self {
+    /// Copies and flushes the records of neighbouring entries. The entries lead to the copies from
+    /// now on; the caller fences before it publishes them. An entry keeps its record if that is
+    /// long or damaged, and once the pool is full. Records of one size lie next to each other, if
+    /// the allocator has just begun a slab; in one that was used before they lie near each other.
+    pub fn of<'e>(
+        guard: &'g Guard<'p, M>,
+        entries: impl Iterator<Item = &'e mut EntryWords>,
+    ) -> Self {
         let (entries, mut gathered) = (entries.collect::<Vec<_>>(), Self::none(guard));
         entries.iter().for_each(|entry| C::prefetch(guard, **entry));
-        entries.iter().for_each(|entry| C::prefetch_rest(guard, **entry));
+        entries
+            .iter()
+            .for_each(|entry| C::prefetch_rest(guard, **entry));
         for entry in entries {
             match C::copy_record(guard, *entry) {
                 Ok(Some(copy)) => {
@@ -43,14 +53,19 @@ impl<'g, 'p, M: Medium, C: Codec> Gathered<'g, 'p, M, C> {
         gathered
     }
 
-    /// Retires the records that were copied. The tree must reach the copies, and new readers must not find the old records.
+    /// Retires the records that were copied. The tree must reach the copies, and new readers must
+    /// not find the old records.
     pub fn published(mut self) {
-        self.copies.drain(..).for_each(|[old, _]| C::retire(self.guard, old));
+        self.copies
+            .drain(..)
+            .for_each(|[old, _]| C::retire(self.guard, old));
     }
 }
 
 impl<M: Medium, C: Codec> Drop for Gathered<'_, '_, M, C> {
     fn drop(&mut self) {
-        self.copies.drain(..).for_each(|[_, copy]| C::discard(self.guard, copy));
+        self.copies
+            .drain(..)
+            .for_each(|[_, copy]| C::discard(self.guard, copy));
     }
 }

@@ -1,11 +1,13 @@
 //! A table of IDs in memory: short names for what a node has no room for.
 //!
-//! The table is one flat array, and an ID its index, from 1 on. An entry is two words, as a codec makes them. IDs are given out by a
-//! counter; where that comes to the end of the array, IDs that were given back are used again, the last one first; and only if
-//! there are none, the array doubles. So it is at most twice as long as the most IDs that were ever in use.
+//! The table is one flat array, and an ID its index, from 1 on. An entry is two words, as a codec
+//! makes them. IDs are given out by a counter; where that comes to the end of the array, IDs that
+//! were given back are used again, the last one first; and only if there are none, the array
+//! doubles. So it is at most twice as long as the most IDs that were ever in use.
 //!
-//! An ID that is retired is used again once every reader that was pinned at that moment has unpinned. A reader that is not pinned must be sure, after
-//! it has read an entry, that its ID was still in use; an entry is always readable.
+//! An ID that is retired is used again once every reader that was pinned at that moment has
+//! unpinned. A reader that is not pinned must be sure, after it has read an entry, that its ID was
+//! still in use; an entry is always readable.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -62,11 +64,20 @@ impl<M: Medium> Ids<M> {
         let entries = Arena::new(most)?;
         // Entry 0 is there to be read, by a reader that has read no ID.
         entries.reach(1)?;
-        let state = State { next: 1, bound: FIRST_BOUND, ..State::default() };
-        Ok(Self { entries, most, state: Arc::new(Mutex::new(state)) })
+        let state = State {
+            next: 1,
+            bound: FIRST_BOUND,
+            ..State::default()
+        };
+        Ok(Self {
+            entries,
+            most,
+            state: Arc::new(Mutex::new(state)),
+        })
     }
 
-    /// Makes the IDs those in use, which a recovery has [set](Ids::set). Returns false if an ID occurs twice.
+    /// Makes the IDs those in use, which a recovery has [set](Ids::set). Returns false if an ID
+    /// occurs twice.
     pub fn resume(&self, used: impl Iterator<Item = u32> + Clone) -> bool {
         let last = used.clone().max().unwrap_or(0);
         let (mut taken, mut is_twice) = (vec![0_u64; last as usize / 64 + 1], false);
@@ -88,7 +99,12 @@ impl<M: Medium> Ids<M> {
         gaps.reverse();
         let next = u64::from(last) + 1;
         let bound = next.next_power_of_two().max(FIRST_BOUND);
-        *self.state.lock() = State { next, bound, gaps, ..State::default() };
+        *self.state.lock() = State {
+            next,
+            bound,
+            gaps,
+            ..State::default()
+        };
         !is_twice
     }
 
@@ -105,7 +121,9 @@ impl<M: Medium> Ids<M> {
             state.bound = (2 * state.bound).min(u64::from(self.most) + 1);
         }
         if state.next > u64::from(self.most) {
-            return Err(Error::TreeFull { limit: u64::from(self.most) });
+            return Err(Error::TreeFull {
+                limit: u64::from(self.most),
+            });
         }
         let id = state.next as u32;
         // For some at once: it takes a lock.
@@ -123,7 +141,8 @@ impl<M: Medium> Ids<M> {
     pub fn retire(&self, guard: &Guard<'_, M>, id: u32) {
         let mut state = self.state.lock();
         state.retired.push(id);
-        // Under a scheduler each by itself, as early as possible: a test that reads an ID that is used again then fails.
+        // Under a scheduler each by itself, as early as possible: a test that reads an ID that is
+        // used again then fails.
         if state.retired.len() >= if M::SCHEDULED { 1 } else { BATCH } {
             let (batch, all) = (std::mem::take(&mut state.retired), Arc::clone(&self.state));
             drop(state);
@@ -135,7 +154,11 @@ impl<M: Medium> Ids<M> {
     pub fn set(&self, id: u32, words: EntryWords) -> Result<()> {
         self.entries.reach(id)?;
         // ORDER: a reader that has read one of them finds the node raised that had the ID before.
-        self.entries.get(id).iter().zip(words).for_each(|(word, value)| word.store(value, Ordering::Release));
+        self.entries
+            .get(id)
+            .iter()
+            .zip(words)
+            .for_each(|(word, value)| word.store(value, Ordering::Release));
         Ok(())
     }
 
@@ -150,7 +173,10 @@ impl<M: Medium> Ids<M> {
     #[inline(always)]
     pub fn entry(&self, id: u32) -> EntryWords {
         let [first, second] = self.entries.peek(id);
-        [first.load(Ordering::Relaxed), second.load(Ordering::Acquire)]
+        [
+            first.load(Ordering::Relaxed),
+            second.load(Ordering::Acquire),
+        ]
     }
 
     /// Hints the processor to load the entry of an ID.

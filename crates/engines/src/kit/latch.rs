@@ -1,12 +1,13 @@
 //! A reader-writer lock that readers do not write to, and the LSNs of leaves.
 //!
-//! Writers hold a mutex. A writer raises the version before its first change and again after the last one, so it is odd while
-//! anything changes. A reader's result is valid only if the version was even and has not changed: it waits for
-//! writers that are at work, as with any reader-writer lock, but readers share no line that they write. A reader that fails
-//! too often takes the mutex.
+//! Writers hold a mutex. A writer raises the version before its first change and again after the
+//! last one, so it is odd while anything changes. A reader's result is valid only if the version
+//! was even and has not changed: it waits for writers that are at work, as with any reader-writer
+//! lock, but readers share no line that they write. A reader that fails too often takes the mutex.
 //!
-//! The version stays odd until a change is ordered (its last fence). On media where it becomes durable later, the LSN of each
-//! leaf's last change is noted, in stripes, and a reader waits for it without the lock.
+//! The version stays odd until a change is ordered (its last fence). On media where it becomes
+//! durable later, the LSN of each leaf's last change is noted, in stripes, and a reader waits for
+//! it without the lock.
 
 use crate::Result;
 use medium::arena::Arena;
@@ -45,7 +46,10 @@ impl<M: Medium> Latch<M> {
     pub fn new() -> Result<Self> {
         let words = Arena::new(1)?;
         words.allocate()?;
-        Ok(Self { words, writers: Mutex::new(()) })
+        Ok(Self {
+            words,
+            writers: Mutex::new(()),
+        })
     }
 
     #[inline(always)]
@@ -53,18 +57,23 @@ impl<M: Medium> Latch<M> {
         self.words.get(1)
     }
 
-    /// Calls `look` with the version until no writer changed anything meanwhile. What it returned before that means nothing,
-    /// errors included.
+    /// Calls `look` with the version until no writer changed anything meanwhile. What it returned
+    /// before that means nothing, errors included.
     #[inline(always)]
-    pub fn read<T>(&self, guard: &Guard<'_, M>, mut look: impl FnMut(u64) -> Result<T>) -> Result<T> {
+    pub fn read<T>(
+        &self,
+        guard: &Guard<'_, M>,
+        mut look: impl FnMut(u64) -> Result<T>,
+    ) -> Result<T> {
         let mut spins = 0;
         for _ in 0..ATTEMPTS {
-            // ORDER: acquire pairs with the release at the end of a write: what the writer did is seen.
+            // ORDER: acquire pairs with the release at the end of a write: what the writer did is
+            // seen.
             let version = self.words().version.load(Ordering::Acquire);
             if version & 1 == 0 {
                 let found = look(version);
-                // ORDER: cells are stored with release after the version was raised: a reader that has read such a store finds
-                // the version raised behind this fence.
+                // ORDER: cells are stored with release after the version was raised: a reader that
+                // has read such a store finds the version raised behind this fence.
                 fence(Ordering::Acquire);
                 if self.words().version.load(Ordering::Relaxed) == version {
                     return found;
@@ -80,7 +89,10 @@ impl<M: Medium> Latch<M> {
     #[inline(always)]
     pub fn write(&self, guard: &Guard<'_, M>) -> Writing<'_, M> {
         guard.interleave(&self.writers);
-        Writing { latch: self, _held: self.writers.lock() }
+        Writing {
+            latch: self,
+            _held: self.writers.lock(),
+        }
     }
 
     #[inline(always)]
@@ -91,7 +103,11 @@ impl<M: Medium> Latch<M> {
     /// When the last change of a leaf is durable.
     #[inline(always)]
     pub fn lsn(&self, offset: u64) -> Lsn {
-        if M::LATE { Lsn(self.stripe(offset).load(Ordering::Acquire)) } else { Lsn::DURABLE }
+        if M::LATE {
+            Lsn(self.stripe(offset).load(Ordering::Acquire))
+        } else {
+            Lsn::DURABLE
+        }
     }
 
     /// Bytes of volatile memory.
@@ -101,7 +117,12 @@ impl<M: Medium> Latch<M> {
 
     /// When everything is durable.
     pub fn last_lsn(&self) -> Lsn {
-        self.words().lsns.iter().map(|lsn| Lsn(lsn.load(Ordering::Acquire))).max().unwrap_or_default()
+        self.words()
+            .lsns
+            .iter()
+            .map(|lsn| Lsn(lsn.load(Ordering::Acquire)))
+            .max()
+            .unwrap_or_default()
     }
 }
 
@@ -112,7 +133,10 @@ impl<M: Medium> Writing<'_, M> {
         let version = self.latch.words().version.load(Ordering::Relaxed);
         if version & 1 == 0 {
             // The stores that follow are releases: none is seen before this one.
-            self.latch.words().version.store(version + 1, Ordering::Relaxed);
+            self.latch
+                .words()
+                .version
+                .store(version + 1, Ordering::Relaxed);
         }
     }
 
@@ -134,7 +158,11 @@ impl<M: Medium> Writing<'_, M> {
 
     /// Every leaf has changed.
     pub fn stamp_all(&self, lsn: Lsn) {
-        self.latch.words().lsns.iter().for_each(|stripe| stripe.store(lsn.0, Ordering::Release));
+        self.latch
+            .words()
+            .lsns
+            .iter()
+            .for_each(|stripe| stripe.store(lsn.0, Ordering::Release));
     }
 }
 
@@ -144,7 +172,10 @@ impl<M: Medium> Drop for Writing<'_, M> {
         let version = self.latch.words().version.load(Ordering::Relaxed);
         if version & 1 != 0 {
             // ORDER: pairs with the acquire at the start of a read.
-            self.latch.words().version.store(version + 1, Ordering::Release);
+            self.latch
+                .words()
+                .version
+                .store(version + 1, Ordering::Release);
         }
     }
 }

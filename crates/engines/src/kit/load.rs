@@ -22,10 +22,16 @@ pub struct Source<'s> {
 impl<'s> Source<'s> {
     /// The entries that `next` returns.
     pub fn new(next: &'s mut NextEntry<'s>) -> Self {
-        Self { next, last: Vec::new(), entries: 0, is_over: false }
+        Self {
+            next,
+            last: Vec::new(),
+            entries: 0,
+            is_over: false,
+        }
     }
 
-    /// Gets the next entry; returns whether there was one. After the last one `next` is not called again.
+    /// Gets the next entry; returns whether there was one. After the last one `next` is not called
+    /// again.
     ///
     /// # Errors
     /// [`Error::NotSorted`] if the key is not above the one before it.
@@ -35,7 +41,9 @@ impl<'s> Source<'s> {
             return Ok(false);
         }
         if self.entries > 0 && *key <= self.last {
-            return Err(Error::NotSorted { index: self.entries });
+            return Err(Error::NotSorted {
+                index: self.entries,
+            });
         }
         self.last.clone_from(key);
         self.entries += 1;
@@ -48,8 +56,8 @@ impl<'s> Source<'s> {
     }
 }
 
-/// The entries of a bulk load, encoded one by one. Unless [`Sorted::published`] is called, all records that were written are given
-/// back when this is dropped.
+/// The entries of a bulk load, encoded one by one. Unless [`Sorted::published`] is called, all
+/// records that were written are given back when this is dropped.
 pub struct Sorted<'g, 'p, 's, M: Medium, C: Codec> {
     guard: &'g Guard<'p, M>,
     source: Source<'s>,
@@ -65,11 +73,19 @@ impl<'g, 'p, 's, M: Medium, C: Codec> Sorted<'g, 'p, 's, M, C> {
     /// The entries that `next` returns.
     pub fn new(guard: &'g Guard<'p, M>, next: &'s mut NextEntry<'s>) -> Self {
         let (key, value, written) = (Vec::new(), Vec::new(), Vec::new());
-        Self { guard, source: Source::new(next), key, value, bytes: 0, written, codec: PhantomData }
+        Self {
+            guard,
+            source: Source::new(next),
+            key,
+            value,
+            bytes: 0,
+            written,
+            codec: PhantomData,
+        }
     }
 
-    /// The next entry, its record flushed but not fenced; `None` at the end. The caller holds no lock: from time to time this
-    /// orders what was written, and waits while a disk is far behind.
+    /// The next entry, its record flushed but not fenced; `None` at the end. The caller holds no
+    /// lock: from time to time this orders what was written, and waits while a disk is far behind.
     ///
     /// # Errors
     /// As [`Source::next_into`].
@@ -89,8 +105,9 @@ impl<'g, 'p, 's, M: Medium, C: Codec> Sorted<'g, 'p, 's, M, C> {
         Ok(Some(words))
     }
 
-    /// Cuts all entries into leaves, and calls `write` with the offset of each leaf, that of the next one (0 after the last) and
-    /// its entries. The first leaf, which has none if the source has none, is at `first`, the others where `allocate` says.
+    /// Cuts all entries into leaves, and calls `write` with the offset of each leaf, that of the
+    /// next one (0 after the last) and its entries. The first leaf, which has none if the source
+    /// has none, is at `first`, the others where `allocate` says.
     pub fn for_each_leaf(
         &mut self,
         per_leaf: usize,
@@ -99,7 +116,9 @@ impl<'g, 'p, 's, M: Medium, C: Codec> Sorted<'g, 'p, 's, M, C> {
         mut write: impl FnMut(u64, u64, Vec<EntryWords>) -> Result<()>,
     ) -> Result<()> {
         let mut next_leaf = || -> Result<Vec<_>> {
-            std::iter::from_fn(|| self.next_entry().transpose()).take(per_leaf).collect()
+            std::iter::from_fn(|| self.next_entry().transpose())
+                .take(per_leaf)
+                .collect()
         };
         let (mut offset, mut entries) = (first, next_leaf()?);
         loop {
@@ -132,11 +151,14 @@ impl<'g, 'p, 's, M: Medium, C: Codec> Sorted<'g, 'p, 's, M, C> {
 
 impl<M: Medium, C: Codec> Drop for Sorted<'_, '_, '_, M, C> {
     fn drop(&mut self) {
-        self.written.drain(..).for_each(|words| C::discard(self.guard, words));
+        self.written
+            .drain(..)
+            .for_each(|words| C::discard(self.guard, words));
     }
 }
 
-/// The entries of a leaf that is filled to the part `fill` of its `capacity`: at least half of it, and at least one.
+/// The entries of a leaf that is filled to the part `fill` of its `capacity`: at least half of it,
+/// and at least one.
 pub fn entries_per_leaf(capacity: usize, fill: f64) -> usize {
     ((capacity as f64 * fill.clamp(0.5, 1.0)).round() as usize).clamp(1, capacity)
 }

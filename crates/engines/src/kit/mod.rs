@@ -17,7 +17,8 @@
 //! | [`prelude`] | all of these, and the other names that an engine's files use |
 //! | [`entries`] | the methods of `Index` that follow from an engine's operations on entries |
 //!
-//! An engine is then its node layout, its operations on nodes with their persists, and the recovery it needs.
+//! An engine is then its node layout, its operations on nodes with their persists, and the recovery
+//! it needs.
 
 pub mod chain;
 pub mod entries;
@@ -40,7 +41,8 @@ use medium::sync::Mutex;
 
 use crate::Result;
 
-/// Runs `work` on so many threads, this one among them; on fewer if the system gives no more. Returns what all have returned.
+/// Runs `work` on so many threads, this one among them; on fewer if the system gives no more.
+/// Returns what all have returned.
 ///
 /// # Errors
 /// An error that `work` has returned on some thread.
@@ -77,7 +79,8 @@ pub fn bits(set: impl Into<u64>) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Calls `work` for each of some jobs, on at most so many threads. Returns what it has returned, in the order of the jobs.
+/// Calls `work` for each of some jobs, on at most so many threads. Returns what it has returned, in
+/// the order of the jobs.
 ///
 /// # Errors
 /// An error that `work` has returned for some job.

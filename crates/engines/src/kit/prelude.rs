@@ -11,8 +11,8 @@ pub use super::search::rank;
 pub use super::walk::{chain, verify_entry};
 pub use super::write::{Encoded, Unpublished, holds};
 pub use crate::index::{
-    Bounds, Codec, Condition, Direction, EntryWords, Index, IndexStat, LeftOut, MaybeWords, NextEntry, Part,
-    Scan, Violation,
+    Bounds, Codec, Condition, Direction, EntryWords, Index, IndexStat, LeftOut, MaybeWords,
+    NextEntry, Part, Scan, Violation,
 };
 pub use crate::registry::{
     Build, Contract, Entry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Values, Visit,

@@ -1,8 +1,9 @@
 //! Reading what is whole in a tree that is too damaged to be opened.
 //!
-//! A leaf is found by the nodes and leaves that lead to it. Where these are damaged, it is found in the slabs of the pool: a leaf
-//! that no tree leads to, though its space is in use, belongs to the damaged tree. After a crash it may not be known what is in
-//! use; then leaves may be found that were removed before, and the salvage says so.
+//! A leaf is found by the nodes and leaves that lead to it. Where these are damaged, it is found in
+//! the slabs of the pool: a leaf that no tree leads to, though its space is in use, belongs to the
+//! damaged tree. After a crash it may not be known what is in use; then leaves may be found that
+//! were removed before, and the salvage says so.
 
 use std::collections::{HashSet, VecDeque};
 use std::iter::Peekable;
@@ -20,13 +21,14 @@ use crate::{Error, Result};
 /// A key and a value.
 pub type Entry = (Vec<u8>, Vec<u8>);
 
-/// How many entries are read ahead to decide whether one is out of order: several times those of a line, so that a line of damaged
-/// keys does not outweigh those behind it.
+/// How many entries are read ahead to decide whether one is out of order: several times those of a
+/// line, so that a line of damaged keys does not outweigh those behind it.
 const AHEAD: usize = 40;
 /// How many bytes of them are kept at most.
 const AHEAD_BYTES: usize = 32 << 20;
 
-/// Calls `visit` with entries in ascending order of keys until it returns `false`, and collects what is left out.
+/// Calls `visit` with entries in ascending order of keys until it returns `false`, and collects
+/// what is left out.
 pub struct Salvage<'v> {
     visit: &'v mut dyn FnMut(&[u8], &[u8]) -> bool,
     left_out: Vec<LeftOut>,
@@ -45,13 +47,22 @@ impl<'v> Salvage<'v> {
         Self::with_lost(visit, Vec::new())
     }
 
-    /// As [`Salvage::new`]. These entries come besides, unless others have their keys; of two with one key the first does.
+    /// As [`Salvage::new`]. These entries come besides, unless others have their keys; of two with
+    /// one key the first does.
     pub fn with_lost(visit: &'v mut dyn FnMut(&[u8], &[u8]) -> bool, mut lost: Vec<Entry>) -> Self {
         lost.sort_by(|one, other| one.0.cmp(&other.0));
         lost.dedup_by(|one, other| one.0 == other.0);
         let lost = lost.into_iter().peekable();
         let (left_out, ahead) = (Vec::new(), VecDeque::new());
-        Self { visit, left_out, last: None, ahead, ahead_bytes: 0, lost, is_over: false }
+        Self {
+            visit,
+            left_out,
+            last: None,
+            ahead,
+            ahead_bytes: 0,
+            lost,
+            is_over: false,
+        }
     }
 
     /// Notes that something is left out.
@@ -59,14 +70,19 @@ impl<'v> Salvage<'v> {
         self.left_out.push(LeftOut { offset, part, what });
     }
 
-    /// The next entry of the leaf at `offset`, or why it cannot be read; `false` if no more are wanted.
+    /// The next entry of the leaf at `offset`, or why it cannot be read; `false` if no more are
+    /// wanted.
     pub fn entry(&mut self, offset: u64, read: Result<Entry>) -> bool {
         match read {
             Ok(entry) => {
                 self.ahead_bytes += entry.0.len() + entry.1.len();
                 self.ahead.push_back((offset, entry));
             }
-            Err(error) => self.leave_out(offset, Part::Entry, format!("an entry: {}", what_of(&error))),
+            Err(error) => self.leave_out(
+                offset,
+                Part::Entry,
+                format!("an entry: {}", what_of(&error)),
+            ),
         }
         while self.ahead.len() > AHEAD || self.ahead.len() > 1 && self.ahead_bytes > AHEAD_BYTES {
             self.decide();
@@ -84,13 +100,19 @@ impl<'v> Salvage<'v> {
         entries.into_iter().all(|entry| self.entry(offset, entry))
     }
 
-    /// Decides the oldest entry. It is out of order if its key is not above the last one, or if it is above most of the keys behind it
-    /// that are above the last one.
+    /// Decides the oldest entry. It is out of order if its key is not above the last one, or if it
+    /// is above most of the keys behind it that are above the last one.
     fn decide(&mut self) {
-        let Some((offset, (key, value))) = self.ahead.pop_front() else { return };
+        let Some((offset, (key, value))) = self.ahead.pop_front() else {
+            return;
+        };
         self.ahead_bytes -= key.len() + value.len();
         let is_above = |key: &Vec<u8>| self.last.as_ref().is_none_or(|last| key > last);
-        let in_its_way = self.ahead.iter().filter(|(_, (next, _))| is_above(next) && *next <= key).count();
+        let in_its_way = self
+            .ahead
+            .iter()
+            .filter(|(_, (next, _))| is_above(next) && *next <= key)
+            .count();
         if !is_above(&key) || 2 * in_its_way > self.ahead.len() {
             self.leave_out(offset, Part::Entry, "an entry out of order".to_owned());
         } else {
@@ -104,7 +126,9 @@ impl<'v> Salvage<'v> {
     /// Visits the lost entries that are left, up to a key.
     fn visit_lost(&mut self, end: Option<&[u8]>) {
         while !self.is_over
-            && let Some((key, value)) = self.lost.next_if(|(key, _)| end.is_none_or(|end| &key[..] < end))
+            && let Some((key, value)) = self
+                .lost
+                .next_if(|(key, _)| end.is_none_or(|end| &key[..] < end))
         {
             self.is_over = !(self.visit)(&key, &value);
         }
@@ -120,16 +144,24 @@ impl<'v> Salvage<'v> {
     }
 }
 
-/// Says that entries of nodes were saved that nothing leads to any more. If it is not known which nodes were in use, some may be
-/// older than the others.
+/// Says that entries of nodes were saved that nothing leads to any more. If it is not known which
+/// nodes were in use, some may be older than the others.
 pub fn note_lost(lost: usize, offset: u64, may_be_stale: bool) -> LeftOut {
-    let (entries, them, some) =
-        if lost == 1 { ("entry is", "it", "it") } else { ("entries are", "them", "some") };
-    let mut what = format!("{lost} {entries} whole, but no node leads to {them}; a salvage saves {them}");
+    let (entries, them, some) = if lost == 1 {
+        ("entry is", "it", "it")
+    } else {
+        ("entries are", "them", "some")
+    };
+    let mut what =
+        format!("{lost} {entries} whole, but no node leads to {them}; a salvage saves {them}");
     if may_be_stale {
         what += &format!("; {some} may be old or removed");
     }
-    LeftOut { offset, part: Part::Unknown, what }
+    LeftOut {
+        offset,
+        part: Part::Unknown,
+        what,
+    }
 }
 
 /// The damage that an error names, without its offset.
@@ -166,7 +198,8 @@ pub struct Led {
 }
 
 impl Led {
-    /// Follows a chain: `read` adds the leaf at an offset, and returns the next one, 0 after the last.
+    /// Follows a chain: `read` adds the leaf at an offset, and returns the next one, 0 after the
+    /// last.
     pub fn follow(&mut self, first: u64, mut read: impl FnMut(u64, &mut Self) -> Result<u64>) {
         let mut at = first;
         let walked = chain(first, |offset| {
@@ -185,14 +218,18 @@ impl Led {
 
     /// Notes what an error at an offset keeps it from leading to.
     pub fn note(&mut self, offset: u64, part: Part, what: &str, error: &Error) {
-        self.damage.push(LeftOut { offset, part, what: format!("{what}: {}", what_of(error)) });
+        self.damage.push(LeftOut {
+            offset,
+            part,
+            what: format!("{what}: {}", what_of(error)),
+        });
     }
 }
 
 /// A tree that is salvaged leaf by leaf, and that need not open.
 pub trait Leafy<M: Medium, C: Codec>: Sized {
-    /// Whether a leaf of words has a check of its whole content, which distinguishes it from other memory. Leaves of
-    /// records are recognised by their records' checks.
+    /// Whether a leaf of words has a check of its whole content, which distinguishes it from other
+    /// memory. Leaves of records are recognised by their records' checks.
     const IS_CHECKED: bool;
     /// Whether a leaf begins with a [`medium::Line`].
     const HAS_LINE: bool = false;
@@ -279,13 +316,18 @@ pub fn salvage_leaves<M: Medium, C: Codec, T: Leafy<M, C>>(
 
 /// Says that a leaf lists entries that were removed or replaced.
 fn freed_of_leaf(freed: usize) -> String {
-    let (entries, were) = if freed == 1 { ("entry", "was") } else { ("entries", "were") };
+    let (entries, were) = if freed == 1 {
+        ("entry", "was")
+    } else {
+        ("entries", "were")
+    };
     format!(
         "a damaged leaf lists {freed} {entries} that {were} removed or replaced; a salvage leaves that out"
     )
 }
 
-/// The entries of leaves that no tree leads to, and notes that say so: apart, of those that may be old or removed.
+/// The entries of leaves that no tree leads to, and notes that say so: apart, of those that may be
+/// old or removed.
 fn lost_entries<M: Medium, C: Codec, T: Leafy<M, C>>(
     pool: &Pool<M>,
     root: &TreeRoot,
@@ -295,11 +337,21 @@ fn lost_entries<M: Medium, C: Codec, T: Leafy<M, C>>(
     let (guard, mut reached) = (pool.pin(), leaves.iter().copied().collect::<HashSet<u64>>());
     let mut is_other_broken = false;
     // A leaf of records passes the check of one of words; but a leaf of words has no whole records.
-    let is_like = |other: &TreeRoot| other.engine == root.engine && (other.codec == root.codec || !C::TIES);
-    for other in pool.roots()?.all().filter(|other| is_like(other) && other.slot != root.slot) {
+    let is_like =
+        |other: &TreeRoot| other.engine == root.engine && (other.codec == root.codec || !C::TIES);
+    for other in pool
+        .roots()?
+        .all()
+        .filter(|other| is_like(other) && other.slot != root.slot)
+    {
         // Leaves are found in the same way, whatever they hold.
-        let other = TreeRoot { codec: root.codec, ..other.clone() };
-        let theirs = T::at_root(pool, &other).map(|tree| tree.leaves(&guard)).unwrap_or_default();
+        let other = TreeRoot {
+            codec: root.codec,
+            ..other.clone()
+        };
+        let theirs = T::at_root(pool, &other)
+            .map(|tree| tree.leaves(&guard))
+            .unwrap_or_default();
         is_other_broken |= theirs.is_broken() || theirs.leaves.is_empty();
         reached.extend(theirs.leaves);
     }
@@ -308,16 +360,25 @@ fn lost_entries<M: Medium, C: Codec, T: Leafy<M, C>>(
     // Those that are in use, and those that may be old; and the first leaf of each.
     let mut lost = [(Vec::new(), 0), (Vec::new(), 0)];
     for (leaf, is_in_use) in places.into_iter().filter(|(leaf, _)| is_lost(leaf)) {
-        let Ok(whole) = Whole::read::<M, C, T>(&guard, usage, (tree, leaf)) else { continue };
+        let Ok(whole) = Whole::read::<M, C, T>(&guard, usage, (tree, leaf)) else {
+            continue;
+        };
         let (entries, first) = &mut lost[usize::from(!is_in_use || is_other_broken)];
         *first = if entries.is_empty() { leaf } else { *first };
         entries.extend(whole.entries.into_iter().flatten());
     }
-    let notes = lost.iter().zip([false, true]).filter(|((entries, _), _)| !entries.is_empty());
-    let notes = notes.map(|((entries, first), may_be_stale)| note_lost(entries.len(), *first, may_be_stale));
+    let notes = lost
+        .iter()
+        .zip([false, true])
+        .filter(|((entries, _), _)| !entries.is_empty());
+    let notes = notes
+        .map(|((entries, first), may_be_stale)| note_lost(entries.len(), *first, may_be_stale));
     let notes = notes.collect();
     // Of two entries with one key the first counts.
-    Ok((lost.into_iter().flat_map(|(entries, _)| entries).collect(), notes))
+    Ok((
+        lost.into_iter().flat_map(|(entries, _)| entries).collect(),
+        notes,
+    ))
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! The cursor behind ranges.
 //!
-//! A cursor reads one batch of entries after the other. Between batches it holds nothing: no pin, no lock, no node. Each batch
-//! starts from a key, by a new descent. So whatever was split or merged meanwhile, each key is returned at most once and in
-//! order, and a key that is present for the whole scan is returned.
+//! A cursor reads one batch of entries after the other. Between batches it holds nothing: no pin,
+//! no lock, no node. Each batch starts from a key, by a new descent. So whatever was split or
+//! merged meanwhile, each key is returned at most once and in order, and a key that is present for
+//! the whole scan is returned.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -22,7 +23,8 @@ const BATCH_ENTRIES_MIN: usize = 16;
 const BATCH_ENTRIES_MAX: usize = 256;
 /// Bytes of keys and values after which a batch ends.
 const BATCH_BYTES: usize = 1 << 20;
-/// How far ahead of the record that is copied others are prefetched: first their beginnings, then, closer, the rest of them.
+/// How far ahead of the record that is copied others are prefetched: first their beginnings, then,
+/// closer, the rest of them.
 pub const RECORDS_AHEAD: [usize; 2] = [12, 6];
 
 /// Stands for the lengths of an entry that cannot be read.
@@ -49,9 +51,14 @@ impl Batch {
         self.direction
     }
 
-    /// Where the scan goes on: the lower end of the part that is not read yet, or its upper end in a reverse scan.
+    /// Where the scan goes on: the lower end of the part that is not read yet, or its upper end in
+    /// a reverse scan.
     pub fn from(&self) -> &Bound<Vec<u8>> {
-        if self.direction == Direction::Forward { &self.rest.lower } else { &self.rest.upper }
+        if self.direction == Direction::Forward {
+            &self.rest.lower
+        } else {
+            &self.rest.upper
+        }
     }
 
     /// An empty batch with the same range, for another attempt.
@@ -80,9 +87,10 @@ impl Batch {
         self.is_finished = false;
     }
 
-    /// Takes an entry whose key lies beyond the ones before, and begins with `word`. `copy_key` appends the key to a buffer; `copy`
-    /// appends key and value, and returns the length of the key. Returns whether the batch takes more. A key outside of the range is
-    /// not taken, and its value not read; one beyond it ends the range.
+    /// Takes an entry whose key lies beyond the ones before, and begins with `word`. `copy_key`
+    /// appends the key to a buffer; `copy` appends key and value, and returns the length of the
+    /// key. Returns whether the batch takes more. A key outside of the range is not taken, and its
+    /// value not read; one beyond it ends the range.
     pub fn push(
         &mut self,
         word: u64,
@@ -102,8 +110,9 @@ impl Batch {
             return Ok(!self.is_finished);
         }
         let key_length = copy(&mut self.bytes)?;
-        // In a damaged tree the key may be another one than its entry says. A scan that took it might go back, and never end. (Of a key
-        // that fits no more than a word of the copy is read back: the processor would wait for more, and so for the record.)
+        // In a damaged tree the key may be another one than its entry says. A scan that took it
+        // might go back, and never end. (Of a key that fits no more than a word of the copy is read
+        // back: the processor would wait for more, and so for the record.)
         let key = &self.bytes[start..start + key_length];
         if prefix_word(key) != word && self.side_of_key(key).is_ne() {
             self.bytes.truncate(start);
@@ -112,7 +121,8 @@ impl Batch {
         let length = self.bytes.len() - start;
         if self.lengths.is_empty() {
             // The others are probably about as long.
-            self.bytes.reserve((length * self.entries_max).min(BATCH_BYTES));
+            self.bytes
+                .reserve((length * self.entries_max).min(BATCH_BYTES));
         }
         self.lengths.push_back((key_length, length - key_length));
         Ok(self.lengths.len() < self.entries_max && self.bytes.len() < BATCH_BYTES)
@@ -125,11 +135,18 @@ impl Batch {
         side
     }
 
-    /// The position of a key, in the order of the scan: `Less` before the range, `Equal` within, `Greater` behind it.
+    /// The position of a key, in the order of the scan: `Less` before the range, `Equal` within,
+    /// `Greater` behind it.
     fn side_of_key(&self, key: &[u8]) -> Ordering {
         let (is_before, is_behind) = match self.direction {
-            Direction::Forward => (!self.rest.is_above_lower(key), !self.rest.is_below_upper(key)),
-            Direction::Reverse => (!self.rest.is_below_upper(key), !self.rest.is_above_lower(key)),
+            Direction::Forward => (
+                !self.rest.is_above_lower(key),
+                !self.rest.is_below_upper(key),
+            ),
+            Direction::Reverse => (
+                !self.rest.is_below_upper(key),
+                !self.rest.is_above_lower(key),
+            ),
         };
         if is_before {
             Ordering::Less
@@ -145,17 +162,25 @@ impl Batch {
         self.side_of(word) == Some(Ordering::Greater)
     }
 
-    /// The position of keys with this first word, in the order of the scan: see [`Bounds::side_of`].
+    /// The position of keys with this first word, in the order of the scan: see
+    /// [`Bounds::side_of`].
     fn side_of(&self, word: u64) -> Option<Ordering> {
         let side = self.rest.side_of(word);
-        if self.direction == Direction::Forward { side } else { side.map(Ordering::reverse) }
+        if self.direction == Direction::Forward {
+            side
+        } else {
+            side.map(Ordering::reverse)
+        }
     }
 
-    /// As [`Batch::push`], for the words of an entry. An entry that cannot be read is an error at its place in the scan.
+    /// As [`Batch::push`], for the words of an entry. An entry that cannot be read is an error at
+    /// its place in the scan.
     fn push_entry<M: Medium, C: Codec>(&mut self, guard: &Guard<'_, M>, words: EntryWords) -> bool {
         let start = self.bytes.len();
         let copy_key = |buffer: &mut _| C::copy_key(guard, words, buffer);
-        let pushed = self.push(words[0], copy_key, |buffer| C::copy_entry(guard, words, buffer));
+        let pushed = self.push(words[0], copy_key, |buffer| {
+            C::copy_entry(guard, words, buffer)
+        });
         pushed.unwrap_or_else(|error| {
             self.bytes.truncate(start);
             self.lengths.push_back(DAMAGED);
@@ -177,10 +202,16 @@ impl Batch {
             false => (&mut self.rest.upper, &self.rest.lower),
         };
         let both_included = matches!((&from, end), (Bound::Included(_), Bound::Included(_)));
-        if let (Bound::Included(from) | Bound::Excluded(from), Bound::Included(end) | Bound::Excluded(end)) =
-            (&from, end)
+        if let (
+            Bound::Included(from) | Bound::Excluded(from),
+            Bound::Included(end) | Bound::Excluded(end),
+        ) = (&from, end)
         {
-            let order = if is_forward { from.cmp(end) } else { end.cmp(from) };
+            let order = if is_forward {
+                from.cmp(end)
+            } else {
+                end.cmp(from)
+            };
             self.is_finished |= order.is_gt() || order.is_eq() && !both_included;
         }
         *own = from;
@@ -204,8 +235,8 @@ impl Batch {
 
 /// A source of batches.
 pub trait Batches: Send {
-    /// Reads entries from [`Batch::from`] on until [`Batch::push`] wants no more, and says where the scan goes on, or that it
-    /// ends. After an error the batch is read again.
+    /// Reads entries from [`Batch::from`] on until [`Batch::push`] wants no more, and says where
+    /// the scan goes on, or that it ends. After an error the batch is read again.
     fn read(&mut self, batch: &mut Batch) -> Result<()>;
 }
 
@@ -213,7 +244,8 @@ pub trait Batches: Send {
 pub struct Cursor<B> {
     source: B,
     batch: Batch,
-    /// Where the entry begins that the cursor is at, among the batch's bytes, and the lengths of its key and value.
+    /// Where the entry begins that the cursor is at, among the batch's bytes, and the lengths of
+    /// its key and value.
     position: usize,
     key_length: usize,
     value_length: usize,
@@ -232,7 +264,13 @@ impl<B: Batches> Cursor<B> {
             direction,
             is_finished: false,
         };
-        Self { source, batch, position: 0, key_length: 0, value_length: 0 }
+        Self {
+            source,
+            batch,
+            position: 0,
+            key_length: 0,
+            value_length: 0,
+        }
     }
 
     fn refill(&mut self) -> Result<()> {
@@ -285,7 +323,8 @@ pub enum Goal<'k> {
     Last,
     /// The one that covers this key. The bytes need not be a key of the codec.
     At(&'k [u8]),
-    /// The one that covers this key, or the greatest key below it if the bytes are no key of the codec.
+    /// The one that covers this key, or the greatest key below it if the bytes are no key of the
+    /// codec.
     UpTo(&'k [u8]),
     /// The one that covers the greatest keys below this one.
     Below(&'k [u8]),
@@ -301,14 +340,23 @@ impl<'k> Goal<'k> {
             Goal::UpTo(key) if !C::TIES && key.len() < 8 => Way::Key(C::bound(key), Tied::Behind),
             Goal::Below(key) if !C::is_rounded(key) => {
                 let is_smallest = key.len() <= 8 && key.last() != Some(&0);
-                Way::Key(C::bound(key), if is_smallest { Tied::Behind } else { Tied::Below })
+                Way::Key(
+                    C::bound(key),
+                    if is_smallest {
+                        Tied::Behind
+                    } else {
+                        Tied::Below
+                    },
+                )
             }
-            Goal::At(key) | Goal::UpTo(key) | Goal::Below(key) => Way::Key(C::bound(key), Tied::UpTo),
+            Goal::At(key) | Goal::UpTo(key) | Goal::Below(key) => {
+                Way::Key(C::bound(key), Tied::UpTo)
+            }
         }
     }
 
-    /// The position of the leaf among so many. `around` returns the position of the leaf that covers the greatest keys below a
-    /// key, and of the one that covers the key.
+    /// The position of the leaf among so many. `around` returns the position of the leaf that
+    /// covers the greatest keys below a key, and of the one that covers the key.
     pub fn position<C: Codec>(
         self,
         leaves: usize,
@@ -351,8 +399,8 @@ pub struct LeafCopy {
     pub offset: u64,
     /// Its entries, in ascending order.
     pub entries: Vec<EntryWords>,
-    /// The bound at which a scan leaves the leaf: the lower bound of the next leaf for a forward scan, its own lower bound for a
-    /// reverse scan; `None` at the end of the tree.
+    /// The bound at which a scan leaves the leaf: the lower bound of the next leaf for a forward
+    /// scan, its own lower bound for a reverse scan; `None` at the end of the tree.
     pub end: Option<Vec<u8>>,
 }
 
@@ -370,12 +418,18 @@ pub trait Leaves<M: Medium, C: Codec>: Sync {
         leaf: &mut LeafCopy,
     ) -> Result<()>;
 
-    /// Calls `visit` with the entries of a tree of words from `from` on, ascending and leaf by leaf, until it returns `false`.
+    /// Calls `visit` with the entries of a tree of words from `from` on, ascending and leaf by
+    /// leaf, until it returns `false`.
     fn visit_words(&self, mut from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()> {
         loop {
             let mut leaf = LeafCopy::default();
             let goal = from.to_be_bytes();
-            self.copy_leaf(&self.pool().pin(), Goal::At(&goal), Direction::Forward, &mut leaf)?;
+            self.copy_leaf(
+                &self.pool().pin(),
+                Goal::At(&goal),
+                Direction::Forward,
+                &mut leaf,
+            )?;
             let entries = &leaf.entries[leaf.entries.partition_point(|[key, _]| *key < from)..];
             if !entries.is_empty() && !visit(entries) {
                 return Ok(());
@@ -400,7 +454,15 @@ pub struct LeafBatches<'i, T, M, C> {
 impl<'i, T: Leaves<M, C>, M: Medium, C: Codec> LeafBatches<'i, T, M, C> {
     /// A cursor over the entries of a tree within `bounds`.
     pub fn cursor(tree: &'i T, bounds: Bounds, direction: Direction) -> Cursor<Self> {
-        Cursor::new(Self { tree, leaf: LeafCopy::default(), kinds: PhantomData }, bounds, direction)
+        Cursor::new(
+            Self {
+                tree,
+                leaf: LeafCopy::default(),
+                kinds: PhantomData,
+            },
+            bounds,
+            direction,
+        )
     }
 }
 
@@ -425,7 +487,10 @@ impl<T: Leaves<M, C>, M: Medium, C: Codec> Batches for LeafBatches<'_, T, M, C> 
         let is_before = |words: &EntryWords| batch.side_of(words[0]) == Some(Ordering::Less);
         let first = leaf.entries.partition_point(is_before);
         let entries = &leaf.entries[first..];
-        entries.iter().take(RECORDS_AHEAD[0]).for_each(|words| C::prefetch(&guard, *words));
+        entries
+            .iter()
+            .take(RECORDS_AHEAD[0])
+            .for_each(|words| C::prefetch(&guard, *words));
         for (position, words) in entries.iter().enumerate() {
             if let Some(ahead) = entries.get(position + RECORDS_AHEAD[0]) {
                 C::prefetch(&guard, *ahead);

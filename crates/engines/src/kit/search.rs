@@ -8,7 +8,8 @@ use pool::Guard;
 use crate::Result;
 use crate::index::{Codec, EntryWords};
 
-/// How many of `count` entries in ascending order lie below a key, and whether the next one is the key's. O(log n).
+/// How many of `count` entries in ascending order lie below a key, and whether the next one is the
+/// key's. O(log n).
 #[inline]
 pub fn rank<M: Medium, C: Codec>(
     guard: &Guard<'_, M>,

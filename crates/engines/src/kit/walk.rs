@@ -8,8 +8,9 @@ use pool::Guard;
 use crate::index::{Codec, EntryWords};
 use crate::{Error, Result};
 
-/// Calls `visit` with the offset of each leaf of a chain, from `first` on; `visit` returns the next one, 0 after the last. Comes
-/// to an end on any pool. O(leaves), with some bytes of memory for each.
+/// Calls `visit` with the offset of each leaf of a chain, from `first` on; `visit` returns the next
+/// one, 0 after the last. Comes to an end on any pool. O(leaves), with some bytes of memory for
+/// each.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if the chain leads to a leaf twice; otherwise what `visit` returns.
@@ -17,15 +18,18 @@ pub fn chain(first: u64, mut visit: impl FnMut(u64) -> Result<u64>) -> Result<()
     let (mut offset, mut visited) = (first, HashSet::new());
     while offset != 0 {
         if !visited.insert(offset) {
-            return Err(Error::corrupt(offset, "the chain of leaves runs in a circle"));
+            return Err(Error::corrupt(
+                offset,
+                "the chain of leaves runs in a circle",
+            ));
         }
         offset = visit(offset)?;
     }
     Ok(())
 }
 
-/// Verifies an entry and its record, if it has one, and that its key lies above `last`, which becomes its key. Returns what is
-/// wrong; `None` if nothing is.
+/// Verifies an entry and its record, if it has one, and that its key lies above `last`, which
+/// becomes its key. Returns what is wrong; `None` if nothing is.
 pub fn verify_entry<M: Medium, C: Codec>(
     guard: &Guard<'_, M>,
     words: EntryWords,

@@ -23,14 +23,23 @@ pub fn holds<M: Medium, C: Codec>(
     })
 }
 
-/// The entry of a key whose record a batch has written: what a write with this condition is to take over.
+/// The entry of a key whose record a batch has written: what a write with this condition is to take
+/// over.
 #[inline(always)]
-pub fn written<C: Codec>(key: C::Key<'_>, condition: Condition<C::Value<'_>>) -> Option<EntryWords> {
-    if let Condition::Written(record) = condition { C::with_record(key, record) } else { None }
+pub fn written<C: Codec>(
+    key: C::Key<'_>,
+    condition: Condition<C::Value<'_>>,
+) -> Option<EntryWords> {
+    if let Condition::Written(record) = condition {
+        C::with_record(key, record)
+    } else {
+        None
+    }
 }
 
-/// The entry that an operation is to add. Its record, if it has one, is written when the entry is first asked for, and given
-/// back unless the operation publishes it. A record that a batch has written is the batch's until then.
+/// The entry that an operation is to add. Its record, if it has one, is written when the entry is
+/// first asked for, and given back unless the operation publishes it. A record that a batch has
+/// written is the batch's until then.
 pub struct Encoded<'g, 'p, 'k, 'v, M: Medium, C: Codec> {
     guard: &'g Guard<'p, M>,
     key: C::Key<'k>,
@@ -51,7 +60,14 @@ impl<'g, 'p, 'k, 'v, M: Medium, C: Codec> Encoded<'g, 'p, 'k, 'v, M, C> {
         condition: Condition<C::Value<'_>>,
     ) -> Self {
         let words = written::<C>(key, condition);
-        Self { guard, key, value, words, is_written: words.is_some(), codec: PhantomData }
+        Self {
+            guard,
+            key,
+            value,
+            words,
+            is_written: words.is_some(),
+            codec: PhantomData,
+        }
     }
 
     /// The entry's words. Its record is flushed, not fenced.
@@ -90,7 +106,10 @@ pub struct Unpublished<'g, 'p, M: Medium> {
 impl<'g, 'p, M: Medium> Unpublished<'g, 'p, M> {
     /// No space.
     pub fn new(guard: &'g Guard<'p, M>) -> Self {
-        Self { guard, offsets: Vec::new() }
+        Self {
+            guard,
+            offsets: Vec::new(),
+        }
     }
 
     /// Allocates space: see [`Guard::allocate`].
@@ -119,6 +138,8 @@ impl<'g, 'p, M: Medium> Unpublished<'g, 'p, M> {
 
 impl<M: Medium> Drop for Unpublished<'_, '_, M> {
     fn drop(&mut self) {
-        self.offsets.drain(..).for_each(|offset| self.guard.free(offset));
+        self.offsets
+            .drain(..)
+            .for_each(|offset| self.guard.free(offset));
     }
 }

@@ -1,8 +1,8 @@
 //! Access to a tree: with a pass, which holds the epoch, or without one.
 //!
-//! What is freed in one epoch is reused in a later one only. So a reader without a pass remembers the epoch it began in;
-//! if that is still running at the end of the read, nothing that it read was reused. Writers, and readers that were
-//! overtaken by the end of an epoch, hold a pass.
+//! What is freed in one epoch is reused in a later one only. So a reader without a pass remembers
+//! the epoch it began in; if that is still running at the end of the read, nothing that it read was
+//! reused. Writers, and readers that were overtaken by the end of an epoch, hold a pass.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -14,7 +14,8 @@ use pool::Guard;
 
 use super::core::Core;
 use super::layout::{
-    Anchor, Border, EPOCH_MASK, INTERIOR, Interior, LISTED, OFFSET_MASK, VERSION, WordBorder, stamped_epoch,
+    Anchor, Border, EPOCH_MASK, INTERIOR, Interior, LISTED, OFFSET_MASK, VERSION, WordBorder,
+    stamped_epoch,
 };
 use super::options::Mode;
 use super::shard::Work;
@@ -79,7 +80,8 @@ pub(super) struct View<'t, M: Medium> {
 #[derive(Clone, Copy, Default)]
 struct Attempts {
     count: u32,
-    /// The node that blocked the last attempt, 0 for none; its version; and since when it has that version.
+    /// The node that blocked the last attempt, 0 for none; its version; and since when it has that
+    /// version.
     blocked_by: u64,
     version: u64,
     since: Option<Instant>,
@@ -110,10 +112,15 @@ impl<M: Medium> Core<M> {
     /// A view with a pass. Waits while an epoch ends.
     #[inline(always)]
     pub(super) fn enter(&self) -> (View<'_, M>, Work<'_>) {
-        self.with_pass(self.epochs.barrier(AccessKind::Load).enter(thread_number::<M>()))
+        self.with_pass(
+            self.epochs
+                .barrier(AccessKind::Load)
+                .enter(thread_number::<M>()),
+        )
     }
 
-    /// As [`Core::enter`], with a shard whose external log needs no space of the pool, if there is one.
+    /// As [`Core::enter`], with a shard whose external log needs no space of the pool, if there is
+    /// one.
     #[cold]
     pub(super) fn enter_with_log(&self) -> (View<'_, M>, Work<'_>) {
         let (epoch, barrier) = (self.epochs.running(), self.epochs.barrier(AccessKind::Load));
@@ -130,7 +137,13 @@ impl<M: Medium> Core<M> {
     #[inline(always)]
     pub(super) fn view(&self, epoch: u64, has_pass: bool) -> View<'_, M> {
         let attempts = Cell::new(Attempts::default());
-        View { core: self, guard: self.pool.peek(), epoch, has_pass, attempts }
+        View {
+            core: self,
+            guard: self.pool.peek(),
+            epoch,
+            has_pass,
+            attempts,
+        }
     }
 
     /// The error of an operation that is not started again.
@@ -140,7 +153,10 @@ impl<M: Medium> Core<M> {
 
     /// Runs a read with a pass, until the tree does not change under it.
     #[cold]
-    pub(super) fn with_pass_held<R>(&self, mut read: impl FnMut(&View<'_, M>) -> Walk<R>) -> Result<R> {
+    pub(super) fn with_pass_held<R>(
+        &self,
+        mut read: impl FnMut(&View<'_, M>) -> Walk<R>,
+    ) -> Result<R> {
         let (view, _work) = self.enter();
         if self.epochs.are_over() {
             return Err(Error::in_use());
@@ -148,7 +164,9 @@ impl<M: Medium> Core<M> {
         loop {
             match read(&view) {
                 Ok(found) => return Ok(found),
-                Err(Stop::Again | Stop::NeedsPass) => view.retry().map_err(|stop| self.error_of(stop))?,
+                Err(Stop::Again | Stop::NeedsPass) => {
+                    view.retry().map_err(|stop| self.error_of(stop))?;
+                }
                 Err(stop) => return Err(self.error_of(stop)),
             }
         }
@@ -156,16 +174,26 @@ impl<M: Medium> Core<M> {
 }
 
 impl<M: Medium> View<'_, M> {
-    /// Whether the epoch in which the operation began still runs: then nothing that it read was reused.
+    /// Whether the epoch in which the operation began still runs: then nothing that it read was
+    /// reused.
     #[inline(always)]
     pub(super) fn is_valid(&self) -> bool {
-        self.has_pass || self.core.epochs.barrier(AccessKind::Load).is_running(self.epoch)
+        self.has_pass
+            || self
+                .core
+                .epochs
+                .barrier(AccessKind::Load)
+                .is_running(self.epoch)
     }
 
     /// Why a walk stops that has found damage: what was read may have been reused meanwhile.
     #[cold]
     pub(super) fn damaged(&self, pointer: u64, what: &'static str) -> Stop {
-        if self.is_valid() { Error::corrupt(pointer & OFFSET_MASK, what).into() } else { Stop::NeedsPass }
+        if self.is_valid() {
+            Error::corrupt(pointer & OFFSET_MASK, what).into()
+        } else {
+            Stop::NeedsPass
+        }
     }
 
     /// Before another attempt, after one that a node blocked.
@@ -178,7 +206,10 @@ impl<M: Medium> View<'_, M> {
     /// Notes which node has blocked this attempt.
     #[cold]
     pub(super) fn note_blocked_by(&self, node: u64) {
-        self.attempts.set(Attempts { blocked_by: node, ..self.attempts.get() });
+        self.attempts.set(Attempts {
+            blocked_by: node,
+            ..self.attempts.get()
+        });
     }
 
     /// Before another attempt. Waits longer after each.
@@ -197,15 +228,24 @@ impl<M: Medium> View<'_, M> {
         Ok(())
     }
 
-    /// The holder of the lock may wait for a disk. After [`MassTreeOptions::patience`](super::MassTreeOptions::patience) without a
-    /// change of the node the operation gives up.
+    /// The holder of the lock may wait for a disk. After
+    /// [`MassTreeOptions::patience`](super::MassTreeOptions::patience) without a change of the node
+    /// the operation gives up.
     fn retry_slowly(&self, mut attempts: Attempts) -> Walk<()> {
         let version = match attempts.blocked_by {
             0 => 0,
-            node => self.guard.node::<VolatileWord>(node + VERSION)?.load(&self.guard, Ordering::Relaxed),
+            node => self
+                .guard
+                .node::<VolatileWord>(node + VERSION)?
+                .load(&self.guard, Ordering::Relaxed),
         };
         if attempts.since.is_none() || attempts.version != version {
-            attempts = Attempts { count: ATTEMPTS_ALONE, version, since: Some(Instant::now()), ..attempts };
+            attempts = Attempts {
+                count: ATTEMPTS_ALONE,
+                version,
+                since: Some(Instant::now()),
+                ..attempts
+            };
         }
         // A scheduler has no time.
         let is_over = match attempts.since {
@@ -213,7 +253,11 @@ impl<M: Medium> View<'_, M> {
             _ => attempts.count > ATTEMPTS_SCHEDULED,
         };
         if is_over {
-            let offset = if attempts.blocked_by == 0 { self.core.anchor } else { attempts.blocked_by };
+            let offset = if attempts.blocked_by == 0 {
+                self.core.anchor
+            } else {
+                attempts.blocked_by
+            };
             return Err(Error::contended(offset).into());
         }
         self.attempts.set(attempts);
@@ -237,12 +281,18 @@ impl<M: Medium> View<'_, M> {
         self.epoch | self.core.stamp
     }
 
-    /// Before a node with this epoch word is used: recovers it, unless the epoch belongs to this execution.
+    /// Before a node with this epoch word is used: recovers it, unless the epoch belongs to this
+    /// execution.
     #[inline(always)]
     fn touch(&self, pointer: u64, state: u64) -> Walk<()> {
         let (first, stamp) = (self.core.epochs.first, self.core.stamp);
-        let is_touched = stamped_epoch(state).wrapping_sub(first | stamp) <= self.epoch.wrapping_sub(first);
-        if is_touched { Ok(()) } else { self.touch_first(pointer, state) }
+        let is_touched =
+            stamped_epoch(state).wrapping_sub(first | stamp) <= self.epoch.wrapping_sub(first);
+        if is_touched {
+            Ok(())
+        } else {
+            self.touch_first(pointer, state)
+        }
     }
 
     #[cold]
@@ -317,13 +367,18 @@ impl<M: Medium> View<'_, M> {
         }
     }
 
-    /// The current version of a node that has changed since `version`, for reading it again; `Again` if it no longer covers what it
-    /// covered then.
+    /// The current version of a node that has changed since `version`, for reading it again;
+    /// `Again` if it no longer covers what it covered then.
     pub(super) fn renew(&self, version: Version, word: &VolatileWord) -> Walk<Version> {
         self.retry()?;
         let now = self.stable(word)?;
-        // Compared with the version that is returned: the node may be split right after it was loaded.
-        if now.covers_as(version) { Ok(now) } else { Err(Stop::Again) }
+        // Compared with the version that is returned: the node may be split right after it was
+        // loaded.
+        if now.covers_as(version) {
+            Ok(now)
+        } else {
+            Err(Stop::Again)
+        }
     }
 
     /// Locks a node.
@@ -339,7 +394,13 @@ impl<M: Medium> View<'_, M> {
     /// Lists lines of a locked node that change, to be flushed before the epoch ends.
     #[inline(always)]
     pub(super) fn list_node(&self, work: &mut Work<'_>, listed: &VolatileWord, lines: u64) {
-        self.core.epochs.list_node(&self.guard, work, self.guard.offset_of(listed) - LISTED, listed, lines);
+        self.core.epochs.list_node(
+            &self.guard,
+            work,
+            self.guard.offset_of(listed) - LISTED,
+            listed,
+            lines,
+        );
     }
 
     /// Writes a node to the external log, unless the tree has none.
@@ -357,7 +418,9 @@ impl<M: Medium> View<'_, M> {
 
     /// Gives back what was allocated by an operation that stops.
     pub(super) fn give_up<T>(&self, work: &mut Work<'_>, objects: &[u64], stop: Stop) -> Walk<T> {
-        objects.iter().try_for_each(|object| self.free(work, *object))?;
+        objects
+            .iter()
+            .try_for_each(|object| self.free(work, *object))?;
         Err(stop)
     }
 
@@ -365,7 +428,11 @@ impl<M: Medium> View<'_, M> {
     pub(super) fn set_first_root(&self, work: &mut Work<'_>, pointer: u64) -> Walk<()> {
         let root = &self.anchor()?.root;
         root.set(&self.guard, self.epoch, pointer);
-        self.core.epochs.list(&mut work.shard, self.guard.offset_of(root), size_of_val(root) as u64);
+        self.core.epochs.list(
+            &mut work.shard,
+            self.guard.offset_of(root),
+            size_of_val(root) as u64,
+        );
         Ok(())
     }
 }

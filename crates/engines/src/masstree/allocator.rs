@@ -1,26 +1,28 @@
 //! The durable allocator (section 5 of the paper): nodes and records of one tree.
 //!
-//! The allocator takes *runs* from the pool: one slab of 64 KiB for objects of one class, or as many slabs as one large object
-//! needs. The pool knows which slabs are taken; this allocator knows which objects in them are free. So after a crash only
-//! the runs, which form a chain, have to be marked. A run goes back to the pool when all of its objects are free (`give_back`), or
-//! with the tree.
+//! The allocator takes *runs* from the pool: one slab of 64 KiB for objects of one class, or as
+//! many slabs as one large object needs. The pool knows which slabs are taken; this allocator knows
+//! which objects in them are free. So after a crash only the runs, which form a chain, have to be
+//! marked. A run goes back to the pool when all of its objects are free (`give_back`), or with the
+//! tree.
 //!
-//! Each shard has a queue of free objects for each class. Freed objects go to the tail; allocations come from the head, and
-//! take only objects that were in the queue when the epoch began. So an object that a reader may still read is never reused.
-//! A shard whose queue is empty takes from another shard's queue all that was free when the epoch began, before it takes a run;
-//! otherwise threads that remove what other threads inserted would fill the pool.
+//! Each shard has a queue of free objects for each class. Freed objects go to the tail; allocations
+//! come from the head, and take only objects that were in the queue when the epoch began. So an
+//! object that a reader may still read is never reused. A shard whose queue is empty takes from
+//! another shard's queue all that was free when the epoch began, before it takes a run; otherwise
+//! threads that remove what other threads inserted would fill the pool.
 //!
-//! The in-line log of the queue's ends lies in the queue's line. The link from an object to the next has its own in-line log,
-//! in two words (section 5.1):
+//! The in-line log of the queue's ends lies in the queue's line. The link from an object to the
+//! next has its own in-line log, in two words (section 5.1):
 //!
 //! ```text
 //! link      bits 0..2 counter   4..48 next object          48..64 high half of the epoch
 //! link log  bits 0..2 counter   4..48 link at its begin    48..64 low half of the epoch
 //! ```
 //!
-//! The log is written first, with the next counter; then the link with the same counter. Counters that differ reveal a crash
-//! between the two. The epoch has 32 bits. Every 2^30 epochs all links are rewritten, so that an old epoch with the same low bits
-//! is never mistaken for a failed one.
+//! The log is written first, with the next counter; then the link with the same counter. Counters
+//! that differ reveal a crash between the two. The epoch has 32 bits. Every 2^30 epochs all links
+//! are rewritten, so that an old epoch with the same low bits is never mistaken for a failed one.
 
 mod give_back;
 mod own_runs;
@@ -38,21 +40,23 @@ use super::shard::{Limit, Own, Work};
 use crate::kit::epochs::Epochs;
 use crate::{Error, Result};
 
-/// Bytes at the head of a run: its class, the run before it, the anchor of its tree, and the in-line log of the run before it: its
-/// old value and the epoch. Each with its check.
+/// Bytes at the head of a run: its class, the run before it, the anchor of its tree, and the
+/// in-line log of the run before it: its old value and the epoch. Each with its check.
 const RUN_HEADER_BYTES: u64 = 64;
 /// Bytes of the pool's slab before a run.
 const SLAB_LEAD_BYTES: u64 = 64;
 /// Bytes of a run of one slab.
 const RUN_BYTES: u64 = SLAB_BYTES - SLAB_LEAD_BYTES;
-/// Epochs after which all links are rewritten: a quarter of the epochs that 32 bits tell apart. So one rewriting may be missed,
-/// because its epoch fails, or is the first one after an open.
+/// Epochs after which all links are rewritten: a quarter of the epochs that 32 bits tell apart. So
+/// one rewriting may be missed, because its epoch fails, or is the first one after an open.
 const RENEWAL_EPOCHS: u64 = 1 << 30;
 
-/// How often a shard tries again while those that have free objects are locked for short operations.
+/// How often a shard tries again while those that have free objects are locked for short
+/// operations.
 const TRIES: usize = 64;
 
-/// The first of the two classes of border nodes. No other object is in them: so the sweep knows a node by its run.
+/// The first of the two classes of border nodes. No other object is in them: so the sweep knows a
+/// node by its run.
 const BORDER: usize = CLASSES - 2;
 
 /// Sizes of objects. The longest record has the last size before those of border nodes.
@@ -62,7 +66,11 @@ const SIZES: [u32; CLASSES] = {
     while index < BORDER - 1 {
         sizes[index] = size;
         // By 16 up to 128, then four steps per doubling up to 16 KiB, then doubling.
-        let step = if size < 1 << 14 { 1 << (size.ilog2() - 2) } else { size };
+        let step = if size < 1 << 14 {
+            1 << (size.ilog2() - 2)
+        } else {
+            size
+        };
         size += if size < 128 { 16 } else { step };
         index += 1;
     }
@@ -72,9 +80,11 @@ const SIZES: [u32; CLASSES] = {
     sizes
 };
 
-const _: () = assert!(SIZES[6] == 128 && SIZES[BORDER - 2] == 1 << 24 && SIZES[BORDER - 1] > 1 << 24);
+const _: () =
+    assert!(SIZES[6] == 128 && SIZES[BORDER - 2] == 1 << 24 && SIZES[BORDER - 1] > 1 << 24);
 
-/// The class of an object of so many bytes, other than a border node. [`BORDER`] if there is none so large.
+/// The class of an object of so many bytes, other than a border node. [`BORDER`] if there is none
+/// so large.
 fn class_of(bytes: usize) -> usize {
     SIZES[..BORDER].partition_point(|size| (*size as usize) < bytes)
 }
@@ -96,7 +106,11 @@ fn is_shared(class: usize) -> bool {
 
 /// Bytes of a run that hold objects.
 pub(super) fn run_bytes(class: usize) -> u64 {
-    if is_shared(class) { RUN_BYTES - RUN_HEADER_BYTES } else { SIZES[class].into() }
+    if is_shared(class) {
+        RUN_BYTES - RUN_HEADER_BYTES
+    } else {
+        SIZES[class].into()
+    }
 }
 
 /// Whether there is an object at that offset, if it lies in a run of this class.
@@ -111,7 +125,9 @@ fn is_place(object: u64, class: usize) -> bool {
 /// The class in the header of a run.
 fn class_of_run<M: Medium>(guard: &Guard<'_, M>, run: u64) -> Result<Option<usize>> {
     let class = unchecked(guard.words(run, 1)?[0].load(guard));
-    Ok(class.filter(|class| *class < CLASSES as u64).map(|class| class as usize))
+    Ok(class
+        .filter(|class| *class < CLASSES as u64)
+        .map(|class| class as usize))
 }
 
 const LINK_MASK: u64 = OFFSET_MASK;
@@ -126,7 +142,10 @@ struct Link {
 
 impl Link {
     fn load<M: Medium>(guard: &Guard<'_, M>, words: &[Word]) -> Self {
-        Self { link: words[0].load(guard), log: words[1].load(guard) }
+        Self {
+            link: words[0].load(guard),
+            log: words[1].load(guard),
+        }
     }
 
     fn is_whole(self) -> bool {
@@ -216,12 +235,16 @@ impl<M: Medium> Space<'_, M> {
         self.renew_link(object, running)
     }
 
-    /// Rewrites all links before their 32 bits of epoch become ambiguous. No other thread works meanwhile.
+    /// Rewrites all links before their 32 bits of epoch become ambiguous. No other thread works
+    /// meanwhile.
     pub(super) fn renew_links(&self, running: u64) -> Result<()> {
         if !running.is_multiple_of(RENEWAL_EPOCHS) {
             return Ok(());
         }
-        self.objects()?.into_iter().flatten().try_for_each(|object| self.renew_link(object, running))
+        self.objects()?
+            .into_iter()
+            .flatten()
+            .try_for_each(|object| self.renew_link(object, running))
     }
 
     #[inline(always)]
@@ -233,8 +256,9 @@ impl<M: Medium> Space<'_, M> {
     /// All queues.
     fn queues(&self) -> Result<impl Iterator<Item = &Queue>> {
         let area = |shard| self.guard.node::<ShardArea>(shard_area(self.anchor, shard));
-        let areas =
-            (0..self.epochs.barrier.shards().len()).map(area).collect::<std::result::Result<Vec<_>, _>>()?;
+        let areas = (0..self.epochs.barrier.shards().len())
+            .map(area)
+            .collect::<std::result::Result<Vec<_>, _>>()?;
         Ok(areas.into_iter().flat_map(|area| &area.queues))
     }
 
@@ -243,7 +267,8 @@ impl<M: Medium> Space<'_, M> {
         let runs = &self.guard.node::<Anchor>(self.anchor)?.runs;
         if self.epochs.has_failed(runs.epoch.load(self.guard)) {
             runs.restore(self.guard);
-            self.epochs.list_touched(self.guard.offset_of(runs), size_of_val(runs) as u64);
+            self.epochs
+                .list_touched(self.guard.offset_of(runs), size_of_val(runs) as u64);
         }
         if self.epochs.any_failed() {
             self.recover_chain()?;
@@ -291,9 +316,11 @@ impl<M: Medium> Space<'_, M> {
         self.objects_of(self.runs()?)
     }
 
-    /// As [`Space::objects`], for a tree whose chain of runs is damaged: found in the slabs of the pool.
+    /// As [`Space::objects`], for a tree whose chain of runs is damaged: found in the slabs of the
+    /// pool.
     pub(super) fn objects_in_slabs(&self) -> Result<Vec<Objects>> {
-        // What has no header may be a run whose header is damaged. Records tell nodes from other memory; of words nothing does.
+        // What has no header may be a run whose header is damaged. Records tell nodes from other
+        // memory; of words nothing does.
         let headless = Some(border_class(false));
         let class_of = |run| match unchecked(self.guard.words(run, 3).ok()?[2].load(self.guard)) {
             Some(anchor) if anchor != self.anchor => None,
@@ -302,23 +329,38 @@ impl<M: Medium> Space<'_, M> {
         };
         let slabs = self.guard.medium().extent().length() / SLAB_BYTES;
         let runs = (1..slabs).map(|slab| run_of(slab * SLAB_BYTES));
-        self.objects_of(runs.filter_map(|run| class_of(run).map(|class| (run, class))).collect())
+        self.objects_of(
+            runs.filter_map(|run| class_of(run).map(|class| (run, class)))
+                .collect(),
+        )
     }
 
     fn objects_of(&self, runs: Vec<(u64, usize)>) -> Result<Vec<Objects>> {
-        let fresh: Vec<u64> = self.queues()?.map(|queue| queue.fresh.load(self.guard)).collect();
+        let fresh: Vec<u64> = self
+            .queues()?
+            .map(|queue| queue.fresh.load(self.guard))
+            .collect();
         let objects = runs.into_iter().map(|(run, class)| {
             let (first, size) = (run + RUN_HEADER_BYTES, u64::from(SIZES[class]));
             let carving = fresh.iter().find(|fresh| run_of(**fresh) == run);
             let bytes = carving.map_or(run_bytes(class), |fresh| fresh.saturating_sub(first));
-            Objects { class, first, count: bytes / size }
+            Objects {
+                class,
+                first,
+                count: bytes / size,
+            }
         });
         Ok(objects.collect())
     }
 
-    /// Objects that are taken: all that were ever carved out of runs, but for those in queues. No other thread works meanwhile.
+    /// Objects that are taken: all that were ever carved out of runs, but for those in queues. No
+    /// other thread works meanwhile.
     pub(super) fn objects_taken(&self, running: u64) -> Result<u64> {
-        let carved = self.objects()?.iter().map(|objects| objects.count).sum::<u64>();
+        let carved = self
+            .objects()?
+            .iter()
+            .map(|objects| objects.count)
+            .sum::<u64>();
         Ok(carved.saturating_sub(self.objects_free(running)?.len() as u64))
     }
 
@@ -334,14 +376,21 @@ impl<M: Medium> Space<'_, M> {
     /// As [`Space::objects_free`], as far as queues are whole; and whether all are.
     pub(super) fn objects_known_free(&self, running: u64) -> (FxHashSet<u64>, bool) {
         let mut free = FxHashSet::default();
-        let Ok(queues) = self.queues() else { return (free, false) };
+        let Ok(queues) = self.queues() else {
+            return (free, false);
+        };
         let is_whole = |queue| self.objects_free_in(queue, running, &mut free).is_ok();
         let broken = queues.map(is_whole).filter(|is_whole| !is_whole).count();
         (free, broken == 0)
     }
 
     /// The objects in a queue, in its order. They are added to those `seen` in other queues.
-    fn objects_free_in(&self, queue: &Queue, running: u64, seen: &mut FxHashSet<u64>) -> Result<Vec<u64>> {
+    fn objects_free_in(
+        &self,
+        queue: &Queue,
+        running: u64,
+        seen: &mut FxHashSet<u64>,
+    ) -> Result<Vec<u64>> {
         let (mut objects, mut object) = (Vec::new(), queue.head.load(self.guard));
         while object != 0 {
             if !seen.insert(object) {
@@ -349,7 +398,11 @@ impl<M: Medium> Space<'_, M> {
             }
             objects.push(object);
             let is_last = object == queue.tail.load(self.guard);
-            object = if is_last { 0 } else { self.load_link(object, running)? };
+            object = if is_last {
+                0
+            } else {
+                self.load_link(object, running)?
+            };
         }
         Ok(objects)
     }
@@ -362,7 +415,8 @@ impl<M: Medium> Space<'_, M> {
         self.log_ends(queue, work.epoch);
         if work.shard.own.queue_listed[class] != work.phase {
             work.shard.own.queue_listed[class] = work.phase;
-            self.epochs.list(&mut work.shard, self.guard.offset_of(queue), 64);
+            self.epochs
+                .list(&mut work.shard, self.guard.offset_of(queue), 64);
         }
     }
 
@@ -379,8 +433,8 @@ impl<M: Medium> Space<'_, M> {
         }
     }
 
-    /// The last object that may be taken from a queue in this epoch: its tail when that began, or the last one that came from
-    /// another shard; 0 if none is left.
+    /// The last object that may be taken from a queue in this epoch: its tail when that began, or
+    /// the last one that came from another shard; 0 if none is left.
     #[inline(always)]
     fn limit(&self, own: &Own, running: u64, class: usize, queue: &Queue) -> u64 {
         let (limit, guard) = (&own.limits[class], self.guard);
@@ -388,25 +442,42 @@ impl<M: Medium> Space<'_, M> {
             return limit.object;
         }
         let is_logged = queue.epoch.load(guard) == running;
-        let (head, tail) =
-            if is_logged { (&queue.head_old, &queue.tail_old) } else { (&queue.head, &queue.tail) };
-        if head.load(guard) == 0 { 0 } else { tail.load(guard) }
+        let (head, tail) = if is_logged {
+            (&queue.head_old, &queue.tail_old)
+        } else {
+            (&queue.head, &queue.tail)
+        };
+        if head.load(guard) == 0 {
+            0
+        } else {
+            tail.load(guard)
+        }
     }
 
     /// The object behind one in a queue; 0 if that is its tail.
     #[inline(always)]
     fn behind(&self, queue: &Queue, class: usize, object: u64, running: u64) -> Result<u64> {
         if !is_place(object, class) {
-            return Err(Error::corrupt(object, "a free object where no object begins"));
+            return Err(Error::corrupt(
+                object,
+                "a free object where no object begins",
+            ));
         }
-        if object == queue.tail.load(self.guard) { Ok(0) } else { self.load_link(object, running) }
+        if object == queue.tail.load(self.guard) {
+            Ok(0)
+        } else {
+            self.load_link(object, running)
+        }
     }
 
-    /// An object that was free when the epoch began, or a fresh one from the run that the shard is carving.
+    /// An object that was free when the epoch began, or a fresh one from the run that the shard is
+    /// carving.
     fn take(&self, work: &mut Work<'_>, class: usize) -> Result<Option<u64>> {
         let queue = self.queue(work.shard.index, class)?;
-        let (head, limit) =
-            (queue.head.load(self.guard), self.limit(&work.shard.own, work.epoch, class, queue));
+        let (head, limit) = (
+            queue.head.load(self.guard),
+            self.limit(&work.shard.own, work.epoch, class, queue),
+        );
         if head == 0 || limit == 0 {
             return self.take_fresh(work, class, queue);
         }
@@ -417,7 +488,10 @@ impl<M: Medium> Space<'_, M> {
         self.log_queue(work, class, queue);
         queue.head.store(self.guard, next);
         if head == limit || next == 0 {
-            work.shard.own.limits[class] = Limit { epoch: work.epoch, object: 0 };
+            work.shard.own.limits[class] = Limit {
+                epoch: work.epoch,
+                object: 0,
+            };
         }
         Ok(Some(head))
     }
@@ -435,16 +509,21 @@ impl<M: Medium> Space<'_, M> {
         let next = fresh + size;
         let is_last = next + size > run_of(fresh) + RUN_BYTES;
         self.log_queue(work, class, queue);
-        queue.fresh.store(self.guard, if is_last { 0 } else { next });
+        queue
+            .fresh
+            .store(self.guard, if is_last { 0 } else { next });
         Ok(Some(fresh))
     }
 
-    /// Takes from another shard all objects that were free when the epoch began; returns whether there were any. The own shard has
-    /// none left.
+    /// Takes from another shard all objects that were free when the epoch began; returns whether
+    /// there were any. The own shard has none left.
     fn take_from_others(&self, work: &mut Work<'_>, class: usize) -> Result<bool> {
         let own = work.shard.index;
         let has_some = |shard: usize| {
-            shard != own && self.queue(shard, class).is_ok_and(|queue| queue.head.load(self.guard) != 0)
+            shard != own
+                && self
+                    .queue(shard, class)
+                    .is_ok_and(|queue| queue.head.load(self.guard) != 0)
         };
         for _ in 0..if is_scheduled::<M>() { 1 } else { TRIES } {
             for mut other in self.epochs.barrier(AccessKind::Store).enter_free(has_some) {
@@ -458,9 +537,14 @@ impl<M: Medium> Space<'_, M> {
     }
 
     fn take_from(&self, other: &mut Work<'_>, work: &mut Work<'_>, class: usize) -> Result<bool> {
-        let (theirs, own) = (self.queue(other.shard.index, class)?, self.queue(work.shard.index, class)?);
-        let (first, last) =
-            (theirs.head.load(self.guard), self.limit(&other.shard.own, other.epoch, class, theirs));
+        let (theirs, own) = (
+            self.queue(other.shard.index, class)?,
+            self.queue(work.shard.index, class)?,
+        );
+        let (first, last) = (
+            theirs.head.load(self.guard),
+            self.limit(&other.shard.own, other.epoch, class, theirs),
+        );
         if first == 0 || last == 0 {
             return Ok(false);
         }
@@ -473,8 +557,14 @@ impl<M: Medium> Space<'_, M> {
         }
         own.head.store(self.guard, first);
         theirs.head.store(self.guard, rest);
-        other.shard.own.limits[class] = Limit { epoch: other.epoch, object: 0 };
-        work.shard.own.limits[class] = Limit { epoch: work.epoch, object: last };
+        other.shard.own.limits[class] = Limit {
+            epoch: other.epoch,
+            object: 0,
+        };
+        work.shard.own.limits[class] = Limit {
+            epoch: work.epoch,
+            object: last,
+        };
         Ok(true)
     }
 
@@ -485,7 +575,10 @@ impl<M: Medium> Space<'_, M> {
         let runs = &guard.node::<Anchor>(self.anchor)?.runs;
         let before = runs.value.load(guard);
         if before & !OFFSET_MASK != 0 {
-            return Err(Error::corrupt(self.anchor, "what leads to the runs is damaged"));
+            return Err(Error::corrupt(
+                self.anchor,
+                "what leads to the runs is damaged",
+            ));
         }
         let first = self.new_run(work, class, before)?;
         self.set_last_run(work, run_of(first))?;
@@ -496,7 +589,11 @@ impl<M: Medium> Space<'_, M> {
     fn set_last_run(&self, work: &mut Work<'_>, run: u64) -> Result<()> {
         let runs = &self.guard.node::<Anchor>(self.anchor)?.runs;
         runs.set(self.guard, work.epoch, run);
-        self.epochs.list(&mut work.shard, self.guard.offset_of(runs), size_of_val(runs) as u64);
+        self.epochs.list(
+            &mut work.shard,
+            self.guard.offset_of(runs),
+            size_of_val(runs) as u64,
+        );
         Ok(())
     }
 
@@ -506,7 +603,10 @@ impl<M: Medium> Space<'_, M> {
         // A run begins where a slab does, so that the offset of an object gives its run.
         let run = guard.allocate((RUN_HEADER_BYTES + run_bytes(class)) as usize)?;
         if run != run_of(run) {
-            return Err(Error::corrupt(run, "the pool gave a run that does not begin a slab"));
+            return Err(Error::corrupt(
+                run,
+                "the pool gave a run that does not begin a slab",
+            ));
         }
         let header = guard.words(run, 8)?;
         header[0].store(guard, checked(class as u64));
@@ -522,7 +622,10 @@ impl<M: Medium> Space<'_, M> {
     pub(super) fn allocate(&self, work: &mut Work<'_>, bytes: usize) -> Result<u64> {
         let class = class_of(bytes);
         if class >= BORDER {
-            return Err(Error::ValueTooLong { length: bytes, limit: ALLOCATION_BYTES_MAX });
+            return Err(Error::ValueTooLong {
+                length: bytes,
+                limit: ALLOCATION_BYTES_MAX,
+            });
         }
         self.allocate_class(work, class)
     }
@@ -552,13 +655,15 @@ impl<M: Medium> Space<'_, M> {
         if is_shared(class) {
             let queue = self.queue(work.shard.index, class)?;
             self.log_queue(work, class, queue);
-            queue.fresh.store(self.guard, first + u64::from(SIZES[class]));
+            queue
+                .fresh
+                .store(self.guard, first + u64::from(SIZES[class]));
         }
         Ok(first)
     }
 
-    /// A free object of a larger class, for a pool that is full. Border nodes have their class for themselves: the sweep knows a
-    /// node by its run.
+    /// A free object of a larger class, for a pool that is full. Border nodes have their class for
+    /// themselves: the sweep knows a node by its run.
     fn take_larger(&self, work: &mut Work<'_>, class: usize) -> Result<Option<u64>> {
         for larger in class + 1..BORDER {
             let object = self.take(work, larger)?;
@@ -597,7 +702,10 @@ impl<M: Medium> Space<'_, M> {
         } else if is_place(tail, class) {
             self.link(work, tail, object)?;
         } else {
-            return Err(Error::corrupt(tail, "the last free object where no object begins"));
+            return Err(Error::corrupt(
+                tail,
+                "the last free object where no object begins",
+            ));
         }
         queue.tail.store(self.guard, object);
         work.shard.own.freed += 1;

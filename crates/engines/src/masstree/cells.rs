@@ -1,21 +1,25 @@
 //! Cells: where a tree of words has its values, two for each slot of a border node.
 //!
-//! The value word of a slot is a pointer, as in the paper, and the in-line logs hold it in packed form. It says which of the
-//! slot's two cells is valid. A separate buffer for a value of eight bytes would cost a cache miss for each key that is read.
+//! The value word of a slot is a pointer, as in the paper, and the in-line logs hold it in packed
+//! form. It says which of the slot's two cells is valid. A separate buffer for a value of eight
+//! bytes would cost a cache miss for each key that is read.
 //!
-//! - *Insert*: the value goes to the first cell of a free slot. The slot was free when the epoch began, or the node is in
-//!   the external log. So no value that a crash brings back is overwritten.
-//! - *Update*: the other cell is written, then the pointer, which was logged. What the pointer led to when the epoch began
-//!   stays there until the epoch ends. A second update finds that the log holds its own slot, and overwrites the valid
-//!   cell. So does each update of a node that is in the external log, cells included. So a pointer moves once an epoch.
+//! - *Insert*: the value goes to the first cell of a free slot. The slot was free when the epoch
+//!   began, or the node is in the external log. So no value that a crash brings back is
+//!   overwritten.
+//! - *Update*: the other cell is written, then the pointer, which was logged. What the pointer led
+//!   to when the epoch began stays there until the epoch ends. A second update finds that the log
+//!   holds its own slot, and overwrites the valid cell. So does each update of a node that is in
+//!   the external log, cells included. So a pointer moves once an epoch.
 //! - *Remove*: there is nothing to free.
 //!
-//! A reader loads the pointer, then the cell, then compares the node's version, and at the end the epoch. That suffices:
+//! A reader loads the pointer, then the cell, then compares the node's version, and at the end the
+//! epoch. That suffices:
 //!
-//! - In the same epoch the cell changes only by an update in place, which is a valid answer, or by an insert that takes the
-//!   slot again, which raises the version first.
-//! - In a later epoch the cell may be overwritten while the pointer still leads to it. A reader that sees such a value also sees
-//!   the number of that epoch.
+//! - In the same epoch the cell changes only by an update in place, which is a valid answer, or by
+//!   an insert that takes the slot again, which raises the version first.
+//! - In a later epoch the cell may be overwritten while the pointer still leads to it. A reader
+//!   that sees such a value also sees the number of that epoch.
 
 use medium::Medium;
 use pool::Guard;
@@ -37,7 +41,11 @@ pub(super) const fn cell_pointer(slot: usize, side: usize) -> u64 {
 #[inline(always)]
 pub(super) fn side_of(slot: usize, pointer: u64) -> Option<usize> {
     let distance = pointer.wrapping_sub(cell_pointer(slot, 0));
-    if distance == 0 || distance == 16 { Some(distance as usize / 16) } else { None }
+    if distance == 0 || distance == 16 {
+        Some(distance as usize / 16)
+    } else {
+        None
+    }
 }
 
 /// A key of another class in a tree of words.
@@ -85,7 +93,9 @@ impl Value {
         let start = buffer.len();
         self.copy(guard, buffer)?;
         match self {
-            Self::Record(record) if guard.verifies() => record.expect_sound(guard, key, &buffer[start..]),
+            Self::Record(record) if guard.verifies() => {
+                record.expect_sound(guard, key, &buffer[start..])
+            }
             _ => Ok(()),
         }
     }
@@ -103,17 +113,22 @@ impl<M: Medium> View<'_, M> {
     /// The cells of a border node. For trees of words.
     #[inline(always)]
     pub(super) fn cells(&self, node: &Border) -> Walk<&[[medium::Word; 2]; WIDTH_MAX]> {
-        Ok(&self.guard.node::<WordBorder>(self.guard.offset_of(node))?.cells)
+        Ok(&self
+            .guard
+            .node::<WordBorder>(self.guard.offset_of(node))?
+            .cells)
     }
 
-    /// What lies in the cell that a slot's pointer leads to; `None` if it leads to none. For trees of words.
+    /// What lies in the cell that a slot's pointer leads to; `None` if it leads to none. For trees
+    /// of words.
     #[inline(always)]
     pub(super) fn load_cell(&self, node: &Border, slot: usize, pointer: u64) -> Option<u64> {
         let cells = self.cells(node).ok()?;
         side_of(slot, pointer).map(|side| cells[slot][side].load(&self.guard))
     }
 
-    /// The content of a slot with this pointer: in a tree of words the value, else the pointer itself. The node is locked.
+    /// The content of a slot with this pointer: in a tree of words the value, else the pointer
+    /// itself. The node is locked.
     pub(super) fn content_of(&self, node: &Border, slot: usize, pointer: u64) -> Walk<u64> {
         if !self.core.are_words {
             return Ok(pointer);

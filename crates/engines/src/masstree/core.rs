@@ -2,11 +2,16 @@
 //!
 //! An open after a crash takes these steps. Each may be repeated after another crash.
 //!
-//! 1. The first tree of a pool to be opened adds the epoch that was running to the set of failed epochs, and begins the next one.
-//! 2. The nodes that the tree's external log holds of the failed epoch are restored, in parallel, and made durable.
-//! 3. The ends of the free queues and the root are restored from their in-line logs. The tree is usable.
-//! 4. Every other node is recovered when it is first touched: its epoch word is older than this execution (`recover`).
-//! 5. A background sweep touches the nodes that are left, and then empties the set of failed epochs (`sweep`).
+//! 1. The first tree of a pool to be opened adds the epoch that was running to the set of failed
+//!    epochs, and begins the next one.
+//! 2. The nodes that the tree's external log holds of the failed epoch are restored, in parallel,
+//!    and made durable.
+//! 3. The ends of the free queues and the root are restored from their in-line logs. The tree is
+//!    usable.
+//! 4. Every other node is recovered when it is first touched: its epoch word is older than this
+//!    execution (`recover`).
+//! 5. A background sweep touches the nodes that are left, and then empties the set of failed epochs
+//!    (`sweep`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,8 +24,8 @@ use pool::{Guard, Pool};
 use super::allocator::Space;
 use super::external_log::ExternalLog;
 use super::layout::{
-    Anchor, SHARDS_MAX, SHARDS_MIN, WordBorder, anchor_bytes, border_bytes, checked, durable_anchor_of,
-    interior_bytes, load_twice, publish_twice, stamp,
+    Anchor, SHARDS_MAX, SHARDS_MIN, WordBorder, anchor_bytes, border_bytes, checked,
+    durable_anchor_of, interior_bytes, load_twice, publish_twice, stamp,
 };
 use super::options::{MassTreeOptions, Mode};
 use super::shard::Own;
@@ -69,7 +74,8 @@ pub(super) struct Core<M: Medium> {
 }
 
 impl<M: Medium> Core<M> {
-    /// The parts of a tree with `count` shards. This process writes from epoch `first` on; something of the `failed` epochs may be left.
+    /// The parts of a tree with `count` shards. This process writes from epoch `first` on;
+    /// something of the `failed` epochs may be left.
     fn new(
         pool: &Pool<M>,
         anchor: u64,
@@ -81,7 +87,11 @@ impl<M: Medium> Core<M> {
     ) -> Self {
         const { assert!(size_of::<WordBorder>() <= 1024 && interior_bytes() <= border_bytes(false)) };
         let are_durable = options.mode != Mode::Transient;
-        let shards = Shards { count, worked_with: options.shards.clamp(1, count), are_durable };
+        let shards = Shards {
+            count,
+            worked_with: options.shards.clamp(1, count),
+            are_durable,
+        };
         Self {
             pool: pool.clone(),
             anchor,
@@ -114,11 +124,20 @@ impl<M: Medium> Core<M> {
     /// The allocator in use.
     #[inline(always)]
     pub(super) fn space<'v>(&'v self, guard: &'v Guard<'v, M>) -> Space<'v, M> {
-        Space { anchor: self.anchor, runs: &self.runs, guard, epochs: &self.epochs }
+        Space {
+            anchor: self.anchor,
+            runs: &self.runs,
+            guard,
+            epochs: &self.epochs,
+        }
     }
 
     /// A new tree without a root. The root table leads to it only after its first epoch.
-    pub(super) fn create(pool: &Pool<M>, options: &MassTreeOptions, are_words: bool) -> Result<Arc<Self>> {
+    pub(super) fn create(
+        pool: &Pool<M>,
+        options: &MassTreeOptions,
+        are_words: bool,
+    ) -> Result<Arc<Self>> {
         let count = options.shards.clamp(SHARDS_MIN, SHARDS_MAX);
         let make = |first: u64| {
             let guard = pool.peek();
@@ -126,13 +145,24 @@ impl<M: Medium> Core<M> {
             let words = guard.words(anchor, anchor_bytes(count) / 8)?;
             words.iter().for_each(|word| word.store(&guard, 0));
             let cells = guard.node::<Anchor>(anchor)?;
-            cells.shards.iter().for_each(|cell| cell.store(&guard, checked(count as u64)));
+            cells
+                .shards
+                .iter()
+                .for_each(|cell| cell.store(&guard, checked(count as u64)));
             let epochs = cells.restored.iter().chain(&cells.swept);
             epochs.for_each(|cell| cell.store(&guard, checked(first)));
             guard.flush_words(words);
             // The root table leads to the anchor only after this fence and the first epoch.
             guard.fence();
-            Ok(Arc::new(Self::new(pool, anchor, count, first, Vec::new(), options, are_words)))
+            Ok(Arc::new(Self::new(
+                pool,
+                anchor,
+                count,
+                first,
+                Vec::new(),
+                options,
+                are_words,
+            )))
         };
         if options.mode == Mode::Transient {
             return make(options.first_epoch.max(1));
@@ -151,10 +181,13 @@ impl<M: Medium> Core<M> {
         let cells = guard.node::<Anchor>(anchor)?;
         let damaged = || Error::corrupt(anchor, "its anchor");
         let count = load_twice(&guard, cells.shards.each_ref(), damaged);
-        let count =
-            count.ok().flatten().map_or(SHARDS_MIN, |count| (count as usize).clamp(SHARDS_MIN, SHARDS_MAX));
+        let count = count.ok().flatten().map_or(SHARDS_MIN, |count| {
+            (count as usize).clamp(SHARDS_MIN, SHARDS_MAX)
+        });
         let (running, failed) = PoolEpochs::<M, Own>::read(pool);
-        Ok(Self::new(pool, anchor, count, running, failed, options, are_words))
+        Ok(Self::new(
+            pool, anchor, count, running, failed, options, are_words,
+        ))
     }
 
     /// Opens a tree that exists.
@@ -171,7 +204,8 @@ impl<M: Medium> Core<M> {
             Ok(Arc::new(core))
         })?;
         if core.epochs.is_sweep_due() {
-            // After an error the background sweep tries again; meanwhile the tree is usable, as after any crash.
+            // After an error the background sweep tries again; meanwhile the tree is usable, as
+            // after any crash.
             let _ = core.sweep();
         }
         Ok(core)
@@ -188,32 +222,58 @@ impl<M: Medium> Core<M> {
         let guard = pool.peek();
         let cells = guard.node::<Anchor>(anchor)?;
         let damaged = || Error::corrupt(anchor, "the anchor is damaged");
-        let word = |cells: &[Word; 2]| load_twice(&guard, cells.each_ref(), damaged)?.ok_or_else(damaged);
-        let (count, restored, swept) =
-            (word(&cells.shards)? as usize, word(&cells.restored)?, word(&cells.swept)?);
+        let word =
+            |cells: &[Word; 2]| load_twice(&guard, cells.each_ref(), damaged)?.ok_or_else(damaged);
+        let (count, restored, swept) = (
+            word(&cells.shards)? as usize,
+            word(&cells.restored)?,
+            word(&cells.swept)?,
+        );
         if !(SHARDS_MIN..=SHARDS_MAX).contains(&count) {
             return Err(damaged());
         }
         if swept <= joined.dropped {
-            let what = "the pool has forgotten failed epochs that the tree was not opened to recover from";
+            let what =
+                "the pool has forgotten failed epochs that the tree was not opened to recover from";
             return Err(Error::corrupt(anchor, what));
         }
-        let failed: Vec<u64> = joined.failed.iter().copied().filter(|epoch| *epoch >= swept.max(1)).collect();
-        let unrestored: Vec<u64> = failed.iter().copied().filter(|epoch| *epoch >= restored).collect();
-        let mut core = Self::new(pool, anchor, count, joined.first, failed, options, are_words);
+        let failed: Vec<u64> = joined
+            .failed
+            .iter()
+            .copied()
+            .filter(|epoch| *epoch >= swept.max(1))
+            .collect();
+        let unrestored: Vec<u64> = failed
+            .iter()
+            .copied()
+            .filter(|epoch| *epoch >= restored)
+            .collect();
+        let mut core = Self::new(
+            pool,
+            anchor,
+            count,
+            joined.first,
+            failed,
+            options,
+            are_words,
+        );
         for epoch in &unrestored {
             core.nodes_restored += core.log.restore(pool, *epoch, options.recovery_threads)?;
         }
         core.recovered_from_crash = !unrestored.is_empty();
         if core.recovered_from_crash {
-            // PERSIST: the nodes are restored; lost, they are restored once more, and the log is still as it was.
+            // PERSIST: the nodes are restored; lost, they are restored once more, and the log is
+            // still as it was.
             publish_twice(&guard, &cells.restored, joined.first);
             // Before the first entry of the log in a new epoch.
             guard.fence();
         }
         if core.epochs.has_failed(cells.root.epoch.load(&guard)) {
             cells.root.restore(&guard);
-            core.epochs.list_touched(guard.offset_of(&cells.root), size_of_val(&cells.root) as u64);
+            core.epochs.list_touched(
+                guard.offset_of(&cells.root),
+                size_of_val(&cells.root) as u64,
+            );
         }
         core.space(&guard).recover()?;
         for shard in core.epochs.barrier.shards() {
@@ -221,14 +281,21 @@ impl<M: Medium> Core<M> {
             shard.own.log.segments = core.log.segments(&guard, shard.index)?;
         }
         if pool.needs_mark() {
-            core.space_taken(&guard)?.into_iter().try_for_each(|offset| pool.mark(offset))?;
+            core.space_taken(&guard)?
+                .into_iter()
+                .try_for_each(|offset| pool.mark(offset))?;
         }
         Ok(core)
     }
 
     /// All that was taken from the pool.
     fn space_taken(&self, guard: &Guard<'_, M>) -> Result<Vec<u64>> {
-        let mut taken: Vec<u64> = self.space(guard).runs()?.into_iter().map(|(run, _)| run).collect();
+        let mut taken: Vec<u64> = self
+            .space(guard)
+            .runs()?
+            .into_iter()
+            .map(|(run, _)| run)
+            .collect();
         for shard in 0..self.epochs.barrier.shards().len() {
             taken.extend(self.log.segments(guard, shard)?);
         }
@@ -240,15 +307,19 @@ impl<M: Medium> Core<M> {
     pub(super) fn give_back(&self) -> Result<()> {
         let shards = self.epochs.stop_for_good();
         let guard = self.pool.peek();
-        let freed = self.space_taken(&guard).map(|taken| taken.into_iter().for_each(|at| guard.free(at)));
+        let freed = self
+            .space_taken(&guard)
+            .map(|taken| taken.into_iter().for_each(|at| guard.free(at)));
         drop(shards);
         // Also if the tree is damaged: the thread that ends epochs ends with the last tree.
-        let left = self.shared().map_or(Ok(()), |epochs| epochs.leave_for_good(&self.pool, &self.epochs));
+        let left = self.shared().map_or(Ok(()), |epochs| {
+            epochs.leave_for_good(&self.pool, &self.epochs)
+        });
         freed.and(left)
     }
 
-    /// Gives runs back to the pool of which all objects are free, and ends the epoch for that. No operation runs while the free
-    /// objects are counted. O(runs + free objects).
+    /// Gives runs back to the pool of which all objects are free, and ends the epoch for that. No
+    /// operation runs while the free objects are counted. O(runs + free objects).
     pub(super) fn give_back_runs(&self) -> Result<()> {
         let mut leaving = self.leaving.lock();
         if self.epochs.any_failed() {
@@ -273,7 +344,8 @@ impl<M: Medium> Core<M> {
         (self.mode != Mode::Transient).then(|| PoolEpochs::of(&self.pool))
     }
 
-    /// Ends the running epoch: all operations before, on all trees of the pool, are durable when this returns.
+    /// Ends the running epoch: all operations before, on all trees of the pool, are durable when
+    /// this returns.
     pub(super) fn advance(&self) -> Result<()> {
         match self.shared() {
             Some(epochs) => epochs.advance(&self.pool, &self.epochs),
@@ -284,7 +356,8 @@ impl<M: Medium> Core<M> {
         }
     }
 
-    /// Runs a batch: the running epoch, whose number it gets, does not end meanwhile. A transient tree has no epoch that matters: 0.
+    /// Runs a batch: the running epoch, whose number it gets, does not end meanwhile. A transient
+    /// tree has no epoch that matters: 0.
     pub(super) fn within_epoch(&self, run: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
         let _mark = Mark::batch::<M>()?;
         match self.shared() {
@@ -293,22 +366,33 @@ impl<M: Medium> Core<M> {
         }
     }
 
-    /// Has a thread end epochs of this length. Returns the thread of a tree that shares its epochs with none.
+    /// Has a thread end epochs of this length. Returns the thread of a tree that shares its epochs
+    /// with none.
     pub(super) fn start_ticker(self: &Arc<Self>, length: Duration) -> Result<Option<Ticker>> {
         if let Some(epochs) = self.shared() {
             return epochs.start_ticker(length).map(|()| None);
         }
         let weak = Arc::downgrade(self);
-        let end = move || weak.upgrade().into_iter().for_each(|core| core.epochs.advance_alone());
+        let end = move || {
+            weak.upgrade()
+                .into_iter()
+                .for_each(|core| core.epochs.advance_alone());
+        };
         Ticker::start(length, |_| (), end).map(Some)
     }
 
-    /// Takes no part in epochs any more. If `is_clean`, the running one ends; it has not failed when the tree is opened again. Epochs
-    /// that failed before stay in their set until a sweep has come to its end.
+    /// Takes no part in epochs any more. If `is_clean`, the running one ends; it has not failed
+    /// when the tree is opened again. Epochs that failed before stay in their set until a sweep has
+    /// come to its end.
     pub(super) fn close(&self, is_clean: bool) -> Result<()> {
         match self.shared() {
             Some(epochs) if !self.epochs.are_over() => {
-                let freed: u64 = self.epochs.barrier.shards().map(|shard| shard.lock().own.freed).sum();
+                let freed: u64 = self
+                    .epochs
+                    .barrier
+                    .shards()
+                    .map(|shard| shard.lock().own.freed)
+                    .sum();
                 if is_clean && freed >= MANY_FREED {
                     // A damaged tree keeps its space; `check` tells of the damage.
                     let _ = self.give_back_runs();
@@ -319,27 +403,44 @@ impl<M: Medium> Core<M> {
         }
     }
 
-    /// Notes that nothing is left of failed epochs in this tree; if so in all trees, the pool forgets them.
+    /// Notes that nothing is left of failed epochs in this tree; if so in all trees, the pool
+    /// forgets them.
     pub(super) fn forget_failed(&self) -> Result<()> {
         let guard = self.pool.peek();
-        // PERSIST: no node and no link of a failed epoch is left; lost, they are looked for once more.
-        publish_twice(&guard, &guard.node::<Anchor>(self.anchor)?.swept, self.epochs.first);
+        // PERSIST: no node and no link of a failed epoch is left; lost, they are looked for once
+        // more.
+        publish_twice(
+            &guard,
+            &guard.node::<Anchor>(self.anchor)?.swept,
+            self.epochs.first,
+        );
         guard.drain()?;
         self.epochs.forget_failed();
-        let Some(epochs) = self.shared() else { return Ok(()) };
+        let Some(epochs) = self.shared() else {
+            return Ok(());
+        };
         let mut least = self.epochs.first;
         for anchor in self.pool.trees()?.iter().filter_map(durable_anchor_of) {
             let damaged = || Error::corrupt(anchor, "the anchor is damaged");
-            let swept = load_twice(&guard, guard.node::<Anchor>(anchor)?.swept.each_ref(), damaged)?;
+            let swept = load_twice(
+                &guard,
+                guard.node::<Anchor>(anchor)?.swept.each_ref(),
+                damaged,
+            )?;
             least = least.min(swept.unwrap_or(0));
         }
         epochs.forget_failed(&self.pool, least)
     }
 
-    /// If the last end of an epoch has failed, as in the background, tries again: so a writer is told.
+    /// If the last end of an epoch has failed, as in the background, tries again: so a writer is
+    /// told.
     #[inline(always)]
     pub(super) fn end_failed(&self) -> Result<()> {
-        if self.epochs.is_failing() && refuse_in_any_batch::<M>().is_ok() { self.advance() } else { Ok(()) }
+        if self.epochs.is_failing() && refuse_in_any_batch::<M>().is_ok() {
+            self.advance()
+        } else {
+            Ok(())
+        }
     }
 
     /// Where this is in memory, which tells the tree from others.

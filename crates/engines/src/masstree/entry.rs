@@ -13,7 +13,9 @@ use crate::Result;
 use crate::index::{Codec, Epochs, LeftOut, Part};
 use crate::kit::salvage::Salvage;
 use crate::media_of;
-use crate::registry::{Build, Contract, Entry, Nodes, Opening, Salvaged, Setting, Settings, Values, Visit};
+use crate::registry::{
+    Build, Contract, Entry, Nodes, Opening, Salvaged, Setting, Settings, Values, Visit,
+};
 
 // Positions of settings.
 const WIDTH: usize = 0;
@@ -25,7 +27,13 @@ const PATIENCE: usize = 5;
 
 /// A setting of one open, for tests and comparisons.
 const fn setting(name: &'static str, help: &'static str, values: Values) -> Setting {
-    Setting { name, help, values, is_fixed: false, is_hidden: true }
+    Setting {
+        name,
+        help,
+        values,
+        is_fixed: false,
+        is_hidden: true,
+    }
 }
 
 /// The durable Masstree in the list of engines.
@@ -40,7 +48,10 @@ pub(crate) static ENTRY: Entry = Entry {
     is_trie: true,
     room_per_write: 4_096,
     settings: &[
-        Setting { is_fixed: true, ..setting("width", "the most entries of a node", Values::Number(4, 15)) },
+        Setting {
+            is_fixed: true,
+            ..setting("width", "the most entries of a node", Values::Number(4, 15))
+        },
         setting(
             "mode",
             "how changes are made undoable: the paper's INCLL, LOGGING and MT+",
@@ -67,8 +78,16 @@ pub(crate) static ENTRY: Entry = Entry {
             Values::Number(1, 3_600_000),
         ),
     ],
-    full: Nodes { leaf_entries: 14, children: 15, settings: &[("width", 14)] },
-    small: Nodes { leaf_entries: 4, children: 5, settings: &[("width", 4)] },
+    full: Nodes {
+        leaf_entries: 14,
+        children: 15,
+        settings: &[("width", 14)],
+    },
+    small: Nodes {
+        leaf_entries: 4,
+        children: 5,
+        settings: &[("width", 4)],
+    },
     explored: &[],
     settings_of: |root| match width_of(root)? {
         super::layout::WIDTH => Ok(Settings::NONE),
@@ -110,13 +129,20 @@ impl<M: Medium, C: Codec> Build<M> for MassTree<M, C> {
     }
 
     fn salvage_at(pool: &Pool<M>, root: &TreeRoot, visit: &mut Visit<'_>) -> Salvaged {
-        let options = MassTreeOptions { width: Some(width_of(root)?), ..options(&Opening::default()) };
+        let options = MassTreeOptions {
+            width: Some(width_of(root)?),
+            ..options(&Opening::default())
+        };
         let core = Core::unopened(pool, root.words[ROOT_ANCHOR], &options, Self::ARE_WORDS)?;
         let (lost, note) = core.lost(|_| true)?;
         Salvage::with_lost(visit, lost).finish();
         // Nodes are looked for one by one, so what a damaged one held is not known.
         let what = "what leads to the nodes of the tree, which does not open".to_owned();
-        let unopened = LeftOut { offset: root.words[ROOT_ANCHOR], part: Part::Node, what };
+        let unopened = LeftOut {
+            offset: root.words[ROOT_ANCHOR],
+            part: Part::Node,
+            what,
+        };
         Ok(Some(iter::once(unopened).chain(note).collect()))
     }
 }

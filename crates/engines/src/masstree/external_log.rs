@@ -1,8 +1,10 @@
-//! The external log: whole nodes as they were, for changes that no in-line log can take (section 4.2 of the paper).
+//! The external log: whole nodes as they were, for changes that no in-line log can take (section
+//! 4.2 of the paper).
 //!
-//! Each shard has a chain of segments. One shard gets its first segment when the tree is made, so that a full pool can be
-//! emptied. The entries of an epoch begin in the first segment. Each is durable before the next is written, so the entries end
-//! at the first one that is of another epoch or fails its checksum. The next epoch begins at the start again.
+//! Each shard has a chain of segments. One shard gets its first segment when the tree is made, so
+//! that a full pool can be emptied. The entries of an epoch begin in the first segment. Each is
+//! durable before the next is written, so the entries end at the first one that is of another epoch
+//! or fails its checksum. The next epoch begins at the start again.
 
 use medium::sync::{AtomicU64, Ordering};
 use medium::{Medium, Word};
@@ -40,7 +42,9 @@ pub(super) struct ExternalLog {
 }
 
 fn mix(state: u64, word: u64) -> u64 {
-    (state ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+    (state ^ word)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .rotate_left(29)
 }
 
 /// Which of two kinds of nodes a pointer leads to.
@@ -54,7 +58,10 @@ impl ExternalLog {
             anchor,
             shards,
             node_bytes: [border_bytes(are_words), interior_bytes()],
-            kept: [border_words_logged(width, are_words), interior_words_logged(width)],
+            kept: [
+                border_words_logged(width, are_words),
+                interior_words_logged(width),
+            ],
             nodes: AtomicU64::new(0),
         }
     }
@@ -71,7 +78,8 @@ impl ExternalLog {
     /// Where the entries of a segment lie.
     fn entries(&self, segment: u64) -> impl Iterator<Item = u64> {
         let bytes = self.entry_bytes();
-        (0..self.entries_per_segment()).map(move |entry| segment + SEGMENT_HEADER_BYTES + entry * bytes)
+        (0..self.entries_per_segment())
+            .map(move |entry| segment + SEGMENT_HEADER_BYTES + entry * bytes)
     }
 
     /// Whether a shard has a segment for the next entry.
@@ -90,13 +98,17 @@ impl ExternalLog {
         }
         if log.entries == log.segments.len() as u64 * per_segment {
             if log.segments.len() == SEGMENTS_MAX {
-                return Err(Error::EpochFull { limit: SEGMENTS_MAX as u64 * per_segment });
+                return Err(Error::EpochFull {
+                    limit: SEGMENTS_MAX as u64 * per_segment,
+                });
             }
             self.add_segment(guard, work)?;
         }
         let log = &mut work.shard.own.log;
-        let (segment, entry) =
-            (log.segments[(log.entries / per_segment) as usize], log.entries % per_segment);
+        let (segment, entry) = (
+            log.segments[(log.entries / per_segment) as usize],
+            log.entries % per_segment,
+        );
         log.entries += 1;
         Ok(segment + SEGMENT_HEADER_BYTES + entry * self.entry_bytes())
     }
@@ -112,7 +124,11 @@ impl ExternalLog {
     fn add_segment<M: Medium>(&self, guard: &Guard<'_, M>, work: &mut Work<'_>) -> Result<()> {
         let link = match work.shard.own.log.segments.last() {
             Some(before) => &guard.words(*before, 2)?.as_chunks().0[0],
-            None => &guard.node::<ShardArea>(shard_area(self.anchor, work.shard.index))?.log,
+            None => {
+                &guard
+                    .node::<ShardArea>(shard_area(self.anchor, work.shard.index))?
+                    .log
+            }
         };
         let segment = guard.allocate(SEGMENT_BYTES)?;
         // What a former owner left there must not be read as an entry.
@@ -122,7 +138,8 @@ impl ExternalLog {
             guard.flush_words(words);
         }
         guard.fence();
-        // PERSIST: the segment is empty; lost, it is in no chain, and free. The fence of the first entry orders this, too.
+        // PERSIST: the segment is empty; lost, it is in no chain, and free. The fence of the first
+        // entry orders this, too.
         link[1].store(guard, checked(segment));
         link[0].publish(guard, checked(segment));
         work.shard.own.log.segments.push(segment);
@@ -143,7 +160,11 @@ impl ExternalLog {
         let entry = guard.words(at, (ENTRY_HEADER_BYTES as usize + bytes) / 8)?;
         let mut sum = mix(work.epoch, target);
         let kept = self.kept[kind(target)];
-        for (index, (from, to)) in node.iter().zip(&entry[ENTRY_HEADER_BYTES as usize / 8..]).enumerate() {
+        for (index, (from, to)) in node
+            .iter()
+            .zip(&entry[ENTRY_HEADER_BYTES as usize / 8..])
+            .enumerate()
+        {
             if kept >> index & 1 == 1 {
                 let word = from.load(guard);
                 to.store(guard, word);
@@ -161,9 +182,15 @@ impl ExternalLog {
     }
 
     /// The segments of a shard's log.
-    pub(super) fn segments<M: Medium>(&self, guard: &Guard<'_, M>, shard: usize) -> Result<Vec<u64>> {
-        let (mut segments, mut link) =
-            (Vec::new(), &guard.node::<ShardArea>(shard_area(self.anchor, shard))?.log);
+    pub(super) fn segments<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        shard: usize,
+    ) -> Result<Vec<u64>> {
+        let (mut segments, mut link) = (
+            Vec::new(),
+            &guard.node::<ShardArea>(shard_area(self.anchor, shard))?.log,
+        );
         let damaged = || Error::corrupt(self.anchor, "the chain of the external log is damaged");
         while let Some(segment) = load_twice(guard, link.each_ref(), damaged)? {
             if segment % 64 != 0 || segments.len() == SEGMENTS_MAX {
@@ -175,9 +202,14 @@ impl ExternalLog {
         Ok(segments)
     }
 
-    /// Restores all nodes that the log has of `epoch`, on some threads. They are durable before anything that is flushed later.
-    /// Returns their number.
-    pub(super) fn restore<M: Medium>(&self, pool: &Pool<M>, epoch: u64, threads: usize) -> Result<u64> {
+    /// Restores all nodes that the log has of `epoch`, on some threads. They are durable before
+    /// anything that is flushed later. Returns their number.
+    pub(super) fn restore<M: Medium>(
+        &self,
+        pool: &Pool<M>,
+        epoch: u64,
+        threads: usize,
+    ) -> Result<u64> {
         let next_shard = std::sync::atomic::AtomicUsize::new(0);
         let restore = || -> Result<u64> {
             let (guard, mut restored) = (pool.peek(), 0);
@@ -189,10 +221,17 @@ impl ExternalLog {
             guard.fence();
             Ok(restored)
         };
-        Ok(on_threads(threads.min(self.shards), restore)?.into_iter().sum())
+        Ok(on_threads(threads.min(self.shards), restore)?
+            .into_iter()
+            .sum())
     }
 
-    fn restore_shard<M: Medium>(&self, guard: &Guard<'_, M>, shard: usize, epoch: u64) -> Result<u64> {
+    fn restore_shard<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        shard: usize,
+        epoch: u64,
+    ) -> Result<u64> {
         let mut restored = 0;
         for segment in self.segments(guard, shard)? {
             for entry in self.entries(segment) {
@@ -206,19 +245,32 @@ impl ExternalLog {
         Ok(restored)
     }
 
-    /// Restores a node from an entry; `false` if the entry is of another epoch, or fails its checksum.
-    fn restore_node<M: Medium>(&self, guard: &Guard<'_, M>, entry: &[Word], epoch: u64) -> Result<bool> {
+    /// Restores a node from an entry; `false` if the entry is of another epoch, or fails its
+    /// checksum.
+    fn restore_node<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        entry: &[Word],
+        epoch: u64,
+    ) -> Result<bool> {
         let header: [u64; 3] = std::array::from_fn(|index| entry[index].load(guard));
         let Some(target) = unchecked(header[1]).filter(|_| header[0] == checked(epoch)) else {
             return Ok(false);
         };
         let (count, kept) = (self.node_bytes[kind(target)] / 8, self.kept[kind(target)]);
-        let words = entry[ENTRY_HEADER_BYTES as usize / 8..].iter().take(count).enumerate();
+        let words = entry[ENTRY_HEADER_BYTES as usize / 8..]
+            .iter()
+            .take(count)
+            .enumerate();
         let content: Vec<(usize, u64)> = words
             .filter(|(index, _)| kept >> index & 1 == 1)
             .map(|(index, word)| (index, word.load(guard)))
             .collect();
-        if content.iter().fold(mix(epoch, target), |sum, (_, word)| mix(sum, *word)) != header[2] {
+        if content
+            .iter()
+            .fold(mix(epoch, target), |sum, (_, word)| mix(sum, *word))
+            != header[2]
+        {
             return Ok(false);
         }
         let node = guard.words(target & OFFSET_MASK, count)?;

@@ -58,7 +58,12 @@ impl<'v, M: Medium> Trail<'v, M> for Neighbours<'v> {
         shape: u64,
         rank: usize,
     ) {
-        self.beyond = self.above.replace(Above { node, version, rank, high: self.high });
+        self.beyond = self.above.replace(Above {
+            node,
+            version,
+            rank,
+            high: self.high,
+        });
         if rank > 0 {
             self.low = Some(view.separator(node, shape, rank - 1));
         }
@@ -69,11 +74,15 @@ impl<'v, M: Medium> Trail<'v, M> for Neighbours<'v> {
 }
 
 impl Neighbours<'_> {
-    /// The first border node behind the current one that is not prefetched yet, counted from the current one: under
-    /// another parent the very next one.
+    /// The first border node behind the current one that is not prefetched yet, counted from the
+    /// current one: under another parent the very next one.
     #[inline(always)]
     pub(super) fn first_ahead(&self) -> usize {
-        if self.above.is_some_and(|above| above.rank == 0) { 1 } else { LEAVES_AHEAD }
+        if self.above.is_some_and(|above| above.rank == 0) {
+            1
+        } else {
+            LEAVES_AHEAD
+        }
     }
 
     /// Repeats the last step, but takes the next child; `None` if the node has no further one.
@@ -87,15 +96,19 @@ impl Neighbours<'_> {
         }
         self.low = Some(view.separator(above.node, shape, above.rank));
         above.rank += 1;
-        self.high =
-            if above.rank < count { Some(view.separator(above.node, shape, above.rank)) } else { above.high };
+        self.high = if above.rank < count {
+            Some(view.separator(above.node, shape, above.rank))
+        } else {
+            above.high
+        };
         Some(above.node.child(above.rank).load(&view.guard))
     }
 
     /// Whether the parent has not changed.
     #[inline(always)]
     fn is_still<M: Medium>(&self, view: &View<'_, M>) -> bool {
-        self.above.is_none_or(|above| above.version.is_still(&view.guard, &above.node.version))
+        self.above
+            .is_none_or(|above| above.version.is_still(&view.guard, &above.node.version))
     }
 }
 
@@ -159,9 +172,9 @@ impl<M: Medium> View<'_, M> {
     pub(super) fn is_root(&self, origin: Origin<'_>, root: u64) -> Walk<bool> {
         match origin {
             Origin::Anchor => Ok(self.anchor()?.root.value.load(&self.guard) == root),
-            Origin::Entry(border, version) => {
-                Ok(version.is_still(&self.guard, &border.version) || self.leads_to(border, root)?)
-            }
+            Origin::Entry(border, version) => Ok(
+                version.is_still(&self.guard, &border.version) || self.leads_to(border, root)?
+            ),
         }
     }
 
@@ -170,12 +183,15 @@ impl<M: Medium> View<'_, M> {
     fn leads_to(&self, border: &Border, root: u64) -> Walk<bool> {
         loop {
             let version = self.stable(&border.version)?;
-            let (permutation, classes) =
-                (Permutation(border.permutation.load(&self.guard)), border.classes.load(&self.guard));
+            let (permutation, classes) = (
+                Permutation(border.permutation.load(&self.guard)),
+                border.classes.load(&self.guard),
+            );
             let mut slots =
                 (0..permutation.count(self.core.width)).map(|position| permutation.slot(position));
             let leads = slots.any(|slot| {
-                nibble(classes, slot) == LAYER && border.values.value(slot).load(&self.guard) == root
+                nibble(classes, slot) == LAYER
+                    && border.values.value(slot).load(&self.guard) == root
             });
             if version.is_still(&self.guard, &border.version) {
                 return Ok(leads && !version.is_deleted());
@@ -203,7 +219,8 @@ impl<M: Medium> View<'_, M> {
         before.count_ones() as usize
     }
 
-    /// From the root of a layer to the border node that `target` means. [`Stop::Again`] if it is no root any more.
+    /// From the root of a layer to the border node that `target` means. [`Stop::Again`] if it is no
+    /// root any more.
     #[inline(always)]
     pub(super) fn descend<'v, T: Trail<'v, M>>(
         &'v self,
@@ -235,7 +252,13 @@ impl<M: Medium> View<'_, M> {
                     continue 'again;
                 }
                 match node {
-                    NodeRef::Border(node) => return Ok(Leaf { node, version, trail }),
+                    NodeRef::Border(node) => {
+                        return Ok(Leaf {
+                            node,
+                            version,
+                            trail,
+                        });
+                    }
                     NodeRef::Interior(node) => {
                         let shape = node.shape.load(&self.guard);
                         let rank = self.rank(node, shape, target);
@@ -251,14 +274,18 @@ impl<M: Medium> View<'_, M> {
         }
     }
 
-    /// Hints the processor to load what a scan reads next: the border nodes from the `first` to the last of
-    /// [`LEAVES_AHEAD`] behind one, as far as they have the same parent; then that parent's neighbour, and once that was
-    /// asked for, its first children.
+    /// Hints the processor to load what a scan reads next: the border nodes from the `first` to the
+    /// last of [`LEAVES_AHEAD`] behind one, as far as they have the same parent; then that parent's
+    /// neighbour, and once that was asked for, its first children.
     #[inline(always)]
     pub(super) fn prefetch_behind(&self, leaf: &ScanLeaf<'_>, first: usize) {
-        let Some(above) = leaf.trail.above else { return };
-        let (last, count) =
-            (above.rank + LEAVES_AHEAD, Interior::separators(above.node.shape.load(&self.guard)));
+        let Some(above) = leaf.trail.above else {
+            return;
+        };
+        let (last, count) = (
+            above.rank + LEAVES_AHEAD,
+            Interior::separators(above.node.shape.load(&self.guard)),
+        );
         for rank in above.rank + first..=last.min(count) {
             self.prefetch(above.node.child(rank).load(&self.guard));
         }
@@ -268,10 +295,13 @@ impl<M: Medium> View<'_, M> {
         }
     }
 
-    /// Hints the processor to load so many children of the parent's neighbour, or if none that neighbour.
+    /// Hints the processor to load so many children of the parent's neighbour, or if none that
+    /// neighbour.
     #[inline(never)]
     fn prefetch_beyond(&self, leaf: &ScanLeaf<'_>, children: usize) {
-        let Some(Above { node, rank, .. }) = leaf.trail.beyond else { return };
+        let Some(Above { node, rank, .. }) = leaf.trail.beyond else {
+            return;
+        };
         if rank >= Interior::separators(node.shape.load(&self.guard)) {
             return;
         }
@@ -285,8 +315,9 @@ impl<M: Medium> View<'_, M> {
         }
     }
 
-    /// Goes on with the border node behind one, if the parent, or the parent of that, has not changed: repeats the last steps of a
-    /// descent. If this returns `false`, `leaf` must not be used any more.
+    /// Goes on with the border node behind one, if the parent, or the parent of that, has not
+    /// changed: repeats the last steps of a descent. If this returns `false`, `leaf` must not be
+    /// used any more.
     #[inline(always)]
     pub(super) fn next_leaf<'v>(&'v self, leaf: &mut ScanLeaf<'v>) -> Walk<bool> {
         let (end, trail) = (leaf.trail.high, &mut leaf.trail);
@@ -295,7 +326,8 @@ impl<M: Medium> View<'_, M> {
             pointer = self.first_beyond(trail)?;
         }
         // If the parent was split meanwhile, the next child does not begin where this one ends.
-        let Some(pointer) = pointer.filter(|pointer| *pointer & INTERIOR == 0 && trail.low == end) else {
+        let Some(pointer) = pointer.filter(|pointer| *pointer & INTERIOR == 0 && trail.low == end)
+        else {
             return Ok(false);
         };
         if !trail.is_still(self) {
@@ -307,12 +339,15 @@ impl<M: Medium> View<'_, M> {
         Ok(!version.is_deleted() && trail.is_still(self))
     }
 
-    /// Goes on with the first child of the node behind the parent; `None` if the parent's parent has changed.
+    /// Goes on with the first child of the node behind the parent; `None` if the parent's parent
+    /// has changed.
     #[inline(never)]
     fn first_beyond<'v>(&'v self, trail: &mut Neighbours<'v>) -> Walk<Option<u64>> {
         trail.above = trail.beyond.take();
         let pointer = trail.step_aside(self);
-        let Some(pointer) = pointer.filter(|pointer| *pointer & INTERIOR != 0 && trail.is_still(self)) else {
+        let Some(pointer) =
+            pointer.filter(|pointer| *pointer & INTERIOR != 0 && trail.is_still(self))
+        else {
             return Ok(None);
         };
         let node = self.interior(pointer)?;
@@ -346,17 +381,34 @@ impl<M: Medium> View<'_, M> {
 
     /// The entry of a slice, among those that `permutation` lists.
     #[inline(always)]
-    pub(super) fn search(&self, node: &Border, permutation: Permutation, slice: Slice) -> Option<Entry> {
+    pub(super) fn search(
+        &self,
+        node: &Border,
+        permutation: Permutation,
+        slice: Slice,
+    ) -> Option<Entry> {
         let (slot, class) = self.find_slot(node, permutation, slice)?;
         let value = node.values.value(slot).load(&self.guard);
-        let cell = if self.core.are_words { self.load_cell(node, slot, value) } else { None };
-        Some(Entry { slot, class, value, cell })
+        let cell = if self.core.are_words {
+            self.load_cell(node, slot, value)
+        } else {
+            None
+        };
+        Some(Entry {
+            slot,
+            class,
+            value,
+            cell,
+        })
     }
 
     /// The slice of a slot, with [`LAYER`] taken for [`LONGER`].
     pub(super) fn slice_of(&self, node: &Border, slot: usize) -> Slice {
         let class = nibble(node.classes.load(&self.guard), slot).min(LONGER);
-        Slice { word: node.slices[slot].load(&self.guard), class }
+        Slice {
+            word: node.slices[slot].load(&self.guard),
+            class,
+        }
     }
 
     /// How many entries lie before `slice`. The node is locked.
@@ -403,8 +455,11 @@ impl<M: Medium> View<'_, M> {
                 };
                 match entry {
                     Some(entry) if entry.class == LAYER => {
-                        (root, origin, depth) =
-                            (entry.value, Origin::Entry(leaf.node, leaf.version), depth + 1);
+                        (root, origin, depth) = (
+                            entry.value,
+                            Origin::Entry(leaf.node, leaf.version),
+                            depth + 1,
+                        );
                     }
                     entry => return Ok(Place { leaf, depth, entry }),
                 }
@@ -423,7 +478,14 @@ impl<M: Medium> View<'_, M> {
                 let entry = self.search(leaf.node, permutation, slice);
                 // Another writer may have made a layer of what was no entry, or one key.
                 if entry.is_none_or(|entry| entry.class != LAYER) {
-                    return Ok(Locked { lock, node: leaf.node, depth, slice, permutation, entry });
+                    return Ok(Locked {
+                        lock,
+                        node: leaf.node,
+                        depth,
+                        slice,
+                        permutation,
+                        entry,
+                    });
                 }
             }
             drop(lock);
@@ -458,7 +520,9 @@ impl<M: Medium> View<'_, M> {
         use_value: &mut impl FnMut(&Self, Value) -> Result<R>,
     ) -> Walk<Option<R>> {
         let place = self.place(key)?;
-        let Some(entry) = place.entry else { return Ok(None) };
+        let Some(entry) = place.entry else {
+            return Ok(None);
+        };
         let value = self.value_for(place.leaf.node, place.depth, entry, key)?;
         Ok(value.map(|value| use_value(self, value)).transpose()?)
     }

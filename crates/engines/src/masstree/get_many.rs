@@ -1,8 +1,9 @@
 //! Finding many keys at once, so that their cache misses overlap.
 //!
-//! A batch is walked twice. The first walk goes down level by level, all keys together, and only hints the processor what
-//! it will read; it checks nothing, because nothing depends on what it reads. The second walk is the ordinary find of each
-//! key, which now finds its nodes and its record in the cache.
+//! A batch is walked twice. The first walk goes down level by level, all keys together, and only
+//! hints the processor what it will read; it checks nothing, because nothing depends on what it
+//! reads. The second walk is the ordinary find of each key, which now finds its nodes and its
+//! record in the cache.
 
 use medium::Medium;
 use smallvec::SmallVec;
@@ -21,7 +22,8 @@ impl<M: Medium> View<'_, M> {
     /// Loads what finding keys with these slices will read in the first layer.
     fn warm(&self, slices: impl Iterator<Item = Slice>) -> Walk<()> {
         let root = self.anchor()?.root.value.load(&self.guard);
-        let mut walks: SmallVec<[(Slice, u64); BATCH]> = slices.map(|slice| (slice, root)).collect();
+        let mut walks: SmallVec<[(Slice, u64); BATCH]> =
+            slices.map(|slice| (slice, root)).collect();
         for _ in 0..HEIGHT_MAX {
             let mut is_down = true;
             for (slice, pointer) in &mut walks {
@@ -40,7 +42,9 @@ impl<M: Medium> View<'_, M> {
         for (slice, pointer) in walks {
             let node = self.guard.node::<Border>(pointer & OFFSET_MASK)?;
             let permutation = Permutation(node.permutation.load(&self.guard));
-            let Some((slot, class)) = self.find_slot(node, permutation, slice) else { continue };
+            let Some((slot, class)) = self.find_slot(node, permutation, slice) else {
+                continue;
+            };
             let value = node.values.value(slot).load(&self.guard);
             match class {
                 _ if self.core.are_words => self.cells(node)?[slot][0].prefetch(),

@@ -1,26 +1,30 @@
 //! The in-line logs of a border node (section 4.1 of the paper), and when they do not suffice.
 //!
-//! - *InCLLp*: `permutation_log` is the permutation at the begin of the epoch that the epoch word names. In the line they are
-//!   stored in this order: permutation log, epoch, permutation.
-//! - *InCLL1, InCLL2*: one value of each of the two value lines, as it was at the begin of the epoch:
+//! - *InCLLp*: `permutation_log` is the permutation at the begin of the epoch that the epoch word
+//!   names. In the line they are stored in this order: permutation log, epoch, permutation.
+//! - *InCLL1, InCLL2*: one value of each of the two value lines, as it was at the begin of the
+//!   epoch:
 //!
 //! ```text
 //! bits 0..4 slot   4..48 the value, whose low four bits are 0   48..64 the low bits of the epoch      0: no log
 //! ```
 //!
-//! The first change of a node in an epoch clears or rewrites the value logs of the previous epoch. So a value log belongs to the
-//! epoch in its node's epoch word, or, if a crash kept only one of the two lines, to an epoch less than 2^15 away: sixteen bits
-//! are enough. A node that did not change for longer goes to the external log instead. The epoch word of a first touch after
-//! an open need not be durable; it is made durable before the first value log.
+//! The first change of a node in an epoch clears or rewrites the value logs of the previous epoch.
+//! So a value log belongs to the epoch in its node's epoch word, or, if a crash kept only one of
+//! the two lines, to an epoch less than 2^15 away: sixteen bits are enough. A node that did not
+//! change for longer goes to the external log instead. The epoch word of a first touch after an
+//! open need not be durable; it is made durable before the first value log.
 //!
-//! Three cases need the external log: a second value in one line; an insert after a remove, which may overwrite a slot that
-//! the permutation log lists; and every change of more than one permutation and some values.
+//! Three cases need the external log: a second value in one line; an insert after a remove, which
+//! may overwrite a slot that the permutation log lists; and every change of more than one
+//! permutation and some values.
 
 use medium::{Medium, Word};
 
 use super::access::{View, Walk};
 use super::layout::{
-    Border, EPOCH_MASK, HEADER_LINE, Interior, LOGGED, REMOVED, TOUCHED, Values, interior_bytes, line_of,
+    Border, EPOCH_MASK, HEADER_LINE, Interior, LOGGED, REMOVED, TOUCHED, Values, interior_bytes,
+    line_of,
 };
 use super::options::Mode;
 use super::shard::Work;
@@ -41,9 +45,10 @@ pub(super) enum Change {
 }
 
 impl<M: Medium> View<'_, M> {
-    /// Before a locked border node is changed: writes the log that the change needs, and lists the lines that change, except
-    /// the line of an updated cell. Returns whether the cell that the value of an updated slot leads to may be overwritten:
-    /// either the whole node is logged, or the log has the pointer of the epoch's begin, which leads to the other cell.
+    /// Before a locked border node is changed: writes the log that the change needs, and lists the
+    /// lines that change, except the line of an updated cell. Returns whether the cell that the
+    /// value of an updated slot leads to may be overwritten: either the whole node is logged, or
+    /// the log has the pointer of the epoch's begin, which leads to the other cell.
     ///
     /// # Errors
     /// If the external log is full; nothing was changed then.
@@ -57,8 +62,8 @@ impl<M: Medium> View<'_, M> {
         if state & TOUCHED != 0 && matches!(change, Change::Update(_)) {
             state &= !TOUCHED;
             node.epoch.store(&self.guard, state);
-            // PERSIST: the sixteen bits of a new value log are read relative to this epoch; lost, they would be read relative to
-            // a much older one, and mean another epoch.
+            // PERSIST: the sixteen bits of a new value log are read relative to this epoch; lost,
+            // they would be read relative to a much older one, and mean another epoch.
             self.guard.flush(&node.epoch);
             self.guard.fence();
         }
@@ -77,7 +82,11 @@ impl<M: Medium> View<'_, M> {
             Change::Remove => HEADER_LINE,
             Change::Update(slot) => HEADER_LINE | line_of(node, node.values.value(slot)),
             Change::Insert(slot) => {
-                let cell = if self.core.are_words { line_of(node, &self.cells(node)?[slot][0]) } else { 0 };
+                let cell = if self.core.are_words {
+                    line_of(node, &self.cells(node)?[slot][0])
+                } else {
+                    0
+                };
                 let slice = line_of(node, &node.slices[slot]);
                 HEADER_LINE | slice | line_of(node, node.values.value(slot)) | cell
             }
@@ -98,27 +107,39 @@ impl<M: Medium> View<'_, M> {
         let is_far = self.epoch.wrapping_sub(state & EPOCH_MASK) >= EPOCHS_APART_MAX;
         if is_far || change == Change::Everything || self.core.mode == Mode::Logging {
             self.log_node(work, self.guard.offset_of(node))?;
-            *lines |= self.clear(node, &node.values.log_low) | self.clear(node, &node.values.log_high);
+            *lines |=
+                self.clear(node, &node.values.log_low) | self.clear(node, &node.values.log_high);
             node.epoch.store(&self.guard, self.epoch_word() | LOGGED);
             return Ok(true);
         }
-        let log =
-            if let Change::Update(slot) = change { Some(self.log_value(&node.values, slot)) } else { None };
+        let log = if let Change::Update(slot) = change {
+            Some(self.log_value(&node.values, slot))
+        } else {
+            None
+        };
         for other in [&node.values.log_low, &node.values.log_high] {
             if !log.is_some_and(|log| std::ptr::eq(log, other)) {
                 *lines |= self.clear(node, other);
             }
         }
         let flags = state & TOUCHED | if change == Change::Remove { REMOVED } else { 0 };
-        // The order of these stores, to one line, is the order in which they are durable. The permutation comes last.
-        node.permutation_log.store(&self.guard, node.permutation.load(&self.guard));
+        // The order of these stores, to one line, is the order in which they are durable. The
+        // permutation comes last.
+        node.permutation_log
+            .store(&self.guard, node.permutation.load(&self.guard));
         node.epoch.store(&self.guard, self.epoch_word() | flags);
         self.core.count_in_line_log();
         Ok(false)
     }
 
     /// The node was changed in this epoch before.
-    fn prepare_again(&self, work: &mut Work<'_>, node: &Border, change: Change, state: u64) -> Walk<bool> {
+    fn prepare_again(
+        &self,
+        work: &mut Work<'_>,
+        node: &Border,
+        change: Change,
+        state: u64,
+    ) -> Walk<bool> {
         if state & LOGGED != 0 {
             return Ok(true);
         }
@@ -169,7 +190,8 @@ impl<M: Medium> View<'_, M> {
         log
     }
 
-    /// Before a locked interior node is changed: writes it to the external log once an epoch, and lists it.
+    /// Before a locked interior node is changed: writes it to the external log once an epoch, and
+    /// lists it.
     pub(super) fn prepare_interior(&self, work: &mut Work<'_>, node: &Interior) -> Walk<()> {
         if self.core.mode == Mode::Transient {
             return Ok(());

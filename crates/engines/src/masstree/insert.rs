@@ -15,7 +15,11 @@ use crate::index::record::prefix_word;
 impl<M: Medium> View<'_, M> {
     /// What a new slot is to hold, as [`View::content_of`] has it.
     pub(super) fn write_content(&self, work: &mut Work<'_>, key: &[u8], value: &[u8]) -> Walk<u64> {
-        if self.core.are_words { Ok(prefix_word(value)) } else { self.write_record(work, key, value) }
+        if self.core.are_words {
+            Ok(prefix_word(value))
+        } else {
+            self.write_record(work, key, value)
+        }
     }
 
     pub(super) fn insert(
@@ -27,7 +31,11 @@ impl<M: Medium> View<'_, M> {
     ) -> Walk<()> {
         let content = self.write_content(work, key, value)?;
         let position = self.position(place.node, place.permutation, place.slice);
-        let made = if self.core.are_words { &[][..] } else { &[content] };
+        let made = if self.core.are_words {
+            &[][..]
+        } else {
+            &[content]
+        };
         if place.permutation.count(self.core.width) == self.core.width {
             return self
                 .split(work, place, key, position, content)
@@ -39,13 +47,17 @@ impl<M: Medium> View<'_, M> {
         // A reader may still read the key that the slot had before.
         place.lock.begin_insert();
         self.fill_slot(place.node, slot, place.slice, content)?;
-        // PERSIST: nothing; durable with the epoch, and undone by the permutation log if that fails.
-        // ORDER: pairs with the load in `place`: the slot is visible.
-        place.node.permutation.store(&self.guard, place.permutation.inserted(position, self.core.width).0);
+        // PERSIST: nothing; durable with the epoch, and undone by the permutation log if that
+        // fails. ORDER: pairs with the load in `place`: the slot is visible.
+        place.node.permutation.store(
+            &self.guard,
+            place.permutation.inserted(position, self.core.width).0,
+        );
         Ok(())
     }
 
-    /// Two keys that share a slice and go on behind it: the entry of the first becomes a layer with both.
+    /// Two keys that share a slice and go on behind it: the entry of the first becomes a layer with
+    /// both.
     pub(super) fn insert_layer(
         &self,
         work: &mut Work<'_>,
@@ -64,7 +76,12 @@ impl<M: Medium> View<'_, M> {
         }
         let mut made = Vec::new();
         let root = self
-            .make_layers(work, (&old_tail, entry.value), (new_tail, key, value), &mut made)
+            .make_layers(
+                work,
+                (&old_tail, entry.value),
+                (new_tail, key, value),
+                &mut made,
+            )
             .and_then(|root| {
                 self.prepare(work, place.node, Change::Everything)?;
                 Ok(root)
@@ -74,12 +91,15 @@ impl<M: Medium> View<'_, M> {
         // PERSIST: nothing; durable with the epoch, and undone from the external log if that fails.
         place.node.values.value(entry.slot).store(&self.guard, root);
         let classes = place.node.classes.load(&self.guard);
-        place.node.classes.store(&self.guard, with_nibble(classes, entry.slot, LAYER));
+        place
+            .node
+            .classes
+            .store(&self.guard, with_nibble(classes, entry.slot, LAYER));
         Ok(())
     }
 
-    /// Makes as many layers as it takes to tell two keys apart; returns the root of the first. What was allocated goes to
-    /// `made`.
+    /// Makes as many layers as it takes to tell two keys apart; returns the root of the first. What
+    /// was allocated goes to `made`.
     fn make_layers(
         &self,
         work: &mut Work<'_>,
@@ -88,8 +108,12 @@ impl<M: Medium> View<'_, M> {
         made: &mut Vec<u64>,
     ) -> Walk<u64> {
         let mut depth = 0;
-        let slices =
-            |depth| (Slice::of(Slice::rest(old_tail, depth)), Slice::of(Slice::rest(new_tail, depth)));
+        let slices = |depth| {
+            (
+                Slice::of(Slice::rest(old_tail, depth)),
+                Slice::of(Slice::rest(new_tail, depth)),
+            )
+        };
         while slices(depth).0 == slices(depth).1 {
             depth += 1;
         }
@@ -101,7 +125,10 @@ impl<M: Medium> View<'_, M> {
         let mut root = self.new_border(work, &entries)?;
         made.push(root);
         for depth in (0..depth).rev() {
-            let slice = Slice { word: slices(depth).0.word, class: LAYER };
+            let slice = Slice {
+                word: slices(depth).0.word,
+                class: LAYER,
+            };
             root = self.new_border(work, &[(slice, root)])?;
             made.push(root);
         }

@@ -20,10 +20,11 @@
 //! 320  cells              two for each slot
 //! ```
 //!
-//! A log and what it logs lie in one line, so that the log reaches the medium first. A pointer to an interior node has
-//! bit 0 set; nodes and records begin at multiples of 16. A pointer to a cell is `16 * (number + 1)`, with cells `2 * slot`
-//! and `2 * slot + 1` for a slot: no object lies so low (`cells`). An epoch word has 48 bits of epoch, 13 of a stamp that the
-//! execution has which wrote it, and three flags.
+//! A log and what it logs lie in one line, so that the log reaches the medium first. A pointer to
+//! an interior node has bit 0 set; nodes and records begin at multiples of 16. A pointer to a cell
+//! is `16 * (number + 1)`, with cells `2 * slot` and `2 * slot + 1` for a slot: no object lies so
+//! low (`cells`). An epoch word has 48 bits of epoch, 13 of a stamp that the execution has which
+//! wrote it, and three flags.
 //!
 //! ```text
 //! record                                           external log entry
@@ -51,8 +52,8 @@ pub(super) const WIDTH: usize = 14;
 /// The most slots of any border node: without logs there is one more.
 pub(super) const WIDTH_MAX: usize = 15;
 
-/// Flag of a border node's epoch word: it is of a first touch, so the medium may have an older one, and as long as it has no
-/// value log may be written.
+/// Flag of a border node's epoch word: it is of a first touch, so the medium may have an older one,
+/// and as long as it has no value log may be written.
 pub(super) const TOUCHED: u64 = 1 << 61;
 /// Flag of a node's epoch word: a key was removed in this epoch, so inserts need the external log.
 pub(super) const REMOVED: u64 = 1 << 62;
@@ -125,8 +126,8 @@ node! {
 }
 
 node! {
-    /// The free objects of one class, those freed in an epoch behind those that were there when it began, and where fresh ones
-    /// begin; one line.
+    /// The free objects of one class, those freed in an epoch behind those that were there when it
+    /// began, and where fresh ones begin; one line.
     pub(super) struct Queue {
         pub(super) epoch: Word,
         pub(super) head: Word,
@@ -148,7 +149,8 @@ node! {
         pub(super) runs: Logged,
         /// How many shards there are, with its check. Twice.
         pub(super) shards: [Word; 2],
-        /// The external log was restored for all failed epochs before this one, with its check. Twice.
+        /// The external log was restored for all failed epochs before this one, with its check.
+        /// Twice.
         pub(super) restored: [Word; 2],
         /// Nothing is left of failed epochs before this one, with its check. Twice.
         pub(super) swept: [Word; 2],
@@ -167,8 +169,8 @@ node! {
     }
 }
 
-/// The value of two words that hold it with its check: one of them may be damaged. `None` if they hold none. If a crash came
-/// between the two, the greater value.
+/// The value of two words that hold it with its check: one of them may be damaged. `None` if they
+/// hold none. If a crash came between the two, the greater value.
 ///
 /// # Errors
 /// `error` if both are damaged.
@@ -179,7 +181,11 @@ pub(super) fn load_twice<M: Medium>(
 ) -> Result<Option<u64>> {
     let words = words.map(|word| word.load(guard));
     let value = words.iter().filter_map(|word| unchecked(*word)).max();
-    if value.is_some() || words.contains(&0) { Ok(value) } else { Err(error()) }
+    if value.is_some() || words.contains(&0) {
+        Ok(value)
+    } else {
+        Err(error())
+    }
 }
 
 /// Stores a word and its second copy, which lie in one line, and flushes them.
@@ -207,7 +213,10 @@ const _: () = {
     assert!(offset_of!(Border, slices) == 64 && offset_of!(Border, values) == 192);
     assert!(offset_of!(Values, words) == 8 && offset_of!(Values, log_high) == 120);
     // Each log lies in the line of its values.
-    assert!(8 + 8 * LOW_SLOTS.end <= medium::LINE_BYTES && 8 + 8 * HIGH_SLOTS.start >= medium::LINE_BYTES);
+    assert!(
+        8 + 8 * LOW_SLOTS.end <= medium::LINE_BYTES
+            && 8 + 8 * HIGH_SLOTS.start >= medium::LINE_BYTES
+    );
     assert!(size_of::<Border>() == 320 && align_of::<Border>() == 64);
     assert!(offset_of!(Interior, epoch) == 24 && offset_of!(Interior, listed) == 56);
     assert!(offset_of!(Interior, version) == 16 && offset_of!(Border, version) == 16);
@@ -222,10 +231,14 @@ pub(super) const VERSION: u64 = std::mem::offset_of!(Border, version) as u64;
 /// Where a node notes which of its lines are listed.
 pub(super) const LISTED: u64 = std::mem::offset_of!(Border, listed) as u64;
 
-/// The slots that a border node of `width` uses. A narrow one has them on both sides of the line between the values, so that it
-/// uses both value logs.
+/// The slots that a border node of `width` uses. A narrow one has them on both sides of the line
+/// between the values, so that it uses both value logs.
 pub(super) fn slots(width: usize) -> Range<usize> {
-    if width <= HIGH_SLOTS.start { HIGH_SLOTS.start + 1 - width..HIGH_SLOTS.start + 1 } else { 0..width }
+    if width <= HIGH_SLOTS.start {
+        HIGH_SLOTS.start + 1 - width..HIGH_SLOTS.start + 1
+    } else {
+        0..width
+    }
 }
 
 /// Words of a node, each a bit.
@@ -233,8 +246,8 @@ fn words(words: Range<usize>) -> u128 {
     words.fold(0, |set, word| set | 1 << word)
 }
 
-/// The words that the external log keeps of a border node, each a bit: those in use, without the allocator's link and what is
-/// volatile.
+/// The words that the external log keeps of a border node, each a bit: those in use, without the
+/// allocator's link and what is volatile.
 pub(super) fn border_words_logged(width: usize, are_words: bool) -> u128 {
     const SLICES: usize = std::mem::offset_of!(Border, slices) / 8;
     const VALUES: usize = std::mem::offset_of!(Border, values) / 8;
@@ -243,7 +256,11 @@ pub(super) fn border_words_logged(width: usize, are_words: bool) -> u128 {
     let values = words(VALUES..VALUES + 1)
         | words(VALUES + 1 + start..VALUES + 1 + end)
         | words(VALUES + 1 + WIDTH..VALUES + 2 + WIDTH);
-    let cells = if are_words { words(CELLS + 2 * start..CELLS + 2 * end) } else { 0 };
+    let cells = if are_words {
+        words(CELLS + 2 * start..CELLS + 2 * end)
+    } else {
+        0
+    };
     words(3..7) | words(SLICES + start..SLICES + end) | values | cells
 }
 
@@ -256,7 +273,11 @@ pub(super) fn interior_words_logged(width: usize) -> u128 {
 
 /// Bytes of a border node, in a tree of words or of records; an interior node is no larger.
 pub(super) const fn border_bytes(are_words: bool) -> usize {
-    if are_words { size_of::<WordBorder>() } else { size_of::<Border>() }
+    if are_words {
+        size_of::<WordBorder>()
+    } else {
+        size_of::<Border>()
+    }
 }
 
 /// Bytes of an interior node as it is logged and flushed: whole lines.
@@ -270,12 +291,14 @@ pub(super) const HEADER_LINE: u64 = 1;
 /// The line of a word of a border node, as a set.
 #[inline(always)]
 pub(super) fn line_of(node: &Border, word: &Word) -> u64 {
-    let offset = std::ptr::from_ref(word).addr().wrapping_sub(std::ptr::from_ref(node).addr());
+    let offset = std::ptr::from_ref(word)
+        .addr()
+        .wrapping_sub(std::ptr::from_ref(node).addr());
     1 << ((offset / medium::LINE_BYTES) & 15)
 }
 
-/// What the epoch words of nodes say that are touched in the execution that begins with this epoch: so an epoch that was
-/// damaged before is not taken for one of its own.
+/// What the epoch words of nodes say that are touched in the execution that begins with this epoch:
+/// so an epoch that was damaged before is not taken for one of its own.
 pub(super) fn stamp(first: u64) -> u64 {
     first.wrapping_mul(0x9e37_79b9_7f4a_7c15) & STAMP_MASK
 }
@@ -303,7 +326,8 @@ pub(super) const LOW_SLOTS: Range<usize> = 0..WIDTH / 2;
 pub(super) const HIGH_SLOTS: Range<usize> = WIDTH / 2..WIDTH;
 
 impl Logged {
-    /// Sets the word; the old one is kept if it is of an earlier epoch. The caller serialises, and lists the line.
+    /// Sets the word; the old one is kept if it is of an earlier epoch. The caller serialises, and
+    /// lists the line.
     pub(super) fn set<M: Medium>(&self, guard: &Guard<'_, M>, epoch: u64, value: u64) {
         if self.epoch.load(guard) != epoch {
             // The order of these stores, to one line, is the order in which they are durable.
@@ -313,8 +337,8 @@ impl Logged {
         self.value.store(guard, value);
     }
 
-    /// Restores the word that the last completed epoch had, after its last epoch has failed. That epoch stays: until it is
-    /// forgotten, a crash restores the same once more.
+    /// Restores the word that the last completed epoch had, after its last epoch has failed. That
+    /// epoch stays: until it is forgotten, a crash restores the same once more.
     pub(super) fn restore<M: Medium>(&self, guard: &Guard<'_, M>) {
         self.value.store(guard, self.old.load(guard));
     }
@@ -329,12 +353,17 @@ impl Values {
 
     /// The log in the line of a slot's value.
     pub(super) fn log(&self, slot: usize) -> &Word {
-        if LOW_SLOTS.contains(&slot) { &self.log_low } else { &self.log_high }
+        if LOW_SLOTS.contains(&slot) {
+            &self.log_low
+        } else {
+            &self.log_high
+        }
     }
 }
 
 impl Interior {
-    /// How many separators a shape word says that there are; at most [`WIDTH_MAX`], also in a damaged word.
+    /// How many separators a shape word says that there are; at most [`WIDTH_MAX`], also in a
+    /// damaged word.
     #[inline(always)]
     pub(super) fn separators(shape: u64) -> usize {
         ((shape & 15) as usize).min(WIDTH_MAX)
@@ -343,7 +372,11 @@ impl Interior {
     /// The pointer to a child.
     #[inline(always)]
     pub(super) fn child(&self, position: usize) -> &Word {
-        if position == 0 { &self.first } else { &self.rest[position - 1] }
+        if position == 0 {
+            &self.first
+        } else {
+            &self.rest[position - 1]
+        }
     }
 }
 

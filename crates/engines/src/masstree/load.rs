@@ -1,12 +1,13 @@
 //! Bulk load: nodes filled from sorted input, published by one store of the root.
 //!
-//! The load writes into runs of its own, to which the tree's chain of runs does not lead. It may last for many epochs, and holds
-//! none of them while the source runs:
+//! The load writes into runs of its own, to which the tree's chain of runs does not lead. It may
+//! last for many epochs, and holds none of them while the source runs:
 //!
 //! 1. The source gives some entries; the load holds nothing.
 //! 2. Within one epoch, these are written. They become durable with that epoch.
-//! 3. After the last entry the load joins the tree, within one epoch: its runs enter the chain, and its root takes the place of the
-//!    empty one. If that epoch fails, the tree is empty, and a mark does not reach the runs, so they are free.
+//! 3. After the last entry the load joins the tree, within one epoch: its runs enter the chain, and
+//!    its root takes the place of the empty one. If that epoch fails, the tree is empty, and a mark
+//!    does not reach the runs, so they are free.
 
 use medium::Medium;
 
@@ -30,7 +31,8 @@ const STEP_BYTES: usize = 64 << 10;
 struct Layer {
     /// Entries of the border node that is next.
     entries: Vec<(Slice, u64)>,
-    /// For each level, from the border nodes up, the nodes that are written and have no parent yet, with their first slices.
+    /// For each level, from the border nodes up, the nodes that are written and have no parent yet,
+    /// with their first slices.
     levels: Vec<Vec<(Slice, u64)>>,
 }
 
@@ -78,7 +80,8 @@ impl<M: Medium> Core<M> {
             waiting: 0,
         };
         let mut source = Source::new(next);
-        load.run(&mut source).map_err(|stop| stop.error_or(|| Error::NotEmpty))?;
+        load.run(&mut source)
+            .map_err(|stop| stop.error_or(|| Error::NotEmpty))?;
         Ok(source.entries())
     }
 }
@@ -98,7 +101,8 @@ impl<M: Medium> View<'_, M> {
 
 impl<M: Medium> Load<'_, M> {
     fn run(&mut self, source: &mut Source<'_>) -> Walk<()> {
-        // A load that fills the pool leaves a run for interior nodes, too: no other object may take their place.
+        // A load that fills the pool leaves a run for interior nodes, too: no other object may take
+        // their place.
         let spare = self.within_epoch(|_, view, work| {
             view.empty_root()?;
             view.allocate_interior(work)
@@ -162,7 +166,8 @@ impl<M: Medium> Load<'_, M> {
     /// Step 3.
     fn join(&mut self, view: &View<'_, M>, work: &mut Work<'_>, spare: u64) -> Walk<()> {
         let root = self.close_layers(view, work, 0)?;
-        // The node is locked before the root, as everywhere. A tree whose root has changed meanwhile counts as not empty.
+        // The node is locked before the root, as everywhere. A tree whose root has changed
+        // meanwhile counts as not empty.
         let (old, node) = view.empty_root()?;
         let mut old_lock = view.lock(&node.version)?;
         let lock = view.core.root.lock();
@@ -171,17 +176,30 @@ impl<M: Medium> Load<'_, M> {
         }
         let space = view.core.space(&view.guard);
         let left = space.join_runs(work)?;
-        // PERSIST: nothing; durable with the epoch, and undone by the log of the root if that fails.
+        // PERSIST: nothing; durable with the epoch, and undone by the log of the root if that
+        // fails.
         view.set_first_root(work, root)?;
         old_lock.delete();
         drop((old_lock, lock));
-        left.chain([spare, old & OFFSET_MASK]).try_for_each(|object| view.free(work, object))
+        left.chain([spare, old & OFFSET_MASK])
+            .try_for_each(|object| view.free(work, object))
     }
 
     /// Adds an entry behind all that are there.
-    fn add(&mut self, view: &View<'_, M>, work: &mut Work<'_>, key: &[u8], value: &[u8]) -> Walk<()> {
+    fn add(
+        &mut self,
+        view: &View<'_, M>,
+        work: &mut Work<'_>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Walk<()> {
         // Layers whose prefix the key does not have are complete.
-        let shared = key.iter().zip(&self.last).take_while(|(one, other)| one == other).count() / 8;
+        let shared = key
+            .iter()
+            .zip(&self.last)
+            .take_while(|(one, other)| one == other)
+            .count()
+            / 8;
         self.close_layers(view, work, shared + 1)?;
         loop {
             let depth = self.layers.len() - 1;
@@ -194,9 +212,16 @@ impl<M: Medium> Load<'_, M> {
             {
                 before.class = LAYER;
                 let mut tail = Vec::new();
-                Record::at(&view.guard, *record)?.copy_tail(&view.guard, 8 * (depth + 1), &mut tail)?;
+                Record::at(&view.guard, *record)?.copy_tail(
+                    &view.guard,
+                    8 * (depth + 1),
+                    &mut tail,
+                )?;
                 let entries = vec![(Slice::of(&tail), *record)];
-                self.layers.push(Layer { entries, levels: Vec::new() });
+                self.layers.push(Layer {
+                    entries,
+                    levels: Vec::new(),
+                });
                 continue;
             }
             let is_full = entries.len() == self.per_node;
@@ -213,19 +238,26 @@ impl<M: Medium> Load<'_, M> {
     fn close_border(&mut self, view: &View<'_, M>, work: &mut Work<'_>, depth: usize) -> Walk<()> {
         let entries = std::mem::take(&mut self.layers[depth].entries);
         let offset = view.new_border(work, &entries)?;
-        let first = Slice { class: entries[0].0.class.min(LONGER), ..entries[0].0 };
+        let first = Slice {
+            class: entries[0].0.class.min(LONGER),
+            ..entries[0].0
+        };
         self.layers[depth].add_node(view, work, (first, offset))
     }
 
-    /// All layers from `depth` on are complete: writes their last nodes, each layer's root into the last entry of the layer above.
-    /// Returns the last root.
+    /// All layers from `depth` on are complete: writes their last nodes, each layer's root into the
+    /// last entry of the layer above. Returns the last root.
     fn close_layers(&mut self, view: &View<'_, M>, work: &mut Work<'_>, depth: usize) -> Walk<u64> {
         let mut root = 0;
         for depth in (depth..self.layers.len()).rev() {
             self.close_border(view, work, depth)?;
             root = self.layers[depth].close(view, work)?;
             self.layers.truncate(depth);
-            if let Some(above) = self.layers.last_mut().and_then(|above| above.entries.last_mut()) {
+            if let Some(above) = self
+                .layers
+                .last_mut()
+                .and_then(|above| above.entries.last_mut())
+            {
                 above.1 = root;
             }
         }
@@ -234,7 +266,8 @@ impl<M: Medium> Load<'_, M> {
 }
 
 impl Layer {
-    /// Adds a border node. Of a level that has children for more than two parents, the first ones get theirs.
+    /// Adds a border node. Of a level that has children for more than two parents, the first ones
+    /// get theirs.
     fn add_node<M: Medium>(
         &mut self,
         view: &View<'_, M>,
@@ -268,7 +301,9 @@ impl Layer {
             }
             let mut parents = above.unwrap_or_default();
             // Parts of one size; the last one may have a single child.
-            let per_node = nodes.len().div_ceil(nodes.len().div_ceil(view.core.width + 1));
+            let per_node = nodes
+                .len()
+                .div_ceil(nodes.len().div_ceil(view.core.width + 1));
             for children in nodes.chunks(per_node) {
                 parents.push(parent_of(view, work, children)?);
             }
@@ -286,5 +321,8 @@ fn parent_of<M: Medium>(
     let offset = view.allocate_interior(work)?;
     let separators: Vec<Slice> = children[1..].iter().map(|(slice, _)| *slice).collect();
     let pointers: Vec<u64> = children.iter().map(|(_, pointer)| *pointer).collect();
-    Ok((children[0].0, view.fill_interior(work, offset, &separators, &pointers)?))
+    Ok((
+        children[0].0,
+        view.fill_interior(work, offset, &separators, &pointers)?,
+    ))
 }

@@ -1,26 +1,31 @@
-//! The durable Masstree: a trie of B+-trees whose nodes carry their undo log in the lines that change.
+//! The durable Masstree: a trie of B+-trees whose nodes carry their undo log in the lines that
+//! change.
 //!
-//! After Cohen, Aksun, Avni, Larus: *Fine-Grain Checkpointing with In-Cache-Line Logging*, ASPLOS 2019, on the tree of
-//! Mao, Kohler, Morris: *Cache Craftiness for Fast Multicore Key-Value Storage*, EuroSys 2012.
+//! After Cohen, Aksun, Avni, Larus: *Fine-Grain Checkpointing with In-Cache-Line Logging*, ASPLOS
+//! 2019, on the tree of Mao, Kohler, Morris: *Cache Craftiness for Fast Multicore Key-Value
+//! Storage*, EuroSys 2012.
 //!
 //! ## Layout
 //!
-//! Everything is in the pool (`layout`): the anchor, border and interior nodes, records, the external log. A key is cut into
-//! slices of eight bytes; each layer of the trie is a B+-tree over one slice. The version of a
-//! node is volatile: the first touch after an open resets it. In a tree of words, whose codec says that keys and values have eight
-//! bytes, there is one layer, and values lie in the border nodes themselves (`cells`).
+//! Everything is in the pool (`layout`): the anchor, border and interior nodes, records, the
+//! external log. A key is cut into slices of eight bytes; each layer of the trie is a B+-tree over
+//! one slice. The version of a node is volatile: the first touch after an open resets it. In a tree
+//! of words, whose codec says that keys and values have eight bytes, there is one layer, and values
+//! lie in the border nodes themselves (`cells`).
 //!
 //! ## Invariants
 //!
-//! 1. A border node's permutation lists its entries in ascending order of slice and class; slots that it does not list are
-//!    free. A listed slot changes only by the update of its value, or while the dirty bit is set.
-//! 2. A node covers the slices from one separator above it to the next. Nodes have no links to their neighbours: the next
-//!    one is found from above, by the end of what this one covers.
-//! 3. What changes in an epoch can be undone from the line it lies in, or from the external log, which was durable before
-//!    the change.
-//! 4. Every operation lies in one epoch. At the end of an epoch all that changed in it is durable, then its number.
-//! 5. What is freed in an epoch is not reused in it. Nor is a cell overwritten that was valid when the epoch began, unless its
-//!    node is in the external log.
+//! 1. A border node's permutation lists its entries in ascending order of slice and class; slots
+//!    that it does not list are free. A listed slot changes only by the update of its value, or
+//!    while the dirty bit is set.
+//! 2. A node covers the slices from one separator above it to the next. Nodes have no links to
+//!    their neighbours: the next one is found from above, by the end of what this one covers.
+//! 3. What changes in an epoch can be undone from the line it lies in, or from the external log,
+//!    which was durable before the change.
+//! 4. Every operation lies in one epoch. At the end of an epoch all that changed in it is durable,
+//!    then its number.
+//! 5. What is freed in an epoch is not reused in it. Nor is a cell overwritten that was valid when
+//!    the epoch began, unless its node is in the external log.
 //!
 //! ## Commit points
 //!
@@ -38,35 +43,41 @@
 //!
 //! ## Recovery
 //!
-//! The epoch is added to the set of failed ones; nodes are restored from the external log; the ends of the free queues and the
-//! root are restored; then the tree is usable. Every other node is recovered when it is first touched, or by the sweep
-//! (`recover`, `sweep`). An open costs O(nodes in the external log + runs).
+//! The epoch is added to the set of failed ones; nodes are restored from the external log; the ends
+//! of the free queues and the root are restored; then the tree is usable. Every other node is
+//! recovered when it is first touched, or by the sweep (`recover`, `sweep`). An open costs O(nodes
+//! in the external log + runs).
 //!
 //! ## What a crash may leave behind
 //!
-//! In-line logs that were not applied yet; they name their epoch. Nothing else: what was allocated in the failed
-//! epoch is free again, what was freed is not.
+//! In-line logs that were not applied yet; they name their epoch. Nothing else: what was allocated
+//! in the failed epoch is free again, what was freed is not.
 //!
 //! ## Where this departs from the paper
 //!
-//! - *Listing 3*: a value log that is still free is written at its first use, also when the node's epoch is current (line 17
-//!   forgets it). At the first change in an epoch value logs of an earlier one are cleared, so that their sixteen bits never
-//!   mean another epoch; a node left alone for 2^15 epochs goes to the external log.
-//! - *Listing 4*: the old epoch is kept until the value logs were applied (line 24 overwrites it before line 26 needs it);
-//!   a slot number beyond the node is skipped; permutation log and flags are reset.
-//! - *Section 4.1, Figure 1*: the nodes' links to parent and neighbours are gone. Each split would have to log the neighbour
-//!   and each split of an interior node half of its children. Parents and neighbours are found by descending once more.
-//! - Keys of one slice may lie in several nodes: separators have a class, too. So nodes may be narrower than ten slots.
-//! - *Section 4*: no `wbinvd`, which is privileged: the first change of a node in an epoch lists it, and what is listed is
-//!   flushed, most of it while writers go on (`kit::epochs`).
-//! - *Section 4.1*: value buffers of words lie in the node, two a slot. They are still logged as pointers, in the packed form
-//!   (`cells`).
-//! - *Section 5*: free objects form a queue, not a stack, so that those freed in an epoch come last; and a shard takes what
-//!   others have free before it takes new space (`allocator`). Records hold the rest of the key, so there are no separate
-//!   suffixes.
+//! - *Listing 3*: a value log that is still free is written at its first use, also when the node's
+//!   epoch is current (line 17 forgets it). At the first change in an epoch value logs of an
+//!   earlier one are cleared, so that their sixteen bits never mean another epoch; a node left
+//!   alone for 2^15 epochs goes to the external log.
+//! - *Listing 4*: the old epoch is kept until the value logs were applied (line 24 overwrites it
+//!   before line 26 needs it); a slot number beyond the node is skipped; permutation log and flags
+//!   are reset.
+//! - *Section 4.1, Figure 1*: the nodes' links to parent and neighbours are gone. Each split would
+//!   have to log the neighbour and each split of an interior node half of its children. Parents and
+//!   neighbours are found by descending once more.
+//! - Keys of one slice may lie in several nodes: separators have a class, too. So nodes may be
+//!   narrower than ten slots.
+//! - *Section 4*: no `wbinvd`, which is privileged: the first change of a node in an epoch lists
+//!   it, and what is listed is flushed, most of it while writers go on (`kit::epochs`).
+//! - *Section 4.1*: value buffers of words lie in the node, two a slot. They are still logged as
+//!   pointers, in the packed form (`cells`).
+//! - *Section 5*: free objects form a queue, not a stack, so that those freed in an epoch come
+//!   last; and a shard takes what others have free before it takes new space (`allocator`). Records
+//!   hold the rest of the key, so there are no separate suffixes.
 //! - The set of failed epochs is durable (`kit::epochs`).
 //! - The trees of a pool share their epochs (`kit::epochs`).
-//! - The paper has a log for each thread. Here each shard has one, so the number of threads does not matter.
+//! - The paper has a log for each thread. Here each shard has one, so the number of threads does
+//!   not matter.
 //!
 //! ## Parts
 //!
@@ -134,8 +145,8 @@ use layout::{ROOT_ANCHOR, ROOT_TRANSIENT, ROOT_WIDTH, WIDTH_MAX};
 use options::WIDTH_MIN;
 use slice::Slice;
 
-/// A durable Masstree. Epoch durability: after a crash the tree, with all others of its pool, is as it was at the end of the last
-/// epoch that was completed; `sync` completes one.
+/// A durable Masstree. Epoch durability: after a crash the tree, with all others of its pool, is as
+/// it was at the end of the last epoch that was completed; `sync` completes one.
 pub struct MassTree<M: Medium, C: Codec> {
     /// Of a transient tree; the durable ones of a pool share one. Stops before the tree is closed.
     ticker: Option<Ticker>,
@@ -160,15 +171,17 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
         let mut words = [0; ROOT_WORDS];
         (words[ROOT_ANCHOR], words[ROOT_WIDTH]) = (core.anchor, core.width as u64);
         words[ROOT_TRANSIENT] = u64::from(options.mode == Mode::Transient);
-        let made = core.begin().and_then(|()| pool.create_tree(name, (Self::ENGINE.0, C::ID), &words));
+        let made = core
+            .begin()
+            .and_then(|()| pool.create_tree(name, (Self::ENGINE.0, C::ID), &words));
         if made.is_err() && core.give_back().is_err() {
             pool.leave_unclean();
         }
         made.and_then(|_| Self::start(core, &options))
     }
 
-    /// Opens a tree; after a crash usable at once. The width of its nodes is the one it was made with. O(nodes in the external
-    /// log + slabs).
+    /// Opens a tree; after a crash usable at once. The width of its nodes is the one it was made
+    /// with. O(nodes in the external log + slabs).
     ///
     /// # Errors
     /// [`Error::TreeMismatch`] if the tree is of another kind or width;
@@ -176,15 +189,29 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: MassTreeOptions) -> Result<Self> {
         let nodes = |width, mode| format!("{width} keys a node{mode}");
         let made = width_of(root)?;
-        let options = MassTreeOptions { width: options.width.or(Some(made)), ..options };
+        let options = MassTreeOptions {
+            width: options.width.or(Some(made)),
+            ..options
+        };
         // A transient tree is lost with its process, so no options open it.
-        let found = if root.words[ROOT_TRANSIENT] == 0 { "" } else { ", transient and closed" };
-        let wanted = if options.mode == Mode::Transient { ", transient" } else { "" };
+        let found = if root.words[ROOT_TRANSIENT] == 0 {
+            ""
+        } else {
+            ", transient and closed"
+        };
+        let wanted = if options.mode == Mode::Transient {
+            ", transient"
+        } else {
+            ""
+        };
         let nodes = [nodes(made, found), nodes(options.node_width(), wanted)];
         root.demand((Self::ENGINE.0, C::ID), &nodes)?;
         options.check_width()?;
         refuse_in_any_batch::<M>()?;
-        Self::start(Core::open(pool, root.words[ROOT_ANCHOR], &options, Self::ARE_WORDS)?, &options)
+        Self::start(
+            Core::open(pool, root.words[ROOT_ANCHOR], &options, Self::ARE_WORDS)?,
+            &options,
+        )
     }
 
     fn start(core: Arc<Core<M>>, options: &MassTreeOptions) -> Result<Self> {
@@ -193,7 +220,12 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
             EpochLength::Every(length) => core.start_ticker(length)?,
         };
         let close_cleanly = options.close_cleanly && options.mode != Mode::Transient;
-        Ok(Self { ticker, core, close_cleanly, codec: PhantomData })
+        Ok(Self {
+            ticker,
+            core,
+            close_cleanly,
+            codec: PhantomData,
+        })
     }
 }
 
@@ -206,7 +238,10 @@ pub(crate) fn width_of(root: &TreeRoot) -> Result<usize> {
     if (WIDTH_MIN..=WIDTH_MAX).contains(&width) {
         return Ok(width);
     }
-    Err(Error::corrupt(root.words[ROOT_ANCHOR], format!("nodes of {width} entries")))
+    Err(Error::corrupt(
+        root.words[ROOT_ANCHOR],
+        format!("nodes of {width} entries"),
+    ))
 }
 
 impl<M: Medium, C: Codec> Drop for MassTree<M, C> {
@@ -262,7 +297,9 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
     }
 
     fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
-        Ok(Box::new(scan::RangeBatches::cursor(&self.core, bounds, direction)))
+        Ok(Box::new(scan::RangeBatches::cursor(
+            &self.core, bounds, direction,
+        )))
     }
 
     fn len(&self) -> Result<u64> {
@@ -276,7 +313,11 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
     fn check(&self) -> Result<Vec<Violation>> {
         refuse_in_any_batch::<M>()?;
         let (left_out, violations) = self.core.survey(&mut |_, _| true, Vec::new())?.finish();
-        Ok(left_out.into_iter().map(Violation::from).chain(violations).collect())
+        Ok(left_out
+            .into_iter()
+            .map(Violation::from)
+            .chain(violations)
+            .collect())
     }
 
     fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Option<Vec<LeftOut>>> {
@@ -293,7 +334,12 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
         let survey = self.core.survey(visit, Vec::new())?;
         let (keys, leaves, height) = (survey.keys, survey.borders, survey.height);
         // Without the nodes that cannot be read, the figures would be too small.
-        if let Some(node) = survey.finish().0.into_iter().find(|left_out| left_out.part == Part::Node) {
+        if let Some(node) = survey
+            .finish()
+            .0
+            .into_iter()
+            .find(|left_out| left_out.part == Part::Node)
+        {
             return Err(Error::corrupt(node.offset, node.what));
         }
         Ok(IndexStat {
@@ -310,7 +356,8 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
     }
 
     fn reclaim(&self) {
-        // In a batch the end of the epoch would wait for the batch. A damaged tree keeps its space; `check` tells of the damage.
+        // In a batch the end of the epoch would wait for the batch. A damaged tree keeps its space;
+        // `check` tells of the damage.
         if refuse_in_any_batch::<M>().is_ok() {
             let _ = self.core.give_back_runs();
         }
@@ -343,11 +390,16 @@ impl<M: Medium, C: Codec> Epochs for MassTree<M, C> {
     }
 
     fn complete(&self, epoch: u64) -> Result<()> {
-        self.core.shared().map_or(Ok(()), |epochs| epochs.complete(&self.core.pool, epoch))
+        self.core
+            .shared()
+            .map_or(Ok(()), |epochs| epochs.complete(&self.core.pool, epoch))
     }
 
     fn give_up(&self) {
-        self.core.shared().into_iter().for_each(|epochs| epochs.give_up());
+        self.core
+            .shared()
+            .into_iter()
+            .for_each(|epochs| epochs.give_up());
     }
 
     fn is_durable(&self, epoch: u64) -> bool {
@@ -380,13 +432,18 @@ impl<M: Medium, C: Codec> Epochs for MassTree<M, C> {
 impl<M: Medium, C: Codec> WordIndex for MassTree<M, C> {
     #[inline]
     fn get(&self, key: u64) -> Result<Option<u64>> {
-        self.core.find(&key.to_be_bytes(), |view, found| found.word(&view.guard))
+        self.core
+            .find(&key.to_be_bytes(), |view, found| found.word(&view.guard))
     }
 
     fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<bool> {
         let (value, condition) = (value.map(u64::to_be_bytes), condition.map(u64::to_be_bytes));
         let condition = condition.as_ref().map(|value| &value[..]);
-        self.core.write(&key.to_be_bytes(), value.as_ref().map(|value| &value[..]), condition)
+        self.core.write(
+            &key.to_be_bytes(),
+            value.as_ref().map(|value| &value[..]),
+            condition,
+        )
     }
 
     fn get_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<()> {

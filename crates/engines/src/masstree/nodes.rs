@@ -31,20 +31,33 @@ impl Parts {
 impl<M: Medium> View<'_, M> {
     /// Space for a border node.
     pub(super) fn allocate_border(&self, work: &mut Work<'_>) -> Walk<u64> {
-        Ok(self.core.space(&self.guard).allocate_class(work, border_class(self.core.are_words))?)
+        Ok(self
+            .core
+            .space(&self.guard)
+            .allocate_class(work, border_class(self.core.are_words))?)
     }
 
-    /// Space for an interior node. It is of another class than border nodes, so that these few and often read nodes share
-    /// pages, and their addresses stay in the processor's translation cache.
+    /// Space for an interior node. It is of another class than border nodes, so that these few and
+    /// often read nodes share pages, and their addresses stay in the processor's translation cache.
     pub(super) fn allocate_interior(&self, work: &mut Work<'_>) -> Walk<u64> {
-        Ok(self.core.space(&self.guard).allocate(work, interior_bytes())?)
+        Ok(self
+            .core
+            .space(&self.guard)
+            .allocate(work, interior_bytes())?)
     }
 
     /// Writes a slot that is not in use.
-    pub(super) fn fill_slot(&self, node: &Border, slot: usize, slice: Slice, content: u64) -> Walk<()> {
+    pub(super) fn fill_slot(
+        &self,
+        node: &Border,
+        slot: usize,
+        slice: Slice,
+        content: u64,
+    ) -> Walk<()> {
         node.slices[slot].store(&self.guard, slice.word);
         let classes = node.classes.load(&self.guard);
-        node.classes.store(&self.guard, with_nibble(classes, slot, slice.class));
+        node.classes
+            .store(&self.guard, with_nibble(classes, slot, slice.class));
         self.fill_value(node, slot, content)
     }
 
@@ -56,7 +69,12 @@ impl<M: Medium> View<'_, M> {
     }
 
     /// Makes a border node of allocated memory.
-    pub(super) fn fill_border(&self, work: &mut Work<'_>, offset: u64, entries: &[(Slice, u64)]) -> Walk<()> {
+    pub(super) fn fill_border(
+        &self,
+        work: &mut Work<'_>,
+        offset: u64,
+        entries: &[(Slice, u64)],
+    ) -> Walk<()> {
         let node = self.guard.node::<Border>(offset)?;
         node.version.start(&self.guard, 0);
         // Before the values: a tree without logs has one of them in the place of the high log.
@@ -74,7 +92,13 @@ impl<M: Medium> View<'_, M> {
         node.permutation.store(&self.guard, permutation.0);
         // New in this epoch, so nothing of it has to be logged; if that fails, nothing leads here.
         node.epoch.store(&self.guard, self.epoch_word() | LOGGED);
-        self.core.epochs.list_new(&self.guard, work, offset, &node.listed, self.core.border_bytes());
+        self.core.epochs.list_new(
+            &self.guard,
+            work,
+            offset,
+            &node.listed,
+            self.core.border_bytes(),
+        );
         Ok(())
     }
 
@@ -86,15 +110,22 @@ impl<M: Medium> View<'_, M> {
     /// A separator of an interior node.
     #[inline(always)]
     pub(super) fn separator(&self, node: &Interior, shape: u64, index: usize) -> Slice {
-        Slice { word: node.slices[index].load(&self.guard), class: nibble(shape >> 4, index) }
+        Slice {
+            word: node.slices[index].load(&self.guard),
+            class: nibble(shape >> 4, index),
+        }
     }
 
     pub(super) fn parts(&self, node: &Interior) -> Parts {
         let shape = node.shape.load(&self.guard);
         let count = Interior::separators(shape);
         Parts {
-            separators: (0..count).map(|index| self.separator(node, shape, index)).collect(),
-            children: (0..=count).map(|index| node.child(index).load(&self.guard)).collect(),
+            separators: (0..count)
+                .map(|index| self.separator(node, shape, index))
+                .collect(),
+            children: (0..=count)
+                .map(|index| node.child(index).load(&self.guard))
+                .collect(),
         }
     }
 
@@ -108,7 +139,8 @@ impl<M: Medium> View<'_, M> {
         for (index, child) in children.iter().enumerate() {
             node.child(index).store(&self.guard, *child);
         }
-        node.shape.store(&self.guard, classes << 4 | separators.len() as u64);
+        node.shape
+            .store(&self.guard, classes << 4 | separators.len() as u64);
     }
 
     /// Makes an interior node of allocated memory, which nothing leads to yet.
@@ -123,7 +155,9 @@ impl<M: Medium> View<'_, M> {
         node.version.start(&self.guard, 0);
         self.store_parts(node, separators, children);
         node.epoch.store(&self.guard, self.epoch_word() | LOGGED);
-        self.core.epochs.list_new(&self.guard, work, offset, &node.listed, interior_bytes());
+        self.core
+            .epochs
+            .list_new(&self.guard, work, offset, &node.listed, interior_bytes());
         Ok(offset | INTERIOR)
     }
 }

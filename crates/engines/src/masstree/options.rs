@@ -30,18 +30,22 @@ pub struct MassTreeOptions {
     pub epoch: EpochLength,
     /// How changes are made undoable.
     pub mode: Mode,
-    /// The most entries of a node, for tests: at least 4, at most 14, or 15 in a transient tree. By default the most.
+    /// The most entries of a node, for tests: at least 4, at most 14, or 15 in a transient tree. By
+    /// default the most.
     pub width: Option<usize>,
     /// Threads that restore nodes from the external log.
     pub recovery_threads: usize,
-    /// Threads that may write at once, 1 to 64, by default 8. A further thread waits for an operation of another one. A tree that
-    /// exists has as many as it was made with, or fewer.
+    /// Threads that may write at once, 1 to 64, by default 8. A further thread waits for an
+    /// operation of another one. A tree that exists has as many as it was made with, or fewer.
     pub shards: usize,
-    /// Whether dropping the tree ends the epoch. Without, the next open recovers as after a crash: for tests.
+    /// Whether dropping the tree ends the epoch. Without, the next open recovers as after a crash:
+    /// for tests.
     pub close_cleanly: bool,
-    /// How long an operation waits for a locked node that does not change. Then it ends with [`Error::Contended`].
+    /// How long an operation waits for a locked node that does not change. Then it ends with
+    /// [`Error::Contended`].
     pub patience: Duration,
-    /// The first epoch of this open, if it is later than the next one: for tests of what happens after many epochs.
+    /// The first epoch of this open, if it is later than the next one: for tests of what happens
+    /// after many epochs.
     #[doc(hidden)]
     pub first_epoch: u64,
 }
@@ -64,7 +68,11 @@ impl Default for MassTreeOptions {
 impl MassTreeOptions {
     /// The most entries that a node of this mode has room for.
     fn width_max(&self) -> usize {
-        if self.mode == Mode::Transient { WIDTH_MAX } else { WIDTH }
+        if self.mode == Mode::Transient {
+            WIDTH_MAX
+        } else {
+            WIDTH
+        }
     }
 
     pub(super) fn node_width(&self) -> usize {
@@ -76,6 +84,8 @@ impl MassTreeOptions {
         if (WIDTH_MIN..=max).contains(&width) {
             return Ok(());
         }
-        Err(Error::Setting { what: format!("a node of {width} entries: a node has {WIDTH_MIN} to {max}") })
+        Err(Error::Setting {
+            what: format!("a node of {width} entries: a node has {WIDTH_MIN} to {max}"),
+        })
     }
 }

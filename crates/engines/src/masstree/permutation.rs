@@ -6,7 +6,8 @@
 //! bits 60..64   the check, unless the node has as many slots: the exclusive or of all nibbles is 15
 //! ```
 //!
-//! One store of this word inserts or removes a key. It is the word that the in-line log keeps a copy of.
+//! One store of this word inserts or removes a key. It is the word that the in-line log keeps a
+//! copy of.
 
 use super::layout::{WIDTH_MAX, slots};
 
@@ -19,7 +20,11 @@ const CHECK: u64 = 15 << 60;
 
 /// The low `nibbles` nibbles.
 fn low(nibbles: usize) -> u64 {
-    if nibbles >= 16 { !0 } else { (1 << (4 * nibbles)) - 1 }
+    if nibbles >= 16 {
+        !0
+    } else {
+        (1 << (4 * nibbles)) - 1
+    }
 }
 
 impl Permutation {
@@ -27,8 +32,17 @@ impl Permutation {
     pub(super) fn identity(count: usize, width: usize) -> Self {
         let slots = slots(width);
         // Positions that the node does not have hold no slot: `position` never finds one there.
-        let slot = |position| if position < width { slots.start + position } else { 15 };
-        let word = (0..WIDTH_MAX).rev().map(slot).fold(0, |word, slot| (word | slot as u64) << 4);
+        let slot = |position| {
+            if position < width {
+                slots.start + position
+            } else {
+                15
+            }
+        };
+        let word = (0..WIDTH_MAX)
+            .rev()
+            .map(slot)
+            .fold(0, |word, slot| (word | slot as u64) << 4);
         Self(word | count as u64).sealed(width)
     }
 
@@ -60,7 +74,9 @@ impl Permutation {
     /// The position of a slot.
     #[inline(always)]
     pub(super) fn position(self, slot: usize) -> usize {
-        (0..WIDTH_MAX).find(|position| self.slot(*position) == slot).unwrap_or(WIDTH_MAX)
+        (0..WIDTH_MAX)
+            .find(|position| self.slot(*position) == slot)
+            .unwrap_or(WIDTH_MAX)
     }
 
     /// The slot that the next insert takes.
@@ -96,7 +112,9 @@ impl Permutation {
     /// Whether the word passes its check, and lists as many slots as the node has, each once.
     pub(super) fn is_sound(self, width: usize) -> bool {
         let listed = |word: u64| {
-            (0..width).fold(0_u32, |seen, position| seen | 1 << (word >> (4 * position + 4) & 15))
+            (0..width).fold(0_u32, |seen, position| {
+                seen | 1 << (word >> (4 * position + 4) & 15)
+            })
         };
         self == self.sealed(width)
             && (self.0 & 15) as usize <= width

@@ -1,8 +1,9 @@
 //! Records: a value, and the whole key if one slice does not hold it.
 //!
-//! The key is there from its first byte, so a record moves into a new layer as it is: what is left of the key there is
-//! found by skipping the slices above. Records are never changed while the tree leads to them. The check of a record covers the
-//! lengths, the value and the whole key, also a key that only a slice holds.
+//! The key is there from its first byte, so a record moves into a new layer as it is: what is left
+//! of the key there is found by skipping the slices above. Records are never changed while the tree
+//! leads to them. The check of a record covers the lengths, the value and the whole key, also a key
+//! that only a slice holds.
 
 use medium::{Medium, Word};
 use pool::Guard;
@@ -34,8 +35,9 @@ const SLICE_BYTES: usize = 8;
 /// The header of a record with the check of all that belongs to it.
 fn header_of(key_length: usize, key: &[u8], value: &[u8]) -> u64 {
     let lengths = value.len() as u64 | (key_length as u64) << VALUE_BITS;
-    let sum =
-        [&lengths.to_le_bytes(), key, value].iter().fold(0, |sum, part| crc32c::crc32c_append(sum, part));
+    let sum = [&lengths.to_le_bytes(), key, value]
+        .iter()
+        .fold(0, |sum, part| crc32c::crc32c_append(sum, part));
     lengths | u64::from(sum) << (VALUE_BITS + KEY_BITS)
 }
 
@@ -49,13 +51,19 @@ impl Record {
         }
     }
 
-    /// As [`Record::at`], for loops over many records: the compiler keeps an [`Option`] in registers.
+    /// As [`Record::at`], for loops over many records: the compiler keeps an [`Option`] in
+    /// registers.
     #[inline(always)]
     fn if_whole<M: Medium>(guard: &Guard<'_, M>, object: u64) -> Option<Self> {
         // A sum that wraps around would lie within the pool.
         let start = object.saturating_add(LINK_BYTES);
-        let [header, ..] = guard.words(start, 1).ok()? else { return None };
-        let record = Self { start, header: header.load(guard) };
+        let [header, ..] = guard.words(start, 1).ok()? else {
+            return None;
+        };
+        let record = Self {
+            start,
+            header: header.load(guard),
+        };
         let is_whole = object > CELL_POINTER_MAX
             && record.value_length() <= VALUE_BYTES_MAX
             && record.key_length() <= KEY_BYTES_MAX;
@@ -66,9 +74,15 @@ impl Record {
     #[cold]
     fn damage<M: Medium>(guard: &Guard<'_, M>, object: u64) -> Error {
         if object <= CELL_POINTER_MAX {
-            return Error::corrupt(object, "a pointer to a cell of its node, in a tree of records");
+            return Error::corrupt(
+                object,
+                "a pointer to a cell of its node, in a tree of records",
+            );
         }
-        let place = guard.words(object.saturating_add(LINK_BYTES), 1).err().map(Error::from);
+        let place = guard
+            .words(object.saturating_add(LINK_BYTES), 1)
+            .err()
+            .map(Error::from);
         place.unwrap_or_else(|| Error::corrupt(object, "a record with impossible lengths"))
     }
 
@@ -96,11 +110,17 @@ impl Record {
         if self.value_length() != 8 {
             return Err(Error::corrupt(self.start, "a value that is no word"));
         }
-        Ok(guard.words(self.value_offset(), 1)?[0].load(guard).swap_bytes())
+        Ok(guard.words(self.value_offset(), 1)?[0]
+            .load(guard)
+            .swap_bytes())
     }
 
     /// Appends the value.
-    pub(super) fn copy_value<M: Medium>(&self, guard: &Guard<'_, M>, buffer: &mut Vec<u8>) -> Result<()> {
+    pub(super) fn copy_value<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<()> {
         let words = guard.words(self.value_offset(), self.value_length().div_ceil(8))?;
         copy_out(guard, words, self.value_length(), buffer);
         Ok(())
@@ -134,15 +154,24 @@ impl Record {
         buffer: &mut Vec<u8>,
     ) -> Result<()> {
         let Some(length) = self.key_length().checked_sub(skipped) else {
-            return Err(Error::corrupt(self.start, "a record without the key that it should have"));
+            return Err(Error::corrupt(
+                self.start,
+                "a record without the key that it should have",
+            ));
         };
         let words = guard.words(self.key_offset() + skipped as u64, length.div_ceil(8))?;
         copy_out(guard, words, length, buffer);
         Ok(())
     }
 
-    /// Whether the record passes its check with its key, which a slice may hold, and its value; and is padded with zeros.
-    pub(super) fn is_sound<M: Medium>(&self, guard: &Guard<'_, M>, key: &[u8], value: &[u8]) -> Result<bool> {
+    /// Whether the record passes its check with its key, which a slice may hold, and its value; and
+    /// is padded with zeros.
+    pub(super) fn is_sound<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<bool> {
         Ok(self.header == header_of(self.key_length(), key, value) && self.is_padded(guard)?)
     }
 
@@ -165,7 +194,10 @@ impl Record {
 
     /// Whether key and value are padded with zeros.
     fn is_padded<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<bool> {
-        let parts = [(self.value_offset(), self.value_length()), (self.key_offset(), self.key_length())];
+        let parts = [
+            (self.value_offset(), self.value_length()),
+            (self.key_offset(), self.key_length()),
+        ];
         for (offset, length) in parts.into_iter().filter(|(_, length)| length % 8 != 0) {
             let last = guard.words(offset + length as u64 / 8 * 8, 1)?[0].load(guard);
             if last >> (length % 8 * 8) != 0 {
@@ -187,11 +219,14 @@ impl Record {
 fn is_same<M: Medium>(guard: &Guard<'_, M>, offset: u64, bytes: &[u8]) -> Result<bool> {
     let words = guard.words(offset, bytes.len().div_ceil(8))?;
     let (whole, rest) = bytes.as_chunks::<8>();
-    let is_rest =
-        |last: &Word| (last.load(guard).swap_bytes() ^ prefix_word(rest)) >> (64 - 8 * rest.len()) == 0;
+    let is_rest = |last: &Word| {
+        (last.load(guard).swap_bytes() ^ prefix_word(rest)) >> (64 - 8 * rest.len()) == 0
+    };
     let mut pairs = words.iter().zip(whole);
-    Ok(pairs.all(|(word, chunk)| word.load(guard) == u64::from_le_bytes(*chunk))
-        && words.get(whole.len()).is_none_or(is_rest))
+    Ok(
+        pairs.all(|(word, chunk)| word.load(guard) == u64::from_le_bytes(*chunk))
+            && words.get(whole.len()).is_none_or(is_rest),
+    )
 }
 
 impl<M: Medium> View<'_, M> {
@@ -201,11 +236,16 @@ impl<M: Medium> View<'_, M> {
         self.prefetch_word(object.saturating_add(LINK_BYTES));
     }
 
-    /// As [`View::prefetch_record`], for the lines behind the first one, which was prefetched a while ago: the record's lengths are
-    /// read.
+    /// As [`View::prefetch_record`], for the lines behind the first one, which was prefetched a
+    /// while ago: the record's lengths are read.
     pub(super) fn prefetch_rest_of_record(&self, object: u64) {
         if let Some(record) = Record::if_whole(&self.guard, object) {
-            prefetch_rest(&self.guard, record.start, record.key_length(), record.value_length());
+            prefetch_rest(
+                &self.guard,
+                record.start,
+                record.key_length(),
+                record.value_length(),
+            );
         }
     }
 
@@ -214,8 +254,13 @@ impl<M: Medium> View<'_, M> {
         let stored = if key.len() > SLICE_BYTES { key } else { &[] };
         let (key_words, value_words) = (stored.len().div_ceil(8), value.len().div_ceil(8));
         let bytes = LINK_BYTES + 8 * (1 + key_words + value_words) as u64;
-        let object = self.core.space(&self.guard).allocate(work, bytes as usize)?;
-        let words = self.guard.words(object + LINK_BYTES, 1 + key_words + value_words)?;
+        let object = self
+            .core
+            .space(&self.guard)
+            .allocate(work, bytes as usize)?;
+        let words = self
+            .guard
+            .words(object + LINK_BYTES, 1 + key_words + value_words)?;
         words[0].store(&self.guard, header_of(stored.len(), key, value));
         copy_in(&self.guard, &words[1..=value_words], value);
         copy_in(&self.guard, &words[1 + value_words..], stored);

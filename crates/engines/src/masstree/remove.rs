@@ -1,8 +1,9 @@
 //! Removal: of a key, of nodes that it leaves empty, of layers that they leave empty.
 //!
-//! Nodes are not merged; a node goes when its last key goes. An interior node goes with its last child, a layer with its
-//! last node, and its entry in the layer above with it, which may be the last of its node, and so on up. The first layer
-//! keeps one border node. A root with a single child gives its place to that.
+//! Nodes are not merged; a node goes when its last key goes. An interior node goes with its last
+//! child, a layer with its last node, and its entry in the layer above with it, which may be the
+//! last of its node, and so on up. The first layer keeps one border node. A root with a single
+//! child gives its place to that.
 
 use medium::Medium;
 
@@ -26,8 +27,18 @@ impl<M: Medium> View<'_, M> {
         entry: Entry,
         key: &[u8],
     ) -> Walk<()> {
-        let Locked { lock, node, depth, permutation, .. } = place;
-        let own = EntryLock { lock, node, slot: entry.slot };
+        let Locked {
+            lock,
+            node,
+            depth,
+            permutation,
+            ..
+        } = place;
+        let own = EntryLock {
+            lock,
+            node,
+            slot: entry.slot,
+        };
         if permutation.count(self.core.width) > 1 {
             self.remove_entry(work, &own)?;
             drop(own);
@@ -35,7 +46,11 @@ impl<M: Medium> View<'_, M> {
             self.remove_nodes(work, key, depth, own)?;
         }
         // The value of a word lies in the node.
-        if self.core.are_words { Ok(()) } else { self.free(work, entry.value) }
+        if self.core.are_words {
+            Ok(())
+        } else {
+            self.free(work, entry.value)
+        }
     }
 
     fn remove_entry(&self, work: &mut Work<'_>, entry: &EntryLock<'_, M>) -> Walk<()> {
@@ -43,13 +58,18 @@ impl<M: Medium> View<'_, M> {
         let permutation = Permutation(entry.node.permutation.load(&self.guard));
         let position = permutation.position(entry.slot);
         if position < permutation.count(self.core.width) {
-            // PERSIST: nothing; durable with the epoch, and undone by the permutation log if that fails.
-            entry.node.permutation.store(&self.guard, permutation.removed(position, self.core.width).0);
+            // PERSIST: nothing; durable with the epoch, and undone by the permutation log if that
+            // fails.
+            entry.node.permutation.store(
+                &self.guard,
+                permutation.removed(position, self.core.width).0,
+            );
         }
         Ok(())
     }
 
-    /// Removes the last entry of a border node, and all nodes that go with it. Locks upwards, up to the first node that stays.
+    /// Removes the last entry of a border node, and all nodes that go with it. Locks upwards, up to
+    /// the first node that stays.
     fn remove_nodes<'v>(
         &'v self,
         work: &mut Work<'_>,
@@ -79,7 +99,9 @@ impl<M: Medium> View<'_, M> {
                 Parent::Root(RootLock::Entry(entry)) => {
                     child = self.guard.offset_of(entry.node);
                     doomed.push(std::mem::replace(&mut last, entry).lock);
-                    if Permutation(last.node.permutation.load(&self.guard)).count(self.core.width) > 1 {
+                    if Permutation(last.node.permutation.load(&self.guard)).count(self.core.width)
+                        > 1
+                    {
                         self.remove_entry(work, &last)?;
                         break;
                     }
@@ -97,10 +119,13 @@ impl<M: Medium> View<'_, M> {
         }
         // All of them are gone, whether or not their space can be given back.
         doomed.iter_mut().for_each(Lock::delete);
-        doomed.into_iter().try_for_each(|lock| self.free(work, lock.node()))
+        doomed
+            .into_iter()
+            .try_for_each(|lock| self.free(work, lock.node()))
     }
 
-    /// Removes a child of an interior node. If that is a root, whose place is `root`, the child that is left becomes the root.
+    /// Removes a child of an interior node. If that is a root, whose place is `root`, the child
+    /// that is left becomes the root.
     fn remove_child<'v>(
         &'v self,
         work: &mut Work<'_>,
@@ -108,7 +133,12 @@ impl<M: Medium> View<'_, M> {
         root: Option<RootLock<'v, M>>,
         doomed: &mut Doomed<'v, M>,
     ) -> Walk<()> {
-        let InteriorLock { mut lock, node, position, .. } = parent;
+        let InteriorLock {
+            mut lock,
+            node,
+            position,
+            ..
+        } = parent;
         if let Some(root) = &root {
             self.prepare_root(work, root)?;
         }

@@ -1,9 +1,10 @@
 //! Ranges: the entries from a key on, one border node at a time, down and up the layers.
 //!
-//! A scan holds nothing between two batches: it remembers the last key, and descends to it again. A border node is read
-//! at one version, together with the slices between which it lies; the next node is the one that covers its upper end
-//! (or what lies below its lower end). So whatever is split or removed meanwhile, each key comes at most once, in
-//! order, and a key that is there for the whole scan comes.
+//! A scan holds nothing between two batches: it remembers the last key, and descends to it again. A
+//! border node is read at one version, together with the slices between which it lies; the next
+//! node is the one that covers its upper end (or what lies below its lower end). So whatever is
+//! split or removed meanwhile, each key comes at most once, in order, and a key that is there for
+//! the whole scan comes.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -24,12 +25,13 @@ use crate::index::{Bounds, Direction, Scan};
 use crate::kit::scan::{Batch, Batches, Cursor, RECORDS_AHEAD};
 use crate::{Error, Result};
 
-/// The most reads of a node by one scan, on average: one for its entries, one for each layer that it leads to, and one for each
-/// neighbour that is removed meanwhile.
+/// The most reads of a node by one scan, on average: one for its entries, one for each layer that
+/// it leads to, and one for each neighbour that is removed meanwhile.
 const READS_OF_A_NODE: u64 = 8;
 
-/// The nodes that a scan has read. In a damaged tree several entries may lead to one layer, so that few nodes give more
-/// paths than any scan could follow. So a scan that reads more nodes than the pool has room for has found damage.
+/// The nodes that a scan has read. In a damaged tree several entries may lead to one layer, so that
+/// few nodes give more paths than any scan could follow. So a scan that reads more nodes than the
+/// pool has room for has found damage.
 #[derive(Clone, Copy)]
 pub(super) struct NodesRead {
     count: u64,
@@ -43,7 +45,11 @@ impl NodesRead {
         let places = view.guard.medium().extent().length() / size_of::<Border>() as u64;
         let epochs = view.epoch.saturating_sub(self.first_epoch) + 1;
         if self.count / READS_OF_A_NODE > places.saturating_mul(epochs) {
-            return Err(Error::corrupt(node, "more ways lead through the tree than there are nodes").into());
+            return Err(Error::corrupt(
+                node,
+                "more ways lead through the tree than there are nodes",
+            )
+            .into());
         }
         Ok(())
     }
@@ -64,7 +70,12 @@ impl<'v> Frame<'v> {
     /// The layer `depth`, all of it, or from a key on.
     fn new(root: u64, origin: Origin<'v>, from: Option<&[u8]>, depth: usize) -> Self {
         let at = from.map(|key| (Slice::of(Slice::rest(key, depth)), true));
-        Self { root, origin, at, is_start: at.is_some() }
+        Self {
+            root,
+            origin,
+            at,
+            is_start: at.is_some(),
+        }
     }
 
     fn go_on_at(&mut self, slice: Slice, is_included: bool) {
@@ -101,7 +112,11 @@ pub(super) struct Found<'a> {
 impl Found<'_> {
     /// The first word of the key.
     fn word(&self) -> u64 {
-        if self.prefix.is_empty() { self.slice.word } else { prefix_word(self.prefix) }
+        if self.prefix.is_empty() {
+            self.slice.word
+        } else {
+            prefix_word(self.prefix)
+        }
     }
 
     pub(super) fn value<M: Medium>(&self, view: &View<'_, M>) -> Result<Value> {
@@ -116,7 +131,11 @@ impl Found<'_> {
         key.extend_from_slice(self.prefix);
         self.slice.append_to(key);
         if self.slice.class == LONGER {
-            Record::at(&view.guard, self.content)?.copy_tail(&view.guard, self.prefix.len() + 8, key)?;
+            Record::at(&view.guard, self.content)?.copy_tail(
+                &view.guard,
+                self.prefix.len() + 8,
+                key,
+            )?;
         }
         Ok(())
     }
@@ -128,13 +147,18 @@ impl Found<'_> {
         let key_length = buffer.len() - start;
         let value = self.value(view)?;
         // Asked for only by what verifies it.
-        let key = if view.guard.verifies() { buffer[start..].to_vec() } else { Vec::new() };
+        let key = if view.guard.verifies() {
+            buffer[start..].to_vec()
+        } else {
+            Vec::new()
+        };
         value.copy_of(&view.guard, &key, buffer)?;
         Ok(key_length)
     }
 }
 
-/// The entries of a border node: of each the word of its slice, its pointer, or in a tree of words its value, and its class.
+/// The entries of a border node: of each the word of its slice, its pointer, or in a tree of words
+/// its value, and its class.
 struct Entries {
     words: [[u64; 2]; WIDTH_MAX],
     classes: [u8; WIDTH_MAX],
@@ -143,24 +167,44 @@ struct Entries {
 
 impl Entries {
     fn slice(&self, position: usize) -> Slice {
-        Slice { word: self.words[position][0], class: self.classes[position].min(LONGER) }
+        Slice {
+            word: self.words[position][0],
+            class: self.classes[position].min(LONGER),
+        }
     }
 }
 
 impl<M: Medium> View<'_, M> {
-    /// Reads the entries of a border node at one version, in the order of the scan, to its end there. It may have come to cover
-    /// more than when it was found, as its neighbour went: what lies there is taken where the scan goes on.
+    /// Reads the entries of a border node at one version, in the order of the scan, to its end
+    /// there. It may have come to cover more than when it was found, as its neighbour went: what
+    /// lies there is taken where the scan goes on.
     #[inline(always)]
-    fn read_entries(&self, leaf: &mut ScanLeaf<'_>, is_forward: bool, entries: &mut Entries) -> Walk<()> {
+    fn read_entries(
+        &self,
+        leaf: &mut ScanLeaf<'_>,
+        is_forward: bool,
+        entries: &mut Entries,
+    ) -> Walk<()> {
         let node = leaf.node;
-        let cells = if self.core.are_words { Some(self.cells(node)?) } else { None };
+        let cells = if self.core.are_words {
+            Some(self.cells(node)?)
+        } else {
+            None
+        };
         loop {
             let permutation = Permutation(node.permutation.load(&self.guard));
-            let (count, classes) = (permutation.count(self.core.width), node.classes.load(&self.guard));
+            let (count, classes) = (
+                permutation.count(self.core.width),
+                node.classes.load(&self.guard),
+            );
             let (mut are_words, mut are_in_cells, mut are_sorted) = (true, true, true);
             let mut last = if is_forward { 0 } else { u64::MAX };
             for position in 0..count {
-                let slot = permutation.slot(if is_forward { position } else { count - 1 - position });
+                let slot = permutation.slot(if is_forward {
+                    position
+                } else {
+                    count - 1 - position
+                });
                 let class = nibble(classes, slot);
                 let mut content = node.values.value(slot).load(&self.guard);
                 if let Some(cells) = cells {
@@ -181,10 +225,14 @@ impl<M: Medium> View<'_, M> {
             }
             let is_before = |one: Slice, other| if is_forward { one < other } else { one > other };
             // Slices with one word differ in class.
-            are_sorted =
-                are_sorted || (1..count).all(|next| is_before(entries.slice(next - 1), entries.slice(next)));
+            are_sorted = are_sorted
+                || (1..count).all(|next| is_before(entries.slice(next - 1), entries.slice(next)));
             if !(are_words && are_in_cells && are_sorted) {
-                let what = if are_words { "entries out of order" } else { NO_WORD };
+                let what = if are_words {
+                    "entries out of order"
+                } else {
+                    NO_WORD
+                };
                 let what = if are_in_cells { what } else { NO_CELL };
                 return Err(Error::corrupt(self.guard.offset_of(node), what).into());
             }
@@ -198,8 +246,9 @@ impl<M: Medium> View<'_, M> {
         }
     }
 
-    /// Calls `take` with what the keys of some entries begin with, and with words and classes of these entries, from the slices of
-    /// `from` on, until it returns `false`. The first ones may lie before `from`. Returns whether it came to the end.
+    /// Calls `take` with what the keys of some entries begin with, and with words and classes of
+    /// these entries, from the slices of `from` on, until it returns `false`. The first ones may
+    /// lie before `from`. Returns whether it came to the end.
     #[inline(always)]
     fn collect(
         &self,
@@ -212,13 +261,20 @@ impl<M: Medium> View<'_, M> {
         let root = self.anchor()?.root.value.load(&self.guard);
         let mut frames: SmallVec<[_; 2]> = smallvec![Frame::new(root, Origin::Anchor, from, 0)];
         let mut prefix = Vec::new();
-        let mut entries = Entries { words: [[0; 2]; WIDTH_MAX], classes: [0; WIDTH_MAX], count: 0 };
+        let mut entries = Entries {
+            words: [[0; 2]; WIDTH_MAX],
+            classes: [0; WIDTH_MAX],
+            count: 0,
+        };
         let mut next_leaf: Option<ScanLeaf<'_>> = None;
         while let Some(frame) = frames.last_mut() {
             let target = frame.target(is_forward);
             let (first, leaf) = match &mut next_leaf {
                 Some(leaf) => (leaf.trail.first_ahead(), leaf),
-                None => (1, next_leaf.insert(self.descend(frame.root, frame.origin, target)?)),
+                None => (
+                    1,
+                    next_leaf.insert(self.descend(frame.root, frame.origin, target)?),
+                ),
             };
             if is_forward {
                 self.prefetch_behind(leaf, first);
@@ -231,13 +287,22 @@ impl<M: Medium> View<'_, M> {
                 }
                 read => read?,
             }
-            // Each batch reads the nodes on the way to its start key once more. They are at most as many as the key has slices.
+            // Each batch reads the nodes on the way to its start key once more. They are at most as
+            // many as the key has slices.
             if !frame.is_start {
                 nodes_read.add(self, self.guard.offset_of(leaf.node))?;
             }
-            let Entries { words, classes, count } = &entries;
-            let start = (0..*count).find(|at| frame.takes(entries.slice(*at), is_forward)).unwrap_or(*count);
-            let end = (start..*count).find(|position| classes[*position] == LAYER).unwrap_or(*count);
+            let Entries {
+                words,
+                classes,
+                count,
+            } = &entries;
+            let start = (0..*count)
+                .find(|at| frame.takes(entries.slice(*at), is_forward))
+                .unwrap_or(*count);
+            let end = (start..*count)
+                .find(|position| classes[*position] == LAYER)
+                .unwrap_or(*count);
             if !take(&prefix, &words[start..end], &classes[start..end])? {
                 return Ok(false);
             }
@@ -250,11 +315,24 @@ impl<M: Medium> View<'_, M> {
                 if prefix.len() > KEY_BYTES_MAX {
                     return Err(Error::corrupt(root, "a layer deeper than the longest key").into());
                 }
-                frames.push(Frame::new(root, Origin::Entry(leaf.node, leaf.version), from, prefix.len() / 8));
+                frames.push(Frame::new(
+                    root,
+                    Origin::Entry(leaf.node, leaf.version),
+                    from,
+                    prefix.len() / 8,
+                ));
                 next_leaf = None;
-            } else if let Some(end) = if is_forward { leaf.trail.high } else { leaf.trail.low } {
-                if frame.at.is_some_and(|(at, _)| at == end && is_forward) || !frame.takes(end, is_forward) {
-                    return Err(self.damaged(self.guard.offset_of(leaf.node), "separators out of order"));
+            } else if let Some(end) = if is_forward {
+                leaf.trail.high
+            } else {
+                leaf.trail.low
+            } {
+                if frame.at.is_some_and(|(at, _)| at == end && is_forward)
+                    || !frame.takes(end, is_forward)
+                {
+                    return Err(
+                        self.damaged(self.guard.offset_of(leaf.node), "separators out of order")
+                    );
                 }
                 frame.go_on_at(end, is_forward);
                 if !(is_forward && self.next_leaf(leaf)?) {
@@ -279,12 +357,19 @@ pub(super) struct RangeBatches<'i, M: Medium> {
 impl<'i, M: Medium> RangeBatches<'i, M> {
     /// A cursor over the entries within `bounds`.
     pub(super) fn cursor(core: &'i Core<M>, bounds: Bounds, direction: Direction) -> Cursor<Self> {
-        Cursor::new(Self { core, read: core.nothing_read() }, bounds, direction)
+        Cursor::new(
+            Self {
+                core,
+                read: core.nothing_read(),
+            },
+            bounds,
+            direction,
+        )
     }
 }
 
-/// Entries that a scan has found and not copied yet: their records are on the way from memory while the next nodes are read. All
-/// their keys begin with one prefix.
+/// Entries that a scan has found and not copied yet: their records are on the way from memory while
+/// the next nodes are read. All their keys begin with one prefix.
 struct Pending<'v, 'm, M: Medium> {
     view: &'v View<'m, M>,
     /// Where the entries are copied to.
@@ -294,7 +379,8 @@ struct Pending<'v, 'm, M: Medium> {
 }
 
 impl<M: Medium> Pending<'_, '_, M> {
-    /// Takes entries, and copies those that were found long enough ago. Returns whether the batch takes more.
+    /// Takes entries, and copies those that were found long enough ago. Returns whether the batch
+    /// takes more.
     fn take(&mut self, prefix: &[u8], words: &[[u64; 2]], classes: &[u8]) -> Result<bool> {
         if prefix != self.prefix {
             if !self.copy_all_but(0)? {
@@ -304,17 +390,28 @@ impl<M: Medium> Pending<'_, '_, M> {
             self.prefix.extend_from_slice(prefix);
         }
         for (&[word, content], &class) in words.iter().zip(classes) {
-            self.entries.push_back((Slice { word, class: class.min(LONGER) }, content));
+            self.entries.push_back((
+                Slice {
+                    word,
+                    class: class.min(LONGER),
+                },
+                content,
+            ));
             if !self.view.core.are_words {
                 self.view.prefetch_record(content);
             }
         }
         // Without reading more than the batch can take, or behind the range.
         let is_last = |(slice, content): &(Slice, u64)| {
-            let found = Found { prefix: &self.prefix, slice: *slice, content: *content };
+            let found = Found {
+                prefix: &self.prefix,
+                slice: *slice,
+                content: *content,
+            };
             self.batch.is_behind(found.word())
         };
-        let is_enough = self.entries.len() >= self.batch.room() || self.entries.back().is_some_and(is_last);
+        let is_enough =
+            self.entries.len() >= self.batch.room() || self.entries.back().is_some_and(is_last);
         self.copy_all_but(if is_enough { 0 } else { RECORDS_AHEAD[0] })
     }
 
@@ -322,13 +419,25 @@ impl<M: Medium> Pending<'_, '_, M> {
     fn copy_all_but(&mut self, left: usize) -> Result<bool> {
         let (view, prefix) = (self.view, &*self.prefix);
         for _ in left..self.entries.len() {
-            if let Some((_, ahead)) = self.entries.get(RECORDS_AHEAD[1]).filter(|_| !view.core.are_words) {
+            if let Some((_, ahead)) = self
+                .entries
+                .get(RECORDS_AHEAD[1])
+                .filter(|_| !view.core.are_words)
+            {
                 view.prefetch_rest_of_record(*ahead);
             }
-            let Some((slice, content)) = self.entries.pop_front() else { break };
-            let found = Found { prefix, slice, content };
+            let Some((slice, content)) = self.entries.pop_front() else {
+                break;
+            };
+            let found = Found {
+                prefix,
+                slice,
+                content,
+            };
             let copy_key = |buffer: &mut _| found.copy_key(view, buffer);
-            if !self.batch.push(found.word(), copy_key, |buffer| found.copy_entry(view, buffer))? {
+            if !self.batch.push(found.word(), copy_key, |buffer| {
+                found.copy_entry(view, buffer)
+            })? {
                 return Ok(false);
             }
         }
@@ -344,9 +453,16 @@ impl<M: Medium> Batches for RangeBatches<'_, M> {
         };
         let read = |view: &View<'_, M>| {
             let (prefix, entries) = Default::default();
-            let mut pending = Pending { view, batch: batch.fresh(), prefix, entries };
+            let mut pending = Pending {
+                view,
+                batch: batch.fresh(),
+                prefix,
+                entries,
+            };
             let mut nodes_read = self.read;
-            let take = |prefix: &[u8], words: &[_], classes: &[_]| Ok(pending.take(prefix, words, classes)?);
+            let take = |prefix: &[u8], words: &[_], classes: &[_]| {
+                Ok(pending.take(prefix, words, classes)?)
+            };
             let is_end = view.collect(from, batch.direction(), &mut nodes_read, take)?;
             let is_end = is_end && pending.copy_all_but(0)?;
             Ok((pending.batch, nodes_read, is_end))
@@ -369,7 +485,10 @@ impl<M: Medium> Batches for RangeBatches<'_, M> {
 impl<M: Medium> Core<M> {
     /// The count of a scan that begins now.
     fn nothing_read(&self) -> NodesRead {
-        NodesRead { count: 0, first_epoch: self.epochs.running() }
+        NodesRead {
+            count: 0,
+            first_epoch: self.epochs.running(),
+        }
     }
 
     /// The number of keys; exact when no thread writes.
@@ -382,35 +501,59 @@ impl<M: Medium> Core<M> {
         Ok(count)
     }
 
-    /// Calls `visit` with the entries from `from` on, ascending and some at a time, until it returns `false`. For trees of words.
-    pub(super) fn visit_words(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()> {
+    /// Calls `visit` with the entries from `from` on, ascending and some at a time, until it
+    /// returns `false`. For trees of words.
+    pub(super) fn visit_words(
+        &self,
+        from: u64,
+        visit: &mut dyn FnMut(&[[u64; 2]]) -> bool,
+    ) -> Result<()> {
         let mut hand_over = |words: &[[u64; 2]]| {
             let goes_on = visit(words);
-            words.last().and_then(|[last, _]| last.checked_add(1)).filter(|_| goes_on)
+            words
+                .last()
+                .and_then(|[last, _]| last.checked_add(1))
+                .filter(|_| goes_on)
         };
         let mut next = Some(from);
         while let Some(from) = next {
             let (view, mut nodes_read) = (self.look(), self.nothing_read());
             let key = from.to_be_bytes();
-            let read = view.collect(Some(&key), Direction::Forward, &mut nodes_read, |_, words, _| {
-                if !view.is_valid() {
-                    return Err(Stop::NeedsPass);
-                }
-                if !words.is_empty() {
-                    next = hand_over(words);
-                }
-                Ok(next.is_some())
-            });
-            let (Err(_), Some(from)) = (read, next) else { break };
+            let read = view.collect(
+                Some(&key),
+                Direction::Forward,
+                &mut nodes_read,
+                |_, words, _| {
+                    if !view.is_valid() {
+                        return Err(Stop::NeedsPass);
+                    }
+                    if !words.is_empty() {
+                        next = hand_over(words);
+                    }
+                    Ok(next.is_some())
+                },
+            );
+            let (Err(_), Some(from)) = (read, next) else {
+                break;
+            };
             // `visit` is called without a pass, because it may wait for the end of the epoch.
             let (key, mut batch) = (from.to_be_bytes(), Vec::new());
             self.with_pass_held(|view| {
-                view.collect(Some(&key), Direction::Forward, &mut nodes_read, |_, words, _| {
-                    batch.extend_from_slice(words);
-                    Ok(batch.is_empty())
-                })
+                view.collect(
+                    Some(&key),
+                    Direction::Forward,
+                    &mut nodes_read,
+                    |_, words, _| {
+                        batch.extend_from_slice(words);
+                        Ok(batch.is_empty())
+                    },
+                )
             })?;
-            next = if batch.is_empty() { None } else { hand_over(&batch) };
+            next = if batch.is_empty() {
+                None
+            } else {
+                hand_over(&batch)
+            };
         }
         Ok(())
     }

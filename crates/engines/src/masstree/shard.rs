@@ -4,14 +4,16 @@ use super::layout::CLASSES;
 use crate::kit::epochs::Shard;
 use crate::kit::epochs::barrier::Pass;
 
-/// What a writer holds for the time of one operation: a locked shard. The epoch does not end meanwhile.
+/// What a writer holds for the time of one operation: a locked shard. The epoch does not end
+/// meanwhile.
 pub(super) type Work<'e> = Pass<'e, Shard<Own>>;
 
 /// What the allocator and the external log keep in a shard.
 pub(super) struct Own {
     /// For each class the phase in which the line of its queue was listed.
     pub(super) queue_listed: [u64; CLASSES],
-    /// For each class how far its queue may be emptied in the running epoch, where the queue's log does not say so.
+    /// For each class how far its queue may be emptied in the running epoch, where the queue's log
+    /// does not say so.
     pub(super) limits: [Limit; CLASSES],
     pub(super) log: LogCursor,
     /// Objects that were freed since the open.
@@ -23,7 +25,13 @@ pub(super) struct Own {
 impl Default for Own {
     fn default() -> Self {
         let (queue_listed, limits) = ([0; CLASSES], [Limit::default(); CLASSES]);
-        Self { queue_listed, limits, log: LogCursor::default(), freed: 0, loading: None }
+        Self {
+            queue_listed,
+            limits,
+            log: LogCursor::default(),
+            freed: 0,
+            loading: None,
+        }
     }
 }
 
@@ -54,6 +62,9 @@ pub(super) struct OwnRuns {
 
 impl Default for OwnRuns {
     fn default() -> Self {
-        Self { all: Vec::new(), fresh: [0; CLASSES] }
+        Self {
+            all: Vec::new(),
+            fresh: [0; CLASSES],
+        }
     }
 }

@@ -2,11 +2,13 @@
 
 /// Class of a key that goes on behind its slice.
 pub(super) const LONGER: u8 = 9;
-/// Class of an entry that leads to the next layer. Sorts as [`LONGER`], of which it is the other form.
+/// Class of an entry that leads to the next layer. Sorts as [`LONGER`], of which it is the other
+/// form.
 pub(super) const LAYER: u8 = 10;
 
-/// Eight bytes of a key, big-endian and padded with zeros, and how many of them belong to it: 0 to 8, or [`LONGER`].
-/// Sorts as the keys do: `a`, `a\0`, `a\0\0`... have one word and differ in class.
+/// Eight bytes of a key, big-endian and padded with zeros, and how many of them belong to it: 0 to
+/// 8, or [`LONGER`]. Sorts as the keys do: `a`, `a\0`, `a\0\0`... have one word and differ in
+/// class.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Slice {
     pub(super) word: u64,
@@ -20,8 +22,15 @@ impl Slice {
     /// The first slice of what is left of a key.
     #[inline(always)]
     pub(super) fn of(rest: &[u8]) -> Self {
-        let class = if rest.len() > 8 { LONGER } else { rest.len() as u8 };
-        Self { word: crate::index::record::prefix_word(rest), class }
+        let class = if rest.len() > 8 {
+            LONGER
+        } else {
+            rest.len() as u8
+        };
+        Self {
+            word: crate::index::record::prefix_word(rest),
+            class,
+        }
     }
 
     /// What is left of `key` in layer `depth`.

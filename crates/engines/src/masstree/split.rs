@@ -1,10 +1,12 @@
-//! Splits: a full border node gives its upper half to a new one; so do the interior nodes above that are full.
+//! Splits: a full border node gives its upper half to a new one; so do the interior nodes above
+//! that are full.
 //!
-//! All that a split needs (locks, what is to move, nodes, entries of the external log) is there before it changes anything,
-//! so that it happens wholly or not at all.
+//! All that a split needs (locks, what is to move, nodes, entries of the external log) is there
+//! before it changes anything, so that it happens wholly or not at all.
 //!
-//! Nodes do not know their parents. They are found by one more descent. A parent cannot lose the child meanwhile, for the child is
-//! locked. Locks are taken upwards: from a layer's border to its root, then in the layer above.
+//! Nodes do not know their parents. They are found by one more descent. A parent cannot lose the
+//! child meanwhile, for the child is locked. Locks are taken upwards: from a layer's border to its
+//! root, then in the layer above.
 
 use medium::Medium;
 use smallvec::SmallVec;
@@ -53,7 +55,8 @@ fn is_same(one: u64, other: u64) -> bool {
 }
 
 impl<M: Medium> View<'_, M> {
-    /// Locks what leads to the node `child`. The child is locked, and covers `key` in layer `depth` or above.
+    /// Locks what leads to the node `child`. The child is locked, and covers `key` in layer `depth`
+    /// or above.
     pub(super) fn lock_parent(&self, key: &[u8], depth: usize, child: u64) -> Walk<Parent<'_, M>> {
         loop {
             if let Some(parent) = self.try_lock_parent(key, depth, child)? {
@@ -63,7 +66,8 @@ impl<M: Medium> View<'_, M> {
         }
     }
 
-    /// As [`View::lock_parent`], which descends from the first root; `None` if the way to the child has changed meanwhile.
+    /// As [`View::lock_parent`], which descends from the first root; `None` if the way to the child
+    /// has changed meanwhile.
     fn try_lock_parent(&self, key: &[u8], depth: usize, child: u64) -> Walk<Option<Parent<'_, M>>> {
         let root = &self.anchor()?.root.value;
         let (mut pointer, mut layer) = (root.load(&self.guard), 0);
@@ -75,16 +79,28 @@ impl<M: Medium> View<'_, M> {
         for _ in 0..HEIGHT_MAX * (depth + 1) {
             let (node, slice) = (self.node(pointer)?, Slice::of(Slice::rest(key, layer)));
             self.stable(node.version())?;
-            let Some((_, below)) = self.step(&node, slice) else { break };
+            let Some((_, below)) = self.step(&node, slice) else {
+                break;
+            };
             if is_same(below, child) {
                 let lock = self.lock(node.version())?;
-                let leads = self.step(&node, slice).filter(|(_, below)| is_same(*below, child));
-                return Ok(leads.filter(|_| !lock.is_deleted()).map(|(position, _)| match node {
-                    NodeRef::Interior(node) => Parent::Interior(InteriorLock { lock, node, position }),
-                    NodeRef::Border(node) => {
-                        Parent::Root(RootLock::Entry(EntryLock { lock, node, slot: position }))
-                    }
-                }));
+                let leads = self
+                    .step(&node, slice)
+                    .filter(|(_, below)| is_same(*below, child));
+                return Ok(leads
+                    .filter(|_| !lock.is_deleted())
+                    .map(|(position, _)| match node {
+                        NodeRef::Interior(node) => Parent::Interior(InteriorLock {
+                            lock,
+                            node,
+                            position,
+                        }),
+                        NodeRef::Border(node) => Parent::Root(RootLock::Entry(EntryLock {
+                            lock,
+                            node,
+                            slot: position,
+                        })),
+                    }));
             }
             layer += usize::from(matches!(node, NodeRef::Border(_)));
             pointer = below;
@@ -92,7 +108,8 @@ impl<M: Medium> View<'_, M> {
         Ok(None)
     }
 
-    /// Where a node leads to for a slice: the position of a child or the slot of an entry, and the pointer there.
+    /// Where a node leads to for a slice: the position of a child or the slot of an entry, and the
+    /// pointer there.
     fn step(&self, node: &NodeRef<'_>, slice: Slice) -> Option<(usize, u64)> {
         match node {
             NodeRef::Interior(node) => {
@@ -100,8 +117,11 @@ impl<M: Medium> View<'_, M> {
                 Some((rank, node.child(rank).load(&self.guard)))
             }
             NodeRef::Border(node) => {
-                let entry = self.search(node, Permutation(node.permutation.load(&self.guard)), slice);
-                entry.filter(|entry| entry.class == LAYER).map(|entry| (entry.slot, entry.value))
+                let entry =
+                    self.search(node, Permutation(node.permutation.load(&self.guard)), slice);
+                entry
+                    .filter(|entry| entry.class == LAYER)
+                    .map(|entry| (entry.slot, entry.value))
             }
         }
     }
@@ -120,13 +140,23 @@ impl<M: Medium> View<'_, M> {
     }
 
     /// Sets a layer's root; [`View::prepare_root`] was called.
-    pub(super) fn set_root(&self, work: &mut Work<'_>, root: &mut RootLock<'_, M>, pointer: u64) -> Walk<()> {
+    pub(super) fn set_root(
+        &self,
+        work: &mut Work<'_>,
+        root: &mut RootLock<'_, M>,
+        pointer: u64,
+    ) -> Walk<()> {
         match root {
             RootLock::Anchor(_) => self.set_first_root(work, pointer)?,
             RootLock::Entry(entry) => {
-                // Readers that wait for the old root see when they go on that it is no root any more.
+                // Readers that wait for the old root see when they go on that it is no root any
+                // more.
                 entry.lock.begin_change();
-                entry.node.values.value(entry.slot).store(&self.guard, pointer);
+                entry
+                    .node
+                    .values
+                    .value(entry.slot)
+                    .store(&self.guard, pointer);
             }
         }
         Ok(())
@@ -159,20 +189,38 @@ impl<M: Medium> View<'_, M> {
         };
         let is_last = parent.is_none_or(|parent| parent.position == self.separators(parent));
         // With keys in ascending order the left node stays full, and those above nearly so.
-        let kept = if is_last && position == width { width } else { width.div_ceil(2) };
+        let kept = if is_last && position == width {
+            width
+        } else {
+            width.div_ceil(2)
+        };
         let upper = self.upper_of(&place, position, content, kept)?;
         let mut made = SmallVec::<[u64; 8]>::new();
         self.prepare_split(work, &place, &full, &top, &mut made)
             .or_else(|stop| self.give_up(work, &made, stop))?;
 
         let (mut left, mut right) = (self.guard.offset_of(place.node), made[0]);
-        let mut separator = self.split_border(work, &mut place, position, content, (right, &upper))?;
+        let mut separator =
+            self.split_border(work, &mut place, position, content, (right, &upper))?;
         for (parent, offset) in full.iter_mut().zip(&made[1..]) {
-            let Parts { separators, children } =
-                self.parts(parent.node).with(parent.position, separator, right);
-            let middle = if is_last && parent.position == width { width - 1 } else { width.div_ceil(2) };
+            let Parts {
+                separators,
+                children,
+            } = self
+                .parts(parent.node)
+                .with(parent.position, separator, right);
+            let middle = if is_last && parent.position == width {
+                width - 1
+            } else {
+                width.div_ceil(2)
+            };
             parent.lock.begin_change();
-            right = self.fill_interior(work, *offset, &separators[middle + 1..], &children[middle + 1..])?;
+            right = self.fill_interior(
+                work,
+                *offset,
+                &separators[middle + 1..],
+                &children[middle + 1..],
+            )?;
             separator = separators[middle];
             self.store_parts(parent.node, &separators[..middle], &children[..=middle]);
             left = self.pointer_to(parent.node);
@@ -180,8 +228,12 @@ impl<M: Medium> View<'_, M> {
         match &mut top {
             Parent::Interior(parent) => {
                 parent.lock.begin_change();
-                let Parts { separators, children } =
-                    self.parts(parent.node).with(parent.position, separator, right);
+                let Parts {
+                    separators,
+                    children,
+                } = self
+                    .parts(parent.node)
+                    .with(parent.position, separator, right);
                 self.store_parts(parent.node, &separators, &children);
             }
             Parent::Root(root) => {
@@ -218,7 +270,8 @@ impl<M: Medium> View<'_, M> {
         self.prepare(work, place.node, Change::Everything).map(drop)
     }
 
-    /// What the new node gets when an entry is inserted into a full one, whose first `kept` entries stay.
+    /// What the new node gets when an entry is inserted into a full one, whose first `kept` entries
+    /// stay.
     fn upper_of(
         &self,
         place: &Locked<'_, M>,
@@ -230,8 +283,14 @@ impl<M: Medium> View<'_, M> {
         let classes = node.classes.load(&self.guard);
         let entry = |position: usize| -> Walk<(Slice, u64)> {
             let slot = place.permutation.slot(position);
-            let slice = Slice { word: node.slices[slot].load(&self.guard), class: nibble(classes, slot) };
-            Ok((slice, self.content_of(node, slot, node.values.value(slot).load(&self.guard))?))
+            let slice = Slice {
+                word: node.slices[slot].load(&self.guard),
+                class: nibble(classes, slot),
+            };
+            Ok((
+                slice,
+                self.content_of(node, slot, node.values.value(slot).load(&self.guard))?,
+            ))
         };
         let mut entries: SmallVec<_> = (kept..self.core.width).map(entry).collect::<Walk<_>>()?;
         if position > kept || entries.is_empty() {
@@ -253,14 +312,18 @@ impl<M: Medium> View<'_, M> {
         self.fill_border(work, offset, upper)?;
         place.lock.begin_change();
         let is_in_upper = upper.iter().any(|(slice, _)| *slice == place.slice);
-        let mut permutation =
-            place.permutation.truncated(width + usize::from(is_in_upper) - upper.len(), width);
+        let mut permutation = place
+            .permutation
+            .truncated(width + usize::from(is_in_upper) - upper.len(), width);
         if !is_in_upper {
             let slot = permutation.free_slot(width);
             self.fill_slot(node, slot, place.slice, content)?;
             permutation = permutation.inserted(position, width);
         }
         node.permutation.store(&self.guard, permutation.0);
-        Ok(Slice { word: upper[0].0.word, class: upper[0].0.class.min(LONGER) })
+        Ok(Slice {
+            word: upper[0].0.word,
+            class: upper[0].0.class.min(LONGER),
+        })
     }
 }

@@ -34,7 +34,11 @@ const OPTIONS: fn() -> MassTreeOptions = || MassTreeOptions {
 };
 
 fn pool() -> Pool<Instrumented> {
-    let options = PoolOptions { step_slabs_min: 1, close_on_drop: false, ..PoolOptions::default() };
+    let options = PoolOptions {
+        step_slabs_min: 1,
+        close_on_drop: false,
+        ..PoolOptions::default()
+    };
     Pool::open(Instrumented::new(Dax::plain(64 << 20).unwrap()), options).unwrap()
 }
 
@@ -56,7 +60,9 @@ fn root<C: crate::index::Codec>(tree: &Tree<C>) -> u64 {
 }
 
 fn version_of<'p>(guard: &'p pool::Guard<'_, Instrumented>, node: u64) -> &'p VolatileWord {
-    guard.node::<VolatileWord>((node & OFFSET_MASK) + super::layout::VERSION).unwrap()
+    guard
+        .node::<VolatileWord>((node & OFFSET_MASK) + super::layout::VERSION)
+        .unwrap()
 }
 
 /// Sets bits of a node's version, as damage may.
@@ -69,7 +75,10 @@ fn damage<C: crate::index::Codec>(tree: &Tree<C>, node: u64, bits: u64) {
 /// Expects an error that names a node.
 fn names<T>(result: Result<T, Error>, node: u64) {
     let error = result.err().expect("an error");
-    assert!(matches!(&error, Error::Contended { offset, .. } if *offset == node & OFFSET_MASK), "{error}");
+    assert!(
+        matches!(&error, Error::Contended { offset, .. } if *offset == node & OFFSET_MASK),
+        "{error}"
+    );
 }
 
 #[test]
@@ -86,7 +95,9 @@ fn a_writer_waits_while_another_thread_holds_the_lock() {
         thread::sleep(PATIENCE / 10);
         drop(lock);
         drop(work);
-        writers.into_iter().for_each(|writer| writer.join().unwrap().unwrap());
+        writers
+            .into_iter()
+            .for_each(|writer| writer.join().unwrap().unwrap());
     });
     assert!(tree.check().unwrap().is_empty() && tree.len().unwrap() == 5);
 }
@@ -125,7 +136,9 @@ fn a_thread_that_waits_for_a_waiting_thread_goes_on_behind_it() {
         thread::sleep(PATIENCE / 10);
         drop(lock);
         drop(work);
-        writers.into_iter().for_each(|writer| writer.join().unwrap().unwrap());
+        writers
+            .into_iter()
+            .for_each(|writer| writer.join().unwrap().unwrap());
     });
     assert!(tree.check().unwrap().is_empty() && tree.len().unwrap() == 240);
 }
@@ -144,7 +157,9 @@ fn a_node_that_stays_locked_is_an_error_for_one_thread_and_for_two() {
             let tree = &tree;
             scope.spawn(move || put(tree, key))
         });
-        writers.into_iter().for_each(|writer| names(writer.join().unwrap(), root));
+        writers
+            .into_iter()
+            .for_each(|writer| names(writer.join().unwrap(), root));
     });
     tree.within_epoch(&mut |_| {
         names(put(&tree, 4), root);
@@ -155,7 +170,8 @@ fn a_node_that_stays_locked_is_an_error_for_one_thread_and_for_two() {
     assert_eq!(tree.len().unwrap(), 3);
 }
 
-/// Each way to read a node that damage has marked as restructured or deleted: readers wait for it, or start again.
+/// Each way to read a node that damage has marked as restructured or deleted: readers wait for it,
+/// or start again.
 #[test]
 fn what_stays_dirty_or_deleted_is_an_error_for_readers() {
     let expect_errors = |bits| {
@@ -174,7 +190,11 @@ fn what_stays_dirty_or_deleted_is_an_error_for_readers() {
         names(put(&tree, 1), root);
         names(tree.remove(&key), root);
         let violations = tree.check().unwrap();
-        assert!(violations.iter().any(|found| found.offset == root && found.what.contains("locked")));
+        assert!(
+            violations
+                .iter()
+                .any(|found| found.offset == root && found.what.contains("locked"))
+        );
         let pool = self::pool();
         let tree: Tree<WordCodec> = self::tree(&pool);
         let root = self::root(&tree);

@@ -1,8 +1,8 @@
 //! The sweep: recovers what a crash has left, so that the set of failed epochs can be emptied.
 //!
-//! It goes through the runs, object by object, and does not follow the tree. A border node is known by its run; a free one is
-//! recovered as well, which does no harm. So the sweep comes to its end whatever is damaged. A damaged node stays as it is,
-//! for `check` to name.
+//! It goes through the runs, object by object, and does not follow the tree. A border node is known
+//! by its run; a free one is recovered as well, which does no harm. So the sweep comes to its end
+//! whatever is damaged. A damaged node stays as it is, for `check` to name.
 //!
 //! Each step locks all shards for a thousand objects, so no operation changes these meanwhile.
 
@@ -20,19 +20,21 @@ use crate::Result;
 /// Objects that are visited while the shards are locked.
 const OBJECTS_TOGETHER: u32 = 1024;
 
-/// How far a sweep has come: the objects that are left, run by run, as the first step found them. What was made since needs no
-/// recovery.
+/// How far a sweep has come: the objects that are left, run by run, as the first step found them.
+/// What was made since needs no recovery.
 pub(super) type Sweep = Option<Vec<Objects>>;
 
 impl<M: Medium> Core<M> {
-    /// Recovers all objects, makes that durable, and empties the set of failed epochs. Usable meanwhile.
+    /// Recovers all objects, makes that durable, and empties the set of failed epochs. Usable
+    /// meanwhile.
     pub(super) fn sweep(&self) -> Result<()> {
         let mut sweep = Sweep::default();
         while self.sweep_on(&mut sweep)? {}
         Ok(())
     }
 
-    /// Goes on with a sweep, for some objects; returns whether there is more to do. After an error it may be called again.
+    /// Goes on with a sweep, for some objects; returns whether there is more to do. After an error
+    /// it may be called again.
     pub(super) fn sweep_on(&self, sweep: &mut Sweep) -> Result<bool> {
         if !self.epochs.any_failed() || self.epochs.are_over() {
             return Ok(false);
@@ -61,7 +63,9 @@ impl<M: Medium> Core<M> {
         let running = self.epochs.running();
         for count in 0..OBJECTS_TOGETHER {
             let (object, class) = loop {
-                let Some(run) = objects.last_mut() else { return Ok(count > 0) };
+                let Some(run) = objects.last_mut() else {
+                    return Ok(count > 0);
+                };
                 match run.next() {
                     Some(object) => break (object, run.class),
                     None => drop(objects.pop()),
@@ -75,12 +79,19 @@ impl<M: Medium> Core<M> {
         Ok(true)
     }
 
-    fn sweep_object(&self, guard: &Guard<'_, M>, running: u64, object: u64, class: usize) -> Result<()> {
+    fn sweep_object(
+        &self,
+        guard: &Guard<'_, M>,
+        running: u64,
+        object: u64,
+        class: usize,
+    ) -> Result<()> {
         self.space(guard).sweep_link(object, running)?;
         if class == border_class(self.are_words) {
             self.recover_node(guard, running, object)?;
             let permutation = Permutation(guard.node::<Border>(object)?.permutation.load(guard));
-            self.swept_keys.fetch_add(permutation.count(self.width) as u64, Ordering::Relaxed);
+            self.swept_keys
+                .fetch_add(permutation.count(self.width) as u64, Ordering::Relaxed);
         }
         Ok(())
     }

@@ -28,7 +28,9 @@ impl ValueLog {
 
     /// The epoch of the log: the one nearest to `near` with these low bits.
     pub(super) fn epoch(self, near: u64) -> u64 {
-        let distance = ((self.0 >> 48) as u16).wrapping_sub(near as u16).cast_signed();
+        let distance = ((self.0 >> 48) as u16)
+            .wrapping_sub(near as u16)
+            .cast_signed();
         near.wrapping_add_signed(i64::from(distance))
     }
 }

@@ -1,4 +1,5 @@
-//! The version word of a node: its lock, and counts by which readers notice that they must read again.
+//! The version word of a node: its lock, and counts by which readers notice that they must read
+//! again.
 //!
 //! ```text
 //! bit 0        locked by a writer
@@ -8,7 +9,8 @@
 //! bits 32..64  counts changes of what the node covers
 //! ```
 //!
-//! It means nothing across a restart: the first touch of a node after that makes it anew (`recover`).
+//! It means nothing across a restart: the first touch of a node after that makes it anew
+//! (`recover`).
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -52,7 +54,8 @@ impl Version {
     /// Whether all that was read since this version is of one state.
     #[inline(always)]
     pub(super) fn is_still<M: Medium>(self, guard: &Guard<'_, M>, word: &VolatileWord) -> bool {
-        // Orders all earlier loads, also the relaxed ones of kernels, before the load of the version.
+        // Orders all earlier loads, also the relaxed ones of kernels, before the load of the
+        // version.
         fence(Ordering::Acquire);
         (self.0 ^ word.load(guard, Ordering::Acquire)) & !LOCKED == 0
     }
@@ -79,12 +82,18 @@ impl<'n, M: Medium> Lock<'n, M> {
         }
         // ORDER: pairs with the release of the unlock.
         let taken = word.compare_exchange(guard, version, version | LOCKED, Ordering::Acquire);
-        taken.ok().map(|version| Self { guard, word, version })
+        taken.ok().map(|version| Self {
+            guard,
+            word,
+            version,
+        })
     }
 
     fn store(&self, version: u64) {
-        // ORDER: before all later stores to the node, which are releases: a thread that sees one of them sees this.
-        self.word.store(self.guard, version | LOCKED, Ordering::Release);
+        // ORDER: before all later stores to the node, which are releases: a thread that sees one of
+        // them sees this.
+        self.word
+            .store(self.guard, version | LOCKED, Ordering::Release);
     }
 
     /// Whether the node covers what it covered at `version`, and is there.
@@ -124,6 +133,10 @@ impl<'n, M: Medium> Lock<'n, M> {
 impl<M: Medium> Drop for Lock<'_, M> {
     fn drop(&mut self) {
         // ORDER: pairs with the acquire of the next lock and with readers' loads.
-        self.word.store(self.guard, self.version & !(LOCKED | DIRTY), Ordering::Release);
+        self.word.store(
+            self.guard,
+            self.version & !(LOCKED | DIRTY),
+            Ordering::Release,
+        );
     }
 }

@@ -25,7 +25,8 @@ impl<M: Medium> Core<M> {
         refuse_in_salvage_of::<M>(self.address())?;
         self.end_failed()?;
         let attempt = |(view, mut work): (View<'_, M>, Work<'_>)| {
-            view.write(&mut work, key, value, condition).map_err(|stop| self.error_of(stop))
+            view.write(&mut work, key, value, condition)
+                .map_err(|stop| self.error_of(stop))
         };
         let written = attempt(self.enter());
         let is_full = |error: &Error| error.is_full() || matches!(error, Error::EpochFull { .. });
@@ -64,7 +65,9 @@ impl<M: Medium> View<'_, M> {
         self.guard.admit()?;
         match (value, found, place.entry) {
             (Some(value), Some(_), Some(entry)) => self.update(work, &place, entry, key, value)?,
-            (Some(value), None, Some(entry)) => self.insert_layer(work, place, entry, key, value)?,
+            (Some(value), None, Some(entry)) => {
+                self.insert_layer(work, place, entry, key, value)?;
+            }
             (Some(value), ..) => self.insert(work, place, key, value)?,
             (None, Some(_), Some(entry)) => self.remove(work, place, entry, key)?,
             (None, ..) => {}
@@ -93,7 +96,13 @@ impl<M: Medium> View<'_, M> {
     }
 
     /// Changes the value of an entry in a tree of words.
-    fn update_cell(&self, work: &mut Work<'_>, place: &Locked<'_, M>, entry: Entry, word: u64) -> Walk<()> {
+    fn update_cell(
+        &self,
+        work: &mut Work<'_>,
+        place: &Locked<'_, M>,
+        entry: Entry,
+        word: u64,
+    ) -> Walk<()> {
         let node = place.node;
         let Some(current) = side_of(entry.slot, entry.value) else {
             return Err(Error::corrupt(self.guard.offset_of(node), NO_CELL).into());
@@ -102,12 +111,14 @@ impl<M: Medium> View<'_, M> {
         let may_overwrite = self.prepare(work, node, Change::Update(entry.slot))?;
         let side = if may_overwrite { current } else { 1 - current };
         self.list_node(work, &node.listed, line_of(node, &cells[side]));
-        // PERSIST: nothing; durable with the epoch. If that fails the pointer leads to the other cell again, or all of the
-        // node is put back.
+        // PERSIST: nothing; durable with the epoch. If that fails the pointer leads to the other
+        // cell again, or all of the node is put back.
         cells[side].store(&self.guard, word);
         if !may_overwrite {
             // ORDER: pairs with the load in `search`: what the cell holds is visible.
-            node.values.value(entry.slot).store(&self.guard, cell_pointer(entry.slot, side));
+            node.values
+                .value(entry.slot)
+                .store(&self.guard, cell_pointer(entry.slot, side));
         }
         Ok(())
     }

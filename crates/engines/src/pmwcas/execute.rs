@@ -48,8 +48,8 @@ fn line_of(offset: u64) -> u64 {
     offset / LINE_BYTES as u64
 }
 
-/// Flushes words, whose offsets come in ascending order, each line once: a second flush of the same line costs as much as
-/// another fence.
+/// Flushes words, whose offsets come in ascending order, each line once: a second flush of the same
+/// line costs as much as another fence.
 #[inline]
 fn flush_at<M: Medium>(guard: &Guard<'_, M>, offsets: impl Iterator<Item = u64>) -> Result<()> {
     let mut run = 0..0;
@@ -71,19 +71,33 @@ fn flush_run<M: Medium>(guard: &Guard<'_, M>, run: Range<u64>) -> Result<()> {
     Ok(())
 }
 
-/// Gives carried words their values, and flushes those that do not lie in the line of a named word. The others are flushed with the
-/// name, also by a helper: it comes after these stores.
+/// Gives carried words their values, and flushes those that do not lie in the line of a named word.
+/// The others are flushed with the name, also by a helper: it comes after these stores.
 #[inline]
 fn carry<M: Medium>(guard: &Guard<'_, M>, swaps: &[Swap<'_>], carried: Carried<'_>) -> Result<()> {
-    carried.iter().for_each(|(cell, value)| cell.store(guard, *value));
+    carried
+        .iter()
+        .for_each(|(cell, value)| cell.store(guard, *value));
     let offsets = carried.iter().map(|(cell, _)| guard.offset_of(*cell));
     debug_assert!(offsets.clone().is_sorted(), "each line is flushed once");
-    let is_named = |offset: &u64| swaps.iter().any(|swap| line_of(swap.target.offset) == line_of(*offset));
+    let is_named = |offset: &u64| {
+        swaps
+            .iter()
+            .any(|swap| line_of(swap.target.offset) == line_of(*offset))
+    };
     flush_at(guard, offsets.filter(|offset| !is_named(offset)))
 }
 
 fn find_words<'g, M: Medium>(guard: &'g Guard<'_, M>, targets: &[Target]) -> Result<Swaps<'g>> {
-    targets.iter().map(|target| Ok(Swap { cell: word_at(guard, target.offset)?, target: *target })).collect()
+    targets
+        .iter()
+        .map(|target| {
+            Ok(Swap {
+                cell: word_at(guard, target.offset)?,
+                target: *target,
+            })
+        })
+        .collect()
 }
 
 /// Prefetches the words of an operation all at once: a flush may have evicted them from the cache.
@@ -93,8 +107,8 @@ fn prefetch(swaps: &[Swap<'_>]) {
 }
 
 impl Pmwcas {
-    /// The content of a word that may hold a name: the value before the operation that is under way there, or after it. Takes no
-    /// slot, helps no operation and waits for no thread.
+    /// The content of a word that may hold a name: the value before the operation that is under way
+    /// there, or after it. Takes no slot, helps no operation and waits for no thread.
     #[cold]
     pub(super) fn read_through<M: Medium>(&self, guard: &Guard<'_, M>, cell: &Word) -> Result<u64> {
         loop {
@@ -103,26 +117,29 @@ impl Pmwcas {
                 return Ok(raw);
             }
             let found = self.look_through(guard, guard.offset_of(cell), raw);
-            // A descriptor is filled again only when no word holds its name. So if the word still holds the name, what was
-            // read from the descriptor belongs to this operation.
+            // A descriptor is filled again only when no word holds its name. So if the word still
+            // holds the name, what was read from the descriptor belongs to this operation.
             if cell.load(guard) == raw {
                 return found;
             }
         }
     }
 
-    /// The value of the word at `offset`, which held the name `raw`; valid if it still does afterwards.
+    /// The value of the word at `offset`, which held the name `raw`; valid if it still does
+    /// afterwards.
     fn look_through<M: Medium>(&self, guard: &Guard<'_, M>, offset: u64, raw: u64) -> Result<u64> {
         let (node, status, targets, position) = self.find_named(guard, offset, raw)?;
         let target = targets[position];
         if raw & CONDITIONAL != 0 || status.state != State::Succeeded {
             return Ok(self.commits.visible(guard, offset, target.old));
         }
-        self.commits.note::<M>(offset, Self::make_durable(guard, node));
+        self.commits
+            .note::<M>(offset, Self::make_durable(guard, node));
         Ok(self.commits.visible(guard, offset, target.new))
     }
 
-    /// The descriptor whose name `raw` is in the word at `offset`; its status and words, and which of them that is.
+    /// The descriptor whose name `raw` is in the word at `offset`; its status and words, and which
+    /// of them that is.
     fn find_named<'g, M: Medium>(
         &self,
         guard: &'g Guard<'_, M>,
@@ -130,7 +147,12 @@ impl Pmwcas {
         raw: u64,
     ) -> Result<(&'g DescriptorNode, Status, Targets, usize)> {
         let name = Name::of(raw);
-        let wrong = || Error::corrupt(offset, "a word that names a PMwCAS descriptor which does not name it");
+        let wrong = || {
+            Error::corrupt(
+                offset,
+                "a word that names a PMwCAS descriptor which does not name it",
+            )
+        };
         if name.index >= self.descriptors() {
             return Err(wrong());
         }
@@ -140,7 +162,10 @@ impl Pmwcas {
         let node = self.node(guard, name.index)?;
         let status = status_of(guard, node, name.index)?;
         let targets = node.load_targets(guard, status.count);
-        let position = targets.iter().position(|target| target.offset == offset).ok_or_else(wrong)?;
+        let position = targets
+            .iter()
+            .position(|target| target.offset == offset)
+            .ok_or_else(wrong)?;
         let right = raw & CONDITIONAL == 0 || position == conditional_word(raw);
         if status.sequence != name.sequence || status.state == State::Free || !right {
             return Err(wrong());
@@ -197,10 +222,15 @@ impl Pmwcas {
             last => last + 1,
         };
         let name = Name { index, sequence };
-        // No locked instruction between the first flush and the fence: a processor would wait there until the flushes are
-        // complete.
+        // No locked instruction between the first flush and the fence: a processor would wait there
+        // until the flushes are complete.
         self.flush_ended(guard, held, other)?;
-        node.fill(guard, before, sequence, swaps.iter().map(|swap| swap.target))?;
+        node.fill(
+            guard,
+            before,
+            sequence,
+            swaps.iter().map(|swap| swap.target),
+        )?;
         held.set_phase(turn, Phase::Busy);
         carry(guard, swaps, carried)?;
         // Fence 1.
@@ -208,19 +238,25 @@ impl Pmwcas {
         prefetch(swaps);
         node.status.prefetch_write();
         let operation = Operation { name, swaps, node };
-        let progress = self.complete(guard, held, &operation, Some(other)).or_else(|error| {
-            // Damage was in the way. Names that this operation has installed must not stay, unless other threads ended it.
-            let state = self.decide(guard, &operation, State::Failed)?;
-            match self.conclude(guard, &operation, state, swaps) {
-                Progress::Succeeded(lsn) => Ok(Progress::Succeeded(lsn)),
-                _ => Err(error),
-            }
-        });
+        let progress = self
+            .complete(guard, held, &operation, Some(other))
+            .or_else(|error| {
+                // Damage was in the way. Names that this operation has installed must not stay,
+                // unless other threads ended it.
+                let state = self.decide(guard, &operation, State::Failed)?;
+                match self.conclude(guard, &operation, state, swaps) {
+                    Progress::Succeeded(lsn) => Ok(Progress::Succeeded(lsn)),
+                    _ => Err(error),
+                }
+            });
         let unseen = matches!(progress, Ok(Progress::Unseen));
         held.set_phase(turn, if unseen { Phase::Free } else { Phase::Ended });
-        // For the next operation of this thread, which gives this descriptor back and fills the other one.
+        // For the next operation of this thread, which gives this descriptor back and fills the
+        // other one.
         node.status.prefetch_write();
-        self.node(guard, held.number * DESCRIPTORS_PER_SLOT + other)?.status.prefetch_write();
+        self.node(guard, held.number * DESCRIPTORS_PER_SLOT + other)?
+            .status
+            .prefetch_write();
         progress
     }
 
@@ -228,18 +264,21 @@ impl Pmwcas {
     #[cold]
     fn begin_anew<M: Medium>(guard: &Guard<'_, M>, node: &DescriptorNode) -> u64 {
         node.forget_writers(guard);
-        // PERSIST: before an operation has a number that was there before; lost, the next one begins anew again.
+        // PERSIST: before an operation has a number that was there before; lost, the next one
+        // begins anew again.
         guard.fence();
         1
     }
 
     /// Takes a slot of which a descriptor is free.
     fn take_descriptor<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<(Held<'_>, usize)> {
-        let free = |held: &Held<'_>| (0..DESCRIPTORS_PER_SLOT).find(|turn| held.phase(*turn) == Phase::Free);
+        let free = |held: &Held<'_>| {
+            (0..DESCRIPTORS_PER_SLOT).find(|turn| held.phase(*turn) == Phase::Free)
+        };
         let mut turn = Ok(0);
         let held = self.slots.take(thread_number::<M>(), |held| {
-            // After an operation that failed early up to two fences may be missing. If threads still help the operations of
-            // both descriptors, another slot is taken.
+            // After an operation that failed early up to two fences may be missing. If threads
+            // still help the operations of both descriptors, another slot is taken.
             for _ in 0..2 {
                 if free(held).is_some() {
                     break;
@@ -265,14 +304,23 @@ impl Pmwcas {
 
     /// Before a fence: flushes what must be durable before a descriptor of this slot is given back.
     #[inline]
-    fn flush_ended<M: Medium>(&self, guard: &Guard<'_, M>, held: &Held<'_>, turn: usize) -> Result<()> {
+    fn flush_ended<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        held: &Held<'_>,
+        turn: usize,
+    ) -> Result<()> {
         let index = held.number * DESCRIPTORS_PER_SLOT + turn;
         match held.phase(turn) {
-            // The hazards are read before the flush: a thread that helped has then stored the words' final values.
+            // The hazards are read before the flush: a thread that helped has then stored the
+            // words' final values.
             Phase::Ended if !self.slots.is_helped(index) => {
                 let node = self.node(guard, index)?;
                 let count = status_of(guard, node, index)?.count;
-                flush_at(guard, (0..count).map(|position| node.load_target(guard, position).offset))?;
+                flush_at(
+                    guard,
+                    (0..count).map(|position| node.load_target(guard, position).offset),
+                )?;
                 held.set_phase(turn, Phase::Flushed);
             }
             // Flushed before, but perhaps by a guard that never fenced.
@@ -284,15 +332,22 @@ impl Pmwcas {
 
     /// After a fence: goes on with a descriptor of this slot, if it was for that.
     #[inline]
-    fn give_back<M: Medium>(&self, guard: &Guard<'_, M>, held: &Held<'_>, turn: usize) -> Result<()> {
+    fn give_back<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        held: &Held<'_>,
+        turn: usize,
+    ) -> Result<()> {
         match held.phase(turn) {
             Phase::Flushed => {
                 let index = held.number * DESCRIPTORS_PER_SLOT + turn;
                 let node = self.node(guard, index)?;
                 let status = status_of(guard, node, index)?;
-                // PERSIST: its words are durable; lost, recovery finds nothing to do for it. Not to be filled before
-                // this is durable: recovery takes a status that is decided for the status of the words beside it.
-                node.status.publish(guard, status.in_state(State::Free).encode());
+                // PERSIST: its words are durable; lost, recovery finds nothing to do for it. Not to
+                // be filled before this is durable: recovery takes a status that is decided for the
+                // status of the words beside it.
+                node.status
+                    .publish(guard, status.in_state(State::Free).encode());
                 held.set_phase(turn, Phase::Freed);
             }
             Phase::Freed => held.set_phase(turn, Phase::Free),
@@ -301,28 +356,34 @@ impl Pmwcas {
         Ok(())
     }
 
-    /// Gives all descriptors back before the pool is closed: the close may cut words that they name off with the file's free tail,
-    /// and every later open would take the descriptors for damaged. No thread may execute meanwhile. Durable when the pool is
-    /// closed. O(slots).
+    /// Gives all descriptors back before the pool is closed: the close may cut words that they name
+    /// off with the file's free tail, and every later open would take the descriptors for damaged.
+    /// No thread may execute meanwhile. Durable when the pool is closed. O(slots).
     ///
     /// # Errors
-    /// [`Error::InUse`] if a thread is in the middle of an operation, or ended there by a panic, and [`Error::Corrupt`] for a
-    /// damaged descriptor. Then the pool must not be closed cleanly ([`pool::Pool::leave_unclean`]); the next open finishes
-    /// the operations.
+    /// [`Error::InUse`] if a thread is in the middle of an operation, or ended there by a panic,
+    /// and [`Error::Corrupt`] for a damaged descriptor. Then the pool must not be closed cleanly
+    /// ([`pool::Pool::leave_unclean`]); the next open finishes the operations.
     pub fn finish<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<()> {
         let mut leftovers = self.leftovers();
-        if self.clear_leftovers(guard, &mut leftovers)? { Ok(()) } else { Err(Error::in_use()) }
+        if self.clear_leftovers(guard, &mut leftovers)? {
+            Ok(())
+        } else {
+            Err(Error::in_use())
+        }
     }
 
-    /// The slots whose descriptors may still hold operations that have ended. Memory with words of these operations must not be
-    /// reused before [`Pmwcas::clear_leftovers`] has returned `true` for them: after a crash, recovery would take a value in it
-    /// that equals the name of such a descriptor for that name. O(slots).
+    /// The slots whose descriptors may still hold operations that have ended. Memory with words of
+    /// these operations must not be reused before [`Pmwcas::clear_leftovers`] has returned `true`
+    /// for them: after a crash, recovery would take a value in it that equals the name of such a
+    /// descriptor for that name. O(slots).
     pub fn leftovers(&self) -> Leftovers {
         self.slots.leftovers()
     }
 
-    /// Gives descriptors back, except in slots that a thread holds: two fences for each slot at most. Returns whether all are
-    /// given back; the others remain in `leftovers`, to be tried again. A descriptor that is given back durably names no word.
+    /// Gives descriptors back, except in slots that a thread holds: two fences for each slot at
+    /// most. Returns whether all are given back; the others remain in `leftovers`, to be tried
+    /// again. A descriptor that is given back durably names no word.
     ///
     /// # Errors
     /// [`Error::Corrupt`]: a damaged descriptor, which remains.
@@ -344,8 +405,8 @@ impl Pmwcas {
         Ok(all)
     }
 
-    /// Gives both descriptors of a slot back, durably. Returns `false` if a thread still helps one of them, or if a panic or damage
-    /// ended an operation of the slot halfway.
+    /// Gives both descriptors of a slot back, durably. Returns `false` if a thread still helps one
+    /// of them, or if a panic or damage ended an operation of the slot halfway.
     fn give_both_back<M: Medium>(&self, guard: &Guard<'_, M>, held: &Held<'_>) -> Result<bool> {
         self.recall_unseen(guard, held)?;
         // The words, then the statuses.
@@ -357,7 +418,8 @@ impl Pmwcas {
         Ok(held.is_at_rest())
     }
 
-    /// An operation that no other thread saw left its descriptor filled: gives it back as after one that ended.
+    /// An operation that no other thread saw left its descriptor filled: gives it back as after one
+    /// that ended.
     fn recall_unseen<M: Medium>(&self, guard: &Guard<'_, M>, held: &Held<'_>) -> Result<()> {
         for turn in 0..DESCRIPTORS_PER_SLOT {
             let index = held.number * DESCRIPTORS_PER_SLOT + turn;
@@ -370,9 +432,16 @@ impl Pmwcas {
     }
 
     /// Helps the operation whose name `raw` is in the word at `offset`, and those in its way.
-    fn help<M: Medium>(&self, guard: &Guard<'_, M>, held: &Held<'_>, offset: u64, raw: u64) -> Result<()> {
+    fn help<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        held: &Held<'_>,
+        offset: u64,
+        raw: u64,
+    ) -> Result<()> {
         let mut next = Some((offset, raw));
-        // Each step goes to a word with a higher offset, for an operation is blocked in ascending order.
+        // Each step goes to a word with a higher offset, for an operation is blocked in ascending
+        // order.
         while let Some((offset, raw)) = next {
             next = match self.help_one(guard, held, offset, raw)? {
                 Progress::Blocked(offset, raw) => Some((offset, raw)),
@@ -382,9 +451,10 @@ impl Pmwcas {
         Ok(())
     }
 
-    /// Helps one operation. This thread reached the word, so its own pin keeps the word's memory. The operation's other words may
-    /// lie in memory that was retired before this thread was pinned, and that only the owner's pin keeps. So they are written
-    /// to only when it is certain that they were in use while this thread was pinned.
+    /// Helps one operation. This thread reached the word, so its own pin keeps the word's memory.
+    /// The operation's other words may lie in memory that was retired before this thread was
+    /// pinned, and that only the owner's pin keeps. So they are written to only when it is certain
+    /// that they were in use while this thread was pinned.
     fn help_one<M: Medium>(
         &self,
         guard: &Guard<'_, M>,
@@ -404,13 +474,17 @@ impl Pmwcas {
         };
         count(&held.counters.helps);
         let swaps = find_words(guard, &targets)?;
-        let operation = Operation { name, swaps: &swaps, node };
+        let operation = Operation {
+            name,
+            swaps: &swaps,
+            node,
+        };
         if raw & CONDITIONAL != 0 {
             self.resolve(guard, raw, &operation, &swaps[position])?;
         }
         let holds = Self::is_as_expected(guard, &swaps);
-        // The status is read after the words: if the operation is still undecided, its owner was pinned, so the words that were
-        // read were in use.
+        // The status is read after the words: if the operation is still undecided, its owner was
+        // pinned, so the words that were read were in use.
         let mut state = status_of(guard, node, name.index)?.state;
         if state == State::Undecided {
             if holds {
@@ -430,8 +504,8 @@ impl Pmwcas {
         })
     }
 
-    /// Both phases, from the point that the operation has reached. `other` is the other descriptor of the slot, for the owner;
-    /// `None` for a helper.
+    /// Both phases, from the point that the operation has reached. `other` is the other descriptor
+    /// of the slot, for the owner; `None` for a helper.
     #[inline]
     fn complete<M: Medium>(
         &self,
@@ -445,13 +519,16 @@ impl Pmwcas {
         for (position, swap) in swaps.iter().enumerate() {
             match self.install(guard, held, operation, position, other.is_some())? {
                 Installation::Done => {}
-                Installation::Mismatch if other.is_some() && position == 0 => return Ok(Progress::Unseen),
+                Installation::Mismatch if other.is_some() && position == 0 => {
+                    return Ok(Progress::Unseen);
+                }
                 Installation::Mismatch => {
                     state = State::Failed;
                     break;
                 }
                 Installation::Blocked(raw) => {
-                    // This thread may have installed its last name after the decision, when the words had their final values.
+                    // This thread may have installed its last name after the decision, when the
+                    // words had their final values.
                     let state = status_of(guard, node, name.index)?.state;
                     if state != State::Undecided {
                         return Ok(self.conclude(guard, operation, state, swaps));
@@ -462,8 +539,8 @@ impl Pmwcas {
         }
         if state == State::Succeeded {
             if let Some(other) = other {
-                // Fence 1 made this possible. It comes only here because it flushes, and the processor would wait for that flush at
-                // the first name.
+                // Fence 1 made this possible. It comes only here because it flushes, and the
+                // processor would wait for that flush at the first name.
                 self.give_back(guard, held, other)?;
             }
             flush_at(guard, swaps.iter().map(|swap| swap.target.offset))?;
@@ -491,7 +568,9 @@ impl Pmwcas {
         match state {
             State::Succeeded => {
                 let lsn = Self::make_durable(guard, operation.node);
-                swaps.iter().for_each(|swap| self.commits.note::<M>(swap.target.offset, lsn));
+                swaps
+                    .iter()
+                    .for_each(|swap| self.commits.note::<M>(swap.target.offset, lsn));
                 self.install_results(guard, operation.name, swaps, true);
                 Progress::Succeeded(lsn)
             }
@@ -507,7 +586,8 @@ impl Pmwcas {
     /// Makes success durable, or ordered, before any thread can see a desired value.
     fn make_durable<M: Medium>(guard: &Guard<'_, M>, node: &DescriptorNode) -> Lsn {
         guard.flush(&node.status);
-        // Fence 3. PERSIST: all names are durable; lost, recovery rolls back what no reader has seen.
+        // Fence 3. PERSIST: all names are durable; lost, recovery rolls back what no reader has
+        // seen.
         guard.fence()
     }
 
@@ -522,7 +602,8 @@ impl Pmwcas {
         is_owner: bool,
     ) -> Result<Installation> {
         let (name, swap) = (operation.name, &operation.swaps[position]);
-        // Before the first name is in its word no other thread knows the operation, so none can have ended it.
+        // Before the first name is in its word no other thread knows the operation, so none can
+        // have ended it.
         let alone = is_owner && position == 0;
         let mut expected = swap.target.old;
         loop {
@@ -546,14 +627,16 @@ impl Pmwcas {
                     self.help(guard, held, swap.target.offset, found)?;
                 }
                 Err(found) if is_name(found) => return Ok(Installation::Blocked(found)),
-                // The expected value with or without its dirty bit: this operation is ordered after it.
+                // The expected value with or without its dirty bit: this operation is ordered after
+                // it.
                 Err(found) if found & VALUE_MASK == swap.target.old => expected = found,
                 Err(_) => return Ok(Installation::Mismatch),
             }
         }
     }
 
-    /// The second half of an RDCSS: a conditional name becomes the name if the operation is undecided, or goes.
+    /// The second half of an RDCSS: a conditional name becomes the name if the operation is
+    /// undecided, or goes.
     #[inline]
     fn resolve<M: Medium>(
         &self,
@@ -563,10 +646,14 @@ impl Pmwcas {
         swap: &Swap<'_>,
     ) -> Result<()> {
         let status = status_of(guard, operation.node, operation.name.index)?;
-        let undecided = status.state == State::Undecided && status.sequence == operation.name.sequence;
+        let undecided =
+            status.state == State::Undecided && status.sequence == operation.name.sequence;
         let Target { offset, old, .. } = swap.target;
-        let into =
-            if undecided { operation.name.installed() } else { self.commits.visible(guard, offset, old) };
+        let into = if undecided {
+            operation.name.installed()
+        } else {
+            self.commits.visible(guard, offset, old)
+        };
         // If the conditional name is gone, another thread has done the same.
         let _ = swap.cell.compare_exchange(guard, raw, into);
         Ok(())
@@ -581,9 +668,17 @@ impl Pmwcas {
         state: State,
     ) -> Result<State> {
         let Operation { name, swaps, node } = *operation;
-        let undecided = Status { state: State::Undecided, count: swaps.len(), sequence: name.sequence };
+        let undecided = Status {
+            state: State::Undecided,
+            count: swaps.len(),
+            sequence: name.sequence,
+        };
         let decided = undecided.in_state(state).encode();
-        if node.status.compare_exchange(guard, undecided.encode(), decided).is_ok() {
+        if node
+            .status
+            .compare_exchange(guard, undecided.encode(), decided)
+            .is_ok()
+        {
             return Ok(state);
         }
         Ok(status_of(guard, node, name.index)?.state)
@@ -601,23 +696,33 @@ impl Pmwcas {
         for Swap { cell, target } in swaps {
             let value = if succeeded { target.new } else { target.old };
             let value = self.commits.visible(guard, target.offset, value);
-            // PERSIST: success is durable; lost, recovery does the same again, for the descriptor stays until this is
-            // durable.
+            // PERSIST: success is durable; lost, recovery does the same again, for the descriptor
+            // stays until this is durable.
             let _ = cell.compare_exchange(guard, name.installed(), value);
         }
     }
 }
 
 /// Waits for the LSN of an operation, and clears the dirty bits of its words.
-pub(super) fn wait_for<M: Medium>(guard: &Guard<'_, M>, lsn: Lsn, targets: &[Target]) -> Result<()> {
+pub(super) fn wait_for<M: Medium>(
+    guard: &Guard<'_, M>,
+    lsn: Lsn,
+    targets: &[Target],
+) -> Result<()> {
     guard.wait_for(lsn)?;
     // If the wait was deferred the bits stay, and readers wait.
     let durable = targets.iter().filter(|_| guard.is_durable(lsn));
-    durable.copied().try_for_each(|target| clean(guard, target.offset, target.new))
+    durable
+        .copied()
+        .try_for_each(|target| clean(guard, target.offset, target.new))
 }
 
 #[inline]
-fn status_of<M: Medium>(guard: &Guard<'_, M>, node: &DescriptorNode, index: usize) -> Result<Status> {
+fn status_of<M: Medium>(
+    guard: &Guard<'_, M>,
+    node: &DescriptorNode,
+    index: usize,
+) -> Result<Status> {
     Status::decode(node.status.load(guard)).ok_or_else(|| {
         Error::corrupt(
             guard.offset_of(node),

@@ -14,11 +14,13 @@
 //!
 //! An operation on two words takes one line, on up to four words two.
 //!
-//! **Torn or damaged?** A crash may interrupt the filling of a descriptor. Then no word holds its name, which is installed only
-//! after a fence. If the descriptor was damaged instead, words may hold its name. To tell the two apart, the last word stored
-//! in each line, the status or the *writer*, says whether the line was written whole: a crash leaves a prefix of the stores to
-//! a line. Before a line is written its writer is cleared. After the number 2^35 - 1 the numbers start again with 1. Before
-//! that all writers are cleared, so that no old line is taken for one of the new operation with the same number.
+//! **Torn or damaged?** A crash may interrupt the filling of a descriptor. Then no word holds its
+//! name, which is installed only after a fence. If the descriptor was damaged instead, words may
+//! hold its name. To tell the two apart, the last word stored in each line, the status or the
+//! *writer*, says whether the line was written whole: a crash leaves a prefix of the stores to a
+//! line. Before a line is written its writer is cleared. After the number 2^35 - 1 the numbers
+//! start again with 1. Before that all writers are cleared, so that no old line is taken for one of
+//! the new operation with the same number.
 
 use medium::{BadOffset, LINE_BYTES, Medium, Word, node};
 
@@ -85,7 +87,9 @@ impl Status {
     /// The status as a word, with its check.
     #[inline]
     pub(super) fn encode(self) -> u64 {
-        let bits = self.state as u64 | (self.count as u64) << COUNT_SHIFT | self.sequence << SEQUENCE_SHIFT;
+        let bits = self.state as u64
+            | (self.count as u64) << COUNT_SHIFT
+            | self.sequence << SEQUENCE_SHIFT;
         bits | check_of_status(bits) << CHECK_SHIFT
     }
 
@@ -99,7 +103,11 @@ impl Status {
             _ => State::Failed,
         };
         let count = (word >> COUNT_SHIFT) as usize & 15;
-        let status = Self { state, count, sequence: word >> SEQUENCE_SHIFT & SEQUENCE_MASK };
+        let status = Self {
+            state,
+            count,
+            sequence: word >> SEQUENCE_SHIFT & SEQUENCE_MASK,
+        };
         (status.encode() == word && count <= WORDS_MAX).then_some(status)
     }
 
@@ -122,7 +130,8 @@ pub(super) struct Target {
     pub(super) new: u64,
 }
 
-/// The writer word of a line that the operation with this number wrote whole. No operation has the number 0.
+/// The writer word of a line that the operation with this number wrote whole. No operation has the
+/// number 0.
 fn writer(sequence: u64) -> u64 {
     sequence | (sequence + 1).wrapping_mul(SPREAD) >> 35 << 35
 }
@@ -146,9 +155,17 @@ impl DescriptorNode {
 
     /// One of the words, as an operation left it.
     #[inline]
-    pub(super) fn load_target<M: Medium>(&self, guard: &medium::Guard<'_, M>, position: usize) -> Target {
+    pub(super) fn load_target<M: Medium>(
+        &self,
+        guard: &medium::Guard<'_, M>,
+        position: usize,
+    ) -> Target {
         let cells = self.target(position);
-        Target { offset: cells[0].load(guard), old: cells[1].load(guard), new: cells[2].load(guard) }
+        Target {
+            offset: cells[0].load(guard),
+            old: cells[1].load(guard),
+            new: cells[2].load(guard),
+        }
     }
 
     /// The first `count` words, as an operation left them.
@@ -157,19 +174,27 @@ impl DescriptorNode {
         guard: &medium::Guard<'_, M>,
         count: usize,
     ) -> smallvec::SmallVec<[Target; WORDS_MAX]> {
-        (0..count.min(WORDS_MAX)).map(|position| self.load_target(guard, position)).collect()
+        (0..count.min(WORDS_MAX))
+            .map(|position| self.load_target(guard, position))
+            .collect()
     }
 
     /// Writes and flushes a descriptor that is free; the caller fences.
     pub(super) fn format<M: Medium>(&self, guard: &medium::Guard<'_, M>) {
-        let free = Status { state: State::Free, count: 0, sequence: 0 };
+        let free = Status {
+            state: State::Free,
+            count: 0,
+            sequence: 0,
+        };
         self.status.publish(guard, free.encode());
         self.forget_writers(guard);
     }
 
     /// Clears the writer of each line, and flushes that; the caller fences.
     pub(super) fn forget_writers<M: Medium>(&self, guard: &medium::Guard<'_, M>) {
-        self.lines.iter().for_each(|line| line[WRITER].publish(guard, writer(NOBODY)));
+        self.lines
+            .iter()
+            .for_each(|line| line[WRITER].publish(guard, writer(NOBODY)));
     }
 
     /// Writes and flushes a new operation; the caller fences. `before` is the status so far.
@@ -183,33 +208,50 @@ impl DescriptorNode {
         let count = targets.len();
         if before.state != State::Free {
             // No other thread saw that operation.
-            self.status.store(guard, before.in_state(State::Free).encode());
+            self.status
+                .store(guard, before.in_state(State::Free).encode());
         }
         let lines = self.lines_of(count);
-        lines.iter().for_each(|line| line[WRITER].store(guard, writer(NOBODY)));
+        lines
+            .iter()
+            .for_each(|line| line[WRITER].store(guard, writer(NOBODY)));
         for (position, target) in targets.clone().enumerate() {
             let cells = self.target(position);
             cells[0].store(guard, target.offset);
             cells[1].store(guard, target.old);
             cells[2].store(guard, target.new);
         }
-        lines.iter().for_each(|line| line[WRITER].store(guard, writer(sequence)));
+        lines
+            .iter()
+            .for_each(|line| line[WRITER].store(guard, writer(sequence)));
         self.check.store(guard, check_of(sequence, targets));
-        let status = Status { state: State::Undecided, count, sequence };
+        let status = Status {
+            state: State::Undecided,
+            count,
+            sequence,
+        };
         self.status.store(guard, status.encode());
         guard.flush_words(guard.words(guard.offset_of(self), 8 * (1 + lines.len()))?);
         Ok(())
     }
 
-    /// The number of the last operation that wrote to a descriptor with this status, whether it finished filling it or not. All
-    /// writers are cleared before numbers start again, so a writer never names an older operation with the same number.
-    pub(super) fn last_sequence<M: Medium>(&self, guard: &medium::Guard<'_, M>, status: Status) -> u64 {
+    /// The number of the last operation that wrote to a descriptor with this status, whether it
+    /// finished filling it or not. All writers are cleared before numbers start again, so a writer
+    /// never names an older operation with the same number.
+    pub(super) fn last_sequence<M: Medium>(
+        &self,
+        guard: &medium::Guard<'_, M>,
+        status: Status,
+    ) -> u64 {
         let written = self.lines.iter().map(|line| line[WRITER].load(guard));
         let known = written.filter(|found| *found == writer(found & SEQUENCE_MASK));
-        known.map(|found| found & SEQUENCE_MASK).fold(status.sequence, u64::max)
+        known
+            .map(|found| found & SEQUENCE_MASK)
+            .fold(status.sequence, u64::max)
     }
 
-    /// Whether a line of an undecided operation was certainly not written whole when the crash came.
+    /// Whether a line of an undecided operation was certainly not written whole when the crash
+    /// came.
     pub(super) fn is_torn<M: Medium>(&self, guard: &medium::Guard<'_, M>, status: Status) -> bool {
         self.lines_of(status.count).iter().any(|line| {
             let found = line[WRITER].load(guard);
@@ -223,7 +265,9 @@ impl DescriptorNode {
 pub(super) fn check_of(sequence: u64, targets: impl Iterator<Item = Target>) -> u64 {
     let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(SPREAD).rotate_left(29);
     targets.fold(mix(SPREAD, sequence), |sum, target| {
-        [target.offset, target.old, target.new].into_iter().fold(sum, mix)
+        [target.offset, target.old, target.new]
+            .into_iter()
+            .fold(sum, mix)
     })
 }
 
@@ -233,13 +277,26 @@ mod tests {
 
     #[test]
     fn a_status_with_one_flipped_bit_is_refused() {
-        for state in [State::Free, State::Undecided, State::Succeeded, State::Failed] {
+        for state in [
+            State::Free,
+            State::Undecided,
+            State::Succeeded,
+            State::Failed,
+        ] {
             for sequence in [0, 1, 12_345, SEQUENCE_MASK] {
-                let status = Status { state, count: 3, sequence };
+                let status = Status {
+                    state,
+                    count: 3,
+                    sequence,
+                };
                 let word = status.encode();
                 assert_eq!(Status::decode(word), Some(status));
                 for bit in 0..64 {
-                    assert_eq!(Status::decode(word ^ 1 << bit), None, "{status:?}, bit {bit}");
+                    assert_eq!(
+                        Status::decode(word ^ 1 << bit),
+                        None,
+                        "{status:?}, bit {bit}"
+                    );
                 }
             }
         }
@@ -251,7 +308,9 @@ mod tests {
         for sequence in [0, 1, 12_345, SEQUENCE_MASK] {
             let word = writer(sequence);
             assert_eq!(word & SEQUENCE_MASK, sequence);
-            assert!((0..64).all(|bit| word ^ 1 << bit != writer((word ^ 1 << bit) & SEQUENCE_MASK)));
+            assert!(
+                (0..64).all(|bit| word ^ 1 << bit != writer((word ^ 1 << bit) & SEQUENCE_MASK))
+            );
         }
         assert_ne!(writer(0), 0, "memory that was never formatted");
     }

@@ -1,4 +1,5 @@
-//! The life of a descriptor under every interleaving and every weak ordering. See `medium::sync` for how to run it.
+//! The life of a descriptor under every interleaving and every weak ordering. See `medium::sync`
+//! for how to run it.
 
 use std::sync::Arc;
 
@@ -8,11 +9,17 @@ use medium::sync::{AtomicU64, Ordering, model};
 use super::slots::{Phase, Slots, count};
 use super::word::Name;
 
-/// The descriptor, and the operations that it stands for one after the other: names as words hold them, and what the
-/// descriptor then holds.
+/// The descriptor, and the operations that it stands for one after the other: names as words hold
+/// them, and what the descriptor then holds.
 const INDEX: usize = 0;
-const FIRST: Name = Name { index: INDEX, sequence: 1 };
-const SECOND: Name = Name { index: INDEX, sequence: 2 };
+const FIRST: Name = Name {
+    index: INDEX,
+    sequence: 1,
+};
+const SECOND: Name = Name {
+    index: INDEX,
+    sequence: 2,
+};
 /// What the word holds between the two.
 const VALUE: u64 = 5;
 
@@ -27,11 +34,17 @@ impl Life {
     /// The first operation is under way.
     fn new() -> Arc<Self> {
         let word = AtomicU64::new(FIRST.installed());
-        Arc::new(Self { slots: Slots::new(3), word, content: AtomicU64::new(FIRST.sequence) })
+        Arc::new(Self {
+            slots: Slots::new(3),
+            word,
+            content: AtomicU64::new(FIRST.sequence),
+        })
     }
 
     fn swap(&self, old: u64, new: u64) -> bool {
-        self.word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.word
+            .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
     }
 
     /// The owner ends the first operation, and begins the second if no thread helps any more.
@@ -43,8 +56,8 @@ impl Life {
         }
     }
 
-    /// Helps the operation whose name is in the word: as long as the hazard is announced, the descriptor stands for that operation.
-    /// The helper calls `meanwhile` while it is announced.
+    /// Helps the operation whose name is in the word: as long as the hazard is announced, the
+    /// descriptor stands for that operation. The helper calls `meanwhile` while it is announced.
     fn help(&self, slot: usize, meanwhile: impl Fn()) {
         let held = self.slots.take_number(slot).expect("a slot of its own");
         let raw = self.word.load(Ordering::Acquire);
@@ -72,11 +85,14 @@ fn a_descriptor_that_is_helped_is_not_filled_again() {
             })
             .collect();
         life.reuse();
-        helpers.into_iter().for_each(|helper| helper.join().unwrap());
+        helpers
+            .into_iter()
+            .for_each(|helper| helper.join().unwrap());
     });
 }
 
-/// A late helper puts the name into the word once more; a third thread finds it there while the owner reads the hazards.
+/// A late helper puts the name into the word once more; a third thread finds it there while the
+/// owner reads the hazards.
 #[test]
 fn a_helper_that_was_found_through_another_counts() {
     model(|| {
@@ -97,7 +113,8 @@ fn a_helper_that_was_found_through_another_counts() {
     });
 }
 
-/// A reader announces nothing: if the word still holds the name, what it read from the descriptor belonged to that operation.
+/// A reader announces nothing: if the word still holds the name, what it read from the descriptor
+/// belonged to that operation.
 #[test]
 fn a_reader_takes_nothing_from_a_descriptor_that_was_filled_again() {
     model(|| {
@@ -117,8 +134,9 @@ fn a_reader_takes_nothing_from_a_descriptor_that_was_filled_again() {
     });
 }
 
-/// Another thread executes the second operation, and continues with the phases that the first thread left in the slot. It fills
-/// the descriptor only when that is free, so no thread helps its former operation.
+/// Another thread executes the second operation, and continues with the phases that the first
+/// thread left in the slot. It fills the descriptor only when that is free, so no thread helps its
+/// former operation.
 #[test]
 fn a_descriptor_is_filled_again_by_the_next_holder_of_its_slot() {
     const OWN: usize = 2;
@@ -127,7 +145,9 @@ fn a_descriptor_is_filled_again_by_the_next_holder_of_its_slot() {
         let (helper, next) = (Arc::clone(&life), Arc::clone(&life));
         let helper = thread::spawn(move || helper.help(0, || {}));
         let next = thread::spawn(move || {
-            let Some(held) = next.slots.take_number(OWN) else { return };
+            let Some(held) = next.slots.take_number(OWN) else {
+                return;
+            };
             if held.phase(0) == Phase::Ended && !next.slots.is_helped(INDEX) {
                 held.set_phase(0, Phase::Flushed);
             }
@@ -161,7 +181,9 @@ fn a_slot_goes_from_hand_to_hand() {
         let slots = Arc::new(Slots::new(1));
         let other = Arc::clone(&slots);
         let take = |slots: &Slots, mine: Phase| {
-            let Some(held) = slots.take_number(0) else { return 0 };
+            let Some(held) = slots.take_number(0) else {
+                return 0;
+            };
             assert_eq!(held.phase(0), held.phase(1), "half of what was set");
             held.set_phase(0, mine);
             held.set_phase(1, mine);
@@ -170,7 +192,10 @@ fn a_slot_goes_from_hand_to_hand() {
         };
         let thread = thread::spawn(move || take(&other, Phase::Ended));
         let taken = take(&slots, Phase::Freed) + thread.join().unwrap();
-        let attempts: u64 = slots.all().map(|slot| slot.counters.attempts[2].load(Ordering::Relaxed)).sum();
+        let attempts: u64 = slots
+            .all()
+            .map(|slot| slot.counters.attempts[2].load(Ordering::Relaxed))
+            .sum();
         assert_eq!(attempts, taken);
     });
 }

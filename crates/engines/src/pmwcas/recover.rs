@@ -22,23 +22,30 @@ pub(super) struct Unfinished {
 impl Pmwcas {
     fn at<M: Medium>(place: u64, slots: usize) -> Result<Self> {
         if !(1..=SLOTS_MAX).contains(&slots) {
-            let what = format!("{slots} slots for PMwCAS descriptors; there can be 1 to {SLOTS_MAX}");
+            let what =
+                format!("{slots} slots for PMwCAS descriptors; there can be 1 to {SLOTS_MAX}");
             return Err(Error::corrupt(place, what));
         }
         Ok(Self::assembled::<M>(place, slots, true))
     }
 
     fn assembled<M: Medium>(place: u64, slots: usize, is_recovered: bool) -> Self {
-        Self { place, slots: Slots::new(slots), commits: Commits::new::<M>(), is_recovered }
+        Self {
+            place,
+            slots: Slots::new(slots),
+            commits: Commits::new::<M>(),
+            is_recovered,
+        }
     }
 
-    /// For reading words although descriptors may be damaged: a word that names a damaged one is an error. No word may be changed.
+    /// For reading words although descriptors may be damaged: a word that names a damaged one is an
+    /// error. No word may be changed.
     pub(crate) fn unrecovered<M: Medium>(place: u64, slots: usize) -> Self {
         Self::assembled::<M>(place, slots.clamp(1, SLOTS_MAX), false)
     }
 
-    /// Writes and flushes [`Pmwcas::bytes`] bytes of free descriptors at `place`; the caller fences before it publishes
-    /// the place.
+    /// Writes and flushes [`Pmwcas::bytes`] bytes of free descriptors at `place`; the caller fences
+    /// before it publishes the place.
     pub fn format<M: Medium>(guard: &Guard<'_, M>, place: u64, slots: usize) -> Result<()> {
         let pmwcas = Self::at::<M>(place, slots)?;
         (0..pmwcas.descriptors()).try_for_each(|index| {
@@ -47,11 +54,12 @@ impl Pmwcas {
         })
     }
 
-    /// Opens the descriptors at `place`: rolls operations that a crash cut off forward or back. Durable when this returns. No
-    /// other thread may use the words meanwhile. O(slots).
+    /// Opens the descriptors at `place`: rolls operations that a crash cut off forward or back.
+    /// Durable when this returns. No other thread may use the words meanwhile. O(slots).
     ///
-    /// Call [`Pmwcas::finish`] before a clean close of the pool. Otherwise the close may cut words that a descriptor still names
-    /// off with the file's free tail, and the next open is refused. A drop cannot do this, as it has no guard.
+    /// Call [`Pmwcas::finish`] before a clean close of the pool. Otherwise the close may cut words
+    /// that a descriptor still names off with the file's free tail, and the next open is refused. A
+    /// drop cannot do this, as it has no guard.
     ///
     /// # Errors
     /// [`Error::Corrupt`] names a descriptor that no crash can leave.
@@ -65,11 +73,15 @@ impl Pmwcas {
             for operation in &unfinished {
                 roll(guard, operation)?;
             }
-            // PERSIST: the words before the descriptors that hold their values are freed; lost, they are rolled again.
+            // PERSIST: the words before the descriptors that hold their values are freed; lost,
+            // they are rolled again.
             guard.fence();
             for operation in &unfinished {
                 let free = operation.status.in_state(State::Free).encode();
-                pmwcas.node(guard, operation.index)?.status.publish(guard, free);
+                pmwcas
+                    .node(guard, operation.index)?
+                    .status
+                    .publish(guard, free);
             }
             guard.drain()?;
         }
@@ -77,14 +89,19 @@ impl Pmwcas {
         Ok(pmwcas)
     }
 
-    /// Makes the next operation of a descriptor take a number that no crash has left in one of its lines.
+    /// Makes the next operation of a descriptor take a number that no crash has left in one of its
+    /// lines.
     fn skip_numbers<M: Medium>(&self, guard: &Guard<'_, M>, index: usize) -> Result<()> {
         let node = self.node(guard, index)?;
-        let Some(status) = Status::decode(node.status.load(guard)) else { return Ok(()) };
+        let Some(status) = Status::decode(node.status.load(guard)) else {
+            return Ok(());
+        };
         let sequence = node.last_sequence(guard, status);
         if sequence > status.sequence {
-            // Not flushed: lost, the next open does it again, or the line has the next operation's number.
-            node.status.store(guard, Status { sequence, ..status }.encode());
+            // Not flushed: lost, the next open does it again, or the line has the next operation's
+            // number.
+            node.status
+                .store(guard, Status { sequence, ..status }.encode());
         }
         Ok(())
     }
@@ -97,7 +114,10 @@ impl Pmwcas {
     ) -> Result<Option<Unfinished>> {
         let node = self.node(guard, index)?;
         let refuse = |what: &str| {
-            Err(Error::corrupt(guard.offset_of(node), format!("PMwCAS descriptor {index}: {what}")))
+            Err(Error::corrupt(
+                guard.offset_of(node),
+                format!("PMwCAS descriptor {index}: {what}"),
+            ))
         };
         let Some(status) = Status::decode(node.status.load(guard)) else {
             return refuse("the status fails its check");
@@ -111,7 +131,11 @@ impl Pmwcas {
                 return refuse("its words fail their check");
             }
             targets.clear();
-            return Ok(Some(Unfinished { index, status, targets }));
+            return Ok(Some(Unfinished {
+                index,
+                status,
+                targets,
+            }));
         }
         if targets.is_empty() {
             return refuse("an operation without words");
@@ -127,27 +151,40 @@ impl Pmwcas {
         if !targets.is_sorted_by(|one, other| one.offset < other.offset) {
             return refuse("its words overlap");
         }
-        Ok(Some(Unfinished { index, status, targets }))
+        Ok(Some(Unfinished {
+            index,
+            status,
+            targets,
+        }))
     }
 }
 
 /// Gives words that still hold the name their final values, and flushes them.
 fn roll<M: Medium>(guard: &Guard<'_, M>, operation: &Unfinished) -> Result<()> {
-    let Unfinished { index, status, targets } = operation;
-    let name = Name { index: *index, sequence: status.sequence };
+    let Unfinished {
+        index,
+        status,
+        targets,
+    } = operation;
+    let name = Name {
+        index: *index,
+        sequence: status.sequence,
+    };
     for target in targets {
         let cell = &guard.words(target.offset, 1)?[0];
         let raw = cell.load(guard);
         if raw == name.installed() {
             let succeeded = status.state == State::Succeeded;
-            // PERSIST: success is durable, or no desired value was ever visible; lost, it is done again.
+            // PERSIST: success is durable, or no desired value was ever visible; lost, it is done
+            // again.
             cell.publish(guard, if succeeded { target.new } else { target.old });
         } else if name.is_conditional_in(raw) {
-            // Only the first half of an RDCSS: the operation was not decided with its name in this word.
+            // Only the first half of an RDCSS: the operation was not decided with its name in this
+            // word.
             cell.publish(guard, target.old);
         } else {
-            // The word has its final value, or a later one. If only the process ended, that may be in the processor's cache alone:
-            // it must be durable before the descriptor is freed.
+            // The word has its final value, or a later one. If only the process ended, that may be
+            // in the processor's cache alone: it must be durable before the descriptor is freed.
             guard.flush(cell);
         }
     }
@@ -165,11 +202,18 @@ pub(crate) mod tests {
     /// The descriptor that is damaged.
     const INDEX: usize = 1;
     const SEQUENCE: u64 = 5;
-    const FREE: Status = Status { state: State::Free, count: 0, sequence: SEQUENCE - 1 };
+    const FREE: Status = Status {
+        state: State::Free,
+        count: 0,
+        sequence: SEQUENCE - 1,
+    };
 
     /// Descriptors, and behind them words to be named.
     fn pool() -> (Pool<Dax>, u64, u64) {
-        let options = PoolOptions { close_on_drop: false, ..PoolOptions::default() };
+        let options = PoolOptions {
+            close_on_drop: false,
+            ..PoolOptions::default()
+        };
         let pool = Pool::open(Dax::plain(1 << 20).unwrap(), options).unwrap();
         let guard = pool.pin();
         let place = guard.allocate_lines(Pmwcas::bytes(1)).unwrap();
@@ -179,20 +223,36 @@ pub(crate) mod tests {
         (pool, place, words)
     }
 
-    /// Writes a descriptor as an operation on words with these offsets leaves it, with what belongs to it.
+    /// Writes a descriptor as an operation on words with these offsets leaves it, with what belongs
+    /// to it.
     pub(crate) fn plant(guard: &Guard<'_, Dax>, place: u64, offsets: &[u64]) {
-        let target = |offset: &u64| Target { offset: *offset, old: 1, new: 2 };
+        let target = |offset: &u64| Target {
+            offset: *offset,
+            old: 1,
+            new: 2,
+        };
         let targets: Vec<Target> = offsets.iter().map(target).collect();
         let pmwcas = Pmwcas::at::<Dax>(place, 1).unwrap();
-        pmwcas.node(guard, INDEX).unwrap().fill(guard, FREE, SEQUENCE, targets.into_iter()).unwrap();
+        pmwcas
+            .node(guard, INDEX)
+            .unwrap()
+            .fill(guard, FREE, SEQUENCE, targets.into_iter())
+            .unwrap();
     }
 
     fn refusal(guard: &Guard<'_, Dax>, place: u64) -> String {
-        Pmwcas::open(guard, place, 1).err().map(|error| error.to_string()).unwrap_or_default()
+        Pmwcas::open(guard, place, 1)
+            .err()
+            .map(|error| error.to_string())
+            .unwrap_or_default()
     }
 
     fn named(words: u64, count: usize) -> Vec<Target> {
-        let target = |word| Target { offset: words + 8 * word, old: 10 + word, new: 20 + word };
+        let target = |word| Target {
+            offset: words + 8 * word,
+            old: 10 + word,
+            new: 20 + word,
+        };
         (0..count as u64).map(target).collect()
     }
 
@@ -205,13 +265,21 @@ pub(crate) mod tests {
         let node = pmwcas.node(&guard, INDEX).unwrap();
         for count in 1..=WORDS_MAX {
             let cells: &[Word] = guard.words(words, count).unwrap();
-            let name = Name { index: INDEX, sequence: SEQUENCE };
+            let name = Name {
+                index: INDEX,
+                sequence: SEQUENCE,
+            };
             let fill = || {
-                node.fill(&guard, FREE, SEQUENCE, named(words, count).into_iter()).unwrap();
-                cells.iter().for_each(|cell| cell.store(&guard, name.installed()));
+                node.fill(&guard, FREE, SEQUENCE, named(words, count).into_iter())
+                    .unwrap();
+                cells
+                    .iter()
+                    .for_each(|cell| cell.store(&guard, name.installed()));
             };
             fill();
-            let lines = guard.words(guard.offset_of(node), DESCRIPTOR_BYTES / 8).unwrap();
+            let lines = guard
+                .words(guard.offset_of(node), DESCRIPTOR_BYTES / 8)
+                .unwrap();
             let used = lines.len().min((2 + 3 * count).next_multiple_of(8));
             // The rest of its lines is not used by an operation on so many words.
             let content: Vec<u64> = lines[..used].iter().map(|word| word.load(&guard)).collect();
@@ -219,12 +287,24 @@ pub(crate) mod tests {
                 lines[word].store(&guard, content[word] ^ 1 << bit);
                 let refused = refusal(&guard, place);
                 let named = refused.contains(&format!("PMwCAS descriptor {INDEX}: "));
-                let kept = cells.iter().zip(10..).all(|(cell, old)| cell.load(&guard) == old);
-                assert!(named || kept, "{count} words, word {word}, bit {bit}: {refused:?}");
+                let kept = cells
+                    .iter()
+                    .zip(10..)
+                    .all(|(cell, old)| cell.load(&guard) == old);
+                assert!(
+                    named || kept,
+                    "{count} words, word {word}, bit {bit}: {refused:?}"
+                );
                 fill();
             }
             assert_eq!(refusal(&guard, place), "");
-            assert!(cells.iter().zip(10..).all(|(cell, old)| cell.load(&guard) == old), "rolled back");
+            assert!(
+                cells
+                    .iter()
+                    .zip(10..)
+                    .all(|(cell, old)| cell.load(&guard) == old),
+                "rolled back"
+            );
         }
     }
 
@@ -243,21 +323,38 @@ pub(crate) mod tests {
         let cases = [
             ("it names a word outside of the pool", with(end, 1, 2)),
             ("it names a word outside of the pool", with(1 << 60, 1, 2)),
-            ("it names a word outside of the pool", with(words + 17, 1, 2)),
-            ("a value has more than 61 bits", with(words + 16, VALUE_MASK + 1, 2)),
-            ("a value has more than 61 bits", with(words + 16, 1, u64::MAX)),
+            (
+                "it names a word outside of the pool",
+                with(words + 17, 1, 2),
+            ),
+            (
+                "a value has more than 61 bits",
+                with(words + 16, VALUE_MASK + 1, 2),
+            ),
+            (
+                "a value has more than 61 bits",
+                with(words + 16, 1, u64::MAX),
+            ),
             ("its words overlap", with(words + 8, 1, 2)),
             ("its words overlap", with(words, 1, 2)),
             ("an operation without words", Vec::new()),
         ];
         for (what, targets) in cases {
             for state in [State::Undecided, State::Succeeded, State::Failed] {
-                node.fill(&guard, FREE, SEQUENCE, targets.iter().copied()).unwrap();
-                let status = Status { state, count: targets.len(), sequence: SEQUENCE };
+                node.fill(&guard, FREE, SEQUENCE, targets.iter().copied())
+                    .unwrap();
+                let status = Status {
+                    state,
+                    count: targets.len(),
+                    sequence: SEQUENCE,
+                };
                 node.status.store(&guard, status.encode());
                 let expected = format!("PMwCAS descriptor {INDEX}: {what}");
                 let refused = refusal(&guard, place);
-                assert!(refused.contains(&expected), "{what}, {state:?}: {refused:?}");
+                assert!(
+                    refused.contains(&expected),
+                    "{what}, {state:?}: {refused:?}"
+                );
             }
         }
     }

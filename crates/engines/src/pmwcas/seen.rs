@@ -1,7 +1,9 @@
-//! Values that are visible and not durable yet, on media whose fences order but do not make durable ([`Medium::LATE`]).
+//! Values that are visible and not durable yet, on media whose fences order but do not make durable
+//! ([`Medium::LATE`]).
 //!
-//! For each hash of words the last commit is kept that made a value visible in such a word. So the reader of a dirty word waits
-//! for the commit of its value, or for a later commit of a word with the same hash.
+//! For each hash of words the last commit is kept that made a value visible in such a word. So the
+//! reader of a dirty word waits for the commit of its value, or for a later commit of a word with
+//! the same hash.
 
 use medium::sync::{AtomicU64, Ordering};
 use medium::{Lsn, Medium, WORD_BYTES};
@@ -24,7 +26,11 @@ pub(super) struct Commits(Box<[AtomicU64]>);
 
 impl Commits {
     pub(super) fn new<M: Medium>() -> Self {
-        Self((0..if M::LATE { HASHES } else { 0 }).map(|_| AtomicU64::new(0)).collect())
+        Self(
+            (0..if M::LATE { HASHES } else { 0 })
+                .map(|_| AtomicU64::new(0))
+                .collect(),
+        )
     }
 
     /// Bytes of all of them.
@@ -39,29 +45,41 @@ impl Commits {
     /// Notes the LSN of a value, before the word at `offset` gets the value.
     pub(super) fn note<M: Medium>(&self, offset: u64, lsn: Lsn) {
         if M::LATE {
-            // ORDER: pairs with the acquire in `last`: a thread that sees the value finds its commit.
+            // ORDER: pairs with the acquire in `last`: a thread that sees the value finds its
+            // commit.
             self.of(offset).fetch_max(lsn.0, Ordering::AcqRel);
         }
     }
 
-    /// The LSN by which every value is durable that was visible in the word at `offset` since the open.
+    /// The LSN by which every value is durable that was visible in the word at `offset` since the
+    /// open.
     fn last(&self, offset: u64) -> Lsn {
         Lsn(self.of(offset).load(Ordering::Acquire))
     }
 
     /// The LSN by which every value is durable that was visible in any word.
     fn newest(&self) -> Lsn {
-        Lsn(self.0.iter().map(|last| last.load(Ordering::Acquire)).max().unwrap_or_default())
+        Lsn(self
+            .0
+            .iter()
+            .map(|last| last.load(Ordering::Acquire))
+            .max()
+            .unwrap_or_default())
     }
 
-    /// The content to store in the word at `offset` for `value`, which is the newest value there or the one before it: with the
-    /// dirty bit, unless both values are durable.
+    /// The content to store in the word at `offset` for `value`, which is the newest value there or
+    /// the one before it: with the dirty bit, unless both values are durable.
     pub(super) fn visible<M: Medium>(&self, guard: &Guard<'_, M>, offset: u64, value: u64) -> u64 {
-        if M::LATE && !guard.is_durable(self.last(offset)) { value | DIRTY } else { value }
+        if M::LATE && !guard.is_durable(self.last(offset)) {
+            value | DIRTY
+        } else {
+            value
+        }
     }
 }
 
-/// The values that a thread has read and a crash could undo: none on media whose fences make durable.
+/// The values that a thread has read and a crash could undo: none on media whose fences make
+/// durable.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// The LSN by which all of them are durable.
@@ -86,9 +104,16 @@ impl Seen {
         raw & VALUE_MASK
     }
 
-    /// Notes a dirty word, unless its value is durable: where waits are deferred a word stays dirty, in the pool even across a restart.
+    /// Notes a dirty word, unless its value is durable: where waits are deferred a word stays
+    /// dirty, in the pool even across a restart.
     #[cold]
-    fn note_dirty<M: Medium>(&mut self, guard: &Guard<'_, M>, commits: &Commits, offset: u64, value: u64) {
+    fn note_dirty<M: Medium>(
+        &mut self,
+        guard: &Guard<'_, M>,
+        commits: &Commits,
+        offset: u64,
+        value: u64,
+    ) {
         let lsn = commits.last(offset);
         if !guard.is_durable(lsn) {
             self.lsn = self.lsn.max(lsn);
@@ -103,33 +128,45 @@ impl Seen {
         guard.wait_for(self.lsn)?;
         // Not if this wait was deferred, too.
         if guard.is_durable(self.lsn) {
-            self.dirty.drain(..).try_for_each(|(offset, value)| clean(guard, offset, value))?;
+            self.dirty
+                .drain(..)
+                .try_for_each(|(offset, value)| clean(guard, offset, value))?;
         }
         Ok(())
     }
 }
 
-/// Clears the dirty bit of a word if it still has this value. Not flushed: after a crash that brings the bit back, no reader has
-/// a commit to wait for.
+/// Clears the dirty bit of a word if it still has this value. Not flushed: after a crash that
+/// brings the bit back, no reader has a commit to wait for.
 pub(super) fn clean<M: Medium>(guard: &Guard<'_, M>, offset: u64, value: u64) -> Result<()> {
     let _ = word_at(guard, offset)?.compare_exchange(guard, value | DIRTY, value);
     Ok(())
 }
 
 impl Pmwcas {
-    /// Returns when all values in `seen` are durable. Does nothing on media whose fences make durable.
+    /// Returns when all values in `seen` are durable. Does nothing on media whose fences make
+    /// durable.
     ///
     /// # Errors
-    /// [`Error::Medium`](crate::Error::Medium): the medium failed; the caller must not answer from these values.
+    /// [`Error::Medium`](crate::Error::Medium): the medium failed; the caller must not answer from
+    /// these values.
     #[inline(always)]
     #[track_caller]
     pub fn settle<M: Medium>(&self, guard: &Guard<'_, M>, seen: &mut Seen) -> Result<()> {
-        if M::LATE && !seen.dirty.is_empty() { seen.wait(guard) } else { Ok(()) }
+        if M::LATE && !seen.dirty.is_empty() {
+            seen.wait(guard)
+        } else {
+            Ok(())
+        }
     }
 
-    /// Returns when every value that was visible before the call is durable: for a caller that has read many words, also by
-    /// [`Pmwcas::read`].
+    /// Returns when every value that was visible before the call is durable: for a caller that has
+    /// read many words, also by [`Pmwcas::read`].
     pub fn settle_all<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<()> {
-        if M::LATE { Ok(guard.wait_for(self.commits.newest())?) } else { Ok(()) }
+        if M::LATE {
+            Ok(guard.wait_for(self.commits.newest())?)
+        } else {
+            Ok(())
+        }
     }
 }

@@ -1,13 +1,16 @@
-//! The volatile half of a pool of descriptors: which thread uses which descriptor, and which thread helps.
+//! The volatile half of a pool of descriptors: which thread uses which descriptor, and which thread
+//! helps.
 //!
-//! A thread that executes or helps holds a *slot* meanwhile. To each belong two descriptors, which take turns, so that
-//! the one before last can be given back at no cost (see the [module](super)).
+//! A thread that executes or helps holds a *slot* meanwhile. To each belong two descriptors, which
+//! take turns, so that the one before last can be given back at no cost (see the [module](super)).
 //!
-//! **Hazards.** A helper first names the descriptor in its slot, and then checks that the word still holds the name. The owner
-//! gives a descriptor back only when no word holds its name *and* no slot names it. So no helper reads a descriptor that
-//! already stands for another operation. No thread waits for epochs: two descriptors for each slot are enough, however long
-//! another thread is pinned. A late helper can put the name into a word once more, for a moment, and a third thread may find
-//! it there. So the owner reads all hazards again if a thread began to help while it read them.
+//! **Hazards.** A helper first names the descriptor in its slot, and then checks that the word
+//! still holds the name. The owner gives a descriptor back only when no word holds its name *and*
+//! no slot names it. So no helper reads a descriptor that already stands for another operation. No
+//! thread waits for epochs: two descriptors for each slot are enough, however long another thread
+//! is pinned. A late helper can put the name into a word once more, for a moment, and a third
+//! thread may find it there. So the owner reads all hazards again if a thread began to help while
+//! it read them.
 
 use medium::sync::{AtomicU64, Ordering, fence, pause};
 
@@ -106,7 +109,10 @@ impl Slot {
 
     /// Whether anything was ever executed in it.
     fn is_used(&self) -> bool {
-        self.counters.attempts.iter().any(|attempts| attempts.load(Ordering::Relaxed) > 0)
+        self.counters
+            .attempts
+            .iter()
+            .any(|attempts| attempts.load(Ordering::Relaxed) > 0)
     }
 
     /// The number of the next attempt; numbers recur after 64 attempts.
@@ -159,7 +165,8 @@ pub(super) struct Hazard<'s> {
 
 impl Drop for Hazard<'_> {
     fn drop(&mut self) {
-        // ORDER: pairs with the loads in `is_helped`: what this thread did to the words is visible before.
+        // ORDER: pairs with the loads in `is_helped`: what this thread did to the words is visible
+        // before.
         self.slots.hazards[self.number].store(0, Ordering::Release);
         self.slots.helpers.fetch_sub(1, Ordering::Release);
     }
@@ -200,8 +207,11 @@ impl Slots {
         let taken = &slot.taken;
         // ORDER: pairs with the release in `Held::drop`: phases are as the last holder left them.
         let free = taken.load(Ordering::Relaxed) == 0
-            && taken.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        // Lazily: a `Held` that is made without the slot would release another thread's slot when it is dropped.
+            && taken
+                .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok();
+        // Lazily: a `Held` that is made without the slot would release another thread's slot when
+        // it is dropped.
         free.then(|| Held { slot, number })
     }
 
@@ -210,11 +220,16 @@ impl Slots {
         self.try_take(number)
     }
 
-    /// Takes a slot that `suits`: number `first` if it is free, else the next one. Waits only if all slots are taken.
+    /// Takes a slot that `suits`: number `first` if it is free, else the next one. Waits only if
+    /// all slots are taken.
     #[inline]
     pub(super) fn take(&self, first: usize, mut suits: impl FnMut(&Held<'_>) -> bool) -> Held<'_> {
         let mut spins = 0;
-        let mut number = if first < self.len() { first } else { first % self.len() };
+        let mut number = if first < self.len() {
+            first
+        } else {
+            first % self.len()
+        };
         loop {
             for _ in 0..self.len() {
                 if let Some(held) = self.try_take(number)
@@ -222,23 +237,31 @@ impl Slots {
                 {
                     return held;
                 }
-                number = if number + 1 == self.len() { 0 } else { number + 1 };
+                number = if number + 1 == self.len() {
+                    0
+                } else {
+                    number + 1
+                };
             }
             pause(&mut spins);
         }
     }
 
-    /// Announces that the holder of a slot is about to help. The caller must then check that the word still holds the name; if so,
-    /// the descriptor is not reused until the hazard is dropped.
+    /// Announces that the holder of a slot is about to help. The caller must then check that the
+    /// word still holds the name; if so, the descriptor is not reused until the hazard is dropped.
     pub(super) fn announce(&self, held: &Held<'_>, name: Name) -> Hazard<'_> {
         self.helpers.fetch_add(1, Ordering::Relaxed);
         self.hazards[held.number].store(name.index as u64 + 1, Ordering::Relaxed);
-        // ORDER: pairs with the loads in `is_helped`: a thread that sees the number sees the hazard.
+        // ORDER: pairs with the loads in `is_helped`: a thread that sees the number sees the
+        // hazard.
         self.announced.fetch_add(1, Ordering::Release);
-        // ORDER: pairs with the fence in `is_helped`: either the owner sees the hazard, or the helper's next load of the word
-        // sees that the name is gone.
+        // ORDER: pairs with the fence in `is_helped`: either the owner sees the hazard, or the
+        // helper's next load of the word sees that the name is gone.
         fence(Ordering::SeqCst);
-        Hazard { slots: self, number: held.number }
+        Hazard {
+            slots: self,
+            number: held.number,
+        }
     }
 
     /// Whether a thread helps the operation of a descriptor whose name no word holds any more.
@@ -253,7 +276,11 @@ impl Slots {
     fn is_named(&self, index: usize) -> bool {
         loop {
             let before = self.announced.load(Ordering::Acquire);
-            if self.hazards.iter().any(|hazard| hazard.load(Ordering::Acquire) == index as u64 + 1) {
+            if self
+                .hazards
+                .iter()
+                .any(|hazard| hazard.load(Ordering::Acquire) == index as u64 + 1)
+            {
                 return true;
             }
             fence(Ordering::SeqCst);
@@ -286,7 +313,10 @@ mod tests {
     fn a_descriptor_is_helped_until_its_last_helper_is_done() {
         let slots = Slots::new(3);
         let (one, other) = (slots.take(0, |_| true), slots.take(0, |_| true));
-        let name = Name { index: 4, sequence: 7 };
+        let name = Name {
+            index: 4,
+            sequence: 7,
+        };
         assert!(!slots.is_helped(4));
         let first = slots.announce(&one, name);
         let second = slots.announce(&other, name);

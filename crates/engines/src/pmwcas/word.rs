@@ -12,8 +12,9 @@
 //!     26 to 60    the operation's sequence number
 //! ```
 //!
-//! A conditional name belongs to one attempt of one thread. If all helpers used the same one, a late helper could replace the
-//! conditional name of another one, which was stored after the operation ended and the word had its old value again.
+//! A conditional name belongs to one attempt of one thread. If all helpers used the same one, a
+//! late helper could replace the conditional name of another one, which was stored after the
+//! operation ended and the word had its old value again.
 
 /// The word holds a descriptor's name.
 pub const DESCRIPTOR: u64 = 1 << 63;
@@ -34,8 +35,8 @@ const SLOT_SHIFT: u32 = 13;
 const ATTEMPT_SHIFT: u32 = 20;
 const ATTEMPTS: u64 = 1 << 6;
 const SEQUENCE_SHIFT: u32 = 26;
-/// Bits of a sequence number: at a million operations a second on one descriptor it comes round after nine hours
-/// (see `layout`). No operation has the number 0.
+/// Bits of a sequence number: at a million operations a second on one descriptor it comes round
+/// after nine hours (see `layout`). No operation has the number 0.
 pub(super) const SEQUENCE_MASK: u64 = (1 << 35) - 1;
 
 /// Whether a word holds a name instead of a value.
@@ -73,7 +74,10 @@ impl Name {
     #[inline(always)]
     pub(super) fn of(raw: u64) -> Self {
         let index = (raw & (DESCRIPTORS_MAX as u64 - 1)) as usize;
-        Self { index, sequence: raw >> SEQUENCE_SHIFT & SEQUENCE_MASK }
+        Self {
+            index,
+            sequence: raw >> SEQUENCE_SHIFT & SEQUENCE_MASK,
+        }
     }
 
     /// Whether a word holds this name conditionally.
@@ -101,8 +105,14 @@ mod tests {
                 assert_eq!(Name::of(name.installed()), name);
                 assert!(is_name(name.installed()) && name.installed() & CONDITIONAL == 0);
                 let conditional = name.conditional(7, 127, 63);
-                assert_eq!((Name::of(conditional), conditional_word(conditional)), (name, 7));
-                assert!(name.is_conditional_in(conditional) && !name.is_conditional_in(name.installed()));
+                assert_eq!(
+                    (Name::of(conditional), conditional_word(conditional)),
+                    (name, 7)
+                );
+                assert!(
+                    name.is_conditional_in(conditional)
+                        && !name.is_conditional_in(name.installed())
+                );
                 assert_eq!(conditional & DIRTY, 0, "a name is never dirty");
             }
         }

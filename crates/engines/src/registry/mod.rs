@@ -1,12 +1,14 @@
-//! The engines, as data: one [`Entry`] each. All code that works with every engine takes them from a list of entries: the store,
-//! the crash explorer, the mutants, the conformance suite, benchmarks, help texts, tables in the docs.
+//! The engines, as data: one [`Entry`] each. All code that works with every engine takes them from
+//! a list of entries: the store, the crash explorer, the mutants, the conformance suite,
+//! benchmarks, help texts, tables in the docs.
 //!
-//! An entry holds function pointers that make and open trees on each medium ([`Media`]). They are instantiated where the
-//! entry is defined, so each engine is compiled once, and not again by every crate that uses it.
+//! An entry holds function pointers that make and open trees on each medium ([`Media`]). They are
+//! instantiated where the entry is defined, so each engine is compiled once, and not again by every
+//! crate that uses it.
 //!
-//! To add an engine: write its folder with a `pub(crate) static ENTRY`, add one constant to [`Engine`] and to
-//! [`Engine::ALL`], and write its page. Engines outside this crate (comparison trees) keep a list of their own, with ids from
-//! [`OUTSIDE_IDS`] on.
+//! To add an engine: write its folder with a `pub(crate) static ENTRY`, add one constant to
+//! [`Engine`] and to [`Engine::ALL`], and write its page. Engines outside this crate (comparison
+//! trees) keep a list of their own, with ids from [`OUTSIDE_IDS`] on.
 
 mod open;
 mod settings;
@@ -25,7 +27,8 @@ pub use settings::{Setting, Settings, Values};
 /// Engines outside of this crate have ids from here on.
 pub const OUTSIDE_IDS: u16 = 0x8000;
 
-/// The design of an index: how its nodes lie in the pool, and when an operation is durable. A handle of its [`Entry`].
+/// The design of an index: how its nodes lie in the pool, and when an operation is durable. A
+/// handle of its [`Entry`].
 #[derive(Clone, Copy)]
 pub struct Engine(pub(crate) &'static Entry);
 
@@ -39,17 +42,18 @@ pub struct Entry {
     pub paper: &'static str,
     /// When a write is durable, and what it costs.
     pub contract: Contract,
-    /// The codecs with which it notices any damage to a tree: either the tree does not open, or `check` finds a violation, or the
-    /// content is unchanged.
+    /// The codecs with which it notices any damage to a tree: either the tree does not open, or
+    /// `check` finds a violation, or the content is unchanged.
     pub notices_damage: &'static [Codec],
-    /// Whether an open after a crash leaves the mark of space in use to [`Index::mark`](crate::index::Index::mark).
+    /// Whether an open after a crash leaves the mark of space in use to
+    /// [`Index::mark`](crate::index::Index::mark).
     pub marks_later: bool,
     /// Whether it uses failure-atomic line stores, so that it depends on the form of lines.
     pub stores_lines: bool,
     /// Whether it is a trie: keys that share slices lie in layers below layers.
     pub is_trie: bool,
-    /// Bytes of nodes that a write may allocate, at most: those that it splits and rewrites on average over many writes, rounded to
-    /// the pool's sizes.
+    /// Bytes of nodes that a write may allocate, at most: those that it splits and rewrites on
+    /// average over many writes, rounded to the pool's sizes.
     pub room_per_write: u32,
     /// The settings of its trees.
     pub settings: &'static [Setting],
@@ -70,7 +74,8 @@ pub struct Entry {
 pub enum Contract {
     /// When it returns. It takes so many ordered persists, unless nodes split or merge.
     Immediate(Persists),
-    /// As [`Contract::Immediate`], in nodes whose entries shift: each shift may take persists of its own, beside these.
+    /// As [`Contract::Immediate`], in nodes whose entries shift: each shift may take persists of
+    /// its own, beside these.
     Shifting(Persists),
     /// With the end of its epoch.
     Epoch,
@@ -101,28 +106,36 @@ pub struct Nodes {
 }
 
 impl Engine {
-    /// RNTree (ICPP 2019): leaves in the pool, inner nodes in memory. Durable when an operation returns; an insert
-    /// or an update costs two ordered persists, a remove one, a read none.
+    /// RNTree (ICPP 2019): leaves in the pool, inner nodes in memory. Durable when an operation
+    /// returns; an insert or an update costs two ordered persists, a remove one, a read none.
     pub const RNTREE: Self = Self(&rntree::ENTRY);
-    /// BzTree (VLDB 2018): all of it in the pool, latch-free. Durable when an operation returns; an insert, an update or a
-    /// remove costs three ordered persists, a read none.
+    /// BzTree (VLDB 2018): all of it in the pool, latch-free. Durable when an operation returns; an
+    /// insert, an update or a remove costs three ordered persists, a read none.
     pub const BZTREE: Self = Self(&bztree::ENTRY);
-    /// The durable Masstree (InCLL, ASPLOS 2019): everything in the pool. Durable by epochs: a write costs no persist
-    /// of its own. It is durable with the end of its epoch: every 64 ms, or at a sync of the store. After a crash the tree is
-    /// as it was at the end of an epoch, and usable at once.
+    /// The durable Masstree (InCLL, ASPLOS 2019): everything in the pool. Durable by epochs: a
+    /// write costs no persist of its own. It is durable with the end of its epoch: every 64 ms, or
+    /// at a sync of the store. After a crash the tree is as it was at the end of an epoch, and
+    /// usable at once.
     pub const MASSTREE: Self = Self(&masstree::ENTRY);
 
-    /// The wB+-Tree (VLDB 2015): all of it in the pool, one writer at a time. Durable when an operation returns; an insert or
-    /// a remove costs three ordered persists, an update of a word one, a read none. With other nodes inserts and removes cost
-    /// less: its setting `design`.
+    /// The wB+-Tree (VLDB 2015): all of it in the pool, one writer at a time. Durable when an
+    /// operation returns; an insert or a remove costs three ordered persists, an update of a word
+    /// one, a read none. With other nodes inserts and removes cost less: its setting `design`.
     pub const WBTREE: Self = Self(&wbtree::ENTRY);
 
-    /// CAWBT (IEICE 2019): nodes of one line in the pool, keys as numbers of a table in memory, one writer at a time. Durable when
-    /// an operation returns; an insert or an update costs two ordered persists, a remove one, a read none.
+    /// CAWBT (IEICE 2019): nodes of one line in the pool, keys as numbers of a table in memory, one
+    /// writer at a time. Durable when an operation returns; an insert or an update costs two
+    /// ordered persists, a remove one, a read none.
     pub const CAWBT: Self = Self(&cawbt::ENTRY);
 
     /// Every engine of this crate, the default first.
-    pub const ALL: &'static [Self] = &[Self::RNTREE, Self::BZTREE, Self::MASSTREE, Self::WBTREE, Self::CAWBT];
+    pub const ALL: &'static [Self] = &[
+        Self::RNTREE,
+        Self::BZTREE,
+        Self::MASSTREE,
+        Self::WBTREE,
+        Self::CAWBT,
+    ];
 
     /// An engine outside this crate.
     pub const fn new(entry: &'static Entry) -> Self {
@@ -197,7 +210,8 @@ pub enum Codec {
     /// Keys of 0 bytes to 64 KiB, values of 0 bytes to 16 MiB.
     #[default]
     Record,
-    /// Keys and values of exactly 8 bytes: `u64`, big-endian where they are seen as bytes. Smaller and faster.
+    /// Keys and values of exactly 8 bytes: `u64`, big-endian where they are seen as bytes. Smaller
+    /// and faster.
     Word,
 }
 
@@ -236,7 +250,11 @@ mod tests {
         for (index, engine) in Engine::ALL.iter().enumerate() {
             assert!(engine.id < OUTSIDE_IDS);
             assert_eq!(Engine::from_name(engine.name), Some(*engine));
-            assert!(Engine::ALL[..index].iter().all(|other| other != engine && other.name != engine.name));
+            assert!(
+                Engine::ALL[..index]
+                    .iter()
+                    .all(|other| other != engine && other.name != engine.name)
+            );
         }
         assert_eq!(Engine::from_name("no such engine"), None);
     }

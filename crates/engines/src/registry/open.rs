@@ -17,18 +17,25 @@ use crate::index::{EpochLength, Index, LeftOut, WordIndex};
 pub struct AnyTree {
     /// The tree.
     pub index: Arc<dyn Index>,
-    /// The same tree as a tree of words, if it is one. Callers reach the engine through it with a single virtual call.
+    /// The same tree as a tree of words, if it is one. Callers reach the engine through it with a
+    /// single virtual call.
     pub words: Option<Arc<dyn WordIndex>>,
 }
 
 impl AnyTree {
     fn records<M: Medium>(pool: &Pool<M>, tree: impl Index) -> Self {
-        Self { index: Arc::new(Striped::records(pool, tree)), words: None }
+        Self {
+            index: Arc::new(Striped::records(pool, tree)),
+            words: None,
+        }
     }
 
     fn words<M: Medium, T: Index + WordIndex>(pool: &Pool<M>, tree: T) -> Self {
         let tree = Arc::new(Striped::words(pool, tree));
-        Self { index: Arc::clone(&tree) as _, words: Some(tree) }
+        Self {
+            index: Arc::clone(&tree) as _,
+            words: Some(tree),
+        }
     }
 
     /// Whether this is the only handle of the tree.
@@ -78,8 +85,8 @@ pub trait Build<M: Medium>: Index + Sized {
     /// Opens a tree: recovers it after a crash.
     fn open(pool: &Pool<M>, root: &TreeRoot, opening: &Opening) -> Result<Self>;
 
-    /// Reads all that can be read of a tree, without opening it, in ascending order of keys. `None`, and nothing is read, for
-    /// engines that can read only an open tree.
+    /// Reads all that can be read of a tree, without opening it, in ascending order of keys.
+    /// `None`, and nothing is read, for engines that can read only an open tree.
     fn salvage_at(pool: &Pool<M>, root: &TreeRoot, visit: &mut Visit<'_>) -> Salvaged {
         let _ = (pool, root, visit);
         Ok(None)
@@ -101,11 +108,17 @@ impl<M: Medium> Factory<M> {
     pub const fn of<R: Build<M>, W: Build<M> + WordIndex>() -> Self {
         Self {
             create: |pool, name, codec, opening| match codec {
-                Codec::Record => R::create(pool, name, opening).map(|tree| AnyTree::records(pool, tree)),
-                Codec::Word => W::create(pool, name, opening).map(|tree| AnyTree::words(pool, tree)),
+                Codec::Record => {
+                    R::create(pool, name, opening).map(|tree| AnyTree::records(pool, tree))
+                }
+                Codec::Word => {
+                    W::create(pool, name, opening).map(|tree| AnyTree::words(pool, tree))
+                }
             },
             open: |pool, root, codec, opening| match codec {
-                Codec::Record => R::open(pool, root, opening).map(|tree| AnyTree::records(pool, tree)),
+                Codec::Record => {
+                    R::open(pool, root, opening).map(|tree| AnyTree::records(pool, tree))
+                }
                 Codec::Word => W::open(pool, root, opening).map(|tree| AnyTree::words(pool, tree)),
             },
             salvage: |pool, root, codec, visit| match codec {
@@ -156,8 +169,8 @@ hosts! {
     Sim: sim;
 }
 
-/// The [`Media`] of an engine whose trees are `$tree<medium, codec>`, compiled where this is written. In unit tests an engine is
-/// compiled only for the media that the tests name.
+/// The [`Media`] of an engine whose trees are `$tree<medium, codec>`, compiled where this is
+/// written. In unit tests an engine is compiled only for the media that the tests name.
 #[macro_export]
 macro_rules! media_of {
     ($tree:ident) => {{
@@ -228,9 +241,10 @@ macro_rules! factory_of {
     };
 }
 
-/// A module `instrumented` with functions that make and open trees `$tree<Instrumented, codec>`, without stripes, from options of
-/// their own type. The trees are compiled where this is written: integration tests link them, and do not compile them again. A
-/// build for unit tests has no such module, as it compiles only the media that the tests name.
+/// A module `instrumented` with functions that make and open trees `$tree<Instrumented, codec>`,
+/// without stripes, from options of their own type. The trees are compiled where this is written:
+/// integration tests link them, and do not compile them again. A build for unit tests has no such
+/// module, as it compiles only the media that the tests name.
 macro_rules! instrumented_trees {
     ($tree:ident, $options:ident) => {
         /// Trees on an instrumented medium, for integration tests.

@@ -1,4 +1,5 @@
-//! The settings of each engine's trees, as data, so that commands and reports need not know the engines.
+//! The settings of each engine's trees, as data, so that commands and reports need not know the
+//! engines.
 
 use super::Engine;
 use crate::{Error, Result};
@@ -25,7 +26,13 @@ impl Setting {
     /// The most entries of a leaf, for engines that take smaller leaves for tests.
     pub const fn leaf_entries(least: u64, most: u64) -> Self {
         let (name, help) = ("leaf-entries", "the most entries of a leaf");
-        Self { name, help, values: Values::Number(least, most), is_fixed: true, is_hidden: true }
+        Self {
+            name,
+            help,
+            values: Values::Number(least, most),
+            is_fixed: true,
+            is_hidden: true,
+        }
     }
 }
 
@@ -61,7 +68,9 @@ impl Settings {
     /// These values, and for settings without one the values of `others`.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
-        Self(std::array::from_fn(|position| self.0[position].or(others.0[position])))
+        Self(std::array::from_fn(|position| {
+            self.0[position].or(others.0[position])
+        }))
     }
 }
 
@@ -70,7 +79,10 @@ impl Setting {
     fn parse(&self, engine: Engine, text: &str) -> Result<u64> {
         let value = match self.values {
             Values::Number(..) => text.parse().ok(),
-            Values::Names(names) => names.iter().position(|name| *name == text).map(|found| found as u64),
+            Values::Names(names) => names
+                .iter()
+                .position(|name| *name == text)
+                .map(|found| found as u64),
         };
         value.ok_or_else(|| self.refuse(engine, text))
     }
@@ -84,7 +96,12 @@ impl Setting {
 
     fn refuse(&self, engine: Engine, value: &str) -> Error {
         Error::Setting {
-            what: format!("{}: {} = {value}; it takes {}", engine.name, self.name, self.takes()),
+            what: format!(
+                "{}: {} = {value}; it takes {}",
+                engine.name,
+                self.name,
+                self.takes()
+            ),
         }
     }
 
@@ -100,9 +117,9 @@ impl Setting {
     fn text(&self, value: u64) -> String {
         match self.values {
             Values::Number(..) => value.to_string(),
-            Values::Names(names) => {
-                names.get(value as usize).map_or_else(|| value.to_string(), |name| (*name).to_owned())
-            }
+            Values::Names(names) => names
+                .get(value as usize)
+                .map_or_else(|| value.to_string(), |name| (*name).to_owned()),
         }
     }
 }
@@ -111,20 +128,40 @@ impl Engine {
     /// A setting of this name, and its position.
     fn setting(self, name: &str) -> Result<(usize, &'static Setting)> {
         let settings = self.0.settings;
-        let found = settings.iter().enumerate().find(|(_, setting)| setting.name == name);
+        let found = settings
+            .iter()
+            .enumerate()
+            .find(|(_, setting)| setting.name == name);
         found.ok_or_else(|| {
-            let names: Vec<_> =
-                settings.iter().filter(|known| !known.is_hidden).map(|known| known.name).collect();
-            let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            Error::Setting { what: format!("{} has no setting {name}; it has {known}", self.name) }
+            let names: Vec<_> = settings
+                .iter()
+                .filter(|known| !known.is_hidden)
+                .map(|known| known.name)
+                .collect();
+            let known = if names.is_empty() {
+                "none".to_owned()
+            } else {
+                names.join(", ")
+            };
+            Error::Setting {
+                what: format!("{} has no setting {name}; it has {known}", self.name),
+            }
         })
     }
 
-    /// The settings of a new tree: what is set, and for a variant of an engine the first one of its nodes, which makes it one.
+    /// The settings of a new tree: what is set, and for a variant of an engine the first one of its
+    /// nodes, which makes it one.
     #[must_use]
     pub fn settings_of_new(self, set: Settings) -> Settings {
-        let is_variant = Self::ALL.iter().any(|engine| engine.id == self.id && engine.name != self.name);
-        let first = self.0.full.settings.get(..usize::from(is_variant)).unwrap_or_default();
+        let is_variant = Self::ALL
+            .iter()
+            .any(|engine| engine.id == self.id && engine.name != self.name);
+        let first = self
+            .0
+            .full
+            .settings
+            .get(..usize::from(is_variant))
+            .unwrap_or_default();
         set.or(self.settings(first).unwrap_or_default())
     }
 
@@ -133,13 +170,15 @@ impl Engine {
     /// # Errors
     /// [`Error::Setting`] if the engine has no such setting, or it does not take the value.
     pub fn settings(self, values: &[(&str, u64)]) -> Result<Settings> {
-        values.iter().try_fold(Settings::NONE, |settings, &(name, value)| {
-            let (position, setting) = self.setting(name)?;
-            if !setting.accepts(value) {
-                return Err(setting.refuse(self, &value.to_string()));
-            }
-            Ok(settings.with(position, value))
-        })
+        values
+            .iter()
+            .try_fold(Settings::NONE, |settings, &(name, value)| {
+                let (position, setting) = self.setting(name)?;
+                if !setting.accepts(value) {
+                    return Err(setting.refuse(self, &value.to_string()));
+                }
+                Ok(settings.with(position, value))
+            })
     }
 
     /// Settings as `NAME=VALUE`.
@@ -147,32 +186,46 @@ impl Engine {
     /// # Errors
     /// As [`Engine::settings`].
     pub fn parse_settings<'t>(self, texts: impl IntoIterator<Item = &'t str>) -> Result<Settings> {
-        texts.into_iter().try_fold(Settings::NONE, |settings, text| {
-            let (name, value) = text.split_once('=').unwrap_or((text, ""));
-            let (position, setting) = self.setting(name)?;
-            let value = setting.parse(self, value)?;
-            if !setting.accepts(value) {
-                return Err(setting.refuse(self, &value.to_string()));
-            }
-            Ok(settings.with(position, value))
-        })
+        texts
+            .into_iter()
+            .try_fold(Settings::NONE, |settings, text| {
+                let (name, value) = text.split_once('=').unwrap_or((text, ""));
+                let (position, setting) = self.setting(name)?;
+                let value = setting.parse(self, value)?;
+                if !setting.accepts(value) {
+                    return Err(setting.refuse(self, &value.to_string()));
+                }
+                Ok(settings.with(position, value))
+            })
     }
 
-    /// Whether a tree that was made with `made` may be opened with `wanted`: fixed settings that are named must be the same.
+    /// Whether a tree that was made with `made` may be opened with `wanted`: fixed settings that
+    /// are named must be the same.
     pub fn accepts(self, made: &Settings, wanted: &Settings) -> bool {
         // A setting that a root does not name has its default.
         let made = made.or(self.settings(self.0.full.settings).unwrap_or_default());
-        self.0.settings.iter().enumerate().all(|(position, setting)| {
-            let wanted = wanted.get(position);
-            !setting.is_fixed || wanted.is_none() || wanted == made.get(position)
-        })
+        self.0
+            .settings
+            .iter()
+            .enumerate()
+            .all(|(position, setting)| {
+                let wanted = wanted.get(position);
+                !setting.is_fixed || wanted.is_none() || wanted == made.get(position)
+            })
     }
 
     /// Settings in words: `name value, name value`; empty if none is set.
     pub fn describe(self, settings: &Settings) -> String {
-        let set = self.0.settings.iter().enumerate().filter_map(|(position, setting)| {
-            settings.get(position).map(|value| format!("{} {}", setting.name, setting.text(value)))
-        });
+        let set = self
+            .0
+            .settings
+            .iter()
+            .enumerate()
+            .filter_map(|(position, setting)| {
+                settings
+                    .get(position)
+                    .map(|value| format!("{} {}", setting.name, setting.text(value)))
+            });
         set.collect::<Vec<_>>().join(", ")
     }
 }

@@ -22,7 +22,10 @@ struct Report<'v> {
 impl Report<'_> {
     fn expect(&mut self, holds: bool, what: impl FnOnce() -> String) {
         if !holds {
-            self.violations.push(Violation { offset: self.offset, what: what() });
+            self.violations.push(Violation {
+                offset: self.offset,
+                what: what(),
+            });
         }
     }
 }
@@ -41,7 +44,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             let record = self.leaves.get(index);
             let lock = record.lock();
             if LeafRecord::<M>::is_dead(record.version()) {
-                // Merged away after its left neighbour was verified, which has taken over its entries.
+                // Merged away after its left neighbour was verified, which has taken over its
+                // entries.
                 drop(lock);
                 LeafRecord::<M>::wait();
                 index = self.descend(&guard, C::bound(&resume))?;
@@ -49,7 +53,10 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 low.clear();
                 continue;
             }
-            let mut report = Report { offset: record.offset(), violations: &mut violations };
+            let mut report = Report {
+                offset: record.offset(),
+                violations: &mut violations,
+            };
             if let Err(error) = self.verify_leaf(&guard, record, &mut low, &mut report) {
                 report.expect(false, || error.to_string());
             }
@@ -60,7 +67,10 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             if record.next() != 0 {
                 let high = record.high.load(Ordering::Acquire);
                 low.clear();
-                let separator = Separator { word: high, tail: high };
+                let separator = Separator {
+                    word: high,
+                    tail: high,
+                };
                 InnerTree::<C>::copy_separator(&self.inner.heap(), separator, &mut low)?;
                 resume.clone_from(&low);
             }
@@ -71,7 +81,10 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 if pinned.is_some_and(|before| before >= resume) {
                     // In a damaged tree the inner nodes may lead back to where this was before.
                     let what = "the keys from which leaves begin do not ascend".to_owned();
-                    violations.push(Violation { offset: self.leaves.get(index).offset(), what });
+                    violations.push(Violation {
+                        offset: self.leaves.get(index).offset(),
+                        what,
+                    });
                     break;
                 }
                 drop(guard);
@@ -94,35 +107,60 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     ) -> Result<()> {
         let leaf = Self::leaf(guard, record)?;
         let slots = record.slots();
-        let durable = leaf.slots.inspect(guard).map_err(crate::Error::torn(record.offset()))?;
+        let durable = leaf
+            .slots
+            .inspect(guard)
+            .map_err(crate::Error::torn(record.offset()))?;
         report.expect(Slots(durable.value) == slots, || {
             "the transient slots are not the durable ones".to_owned()
         });
-        report.expect(durable.is_whole, || "a copy of the slot line is torn".to_owned());
+        report.expect(durable.is_whole, || {
+            "a copy of the slot line is torn".to_owned()
+        });
         slots.validate(self.capacity, record.offset())?;
         let sum = leaf.sum(guard, &slots, 0);
-        report.expect(slots.verify(sum, record.offset()).is_ok(), || FAILS_CHECK.to_owned());
-        let live = record.live.load(Ordering::Relaxed);
-        let (claimed, dead) = (record.claimed.load(Ordering::Relaxed), record.dead.load(Ordering::Relaxed));
-        report.expect(live == slots.bitmap(), || "the live entries are not those in the slots".to_owned());
-        report.expect(claimed & (live | dead) == live | dead, || "an entry in use is not claimed".to_owned());
-        report.expect(live & dead == 0, || "an entry is both live and dead".to_owned());
-        report.expect((claimed | live | dead) & !low_bits(self.capacity) == 0, || {
-            "bits beyond the last entry".to_owned()
+        report.expect(slots.verify(sum, record.offset()).is_ok(), || {
+            FAILS_CHECK.to_owned()
         });
+        let live = record.live.load(Ordering::Relaxed);
+        let (claimed, dead) = (
+            record.claimed.load(Ordering::Relaxed),
+            record.dead.load(Ordering::Relaxed),
+        );
+        report.expect(live == slots.bitmap(), || {
+            "the live entries are not those in the slots".to_owned()
+        });
+        report.expect(claimed & (live | dead) == live | dead, || {
+            "an entry in use is not claimed".to_owned()
+        });
+        report.expect(live & dead == 0, || {
+            "an entry is both live and dead".to_owned()
+        });
+        report.expect(
+            (claimed | live | dead) & !low_bits(self.capacity) == 0,
+            || "bits beyond the last entry".to_owned(),
+        );
         let next = match record.next() {
             0 => 0,
             next => self.leaves.get(next).offset(),
         };
-        report.expect(slots.next() == next, || "the next leaf is not the durable one".to_owned());
+        report.expect(slots.next() == next, || {
+            "the next leaf is not the durable one".to_owned()
+        });
         medium::progress::advance(slots.count() as u64);
         let mut key = Vec::new();
         for position in 0..slots.count() {
             let words = leaf.entry(guard, &slots, position);
             key.clear();
             C::copy_key(guard, words, &mut key)?;
-            let above = if position == 0 { key >= *low } else { key > *low };
-            report.expect(above, || format!("key {position} is not above what lies before it"));
+            let above = if position == 0 {
+                key >= *low
+            } else {
+                key > *low
+            };
+            report.expect(above, || {
+                format!("key {position} is not above what lies before it")
+            });
             let entry = slots.entry(position);
             report.expect(record.fingerprint(entry) == C::hash_of(words) as u8, || {
                 format!("the fingerprint of entry {entry} is not its key's")
@@ -140,7 +178,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
         let heap = self.inner.heap();
         let beyond = slots.count() > 0 && Self::beyond(&heap, record, C::key(low)?)?.is_some();
-        report.expect(!beyond, || "the last key is not below the high key".to_owned());
+        report.expect(!beyond, || {
+            "the last key is not below the high key".to_owned()
+        });
         Ok(())
     }
 
@@ -153,10 +193,13 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         report: &mut Report<'_>,
     ) -> Result<()> {
         guard.interleave(&self.inner);
-        // If one leaf was replaced by two, the second is reached through the first until its parent knows it.
+        // If one leaf was replaced by two, the second is reached through the first until its parent
+        // knows it.
         let _settled = self.inner.structure();
         let found = self.descend(guard, C::bound(last))?;
-        report.expect(found == index, || "the inner nodes lead elsewhere".to_owned());
+        report.expect(found == index, || {
+            "the inner nodes lead elsewhere".to_owned()
+        });
         Ok(())
     }
 

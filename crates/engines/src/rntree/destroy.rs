@@ -7,8 +7,8 @@ use crate::Result;
 use crate::index::Codec;
 
 impl<M: Medium, C: Codec> RnTree<M, C> {
-    /// Frees every record and every leaf, at once. The caller promises that no other thread uses the tree. No persist: after a
-    /// crash this space is not reachable, and so is free.
+    /// Frees every record and every leaf, at once. The caller promises that no other thread uses
+    /// the tree. No persist: after a crash this space is not reachable, and so is free.
     pub(super) fn give_back(&self) -> Result<()> {
         let guard = self.pool.pin();
         let mut index = self.head;

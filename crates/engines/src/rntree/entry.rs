@@ -22,7 +22,12 @@ pub(crate) static ENTRY: Entry = Entry {
     id: 1,
     name: "rntree",
     paper: "Building Scalable NVM-based B+tree with HTM, ICPP 2019",
-    contract: Contract::Immediate(Persists { insert: 2, update: 2, update_words: 2, remove: 1 }),
+    contract: Contract::Immediate(Persists {
+        insert: 2,
+        update: 2,
+        update_words: 2,
+        remove: 1,
+    }),
     notices_damage: &crate::registry::Codec::ALL,
     marks_later: false,
     stores_lines: true,
@@ -43,7 +48,11 @@ pub(crate) static ENTRY: Entry = Entry {
         children: 32,
         settings: &[("leaf-entries", ENTRIES_MAX as u64)],
     },
-    small: Nodes { leaf_entries: 4, children: 32, settings: &[("leaf-entries", 4)] },
+    small: Nodes {
+        leaf_entries: 4,
+        children: 32,
+        settings: &[("leaf-entries", 4)],
+    },
     explored: &[],
     settings_of: |root| match root.words[ROOT_ENTRIES] {
         usual if usual == ENTRIES_MAX as u64 => Ok(Settings::NONE),
@@ -53,7 +62,9 @@ pub(crate) static ENTRY: Entry = Entry {
 };
 
 fn options(opening: &Opening, settings: &Settings) -> RnTreeOptions {
-    let leaf_entries = settings.get(LEAF_ENTRIES).map_or(ENTRIES_MAX, |entries| entries as usize);
+    let leaf_entries = settings
+        .get(LEAF_ENTRIES)
+        .map_or(ENTRIES_MAX, |entries| entries as usize);
     RnTreeOptions {
         recovery_threads: opening.threads,
         leaf_entries,

@@ -26,7 +26,8 @@ pub(super) enum Seen {
 
 /// The purpose of an optimistic read of a leaf.
 pub(super) trait Purpose {
-    /// Whether the caller needs the entry at once. Otherwise fingerprints are enough, and the entry is only prefetched.
+    /// Whether the caller needs the entry at once. Otherwise fingerprints are enough, and the entry
+    /// is only prefetched.
     const CONFIRMS: bool;
     /// Whether an entry will be claimed and written.
     const CLAIMS: bool;
@@ -43,7 +44,8 @@ impl Purpose for Find {
     const RANKS: bool = false;
 }
 
-/// The result of an unpinned read: the key's entry, if there is one, in a leaf that covered the key at this version.
+/// The result of an unpinned read: the key's entry, if there is one, in a leaf that covered the key
+/// at this version.
 pub(super) struct Peeked {
     pub(super) index: u32,
     pub(super) version: u64,
@@ -61,9 +63,10 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         Ok(guard.node::<Leaf>(record.offset())?)
     }
 
-    /// Prefetches the record of a leaf, and with it the leaf's first line. It is not known yet which entry will
-    /// be read, but its page is: the walk of the page table, which on 4 KiB pages takes longer than the cache miss, is done
-    /// when the fingerprints name the entry. (Prefetching all lines cost more bandwidth than it saved time.)
+    /// Prefetches the record of a leaf, and with it the leaf's first line. It is not known yet
+    /// which entry will be read, but its page is: the walk of the page table, which on 4 KiB pages
+    /// takes longer than the cache miss, is done when the fingerprints name the entry. (Prefetching
+    /// all lines cost more bandwidth than it saved time.)
     #[inline(always)]
     fn prefetch_leaf(&self, guard: &Guard<'_, M>, index: u32) {
         let record = self.leaves.get(index);
@@ -75,19 +78,21 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
 
     /// Whether `key` belongs to the next leaf, and which that is.
     ///
-    /// In the middle of a split the key may be live in this leaf as well. Readers may go either way: it is the same entry.
-    /// A writer that goes to the next leaf, and has not read that the key is no longer here, must first see the end of the
-    /// split's change, by [`LeafRecord::sequence`]. Otherwise a reader could find the old entry here after the write.
+    /// In the middle of a split the key may be live in this leaf as well. Readers may go either
+    /// way: it is the same entry. A writer that goes to the next leaf, and has not read that the
+    /// key is no longer here, must first see the end of the split's change, by
+    /// [`LeafRecord::sequence`]. Otherwise a reader could find the old entry here after the write.
     #[inline(always)]
     pub(super) fn beyond(
         heap: &HeapGuard<'_>,
         record: &LeafRecord<M>,
         key: C::Key<'_>,
     ) -> Result<Option<u32>> {
-        // The high key first: a split stores it after the next leaf, so a reader that is sent on finds the next leaf.
-        // ORDER: acquire pairs with the release of the high key in `shorten`. `extend` stores it first, but raises the version
-        // before and after: a reader that saw it with old entries, or saw the old high key with the new next leaf, does not
-        // validate (`is_still`); and the old next leaf is dead.
+        // The high key first: a split stores it after the next leaf, so a reader that is sent on
+        // finds the next leaf. ORDER: acquire pairs with the release of the high key in `shorten`.
+        // `extend` stores it first, but raises the version before and after: a reader that saw it
+        // with old entries, or saw the old high key with the new next leaf, does not validate
+        // (`is_still`); and the old next leaf is dead.
         let high = record.high.load(Ordering::Acquire);
         // ORDER: acquire pairs with the release in `set_next`: the next leaf's record is filled.
         let next = record.next();
@@ -104,8 +109,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
 
     /// Looks for `key` in a leaf, beside writers.
     ///
-    /// The linearisation point is the load of `live`: an entry that is live then has the key's value then, and stays
-    /// as it is until it is recycled, which raises the version.
+    /// The linearisation point is the load of `live`: an entry that is live then has the key's
+    /// value then, and stays as it is until it is recycled, which raises the version.
     #[inline(always)]
     pub(super) fn look(
         &self,
@@ -121,7 +126,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 LeafRecord::<M>::wait();
                 return Ok(Seen::Dead);
             }
-            // ORDER: pairs with the release store of `live`: the entries in it, and their fingerprints, are visible.
+            // ORDER: pairs with the release store of `live`: the entries in it, and their
+            // fingerprints, are visible.
             let live = record.live.load(Ordering::Acquire);
             let candidates = record.matches(hash as u8) & live;
             let seen = match self.look_among(guard, record, candidates, key, hash) {
@@ -157,11 +163,14 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
         let leaf = Self::leaf(guard, record)?;
         for entry in bits(candidates) {
-            let Some(cells) = leaf.entries.get(entry) else { break };
+            let Some(cells) = leaf.entries.get(entry) else {
+                break;
+            };
             let first = cells[0].load(guard);
             if first == C::word(key) {
                 let words = [first, cells[1].load(guard)];
-                if C::hash_of(words) == hash && C::compare_tie(guard, key, words)? == Compare::Equal {
+                if C::hash_of(words) == hash && C::compare_tie(guard, key, words)? == Compare::Equal
+                {
                     return Ok(Some((entry, words)));
                 }
             }
@@ -207,7 +216,10 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             let guard = self.pool.peek();
             let peeked = self.peek::<Find>(&guard, key, C::hash(key))?;
             guard.wait_for(peeked.lsn)?;
-            return peeked.words.map(|words| use_entry(&guard, words)).transpose();
+            return peeked
+                .words
+                .map(|words| use_entry(&guard, words))
+                .transpose();
         }
         let guard = self.pool.pin();
         let heap = self.inner.heap();
@@ -218,9 +230,10 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         seen.map(|(_, words)| use_entry(&guard, words)).transpose()
     }
 
-    /// Looks for `key`, for codecs whose entries hold the whole key and value. Needs no pin: a leaf's version is taken while it is
-    /// certain that the leaf is the right one, and whatever is reused after that has another version. Without the
-    /// fence of a pin the processor overlaps one operation with the next.
+    /// Looks for `key`, for codecs whose entries hold the whole key and value. Needs no pin: a
+    /// leaf's version is taken while it is certain that the leaf is the right one, and whatever is
+    /// reused after that has another version. Without the fence of a pin the processor overlaps one
+    /// operation with the next.
     #[inline(always)]
     pub(super) fn peek<P: Purpose>(
         &self,
@@ -233,7 +246,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             let (mut index, mut version) = self.inner.descend_touching(key, |leaf, _| {
                 let record = self.leaves.peek(leaf);
                 record.prefetch();
-                if let Ok(leaf) = guard.node::<Leaf>(self.offsets.peek(leaf).load(Ordering::Relaxed)) {
+                if let Ok(leaf) =
+                    guard.node::<Leaf>(self.offsets.peek(leaf).load(Ordering::Relaxed))
+                {
                     Self::prefetch_for::<P>(guard, record, leaf, key);
                 }
                 record.version()
@@ -246,28 +261,43 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 let seen = if P::CONFIRMS {
                     self.look_among(guard, record, candidates, key, hash)
                 } else {
-                    Self::leaf(guard, record).map(|leaf| prefetch_entry(leaf, candidates)).map(|()| None)
+                    Self::leaf(guard, record)
+                        .map(|leaf| prefetch_entry(leaf, candidates))
+                        .map(|()| None)
                 };
                 let beyond = match seen {
                     Ok(None) => Self::beyond(&None, record, key),
                     _ => Ok(None),
                 };
                 let lsn = record.lsn();
-                let next_version =
-                    beyond.as_ref().ok().copied().flatten().map(|next| self.leaves.get(next).version());
+                let next_version = beyond
+                    .as_ref()
+                    .ok()
+                    .copied()
+                    .flatten()
+                    .map(|next| self.leaves.get(next).version());
                 if !record.is_still(version) {
                     continue 'descend;
                 }
                 match (beyond?, next_version) {
-                    // ORDER: pairs with the release at the end of `change`: a writer goes on only after that.
-                    (Some(_), _) if !P::CONFIRMS && record.sequence().is_none() => LeafRecord::<M>::wait(),
+                    // ORDER: pairs with the release at the end of `change`: a writer goes on only
+                    // after that.
+                    (Some(_), _) if !P::CONFIRMS && record.sequence().is_none() => {
+                        LeafRecord::<M>::wait();
+                    }
                     // It is still the next leaf, so the version was taken while it was.
                     (Some(next), Some(next_version)) if record.next() == next => {
                         (index, version) = (next, next_version);
                     }
                     (None, _) => {
                         let words = seen?.map(|(_, words)| words);
-                        return Ok(Peeked { index, version, words, candidates, lsn });
+                        return Ok(Peeked {
+                            index,
+                            version,
+                            words,
+                            candidates,
+                            lsn,
+                        });
                     }
                     _ => continue 'descend,
                 }
@@ -276,8 +306,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
     }
 
-    /// As [`RnTree::find`] for many keys, whose cache misses overlap: all descend together, then all fingerprints
-    /// arrive, then all entries.
+    /// As [`RnTree::find`] for many keys, whose cache misses overlap: all descend together, then
+    /// all fingerprints arrive, then all entries.
     #[inline(always)]
     pub(super) fn find_many(
         &self,
@@ -291,19 +321,30 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             let indices = &mut indices[..keys.len()];
             guard.interleave_read(&self.inner);
             self.inner.descend_many(keys, indices)?;
-            indices.iter().for_each(|index| self.leaves.get(*index).prefetch());
+            indices
+                .iter()
+                .for_each(|index| self.leaves.get(*index).prefetch());
             for (key, index) in keys.iter().zip(indices.iter()) {
                 let record = self.leaves.get(*index);
-                let matches = record.matches(C::hash(*key) as u8) & record.live.load(Ordering::Relaxed);
+                let matches =
+                    record.matches(C::hash(*key) as u8) & record.live.load(Ordering::Relaxed);
                 if let Ok(leaf) = Self::leaf(&guard, record) {
                     prefetch_entry(leaf, matches);
                 }
             }
             for (position, (key, index)) in keys.iter().zip(indices.iter()).enumerate() {
-                let index = if *index == 0 { self.descend(&guard, *key)? } else { *index };
+                let index = if *index == 0 {
+                    self.descend(&guard, *key)?
+                } else {
+                    *index
+                };
                 let (index, seen) = self.seek(&guard, &heap, index, *key, C::hash(*key))?;
                 guard.wait_for(self.leaves.get(index).lsn())?;
-                use_entry(&guard, group * GROUP + position, seen.map(|(_, words)| words))?;
+                use_entry(
+                    &guard,
+                    group * GROUP + position,
+                    seen.map(|(_, words)| words),
+                )?;
             }
         }
         Ok(())

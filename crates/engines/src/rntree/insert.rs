@@ -1,8 +1,9 @@
 //! Writes that leave the key present: insert, update, put.
 //!
-//! Record and entry are written and flushed outside of the leaf's lock, into an entry that was claimed by
-//! compare-and-swap; under the lock only the slot line changes. The new slot line is computed while the entry is being
-//! written back, and again under the lock if the leaf has changed since.
+//! Record and entry are written and flushed outside of the leaf's lock, into an entry that was
+//! claimed by compare-and-swap; under the lock only the slot line changes. The new slot line is
+//! computed while the entry is being written back, and again under the lock if the leaf has changed
+//! since.
 
 use medium::sync::Ordering;
 use medium::{Lsn, Medium, Word, kernels};
@@ -40,8 +41,8 @@ impl Purpose for Put {
     const RANKS: bool = true;
 }
 
-/// To set the value of a key that is present. A matching fingerprint nearly always means that it is; if not, the write notices
-/// while the entry is being written back.
+/// To set the value of a key that is present. A matching fingerprint nearly always means that it
+/// is; if not, the write notices while the entry is being written back.
 struct Update;
 
 impl Purpose for Update {
@@ -84,7 +85,13 @@ enum Plan {
     /// Its condition does not hold. That is durable at this LSN.
     Fails { sequence: u64, lsn: Lsn },
     /// It lists the claimed entry, instead of `old` if the key is there.
-    Publish { sequence: u64, live: u64, old: Option<(usize, EntryWords)>, slots: Slots, new: Slots },
+    Publish {
+        sequence: u64,
+        live: u64,
+        old: Option<(usize, EntryWords)>,
+        slots: Slots,
+        new: Slots,
+    },
 }
 
 impl Plan {
@@ -104,7 +111,8 @@ enum Attempt {
 }
 
 impl<M: Medium, C: Codec> RnTree<M, C> {
-    /// Sets the value of `key` if `condition` holds. Two persists; none if a condition fails at first sight.
+    /// Sets the value of `key` if `condition` holds. Two persists; none if a condition fails at
+    /// first sight.
     #[inline]
     pub(super) fn store(
         &self,
@@ -114,13 +122,16 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     ) -> Result<bool> {
         match condition {
             Condition::Always if !C::TIES => self.store_as::<Put>(key, value, Condition::Always),
-            Condition::Present if !C::TIES => self.store_as::<Update>(key, value, Condition::Present),
+            Condition::Present if !C::TIES => {
+                self.store_as::<Update>(key, value, Condition::Present)
+            }
             other => self.store_as::<Insert>(key, value, other),
         }
     }
 
-    /// As [`RnTree::store`], compiled for each purpose. While a persist is under way the processor goes on only until some sixty
-    /// stores are waiting, including those to the stack: so this function stores as little as it can.
+    /// As [`RnTree::store`], compiled for each purpose. While a persist is under way the processor
+    /// goes on only until some sixty stores are waiting, including those to the stack: so this
+    /// function stores as little as it can.
     #[inline(never)]
     fn store_as<P: Purpose>(
         &self,
@@ -128,9 +139,14 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         value: C::Value<'_>,
         condition: Condition<C::Value<'_>>,
     ) -> Result<bool> {
-        // No pin if there are no records to retire: the pin's fence would keep the processor from overlapping the cache misses
-        // of this operation with the last persist of the one before. The claim keeps the leaf from being retired.
-        let guard = if C::TIES { self.pool.pin() } else { self.pool.peek() };
+        // No pin if there are no records to retire: the pin's fence would keep the processor from
+        // overlapping the cache misses of this operation with the last persist of the one before.
+        // The claim keeps the leaf from being retired.
+        let guard = if C::TIES {
+            self.pool.pin()
+        } else {
+            self.pool.peek()
+        };
         let heap = self.inner.heap();
         let hash = C::hash(key);
         let mut encoded = Encoded::<M, C>::new(&guard, key, value, condition);
@@ -154,17 +170,30 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 next = self.make_room(index, version, key)?.filter(|_| C::TIES);
                 continue;
             };
-            let claim = Claim { record, index, entry };
+            let claim = Claim {
+                record,
+                index,
+                entry,
+            };
             if !record.is_still(version) {
                 continue;
             }
             let leaf = Self::leaf(&guard, record)?;
             let words = encoded.words()?;
             write_entry(&guard, &leaf.entries[entry], words);
-            let plan =
-                |locked| self.plan(&guard, &heap, (index, entry), (key, hash), words, condition, locked);
-            // Meanwhile the entry is being written back. Errors are ignored: writers may cause them, and the plan is then made
-            // again under the lock.
+            let plan = |locked| {
+                self.plan(
+                    &guard,
+                    &heap,
+                    (index, entry),
+                    (key, hash),
+                    words,
+                    condition,
+                    locked,
+                )
+            };
+            // Meanwhile the entry is being written back. Errors are ignored: writers may cause
+            // them, and the plan is then made again under the lock.
             let early = plan(false).ok().flatten();
             if let Some(Plan::Fails { sequence, lsn }) = early
                 && record.is_still_in(sequence)
@@ -172,7 +201,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 guard.wait_for(lsn)?;
                 return Ok(false);
             }
-            // PERSIST: record and entry before the slot line that lists the entry; lost, the key is as it was.
+            // PERSIST: record and entry before the slot line that lists the entry; lost, the key is
+            // as it was.
             guard.fence();
             let attempt = self.publish_entry(&guard, claim, hash, words, early, plan)?;
             match attempt {
@@ -189,7 +219,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
     }
 
-    /// Checks again a condition that held at first sight. If it does not hold, returns the LSN by which that is durable.
+    /// Checks again a condition that held at first sight. If it does not hold, returns the LSN by
+    /// which that is durable.
     #[cold]
     fn fails_after_all<P: Purpose>(
         &self,
@@ -201,11 +232,15 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             return Ok(None);
         }
         let peeked = self.peek::<Insert>(guard, key, hash)?;
-        Ok(if holds::<M, C>(guard, condition, peeked.words)? { None } else { Some(peeked.lsn) })
+        Ok(if holds::<M, C>(guard, condition, peeked.words)? {
+            None
+        } else {
+            Some(peeked.lsn)
+        })
     }
 
-    /// The leaf to write to, from `from` on if that is known, unless the condition fails at first sight: then nothing is
-    /// allocated, and the caller waits until what was read is durable.
+    /// The leaf to write to, from `from` on if that is known, unless the condition fails at first
+    /// sight: then nothing is allocated, and the caller waits until what was read is durable.
     #[inline(always)]
     fn place_for<P: Purpose>(
         &self,
@@ -246,7 +281,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 if !record.is_still(version) {
                     continue;
                 }
-                // Goes on by the chain: if the parent does not know the next leaf, a new descent would lead here again.
+                // Goes on by the chain: if the parent does not know the next leaf, a new descent
+                // would lead here again.
                 match beyond? {
                     // ORDER: as in `peek`.
                     Some(_) if record.sequence().is_none() => LeafRecord::<M>::wait(),
@@ -265,12 +301,16 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 Seen::Absent => None,
             };
             let holds = holds::<M, C>(guard, condition, seen)?;
-            return Ok(if holds { Place::Leaf(index, version) } else { Place::Fails(record.lsn()) });
+            return Ok(if holds {
+                Place::Leaf(index, version)
+            } else {
+                Place::Fails(record.lsn())
+            });
         }
     }
 
-    /// Prefetches the leaf's page; for a write also the entry that it will probably claim, and the entries that it compares with
-    /// the key.
+    /// Prefetches the leaf's page; for a write also the entry that it will probably claim, and the
+    /// entries that it compares with the key.
     #[inline(always)]
     pub(super) fn prefetch_for<P: Purpose>(
         guard: &Guard<'_, M>,
@@ -288,13 +328,18 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         if P::RANKS {
             let (_, tied) = record.compare_orders(C::word(key));
             let tied = tied & record.live.load(Ordering::Relaxed);
-            kernels::prefetch_read(&leaf.entries[(tied.trailing_zeros() as usize).min(ENTRIES_MAX - 1)]);
+            kernels::prefetch_read(
+                &leaf.entries[(tied.trailing_zeros() as usize).min(ENTRIES_MAX - 1)],
+            );
         }
     }
 
-    /// Plans what a write does to a leaf. Without the lock the plan holds only as long as the leaf has the sequence in it; `None`
-    /// if planning needs the lock, or the leaf is changing.
-    #[expect(clippy::too_many_arguments, reason = "one step of `store`, which does it twice")]
+    /// Plans what a write does to a leaf. Without the lock the plan holds only as long as the leaf
+    /// has the sequence in it; `None` if planning needs the lock, or the leaf is changing.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one step of `store`, which does it twice"
+    )]
     #[inline(always)]
     fn plan(
         &self,
@@ -307,7 +352,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         locked: bool,
     ) -> Result<Option<Plan>> {
         let record = self.leaves.get(index);
-        let Some(sequence) = record.sequence() else { return Ok(None) };
+        let Some(sequence) = record.sequence() else {
+            return Ok(None);
+        };
         if let Some(next) = Self::beyond(heap, record, key)? {
             return Ok(Some(Plan::Beyond(next)));
         }
@@ -315,7 +362,10 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let live = record.live.load(Ordering::Acquire);
         let old = self.look_among(guard, record, record.matches(hash as u8) & live, key, hash)?;
         if !holds::<M, C>(guard, condition, old.map(|(_, words)| words))? {
-            return Ok(Some(Plan::Fails { sequence, lsn: record.lsn() }));
+            return Ok(Some(Plan::Fails {
+                sequence,
+                lsn: record.lsn(),
+            }));
         }
         let slots = record.slots();
         let new = match old {
@@ -327,7 +377,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 let leaf = Self::leaf(guard, record)?;
                 match self.rank(guard, (record, leaf), &slots, live, key, locked)? {
                     // Without the lock the count may be anything.
-                    Some(position) if position <= slots.count() && slots.count() < self.capacity => {
+                    Some(position)
+                        if position <= slots.count() && slots.count() < self.capacity =>
+                    {
                         slots.inserted(position, entry as u8)
                     }
                     _ if locked => return Err(self.damaged(index, "slots that miss live entries")),
@@ -336,12 +388,21 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             }
         };
         let change = EntrySum::default().with(entry, words);
-        let new = new.sealed(&slots, old.map_or(change, |(old, words)| change.with(old, words)));
-        Ok(Some(Plan::Publish { sequence, live, old, slots, new }))
+        let new = new.sealed(
+            &slots,
+            old.map_or(change, |(old, words)| change.with(old, words)),
+        );
+        Ok(Some(Plan::Publish {
+            sequence,
+            live,
+            old,
+            slots,
+            new,
+        }))
     }
 
-    /// Lists a written entry in the slot line, under the leaf's lock: by the plan `early` if the leaf has not changed since,
-    /// otherwise by a new `plan`.
+    /// Lists a written entry in the slot line, under the leaf's lock: by the plan `early` if the
+    /// leaf has not changed since, otherwise by a new `plan`.
     #[inline(always)]
     fn publish_entry(
         &self,
@@ -354,14 +415,20 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     ) -> Result<Attempt> {
         let record = claim.record;
         let lock = record.lock();
-        // The claim keeps the leaf from being merged away (`LeafRecord::close`), but not from being split. After a split the
-        // entry may be in the wrong leaf: then the plan is `Beyond`.
+        // The claim keeps the leaf from being merged away (`LeafRecord::close`), but not from being
+        // split. After a split the entry may be in the wrong leaf: then the plan is `Beyond`.
         let plan = match early {
             Some(early) if early.holds_in(record) => Some(early),
             _ => plan(true)?,
         };
         let (live, old, slots, new) = match plan {
-            Some(Plan::Publish { live, old, slots, new, .. }) => (live, old, slots, new),
+            Some(Plan::Publish {
+                live,
+                old,
+                slots,
+                new,
+                ..
+            }) => (live, old, slots, new),
             Some(Plan::Fails { lsn, .. }) => return Ok(Attempt::Done(false, lsn)),
             Some(Plan::Beyond(next)) => return Ok(Attempt::At(next)),
             // Under the lock there is always a plan; without one, try again.
@@ -371,15 +438,22 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         // PERSIST: the entry is ordered before; lost, the leaf is as it was.
         let stored = Slots(leaf.slots.publish(guard, &slots.0, &new.0)?);
         let (added, removed) = (1 << claim.entry, old.map_or(0, |(entry, _)| 1 << entry));
-        // Before the fence, as only lock holders read these, or readers that find the entry's bit in `live`.
+        // Before the fence, as only lock holders read these, or readers that find the entry's bit
+        // in `live`.
         record.set_fingerprint(claim.entry, hash as u8);
         record.set_order(claim.entry, words[0]);
-        record.dead.store(record.dead.load(Ordering::Relaxed) | removed, Ordering::Relaxed);
+        record.dead.store(
+            record.dead.load(Ordering::Relaxed) | removed,
+            Ordering::Relaxed,
+        );
         let lsn = guard.fence();
         record.stamp(lsn);
         record.change(&stored, || {
-            // ORDER: pairs with the acquire in `look`: entry and fingerprint are visible with the bit.
-            record.live.store((live | added) & !removed, Ordering::Release);
+            // ORDER: pairs with the acquire in `look`: entry and fingerprint are visible with the
+            // bit.
+            record
+                .live
+                .store((live | added) & !removed, Ordering::Release);
         });
         claim.publish();
         drop(lock);
@@ -389,7 +463,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         Ok(Attempt::Done(true, lsn))
     }
 
-    /// How many of a leaf's keys are below `key`, which is not among them. `None` if ranking needs the lock, and it is not held.
+    /// How many of a leaf's keys are below `key`, which is not among them. `None` if ranking needs
+    /// the lock, and it is not held.
     fn rank(
         &self,
         guard: &Guard<'_, M>,
@@ -406,7 +481,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             if !locked {
                 return Ok(None);
             }
-            (below, equal) = guard.medium().compare_entries(Word::pairs(&leaf.entries), word);
+            (below, equal) = guard
+                .medium()
+                .compare_entries(Word::pairs(&leaf.entries), word);
             self.rescale(guard, (record, leaf), live, word);
             tied = 0;
         }
@@ -435,18 +512,34 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
 }
 
 impl<M: Medium, C: Codec> RnTree<M, C> {
-    /// Fits the scale of the order bytes to the live keys and to the new `key`. If that lies at an end of the leaf, leaves room
-    /// for more keys there. Under the leaf's lock.
+    /// Fits the scale of the order bytes to the live keys and to the new `key`. If that lies at an
+    /// end of the leaf, leaves room for more keys there. Under the leaf's lock.
     #[cold]
-    fn rescale(&self, guard: &Guard<'_, M>, (record, leaf): (&LeafRecord<M>, &Leaf), live: u64, key: u64) {
+    fn rescale(
+        &self,
+        guard: &Guard<'_, M>,
+        (record, leaf): (&LeafRecord<M>, &Leaf),
+        live: u64,
+        key: u64,
+    ) {
         let keys = || {
             let entries = (0..ENTRIES_MAX).filter(|entry| live & 1 << entry != 0);
             entries.map(|entry| (entry, leaf.entries[entry][0].load(guard)))
         };
-        let (low, high) = keys().fold((u64::MAX, 0), |(low, high), (_, key)| (key.min(low), key.max(high)));
+        let (low, high) = keys().fold((u64::MAX, 0), |(low, high), (_, key)| {
+            (key.min(low), key.max(high))
+        });
         let room = high.saturating_sub(low);
-        let low = if key < low { key.saturating_sub(room) } else { low };
-        let high = if key > high { key.saturating_add(room) } else { high };
+        let low = if key < low {
+            key.saturating_sub(room)
+        } else {
+            low
+        };
+        let high = if key > high {
+            key.saturating_add(room)
+        } else {
+            high
+        };
         record.rescale(Scale::covering(low, high), keys());
         // A writer that ranked a key meanwhile ranks it again.
         record.change(&record.slots(), || {});

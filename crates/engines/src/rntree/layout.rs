@@ -21,11 +21,13 @@
 //! 192  orders      one order byte per entry; the last 8 bytes are their scale. For writers
 //! ```
 //!
-//! The *check* covers the slot line and the entries that it lists: the exclusive or of all their bytes is [`SEED`], where
-//! each entry is rotated by its number, and its second word once more. The sum is linear, so a write updates it from the old
-//! and the new entry alone: it reads no further entry, and earlier damage stays detectable. A damaged slot may list another
-//! entry with the same sum: so the slots and their count have a check of their own, the exclusive or of the line's bytes
-//! without the checks. Together they detect every change of a single byte, and 255 of 256 other damages.
+//! The *check* covers the slot line and the entries that it lists: the exclusive or of all their
+//! bytes is [`SEED`], where each entry is rotated by its number, and its second word once more. The
+//! sum is linear, so a write updates it from the old and the new entry alone: it reads no further
+//! entry, and earlier damage stays detectable. A damaged slot may list another entry with the same
+//! sum: so the slots and their count have a check of their own, the exclusive or of the line's
+//! bytes without the checks. Together they detect every change of a single byte, and 255 of 256
+//! other damages.
 
 use medium::sync::{Atomic, Ordering, fence, load_all, pause, yield_now};
 use medium::{Line, LineValue, Lsn, Medium, Word, kernels, node, volatile};
@@ -39,7 +41,8 @@ use crate::{Error, Result};
 pub const ENTRIES_MAX: usize = 56;
 
 node! {
-    /// A leaf. It has room for [`ENTRIES_MAX`] entries; a tree may use fewer ([`RnTreeOptions`](super::RnTreeOptions)).
+    /// A leaf. It has room for [`ENTRIES_MAX`] entries; a tree may use fewer
+    /// ([`RnTreeOptions`](super::RnTreeOptions)).
     pub(super) struct Leaf {
         pub(super) slots: Line,
         pub(super) entries: [[Word; 2]; ENTRIES_MAX],
@@ -66,7 +69,12 @@ impl Leaf {
     }
 
     /// What the entries add to the check that `slots` list from `position` on.
-    pub(super) fn sum<M: Medium>(&self, guard: &Guard<'_, M>, slots: &Slots, position: usize) -> EntrySum {
+    pub(super) fn sum<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        slots: &Slots,
+        position: usize,
+    ) -> EntrySum {
         (position..slots.count()).fold(EntrySum::default(), |sum, position| {
             sum.with(slots.entry(position), self.entry(guard, slots, position))
         })
@@ -119,7 +127,11 @@ pub(super) const FAILS_CHECK: &str = "the slots and entries of a leaf fail their
 
 /// All of the first `count` bits.
 pub(super) const fn low_bits(count: usize) -> u64 {
-    if count >= 64 { u64::MAX } else { (1 << count) - 1 }
+    if count >= 64 {
+        u64::MAX
+    } else {
+        (1 << count) - 1
+    }
 }
 
 /// The content of a slot line, with or without the medium's tags.
@@ -127,7 +139,8 @@ pub(super) const fn low_bits(count: usize) -> u64 {
 pub(super) struct Slots(pub(super) LineValue);
 
 impl Slots {
-    /// The slots of a new leaf: they list entries 0, 1, 2, ..., which are `count` and have this `sum`.
+    /// The slots of a new leaf: they list entries 0, 1, 2, ..., which are `count` and have this
+    /// `sum`.
     pub(super) fn identity(count: usize, next: u64, sum: EntrySum) -> Self {
         let mut slots = Self(LineValue([0; 8])).with(0, next);
         for entry in 0..count {
@@ -136,8 +149,8 @@ impl Slots {
         slots.sealed_with(SEED ^ sum.0)
     }
 
-    /// With the check that follows from `before`, whose check is right, and from `change`, the sum of the entries that differ.
-    /// Slots are sealed before they are published.
+    /// With the check that follows from `before`, whose check is right, and from `change`, the sum
+    /// of the entries that differ. Slots are sealed before they are published.
     #[inline(always)]
     pub(super) fn sealed(self, before: &Self, change: EntrySum) -> Self {
         self.sealed_with(before.sum() ^ change.0)
@@ -147,7 +160,8 @@ impl Slots {
     fn sealed_with(mut self, rest: u64) -> Self {
         self.0.0[0] &= !(CHECK_MASK | SLOT_CHECK_MASK);
         self.0.0[0] |= self.slot_check();
-        // Bit n of the check lies at the position of bit n of a byte, so it takes part in the sum of these bits.
+        // Bit n of the check lies at the position of bit n of a byte, so it takes part in the sum
+        // of these bits.
         self.0.0[0] |= u64::from(fold(self.sum() ^ rest).rotate_left(2)) << CHECK_SHIFT;
         self
     }
@@ -229,31 +243,46 @@ impl Slots {
     pub(super) fn verify(&self, entries: EntrySum, offset: u64) -> Result<()> {
         self.verify_line(offset)?;
         let fits = fold(self.sum() ^ entries.0 ^ SEED) == 0;
-        if fits { Ok(()) } else { Err(Error::corrupt(offset, FAILS_CHECK)) }
+        if fits {
+            Ok(())
+        } else {
+            Err(Error::corrupt(offset, FAILS_CHECK))
+        }
     }
 
-    /// Refuses slots that fail the check of the line alone, with the next leaf; and a line of zeros, as a page that was lost leaves
-    /// it: without entries the check is [`SEED`].
+    /// Refuses slots that fail the check of the line alone, with the next leaf; and a line of
+    /// zeros, as a page that was lost leaves it: without entries the check is [`SEED`].
     pub(super) fn verify_line(&self, offset: u64) -> Result<()> {
         let first = self.0.0[0] & !medium::TAG_MASK;
         let fits = first & SLOT_CHECK_MASK == self.slot_check() && first != 0;
-        if fits { Ok(()) } else { Err(Error::corrupt(offset, FAILS_CHECK)) }
+        if fits {
+            Ok(())
+        } else {
+            Err(Error::corrupt(offset, FAILS_CHECK))
+        }
     }
 
     /// Refuses slots that no leaf of `entries` entries can have.
     pub(super) fn validate(&self, entries: usize, offset: u64) -> Result<()> {
         if self.count() > entries {
-            return Err(Error::corrupt(offset, format!("a leaf with {} slots", self.count())));
+            return Err(Error::corrupt(
+                offset,
+                format!("a leaf with {} slots", self.count()),
+            ));
         }
         let bitmap = self.bitmap();
         if bitmap & !low_bits(entries) != 0 || bitmap.count_ones() as usize != self.count() {
-            return Err(Error::corrupt(offset, "slots that list no entry, or one twice"));
+            return Err(Error::corrupt(
+                offset,
+                "slots that list no entry, or one twice",
+            ));
         }
         Ok(())
     }
 }
 
-/// The part of entries in the check of the slots that list them. Adding an entry twice removes it again.
+/// The part of entries in the check of the slots that list them. Adding an entry twice removes it
+/// again.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct EntrySum(u64);
 
@@ -283,7 +312,9 @@ impl<M: Medium> Drop for LeafLock<'_, M> {
     fn drop(&mut self) {
         let version = self.record.version.load(Ordering::Relaxed);
         // ORDER: pairs with the acquire in `try_lock`: the next holder sees all that this one did.
-        self.record.version.store(version & !LOCKED, Ordering::Release);
+        self.record
+            .version
+            .store(version & !LOCKED, Ordering::Release);
     }
 }
 
@@ -298,11 +329,13 @@ impl<M: Medium> LeafRecord<M> {
 
     /// Gives a record its first content. No other thread can reach it.
     pub(super) fn reset(&self, offset: u64, slots: &Slots, (next, high): (u32, u64), lsn: Lsn) {
-        // The version continues from the record's former leaf, so that a reader of that leaf cannot validate.
+        // The version continues from the record's former leaf, so that a reader of that leaf cannot
+        // validate.
         let version = self.version.load(Ordering::Relaxed);
-        // ORDER: pairs with the acquire in `version`: a thread that sees the new version sees that the inner nodes no longer
-        // lead to the former leaf.
-        self.version.store((version & !(LOCKED | DEAD)) + RECYCLING, Ordering::Release);
+        // ORDER: pairs with the acquire in `version`: a thread that sees the new version sees that
+        // the inner nodes no longer lead to the former leaf.
+        self.version
+            .store((version & !(LOCKED | DEAD)) + RECYCLING, Ordering::Release);
         // ORDER: pairs with the fence in `is_still`, for readers that are not pinned.
         fence(Ordering::Release);
         let live = slots.bitmap();
@@ -337,13 +370,20 @@ impl<M: Medium> LeafRecord<M> {
         let free = version & LOCKED == 0;
         let locked = || {
             // ORDER: acquire pairs with the release in `LeafLock::drop`.
-            self.version.compare_exchange(version, version | LOCKED, Ordering::Acquire, Ordering::Relaxed)
+            self.version.compare_exchange(
+                version,
+                version | LOCKED,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            )
         };
-        // Lazily: a `LeafLock` that is made without the lock would release another thread's when it is dropped.
+        // Lazily: a `LeafLock` that is made without the lock would release another thread's when it
+        // is dropped.
         (free && locked().is_ok()).then(|| LeafLock { record: self })
     }
 
-    /// The version that a reader validates with [`LeafRecord::is_still`]. Locking does not change it.
+    /// The version that a reader validates with [`LeafRecord::is_still`]. Locking does not change
+    /// it.
     #[inline(always)]
     pub(super) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire) & !LOCKED
@@ -352,7 +392,8 @@ impl<M: Medium> LeafRecord<M> {
     /// Whether no entry was recycled, and the leaf did not die, since `version` was taken.
     #[inline(always)]
     pub(super) fn is_still(&self, version: u64) -> bool {
-        // ORDER: pairs with the release in `recycle`: a reader that saw a recycled entry sees the raised version.
+        // ORDER: pairs with the release in `recycle`: a reader that saw a recycled entry sees the
+        // raised version.
         fence(Ordering::Acquire);
         self.version.load(Ordering::Relaxed) & !LOCKED == version
     }
@@ -362,8 +403,9 @@ impl<M: Medium> LeafRecord<M> {
         version & DEAD != 0
     }
 
-    /// Waits a moment for the writer that changes a leaf, before the caller reads the leaf again. If the leaf is dead, before the
-    /// caller descends again: the inner nodes lead to a dead leaf until the merge is published.
+    /// Waits a moment for the writer that changes a leaf, before the caller reads the leaf again.
+    /// If the leaf is dead, before the caller descends again: the inner nodes lead to a dead leaf
+    /// until the merge is published.
     #[cold]
     pub(super) fn wait() {
         // The writer may wait for a persist, or for a processor.
@@ -373,7 +415,14 @@ impl<M: Medium> LeafRecord<M> {
     /// Marks the leaf as merged away, or takes that back. Under the lock.
     pub(super) fn set_dead(&self, dead: bool) {
         let version = self.version.load(Ordering::Relaxed);
-        self.version.store(if dead { version | DEAD } else { version & !DEAD }, Ordering::Release);
+        self.version.store(
+            if dead {
+                version | DEAD
+            } else {
+                version & !DEAD
+            },
+            Ordering::Release,
+        );
     }
 
     /// Allocates a free entry; `None` if there is none. Lock-free.
@@ -384,21 +433,29 @@ impl<M: Medium> LeafRecord<M> {
             if entry == 64 {
                 return None;
             }
-            // ORDER: acquire pairs with the release in `recycle`: the raised version precedes what is written here.
+            // ORDER: acquire pairs with the release in `recycle`: the raised version precedes what
+            // is written here.
             let new = claimed | 1 << entry;
-            match self.claimed.compare_exchange_weak(claimed, new, Ordering::Acquire, Ordering::Relaxed) {
+            match self.claimed.compare_exchange_weak(
+                claimed,
+                new,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return Some(entry as usize),
                 Err(found) => claimed = found,
             }
         }
     }
 
-    /// Forbids claims until the next [`LeafRecord::reset`], so that the leaf can be retired. Does nothing and returns `false` if
-    /// claims are outstanding: a thread that holds a claim, and has found the version unchanged since, relies on the leaf
-    /// staying. Under the lock.
+    /// Forbids claims until the next [`LeafRecord::reset`], so that the leaf can be retired. Does
+    /// nothing and returns `false` if claims are outstanding: a thread that holds a claim, and has
+    /// found the version unchanged since, relies on the leaf staying. Under the lock.
     pub(super) fn close(&self) -> bool {
         let settled = self.live.load(Ordering::Relaxed) | self.dead.load(Ordering::Relaxed);
-        self.claimed.compare_exchange(settled, u64::MAX, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        self.claimed
+            .compare_exchange(settled, u64::MAX, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// Undoes [`LeafRecord::close`].
@@ -414,8 +471,8 @@ impl<M: Medium> LeafRecord<M> {
 
     /// Frees the dead entries. Costs no copy and no persist. Under the lock.
     ///
-    /// The version is raised before they can be claimed again, so a reader that still reads one retries; a later
-    /// reader does not find them in `live`.
+    /// The version is raised before they can be claimed again, so a reader that still reads one
+    /// retries; a later reader does not find them in `live`.
     pub(super) fn recycle(&self) {
         let dead = self.dead.load(Ordering::Relaxed);
         if dead == 0 {
@@ -465,7 +522,8 @@ impl<M: Medium> LeafRecord<M> {
     pub(super) fn rescale(&self, scale: Scale, keys: impl IntoIterator<Item = (usize, u64)>) {
         let mut orders = [[0_u8; 8]; 8];
         let bytes = orders.as_flattened_mut();
-        keys.into_iter().for_each(|(entry, key)| bytes[entry] = scale.order(key));
+        keys.into_iter()
+            .for_each(|(entry, key)| bytes[entry] = scale.order(key));
         let mut line = LineValue(orders.map(u64::from_le_bytes));
         line.0[SCALE] = scale.0;
         Atomic::store_together(&self.orders, &line);
@@ -494,8 +552,8 @@ impl<M: Medium> LeafRecord<M> {
         Atomic::store_together(&self.slots, &slots.0);
     }
 
-    /// Changes the transient slots and, in `change`, the fields that belong to them: one change for scans and planned writes. Under
-    /// the lock.
+    /// Changes the transient slots and, in `change`, the fields that belong to them: one change for
+    /// scans and planned writes. Under the lock.
     #[inline(always)]
     pub(super) fn change(&self, slots: &Slots, rest: impl FnOnce()) {
         let sequence = self.fingerprints[SEQUENCE].load(Ordering::Relaxed);
@@ -507,11 +565,12 @@ impl<M: Medium> LeafRecord<M> {
         self.fingerprints[SEQUENCE].store((sequence | 1) + 1, Ordering::Release);
     }
 
-    /// Changes the leaf to one that ends sooner: keys from `high` on are in `next` and behind it. Under the lock.
+    /// Changes the leaf to one that ends sooner: keys from `high` on are in `next` and behind it.
+    /// Under the lock.
     pub(super) fn shorten(&self, slots: &Slots, next: u32, high: u64) {
         self.change(slots, || {
-            // Next before high, high before live: a reader that misses an entry because it moved goes on to the next leaf, and
-            // finds that.
+            // Next before high, high before live: a reader that misses an entry because it moved
+            // goes on to the next leaf, and finds that.
             self.set_next(next);
             // ORDER: pairs with the acquire in `beyond`.
             self.high.store(high, Ordering::Release);
@@ -519,23 +578,28 @@ impl<M: Medium> LeafRecord<M> {
         });
     }
 
-    /// Changes an empty leaf to the first one of many: readers of their keys wait meanwhile. Under the lock.
+    /// Changes an empty leaf to the first one of many: readers of their keys wait meanwhile. Under
+    /// the lock.
     pub(super) fn lead(&self, slots: &Slots, next: u32, high: u64) {
         self.set_dead(true);
         self.shorten(slots, next, high);
-        // The version is raised while the leaf is dead, so no version from before validates afterwards.
+        // The version is raised while the leaf is dead, so no version from before validates
+        // afterwards.
         self.raise_version();
         self.set_dead(false);
     }
 
-    /// Changes the leaf to one that ends where `right` does, whose entries it has taken over. Under both locks.
+    /// Changes the leaf to one that ends where `right` does, whose entries it has taken over. Under
+    /// both locks.
     pub(super) fn extend(&self, slots: &Slots, right: &Self) {
         self.change(slots, || {
             self.live.store(slots.bitmap(), Ordering::Release);
-            // ORDER: readers load these three in the same order. A reader of old entries and the new high key would miss entries of
-            // the right leaf; one of the old high key and the new next leaf would skip it. Neither finds an unchanged version.
+            // ORDER: readers load these three in the same order. A reader of old entries and the
+            // new high key would miss entries of the right leaf; one of the old high key and the
+            // new next leaf would skip it. Neither finds an unchanged version.
             self.raise_version();
-            self.high.store(right.high.load(Ordering::Relaxed), Ordering::Release);
+            self.high
+                .store(right.high.load(Ordering::Relaxed), Ordering::Release);
             self.raise_version();
             self.set_next(right.next());
         });
@@ -566,10 +630,15 @@ impl<M: Medium> LeafRecord<M> {
 
     #[inline(always)]
     pub(super) fn lsn(&self) -> Lsn {
-        if M::LATE { Lsn(self.lsn.load(Ordering::Acquire)) } else { Lsn::DURABLE }
+        if M::LATE {
+            Lsn(self.lsn.load(Ordering::Acquire))
+        } else {
+            Lsn::DURABLE
+        }
     }
 
-    /// Stamps the leaf with the LSN of the change that readers see from now on. Under the lock, before `live` changes.
+    /// Stamps the leaf with the LSN of the change that readers see from now on. Under the lock,
+    /// before `live` changes.
     #[inline(always)]
     pub(super) fn stamp(&self, lsn: Lsn) {
         if M::LATE {
@@ -597,38 +666,54 @@ mod tests {
         let slots = slots.inserted(0, 7).inserted(0, 55).inserted(1, 3);
         assert_eq!((slots.count(), slots.next()), (3, 0x1234_5678_9a80));
         assert_eq!([0, 1, 2].map(|position| slots.entry(position)), [55, 3, 7]);
-        assert!(slots.0.0.iter().all(|word| word & medium::TAG_MASK == medium::TAG_MASK));
+        assert!(
+            slots
+                .0
+                .0
+                .iter()
+                .all(|word| word & medium::TAG_MASK == medium::TAG_MASK)
+        );
         let slots = slots.replaced(1, 9).removed(0);
         assert_eq!((slots.entry(0), slots.entry(1), slots.count()), (9, 7, 2));
         assert_eq!(slots.position_of(7), Some(1));
         assert_eq!(slots.position_of(55), None);
     }
 
-    /// All entries have the same sum here, so only the check of the slots can notice a changed slot.
+    /// All entries have the same sum here, so only the check of the slots can notice a changed
+    /// slot.
     #[test]
     fn every_changed_byte_of_a_line_fails_its_check() {
         let entry = |number: usize| [0x51_u64.rotate_right(number as u32), 0];
         let sum = |slots: &Slots| {
             let listed = (0..slots.count()).map(|position| slots.entry(position));
-            listed.fold(EntrySum::default(), |sum, number| sum.with(number, entry(number)))
+            listed.fold(EntrySum::default(), |sum, number| {
+                sum.with(number, entry(number))
+            })
         };
         let mut slots = Slots::identity(20, 0x1234_5678_9a80, EntrySum::default());
         slots = slots.removed(3).removed(8).inserted(2, 40);
         slots = slots.sealed_with(SEED ^ sum(&slots).0);
         slots.verify(sum(&slots), 0).unwrap();
-        for (byte, change) in (0..64).flat_map(|byte| (1..=0xff_u64).map(move |change| (byte, change))) {
+        for (byte, change) in
+            (0..64).flat_map(|byte| (1..=0xff_u64).map(move |change| (byte, change)))
+        {
             let mut damaged = slots;
             damaged.0.0[byte / 8] ^= change << (8 * (byte % 8)) & !medium::TAG_MASK;
             if damaged == slots {
                 continue;
             }
-            let found = damaged.validate(ENTRIES_MAX, 0).and_then(|()| damaged.verify(sum(&damaged), 0));
+            let found = damaged
+                .validate(ENTRIES_MAX, 0)
+                .and_then(|()| damaged.verify(sum(&damaged), 0));
             assert!(found.is_err(), "byte {byte} xor {change:#x}");
         }
         for bit in 6..48 {
             let mut damaged = slots;
             damaged.0.0[0] ^= 1 << bit;
-            assert!(damaged.verify_line(0).is_err(), "bit {bit} of the next leaf's offset");
+            assert!(
+                damaged.verify_line(0).is_err(),
+                "bit {bit} of the next leaf's offset"
+            );
         }
     }
 }

@@ -15,7 +15,8 @@ use crate::{Error, Result};
 /// The part of a load that is written before it is published.
 #[derive(Default)]
 struct Load {
-    /// The first entries, for the tree's first leaf. They are written last, as other threads may still write to that leaf.
+    /// The first entries, for the tree's first leaf. They are written last, as other threads may
+    /// still write to that leaf.
     first: Vec<EntryWords>,
     /// The leaves behind it.
     leaves: Vec<Loaded>,
@@ -30,8 +31,9 @@ struct Loaded {
 }
 
 impl<M: Medium, C: Codec> RnTree<M, C> {
-    /// Fills an empty tree. The slot line of the first leaf publishes its own entries and the chain behind it. No lock is
-    /// held while `next` runs, so it may read the tree; nothing is pinned, so memory that other threads retire is freed meanwhile.
+    /// Fills an empty tree. The slot line of the first leaf publishes its own entries and the chain
+    /// behind it. No lock is held while `next` runs, so it may read the tree; nothing is pinned, so
+    /// memory that other threads retire is freed meanwhile.
     pub(super) fn load<'s>(&self, next: &'s mut NextEntry<'s>, fill: f64) -> Result<u64> {
         // No other thread can reach what is written here, and the first leaf is never retired.
         let guard = self.pool.peek();
@@ -50,7 +52,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 Ok(entries)
             }
             Err(error) => {
-                load.leaves.iter().for_each(|leaf| guard.free_node(leaf.offset));
+                load.leaves
+                    .iter()
+                    .for_each(|leaf| guard.free_node(leaf.offset));
                 Err(error)
             }
         }
@@ -59,7 +63,11 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Whether the tree is empty: certain under the lock of the first leaf.
     fn expect_empty(&self) -> Result<()> {
         let head = self.leaves.get(self.head);
-        if head.next() != 0 || head.slots().count() != 0 { Err(Error::NotEmpty) } else { Ok(()) }
+        if head.next() != 0 || head.slots().count() != 0 {
+            Err(Error::NotEmpty)
+        } else {
+            Ok(())
+        }
     }
 
     /// Writes and flushes entries, leaf by leaf.
@@ -72,18 +80,27 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     ) -> Result<()> {
         let per_leaf = entries_per_leaf(self.capacity, fill);
         while let Some(words) = source.next_entry()? {
-            // The smallest keys go to the first leaf, for none can lie before them: no separator is below the smallest
-            // key that there is.
+            // The smallest keys go to the first leaf, for none can lie before them: no separator is
+            // below the smallest key that there is.
             if load.first.len() < per_leaf {
                 load.first.push(words);
                 continue;
             }
             if load.leaves.last().is_none_or(|leaf| leaf.count == per_leaf) {
                 let offset = guard.allocate_node(size_of::<Leaf>())?;
-                load.leaves.push(Loaded { offset, count: 0, first: words, sum: EntrySum::default() });
+                load.leaves.push(Loaded {
+                    offset,
+                    count: 0,
+                    first: words,
+                    sum: EntrySum::default(),
+                });
             }
             if let Some(leaf) = load.leaves.last_mut() {
-                write_entry(guard, &guard.node::<Leaf>(leaf.offset)?.entries[leaf.count], words);
+                write_entry(
+                    guard,
+                    &guard.node::<Leaf>(leaf.offset)?.entries[leaf.count],
+                    words,
+                );
                 leaf.sum = leaf.sum.with(leaf.count, words);
                 leaf.count += 1;
             }
@@ -94,15 +111,29 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Writes the remaining slot lines, then publishes all by the slot line of the first leaf.
     fn publish(&self, guard: &Guard<'_, M>, load: &Load) -> Result<Lsn> {
         let count = load.leaves.len();
-        let first = if count == 0 { 0 } else { self.leaves.allocate_run(count as u32)? };
+        let first = if count == 0 {
+            0
+        } else {
+            self.leaves.allocate_run(count as u32)?
+        };
         let mut separators = vec![(Separator::default(), self.head)];
         let published = self
             .write_slots(guard, load, first, &mut separators)
-            .and_then(|()| if count == 0 { Ok(()) } else { Ok(guard.keep_pace()?) })
+            .and_then(|()| {
+                if count == 0 {
+                    Ok(())
+                } else {
+                    Ok(guard.keep_pace()?)
+                }
+            })
             .and_then(|()| self.publish_in_head(guard, load, first, &separators));
         if published.is_err() {
-            (first..).take(count).for_each(|index| self.leaves.free(index));
-            separators.into_iter().for_each(|(separator, _)| self.inner.retire_separator(separator));
+            (first..)
+                .take(count)
+                .for_each(|index| self.leaves.free(index));
+            separators
+                .into_iter()
+                .for_each(|(separator, _)| self.inner.retire_separator(separator));
         }
         published
     }
@@ -120,9 +151,14 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             let lock = head.lock();
             self.expect_empty()?;
             head.recycle();
-            let claims: Vec<usize> = load.first.iter().map_while(|_| head.claim(self.capacity)).collect();
+            let claims: Vec<usize> = load
+                .first
+                .iter()
+                .map_while(|_| head.claim(self.capacity))
+                .collect();
             let are_enough = claims.len() == load.first.len();
-            let published = are_enough.then(|| self.publish_with(guard, load, &claims, first, separators));
+            let published =
+                are_enough.then(|| self.publish_with(guard, load, &claims, first, separators));
             match published.transpose() {
                 Ok(Some(lsn)) => return Ok(lsn),
                 failed => {
@@ -130,7 +166,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                     failed?;
                 }
             }
-            // Writers hold claims and wait for the lock: they will publish their entries, or give them back.
+            // Writers hold claims and wait for the lock: they will publish their entries, or give
+            // them back.
             drop(lock);
             sync::yield_now();
         }
@@ -156,14 +193,24 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             new = new.inserted(new.count(), entry as u8);
             sum = sum.with(entry, words);
         }
-        let new = new.with(new.count(), leaves.first().map_or(0, |leaf| leaf.offset)).sealed(&old, sum);
+        let new = new
+            .with(new.count(), leaves.first().map_or(0, |leaf| leaf.offset))
+            .sealed(&old, sum);
         guard.fence();
         // PERSIST: all leaves and records are ordered before; lost, the tree is empty.
         let stored = Slots(leaf.slots.publish(guard, &old.0, &new.0)?);
         let lsn = guard.fence();
         head.stamp(lsn);
-        (first..).take(leaves.len()).for_each(|index| self.leaves.get(index).stamp(lsn));
-        head.lead(&stored, first, separators.get(1).map_or(0, |(separator, _)| Self::bound_of(*separator)));
+        (first..)
+            .take(leaves.len())
+            .for_each(|index| self.leaves.get(index).stamp(lsn));
+        head.lead(
+            &stored,
+            first,
+            separators
+                .get(1)
+                .map_or(0, |(separator, _)| Self::bound_of(*separator)),
+        );
         // If there is no memory for inner nodes the leaves are still found, through the first one.
         guard.interleave(&self.inner);
         let _ = self.inner.build(separators);
@@ -172,11 +219,15 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
 
     /// A separator as a leaf's high key.
     pub(super) fn bound_of(separator: Separator) -> u64 {
-        if C::TIES { separator.tail } else { separator.word }
+        if C::TIES {
+            separator.tail
+        } else {
+            separator.word
+        }
     }
 
-    /// Writes and flushes the slot lines of the new leaves, and fills their records from index `first` on. Appends their
-    /// separators.
+    /// Writes and flushes the slot lines of the new leaves, and fills their records from index
+    /// `first` on. Appends their separators.
     fn write_slots(
         &self,
         guard: &Guard<'_, M>,
@@ -201,7 +252,10 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             }
             let separator = self.separator_between(guard, last, loaded.first)?;
             if position > 0 {
-                self.leaves.get(number - 1).high.store(Self::bound_of(separator), Ordering::Relaxed);
+                self.leaves
+                    .get(number - 1)
+                    .high
+                    .store(Self::bound_of(separator), Ordering::Relaxed);
             }
             separators.push((separator, number));
             last = leaf.entry(guard, &slots, loaded.count - 1);

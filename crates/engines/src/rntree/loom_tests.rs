@@ -1,4 +1,5 @@
-//! The leaf's protocol under every interleaving and every weak ordering. See `medium::sync` for how to run it.
+//! The leaf's protocol under every interleaving and every weak ordering. See `medium::sync` for how
+//! to run it.
 
 use std::sync::Arc;
 
@@ -38,10 +39,17 @@ impl Leaf {
     /// Key 1 with value 10, in entry 0.
     fn new() -> Arc<Self> {
         let cell = |value| AtomicU64::new(value);
-        let leaf =
-            Self { records: Arena::new(4).unwrap(), entries: [[cell(1), cell(10)], [cell(0), cell(0)]] };
+        let leaf = Self {
+            records: Arena::new(4).unwrap(),
+            entries: [[cell(1), cell(10)], [cell(0), cell(0)]],
+        };
         leaf.records.allocate().unwrap();
-        leaf.record().reset(64, &Slots::identity(1, 0, EntrySum::default()), (0, 0), medium::Lsn::DURABLE);
+        leaf.record().reset(
+            64,
+            &Slots::identity(1, 0, EntrySum::default()),
+            (0, 0),
+            medium::Lsn::DURABLE,
+        );
         leaf.record().set_fingerprint(0, fingerprint(1));
         Arc::new(leaf)
     }
@@ -50,7 +58,8 @@ impl Leaf {
         self.records.get(1)
     }
 
-    /// Sets a key as the engine does: claims, writes, and publishes under the lock; `old` is the entry it replaces.
+    /// Sets a key as the engine does: claims, writes, and publishes under the lock; `old` is the
+    /// entry it replaces.
     fn publish(&self, key: u64, value: u64, old: Option<usize>) {
         let record = self.record();
         let entry = match record.claim(ENTRIES) {
@@ -70,8 +79,15 @@ impl Leaf {
         record.set_fingerprint(entry, fingerprint(key));
         record.set_order(entry, key);
         let slots = record.slots();
-        record.change(&slots, || record.live.store((live | 1 << entry) & !removed, Ordering::Release));
-        record.dead.store(record.dead.load(Ordering::Relaxed) | removed, Ordering::Relaxed);
+        record.change(&slots, || {
+            record
+                .live
+                .store((live | 1 << entry) & !removed, Ordering::Release)
+        });
+        record.dead.store(
+            record.dead.load(Ordering::Relaxed) | removed,
+            Ordering::Relaxed,
+        );
         drop(lock);
     }
 
@@ -81,8 +97,9 @@ impl Leaf {
         let lock = record.lock();
         let live = record.live.load(Ordering::Relaxed);
         let live = (0..ENTRIES).filter(|entry| live & 1 << entry != 0);
-        let keys: Vec<_> =
-            live.map(|entry| (entry, self.entries[entry][0].load(Ordering::Acquire))).collect();
+        let keys: Vec<_> = live
+            .map(|entry| (entry, self.entries[entry][0].load(Ordering::Acquire)))
+            .collect();
         record.rescale(Scale::covering(0, 2), keys);
         record.change(&record.slots(), || {});
         drop(lock);
@@ -94,12 +111,22 @@ impl Leaf {
         let sequence = record.sequence()?;
         let live = record.live.load(Ordering::Acquire);
         let matches = record.matches(fingerprint(key)) & live;
-        let old = (0..ENTRIES).filter(|entry| matches & 1 << entry != 0).find_map(|entry| {
-            let cells = &self.entries[entry];
-            (cells[0].load(Ordering::Acquire) == key).then(|| (entry, cells[1].load(Ordering::Acquire)))
-        });
+        let old = (0..ENTRIES)
+            .filter(|entry| matches & 1 << entry != 0)
+            .find_map(|entry| {
+                let cells = &self.entries[entry];
+                (cells[0].load(Ordering::Acquire) == key)
+                    .then(|| (entry, cells[1].load(Ordering::Acquire)))
+            });
         let (below, tied) = record.compare_orders(key);
-        Some((sequence, Planned { live, old, orders: (below & live, tied & live) }))
+        Some((
+            sequence,
+            Planned {
+                live,
+                old,
+                orders: (below & live, tied & live),
+            },
+        ))
     }
 
     /// A point read, as the engine does it.
@@ -109,10 +136,13 @@ impl Leaf {
             let version = record.version();
             let live = record.live.load(Ordering::Acquire);
             let matches = record.matches(fingerprint(key)) & live;
-            let found = (0..ENTRIES).filter(|entry| matches & 1 << entry != 0).find_map(|entry| {
-                let cells = &self.entries[entry];
-                (cells[0].load(Ordering::Acquire) == key).then(|| cells[1].load(Ordering::Acquire))
-            });
+            let found = (0..ENTRIES)
+                .filter(|entry| matches & 1 << entry != 0)
+                .find_map(|entry| {
+                    let cells = &self.entries[entry];
+                    (cells[0].load(Ordering::Acquire) == key)
+                        .then(|| cells[1].load(Ordering::Acquire))
+                });
             if record.is_still(version) {
                 return found;
             }
@@ -121,7 +151,8 @@ impl Leaf {
     }
 }
 
-/// Two leaves; the left one leads on to the right one from key 2 on. `left` and `right` are how many keys they have.
+/// Two leaves; the left one leads on to the right one from key 2 on. `left` and `right` are how
+/// many keys they have.
 fn neighbours(left: usize, right: usize) -> Arc<Leaf> {
     let leaf = Leaf::new();
     leaf.records.allocate().unwrap();
@@ -132,13 +163,18 @@ fn neighbours(left: usize, right: usize) -> Arc<Leaf> {
         (next, high),
         medium::Lsn::DURABLE,
     );
-    leaf.records.get(2).reset(128, &Slots::identity(1, 0, EntrySum::default()), (0, 0), medium::Lsn::DURABLE);
+    leaf.records.get(2).reset(
+        128,
+        &Slots::identity(1, 0, EntrySum::default()),
+        (0, 0),
+        medium::Lsn::DURABLE,
+    );
     leaf.records.get(2).set_fingerprint(0, fingerprint(2));
     leaf
 }
 
-/// Whether a point read that starts in the left leaf finds `key`. There are no inner nodes: a reader that finds a
-/// dead leaf starts again.
+/// Whether a point read that starts in the left leaf finds `key`. There are no inner nodes: a
+/// reader that finds a dead leaf starts again.
 fn is_found(leaf: &Leaf, key: u64) -> bool {
     let mut index = 1;
     loop {
@@ -198,7 +234,8 @@ fn check_load((one, other): (u64, u64)) {
             let leaf = Arc::clone(&leaf);
             thread::spawn(move || {
                 let lock = leaf.record().lock();
-                leaf.record().lead(&Slots::identity(1, 128, EntrySum::default()), 2, 2);
+                leaf.record()
+                    .lead(&Slots::identity(1, 128, EntrySum::default()), 2, 2);
                 drop(lock);
             })
         };
@@ -250,7 +287,9 @@ fn a_scan_sees_slots_and_next_leaf_of_one_moment() {
             thread::spawn(move || {
                 let lock = leaf.record().lock();
                 leaf.record()
-                    .change(&Slots::identity(1, 7 * 64, EntrySum::default()), || leaf.record().set_next(7));
+                    .change(&Slots::identity(1, 7 * 64, EntrySum::default()), || {
+                        leaf.record().set_next(7)
+                    });
                 drop(lock);
             })
         };
@@ -303,8 +342,8 @@ fn a_plan_that_holds_ranks_by_the_scale_of_the_leaf() {
     check_plan(2, Leaf::rescale);
 }
 
-/// In a split the high key is stored before `live`. A writer that goes to the next leaf by the high key alone must write only
-/// when no reader finds the key in this leaf any more.
+/// In a split the high key is stored before `live`. A writer that goes to the next leaf by the high
+/// key alone must write only when no reader finds the key in this leaf any more.
 #[test]
 fn a_writer_that_is_sent_on_by_a_split_has_seen_its_end() {
     model(|| {
@@ -326,7 +365,8 @@ fn a_writer_that_is_sent_on_by_a_split_has_seen_its_end() {
     });
 }
 
-/// A reader that is not pinned may hold the index of a record that was retired and now stands for another leaf.
+/// A reader that is not pinned may hold the index of a record that was retired and now stands for
+/// another leaf.
 #[test]
 fn a_reader_never_takes_a_record_for_what_it_was_in_another_life() {
     model(|| {

@@ -4,20 +4,24 @@
 //!
 //! ## Layout
 //!
-//! In the pool there are only leaves (`layout`) in a chain, and the records that entries lead to. Whatever is
-//! volatile (inner nodes, locks, transient slots, fingerprints) lies in memory and is rebuilt by recovery.
+//! In the pool there are only leaves (`layout`) in a chain, and the records that entries lead to.
+//! Whatever is volatile (inner nodes, locks, transient slots, fingerprints) lies in memory and is
+//! rebuilt by recovery.
 //!
 //! ## Invariants
 //!
-//! 1. A leaf's slot line lists its entries in ascending order of keys, and each entry that it lists is durable.
-//! 2. The slot line holds the offset of the next leaf. The chain from the head reaches every entry exactly once, in
-//!    ascending order. The head is never merged away.
-//! 3. An entry is, at any time, one of: free; claimed, and written by its claimant alone; live, listed and never
-//!    written; dead, not listed and not written until it is recycled.
-//! 4. A leaf's lower bound never changes; its upper bound is its high key, which is the next leaf's lower bound.
-//! 5. Readers see only what is durable, or wait until it is: the transient slots and `live` change only after the fence of
-//!    the slot line, and carry its LSN. A reader waits for a writer in one other case: if it reaches a leaf that is being
-//!    merged into its left neighbour, it waits until the merge is published.
+//! 1. A leaf's slot line lists its entries in ascending order of keys, and each entry that it lists
+//!    is durable.
+//! 2. The slot line holds the offset of the next leaf. The chain from the head reaches every entry
+//!    exactly once, in ascending order. The head is never merged away.
+//! 3. An entry is, at any time, one of: free; claimed, and written by its claimant alone; live,
+//!    listed and never written; dead, not listed and not written until it is recycled.
+//! 4. A leaf's lower bound never changes; its upper bound is its high key, which is the next leaf's
+//!    lower bound.
+//! 5. Readers see only what is durable, or wait until it is: the transient slots and `live` change
+//!    only after the fence of the slot line, and carry its LSN. A reader waits for a writer in one
+//!    other case: if it reaches a leaf that is being merged into its left neighbour, it waits until
+//!    the merge is published.
 //!
 //! ## Commit points
 //!
@@ -36,38 +40,46 @@
 //!
 //! ## What a crash may leave behind
 //!
-//! Entries that no slot line lists: the next claim can take them. Their records, and leaves that no chain reaches: the mark
-//! frees them. A twin line with one torn copy: recovery mends it. Nothing else: there is no undo log and no half-done chain.
+//! Entries that no slot line lists: the next claim can take them. Their records, and leaves that no
+//! chain reaches: the mark frees them. A twin line with one torn copy: recovery mends it. Nothing
+//! else: there is no undo log and no half-done chain.
 //!
 //! ## Damage
 //!
-//! The slot line carries a check of itself and of the entries that it lists (`layout`). It travels with the line, so it
-//! costs no persist; and it changes by what an operation changes, so it costs no load. Recovery verifies every leaf
-//! before it writes anything, `check` verifies every leaf; reads do not. Leaves that fail are neither merged nor shared
-//! with, so that damage stays where it is until it is found.
+//! The slot line carries a check of itself and of the entries that it lists (`layout`). It travels
+//! with the line, so it costs no persist; and it changes by what an operation changes, so it costs
+//! no load. Recovery verifies every leaf before it writes anything, `check` verifies every leaf;
+//! reads do not. Leaves that fail are neither merged nor shared with, so that damage stays where it
+//! is until it is found.
 //!
 //! ## Where this departs from the paper
 //!
-//! - *Algorithm 1, line 3, Algorithm 2*: a bitmap is claimed from instead of a counter, so entries are recycled without
-//!   a copy; the counters `nlogs` and `plogs`, which Algorithm 3 forgets to reset, do not exist.
-//! - *Algorithm 1, line 10*: the result of the conditional update is used; a condition that fails at first sight
-//!   allocates nothing. After locking, the leaf is checked again: it may have been split meanwhile.
-//! - *Algorithm 3*: the undo log is gone; `next` lies in the slot line and changes with it. Entries are not moved within
-//!   the old leaf (lines 7 to 11 overwrite slots that they still read, and lose the last entry of an odd leaf); the
-//!   separator is taken in key order (line 5 takes it by physical position).
-//! - *Algorithm 3, lines 15 and 16*: the leaf stays locked until the parent knows the new one; a reader with a stale
-//!   parent compares the high key and moves right.
+//! - *Algorithm 1, line 3, Algorithm 2*: a bitmap is claimed from instead of a counter, so entries
+//!   are recycled without a copy; the counters `nlogs` and `plogs`, which Algorithm 3 forgets to
+//!   reset, do not exist.
+//! - *Algorithm 1, line 10*: the result of the conditional update is used; a condition that fails
+//!   at first sight allocates nothing. After locking, the leaf is checked again: it may have been
+//!   split meanwhile.
+//! - *Algorithm 3*: the undo log is gone; `next` lies in the slot line and changes with it. Entries
+//!   are not moved within the old leaf (lines 7 to 11 overwrite slots that they still read, and
+//!   lose the last entry of an odd leaf); the separator is taken in key order (line 5 takes it by
+//!   physical position).
+//! - *Algorithm 3, lines 15 and 16*: the leaf stays locked until the parent knows the new one; a
+//!   reader with a stale parent compares the high key and moves right.
 //! - *Algorithm 4*: returns; and finds by fingerprint, not by binary search.
-//! - A full leaf whose right neighbour is there shares with it, or the two become three, as in a B*-tree: leaves are four
-//!   fifths full after random inserts. Only without a neighbour under the same parent is a leaf split alone.
-//! - With `RnTreeOptions::gathers` a split copies the records of the entries that it moves next to each other: for ranges over a
-//!   pool that is larger than memory.
-//! - Point reads and scans of words are not pinned: a leaf's version is taken while its parent still leads to it, and
-//!   continues when its record is reused, so that a reader of a reused leaf fails to validate. A pin is a full fence, and would keep the
-//!   processor from starting an operation before the persist of the last one is complete.
+//! - A full leaf whose right neighbour is there shares with it, or the two become three, as in a
+//!   B*-tree: leaves are four fifths full after random inserts. Only without a neighbour under the
+//!   same parent is a leaf split alone.
+//! - With `RnTreeOptions::gathers` a split copies the records of the entries that it moves next to
+//!   each other: for ranges over a pool that is larger than memory.
+//! - Point reads and scans of words are not pinned: a leaf's version is taken while its parent
+//!   still leads to it, and continues when its record is reused, so that a reader of a reused leaf
+//!   fails to validate. A pin is a full fence, and would keep the processor from starting an
+//!   operation before the persist of the last one is complete.
 //! - *Algorithm 1, line 10* searches the slot array for the key, an entry at each step. Order bytes
 //!   (`order`) rank the key in memory; only entries that tie are read.
-//! - Writes of words are not pinned either: a claim keeps its leaf from being merged away (`LeafRecord::close`).
+//! - Writes of words are not pinned either: a claim keeps its leaf from being merged away
+//!   (`LeafRecord::close`).
 //! - Empty and small leaves are merged, if their locks are free; the paper never frees a leaf.
 
 mod check;
@@ -118,8 +130,8 @@ const ENTRIES_MIN: u64 = 3;
 pub struct RnTreeOptions {
     /// Threads that rebuild the volatile half.
     pub recovery_threads: usize,
-    /// The most entries of a leaf: 3 to [`ENTRIES_MAX`], fixed when the tree is made. A leaf always takes the same space. Fewer
-    /// entries make splits and merges frequent, for tests.
+    /// The most entries of a leaf: 3 to [`ENTRIES_MAX`], fixed when the tree is made. A leaf always
+    /// takes the same space. Fewer entries make splits and merges frequent, for tests.
     pub leaf_entries: usize,
     /// Whether splits copy the records of the entries that they move next to each other.
     pub gathers: bool,
@@ -128,7 +140,11 @@ pub struct RnTreeOptions {
 impl Default for RnTreeOptions {
     fn default() -> Self {
         let recovery_threads = crate::cores();
-        Self { recovery_threads, leaf_entries: ENTRIES_MAX, gathers: false }
+        Self {
+            recovery_threads,
+            leaf_entries: ENTRIES_MAX,
+            gathers: false,
+        }
     }
 }
 
@@ -141,8 +157,8 @@ pub struct RnTree<M: Medium, C: Codec> {
     /// [`RnTreeOptions::gathers`]
     gathers: bool,
     leaves: Arc<Arena<LeafRecord<M>>>,
-    /// A second copy of the leaves' offsets, dense enough to stay in the cache: a point read prefetches the leaf together with
-    /// its record, not after it.
+    /// A second copy of the leaves' offsets, dense enough to stay in the cache: a point read
+    /// prefetches the leaf together with its record, not after it.
     offsets: Arena<AtomicU64>,
     inner: InnerTree<C>,
     head: u32,
@@ -176,14 +192,23 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let leaf_entries = options.leaf_entries;
         if !(ENTRIES_MIN as usize..=ENTRIES_MAX).contains(&leaf_entries) {
             let (what, least) = ("entries a leaf", ENTRIES_MIN as usize);
-            return Err(Error::NodeSize { what, size: leaf_entries, least, most: ENTRIES_MAX });
+            return Err(Error::NodeSize {
+                what,
+                size: leaf_entries,
+                least,
+                most: ENTRIES_MAX,
+            });
         }
         let guard = pool.pin();
         let offset = guard.allocate_node(size_of::<Leaf>())?;
         let enter = || -> Result<TreeRoot> {
-            // PERSIST: the first leaf is ordered before the root that leads to it. The root table is written through a
-            // guard of its own, whose fences do not cover what was flushed through this one.
-            guard.node::<Leaf>(offset)?.slots.init(&guard, &Slots::identity(0, 0, EntrySum::default()).0);
+            // PERSIST: the first leaf is ordered before the root that leads to it. The root table
+            // is written through a guard of its own, whose fences do not cover what was flushed
+            // through this one.
+            guard
+                .node::<Leaf>(offset)?
+                .slots
+                .init(&guard, &Slots::identity(0, 0, EntrySum::default()).0);
             guard.fence();
             let mut words = [0; ROOT_WORDS];
             (words[ROOT_HEAD], words[ROOT_ENTRIES]) = (offset, options.leaf_entries as u64);
@@ -195,8 +220,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         Ok(tree)
     }
 
-    /// Opens a tree: rebuilds its volatile half from the leaves, and marks what it reaches if the pool asks for that.
-    /// O(n), on `options.recovery_threads` threads.
+    /// Opens a tree: rebuilds its volatile half from the leaves, and marks what it reaches if the
+    /// pool asks for that. O(n), on `options.recovery_threads` threads.
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: RnTreeOptions) -> Result<Self> {
         let mut tree = Self::empty(pool, options)?;
         tree.start(root, options, pool.needs_mark())?;

@@ -1,9 +1,10 @@
 //! Order bytes: where a key lies between a leaf's bounds, in one byte.
 //!
-//! A fingerprint tells keys apart but not their order, so an insert would have to read all entries, 14 lines, to rank
-//! its key among them. An order byte keeps the order: of two keys the lower one never has the higher byte. An insert
-//! compares 56 of them at once and reads only the entries that tie, one in four times for keys that spread evenly.
-//! Keys that crowd together within a leaf tie more often; then all entries are read, and the leaf gets a new scale.
+//! A fingerprint tells keys apart but not their order, so an insert would have to read all entries,
+//! 14 lines, to rank its key among them. An order byte keeps the order: of two keys the lower one
+//! never has the higher byte. An insert compares 56 of them at once and reads only the entries that
+//! tie, one in four times for keys that spread evenly. Keys that crowd together within a leaf tie
+//! more often; then all entries are read, and the leaf gets a new scale.
 
 /// How keys map to order bytes: from a base, in steps of a power of two.
 ///
@@ -29,7 +30,8 @@ impl Scale {
     /// The order byte of a key. Monotone.
     #[inline(always)]
     pub(super) fn order(self, key: u64) -> u8 {
-        (key.saturating_sub(self.0 & !SHIFT_MASK) >> (self.0 & SHIFT_MASK)).min(u64::from(u8::MAX)) as u8
+        (key.saturating_sub(self.0 & !SHIFT_MASK) >> (self.0 & SHIFT_MASK)).min(u64::from(u8::MAX))
+            as u8
     }
 }
 

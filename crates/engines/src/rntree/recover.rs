@@ -1,14 +1,16 @@
 //! Recovery: the volatile half of the tree, rebuilt from the leaves.
 //!
-//! 1. One thread follows the chain of leaves, from slot line to slot line, and refuses lines that no crash leaves.
-//! 2. All cores verify the leaves' checks and rebuild their volatile records: `live` and `claimed` from the slots,
-//!    fingerprints from the entries, a separator from the first key. After a crash they mark leaf and records as in use.
-//! 3. Torn twin lines are mended, and empty leaves taken out of the chain, with one line store for those that follow one
-//!    another.
+//! 1. One thread follows the chain of leaves, from slot line to slot line, and refuses lines that
+//!    no crash leaves.
+//! 2. All cores verify the leaves' checks and rebuild their volatile records: `live` and `claimed`
+//!    from the slots, fingerprints from the entries, a separator from the first key. After a crash
+//!    they mark leaf and records as in use.
+//! 3. Torn twin lines are mended, and empty leaves taken out of the chain, with one line store for
+//!    those that follow one another.
 //! 4. The inner nodes are built bottom-up.
 //!
-//! Nothing but step 3 writes to the pool: not before all leaves have passed their checks, and each of its writes leaves a
-//! tree with the same content, so recovery may itself be cut off anywhere.
+//! Nothing but step 3 writes to the pool: not before all leaves have passed their checks, and each
+//! of its writes leaves a tree with the same content, so recovery may itself be cut off anywhere.
 
 use std::time::Instant;
 
@@ -51,9 +53,11 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let first = self.leaves.allocate_run(links.len() as u32)?;
         self.head = first;
         let mut separators = vec![(Separator::default(), 0); links.len()];
-        share(threads, separators.chunks_mut(CHUNK).enumerate(), |(chunk, part)| {
-            self.rebuild_records(links, chunk * CHUNK, first, part)
-        })?;
+        share(
+            threads,
+            separators.chunks_mut(CHUNK).enumerate(),
+            |(chunk, part)| self.rebuild_records(links, chunk * CHUNK, first, part),
+        )?;
         self.mend_chain(&chain, first)?;
         // Within a chunk the thread that rebuilds a leaf sets the high key of the leaf before it.
         for start in (CHUNK..links.len()).step_by(CHUNK) {
@@ -74,13 +78,23 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         while offset != 0 {
             seen += 1;
             if seen > leaves_max {
-                return Err(Error::corrupt(offset, "the chain of leaves runs in a circle"));
+                return Err(Error::corrupt(
+                    offset,
+                    "the chain of leaves runs in a circle",
+                ));
             }
-            let found = guard.node::<Leaf>(offset)?.slots.inspect(guard).map_err(Error::torn(offset))?;
+            let found = guard
+                .node::<Leaf>(offset)?
+                .slots
+                .inspect(guard)
+                .map_err(Error::torn(offset))?;
             let slots = Slots(found.value);
             slots.validate(self.capacity, offset)?;
             if !found.is_whole && !self.recovered_from_crash {
-                return Err(Error::corrupt(offset, "a torn line, and there was no crash"));
+                return Err(Error::corrupt(
+                    offset,
+                    "a torn line, and there was no crash",
+                ));
             }
             match chain.links.len().checked_sub(1) {
                 Some(before) if slots.count() == 0 => {
@@ -104,19 +118,32 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let guard = self.pool.pin();
         for position in &chain.torn {
             let offset = chain.links[*position].offset;
-            guard.node::<Leaf>(offset)?.slots.recover(&guard).map_err(Error::torn(offset))?;
+            guard
+                .node::<Leaf>(offset)?
+                .slots
+                .recover(&guard)
+                .map_err(Error::torn(offset))?;
         }
         for empty in chain.empty.chunk_by(|one, other| one.0 == other.0) {
             let position = empty[0].0;
             let Link { offset, slots } = &chain.links[position];
             let next = chain.links.get(position + 1).map_or(0, |next| next.offset);
-            let new = slots.with(slots.count(), next).sealed(slots, EntrySum::default());
+            let new = slots
+                .with(slots.count(), next)
+                .sealed(slots, EntrySum::default());
             // PERSIST: nothing must precede; lost, the empty leaves are still in the chain.
-            let stored = guard.node::<Leaf>(*offset)?.slots.publish(&guard, &slots.0, &new.0)?;
+            let stored = guard
+                .node::<Leaf>(*offset)?
+                .slots
+                .publish(&guard, &slots.0, &new.0)?;
             guard.fence();
-            self.leaves.get(first + position as u32).change(&Slots(stored), || {});
+            self.leaves
+                .get(first + position as u32)
+                .change(&Slots(stored), || {});
             if !self.recovered_from_crash {
-                empty.iter().for_each(|(_, offset)| guard.retire_node(*offset));
+                empty
+                    .iter()
+                    .for_each(|(_, offset)| guard.retire_node(*offset));
             }
         }
         Ok(())
@@ -145,11 +172,18 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 medium::kernels::prefetch_lines(leaf);
             }
             let number = first + position as u32;
-            *separator = (self.rebuild_record(&guard, leaf, link, number, &mut last)?, number);
+            *separator = (
+                self.rebuild_record(&guard, leaf, link, number, &mut last)?,
+                number,
+            );
             if index > 0 {
                 self.set_high(number - 1, separator.0);
             }
-            let next = if position + 1 < chain.len() { number + 1 } else { 0 };
+            let next = if position + 1 < chain.len() {
+                number + 1
+            } else {
+                0
+            };
             self.leaves.get(number).set_next(next);
         }
         Ok(())
@@ -157,7 +191,11 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
 
     /// Gives a leaf the separator before the next one as its high key.
     fn set_high(&self, number: u32, separator: Separator) {
-        let bound = if C::TIES { separator.tail } else { separator.word };
+        let bound = if C::TIES {
+            separator.tail
+        } else {
+            separator.word
+        };
         self.leaves.get(number).high.store(bound, Ordering::Release);
     }
 
@@ -167,8 +205,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         Ok(last.map(|position| leaf.entry(guard, &link.slots, position)))
     }
 
-    /// Rebuilds one record; `last` is the entry before the leaf, and becomes its last one. Returns the separator before
-    /// the leaf.
+    /// Rebuilds one record; `last` is the entry before the leaf, and becomes its last one. Returns
+    /// the separator before the leaf.
     fn rebuild_record(
         &self,
         guard: &Guard<'_, M>,
@@ -178,7 +216,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         last: &mut Option<EntryWords>,
     ) -> Result<Separator> {
         let record: &LeafRecord<M> = self.leaves.get(number);
-        link.slots.verify(leaf.sum(guard, &link.slots, 0), link.offset)?;
+        link.slots
+            .verify(leaf.sum(guard, &link.slots, 0), link.offset)?;
         if self.recovered_from_crash {
             guard.mark_node(link.offset)?;
         }
@@ -187,7 +226,13 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let mut separator = Separator::default();
         for position in 0..link.slots.count() {
             let words = leaf.entry(guard, &link.slots, position);
-            if last.is_some_and(|last| if C::TIES { words[0] < last[0] } else { words[0] <= last[0] }) {
+            if last.is_some_and(|last| {
+                if C::TIES {
+                    words[0] < last[0]
+                } else {
+                    words[0] <= last[0]
+                }
+            }) {
                 return Err(Error::corrupt(link.offset, "entries out of order"));
             }
             if position == 0 {

@@ -12,8 +12,13 @@ use crate::index::{Codec, Condition, EntryWords};
 use crate::kit::write::holds;
 
 impl<M: Medium, C: Codec> RnTree<M, C> {
-    /// Removes `key` if `condition` holds; an absent key stays absent. One persist, none if there is nothing to do.
-    pub(super) fn erase(&self, key: C::Key<'_>, condition: Condition<C::Value<'_>>) -> Result<bool> {
+    /// Removes `key` if `condition` holds; an absent key stays absent. One persist, none if there
+    /// is nothing to do.
+    pub(super) fn erase(
+        &self,
+        key: C::Key<'_>,
+        condition: Condition<C::Value<'_>>,
+    ) -> Result<bool> {
         let hash = C::hash(key);
         let mut peeked = None;
         if !C::TIES {
@@ -75,8 +80,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
     }
 
-    /// Publishes the leaf without an entry that it lists; the caller holds the leaf's lock. Returns when that is durable, and how
-    /// many entries are left.
+    /// Publishes the leaf without an entry that it lists; the caller holds the leaf's lock. Returns
+    /// when that is durable, and how many entries are left.
     fn unlist(
         &self,
         guard: &Guard<'_, M>,
@@ -89,14 +94,21 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let Some(position) = slots.position_of(entry) else {
             return Err(self.damaged(index, "a live entry without a slot"));
         };
-        let new = slots.removed(position).sealed(&slots, EntrySum::default().with(entry, words));
+        let new = slots
+            .removed(position)
+            .sealed(&slots, EntrySum::default().with(entry, words));
         // PERSIST: nothing must precede; lost, the key is still there.
         let stored = leaf.slots.publish(guard, &slots.0, &new.0)?;
         let lsn = guard.fence();
         record.stamp(lsn);
         let live = record.live.load(Ordering::Relaxed);
-        record.change(&Slots(stored), || record.live.store(live & !(1 << entry), Ordering::Release));
-        record.dead.store(record.dead.load(Ordering::Relaxed) | 1 << entry, Ordering::Relaxed);
+        record.change(&Slots(stored), || {
+            record.live.store(live & !(1 << entry), Ordering::Release);
+        });
+        record.dead.store(
+            record.dead.load(Ordering::Relaxed) | 1 << entry,
+            Ordering::Relaxed,
+        );
         Ok((lsn, slots.count() - 1))
     }
 }

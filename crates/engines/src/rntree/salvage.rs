@@ -1,8 +1,8 @@
 //! Reading what is whole in a damaged tree, even one that does not open.
 //!
-//! A leaf that fails its check is left out, and the salvage goes on with the leaf that it names, if its slot line alone is whole.
-//! That need not be the right leaf, as if two slot lines were swapped: the leaves that were passed over are then found in the slabs
-//! of the pool.
+//! A leaf that fails its check is left out, and the salvage goes on with the leaf that it names, if
+//! its slot line alone is whole. That need not be the right leaf, as if two slot lines were
+//! swapped: the leaves that were passed over are then found in the slabs of the pool.
 
 use std::ops::RangeInclusive;
 
@@ -26,7 +26,10 @@ impl<M: Medium, C: Codec> Leafy<M, C> for Chain {
     const HAS_LINE: bool = true;
 
     fn at_root(_: &Pool<M>, root: &TreeRoot) -> Result<Self> {
-        Ok(Self { head: root.words[ROOT_HEAD], capacity: RnTree::<M, C>::capacity_of(root)? })
+        Ok(Self {
+            head: root.words[ROOT_HEAD],
+            capacity: RnTree::<M, C>::capacity_of(root)?,
+        })
     }
 
     fn leaf_bytes(&self) -> RangeInclusive<usize> {
@@ -48,13 +51,19 @@ impl<M: Medium, C: Codec> Leafy<M, C> for Chain {
     fn entries(&self, guard: &Guard<'_, M>, offset: u64) -> Result<Vec<Result<EntryWords>>> {
         let (leaf, slots) = self.read_leaf(guard, offset)?;
         self.verify_slots(guard, (offset, leaf, &slots))?;
-        Ok((0..slots.count()).map(|position| Ok(leaf.entry(guard, &slots, position))).collect())
+        Ok((0..slots.count())
+            .map(|position| Ok(leaf.entry(guard, &slots, position)))
+            .collect())
     }
 }
 
 impl Chain {
     /// A leaf and its slots, not validated.
-    fn read_leaf<'g, M: Medium>(&self, guard: &'g Guard<'_, M>, offset: u64) -> Result<(&'g Leaf, Slots)> {
+    fn read_leaf<'g, M: Medium>(
+        &self,
+        guard: &'g Guard<'_, M>,
+        offset: u64,
+    ) -> Result<(&'g Leaf, Slots)> {
         let leaf = guard.node::<Leaf>(offset)?;
         if let Ok(value) = leaf.slots.load(guard) {
             return Ok((leaf, Slots(value)));

@@ -1,8 +1,9 @@
 //! Ranges: one consistent snapshot of a leaf after the other.
 //!
-//! A snapshot takes order, entries and next leaf at one moment. A key that is there for the whole scan is in the leaf
-//! that covers it whenever that is read; a split moves keys to the right, where the scan has not been, and a merge
-//! leaves the right leaf dead: a scan that finds a dead leaf descends again from its last key. So each key comes at most once.
+//! A snapshot takes order, entries and next leaf at one moment. A key that is there for the whole
+//! scan is in the leaf that covers it whenever that is read; a split moves keys to the right, where
+//! the scan has not been, and a merge leaves the right leaf dead: a scan that finds a dead leaf
+//! descends again from its last key. So each key comes at most once.
 
 use medium::sync::Ordering;
 use medium::sync::pause;
@@ -35,14 +36,24 @@ pub(super) struct Snapshot {
 
 impl Snapshot {
     pub(super) fn new() -> Self {
-        Self { entries: [[0; 2]; ENTRIES_MAX], count: 0, next: 0, high: 0 }
+        Self {
+            entries: [[0; 2]; ENTRIES_MAX],
+            count: 0,
+            next: 0,
+            high: 0,
+        }
     }
 }
 
 impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Takes a snapshot, once it is durable; `false` if the leaf is dead. Prefetches the next leaf.
     #[inline]
-    pub(super) fn snapshot(&self, guard: &Guard<'_, M>, index: u32, snapshot: &mut Snapshot) -> Result<bool> {
+    pub(super) fn snapshot(
+        &self,
+        guard: &Guard<'_, M>,
+        index: u32,
+        snapshot: &mut Snapshot,
+    ) -> Result<bool> {
         let record = self.leaves.get(index);
         let (mut spins, mut attempts) = (0, 0);
         let mut lock = None;
@@ -71,7 +82,12 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     }
 
     #[inline(always)]
-    fn copy_leaf(&self, guard: &Guard<'_, M>, record: &LeafRecord<M>, snapshot: &mut Snapshot) -> Result<()> {
+    fn copy_leaf(
+        &self,
+        guard: &Guard<'_, M>,
+        record: &LeafRecord<M>,
+        snapshot: &mut Snapshot,
+    ) -> Result<()> {
         let leaf = Self::leaf(guard, record)?;
         kernels::prefetch_lines(&leaf.entries);
         let slots: Slots = record.slots();
@@ -87,9 +103,14 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         Ok(())
     }
 
-    /// Calls `visit` with the entries from `from` on, ascending, until it returns `false`. Not pinned, like point
-    /// reads: however long the visits take, they do not keep memory from being reused.
-    pub(super) fn visit_words(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()>
+    /// Calls `visit` with the entries from `from` on, ascending, until it returns `false`. Not
+    /// pinned, like point reads: however long the visits take, they do not keep memory from being
+    /// reused.
+    pub(super) fn visit_words(
+        &self,
+        from: u64,
+        visit: &mut dyn FnMut(&[[u64; 2]]) -> bool,
+    ) -> Result<()>
     where
         C: for<'k> Codec<Key<'k> = u64>,
     {
@@ -104,13 +125,14 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 }
             }
             guard.interleave_read(&self.inner);
-            let (mut index, mut version) = self.inner.descend_touching(resume, |leaf, following| {
-                self.prefetch_whole_leaf(&guard, leaf);
-                for next in following.iter().take(LEAVES_AHEAD) {
-                    self.prefetch_whole_leaf(&guard, next.load(Ordering::Relaxed));
-                }
-                self.leaves.peek(leaf).version()
-            })?;
+            let (mut index, mut version) =
+                self.inner.descend_touching(resume, |leaf, following| {
+                    self.prefetch_whole_leaf(&guard, leaf);
+                    for next in following.iter().take(LEAVES_AHEAD) {
+                        self.prefetch_whole_leaf(&guard, next.load(Ordering::Relaxed));
+                    }
+                    self.leaves.peek(leaf).version()
+                })?;
             loop {
                 match self.visit_leaf(&guard, (index, version), &mut resume, visit)? {
                     Visited::All(next, next_version) => {
@@ -125,8 +147,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
     }
 
-    /// Visits the entries of one leaf from `resume` on, and moves `resume` behind them. `index` was the right leaf when it had
-    /// `version`.
+    /// Visits the entries of one leaf from `resume` on, and moves `resume` behind them. `index` was
+    /// the right leaf when it had `version`.
     #[inline(always)]
     fn visit_leaf(
         &self,
@@ -152,14 +174,19 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         };
         let count = slots.count().min(ENTRIES_MAX);
         let listed = slots.listed();
-        let cells_at = |position: usize| &leaf.entries[usize::from(listed[position]).min(ENTRIES_MAX - 1)];
+        let cells_at =
+            |position: usize| &leaf.entries[usize::from(listed[position]).min(ENTRIES_MAX - 1)];
         let key_at = |position: usize| cells_at(position)[0].load(guard);
         let mut start = 0;
         if count > 0 && key_at(0) < *resume {
             let mut end = count;
             while start < end {
                 let middle = usize::midpoint(start, end);
-                if key_at(middle) < *resume { start = middle + 1 } else { end = middle }
+                if key_at(middle) < *resume {
+                    start = middle + 1;
+                } else {
+                    end = middle;
+                }
             }
         }
         let mut copied = [[0; 2]; VISITED_TOGETHER];
@@ -172,7 +199,11 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 *words = [cells[0].load(guard), cells[1].load(guard)];
             }
             // The version is taken while it is certainly the next leaf.
-            let next_version = if end == count { self.leaves.get(next).version() } else { 0 };
+            let next_version = if end == count {
+                self.leaves.get(next).version()
+            } else {
+                0
+            };
             let lsn = record.lsn();
             if !is_still() {
                 return Ok(Visited::Changed);
@@ -189,16 +220,25 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 self.prefetch_next(guard, &slots, next);
             }
             if end == count {
-                return Ok(if next == 0 { Visited::Enough } else { Visited::All(next, next_version) });
+                return Ok(if next == 0 {
+                    Visited::Enough
+                } else {
+                    Visited::All(next, next_version)
+                });
             }
             start = end;
         }
     }
 
-    /// As [`RnTree::visit_leaf`] for the leaf of `resume`, however busy its writers are: takes the leaf's lock, which needs a pin.
-    /// Both end before `visit` is called. Returns `false` if the scan is at its end.
+    /// As [`RnTree::visit_leaf`] for the leaf of `resume`, however busy its writers are: takes the
+    /// leaf's lock, which needs a pin. Both end before `visit` is called. Returns `false` if the
+    /// scan is at its end.
     #[cold]
-    fn visit_pinned(&self, resume: &mut u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<bool>
+    fn visit_pinned(
+        &self,
+        resume: &mut u64,
+        visit: &mut dyn FnMut(&[[u64; 2]]) -> bool,
+    ) -> Result<bool>
     where
         C: for<'k> Codec<Key<'k> = u64>,
     {
@@ -284,12 +324,17 @@ impl<M: Medium, C: Codec> Leaves<M, C> for RnTree<M, C> {
                 if snapshot.next == 0 {
                     break 'descend (low, None);
                 }
-                let high = Separator { word: snapshot.high, tail: snapshot.high };
+                let high = Separator {
+                    word: snapshot.high,
+                    tail: snapshot.high,
+                };
                 let high = self.separator_key(&heap, Some(high))?;
                 let is_covered = match goal {
                     Goal::First => true,
                     Goal::Last => false,
-                    Goal::At(key) | Goal::UpTo(key) => high.as_deref().is_some_and(|high| key < high),
+                    Goal::At(key) | Goal::UpTo(key) => {
+                        high.as_deref().is_some_and(|high| key < high)
+                    }
                     Goal::Below(key) => high.as_deref().is_some_and(|high| key <= high),
                 };
                 if is_covered {
@@ -299,14 +344,20 @@ impl<M: Medium, C: Codec> Leaves<M, C> for RnTree<M, C> {
                 (index, low) = (snapshot.next, high);
             }
         };
-        leaf.entries.extend_from_slice(&snapshot.entries[..snapshot.count]);
-        leaf.end = if direction == Direction::Forward { high } else { low };
+        leaf.entries
+            .extend_from_slice(&snapshot.entries[..snapshot.count]);
+        leaf.end = if direction == Direction::Forward {
+            high
+        } else {
+            low
+        };
         Ok(())
     }
 }
 
 impl<M: Medium, C: Codec> RnTree<M, C> {
-    /// The leaf that a scan wants, unless it was split meanwhile, with the separator before it if that is known.
+    /// The leaf that a scan wants, unless it was split meanwhile, with the separator before it if
+    /// that is known.
     fn locate(&self, guard: &Guard<'_, M>, goal: Goal<'_>) -> Result<(u32, Option<Separator>)> {
         let target = match goal {
             Goal::First => return Ok((self.head, None)),
@@ -320,8 +371,14 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         Ok((place.leaf, place.low))
     }
 
-    fn separator_key(&self, heap: &HeapGuard<'_>, separator: Option<Separator>) -> Result<Option<Vec<u8>>> {
-        let Some(separator) = separator else { return Ok(None) };
+    fn separator_key(
+        &self,
+        heap: &HeapGuard<'_>,
+        separator: Option<Separator>,
+    ) -> Result<Option<Vec<u8>>> {
+        let Some(separator) = separator else {
+            return Ok(None);
+        };
         let mut key = Vec::new();
         InnerTree::<C>::copy_separator(heap, separator, &mut key)?;
         Ok(Some(key))
@@ -343,7 +400,10 @@ mod tests {
         let tree = RnTree::<Dax, WordCodec>::create(
             &pool,
             "t",
-            RnTreeOptions { leaf_entries: 4, ..RnTreeOptions::default() },
+            RnTreeOptions {
+                leaf_entries: 4,
+                ..RnTreeOptions::default()
+            },
         )
         .unwrap();
         let keys: Vec<u64> = (0..100).map(|key| 10 * key).chain([u64::MAX]).collect();
@@ -356,10 +416,19 @@ mod tests {
                 visited.extend(entries.iter().map(|[key, _]| *key));
                 true
             };
-            let steps =
-                std::iter::from_fn(|| tree.visit_pinned(&mut resume, &mut visit).unwrap().then_some(()));
+            let steps = std::iter::from_fn(|| {
+                tree.visit_pinned(&mut resume, &mut visit)
+                    .unwrap()
+                    .then_some(())
+            });
             assert!(steps.take(200).count() < 101, "from {from}");
-            assert_eq!(visited, keys.iter().copied().filter(|key| *key >= from).collect::<Vec<_>>());
+            assert_eq!(
+                visited,
+                keys.iter()
+                    .copied()
+                    .filter(|key| *key >= from)
+                    .collect::<Vec<_>>()
+            );
         }
         let mut resume = 0;
         assert!(!tree.visit_pinned(&mut resume, &mut |_| false).unwrap());

@@ -13,7 +13,8 @@ use crate::index::{Codec, EntryWords};
 use crate::kit::chain::{InnerTree, Separator, Structure};
 use crate::kit::gather::Gathered;
 
-/// A full leaf shares entries with a right neighbour that is at most this full; with a fuller one, both become three.
+/// A full leaf shares entries with a right neighbour that is at most this full; with a fuller one,
+/// both become three.
 const SHARE_NUMERATOR: usize = 3;
 const SHARE_DENOMINATOR: usize = 4;
 
@@ -39,13 +40,20 @@ struct Moved {
 }
 
 impl<M: Medium, C: Codec> RnTree<M, C> {
-    /// Makes room for `key` in a leaf without a free entry, unless that has changed since it had `version`. Returns the
-    /// leaf to go on with, as long as this thread stays pinned; `None` to descend again.
+    /// Makes room for `key` in a leaf without a free entry, unless that has changed since it had
+    /// `version`. Returns the leaf to go on with, as long as this thread stays pinned; `None` to
+    /// descend again.
     #[cold]
-    pub(super) fn make_room(&self, index: u32, version: u64, key: C::Key<'_>) -> Result<Option<u32>> {
+    pub(super) fn make_room(
+        &self,
+        index: u32,
+        version: u64,
+        key: C::Key<'_>,
+    ) -> Result<Option<u32>> {
         let guard = &self.pool.pin();
         let record = self.leaves.get(index);
-        // The version is unchanged under the pin, so the leaf cannot be retired before this thread is done.
+        // The version is unchanged under the pin, so the leaf cannot be retired before this thread
+        // is done.
         if !record.is_still(version) {
             return Ok(None);
         }
@@ -70,15 +78,16 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 self.split(guard, record, key)?;
             }
         } else {
-            // Most entries are claimed by writers under way, which will publish them or give them back.
+            // Most entries are claimed by writers under way, which will publish them or give them
+            // back.
             drop(lock);
             sync::yield_now();
         }
         Ok(Some(index))
     }
 
-    /// Moves the upper half of a full leaf into a new one. Under the leaf's lock, which is kept until the parent knows
-    /// the new leaf.
+    /// Moves the upper half of a full leaf into a new one. Under the leaf's lock, which is kept
+    /// until the parent knows the new leaf.
     fn split(&self, guard: &Guard<'_, M>, record: &LeafRecord<M>, key: C::Key<'_>) -> Result<()> {
         let slots = record.slots();
         let keep = self.split_position(guard, Self::leaf(guard, record)?, record, &slots, key)?;
@@ -90,12 +99,13 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         Ok(())
     }
 
-    /// Instead of splitting a full leaf alone: its entries and those of its right neighbour move on into one new leaf,
-    /// if they fit with room to spare, else into two, so that two leaves become three (as in a B*-tree). Leaves are then
-    /// four fifths full after random inserts, where splitting alone leaves ln 2.
+    /// Instead of splitting a full leaf alone: its entries and those of its right neighbour move on
+    /// into one new leaf, if they fit with room to spare, else into two, so that two leaves become
+    /// three (as in a B*-tree). Leaves are then four fifths full after random inserts, where
+    /// splitting alone leaves ln 2.
     ///
-    /// One line store as well: it drops the upper entries, and links the new leaves past the old neighbour. `false` if
-    /// nothing was done.
+    /// One line store as well: it drops the upper entries, and links the new leaves past the old
+    /// neighbour. `false` if nothing was done.
     fn share(&self, guard: &Guard<'_, M>, record: &LeafRecord<M>) -> Result<bool> {
         let old = record.next();
         if old == 0 {
@@ -103,28 +113,40 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
         let neighbour = self.leaves.get(old);
         // Without waiting: locks are taken left to right, but a merge may wait for both.
-        let Some(lock) = neighbour.try_lock() else { return Ok(false) };
+        let Some(lock) = neighbour.try_lock() else {
+            return Ok(false);
+        };
         if LeafRecord::<M>::is_dead(neighbour.version()) {
             return Ok(false);
         }
         let (count, count_right) = (record.slots().count(), neighbour.slots().count());
         let room_in_two = count_right * SHARE_DENOMINATOR <= self.capacity * SHARE_NUMERATOR;
-        let parts = if room_in_two && (count + count_right).div_ceil(2) < self.capacity { 1 } else { 2 };
+        let parts = if room_in_two && (count + count_right).div_ceil(2) < self.capacity {
+            1
+        } else {
+            2
+        };
         let keep = (count + count_right) / (parts + 1);
         if keep == 0 || keep >= count {
             return Ok(false);
         }
         if self.gathers {
-            // The records that move, before the inner nodes are locked: they may have to come from the disk.
+            // The records that move, before the inner nodes are locked: they may have to come from
+            // the disk.
             self.load_records(guard, record, keep)?;
             self.load_records(guard, neighbour, 0)?;
         }
         let (mut bound, high) = (Vec::new(), record.high.load(Ordering::Relaxed));
-        let separator = Separator { word: high, tail: high };
+        let separator = Separator {
+            word: high,
+            tail: high,
+        };
         InnerTree::<C>::copy_separator(&self.inner.heap(), separator, &mut bound)?;
         guard.interleave(&self.inner);
         let mut structure = self.inner.structure();
-        let Some(parent) = structure.parent_of(C::key(&bound)?, old)? else { return Ok(false) };
+        let Some(parent) = structure.parent_of(C::key(&bound)?, old)? else {
+            return Ok(false);
+        };
         // Damage stays where it is, and is found there.
         if self.verify_check(guard, neighbour).is_err() || !neighbour.close() {
             return Ok(false);
@@ -158,13 +180,14 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             structure.insert(C::key(&bytes)?, leaf.separator, leaf.index)
         };
         for leaf in leaves {
-            // If there is no memory for inner nodes the leaf is still found, through the leaf before it.
+            // If there is no memory for inner nodes the leaf is still found, through the leaf
+            // before it.
             let _ = enter(leaf);
         }
     }
 
-    /// Writes `parts` new leaves with the entries from position `keep` on and those of `absorbed`, ordered before what
-    /// comes after. Nothing leads there yet.
+    /// Writes `parts` new leaves with the entries from position `keep` on and those of `absorbed`,
+    /// ordered before what comes after. Nothing leads there yet.
     fn build<'g, 'p>(
         &self,
         guard: &'g Guard<'p, M>,
@@ -203,13 +226,23 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             false => Gathered::none(guard),
         };
         // The entry before the first that moves is there for the separator.
-        let ends: Vec<usize> = (0..=parts).map(|part| 1 + (moved.len() - 1) * part / parts).collect();
+        let ends: Vec<usize> = (0..=parts)
+            .map(|part| 1 + (moved.len() - 1) * part / parts)
+            .collect();
         let mut built = Vec::with_capacity(parts);
-        let mut next = (last.slots().next(), last.next(), last.high.load(Ordering::Relaxed));
+        let mut next = (
+            last.slots().next(),
+            last.next(),
+            last.high.load(Ordering::Relaxed),
+        );
         for part in (0..parts).rev() {
             match self.build_one(guard, &moved[ends[part] - 1..ends[part + 1]], next) {
                 Ok(leaf) => {
-                    let high = if C::TIES { leaf.separator.tail } else { leaf.separator.word };
+                    let high = if C::TIES {
+                        leaf.separator.tail
+                    } else {
+                        leaf.separator.word
+                    };
                     next = (leaf.offset, leaf.index, high);
                     built.insert(0, leaf);
                 }
@@ -221,11 +254,19 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
         // PERSIST: nothing must precede; lost, nothing leads to the leaves and the copies yet.
         guard.fence();
-        Ok(Built { leaves: built, records })
+        Ok(Built {
+            leaves: built,
+            records,
+        })
     }
 
     /// Reads the beginning of each record of a leaf from position `start` on.
-    fn load_records(&self, guard: &Guard<'_, M>, record: &LeafRecord<M>, start: usize) -> Result<()> {
+    fn load_records(
+        &self,
+        guard: &Guard<'_, M>,
+        record: &LeafRecord<M>,
+        start: usize,
+    ) -> Result<()> {
         let mut entries = Vec::new();
         self.collect(guard, record, start, &mut entries)?;
         for offset in entries.iter().filter_map(|entry| C::record(entry.words)) {
@@ -264,7 +305,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let offset = offset.inspect_err(|_| self.inner.retire_separator(separator))?;
         let place = || {
             let index = self.leaves.allocate()?;
-            self.place(index, offset).inspect_err(|_| self.leaves.free(index))?;
+            self.place(index, offset)
+                .inspect_err(|_| self.leaves.free(index))?;
             Ok(index)
         };
         let index = place().inspect_err(|_: &crate::Error| {
@@ -279,19 +321,33 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             record.set_fingerprint(entry, *fingerprint);
             sum = sum.with(entry, *words);
         }
-        let slots = Slots(leaf.slots.init(guard, &Slots::identity(moved.len() - 1, next, sum).0));
+        let slots = Slots(
+            leaf.slots
+                .init(guard, &Slots::identity(moved.len() - 1, next, sum).0),
+        );
         guard.flush_words(leaf.entries[..moved.len() - 1].as_flattened());
         record.reset(offset, &slots, (next_index, high), Lsn::DURABLE);
         let last = moved[moved.len() - 1].words[0];
-        let scale = Scale::covering(moved[1].words[0], if C::TIES || high == 0 { last } else { high });
-        record.rescale(scale, moved[1..].iter().map(|moved| moved.words[0]).enumerate());
-        Ok(NewLeaf { offset, index, separator })
+        let scale = Scale::covering(
+            moved[1].words[0],
+            if C::TIES || high == 0 { last } else { high },
+        );
+        record.rescale(
+            scale,
+            moved[1..].iter().map(|moved| moved.words[0]).enumerate(),
+        );
+        Ok(NewLeaf {
+            offset,
+            index,
+            separator,
+        })
     }
 
     /// Gives new leaves back that were never published.
     fn discard_built(&self, guard: &Guard<'_, M>, built: &[NewLeaf]) {
         for leaf in built {
-            // Only readers of the record's former leaf can still use it, and they will not validate.
+            // Only readers of the record's former leaf can still use it, and they will not
+            // validate.
             while !self.leaves.get(leaf.index).close() {
                 sync::yield_now();
             }
@@ -301,7 +357,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
     }
 
-    /// Publishes new leaves: the line store that drops the entries from position `keep` on and links them.
+    /// Publishes new leaves: the line store that drops the entries from position `keep` on and
+    /// links them.
     fn publish_built(
         &self,
         guard: &Guard<'_, M>,
@@ -317,18 +374,24 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let published = leaf.slots.publish(guard, &slots.0, &new.0);
         let stored = Slots(published.inspect_err(|_| self.discard_built(guard, built))?);
         let lsn = guard.fence();
-        built.iter().for_each(|leaf| self.leaves.get(leaf.index).stamp(lsn));
+        built
+            .iter()
+            .for_each(|leaf| self.leaves.get(leaf.index).stamp(lsn));
         record.stamp(lsn);
         if let Some(absorbed) = absorbed {
             absorbed.stamp(lsn);
         }
         let moved = slots.bitmap() & !stored.bitmap();
         record.shorten(&stored, first.index, Self::bound_of(first.separator));
-        record.dead.store(record.dead.load(Ordering::Relaxed) | moved, Ordering::Relaxed);
+        record.dead.store(
+            record.dead.load(Ordering::Relaxed) | moved,
+            Ordering::Relaxed,
+        );
         Ok(())
     }
 
-    /// How many entries stay: half, or nearly all where keys arrive in ascending order at the tree's end.
+    /// How many entries stay: half, or nearly all where keys arrive in ascending order at the
+    /// tree's end.
     fn split_position(
         &self,
         guard: &Guard<'_, M>,
@@ -363,35 +426,59 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         right: [u64; 2],
     ) -> Result<Separator> {
         if !C::TIES {
-            return Ok(Separator { word: right[0], tail: 0 });
+            return Ok(Separator {
+                word: right[0],
+                tail: 0,
+            });
         }
         let (mut low, mut high) = (Vec::new(), Vec::new());
         C::copy_key(guard, left, &mut low)?;
         C::copy_key(guard, right, &mut high)?;
-        let common = low.iter().zip(&high).take_while(|(low, high)| low == high).count();
+        let common = low
+            .iter()
+            .zip(&high)
+            .take_while(|(low, high)| low == high)
+            .count();
         high.truncate(common + 1);
         self.inner.separator(C::key(&high)?, &high)
     }
 
-    /// A separator that is the key of an entry, for a leaf whose predecessor's last key is not known.
-    pub(super) fn separator_from(&self, guard: &Guard<'_, M>, words: [u64; 2]) -> Result<Separator> {
+    /// A separator that is the key of an entry, for a leaf whose predecessor's last key is not
+    /// known.
+    pub(super) fn separator_from(
+        &self,
+        guard: &Guard<'_, M>,
+        words: [u64; 2],
+    ) -> Result<Separator> {
         let mut bytes = Vec::new();
         C::copy_key(guard, words, &mut bytes)?;
         self.inner.separator(C::key(&bytes)?, &bytes)
     }
 
-    /// Merges the leaf that covers `key` with a neighbour, if one of them is empty or both are small. Gives up if a
-    /// lock is taken: the next removal tries again.
+    /// Merges the leaf that covers `key` with a neighbour, if one of them is empty or both are
+    /// small. Gives up if a lock is taken: the next removal tries again.
     pub(super) fn merge(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<()> {
         guard.interleave(&self.inner);
-        let Some(mut structure) = self.inner.try_structure() else { return Ok(()) };
-        let Some(neighbours) = structure.neighbours(key)? else { return Ok(()) };
+        let Some(mut structure) = self.inner.try_structure() else {
+            return Ok(());
+        };
+        let Some(neighbours) = structure.neighbours(key)? else {
+            return Ok(());
+        };
         let right_index = neighbours.right;
-        let (left, right) = (self.leaves.get(neighbours.left), self.leaves.get(right_index));
+        let (left, right) = (
+            self.leaves.get(neighbours.left),
+            self.leaves.get(right_index),
+        );
         // Left to right, and only if free: a split waits for the structure with its leaf locked.
-        let Some(left_lock) = left.try_lock() else { return Ok(()) };
-        let Some(right_lock) = right.try_lock() else { return Ok(()) };
-        if left.next() != right_index || LeafRecord::<M>::is_dead(left.version() | right.version()) {
+        let Some(left_lock) = left.try_lock() else {
+            return Ok(());
+        };
+        let Some(right_lock) = right.try_lock() else {
+            return Ok(());
+        };
+        if left.next() != right_index || LeafRecord::<M>::is_dead(left.version() | right.version())
+        {
             return Ok(());
         }
         let counts = (left.slots().count(), right.slots().count());
@@ -409,8 +496,14 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         Ok(())
     }
 
-    /// Moves all entries of `right` into `left` and leaves `right` dead. Both are locked. `false` if there is no room.
-    fn absorb(&self, guard: &Guard<'_, M>, left: &LeafRecord<M>, right: &LeafRecord<M>) -> Result<bool> {
+    /// Moves all entries of `right` into `left` and leaves `right` dead. Both are locked. `false`
+    /// if there is no room.
+    fn absorb(
+        &self,
+        guard: &Guard<'_, M>,
+        left: &LeafRecord<M>,
+        right: &LeafRecord<M>,
+    ) -> Result<bool> {
         // As in `share`.
         if self.verify_check(guard, right).is_err() {
             return Ok(false);
@@ -438,7 +531,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             left.release(claimed);
             return Ok(false);
         }
-        // PERSIST: the copies before the slot line that lists them; lost, both leaves are as they were.
+        // PERSIST: the copies before the slot line that lists them; lost, both leaves are as they
+        // were.
         guard.fence();
         // A thread that finds a dead leaf descends again, and finds what the left one publishes.
         right.set_dead(true);

@@ -38,7 +38,8 @@ impl Layout {
             }
         };
         leaf.write_item(guard, slot, item);
-        // PERSIST: the entry and what it leads to are ordered before the head that names it; lost, it is not there.
+        // PERSIST: the entry and what it leads to are ordered before the head that names it; lost,
+        // it is not there.
         guard.fence();
         word.publish(guard, new);
         guard.fence()
@@ -71,13 +72,15 @@ impl Layout {
         guard.fence()
     }
 
-    /// Says that the slot array is invalid, unless a crash has left that; returns the bits of entries that live.
+    /// Says that the slot array is invalid, unless a crash has left that; returns the bits of
+    /// entries that live.
     #[inline]
     fn invalidate<M: Medium>(guard: &Guard<'_, M>, leaf: &Node<'_>) -> u64 {
         let bitmap = leaf.head[BITMAP].load(guard);
         let bits = bitmap & bits_of((1 << leaf.entries.len()) - 1);
         if bitmap & VALID != 0 {
-            // PERSIST: nothing must precede; lost, the slot array is as it was, for it changes behind the fence.
+            // PERSIST: nothing must precede; lost, the slot array is as it was, for it changes
+            // behind the fence.
             leaf.head[BITMAP].publish(guard, sealed(bits));
             guard.fence();
         }
@@ -93,7 +96,8 @@ impl Layout {
             }
         }
         guard.flush_words(&leaf.head[..8]);
-        // PERSIST: slot array and entry are ordered before the bitmap; lost, the bitmap that was there counts, and no slot array.
+        // PERSIST: slot array and entry are ordered before the bitmap; lost, the bitmap that was
+        // there counts, and no slot array.
         guard.fence();
         leaf.head[BITMAP].publish(guard, sealed(bits | VALID));
         guard.fence()

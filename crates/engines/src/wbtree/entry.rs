@@ -19,28 +19,67 @@ pub(super) const LEAF_ENTRIES: usize = 1;
 /// The wB+-Tree in the list of engines.
 pub(crate) static ENTRY: Entry = entry(
     NAME,
-    Persists { insert: 3, update: 2, update_words: 1, remove: 3 },
+    Persists {
+        insert: 3,
+        update: 2,
+        update_words: 1,
+        remove: 3,
+    },
     &[registry::Codec::Record],
-    Nodes { leaf_entries: 59, children: 60, settings: &[("design", 0), ("leaf-entries", 59)] },
-    Nodes { leaf_entries: 4, children: 5, settings: &[("design", 0), ("leaf-entries", 4)] },
+    Nodes {
+        leaf_entries: 59,
+        children: 60,
+        settings: &[("design", 0), ("leaf-entries", 59)],
+    },
+    Nodes {
+        leaf_entries: 4,
+        children: 5,
+        settings: &[("design", 0), ("leaf-entries", 4)],
+    },
 );
 
 /// The same engine, where trees have bitmap-only leaves unless they are told otherwise.
 pub static BITMAP_LEAVES: Entry = entry(
     "wbtree-bitmap-only",
-    Persists { insert: 2, update: 2, update_words: 1, remove: 1 },
+    Persists {
+        insert: 2,
+        update: 2,
+        update_words: 1,
+        remove: 1,
+    },
     &[],
-    Nodes { leaf_entries: 63, children: 60, settings: &[("design", 1), ("leaf-entries", 63)] },
-    Nodes { leaf_entries: 4, children: 5, settings: &[("design", 1), ("leaf-entries", 4)] },
+    Nodes {
+        leaf_entries: 63,
+        children: 60,
+        settings: &[("design", 1), ("leaf-entries", 63)],
+    },
+    Nodes {
+        leaf_entries: 4,
+        children: 5,
+        settings: &[("design", 1), ("leaf-entries", 4)],
+    },
 );
 
 /// The same engine, where trees have slot-only nodes unless they are told otherwise.
 pub static SLOT_ONLY: Entry = entry(
     "wbtree-slot-only",
-    Persists { insert: 2, update: 2, update_words: 1, remove: 1 },
+    Persists {
+        insert: 2,
+        update: 2,
+        update_words: 1,
+        remove: 1,
+    },
     &[],
-    Nodes { leaf_entries: 7, children: 8, settings: &[("design", 2), ("leaf-entries", 7)] },
-    Nodes { leaf_entries: 3, children: 4, settings: &[("design", 2), ("leaf-entries", 3)] },
+    Nodes {
+        leaf_entries: 7,
+        children: 8,
+        settings: &[("design", 2), ("leaf-entries", 7)],
+    },
+    Nodes {
+        leaf_entries: 3,
+        children: 4,
+        settings: &[("design", 2), ("leaf-entries", 3)],
+    },
 );
 
 const fn entry(

@@ -73,8 +73,8 @@ const _: () = {
     assert!(LIVE.count_ones() as usize == DESIGNS[0].2);
 };
 
-/// For each of the four check bits, the bits of a bitmap whose parity it is. Bit i has the number i mod 11 + 1: neither a single
-/// bit nor a whole byte can be inverted without a change of the check.
+/// For each of the four check bits, the bits of a bitmap whose parity it is. Bit i has the number i
+/// mod 11 + 1: neither a single bit nor a whole byte can be inverted without a change of the check.
 const PARITIES: [u64; 4] = {
     let mut parities = [0; 4];
     let mut bit = 0;
@@ -118,11 +118,15 @@ impl Layout {
     pub fn new(design: Design, leaf_entries: usize) -> Result<Self> {
         let (_, name, most) = DESIGNS[design as usize];
         if !(ENTRIES_MIN..=most).contains(&leaf_entries) {
-            let what =
-                format!("wbtree: {name} nodes have {ENTRIES_MIN} to {most} entries, not {leaf_entries}");
+            let what = format!(
+                "wbtree: {name} nodes have {ENTRIES_MIN} to {most} entries, not {leaf_entries}"
+            );
             return Err(Error::Setting { what });
         }
-        Ok(Self { design, leaf_entries })
+        Ok(Self {
+            design,
+            leaf_entries,
+        })
     }
 
     #[inline(always)]
@@ -156,22 +160,39 @@ impl Format for Layout {
 
     fn of_settings(settings: &Settings) -> Result<Self> {
         let (design, _, most) = DESIGNS[settings.get(DESIGN).unwrap_or(0) as usize];
-        Self::new(design, settings.get(LEAF_ENTRIES).map_or(most, |entries| entries as usize))
+        Self::new(
+            design,
+            settings
+                .get(LEAF_ENTRIES)
+                .map_or(most, |entries| entries as usize),
+        )
     }
 
     fn to_settings(self) -> Settings {
-        Settings::NONE.with(DESIGN, self.design as u64).with(LEAF_ENTRIES, self.leaf_entries as u64)
+        Settings::NONE
+            .with(DESIGN, self.design as u64)
+            .with(LEAF_ENTRIES, self.leaf_entries as u64)
     }
 
     #[inline(always)]
     fn shape(self, kind: Kind) -> Shape {
         let entries = self.leaf_entries;
         match self.style(kind) {
-            Style::SlotBitmap => {
-                Shape { head_words: BITMAP + 2, entries: entries.min(DESIGNS[0].2), is_ordered: true }
-            }
-            Style::Bitmap => Shape { head_words: 2, entries, is_ordered: false },
-            Style::Slots => Shape { head_words: 2, entries, is_ordered: true },
+            Style::SlotBitmap => Shape {
+                head_words: BITMAP + 2,
+                entries: entries.min(DESIGNS[0].2),
+                is_ordered: true,
+            },
+            Style::Bitmap => Shape {
+                head_words: 2,
+                entries,
+                is_ordered: false,
+            },
+            Style::Slots => Shape {
+                head_words: 2,
+                entries,
+                is_ordered: true,
+            },
         }
     }
 
@@ -198,7 +219,12 @@ impl Format for Layout {
     }
 
     #[inline(always)]
-    fn slot<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>, position: usize) -> Option<usize> {
+    fn slot<M: Medium>(
+        self,
+        guard: &Guard<'_, M>,
+        node: &Node<'_>,
+        position: usize,
+    ) -> Option<usize> {
         let byte = 1 + position;
         let word = match self.style(node.kind) {
             Style::SlotBitmap if node.head[BITMAP].load(guard) & VALID != 0 => &node.head[byte / 8],
@@ -209,11 +235,20 @@ impl Format for Layout {
     }
 
     #[inline(always)]
-    fn slots<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>, position: usize) -> Option<u64> {
+    fn slots<M: Medium>(
+        self,
+        guard: &Guard<'_, M>,
+        node: &Node<'_>,
+        position: usize,
+    ) -> Option<u64> {
         let (first, shift) = ((1 + position) / 8, 8 * ((1 + position) % 8));
         match self.style(node.kind) {
             Style::SlotBitmap if node.head[BITMAP].load(guard) & VALID != 0 => {
-                let behind = if first < 7 && shift > 0 { node.head[first + 1].load(guard) } else { 0 };
+                let behind = if first < 7 && shift > 0 {
+                    node.head[first + 1].load(guard)
+                } else {
+                    0
+                };
                 Some(node.head[first].load(guard) >> shift | behind << 1 << (63 - shift))
             }
             Style::SlotBitmap | Style::Bitmap => None,
@@ -262,7 +297,8 @@ impl Format for Layout {
             Style::Bitmap | Style::Slots => return None,
         };
         let beyond = bits_of(!0 << node.entries.len()) & LIVE;
-        (sealed(bitmap) != bitmap || bitmap & beyond != 0).then_some("a bitmap that fails its check")
+        (sealed(bitmap) != bitmap || bitmap & beyond != 0)
+            .then_some("a bitmap that fails its check")
     }
 }
 

@@ -1,17 +1,20 @@
 //! The wB+-Tree: a B+-tree, all of it in the pool, whose nodes commit a change by one 8-byte store.
 //!
-//! After Chen, Jin: *Persistent B+-Trees in Non-Volatile Main Memory*, VLDB 2015. Three node designs, chosen when a tree is
-//! made: slot array and bitmap in all nodes (the default), bitmap-only leaves, slot-only nodes of one or two lines.
+//! After Chen, Jin: *Persistent B+-Trees in Non-Volatile Main Memory*, VLDB 2015. Three node
+//! designs, chosen when a tree is made: slot array and bitmap in all nodes (the default),
+//! bitmap-only leaves, slot-only nodes of one or two lines.
 //!
 //! ## Layout
 //!
-//! See `layout`: the nodes of the three designs. The tree around them is [`paged`](crate::kit::paged).
+//! See `layout`: the nodes of the three designs. The tree around them is
+//! [`paged`](crate::kit::paged).
 //!
 //! ## Invariants
 //!
-//! 1. A slot array that the bitmap calls valid lists the entries that live, in the order of their keys.
-//! 2. While the bitmap calls the slot array invalid, the bitmap alone tells which entries live. Readers need no slot array
-//!    then; the next writer of the leaf writes it anew.
+//! 1. A slot array that the bitmap calls valid lists the entries that live, in the order of their
+//!    keys.
+//! 2. While the bitmap calls the slot array invalid, the bitmap alone tells which entries live.
+//!    Readers need no slot array then; the next writer of the leaf writes it anew.
 //! 3. An entry's key does not change while it lives. Its value does, by one store.
 //!
 //! ## Commit points
@@ -30,20 +33,24 @@
 //!
 //! ## What a crash may leave behind
 //!
-//! Leaves whose slot array is invalid, at most one for each crash: an insert or a remove was under way, and is not done.
+//! Leaves whose slot array is invalid, at most one for each crash: an insert or a remove was under
+//! way, and is not done.
 //!
 //! ## Where this departs from the slides
 //!
-//! - *Search*: all keys of a node are compared at once (`compare_entries`), masked by the bitmap. The count of smaller keys is the
-//!   position in the slot array, whose word gives the child by a shift. Where the first words of keys tie, a binary search
-//!   goes on, and its narrow range is searched by shifts of one word, as in the slides.
-//! - *Insertion*: the slot array takes a line of its own, as the bitmap's line has no room for it. A leaf that a crash has left
-//!   invalid is made valid by the insert itself, and not before.
-//! - *Deletion*: the slides say that it is like insertion, and give its counts. With a slot array and a bitmap it takes the
-//!   insert's three persists.
-//! - *Splits*: a full parent is split before, in a change of its own, so that the redo log has a fixed size. So an insert with
-//!   splits of l nodes has 4 fences for each, and its own; by the slides' Table 3 it has three in all.
-//! - *Keys of variable size*: the first 8 bytes lie in the node. A separator has a copy of its key only where the bytes tie.
+//! - *Search*: all keys of a node are compared at once (`compare_entries`), masked by the bitmap.
+//!   The count of smaller keys is the position in the slot array, whose word gives the child by a
+//!   shift. Where the first words of keys tie, a binary search goes on, and its narrow range is
+//!   searched by shifts of one word, as in the slides.
+//! - *Insertion*: the slot array takes a line of its own, as the bitmap's line has no room for it.
+//!   A leaf that a crash has left invalid is made valid by the insert itself, and not before.
+//! - *Deletion*: the slides say that it is like insertion, and give its counts. With a slot array
+//!   and a bitmap it takes the insert's three persists.
+//! - *Splits*: a full parent is split before, in a change of its own, so that the redo log has a
+//!   fixed size. So an insert with splits of l nodes has 4 fences for each, and its own; by the
+//!   slides' Table 3 it has three in all.
+//! - *Keys of variable size*: the first 8 bytes lie in the node. A separator has a copy of its key
+//!   only where the bytes tie.
 //! - Merges, ranges, concurrency and recovery are not in the slides.
 
 mod change;

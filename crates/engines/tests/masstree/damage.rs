@@ -1,5 +1,6 @@
-//! Damage to what recovery of a Masstree rests on: the number of the running epoch, the set of failed epochs, the external
-//! log. A typed error, a violation that `check` names, or nothing; never a panic, never a walk without an end.
+//! Damage to what recovery of a Masstree rests on: the number of the running epoch, the set of
+//! failed epochs, the external log. A typed error, a violation that `check` names, or nothing;
+//! never a panic, never a walk without an end.
 
 use std::time::Duration;
 
@@ -31,7 +32,8 @@ const FAILED: std::ops::Range<u64> = 64..512;
 /// Where the anchor has the root, and the last run with the one before.
 const ROOT: u64 = 16;
 pub(crate) const RUNS: [u64; 2] = [32, 40];
-/// Where the areas of the shards begin, each with the first segment of its log, and then its queues.
+/// Where the areas of the shards begin, each with the first segment of its log, and then its
+/// queues.
 pub(crate) const SHARDS_BEGIN: u64 = 128;
 pub(crate) const SHARD_BYTES: u64 = 64 + 64 * SIZE_CLASSES;
 /// Classes of objects, each of which has a free queue in each shard.
@@ -39,7 +41,11 @@ pub(crate) const SIZE_CLASSES: u64 = 48;
 const VALUE: u64 = (1 << 48) - 1;
 
 pub(crate) fn open_pool(ram: &Instrumented) -> Pool<Instrumented> {
-    let options = PoolOptions { step_slabs_min: 1, close_on_drop: false, ..PoolOptions::default() };
+    let options = PoolOptions {
+        step_slabs_min: 1,
+        close_on_drop: false,
+        ..PoolOptions::default()
+    };
     Pool::open(ram.clone(), options).unwrap()
 }
 
@@ -48,7 +54,12 @@ pub(crate) fn reopen(pool: &Pool<Instrumented>, name: &str) -> Result<Box<Tree>,
 }
 
 fn reopen_as(pool: &Pool<Instrumented>, name: &str, codec: Codec) -> Result<Box<Tree>, Error> {
-    let root = pool.trees().unwrap().into_iter().find(|root| root.name == name).unwrap();
+    let root = pool
+        .trees()
+        .unwrap()
+        .into_iter()
+        .find(|root| root.name == name)
+        .unwrap();
     instrumented::open(pool, &root, codec, OPTIONS)
 }
 
@@ -63,7 +74,12 @@ fn create_words(pool: &Pool<Instrumented>) -> Box<Tree> {
 }
 
 pub(crate) fn anchor(pool: &Pool<Instrumented>, name: &str) -> u64 {
-    pool.trees().unwrap().into_iter().find(|root| root.name == name).unwrap().words[0]
+    pool.trees()
+        .unwrap()
+        .into_iter()
+        .find(|root| root.name == name)
+        .unwrap()
+        .words[0]
 }
 
 pub(crate) fn load(pool: &Pool<Instrumented>, offset: u64) -> u64 {
@@ -77,7 +93,10 @@ pub(crate) fn store(pool: &Pool<Instrumented>, offset: u64, value: u64) {
 }
 
 pub(crate) fn key(number: u64) -> Vec<u8> {
-    let mut key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec();
+    let mut key = number
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .to_be_bytes()
+        .to_vec();
     key.extend_from_slice(&b"and a tail"[..number as usize % 10]);
     key
 }
@@ -154,11 +173,14 @@ fn a_counter_of_epochs_that_lies() {
 /// Entries that lie in one of two contents each, in order: nothing was invented.
 fn is_of(found: &[(Vec<u8>, Vec<u8>)], contents: [&[(Vec<u8>, Vec<u8>)]; 2]) -> bool {
     found.is_sorted_by(|(one, _), (next, _)| one < next)
-        && found.iter().all(|entry| contents.iter().any(|content| content.contains(entry)))
+        && found
+            .iter()
+            .all(|entry| contents.iter().any(|content| content.contains(entry)))
 }
 
-/// A number from the future cannot be told from a right one, as it has its check. What was under way then counts as
-/// complete, though a part of it may be missing: an error, a violation, or entries that somebody wrote.
+/// A number from the future cannot be told from a right one, as it has its check. What was under
+/// way then counts as complete, though a part of it may be missing: an error, a violation, or
+/// entries that somebody wrote.
 #[test]
 fn a_counter_of_epochs_from_the_future_while_something_is_under_way() {
     let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
@@ -185,7 +207,10 @@ fn a_set_of_failed_epochs_that_is_damaged() {
     for _ in 0..3 {
         drop(reopen(&pool, "tree").unwrap());
     }
-    let used: Vec<u64> = FAILED.step_by(8).filter(|at| load(&pool, EPOCHS[0] + at) != 0).collect();
+    let used: Vec<u64> = FAILED
+        .step_by(8)
+        .filter(|at| load(&pool, EPOCHS[0] + at) != 0)
+        .collect();
     assert_eq!(used.len(), 3);
     for at in used {
         let right = load(&pool, EPOCHS[0] + at);
@@ -201,7 +226,8 @@ fn a_set_of_failed_epochs_that_is_damaged() {
     }
 }
 
-/// Whether a word of an entry of the external log, with nodes of four slots, is under its checksum or holds that.
+/// Whether a word of an entry of the external log, with nodes of four slots, is under its checksum
+/// or holds that.
 fn is_checked(word: u64) -> bool {
     !(3..8).contains(&word) && ![8, 9, 10, 15].contains(&word)
 }
@@ -210,13 +236,21 @@ fn is_checked(word: u64) -> bool {
 pub(crate) fn image(pool: &Pool<Instrumented>) -> Vec<u64> {
     let guard = pool.pin();
     let words = pool.stat().high_water_bytes as usize / 8;
-    guard.words(0, words).unwrap().iter().map(|word| word.load(&guard)).collect()
+    guard
+        .words(0, words)
+        .unwrap()
+        .iter()
+        .map(|word| word.load(&guard))
+        .collect()
 }
 
 pub(crate) fn restore(pool: &Pool<Instrumented>, image: &[u64]) {
     let guard = pool.pin();
     let words = guard.words(0, image.len()).unwrap();
-    words.iter().zip(image).for_each(|(word, value)| word.store(&guard, *value));
+    words
+        .iter()
+        .zip(image)
+        .for_each(|(word, value)| word.store(&guard, *value));
 }
 
 /// An epoch of splits and emptied nodes.
@@ -241,20 +275,22 @@ fn an_external_log_that_is_cut_anywhere() {
     let chain = anchor + SHARDS_BEGIN;
     let segment = load(&pool, chain) & VALUE;
     let crashed = image(&pool);
-    // The entries of this epoch: from the first line of the segment on, as long as they begin with its number.
+    // The entries of this epoch: from the first line of the segment on, as long as they begin with
+    // its number.
     let (first, entry) = (segment / 8 + 8, (320 + 64) / 8);
-    let entries =
-        (0..200).take_while(|number| crashed[(first + number * entry) as usize] == running).count() as u64;
+    let entries = (0..200)
+        .take_while(|number| crashed[(first + number * entry) as usize] == running)
+        .count() as u64;
     assert!(entries > 20, "{entries} entries");
     let (mut errors, mut violations, mut mixtures) = (0, 0, 0);
     let end = first + entries * entry;
     for cut in (first..end).rev() {
         restore(&pool, &crashed);
         (cut..end).for_each(|word| store(&pool, 8 * word, 0));
-        // Of an entry the checksum covers all but four words of its header and those of its node that are never read; an
-        // entry that is all zeros from one of these on is as it was.
-        let is_lost =
-            (cut..end).any(|word| crashed[word as usize] != 0 && is_checked((word - first) % entry));
+        // Of an entry the checksum covers all but four words of its header and those of its node
+        // that are never read; an entry that is all zeros from one of these on is as it was.
+        let is_lost = (cut..end)
+            .any(|word| crashed[word as usize] != 0 && is_checked((word - first) % entry));
         let found = reopen(&pool, "tree").and_then(|tree| {
             let check = tree.check()?;
             Ok((content(&*tree)?, check.is_empty()))
@@ -263,7 +299,10 @@ fn an_external_log_that_is_cut_anywhere() {
             Ok((found, true)) if found == before => {}
             _ if !is_lost => panic!("nothing was lost by the cut at {cut}, and yet: {found:?}"),
             Ok((found, is_sound)) => {
-                assert!(is_of(&found, [&before, &changed]), "cut at {cut}: {found:?}");
+                assert!(
+                    is_of(&found, [&before, &changed]),
+                    "cut at {cut}: {found:?}"
+                );
                 violations += u64::from(!is_sound);
                 mixtures += u64::from(is_sound);
             }
@@ -273,7 +312,10 @@ fn an_external_log_that_is_cut_anywhere() {
             }
         }
     }
-    println!("{entries} entries, {} cuts: {errors} {violations} {mixtures}", entries * entry);
+    println!(
+        "{entries} entries, {} cuts: {errors} {violations} {mixtures}",
+        entries * entry
+    );
     assert!(errors + violations > 0);
     restore(&pool, &crashed);
     assert_eq!(content(&*reopen(&pool, "tree").unwrap()).unwrap(), before);
@@ -284,7 +326,9 @@ fn an_external_log_that_is_cut_anywhere() {
         for bit in 0..64 {
             for damaged in [&[at][..], &[at + 8], &[at, at + 8]] {
                 restore(&pool, &crashed);
-                damaged.iter().for_each(|at| store(&pool, *at, right ^ 1 << bit));
+                damaged
+                    .iter()
+                    .for_each(|at| store(&pool, *at, right ^ 1 << bit));
                 let opened = reopen(&pool, "tree").and_then(|tree| content(&*tree));
                 match damaged.len() {
                     1 => assert_eq!(opened.unwrap(), before, "link at {at:#x}, bit {bit}"),
@@ -317,8 +361,9 @@ fn first_nodes(pool: &Pool<Instrumented>, name: &str) -> Vec<u64> {
     nodes.iter().map(|pointer| pointer & OFFSET).collect()
 }
 
-/// Crashes more often than the set of failed epochs has room for, each time with an epoch that ended before, and no thread
-/// sweeps in between. Returns for each open how many of 400 keys could be read.
+/// Crashes more often than the set of failed epochs has room for, each time with an epoch that
+/// ended before, and no thread sweeps in between. Returns for each open how many of 400 keys could
+/// be read.
 fn crash_again_and_again(damage: impl Fn(&Pool<Instrumented>)) -> Vec<usize> {
     let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
     let pool = open_pool(&ram);
@@ -332,7 +377,11 @@ fn crash_again_and_again(damage: impl Fn(&Pool<Instrumented>)) -> Vec<usize> {
         let tree = reopen(&pool, "tree").unwrap_or_else(|error| panic!("crash {round}: {error}"));
         let is_readable = |(key, value): &(&Vec<u8>, &Vec<u8>)| match tree.get(key) {
             Ok(found) => {
-                assert_eq!(found.as_deref(), Some(&value[..]), "crash {round}, key {key:?}");
+                assert_eq!(
+                    found.as_deref(),
+                    Some(&value[..]),
+                    "crash {round}, key {key:?}"
+                );
                 true
             }
             Err(error) => {
@@ -340,11 +389,20 @@ fn crash_again_and_again(damage: impl Fn(&Pool<Instrumented>)) -> Vec<usize> {
                 false
             }
         };
-        let found: Vec<Vec<u8>> = model.iter().filter(is_readable).map(|(key, _)| key.clone()).collect();
+        let found: Vec<Vec<u8>> = model
+            .iter()
+            .filter(is_readable)
+            .map(|(key, _)| key.clone())
+            .collect();
         readable.push(found.len());
-        assert_eq!(tree.check().unwrap().is_empty(), found.len() == model.len(), "crash {round}");
+        assert_eq!(
+            tree.check().unwrap().is_empty(),
+            found.len() == model.len(),
+            "crash {round}"
+        );
         // An update that lasts, and one in vain, of keys that can be read.
-        let [lasting, vain] = [7, 11].map(|step| found[(round * step) as usize % found.len()].clone());
+        let [lasting, vain] =
+            [7, 11].map(|step| found[(round * step) as usize % found.len()].clone());
         let value = [&b"round "[..], &round.to_be_bytes()].concat();
         assert!(tree.update(&lasting, &value).unwrap());
         model.insert(lasting, value);
@@ -356,28 +414,41 @@ fn crash_again_and_again(damage: impl Fn(&Pool<Instrumented>)) -> Vec<usize> {
 
 #[test]
 fn more_crashes_than_the_set_of_failed_epochs_has_room_for() {
-    assert!(crash_again_and_again(|_| {}).iter().all(|keys| *keys == 400));
+    assert!(
+        crash_again_and_again(|_| {})
+            .iter()
+            .all(|keys| *keys == 400)
+    );
 }
 
-/// A sweep leaves what is damaged as it is, and is done with the rest; so the tree opens, however often.
+/// A sweep leaves what is damaged as it is, and is done with the rest; so the tree opens, however
+/// often.
 #[test]
 fn a_damaged_node_keeps_no_tree_from_being_opened_after_many_crashes() {
     let of_border = crash_again_and_again(|pool| {
         let border = *first_nodes(pool, "tree").last().unwrap();
-        PERMUTATIONS.iter().for_each(|word| store(pool, border + word, 0));
+        PERMUTATIONS
+            .iter()
+            .for_each(|word| store(pool, border + word, 0));
     });
-    assert!(of_border.iter().all(|keys| (380..400).contains(keys)), "{of_border:?}");
+    assert!(
+        of_border.iter().all(|keys| (380..400).contains(keys)),
+        "{of_border:?}"
+    );
     // An interior node from the future: what lies below it cannot be read, all else can.
     let of_interior = crash_again_and_again(|pool| {
         let nodes = first_nodes(pool, "tree");
         assert!(nodes.len() > 2);
         store(pool, nodes[1] + EPOCH, 1 << 40);
     });
-    assert!(of_interior.iter().all(|keys| (100..399).contains(keys)), "{of_interior:?}");
+    assert!(
+        of_interior.iter().all(|keys| (100..399).contains(keys)),
+        "{of_interior:?}"
+    );
 }
 
-/// A node whose epoch is a little above the running one stays damaged when that has come, whether or not anybody has met it
-/// before.
+/// A node whose epoch is a little above the running one stays damaged when that has come, whether
+/// or not anybody has met it before.
 #[test]
 fn a_node_from_the_future_is_named_also_when_its_epoch_has_come() {
     for is_met_before in [true, false] {
@@ -386,11 +457,17 @@ fn a_node_from_the_future_is_named_also_when_its_epoch_has_come() {
         let before = content(&*grown(&pool, "tree", 120)).unwrap();
         let [border, running] = [*first_nodes(&pool, "tree").last().unwrap(), EPOCHS[0]];
         let epoch = load(&pool, border + EPOCH);
-        store(&pool, border + EPOCH, epoch & !VALUE | ((load(&pool, running) & VALUE) + 3));
+        store(
+            &pool,
+            border + EPOCH,
+            epoch & !VALUE | ((load(&pool, running) & VALUE) + 3),
+        );
         let tree = reopen(&pool, "tree").unwrap();
         let names_it = || {
             let violations = tree.check().unwrap();
-            violations.iter().any(|found| found.offset == border && found.what.contains("epoch"))
+            violations
+                .iter()
+                .any(|found| found.offset == border && found.what.contains("epoch"))
         };
         assert!(!is_met_before || names_it());
         for number in 0..6_u64 {
@@ -403,7 +480,8 @@ fn a_node_from_the_future_is_named_also_when_its_epoch_has_come() {
     }
 }
 
-/// Keys and values are padded with zeros to whole words. Other bits there make no other key of one, and no other value.
+/// Keys and values are padded with zeros to whole words. Other bits there make no other key of one,
+/// and no other value.
 #[test]
 fn damaged_padding_of_a_record_is_named_and_does_no_harm() {
     // Three words, then a value and a key of two words each.
@@ -417,8 +495,16 @@ fn damaged_padding_of_a_record_is_named_and_does_no_harm() {
         assert_eq!(load(&pool, at) >> 24, 0);
         store(&pool, at, load(&pool, at) | 1 << bit);
         let violations = tree.check().unwrap();
-        assert!(violations.iter().any(|found| found.what.contains("fails its check")), "{violations:?}");
-        assert_eq!(tree.get(b"a large one").unwrap().as_deref(), Some(&b"value of it"[..]));
+        assert!(
+            violations
+                .iter()
+                .any(|found| found.what.contains("fails its check")),
+            "{violations:?}"
+        );
+        assert_eq!(
+            tree.get(b"a large one").unwrap().as_deref(),
+            Some(&b"value of it"[..])
+        );
         assert!(!tree.insert(b"a large one", b"another").unwrap());
         let same = Condition::Equals(&b"value of it"[..]);
         assert!(tree.write(b"a large one", Some(b"another"), same).unwrap());
@@ -434,7 +520,13 @@ fn a_value_that_leads_beyond_all_bounds() {
     let tree = create(&pool, OPTIONS);
     tree.put(b"a large one", b"value").unwrap();
     let at = first_nodes(&pool, "tree")[0] + VALUES;
-    for value in [u64::MAX, u64::MAX - 7, u64::MAX - 15, u64::MAX - 16, 1 << 63] {
+    for value in [
+        u64::MAX,
+        u64::MAX - 7,
+        u64::MAX - 15,
+        u64::MAX - 16,
+        1 << 63,
+    ] {
         store(&pool, at, value);
         assert!(is_corrupt(tree.get(b"a large one")));
         assert!(is_corrupt(tree.get_many(&[b"a large one"])));
@@ -455,7 +547,10 @@ fn a_circle_of_nodes_costs_check_no_more_than_its_nodes() {
         let right = load(&pool, at);
         store(&pool, at, pointer);
         let violations = tree.check().unwrap();
-        let circles = violations.iter().filter(|found| found.what.contains("two ways")).count();
+        let circles = violations
+            .iter()
+            .filter(|found| found.what.contains("two ways"))
+            .count();
         assert!((1..10).contains(&circles), "{circles} times");
         assert!(violations.len() < 20, "{} violations", violations.len());
         // Its figures would lack what is below the node.
@@ -463,7 +558,9 @@ fn a_circle_of_nodes_costs_check_no_more_than_its_nodes() {
         store(&pool, at, right);
     };
     // The first and the second child of the root.
-    [FIRST_CHILD, FIRST_CHILD + 8].into_iter().for_each(|child| circle(nodes[0] + child, nodes[0] | 1));
+    [FIRST_CHILD, FIRST_CHILD + 8]
+        .into_iter()
+        .for_each(|child| circle(nodes[0] + child, nodes[0] | 1));
     // An entry that leads to a layer: the root of all.
     let border = *nodes.last().unwrap();
     let classes = load(&pool, border + CLASSES);
@@ -473,7 +570,8 @@ fn a_circle_of_nodes_costs_check_no_more_than_its_nodes() {
     assert!(tree.check().unwrap().is_empty());
 }
 
-/// Epochs end while the sweep is under way, or what was promised of the time between them would not hold after a crash.
+/// Epochs end while the sweep is under way, or what was promised of the time between them would not
+/// hold after a crash.
 #[test]
 fn epochs_end_beside_a_sweep() {
     let ram = Instrumented::new(Dax::plain(256 << 20).unwrap());
@@ -483,7 +581,9 @@ fn epochs_end_beside_a_sweep() {
     let mut source = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
         key.clear();
         value.clear();
-        let Some(number) = numbers.next() else { return Ok(false) };
+        let Some(number) = numbers.next() else {
+            return Ok(false);
+        };
         key.extend_from_slice(&number.to_be_bytes());
         Ok(true)
     };
@@ -492,10 +592,19 @@ fn epochs_end_beside_a_sweep() {
     drop(tree);
     let root = pool.trees().unwrap().remove(0);
     let often = EpochLength::Every(std::time::Duration::from_millis(1));
-    let tree =
-        instrumented::open(&pool, &root, Codec::Record, MassTreeOptions { epoch: often, ..OPTIONS }).unwrap();
+    let tree = instrumented::open(
+        &pool,
+        &root,
+        Codec::Record,
+        MassTreeOptions {
+            epoch: often,
+            ..OPTIONS
+        },
+    )
+    .unwrap();
     while tree.epochs().unwrap().epoch_stat().is_sweeping {
-        // An epoch in which nothing changed does not end: what a sweep leaves as it is counts as nothing.
+        // An epoch in which nothing changed does not end: what a sweep leaves as it is counts as
+        // nothing.
         assert!(tree.update(&0_u64.to_be_bytes(), b"").unwrap());
     }
     let found = tree.epochs().unwrap().epoch_stat();
@@ -509,7 +618,8 @@ const FIRST_CHILD: u64 = 184;
 /// Where a border node has its slices.
 const SLICES: u64 = 64 + 8 * 4;
 
-/// Pointers to no cell, to another slot's, to two words at once, to where a record could be, to nowhere.
+/// Pointers to no cell, to another slot's, to two words at once, to where a record could be, to
+/// nowhere.
 const NO_CELLS: [u64; 7] = [0, 48, 24, 17, 16 | 1 << 48, 1 << 20, u64::MAX];
 
 #[test]
@@ -517,47 +627,77 @@ fn pointers_of_words_that_lead_to_no_cell_of_their_own() {
     let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
     let pool = open_pool(&ram);
     let tree = create_words(&pool);
-    (0..100_u64).for_each(|key| assert!(tree.insert(&key.to_be_bytes(), &key.to_be_bytes()).unwrap()));
+    (0..100_u64)
+        .for_each(|key| assert!(tree.insert(&key.to_be_bytes(), &key.to_be_bytes()).unwrap()));
     tree.sync().unwrap();
     let before = content(&*tree).unwrap();
     drop(tree);
     let border = *first_nodes(&pool, "tree").last().unwrap();
     let key = load(&pool, border + SLICES).to_be_bytes();
     let classes = load(&pool, border + CLASSES);
-    let damages =
-        NO_CELLS.map(|pointer| (border + VALUES, pointer, "no cell of its slot", "no cell of its slot"));
+    let damages = NO_CELLS.map(|pointer| {
+        (
+            border + VALUES,
+            pointer,
+            "no cell of its slot",
+            "no cell of its slot",
+        )
+    });
     let damages = damages.into_iter().chain([0, 9, 10].map(|class| {
         // What is no word is no key that anybody looks for.
-        (border + CLASSES, classes & !(15 << 16) | class << 16, "no word", "slot 4 has class")
+        (
+            border + CLASSES,
+            classes & !(15 << 16) | class << 16,
+            "no word",
+            "slot 4 has class",
+        )
     }));
     for (at, damage, what, named) in damages {
         let right = load(&pool, at);
         store(&pool, at, damage);
         let tree = reopen_as(&pool, "tree", Codec::Word).unwrap();
         let names = |error: Error| {
-            let Error::Corrupt { offset, what: said, .. } = &error else { panic!("{damage:#x}: {error}") };
-            assert!(*offset == border && said.contains(what), "{damage:#x}: {error}");
+            let Error::Corrupt {
+                offset, what: said, ..
+            } = &error
+            else {
+                panic!("{damage:#x}: {error}")
+            };
+            assert!(
+                *offset == border && said.contains(what),
+                "{damage:#x}: {error}"
+            );
         };
         let words = tree.words().unwrap();
         names(content(&*tree).unwrap_err());
         names(words.scan(0, &mut |_| true).unwrap_err());
         let mut backwards = tree.range(Bounds::all(), Direction::Reverse).unwrap();
         let (mut found, mut value) = (Vec::new(), Vec::new());
-        names((0..101).find_map(|_| backwards.next_into(&mut found, &mut value).err()).unwrap());
+        names(
+            (0..101)
+                .find_map(|_| backwards.next_into(&mut found, &mut value).err())
+                .unwrap(),
+        );
         if at != border + CLASSES {
             names(tree.get(&key).unwrap_err());
             names(words.get(u64::from_be_bytes(key)).unwrap_err());
-            names(words.get_many(&[u64::from_be_bytes(key)], &mut [None]).unwrap_err());
+            names(
+                words
+                    .get_many(&[u64::from_be_bytes(key)], &mut [None])
+                    .unwrap_err(),
+            );
             names(tree.update(&key, &key).unwrap_err());
             names(tree.remove(&key).unwrap_err());
         }
         let violations = tree.check().unwrap();
-        let is_it = |violation: &Violation| violation.offset == border && violation.what.contains(named);
+        let is_it =
+            |violation: &Violation| violation.offset == border && violation.what.contains(named);
         assert!(violations.iter().any(is_it), "{named}: {violations:?}");
         // A sweep goes around it.
         tree.epochs().unwrap().sweep().unwrap();
         assert!(!tree.epochs().unwrap().epoch_stat().is_sweeping);
-        tree.update(&99_u64.to_be_bytes(), &99_u64.to_be_bytes()).unwrap();
+        tree.update(&99_u64.to_be_bytes(), &99_u64.to_be_bytes())
+            .unwrap();
         drop(backwards);
         drop(tree);
         store(&pool, at, right);
@@ -567,7 +707,8 @@ fn pointers_of_words_that_lead_to_no_cell_of_their_own() {
     assert!(tree.check().unwrap().is_empty());
 }
 
-/// The split of a full node finds a value that lies in no cell. It has taken nothing yet that it would have to give back.
+/// The split of a full node finds a value that lies in no cell. It has taken nothing yet that it
+/// would have to give back.
 #[test]
 fn a_split_that_meets_damage_leaves_nothing_behind() {
     for slot in &SLOTS[2..] {
@@ -581,7 +722,12 @@ fn a_split_that_meets_damage_leaves_nothing_behind() {
         let right = load(&pool, at);
         store(&pool, at, 0);
         for _ in 0..3 {
-            assert!(insert(15).unwrap_err().to_string().contains("no cell of its slot"));
+            assert!(
+                insert(15)
+                    .unwrap_err()
+                    .to_string()
+                    .contains("no cell of its slot")
+            );
         }
         store(&pool, at, right);
         assert_eq!(tree.check().unwrap(), []);
@@ -591,14 +737,15 @@ fn a_split_that_meets_damage_leaves_nothing_behind() {
     }
 }
 
-/// A damaged child pointer leads to where a node begins that fits into the pool, but for its cells. Whoever comes there is told;
-/// and what others have written is durable when a sync has returned.
+/// A damaged child pointer leads to where a node begins that fits into the pool, but for its cells.
+/// Whoever comes there is told; and what others have written is durable when a sync has returned.
 #[test]
 fn a_node_of_words_that_is_cut_off_by_the_pool_s_end_keeps_no_epoch_from_ending() {
     let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
     let pool = open_pool(&ram);
     let tree = create_words(&pool);
-    (0..100_u64).for_each(|key| assert!(tree.insert(&key.to_be_bytes(), &key.to_be_bytes()).unwrap()));
+    (0..100_u64)
+        .for_each(|key| assert!(tree.insert(&key.to_be_bytes(), &key.to_be_bytes()).unwrap()));
     tree.sync().unwrap();
     drop(tree);
     let mut node = load(&pool, anchor(&pool, "tree") + ROOT);
@@ -608,7 +755,8 @@ fn a_node_of_words_that_is_cut_off_by_the_pool_s_end_keeps_no_epoch_from_ending(
     let end = pool.stat().file_bytes;
     store(&pool, (node & !1) + FIRST_CHILD, end - 320);
     let tree = reopen_as(&pool, "tree", Codec::Word).unwrap();
-    tree.update(&99_u64.to_be_bytes(), &7_u64.to_be_bytes()).unwrap();
+    tree.update(&99_u64.to_be_bytes(), &7_u64.to_be_bytes())
+        .unwrap();
     assert!(tree.get(&0_u64.to_be_bytes()).is_err());
     for round in 0..3 {
         let before = tree.epochs().unwrap().epoch_stat().running;
@@ -632,23 +780,39 @@ fn pointers_to_cells_in_a_tree_of_records() {
         let tree = reopen(&pool, "tree").unwrap();
         let error = content(&*tree).unwrap_err();
         assert!(error.to_string().contains("a pointer to a cell"), "{error}");
-        assert!(tree.check().unwrap().iter().any(|violation| violation.what.contains("a pointer to a cell")));
+        assert!(
+            tree.check()
+                .unwrap()
+                .iter()
+                .any(|violation| violation.what.contains("a pointer to a cell"))
+        );
         drop(tree);
     }
     store(&pool, at, right);
-    assert_eq!(content(&*reopen(&pool, "tree").unwrap()).unwrap().len(), 100);
+    assert_eq!(
+        content(&*reopen(&pool, "tree").unwrap()).unwrap().len(),
+        100
+    );
 }
 
 const BEHIND: [&[u8]; 2] = [b"zzzzzzzz1", b"zzzzzzzz2"];
 
-/// So many layers whose nodes have four entries each, all of which lead to one layer: 4^40 ways to the last one, whose node has
-/// as many keys as it had, or none. Two keys at each entry, so that it leads to a layer.
+/// So many layers whose nodes have four entries each, all of which lead to one layer: 4^40 ways to
+/// the last one, whose node has as many keys as it had, or none. Two keys at each entry, so that it
+/// leads to a layer.
 fn many_ways_through_few_layers(pool: &Pool<Instrumented>, is_last_empty: bool) -> Box<Tree> {
     const LAYERS: usize = 40;
     let tree = create(pool, OPTIONS);
     for layer in 0..LAYERS {
-        let firsts = if layer + 1 < LAYERS { &b"bcd"[..] } else { b"abcd" };
-        for (first, last) in firsts.iter().flat_map(|first| [(first, b'1'), (first, b'2')]) {
+        let firsts = if layer + 1 < LAYERS {
+            &b"bcd"[..]
+        } else {
+            b"abcd"
+        };
+        for (first, last) in firsts
+            .iter()
+            .flat_map(|first| [(first, b'1'), (first, b'2')])
+        {
             let key = [&[b'a'].repeat(8 * layer), &[*first; 8][..], &[last; 9]].concat();
             tree.put(&key, b"value").unwrap();
         }
@@ -657,22 +821,30 @@ fn many_ways_through_few_layers(pool: &Pool<Instrumented>, is_last_empty: bool) 
     let mut node = load(pool, anchor(pool, "tree") + ROOT);
     for _ in 0..LAYERS {
         let mut slots = SLOTS.into_iter();
-        let slot = slots.find(|slot| load(pool, node + SLICES + 8 * slot) == u64::from_be_bytes([b'a'; 8]));
+        let slot = slots
+            .find(|slot| load(pool, node + SLICES + 8 * slot) == u64::from_be_bytes([b'a'; 8]));
         let below = load(pool, node + VALUES + 8 * slot.unwrap());
         assert_eq!(load(pool, node + CLASSES), ALL_LAYERS);
-        SLOTS.iter().for_each(|slot| store(pool, node + VALUES + 8 * slot, below));
+        SLOTS
+            .iter()
+            .for_each(|slot| store(pool, node + VALUES + 8 * slot, below));
         node = below;
     }
     if is_last_empty {
-        PERMUTATIONS.iter().for_each(|word| store(pool, node + word, EMPTY));
+        PERMUTATIONS
+            .iter()
+            .for_each(|word| store(pool, node + word, EMPTY));
     }
     // A layer behind all that.
-    BEHIND.iter().for_each(|key| tree.put(key, b"value").unwrap());
+    BEHIND
+        .iter()
+        .for_each(|key| tree.put(key, b"value").unwrap());
     tree.sync().unwrap();
     tree
 }
 
-/// Whoever goes through all of a tree comes to an end, though it has more ways than anybody has time for.
+/// Whoever goes through all of a tree comes to an end, though it has more ways than anybody has
+/// time for.
 #[test]
 fn entries_that_lead_to_one_layer() {
     for is_last_empty in [false, true] {
@@ -690,7 +862,12 @@ fn entries_that_lead_to_one_layer() {
         }
         assert!(is_corrupt(tree.len()));
         let violations = tree.check().unwrap();
-        assert!(violations.iter().any(|found| found.what.contains("two ways")), "{violations:?}");
+        assert!(
+            violations
+                .iter()
+                .any(|found| found.what.contains("two ways")),
+            "{violations:?}"
+        );
         assert!(violations.len() < 300 && is_corrupt(tree.stat()));
         tree.put(BEHIND[1], b"of the epoch that fails").unwrap();
         drop(tree);
@@ -698,20 +875,28 @@ fn entries_that_lead_to_one_layer() {
         let tree = reopen(&pool, "tree").unwrap();
         tree.epochs().unwrap().sweep().unwrap();
         assert!(!tree.epochs().unwrap().epoch_stat().is_sweeping);
-        assert_eq!(tree.get(BEHIND[1]).unwrap().as_deref(), Some(&b"value"[..]), "behind the damage");
+        assert_eq!(
+            tree.get(BEHIND[1]).unwrap().as_deref(),
+            Some(&b"value"[..]),
+            "behind the damage"
+        );
         // What one entry leads to goes, and is what the others lead to.
         let way = |last: u8| [&b"a".repeat(8 * 40)[..], &[last; 9]].concat();
         assert_eq!(tree.get(&way(b'1')).unwrap().is_some(), !is_last_empty);
         for _ in 0..3 {
-            let _ = (tree.remove(&way(b'1')), tree.remove(&way(b'2')), tree.sync());
+            let _ = (
+                tree.remove(&way(b'1')),
+                tree.remove(&way(b'2')),
+                tree.sync(),
+            );
         }
         assert!(!tree.check().unwrap().is_empty());
         tree.destroy().unwrap();
     }
 }
 
-/// A slice that goes on behind the end of its key lies behind the key that a range has read from it. The range must not read it again
-/// and again, as it reads one entry at a time before damage.
+/// A slice that goes on behind the end of its key lies behind the key that a range has read from
+/// it. The range must not read it again and again, as it reads one entry at a time before damage.
 #[test]
 fn a_slice_that_goes_on_behind_its_key() {
     let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
@@ -724,14 +909,19 @@ fn a_slice_that_goes_on_behind_its_key() {
     let node = load(&pool, anchor(&pool, "tree") + ROOT);
     let slot_of = |key: &[u8; 3]| {
         let word = u64::from_be_bytes([key[0], key[1], key[2], 0, 0, 0, 0, 0]);
-        SLOTS.into_iter().find(|slot| load(&pool, node + SLICES + 8 * slot) == word).unwrap()
+        SLOTS
+            .into_iter()
+            .find(|slot| load(&pool, node + SLICES + 8 * slot) == word)
+            .unwrap()
     };
     let (longer, lost) = (SLICES + 8 * slot_of(b"k02"), VALUES + 8 * slot_of(b"k03"));
     store(&pool, node + longer, load(&pool, node + longer) | 1);
     store(&pool, node + lost, 1 << 40);
     let mut scan = tree.range(Bounds::all(), Direction::Forward).unwrap();
-    let found: Vec<_> =
-        (0..100).map(|_| scan.advance()).take_while(|next| matches!(next, Ok(true))).collect();
+    let found: Vec<_> = (0..100)
+        .map(|_| scan.advance())
+        .take_while(|next| matches!(next, Ok(true)))
+        .collect();
     assert_eq!(found.len(), 2, "the range reads a key twice");
 }
 

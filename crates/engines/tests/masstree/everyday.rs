@@ -1,4 +1,5 @@
-//! The durable Masstree: batches, bulk loads and who waits for them, media that fail, what operations cost.
+//! The durable Masstree: batches, bulk loads and who waits for them, media that fail, what
+//! operations cost.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,7 +29,14 @@ fn options() -> MassTreeOptions {
 }
 
 fn pool_on(medium: Instrumented) -> Pool<Instrumented> {
-    Pool::open(medium, PoolOptions { step_slabs_min: 1, ..PoolOptions::default() }).unwrap()
+    Pool::open(
+        medium,
+        PoolOptions {
+            step_slabs_min: 1,
+            ..PoolOptions::default()
+        },
+    )
+    .unwrap()
 }
 
 fn pool(limit_bytes: u64) -> Pool<Instrumented> {
@@ -42,7 +50,10 @@ fn create(pool: &Pool<Instrumented>, options: MassTreeOptions) -> Box<Tree> {
 
 /// A tree of words, with as large nodes as can be.
 fn create_words(pool: &Pool<Instrumented>) -> Box<Tree> {
-    let options = MassTreeOptions { width: None, ..options() };
+    let options = MassTreeOptions {
+        width: None,
+        ..options()
+    };
     instrumented::create(pool, "tree", Codec::Word, options).unwrap()
 }
 
@@ -66,8 +77,8 @@ fn is_sound(tree: &dyn Index) -> bool {
 /// As long as nobody could take it for slowness.
 const EVER: Duration = Duration::from_secs(60);
 
-/// A load held its epoch until its source had ended: what ends an epoch or holds writers back waited for it, and was refused in the
-/// source itself.
+/// A load held its epoch until its source had ended: what ends an epoch or holds writers back
+/// waited for it, and was refused in the source itself.
 #[test]
 fn a_load_holds_up_nobody() {
     const ENTRIES: u64 = 100;
@@ -77,7 +88,9 @@ fn a_load_holds_up_nobody() {
     let mut source = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
         assert!(!is_over, "a source is not called after its end");
         is_over = keys.is_empty();
-        let Some(number) = keys.next() else { return Ok(false) };
+        let Some(number) = keys.next() else {
+            return Ok(false);
+        };
         tree.sync()?;
         assert_eq!(tree.stat()?.keys, 0);
         assert!(is_sound(tree));
@@ -86,7 +99,9 @@ fn a_load_holds_up_nobody() {
             .within_epoch(&mut |_| tree.write(b"absent", None, Condition::Always).map(drop))?;
         std::thread::scope(|scope| {
             // More threads than shards.
-            (0..9).for_each(|_| drop(scope.spawn(|| assert!(!tree.update(b"absent", b"value").unwrap()))));
+            (0..9).for_each(|_| {
+                drop(scope.spawn(|| assert!(!tree.update(b"absent", b"value").unwrap())));
+            });
         });
         (*key, *value) = (number.to_be_bytes().to_vec(), b"value".to_vec());
         Ok(true)
@@ -114,7 +129,10 @@ fn a_load_that_fails_late_takes_no_space() {
             (*key, *value) = (number.to_be_bytes().to_vec(), vec![7; 100]);
             Ok(true)
         };
-        assert!(matches!(tree.bulk_load(&mut source, 1.0), Err(Error::InBatch)), "round {round}");
+        assert!(
+            matches!(tree.bulk_load(&mut source, 1.0), Err(Error::InBatch)),
+            "round {round}"
+        );
         assert_eq!(pool.stat().allocations, before, "round {round}");
     }
     assert!(is_sound(&*tree));
@@ -134,7 +152,8 @@ fn threads_that_come_and_go_use_the_space_of_those_before() {
         });
         tree.sync().unwrap();
         std::thread::scope(|scope| {
-            scope.spawn(|| (0..5000).for_each(|number| assert!(tree.remove(&key(number)).unwrap())));
+            scope
+                .spawn(|| (0..5000).for_each(|number| assert!(tree.remove(&key(number)).unwrap())));
         });
         tree.sync().unwrap();
         used.push(pool.stat().used_bytes);
@@ -144,8 +163,8 @@ fn threads_that_come_and_go_use_the_space_of_those_before() {
     assert!(used[ROUNDS - 1] < 2 * used[0], "{used:?}");
 }
 
-/// They update keys, each for an epoch and a half, so that one of them still takes what is free where the other one began to
-/// look for more.
+/// They update keys, each for an epoch and a half, so that one of them still takes what is free
+/// where the other one began to look for more.
 #[test]
 fn threads_that_take_turns_within_an_epoch_need_no_more_space() {
     let pool = pool(256 << 20);
@@ -159,7 +178,8 @@ fn threads_that_take_turns_within_an_epoch_need_no_more_space() {
                     if turns.recv().is_err() {
                         break;
                     }
-                    let number = |step: u64| (2 * (500 * (round % 2) + step) + worker).to_be_bytes();
+                    let number =
+                        |step: u64| (2 * (500 * (round % 2) + step) + worker).to_be_bytes();
                     (0..500).for_each(|step| tree.put(&number(step), &[7; 100]).unwrap());
                     done.send(()).unwrap();
                 }
@@ -188,7 +208,9 @@ fn a_load_keeps_no_memory_when_its_epoch_has_ended() {
     let tree = tree(256 << 20);
     let mut keys = 0..300_000_u64;
     let mut source = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
-        let Some(number) = keys.next() else { return Ok(false) };
+        let Some(number) = keys.next() else {
+            return Ok(false);
+        };
         key.clear();
         value.clear();
         key.extend_from_slice(&number.to_be_bytes());
@@ -199,13 +221,20 @@ fn a_load_keeps_no_memory_when_its_epoch_has_ended() {
     tree.bulk_load(&mut source, 1.0).unwrap();
     assert!(kept() > before + 8 * 300_000);
     tree.sync().unwrap();
-    assert!(kept() <= before + (300 << 10), "{} bytes are kept, {before} before", kept());
+    assert!(
+        kept() <= before + (300 << 10),
+        "{} bytes are kept, {before} before",
+        kept()
+    );
 }
 
 #[test]
 fn a_sweep_begins_with_the_open_however_long_an_epoch_lasts() {
     let pool = pool(64 << 20);
-    let crashing = MassTreeOptions { close_cleanly: false, ..options() };
+    let crashing = MassTreeOptions {
+        close_cleanly: false,
+        ..options()
+    };
     let tree = create(&pool, crashing);
     (0..1000_u64).for_each(|key| assert!(tree.insert(&key.to_be_bytes(), b"value").unwrap()));
     tree.sync().unwrap();
@@ -215,21 +244,36 @@ fn a_sweep_begins_with_the_open_however_long_an_epoch_lasts() {
     let tree = open(&pool, MassTreeOptions { epoch, ..options() }).unwrap();
     let start = Instant::now();
     while tree.epochs().unwrap().epoch_stat().is_sweeping {
-        assert!(start.elapsed() < EVER, "{} keys were swept", tree.epochs().unwrap().epoch_stat().swept_keys);
+        assert!(
+            start.elapsed() < EVER,
+            "{} keys were swept",
+            tree.epochs().unwrap().epoch_stat().swept_keys
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert_eq!((tree.epochs().unwrap().epoch_stat().swept_keys, tree.len().unwrap()), (1000, 1000));
+    assert_eq!(
+        (
+            tree.epochs().unwrap().epoch_stat().swept_keys,
+            tree.len().unwrap()
+        ),
+        (1000, 1000)
+    );
 }
 
 #[test]
 fn a_batch_beyond_the_external_log_is_told_to_be_smaller() {
     const LOGGED: u64 = 1024 * 102;
     let pool = pool(1 << 30);
-    let logging = MassTreeOptions { mode: Mode::Logging, ..options() };
+    let logging = MassTreeOptions {
+        mode: Mode::Logging,
+        ..options()
+    };
     let tree = instrumented::create(&pool, "tree", Codec::Word, logging).unwrap();
     let mut keys = 0..4 * LOGGED + 400;
     let mut source = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
-        let Some(number) = keys.next() else { return Ok(false) };
+        let Some(number) = keys.next() else {
+            return Ok(false);
+        };
         key.clear();
         value.clear();
         key.extend_from_slice(&number.to_be_bytes());
@@ -248,27 +292,52 @@ fn a_batch_beyond_the_external_log_is_told_to_be_smaller() {
         })
     });
     let error = ended.unwrap_err();
-    assert!(matches!(&error, Error::EpochFull { limit: LOGGED }), "{error}");
+    assert!(
+        matches!(&error, Error::EpochFull { limit: LOGGED }),
+        "{error}"
+    );
     assert!(error.to_string().contains("further batches"), "{error}");
     assert_eq!(written, LOGGED);
     // By itself a write ends the epoch, and has all of the log again.
     tree.put(&(4 * LOGGED + 8).to_be_bytes(), &word).unwrap();
-    assert_eq!(tree.get(&0_u64.to_be_bytes()).unwrap().unwrap().as_slice(), word);
+    assert_eq!(
+        tree.get(&0_u64.to_be_bytes()).unwrap().unwrap().as_slice(),
+        word
+    );
 }
 
 fn create_with(width: usize, mode: Mode) -> Result<(), Error> {
-    let options = MassTreeOptions { mode, width: Some(width), ..options() };
+    let options = MassTreeOptions {
+        mode,
+        width: Some(width),
+        ..options()
+    };
     instrumented::create(&pool(16 << 20), "tree", Codec::Record, options).map(drop)
 }
 
 #[test]
 fn no_node_is_so_wide_that_its_logs_lie_in_other_lines_than_its_values() {
-    for (width, mode) in [(3, Mode::InLine), (15, Mode::InLine), (15, Mode::Logging), (16, Mode::Transient)] {
+    for (width, mode) in [
+        (3, Mode::InLine),
+        (15, Mode::InLine),
+        (15, Mode::Logging),
+        (16, Mode::Transient),
+    ] {
         let error = create_with(width, mode).unwrap_err();
         assert!(matches!(&error, Error::Setting { .. }), "{error}");
-        assert!(error.to_string().contains(&format!("a node of {width} entries")), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains(&format!("a node of {width} entries")),
+            "{error}"
+        );
     }
-    for (width, mode) in [(4, Mode::InLine), (7, Mode::InLine), (14, Mode::Logging), (15, Mode::Transient)] {
+    for (width, mode) in [
+        (4, Mode::InLine),
+        (7, Mode::InLine),
+        (14, Mode::Logging),
+        (15, Mode::Transient),
+    ] {
         create_with(width, mode).unwrap();
     }
 }
@@ -312,8 +381,19 @@ fn what_would_wait_for_a_batch_is_refused_inside_of_it() {
 }
 
 /// Each of two threads is in a batch of its own tree when it uses the other's.
-fn in_batches_of_two_trees(shards: usize, run: fn(&Tree) -> Result<(), Error>) -> [Result<(), Error>; 2] {
-    let make = || Arc::<Tree>::from(create(&pool(16 << 20), MassTreeOptions { shards, ..options() }));
+fn in_batches_of_two_trees(
+    shards: usize,
+    run: fn(&Tree) -> Result<(), Error>,
+) -> [Result<(), Error>; 2] {
+    let make = || {
+        Arc::<Tree>::from(create(
+            &pool(16 << 20),
+            MassTreeOptions {
+                shards,
+                ..options()
+            },
+        ))
+    };
     let (trees, barrier) = ([make(), make()], Arc::new(std::sync::Barrier::new(2)));
     let (done, is_done) = channel();
     // Not joined: threads that wait for each other would wait for ever.
@@ -330,14 +410,25 @@ fn in_batches_of_two_trees(shards: usize, run: fn(&Tree) -> Result<(), Error>) -
             done.send(ended)
         });
     }
-    std::array::from_fn(|_| is_done.recv_timeout(EVER).expect("two batches wait for each other"))
+    std::array::from_fn(|_| {
+        is_done
+            .recv_timeout(EVER)
+            .expect("two batches wait for each other")
+    })
 }
 
 #[test]
 fn two_batches_do_not_wait_for_each_other() {
-    let is_refused =
-        |ended: &Result<(), Error>| ended.as_ref().is_err_and(|error| matches!(&error, Error::InBatch));
-    let of_all: [Call; 3] = [|tree| tree.sync(), |tree| tree.check().map(drop), |tree| tree.stat().map(drop)];
+    let is_refused = |ended: &Result<(), Error>| {
+        ended
+            .as_ref()
+            .is_err_and(|error| matches!(&error, Error::InBatch))
+    };
+    let of_all: [Call; 3] = [
+        |tree| tree.sync(),
+        |tree| tree.check().map(drop),
+        |tree| tree.stat().map(drop),
+    ];
     for run in of_all {
         assert!(in_batches_of_two_trees(8, run).iter().all(is_refused));
     }
@@ -346,8 +437,9 @@ fn two_batches_do_not_wait_for_each_other() {
     // A write in a batch takes a shard for its own time only.
     assert!(in_batches_of_two_trees(1, write).iter().all(Result::is_ok));
     // A pool that is full: no room is made.
-    let full: Call =
-        |tree| (0..1_000_000_u64).try_for_each(|key| tree.put(&key.to_be_bytes(), &[7; 900]).map(drop));
+    let full: Call = |tree| {
+        (0..1_000_000_u64).try_for_each(|key| tree.put(&key.to_be_bytes(), &[7; 900]).map(drop))
+    };
     for ended in in_batches_of_two_trees(8, full) {
         assert!(ended.unwrap_err().is_full());
     }
@@ -368,17 +460,22 @@ fn a_batch_in_a_full_pool_fails_and_leaves_a_tree_that_goes_on() {
     assert!(written > 1000, "{written} keys");
     assert!(is_sound(&*tree));
     assert_eq!(tree.len().unwrap(), written);
-    // Three of four keys of each node: what needs no log, which would need space. What was freed in an epoch is reused in a
-    // later one.
+    // Three of four keys of each node: what needs no log, which would need space. What was freed in
+    // an epoch is reused in a later one.
     let freed = (0..written).filter(|key| key % 4 != 0);
-    let removed = freed.filter(|key| tree.remove(&key.to_be_bytes()).is_ok_and(|held| held)).count() as u64;
+    let removed = freed
+        .filter(|key| tree.remove(&key.to_be_bytes()).is_ok_and(|held| held))
+        .count() as u64;
     assert!(removed > written / 4, "{removed} of {written} removed");
     tree.sync().unwrap();
     let ended = tree.epochs().unwrap().within_epoch(&mut |_| {
-        (0..written).filter(|key| key % 4 == 0).take(removed as usize / 2).try_for_each(|key| {
-            assert!(put(&*tree, key, &[8; 100])?);
-            Ok(())
-        })
+        (0..written)
+            .filter(|key| key % 4 == 0)
+            .take(removed as usize / 2)
+            .try_for_each(|key| {
+                assert!(put(&*tree, key, &[8; 100])?);
+                Ok(())
+            })
     });
     ended.unwrap();
     assert!(is_sound(&*tree));
@@ -399,12 +496,18 @@ fn a_batch_that_ends_by_an_error_or_a_panic_ends() {
         assert_eq!(ended.is_err(), is_panic);
         assert!(ended.is_err() || matches!(ended, Ok(Err(Error::InUse { .. }))));
         // What was written before stays, and nothing waits for the batch.
-        assert_eq!(tree.get(&1_u64.to_be_bytes()).unwrap().unwrap().as_slice(), b"kept");
+        assert_eq!(
+            tree.get(&1_u64.to_be_bytes()).unwrap().unwrap().as_slice(),
+            b"kept"
+        );
         tree.put(b"key", b"value").unwrap();
         tree.sync().unwrap();
         tree.epochs()
             .unwrap()
-            .within_epoch(&mut |_| tree.write(&1_u64.to_be_bytes(), None, Condition::Always).map(drop))
+            .within_epoch(&mut |_| {
+                tree.write(&1_u64.to_be_bytes(), None, Condition::Always)
+                    .map(drop)
+            })
             .unwrap();
         assert!(is_sound(&*tree));
     }
@@ -414,11 +517,17 @@ fn a_batch_that_ends_by_an_error_or_a_panic_ends() {
 #[test]
 fn without_logs_the_tree_is_the_same_map() {
     let pool = pool(64 << 20);
-    let transient = MassTreeOptions { mode: Mode::Transient, width: None, ..options() };
+    let transient = MassTreeOptions {
+        mode: Mode::Transient,
+        width: None,
+        ..options()
+    };
     let tree = create(&pool, transient);
     let (mut model, mut state) = (BTreeMap::new(), 3_u64);
     for step in 0..60_000_u32 {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         let number = state >> 33;
         let mut key = format!("{:05}", number % 3000).into_bytes();
         key.resize(5 + number as usize % 3 * 8, b'-');
@@ -428,7 +537,10 @@ fn without_logs_the_tree_is_the_same_map() {
             assert_eq!(tree.remove(&key).unwrap(), model.remove(&key).is_some());
         } else {
             let value = step.to_be_bytes();
-            assert_eq!(tree.insert(&key, &value).unwrap(), !model.contains_key(&key));
+            assert_eq!(
+                tree.insert(&key, &value).unwrap(),
+                !model.contains_key(&key)
+            );
             model.entry(key).or_insert(value);
         }
         if step % 1000 == 0 {
@@ -447,7 +559,9 @@ fn without_logs_the_tree_is_the_same_map() {
         if direction == Direction::Reverse {
             found.reverse();
         }
-        let expected = model.iter().map(|(key, value)| (key.clone(), value.to_vec()));
+        let expected = model
+            .iter()
+            .map(|(key, value)| (key.clone(), value.to_vec()));
         assert!(found.into_iter().eq(expected));
     }
     assert!(is_sound(&*tree));
@@ -462,7 +576,9 @@ fn operations_take_no_fence_but_for_the_external_log() {
     let word = |word: u64| word.to_be_bytes();
     // Nodes of 7 or so, so that there is room; and space of each size.
     (0..200).for_each(|key| assert!(tree.insert(&word(10 * key), &word(key)).unwrap()));
-    (0..200).filter(|key| key % 2 == 0).for_each(|key| assert!(tree.remove(&word(10 * key)).unwrap()));
+    (0..200)
+        .filter(|key| key % 2 == 0)
+        .for_each(|key| assert!(tree.remove(&word(10 * key)).unwrap()));
     tree.sync().unwrap();
     let fences = |run: &dyn Fn() -> Result<bool, Error>| {
         let before = medium.counts().unwrap().fences;
@@ -474,11 +590,23 @@ fn operations_take_no_fence_but_for_the_external_log() {
         let own = word(10 * (2 * epoch + 51) + 1);
         assert_eq!(fences(&|| tree.insert(&own, &word(1))), 0, "insert");
         assert_eq!(fences(&|| tree.update(&key, &word(2))), 0, "update");
-        assert_eq!(fences(&|| tree.update(&key, &word(3))), 0, "the same value again");
+        assert_eq!(
+            fences(&|| tree.update(&key, &word(3))),
+            0,
+            "the same value again"
+        );
         assert_eq!(fences(&|| Ok(tree.get(&key)?.is_some())), 0, "get");
         assert_eq!(fences(&|| tree.remove(&own)), 0, "remove");
-        assert_eq!(fences(&|| tree.insert(&own, &word(1))), 1, "insert after a remove");
-        assert_eq!(fences(&|| tree.update(&own, &word(2))), 0, "whatever follows in that epoch");
+        assert_eq!(
+            fences(&|| tree.insert(&own, &word(1))),
+            1,
+            "insert after a remove"
+        );
+        assert_eq!(
+            fences(&|| tree.update(&own, &word(2))),
+            0,
+            "whatever follows in that epoch"
+        );
         assert_eq!(fences(&|| tree.remove(&own)), 0, "and this");
         assert_eq!(
             fences(&|| tree.sync().map(|()| true)),
@@ -488,15 +616,20 @@ fn operations_take_no_fence_but_for_the_external_log() {
     }
 }
 
-/// What was freed through one share is found through another one, also if fewer are used than once were.
+/// What was freed through one share is found through another one, also if fewer are used than once
+/// were.
 #[test]
 fn a_tree_that_is_opened_for_fewer_threads_has_all_of_its_space() {
     let fill = |tree: &Tree, keys: std::ops::Range<u64>| {
-        keys.take_while(|key| tree.put(&key.to_be_bytes(), &[7; 100]).is_ok()).count() as u64
+        keys.take_while(|key| tree.put(&key.to_be_bytes(), &[7; 100]).is_ok())
+            .count() as u64
     };
     let all = fill(&*tree(4 << 20), 0..1_000_000);
     let pool = pool(4 << 20);
-    let of_shards = |shards| MassTreeOptions { shards, ..options() };
+    let of_shards = |shards| MassTreeOptions {
+        shards,
+        ..options()
+    };
     let tree = create(&pool, of_shards(8));
     std::thread::scope(|scope| {
         // Each with a share of its own, one after the other.
@@ -504,7 +637,8 @@ fn a_tree_that_is_opened_for_fewer_threads_has_all_of_its_space() {
             let (fill, tree) = (&fill, &*tree);
             let part = move || {
                 assert_eq!(fill(tree, keys.clone()), keys.end - keys.start);
-                keys.clone().for_each(|key| assert!(tree.remove(&key.to_be_bytes()).unwrap()));
+                keys.clone()
+                    .for_each(|key| assert!(tree.remove(&key.to_be_bytes()).unwrap()));
             };
             scope.spawn(part).join().unwrap();
         }
@@ -517,21 +651,24 @@ fn a_tree_that_is_opened_for_fewer_threads_has_all_of_its_space() {
     assert!(is_sound(&*tree));
 }
 
-/// A removal that empties a node logs the one above, which takes space; in a full pool that of whoever has some.
+/// A removal that empties a node logs the one above, which takes space; in a full pool that of
+/// whoever has some.
 #[test]
 fn a_full_pool_is_emptied_by_threads_that_had_no_part_in_filling_it() {
     let tree = tree(2 << 20);
     let one_after_the_other = |run: &(dyn Fn() + Sync)| {
         std::thread::scope(|scope| scope.spawn(run).join().unwrap());
     };
-    let is_full =
-        |key: &u64| matches!(tree.put(&key.to_be_bytes(), &[7; 100]), Err(error) if error.is_full());
+    let is_full = |key: &u64| matches!(tree.put(&key.to_be_bytes(), &[7; 100]), Err(error) if error.is_full());
     one_after_the_other(&|| assert!((0..1_000_000).any(|key| is_full(&key))));
     let keys = tree.len().unwrap();
     for part in 0..8 {
         one_after_the_other(&|| {
             for key in keys * part / 8..keys * (part + 1) / 8 {
-                assert!(tree.remove(&key.to_be_bytes()).unwrap(), "key {key} of {keys}");
+                assert!(
+                    tree.remove(&key.to_be_bytes()).unwrap(),
+                    "key {key} of {keys}"
+                );
             }
         });
     }
@@ -547,7 +684,9 @@ fn a_pool_that_a_load_has_filled_is_emptied() {
     let entries = |number: u64| {
         let mut keys = 0..number;
         move |key: &mut Vec<u8>, value: &mut Vec<u8>| {
-            let Some(number) = keys.next() else { return Ok(false) };
+            let Some(number) = keys.next() else {
+                return Ok(false);
+            };
             (*key, *value) = (number.to_be_bytes().to_vec(), vec![7; 100]);
             Ok(true)
         }
@@ -557,19 +696,30 @@ fn a_pool_that_a_load_has_filled_is_emptied() {
     let guard = pool.peek();
     while guard.allocate(65_472).is_ok() {}
     for key in 0..keys {
-        assert!(tree.remove(&key.to_be_bytes()).unwrap(), "key {key} of {keys}");
+        assert!(
+            tree.remove(&key.to_be_bytes()).unwrap(),
+            "key {key} of {keys}"
+        );
     }
     assert!(is_sound(&*tree));
 }
 
-/// Links of free objects tell their epoch for 2^32 epochs. They are written anew so often that this may be missed: by an
-/// open that begins with the very epoch.
+/// Links of free objects tell their epoch for 2^32 epochs. They are written anew so often that this
+/// may be missed: by an open that begins with the very epoch.
 #[test]
 fn links_keep_their_epochs_where_a_renewal_was_missed() {
     let pool = pool(16 << 20);
     let open = |first_epoch, close_cleanly| {
-        let options = MassTreeOptions { first_epoch, close_cleanly, ..options() };
-        if pool.trees().unwrap().is_empty() { create(&pool, options) } else { open(&pool, options).unwrap() }
+        let options = MassTreeOptions {
+            first_epoch,
+            close_cleanly,
+            ..options()
+        };
+        if pool.trees().unwrap().is_empty() {
+            create(&pool, options)
+        } else {
+            open(&pool, options).unwrap()
+        }
     };
     let end_epoch = |tree: &Tree, next: u64| {
         tree.put(b"last", &next.to_be_bytes()).unwrap();
@@ -596,7 +746,8 @@ fn links_keep_their_epochs_where_a_renewal_was_missed() {
     assert!(is_sound(&*open(1, false)));
 }
 
-/// A word that changes is flushed with the line of its pointer, that of its cell and the header; not all of its node.
+/// A word that changes is flushed with the line of its pointer, that of its cell and the header;
+/// not all of its node.
 #[test]
 fn the_end_of_an_epoch_flushes_the_lines_that_changed() {
     let pool = pool(16 << 20);
@@ -610,7 +761,11 @@ fn the_end_of_an_epoch_flushes_the_lines_that_changed() {
         tree.sync().unwrap();
         tree.epochs().unwrap().epoch_stat().lines_flushed - before
     };
-    assert_eq!(lines(&|| tree.insert(&word(5), &word(5))), 4, "the slice, too");
+    assert_eq!(
+        lines(&|| tree.insert(&word(5), &word(5))),
+        4,
+        "the slice, too"
+    );
     assert_eq!(lines(&|| tree.remove(&word(5))), 1, "the permutation");
     assert_eq!(lines(&|| tree.update(&word(20), &word(6))), 3);
     assert_eq!(
@@ -642,16 +797,26 @@ fn who_syncs_after_a_disk_has_failed_is_told() {
     let pool = on_file(&machine);
     let tree = create(&pool, options());
     tree.put(b"key", b"value").unwrap();
-    machine.set_faults(Faults { sync: Some(0), ..Faults::default() });
+    machine.set_faults(Faults {
+        sync: Some(0),
+        ..Faults::default()
+    });
     let has_failed = |result: Result<(), Error>| {
         let error = result.unwrap_err();
-        assert!(matches!(error.medium(), Some(MediumError::Failed(_))), "{error}");
+        assert!(
+            matches!(error.medium(), Some(MediumError::Failed(_))),
+            "{error}"
+        );
     };
     has_failed(tree.sync());
     // The epoch has ended, and nothing was written since: but it is not durable.
     has_failed(tree.sync());
     has_failed(tree.put(b"other", b"value").map(drop));
-    has_failed(tree.epochs().unwrap().within_epoch(&mut |_| put(&*tree, 1, b"value").map(drop)));
+    has_failed(
+        tree.epochs()
+            .unwrap()
+            .within_epoch(&mut |_| put(&*tree, 1, b"value").map(drop)),
+    );
     has_failed(tree.sync());
     // What is there can be read.
     assert_eq!(tree.get(b"key").unwrap().unwrap().as_slice(), b"value");
@@ -665,18 +830,28 @@ fn a_write_is_told_that_an_epoch_could_not_be_ended_in_the_background() {
     let epoch = EpochLength::Every(Duration::from_millis(1));
     let tree = create(&pool, MassTreeOptions { epoch, ..options() });
     assert!(!tree.epochs().unwrap().epoch_stat().is_failing);
-    machine.set_faults(Faults { sync: Some(0), ..Faults::default() });
+    machine.set_faults(Faults {
+        sync: Some(0),
+        ..Faults::default()
+    });
     let _ = tree.put(b"key", b"value");
     let start = Instant::now();
     while !tree.epochs().unwrap().epoch_stat().is_failing {
-        assert!(start.elapsed() < Duration::from_secs(60), "no epoch has failed");
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "no epoch has failed"
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
     let error = tree.put(b"other", b"value").unwrap_err();
-    assert!(matches!(error.medium(), Some(MediumError::Failed(_))), "{error}");
+    assert!(
+        matches!(error.medium(), Some(MediumError::Failed(_))),
+        "{error}"
+    );
 }
 
-/// Tickets ask whether an epoch is durable. One that another tree has ended, as it was made, is not before the disk says so.
+/// Tickets ask whether an epoch is durable. One that another tree has ended, as it was made, is not
+/// before the disk says so.
 #[test]
 fn an_epoch_that_another_tree_ends_is_not_durable_if_the_disk_fails() {
     let machine = Machine::new(&Image::default());
@@ -691,13 +866,16 @@ fn an_epoch_that_another_tree_ends_is_not_durable_if_the_disk_fails() {
     drop(instrumented::create(&pool, "other", Codec::Record, options()).unwrap());
     assert!(epochs.is_durable(epoch));
     let epoch = put(b"more");
-    machine.set_faults(Faults { sync: Some(0), ..Faults::default() });
+    machine.set_faults(Faults {
+        sync: Some(0),
+        ..Faults::default()
+    });
     assert!(instrumented::create(&pool, "third", Codec::Record, options()).is_err());
     assert!(!epochs.is_durable(epoch));
 }
 
-/// What a first look at a node stores there is worth nothing to the next process. So reads after an open that has nothing to
-/// undo write nothing.
+/// What a first look at a node stores there is worth nothing to the next process. So reads after an
+/// open that has nothing to undo write nothing.
 #[test]
 fn reads_after_a_clean_close_write_nothing() {
     let machine = Machine::new(&Image::default());
@@ -710,7 +888,10 @@ fn reads_after_a_clean_close_write_nothing() {
     for _ in 0..3 {
         let pool = on_file(&machine);
         let root = pool.trees().unwrap().remove(0);
-        let options = MassTreeOptions { width: None, ..options() };
+        let options = MassTreeOptions {
+            width: None,
+            ..options()
+        };
         let tree = instrumented::open(&pool, &root, Codec::Word, options).unwrap();
         assert_eq!(tree.len().unwrap(), 10_000);
         tree.sync().unwrap();
@@ -720,7 +901,8 @@ fn reads_after_a_clean_close_write_nothing() {
     }
 }
 
-/// Each batch of a range goes down all layers once more, which once counted as so many nodes that it was taken for damage.
+/// Each batch of a range goes down all layers once more, which once counted as so many nodes that
+/// it was taken for damage.
 #[test]
 fn ranges_of_keys_that_share_thousands_of_slices_come_to_their_end() {
     let tree = tree(256 << 20);
@@ -732,7 +914,11 @@ fn ranges_of_keys_that_share_thousands_of_slices_come_to_their_end() {
         let (mut found, mut value) = (Vec::new(), Vec::new());
         let mut count = 0;
         while scan.next_into(&mut found, &mut value).unwrap() {
-            let number = if direction == Direction::Forward { count } else { 199 - count };
+            let number = if direction == Direction::Forward {
+                count
+            } else {
+                199 - count
+            };
             assert!(found == key(number), "{number}");
             count += 1;
         }
@@ -746,7 +932,11 @@ fn a_load_whose_source_panics_leaves_nothing_behind() {
     let tree = tree(16 << 20);
     let mut numbers = 0..500_u64;
     let source = &mut |key: &mut Vec<u8>, value: &mut Vec<u8>| {
-        *key = numbers.next().expect("the source panics").to_be_bytes().to_vec();
+        *key = numbers
+            .next()
+            .expect("the source panics")
+            .to_be_bytes()
+            .to_vec();
         *value = b"value".to_vec();
         Ok(true)
     };
@@ -758,12 +948,16 @@ fn a_load_whose_source_panics_leaves_nothing_behind() {
     assert!(is_sound(&*tree));
 }
 
-/// Reads of a layer began anew whenever the node above it changed, and took it for damaged in the end.
+/// Reads of a layer began anew whenever the node above it changed, and took it for damaged in the
+/// end.
 #[test]
 fn a_layer_is_read_beside_changes_of_the_node_that_leads_to_it() {
     let tree = &*tree(64 << 20);
-    let keys: Vec<_> = (0..3000).map(|number| format!("a prefix{number:06}").into_bytes()).collect();
-    keys.iter().for_each(|key| assert!(tree.insert(key, b"value").unwrap()));
+    let keys: Vec<_> = (0..3000)
+        .map(|number| format!("a prefix{number:06}").into_bytes())
+        .collect();
+    keys.iter()
+        .for_each(|key| assert!(tree.insert(key, b"value").unwrap()));
     let is_over = &AtomicBool::new(false);
     std::thread::scope(|scope| {
         let changes = scope.spawn(move || {
@@ -784,7 +978,12 @@ fn a_layer_is_read_beside_changes_of_the_node_that_leads_to_it() {
         is_over.store(true, Ordering::Relaxed);
         changes.join().unwrap().unwrap();
         for (found, entries) in read.unwrap() {
-            assert!(found.iter().rev().eq(&keys), "{} of {}", found.len(), keys.len());
+            assert!(
+                found.iter().rev().eq(&keys),
+                "{} of {}",
+                found.len(),
+                keys.len()
+            );
             assert!([3000, 3001].contains(&entries), "{entries}");
         }
     });

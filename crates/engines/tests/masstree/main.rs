@@ -1,5 +1,5 @@
-//! The durable Masstree beyond what the conformance suite asks of every engine. (One binary, so that the engine is built
-//! once for all.)
+//! The durable Masstree beyond what the conformance suite asks of every engine. (One binary, so
+//! that the engine is built once for all.)
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,5 +1,6 @@
-//! Damage to RNTree's leaves: every byte of every leaf, changed in several ways, is a typed error or means nothing. And a
-//! check that every operation keeps right, for a check that is wrong without damage is found by these tests as well.
+//! Damage to RNTree's leaves: every byte of every leaf, changed in several ways, is a typed error
+//! or means nothing. And a check that every operation keeps right, for a check that is wrong
+//! without damage is found by these tests as well.
 
 use everleaf_engines::Error;
 use everleaf_engines::index::{Condition, Index};
@@ -12,16 +13,23 @@ use pool::{Pool, PoolOptions, TreeRoot};
 use crate::common::{Entries, content};
 
 fn of_leaf(leaf_entries: usize) -> RnTreeOptions {
-    RnTreeOptions { recovery_threads: 1, leaf_entries, ..RnTreeOptions::default() }
+    RnTreeOptions {
+        recovery_threads: 1,
+        leaf_entries,
+        ..RnTreeOptions::default()
+    }
 }
 const LINE: u64 = 64;
 
 /// One of some keys, which fill some leaves.
 fn key_of(leaf_entries: usize, number: u64) -> [u8; 8] {
-    (number % (6 * leaf_entries as u64 + 5)).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
+    (number % (6 * leaf_entries as u64 + 5))
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .to_be_bytes()
 }
 
-/// Inserts, updates and removes, with splits, merges and recycled entries in between, each followed by a check.
+/// Inserts, updates and removes, with splits, merges and recycled entries in between, each followed
+/// by a check.
 fn grown(pool: &Pool<Instrumented>, codec: Codec, leaf_entries: usize) -> Box<dyn Index> {
     let tree = instrumented::create(pool, "tree", codec, of_leaf(leaf_entries)).unwrap();
     let (key_of, scale) = (|number| key_of(leaf_entries, number), leaf_entries as u64);
@@ -35,7 +43,11 @@ fn grown(pool: &Pool<Instrumented>, codec: Codec, leaf_entries: usize) -> Box<dy
         }
         .unwrap();
         let violations = tree.check().unwrap();
-        assert!(violations.is_empty(), "after step {step}: {}", violations[0]);
+        assert!(
+            violations.is_empty(),
+            "after step {step}: {}",
+            violations[0]
+        );
     };
     (0..60 + 20 * scale).for_each(apply);
     // Merges, down to a few leaves.
@@ -51,7 +63,14 @@ fn leaves(pool: &Pool<Instrumented>, root: &TreeRoot) -> Vec<(u64, Vec<u64>)> {
     let guard = pool.pin();
     let (mut offset, mut leaves) = (root.words[0], Vec::new());
     while offset != 0 {
-        let line = |offset| guard.words(offset, 8).unwrap().iter().map(|word| word.load(&guard)).collect();
+        let line = |offset| {
+            guard
+                .words(offset, 8)
+                .unwrap()
+                .iter()
+                .map(|word| word.load(&guard))
+                .collect()
+        };
         let mut words: Vec<u64> = line(offset);
         let tag = |words: &[u64]| words[0] >> 62;
         if guard.medium().line_form() == LineForm::Twin {
@@ -108,15 +127,27 @@ fn every_byte(medium: Instrumented, codec: Codec, leaf_entries: usize, patterns:
     let is_refused = |at: &str| is_refused(&pool, &root, (codec, leaf_entries), &entries, at);
     assert!(!is_refused("undamaged"));
     let all = leaves(&pool, &root);
-    assert!(all.len() > 2 && all.iter().any(|leaf| leaf.1.len() < leaf_entries), "{} leaves", all.len());
+    assert!(
+        all.len() > 2 && all.iter().any(|leaf| leaf.1.len() < leaf_entries),
+        "{} leaves",
+        all.len()
+    );
     let (mut refused, mut places) = (0, 0);
     for (leaf, listed) in all {
-        let start = if form == LineForm::Twin { leaf - LINE } else { leaf };
+        let start = if form == LineForm::Twin {
+            leaf - LINE
+        } else {
+            leaf
+        };
         for byte in start..leaf + LINE + 16 * leaf_entries as u64 {
             let entry = byte.checked_sub(leaf + LINE).map(|at| at / 16);
             // Of the copies of a twin line only one says something.
-            let says_something = entry.map_or(form == LineForm::Single, |entry| listed.contains(&entry));
-            for mask in [1 << (byte / 8 % 8), 0xff, 0x41, 0xc0, 0x80].into_iter().take(1 + patterns) {
+            let says_something =
+                entry.map_or(form == LineForm::Single, |entry| listed.contains(&entry));
+            for mask in [1 << (byte / 8 % 8), 0xff, 0x41, 0xc0, 0x80]
+                .into_iter()
+                .take(1 + patterns)
+            {
                 let guard = pool.pin();
                 let word = &guard.words(byte & !7, 1).unwrap()[0];
                 let before = word.load(&guard);
@@ -129,7 +160,10 @@ fn every_byte(medium: Instrumented, codec: Codec, leaf_entries: usize, patterns:
                 let is_refused = is_refused(&at);
                 assert!(is_refused || !says_something, "{at}: opened");
                 assert_eq!(word.load(&guard), damaged, "{at}: an open wrote there");
-                assert!(is_found(&*tree, &entries, &at) || !says_something, "{at}: not found by check");
+                assert!(
+                    is_found(&*tree, &entries, &at) || !says_something,
+                    "{at}: not found by check"
+                );
                 word.store(&guard, before);
                 refused += u32::from(is_refused);
                 places += 1;
@@ -166,8 +200,8 @@ fn every_byte_of_a_large_leaf() {
     every_byte(twins(), Codec::Record, 56, 0);
 }
 
-/// A pool of words in single lines, where entry `n` is the `n`th key that was inserted, with a tree of full leaves: 10 to
-/// 40 in the first, the rest behind.
+/// A pool of words in single lines, where entry `n` is the `n`th key that was inserted, with a tree
+/// of full leaves: 10 to 40 in the first, the rest behind.
 fn ascending(keys: u64) -> (Pool<Instrumented>, Box<dyn Index>, TreeRoot) {
     let pool = Pool::open(singles(), PoolOptions::default()).unwrap();
     let tree = instrumented::create(&pool, "tree", Codec::Word, of_leaf(4)).unwrap();
@@ -194,7 +228,8 @@ fn damage(pool: &Pool<Instrumented>, root: &TreeRoot, key: u64) {
     panic!("key {key} is in no leaf");
 }
 
-/// Changes the first word of a leaf's slot line: the next leaf in bits 6 to 47, the number of slots in bits 48 to 53.
+/// Changes the first word of a leaf's slot line: the next leaf in bits 6 to 47, the number of slots
+/// in bits 48 to 53.
 fn relink(pool: &Pool<Instrumented>, leaf: u64, change: impl FnOnce(u64) -> u64) {
     let guard = pool.pin();
     let word = &guard.words(leaf, 1).unwrap()[0];
@@ -204,11 +239,20 @@ fn relink(pool: &Pool<Instrumented>, leaf: u64, change: impl FnOnce(u64) -> u64)
 /// The keys that are salvaged, and the leaves of which something is left out.
 fn salvaged(pool: &Pool<Instrumented>, root: &TreeRoot) -> (Vec<u64>, Vec<u64>) {
     let mut keys = Vec::new();
-    let left_out = (Engine::RNTREE.media().instrumented.salvage)(pool, root, Codec::Word, &mut |key, _| {
-        keys.push(u64::from_be_bytes(key.try_into().unwrap()));
-        true
-    });
-    (keys, left_out.unwrap().unwrap().into_iter().map(|violation| violation.offset).collect())
+    let left_out =
+        (Engine::RNTREE.media().instrumented.salvage)(pool, root, Codec::Word, &mut |key, _| {
+            keys.push(u64::from_be_bytes(key.try_into().unwrap()));
+            true
+        });
+    (
+        keys,
+        left_out
+            .unwrap()
+            .unwrap()
+            .into_iter()
+            .map(|violation| violation.offset)
+            .collect(),
+    )
 }
 
 #[test]
@@ -217,7 +261,8 @@ fn salvage_goes_on_behind_a_leaf_whose_slots_are_none() {
     let all = leaves(&pool, &root);
     assert_eq!(all.len(), 4);
     relink(&pool, all[1].0, |word| word ^ 63 << 48);
-    // The line with the next leaf fails its check, and so do the entries. The leaves behind it are found in their slab.
+    // The line with the next leaf fails its check, and so do the entries. The leaves behind it are
+    // found in their slab.
     let (keys, left_out) = salvaged(&pool, &root);
     assert_eq!(keys, [10, 20, 30, 70, 80, 90, 100, 110, 120]);
     assert_eq!(left_out, [all[1].0, all[2].0, all[1].0]);
@@ -244,7 +289,10 @@ fn salvage_finds_the_leaves_behind_one_that_leads_back_or_out_of_the_pool() {
     let rest = vec![10, 20, 30, 40, 50, 60, 100, 110, 120];
     for wrong in [all[0].0, all[1].0, all[2].0, 1 << 40, LINE] {
         relink(&pool, all[2].0, next(wrong));
-        assert_eq!(salvaged(&pool, &root), (rest.clone(), vec![all[2].0, all[3].0, all[2].0]));
+        assert_eq!(
+            salvaged(&pool, &root),
+            (rest.clone(), vec![all[2].0, all[3].0, all[2].0])
+        );
     }
     relink(&pool, all[2].0, next(all[3].0));
     assert_eq!(salvaged(&pool, &root).0.len(), 12);
@@ -290,11 +338,18 @@ fn a_share_launders_no_damage() {
 fn a_merge_launders_no_damage() {
     for damaged in [10, 40] {
         let (pool, tree, root) = ascending(5);
-        assert!(tree.remove(&50_u64.to_be_bytes()).unwrap() && tree.remove(&20_u64.to_be_bytes()).unwrap());
+        assert!(
+            tree.remove(&50_u64.to_be_bytes()).unwrap()
+                && tree.remove(&20_u64.to_be_bytes()).unwrap()
+        );
         damage(&pool, &root, damaged);
         assert!(tree.remove(&30_u64.to_be_bytes()).unwrap());
         assert_is_damaged(&pool, &root, &*tree);
-        // The right leaf is left alone if it is damaged; the left one keeps its damage, with more entries.
-        assert_eq!(tree.stat().unwrap().leaves, if damaged == 40 { 2 } else { 1 });
+        // The right leaf is left alone if it is damaged; the left one keeps its damage, with more
+        // entries.
+        assert_eq!(
+            tree.stat().unwrap().leaves,
+            if damaged == 40 { 2 } else { 1 }
+        );
     }
 }

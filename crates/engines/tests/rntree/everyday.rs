@@ -12,11 +12,18 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 fn pool() -> Pool<Instrumented> {
-    Pool::open(Instrumented::new(Dax::plain(1 << 32).unwrap()), PoolOptions::default()).unwrap()
+    Pool::open(
+        Instrumented::new(Dax::plain(1 << 32).unwrap()),
+        PoolOptions::default(),
+    )
+    .unwrap()
 }
 
 fn of_leaf(leaf_entries: usize) -> RnTreeOptions {
-    RnTreeOptions { leaf_entries, ..RnTreeOptions::default() }
+    RnTreeOptions {
+        leaf_entries,
+        ..RnTreeOptions::default()
+    }
 }
 
 fn words(pool: &Pool<Instrumented>, leaf_entries: usize) -> Box<dyn Index> {
@@ -37,10 +44,14 @@ fn collect(index: &dyn Index, direction: Direction) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 /// The words below `count`, for a bulk load.
-fn ascending(count: u64) -> impl FnMut(&mut Vec<u8>, &mut Vec<u8>) -> everleaf_engines::Result<bool> {
+fn ascending(
+    count: u64,
+) -> impl FnMut(&mut Vec<u8>, &mut Vec<u8>) -> everleaf_engines::Result<bool> {
     let mut keys = 0..count;
     move |key, value| {
-        let Some(next) = keys.next() else { return Ok(false) };
+        let Some(next) = keys.next() else {
+            return Ok(false);
+        };
         key.splice(.., next.to_be_bytes());
         value.splice(.., next.to_be_bytes());
         Ok(true)
@@ -49,10 +60,16 @@ fn ascending(count: u64) -> impl FnMut(&mut Vec<u8>, &mut Vec<u8>) -> everleaf_e
 
 fn assert_clean(index: &dyn Index) {
     let violations = index.check().unwrap();
-    assert!(violations.is_empty(), "{} violations, the first: {}", violations.len(), violations[0]);
+    assert!(
+        violations.is_empty(),
+        "{} violations, the first: {}",
+        violations.len(),
+        violations[0]
+    );
 }
 
-/// Leaves beyond the first few thousand were not entered in the table that finds lead by: the first find panicked.
+/// Leaves beyond the first few thousand were not entered in the table that finds lead by: the first
+/// find panicked.
 #[test]
 fn a_large_load_is_found_without_opening_it_again() {
     const KEYS: u64 = 600_000;
@@ -90,12 +107,21 @@ fn a_hundred_thousand_words_come_and_go() {
     assert_eq!(tree.len().unwrap(), 100_000);
     for i in 0..100_000 {
         assert_eq!(words.get(mix(i)).unwrap(), Some(i));
-        assert!(words.write(mix(i), Some(i + 1), Condition::Equals(i)).unwrap());
+        assert!(
+            words
+                .write(mix(i), Some(i + 1), Condition::Equals(i))
+                .unwrap()
+        );
     }
     let keys: Vec<u64> = (0..1000).map(mix).collect();
     let mut values = vec![None; 1000];
     words.get_many(&keys, &mut values).unwrap();
-    assert!(values.iter().enumerate().all(|(i, value)| *value == Some(i as u64 + 1)));
+    assert!(
+        values
+            .iter()
+            .enumerate()
+            .all(|(i, value)| *value == Some(i as u64 + 1))
+    );
     let mut last = None;
     let mut count = 0;
     words
@@ -113,19 +139,26 @@ fn a_hundred_thousand_words_come_and_go() {
     }
     assert_clean(&*tree);
     assert_eq!(tree.len().unwrap(), 0);
-    assert!(tree.stat().unwrap().leaves < 4, "{} leaves", tree.stat().unwrap().leaves);
+    assert!(
+        tree.stat().unwrap().leaves < 4,
+        "{} leaves",
+        tree.stat().unwrap().leaves
+    );
     drop(tree);
     assert!(full > 2_000_000);
 }
 
-/// Per key of 8+8 bytes: 25 bytes of the pool after random inserts, 17.5 after a full load, 7 of volatile memory. With two
-/// copies of each line, 18.6 after a load.
+/// Per key of 8+8 bytes: 25 bytes of the pool after random inserts, 17.5 after a full load, 7 of
+/// volatile memory. With two copies of each line, 18.6 after a load.
 #[test]
 fn memory_stays_within_its_budget() {
     const KEYS: u64 = 1_000_000;
     let pool = pool();
     let per_key = |tree: &dyn Index, before: u64| {
-        let bytes = [pool.stat().used_bytes - before, tree.stat().unwrap().volatile_bytes];
+        let bytes = [
+            pool.stat().used_bytes - before,
+            tree.stat().unwrap().volatile_bytes,
+        ];
         bytes.map(|bytes| bytes as f64 / KEYS as f64)
     };
     let before = pool.stat().used_bytes;
@@ -133,22 +166,38 @@ fn memory_stays_within_its_budget() {
     let words = tree.words().unwrap();
     let mut random = SmallRng::seed_from_u64(7);
     for i in 0..KEYS {
-        assert!(words.write(random.random(), Some(i), Condition::Absent).unwrap());
+        assert!(
+            words
+                .write(random.random(), Some(i), Condition::Absent)
+                .unwrap()
+        );
     }
     let [used, volatile] = per_key(&*tree, before);
-    assert!(used <= 25.0 && volatile <= 7.0, "{used} and {volatile} bytes a key after inserts");
+    assert!(
+        used <= 25.0 && volatile <= 7.0,
+        "{used} and {volatile} bytes a key after inserts"
+    );
     let before = pool.stat().used_bytes;
     let tree = instrumented::create(&pool, "loaded", Codec::Word, of_leaf(56)).unwrap();
     assert_eq!(tree.bulk_load(&mut ascending(KEYS), 1.0).unwrap(), KEYS);
     let [used, volatile] = per_key(&*tree, before);
-    assert!(used <= 17.5 && volatile <= 7.0, "{used} and {volatile} bytes a key after a load");
+    assert!(
+        used <= 17.5 && volatile <= 7.0,
+        "{used} and {volatile} bytes a key after a load"
+    );
     let twins = Instrumented::new(Late::new(1 << 30, LineForm::Twin).unwrap());
     let pool = Pool::open(twins, PoolOptions::default()).unwrap();
-    let options = RnTreeOptions { recovery_threads: 1, ..of_leaf(56) };
+    let options = RnTreeOptions {
+        recovery_threads: 1,
+        ..of_leaf(56)
+    };
     let tree = instrumented::create(&pool, "loaded", Codec::Word, options).unwrap();
     assert_eq!(tree.bulk_load(&mut ascending(KEYS), 1.0).unwrap(), KEYS);
     let used = pool.stat().used_bytes as f64 / KEYS as f64;
-    assert!(used <= 18.7, "{used} bytes a key after a load of lines with two copies");
+    assert!(
+        used <= 18.7,
+        "{used} bytes a key after a load of lines with two copies"
+    );
 }
 
 #[test]
@@ -165,10 +214,14 @@ fn a_bulk_load_keeps_no_memory_from_being_reused_while_its_source_runs() {
     };
     assert_eq!(tree.bulk_load(&mut next, 1.0).unwrap(), 20);
     let allocations = pool.stat().allocations;
-    assert!(allocations < 1000, "{allocations} allocations for 20 words and a record");
+    assert!(
+        allocations < 1000,
+        "{allocations} allocations for 20 words and a record"
+    );
 }
 
-/// Inner nodes that recovery or a load built are full; one that came down to a single leaf could not give it back.
+/// Inner nodes that recovery or a load built are full; one that came down to a single leaf could
+/// not give it back.
 #[test]
 fn a_loaded_tree_that_is_emptied_in_any_order_gives_its_leaves_back() {
     const KEYS: u64 = 200_000;
@@ -206,7 +259,10 @@ fn records_with_long_common_prefixes_stay_in_order() {
     assert_clean(&*tree);
     let expected: Vec<_> = model.into_iter().collect();
     assert_eq!(collect(&*tree, Direction::Forward), expected);
-    assert_eq!(collect(&*tree, Direction::Reverse), expected.into_iter().rev().collect::<Vec<_>>());
+    assert_eq!(
+        collect(&*tree, Direction::Reverse),
+        expected.into_iter().rev().collect::<Vec<_>>()
+    );
 }
 
 /// A lock whose attempt failed was once released all the same, and with it the lock of its holder.
@@ -217,7 +273,11 @@ fn a_lock_that_was_not_taken_is_not_released() {
     let words = tree.words().unwrap();
     let keys = 3000;
     for i in 0..keys {
-        assert!(words.write(i * 7919 % 65537, Some(i), Condition::Absent).unwrap());
+        assert!(
+            words
+                .write(i * 7919 % 65537, Some(i), Condition::Absent)
+                .unwrap()
+        );
     }
     std::thread::scope(|scope| {
         for seed in 1..=4u64 {
@@ -236,7 +296,8 @@ fn a_lock_that_was_not_taken_is_not_released() {
     assert_clean(&*tree);
 }
 
-/// Where two leaves became three, a check once came by way of the second to the third before the inner nodes knew that.
+/// Where two leaves became three, a check once came by way of the second to the third before the
+/// inner nodes knew that.
 #[test]
 fn a_check_beside_leaves_that_are_shared_finds_them_settled() {
     const KEYS: u64 = 64;
@@ -251,13 +312,20 @@ fn a_check_beside_leaves_that_are_shared_finds_them_settled() {
                 let mut random = SmallRng::seed_from_u64(seed);
                 while checking.load(std::sync::atomic::Ordering::Relaxed) {
                     let value = random.random_bool(0.6).then_some(seed);
-                    words.write(random.random_range(0..KEYS), value, Condition::Always).unwrap();
+                    words
+                        .write(random.random_range(0..KEYS), value, Condition::Always)
+                        .unwrap();
                 }
             });
         }
         let found: Vec<_> = (0..50_000).flat_map(|_| tree.check().unwrap()).collect();
         checking.store(false, std::sync::atomic::Ordering::Relaxed);
-        assert!(found.is_empty(), "{} violations, the first: {}", found.len(), found[0]);
+        assert!(
+            found.is_empty(),
+            "{} violations, the first: {}",
+            found.len(),
+            found[0]
+        );
     });
 }
 
@@ -270,7 +338,10 @@ fn a_bulk_load_holds_no_lock_while_its_source_runs() {
         let mut count = 0_u64;
         let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
             assert_clean(&*tree);
-            assert_eq!((tree.len().unwrap(), collect(&*tree, Direction::Reverse)), (0, Vec::new()));
+            assert_eq!(
+                (tree.len().unwrap(), collect(&*tree, Direction::Reverse)),
+                (0, Vec::new())
+            );
             count += 1;
             (*key, *value) = (count.to_be_bytes().to_vec(), vec![7; 8]);
             Ok(count <= 50)
@@ -287,10 +358,18 @@ fn a_bulk_load_holds_no_lock_while_its_source_runs() {
             (*key, *value) = (vec![1; 8], vec![1; 8]);
             Ok(std::mem::take(&mut is_first))
         };
-        assert!(matches!(other.bulk_load(&mut next, 1.0), Err(everleaf_engines::Error::NotEmpty)));
-        assert_eq!(collect(&*other, Direction::Forward), [(vec![9; 8], vec![9; 8])]);
+        assert!(matches!(
+            other.bulk_load(&mut next, 1.0),
+            Err(everleaf_engines::Error::NotEmpty)
+        ));
+        assert_eq!(
+            collect(&*other, Direction::Forward),
+            [(vec![9; 8], vec![9; 8])]
+        );
         assert_clean(&*other);
         done.send(()).unwrap();
     });
-    is_done.recv_timeout(std::time::Duration::from_secs(60)).expect("a load that failed, or hangs");
+    is_done
+        .recv_timeout(std::time::Duration::from_secs(60))
+        .expect("a load that failed, or hangs");
 }

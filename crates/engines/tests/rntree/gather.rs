@@ -8,7 +8,11 @@ use medium::{Dax, Instrumented};
 use pool::{Pool, PoolOptions};
 
 fn pool() -> Pool<Instrumented> {
-    Pool::open(Instrumented::new(Dax::plain(1 << 32).unwrap()), PoolOptions::default()).unwrap()
+    Pool::open(
+        Instrumented::new(Dax::plain(1 << 32).unwrap()),
+        PoolOptions::default(),
+    )
+    .unwrap()
 }
 
 fn place(entry: EntryWords) -> u64 {
@@ -19,7 +23,9 @@ fn place(entry: EntryWords) -> u64 {
 fn copies_lie_one_after_the_other() {
     let pool = pool();
     let guard = &pool.pin();
-    let write = |key: u64, length| RecordCodec::encode(guard, &key.to_be_bytes(), &vec![7; length]).unwrap();
+    let write = |key: u64, length| {
+        RecordCodec::encode(guard, &key.to_be_bytes(), &vec![7; length]).unwrap()
+    };
     let mut entries: Vec<EntryWords> = (0..20)
         .map(|key| {
             let entry = write(key, 100);
@@ -32,8 +38,14 @@ fn copies_lie_one_after_the_other() {
     let gathered = Gathered::<_, RecordCodec>::of(guard, entries.iter_mut());
     assert_eq!(entries[8], before[8], "a long record stays where it is");
     entries.remove(8);
-    let steps: Vec<u64> = entries.windows(2).map(|pair| place(pair[1]) - place(pair[0])).collect();
-    assert!(steps.iter().all(|step| *step == steps[0] && *step < 200), "{steps:?}");
+    let steps: Vec<u64> = entries
+        .windows(2)
+        .map(|pair| place(pair[1]) - place(pair[0]))
+        .collect();
+    assert!(
+        steps.iter().all(|step| *step == steps[0] && *step < 200),
+        "{steps:?}"
+    );
     for (entry, key) in entries.iter().zip((0..20_u64).filter(|key| *key != 8)) {
         assert_eq!(
             RecordCodec::compare_tie(guard, &key.to_be_bytes(), *entry).unwrap(),
@@ -54,7 +66,11 @@ fn copies_lie_one_after_the_other() {
 fn threads_find_what_was_copied_meanwhile() {
     const KEYS: u64 = 6000;
     let pool = pool();
-    let options = RnTreeOptions { leaf_entries: 12, gathers: true, ..RnTreeOptions::default() };
+    let options = RnTreeOptions {
+        leaf_entries: 12,
+        gathers: true,
+        ..RnTreeOptions::default()
+    };
     let tree = instrumented::create(&pool, "tree", Codec::Record, options).unwrap();
     let key = |number: u64| (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16).to_be_bytes();
     let value = |number: u64| vec![number as u8; 40 + number as usize % 90];
@@ -63,13 +79,18 @@ fn threads_find_what_was_copied_meanwhile() {
             let tree = &tree;
             scope.spawn(move || {
                 for number in (thread..KEYS).step_by(2) {
-                    tree.write(&key(number), Some(&value(number)), Condition::Absent).unwrap();
+                    tree.write(&key(number), Some(&value(number)), Condition::Absent)
+                        .unwrap();
                     if number % 3 == 0 {
-                        tree.write(&key(number), None, Condition::Equals(&value(number))).unwrap();
+                        tree.write(&key(number), None, Condition::Equals(&value(number)))
+                            .unwrap();
                     }
                     let earlier = (number / 2) & !1 | thread;
                     let mut found = Vec::new();
-                    assert_eq!(tree.get_into(&key(earlier), &mut found).unwrap(), earlier % 3 != 0);
+                    assert_eq!(
+                        tree.get_into(&key(earlier), &mut found).unwrap(),
+                        earlier % 3 != 0
+                    );
                     assert!(earlier % 3 == 0 || found == value(earlier));
                 }
             });
@@ -82,38 +103,52 @@ fn threads_find_what_was_copied_meanwhile() {
 /// Copies take no room that an insert needs, and leave a full pool whole.
 #[test]
 fn a_full_pool_holds_as_much_or_nearly() {
-    let filled =
-        |gathers| {
-            let ram = Instrumented::new(Dax::plain(4 << 20).unwrap());
-            let options = PoolOptions { step_slabs_min: 1, ..PoolOptions::default() };
-            let pool = Pool::open(ram, options).unwrap();
-            let options = RnTreeOptions { gathers, ..RnTreeOptions::default() };
-            let tree = instrumented::create(&pool, "tree", Codec::Record, options).unwrap();
-            let key = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
-            let attempt = |number| tree.write(&key(number), Some(&[number as u8; 150]), Condition::Absent);
-            // Tried twice, as by the store: a retired record is not free while another thread of the process is pinned.
-            let put = |number| {
-                attempt(number).or_else(|error| {
-                    assert!(error.is_full(), "{error}");
-                    pool.reclaim();
-                    attempt(number)
-                })
-            };
-            let held = (0..1_000_000).find(|number| match put(*number) {
-                Ok(_) => false,
-                Err(error) => {
-                    assert!(error.is_full(), "{error}");
-                    true
-                }
-            });
-            let held = held.unwrap();
-            assert_eq!((tree.len().unwrap(), tree.check().unwrap().len()), (held, 0));
-            let mut value = Vec::new();
-            assert!((0..held).all(
-                |number| tree.get_into(&key(number), &mut value).unwrap() && value == [number as u8; 150]
-            ));
-            held
+    let filled = |gathers| {
+        let ram = Instrumented::new(Dax::plain(4 << 20).unwrap());
+        let options = PoolOptions {
+            step_slabs_min: 1,
+            ..PoolOptions::default()
         };
+        let pool = Pool::open(ram, options).unwrap();
+        let options = RnTreeOptions {
+            gathers,
+            ..RnTreeOptions::default()
+        };
+        let tree = instrumented::create(&pool, "tree", Codec::Record, options).unwrap();
+        let key = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+        let attempt =
+            |number| tree.write(&key(number), Some(&[number as u8; 150]), Condition::Absent);
+        // Tried twice, as by the store: a retired record is not free while another thread of the
+        // process is pinned.
+        let put = |number| {
+            attempt(number).or_else(|error| {
+                assert!(error.is_full(), "{error}");
+                pool.reclaim();
+                attempt(number)
+            })
+        };
+        let held = (0..1_000_000).find(|number| match put(*number) {
+            Ok(_) => false,
+            Err(error) => {
+                assert!(error.is_full(), "{error}");
+                true
+            }
+        });
+        let held = held.unwrap();
+        assert_eq!(
+            (tree.len().unwrap(), tree.check().unwrap().len()),
+            (held, 0)
+        );
+        let mut value = Vec::new();
+        assert!(
+            (0..held).all(|number| tree.get_into(&key(number), &mut value).unwrap()
+                && value == [number as u8; 150])
+        );
+        held
+    };
     let (apart, together) = (filled(false), filled(true));
-    assert!(together * 100 >= apart * 95, "{together} entries with copies, {apart} without");
+    assert!(
+        together * 100 >= apart * 95,
+        "{together} entries with copies, {apart} without"
+    );
 }

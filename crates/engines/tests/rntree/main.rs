@@ -1,4 +1,5 @@
-//! RNTree beyond what the conformance suite asks of every engine. (One binary, so that the engine is built once for all.)
+//! RNTree beyond what the conformance suite asks of every engine. (One binary, so that the engine
+//! is built once for all.)
 
 #[path = "../common/mod.rs"]
 mod common;

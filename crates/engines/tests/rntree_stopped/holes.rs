@@ -1,5 +1,6 @@
-//! The holes of the RNTree paper and of its published code, one named test each. Operations are stopped in their middle, at
-//! a fence; what crashes leave within a persist is the crash explorer's part (`crates/sim/tests/engines/rntree_holes.rs`).
+//! The holes of the RNTree paper and of its published code, one named test each. Operations are
+//! stopped in their middle, at a fence; what crashes leave within a persist is the crash explorer's
+//! part (`crates/sim/tests/engines/rntree_holes.rs`).
 //!
 //! The ten bugs of the published code, and who looks for them:
 //!
@@ -29,7 +30,11 @@ use medium::{Instrumented, LineForm, Lsn};
 use pool::{Pool, PoolOptions};
 
 fn of_leaf(leaf_entries: usize) -> RnTreeOptions {
-    RnTreeOptions { recovery_threads: 1, leaf_entries, ..RnTreeOptions::default() }
+    RnTreeOptions {
+        recovery_threads: 1,
+        leaf_entries,
+        ..RnTreeOptions::default()
+    }
 }
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -62,7 +67,9 @@ fn words(tree: &dyn Index) -> &dyn WordIndex {
 }
 
 fn insert(tree: &dyn Index, key: u64) -> bool {
-    words(tree).write(key, Some(key + 1), Condition::Absent).unwrap()
+    words(tree)
+        .write(key, Some(key + 1), Condition::Absent)
+        .unwrap()
 }
 
 fn remove(tree: &dyn Index, key: u64) -> bool {
@@ -87,7 +94,12 @@ fn keys(tree: &dyn Index) -> Vec<u64> {
 
 fn assert_holds(tree: &dyn Index, expected: impl IntoIterator<Item = u64>) {
     let violations = tree.check().unwrap();
-    assert!(violations.is_empty(), "{} violations, the first: {}", violations.len(), violations[0]);
+    assert!(
+        violations.is_empty(),
+        "{} violations, the first: {}",
+        violations.len(),
+        violations[0]
+    );
     assert_eq!(keys(tree), expected.into_iter().collect::<Vec<_>>());
 }
 
@@ -105,8 +117,11 @@ impl Drop for LetGo<'_> {
     }
 }
 
-/// Ends the process if a test does not: a thread that spins cannot be stopped, and a scope waits for it.
-struct Deadline(#[expect(dead_code, reason = "dropped, it tells that the test has ended")] mpsc::Sender<()>);
+/// Ends the process if a test does not: a thread that spins cannot be stopped, and a scope waits
+/// for it.
+struct Deadline(
+    #[expect(dead_code, reason = "dropped, it tells that the test has ended")] mpsc::Sender<()>,
+);
 
 impl Deadline {
     fn begin() -> Self {
@@ -122,7 +137,8 @@ impl Deadline {
     }
 }
 
-/// Runs `operation` on a thread of its own up to its fence `further`, then `meanwhile`, then the rest.
+/// Runs `operation` on a thread of its own up to its fence `further`, then `meanwhile`, then the
+/// rest.
 fn stop_at_fence(
     late: &Late,
     tree: &dyn Index,
@@ -152,13 +168,20 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 
 #[test]
 fn an_entry_claimed_before_a_split_is_published_in_the_leaf_that_covers_its_key() {
-    // The key belongs to the upper half. Its writer has claimed and written an entry, and stops before the lock.
+    // The key belongs to the upper half. Its writer has claimed and written an entry, and stops
+    // before the lock.
     let (late, tree) = tree(8, [10, 20, 30, 40, 50, 60]);
-    stop_at_fence(&late, &*tree, 0, &|tree| assert!(insert(tree, 55)), &mut || {
-        assert!(insert(&*tree, 25) && insert(&*tree, 26));
-        assert!(leaves(&*tree) > 1, "no split");
-        assert_eq!(get(&*tree, 55), None);
-    });
+    stop_at_fence(
+        &late,
+        &*tree,
+        0,
+        &|tree| assert!(insert(tree, 55)),
+        &mut || {
+            assert!(insert(&*tree, 25) && insert(&*tree, 26));
+            assert!(leaves(&*tree) > 1, "no split");
+            assert_eq!(get(&*tree, 55), None);
+        },
+    );
     assert_holds(&*tree, [10, 20, 25, 26, 30, 40, 50, 55, 60]);
 }
 
@@ -169,12 +192,18 @@ fn a_leaf_with_a_claimed_entry_is_not_merged_away() {
     assert_eq!(leaves(&*tree), 2);
     remove(&*tree, 30);
     let before = keys(&*tree);
-    stop_at_fence(&late, &*tree, 0, &|tree| assert!(insert(tree, 55)), &mut || {
-        for key in &before[..3] {
-            assert!(remove(&*tree, *key));
-        }
-        assert_eq!(leaves(&*tree), 2, "merged under a writer");
-    });
+    stop_at_fence(
+        &late,
+        &*tree,
+        0,
+        &|tree| assert!(insert(tree, 55)),
+        &mut || {
+            for key in &before[..3] {
+                assert!(remove(&*tree, *key));
+            }
+            assert_eq!(leaves(&*tree), 2, "merged under a writer");
+        },
+    );
     assert_holds(&*tree, [50, 55]);
     assert!(remove(&*tree, 50));
     assert_eq!(leaves(&*tree), 1, "nothing was in the way of a merge");
@@ -185,11 +214,21 @@ fn a_leaf_with_a_claimed_entry_is_not_merged_away() {
 #[test]
 fn a_claimed_entry_is_not_recycled() {
     let (late, tree) = tree(8, [10, 20, 30]);
-    stop_at_fence(&late, &*tree, 0, &|tree| assert!(insert(tree, 15)), &mut || {
-        for _ in 0..50 {
-            assert!(words(&*tree).write(20, Some(21), Condition::Present).unwrap());
-        }
-    });
+    stop_at_fence(
+        &late,
+        &*tree,
+        0,
+        &|tree| assert!(insert(tree, 15)),
+        &mut || {
+            for _ in 0..50 {
+                assert!(
+                    words(&*tree)
+                        .write(20, Some(21), Condition::Present)
+                        .unwrap()
+                );
+            }
+        },
+    );
     assert_holds(&*tree, [10, 15, 20, 30]);
 }
 
@@ -202,7 +241,9 @@ fn is_added(tree: &dyn Index, key: u64) -> bool {
 }
 
 fn value_of(tree: &dyn Index, key: u64) -> Option<u64> {
-    tree.get(&number(key)).unwrap().map(|value| u64::from_be_bytes(value[..].try_into().unwrap()))
+    tree.get(&number(key))
+        .unwrap()
+        .map(|value| u64::from_be_bytes(value[..].try_into().unwrap()))
 }
 
 fn ranged(tree: &dyn Index, bounds: Bounds, direction: Direction) -> Vec<u64> {
@@ -215,46 +256,66 @@ fn ranged(tree: &dyn Index, bounds: Bounds, direction: Direction) -> Vec<u64> {
     keys
 }
 
-/// Inserts `splits` in turn, each into a last leaf that is full, and stops them between the publish of their split and the
-/// update of the parent; calls `meanwhile` with the keys that are there. A merge of other leaves is stopped at a fence all
-/// the time, and has the right to change inner nodes: that is what the splits wait for.
-fn stop_before_the_parent_is_updated(codec: Codec, splits: &[u64], meanwhile: fn(&dyn Index, &[u64])) {
+/// Inserts `splits` in turn, each into a last leaf that is full, and stops them between the publish
+/// of their split and the update of the parent; calls `meanwhile` with the keys that are there. A
+/// merge of other leaves is stopped at a fence all the time, and has the right to change inner
+/// nodes: that is what the splits wait for.
+fn stop_before_the_parent_is_updated(
+    codec: Codec,
+    splits: &[u64],
+    meanwhile: fn(&dyn Index, &[u64]),
+) {
     let (late, pool) = pool();
     let tree = &*create(&pool, codec, 4);
     // Three leaves: 10, 30; 40; 70 to 100, and the last is full.
     (1..=10).for_each(|key| assert!(is_added(tree, 10 * key)));
-    [50, 60, 20].iter().for_each(|key| assert!(tree.remove(&number(*key)).unwrap()));
+    [50, 60, 20]
+        .iter()
+        .for_each(|key| assert!(tree.remove(&number(*key)).unwrap()));
     let leaves = || tree.stat().unwrap().leaves;
     assert_eq!(leaves(), 3);
     let mut keys = vec![10, 30, 40, 70, 80, 90, 100];
     std::thread::scope(|scope| {
         let mut writers = Vec::new();
-        // Its first fence is that of the remove, its second that of the entries which the merge copies.
-        stop_at_fence(&late, tree, 1, &|tree| assert!(tree.remove(&number(30)).unwrap()), &mut || {
-            keys.retain(|key| *key != 30);
-            for (done, key) in splits.iter().enumerate() {
-                // Fills the leaf that is last now.
-                while keys.len() < 6 + 2 * done {
-                    let next = keys.last().unwrap() + 10;
-                    let writer = scope.spawn(move || assert!(is_added(tree, next)));
-                    until("a key is added by a stale parent", || writer.is_finished());
-                    keys.push(next);
+        // Its first fence is that of the remove, its second that of the entries which the merge
+        // copies.
+        stop_at_fence(
+            &late,
+            tree,
+            1,
+            &|tree| assert!(tree.remove(&number(30)).unwrap()),
+            &mut || {
+                keys.retain(|key| *key != 30);
+                for (done, key) in splits.iter().enumerate() {
+                    // Fills the leaf that is last now.
+                    while keys.len() < 6 + 2 * done {
+                        let next = keys.last().unwrap() + 10;
+                        let writer = scope.spawn(move || assert!(is_added(tree, next)));
+                        until("a key is added by a stale parent", || writer.is_finished());
+                        keys.push(next);
+                    }
+                    writers.push(scope.spawn(move || assert!(is_added(tree, *key))));
+                    until("a split is published", || leaves() == 4 + done as u64);
                 }
-                writers.push(scope.spawn(move || assert!(is_added(tree, *key))));
-                until("a split is published", || leaves() == 4 + done as u64);
-            }
-            // Belongs to the leaf that was split first, and that stays locked until its parent knows of it.
-            let (begun, is_begun) = std::sync::mpsc::channel();
-            writers.push(scope.spawn(move || {
-                begun.send(()).unwrap();
-                assert!(is_added(tree, 75));
-            }));
-            is_begun.recv().unwrap();
-            meanwhile(tree, &keys);
-            std::thread::sleep(TIME_TO_GO_WRONG);
-            assert!(writers.iter().all(|writer| !writer.is_finished()), "nobody was stopped");
-        });
-        writers.into_iter().for_each(|writer| writer.join().unwrap());
+                // Belongs to the leaf that was split first, and that stays locked until its parent
+                // knows of it.
+                let (begun, is_begun) = std::sync::mpsc::channel();
+                writers.push(scope.spawn(move || {
+                    begun.send(()).unwrap();
+                    assert!(is_added(tree, 75));
+                }));
+                is_begun.recv().unwrap();
+                meanwhile(tree, &keys);
+                std::thread::sleep(TIME_TO_GO_WRONG);
+                assert!(
+                    writers.iter().all(|writer| !writer.is_finished()),
+                    "nobody was stopped"
+                );
+            },
+        );
+        writers
+            .into_iter()
+            .for_each(|writer| writer.join().unwrap());
     });
     keys.extend(splits.iter().chain(&[75]));
     keys.sort_unstable();
@@ -267,11 +328,22 @@ fn assert_is_found(tree: &dyn Index, keys: &[u64]) {
     for key in 0..200 {
         let expected = keys.contains(&key).then_some(key + 1);
         assert_eq!(value_of(tree, key), expected, "key {key}");
-        let held = tree.compare_exchange(&number(key), Some(&number(7)), None).unwrap();
+        let held = tree
+            .compare_exchange(&number(key), Some(&number(7)), None)
+            .unwrap();
         assert!(!held, "key {key} has a value that it never had");
-        assert!(expected.is_none() || !is_added(tree, key), "key {key} was there twice");
-        assert!(expected.is_some() || !tree.update(&number(key), &number(7)).unwrap(), "key {key}");
-        assert!(expected.is_some() || !tree.remove(&number(key)).unwrap(), "key {key}");
+        assert!(
+            expected.is_none() || !is_added(tree, key),
+            "key {key} was there twice"
+        );
+        assert!(
+            expected.is_some() || !tree.update(&number(key), &number(7)).unwrap(),
+            "key {key}"
+        );
+        assert!(
+            expected.is_some() || !tree.remove(&number(key)).unwrap(),
+            "key {key}"
+        );
     }
     let numbers: Vec<_> = keys.iter().map(|key| number(*key)).collect();
     let wanted: Vec<&[u8]> = numbers.iter().map(<[u8; 8]>::as_slice).collect();
@@ -280,23 +352,38 @@ fn assert_is_found(tree: &dyn Index, keys: &[u64]) {
     assert_eq!(ranged(tree, Bounds::all(), Direction::Forward), keys);
     assert_eq!(ranged(tree, Bounds::all(), Direction::Reverse), reversed);
     for key in keys {
-        let from = Bounds { lower: std::ops::Bound::Included(number(*key).to_vec()), ..Bounds::all() };
-        assert_eq!(ranged(tree, from, Direction::Forward)[0], *key, "a range from a key");
-        let to = Bounds { upper: std::ops::Bound::Included(number(*key).to_vec()), ..Bounds::all() };
-        assert_eq!(ranged(tree, to, Direction::Reverse)[0], *key, "a range back from a key");
+        let from = Bounds {
+            lower: std::ops::Bound::Included(number(*key).to_vec()),
+            ..Bounds::all()
+        };
+        assert_eq!(
+            ranged(tree, from, Direction::Forward)[0],
+            *key,
+            "a range from a key"
+        );
+        let to = Bounds {
+            upper: std::ops::Bound::Included(number(*key).to_vec()),
+            ..Bounds::all()
+        };
+        assert_eq!(
+            ranged(tree, to, Direction::Reverse)[0],
+            *key,
+            "a range back from a key"
+        );
     }
 }
 
-/// Algorithm 3 clears the splitting bit before the parent knows the new leaf: who comes by the parent finds a leaf that is
-/// stable, and not the key.
+/// Algorithm 3 clears the splitting bit before the parent knows the new leaf: who comes by the
+/// parent finds a leaf that is stable, and not the key.
 #[test]
 fn a_split_hides_nothing_before_its_parent_is_updated() {
     stop_before_the_parent_is_updated(Codec::Word, &[85], assert_is_found);
     stop_before_the_parent_is_updated(Codec::Record, &[85], assert_is_found);
 }
 
-/// The parent is three splits behind: whoever comes by it arrives up to three leaves left of the key, to read or to write.
-/// (Readers that a split overtakes between parent and leaf are the scheduler's part: `crates/sim/tests/engines/threads.rs`.)
+/// The parent is three splits behind: whoever comes by it arrives up to three leaves left of the
+/// key, to read or to write. (Readers that a split overtakes between parent and leaf are the
+/// scheduler's part: `crates/sim/tests/engines/threads.rs`.)
 #[test]
 fn a_stale_parent_never_hides_a_key() {
     for codec in [Codec::Word, Codec::Record] {
@@ -316,13 +403,20 @@ fn a_stale_parent_never_hides_a_key() {
 
 #[test]
 fn a_reader_never_waits_for_a_writer_and_sees_nothing_early() {
-    // Stopped between publishing the slot line and its fence being over: the writer holds the leaf's lock.
+    // Stopped between publishing the slot line and its fence being over: the writer holds the
+    // leaf's lock.
     let (late, tree) = tree(8, [10, 20, 30]);
-    stop_at_fence(&late, &*tree, 1, &|tree| assert!(insert(tree, 25)), &mut || {
-        assert_eq!(get(&*tree, 20), Some(21));
-        assert_eq!(get(&*tree, 25), None);
-        assert_eq!(keys(&*tree), [10, 20, 30]);
-    });
+    stop_at_fence(
+        &late,
+        &*tree,
+        1,
+        &|tree| assert!(insert(tree, 25)),
+        &mut || {
+            assert_eq!(get(&*tree, 20), Some(21));
+            assert_eq!(get(&*tree, 25), None);
+            assert_eq!(keys(&*tree), [10, 20, 30]);
+        },
+    );
     assert_holds(&*tree, [10, 20, 25, 30]);
 }
 
@@ -335,7 +429,8 @@ fn an_odd_leaf_keeps_its_last_entry_when_it_splits() {
     assert_holds(&*tree, [10, 20, 30, 35, 40, 50, 60, 70]);
 }
 
-/// Algorithm 3 rewrites slots that it still reads: where entries lie in descending order, the upper half's slots come first.
+/// Algorithm 3 rewrites slots that it still reads: where entries lie in descending order, the upper
+/// half's slots come first.
 #[test]
 fn a_split_reads_no_slot_that_it_has_overwritten() {
     let (_, tree) = tree(8, [80, 70, 60, 50, 40, 30, 20, 10]);
@@ -343,15 +438,22 @@ fn a_split_reads_no_slot_that_it_has_overwritten() {
     assert_holds(&*tree, [10, 20, 30, 40, 45, 50, 60, 70, 80]);
 }
 
-/// Algorithm 3 takes the separator by physical position: the entry in the middle has another key than the middle one.
+/// Algorithm 3 takes the separator by physical position: the entry in the middle has another key
+/// than the middle one.
 #[test]
 fn a_separator_is_the_middle_key_and_not_that_of_the_middle_entry() {
-    for order in [[40, 80, 10, 70, 20, 60, 30, 50], [10, 80, 20, 70, 30, 60, 40, 50]] {
+    for order in [
+        [40, 80, 10, 70, 20, 60, 30, 50],
+        [10, 80, 20, 70, 30, 60, 40, 50],
+    ] {
         let (_, tree) = tree(8, order);
         assert!(insert(&*tree, 45));
         assert_eq!(leaves(&*tree), 2);
         // What comes by the inner nodes arrives where the key is, and where it belongs.
-        assert!(order.iter().all(|key| get(&*tree, *key) == Some(key + 1)), "{order:?}");
+        assert!(
+            order.iter().all(|key| get(&*tree, *key) == Some(key + 1)),
+            "{order:?}"
+        );
         assert!(insert(&*tree, 46) && insert(&*tree, 54));
         assert_holds(&*tree, [10, 20, 30, 40, 45, 46, 50, 54, 60, 70, 80]);
     }
@@ -365,15 +467,28 @@ fn both_halves_of_a_split_take_entries_at_once() {
         assert!(insert(&*tree, key));
         assert_eq!(get(&*tree, key), Some(key + 1));
     }
-    assert_holds(&*tree, [10, 11, 12, 13, 14, 20, 30, 40, 45, 50, 60, 70, 71, 72, 73, 74, 80]);
+    assert_holds(
+        &*tree,
+        [
+            10, 11, 12, 13, 14, 20, 30, 40, 45, 50, 60, 70, 71, 72, 73, 74, 80,
+        ],
+    );
 }
 
 /// Algorithm 1 ignores the result of the conditional update.
 #[test]
 fn a_condition_that_fails_changes_nothing() {
     let (_, tree) = tree(8, [10]);
-    assert!(!words(&*tree).write(11, Some(99), Condition::Present).unwrap());
-    assert!(!words(&*tree).write(10, Some(99), Condition::Equals(10)).unwrap());
+    assert!(
+        !words(&*tree)
+            .write(11, Some(99), Condition::Present)
+            .unwrap()
+    );
+    assert!(
+        !words(&*tree)
+            .write(10, Some(99), Condition::Equals(10))
+            .unwrap()
+    );
     assert!(!remove(&*tree, 11));
     assert_holds(&*tree, [10]);
 }
@@ -382,8 +497,16 @@ fn a_condition_that_fails_changes_nothing() {
 #[test]
 fn an_insert_overwrites_nothing() {
     let (_, tree) = tree(8, [10, 20]);
-    assert!(!words(&*tree).write(10, Some(99), Condition::Absent).unwrap());
-    assert!(!words(&*tree).write(20, Some(99), Condition::Absent).unwrap());
+    assert!(
+        !words(&*tree)
+            .write(10, Some(99), Condition::Absent)
+            .unwrap()
+    );
+    assert!(
+        !words(&*tree)
+            .write(20, Some(99), Condition::Absent)
+            .unwrap()
+    );
     assert_holds(&*tree, [10, 20]);
 }
 
@@ -401,8 +524,8 @@ fn a_condition_that_fails_under_the_lock_changes_nothing_either() {
     assert_holds(&*tree, [10, 20]);
 }
 
-/// In the published code an allocated entry whose second check fails is lost, the leaf never reaches its split, and
-/// writers wait for ever.
+/// In the published code an allocated entry whose second check fails is lost, the leaf never
+/// reaches its split, and writers wait for ever.
 #[test]
 fn an_entry_whose_condition_failed_is_free_again() {
     let (late, tree) = tree(4, [10]);
@@ -427,7 +550,11 @@ fn an_entry_whose_condition_failed_is_free_again() {
 fn a_find_returns_the_value_of_each_key() {
     let (_, tree) = tree(4, (1..100).map(|key| 10 * key));
     assert!((1..100).all(|key| get(&*tree, 10 * key) == Some(10 * key + 1)));
-    assert!(words(&*tree).write(u64::MAX, Some(7), Condition::Absent).unwrap());
+    assert!(
+        words(&*tree)
+            .write(u64::MAX, Some(7), Condition::Absent)
+            .unwrap()
+    );
     assert_eq!(get(&*tree, u64::MAX), Some(7));
 }
 
@@ -437,7 +564,11 @@ fn a_find_of_a_missing_key_stays_within_the_slots() {
     let (_, tree) = tree(4, []);
     assert_eq!([get(&*tree, 0), get(&*tree, u64::MAX)], [None; 2]);
     let (_, tree) = self::tree(4, (1..100).map(|key| 10 * key));
-    assert!([0, 5, 15, 985, 991, u64::MAX].iter().all(|key| get(&*tree, *key).is_none()));
+    assert!(
+        [0, 5, 15, 985, 991, u64::MAX]
+            .iter()
+            .all(|key| get(&*tree, *key).is_none())
+    );
 }
 
 /// In the published code a scan takes no care of writers.
@@ -477,8 +608,9 @@ fn a_tree_emptied_by_removes_gives_its_space_back() {
     assert_eq!(pool.stat().allocations, empty);
 }
 
-/// In the published code the next leaf is outside of what a split flushes. Whatever is fenced of a split, a crash keeps all
-/// keys; and when the insert that needed it has returned, the new leaf is linked.
+/// In the published code the next leaf is outside of what a split flushes. Whatever is fenced of a
+/// split, a crash keeps all keys; and when the insert that needed it has returned, the new leaf is
+/// linked.
 #[test]
 fn a_split_that_returned_has_its_link_on_the_medium() {
     let _deadline = Deadline::begin();
@@ -495,15 +627,27 @@ fn a_split_that_returned_has_its_link_on_the_medium() {
         for fenced in before.0..=after.0 {
             let left = after_crash(4, &late.image(Lsn(fenced)));
             let is_done = fenced == after.0;
-            assert_holds(&*left, [10, 20, 25, 30, 40].into_iter().filter(|key| is_done || old.contains(key)));
+            assert_holds(
+                &*left,
+                [10, 20, 25, 30, 40]
+                    .into_iter()
+                    .filter(|key| is_done || old.contains(key)),
+            );
             leaves_left.push(leaves(&*left));
         }
-        assert!(leaves_left.is_sorted() && leaves_left.first() == Some(&1), "{leaves_left:?}");
-        assert!(leaves_left.ends_with(&[2, 2, 2]), "the link comes before the entry: {leaves_left:?}");
+        assert!(
+            leaves_left.is_sorted() && leaves_left.first() == Some(&1),
+            "{leaves_left:?}"
+        );
+        assert!(
+            leaves_left.ends_with(&[2, 2, 2]),
+            "the link comes before the entry: {leaves_left:?}"
+        );
     });
 }
 
-/// The published repair sets the next free entry one too low, so that the next insert overwrites a live record.
+/// The published repair sets the next free entry one too low, so that the next insert overwrites a
+/// live record.
 #[test]
 fn a_recovered_tree_takes_entries_without_losing_any() {
     let (late, tree) = tree(4, (0..50).map(|key| 10 * key));

@@ -1,5 +1,5 @@
-//! RNTree on a medium that becomes durable late: no lock is held across a wait, and no reader returns what a crash
-//! could take back.
+//! RNTree on a medium that becomes durable late: no lock is held across a wait, and no reader
+//! returns what a crash could take back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,11 @@ use medium::{Instrumented, LineForm};
 use pool::{Pool, PoolOptions};
 
 fn of_leaf(leaf_entries: usize) -> RnTreeOptions {
-    RnTreeOptions { recovery_threads: 1, leaf_entries, ..RnTreeOptions::default() }
+    RnTreeOptions {
+        recovery_threads: 1,
+        leaf_entries,
+        ..RnTreeOptions::default()
+    }
 }
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -26,14 +30,18 @@ fn late(form: LineForm) -> Arc<Late> {
 
 /// A pool that a crash leaves unclean, as crashes do.
 fn open(medium: &Arc<Late>) -> Pool<Instrumented> {
-    let options = PoolOptions { close_on_drop: false, ..PoolOptions::default() };
+    let options = PoolOptions {
+        close_on_drop: false,
+        ..PoolOptions::default()
+    };
     Pool::open(Instrumented::sharing(medium), options).unwrap()
 }
 
 /// A tree of words.
 fn tree(late: &Arc<Late>, leaf_entries: usize, keys: u64) -> Box<dyn Index> {
     late.set_release(Release::Immediate);
-    let tree = instrumented::create(&open(late), "words", Codec::Word, of_leaf(leaf_entries)).unwrap();
+    let tree =
+        instrumented::create(&open(late), "words", Codec::Word, of_leaf(leaf_entries)).unwrap();
     let words = tree.words().unwrap();
     for key in 0..keys {
         assert!(words.write(10 * key, Some(key), Condition::Absent).unwrap());
@@ -69,13 +77,22 @@ fn no_lock_is_held_across_a_wait() {
         let tree = tree(&late, 56, 10);
         let words = tree.words().unwrap();
         std::thread::scope(|scope| {
-            // Ten writers meet in one leaf. Were the lock held across the wait, only one would get as far as waiting.
+            // Ten writers meet in one leaf. Were the lock held across the wait, only one would get
+            // as far as waiting.
             for key in 0..10 {
                 scope.spawn(move || {
-                    assert!(words.write(10 * key + 1, Some(7), Condition::Absent).unwrap());
+                    assert!(
+                        words
+                            .write(10 * key + 1, Some(7), Condition::Absent)
+                            .unwrap()
+                    );
                 });
             }
-            assert!(late.until_waiting(10, PATIENCE), "{form:?}: {:?} wait", late.waiting());
+            assert!(
+                late.until_waiting(10, PATIENCE),
+                "{form:?}: {:?} wait",
+                late.waiting()
+            );
             late.release_all();
         });
         assert_eq!(tree.len().unwrap(), 20);
@@ -105,7 +122,8 @@ fn a_reader_waits_for_what_a_crash_could_take_back() {
     }
 }
 
-/// The same for scans, for conditional writes that fail on what they saw, and for the number of keys.
+/// The same for scans, for conditional writes that fail on what they saw, and for the number of
+/// keys.
 #[test]
 fn scans_failed_conditions_and_counts_wait_for_what_they_saw() {
     let late = late(LineForm::Single);
@@ -139,8 +157,8 @@ fn scans_failed_conditions_and_counts_wait_for_what_they_saw() {
     assert_eq!(finished.load(Ordering::SeqCst), 4);
 }
 
-/// Whatever prefix of the groups is durable, a crash leaves a prefix of one thread's operations: through splits, shares,
-/// merges and the reuse of what they gave up.
+/// Whatever prefix of the groups is durable, a crash leaves a prefix of one thread's operations:
+/// through splits, shares, merges and the reuse of what they gave up.
 #[test]
 fn every_durable_prefix_is_a_prefix_of_the_operations() {
     for form in FORMS {
@@ -149,8 +167,9 @@ fn every_durable_prefix_is_a_prefix_of_the_operations() {
         let start = late.fenced();
         let mut model = std::collections::BTreeMap::new();
         let mut states = vec![model.clone()];
-        let operations: Vec<(u64, Option<u64>)> =
-            (0..60).map(|i| (i * 7 % 23, (i % 3 != 2).then_some(i))).collect();
+        let operations: Vec<(u64, Option<u64>)> = (0..60)
+            .map(|i| (i * 7 % 23, (i % 3 != 2).then_some(i)))
+            .collect();
         for (key, value) in &operations {
             match value {
                 Some(value) => model.insert(*key, *value),
@@ -173,9 +192,12 @@ fn every_durable_prefix_is_a_prefix_of_the_operations() {
                 continue;
             }
             let entries = after_crash(&late, 4, form);
-            let found = states[reached..].iter().position(|state| entries.iter().copied().eq(state.clone()));
-            reached +=
-                found.unwrap_or_else(|| panic!("{form:?}: after LSN {released}: {entries:?} is no state"));
+            let found = states[reached..]
+                .iter()
+                .position(|state| entries.iter().copied().eq(state.clone()));
+            reached += found.unwrap_or_else(|| {
+                panic!("{form:?}: after LSN {released}: {entries:?} is no state")
+            });
             released += 1;
             late.release(medium::Lsn(released));
         }

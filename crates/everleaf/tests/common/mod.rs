@@ -5,10 +5,16 @@ use std::path::Path;
 use everleaf::{Options, Result, Store};
 use tempfile::TempDir;
 
-/// In memory, if that can be: pools are overwritten thousands of times, and a disk would sync as often.
+/// In memory, if that can be: pools are overwritten thousands of times, and a disk would sync as
+/// often.
 pub(crate) fn folder() -> TempDir {
     let memory = Path::new("/dev/shm");
-    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
+    if memory.is_dir() {
+        tempfile::tempdir_in(memory)
+    } else {
+        tempfile::tempdir()
+    }
+    .unwrap()
 }
 
 /// The bytes with some of them changed.

@@ -66,7 +66,8 @@ pub(crate) enum Workload {
 impl Workload {
     /// The name on the command line.
     pub(crate) fn name(self) -> String {
-        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+        self.to_possible_value()
+            .map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
     /// Whether a run only adds keys to the tree.
@@ -137,7 +138,10 @@ pub(crate) enum BaselineChoice {
 
 /// Measure throughput, latency, persists and memory
 #[derive(clap::Args, Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 pub struct Args {
     /// The engine
     #[arg(long, value_name = "NAME", default_value = "rntree", value_parser = engine_of(crate::ENGINES))]
@@ -154,7 +158,8 @@ pub struct Args {
     /// Keys in the tree
     #[arg(long, default_value_t = 1_000_000)]
     pub(crate) keys: u64,
-    /// Operations of a run, over all threads [default: a tenth of the keys, but 100,000 to 2,000,000]
+    /// Operations of a run, over all threads [default: a tenth of the keys, but 100,000 to
+    /// 2,000,000]
     #[arg(long)]
     pub(crate) ops: Option<u64>,
     /// Threads
@@ -169,7 +174,8 @@ pub struct Args {
     /// Skew of the zipfian distribution, 0 to 1 exclusive
     #[arg(long, default_value_t = 0.99)]
     pub(crate) theta: f64,
-    /// Bytes of a key, enough to tell all keys apart; keys and values of 8 bytes select the codec for words
+    /// Bytes of a key, enough to tell all keys apart; keys and values of 8 bytes select the codec
+    /// for words
     #[arg(long, default_value_t = 8)]
     pub(crate) key_size: usize,
     /// Bytes of a value
@@ -178,12 +184,12 @@ pub struct Args {
     /// Nanoseconds added after each fence; 0 adds none, but uses the same instrumented medium
     #[arg(long)]
     pub(crate) persist_delay_ns: Option<u64>,
-    /// Also count persists and flushes, on another tree of at most a million keys in emulated persistent memory, so that
-    /// counting does not slow the timed runs
+    /// Also count persists and flushes, on another tree of at most a million keys in emulated
+    /// persistent memory, so that counting does not slow the timed runs
     #[arg(long)]
     pub(crate) count: bool,
-    /// When an operation on the file medium is durable: immediate, sync (only at a sync), or a number of milliseconds (at most so
-    /// much later)
+    /// When an operation on the file medium is durable: immediate, sync (only at a sync), or a
+    /// number of milliseconds (at most so much later)
     #[arg(long, default_value = "immediate", value_parser = parse_durability)]
     pub(crate) durability: Durability,
     /// Writes that each thread may have under way before it waits for the oldest; 0 waits for each
@@ -192,15 +198,15 @@ pub struct Args {
     /// Bytes of the log on the file medium [default: it grows with the pool]
     #[arg(long)]
     pub(crate) log_bytes: Option<u64>,
-    /// The most microseconds for which a sync on the file medium waits for further writes [default: a quarter of the time of a
-    /// sync]
+    /// The most microseconds for which a sync on the file medium waits for further writes [default:
+    /// a quarter of the time of a sync]
     #[arg(long)]
     pub(crate) gather_max_us: Option<u64>,
     /// Use the numbers from 0 on as keys, so that neighbours are in one leaf
     #[arg(long)]
     pub(crate) ordered_keys: bool,
-    /// The pool file, which must not exist; it is deleted at the end, with its log [default: a temporary file in /dev/shm, if
-    /// there is one; with --medium file, in the current folder]
+    /// The pool file, which must not exist; it is deleted at the end, with its log [default: a
+    /// temporary file in /dev/shm, if there is one; with --medium file, in the current folder]
     #[arg(long)]
     pub(crate) pool: Option<PathBuf>,
     /// The failure-atomic line store [default: the best one of this processor]
@@ -209,7 +215,8 @@ pub struct Args {
     /// The search kernels [default: the best ones of this processor]
     #[arg(long, value_parser = any_of::<Kernels, _>(Kernels::all().map(Kernels::name)))]
     pub(crate) kernels: Option<Kernels>,
-    /// Bulk-load the initial keys with this fill factor of leaves, from 0.5 to 1, instead of inserting them one by one
+    /// Bulk-load the initial keys with this fill factor of leaves, from 0.5 to 1, instead of
+    /// inserting them one by one
     #[arg(long, value_name = "FILL", value_parser = parse_fill)]
     pub(crate) bulk_load: Option<f64>,
     /// Number of runs; the result is their median
@@ -221,7 +228,8 @@ pub struct Args {
     /// Threads that recover a tree; all cores, if none are named.
     #[arg(skip)]
     pub(crate) recovery_threads: Option<usize>,
-    /// The memory pages: huge ones if the medium asks for them and the system grants them, or 4 KiB for all, to compare media
+    /// The memory pages: huge ones if the medium asks for them and the system grants them, or 4 KiB
+    /// for all, to compare media
     #[arg(long, value_enum, default_value = "huge")]
     pub(crate) pages: Pages,
     /// Also measure this tree, run by run in turns, and print the ratio
@@ -245,14 +253,20 @@ impl Args {
     /// Sets the size of the process's memory pages.
     pub(crate) fn take_pages(&self) -> Result<()> {
         if self.pages == Pages::Small && !medium::disable_huge_pages() {
-            return Err(Failure::Usage("--pages 4k: the system has no such switch".to_owned()));
+            return Err(Failure::Usage(
+                "--pages 4k: the system has no such switch".to_owned(),
+            ));
         }
         Ok(())
     }
 
     /// Selects the search kernels.
     pub(crate) fn take_kernels(&self) -> Result<()> {
-        let install = |kernels: Kernels| kernels.install().map_err(|error| Failure::Usage(error.to_string()));
+        let install = |kernels: Kernels| {
+            kernels
+                .install()
+                .map_err(|error| Failure::Usage(error.to_string()))
+        };
         self.kernels.map_or(Ok(()), install)
     }
 
@@ -260,7 +274,9 @@ impl Args {
     pub(crate) fn validate(&self) -> Result<()> {
         let refuse = |what: &str| Err(Failure::Usage(what.to_owned()));
         if self.keys < 1000 || self.threads == 0 || self.runs == 0 || self.ops == Some(0) {
-            return refuse("a benchmark needs at least 1,000 keys, one thread, one run and one operation");
+            return refuse(
+                "a benchmark needs at least 1,000 keys, one thread, one run and one operation",
+            );
         }
         if self.threads > THREADS_MAX {
             return refuse(&format!("--threads is at most {THREADS_MAX}"));
@@ -316,7 +332,9 @@ impl Args {
 
     /// The settings of the engine.
     pub(crate) fn settings(&self) -> Result<Settings> {
-        let settings = self.engine.parse_settings(self.set.iter().map(String::as_str));
+        let settings = self
+            .engine
+            .parse_settings(self.set.iter().map(String::as_str));
         settings.map_err(|error| Failure::Usage(error.to_string()))
     }
 
@@ -328,8 +346,15 @@ impl Args {
     /// The same on fewer keys, with fewer operations in proportion.
     pub(crate) fn for_counting(&self) -> Self {
         let keys = self.keys.min(COUNTED_KEYS_MAX);
-        let operations = (u128::from(self.operations()) * u128::from(keys) / u128::from(self.keys)) as u64;
-        Self { keys, ops: Some(operations.max(1)), pool: None, medium: MediumChoice::Dax, ..self.clone() }
+        let operations =
+            (u128::from(self.operations()) * u128::from(keys) / u128::from(self.keys)) as u64;
+        Self {
+            keys,
+            ops: Some(operations.max(1)),
+            pool: None,
+            medium: MediumChoice::Dax,
+            ..self.clone()
+        }
     }
 
     /// Operations of a run.
@@ -340,10 +365,14 @@ impl Args {
                 self.ops.unwrap_or((self.keys / 50).clamp(20_000, 200_000))
             }
             // Half of the keys is what these may add.
-            Workload::Insert | Workload::Mixed => {
-                self.ops.unwrap_or((self.keys / 10).clamp(100_000, 2_000_000).min(self.keys / 2))
-            }
-            _ => self.ops.unwrap_or((self.keys / 10).clamp(100_000, 2_000_000)),
+            Workload::Insert | Workload::Mixed => self.ops.unwrap_or(
+                (self.keys / 10)
+                    .clamp(100_000, 2_000_000)
+                    .min(self.keys / 2),
+            ),
+            _ => self
+                .ops
+                .unwrap_or((self.keys / 10).clamp(100_000, 2_000_000)),
         }
     }
 
@@ -354,7 +383,8 @@ impl Args {
             Workload::Insert | Workload::Mixed => self.operations(),
             Workload::D | Workload::E => self.operations() / 10,
             workload
-                if workload.upserts_percent().is_some() && self.distribution == Distribution::Monotonic =>
+                if workload.upserts_percent().is_some()
+                    && self.distribution == Distribution::Monotonic =>
             {
                 // Half of the operations, and some more, as they are drawn at random.
                 self.operations() / 2 + self.operations() / 8
@@ -371,7 +401,11 @@ impl Args {
     /// The keys; `None` if so many do not differ in so few bytes.
     fn keys_of_size(&self) -> Option<Keys> {
         let ordered = self.ordered_keys || self.distribution == Distribution::Monotonic;
-        let keys = if ordered { Keys::ordered(self.keys) } else { Keys::new(self.keys, self.seed) };
+        let keys = if ordered {
+            Keys::ordered(self.keys)
+        } else {
+            Keys::new(self.keys, self.seed)
+        };
         keys.of_bytes(self.key_size)
     }
 

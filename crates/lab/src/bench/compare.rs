@@ -1,4 +1,5 @@
-//! The yardstick: the standard library's `BTreeMap<u64, u64>` with the same keys, on one thread, in the same process.
+//! The yardstick: the standard library's `BTreeMap<u64, u64>` with the same keys, on one thread, in
+//! the same process.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -15,7 +16,11 @@ pub(crate) struct Baseline {
 
 impl Baseline {
     pub(crate) fn load(args: &Args, keys: &Keys, count: u64) -> Self {
-        let count = if args.workload == Workload::Load { 0 } else { count };
+        let count = if args.workload == Workload::Load {
+            0
+        } else {
+            count
+        };
         let mut map = BTreeMap::new();
         // One by one, as the tree was loaded: `collect` would sort first.
         for key in (0..count).map(|index| keys.key(index)) {
@@ -32,15 +37,23 @@ impl Baseline {
             None => self.run(&steps),
         };
         report.baseline_ns.push(ns);
-        let finds = Script::finds(args, &args.keys_drawn(), 1000 + args.runs).finds.unwrap_or_default();
+        let finds = Script::finds(args, &args.keys_drawn(), 1000 + args.runs)
+            .finds
+            .unwrap_or_default();
         if args.workload.only_adds() {
             report.baseline_find_ns.push(self.run_finds(&finds));
         }
         for step in &steps {
             match step {
-                Step::Insert(key) => drop(self.map.remove(key)),
-                Step::Remove(key) => drop(self.map.insert(*key, *key)),
-                Step::Put(key) if args.distribution == Distribution::Monotonic => drop(self.map.remove(key)),
+                Step::Insert(key) => {
+                    self.map.remove(key);
+                }
+                Step::Remove(key) => {
+                    self.map.insert(*key, *key);
+                }
+                Step::Put(key) if args.distribution == Distribution::Monotonic => {
+                    self.map.remove(key);
+                }
                 _ => {}
             }
         }
@@ -56,7 +69,8 @@ impl Baseline {
         for key in finds.iter().flatten() {
             sum = sum.wrapping_add(self.map.get(key).copied().unwrap_or_default());
         }
-        let ns = start.elapsed().as_nanos() as f64 / finds.iter().map(Vec::len).sum::<usize>() as f64;
+        let ns =
+            start.elapsed().as_nanos() as f64 / finds.iter().map(Vec::len).sum::<usize>() as f64;
         std::hint::black_box(sum);
         ns
     }
@@ -70,12 +84,15 @@ impl Baseline {
             sum = sum.wrapping_add(match *step {
                 Step::Find(key) => map.get(&key).copied().unwrap_or_default(),
                 Step::Insert(key) => map.insert(key, key).unwrap_or_default(),
-                Step::Update(key) => map.get_mut(&key).map_or(0, |value| std::mem::replace(value, key)),
+                Step::Update(key) => map
+                    .get_mut(&key)
+                    .map_or(0, |value| std::mem::replace(value, key)),
                 Step::Remove(key) => map.remove(&key).unwrap_or_default(),
                 Step::Put(key) => map.insert(key, key).unwrap_or_default(),
-                Step::Scan(key, entries) => {
-                    map.range(key..).take(entries as usize).fold(0, |sum, (key, value)| sum ^ key ^ value)
-                }
+                Step::Scan(key, entries) => map
+                    .range(key..)
+                    .take(entries as usize)
+                    .fold(0, |sum, (key, value)| sum ^ key ^ value),
                 Step::ReadModifyWrite(key) => map.get_mut(&key).map_or(0, |value| {
                     *value = value.wrapping_add(1);
                     *value

@@ -45,5 +45,8 @@ fn measure(path: &Path) -> std::io::Result<DiskRates> {
     };
     let syncs_per_second = blocks_per_second(&[7; BLOCK_BYTES])?;
     let bytes_per_second = blocks_per_second(&vec![7; STREAM_BYTES])? * STREAM_BYTES as f64;
-    Ok(DiskRates { syncs_per_second, bytes_per_second })
+    Ok(DiskRates {
+        syncs_per_second,
+        bytes_per_second,
+    })
 }

@@ -1,4 +1,5 @@
-//! The cost of epochs: times of operations during which an epoch ends, and of the first use of a node after a crash.
+//! The cost of epochs: times of operations during which an epoch ends, and of the first use of a
+//! node after a crash.
 
 use std::time::Instant;
 
@@ -37,10 +38,15 @@ pub(crate) struct EpochFigures {
 impl EpochFigures {
     pub(crate) fn json(&self) -> Value {
         let across = |figure: &dyn Fn(&Histogram<u64>) -> u64| {
-            self.across_ns.as_ref().filter(|across| !across.is_empty()).map(figure)
+            self.across_ns
+                .as_ref()
+                .filter(|across| !across.is_empty())
+                .map(figure)
         };
         let touches = |times: fn(&Touches) -> &Histogram<u64>, quantile| {
-            self.touches.as_ref().map(|touches| times(touches).value_at_quantile(quantile))
+            self.touches
+                .as_ref()
+                .map(|touches| times(touches).value_at_quantile(quantile))
         };
         json!({
             "operations_across_advance": across(&Histogram::len),
@@ -55,8 +61,8 @@ impl EpochFigures {
     }
 }
 
-/// Times the operations during which the epoch changed, in a run of its own. All operations are timed, so that run is slower
-/// than others. `None` for engines without epochs.
+/// Times the operations during which the epoch changed, in a run of its own. All operations are
+/// timed, so that run is slower than others. `None` for engines without epochs.
 pub(crate) fn across(args: &Args, bench: &Bench, keys: &Keys) -> Result<Option<Histogram<u64>>> {
     if bench.epoch_stat().is_none() || args.workload == Workload::Load {
         return Ok(None);
@@ -64,7 +70,9 @@ pub(crate) fn across(args: &Args, bench: &Bench, keys: &Keys) -> Result<Option<H
     // With a seed that no other run has.
     let script = Script::new(args, keys, args.runs);
     let mut all = histogram();
-    for times in on_threads(script.threads.len(), |thread| across_of(bench, &script.threads[thread])) {
+    for times in on_threads(script.threads.len(), |thread| {
+        across_of(bench, &script.threads[thread])
+    }) {
         all.add(times?).expect("histograms of one shape");
     }
     super::undo(args, bench, &script)?;
@@ -92,10 +100,16 @@ fn across_of(bench: &Bench, steps: &[Step]) -> Result<Histogram<u64>> {
 /// Gets a key of each of many leaves, twice. The tree was opened after a crash and not used since.
 pub(crate) fn first_touches(tree: &Tree, args: &Args) -> Result<Touches> {
     let drawn = args.keys_drawn();
-    let mut sorted: Vec<u64> = (0..args.keys - args.withheld()).map(|index| drawn.key(index)).collect();
+    let mut sorted: Vec<u64> = (0..args.keys - args.withheld())
+        .map(|index| drawn.key(index))
+        .collect();
     sorted.sort_unstable();
     let apart = sorted.len().div_ceil(TOUCHES_MAX).max(KEYS_APART);
-    let mut keys: Vec<_> = sorted.iter().step_by(apart).map(|key| padded(*key, args.key_size)).collect();
+    let mut keys: Vec<_> = sorted
+        .iter()
+        .step_by(apart)
+        .map(|key| padded(*key, args.key_size))
+        .collect();
     let mut random = Random::new(args.seed);
     for index in (1..keys.len()).rev() {
         keys.swap(index, random.below(index as u64 + 1) as usize);
@@ -110,5 +124,8 @@ pub(crate) fn first_touches(tree: &Tree, args: &Args) -> Result<Touches> {
         }
         Ok(latency_ns)
     };
-    Ok(Touches { first_ns: get_all()?, again_ns: get_all()? })
+    Ok(Touches {
+        first_ns: get_all()?,
+        again_ns: get_all()?,
+    })
 }

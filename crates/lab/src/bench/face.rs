@@ -1,4 +1,5 @@
-//! The cost of the crate `everleaf`: finds through `Store` beside finds through the engine, in the same tree, in turns.
+//! The cost of the crate `everleaf`: finds through `Store` beside finds through the engine, in the
+//! same tree, in turns.
 
 use std::path::Path;
 use std::time::Instant;
@@ -11,7 +12,8 @@ use super::subject::{NAME, padded};
 use super::workload::Script;
 use crate::failure::Result;
 
-/// Whether it is measured: for finds by an engine of users, in a pool that a store opens without options.
+/// Whether it is measured: for finds by an engine of users, in a pool that a store opens without
+/// options.
 pub(crate) fn is_measured(args: &Args) -> bool {
     args.workload == Workload::Find
         && engines::registry::Engine::ALL.contains(&args.engine)
@@ -23,8 +25,8 @@ pub(crate) fn is_measured(args: &Args) -> bool {
 /// The most finds of one turn: short turns, so that other load on the machine affects both alike.
 const TURN_MAX: usize = 1 << 15;
 
-/// The time of a find through the store over the time of a find through its engine, in the closed pool at `path`: the
-/// median over runs, in each of which they take turns.
+/// The time of a find through the store over the time of a find through its engine, in the closed
+/// pool at `path`: the median over runs, in each of which they take turns.
 pub(crate) fn store_over_engine(args: &Args, keys: &Keys, path: &Path) -> Result<f64> {
     let mut options = Store::options().create(false).medium(MediumChoice::Dax);
     if let Some(line_store) = args.line_store {
@@ -37,11 +39,15 @@ pub(crate) fn store_over_engine(args: &Args, keys: &Keys, path: &Path) -> Result
     let index = tree.index();
     let engine = |finds: &[u64]| match index.words() {
         Some(words) => time(finds, |key, _| Ok(words.get(key)?.unwrap_or_default())),
-        None => time(finds, |key, value| Ok(u64::from(index.get_into(&bytes(key), value)?))),
+        None => time(finds, |key, value| {
+            Ok(u64::from(index.get_into(&bytes(key), value)?))
+        }),
     };
     let face = |finds: &[u64]| match &words {
         Some(words) => time(finds, |key, _| Ok(words.get(key)?.unwrap_or_default())),
-        None => time(finds, |key, value| Ok(u64::from(tree.get_into(bytes(key), value)?))),
+        None => time(finds, |key, value| {
+            Ok(u64::from(tree.get_into(bytes(key), value)?))
+        }),
     };
     let mut ratios = Vec::new();
     for run in 0..2 * args.runs {
@@ -62,12 +68,18 @@ pub(crate) fn store_over_engine(args: &Args, keys: &Keys, path: &Path) -> Result
         ratios.push(face_ns / engine_ns);
     }
     ratios.sort_by(f64::total_cmp);
-    Ok(f64::midpoint(ratios[(ratios.len() - 1) / 2], ratios[ratios.len() / 2]))
+    Ok(f64::midpoint(
+        ratios[(ratios.len() - 1) / 2],
+        ratios[ratios.len() / 2],
+    ))
 }
 
 /// Nanoseconds of all finds.
 #[inline(never)]
-fn time(keys: &[u64], mut find: impl FnMut(u64, &mut Vec<u8>) -> everleaf::Result<u64>) -> Result<f64> {
+fn time(
+    keys: &[u64],
+    mut find: impl FnMut(u64, &mut Vec<u8>) -> everleaf::Result<u64>,
+) -> Result<f64> {
     let (mut sum, mut value) = (0_u64, Vec::new());
     let start = Instant::now();
     for key in keys {

@@ -26,13 +26,15 @@ pub(crate) struct Shares {
 
 /// The time of reading the clock once.
 fn clock_ns() -> u64 {
-    let mut readings: Vec<u64> = (0..READINGS).map(|_| Instant::now().elapsed().as_nanos() as u64).collect();
+    let mut readings: Vec<u64> = (0..READINGS)
+        .map(|_| Instant::now().elapsed().as_nanos() as u64)
+        .collect();
     readings.sort_unstable();
     readings[READINGS / 2]
 }
 
-/// Runs a workload on one thread. The clock is read between the parts of one operation in eight, and its own time is subtracted.
-/// The other operations run as usual, so that caches are as usual.
+/// Runs a workload on one thread. The clock is read between the parts of one operation in eight,
+/// and its own time is subtracted. The other operations run as usual, so that caches are as usual.
 pub(crate) fn shares(args: &Args) -> Result<Shares> {
     let (bench, keys) = Bench::loaded(args)?;
     let (script, subject, clock) = (Script::new(args, &keys, 0), bench.subject(), clock_ns());
@@ -42,7 +44,9 @@ pub(crate) fn shares(args: &Args) -> Result<Shares> {
             Step::Find(key) => (key, None),
             Step::Put(key) => (key, Some(key)),
             _ => {
-                return Err(Failure::Usage("only finds and upserts can be measured part by part".to_owned()));
+                return Err(Failure::Usage(
+                    "only finds and upserts can be measured part by part".to_owned(),
+                ));
             }
         };
         if !number.is_multiple_of(TAKEN_APART) {
@@ -55,16 +59,30 @@ pub(crate) fn shares(args: &Args) -> Result<Shares> {
         })?;
         sum.inner_ns += taken.inner_ns.saturating_sub(clock);
         sum.leaf_ns += taken.leaf_ns.saturating_sub(clock);
-        sum.pmwcas_ns += taken.pmwcas_ns.saturating_sub(if value.is_some() { clock } else { 0 });
-        sum.total_ns += taken.total_ns.saturating_sub(clock * if value.is_some() { 6 } else { 4 });
+        sum.pmwcas_ns += taken
+            .pmwcas_ns
+            .saturating_sub(if value.is_some() { clock } else { 0 });
+        sum.total_ns += taken
+            .total_ns
+            .saturating_sub(clock * if value.is_some() { 6 } else { 4 });
     }
     let share = |ns: u64| 100.0 * ns as f64 / sum.total_ns.max(1) as f64;
-    let (leaf, inner, pmwcas) = (share(sum.leaf_ns), share(sum.inner_ns), share(sum.pmwcas_ns));
-    Ok(Shares { leaf, inner, pmwcas, rest: (100.0 - leaf - inner - pmwcas).max(0.0) })
+    let (leaf, inner, pmwcas) = (
+        share(sum.leaf_ns),
+        share(sum.inner_ns),
+        share(sum.pmwcas_ns),
+    );
+    Ok(Shares {
+        leaf,
+        inner,
+        pmwcas,
+        rest: (100.0 - leaf - inner - pmwcas).max(0.0),
+    })
 }
 
-/// Nanoseconds that a split adds to an insert, for engines that count splits. Each insert of a workload is timed alone. For each
-/// number of splits, the median of inserts with no split is subtracted from that of inserts with so many.
+/// Nanoseconds that a split adds to an insert, for engines that count splits. Each insert of a
+/// workload is timed alone. For each number of splits, the median of inserts with no split is
+/// subtracted from that of inserts with so many.
 pub(crate) fn split_ns(args: &Args) -> Result<f64> {
     let (bench, keys) = (Bench::create(args)?, args.keys_drawn());
     let (script, subject, mut buffer) = (Script::new(args, &keys, 0), bench.subject(), Vec::new());
@@ -81,7 +99,12 @@ pub(crate) fn split_ns(args: &Args) -> Result<f64> {
     }
     let without = taken.first().map_or(f64::NAN, |none| median(none));
     let (mut added, mut count) = (0.0, 0);
-    for (made, ns) in taken.iter().enumerate().skip(1).filter(|(_, ns)| !ns.is_empty()) {
+    for (made, ns) in taken
+        .iter()
+        .enumerate()
+        .skip(1)
+        .filter(|(_, ns)| !ns.is_empty())
+    {
         added += ns.len() as f64 * (median(ns) - without);
         count += ns.len() * made;
     }
@@ -109,7 +132,11 @@ pub(crate) fn words(args: &Args) -> Result<Vec<Words>> {
         let since = bench.counters_since(&before);
         let count = |name| count_of(&since, name);
         let changes = ["consolidations", "splits", "merges"].map(count);
-        Ok(Counted { attempts: count("pmwcas_attempts"), words: count("pmwcas_words"), changes })
+        Ok(Counted {
+            attempts: count("pmwcas_attempts"),
+            words: count("pmwcas_words"),
+            changes,
+        })
     };
     let mut all: Vec<u64> = (0..args.keys).map(|index| keys.key(index)).collect();
     all.sort_unstable();
@@ -148,7 +175,11 @@ fn note(one: Counted, alone: &mut Counted, changes: &mut [Option<(u64, u64)>; 3]
         0 => *alone = one,
         1 if alone.attempts > 0 => {
             let more = (one.attempts - alone.attempts, one.words - alone.words);
-            for (change, _) in changes.iter_mut().zip(one.changes).filter(|(_, count)| *count == 1) {
+            for (change, _) in changes
+                .iter_mut()
+                .zip(one.changes)
+                .filter(|(_, count)| *count == 1)
+            {
                 change.get_or_insert(more);
             }
         }

@@ -13,14 +13,25 @@ pub(crate) struct Keys {
 impl Keys {
     /// The numbers from 0 on.
     pub(crate) fn ordered(count: u64) -> Self {
-        Self { count, salt: 0, ordered: true, bits: u64::BITS }
+        Self {
+            count,
+            salt: 0,
+            ordered: true,
+            bits: u64::BITS,
+        }
     }
 
     pub(crate) fn new(count: u64, seed: u64) -> Self {
-        Self { count, salt: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), ordered: false, bits: u64::BITS }
+        Self {
+            count,
+            salt: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            ordered: false,
+            bits: u64::BITS,
+        }
     }
 
-    /// The same number of keys with only `bytes` bytes; `None` if so few bytes do not tell them apart.
+    /// The same number of keys with only `bytes` bytes; `None` if so few bytes do not tell them
+    /// apart.
     pub(crate) fn of_bytes(self, bytes: usize) -> Option<Self> {
         let bits = 8 * bytes.min(size_of::<u64>()) as u32;
         (u128::from(self.count) <= 1 << bits).then_some(Self { bits, ..self })
@@ -30,14 +41,18 @@ impl Keys {
         self.count
     }
 
-    /// The key of number `index`: each step of the mix can be undone, so different numbers have different keys.
+    /// The key of number `index`: each step of the mix can be undone, so different numbers have
+    /// different keys.
     pub(crate) fn key(&self, index: u64) -> u64 {
         let unused = u64::BITS - self.bits;
         if self.ordered {
             return index << unused;
         }
         let (mask, half) = (u64::MAX >> unused, self.bits / 2);
-        let mut word = index.wrapping_add(self.salt).wrapping_mul(0x9e37_79b9_7f4a_7c15) & mask;
+        let mut word = index
+            .wrapping_add(self.salt)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            & mask;
         word ^= word >> half;
         word = word.wrapping_mul(0xd6e8_feb8_6659_fd93) & mask;
         (word ^ word >> half) << unused
@@ -71,8 +86,8 @@ impl Random {
     }
 }
 
-/// Zipfian ranks as YCSB draws them (Gray et al., SIGMOD 1994), with the zeta sum's tail as an integral, so that it
-/// starts at once.
+/// Zipfian ranks as YCSB draws them (Gray et al., SIGMOD 1994), with the zeta sum's tail as an
+/// integral, so that it starts at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Zipfian {
     count: u64,
@@ -92,7 +107,12 @@ impl Zipfian {
         zeta += power(count as f64 + 0.5) - power(exact as f64 + 0.5);
         let zeta_of_two = 1.0 + 0.5_f64.powf(theta);
         let eta = (1.0 - (2.0 / count as f64).powf(1.0 - theta)) / (1.0 - zeta_of_two / zeta);
-        Self { count, theta, zeta, eta }
+        Self {
+            count,
+            theta,
+            zeta,
+            eta,
+        }
     }
 
     /// A rank from 0, the most frequent, to `count - 1`.

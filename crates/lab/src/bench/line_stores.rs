@@ -31,7 +31,11 @@ pub(super) fn run(args: &Args) -> Result<Said> {
         "| line store | publish + fence (ns), a random line in 512 MiB | failure-atomic on this processor |\n| --- | --- | --- |",
     );
     for store in LineStore::all() {
-        let ns = if store.is_supported() { Some(measure(args, store)?) } else { None };
+        let ns = if store.is_supported() {
+            Some(measure(args, store)?)
+        } else {
+            None
+        };
         let whole = match (ns, store.is_known_whole()) {
             (None, _) => "no such instruction",
             (_, true) => "yes",
@@ -44,18 +48,31 @@ pub(super) fn run(args: &Args) -> Result<Said> {
         );
     }
     let pages = args.pages.name();
-    Ok(Said { json: json!({ "region_bytes": REGION_BYTES, "pages": pages, "line_stores": rows }), text })
+    Ok(Said {
+        json: json!({ "region_bytes": REGION_BYTES, "pages": pages, "line_stores": rows }),
+        text,
+    })
 }
 
 /// The median time of a publish and a fence.
 fn measure(args: &Args, line_store: LineStore) -> Result<f64> {
     let folder = args.pool.clone().unwrap_or_else(|| "/dev/shm".into());
-    let folder = if folder.is_dir() { folder } else { std::env::temp_dir() };
+    let folder = if folder.is_dir() {
+        folder
+    } else {
+        std::env::temp_dir()
+    };
     let path = folder.join(format!("everleaf-lines-{}.region", std::process::id()));
     let scratch = Scratch::create(path)?;
     time_stores(
         args,
-        Dax::new(open_file(scratch.path())?, DaxOptions { line_store, ..DaxOptions::default() }),
+        Dax::new(
+            open_file(scratch.path())?,
+            DaxOptions {
+                line_store,
+                ..DaxOptions::default()
+            },
+        ),
     )
 }
 
@@ -67,7 +84,9 @@ fn time_stores(args: &Args, dax: std::result::Result<Dax, medium::MediumError>) 
     let lines = REGION_BYTES / 128;
     let mut values = vec![LineValue([0; 8]); lines as usize];
     for (index, value) in values.iter_mut().enumerate() {
-        let twins = guard.node::<Twins>(index as u64 * 128 + 64).map_err(everleaf::Error::from)?;
+        let twins = guard
+            .node::<Twins>(index as u64 * 128 + 64)
+            .map_err(everleaf::Error::from)?;
         *value = twins.line.init(&guard, value);
     }
     guard.fence();
@@ -76,10 +95,14 @@ fn time_stores(args: &Args, dax: std::result::Result<Dax, medium::MediumError>) 
         let start = Instant::now();
         for _ in 0..STORES {
             let index = random.below(lines);
-            let twins = guard.node::<Twins>(index * 128 + 64).map_err(everleaf::Error::from)?;
+            let twins = guard
+                .node::<Twins>(index * 128 + 64)
+                .map_err(everleaf::Error::from)?;
             let value = &mut values[index as usize];
-            *value =
-                twins.line.publish(&guard, value, &LineValue([index; 8])).map_err(everleaf::Error::from)?;
+            *value = twins
+                .line
+                .publish(&guard, value, &LineValue([index; 8]))
+                .map_err(everleaf::Error::from)?;
             guard.fence();
         }
         times.push(start.elapsed().as_nanos() as f64 / STORES as f64);

@@ -1,5 +1,5 @@
-//! `everleaf bench`: throughput, latency, persists and memory of an engine, beside the standard library's map and the floor of
-//! the machine, all measured in one process.
+//! `everleaf bench`: throughput, latency, persists and memory of an engine, beside the standard
+//! library's map and the floor of the machine, all measured in one process.
 
 mod args;
 mod compare;
@@ -74,7 +74,14 @@ pub fn run(args: &Args, notes: Notes<'_>) -> Result<Said> {
     for number in 0..args.runs {
         notes.note(format!("run {} of {}", number + 1, args.runs));
         if args.threads > 1 && args.workload != Workload::Load {
-            let alone = Script::new(&Args { threads: 1, ..args.clone() }, &keys, number);
+            let alone = Script::new(
+                &Args {
+                    threads: 1,
+                    ..args.clone()
+                },
+                &keys,
+                number,
+            );
             report.alone_ns.push(bench.measure(&alone)?.ns());
             undo(args, &bench, &alone)?;
         }
@@ -96,8 +103,9 @@ pub fn run(args: &Args, notes: Notes<'_>) -> Result<Said> {
             let is_kept = args.workload.only_adds() && number + 1 == args.runs;
             let found = turn(args, &bench, (&script, &finds), is_kept, |measured| {
                 report.run(&measured);
-                report.log =
-                    log_before.zip(bench.log()?).map(|(before, after)| LogShare::between(&before, &after));
+                report.log = log_before
+                    .zip(bench.log()?)
+                    .map(|(before, after)| LogShare::between(&before, &after));
                 report.counters = bench.counters_since(&counters_before);
                 Ok(())
             })?;
@@ -112,11 +120,20 @@ pub fn run(args: &Args, notes: Notes<'_>) -> Result<Said> {
         let counted = counted(&args.for_counting())?;
         report.counts = counted.counts.map(|counts| (counts, counted.operations));
     }
-    Ok(Said { json: report.json(), text: report.text() })
+    Ok(Said {
+        json: report.json(),
+        text: report.text(),
+    })
 }
 
 /// The measurements after the runs.
-fn end(args: &Args, mut bench: Bench, keys: &Keys, report: &mut Report, notes: Notes<'_>) -> Result<()> {
+fn end(
+    args: &Args,
+    mut bench: Bench,
+    keys: &Keys,
+    report: &mut Report,
+    notes: Notes<'_>,
+) -> Result<()> {
     report.persist_ns = bench.persist_ns(args)?;
     report.sizes = Some(bench.sizes()?);
     report.epochs.pause_ns_max = bench.epoch_stat().map(|stat| stat.pause_ns_max);
@@ -125,7 +142,8 @@ fn end(args: &Args, mut bench: Bench, keys: &Keys, report: &mut Report, notes: N
         report.epochs.touches = bench.first_touches()?;
     }
     if let Some(pool) = bench.close()? {
-        let file = std::fs::metadata(pool).map_err(Failure::io(format!("look at {}", pool.display())))?;
+        let file =
+            std::fs::metadata(pool).map_err(Failure::io(format!("look at {}", pool.display())))?;
         report.file_bytes = Some(file.len());
         if face::is_measured(args) {
             notes.note("comparing finds through the store with finds through its engine");
@@ -137,14 +155,16 @@ fn end(args: &Args, mut bench: Bench, keys: &Keys, report: &mut Report, notes: N
 
 /// The same tree in memory, if it is measured as well.
 fn in_memory(args: &Args, keys: &Keys, prefill: u64) -> Result<Option<Bench>> {
-    let Some(args) = args.for_baseline() else { return Ok(None) };
+    let Some(args) = args.for_baseline() else {
+        return Ok(None);
+    };
     let mut bench = Bench::create(&args)?;
     bench.load(&args, keys, prefill)?;
     Ok(Some(bench))
 }
 
-/// Measures one run's operations, which `note` gets, then undoes them unless they are kept. Returns the time of finds in the
-/// larger of the trees before and after.
+/// Measures one run's operations, which `note` gets, then undoes them unless they are kept. Returns
+/// the time of finds in the larger of the trees before and after.
 fn turn(
     args: &Args,
     bench: &Bench,
@@ -153,14 +173,19 @@ fn turn(
     note: impl FnOnce(Measured) -> Result<()>,
 ) -> Result<Measured> {
     note(bench.measure(script)?)?;
-    let found = if args.workload.only_adds() { Some(bench.measure(finds)?) } else { None };
+    let found = if args.workload.only_adds() {
+        Some(bench.measure(finds)?)
+    } else {
+        None
+    };
     if !is_kept {
         undo(args, bench, script)?;
     }
     found.map_or_else(|| bench.measure(finds), Ok)
 }
 
-/// A run that counts persists. It has a tree of its own, so that counting does not slow the timed runs.
+/// A run that counts persists. It has a tree of its own, so that counting does not slow the timed
+/// runs.
 fn counted(args: &Args) -> Result<Measured> {
     let keys = args.keys_drawn();
     let mut bench = Bench::create_counted(args)?;

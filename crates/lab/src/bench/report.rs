@@ -70,7 +70,11 @@ pub(crate) fn median(values: &[f64]) -> f64 {
 }
 
 fn rounded(value: f64) -> Value {
-    if value.is_finite() { json!((value * 1000.0).round() / 1000.0) } else { Value::Null }
+    if value.is_finite() {
+        json!((value * 1000.0).round() / 1000.0)
+    } else {
+        Value::Null
+    }
 }
 
 impl Report {
@@ -102,15 +106,24 @@ impl Report {
     /// Adds the measurements of a run.
     pub(crate) fn run(&mut self, measured: &Measured) {
         self.ns.push(measured.ns());
-        self.latency_ns.add(&measured.latency_ns).expect("histograms of one shape");
+        self.latency_ns
+            .add(&measured.latency_ns)
+            .expect("histograms of one shape");
     }
 
-    /// Ordered persists of one operation of this workload, by the engine's budget; not a number for mixes.
+    /// Ordered persists of one operation of this workload, by the engine's budget; not a number for
+    /// mixes.
     fn budget(&self) -> f64 {
-        let (Contract::Immediate(persists) | Contract::Shifting(persists)) = self.args.engine.contract else {
+        let (Contract::Immediate(persists) | Contract::Shifting(persists)) =
+            self.args.engine.contract
+        else {
             return 0.0;
         };
-        let update = if self.args.words() { persists.update_words } else { persists.update };
+        let update = if self.args.words() {
+            persists.update_words
+        } else {
+            persists.update
+        };
         let [insert, update, remove] =
             [persists.insert, update, persists.remove].map(|persists| persists as f64);
         let upsert = insert.max(update);
@@ -121,7 +134,11 @@ impl Report {
             Workload::Load | Workload::Insert => insert,
             Workload::Update => update,
             Workload::Remove => remove,
-            Workload::Find | Workload::GetMany | Workload::Scan | Workload::Scan10 | Workload::C => 0.0,
+            Workload::Find
+            | Workload::GetMany
+            | Workload::Scan
+            | Workload::Scan10
+            | Workload::C => 0.0,
             Workload::A | Workload::F => update / 2.0,
             Workload::B => update / 20.0,
             Workload::D | Workload::E => insert / 20.0,
@@ -131,8 +148,8 @@ impl Report {
         }
     }
 
-    /// The floor of an operation: a find, by this engine or half of one by the standard library's map, whichever is less; plus
-    /// the budget of persists.
+    /// The floor of an operation: a find, by this engine or half of one by the standard library's
+    /// map, whichever is less; plus the budget of persists.
     pub(super) fn floor_ns(&self) -> f64 {
         let find = median(&self.find_ns).min(median(&self.baseline_find_ns) / 2.0);
         find + self.budget() * self.persist_ns
@@ -236,7 +253,12 @@ impl Report {
 
     /// The file medium's part of a recovery after a crash, and the time of the engine's part.
     fn replay_json(&self) -> Value {
-        let Some(Recoveries { crash, replay: Some(replay), .. }) = &self.recoveries else {
+        let Some(Recoveries {
+            crash,
+            replay: Some(replay),
+            ..
+        }) = &self.recoveries
+        else {
             return Value::Null;
         };
         let ms = |time: std::time::Duration| rounded(time.as_secs_f64() * 1e3);
@@ -249,11 +271,20 @@ impl Report {
 
     /// The engine's counters of one run.
     fn counters_json(&self) -> serde_json::Map<String, Value> {
-        let count =
-            |name: &str| self.counters.iter().find(|(other, _)| *other == name).map(|(_, count)| *count);
-        let mut figures: serde_json::Map<_, _> =
-            self.counters.iter().map(|(name, count)| ((*name).to_owned(), json!(count))).collect();
-        if let (Some(attempts), Some(failures)) = (count("pmwcas_attempts"), count("pmwcas_failures")) {
+        let count = |name: &str| {
+            self.counters
+                .iter()
+                .find(|(other, _)| *other == name)
+                .map(|(_, count)| *count)
+        };
+        let mut figures: serde_json::Map<_, _> = self
+            .counters
+            .iter()
+            .map(|(name, count)| ((*name).to_owned(), json!(count)))
+            .collect();
+        if let (Some(attempts), Some(failures)) =
+            (count("pmwcas_attempts"), count("pmwcas_failures"))
+        {
             let percent = 100.0 * failures as f64 / attempts.max(1) as f64;
             figures.insert("pmwcas_failures_percent".to_owned(), rounded(percent));
         }
@@ -277,11 +308,21 @@ impl Report {
             None => Value::Null,
         };
         let operations = self.args.operations() as f64;
-        let only_writes = matches!(self.args.workload, Workload::Load | Workload::Insert | Workload::Update);
+        let only_writes = matches!(
+            self.args.workload,
+            Workload::Load | Workload::Insert | Workload::Update
+        );
         let entry_bytes = (self.args.key_size + self.args.value_size) as f64;
         // A checkpoint writes the log's lines back. In a run without one only the log was written.
-        let was_checkpointed = self.log.as_ref().is_some_and(|log| log.checkpoint_bytes > 0);
-        let user_bytes = if only_writes && was_checkpointed { operations * entry_bytes } else { f64::NAN };
+        let was_checkpointed = self
+            .log
+            .as_ref()
+            .is_some_and(|log| log.checkpoint_bytes > 0);
+        let user_bytes = if only_writes && was_checkpointed {
+            operations * entry_bytes
+        } else {
+            f64::NAN
+        };
         let of_disk = |rate: fn(&DiskRates) -> f64| self.disk.as_ref().map_or(f64::NAN, rate);
         let syncs_per_second = of_disk(|rates| rates.syncs_per_second);
         json!({

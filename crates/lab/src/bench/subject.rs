@@ -7,7 +7,9 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use engines::index::{Bounds, Condition, Direction, EpochStat, Index, IndexStat, Profile, WordIndex};
+use engines::index::{
+    Bounds, Condition, Direction, EpochStat, Index, IndexStat, Profile, WordIndex,
+};
 use everleaf::{Codec, Options, Replay, Store, Ticket, Tree, TreeOptions};
 use hdrhistogram::Histogram;
 use medium::{Counts, Dax, DaxOptions, FileStat, Instrumented, Medium};
@@ -79,7 +81,10 @@ struct Opened {
 
 /// A counter of an engine; 0 if it has no such counter.
 pub(crate) fn count_of(counters: &[(&'static str, u64)], name: &str) -> u64 {
-    counters.iter().find(|(other, _)| *other == name).map_or(0, |(_, count)| *count)
+    counters
+        .iter()
+        .find(|(other, _)| *other == name)
+        .map_or(0, |(_, count)| *count)
 }
 
 /// The tree that is measured, its store, and the file of both.
@@ -97,7 +102,11 @@ pub(crate) struct Bench {
 /// A folder in memory, if there is one.
 fn default_folder() -> PathBuf {
     let shared = Path::new("/dev/shm");
-    if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() }
+    if shared.is_dir() {
+        shared.to_owned()
+    } else {
+        std::env::temp_dir()
+    }
 }
 
 pub(crate) fn open_file(path: &Path) -> Result<File> {
@@ -109,9 +118,15 @@ pub(crate) fn dax_options(args: &Args) -> Result<DaxOptions> {
     let options = DaxOptions::default();
     let line_store = args.line_store.unwrap_or(options.line_store);
     if !line_store.is_supported() {
-        return Err(Failure::Usage(format!("this processor has no {}", line_store.name())));
+        return Err(Failure::Usage(format!(
+            "this processor has no {}",
+            line_store.name()
+        )));
     }
-    Ok(DaxOptions { line_store, ..options })
+    Ok(DaxOptions {
+        line_store,
+        ..options
+    })
 }
 
 fn store_options(args: &Args) -> Result<Options> {
@@ -149,7 +164,9 @@ fn new_dax(path: &Path, args: &Args) -> Result<Dax> {
 }
 
 fn open_store(path: &Path, args: &Args, options: &Options) -> Result<Store> {
-    let Some(delay_ns) = args.persist_delay_ns else { return Ok(options.open(path)?) };
+    let Some(delay_ns) = args.persist_delay_ns else {
+        return Ok(options.open(path)?);
+    };
     Ok(options.open_with(Instrumented::new(new_dax(path, args)?).delayed(delay_ns))?)
 }
 
@@ -168,10 +185,17 @@ impl Bench {
         let kind = if counted { "counted" } else { "pool" };
         let (process, number) = (std::process::id(), CREATED.fetch_add(1, Ordering::Relaxed));
         let name = format!("everleaf-bench-{process}-{number}.{kind}");
-        let default = if args.medium == MediumChoice::File { PathBuf::from(".") } else { default_folder() };
+        let default = if args.medium == MediumChoice::File {
+            PathBuf::from(".")
+        } else {
+            default_folder()
+        };
         let path = args.pool.clone().unwrap_or_else(|| default.join(name));
-        let scratch =
-            if args.medium == MediumChoice::Ram { None } else { Some(Scratch::create(path.clone())?) };
+        let scratch = if args.medium == MediumChoice::Ram {
+            None
+        } else {
+            Some(Scratch::create(path.clone())?)
+        };
         let options = store_options(args)?;
         let instrumented = match args.persist_delay_ns {
             _ if counted => Some(Instrumented::new(new_dax(&path, args)?).counted()),
@@ -182,18 +206,37 @@ impl Bench {
             Some(instrumented) => options.open_with(instrumented.clone())?,
             None => options.open(&path)?,
         };
-        let codec = if args.words() { Codec::Word } else { Codec::Record };
-        let kind = TreeOptions { engine: args.engine, codec, ..TreeOptions::default() };
+        let codec = if args.words() {
+            Codec::Word
+        } else {
+            Codec::Record
+        };
+        let kind = TreeOptions {
+            engine: args.engine,
+            codec,
+            ..TreeOptions::default()
+        };
         let tree = store.tree_with(NAME, kind)?;
-        Ok(Self { tree: Some(tree), store: Some(store), scratch, instrumented, path, args: args.clone() })
+        Ok(Self {
+            tree: Some(tree),
+            store: Some(store),
+            scratch,
+            instrumented,
+            path,
+            args: args.clone(),
+        })
     }
 
     fn tree(&self) -> &Tree {
-        self.tree.as_ref().expect("only `close` and `recover` take the tree")
+        self.tree
+            .as_ref()
+            .expect("only `close` and `recover` take the tree")
     }
 
     fn store(&self) -> &Store {
-        self.store.as_ref().expect("only `close` and `recover` take the store")
+        self.store
+            .as_ref()
+            .expect("only `close` and `recover` take the store")
     }
 
     /// A note if the medium is an emulation.
@@ -223,7 +266,13 @@ impl Bench {
     pub(crate) fn subject(&self) -> Operations<'_> {
         let (tree, args) = (self.tree(), &self.args);
         let sizes = (args.key_size, args.value_size);
-        Operations { tree, index: tree.index(), words: tree.index().words(), sizes, tickets: args.tickets }
+        Operations {
+            tree,
+            index: tree.index(),
+            words: tree.index().words(),
+            sizes,
+            tickets: args.tickets,
+        }
     }
 
     /// A tree with all keys except those that its runs insert; and all keys.
@@ -256,7 +305,9 @@ impl Bench {
                 })
             })
         };
-        on_threads(args.threads, |thread| load(thread as u64)).into_iter().collect()
+        on_threads(args.threads, |thread| load(thread as u64))
+            .into_iter()
+            .collect()
     }
 
     fn counts(&self) -> Option<Counts> {
@@ -270,7 +321,8 @@ impl Bench {
         let run = |thread: usize| {
             let subject = self.subject();
             barrier.wait();
-            // Each thread reads the clock itself: a thread that waits for all of them may be woken late.
+            // Each thread reads the clock itself: a thread that waits for all of them may be woken
+            // late.
             let start = Instant::now();
             let latency_ns = match &script.finds {
                 Some(finds) if script.batched => subject.run_batched(&finds[thread]),
@@ -288,10 +340,20 @@ impl Bench {
         }
         let start = spans.iter().map(|(start, _)| *start).min();
         let end = spans.iter().map(|(_, end)| *end).max();
-        let elapsed = start.zip(end).map_or(Duration::ZERO, |(start, end)| end - start);
-        let counts = self.counts().zip(before).map(|(after, before)| after - before);
+        let elapsed = start
+            .zip(end)
+            .map_or(Duration::ZERO, |(start, end)| end - start);
+        let counts = self
+            .counts()
+            .zip(before)
+            .map(|(after, before)| after - before);
         let operations = script.threads.iter().map(|steps| steps.len() as u64).sum();
-        Ok(Measured { operations, elapsed, latency_ns, counts })
+        Ok(Measured {
+            operations,
+            elapsed,
+            latency_ns,
+            counts,
+        })
     }
 
     /// The time of one persist to a random line, on the same medium.
@@ -299,11 +361,15 @@ impl Bench {
         if args.medium != MediumChoice::Dax {
             return Ok(0.0);
         }
-        let path = self.folder().join(format!("everleaf-bench-{}.region", std::process::id()));
+        let path = self
+            .folder()
+            .join(format!("everleaf-bench-{}.region", std::process::id()));
         let scratch = Scratch::create(path)?;
         let region = Instrumented::new(new_dax(scratch.path(), args)?);
         let region = region.delayed(args.persist_delay_ns.unwrap_or(0));
-        region.grow(PERSIST_REGION_BYTES).map_err(everleaf::Error::from)?;
+        region
+            .grow(PERSIST_REGION_BYTES)
+            .map_err(everleaf::Error::from)?;
         let guard = medium::Guard::new(&region);
         let mut random = Random::new(args.seed);
         let mut persist = |count: u64| -> Result<f64> {
@@ -320,7 +386,9 @@ impl Bench {
         for offset in (0..PERSIST_REGION_BYTES).step_by(4096) {
             guard.words(offset, 1).map_err(everleaf::Error::from)?[0].store(&guard, 1);
         }
-        let mut times = (0..5).map(|_| persist(PERSISTS)).collect::<Result<Vec<_>>>()?;
+        let mut times = (0..5)
+            .map(|_| persist(PERSISTS))
+            .collect::<Result<Vec<_>>>()?;
         times.sort_by(f64::total_cmp);
         Ok(times[2])
     }
@@ -336,8 +404,15 @@ impl Bench {
     }
 
     /// The engine's counters since `before`.
-    pub(crate) fn counters_since(&self, before: &[(&'static str, u64)]) -> Vec<(&'static str, u64)> {
-        self.counters().iter().zip(before).map(|(after, before)| (after.0, after.1 - before.1)).collect()
+    pub(crate) fn counters_since(
+        &self,
+        before: &[(&'static str, u64)],
+    ) -> Vec<(&'static str, u64)> {
+        self.counters()
+            .iter()
+            .zip(before)
+            .map(|(after, before)| (after.0, after.1 - before.1))
+            .collect()
     }
 
     /// The tree's figures.
@@ -348,7 +423,12 @@ impl Bench {
     pub(crate) fn sizes(&self) -> Result<Sizes> {
         let stat = self.store().stat()?;
         let (keys, volatile_bytes) = (self.tree().len()?, self.tree().stat()?.volatile_bytes);
-        Ok(Sizes { keys, used_bytes: stat.used_bytes, volatile_bytes, medium: stat.medium })
+        Ok(Sizes {
+            keys,
+            used_bytes: stat.used_bytes,
+            volatile_bytes,
+            medium: stat.medium,
+        })
     }
 
     /// Bytes of slabs in use.
@@ -363,7 +443,8 @@ impl Bench {
         }
     }
 
-    /// Ends the running epoch, if the engine has epochs, so that nothing is left to be written back.
+    /// Ends the running epoch, if the engine has epochs, so that nothing is left to be written
+    /// back.
     pub(crate) fn end_epoch(&self) -> Result<()> {
         Ok(self.store().sync()?)
     }
@@ -374,11 +455,14 @@ impl Bench {
         self.instrumented = None;
     }
 
-    /// Closes the tree cleanly, which ends the measurement. Returns its path, which exists until this is dropped.
+    /// Closes the tree cleanly, which ends the measurement. Returns its path, which exists until
+    /// this is dropped.
     pub(crate) fn close(&mut self) -> Result<Option<&Path>> {
         self.let_go();
         if self.args.medium == MediumChoice::File {
-            let store = store_options(&self.args)?.close_cleanly(true).open(&self.path)?;
+            let store = store_options(&self.args)?
+                .close_cleanly(true)
+                .open(&self.path)?;
             store.finish_recovery();
             store.close()?;
         }
@@ -388,16 +472,25 @@ impl Bench {
     /// Times recovery, which ends the measurement.
     pub(crate) fn recover(&mut self) -> Result<Recoveries> {
         if self.scratch.is_none() {
-            return Err(Failure::Usage("--recover needs a file: memory is gone after a close".to_owned()));
+            return Err(Failure::Usage(
+                "--recover needs a file: memory is gone after a close".to_owned(),
+            ));
         }
         let mut some_key = Vec::new();
-        let mut first = self.tree().index().range(Bounds::all(), Direction::Forward)?;
+        let mut first = self
+            .tree()
+            .index()
+            .range(Bounds::all(), Direction::Forward)?;
         first.next_into(&mut some_key, &mut Vec::new())?;
         drop(first);
         self.let_go();
         if self.args.medium == MediumChoice::File {
             // All writes are in the log.
-            let Opened { elapsed: crash, replay, nodes_restored } = self.open(&some_key, true)?;
+            let Opened {
+                elapsed: crash,
+                replay,
+                nodes_restored,
+            } = self.open(&some_key, true)?;
             return Ok(Recoveries {
                 clean: self.open(&some_key, true)?.elapsed,
                 crash,
@@ -410,18 +503,30 @@ impl Bench {
         if self.args.engine.is_buffered() {
             self.cut_an_epoch()?;
         }
-        let Opened { elapsed: crash, replay, nodes_restored } = self.open(&some_key, true)?;
-        Ok(Recoveries { clean, crash, replay, nodes_restored })
+        let Opened {
+            elapsed: crash,
+            replay,
+            nodes_restored,
+        } = self.open(&some_key, true)?;
+        Ok(Recoveries {
+            clean,
+            crash,
+            replay,
+            nodes_restored,
+        })
     }
 
-    /// Times of the first gets after a crash, for engines that recover nodes at their first use. After `recover`.
+    /// Times of the first gets after a crash, for engines that recover nodes at their first use.
+    /// After `recover`.
     pub(crate) fn first_touches(&self) -> Result<Option<Touches>> {
         if !self.args.engine.is_buffered() {
             return Ok(None);
         }
         self.cut_an_epoch()?;
         // Epochs do not end by themselves, so nothing sweeps in the background.
-        let options = store_options(&self.args)?.manual_epochs().close_cleanly(true);
+        let options = store_options(&self.args)?
+            .manual_epochs()
+            .close_cleanly(true);
         let store = open_store(&self.path, &self.args, &options)?;
         first_touches(&store.open_tree(NAME)?, &self.args).map(Some)
     }
@@ -435,10 +540,15 @@ impl Bench {
         let elapsed = start.elapsed();
         store.finish_recovery();
         let nodes_restored = tree.epoch_stat().map(|epochs| epochs.nodes_restored);
-        Ok(Opened { elapsed, replay: store.stat()?.log.map(|log| log.replay), nodes_restored })
+        Ok(Opened {
+            elapsed,
+            replay: store.stat()?.log.map(|log| log.replay),
+            nodes_restored,
+        })
     }
 
-    /// Updates random keys for the length of an epoch, which is left unfinished, as by a crash right before its end.
+    /// Updates random keys for the length of an epoch, which is left unfinished, as by a crash
+    /// right before its end.
     fn cut_an_epoch(&self) -> Result<()> {
         let args = &self.args;
         let options = store_options(args)?.manual_epochs().close_cleanly(false);
@@ -458,8 +568,13 @@ impl Bench {
 pub(crate) fn on_threads<T: Send>(threads: usize, run: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let run = &run;
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
-        workers.into_iter().map(|worker| worker.join().expect("a worker panicked")).collect()
+        let workers: Vec<_> = (0..threads)
+            .map(|thread| scope.spawn(move || run(thread)))
+            .collect();
+        workers
+            .into_iter()
+            .map(|worker| worker.join().expect("a worker panicked"))
+            .collect()
     })
 }
 
@@ -494,7 +609,9 @@ impl Operations<'_> {
         let bytes = |value| padded(value, self.sizes.1);
         let (value, condition) = (value.map(bytes), condition.map(bytes));
         let condition = condition.as_ref().map(Padded::as_slice);
-        Ok(self.index.write(&padded(key, self.sizes.0), value.as_deref(), condition)?)
+        Ok(self
+            .index
+            .write(&padded(key, self.sizes.0), value.as_deref(), condition)?)
     }
 
     pub(crate) fn insert(&self, key: u64, value: u64) -> Result<bool> {
@@ -515,14 +632,22 @@ impl Operations<'_> {
 
     /// A find or an update in parts, if the engine can measure them.
     pub(crate) fn profile(&self, key: u64, value: Option<u64>) -> Result<Option<Profile>> {
-        let (key, value) = (padded(key, self.sizes.0), value.map(|value| padded(value, self.sizes.1)));
-        Ok(self.index.measured().map_or(Ok(None), |tree| tree.profile(&key, value.as_deref()))?)
+        let (key, value) = (
+            padded(key, self.sizes.0),
+            value.map(|value| padded(value, self.sizes.1)),
+        );
+        Ok(self
+            .index
+            .measured()
+            .map_or(Ok(None), |tree| tree.profile(&key, value.as_deref()))?)
     }
 
     fn find(&self, key: u64, buffer: &mut Vec<u8>) -> Result<u64> {
         match self.words {
             Some(words) => Ok(words.get(key)?.unwrap_or_default()),
-            None => Ok(u64::from(self.index.get_into(&padded(key, self.sizes.0), buffer)?)),
+            None => Ok(u64::from(
+                self.index.get_into(&padded(key, self.sizes.0), buffer)?,
+            )),
         }
     }
 
@@ -537,7 +662,10 @@ impl Operations<'_> {
             return Ok(sum);
         }
         let lower = std::ops::Bound::Included(padded(from, self.sizes.0).into_vec());
-        let bounds = Bounds { lower, upper: std::ops::Bound::Unbounded };
+        let bounds = Bounds {
+            lower,
+            upper: std::ops::Bound::Unbounded,
+        };
         let mut scan = self.index.range(bounds, Direction::Forward)?;
         let (mut key, mut value) = (Vec::new(), Vec::new());
         while left > 0 && scan.next_into(&mut key, &mut value)? {
@@ -562,7 +690,8 @@ impl Operations<'_> {
         Ok(latency_ns)
     }
 
-    /// As `run`, with writes under way. The time of a write is from its call until it is known to be durable.
+    /// As `run`, with writes under way. The time of a write is from its call until it is known to
+    /// be durable.
     fn run_ticketed(&self, steps: &[Step]) -> Result<Histogram<u64>> {
         let mut latency_ns = histogram();
         let (mut sum, mut buffer, mut under_way) = (0_u64, Vec::new(), VecDeque::new());

@@ -17,7 +17,11 @@ fn time(ns: f64) -> String {
 /// A throughput, from the time of an operation.
 fn rate(ns: f64) -> String {
     let mops = 1e3 / ns;
-    if mops >= 1.0 { format!("{} M/s", digits(mops)) } else { format!("{} k/s", digits(mops * 1e3)) }
+    if mops >= 1.0 {
+        format!("{} M/s", digits(mops))
+    } else {
+        format!("{} k/s", digits(mops * 1e3))
+    }
 }
 
 /// A number with three digits, or all before its point.
@@ -36,8 +40,12 @@ fn digits(number: f64) -> String {
 /// A number with separators: 1,234,567.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
-    let groups: Vec<&str> =
-        digits.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
+    let groups: Vec<&str> = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .filter_map(|group| std::str::from_utf8(group).ok())
+        .collect();
     groups.join(",")
 }
 
@@ -47,7 +55,11 @@ type Row = (&'static str, String, String);
 /// How many times `theirs` is of `ours`, in words; nothing if one of them was not measured.
 fn times(ours: f64, theirs: &[f64], whose: &str) -> String {
     let ratio = median(theirs) / ours;
-    if ratio.is_finite() { format!("{} times {whose}", digits(ratio)) } else { String::new() }
+    if ratio.is_finite() {
+        format!("{} times {whose}", digits(ratio))
+    } else {
+        String::new()
+    }
 }
 
 impl Report {
@@ -55,7 +67,11 @@ impl Report {
     pub(crate) fn text(&self) -> String {
         let args = &self.args;
         let many = |count: usize, thing: &str| {
-            if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
+            if count == 1 {
+                format!("1 {thing}")
+            } else {
+                format!("{count} {thing}s")
+            }
         };
         let mut text = format!(
             "{}, workload {}: {} keys of {} bytes, {} operations on {}, the median of {}",
@@ -79,22 +95,36 @@ impl Report {
     fn speed(&self) -> Vec<Row> {
         let ns = median(&self.ns);
         let whose = "that of the standard library's BTreeMap on one thread";
-        let mut rows: Vec<Row> = vec![("throughput", rate(ns), times(ns, &self.baseline_ns, whose))];
-        let others =
-            [(&self.alone_ns, "that of one thread"), (&self.ram_ns, "that of the same tree in memory")];
+        let mut rows: Vec<Row> =
+            vec![("throughput", rate(ns), times(ns, &self.baseline_ns, whose))];
+        let others = [
+            (&self.alone_ns, "that of one thread"),
+            (&self.ram_ns, "that of the same tree in memory"),
+        ];
         for (theirs, whose) in others.into_iter().filter(|(theirs, _)| !theirs.is_empty()) {
             rows.push(("", String::new(), times(ns, theirs, whose)));
         }
         let floor = ns / self.floor_ns();
         if self.args.threads == 1 && floor.is_finite() {
             let what = "the floor: one find, and the persists that the engine's paper needs";
-            rows.push(("operation", time(ns), format!("{} times {what}", digits(floor))));
+            rows.push((
+                "operation",
+                time(ns),
+                format!("{} times {what}", digits(floor)),
+            ));
         }
         let within = |quantile| time(self.latency_ns.value_at_quantile(quantile) as f64);
         let longest = time(self.latency_ns.max() as f64);
-        let rest =
-            format!("99% within {}, 99.9% within {}; the longest {longest}", within(0.99), within(0.999));
-        rows.push(("latency", within(0.5), format!("half of the operations; {rest}")));
+        let rest = format!(
+            "99% within {}, 99.9% within {}; the longest {longest}",
+            within(0.99),
+            within(0.999)
+        );
+        rows.push((
+            "latency",
+            within(0.5),
+            format!("half of the operations; {rest}"),
+        ));
         rows
     }
 
@@ -103,26 +133,57 @@ impl Report {
         let mut rows: Vec<Row> = Vec::new();
         if self.args.workload != Workload::Find {
             let (find, map) = (median(&self.find_ns), median(&self.baseline_find_ns));
-            rows.push(("find", time(find), format!("afterwards, in the same tree; BTreeMap {}", time(map))));
+            rows.push((
+                "find",
+                time(find),
+                format!("afterwards, in the same tree; BTreeMap {}", time(map)),
+            ));
         }
         if self.persist_ns > 0.0 {
-            let each = self.counts.map_or_else(String::new, |(counts, operations)| {
-                format!("; {} an operation", digits(counts.fences as f64 / operations as f64))
-            });
-            rows.push(("persist", time(self.persist_ns), format!("one line until it is durable{each}")));
+            let each = self
+                .counts
+                .map_or_else(String::new, |(counts, operations)| {
+                    format!(
+                        "; {} an operation",
+                        digits(counts.fences as f64 / operations as f64)
+                    )
+                });
+            rows.push((
+                "persist",
+                time(self.persist_ns),
+                format!("one line until it is durable{each}"),
+            ));
         }
         if self.load_mops.is_finite() {
-            rows.push(("load", rate(1e3 / self.load_mops), "of the keys before the runs".to_owned()));
+            rows.push((
+                "load",
+                rate(1e3 / self.load_mops),
+                "of the keys before the runs".to_owned(),
+            ));
         }
-        if let Some(Sizes { keys, used_bytes, volatile_bytes, medium }) = &self.sizes {
+        if let Some(Sizes {
+            keys,
+            used_bytes,
+            volatile_bytes,
+            medium,
+        }) = &self.sizes
+        {
             let per_key = |bytes: u64| digits(bytes as f64 / *keys as f64);
             let beside = format!("in the pool; {} of memory", per_key(*volatile_bytes));
-            rows.push(("space", format!("{} bytes a key", per_key(*used_bytes)), beside));
+            rows.push((
+                "space",
+                format!("{} bytes a key", per_key(*used_bytes)),
+                beside,
+            ));
             rows.push(("medium", String::new(), medium.clone()));
         }
         if let Some(Recoveries { clean, crash, .. }) = &self.recoveries {
             let [clean, crash] = [clean, crash].map(|duration| time(duration.as_nanos() as f64));
-            rows.push(("recovery", crash, format!("to open it after a crash; {clean} after a clean close")));
+            rows.push((
+                "recovery",
+                crash,
+                format!("to open it after a crash; {clean} after a clean close"),
+            ));
         }
         rows
     }
@@ -139,7 +200,10 @@ mod tests {
             ["69.8 ns", "3.89 \u{b5}s", "126 \u{b5}s", "2.50 s"]
         );
         assert_eq!([rate(69.768), rate(5e6)], ["14.3 M/s", "0.20 k/s"]);
-        assert_eq!([0.00456, 0.0561, 0.0, 1.0].map(digits), ["0.0046", "0.056", "0.00", "1.00"]);
+        assert_eq!(
+            [0.00456, 0.0561, 0.0, 1.0].map(digits),
+            ["0.0046", "0.056", "0.00", "1.00"]
+        );
         assert_eq!([0, 999, 1_234_567].map(grouped), ["0", "999", "1,234,567"]);
     }
 }

@@ -8,11 +8,12 @@ use super::undo;
 use super::workload::Script;
 use crate::failure::{Failure, Result};
 
-/// Bytes of memory that a key of 8 bytes takes, its value, and its share of the nodes, with room to spare.
+/// Bytes of memory that a key of 8 bytes takes, its value, and its share of the nodes, with room to
+/// spare.
 const KEY_BYTES: u64 = 96;
 
-/// The order in which `count` series are measured in run `number`. A later series finds warm caches, so each is first
-/// equally often.
+/// The order in which `count` series are measured in run `number`. A later series finds warm
+/// caches, so each is first equally often.
 pub(crate) fn turns(number: usize, count: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |turn| (number + turn) % count)
 }
@@ -37,7 +38,8 @@ pub(crate) struct Series {
     pub(crate) args: Args,
 }
 
-/// Trees with the same keys, loaded for several measurements, each of which leaves the keys as they were.
+/// Trees with the same keys, loaded for several measurements, each of which leaves the keys as they
+/// were.
 pub(crate) struct Trees {
     trees: Vec<Bench>,
     keys: Keys,
@@ -48,7 +50,9 @@ pub(crate) struct Trees {
 impl Trees {
     /// Loads a tree for each of these, all with the keys of the first.
     pub(crate) fn load(all: &[Args]) -> Result<Self> {
-        let first = all.first().ok_or_else(|| Failure::Usage("no tree is measured".to_owned()))?;
+        let first = all
+            .first()
+            .ok_or_else(|| Failure::Usage("no tree is measured".to_owned()))?;
         first.validate()?;
         let keys = first.keys_drawn();
         let load = |args: &Args| {
@@ -58,7 +62,11 @@ impl Trees {
             bench.end_epoch()?;
             Ok(bench)
         };
-        Ok(Self { trees: all.iter().map(load).collect::<Result<_>>()?, keys, are_warm: false })
+        Ok(Self {
+            trees: all.iter().map(load).collect::<Result<_>>()?,
+            keys,
+            are_warm: false,
+        })
     }
 
     /// Measures series run by run in turns. Returns a sample for each.
@@ -76,7 +84,8 @@ impl Trees {
         Ok(found.into_iter().map(Measurement::sample).collect())
     }
 
-    /// Gives each tree a run that does not count: its first run is slower, and would affect one series alone.
+    /// Gives each tree a run that does not count: its first run is slower, and would affect one
+    /// series alone.
     fn warm(&mut self, all: &[Series]) -> Result<()> {
         for tree in 0..self.trees.len() {
             if let Some(series) = all.iter().find(|series| series.tree == tree) {
@@ -88,7 +97,12 @@ impl Trees {
         Ok(())
     }
 
-    fn run(&self, Series { tree, args }: &Series, number: usize, found: &mut Measurement) -> Result<()> {
+    fn run(
+        &self,
+        Series { tree, args }: &Series,
+        number: usize,
+        found: &mut Measurement,
+    ) -> Result<()> {
         args.validate()?;
         let bench = &self.trees[*tree];
         bench.set_delay(args);
@@ -96,7 +110,9 @@ impl Trees {
         let before = bench.counters();
         let measured = bench.measure(&script)?;
         found.counters = bench.counters_since(&before);
-        found.mops.push(measured.operations as f64 / measured.elapsed.as_secs_f64() / 1e6);
+        found
+            .mops
+            .push(measured.operations as f64 / measured.elapsed.as_secs_f64() / 1e6);
         found.used_bytes = bench.used_bytes()?;
         undo(args, bench, &script)?;
         // Later writes back of this run must not slow another series.
@@ -107,14 +123,23 @@ impl Trees {
 /// Whether these trees fit into memory together; `true` if the free memory is not known.
 pub(crate) fn fit_together(all: &[Args]) -> bool {
     let bytes = all.iter().map(|args| args.keys * KEY_BYTES).sum::<u64>();
-    let available = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| available_bytes(&text));
+    let available = std::fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| available_bytes(&text));
     available.is_none_or(|available| bytes <= available)
 }
 
 /// The bytes of available memory, by the kernel.
 fn available_bytes(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim()
+        .strip_suffix("kB")?
+        .trim()
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1024)
 }
 
 /// The measurements of a series so far.
@@ -127,13 +152,20 @@ struct Measurement {
 
 impl Measurement {
     fn sample(self) -> Sample {
-        Sample { mops: median(&self.mops), used_bytes: self.used_bytes, counters: self.counters }
+        Sample {
+            mops: median(&self.mops),
+            used_bytes: self.used_bytes,
+            counters: self.counters,
+        }
     }
 }
 
 /// Measures one workload by itself, without the standard library's map beside it.
 pub(crate) fn sample(args: &Args) -> Result<Sample> {
-    let alone = [Series { tree: 0, args: args.clone() }];
+    let alone = [Series {
+        tree: 0,
+        args: args.clone(),
+    }];
     let mut found = Trees::load(std::slice::from_ref(args))?.samples(&alone)?;
     Ok(found.remove(0))
 }
@@ -145,7 +177,10 @@ mod tests {
     #[test]
     fn every_series_has_its_turn_in_every_run_and_comes_first_equally_often() {
         let order = |number| turns(number, 3).collect::<Vec<_>>();
-        assert_eq!([order(0), order(1), order(2), order(3)], [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2]]);
+        assert_eq!(
+            [order(0), order(1), order(2), order(3)],
+            [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2]]
+        );
         assert_eq!(turns(7, 0).count(), 0);
     }
 

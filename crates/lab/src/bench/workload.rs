@@ -65,8 +65,15 @@ impl Script {
         let script = |thread: u64| {
             let random = Random::new(args.seed ^ (number as u64 + 1) << 32 ^ (thread + 1) << 16);
             let zipfian = Zipfian::new(present, args.theta);
-            let mut chooser = Chooser { args, zipfian, random, present, next: thread * present / threads };
-            // Numbers of keys that are not in the tree yet, and of keys to remove: each at most once.
+            let mut chooser = Chooser {
+                args,
+                zipfian,
+                random,
+                present,
+                next: thread * present / threads,
+            };
+            // Numbers of keys that are not in the tree yet, and of keys to remove: each at most
+            // once.
             let mut absent = (present + thread..keys.count()).step_by(args.threads);
             let first_removed = chooser.random.below(present / threads) * threads + thread;
             let mut removed = (first_removed..present)
@@ -76,11 +83,22 @@ impl Script {
             (0..mine)
                 .map(|index| {
                     let percent = chooser.random.below(100);
-                    step(args.workload, index, percent, &mut chooser, keys, &mut absent, &mut removed)
+                    step(
+                        args.workload,
+                        index,
+                        percent,
+                        &mut chooser,
+                        keys,
+                        &mut absent,
+                        &mut removed,
+                    )
                 })
                 .collect()
         };
-        Self::of((0..threads).map(script).collect(), args.workload == Workload::GetMany)
+        Self::of(
+            (0..threads).map(script).collect(),
+            args.workload == Workload::GetMany,
+        )
     }
 
     fn of(threads: Vec<Vec<Step>>, batched: bool) -> Self {
@@ -88,18 +106,33 @@ impl Script {
             Step::Find(key) => Some(*key),
             _ => None,
         };
-        let finds = threads.iter().map(|steps| steps.iter().map(key).collect()).collect();
-        Self { threads, batched, finds }
+        let finds = threads
+            .iter()
+            .map(|steps| steps.iter().map(key).collect())
+            .collect();
+        Self {
+            threads,
+            batched,
+            finds,
+        }
     }
 
     /// Uniform point reads on one thread, for the floor.
     pub(crate) fn finds(args: &Args, keys: &Keys, number: usize) -> Self {
         let workload = Workload::Find;
-        let plain = Args { workload, threads: 1, distribution: Distribution::Uniform, ..args.clone() };
+        let plain = Args {
+            workload,
+            threads: 1,
+            distribution: Distribution::Uniform,
+            ..args.clone()
+        };
         let present = keys.count() - args.withheld();
         let mut random = Random::new(args.seed + 77 + number as u64);
         let find = |_| Step::Find(keys.key(random.below(present)));
-        Self::of(vec![(0..plain.operations().min(1_000_000)).map(find).collect()], false)
+        Self::of(
+            vec![(0..plain.operations().min(1_000_000)).map(find).collect()],
+            false,
+        )
     }
 
     /// All operations.
@@ -119,15 +152,21 @@ fn step(
 ) -> Step {
     let is_monotonic = chooser.args.distribution == Distribution::Monotonic;
     let mut any = || keys.key(chooser.choose());
-    let find_or =
-        |writes: bool, step: fn(u64) -> Step, key: u64| if writes { step(key) } else { Step::Find(key) };
-    if workload.upserts_percent().is_some_and(|upserts| percent < upserts) {
+    let find_or = |writes: bool, step: fn(u64) -> Step, key: u64| {
+        if writes { step(key) } else { Step::Find(key) }
+    };
+    if workload
+        .upserts_percent()
+        .is_some_and(|upserts| percent < upserts)
+    {
         let above = absent.next().filter(|_| is_monotonic);
         return Step::Put(above.map_or_else(any, |number| keys.key(number)));
     }
     match workload {
         Workload::ReadMostly | Workload::ReadHeavy | Workload::Balanced => Step::Find(any()),
-        Workload::ScanMostly | Workload::ScanBalanced => Step::Scan(any(), 1 + (percent * 7 % 10) as u32),
+        Workload::ScanMostly | Workload::ScanBalanced => {
+            Step::Scan(any(), 1 + (percent * 7 % 10) as u32)
+        }
         Workload::Find | Workload::GetMany | Workload::C => Step::Find(any()),
         Workload::Update => Step::Update(any()),
         Workload::A => find_or(percent < 50, Step::Update, any()),
@@ -136,22 +175,31 @@ fn step(
         Workload::Scan => Step::Scan(any(), 100),
         Workload::Scan10 => Step::Scan(any(), 10),
         Workload::Load => Step::Insert(keys.key(index)),
-        Workload::Remove => {
-            removed.next().map_or_else(|| Step::Find(any()), |number| Step::Remove(keys.key(number)))
-        }
-        Workload::Insert => {
-            absent.next().map_or_else(|| Step::Find(any()), |number| Step::Insert(keys.key(number)))
-        }
-        Workload::D | Workload::E if percent < 5 => {
-            absent.next().map_or_else(|| Step::Find(any()), |number| Step::Insert(keys.key(number)))
-        }
+        Workload::Remove => removed.next().map_or_else(
+            || Step::Find(any()),
+            |number| Step::Remove(keys.key(number)),
+        ),
+        Workload::Insert => absent.next().map_or_else(
+            || Step::Find(any()),
+            |number| Step::Insert(keys.key(number)),
+        ),
+        Workload::D | Workload::E if percent < 5 => absent.next().map_or_else(
+            || Step::Find(any()),
+            |number| Step::Insert(keys.key(number)),
+        ),
         Workload::D => Step::Find(any()),
         Workload::E => Step::Scan(any(), 1 + (percent * 7 % 100) as u32),
         Workload::Mixed => match index % 4 {
             0 => Step::Find(any()),
             1 => Step::Update(any()),
-            2 => absent.next().map_or_else(|| Step::Find(any()), |number| Step::Insert(keys.key(number))),
-            _ => removed.next().map_or_else(|| Step::Find(any()), |number| Step::Remove(keys.key(number))),
+            2 => absent.next().map_or_else(
+                || Step::Find(any()),
+                |number| Step::Insert(keys.key(number)),
+            ),
+            _ => removed.next().map_or_else(
+                || Step::Find(any()),
+                |number| Step::Remove(keys.key(number)),
+            ),
         },
     }
 }

@@ -1,4 +1,5 @@
-//! Writes: single entries; splits and merges without a log (FAIR), and how writers finish what a crash has left of them.
+//! Writes: single entries; splits and merges without a log (FAIR), and how writers finish what a
+//! crash has left of them.
 
 use engines::index::record;
 use engines::kit::latch::Writing;
@@ -10,11 +11,13 @@ use super::FastFair;
 use super::find::{Path, Step};
 use super::node::{Content, Low, Node};
 
-/// Changes that one write finishes at most: in a sound tree there are not more, as each is left by a crash of its own.
+/// Changes that one write finishes at most: in a sound tree there are not more, as each is left by
+/// a crash of its own.
 const FINISHED_MAX: usize = 256;
 
 impl<M: Medium, C: Codec> FastFair<M, C> {
-    /// Goes down to the leaf of a key, with the path. What a crash has left on the way is finished first.
+    /// Goes down to the leaf of a key, with the path. What a crash has left on the way is finished
+    /// first.
     fn descend_to_write<'g>(
         &self,
         guard: &'g Guard<'_, M>,
@@ -57,7 +60,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         };
         let words = new.words()?;
         if C::TIES {
-            // PERSIST: the record is ordered before the word that leads to it; lost, the operation did not happen.
+            // PERSIST: the record is ordered before the word that leads to it; lost, the operation
+            // did not happen.
             guard.fence();
         }
         writing.change();
@@ -71,7 +75,9 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         new.published();
         writing.stamp(leaf.offset, lsn);
         writing.settle(&guard, lsn)?;
-        look.found.into_iter().for_each(|old| C::retire(&guard, old));
+        look.found
+            .into_iter()
+            .for_each(|old| C::retire(&guard, old));
         Ok(true)
     }
 
@@ -108,8 +114,9 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         }
     }
 
-    /// Takes entries out of a node that the sibling has as well, from a split or a merge that a crash has cut off. While there are any,
-    /// no record may be used again, as they name the records of the sibling's.
+    /// Takes entries out of a node that the sibling has as well, from a split or a merge that a
+    /// crash has cut off. While there are any, no record may be used again, as they name the
+    /// records of the sibling's.
     pub(super) fn cut_copies(&self, guard: &Guard<'_, M>, node: &Node<'_>) -> Result<()> {
         let sibling = node.sibling(guard)?;
         if sibling != 0 {
@@ -130,8 +137,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         Ok(())
     }
 
-    /// Finishes what a crash has left: enters a node in the parent of its sibling on the left, the last one of the path, or in a
-    /// new root; makes room there if there is none.
+    /// Finishes what a crash has left: enters a node in the parent of its sibling on the left, the
+    /// last one of the path, or in a new root; makes room there if there is none.
     fn finish(
         &self,
         guard: &Guard<'_, M>,
@@ -142,7 +149,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         let Some((step, above)) = path.split_last() else {
             let mut space = Unpublished::new(guard);
             let root = self.new_root(guard, &mut space, left, right)?;
-            // PERSIST: the root is ordered before the word that leads to it; lost, the old root and its sibling are the tree.
+            // PERSIST: the root is ordered before the word that leads to it; lost, the old root and
+            // its sibling are the tree.
             guard.fence();
             writing.change();
             self.publish_root(guard, root)?;
@@ -163,8 +171,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         let (used, low) = (parent.used(guard), right.low(guard)[0]);
         let word_at = |index: usize| (index < used).then(|| parent.words(guard, index)[0]);
         let before = step.position.checked_sub(1).and_then(word_at);
-        let is_in_order =
-            before.is_none_or(|word| word <= low) && word_at(step.position).is_none_or(|word| low <= word);
+        let is_in_order = before.is_none_or(|word| word <= low)
+            && word_at(step.position).is_none_or(|word| low <= word);
         if !is_in_order || used == parent.entries.len() || step.position > used {
             return Err(Error::corrupt(
                 right.offset,
@@ -186,7 +194,16 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         let root = self.node(guard, space.allocate_lines(Node::bytes(self.entries))?)?;
         let (level, low, first_child) = (left.level + 1, [0; 2], left.offset);
         let entries = [[right.low(guard)[0], checked(right.offset)]];
-        root.write(guard, &Content { level, low, sibling: 0, first_child, entries: &entries });
+        root.write(
+            guard,
+            &Content {
+                level,
+                low,
+                sibling: 0,
+                first_child,
+                entries: &entries,
+            },
+        );
         Ok(root.offset)
     }
 
@@ -196,8 +213,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         Ok(guard.fence())
     }
 
-    /// Makes room in a full node. Where nodes above it are full as well, splits the uppermost of these, so that the caller comes
-    /// again.
+    /// Makes room in a full node. Where nodes above it are full as well, splits the uppermost of
+    /// these, so that the caller comes again.
     fn make_room(
         &self,
         guard: &Guard<'_, M>,
@@ -216,8 +233,9 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         self.split(guard, writing, &node, &[])
     }
 
-    /// Splits a full node: the sibling is written, then reached from the node, then the node is cut, then the parent leads to the
-    /// sibling. Whatever of this a crash leaves out, descents go on to the sibling, and a writer does the rest.
+    /// Splits a full node: the sibling is written, then reached from the node, then the node is
+    /// cut, then the parent leads to the sibling. Whatever of this a crash leaves out, descents go
+    /// on to the sibling, and a writer does the rest.
     fn split(
         &self,
         guard: &Guard<'_, M>,
@@ -238,12 +256,22 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
             _ => (node.child(guard, kept + 1)?, &entries[kept + 1..]),
         };
         let sibling = node.sibling(guard)?;
-        right.write(guard, &Content { level: node.level, low, sibling, first_child, entries: moved });
+        right.write(
+            guard,
+            &Content {
+                level: node.level,
+                low,
+                sibling,
+                first_child,
+                entries: moved,
+            },
+        );
         let root = match path {
             [] => Some(self.new_root(guard, &mut space, node, &right)?),
             _ => None,
         };
-        // PERSIST: the sibling, and a root, are ordered before the words that lead to them; lost, nothing happened.
+        // PERSIST: the sibling, and a root, are ordered before the words that lead to them; lost,
+        // nothing happened.
         guard.fence();
         writing.change();
         let lsn = node.publish_sibling(guard, right.offset);
@@ -258,17 +286,26 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         }
     }
 
-    /// The lower bound of a node whose first key is this: in trees of records with a record of its own.
+    /// The lower bound of a node whose first key is this: in trees of records with a record of its
+    /// own.
     pub(super) fn bound(
         guard: &Guard<'_, M>,
         space: &mut Unpublished<'_, '_, M>,
         word: u64,
         key: &[u8],
     ) -> Result<Low> {
-        Ok([word, if C::TIES { space.adopt(record::write(guard, key, &[])?) } else { 0 }])
+        Ok([
+            word,
+            if C::TIES {
+                space.adopt(record::write(guard, key, &[])?)
+            } else {
+                0
+            },
+        ])
     }
 
-    /// Merges a leaf that has `count` entries left with those beside it, as far as they are short; then what is above it.
+    /// Merges a leaf that has `count` entries left with those beside it, as far as they are short;
+    /// then what is above it.
     fn shrink(
         &self,
         guard: &Guard<'_, M>,
@@ -295,8 +332,9 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         self.lower_root(guard, writing)
     }
 
-    /// Merges the children at a position of a node and at the next one, if both fit in one node and leave it room: the left one
-    /// takes copies, the parent leads to the right one no more, then the left one goes on to the right one's sibling.
+    /// Merges the children at a position of a node and at the next one, if both fit in one node and
+    /// leave it room: the left one takes copies, the parent leads to the right one no more, then
+    /// the left one goes on to the right one's sibling.
     fn merge(
         &self,
         guard: &Guard<'_, M>,
@@ -304,14 +342,21 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         parent: &Node<'_>,
         position: usize,
     ) -> Result<bool> {
-        let children = [self.child(guard, parent, position)?, self.child(guard, parent, position + 1)?];
+        let children = [
+            self.child(guard, parent, position)?,
+            self.child(guard, parent, position + 1)?,
+        ];
         for child in &children {
             self.mend(guard, writing, child);
         }
         let [left, right] = children;
         let counts = children.map(|child| child.used(guard));
         let pulled = usize::from(left.level > 0);
-        let room = if counts.contains(&0) { self.entries } else { self.entries / 2 + pulled };
+        let room = if counts.contains(&0) {
+            self.entries
+        } else {
+            self.entries / 2 + pulled
+        };
         // Between them may be one that no parent leads to yet.
         if left.sibling(guard)? != right.offset || counts[0] + counts[1] + pulled > room {
             return Ok(false);

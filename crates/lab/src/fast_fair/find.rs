@@ -12,7 +12,8 @@ use engines::kit::latch::Writing;
 use engines::kit::paged::unchecked;
 use engines::kit::prelude::*;
 
-/// Siblings that a descent passes at most: so many crashes in a row each left one that no parent leads to.
+/// Siblings that a descent passes at most: so many crashes in a row each left one that no parent
+/// leads to.
 const MOVES_MAX: usize = 1 << 10;
 
 /// An inner node on a path, and the position of the child that the path goes to.
@@ -45,7 +46,10 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     pub(super) fn root<'g>(&self, guard: &'g Guard<'_, M>) -> Result<Node<'g>> {
         match unchecked(guard.node::<Word>(self.root)?.load(guard)) {
             Some(offset) => self.node(guard, offset),
-            None => Err(Error::corrupt(self.root, "the word that leads to the root fails its check")),
+            None => Err(Error::corrupt(
+                self.root,
+                "the word that leads to the root fails its check",
+            )),
         }
     }
 
@@ -59,7 +63,10 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     ) -> Result<Node<'g>> {
         let child = self.node(guard, node.child(guard, position)?)?;
         if child.level.checked_add(1) != Some(node.level) {
-            return Err(Error::corrupt(child.offset, "a node on another level than its parent says"));
+            return Err(Error::corrupt(
+                child.offset,
+                "a node on another level than its parent says",
+            ));
         }
         Ok(child)
     }
@@ -74,12 +81,19 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     }
 
     /// The key of an entry of a node.
-    pub(super) fn key_of(&self, guard: &Guard<'_, M>, level: u64, words: EntryWords) -> Result<Vec<u8>> {
+    pub(super) fn key_of(
+        &self,
+        guard: &Guard<'_, M>,
+        level: u64,
+        words: EntryWords,
+    ) -> Result<Vec<u8>> {
         let [word, value] = words;
         if level > 0 {
             let damaged = || Error::corrupt(value, "a word that leads to a node fails its check");
             let tail = match C::TIES {
-                true => self.node(guard, unchecked(value).ok_or_else(damaged)?)?.low(guard)[1],
+                true => self
+                    .node(guard, unchecked(value).ok_or_else(damaged)?)?
+                    .low(guard)[1],
                 false => 0,
             };
             return Self::key_of_low(guard, [word, tail]);
@@ -92,12 +106,17 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     /// Whether a descent goes to a node with this lower bound or further right.
     #[inline(always)]
     fn passes(guard: &Guard<'_, M>, way: &Way<C::Key<'_>>, [word, tail]: Low) -> Result<bool> {
-        let Way::Key(key, which) = *way else { return Ok(matches!(way, Way::Last)) };
+        let Way::Key(key, which) = *way else {
+            return Ok(matches!(way, Way::Last));
+        };
         Ok(match C::word(key).cmp(&word) {
             Ordering::Equal if C::TIES && which != Tied::Behind => {
                 // That of the leftmost node has no record, and no key is below it.
-                let order =
-                    if tail == 0 { Ordering::Greater } else { C::compare_tie(guard, key, [word, tail])? };
+                let order = if tail == 0 {
+                    Ordering::Greater
+                } else {
+                    C::compare_tie(guard, key, [word, tail])?
+                };
                 order.is_gt() || which == Tied::UpTo && order.is_eq()
             }
             Ordering::Equal => which == Tied::UpTo,
@@ -124,33 +143,52 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         Ok(Self::passes(guard, way, right.low(guard))?.then_some(right))
     }
 
-    /// The position of the child that a descent goes to, and how many entries are in use. An entry that does not live leads to the
-    /// child that covers its keys as well, so it makes no difference.
+    /// The position of the child that a descent goes to, and how many entries are in use. An entry
+    /// that does not live leads to the child that covers its keys as well, so it makes no
+    /// difference.
     #[inline(always)]
-    fn rank(&self, guard: &Guard<'_, M>, node: &Node<'_>, way: &Way<C::Key<'_>>) -> Result<(usize, usize)> {
+    fn rank(
+        &self,
+        guard: &Guard<'_, M>,
+        node: &Node<'_>,
+        way: &Way<C::Key<'_>>,
+    ) -> Result<(usize, usize)> {
         let used = node.used(guard);
         let (key, which) = match way {
             Way::First => return Ok((0, used)),
             Way::Last => return Ok((used, used)),
             Way::Key(key, which) => (*key, *which),
         };
-        let (below, equal) = guard.medium().compare_entries(Word::pairs(node.entries), C::word(key));
+        let (below, equal) = guard
+            .medium()
+            .compare_entries(Word::pairs(node.entries), C::word(key));
         let in_use = (1_u64 << used) - 1;
-        let mut passed = in_use & if which == Tied::UpTo || C::TIES { below | equal } else { below };
+        let mut passed = in_use
+            & if which == Tied::UpTo || C::TIES {
+                below | equal
+            } else {
+                below
+            };
         while C::TIES && passed & equal != 0 {
             let last = passed.ilog2() as usize;
             let tail = self.child(guard, node, last + 1)?.low(guard)[1];
-            if equal >> last & 1 == 0 || Self::passes(guard, way, [node.words(guard, last)[0], tail])? {
+            if equal >> last & 1 == 0
+                || Self::passes(guard, way, [node.words(guard, last)[0], tail])?
+            {
                 break;
             }
             passed &= !(1 << last);
         }
-        Ok((passed.checked_ilog2().map_or(0, |last| last as usize + 1), used))
+        Ok((
+            passed.checked_ilog2().map_or(0, |last| last as usize + 1),
+            used,
+        ))
     }
 
-    /// Goes down to a leaf. A reader moves right where a parent does not lead to a node yet. A writer, which notes its path and
-    /// makes nodes whole on its way, stops there: the sibling that is to be entered in the parent comes with the node. Unless it
-    /// is to be exact, a descent may end in a leaf whose sibling has the key, if no entry of the leaf is above the key.
+    /// Goes down to a leaf. A reader moves right where a parent does not lead to a node yet. A
+    /// writer, which notes its path and makes nodes whole on its way, stops there: the sibling that
+    /// is to be entered in the parent comes with the node. Unless it is to be exact, a descent may
+    /// end in a leaf whose sibling has the key, if no entry of the leaf is above the key.
     #[inline(always)]
     pub(super) fn descend<'g>(
         &self,
@@ -165,7 +203,11 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
                 self.mend(guard, writing, &node);
             }
             let is_leaf = node.level == 0;
-            let (position, used) = if is_leaf { (0, 0) } else { self.rank(guard, &node, way)? };
+            let (position, used) = if is_leaf {
+                (0, 0)
+            } else {
+                self.rank(guard, &node, way)?
+            };
             // The keys of a sibling are above all entries.
             if (self.is_unfinished || if is_leaf { is_exact } else { position == used })
                 && let Some(right) = self.right_of(guard, &node, way)?
@@ -184,7 +226,10 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
                 return Ok((node, None));
             }
             if let Some((_, path)) = &mut writer {
-                path.push(Step { offset: node.offset, position });
+                path.push(Step {
+                    offset: node.offset,
+                    position,
+                });
             }
             node = self.child(guard, &node, position)?;
             if node.level == 0 {
@@ -195,10 +240,17 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
 
     /// Looks for a key in a leaf.
     #[inline(always)]
-    pub(super) fn look(&self, guard: &Guard<'_, M>, leaf: &Node<'_>, key: C::Key<'_>) -> Result<Look> {
+    pub(super) fn look(
+        &self,
+        guard: &Guard<'_, M>,
+        leaf: &Node<'_>,
+        key: C::Key<'_>,
+    ) -> Result<Look> {
         let used = leaf.used(guard);
         let in_use = (1_u64 << used) - 1;
-        let (below, equal) = guard.medium().compare_entries(Word::pairs(leaf.entries), C::word(key));
+        let (below, equal) = guard
+            .medium()
+            .compare_entries(Word::pairs(leaf.entries), C::word(key));
         let (below, tied) = (below & in_use, equal & in_use);
         let mut look = Look {
             used,
@@ -259,7 +311,11 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         use_entry: impl FnOnce(&Guard<'_, M>, EntryWords) -> Result<R>,
     ) -> Result<Option<R>> {
         // A record is read after the look, so it must not be reused; words are there already.
-        let guard = if C::TIES { self.pool.pin() } else { self.pool.peek() };
+        let guard = if C::TIES {
+            self.pool.pin()
+        } else {
+            self.pool.peek()
+        };
         let (found, lsn) = self.latch.read(&guard, |_| {
             let (leaf, _) = self.descend(&guard, &Way::Key(key, Tied::UpTo), None, false)?;
             let (leaf, look) = self.look_right(&guard, leaf, key)?;
@@ -297,7 +353,10 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         let sibling = node.sibling(guard)?;
         let end = match sibling {
             0 => None,
-            _ => Some(Self::key_of_low(guard, self.node(guard, sibling)?.low(guard))?),
+            _ => Some(Self::key_of_low(
+                guard,
+                self.node(guard, sibling)?.low(guard),
+            )?),
         };
         let used = node.used(guard);
         let live = (0..used).filter(|index| !node.is_dead(guard, *index, used));
@@ -326,7 +385,9 @@ impl<M: Medium, C: Codec> Leaves<M, C> for FastFair<M, C> {
             copy.end = self.copy_entries(guard, &leaf, &mut copy.entries)?;
             if direction == Direction::Reverse {
                 let low = leaf.low(guard);
-                copy.end = (low != [0; 2]).then(|| Self::key_of_low(guard, low)).transpose()?;
+                copy.end = (low != [0; 2])
+                    .then(|| Self::key_of_low(guard, low))
+                    .transpose()?;
             }
             Ok(self.latch.lsn(leaf.offset))
         })?;

@@ -1,6 +1,8 @@
-//! FAST-FAIR: a B+-tree, all of it in the pool, that needs no log: every store of a shift or a split leaves what a reader can use.
+//! FAST-FAIR: a B+-tree, all of it in the pool, that needs no log: every store of a shift or a
+//! split leaves what a reader can use.
 //!
-//! After Hwang, Kim, Won, Nam: *Endurable Transient Inconsistency in Byte-Addressable Persistent B+-Tree*, FAST 2018.
+//! After Hwang, Kim, Won, Nam: *Endurable Transient Inconsistency in Byte-Addressable Persistent
+//! B+-Tree*, FAST 2018.
 //!
 //! ## Layout
 //!
@@ -18,11 +20,13 @@
 //!
 //! ## Invariants
 //!
-//! 1. An entry is not in use, and neither is what is behind it, if its value is 0; in trees of words, if its key is 0 (but see
-//!    `Node::used`: the first entry of a leaf).
-//! 2. An entry in use does not live if its value is that of the entry before it; in leaves of words, where values may be equal, if
-//!    its key is that of the next entry. At most one entry of a node is like that. So each store of a shift leaves all entries.
-//! 3. Entries at or above the lower bound of the sibling are copies. Only a crash leaves any, and the next open takes them out.
+//! 1. An entry is not in use, and neither is what is behind it, if its value is 0; in trees of
+//!    words, if its key is 0 (but see `Node::used`: the first entry of a leaf).
+//! 2. An entry in use does not live if its value is that of the entry before it; in leaves of
+//!    words, where values may be equal, if its key is that of the next entry. At most one entry of
+//!    a node is like that. So each store of a shift leaves all entries.
+//! 3. Entries at or above the lower bound of the sibling are copies. Only a crash leaves any, and
+//!    the next open takes them out.
 //! 4. A child's lower bound is the separator before it, and its first child's. It never changes.
 //!
 //! ## Commit points
@@ -37,23 +41,26 @@
 //!
 //! ## Recovery
 //!
-//! Lazy, but for copies. After a crash a descent goes to a sibling that no parent leads to. A writer that comes there first enters it
-//! in the parent, and takes an entry that does not live out of each node on its way. Copies are taken out at the open: they name
-//! records of the sibling's, and a writer that passes the sibling alone could free these. The mark of space is made as always, level
-//! by level along the siblings: O(n).
+//! Lazy, but for copies. After a crash a descent goes to a sibling that no parent leads to. A
+//! writer that comes there first enters it in the parent, and takes an entry that does not live out
+//! of each node on its way. Copies are taken out at the open: they name records of the sibling's,
+//! and a writer that passes the sibling alone could free these. The mark of space is made as
+//! always, level by level along the siblings: O(n).
 //!
 //! ## Concurrency
 //!
-//! One writer at a time, where the paper has a latch on each node. Readers take no lock, as in the paper, but what they have read
-//! counts only if no writer changed anything meanwhile ([`latch`](engines::kit::latch)): the paper's readers may return what a
-//! crash takes back.
+//! One writer at a time, where the paper has a latch on each node. Readers take no lock, as in the
+//! paper, but what they have read counts only if no writer changed anything meanwhile
+//! ([`latch`](engines::kit::latch)): the paper's readers may return what a crash takes back.
 //!
 //! ## Where this departs from the paper
 //!
-//! - *Values* of words may be equal, so duplicate pointers cannot tell entries of leaves that do not live: duplicate keys do.
+//! - *Values* of words may be equal, so duplicate pointers cannot tell entries of leaves that do
+//!   not live: duplicate keys do.
 //! - *Merges* are as `merge` has them; the published code leaves nodes empty.
 //! - *Search*: all entries of a node at once, and not one by one.
-//! - *Moving right*: a tree that was opened looks at the sibling of each node, one that was made since does not need to.
+//! - *Moving right*: a tree that was opened looks at the sibling of each node, one that was made
+//!   since does not need to.
 
 mod change;
 mod find;
@@ -75,15 +82,28 @@ pub(crate) static ENTRY: Entry = Entry {
     id: engines::registry::OUTSIDE_IDS + 2,
     name: "fast-fair",
     paper: "Endurable Transient Inconsistency in Byte-Addressable Persistent B+-Tree, FAST 2018",
-    contract: Contract::Shifting(Persists { insert: 1, update: 2, update_words: 1, remove: 1 }),
+    contract: Contract::Shifting(Persists {
+        insert: 1,
+        update: 2,
+        update_words: 1,
+        remove: 1,
+    }),
     notices_damage: &[],
     marks_later: false,
     stores_lines: false,
     is_trie: false,
     room_per_write: 4_096,
     settings: &[Setting::leaf_entries(ENTRIES_MIN, ENTRIES_MAX)],
-    full: Nodes { leaf_entries: 28, children: 29, settings: &[("leaf-entries", 28)] },
-    small: Nodes { leaf_entries: 4, children: 5, settings: &[("leaf-entries", 4)] },
+    full: Nodes {
+        leaf_entries: 28,
+        children: 29,
+        settings: &[("leaf-entries", 28)],
+    },
+    small: Nodes {
+        leaf_entries: 4,
+        children: 5,
+        settings: &[("leaf-entries", 4)],
+    },
     explored: &[],
     settings_of: |root| Ok(Settings::NONE.with(0, root.words[ROOT_ENTRIES])),
     media: media_of!(FastFair),

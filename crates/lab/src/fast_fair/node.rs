@@ -28,7 +28,8 @@ pub(super) struct Node<'g> {
     pub(super) entries: &'g [[Word; 2]],
 }
 
-/// The lower bound of a node: the first word of the key, and in trees of records a record with the key. Zeros of the leftmost node.
+/// The lower bound of a node: the first word of the key, and in trees of records a record with the
+/// key. Zeros of the leftmost node.
 pub(super) type Low = [u64; 2];
 
 /// What a new node has.
@@ -53,8 +54,16 @@ impl<'g> Node<'g> {
         entries: usize,
         ties: bool,
     ) -> Result<Self> {
-        let (head, entries) = guard.words(offset, HEAD_WORDS + 2 * entries)?.split_at(HEAD_WORDS);
-        Ok(Self { offset, level: head[LEVEL].load(guard), ties, head, entries: entries.as_chunks().0 })
+        let (head, entries) = guard
+            .words(offset, HEAD_WORDS + 2 * entries)?
+            .split_at(HEAD_WORDS);
+        Ok(Self {
+            offset,
+            level: head[LEVEL].load(guard),
+            ties,
+            head,
+            entries: entries.as_chunks().0,
+        })
     }
 
     /// Writes and flushes a node that nothing leads to.
@@ -65,11 +74,30 @@ impl<'g> Node<'g> {
             u64::from(!content.entries.is_empty())
         };
         let [low, tail] = content.low;
-        let head = [low, tail, checked(content.sibling), first, content.level, 0, 0, 0];
-        self.head.iter().zip(head).for_each(|(word, value)| word.store(guard, value));
-        let entries = content.entries.iter().copied().chain(std::iter::repeat([0; 2]));
+        let head = [
+            low,
+            tail,
+            checked(content.sibling),
+            first,
+            content.level,
+            0,
+            0,
+            0,
+        ];
+        self.head
+            .iter()
+            .zip(head)
+            .for_each(|(word, value)| word.store(guard, value));
+        let entries = content
+            .entries
+            .iter()
+            .copied()
+            .chain(std::iter::repeat([0; 2]));
         for (entry, words) in self.entries.iter().zip(entries) {
-            entry.iter().zip(words).for_each(|(word, value)| word.store(guard, value));
+            entry
+                .iter()
+                .zip(words)
+                .for_each(|(word, value)| word.store(guard, value));
         }
         guard.flush_words(self.head);
         guard.flush_words(self.entries.as_flattened());
@@ -100,9 +128,14 @@ impl<'g> Node<'g> {
     /// The child at a position.
     #[inline(always)]
     pub(super) fn child<M: Medium>(&self, guard: &Guard<'_, M>, position: usize) -> Result<u64> {
-        let Some(before) = position.checked_sub(1) else { return self.checked_at(guard, FIRST) };
+        let Some(before) = position.checked_sub(1) else {
+            return self.checked_at(guard, FIRST);
+        };
         let damaged = || Error::corrupt(self.offset, "a word that leads to a node fails its check");
-        let word = self.entries.get(before).map_or(0, |entry| entry[1].load(guard));
+        let word = self
+            .entries
+            .get(before)
+            .map_or(0, |entry| entry[1].load(guard));
         unchecked(word).ok_or_else(damaged)
     }
 
@@ -117,15 +150,23 @@ impl<'g> Node<'g> {
         !self.ties && self.level == 0
     }
 
-    /// How many entries are in use: those before the first one without a value, or, in trees of words, without a key. Only the
-    /// first entry of a leaf can have the key 0: its head says whether there is one.
+    /// How many entries are in use: those before the first one without a value, or, in trees of
+    /// words, without a key. Only the first entry of a leaf can have the key 0: its head says
+    /// whether there is one.
     #[inline(always)]
     pub(super) fn used<M: Medium>(&self, guard: &Guard<'_, M>) -> usize {
         let capacity = self.entries.len();
         if self.ties {
-            return self.entries.iter().position(|entry| entry[1].load(guard) == 0).unwrap_or(capacity);
+            return self
+                .entries
+                .iter()
+                .position(|entry| entry[1].load(guard) == 0)
+                .unwrap_or(capacity);
         }
-        let unused = guard.medium().compare_entries(Word::pairs(self.entries), 0).1;
+        let unused = guard
+            .medium()
+            .compare_entries(Word::pairs(self.entries), 0)
+            .1;
         match self.level {
             0 if self.head[FIRST].load(guard) == 0 => 0,
             0 => ((unused & !1).trailing_zeros() as usize).min(capacity),
@@ -145,9 +186,15 @@ impl<'g> Node<'g> {
 
     /// Whether an entry in use does not live: it is on its way, as the one beside it tells.
     #[inline(always)]
-    pub(super) fn is_dead<M: Medium>(&self, guard: &Guard<'_, M>, index: usize, used: usize) -> bool {
+    pub(super) fn is_dead<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        index: usize,
+        used: usize,
+    ) -> bool {
         if self.is_by_key() {
-            return index + 1 < used && self.words(guard, index)[0] == self.words(guard, index + 1)[0];
+            return index + 1 < used
+                && self.words(guard, index)[0] == self.words(guard, index + 1)[0];
         }
         self.words(guard, index)[1] == self.left_of(guard, index)
     }
@@ -163,7 +210,8 @@ impl<'g> Node<'g> {
     fn end_at<M: Medium>(&self, guard: &Guard<'_, M>, index: usize) {
         if index < self.entries.len() && self.end_word(index).load(guard) != 0 {
             self.end_word(index).publish(guard, 0);
-            // PERSIST: the end is ordered before the entries before it are in use; lost, what stands there would be as well.
+            // PERSIST: the end is ordered before the entries before it are in use; lost, what
+            // stands there would be as well.
             guard.fence();
         }
     }
@@ -201,7 +249,8 @@ impl<'g> Node<'g> {
             }
             if (index + 1) % ENTRIES_A_LINE == 0 {
                 guard.flush(key);
-                // PERSIST: a line is ordered before what it has taken over changes in the line before it; lost, that is nowhere.
+                // PERSIST: a line is ordered before what it has taken over changes in the line
+                // before it; lost, that is nowhere.
                 guard.fence();
             }
         }
@@ -211,8 +260,13 @@ impl<'g> Node<'g> {
             value.store(guard, new[1]);
             key.publish(guard, new[0]);
             let lsn = guard.fence();
-            // PERSIST: the first entry is ordered before the head says that there is one; lost, there is none.
-            return if used == 0 { self.publish_first(guard, true) } else { lsn };
+            // PERSIST: the first entry is ordered before the head says that there is one; lost,
+            // there is none.
+            return if used == 0 {
+                self.publish_first(guard, true)
+            } else {
+                lsn
+            };
         }
         if position < used || !self.ties {
             // Has the value of the one before until the last store.
@@ -225,7 +279,11 @@ impl<'g> Node<'g> {
 
     /// Removes the entry at a position, or one that does not live; durable at the LSN.
     #[inline]
-    pub(super) fn remove<M: Medium>(&self, guard: &Guard<'_, M>, (used, position): (usize, usize)) -> Lsn {
+    pub(super) fn remove<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        (used, position): (usize, usize),
+    ) -> Lsn {
         if self.is_by_key() && used == 1 {
             return self.publish_first(guard, false);
         }
@@ -238,16 +296,19 @@ impl<'g> Node<'g> {
             value.store(guard, moved[1]);
             if index % ENTRIES_A_LINE == 0 {
                 guard.flush(key);
-                // PERSIST: a line is ordered before what it has taken over changes in the line behind it; lost, that is nowhere.
+                // PERSIST: a line is ordered before what it has taken over changes in the line
+                // behind it; lost, that is nowhere.
                 guard.fence();
             }
         }
-        // PERSIST: lines before it are ordered before; lost, the last entry is as the one before it, and does not live.
+        // PERSIST: lines before it are ordered before; lost, the last entry is as the one before
+        // it, and does not live.
         self.end_word(used - 1).publish(guard, 0);
         guard.fence()
     }
 
-    /// Removes the entries from `kept` on, which the sibling has as well: flushes them, for they do not count anyway.
+    /// Removes the entries from `kept` on, which the sibling has as well: flushes them, for they do
+    /// not count anyway.
     pub(super) fn truncate<M: Medium>(&self, guard: &Guard<'_, M>, (used, kept): (usize, usize)) {
         if kept == 0 && self.is_by_key() {
             self.publish_first(guard, false);
@@ -256,7 +317,8 @@ impl<'g> Node<'g> {
         guard.flush_words(self.entries[kept..used].as_flattened());
     }
 
-    /// Adds entries behind those in use, which count once the sibling that has them as well is gone.
+    /// Adds entries behind those in use, which count once the sibling that has them as well is
+    /// gone.
     pub(super) fn append<M: Medium>(&self, guard: &Guard<'_, M>, used: usize, new: &[EntryWords]) {
         let end = used + new.len();
         self.end_at(guard, end);
@@ -264,7 +326,8 @@ impl<'g> Node<'g> {
             self.store_unused(guard, index, *words);
         }
         guard.flush_words(self.entries[used..end].as_flattened());
-        // PERSIST: the entries are ordered before the parent no longer leads to the sibling; lost, they would be nowhere.
+        // PERSIST: the entries are ordered before the parent no longer leads to the sibling; lost,
+        // they would be nowhere.
         guard.fence();
         if used == 0 && !new.is_empty() && self.is_by_key() {
             self.publish_first(guard, true);

@@ -6,7 +6,8 @@ use pool::PoolOptions;
 
 use super::*;
 
-/// A bounded number of attempts that runs out says that nothing was changed, and not that the tree is corrupt.
+/// A bounded number of attempts that runs out says that nothing was changed, and not that the tree
+/// is corrupt.
 #[test]
 fn siblings_that_never_end_are_contention() {
     let pool = Pool::open(Dax::plain(64 << 20).unwrap(), PoolOptions::default()).unwrap();
@@ -19,12 +20,20 @@ fn siblings_that_never_end_are_contention() {
     leaf.publish_sibling(&guard, leaf.offset);
     let is_contended = |error: Option<Error>| matches!(error, Some(Error::Contended { offset, .. }) if offset == leaf.offset);
     assert!(is_contended(WordIndex::get(&tree, 9).err()));
-    let bounds = Bounds { lower: Bound::Included(9_u64.to_be_bytes().to_vec()), ..Bounds::all() };
+    let bounds = Bounds {
+        lower: Bound::Included(9_u64.to_be_bytes().to_vec()),
+        ..Bounds::all()
+    };
     let mut range = tree.range(bounds, Direction::Forward).unwrap();
-    assert!(is_contended(range.next_into(&mut Vec::new(), &mut Vec::new()).err()));
+    assert!(is_contended(
+        range.next_into(&mut Vec::new(), &mut Vec::new()).err()
+    ));
     drop(range);
     // A sibling that no parent leads to is entered in one, again and again.
     tree.is_unfinished = true;
     let written = WordIndex::write(&tree, 9, Some(9), Condition::Absent);
-    assert!(matches!(written, Err(Error::Contended { offset, .. }) if offset == tree.root), "{written:?}");
+    assert!(
+        matches!(written, Err(Error::Contended { offset, .. }) if offset == tree.root),
+        "{written:?}"
+    );
 }

@@ -1,4 +1,5 @@
-//! What concerns the whole tree: making and opening it, bulk loads, verification, figures, giving back.
+//! What concerns the whole tree: making and opening it, bulk loads, verification, figures, giving
+//! back.
 
 use std::time::Instant;
 
@@ -22,7 +23,10 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     fn unopened(pool: &Pool<M>, words: &[u64; ROOT_WORDS]) -> Result<Self> {
         let entries = words[ROOT_ENTRIES];
         if !(ENTRIES_MIN..=ENTRIES_MAX).contains(&entries) {
-            return Err(Error::corrupt(words[ROOT_OFFSET], format!("a tree with {entries} entries a node")));
+            return Err(Error::corrupt(
+                words[ROOT_OFFSET],
+                format!("a tree with {entries} entries a node"),
+            ));
         }
         Ok(Self {
             pool: pool.clone(),
@@ -36,8 +40,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         })
     }
 
-    /// Calls `visit` with all nodes, level by level from the root on, each level from the left to the right: nodes that no parent
-    /// leads to yet as well. Comes to an end on any pool.
+    /// Calls `visit` with all nodes, level by level from the root on, each level from the left to
+    /// the right: nodes that no parent leads to yet as well. Comes to an end on any pool.
     fn walk<'g>(
         &self,
         guard: &'g Guard<'_, M>,
@@ -76,10 +80,12 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         })
     }
 
-    /// After a crash: takes copies out, then marks the space in use. Until that is marked no record is used again.
+    /// After a crash: takes copies out, then marks the space in use. Until that is marked no record
+    /// is used again.
     fn mark_reached(&self, guard: &Guard<'_, M>) -> Result<()> {
         self.walk(guard, |node| self.cut_copies(guard, node))?;
-        // PERSIST: the copies are gone before a record is used again; lost, they are taken out again.
+        // PERSIST: the copies are gone before a record is used again; lost, they are taken out
+        // again.
         guard.fence();
         self.pool.mark(self.root)?;
         self.walk_entries(guard, |node, entries| {
@@ -88,7 +94,9 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
             if low[1] != 0 {
                 C::mark(&self.pool, low)?;
             }
-            entries.iter().try_for_each(|words| C::mark(&self.pool, *words))
+            entries
+                .iter()
+                .try_for_each(|words| C::mark(&self.pool, *words))
         })
     }
 
@@ -125,7 +133,10 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         let (mut violations, mut last) = (Vec::new(), None);
         let walked = self.walk(&guard, |node| {
             let mut found = |what: &str| {
-                violations.push(Violation { offset: node.offset, what: what.to_owned() });
+                violations.push(Violation {
+                    offset: node.offset,
+                    what: what.to_owned(),
+                });
             };
             let (mut entries, low) = (Vec::new(), Self::key_of_low(&guard, node.low(&guard))?);
             let end = self.copy_entries(&guard, node, &mut entries)?;
@@ -140,7 +151,9 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
                     }
                     continue;
                 }
-                verify_entry::<M, C>(&guard, words, &mut last)?.into_iter().for_each(&mut found);
+                verify_entry::<M, C>(&guard, words, &mut last)?
+                    .into_iter()
+                    .for_each(&mut found);
                 if last.as_ref().is_some_and(|key| *key < low) {
                     found("an entry below the lower bound of its leaf");
                 }
@@ -149,7 +162,10 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         });
         match walked {
             Err(error) if error.is_corrupt() => {
-                violations.push(Violation { offset: self.root, what: error.to_string() });
+                violations.push(Violation {
+                    offset: self.root,
+                    what: error.to_string(),
+                });
             }
             walked => walked?,
         }
@@ -172,7 +188,13 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
             }
         }
         guard.free(self.root);
-        walked.or_else(|error| if error.is_corrupt() { Ok(()) } else { Err(error) })
+        walked.or_else(|error| {
+            if error.is_corrupt() {
+                Ok(())
+            } else {
+                Err(error)
+            }
+        })
     }
 
     /// Retires a node that nothing leads to any more.
@@ -190,7 +212,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         let guard = self.pool.peek();
         let mut source = Sorted::<M, C>::new(&guard, next);
         let (mut nodes, mut tails) = (Unpublished::new(&guard), Unpublished::new(&guard));
-        let allocate = |nodes: &mut Unpublished<'_, '_, M>| nodes.allocate_lines(Node::bytes(self.entries));
+        let allocate =
+            |nodes: &mut Unpublished<'_, '_, M>| nodes.allocate_lines(Node::bytes(self.entries));
         let first = allocate(&mut nodes)?;
         let mut level: Vec<Loaded> = Vec::new();
         let per_leaf = entries_per_leaf(self.entries, fill);
@@ -207,7 +230,13 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
                     }
                     _ => [0; 2],
                 };
-                let content = Content { level: 0, low, sibling, first_child: 0, entries: &entries };
+                let content = Content {
+                    level: 0,
+                    low,
+                    sibling,
+                    first_child: 0,
+                    entries: &entries,
+                };
                 self.node(&guard, offset)?.write(&guard, &content);
                 level.push((offset, low[0], key));
                 Ok(())
@@ -224,7 +253,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         }
         let pinned = self.pool.pin();
         let (writing, old) = self.lock_empty(&pinned)?;
-        // PERSIST: the nodes are ordered before the word that leads to them; lost, the tree is empty.
+        // PERSIST: the nodes are ordered before the word that leads to them; lost, the tree is
+        // empty.
         guard.fence();
         writing.change();
         let lsn = self.publish_root(&guard, level[0].0)?;
@@ -233,7 +263,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         tails.published();
         let loaded = source.published();
         writing.settle(&guard, lsn)?;
-        old.into_iter().for_each(|(offset, low)| Self::retire_node(&pinned, offset, low));
+        old.into_iter()
+            .for_each(|(offset, low)| Self::retire_node(&pinned, offset, low));
         Ok(loaded)
     }
 
@@ -254,12 +285,18 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         let mut level = Vec::with_capacity(count);
         for (number, offset) in offsets.iter().enumerate() {
             let children = &below[below.len() * number / count..below.len() * (number + 1) / count];
-            let entries: Vec<EntryWords> =
-                children[1..].iter().map(|(child, word, _)| [*word, checked(*child)]).collect();
+            let entries: Vec<EntryWords> = children[1..]
+                .iter()
+                .map(|(child, word, _)| [*word, checked(*child)])
+                .collect();
             let (first_child, word, key) = &children[0];
             let content = Content {
                 level: height,
-                low: if number == 0 { [0; 2] } else { Self::bound(guard, tails, *word, key)? },
+                low: if number == 0 {
+                    [0; 2]
+                } else {
+                    Self::bound(guard, tails, *word, key)?
+                },
                 sibling: offsets.get(number + 1).copied().unwrap_or(0),
                 first_child: *first_child,
                 entries: &entries,
@@ -270,12 +307,17 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         Ok(level)
     }
 
-    /// The lock, and all nodes of a tree without entries. Refuses one that has entries, once they are durable.
+    /// The lock, and all nodes of a tree without entries. Refuses one that has entries, once they
+    /// are durable.
     fn lock_empty(&self, guard: &Guard<'_, M>) -> Result<(Writing<'_, M>, Vec<Placed>)> {
         let (writing, mut nodes) = (self.latch.write(guard), Vec::new());
         let walked = self.walk_entries(guard, |node, entries| {
             nodes.push((node.offset, node.low(guard)));
-            if entries.is_empty() { Ok(()) } else { Err(Error::NotEmpty) }
+            if entries.is_empty() {
+                Ok(())
+            } else {
+                Err(Error::NotEmpty)
+            }
         });
         if let Err(error) = walked {
             writing.settle(guard, self.latch.last_lsn())?;
@@ -293,12 +335,27 @@ where
         let (guard, mut words) = (pool.pin(), [0; ROOT_WORDS]);
         let mut space = Unpublished::new(&guard);
         words[ROOT_OFFSET] = space.allocate_lines(LINE_BYTES)?;
-        words[ROOT_ENTRIES] = opening.settings.get(0).unwrap_or(ENTRY.full.leaf_entries as u64);
+        words[ROOT_ENTRIES] = opening
+            .settings
+            .get(0)
+            .unwrap_or(ENTRY.full.leaf_entries as u64);
         let mut tree = Self::unopened(pool, &words)?;
         let leaf = tree.node(&guard, space.allocate_lines(Node::bytes(tree.entries))?)?;
-        leaf.write(&guard, &Content { level: 0, low: [0; 2], sibling: 0, first_child: 0, entries: &[] });
-        guard.node::<Word>(tree.root)?.publish(&guard, checked(leaf.offset));
-        // PERSIST: the leaf and the word that leads to it are ordered before the root; lost, there is no tree.
+        leaf.write(
+            &guard,
+            &Content {
+                level: 0,
+                low: [0; 2],
+                sibling: 0,
+                first_child: 0,
+                entries: &[],
+            },
+        );
+        guard
+            .node::<Word>(tree.root)?
+            .publish(&guard, checked(leaf.offset));
+        // PERSIST: the leaf and the word that leads to it are ordered before the root; lost, there
+        // is no tree.
         guard.fence();
         pool.create_tree(name, (ENTRY.id, C::ID), &words)?;
         space.published();
@@ -310,7 +367,10 @@ where
         let start = Instant::now();
         let made = root.words[ROOT_ENTRIES];
         let entries = [made, opening.settings.get(0).unwrap_or(made)];
-        root.demand((ENTRY.id, C::ID), &entries.map(|entries| format!("{entries} entries a node")))?;
+        root.demand(
+            (ENTRY.id, C::ID),
+            &entries.map(|entries| format!("{entries} entries a node")),
+        )?;
         let mut tree = Self::unopened(pool, &root.words)?;
         let guard = pool.pin();
         tree.root(&guard)?;

@@ -1,5 +1,5 @@
-//! The figures of the BzTree paper (section 7): upserts as writes, 8-byte keys and values unless the figure says otherwise,
-//! the tree filled beforehand.
+//! The figures of the BzTree paper (section 7): upserts as writes, 8-byte keys and values unless
+//! the figure says otherwise, the tree filled beforehand.
 
 use super::{Claim, Figure, KEYS, Measure, Point, Setup, THREADS, bench_args, threads_in_words};
 use crate::bench::{
@@ -20,7 +20,13 @@ struct Curve {
 }
 
 const fn curve(panel: &'static str, workload: Workload, distribution: Distribution) -> Curve {
-    Curve { panel, series: "bztree", workload, distribution, medium: MediumChoice::Ram }
+    Curve {
+        panel,
+        series: "bztree",
+        workload,
+        distribution,
+        medium: MediumChoice::Ram,
+    }
 }
 
 const MOPS: &str = "M ops/s";
@@ -41,13 +47,19 @@ pub(super) const FIGURES: &[(u8, Measure)] = &[
 
 fn curve_args(setup: &Setup, curve: &Curve, threads: usize) -> crate::bench::Args {
     let mut bench = bench_args(setup);
-    (bench.workload, bench.distribution, bench.medium) = (curve.workload, curve.distribution, curve.medium);
+    (bench.workload, bench.distribution, bench.medium) =
+        (curve.workload, curve.distribution, curve.medium);
     bench.threads = threads;
     bench
 }
 
 fn measure(setup: &Setup, curve: &Curve, threads: usize, notes: Notes<'_>) -> Result<Sample> {
-    notes.note(format!("{}, {}, {}", curve.panel, curve.series, threads_in_words(threads)));
+    notes.note(format!(
+        "{}, {}, {}",
+        curve.panel,
+        curve.series,
+        threads_in_words(threads)
+    ));
     sample(&curve_args(setup, curve, threads))
 }
 
@@ -63,16 +75,29 @@ impl ByThreads {
         let count = |name| count_of(&sample.counters, name);
         let (attempts, failures) = (count("pmwcas_attempts"), count("pmwcas_failures"));
         if attempts > 0 {
-            let what =
-                format!("PMwCAS failed, {}, {}, {}", curve.panel, curve.series, threads_in_words(threads));
+            let what = format!(
+                "PMwCAS failed, {}, {}, {}",
+                curve.panel,
+                curve.series,
+                threads_in_words(threads)
+            );
             let share = 100.0 * failures as f64 / attempts as f64;
             let ours = format!("{share:.3}% of {attempts}");
             // The paper's numbers are of its balanced workload; it bounds all of them.
             let is_balanced = curve.workload == Workload::Balanced;
-            let paper = if is_balanced { "0.02% to 0.12%, 8 to 48 threads" } else { "under 0.2%" };
+            let paper = if is_balanced {
+                "0.02% to 0.12%, 8 to 48 threads"
+            } else {
+                "under 0.2%"
+            };
             self.failed.push(Claim::new(what, paper, ours));
         }
-        self.points.push(Point::new(curve.panel, curve.series, threads as f64, sample.mops));
+        self.points.push(Point::new(
+            curve.panel,
+            curve.series,
+            threads as f64,
+            sample.mops,
+        ));
     }
 }
 
@@ -88,16 +113,23 @@ fn by_threads(setup: &Setup, curves: &[Curve], notes: Notes<'_>) -> Result<ByThr
     Ok(found)
 }
 
-/// Claims about each curve: its throughput at the most threads, and how it scales. The paper compares with a rival.
+/// Claims about each curve: its throughput at the most threads, and how it scales. The paper
+/// compares with a rival.
 fn scaling(setup: &Setup, figure: &Figure, claims: &[(&str, &'static str)]) -> Vec<Claim> {
-    let (Some(fewest), Some(most)) = (setup.threads.iter().min(), setup.threads.iter().max()) else {
+    let (Some(fewest), Some(most)) = (setup.threads.iter().min(), setup.threads.iter().max())
+    else {
         return Vec::new();
     };
     let claim = |(panel, paper): &(&str, &'static str)| {
-        let (one, all) =
-            (figure.at(panel, "bztree", *fewest as f64), figure.at(panel, "bztree", *most as f64));
-        let ours =
-            format!("{all:.2} M/s on {}, {:.2}x those of {fewest}", threads_in_words(*most), all / one);
+        let (one, all) = (
+            figure.at(panel, "bztree", *fewest as f64),
+            figure.at(panel, "bztree", *most as f64),
+        );
+        let ours = format!(
+            "{all:.2} M/s on {}, {:.2}x those of {fewest}",
+            threads_in_words(*most),
+            all / one
+        );
         Claim::new(*panel, paper, ours)
     };
     claims.iter().map(claim).collect()
@@ -112,7 +144,14 @@ fn scales(
     claims: &[(&str, &'static str)],
 ) -> Result<Figure> {
     let ByThreads { points, failed } = by_threads(setup, curves, notes)?;
-    let mut figure = Figure { title, x: THREADS, y: MOPS, points, claims: Vec::new(), missing: NO_RIVAL };
+    let mut figure = Figure {
+        title,
+        x: THREADS,
+        y: MOPS,
+        points,
+        claims: Vec::new(),
+        missing: NO_RIVAL,
+    };
     figure.claims = scaling(setup, &figure, claims);
     figure.claims.extend(failed);
     Ok(figure)
@@ -131,15 +170,29 @@ fn random(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
         ("75/25", "1.7x the Bw-tree"),
         ("50/50", "2.4x the Bw-tree"),
     ];
-    scales(setup, notes, "Figure 4: random keys, volatile", &curves, &claims)
+    scales(
+        setup,
+        notes,
+        "Figure 4: random keys, volatile",
+        &curves,
+        &claims,
+    )
 }
 
 fn skewed(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
     let curves = [
         curve("zipfian, read-only", Workload::Find, Distribution::Zipfian),
         curve("zipfian, 50/50", Workload::Balanced, Distribution::Zipfian),
-        curve("ascending, read-only", Workload::Find, Distribution::Monotonic),
-        curve("ascending, 50/50", Workload::Balanced, Distribution::Monotonic),
+        curve(
+            "ascending, read-only",
+            Workload::Find,
+            Distribution::Monotonic,
+        ),
+        curve(
+            "ascending, 50/50",
+            Workload::Balanced,
+            Distribution::Monotonic,
+        ),
     ];
     let claims = [
         ("zipfian, read-only", "1.33x the Bw-tree"),
@@ -147,16 +200,34 @@ fn skewed(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
         ("ascending, read-only", "-"),
         ("ascending, 50/50", "34 M/s, Bw-tree 21"),
     ];
-    scales(setup, notes, "Figure 5: zipfian and ascending keys, volatile", &curves, &claims)
+    scales(
+        setup,
+        notes,
+        "Figure 5: zipfian and ascending keys, volatile",
+        &curves,
+        &claims,
+    )
 }
 
 /// A tree in memory and a durable one, in turns.
 fn durability(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
-    let media = [("volatile", MediumChoice::Ram), ("durable", MediumChoice::Dax)];
-    let mixes = [("90/10", Workload::ReadMostly), ("50/50", Workload::Balanced)];
+    let media = [
+        ("volatile", MediumChoice::Ram),
+        ("durable", MediumChoice::Dax),
+    ];
+    let mixes = [
+        ("90/10", Workload::ReadMostly),
+        ("50/50", Workload::Balanced),
+    ];
     let curves = mixes.map(|(panel, workload)| {
         let distribution = Distribution::Uniform;
-        media.map(|(series, medium)| Curve { panel, series, workload, distribution, medium })
+        media.map(|(series, medium)| Curve {
+            panel,
+            series,
+            workload,
+            distribution,
+            medium,
+        })
     });
     let most = setup.threads_max();
     notes.note("loading a tree in memory and a durable one");
@@ -164,8 +235,15 @@ fn durability(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
     let mut found = ByThreads::default();
     for pair in &curves {
         for &threads in &setup.threads {
-            notes.note(format!("{}, volatile and durable, {}", pair[0].panel, threads_in_words(threads)));
-            let of = |tree: usize| Series { tree, args: curve_args(setup, &pair[tree], threads) };
+            notes.note(format!(
+                "{}, volatile and durable, {}",
+                pair[0].panel,
+                threads_in_words(threads)
+            ));
+            let of = |tree: usize| Series {
+                tree,
+                args: curve_args(setup, &pair[tree], threads),
+            };
             for (curve, sample) in pair.iter().zip(trees.samples(&[of(0), of(1)])?) {
                 found.note(curve, threads, &sample);
             }
@@ -173,13 +251,22 @@ fn durability(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
     }
     let ByThreads { points, failed } = found;
     let title = "Figure 6: cost of durability, random keys";
-    let mut figure = Figure { title, x: THREADS, y: MOPS, points, claims: Vec::new(), missing: "" };
+    let mut figure = Figure {
+        title,
+        x: THREADS,
+        y: MOPS,
+        points,
+        claims: Vec::new(),
+        missing: "",
+    };
     for (panel, paper) in [("90/10", "5%"), ("50/50", "12%")] {
         for &threads in &setup.threads {
             let at = |series| figure.at(panel, series, threads as f64);
             let cost = 100.0 * (1.0 - at("durable") / at("volatile"));
             let what = format!("durability costs, {panel}, {}", threads_in_words(threads));
-            figure.claims.push(Claim::new(what, paper, format!("{cost:.1}%")));
+            figure
+                .claims
+                .push(Claim::new(what, paper, format!("{cost:.1}%")));
         }
     }
     figure.claims.extend(failed);
@@ -197,12 +284,16 @@ fn ranges(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
         ("50/50", "2.7x the Bw-tree"),
         ("ranges of 100", "-"),
     ];
-    let title = "Figure 7: ranges of up to 10 and upserts, ranges of 100 alone, random keys, volatile";
+    let title =
+        "Figure 7: ranges of up to 10 and upserts, ranges of 100 alone, random keys, volatile";
     let mut figure = scales(setup, notes, title, &curves, &claims)?;
     if let Some(most) = setup.threads.iter().max() {
-        let [mostly, balanced] = ["90/10", "50/50"].map(|panel| figure.at(panel, "bztree", *most as f64));
+        let [mostly, balanced] =
+            ["90/10", "50/50"].map(|panel| figure.at(panel, "bztree", *most as f64));
         let ours = format!("{:.1}x", balanced / mostly);
-        figure.claims.push(Claim::new("50/50 over 90/10", "2.1x", ours));
+        figure
+            .claims
+            .push(Claim::new("50/50 over 90/10", "2.1x", ours));
     }
     Ok(figure)
 }
@@ -228,11 +319,18 @@ fn sizes(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
         points.push(Point::new(panel, "bztree", bytes as f64, y));
         Ok(())
     };
-    for (mix, workload) in [("read-only", Workload::Find), ("75/25", Workload::ReadHeavy)] {
+    for (mix, workload) in [
+        ("read-only", Workload::Find),
+        ("75/25", Workload::ReadHeavy),
+    ] {
         bench.workload = workload;
         for bytes in [8, 16, 32, 64, 128] {
             // The codec for records at each size, as the paper has no path for short keys either.
-            let sized = crate::bench::Args { key_size: bytes, records: true, ..bench.clone() };
+            let sized = crate::bench::Args {
+                key_size: bytes,
+                records: true,
+                ..bench.clone()
+            };
             measure(format!("key size, {mix}"), bytes, &sized)?;
         }
         for bytes in FREE_BYTES {
@@ -267,9 +365,13 @@ fn sizes(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
     }
     let panel = "free space, 75/25";
     let at = |bytes: &usize| figure.at(panel, "bztree", *bytes as f64);
-    let best = FREE_BYTES.into_iter().max_by(|one, other| at(one).total_cmp(&at(other)));
+    let best = FREE_BYTES
+        .into_iter()
+        .max_by(|one, other| at(one).total_cmp(&at(other)));
     let ours = best.map_or_else(String::new, |bytes| format!("{bytes} bytes"));
-    figure.claims.push(Claim::new(format!("{panel}, the best"), "128 bytes", ours));
+    figure
+        .claims
+        .push(Claim::new(format!("{panel}, the best"), "128 bytes", ours));
     Ok(figure)
 }
 
@@ -277,19 +379,32 @@ fn parts(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
     let (mut points, mut claims) = (Vec::new(), Vec::new());
     for (panel, workload, papers) in [
         ("50/50", Workload::Balanced, ["12%", "61%"]),
-        ("read-only", Workload::Find, ["-", "78% where less is written"]),
+        (
+            "read-only",
+            Workload::Find,
+            ["-", "78% where less is written"],
+        ),
     ] {
-        for (series, medium) in [("volatile", MediumChoice::Ram), ("durable", MediumChoice::Dax)] {
+        for (series, medium) in [
+            ("volatile", MediumChoice::Ram),
+            ("durable", MediumChoice::Dax),
+        ] {
             notes.note(format!("{panel}, {series}"));
             let mut bench = bench_args(setup);
             (bench.workload, bench.medium) = (workload, medium);
-            let Shares { leaf, inner, pmwcas, rest } = shares(&bench)?;
+            let Shares {
+                leaf,
+                inner,
+                pmwcas,
+                rest,
+            } = shares(&bench)?;
             for (x, y) in [(1.0, leaf), (2.0, inner), (3.0, pmwcas), (4.0, rest)] {
                 points.push(Point::new(panel, series, x, y));
             }
-            for (what, share, paper) in
-                [("PMwCAS", pmwcas, papers[0]), ("searching nodes", leaf + inner, papers[1])]
-            {
+            for (what, share, paper) in [
+                ("PMwCAS", pmwcas, papers[0]),
+                ("searching nodes", leaf + inner, papers[1]),
+            ] {
                 let what = format!("{what}, {panel}, {series}");
                 claims.push(Claim::new(what, paper, format!("{share:.0}%")));
             }
@@ -317,7 +432,12 @@ fn pmwcas_words(setup: &Setup, _: Notes<'_>) -> Result<Figure> {
             "split" => "1, 3",
             _ => "2, 3",
         };
-        points.push(Point::new("words", operation, attempts as f64, words as f64));
+        points.push(Point::new(
+            "words",
+            operation,
+            attempts as f64,
+            words as f64,
+        ));
         let ours = match attempts {
             1 => words.to_string(),
             more => format!("{words} in {more} operations of PMwCAS"),
@@ -325,11 +445,22 @@ fn pmwcas_words(setup: &Setup, _: Notes<'_>) -> Result<Figure> {
         claims.push(Claim::new(operation, paper, ours));
     }
     let title = "Table 1: words of PMwCAS by operation, counted";
-    Ok(Figure { title, x: "operations of PMwCAS", y: "words", points, claims, missing: "" })
+    Ok(Figure {
+        title,
+        x: "operations of PMwCAS",
+        y: "words",
+        points,
+        claims,
+        missing: "",
+    })
 }
 
 fn memory(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
-    let papers = [(100_000, "2 MB"), (1_000_000, "21 MB"), (10_000_000, "228 MB")];
+    let papers = [
+        (100_000, "2 MB"),
+        (1_000_000, "21 MB"),
+        (10_000_000, "228 MB"),
+    ];
     let (mut points, mut claims) = (Vec::new(), Vec::new());
     for (keys, paper) in papers.into_iter().filter(|(keys, _)| *keys <= setup.keys) {
         let mut bench = bench_args(setup);
@@ -339,11 +470,26 @@ fn memory(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
         notes.note(format!("{} keys", grouped(keys)));
         let bytes = sample(&bench)?.used_bytes as f64;
         points.push(Point::new("memory", "bztree", keys as f64, bytes / 1e6));
-        let ours = format!("{:.1} MB, {:.1} bytes a key", bytes / 1e6, bytes / keys as f64);
-        claims.push(Claim::new(format!("{} keys, after the 50/50 run", grouped(keys)), paper, ours));
+        let ours = format!(
+            "{:.1} MB, {:.1} bytes a key",
+            bytes / 1e6,
+            bytes / keys as f64
+        );
+        claims.push(Claim::new(
+            format!("{} keys, after the 50/50 run", grouped(keys)),
+            paper,
+            ours,
+        ));
     }
     let missing = "the paper's Bw-tree; the peak: bytes are counted after the run";
-    Ok(Figure { title: "Table 2: memory", x: KEYS, y: "MB", points, claims, missing })
+    Ok(Figure {
+        title: "Table 2: memory",
+        x: KEYS,
+        y: "MB",
+        points,
+        claims,
+        missing,
+    })
 }
 
 fn recovery(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
@@ -364,9 +510,20 @@ fn recovery(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
             points.push(Point::new("open to first answer", series, keys as f64, y));
         }
         let ours = format!("{crash:.0} us; {clean:.0} us after a clean close");
-        claims.push(Claim::new(format!("{} keys, after a crash", grouped(keys)), "145 us", ours));
+        claims.push(Claim::new(
+            format!("{} keys, after a crash", grouped(keys)),
+            "145 us",
+            ours,
+        ));
     }
     let missing = "operations under way at the crash; recovery reads their descriptors in any case";
     let title = "Recovery: open to the first answered get";
-    Ok(Figure { title, x: KEYS, y: "us", points, claims, missing })
+    Ok(Figure {
+        title,
+        x: KEYS,
+        y: "us",
+        points,
+        claims,
+        missing,
+    })
 }

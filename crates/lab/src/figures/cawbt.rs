@@ -1,7 +1,10 @@
-//! The figures of the CAWBT paper (section 5, and figure 1): 8-byte keys in ascending order, one thread.
+//! The figures of the CAWBT paper (section 5, and figure 1): 8-byte keys in ascending order, one
+//! thread.
 
 use super::{Claim, Figure, KEYS, Measure, Point, Setup, bench_args, threads_in_words};
-use crate::bench::{Distribution, MediumChoice, Once, Workload, grouped, median, once, recoveries, split_ns};
+use crate::bench::{
+    Distribution, MediumChoice, Once, Workload, grouped, median, once, recoveries, split_ns,
+};
 use crate::failure::{Failure, Result};
 use crate::notes::Notes;
 
@@ -64,15 +67,29 @@ struct Tree {
     medium: MediumChoice,
 }
 
-const CAWBT: Tree =
-    Tree { series: "CAWBT", engine: "cawbt", degree: ("", 4), set: None, medium: MediumChoice::Dax };
+const CAWBT: Tree = Tree {
+    series: "CAWBT",
+    engine: "cawbt",
+    degree: ("", 4),
+    set: None,
+    medium: MediumChoice::Dax,
+};
 /// The same, where a find goes down to the leaf in any case.
-const TO_LEAVES: Tree = Tree { series: "CAWBT, no fast search", set: Some("fast-search=off"), ..CAWBT };
-const FAST_FAIR: Tree =
-    Tree { series: "FAST-FAIR", engine: "fast-fair", degree: ("leaf-entries", 28), ..CAWBT };
+const TO_LEAVES: Tree = Tree {
+    series: "CAWBT, no fast search",
+    set: Some("fast-search=off"),
+    ..CAWBT
+};
+const FAST_FAIR: Tree = Tree {
+    series: "FAST-FAIR",
+    engine: "fast-fair",
+    degree: ("leaf-entries", 28),
+    ..CAWBT
+};
 const DEGREES: [u64; 3] = [4, 7, 15];
 
-/// The B+-tree without consistency: the same one in memory, where nothing is flushed, fenced or logged.
+/// The B+-tree without consistency: the same one in memory, where nothing is flushed, fenced or
+/// logged.
 const PLAIN: &str = "B+-tree, none";
 const CONSISTENT: &str = "B+-tree, consistent";
 const WB: &str = "wB+-tree";
@@ -81,15 +98,29 @@ const MS: &str = "ms";
 const DEGREE: &str = "degree";
 
 fn plain(degree: u64) -> Tree {
-    Tree { series: PLAIN, medium: MediumChoice::Ram, ..consistent(degree) }
+    Tree {
+        series: PLAIN,
+        medium: MediumChoice::Ram,
+        ..consistent(degree)
+    }
 }
 
 fn consistent(degree: u64) -> Tree {
-    Tree { series: CONSISTENT, engine: "btree", degree: ("degree", degree), ..CAWBT }
+    Tree {
+        series: CONSISTENT,
+        engine: "btree",
+        degree: ("degree", degree),
+        ..CAWBT
+    }
 }
 
 fn wb(degree: u64) -> Tree {
-    Tree { series: WB, engine: "wbtree", degree: ("leaf-entries", degree), ..CAWBT }
+    Tree {
+        series: WB,
+        engine: "wbtree",
+        degree: ("leaf-entries", degree),
+        ..CAWBT
+    }
 }
 
 /// CAWBT, and these trees with each degree.
@@ -110,7 +141,12 @@ impl<'a> Lab<'a> {
     fn new(setup: &'a Setup, notes: Notes<'a>) -> Self {
         // Pages of a file in memory are small, so those of memory are to be.
         medium::disable_huge_pages();
-        Self { setup, keys: setup.keys, notes, points: Vec::new() }
+        Self {
+            setup,
+            keys: setup.keys,
+            notes,
+            points: Vec::new(),
+        }
     }
 
     fn bench(&self, tree: &Tree, workload: Workload) -> Result<crate::bench::Args> {
@@ -119,8 +155,12 @@ impl<'a> Lab<'a> {
         bench.engine = crate::engine_from_name(tree.engine).ok_or_else(missing)?;
         let (setting, degree) = tree.degree;
         let of_degree = (!setting.is_empty()).then(|| format!("{setting}={degree}"));
-        bench.set = of_degree.into_iter().chain(tree.set.map(str::to_owned)).collect();
-        (bench.medium, bench.workload, bench.distribution) = (tree.medium, workload, Distribution::Monotonic);
+        bench.set = of_degree
+            .into_iter()
+            .chain(tree.set.map(str::to_owned))
+            .collect();
+        (bench.medium, bench.workload, bench.distribution) =
+            (tree.medium, workload, Distribution::Monotonic);
         (bench.threads, bench.keys, bench.ops) = (1, self.keys, Some(self.keys));
         Ok(bench)
     }
@@ -140,15 +180,25 @@ impl<'a> Lab<'a> {
     /// The median of the milliseconds of all runs.
     fn ms(&self, tree: &Tree, workload: Workload) -> Result<f64> {
         let run = |_| Ok(self.once(tree, workload, false)?.ms);
-        Ok(median(&(0..self.setup.runs).map(run).collect::<Result<Vec<_>>>()?))
+        Ok(median(
+            &(0..self.setup.runs).map(run).collect::<Result<Vec<_>>>()?,
+        ))
     }
 
     fn point(&mut self, panel: &str, tree: &Tree, y: f64) {
-        self.points.push(Point::new(panel, tree.series, tree.degree.1 as f64, y));
+        self.points
+            .push(Point::new(panel, tree.series, tree.degree.1 as f64, y));
     }
 
     fn figure(self, title: &'static str, y: &'static str, missing: &'static str) -> Figure {
-        Figure { title, x: DEGREE, y, points: self.points, claims: Vec::new(), missing }
+        Figure {
+            title,
+            x: DEGREE,
+            y,
+            points: self.points,
+            claims: Vec::new(),
+            missing,
+        }
     }
 
     /// Figure 1: by differences, for release builds mislead profilers.
@@ -161,15 +211,26 @@ impl<'a> Lab<'a> {
             for (panel, ms) in [("search", search), ("flushes, fences, log", durable)] {
                 let percent = (100.0 * ms / all).clamp(0.0, 100.0);
                 self.point(panel, &consistent(degree), percent);
-                let paper = if panel == "search" { "38%, binary search" } else { "15%, flushes" };
-                claims.push(Claim::new(format!("{panel}, degree {degree}"), paper, format!("{percent:.0}%")));
+                let paper = if panel == "search" {
+                    "38%, binary search"
+                } else {
+                    "15%, flushes"
+                };
+                claims.push(Claim::new(
+                    format!("{panel}, degree {degree}"),
+                    paper,
+                    format!("{percent:.0}%"),
+                ));
             }
         }
         let missing = "a profile by function: the search is that of finds of the same keys in memory, what durability costs is \
                        the difference to inserts in memory; and the paper's compiler, which did not optimise: its search is \
                        slower, so its flushes weigh less. A fence of today waits for its lines, a flush of 2012 did not";
         let title = "Figure 1: where an insert spends its time, ascending keys";
-        Ok(Figure { claims, ..self.figure(title, "% of the time", missing) })
+        Ok(Figure {
+            claims,
+            ..self.figure(title, "% of the time", missing)
+        })
     }
 
     fn splits(mut self) -> Result<Figure> {
@@ -182,7 +243,12 @@ impl<'a> Lab<'a> {
         let missing = "the same count for the same degree: the paper splits at the fourth key into halves; paged trees split a \
                        full node before an insert, and the last leaf keeps seven eighths, so ascending keys split less";
         let mut figure = self.figure("Figure 7: splits, ascending keys", "splits", missing);
-        for Tree { series, degree: (_, degree), .. } in all {
+        for Tree {
+            series,
+            degree: (_, degree),
+            ..
+        } in all
+        {
             let splits = figure.at("splits", series, degree as f64);
             let paper = match (series, degree) {
                 ("CAWBT", _) => "374,986 of 500,000 inserts",
@@ -190,7 +256,11 @@ impl<'a> Lab<'a> {
                 _ => "as the others of this degree",
             };
             let ours = format!("{} of {} inserts", grouped(splits as u64), grouped(keys));
-            figure.claims.push(Claim::new(format!("{series}, degree {degree}"), paper, ours));
+            figure.claims.push(Claim::new(
+                format!("{series}, degree {degree}"),
+                paper,
+                ours,
+            ));
         }
         Ok(figure)
     }
@@ -198,20 +268,31 @@ impl<'a> Lab<'a> {
     fn flushes(mut self) -> Result<Figure> {
         let mut claims = Vec::new();
         for tree in trees(&[consistent, wb]).into_iter().chain([FAST_FAIR]) {
-            let Some(counts) = self.once(&tree, Workload::Load, true)?.counts else { continue };
+            let Some(counts) = self.once(&tree, Workload::Load, true)?.counts else {
+                continue;
+            };
             let of = |count: u64| count as f64 / self.keys as f64;
             let (lines, fences) = (of(counts.lines_flushed), of(counts.fences));
             self.point("flushes", &tree, lines);
             self.point("fences", &tree, fences);
-            let (what, paper) =
-                (format!("{}, degree {}", tree.series, tree.degree.1), claimed_flushes(&tree));
-            claims.push(Claim::new(what, paper, format!("{lines:.2} lines flushed, {fences:.2} fences")));
+            let (what, paper) = (
+                format!("{}, degree {}", tree.series, tree.degree.1),
+                claimed_flushes(&tree),
+            );
+            claims.push(Claim::new(
+                what,
+                paper,
+                format!("{lines:.2} lines flushed, {fences:.2} fences"),
+            ));
         }
         let missing = "its counts as numbers: they are bars. Ascending keys shift nothing, so a B+-tree flushes more with the degree \
                        only where a split logs more. The paper's tree flushes after each step of a shift, so its counts grow with the degree. Where the processor has no \
                        store of a line, a node of CAWBT is two lines";
         let title = "Figure 8: lines flushed by an insert, ascending keys, counted";
-        Ok(Figure { claims, ..self.figure(title, "an insert", missing) })
+        Ok(Figure {
+            claims,
+            ..self.figure(title, "an insert", missing)
+        })
     }
 
     /// Inserts or finds of all keys with these trees, in turns.
@@ -230,7 +311,11 @@ impl<'a> Lab<'a> {
 
     /// Nanoseconds of a logged split.
     fn split_ns(&self) -> Result<f64> {
-        self.notes.note(format!("{}: inserts one by one, {} keys", CAWBT.series, grouped(self.keys)));
+        self.notes.note(format!(
+            "{}: inserts one by one, {} keys",
+            CAWBT.series,
+            grouped(self.keys)
+        ));
         let bench = self.bench(&CAWBT, Workload::Load)?;
         let runs = (0..self.setup.runs).map(|_| split_ns(&bench));
         Ok(median(&runs.collect::<Result<Vec<_>>>()?))
@@ -250,13 +335,21 @@ impl<'a> Lab<'a> {
         let cawbt = ms(CAWBT.series, 4);
         let per_key = |ms: f64| format!("{ms:.0} ms, {:.0} ns a key", ms * 1e6 / keys as f64);
         let mut claims = vec![
-            Claim::new("CAWBT", "4,126 ms, 413 ns a key; the fastest", per_key(cawbt)),
+            Claim::new(
+                "CAWBT",
+                "4,126 ms, 413 ns a key; the fastest",
+                per_key(cawbt),
+            ),
             Claim::new(
                 "CAWBT, beside the B+-tree without, degree 4",
                 "almost the same (abstract), faster (section 5.4)",
                 ratio(ms(PLAIN, 4) / cawbt),
             ),
-            Claim::new("a logged split of CAWBT", "96 ns (text)", format!("{split_ns:.0} ns")),
+            Claim::new(
+                "a logged split of CAWBT",
+                "96 ns (text)",
+                format!("{split_ns:.0} ns"),
+            ),
             Claim::new("FAST-FAIR", "-", per_key(ms(FAST_FAIR.series, 28))),
             Claim::new(
                 "the consistent B+-tree, degree 15 beside 4",
@@ -266,7 +359,11 @@ impl<'a> Lab<'a> {
         ];
         claims.extend(DEGREES.map(|degree| {
             let what = format!("CAWBT over the wB+-tree, degree {degree}");
-            Claim::new(what, "3.0x (+200%), degree not told", ratio(ms(WB, degree) / cawbt))
+            Claim::new(
+                what,
+                "3.0x (+200%), degree not told",
+                ratio(ms(WB, degree) / cawbt),
+            )
         }));
         figure.claims = claims;
         Ok(figure)
@@ -301,7 +398,11 @@ impl<'a> Lab<'a> {
         ];
         claims.extend(DEGREES.map(|degree| {
             let what = format!("CAWBT over the wB+-tree, degree {degree}");
-            Claim::new(what, "1.4x (+40%), degree not told", ratio(ms(WB, degree) / cawbt))
+            Claim::new(
+                what,
+                "1.4x (+40%), degree not told",
+                ratio(ms(WB, degree) / cawbt),
+            )
         }));
         figure.claims = claims;
         Ok(figure)
@@ -317,25 +418,41 @@ impl<'a> Lab<'a> {
             self.keys = keys;
             for &(tree, threads) in &trees {
                 let series = format!("{}, {}", tree.series, threads_in_words(threads));
-                self.notes.note(format!("{series}, {} keys, opened after a crash", grouped(keys)));
+                self.notes.note(format!(
+                    "{series}, {} keys, opened after a crash",
+                    grouped(keys)
+                ));
                 let bench = crate::bench::Args {
                     recovery_threads: Some(threads),
                     ..self.bench(&tree, Workload::Find)?
                 };
                 let open = |_| Ok(recoveries(&bench)?.crash.as_secs_f64() * 1e3);
                 let ms = median(&(0..self.setup.runs).map(open).collect::<Result<Vec<_>>>()?);
-                self.points.push(Point::new("open to first answer", &series, keys as f64, ms));
+                self.points
+                    .push(Point::new("open to first answer", &series, keys as f64, ms));
                 let is_as_the_paper = tree.series == CAWBT.series && threads == 1;
-                let paper = if is_as_the_paper { "10 ns a key, linear" } else { "-" };
+                let paper = if is_as_the_paper {
+                    "10 ns a key, linear"
+                } else {
+                    "-"
+                };
                 let ours = format!("{ms:.2} ms, {:.1} ns a key", ms * 1e6 / keys as f64);
-                claims.push(Claim::new(format!("{series}, {} keys", grouped(keys)), paper, ours));
+                claims.push(Claim::new(
+                    format!("{series}, {} keys", grouped(keys)),
+                    paper,
+                    ours,
+                ));
             }
         }
         let missing = "the rebuild by itself: an open after a crash also verifies all nodes and records, and marks the space that the \
                        tree reaches, as that of the B+-tree beside it, which has no table and opens on one thread. The paper's \
                        rebuild is of one thread, and reads the leaves alone";
         let title = "Figure 11: opening after a crash, with the rebuild of the table of IDs";
-        Ok(Figure { x: KEYS, claims, ..self.figure(title, MS, missing) })
+        Ok(Figure {
+            x: KEYS,
+            claims,
+            ..self.figure(title, MS, missing)
+        })
     }
 
     fn space(mut self) -> Result<Figure> {
@@ -351,7 +468,10 @@ impl<'a> Lab<'a> {
             claims.push(Claim::new(what, paper, format!("{bytes:.1} bytes a pair")));
         }
         let missing = "CAWBT with degree 6, which its line has no room for. Here CAWBT's records count, and memory as well as pool";
-        Ok(Figure { claims, ..self.figure("Figure 12: space, ascending keys", "bytes", missing) })
+        Ok(Figure {
+            claims,
+            ..self.figure("Figure 12: space, ascending keys", "bytes", missing)
+        })
     }
 }
 

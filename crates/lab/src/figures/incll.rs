@@ -1,12 +1,12 @@
-//! The figures of the InCLL paper (section 6): 8-byte keys and values, epochs of 64 ms, the transient tree (MT+) beside the
-//! durable one, and beside one without in-line logs.
+//! The figures of the InCLL paper (section 6): 8-byte keys and values, epochs of 64 ms, the
+//! transient tree (MT+) beside the durable one, and beside one without in-line logs.
 
 use everleaf::Engine;
 
 use super::{Claim, Figure, KEYS, Measure, Point, Setup, THREADS, bench_args, threads_in_words};
 use crate::bench::{
-    Distribution, MediumChoice, Sample, Series, Trees, Workload, count_of, fit_together, grouped, median,
-    recoveries,
+    Distribution, MediumChoice, Sample, Series, Trees, Workload, count_of, fit_together, grouped,
+    median, recoveries,
 };
 use crate::failure::Result;
 use crate::notes::Notes;
@@ -18,8 +18,10 @@ const TRANSIENT: Tree = ("MT+", "mode=transient");
 const IN_LINE: Tree = ("INCLL", "mode=in-line");
 const LOGGING: Tree = ("LOGGING", "mode=logging");
 
-const DISTRIBUTIONS: [(&str, Distribution); 2] =
-    [("uniform", Distribution::Uniform), ("zipfian", Distribution::Zipfian)];
+const DISTRIBUTIONS: [(&str, Distribution); 2] = [
+    ("uniform", Distribution::Uniform),
+    ("zipfian", Distribution::Zipfian),
+];
 
 /// Milliseconds of an epoch, here as in the paper.
 const EPOCH_MS: f64 = 64.0;
@@ -43,11 +45,17 @@ struct PaperTree {
 const LARGE_TREE: u64 = 100_000_000;
 const TREES: [PaperTree; 2] = [
     PaperTree {
-        losses: ["14.6% to 21.3%, of 20 M keys", "3.0% to 19.3%, of 20 M keys"],
+        losses: [
+            "14.6% to 21.3%, of 20 M keys",
+            "3.0% to 19.3%, of 20 M keys",
+        ],
         other: "the second tree, of 100 M keys: run it again with --keys 100000000",
     },
     PaperTree {
-        losses: ["10.7% to 15.3%, of 100 M keys", "6.7% to 22.2%, of 100 M keys"],
+        losses: [
+            "10.7% to 15.3%, of 100 M keys",
+            "6.7% to 22.2%, of 100 M keys",
+        ],
         other: "the first tree, of 20 M keys: run it again without --keys",
     },
 ];
@@ -72,10 +80,17 @@ pub(super) const FIGURES: &[(u8, Measure)] = &[
     (9, |setup, notes| Lab::new(setup, notes).recoveries()),
 ];
 
-/// Numbers of keys: decades, closer where the paper finds the most overhead, and what was asked for.
+/// Numbers of keys: decades, closer where the paper finds the most overhead, and what was asked
+/// for.
 fn sizes_to(most: u64) -> Vec<u64> {
-    let decades = (4..).map(|power| 10_u64.pow(power)).take_while(|keys| *keys < most);
-    let mut sizes: Vec<u64> = decades.chain(BETWEEN).filter(|keys| *keys < most).chain([most]).collect();
+    let decades = (4..)
+        .map(|power| 10_u64.pow(power))
+        .take_while(|keys| *keys < most);
+    let mut sizes: Vec<u64> = decades
+        .chain(BETWEEN)
+        .filter(|keys| *keys < most)
+        .chain([most])
+        .collect();
     sizes.sort_unstable();
     sizes
 }
@@ -111,17 +126,28 @@ impl Setting {
             args.persist_delay_ns = delay;
             Series { tree, args }
         };
-        (0..trees.len()).flat_map(|tree| delays.iter().map(move |delay| one(tree, *delay))).collect()
+        (0..trees.len())
+            .flat_map(|tree| delays.iter().map(move |delay| one(tree, *delay)))
+            .collect()
     }
 }
 
 impl<'a> Lab<'a> {
     fn new(setup: &'a Setup, notes: Notes<'a>) -> Self {
-        Self { setup, notes, points: Vec::new() }
+        Self {
+            setup,
+            notes,
+            points: Vec::new(),
+        }
     }
 
     fn setting(&self, workload: Workload, distribution: Distribution) -> Setting {
-        Setting { workload, distribution, threads: self.threads_max(), delays_ns: &[] }
+        Setting {
+            workload,
+            distribution,
+            threads: self.threads_max(),
+            delays_ns: &[],
+        }
     }
 
     fn threads_max(&self) -> usize {
@@ -133,29 +159,39 @@ impl<'a> Lab<'a> {
         DISTRIBUTIONS.map(|(_, distribution)| self.setting(Workload::A, distribution))
     }
 
-    /// Measures trees of so many keys in turns; each tree is loaded once. Returns samples by setting, tree and delay.
+    /// Measures trees of so many keys in turns; each tree is loaded once. Returns samples by
+    /// setting, tree and delay.
     fn measure(&self, trees: &[Tree], keys: u64, settings: &[Setting]) -> Result<Vec<Vec<Sample>>> {
         let is_delayed = settings.iter().any(|setting| !setting.delays_ns.is_empty());
         let tree_args = |(_, mode): &Tree| {
             let mut bench = bench_args(self.setup);
             (bench.engine, bench.set) = (Engine::MASSTREE, vec![(*mode).to_owned()]);
-            (bench.medium, bench.keys, bench.threads) = (MediumChoice::Dax, keys, self.threads_max());
+            (bench.medium, bench.keys, bench.threads) =
+                (MediumChoice::Dax, keys, self.threads_max());
             bench.persist_delay_ns = is_delayed.then_some(0);
             bench
         };
         let args: Vec<_> = trees.iter().map(tree_args).collect();
         let together = if fit_together(&args) { args.len() } else { 1 };
         if together < args.len() {
-            self.notes.note("memory does not hold these trees together: one after the other, not in turns");
+            self.notes.note(
+                "memory does not hold these trees together: one after the other, not in turns",
+            );
         }
         let mut found = vec![Vec::new(); settings.len()];
         for (args, names) in args.chunks(together).zip(trees.chunks(together)) {
             let names: Vec<_> = names.iter().map(|(name, _)| *name).collect();
             let names = names.join(" and ");
-            self.notes.note(format!("loading {} keys: {names}", grouped(keys)));
+            self.notes
+                .note(format!("loading {} keys: {names}", grouped(keys)));
             let mut loaded = Trees::load(args)?;
             for (setting, found) in settings.iter().zip(&mut found) {
-                let Setting { workload, distribution, threads, .. } = setting;
+                let Setting {
+                    workload,
+                    distribution,
+                    threads,
+                    ..
+                } = setting;
                 let name = workload.name();
                 self.notes.note(format!(
                     "{names}: {name}, {distribution:?}, {} keys, {}",
@@ -179,8 +215,21 @@ impl<'a> Lab<'a> {
         }
     }
 
-    fn figure(self, title: &'static str, x: &'static str, y: &'static str, missing: &'static str) -> Figure {
-        Figure { title, x, y, points: self.points, claims: Vec::new(), missing }
+    fn figure(
+        self,
+        title: &'static str,
+        x: &'static str,
+        y: &'static str,
+        missing: &'static str,
+    ) -> Figure {
+        Figure {
+            title,
+            x,
+            y,
+            points: self.points,
+            claims: Vec::new(),
+            missing,
+        }
     }
 
     /// The distance of one curve below another, in percent, at a point.
@@ -190,8 +239,9 @@ impl<'a> Lab<'a> {
     }
 
     fn workloads(mut self) -> Result<Figure> {
-        // Uniform, zipfian. The text has a range for each workload, and for each distribution (5.9% to 10.3% zipfian, 7.8% to
-        // 15.4% uniform): together they leave one value each, but for E, which it calls the least affected.
+        // Uniform, zipfian. The text has a range for each workload, and for each distribution (5.9%
+        // to 10.3% zipfian, 7.8% to 15.4% uniform): together they leave one value each, but for E,
+        // which it calls the least affected.
         let papers = [
             (Workload::A, ["15.4%", "10.3%"]),
             (Workload::B, ["13.9%", "5.9%"]),
@@ -201,32 +251,57 @@ impl<'a> Lab<'a> {
         let panels: Vec<_> = papers
             .into_iter()
             .flat_map(|(workload, papers)| {
-                DISTRIBUTIONS.into_iter().zip(papers).map(move |one| (workload, one))
+                DISTRIBUTIONS
+                    .into_iter()
+                    .zip(papers)
+                    .map(move |one| (workload, one))
             })
             .map(|(workload, ((name, distribution), paper))| {
-                (format!("{}, {name}", workload.name()), self.setting(workload, distribution), paper)
+                (
+                    format!("{}, {name}", workload.name()),
+                    self.setting(workload, distribution),
+                    paper,
+                )
             })
             .collect();
         let settings: Vec<_> = panels.iter().map(|(_, setting, _)| *setting).collect();
         let trees = [TRANSIENT, IN_LINE, LOGGING];
-        let (found, threads) = (self.measure(&trees, self.setup.keys, &settings)?, self.threads_max() as f64);
+        let (found, threads) = (
+            self.measure(&trees, self.setup.keys, &settings)?,
+            self.threads_max() as f64,
+        );
         for ((panel, ..), samples) in panels.iter().zip(found) {
             self.points_of(panel, &trees, threads, &samples);
         }
-        let mut figure = self.figure("Figure 2: YCSB-A, B, C, and E as ranges of 10", THREADS, MOPS, NO_MT);
+        let mut figure = self.figure(
+            "Figure 2: YCSB-A, B, C, and E as ranges of 10",
+            THREADS,
+            MOPS,
+            NO_MT,
+        );
         for (tree, is_in_paper) in [(IN_LINE, true), (LOGGING, false)] {
             for (panel, _, paper) in &panels {
                 let overhead = Self::overhead(&figure, panel, [tree, TRANSIENT], threads);
                 let what = format!("{} below MT+, {panel}", tree.0);
                 let paper = if is_in_paper { *paper } else { "-" };
-                figure.claims.push(Claim::new(what, paper, format!("{overhead:.1}%")));
+                figure
+                    .claims
+                    .push(Claim::new(what, paper, format!("{overhead:.1}%")));
             }
         }
         Ok(figure)
     }
 
-    fn delays(mut self, title: &'static str, trees: &[Tree], papers: &[&'static str]) -> Result<Figure> {
-        let settings = self.both().map(|setting| Setting { delays_ns: &DELAYS_NS, ..setting });
+    fn delays(
+        mut self,
+        title: &'static str,
+        trees: &[Tree],
+        papers: &[&'static str],
+    ) -> Result<Figure> {
+        let settings = self.both().map(|setting| Setting {
+            delays_ns: &DELAYS_NS,
+            ..setting
+        });
         let found = self.measure(trees, self.setup.keys, &settings)?;
         for ((panel, _), samples) in DISTRIBUTIONS.into_iter().zip(found) {
             for ((series, _), samples) in trees.iter().zip(samples.chunks(DELAYS_NS.len())) {
@@ -236,12 +311,16 @@ impl<'a> Lab<'a> {
             }
         }
         let mut figure = self.figure(title, DELAY, MOPS, "");
-        let curves = trees.iter().flat_map(|tree| DISTRIBUTIONS.map(|(panel, _)| (tree.0, panel)));
+        let curves = trees
+            .iter()
+            .flat_map(|tree| DISTRIBUTIONS.map(|(panel, _)| (tree.0, panel)));
         for ((series, panel), paper) in curves.zip(papers.iter().copied()) {
             let at = |delay: u64| figure.at(panel, series, delay as f64);
             let change = 100.0 * (at(1000) / at(0) - 1.0);
             let what = format!("{series}, {panel}, 1 us added");
-            figure.claims.push(Claim::new(what, paper, format!("{change:+.1}%")));
+            figure
+                .claims
+                .push(Claim::new(what, paper, format!("{change:+.1}%")));
         }
         Ok(figure)
     }
@@ -251,21 +330,33 @@ impl<'a> Lab<'a> {
         let settings: Vec<_> = self
             .both()
             .into_iter()
-            .flat_map(|setting| self.setup.threads.iter().map(move |&threads| Setting { threads, ..setting }))
+            .flat_map(|setting| {
+                self.setup
+                    .threads
+                    .iter()
+                    .map(move |&threads| Setting { threads, ..setting })
+            })
             .collect();
         let found = self.measure(&trees, self.setup.keys, &settings)?;
-        let panels = DISTRIBUTIONS.into_iter().flat_map(|(panel, _)| vec![panel; self.setup.threads.len()]);
+        let panels = DISTRIBUTIONS
+            .into_iter()
+            .flat_map(|(panel, _)| vec![panel; self.setup.threads.len()]);
         for ((panel, setting), samples) in panels.zip(&settings).zip(found) {
             self.points_of(panel, &trees, setting.threads as f64, &samples);
         }
-        let (threads, tree) =
-            (self.setup.threads.clone(), &TREES[usize::from(self.setup.keys >= LARGE_TREE)]);
+        let (threads, tree) = (
+            self.setup.threads.clone(),
+            &TREES[usize::from(self.setup.keys >= LARGE_TREE)],
+        );
         let mut figure = self.figure("Figure 4: threads, YCSB-A", THREADS, MOPS, tree.other);
         for ((panel, _), paper) in DISTRIBUTIONS.into_iter().zip(tree.losses) {
             for threads in &threads {
-                let overhead = Self::overhead(&figure, panel, [IN_LINE, TRANSIENT], *threads as f64);
+                let overhead =
+                    Self::overhead(&figure, panel, [IN_LINE, TRANSIENT], *threads as f64);
                 let what = format!("INCLL below MT+, {panel}, {}", threads_in_words(*threads));
-                figure.claims.push(Claim::new(what, paper, format!("{overhead:.1}%")));
+                figure
+                    .claims
+                    .push(Claim::new(what, paper, format!("{overhead:.1}%")));
             }
         }
         Ok(figure)
@@ -284,23 +375,35 @@ impl<'a> Lab<'a> {
             }
         }
         // One panel after the other.
-        self.points.sort_by(|one, other| one.panel.cmp(&other.panel));
+        self.points
+            .sort_by(|one, other| one.panel.cmp(&other.panel));
         Ok(())
     }
 
     fn throughput_by_size(&mut self) -> Result<()> {
         let trees = [TRANSIENT, IN_LINE];
-        self.by_size(&trees, |lab, panel, keys, samples| lab.points_of(panel, &trees, keys, samples))
+        self.by_size(&trees, |lab, panel, keys, samples| {
+            lab.points_of(panel, &trees, keys, samples);
+        })
     }
 
     fn sizes(mut self) -> Result<Figure> {
         self.throughput_by_size()?;
-        let mut figure =
-            self.figure("Figure 5: throughput by the size of the tree, YCSB-A", KEYS, MOPS, NO_MT);
-        let papers = ["-69%, from 10 K to 100 M keys", "about -50%, from 10 K to 100 M keys"];
+        let mut figure = self.figure(
+            "Figure 5: throughput by the size of the tree, YCSB-A",
+            KEYS,
+            MOPS,
+            NO_MT,
+        );
+        let papers = [
+            "-69%, from 10 K to 100 M keys",
+            "about -50%, from 10 K to 100 M keys",
+        ];
         for ((panel, _), paper) in DISTRIBUTIONS.into_iter().zip(papers) {
             for (series, _) in [TRANSIENT, IN_LINE] {
-                let Some(Shape { first, last, .. }) = Shape::of(&figure, panel, series) else { continue };
+                let Some(Shape { first, last, .. }) = Shape::of(&figure, panel, series) else {
+                    continue;
+                };
                 let what = format!("{series}, {panel}");
                 let change = 100.0 * (last.1 / first.1 - 1.0);
                 let ours = format!(
@@ -317,8 +420,12 @@ impl<'a> Lab<'a> {
     fn overheads(mut self) -> Result<Figure> {
         self.throughput_by_size()?;
         let sizes = sizes_to(self.setup.keys);
-        let mut measured =
-            self.figure("Figure 6: INCLL below MT+ by the size of the tree, YCSB-A", KEYS, "percent", "");
+        let mut measured = self.figure(
+            "Figure 6: INCLL below MT+ by the size of the tree, YCSB-A",
+            KEYS,
+            "percent",
+            "",
+        );
         let points = DISTRIBUTIONS.iter().flat_map(|(panel, _)| {
             let measured = &measured;
             sizes.iter().map(move |keys| {
@@ -327,9 +434,14 @@ impl<'a> Lab<'a> {
             })
         });
         measured.points = points.collect();
-        let papers = ["27% at most, at 1 to 3 M keys, less below and above", "27% at most"];
+        let papers = [
+            "27% at most, at 1 to 3 M keys, less below and above",
+            "27% at most",
+        ];
         for ((panel, _), paper) in DISTRIBUTIONS.into_iter().zip(papers) {
-            let Some(Shape { first, peak, last }) = Shape::of(&measured, panel, IN_LINE.0) else { continue };
+            let Some(Shape { first, peak, last }) = Shape::of(&measured, panel, IN_LINE.0) else {
+                continue;
+            };
             let ours = format!(
                 "{:.1}% at {} keys, {:.1}% at {}, {:.1}% at {}",
                 peak.1,
@@ -339,7 +451,11 @@ impl<'a> Lab<'a> {
                 last.1,
                 grouped(last.0 as u64)
             );
-            measured.claims.push(Claim { what: format!("the most, {panel}"), paper, ours });
+            measured.claims.push(Claim {
+                what: format!("the most, {panel}"),
+                paper,
+                ours,
+            });
         }
         Ok(measured)
     }
@@ -352,16 +468,29 @@ impl<'a> Lab<'a> {
             let of = |name| count_of(&samples[0].counters, name) as f64;
             let (epochs, epoch_ns) = (of("epochs").max(1.0), EPOCH_MS * 1e6);
             let pause_ns = of("pause_ns") / epochs;
-            self.point(panel, "lines flushed", EPOCH_MS, of("lines_flushed") / epochs);
+            self.point(
+                panel,
+                "lines flushed",
+                EPOCH_MS,
+                of("lines_flushed") / epochs,
+            );
             self.point(panel, "us in which writers wait", EPOCH_MS, pause_ns / 1e3);
             let (ms, percent) = (pause_ns / 1e6, 100.0 * pause_ns / epoch_ns);
             let what = format!("writers wait at the end of an epoch, {panel}");
-            claims.push(Claim::new(what, "1.38 to 1.39 ms, 2.2%", format!("{ms:.3} ms, {percent:.2}%")));
+            claims.push(Claim::new(
+                what,
+                "1.38 to 1.39 ms, 2.2%",
+                format!("{ms:.3} ms, {percent:.2}%"),
+            ));
         }
         let missing = "the paper writes back the whole cache while writers wait; here lines are flushed, most of \
                        them while others work";
-        let mut figure =
-            self.figure("Section 6.2: the end of an epoch, YCSB-A", "ms an epoch", "an epoch", missing);
+        let mut figure = self.figure(
+            "Section 6.2: the end of an epoch, YCSB-A",
+            "ms an epoch",
+            "an epoch",
+            missing,
+        );
         figure.claims = claims;
         Ok(figure)
     }
@@ -371,10 +500,14 @@ impl<'a> Lab<'a> {
         let mut claims = Vec::new();
         for (series, mode) in [IN_LINE, LOGGING] {
             for keys in sizes_to(self.setup.keys) {
-                self.notes.note(format!("{series}, {} keys, opened after a crash", grouped(keys)));
+                self.notes.note(format!(
+                    "{series}, {} keys, opened after a crash",
+                    grouped(keys)
+                ));
                 let mut bench = bench_args(self.setup);
                 (bench.engine, bench.set) = (Engine::MASSTREE, vec![mode.to_owned()]);
-                (bench.medium, bench.keys, bench.workload) = (MediumChoice::Dax, keys, Workload::Find);
+                (bench.medium, bench.keys, bench.workload) =
+                    (MediumChoice::Dax, keys, Workload::Find);
                 let (mut ms, mut nodes) = (Vec::new(), 0);
                 for _ in 0..self.setup.runs {
                     let found = recoveries(&bench)?;
@@ -388,7 +521,11 @@ impl<'a> Lab<'a> {
                 // The paper tells of one tree only.
                 let is_papers = series == IN_LINE.0 && keys == 1_000_000;
                 let paper = if is_papers { "15 ms, 84 K nodes" } else { "-" };
-                claims.push(Claim::new(what, paper, format!("{median:.1} ms, {nodes} nodes")));
+                claims.push(Claim::new(
+                    what,
+                    paper,
+                    format!("{median:.1} ms, {nodes} nodes"),
+                ));
             }
         }
         let missing = "eight threads: one writes here, which puts fewer nodes into the log";
@@ -414,17 +551,33 @@ impl<'a> Lab<'a> {
             "rise up to 1 to 3 M keys, then grow slowly",
             "rise up to 1 to 3 M keys, then fall slowly",
         ];
-        let curves = DISTRIBUTIONS.iter().flat_map(|(panel, _)| trees.map(|(series, _)| (*panel, series)));
+        let curves = DISTRIBUTIONS
+            .iter()
+            .flat_map(|(panel, _)| trees.map(|(series, _)| (*panel, series)));
         for ((panel, series), paper) in curves.zip(papers) {
-            let Some(shape) = Shape::of(&figure, panel, series) else { continue };
-            figure.claims.push(Claim::new(format!("{series}, {panel}"), paper, shape.rise_and_fall()));
+            let Some(shape) = Shape::of(&figure, panel, series) else {
+                continue;
+            };
+            figure.claims.push(Claim::new(
+                format!("{series}, {panel}"),
+                paper,
+                shape.rise_and_fall(),
+            ));
         }
         for (panel, _) in DISTRIBUTIONS {
-            let last = |name| Shape::of(&figure, panel, name).map_or((0.0, f64::NAN), |shape| shape.last);
+            let last =
+                |name| Shape::of(&figure, panel, name).map_or((0.0, f64::NAN), |shape| shape.last);
             let [(keys, in_line), (_, logging)] = [IN_LINE, LOGGING].map(|(name, _)| last(name));
             let ours = format!("{in_line:.0} of {logging:.0} nodes an epoch");
-            let what = format!("what in-line logs leave, {panel}, {} keys", grouped(keys as u64));
-            figure.claims.push(Claim { what, paper: "-", ours });
+            let what = format!(
+                "what in-line logs leave, {panel}, {} keys",
+                grouped(keys as u64)
+            );
+            figure.claims.push(Claim {
+                what,
+                paper: "-",
+                ours,
+            });
         }
         Ok(figure)
     }
@@ -441,20 +594,37 @@ struct Shape {
 impl Shape {
     /// That of a curve of a figure, if it has points.
     fn of(figure: &Figure, panel: &str, series: &str) -> Option<Self> {
-        let curve = figure.points.iter().filter(|point| point.panel == panel && point.series == series);
+        let curve = figure
+            .points
+            .iter()
+            .filter(|point| point.panel == panel && point.series == series);
         Self::of_points(&curve.map(|point| (point.x, point.y)).collect::<Vec<_>>())
     }
 
     fn of_points(points: &[(f64, f64)]) -> Option<Self> {
-        let peak = points.iter().max_by(|one, other| one.1.total_cmp(&other.1))?;
-        Some(Self { first: *points.first()?, peak: *peak, last: *points.last()? })
+        let peak = points
+            .iter()
+            .max_by(|one, other| one.1.total_cmp(&other.1))?;
+        Some(Self {
+            first: *points.first()?,
+            peak: *peak,
+            last: *points.last()?,
+        })
     }
 
     /// Where the curve is highest, and to what it has fallen at its end.
     fn rise_and_fall(self) -> String {
         let Self { first, peak, last } = self;
-        let from = format!("{} at {} keys", grouped(first.1.round() as u64), grouped(first.0 as u64));
-        let top = format!("{} at {}", grouped(peak.1.round() as u64), grouped(peak.0 as u64));
+        let from = format!(
+            "{} at {} keys",
+            grouped(first.1.round() as u64),
+            grouped(first.0 as u64)
+        );
+        let top = format!(
+            "{} at {}",
+            grouped(peak.1.round() as u64),
+            grouped(peak.0 as u64)
+        );
         if peak.0.total_cmp(&last.0).is_eq() {
             return format!("{from}, rise up to the largest: {top}");
         }

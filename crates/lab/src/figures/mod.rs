@@ -1,4 +1,5 @@
-//! `everleaf lab`: the figures of the papers, measured again on this machine, the paper's claim beside each.
+//! `everleaf lab`: the figures of the papers, measured again on this machine, the paper's claim
+//! beside each.
 
 mod bztree;
 mod cawbt;
@@ -18,25 +19,29 @@ use crate::notes::{Notes, Said};
 /// Measure the figures of a paper again
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
-    /// The paper: bztree (Arulraj et al., VLDB 2018), incll (Cohen et al., ASPLOS 2019) or cawbt (Lee et al., IEICE 2019)
+    /// The paper: bztree (Arulraj et al., VLDB 2018), incll (Cohen et al., ASPLOS 2019) or cawbt
+    /// (Lee et al., IEICE 2019)
     #[arg(value_parser = ["bztree", "incll", "cawbt"])]
     system: String,
-    /// The figure; all, if none is named. bztree: 4 (random keys), 5 (zipfian and ascending keys), 6 (cost of durability), 7
-    /// (ranges), 8 (key sizes, free space), 9 (where the time goes); 1 is table 1 (words of PMwCAS), 0 is table 2 (memory), 2 is
-    /// recovery, from the text. incll: 2 (workloads), 3 (latency of fences), 4 (threads), 5 and 6 (sizes of the tree), 7 (nodes
-    /// logged), 8 (latency, without in-line logs); 0 is the cost of the end of an epoch and 9 is recovery, from the text. cawbt: 1
-    /// (where an insert spends its time), 7 (splits), 8 (flushes), 9 (inserts), 10 (finds), 11 (rebuild of the table of IDs), 12
-    /// (space)
+    /// The figure; all, if none is named. bztree: 4 (random keys), 5 (zipfian and ascending keys),
+    /// 6 (cost of durability), 7 (ranges), 8 (key sizes, free space), 9 (where the time goes); 1 is
+    /// table 1 (words of PMwCAS), 0 is table 2 (memory), 2 is recovery, from the text. incll: 2
+    /// (workloads), 3 (latency of fences), 4 (threads), 5 and 6 (sizes of the tree), 7 (nodes
+    /// logged), 8 (latency, without in-line logs); 0 is the cost of the end of an epoch and 9 is
+    /// recovery, from the text. cawbt: 1 (where an insert spends its time), 7 (splits), 8
+    /// (flushes), 9 (inserts), 10 (finds), 11 (rebuild of the table of IDs), 12 (space)
     #[arg(long)]
     figure: Option<u64>,
-    /// Keys in the tree, for bztree and incll [default: as in the papers, 1,000,000, for incll 20,000,000]
+    /// Keys in the tree, for bztree and incll [default: as in the papers, 1,000,000, for incll
+    /// 20,000,000]
     #[arg(long)]
     keys: Option<u64>,
-    /// Operations of a run, over all threads, for bztree and incll [default: 500,000, and for incll 2,000,000: the paper has a
-    /// million a thread]
+    /// Operations of a run, over all threads, for bztree and incll [default: 500,000, and for incll
+    /// 2,000,000: the paper has a million a thread]
     #[arg(long)]
     ops: Option<u64>,
-    /// Numbers of threads, for bztree and incll; most figures of incll take the largest [default: 1,2; the papers: up to 48, and 8]
+    /// Numbers of threads, for bztree and incll; most figures of incll take the largest [default:
+    /// 1,2; the papers: up to 48, and 8]
     #[arg(long, value_delimiter = ',')]
     threads: Option<Vec<usize>>,
     /// Number of runs; the result is their median
@@ -45,7 +50,8 @@ pub struct Args {
     /// The numbers of keys, for cawbt, whose figures have their own [default: machine]
     #[arg(long, value_enum)]
     scale: Option<cawbt::Scale>,
-    /// Also draw the figure, as SVG. Without --figure each is drawn into a file of its own, with its number in the name
+    /// Also draw the figure, as SVG. Without --figure each is drawn into a file of its own, with
+    /// its number in the name
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
@@ -83,13 +89,22 @@ struct Claim {
 
 impl Point {
     fn new(panel: impl Into<String>, series: &str, x: f64, y: f64) -> Self {
-        Self { panel: panel.into(), series: series.to_owned(), x, y }
+        Self {
+            panel: panel.into(),
+            series: series.to_owned(),
+            x,
+            y,
+        }
     }
 }
 
 impl Claim {
     fn new(what: impl Into<String>, paper: &'static str, ours: impl Into<String>) -> Self {
-        Self { what: what.into(), paper, ours: ours.into() }
+        Self {
+            what: what.into(),
+            paper,
+            ours: ours.into(),
+        }
     }
 }
 
@@ -107,10 +122,9 @@ struct Figure {
 impl Figure {
     /// The value of a point.
     fn at(&self, panel: &str, series: &str, x: f64) -> f64 {
-        let found = self
-            .points
-            .iter()
-            .find(|point| point.panel == panel && point.series == series && point.x.to_bits() == x.to_bits());
+        let found = self.points.iter().find(|point| {
+            point.panel == panel && point.series == series && point.x.to_bits() == x.to_bits()
+        });
         found.map_or(f64::NAN, |point| point.y)
     }
 
@@ -144,20 +158,29 @@ impl Figure {
 
     fn text(&self) -> String {
         let (x, y) = (12.max(self.x.len() + 2), 12.max(self.y.len() + 2));
-        let mut lines =
-            vec![self.title.to_owned(), format!("{:<28}{:<22}{:>x$}{:>y$}", "", "", self.x, self.y)];
-        lines.extend(
-            self.points.iter().map(|point| {
-                format!("{:<28}{:<22}{:>x$}{:>y$.3}", point.panel, point.series, point.x, point.y)
-            }),
-        );
+        let mut lines = vec![
+            self.title.to_owned(),
+            format!("{:<28}{:<22}{:>x$}{:>y$}", "", "", self.x, self.y),
+        ];
+        lines.extend(self.points.iter().map(|point| {
+            format!(
+                "{:<28}{:<22}{:>x$}{:>y$.3}",
+                point.panel, point.series, point.x, point.y
+            )
+        }));
         if self.points.is_empty() {
             lines.push("nothing: the smallest tree of this figure has more keys".to_owned());
         }
-        let longest = |length: fn(&Claim) -> usize| self.claims.iter().map(length).max().unwrap_or(0) + 2;
-        let (what, paper) =
-            (50.max(longest(|claim| claim.what.len())), 34.max(longest(|claim| claim.paper.len())));
-        lines.push(format!("{:<what$}{:<paper$}{}", "claim", "the paper", "here"));
+        let longest =
+            |length: fn(&Claim) -> usize| self.claims.iter().map(length).max().unwrap_or(0) + 2;
+        let (what, paper) = (
+            50.max(longest(|claim| claim.what.len())),
+            34.max(longest(|claim| claim.paper.len())),
+        );
+        lines.push(format!(
+            "{:<what$}{:<paper$}{}",
+            "claim", "the paper", "here"
+        ));
         lines.extend(
             self.claims
                 .iter()
@@ -171,7 +194,11 @@ impl Figure {
 }
 
 fn rounded(value: f64) -> Value {
-    if value.is_finite() { json!((value * 1000.0).round() / 1000.0) } else { Value::Null }
+    if value.is_finite() {
+        json!((value * 1000.0).round() / 1000.0)
+    } else {
+        Value::Null
+    }
 }
 
 /// The benchmark's own defaults.
@@ -184,14 +211,21 @@ struct Defaults {
 /// Arguments of a benchmark with the figure's sizes.
 fn bench_args(setup: &Setup) -> bench::Args {
     let mut defaults = Defaults::parse_from(["lab"]).args;
-    defaults.engine = if setup.system == "incll" { Engine::MASSTREE } else { Engine::BZTREE };
+    defaults.engine = if setup.system == "incll" {
+        Engine::MASSTREE
+    } else {
+        Engine::BZTREE
+    };
     (defaults.keys, defaults.ops, defaults.runs) = (setup.keys, Some(setup.ops), setup.runs);
     defaults
 }
 
 /// So many threads, in words.
 fn threads_in_words(threads: usize) -> String {
-    format!("{threads} {}", if threads == 1 { "thread" } else { "threads" })
+    format!(
+        "{threads} {}",
+        if threads == 1 { "thread" } else { "threads" }
+    )
 }
 
 /// Measures a figure.
@@ -222,7 +256,14 @@ impl Args {
             _ => given.into_iter().max().into_iter().collect(),
         };
         let (keys, ops) = (self.keys.unwrap_or(keys), self.ops.unwrap_or(ops));
-        Setup { system: self.system.clone(), keys, ops, threads, runs: self.runs, scale }
+        Setup {
+            system: self.system.clone(),
+            keys,
+            ops,
+            threads,
+            runs: self.runs,
+            scale,
+        }
     }
 
     /// The numbers of the figures that are wanted.
@@ -232,8 +273,17 @@ impl Args {
     pub fn numbers(&self) -> Result<Vec<u8>> {
         let usage = |what: String| Err(Failure::Usage(what));
         let all: Vec<u8> = self.figures().iter().map(|(number, _)| *number).collect();
-        let Self { system, keys, ops, threads, .. } = self;
-        if threads.as_ref().is_some_and(|threads| threads.is_empty() || threads.contains(&0)) {
+        let Self {
+            system,
+            keys,
+            ops,
+            threads,
+            ..
+        } = self;
+        if threads
+            .as_ref()
+            .is_some_and(|threads| threads.is_empty() || threads.contains(&0))
+        {
             return usage("--threads lists numbers of threads, each at least 1".to_owned());
         }
         if system == "cawbt" && (keys.is_some() || ops.is_some() || threads.is_some()) {
@@ -244,7 +294,9 @@ impl Args {
             );
         }
         if system != "cawbt" && self.scale.is_some() {
-            return usage(format!("--scale is for cawbt; give --keys and --ops for {system}"));
+            return usage(format!(
+                "--scale is for cawbt; give --keys and --ops for {system}"
+            ));
         }
         match self.figure {
             None => Ok(all),
@@ -253,7 +305,10 @@ impl Args {
                     return Ok(vec![*number]);
                 }
                 let there: Vec<String> = all.iter().map(ToString::to_string).collect();
-                usage(format!("{system} has no figure {wanted} here; give one of {}", there.join(", ")))
+                usage(format!(
+                    "{system} has no figure {wanted} here; give one of {}",
+                    there.join(", ")
+                ))
             }
         }
     }
@@ -264,7 +319,8 @@ impl Setup {
         self.threads.iter().copied().max().unwrap_or(1)
     }
 
-    /// The machine, and in words the keys, unless they are an axis, and the threads, unless the series have some each.
+    /// The machine, and in words the keys, unless they are an axis, and the threads, unless the
+    /// series have some each.
     fn in_words(&self, figure: &Figure) -> String {
         let threads: Vec<String> = self.threads.iter().map(ToString::to_string).collect();
         let threads = match self.threads[..] {
@@ -272,7 +328,11 @@ impl Setup {
             _ => format!("{} threads", threads.join(", ")),
         };
         let keys = (figure.x != KEYS).then(|| format!("{} keys", bench::grouped(self.keys)));
-        let threads = (!figure.points.iter().any(|point| point.series.contains("thread"))).then_some(threads);
+        let threads = (!figure
+            .points
+            .iter()
+            .any(|point| point.series.contains("thread")))
+        .then_some(threads);
         let parts = [Some(plot::machine()), keys, threads];
         parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
@@ -281,14 +341,21 @@ impl Setup {
 /// Measures a figure, and draws it if that is wanted.
 pub fn run(args: &Args, number: u8, notes: Notes<'_>) -> Result<Said> {
     let setup = args.setup(number);
-    let measure = args.figures().iter().find(|(known, _)| *known == number).map(|(_, measure)| *measure);
-    let measure =
-        measure.ok_or_else(|| Failure::Usage(format!("{} has no figure {number} here", args.system)))?;
+    let measure = args
+        .figures()
+        .iter()
+        .find(|(known, _)| *known == number)
+        .map(|(_, measure)| *measure);
+    let measure = measure
+        .ok_or_else(|| Failure::Usage(format!("{} has no figure {number} here", args.system)))?;
     let mut figure = measure(&setup, notes)?;
     // A measurement that gave no number has no place on an axis.
     figure.points.retain(|point| point.y.is_finite());
     let in_words = setup.in_words(&figure);
     plot::draw(&figure, args, number, &in_words)?;
     let text = format!("{}\n{in_words}", figure.text());
-    Ok(Said { json: figure.json(&setup, number), text })
+    Ok(Said {
+        json: figure.json(&setup, number),
+        text,
+    })
 }

@@ -22,22 +22,28 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 
 impl Args {
-    /// The file of a figure: with its number before the extension, unless only one figure is wanted.
+    /// The file of a figure: with its number before the extension, unless only one figure is
+    /// wanted.
     fn plot_path(&self, number: u8) -> Option<PathBuf> {
         let path = self.plot.as_ref()?;
         if self.figure.is_some() {
             return Some(path.clone());
         }
-        let [stem, extension] =
-            [path.file_stem(), path.extension()].map(|part| part.unwrap_or_default().to_string_lossy());
-        let extension = if extension.is_empty() { "svg" } else { &extension };
+        let [stem, extension] = [path.file_stem(), path.extension()]
+            .map(|part| part.unwrap_or_default().to_string_lossy());
+        let extension = if extension.is_empty() {
+            "svg"
+        } else {
+            &extension
+        };
         Some(path.with_file_name(format!("{stem}-{number}.{extension}")))
     }
 
     /// Makes sure that the drawings can be written, before hours of measurement.
     ///
     /// # Errors
-    /// [`Failure::Usage`] for a file that is named as another kind of picture; [`Failure::Io`] for the first that cannot be written.
+    /// [`Failure::Usage`] for a file that is named as another kind of picture; [`Failure::Io`] for
+    /// the first that cannot be written.
     pub fn try_plots(&self, numbers: &[u8]) -> Result<()> {
         let extension = self.plot.as_ref().and_then(|path| path.extension());
         if let Some(other) = extension.filter(|extension| !extension.eq_ignore_ascii_case("svg")) {
@@ -48,7 +54,10 @@ impl Args {
         }
         for path in numbers.iter().filter_map(|number| self.plot_path(*number)) {
             let is_new = !path.exists();
-            let opened = std::fs::OpenOptions::new().append(true).create(true).open(&path);
+            let opened = std::fs::OpenOptions::new()
+                .append(true)
+                .create(true)
+                .open(&path);
             opened.map_err(Failure::io(format!("write {}", path.display())))?;
             if is_new {
                 // If this fails, an empty file remains until the drawing replaces it.
@@ -66,7 +75,9 @@ impl Args {
 /// The processor, and how many of its cores this process may use.
 pub(super) fn machine() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    let model = info
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(':'));
     let model = model.map_or(std::env::consts::ARCH, |(_, model)| model.trim());
     match std::thread::available_parallelism().map_or(1, usize::from) {
         1 => format!("{model}, 1 core"),
@@ -76,7 +87,9 @@ pub(super) fn machine() -> String {
 
 /// Draws a figure into its file, if that is wanted and anything was measured.
 pub(super) fn draw(figure: &Figure, args: &Args, number: u8, setup: &str) -> Result<()> {
-    let Some(path) = args.plot_path(number) else { return Ok(()) };
+    let Some(path) = args.plot_path(number) else {
+        return Ok(());
+    };
     if figure.points.is_empty() {
         return Ok(());
     }
@@ -97,25 +110,48 @@ fn names(figure: &Figure, name: impl Fn(&Point) -> &String) -> Vec<&String> {
 }
 
 fn try_draw(figure: &Figure, setup: &str, path: &Path) -> Drawn {
-    let (panels, series) = (names(figure, |point| &point.panel), names(figure, |point| &point.series));
-    let wanted = TITLE_SIZE * figure.title.chars().count().max(setup.chars().count()) as u32 * 3 / 5;
+    let (panels, series) = (
+        names(figure, |point| &point.panel),
+        names(figure, |point| &point.series),
+    );
+    let wanted =
+        TITLE_SIZE * figure.title.chars().count().max(setup.chars().count()) as u32 * 3 / 5;
     let width = wanted.max(PANEL.0 * panels.len() as u32);
     let root = SVGBackend::new(path, (width, PANEL.1)).into_drawing_area();
     root.fill(&WHITE)?;
-    let root = root.titled(figure.title, ("sans-serif", TITLE_SIZE))?.titled(setup, ("sans-serif", 11))?;
+    let root = root
+        .titled(figure.title, ("sans-serif", TITLE_SIZE))?
+        .titled(setup, ("sans-serif", 11))?;
     for (area, panel) in root.split_evenly((1, panels.len())).iter().zip(&panels) {
-        let points: Vec<&Point> = figure.points.iter().filter(|point| point.panel == **panel).collect();
+        let points: Vec<&Point> = figure
+            .points
+            .iter()
+            .filter(|point| point.panel == **panel)
+            .collect();
         let mut all_x: Vec<f64> = points.iter().map(|point| point.x).collect();
         all_x.sort_by(f64::total_cmp);
         all_x.dedup();
-        let (least, most) =
-            (all_x.first().copied().unwrap_or(0.0), all_x.last().copied().unwrap_or(1.0) * 1.05);
-        let chart = Panel { figure, points, series: &series };
+        let (least, most) = (
+            all_x.first().copied().unwrap_or(0.0),
+            all_x.last().copied().unwrap_or(1.0) * 1.05,
+        );
+        let chart = Panel {
+            figure,
+            points,
+            series: &series,
+        };
         // Fewer than two decades would have a single label on an axis of decades.
         if figure.x == KEYS && least > 0.0 && most >= 10.0 * least {
             chart.draw(area, panel, (least / 1.05..most).log_scale())?;
         } else if figure.x == THREADS {
-            chart.draw(area, panel, Threads { range: (0.0..most).into(), measured: all_x })?;
+            chart.draw(
+                area,
+                panel,
+                Threads {
+                    range: (0.0..most).into(),
+                    measured: all_x,
+                },
+            )?;
         } else {
             chart.draw(area, panel, 0.0..most)?;
         }
@@ -133,7 +169,8 @@ fn label(number: f64) -> String {
     }
 }
 
-/// The axis of numbers of threads: marked only where something was measured, as there is no half of a thread.
+/// The axis of numbers of threads: marked only where something was measured, as there is no half of
+/// a thread.
 struct Threads {
     range: RangedCoordf64,
     measured: Vec<f64>,
@@ -178,7 +215,11 @@ impl Panel<'_> {
             .build_cartesian_2d(x, 0.0..y_max)?;
         let Figure { x, y, .. } = self.figure;
         let mut mesh = chart.configure_mesh();
-        mesh.x_desc(*x).y_desc(*y).x_labels(5).y_labels(6).x_label_formatter(&|x| label(*x));
+        mesh.x_desc(*x)
+            .y_desc(*y)
+            .x_labels(5)
+            .y_labels(6)
+            .x_label_formatter(&|x| label(*x));
         mesh.y_label_formatter(&|y| label(*y)).draw()?;
         for (number, name) in self.series.iter().enumerate() {
             let color = Palette99::pick(number).to_rgba();
@@ -193,7 +234,10 @@ impl Panel<'_> {
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], color));
         }
         let mut names = chart.configure_series_labels();
-        names.position(self.emptier_side()).background_style(WHITE.mix(0.85)).border_style(BLACK.mix(0.3));
+        names
+            .position(self.emptier_side())
+            .background_style(WHITE.mix(0.85))
+            .border_style(BLACK.mix(0.3));
         names.draw()?;
         Ok(())
     }
@@ -202,7 +246,10 @@ impl Panel<'_> {
     fn emptier_side(&self) -> SeriesLabelPosition {
         let middle = self.points.iter().map(|point| point.x).fold(0.0, f64::max) / 2.0;
         let highest = |is_left: bool| {
-            let side = self.points.iter().filter(|point| (point.x < middle) == is_left);
+            let side = self
+                .points
+                .iter()
+                .filter(|point| (point.x < middle) == is_left);
             side.map(|point| point.y).fold(0.0, f64::max)
         };
         match highest(true) < highest(false) {

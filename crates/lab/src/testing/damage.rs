@@ -1,7 +1,8 @@
 //! Damage to one place of a pool: what is noticed, and what a salvage saves.
 //!
-//! A pool is made once. Each round then damages a copy of it, in a place that follows from seed and round alone, and looks at the
-//! copy: [`examine`] opens it, checks it, reads all of it and salvages it.
+//! A pool is made once. Each round then damages a copy of it, in a place that follows from seed and
+//! round alone, and looks at the copy: [`examine`] opens it, checks it, reads all of it and
+//! salvages it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +17,8 @@ use serde::{Deserialize, Serialize};
 pub const ENTRIES: usize = 20_000;
 /// Entries that were there for a while, and must not come back.
 const REMOVED: usize = 1_000;
-/// One place in so many lies in the first slabs, with the header, the root table and the first nodes.
+/// One place in so many lies in the first slabs, with the header, the root table and the first
+/// nodes.
 const OF_FIRST_SLABS: u32 = 8;
 const FIRST_SLABS: usize = 256 << 10;
 const LINE: usize = 64;
@@ -26,8 +28,8 @@ const TREE: &str = "t";
 /// The entries of a tree.
 pub type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Keys of 1 to 60 bytes, some of which share what they begin with; values of 0 to 120 bytes, some of 8, a few longer. In a tree of
-/// words any numbers.
+/// Keys of 1 to 60 bytes, some of which share what they begin with; values of 0 to 120 bytes, some
+/// of 8, a few longer. In a tree of words any numbers.
 #[must_use]
 pub fn content(codec: Codec, seed: u64) -> Content {
     let mut random = StdRng::seed_from_u64(seed);
@@ -39,7 +41,11 @@ pub fn content(codec: Codec, seed: u64) -> Content {
             0 => number.to_be_bytes().to_vec(),
             1 => format!("{:x}", number >> random.random_range(0..48)).into_bytes(),
             2 => format!("user/{:03}/name/{number}", number % 200).into_bytes(),
-            _ => format!("a key that begins as many others do: {:05x}", number % 0xf_ffff).into_bytes(),
+            _ => format!(
+                "a key that begins as many others do: {:05x}",
+                number % 0xf_ffff
+            )
+            .into_bytes(),
         };
         content.insert(key, value(codec, &mut random));
     }
@@ -66,7 +72,8 @@ fn options(medium: MediumChoice) -> Options {
         .log_bytes(1 << 20)
 }
 
-/// Makes a pool with a tree of this content. It was written in random order; entries were overwritten and removed meanwhile.
+/// Makes a pool with a tree of this content. It was written in random order; entries were
+/// overwritten and removed meanwhile.
 ///
 /// # Errors
 /// Of the store.
@@ -119,11 +126,23 @@ pub struct Damage {
 pub fn damage(bytes: &mut [u8], seed: u64, round: u64) -> Damage {
     let mut random = StdRng::seed_from_u64(seed ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     // Bits are half of all, for they tell what is saved.
-    let kind = if random.random() { 0 } else { random.random_range(1..KINDS.len()) };
-    let end = if random.random_ratio(1, OF_FIRST_SLABS) { FIRST_SLABS.min(bytes.len()) } else { bytes.len() };
+    let kind = if random.random() {
+        0
+    } else {
+        random.random_range(1..KINDS.len())
+    };
+    let end = if random.random_ratio(1, OF_FIRST_SLABS) {
+        FIRST_SLABS.min(bytes.len())
+    } else {
+        bytes.len()
+    };
     let mut place = || {
         let tried = std::iter::repeat_with(|| random.random_range(0..end)).take(64);
-        let used = |at: &usize| bytes[at / 8 * 8..(at / 8 * 8 + 8).min(end)].iter().any(|byte| *byte != 0);
+        let used = |at: &usize| {
+            bytes[at / 8 * 8..(at / 8 * 8 + 8).min(end)]
+                .iter()
+                .any(|byte| *byte != 0)
+        };
         tried.into_iter().find(used).unwrap_or(0)
     };
     let (at, other) = (place(), place());
@@ -156,7 +175,10 @@ pub fn damage(bytes: &mut [u8], seed: u64, round: u64) -> Damage {
             line
         }
     };
-    Damage { kind: KINDS[kind].to_owned(), offset }
+    Damage {
+        kind: KINDS[kind].to_owned(),
+        offset,
+    }
 }
 
 /// What was seen of a damaged pool.
@@ -180,7 +202,9 @@ impl Seen {
     /// Whether nothing reported damage, and yet the salvage did not save all, or reported some.
     #[must_use]
     pub fn is_sound_but_not_saved(&self) -> bool {
-        self.found.is_none() && self.is_intact && (self.saved < ENTRIES || self.wrong + self.left_out > 0)
+        self.found.is_none()
+            && self.is_intact
+            && (self.saved < ENTRIES || self.wrong + self.left_out > 0)
     }
 }
 
@@ -200,23 +224,33 @@ fn look_at(store: &Store, content: &Content, seen: &mut Seen) {
         let (tree, mut expected, mut is_same) = (store.open_tree(TREE)?, content.iter(), true);
         let mut range = tree.iter();
         while let Some((key, value)) = range.next_entry()? {
-            is_same &= expected.next().is_some_and(|(one, other)| (&one[..], &other[..]) == (key, value));
+            is_same &= expected
+                .next()
+                .is_some_and(|(one, other)| (&one[..], &other[..]) == (key, value));
         }
         Ok(is_same && expected.next().is_none())
     };
     let read = read();
     seen.is_intact = read.as_ref().is_ok_and(|is_same| *is_same);
     let checked = match store.check() {
-        Ok(violations) => violations.first().map(|violation| format!("check: {violation}")),
+        Ok(violations) => violations
+            .first()
+            .map(|violation| format!("check: {violation}")),
         Err(error) => Some(format!("check: {error}")),
     };
     // That there is no such tree tells nobody of damage.
-    let told = read.err().filter(|error| !matches!(error, everleaf::Error::NoSuchTree { .. }));
+    let told = read
+        .err()
+        .filter(|error| !matches!(error, everleaf::Error::NoSuchTree { .. }));
     seen.is_missed_by_check = checked.is_none() && told.is_some();
     seen.found = checked.or_else(|| told.map(|error| format!("read: {error}")));
     let salvaged = store.salvage(TREE, |key, value| {
         let is_stored = content.get(key).is_some_and(|stored| stored == value);
-        *(if is_stored { &mut seen.saved } else { &mut seen.wrong }) += 1;
+        *(if is_stored {
+            &mut seen.saved
+        } else {
+            &mut seen.wrong
+        }) += 1;
         true
     });
     seen.left_out = salvaged.map_or(1, |left_out| left_out.len());

@@ -4,10 +4,12 @@ use std::ops::Bound;
 
 use engines::index::record;
 use engines::index::{
-    Bounds, Codec, Condition, Direction, Index, IndexStat, NextEntry, Scan, Value, Violation, WordIndex,
+    Bounds, Codec, Condition, Direction, Index, IndexStat, NextEntry, Scan, Value, Violation,
+    WordIndex,
 };
 use engines::registry::{
-    Build, Contract, Engine, Entry, Media, Nodes, OUTSIDE_IDS, Opening, Persists, Setting, Settings, Values,
+    Build, Contract, Engine, Entry, Media, Nodes, OUTSIDE_IDS, Opening, Persists, Setting,
+    Settings, Values,
 };
 use engines::{Error, Result, factory_of};
 use everleaf_lab::sorted_chain::SortedChain;
@@ -100,7 +102,12 @@ static ENTRY: Entry = Entry {
     id: OUTSIDE_IDS + 0x7fff,
     name: "flawed",
     paper: "none",
-    contract: Contract::Immediate(Persists { insert: 2, update: 2, update_words: 2, remove: 2 }),
+    contract: Contract::Immediate(Persists {
+        insert: 2,
+        update: 2,
+        update_words: 2,
+        remove: 2,
+    }),
     notices_damage: &engines::registry::Codec::ALL,
     marks_later: false,
     stores_lines: false,
@@ -122,12 +129,23 @@ static ENTRY: Entry = Entry {
             is_hidden: true,
         },
     ],
-    full: Nodes { leaf_entries: 56, children: 1, settings: &[("leaf-entries", 56)] },
-    small: Nodes { leaf_entries: 4, children: 1, settings: &[("leaf-entries", 4)] },
+    full: Nodes {
+        leaf_entries: 56,
+        children: 1,
+        settings: &[("leaf-entries", 56)],
+    },
+    small: Nodes {
+        leaf_entries: 4,
+        children: 1,
+        settings: &[("leaf-entries", 4)],
+    },
     explored: &[],
     settings_of: |_| Ok(Settings::NONE),
     // The suite tests itself on one medium.
-    media: Media { instrumented: factory_of!(Flawed, Instrumented), ..Media::ABSENT },
+    media: Media {
+        instrumented: factory_of!(Flawed, Instrumented),
+        ..Media::ABSENT
+    },
 };
 
 /// The name of the tree of [`Flaw::Hoards`].
@@ -151,7 +169,9 @@ where
 {
     fn create(pool: &Pool<M>, name: &str, opening: &Opening) -> Result<Self> {
         let flaw = flaw_of(opening);
-        let hoard = (flaw == Flaw::Hoards).then(|| SortedChain::create(pool, HOARD, opening)).transpose()?;
+        let hoard = (flaw == Flaw::Hoards)
+            .then(|| SortedChain::create(pool, HOARD, opening))
+            .transpose()?;
         let tree = match pool.trees()?.first() {
             Some(first) if flaw == Flaw::TreesMix => {
                 let root = pool.create_tree(name, (first.engine, first.codec), &first.words)?;
@@ -159,15 +179,30 @@ where
             }
             _ => SortedChain::create(pool, name, opening)?,
         };
-        Ok(Self { pool: pool.clone(), tree, hoard, flaw })
+        Ok(Self {
+            pool: pool.clone(),
+            tree,
+            hoard,
+            flaw,
+        })
     }
 
     fn open(pool: &Pool<M>, root: &TreeRoot, opening: &Opening) -> Result<Self> {
         let flaw = flaw_of(opening);
         let opened = match flaw {
             Flaw::OpensAsAnything => {
-                let any = Opening { settings: Settings::NONE, ..opening.clone() };
-                SortedChain::open(pool, &TreeRoot { codec: C::ID, ..root.clone() }, &any)
+                let any = Opening {
+                    settings: Settings::NONE,
+                    ..opening.clone()
+                };
+                SortedChain::open(
+                    pool,
+                    &TreeRoot {
+                        codec: C::ID,
+                        ..root.clone()
+                    },
+                    &any,
+                )
             }
             _ => SortedChain::open(pool, root, opening),
         };
@@ -176,20 +211,37 @@ where
             std::panic::resume_unwind(Box::new("damage"));
         }
         let tree = opened?;
-        let loses = if pool.needs_mark() { Flaw::CrashLosesOne } else { Flaw::CleanCloseLosesOne };
+        let loses = if pool.needs_mark() {
+            Flaw::CrashLosesOne
+        } else {
+            Flaw::CleanCloseLosesOne
+        };
         if flaw == loses {
             remove_last(&tree)?;
         }
-        let hoard = pool.trees()?.into_iter().find(|other| other.name == HOARD && other.name != root.name);
-        let hoard = hoard.map(|root| SortedChain::open(pool, &root, opening)).transpose()?;
-        Ok(Self { pool: pool.clone(), tree, hoard, flaw })
+        let hoard = pool
+            .trees()?
+            .into_iter()
+            .find(|other| other.name == HOARD && other.name != root.name);
+        let hoard = hoard
+            .map(|root| SortedChain::open(pool, &root, opening))
+            .transpose()?;
+        Ok(Self {
+            pool: pool.clone(),
+            tree,
+            hoard,
+            flaw,
+        })
     }
 }
 
 /// Removes the last key.
 fn remove_last(tree: &dyn Index) -> Result<()> {
     let (mut key, mut value) = (Vec::new(), Vec::new());
-    if tree.range(Bounds::all(), Direction::Reverse)?.next_into(&mut key, &mut value)? {
+    if tree
+        .range(Bounds::all(), Direction::Reverse)?
+        .next_into(&mut key, &mut value)?
+    {
         tree.remove(&key)?;
     }
     Ok(())
@@ -207,7 +259,9 @@ where
     fn key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         let length = match self.flaw {
             Flaw::KeysAreCut => 16,
-            Flaw::LongKeysAreTaken if key.len() == record::KEY_BYTES_MAX + 1 => record::KEY_BYTES_MAX,
+            Flaw::LongKeysAreTaken if key.len() == record::KEY_BYTES_MAX + 1 => {
+                record::KEY_BYTES_MAX
+            }
             _ => key.len(),
         };
         &key[..length.min(key.len())]
@@ -219,7 +273,11 @@ where
     }
 
     /// The condition as the flaw changes it.
-    fn condition<'v>(&self, condition: Condition<&'v [u8]>, is_removal: bool) -> Condition<&'v [u8]> {
+    fn condition<'v>(
+        &self,
+        condition: Condition<&'v [u8]>,
+        is_removal: bool,
+    ) -> Condition<&'v [u8]> {
         match (self.flaw, condition) {
             (Flaw::InsertReplaces, Condition::Absent) => Condition::Always,
             (Flaw::UpdateInserts, Condition::Present) if !is_removal => Condition::Always,
@@ -228,7 +286,8 @@ where
         }
     }
 
-    /// Checks a condition, and writes a moment later without checking again. `None` unless that is the flaw.
+    /// Checks a condition, and writes a moment later without checking again. `None` unless that is
+    /// the flaw.
     fn write_late(
         &self,
         key: &[u8],
@@ -278,12 +337,17 @@ where
 
     fn write(&self, key: &[u8], value: Option<&[u8]>, condition: Condition<&[u8]>) -> Result<bool> {
         let key = self.key(key);
-        if self.has(Flaw::FencesAreSaved) && value.is_some() && self.tree.get(key)?.as_deref() == value {
+        if self.has(Flaw::FencesAreSaved)
+            && value.is_some()
+            && self.tree.get(key)?.as_deref() == value
+        {
             return Ok(!matches!(condition, Condition::Absent));
         }
         let held = match self.write_late(key, value, condition)? {
             Some(held) => Ok(held),
-            None => self.tree.write(key, value, self.condition(condition, value.is_none())),
+            None => self
+                .tree
+                .write(key, value, self.condition(condition, value.is_none())),
         };
         let held = held.inspect_err(|error| {
             if self.has(Flaw::FullPoolLoses) && matches!(error, Error::PoolFull { .. }) {
@@ -318,7 +382,14 @@ where
         if self.has(Flaw::ReverseSkipsTheFirst) && direction == Direction::Reverse {
             scan.next_into(&mut Vec::new(), &mut Vec::new())?;
         }
-        Ok(Box::new(FlawedScan { tree: &self.tree, flaw: self.flaw, scan, bounds, direction, returned: 0 }))
+        Ok(Box::new(FlawedScan {
+            tree: &self.tree,
+            flaw: self.flaw,
+            scan,
+            bounds,
+            direction,
+            returned: 0,
+        }))
     }
 
     fn len(&self) -> Result<u64> {
@@ -326,7 +397,10 @@ where
     }
 
     fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
-        if !matches!(self.flaw, Flaw::BulkLoadKeepsAPart | Flaw::BulkLoadTakesAnyOrder) {
+        if !matches!(
+            self.flaw,
+            Flaw::BulkLoadKeepsAPart | Flaw::BulkLoadTakesAnyOrder
+        ) {
             let entries = self.tree.bulk_load(next, fill)?;
             if self.has(Flaw::BulkLoadAsksAgain) {
                 next(&mut Vec::new(), &mut Vec::new())?;
@@ -356,7 +430,11 @@ where
     }
 
     fn destroy(&self) -> Result<()> {
-        if self.has(Flaw::DestroyLeaks) { Ok(()) } else { self.tree.destroy() }
+        if self.has(Flaw::DestroyLeaks) {
+            Ok(())
+        } else {
+            self.tree.destroy()
+        }
     }
 
     fn words(&self) -> Option<&dyn WordIndex> {
@@ -410,7 +488,12 @@ where
     fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<bool> {
         let (value, condition) = (value.map(u64::to_be_bytes), condition.map(u64::to_be_bytes));
         let condition = condition.as_ref().map(<[u8; 8]>::as_slice);
-        Index::write(self, &key.to_be_bytes(), value.as_ref().map(<[u8; 8]>::as_slice), condition)
+        Index::write(
+            self,
+            &key.to_be_bytes(),
+            value.as_ref().map(<[u8; 8]>::as_slice),
+            condition,
+        )
     }
 
     fn get_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<()> {
@@ -421,7 +504,10 @@ where
     }
 
     fn scan(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()> {
-        let bounds = Bounds { lower: Bound::Included(from.to_be_bytes().to_vec()), upper: Bound::Unbounded };
+        let bounds = Bounds {
+            lower: Bound::Included(from.to_be_bytes().to_vec()),
+            upper: Bound::Unbounded,
+        };
         let mut scan = self.range(bounds, Direction::Forward)?;
         let (mut key, mut value) = (Vec::new(), Vec::new());
         while scan.next_into(&mut key, &mut value)? {

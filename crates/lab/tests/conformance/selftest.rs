@@ -1,4 +1,5 @@
-//! Tests of the suite: it passes on the sorted chain, and must fail on sorted chains with one flaw each.
+//! Tests of the suite: it passes on the sorted chain, and must fail on sorted chains with one flaw
+//! each.
 
 use libtest_mimic::{Failed, Trial};
 
@@ -8,8 +9,14 @@ use crate::suite::{TESTS, budget, bulk, damage, limits, model, ranges, space, th
 
 fn cell(flaw: Flaw, kind: Kind) -> Cell {
     let cell = Cell::new::<InRam>(FLAWED, kind, FLAWED.small);
-    let flawed = FLAWED.settings(&[("flaw", flaw as u64)]).expect("a flaw by its number");
-    Cell { flips: 1000, settings: cell.settings.or(flawed), ..cell }
+    let flawed = FLAWED
+        .settings(&[("flaw", flaw as u64)])
+        .expect("a flaw by its number");
+    Cell {
+        flips: 1000,
+        settings: cell.settings.or(flawed),
+        ..cell
+    }
 }
 
 /// Runs of a test for a flaw that only racing threads show: one of them must fail.
@@ -17,14 +24,18 @@ const RUNS: u64 = 50;
 /// The seed of the first one.
 const FIRST_SEED: Seed = Seed(7);
 
-/// Whether `test` fails for the engine with this flaw, with at least one codec and in at least one of some runs.
+/// Whether `test` fails for the engine with this flaw, with at least one codec and in at least one
+/// of some runs.
 fn catches(flaw: Flaw, test: Test) -> bool {
     let fails = |kind, seed| {
         let outcome = std::panic::catch_unwind(|| test(&cell(flaw, kind), Seed(seed)));
         !matches!(outcome, Ok(Ok(())))
     };
-    (FIRST_SEED.0..FIRST_SEED.0 + RUNS)
-        .any(|seed| [Kind::Word, Kind::Record].into_iter().any(|kind| fails(kind, seed)))
+    (FIRST_SEED.0..FIRST_SEED.0 + RUNS).any(|seed| {
+        [Kind::Word, Kind::Record]
+            .into_iter()
+            .any(|kind| fails(kind, seed))
+    })
 }
 
 macro_rules! caught {
@@ -74,10 +85,13 @@ fn no_flaw_is_forgotten() -> Result<(), Failed> {
     }
 }
 
-/// The tests of the suite itself, whose seeds are fixed. The engine without a flaw passes everything with the first seed: so a failure
-/// with that is due to the flaw.
+/// The tests of the suite itself, whose seeds are fixed. The engine without a flaw passes
+/// everything with the first seed: so a failure with that is due to the flaw.
 pub fn trials() -> Vec<Trial> {
-    let mut trials = vec![Trial::test("selftest::no_flaw_is_forgotten", no_flaw_is_forgotten)];
+    let mut trials = vec![Trial::test(
+        "selftest::no_flaw_is_forgotten",
+        no_flaw_is_forgotten,
+    )];
     for &(name, flaw, test, body) in CAUGHT {
         let catch = move || match catches(flaw, body) {
             true => Ok(()),

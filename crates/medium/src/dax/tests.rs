@@ -15,13 +15,22 @@ fn an_empty_file_promises_what_it_keeps_when_it_has_grown() {
     dax.grow(1 << 16).unwrap();
     assert_eq!(before, (0, dax.survives()));
     let guard = crate::Guard::new(&dax);
-    assert!(guard.words(0, 1 << 13).unwrap().iter().all(|word| word.load(&guard) == 0));
+    assert!(
+        guard
+            .words(0, 1 << 13)
+            .unwrap()
+            .iter()
+            .all(|word| word.load(&guard) == 0)
+    );
 }
 
-/// A store to a hole of a full disk would be a signal. Of whole units the user of the medium knows that nothing is there.
+/// A store to a hole of a full disk would be a signal. Of whole units the user of the medium knows
+/// that nothing is there.
 #[test]
 fn holes_stay_holes_until_they_are_reserved_but_parts_get_their_blocks() {
-    let file: File = memfd_create("everleaf", MemfdFlags::CLOEXEC).unwrap().into();
+    let file: File = memfd_create("everleaf", MemfdFlags::CLOEXEC)
+        .unwrap()
+        .into();
     let blocks = || file.metadata().unwrap().blocks();
     file.set_len((1 << 20) + 8192).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &[1; 4096], 3 << 16).unwrap();
@@ -36,7 +45,10 @@ fn holes_stay_holes_until_they_are_reserved_but_parts_get_their_blocks() {
     dax.release(3 << 16, 1 << 16);
     assert_eq!((holes(), blocks()), (14, ((2 << 16) + 8192) / 512));
     dax.cut(4 << 16).unwrap();
-    assert_eq!((dax.extent().length(), file.metadata().unwrap().len()), (4 << 16, 4 << 16));
+    assert_eq!(
+        (dax.extent().length(), file.metadata().unwrap().len()),
+        (4 << 16, 4 << 16)
+    );
     dax.grow(8 << 16).unwrap();
     assert_eq!((holes(), dax.is_hole(6 << 16)), (4, false));
 }
@@ -58,7 +70,13 @@ fn what_was_given_back_reads_as_zeros_when_it_is_there_again() {
         let guard = crate::Guard::new(&ram);
         let words = guard.words(0, length as usize / 8).unwrap();
         let (before, after) = words.split_at(kept as usize / 8);
-        assert!(after.iter().all(|word| word.load(&guard) == 0), "{kept} bytes kept");
-        assert!(before.first().is_none_or(|word| word.load(&guard) == 7), "{kept} bytes kept");
+        assert!(
+            after.iter().all(|word| word.load(&guard) == 0),
+            "{kept} bytes kept"
+        );
+        assert!(
+            before.first().is_none_or(|word| word.load(&guard) == 7),
+            "{kept} bytes kept"
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! Appending groups of lines to the log, in memory; `commit` writes them out.
 //!
-//! Lines are captured and appended under the lock around [`Appender`], so the log has them in the order of their captures. A
-//! prefix of the log is therefore a state that the flushed part of the memory once had.
+//! Lines are captured and appended under the lock around [`Appender`], so the log has them in the
+//! order of their captures. A prefix of the log is therefore a state that the flushed part of the
+//! memory once had.
 
 use std::collections::VecDeque;
 
@@ -14,7 +15,8 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// Buffers that are kept to be used again.
 const SPARE_MAX: usize = 4;
 
-/// Bytes of the log from a block boundary on. The first block may repeat bytes that were written already.
+/// Bytes of the log from a block boundary on. The first block may repeat bytes that were written
+/// already.
 #[derive(Debug)]
 pub(super) struct Buffer {
     pub(super) first: u64,
@@ -75,7 +77,8 @@ impl Appender {
         self.current.end()
     }
 
-    /// Appends one frame of `count` lines, which `line` captures one after the other. Returns where it ends.
+    /// Appends one frame of `count` lines, which `line` captures one after the other. Returns where
+    /// it ends.
     #[inline]
     pub(super) fn append(
         &mut self,
@@ -98,7 +101,13 @@ impl Appender {
             _ if Mutant::AllSaidDurable.is_planted() => position,
             durable => durable,
         };
-        let mut header = FrameHeader { check: 0, lines, position, incarnation, durable };
+        let mut header = FrameHeader {
+            check: 0,
+            lines,
+            position,
+            incarnation,
+            durable,
+        };
         buffer.extend_from_slice(&header.encode());
         for index in 0..count {
             let (number, value) = line(index);
@@ -120,7 +129,11 @@ impl Appender {
         if let Some(full) = self.full.pop_front() {
             return Some(full);
         }
-        if self.current.is_empty() { None } else { Some(self.rotate()) }
+        if self.current.is_empty() {
+            None
+        } else {
+            Some(self.rotate())
+        }
     }
 
     /// Takes back a buffer that was written.
@@ -138,6 +151,14 @@ impl Appender {
         bytes.clear();
         bytes.extend_from_slice(&self.current.bytes[(first - self.current.first) as usize..]);
         let repeated = bytes.len();
-        std::mem::replace(&mut self.current, Buffer { first, bytes, frames: 0, repeated })
+        std::mem::replace(
+            &mut self.current,
+            Buffer {
+                first,
+                bytes,
+                frames: 0,
+                repeated,
+            },
+        )
     }
 }

@@ -1,20 +1,21 @@
 //! A consistent copy of a pool that is in use, by this process or by another one.
 //!
-//! 1. The copy reads the base image part by part, while checkpoints write to it. So some lines are older than others, and
-//!    some are read half written.
-//! 2. Between two parts it reads on in the log, from the start that the log's header named when the copy began, and keeps the
-//!    frames in the *spool*.
-//! 3. When all of the base image is read, it reads the log to its end, and writes the lines of the spool over the copy.
+//! 1. The copy reads the base image part by part, while checkpoints write to it. So some lines are
+//!    older than others, and some are read half written.
+//! 2. Between two parts it reads on in the log, from the start that the log's header named when the
+//!    copy began, and keeps the frames in the *spool*.
+//! 3. When all of the base image is read, it reads the log to its end, and writes the lines of the
+//!    spool over the copy.
 //!
 //! The result is the state after a prefix of the log's groups:
 //!
 //! - It contains all that was durable when the copy began: that was checkpointed, or is in the log.
-//! - It contains nothing newer than the end of the spool: the base image holds a line only after the log holds it durably,
-//!   and the log was read after the base image.
+//! - It contains nothing newer than the end of the spool: the base image holds a line only after
+//!   the log holds it durably, and the log was read after the base image.
 //! - Its lines are whole: a line that was written to the base image meanwhile is in the spool, too.
 //!
-//! Nothing is locked, so no thread waits for a copy. But the log may reuse its space before the copy has read it. Frames name
-//! their positions, so the copy notices that, and begins anew.
+//! Nothing is locked, so no thread waits for a copy. But the log may reuse its space before the
+//! copy has read it. Frames name their positions, so the copy notices that, and begins anew.
 
 use std::fs;
 use std::io;
@@ -35,7 +36,8 @@ use crate::{LINE_BYTES, MediumError};
 
 /// Lines of this many bytes of log are written over the copy together.
 const COPY_BATCH_BYTES: u64 = 16 << 20;
-/// Attempts before a copy keeps checkpoints from freeing the log's space, or gives up if another process makes them.
+/// Attempts before a copy keeps checkpoints from freeing the log's space, or gives up if another
+/// process makes them.
 const FREE_ATTEMPTS: u32 = 2;
 
 /// How a copy ended.
@@ -73,19 +75,27 @@ impl CopyTarget {
 }
 
 impl File {
-    /// Copies the pool as it is at some moment of the call, and returns the bytes of the copy, which needs no log and is
-    /// durable. Writers are not stopped; but after two attempts in which the log reused its space too soon, checkpoints wait
-    /// for the copy, and writers wait if the log is full.
+    /// Copies the pool as it is at some moment of the call, and returns the bytes of the copy,
+    /// which needs no log and is durable. Writers are not stopped; but after two attempts in which
+    /// the log reused its space too soon, checkpoints wait for the copy, and writers wait if the
+    /// log is full.
     ///
     /// # Errors
-    /// [`MediumError::Log`] if reading or writing fails; [`MediumError::Failed`] if this medium failed.
+    /// [`MediumError::Log`] if reading or writing fails; [`MediumError::Failed`] if this medium
+    /// failed.
     pub fn backup(&self, target: &CopyTarget) -> Result<u64, MediumError> {
         let core = &*self.core;
         core.settle(core.end())?;
         for attempt in 0..=FREE_ATTEMPTS {
             // Without checkpoints no space of the log is reused.
             let _no_checkpoint = (attempt == FREE_ATTEMPTS).then(|| core.checkpointing.lock());
-            let copied = copy(&*core.pool, &core.log.io, target, core.mark_offset, core.log.sizes)?;
+            let copied = copy(
+                &*core.pool,
+                &core.log.io,
+                target,
+                core.mark_offset,
+                core.log.sizes,
+            )?;
             if let Copied::Whole(length) = copied {
                 target.finish(core.mark_offset)?;
                 return Ok(length);
@@ -96,13 +106,14 @@ impl File {
         Err(LogError::Overrun.into())
     }
 
-    /// As [`File::backup`], of a pool that another process has open. The copy contains all that was durable when this was
-    /// called. `None`, with an empty copy, if no log of the pool lies at `log_path`: the pool was closed meanwhile, or is open
-    /// on another medium.
+    /// As [`File::backup`], of a pool that another process has open. The copy contains all that was
+    /// durable when this was called. `None`, with an empty copy, if no log of the pool lies at
+    /// `log_path`: the pool was closed meanwhile, or is open on another medium.
     ///
     /// # Errors
-    /// [`LogError::Overrun`] if the log reused its space before it was read; [`LogError::Unsettled`] if the other process
-    /// takes seconds to recover the pool; else as [`File::backup`].
+    /// [`LogError::Overrun`] if the log reused its space before it was read;
+    /// [`LogError::Unsettled`] if the other process takes seconds to recover the pool; else as
+    /// [`File::backup`].
     pub fn backup_beside(
         pool: fs::File,
         log_path: &Path,
@@ -111,7 +122,9 @@ impl File {
     ) -> Result<Option<u64>, LogError> {
         let (pool, sizes) = (Disk(pool), Sizes::default());
         let mark = read_mark(&pool, mark_offset)?;
-        let Some(log) = open_log(log_path, Access::Read)? else { return Ok(None) };
+        let Some(log) = open_log(log_path, Access::Read)? else {
+            return Ok(None);
+        };
         let log: Arc<dyn Io> = Arc::new(Disk(log));
         let uuid = live_header(&*log, sizes.header_patience)?.map(|header| header.uuid);
         let Some(uuid) = uuid.filter(|uuid| mark.0.is_none_or(|named| named == *uuid)) else {
@@ -125,8 +138,8 @@ impl File {
             target.empty()?;
             copied = copy(&pool, &log, target, mark_offset, sizes)?;
         }
-        // Whether the pool was open all the time. A clean close clears the mark. A pool without a mark may have named its log
-        // meanwhile; if it has not, the log must still lie there.
+        // Whether the pool was open all the time. A clean close clears the mark. A pool without a
+        // mark may have named its log meanwhile; if it has not, the log must still lie there.
         let was_open = match (mark.0, read_mark(&pool, mark_offset)?.0) {
             (None, None) => is_log(log_path, uuid, sizes.header_patience)?,
             (_, now) => now == Some(uuid),
@@ -147,19 +160,23 @@ pub(super) fn advance(bytes: u64) -> Result<(), LogError> {
     if crate::progress::advance(bytes) {
         return Ok(());
     }
-    Err(refused("finish the copy")(io::ErrorKind::Interrupted.into()))
+    Err(refused("finish the copy")(
+        io::ErrorKind::Interrupted.into(),
+    ))
 }
 
 /// The pause between two reads of a header.
 const HEADER_REST: Duration = Duration::from_millis(1);
 
-/// The header of a log that is in use. If one copy of it fails its check, both are read again until `patience` has passed:
-/// the process that has the pool open may be writing that copy, or recovers the pool and writes both copies after it has
-/// replayed the log.
+/// The header of a log that is in use. If one copy of it fails its check, both are read again until
+/// `patience` has passed: the process that has the pool open may be writing that copy, or recovers
+/// the pool and writes both copies after it has replayed the log.
 fn live_header(log: &dyn Io, patience: Duration) -> Result<Option<Header>, LogError> {
     let start = Instant::now();
     for attempt in 0.. {
-        let Ok(newest) = Log::read_header(log)? else { return Ok(None) };
+        let Ok(newest) = Log::read_header(log)? else {
+            return Ok(None);
+        };
         if newest.unreadable.is_none() {
             return Ok(Some(newest.header).filter(|header| !header.ranges.is_empty()));
         }
@@ -174,7 +191,9 @@ fn live_header(log: &dyn Io, patience: Duration) -> Result<Option<Header>, LogEr
 }
 
 fn is_log(path: &Path, uuid: u128, patience: Duration) -> Result<bool, LogError> {
-    let Ok(Some(log)) = open_log(path, Access::Read) else { return Ok(false) };
+    let Ok(Some(log)) = open_log(path, Access::Read) else {
+        return Ok(false);
+    };
     Ok(live_header(&Disk(log), patience)?.is_some_and(|header| header.uuid == uuid))
 }
 
@@ -186,7 +205,9 @@ pub(super) fn copy(
     mark_offset: u64,
     sizes: Sizes,
 ) -> Result<Copied, LogError> {
-    let Some(header) = live_header(&**log, sizes.header_patience)? else { return Ok(Copied::Closed) };
+    let Some(header) = live_header(&**log, sizes.header_patience)? else {
+        return Ok(Copied::Closed);
+    };
     let mut tail = Tail::new(log, &target.spool, header, sizes);
     let (mut part, mut offset) = (vec![0; sizes.part_bytes], 0);
     loop {
@@ -208,15 +229,26 @@ pub(super) fn copy(
     }
     // The pool may have grown behind the part that was read last.
     let length = offset.max(tail.length);
-    if let Some((number, position)) =
-        tail.last_line.filter(|(number, _)| *number >= length / LINE_BYTES as u64)
+    if let Some((number, position)) = tail
+        .last_line
+        .filter(|(number, _)| *number >= length / LINE_BYTES as u64)
     {
         let what = format!("a line of number {number} lies outside of the pool");
         return Err(LogError::Damaged { position, what });
     }
-    let grown = if length > offset { target.copy.allocate(offset, length) } else { Ok(()) };
+    let grown = if length > offset {
+        target.copy.allocate(offset, length)
+    } else {
+        Ok(())
+    };
     let written = grown.and_then(|()| {
-        write_back(&tail.spooled(), &*target.copy, mark_offset, [tail.begin, tail.position], COPY_BATCH_BYTES)
+        write_back(
+            &tail.spooled(),
+            &*target.copy,
+            mark_offset,
+            [tail.begin, tail.position],
+            COPY_BATCH_BYTES,
+        )
     });
     written.map_err(refused("write the copy"))?;
     Ok(Copied::Whole(length))
@@ -262,7 +294,9 @@ impl<'c> Tail<'c> {
             self.read_frames()?;
             let newest = live_header(&**self.log, self.sizes.header_patience)?
                 .filter(|newest| newest.uuid == self.newest.uuid);
-            let Some(newest) = newest else { return Ok(Copied::Closed) };
+            let Some(newest) = newest else {
+                return Ok(Copied::Closed);
+            };
             if newest.sequence != self.newest.sequence {
                 self.learn(newest);
             } else if self.header.base != self.newest.base && self.position >= self.newest.base {
@@ -276,10 +310,16 @@ impl<'c> Tail<'c> {
         }
     }
 
-    /// Tells the log's end from damage that looks like it: the copy would lack what lies behind the damage.
+    /// Tells the log's end from damage that looks like it: the copy would lack what lies behind the
+    /// damage.
     fn expect_end(&mut self) -> Result<Copied, LogError> {
         loop {
-            let log = Log::new(Arc::clone(self.log), self.header.clone(), [0; 2], self.sizes);
+            let log = Log::new(
+                Arc::clone(self.log),
+                self.header.clone(),
+                [0; 2],
+                self.sizes,
+            );
             let (end, incarnation) = (self.position, incarnation_at(&self.header, self.position));
             let behind = look_behind(&log, end, incarnation, end + self.header.capacity);
             if behind.map_err(refused("read the log"))? != Behind::Durable {
@@ -294,11 +334,17 @@ impl<'c> Tail<'c> {
         }
     }
 
-    /// Takes over a newer header. This copy may still have to read incarnations that the header has dropped, and what lies
-    /// before the first lap of a ring that grew: both stay in place until they are overwritten.
+    /// Takes over a newer header. This copy may still have to read incarnations that the header has
+    /// dropped, and what lies before the first lap of a ring that grew: both stay in place until
+    /// they are overwritten.
     fn learn(&mut self, mut newest: Header) {
         let first = newest.ranges[0].begin;
-        let forgotten = self.newest.ranges.iter().filter(|range| range.begin < first).copied();
+        let forgotten = self
+            .newest
+            .ranges
+            .iter()
+            .filter(|range| range.begin < first)
+            .copied();
         newest.ranges = forgotten.chain(newest.ranges.iter().copied()).collect();
         self.newest = newest.clone();
         if newest.base > self.position {
@@ -309,13 +355,22 @@ impl<'c> Tail<'c> {
 
     /// Reads frames as far as there are any, into the spool.
     fn read_frames(&mut self) -> Result<(), LogError> {
-        let log = Log::new(Arc::clone(self.log), self.header.clone(), [0; 2], self.sizes);
+        let log = Log::new(
+            Arc::clone(self.log),
+            self.header.clone(),
+            [0; 2],
+            self.sizes,
+        );
         let mut reader = Reader::new(&log, self.position + self.header.capacity);
         let (mut first, mut kept) = (self.position, Vec::new());
         loop {
             let incarnation = incarnation_at(&self.header, self.position);
-            let found = reader.look(self.position, incarnation).map_err(refused("read the log"))?;
-            let Found::Frame(frame, bytes) = found else { break };
+            let found = reader
+                .look(self.position, incarnation)
+                .map_err(refused("read the log"))?;
+            let Found::Frame(frame, bytes) = found else {
+                break;
+            };
             for (number, line) in lines_of(bytes) {
                 if number == LENGTH {
                     self.length = self.length.max(first_word(line));
@@ -347,7 +402,11 @@ impl<'c> Tail<'c> {
     fn spooled(&self) -> Log {
         let base = self.base();
         let capacity = (self.position - base + 1).next_multiple_of(BLOCK_BYTES);
-        let header = Header { capacity, base, ..self.newest.clone() };
+        let header = Header {
+            capacity,
+            base,
+            ..self.newest.clone()
+        };
         Log::new(Arc::clone(self.spool), header, [0; 2], self.sizes)
     }
 }

@@ -1,8 +1,9 @@
 //! Storing to lines, and capturing a line while other threads store to it.
 //!
-//! What the log holds of a line must be a prefix of the line's stores. Where the processor loads a line whole ([`WholeLoad`]),
-//! a capture is one load. Elsewhere each store and each capture takes a lock, which lines share in stripes, for a few
-//! instructions. So does each store, on any processor, once pages are given back (`private`).
+//! What the log holds of a line must be a prefix of the line's stores. Where the processor loads a
+//! line whole ([`WholeLoad`]), a capture is one load. Elsewhere each store and each capture takes a
+//! lock, which lines share in stripes, for a few instructions. So does each store, on any
+//! processor, once pages are given back (`private`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -41,7 +42,12 @@ impl Lines {
     pub(super) fn new(wanted: bool, base: usize, private: Private) -> Self {
         let whole = if wanted { WholeLoad::detect() } else { None };
         let stripes = (0..STRIPES).map(|_| AtomicBool::new(false)).collect();
-        Self { whole, stripes, private, base }
+        Self {
+            whole,
+            stripes,
+            private,
+            base,
+        }
     }
 
     /// How lines are captured, for people.
@@ -53,7 +59,8 @@ impl Lines {
         }
     }
 
-    /// Before a store: keeps captures from the line where they take several loads, and its page from being given back.
+    /// Before a store: keeps captures from the line where they take several loads, and its page
+    /// from being given back.
     #[inline(always)]
     fn lock(&self, word: *const AtomicU64) -> Option<Locked<'_>> {
         if self.private.is_active() {
@@ -65,18 +72,27 @@ impl Lines {
     /// As [`Lines::lock`], for a word whose value no capture needs.
     #[inline(always)]
     fn lock_volatile(&self, word: *const AtomicU64) -> Option<Locked<'_>> {
-        if self.private.is_active() { Some(self.lock_private(word)) } else { None }
+        if self.private.is_active() {
+            Some(self.lock_private(word))
+        } else {
+            None
+        }
     }
 
     #[inline(always)]
     fn lock_if_torn(&self, word: *const AtomicU64) -> Option<Locked<'_>> {
-        if self.whole.is_some() { None } else { Some(self.lock_stripe(word.addr() / LINE_BYTES)) }
+        if self.whole.is_some() {
+            None
+        } else {
+            Some(self.lock_stripe(word.addr() / LINE_BYTES))
+        }
     }
 
     #[inline(never)]
     fn lock_private(&self, word: *const AtomicU64) -> Locked<'_> {
         let locked = self.lock_stripe(word.addr() / LINE_BYTES);
-        self.private.note_store(word.addr().wrapping_sub(self.base) as u64 / PAGE_BYTES);
+        self.private
+            .note_store(word.addr().wrapping_sub(self.base) as u64 / PAGE_BYTES);
         locked
     }
 
@@ -93,7 +109,9 @@ impl Lines {
     /// Stops stores to all lines of a page.
     pub(super) fn lock_page(&self, page: u64) -> Vec<Locked<'_>> {
         let first = self.base / LINE_BYTES + (page * PAGE_LINES) as usize;
-        (first..first + PAGE_LINES as usize).map(|line| self.lock_stripe(line)).collect()
+        (first..first + PAGE_LINES as usize)
+            .map(|line| self.lock_stripe(line))
+            .collect()
     }
 
     #[cold]
@@ -116,7 +134,12 @@ impl Lines {
     }
 
     #[inline(always)]
-    pub(super) fn compare_exchange(&self, word: &AtomicU64, current: u64, new: u64) -> Result<u64, u64> {
+    pub(super) fn compare_exchange(
+        &self,
+        word: &AtomicU64,
+        current: u64,
+        new: u64,
+    ) -> Result<u64, u64> {
         let _locked = self.lock(word);
         word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire)
     }
@@ -140,10 +163,15 @@ impl Lines {
 
     /// Stores a line so that no capture sees a part of it.
     #[inline(always)]
-    pub(super) fn store_line(&self, line: &[AtomicU64; 8], value: &LineValue) -> Result<(), MediumError> {
+    pub(super) fn store_line(
+        &self,
+        line: &[AtomicU64; 8],
+        value: &LineValue,
+    ) -> Result<(), MediumError> {
         let _locked = self.lock(&raw const line[0]);
         if self.whole.is_some() {
-            // SAFETY: a processor that loads lines whole has AVX-512, and a `Line` is aligned and writable.
+            // SAFETY: a processor that loads lines whole has AVX-512, and a `Line` is aligned and
+            // writable.
             return Ok(unsafe { store_single(LineStore::Avx512, line, value) }?);
         }
         value.store(line, Ordering::Release);

@@ -1,13 +1,16 @@
-//! Checkpoints: lines are written from the log back to the pool's file, and their space in the log is free again.
+//! Checkpoints: lines are written from the log back to the pool's file, and their space in the log
+//! is free again.
 //!
 //! 1. The log is durable up to a position L.
-//! 2. Its lines up to L are written to the pool's file. They are read from the log, never from memory.
+//! 2. Its lines up to L are written to the pool's file. They are read from the log, never from
+//!    memory.
 //! 3. The pool's file is synced.
 //! 4. A header that names L as the new start is written and synced.
-//! 5. The space before L may be overwritten. What was released before L is punched out of the pool's file.
+//! 5. The space before L may be overwritten. What was released before L is punched out of the
+//!    pool's file.
 //!
-//! A crash before step 4 leaves a pool's file with some lines newer than the start in the header; the log still holds all of
-//! them, and an open replays them. Writers are not stopped at any step.
+//! A crash before step 4 leaves a pool's file with some lines newer than the start in the header;
+//! the log still holds all of them, and an open replays them. Writers are not stopped at any step.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -81,15 +84,18 @@ impl Batch {
     }
 }
 
-/// Writes lines of neighbouring pages with one call, which is cheaper than a call for each. The bytes between the lines are
-/// read first and written as they are; the disk gets whole pages in either case.
+/// Writes lines of neighbouring pages with one call, which is cheaper than a call for each. The
+/// bytes between the lines are read first and written as they are; the disk gets whole pages in
+/// either case.
 fn write_span(
     target: &dyn Io,
     lines: &[(u64, u32)],
     contents: &[[u8; LINE_BYTES]],
     span: &mut Vec<u8>,
 ) -> io::Result<()> {
-    let (Some((first, _)), Some((last, _))) = (lines.first(), lines.last()) else { return Ok(()) };
+    let (Some((first, _)), Some((last, _))) = (lines.first(), lines.last()) else {
+        return Ok(());
+    };
     let (offset, count) = (first * LINE_BYTES as u64, last - first + 1);
     span.resize(count as usize * LINE_BYTES, 0);
     if count > lines.len() as u64 {
@@ -102,9 +108,10 @@ fn write_span(
     write_all(target, span, offset)
 }
 
-/// Writes the lines that the log holds from `from` to `to` into `target`, except the one at `mark_offset`, which belongs
-/// to the medium. Lines of `batch_bytes` bytes of log are sorted and written together: the more there are, the more of them share
-/// a page. Returns the bytes of all pages that changed: so much is written when `target` is synced.
+/// Writes the lines that the log holds from `from` to `to` into `target`, except the one at
+/// `mark_offset`, which belongs to the medium. Lines of `batch_bytes` bytes of log are sorted and
+/// written together: the more there are, the more of them share a page. Returns the bytes of all
+/// pages that changed: so much is written when `target` is synced.
 pub(super) fn write_back(
     log: &Log,
     target: &dyn Io,
@@ -114,11 +121,19 @@ pub(super) fn write_back(
 ) -> io::Result<u64> {
     let header = log.header();
     let mut reader = Reader::new(log, to);
-    let mut batch = Batch { mark: mark_offset / LINE_BYTES as u64, ..Batch::default() };
+    let mut batch = Batch {
+        mark: mark_offset / LINE_BYTES as u64,
+        ..Batch::default()
+    };
     let (mut position, mut batch_begin) = (from, from);
     while position < to {
-        let Found::Frame(frame, bytes) = reader.look(position, incarnation_at(&header, position))? else {
-            let what = format!("the log cannot be read any more at byte {:#x}", log.physical(position));
+        let Found::Frame(frame, bytes) =
+            reader.look(position, incarnation_at(&header, position))?
+        else {
+            let what = format!(
+                "the log cannot be read any more at byte {:#x}",
+                log.physical(position)
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         };
         lines_of(bytes).for_each(|(number, line)| batch.add(number, line));
@@ -134,15 +149,25 @@ pub(super) fn write_back(
 
 /// The incarnation that a position belongs to.
 pub(super) fn incarnation_at(header: &Header, position: u64) -> u32 {
-    let range = header.ranges.iter().rev().find(|range| range.begin <= position);
+    let range = header
+        .ranges
+        .iter()
+        .rev()
+        .find(|range| range.begin <= position);
     range.map_or(0, |range| range.incarnation)
 }
 
 /// Drops from the header what is before `start`, which is checkpointed.
 pub(super) fn forget(header: &mut Header, start: u64) {
     header.start = start;
-    header.checkpointed_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let last = header.ranges.iter().rposition(|range| range.begin <= start).unwrap_or(0);
+    header.checkpointed_at = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |time| time.as_secs());
+    let last = header
+        .ranges
+        .iter()
+        .rposition(|range| range.begin <= start)
+        .unwrap_or(0);
     header.ranges.drain(..last);
 }
 
@@ -168,7 +193,13 @@ impl Core {
             return Ok(());
         }
         let start = Instant::now();
-        let bytes = write_back(&self.log, &*self.pool, self.mark_offset, [from, to], self.burst_bytes_max)?;
+        let bytes = write_back(
+            &self.log,
+            &*self.pool,
+            self.mark_offset,
+            [from, to],
+            self.burst_bytes_max,
+        )?;
         // Read before the sync: a length that the pool reaches after the sync may not be durable.
         let pool_bytes = self.pool_bytes.load(Ordering::Relaxed);
         self.pool.sync()?;

@@ -4,16 +4,17 @@
 //!
 //! 1. It waits a moment for other threads (gathering).
 //! 2. It writes everything that was appended so far, and syncs once.
-//! 3. It wakes the next leader, then the threads whose positions are durable now. The next leader comes first, so that the
-//!    disk is busy while there is work.
+//! 3. It wakes the next leader, then the threads whose positions are durable now. The next leader
+//!    comes first, so that the disk is busy while there is work.
 //!
-//! **Gathering.** Threads that one sync served write again at about the same time. A leader that did not wait for them would
-//! sync for itself alone, and each of them would wait for two syncs. So the leader waits until as many threads are there as
-//! around the last sync, but only for a small part of what a sync takes, or for as long as the options say.
+//! **Gathering.** Threads that one sync served write again at about the same time. A leader that
+//! did not wait for them would sync for itself alone, and each of them would wait for two syncs. So
+//! the leader waits until as many threads are there as around the last sync, but only for a small
+//! part of what a sync takes, or for as long as the options say.
 //!
-//! **Failure.** After a failed write or sync the content of the disk is unknown: a second sync may succeed without writing
-//! anything. So a failure is final. What was durable before stays acknowledged, and nothing is acknowledged after it. A leader
-//! that panics counts as a failure.
+//! **Failure.** After a failed write or sync the content of the disk is unknown: a second sync may
+//! succeed without writing anything. So a failure is final. What was durable before stays
+//! acknowledged, and nothing is acknowledged after it. A leader that panics counts as a failure.
 
 use std::sync::atomic::AtomicU64 as Figure;
 use std::time::{Duration, Instant};
@@ -28,7 +29,8 @@ use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, spin_loop, yield_now};
 const SPIN: Duration = Duration::from_micros(10);
 /// How long it then polls at most, yielding the processor, before it sleeps.
 const YIELD_NS_MAX: u64 = 300_000;
-/// Threads poll for that long only if at most this many wait for syncs: more threads have other work for the processor.
+/// Threads poll for that long only if at most this many wait for syncs: more threads have other
+/// work for the processor.
 const YIELDING_MAX: u64 = 4;
 /// A leader gathers others for at most this part of what a sync takes.
 const GATHER_FRACTION: u64 = 4;
@@ -86,7 +88,8 @@ struct Leader<'c> {
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
         if !self.has_synced {
-            self.commit.fail("the thread that wrote the log panicked".to_owned());
+            self.commit
+                .fail("the thread that wrote the log panicked".to_owned());
         }
         self.commit.hand_over(self.joined);
     }
@@ -94,7 +97,11 @@ impl Drop for Leader<'_> {
 
 impl Commit {
     pub(super) fn new(durable: u64, gather_max: Option<Duration>) -> Self {
-        Self { durable: CachePadded::new(AtomicU64::new(durable)), gather_max, ..Self::default() }
+        Self {
+            durable: CachePadded::new(AtomicU64::new(durable)),
+            gather_max,
+            ..Self::default()
+        }
     }
 
     #[inline(always)]
@@ -130,7 +137,11 @@ impl Commit {
     }
 
     pub(super) fn failure(&self) -> Result<(), MediumError> {
-        if self.has_failed() { Err(MediumError::Failed(self.failure.lock().clone())) } else { Ok(()) }
+        if self.has_failed() {
+            Err(MediumError::Failed(self.failure.lock().clone()))
+        } else {
+            Ok(())
+        }
     }
 
     /// Records that everything up to `position` is durable.
@@ -149,8 +160,9 @@ impl Commit {
         figures.sizes[size].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits until everything up to `position` is durable. If no thread leads, this one does: `sync` writes and syncs all that
-    /// is appended, and calls [`Commit::advance`] or [`Commit::fail`].
+    /// Waits until everything up to `position` is durable. If no thread leads, this one does:
+    /// `sync` writes and syncs all that is appended, and calls [`Commit::advance`] or
+    /// [`Commit::fail`].
     pub(super) fn settle(&self, position: u64, sync: &dyn Fn()) -> Result<(), MediumError> {
         if self.durable() >= position {
             return Ok(());
@@ -186,8 +198,9 @@ impl Commit {
         }
     }
 
-    /// Polls for the end of the sync that is under way, for about as long as a sync takes: on a fast disk, sleeping and waking
-    /// up cost a good part of that. If the sync does not serve this thread, the thread leads the next one at once.
+    /// Polls for the end of the sync that is under way, for about as long as a sync takes: on a
+    /// fast disk, sleeping and waking up cost a good part of that. If the sync does not serve this
+    /// thread, the thread leads the next one at once.
     fn spin(&self, position: u64, led: u64) {
         if cfg!(loom) {
             // Loom has no clock.
@@ -196,11 +209,16 @@ impl Commit {
         let start = Instant::now();
         let sync_ns = self.sync_ns.load(Ordering::Relaxed);
         let patience = if self.active.load(Ordering::Relaxed) <= YIELDING_MAX {
-            SPIN.max(Duration::from_nanos((sync_ns + sync_ns / 2).min(YIELD_NS_MAX)))
+            SPIN.max(Duration::from_nanos(
+                (sync_ns + sync_ns / 2).min(YIELD_NS_MAX),
+            ))
         } else {
             SPIN
         };
-        while self.durable() < position && self.led.load(Ordering::Relaxed) == led && !self.has_failed() {
+        while self.durable() < position
+            && self.led.load(Ordering::Relaxed) == led
+            && !self.has_failed()
+        {
             match start.elapsed() {
                 elapsed if elapsed >= patience => break,
                 elapsed if elapsed >= SPIN => yield_now(),
@@ -212,13 +230,24 @@ impl Commit {
     fn lead(&self, sync: &dyn Fn()) {
         self.gather();
         let joined = self.arrived.swap(0, Ordering::Relaxed);
-        let mut leader = Leader { commit: self, joined, has_synced: false };
+        let mut leader = Leader {
+            commit: self,
+            joined,
+            has_synced: false,
+        };
         let start = Instant::now();
         sync();
         leader.has_synced = true;
         let ns = start.elapsed().as_nanos() as u64;
         let about = self.sync_ns.load(Ordering::Relaxed);
-        self.sync_ns.store(if about == 0 { ns } else { about - about / 8 + ns / 8 }, Ordering::Relaxed);
+        self.sync_ns.store(
+            if about == 0 {
+                ns
+            } else {
+                about - about / 8 + ns / 8
+            },
+            Ordering::Relaxed,
+        );
     }
 
     /// Calls `work` as a leader that syncs nothing, unless another thread leads.
@@ -230,32 +259,49 @@ impl Commit {
             }
             waiting.leading = true;
         }
-        let mut leader = Leader { commit: self, joined: 0, has_synced: false };
+        let mut leader = Leader {
+            commit: self,
+            joined: 0,
+            has_synced: false,
+        };
         work();
         leader.has_synced = true;
     }
 
-    /// Ends a leader whose sync was for `joined` threads: wakes the threads it served, and the next leader.
+    /// Ends a leader whose sync was for `joined` threads: wakes the threads it served, and the next
+    /// leader.
     fn hand_over(&self, joined: u64) {
-        let durable = if self.has_failed() { u64::MAX } else { self.durable() };
+        let durable = if self.has_failed() {
+            u64::MAX
+        } else {
+            self.durable()
+        };
         let mut waiting = self.waiting.lock();
         waiting.leading = false;
         self.led.fetch_add(1, Ordering::Relaxed);
-        let (served, rest): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut waiting.threads).into_iter().partition(|(position, _)| *position <= durable);
+        let (served, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut waiting.threads)
+            .into_iter()
+            .partition(|(position, _)| *position <= durable);
         waiting.threads = rest;
         let next = waiting.threads.pop();
         drop(waiting);
         // Threads that arrived during the sync were not served by it.
-        self.active.store(joined + self.arrived.load(Ordering::Relaxed), Ordering::Relaxed);
-        next.into_iter().chain(served).for_each(|(_, thread)| thread.unpark());
+        self.active.store(
+            joined + self.arrived.load(Ordering::Relaxed),
+            Ordering::Relaxed,
+        );
+        next.into_iter()
+            .chain(served)
+            .for_each(|(_, thread)| thread.unpark());
     }
 
     /// Waits a moment for threads that are about to arrive.
     fn gather(&self) {
         let expected = self.active.load(Ordering::Relaxed);
         let usual = || {
-            Duration::from_nanos((self.sync_ns.load(Ordering::Relaxed) / GATHER_FRACTION).min(GATHER_NS_MAX))
+            Duration::from_nanos(
+                (self.sync_ns.load(Ordering::Relaxed) / GATHER_FRACTION).min(GATHER_NS_MAX),
+            )
         };
         let patience = self.gather_max.unwrap_or_else(usual);
         let start = Instant::now();

@@ -41,16 +41,20 @@ pub enum LogError {
         /// The log that was found.
         found: u128,
     },
-    /// The pool needs no log, but the one beside it holds something, and does not say what it belongs to.
+    /// The pool needs no log, but the one beside it holds something, and does not say what it
+    /// belongs to.
     #[error(
         "the pool needs no log, but the log beside it holds data, and its header is damaged. It belongs to a newer copy of this pool, or to another pool; move it away to open the pool as it is"
     )]
     UnaskedDamaged,
     /// The file where the log should be is something else.
-    #[error("the file at the path of the log is not an Everleaf log, and was not changed; move it away")]
+    #[error(
+        "the file at the path of the log is not an Everleaf log, and was not changed; move it away"
+    )]
     NotALog,
-    /// A symbolic link lies where the log should be. It is not followed: the log gets the pool's owner and permissions, and
-    /// a user who may write to the folder could redirect them to another file.
+    /// A symbolic link lies where the log should be. It is not followed: the log gets the pool's
+    /// owner and permissions, and a user who may write to the folder could redirect them to another
+    /// file.
     #[error(
         "the log `{}` is a symbolic link, and is not followed; put the log itself there, or remove the link",
         path.display()
@@ -87,14 +91,15 @@ pub enum LogError {
         /// Where in the pool's file.
         offset: u64,
     },
-    /// A copy was to be made of a pool that another process writes, and the space of its log was used again before it was
-    /// read.
+    /// A copy was to be made of a pool that another process writes, and the space of its log was
+    /// used again before it was read.
     #[error(
         "the log was overwritten faster than it could be copied; copy the pool when less is written, or from within the process that has it open"
     )]
     Overrun,
-    /// A copy was to be made of a pool that another process has open, and one copy of its log's header could not be read
-    /// for a while. That may be because the process recovers the pool; then it writes both again.
+    /// A copy was to be made of a pool that another process has open, and one copy of its log's
+    /// header could not be read for a while. That may be because the process recovers the pool;
+    /// then it writes both again.
     #[error(
         "a copy of the log's header fails its check: try again later, if the process that has the pool open is still recovering it; otherwise the header is damaged: close the pool and open it again"
     )]

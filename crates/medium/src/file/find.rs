@@ -40,19 +40,31 @@ pub(super) fn open_log(path: &Path, access: Access) -> Result<Option<fs::File>, 
     // Opening a pipe would block.
     open.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
     match open.open(path) {
-        Ok(log) if log.metadata().map_err(refused("examine the log"))?.is_file() => Ok(Some(log)),
+        Ok(log)
+            if log
+                .metadata()
+                .map_err(refused("examine the log"))?
+                .is_file() =>
+        {
+            Ok(Some(log))
+        }
         Ok(_) => Err(LogError::NotALog),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
-            Err(LogError::Link { path: path.to_owned() })
-        }
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => Err(LogError::Link {
+            path: path.to_owned(),
+        }),
         Err(error) => Err(refused("open the log")(error)),
     }
 }
 
 /// Makes a log's file, readable by its owner only. Fails if the path exists.
 pub(super) fn make_log(path: &Path) -> io::Result<fs::File> {
-    fs::OpenOptions::new().read(true).write(true).create_new(true).mode(PRIVATE_MODE).open(path)
+    fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(PRIVATE_MODE)
+        .open(path)
 }
 
 pub(super) fn read_mark(pool: &dyn Io, offset: u64) -> Result<Mark, LogError> {
@@ -64,15 +76,22 @@ pub(super) fn read_mark(pool: &dyn Io, offset: u64) -> Result<Mark, LogError> {
 /// What `io`, the file where the log belongs, is to a pool with this mark.
 pub(super) fn find(io: &dyn Io, Mark(mark): Mark) -> Result<LogFile, LogError> {
     let is_blank = |offset| is_blank(io, offset).map_err(refused("read the log"));
-    let damaged = |what: &str| LogError::Damaged { position: 0, what: what.to_owned() };
+    let damaged = |what: &str| LogError::Damaged {
+        position: 0,
+        what: what.to_owned(),
+    };
     let newest = match (Log::read_header(io)?, mark) {
         (Ok(newest), _) => newest,
         (Err(NoHeader::Blank), None) if !is_blank(0)? => return Err(LogError::NotALog),
         (Err(NoHeader::Damaged), None) if !is_blank(RING)? => return Err(LogError::UnaskedDamaged),
         // The creation of a log was interrupted.
         (Err(NoHeader::Blank | NoHeader::Damaged), None) => return Ok(LogFile::None),
-        (Err(NoHeader::Blank), Some(uuid)) if is_blank(0)? => return Err(LogError::Missing { uuid }),
-        (Err(NoHeader::Blank), Some(_)) => return Err(damaged("both copies of its header are zeros")),
+        (Err(NoHeader::Blank), Some(uuid)) if is_blank(0)? => {
+            return Err(LogError::Missing { uuid });
+        }
+        (Err(NoHeader::Blank), Some(_)) => {
+            return Err(damaged("both copies of its header are zeros"));
+        }
         (Err(NoHeader::Foreign), _) => return Err(LogError::NotALog),
         (Err(NoHeader::Damaged | NoHeader::Version(_)), _) => {
             return Err(damaged("both copies of its header fail their check"));
@@ -86,19 +105,32 @@ pub(super) fn find(io: &dyn Io, Mark(mark): Mark) -> Result<LogFile, LogError> {
         }
         let length = io.length().map_err(refused("measure the log"))?;
         if length < RING + header.capacity {
-            let what = format!("it ends here, and should have {} bytes", RING + header.capacity);
-            return Err(LogError::Damaged { position: length, what });
+            let what = format!(
+                "it ends here, and should have {} bytes",
+                RING + header.capacity
+            );
+            return Err(LogError::Damaged {
+                position: length,
+                what,
+            });
         }
         return Ok(LogFile::Log(newest));
     }
     // The pool was closed cleanly, or was never opened with this log: the log must be empty.
-    let Some(range) = header.ranges.last().copied() else { return Ok(LogFile::Unneeded) };
+    let Some(range) = header.ranges.last().copied() else {
+        return Ok(LogFile::Unneeded);
+    };
     // A new log is empty until the pool names it.
     let is_new = header.ranges.len() == 1 && header.start == 0;
     let mut bytes = [0; FRAME_HEADER_BYTES];
     read_all(io, &mut bytes, RING).map_err(refused("read the log"))?;
-    let frame = FrameHeader::decode(&bytes, 0).filter(|frame| frame.incarnation == range.incarnation);
-    if is_new && frame.is_none() { Ok(LogFile::Unneeded) } else { Err(LogError::Unasked { found }) }
+    let frame =
+        FrameHeader::decode(&bytes, 0).filter(|frame| frame.incarnation == range.incarnation);
+    if is_new && frame.is_none() {
+        Ok(LogFile::Unneeded)
+    } else {
+        Err(LogError::Unasked { found })
+    }
 }
 
 /// Whether a file holds nothing but zeros from `offset` on.

@@ -1,7 +1,9 @@
-//! A pool that is only read: the file and its log, brought together in memory. Neither file is written.
+//! A pool that is only read: the file and its log, brought together in memory. Neither file is
+//! written.
 //!
-//! What the memory then holds is what an open for writing would recover to. That open makes durable what it found before it goes
-//! on; here nothing is made durable, so the end of the log may be taken back by a loss of power.
+//! What the memory then holds is what an open for writing would recover to. That open makes durable
+//! what it found before it goes on; here nothing is made durable, so the end of the log may be
+//! taken back by a loss of power.
 
 use std::fs;
 use std::path::Path;
@@ -21,9 +23,10 @@ use crate::{Dax, Medium, MediumError};
 const PART_WORDS: usize = 128 << 10;
 
 impl File {
-    /// Reads the pool in `pool`, with the log at `log_path` if it needs that, into memory. The caller holds the pool's lock.
-    /// If the line that names the log is damaged, that is an error; but not if the user `asked` for a medium without a log, and
-    /// no log with data lies at `log_path`.
+    /// Reads the pool in `pool`, with the log at `log_path` if it needs that, into memory. The
+    /// caller holds the pool's lock. If the line that names the log is damaged, that is an error;
+    /// but not if the user `asked` for a medium without a log, and no log with data lies at
+    /// `log_path`.
     ///
     /// # Errors
     /// [`MediumError::Log`] if log and pool do not fit together, or one of them is damaged.
@@ -71,8 +74,8 @@ impl File {
         Ok(ram)
     }
 
-    /// Reads the pool in `pool` into memory without its log, for a pool whose log is damaged: as it was when a checkpoint ended, or in
-    /// the middle of one.
+    /// Reads the pool in `pool` into memory without its log, for a pool whose log is damaged: as it
+    /// was when a checkpoint ended, or in the middle of one.
     ///
     /// # Errors
     /// [`MediumError::Map`] if the system gives no memory.
@@ -80,12 +83,16 @@ impl File {
         Dax::plain_copy(pool)
     }
 
-    /// Makes a copy of an image: a pool that needs no log, and is durable when this returns. Returns its bytes. Nothing was stored
-    /// to the image since [`File::image`] gave it.
+    /// Makes a copy of an image: a pool that needs no log, and is durable when this returns.
+    /// Returns its bytes. Nothing was stored to the image since [`File::image`] gave it.
     ///
     /// # Errors
     /// [`MediumError::Log`] if the copy cannot be written.
-    pub fn write_image(image: &Dax, target: &CopyTarget, mark_offset: u64) -> Result<u64, MediumError> {
+    pub fn write_image(
+        image: &Dax,
+        target: &CopyTarget,
+        mark_offset: u64,
+    ) -> Result<u64, MediumError> {
         let (extent, copy) = (image.extent(), &*target.copy);
         // A pool consists of whole words.
         let length = extent.length() / 8 * 8;

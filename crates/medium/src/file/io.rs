@@ -23,7 +23,8 @@ pub trait Io: Send + Sync + std::fmt::Debug + 'static {
     fn sync(&self) -> io::Result<()>;
     /// Gives the bytes from `start` to `end` room on the disk, and the file at least this length.
     fn allocate(&self, start: u64, end: u64) -> io::Result<()>;
-    /// Takes the room on the disk from the bytes from `start` to `end`, which read as zeros from then on.
+    /// Takes the room on the disk from the bytes from `start` to `end`, which read as zeros from
+    /// then on.
     fn punch(&self, start: u64, end: u64) -> io::Result<()>;
     /// Cuts the file off.
     fn truncate(&self, length: u64) -> io::Result<()>;
@@ -68,7 +69,12 @@ impl Io for Disk {
     fn allocate(&self, start: u64, end: u64) -> io::Result<()> {
         match self.reserve(start, end) {
             // The file system cannot reserve room: a full disk shows when the file is written.
-            Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::OPNOTSUPP | Errno::NOSYS)) => {
+            Err(error)
+                if matches!(
+                    Errno::from_io_error(&error),
+                    Some(Errno::OPNOTSUPP | Errno::NOSYS)
+                ) =>
+            {
                 self.0.set_len(self.length()?.max(end))
             }
             other => other,
@@ -77,7 +83,9 @@ impl Io for Disk {
 
     fn punch(&self, start: u64, end: u64) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        Ok(rustix::io::retry_on_intr(|| fallocate(&self.0, flags, start, end - start))?)
+        Ok(rustix::io::retry_on_intr(|| {
+            fallocate(&self.0, flags, start, end - start)
+        })?)
     }
 
     fn truncate(&self, length: u64) -> io::Result<()> {
@@ -85,16 +93,16 @@ impl Io for Disk {
     }
 }
 
-/// Keeps room on the disk behind the end of a file, which gets no longer. Cutting the file off at its length gives it up. Does
-/// nothing where there is no room, or the file system cannot do that.
+/// Keeps room on the disk behind the end of a file, which gets no longer. Cutting the file off at
+/// its length gives it up. Does nothing where there is no room, or the file system cannot do that.
 pub(super) fn keep_room(io: &dyn Io, bytes: u64) {
     if let Ok(length) = io.length() {
         let _ = fallocate(io.file(), FallocateFlags::KEEP_SIZE, length, bytes);
     }
 }
 
-/// Where data of a file lies from `offset` on; `None` if there is only a hole. On a file system without holes there is data
-/// everywhere.
+/// Where data of a file lies from `offset` on; `None` if there is only a hole. On a file system
+/// without holes there is data everywhere.
 pub(super) fn data_from(io: &dyn Io, offset: u64) -> io::Result<Option<u64>> {
     match seek(io.file(), SeekFrom::Data(offset)) {
         Ok(data) => Ok(Some(data)),

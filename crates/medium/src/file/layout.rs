@@ -6,8 +6,9 @@
 //! 0x2000  ring                   `capacity` bytes of frames
 //! ```
 //!
-//! A *position* counts the bytes ever appended; position `p` lies at `0x2000 + (p - base) % capacity`, where `base` is 0
-//! until the log grows. An LSN is the position at which a group of lines ends.
+//! A *position* counts the bytes ever appended; position `p` lies at `0x2000 + (p - base) %
+//! capacity`, where `base` is 0 until the log grows. An LSN is the position at which a group of
+//! lines ends.
 //!
 //! A frame is there as a whole or not at all:
 //!
@@ -18,10 +19,11 @@
 //! then     for each line its number in the pool and its 64 bytes; the number !0 stands for a new length of the pool
 //! ```
 //!
-//! A frame names its position, so a frame of an earlier lap of the ring is never taken for a new one. It names its incarnation,
-//! which is new at each open, so a frame that an earlier crash left behind a torn one is never taken for a new one. Word 2
-//! says how far the log was durable when the frame was appended: an unreadable frame *before* that position is damage, an
-//! unreadable frame behind it a torn tail.
+//! A frame names its position, so a frame of an earlier lap of the ring is never taken for a new
+//! one. It names its incarnation, which is new at each open, so a frame that an earlier crash left
+//! behind a torn one is never taken for a new one. Word 2 says how far the log was durable when the
+//! frame was appended: an unreadable frame *before* that position is damage, an unreadable frame
+//! behind it a torn tail.
 
 use crate::LINE_BYTES;
 use crate::testing::mutant::Mutant;
@@ -40,7 +42,8 @@ pub(super) const VERSION: u64 = 3;
 
 pub(super) const FRAME_HEADER_BYTES: usize = 24;
 pub(super) const FRAME_LINE_BYTES: usize = 8 + LINE_BYTES;
-/// The most lines of a frame. A larger group becomes several frames: only single lines must be whole after a crash.
+/// The most lines of a frame. A larger group becomes several frames: only single lines must be
+/// whole after a crash.
 pub(super) const FRAME_LINES_MAX: usize = 512;
 /// A number in the place of a line's: the first word of its content is the pool's length.
 pub(super) const LENGTH: u64 = u64::MAX;
@@ -89,14 +92,19 @@ pub(super) enum NoHeader {
 }
 
 fn word(bytes: &[u8], index: usize) -> u64 {
-    u64::from_le_bytes(bytes[8 * index..8 * index + 8].try_into().expect("eight bytes"))
+    u64::from_le_bytes(
+        bytes[8 * index..8 * index + 8]
+            .try_into()
+            .expect("eight bytes"),
+    )
 }
 
 const CHECK: usize = HEADER_BYTES / 8 - 1;
 const FIXED: usize = 10;
 
-/// The words of a header that hold its content. The last word is the check; the first word of each line is the magic number,
-/// so that a header of which a crash wrote only some lines is still recognised.
+/// The words of a header that hold its content. The last word is the check; the first word of each
+/// line is the magic number, so that a header of which a crash wrote only some lines is still
+/// recognised.
 fn payload() -> impl Iterator<Item = usize> {
     (0..CHECK).filter(|index| !index.is_multiple_of(8))
 }
@@ -117,7 +125,10 @@ impl Header {
             self.base,
             self.checkpointed_at,
         ];
-        let ranges = self.ranges.iter().flat_map(|range| [u64::from(range.incarnation), range.begin]);
+        let ranges = self
+            .ranges
+            .iter()
+            .flat_map(|range| [u64::from(range.incarnation), range.begin]);
         for (index, word) in payload().zip(fixed.into_iter().chain(ranges)) {
             words[index] = word;
         }
@@ -134,7 +145,10 @@ impl Header {
         if bytes.iter().all(|byte| *byte == 0) {
             return Err(NoHeader::Blank);
         }
-        if (0..CHECK).step_by(8).all(|index| word(bytes, index) != MAGIC) {
+        if (0..CHECK)
+            .step_by(8)
+            .all(|index| word(bytes, index) != MAGIC)
+        {
             return Err(NoHeader::Foreign);
         }
         if word(bytes, CHECK) != u64::from(crc32c::crc32c(&bytes[..8 * CHECK])) {
@@ -160,9 +174,18 @@ impl Header {
             start,
             checkpointed_at: words[9],
             incarnation_next: words[7] as u32,
-            ranges: pairs.map(|pair| LogRange { incarnation: pair[0] as u32, begin: pair[1] }).collect(),
+            ranges: pairs
+                .map(|pair| LogRange {
+                    incarnation: pair[0] as u32,
+                    begin: pair[1],
+                })
+                .collect(),
         };
-        if header.is_possible() { Ok(header) } else { Err(NoHeader::Damaged) }
+        if header.is_possible() {
+            Ok(header)
+        } else {
+            Err(NoHeader::Damaged)
+        }
     }
 
     /// Whether the numbers fit together: a forged header may pass its check.
@@ -228,7 +251,8 @@ impl FrameHeader {
         word(bytes, 1)
     }
 
-    /// The header in the first bytes of `bytes`, if these are the header of a frame at this position.
+    /// The header in the first bytes of `bytes`, if these are the header of a frame at this
+    /// position.
     pub(super) fn decode(bytes: &[u8], position: u64) -> Option<Self> {
         let (first, last) = (word(bytes, 0), word(bytes, 2));
         let behind = (last >> 32) * 8;
@@ -253,8 +277,11 @@ impl FrameHeader {
 /// The frames that `bytes` consist of.
 pub(super) fn frames_of(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     std::iter::from_fn(move || {
-        let lines = bytes.first_chunk::<8>().map(|first| u64::from_le_bytes(*first) >> 32)? as usize;
-        let (frame, rest) = bytes.split_at_checked(FRAME_HEADER_BYTES + lines * FRAME_LINE_BYTES)?;
+        let lines = bytes
+            .first_chunk::<8>()
+            .map(|first| u64::from_le_bytes(*first) >> 32)? as usize;
+        let (frame, rest) =
+            bytes.split_at_checked(FRAME_HEADER_BYTES + lines * FRAME_LINE_BYTES)?;
         bytes = rest;
         Some(frame)
     })
@@ -272,7 +299,8 @@ pub(super) fn first_word(line: &[u8; LINE_BYTES]) -> u64 {
     word(line, 0)
 }
 
-/// The line of the pool's file that names the log which the pool needs; zeros if it needs none. Both halves of the line say so.
+/// The line of the pool's file that names the log which the pool needs; zeros if it needs none.
+/// Both halves of the line say so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Mark(pub(super) Option<u128>);
 
@@ -293,7 +321,9 @@ impl Mark {
     pub(super) fn decode(bytes: &[u8; LINE_BYTES]) -> Option<Self> {
         let of_half = |half: &[u8]| {
             let uuid = u128::from_le_bytes(half[8..24].try_into().expect("16 bytes"));
-            [Self(None), Self(Some(uuid))].into_iter().find(|mark| mark.encode()[..32] == *half)
+            [Self(None), Self(Some(uuid))]
+                .into_iter()
+                .find(|mark| mark.encode()[..32] == *half)
         };
         let (first, second) = bytes.split_at(32);
         match (of_half(first), of_half(second)) {

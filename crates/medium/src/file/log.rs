@@ -11,8 +11,8 @@ use super::append::Buffer;
 use super::error::{LogError, refused};
 use super::io::{Io, data_from, is_full, read_all, write_all};
 use super::layout::{
-    BLOCK_BYTES, CAPACITY_MIN, FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, HEADERS, Header, NoHeader,
-    POSITION_MAX, RING, SEQUENCE_MAX, VERSION,
+    BLOCK_BYTES, CAPACITY_MIN, FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, HEADERS, Header,
+    NoHeader, POSITION_MAX, RING, SEQUENCE_MAX, VERSION,
 };
 use crate::testing::mutant::Mutant;
 
@@ -57,14 +57,16 @@ pub(super) struct Log {
     header: Mutex<Header>,
     /// What is before this position is checkpointed, and may be overwritten.
     start: AtomicU64,
-    /// The end of the part of the ring that was filled with zeros or written, as a position of the first lap. Only grows.
+    /// The end of the part of the ring that was filled with zeros or written, as a position of the
+    /// first lap. Only grows.
     filled: AtomicU64,
     filling: Mutex<()>,
     pub(super) sizes: Sizes,
 }
 
 impl Log {
-    /// The log that `header` describes; it has the second of these capacities at most, and the first when it is idle.
+    /// The log that `header` describes; it has the second of these capacities at most, and the
+    /// first when it is idle.
     pub(super) fn new(
         io: Arc<dyn Io>,
         header: Header,
@@ -75,9 +77,14 @@ impl Log {
             io,
             lost: Mutex::new(false),
             uuid: header.uuid,
-            ring: Mutex::new(Ring { base: header.base, capacity: header.capacity }),
+            ring: Mutex::new(Ring {
+                base: header.base,
+                capacity: header.capacity,
+            }),
             capacity_max: AtomicU64::new(capacity_max / BLOCK_BYTES * BLOCK_BYTES),
-            capacity_idle: capacity_idle.max(CAPACITY_MIN).next_multiple_of(BLOCK_BYTES),
+            capacity_idle: capacity_idle
+                .max(CAPACITY_MIN)
+                .next_multiple_of(BLOCK_BYTES),
             start: AtomicU64::new(header.start),
             filled: AtomicU64::new(0),
             filling: Mutex::new(()),
@@ -86,8 +93,9 @@ impl Log {
         }
     }
 
-    /// Makes durable what was written. The system reports data that it could not write only once: to the next sync, whichever
-    /// thread makes it. So there is one sync at a time, and after a failed one all fail.
+    /// Makes durable what was written. The system reports data that it could not write only once:
+    /// to the next sync, whichever thread makes it. So there is one sync at a time, and after a
+    /// failed one all fail.
     pub(super) fn sync(&self) -> io::Result<()> {
         let mut lost = self.lost.lock();
         if *lost {
@@ -104,14 +112,26 @@ impl Log {
             read_all(io, &mut bytes, offset).map_err(refused("read the log's header"))?;
             copies.push(Header::decode(&bytes));
         }
-        let newest = copies.iter().filter_map(|copy| copy.as_ref().ok()).max_by_key(|header| header.sequence);
+        let newest = copies
+            .iter()
+            .filter_map(|copy| copy.as_ref().ok())
+            .max_by_key(|header| header.sequence);
         if let Some(header) = newest {
-            let unreadable = copies.iter().position(Result::is_err).map(|copy| HEADERS[copy]);
-            return Ok(Ok(NewestHeader { header: header.clone(), unreadable }));
+            let unreadable = copies
+                .iter()
+                .position(Result::is_err)
+                .map(|copy| HEADERS[copy]);
+            return Ok(Ok(NewestHeader {
+                header: header.clone(),
+                unreadable,
+            }));
         }
         for copy in &copies {
             if let Err(NoHeader::Version(found)) = copy {
-                return Err(LogError::Version { found: *found, supported: VERSION });
+                return Err(LogError::Version {
+                    found: *found,
+                    supported: VERSION,
+                });
             }
         }
         // A damaged copy tells more than a blank or foreign one: there was a header.
@@ -131,7 +151,9 @@ impl Log {
         change(&mut new);
         new.sequence += 1;
         if new.sequence > SEQUENCE_MAX {
-            return Err(io::Error::other("the sequence number in its header is too large"));
+            return Err(io::Error::other(
+                "the sequence number in its header is too large",
+            ));
         }
         write_all(&*self.io, &new.encode(), new.place())?;
         self.sync()?;
@@ -141,8 +163,8 @@ impl Log {
         Ok(())
     }
 
-    /// Writes both copies of a new log's header, and makes them durable. If either is damaged later, the other one shows that
-    /// the file is a log.
+    /// Writes both copies of a new log's header, and makes them durable. If either is damaged
+    /// later, the other one shows that the file is a log.
     pub(super) fn write_first_header(&self) -> io::Result<()> {
         let mut header = self.header.lock();
         for _ in HEADERS {
@@ -158,26 +180,44 @@ impl Log {
         write_all(&*self.io, &header.encode(), header.place())
     }
 
-    /// This log with a ring up to the end of the file, in case the header that recorded the growth is lost; `None` if the
-    /// file ends with the ring.
+    /// This log with a ring up to the end of the file, in case the header that recorded the growth
+    /// is lost; `None` if the file ends with the ring.
     pub(super) fn as_grown(&self) -> io::Result<Option<Self>> {
         let header = self.header();
-        let (base, capacity) = (self.ring().lap(header.start), self.io.length()?.saturating_sub(RING));
+        let (base, capacity) = (
+            self.ring().lap(header.start),
+            self.io.length()?.saturating_sub(RING),
+        );
         let is_larger = capacity > header.capacity && capacity.is_multiple_of(BLOCK_BYTES);
         Ok(is_larger.then(|| {
-            Self::new(Arc::clone(&self.io), Header { capacity, base, ..header }, [0; 2], self.sizes)
+            Self::new(
+                Arc::clone(&self.io),
+                Header {
+                    capacity,
+                    base,
+                    ..header
+                },
+                [0; 2],
+                self.sizes,
+            )
         }))
     }
 
-    /// Whether the ring holds a whole frame with a position from `end` on for which `is_wanted`. Reads all of the ring but
-    /// holes.
-    pub(super) fn has_frame(&self, end: u64, is_wanted: impl Fn(&FrameHeader) -> bool) -> io::Result<bool> {
+    /// Whether the ring holds a whole frame with a position from `end` on for which `is_wanted`.
+    /// Reads all of the ring but holes.
+    pub(super) fn has_frame(
+        &self,
+        end: u64,
+        is_wanted: impl Fn(&FrameHeader) -> bool,
+    ) -> io::Result<bool> {
         let ring = self.ring();
         let mut reader = Reader::new(self, ring.base + ring.capacity + FRAME_HEADER_BYTES as u64);
         let mut place = ring.base;
         while place < ring.base + ring.capacity {
             if place.is_multiple_of(BLOCK_BYTES) {
-                let Some(data) = data_from(&*self.io, RING + ring.offset(place))? else { break };
+                let Some(data) = data_from(&*self.io, RING + ring.offset(place))? else {
+                    break;
+                };
                 let block = data - data % BLOCK_BYTES;
                 if block > RING + ring.offset(place) {
                     place = ring.base + (block - RING);
@@ -186,12 +226,19 @@ impl Log {
             }
             let here = place;
             place += 8;
-            let Some(bytes) = reader.bytes(here, FRAME_HEADER_BYTES)? else { break };
+            let Some(bytes) = reader.bytes(here, FRAME_HEADER_BYTES)? else {
+                break;
+            };
             let position = FrameHeader::position_in(bytes);
-            if position < end || position > POSITION_MAX || ring.offset(position) != ring.offset(here) {
+            if position < end
+                || position > POSITION_MAX
+                || ring.offset(position) != ring.offset(here)
+            {
                 continue;
             }
-            let Some(frame) = FrameHeader::decode(bytes, position).filter(&is_wanted) else { continue };
+            let Some(frame) = FrameHeader::decode(bytes, position).filter(&is_wanted) else {
+                continue;
+            };
             let mut frames = Reader::new(self, position + frame.bytes() as u64);
             if matches!(frames.look(position, frame.incarnation)?, Found::Frame(..)) {
                 return Ok(true);
@@ -222,16 +269,19 @@ impl Log {
         RING + self.ring().offset(position)
     }
 
-    /// Makes the ring up to twice as large, if `limit`, its own limit and the disk allow it. Returns whether it did. The ring is
-    /// written up to `end`; the caller sees to it that no thread reads or writes it meanwhile.
+    /// Makes the ring up to twice as large, if `limit`, its own limit and the disk allow it.
+    /// Returns whether it did. The ring is written up to `end`; the caller sees to it that no
+    /// thread reads or writes it meanwhile.
     ///
-    /// What the ring holds stays in place. So the ring grows only while that does not wrap around its end; the lap in which
-    /// it lies becomes the first lap of the larger ring.
+    /// What the ring holds stays in place. So the ring grows only while that does not wrap around
+    /// its end; the lap in which it lies becomes the first lap of the larger ring.
     pub(super) fn grow(&self, end: u64, limit: u64) -> io::Result<bool> {
         let _filling = self.filling.lock();
         let ring = self.ring();
         let limit = limit / BLOCK_BYTES * BLOCK_BYTES;
-        let capacity = (2 * ring.capacity).min(limit).min(self.capacity_max.load(Ordering::Relaxed));
+        let capacity = (2 * ring.capacity)
+            .min(limit)
+            .min(self.capacity_max.load(Ordering::Relaxed));
         let base = ring.lap(self.start());
         // Each time the log grows it syncs twice, so it does not grow by little.
         if capacity < ring.capacity / 4 * 5 || end > base + ring.capacity {
@@ -268,23 +318,31 @@ impl Log {
         self.capacity().min(self.capacity_idle)
     }
 
-    /// Cuts off what lies behind the ring: what is left of a larger one. Both copies of the header name this one.
+    /// Cuts off what lies behind the ring: what is left of a larger one. Both copies of the header
+    /// name this one.
     pub(super) fn cut(&self) -> io::Result<()> {
         let length = RING + self.capacity();
-        if self.io.length()? > length { self.io.truncate(length) } else { Ok(()) }
+        if self.io.length()? > length {
+            self.io.truncate(length)
+        } else {
+            Ok(())
+        }
     }
 
-    /// Makes a ring that has grown as small as an idle one is to be. It holds nothing from its start on; the caller sees to it that
-    /// no thread reads or writes it meanwhile.
+    /// Makes a ring that has grown as small as an idle one is to be. It holds nothing from its
+    /// start on; the caller sees to it that no thread reads or writes it meanwhile.
     pub(super) fn shrink(&self) -> io::Result<()> {
         let _filling = self.filling.lock();
         if !self.is_grown() {
             return Ok(());
         }
         let start = self.start();
-        let ring = Ring { base: start - start % BLOCK_BYTES, capacity: self.capacity_idle };
-        // Both copies have to name the smaller ring durably before the file is cut: a copy that names the larger one would lead
-        // an open beyond the file's end.
+        let ring = Ring {
+            base: start - start % BLOCK_BYTES,
+            capacity: self.capacity_idle,
+        };
+        // Both copies have to name the smaller ring durably before the file is cut: a copy that
+        // names the larger one would lead an open beyond the file's end.
         for _ in HEADERS {
             self.update(|header| (header.base, header.capacity) = (ring.base, ring.capacity))?;
         }
@@ -304,7 +362,9 @@ impl Log {
     /// Writes a buffer, padded with zeros to whole blocks. There is room for it.
     pub(super) fn write(&self, buffer: &mut Buffer) -> io::Result<()> {
         let bytes = buffer.bytes.len();
-        buffer.bytes.resize(bytes.next_multiple_of(BLOCK_BYTES as usize), 0);
+        buffer
+            .bytes
+            .resize(bytes.next_multiple_of(BLOCK_BYTES as usize), 0);
         self.pass(buffer.end());
         let result = self.write_ring(buffer.first, &buffer.bytes);
         buffer.bytes.truncate(bytes);
@@ -317,7 +377,11 @@ impl Log {
         let to_end = (ring.capacity - offset) as usize;
         let (first, rest) = bytes.split_at(bytes.len().min(to_end));
         write_all(&*self.io, first, RING + offset)?;
-        if rest.is_empty() { Ok(()) } else { write_all(&*self.io, rest, RING) }
+        if rest.is_empty() {
+            Ok(())
+        } else {
+            write_all(&*self.io, rest, RING)
+        }
     }
 
     pub(super) fn read_ring(&self, position: u64, bytes: &mut [u8]) -> io::Result<()> {
@@ -327,11 +391,16 @@ impl Log {
         let length = bytes.len().min(to_end);
         let (first, rest) = bytes.split_at_mut(length);
         read_all(&*self.io, first, RING + offset)?;
-        if rest.is_empty() { Ok(()) } else { read_all(&*self.io, rest, RING) }
+        if rest.is_empty() {
+            Ok(())
+        } else {
+            read_all(&*self.io, rest, RING)
+        }
     }
 
-    /// Fills the next part of the ring with zeros before the log reaches it first: a sync of blocks that were written before is
-    /// cheaper than one of blocks that were only allocated. Returns whether more is to be filled up to `end + ahead`.
+    /// Fills the next part of the ring with zeros before the log reaches it first: a sync of blocks
+    /// that were written before is cheaper than one of blocks that were only allocated. Returns
+    /// whether more is to be filled up to `end + ahead`.
     pub(super) fn fill_ahead(&self, end: u64, ahead: u64) -> io::Result<bool> {
         const PART: u64 = 1 << 20;
         let _filling = self.filling.lock();
@@ -343,7 +412,10 @@ impl Log {
         }
         let to = (from + PART).min(whole);
         // Zeros only make syncs cheaper: if they cannot be written, the log does without.
-        if self.write_ring(from, &vec![0; (to - from) as usize]).is_err() {
+        if self
+            .write_ring(from, &vec![0; (to - from) as usize])
+            .is_err()
+        {
             self.set_filled();
             return Ok(false);
         }
@@ -400,7 +472,13 @@ pub(super) struct Reader<'l> {
 
 impl<'l> Reader<'l> {
     pub(super) fn new(log: &'l Log, limit: u64) -> Self {
-        Self { log, limit, window: Arc::default(), window_first: 0, earlier: Vec::new() }
+        Self {
+            log,
+            limit,
+            window: Arc::default(),
+            window_first: 0,
+            earlier: Vec::new(),
+        }
     }
 
     /// What was read last, and its position. It does not change as long as a caller keeps it.
@@ -411,8 +489,13 @@ impl<'l> Reader<'l> {
     /// Puts a window that no caller keeps in the place of the last one.
     fn free_window(&mut self) -> &mut Vec<u8> {
         if Arc::get_mut(&mut self.window).is_none() {
-            let free = self.earlier.iter_mut().position(|window| Arc::get_mut(window).is_some());
-            let free = free.map(|free| self.earlier.swap_remove(free)).unwrap_or_default();
+            let free = self
+                .earlier
+                .iter_mut()
+                .position(|window| Arc::get_mut(window).is_some());
+            let free = free
+                .map(|free| self.earlier.swap_remove(free))
+                .unwrap_or_default();
             self.earlier.push(std::mem::replace(&mut self.window, free));
         }
         Arc::get_mut(&mut self.window).expect("this is the only owner")
@@ -426,7 +509,11 @@ impl<'l> Reader<'l> {
         let window_end = self.window_first + self.window.len() as u64;
         if position < self.window_first || position + bytes as u64 > window_end {
             let first = position - position % BLOCK_BYTES;
-            let wanted = self.log.sizes.window_bytes.max(bytes + BLOCK_BYTES as usize) as u64;
+            let wanted = self
+                .log
+                .sizes
+                .window_bytes
+                .max(bytes + BLOCK_BYTES as usize) as u64;
             let length = wanted.min(self.limit - first);
             let log = self.log;
             self.window_first = first;
@@ -448,7 +535,9 @@ impl<'l> Reader<'l> {
             return Ok(Found::Nothing);
         };
         Ok(match self.bytes(position, header.bytes())? {
-            Some(frame) if FrameHeader::checksum(frame) == header.check => Found::Frame(header, frame),
+            Some(frame) if FrameHeader::checksum(frame) == header.check => {
+                Found::Frame(header, frame)
+            }
             _ => Found::Broken,
         })
     }

@@ -1,6 +1,8 @@
-//! Group commit under every interleaving and every weak ordering. See `crate::sync` for how to run it.
+//! Group commit under every interleaving and every weak ordering. See `crate::sync` for how to run
+//! it.
 //!
-//! Not here: who looks for the end of a sync before it sleeps, and who gathers others; that is a matter of time.
+//! Not here: who looks for the end of a sync before it sleeps, and who gathers others; that is a
+//! matter of time.
 
 use std::time::Duration;
 
@@ -24,7 +26,12 @@ struct Disk {
 impl Disk {
     fn new(breaks_at: u64) -> Arc<Self> {
         let commit = Commit::new(0, Some(Duration::ZERO));
-        Arc::new(Self { commit, appended: AtomicU64::new(0), synced: AtomicU64::new(0), breaks_at })
+        Arc::new(Self {
+            commit,
+            appended: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
+            breaks_at,
+        })
     }
 
     /// Appends, and waits until that is durable.
@@ -58,13 +65,21 @@ fn write_in_threads(breaks_at: u64, threads: usize) -> Vec<(u64, Result<(), Medi
         })
         .collect();
     let own = disk.write();
-    others.into_iter().map(|thread| thread.join().unwrap()).chain([own]).collect()
+    others
+        .into_iter()
+        .map(|thread| thread.join().unwrap())
+        .chain([own])
+        .collect()
 }
 
 #[test]
 fn everybody_is_woken_and_nobody_before_the_sync() {
     model(|| {
-        assert!(write_in_threads(u64::MAX, 3).iter().all(|(_, settled)| settled.is_ok()));
+        assert!(
+            write_in_threads(u64::MAX, 3)
+                .iter()
+                .all(|(_, settled)| settled.is_ok())
+        );
     });
 }
 
@@ -72,7 +87,10 @@ fn everybody_is_woken_and_nobody_before_the_sync() {
 fn a_failure_reaches_all_whom_no_sync_served() {
     model(|| {
         for (position, settled) in write_in_threads(2, 3) {
-            assert!(position < 2 || settled.is_err(), "acknowledged by a disk that broke");
+            assert!(
+                position < 2 || settled.is_err(),
+                "acknowledged by a disk that broke"
+            );
         }
     });
 }

@@ -1,29 +1,34 @@
 //! The file medium: a pool in an ordinary file, durable on any disk and file system.
 //!
-//! The pool's file is the *base image*. It is mapped privately, so the kernel never writes it back: stores stay in private
-//! pages of memory. The *line log* beside the file makes them durable (`layout`):
+//! The pool's file is the *base image*. It is mapped privately, so the kernel never writes it back:
+//! stores stay in private pages of memory. The *line log* beside the file makes them durable
+//! (`layout`):
 //!
-//! 1. A fence appends the lines that its thread flushed to the log, as one group with a checksum (`append`).
+//! 1. A fence appends the lines that its thread flushed to the log, as one group with a checksum
+//!    (`append`).
 //! 2. A wait syncs the log, once for all threads that wait (`commit`).
-//! 3. A checkpoint writes lines from the log back to the base image, and frees their space in the log (`checkpoint`).
-//!    Then what was released is punched out of it (`release`).
+//! 3. A checkpoint writes lines from the log back to the base image, and frees their space in the
+//!    log (`checkpoint`). Then what was released is punched out of it (`release`).
 //! 4. An open replays the lines that no checkpoint has written back (`replay`).
 //!
 //! # Invariants
 //!
-//! 1. Groups are in the log in the order of their fences, and a line in a group is what the line held at that moment
-//!    (`capture`). So every prefix of the log is a legal content of persistent memory after a crash.
+//! 1. Groups are in the log in the order of their fences, and a line in a group is what the line
+//!    held at that moment (`capture`). So every prefix of the log is a legal content of persistent
+//!    memory after a crash.
 //! 2. What is acknowledged is in a prefix of the log that was synced.
 //! 3. The base image holds no line newer than what is durable in the log.
 //! 4. Space of the log is used again only after its lines are durable in the base image.
 //! 5. After a failed write or sync nothing is acknowledged.
 //!
-//! A pool that is closed keeps room for a small log behind the end of its file. On a full disk an open gives it up for the log that
-//! it must make, so that entries can be removed; the close keeps it again (`open`).
+//! A pool that is closed keeps room for a small log behind the end of its file. On a full disk an
+//! open gives it up for the log that it must make, so that entries can be removed; the close keeps
+//! it again (`open`).
 //!
-//! A fence does not wait for the disk, so a lock that is held across a fence is not held across a sync. A thread that writes
-//! faster than the disk is slowed down at its waits, where it holds no lock, even if its durability is deferred. An operation
-//! that fences 64 MiB without a wait is slowed down at its fences; otherwise it could fill the memory.
+//! A fence does not wait for the disk, so a lock that is held across a fence is not held across a
+//! sync. A thread that writes faster than the disk is slowed down at its waits, where it holds no
+//! lock, even if its durability is deferred. An operation that fences 64 MiB without a wait is
+//! slowed down at its fences; otherwise it could fill the memory.
 
 mod access;
 mod append;
@@ -84,7 +89,8 @@ use pages::PAGE_LINES;
 use release::Released;
 use stat::Checkpoints;
 
-/// A thread that appends more than this beyond the durable part of the log is slowed down. Less if the memory is limited.
+/// A thread that appends more than this beyond the durable part of the log is slowed down. Less if
+/// the memory is limited.
 const BURST_BYTES_MAX: u64 = 64 << 20;
 
 /// When an operation is durable.
@@ -93,8 +99,9 @@ pub enum Durability {
     /// When it returns, and no reader sees it before.
     #[default]
     Immediate,
-    /// At most this long after it returned a sync begins, or, if one is under way at that moment, when that has ended. A
-    /// crash may take back the last writes, even if they were read; it leaves the state after a prefix of the operations.
+    /// At most this long after it returned a sync begins, or, if one is under way at that moment,
+    /// when that has ended. A crash may take back the last writes, even if they were read; it
+    /// leaves the state after a prefix of the operations.
     Buffered(Duration),
     /// When a later call that asks for durability returns; otherwise as [`Durability::Buffered`].
     OnSync,
@@ -105,26 +112,29 @@ pub enum Durability {
 pub struct FileOptions {
     /// When an operation is durable, and so when a wait ends.
     pub durability: Durability,
-    /// Bytes of a new log's ring, at least 64 KiB. If the disk has no room the ring is smaller; on a file system in memory it
-    /// has at most 4 MiB.
+    /// Bytes of a new log's ring, at least 64 KiB. If the disk has no room the ring is smaller; on
+    /// a file system in memory it has at most 4 MiB.
     pub log_bytes: u64,
-    /// The log grows up to this, but not beyond the size of its pool. When nothing was written for a second, it is cut down to
-    /// [`FileOptions::log_bytes`].
+    /// The log grows up to this, but not beyond the size of its pool. When nothing was written for
+    /// a second, it is cut down to [`FileOptions::log_bytes`].
     pub log_bytes_max: u64,
     /// The largest length of the pool's file, in bytes.
     pub limit_bytes: u64,
-    /// The most memory for written pages, in bytes. A pool that gets larger than half of it gives pages back to the system, and
-    /// writers wait for that beyond it. What waits to be written to disk takes up to half of it, too.
+    /// The most memory for written pages, in bytes. A pool that gets larger than half of it gives
+    /// pages back to the system, and writers wait for that beyond it. What waits to be written to
+    /// disk takes up to half of it, too.
     pub private_bytes_max: u64,
-    /// The form of lines. The log keeps lines whole, so a new pool needs no more than [`LineForm::Single`].
+    /// The form of lines. The log keeps lines whole, so a new pool needs no more than
+    /// [`LineForm::Single`].
     pub line_form: LineForm,
-    /// The offset of a line of the pool's file that belongs to the medium: it names the log. No engine writes there.
+    /// The offset of a line of the pool's file that belongs to the medium: it names the log. No
+    /// engine writes there.
     pub mark_offset: u64,
-    /// How long a sync waits at most for other threads that are about to write. `None`: a quarter of the time that a sync
-    /// takes, at most 200 us.
+    /// How long a sync waits at most for other threads that are about to write. `None`: a quarter
+    /// of the time that a sync takes, at most 200 us.
     pub gather_max: Option<Duration>,
-    /// Whether background threads sync, checkpoint and fill the log with zeros. Without them (in tests) writers sync and
-    /// checkpoint when they must.
+    /// Whether background threads sync, checkpoint and fill the log with zeros. Without them (in
+    /// tests) writers sync and checkpoint when they must.
     pub background: bool,
     /// Wraps each of the two files; tests put a disk that fails between medium and file.
     #[doc(hidden)]
@@ -159,7 +169,8 @@ pub struct Sizes {
     pub window_bytes: usize,
     /// How far ahead of its end the log is filled with zeros, in bytes.
     pub fill_ahead_bytes: u64,
-    /// How far behind the end of the log, in bytes, replay searches for a frame that says that the log was longer.
+    /// How far behind the end of the log, in bytes, replay searches for a frame that says that the
+    /// log was longer.
     pub look_bytes: u64,
     /// Bytes of the base image that a copy reads before it reads on in the log.
     pub part_bytes: usize,
@@ -191,7 +202,8 @@ struct Tail {
 #[derive(Debug)]
 struct Core {
     pool: Arc<dyn Io>,
-    /// The memory. It is mapped as long as the medium lives, which joins the background threads before it ends.
+    /// The memory. It is mapped as long as the medium lives, which joins the background threads
+    /// before it ends.
     extent: Extent,
     lines: Lines,
     log: Log,
@@ -205,7 +217,8 @@ struct Core {
     checkpointing: Mutex<()>,
     checkpoints: Mutex<Checkpoints>,
     released: Released,
-    /// The pool's length as its users know it. While a growth fails, the file is longer for a moment.
+    /// The pool's length as its users know it. While a growth fails, the file is longer for a
+    /// moment.
     pool_bytes: AtomicU64,
     signal: Mutex<worker::Signal>,
     signalled: Condvar,
@@ -233,8 +246,8 @@ pub struct File {
 }
 
 impl Core {
-    /// Appends one frame of lines that `line` captures; returns where it ends, `u64::MAX` after a failure. Waits for the disk
-    /// only if that is 64 MiB behind.
+    /// Appends one frame of lines that `line` captures; returns where it ends, `u64::MAX` after a
+    /// failure. Waits for the disk only if that is 64 MiB behind.
     #[inline]
     fn append(&self, count: usize, line: impl FnMut(usize) -> (u64, LineValue)) -> u64 {
         let mut tail = self.tail.lock();
@@ -264,7 +277,8 @@ impl Core {
         end
     }
 
-    /// Appends a frame without lines, which records how far the log is durable. Returns where it ends.
+    /// Appends a frame without lines, which records how far the log is durable. Returns where it
+    /// ends.
     fn seal(&self) -> u64 {
         if Mutant::NoSeal.is_planted() {
             return self.end();
@@ -281,7 +295,8 @@ impl Core {
     fn settle(&self, position: u64) -> Result<(), MediumError> {
         self.commit.settle(position, &|| {
             if let Err(error) = self.try_sync() {
-                self.commit.fail(format!("writing or syncing the log failed: {error}"));
+                self.commit
+                    .fail(format!("writing or syncing the log failed: {error}"));
             }
         })
     }
@@ -289,18 +304,24 @@ impl Core {
     /// Writes all that is appended, and syncs. Only the leader calls this.
     fn try_sync(&self) -> std::io::Result<()> {
         if !self.marked.load(Ordering::Relaxed) {
-            // The pool names its log before the log holds anything. It does so only when the first group is written, so that
-            // a failed open leaves a file that is no pool untouched. After an error here the mark may be there or not, so
-            // the log is not removed any more.
+            // The pool names its log before the log holds anything. It does so only when the first
+            // group is written, so that a failed open leaves a file that is no pool untouched.
+            // After an error here the mark may be there or not, so the log is not removed any more.
             self.marked.store(true, Ordering::Relaxed);
-            open::write_mark(&*self.pool, self.mark_offset, layout::Mark(Some(self.log.uuid)))
-                .map_err(std::io::Error::other)?;
+            open::write_mark(
+                &*self.pool,
+                self.mark_offset,
+                layout::Mark(Some(self.log.uuid)),
+            )
+            .map_err(std::io::Error::other)?;
         }
         let target = self.end();
         let begin = self.commit.durable();
         let (mut end, mut groups) = (begin, 0);
         while end < target {
-            let Some(mut buffer) = self.tail.lock().appender.take() else { break };
+            let Some(mut buffer) = self.tail.lock().appender.take() else {
+                break;
+            };
             if !self.log.has_room(buffer.end()) {
                 // Only what is durable can be checkpointed, and so make room.
                 self.log.sync()?;
@@ -308,7 +329,9 @@ impl Core {
                 self.try_checkpoint()?;
             }
             if !self.log.has_room(buffer.end()) {
-                return Err(std::io::Error::other("no room in the log after a checkpoint"));
+                return Err(std::io::Error::other(
+                    "no room in the log after a checkpoint",
+                ));
             }
             self.log.write(&mut buffer)?;
             end = buffer.end();
@@ -325,40 +348,51 @@ impl Core {
         if is_half_full {
             self.grow_log(end)?;
         }
-        if is_half_full || self.log.wants_zeros(end + self.log.sizes.fill_ahead_bytes / 2) {
+        if is_half_full
+            || self
+                .log
+                .wants_zeros(end + self.log.sizes.fill_ahead_bytes / 2)
+        {
             self.wake_checkpointer();
         }
         Ok(())
     }
 
-    /// Makes the log larger, but not larger than its pool. In the worst case a checkpoint writes a page of the pool's file for
-    /// each line; the more lines it writes, the more of them share a page. Only the leader calls this.
+    /// Makes the log larger, but not larger than its pool. In the worst case a checkpoint writes a
+    /// page of the pool's file for each line; the more lines it writes, the more of them share a
+    /// page. Only the leader calls this.
     fn grow_log(&self, end: u64) -> std::io::Result<()> {
         // A checkpoint that is under way reads the log where it is, and will make room.
-        let Some(_no_checkpoint) = self.checkpointing.try_lock() else { return Ok(()) };
-        self.log.grow(end, self.pool_bytes.load(Ordering::Relaxed))?;
+        let Some(_no_checkpoint) = self.checkpointing.try_lock() else {
+            return Ok(());
+        };
+        self.log
+            .grow(end, self.pool_bytes.load(Ordering::Relaxed))?;
         Ok(())
     }
 
-    /// Checkpoints the log and cuts it down to its first size. Does nothing if a frame was appended meanwhile, another thread
-    /// syncs, or a copy of the pool reads the log.
+    /// Checkpoints the log and cuts it down to its first size. Does nothing if a frame was appended
+    /// meanwhile, another thread syncs, or a copy of the pool reads the log.
     fn shrink_log(&self) {
         // All operations find a failure in `commit`.
         let _ = self.checkpoint();
         self.commit.lead_if_free(&|| {
-            let Some(_no_checkpoint) = self.checkpointing.try_lock() else { return };
+            let Some(_no_checkpoint) = self.checkpointing.try_lock() else {
+                return;
+            };
             if self.commit.durable() == self.log.start()
                 && let Err(error) = self.log.shrink()
             {
-                self.commit.fail(format!("making the log smaller failed: {error}"));
+                self.commit
+                    .fail(format!("making the log smaller failed: {error}"));
             }
         });
     }
 }
 
 impl File {
-    /// Takes the place of a wait for `lsn` that is put off: slows the caller down only if the disk is far behind. The caller
-    /// holds no lock, as in [`Medium::wait`].
+    /// Takes the place of a wait for `lsn` that is put off: slows the caller down only if the disk
+    /// is far behind. The caller holds no lock, as in [`Medium::wait`].
     pub fn defer(&self, lsn: Lsn) -> Result<(), MediumError> {
         self.core.defer(lsn.0)
     }
@@ -377,7 +411,11 @@ impl File {
     #[inline(always)]
     pub fn admit(&self) -> Result<(), MediumError> {
         // Asked at each allocation: the look is inlined, the error is not.
-        if self.core.commit.has_failed() { self.core.commit.failure() } else { Ok(()) }
+        if self.core.commit.has_failed() {
+            self.core.commit.failure()
+        } else {
+            Ok(())
+        }
     }
 
     /// Logs the length of the pool.
@@ -428,7 +466,9 @@ unsafe impl Medium for File {
     }
 
     fn release(&self, start: u64, bytes: u64) {
-        self.core.released.add(start, start + bytes, self.core.end());
+        self.core
+            .released
+            .add(start, start + bytes, self.core.end());
     }
 
     fn reserve(&self, start: u64, bytes: u64) -> Result<(), MediumError> {
@@ -461,7 +501,9 @@ unsafe impl Medium for File {
 
     #[inline(always)]
     fn start_volatile(&self, word: &AtomicU64, value: u64) {
-        self.core.lines.store_volatile(word, value, Ordering::Release);
+        self.core
+            .lines
+            .store_volatile(word, value, Ordering::Release);
     }
 
     #[inline(always)]
@@ -476,11 +518,18 @@ unsafe impl Medium for File {
         values: [u64; 2],
         success: Ordering,
     ) -> Result<u64, u64> {
-        self.core.lines.compare_exchange_volatile(word, values, success)
+        self.core
+            .lines
+            .compare_exchange_volatile(word, values, success)
     }
 
     #[inline(always)]
-    fn store_line(&self, notes: &Notes, line: &[AtomicU64; 8], value: &LineValue) -> Result<(), MediumError> {
+    fn store_line(
+        &self,
+        notes: &Notes,
+        line: &[AtomicU64; 8],
+        value: &LineValue,
+    ) -> Result<(), MediumError> {
         self.admit()?;
         self.core.lines.store_line(line, value)?;
         self.flush(notes, line);
@@ -503,9 +552,12 @@ unsafe impl Medium for File {
         notes.take(|numbers| {
             let mut end = self.core.end();
             for numbers in numbers.chunks(FRAME_LINES_MAX) {
-                end = self.core.append(numbers.len(), |index| self.core.line_to_append(numbers[index]));
+                end = self.core.append(numbers.len(), |index| {
+                    self.core.line_to_append(numbers[index])
+                });
                 if end == u64::MAX {
-                    // The frame was refused: later frames of this fence must not become durable without it.
+                    // The frame was refused: later frames of this fence must not become durable
+                    // without it.
                     break;
                 }
             }

@@ -33,9 +33,12 @@ use crate::testing::Hooked;
 use crate::testing::mutant::Mutant;
 use crate::{Extent, Grown, LINE_BYTES, LimitedBy, MediumError, Survives, random_id};
 
-/// An environment variable that takes all syncs out, and the only value that does so. What such a process writes is lost with
-/// the power: a test of power cuts must notice that.
-pub const UNSAFE_NO_SYNC: (&str, &str) = ("EVERLEAF_UNSAFE_NO_SYNC", "lose-my-data-when-the-power-fails");
+/// An environment variable that takes all syncs out, and the only value that does so. What such a
+/// process writes is lost with the power: a test of power cuts must notice that.
+pub const UNSAFE_NO_SYNC: (&str, &str) = (
+    "EVERLEAF_UNSAFE_NO_SYNC",
+    "lose-my-data-when-the-power-fails",
+);
 
 /// A pool's file has at least this length.
 const POOL_BYTES_MIN: u64 = 64 << 10;
@@ -62,14 +65,20 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// Finds the log of the pool in `pool` at `log_path`. The caller holds the pool's lock, and has checked that the file is a
-    /// pool or empty.
+    /// Finds the log of the pool in `pool` at `log_path`. The caller holds the pool's lock, and has
+    /// checked that the file is a pool or empty.
     ///
     /// # Errors
     /// [`MediumError::Log`] if log and pool do not fit together.
-    pub fn find(pool: fs::File, log_path: &Path, options: FileOptions) -> Result<Self, MediumError> {
-        let mark =
-            read_mark(&Disk(pool.try_clone().map_err(refused("open the pool"))?), options.mark_offset)?;
+    pub fn find(
+        pool: fs::File,
+        log_path: &Path,
+        options: FileOptions,
+    ) -> Result<Self, MediumError> {
+        let mark = read_mark(
+            &Disk(pool.try_clone().map_err(refused("open the pool"))?),
+            options.mark_offset,
+        )?;
         let (there, log) = match (open_log(log_path, Access::Write)?, mark) {
             (Some(log), _) => {
                 let log = Disk(log);
@@ -78,16 +87,30 @@ impl Beside {
             (None, Mark(None)) => (LogFile::None, None),
             (None, Mark(Some(uuid))) => return Err(LogError::Missing { uuid }.into()),
         };
-        Ok(Self { pool, log, there, log_path: log_path.to_owned(), options })
+        Ok(Self {
+            pool,
+            log,
+            there,
+            log_path: log_path.to_owned(),
+            options,
+        })
     }
 
     /// Opens the pool, and makes a log if it has none. The log gets the permissions of the pool.
     ///
     /// # Errors
-    /// [`MediumError::Log`] if one of the two is damaged; [`MediumError::Full`] if the disk has no room for a log.
+    /// [`MediumError::Log`] if one of the two is damaged; [`MediumError::Full`] if the disk has no
+    /// room for a log.
     pub fn open(self) -> Result<File, MediumError> {
-        let Self { pool, log, there, log_path, options } = self;
-        let no_sync = std::env::var_os(UNSAFE_NO_SYNC.0).is_some_and(|value| value == UNSAFE_NO_SYNC.1);
+        let Self {
+            pool,
+            log,
+            there,
+            log_path,
+            options,
+        } = self;
+        let no_sync =
+            std::env::var_os(UNSAFE_NO_SYNC.0).is_some_and(|value| value == UNSAFE_NO_SYNC.1);
         let is_new = log.is_none();
         let log = match log {
             Some(log) => log,
@@ -106,7 +129,9 @@ impl Beside {
             );
         }
         let unsynced: Option<Through> = no_sync.then_some(|io| Arc::new(Hooked::unsynced(io)));
-        let through = unsynced.or(options.through).unwrap_or(std::convert::identity);
+        let through = unsynced
+            .or(options.through)
+            .unwrap_or(std::convert::identity);
         let (pool, log) = (through(Arc::new(Disk(pool))), through(Arc::new(Disk(log))));
         let mut file = File::open_found(pool, log, there, options).inspect_err(|_| {
             if is_new {
@@ -123,11 +148,16 @@ impl Beside {
 }
 
 impl File {
-    /// Opens the pool in `pool` with the log at `log_path`: [`Beside::find`] and [`Beside::open`] in one.
+    /// Opens the pool in `pool` with the log at `log_path`: [`Beside::find`] and [`Beside::open`]
+    /// in one.
     ///
     /// # Errors
     /// As these.
-    pub fn beside(pool: fs::File, log_path: &Path, options: FileOptions) -> Result<Self, MediumError> {
+    pub fn beside(
+        pool: fs::File,
+        log_path: &Path,
+        options: FileOptions,
+    ) -> Result<Self, MediumError> {
         Beside::find(pool, log_path, options)?.open()
     }
 
@@ -135,7 +165,11 @@ impl File {
     ///
     /// # Errors
     /// As [`File::beside`].
-    pub fn open(pool: Arc<dyn Io>, log: Arc<dyn Io>, options: FileOptions) -> Result<Self, MediumError> {
+    pub fn open(
+        pool: Arc<dyn Io>,
+        log: Arc<dyn Io>,
+        options: FileOptions,
+    ) -> Result<Self, MediumError> {
         let mark = read_mark(&*pool, options.mark_offset)?;
         let there = find(&*log, mark)?;
         Self::open_found(pool, log, there, options)
@@ -158,12 +192,16 @@ impl File {
                 }
                 let mapping = Mapping::private(Arc::clone(&pool), options.limit_bytes)?;
                 let private = private_pages(&mapping, &options);
-                let (log, tail, replayed) = reopen(log, &newest, &*pool, &options, &mapping, &private)?;
+                let (log, tail, replayed) =
+                    reopen(log, &newest, &*pool, &options, &mapping, &private)?;
                 (log, mapping, tail, private, Some(replayed))
             }
             LogFile::None | LogFile::Unneeded => {
-                if matches!(there, LogFile::Unneeded) && length >= options.mark_offset + LINE_BYTES as u64 {
-                    // A process that was killed while it closed the pool may have left this mark in the page cache only.
+                if matches!(there, LogFile::Unneeded)
+                    && length >= options.mark_offset + LINE_BYTES as u64
+                {
+                    // A process that was killed while it closed the pool may have left this mark in
+                    // the page cache only.
                     write_mark(&*pool, options.mark_offset, Mark(None))?;
                 }
                 let length = lengthen(&*pool, length, &options)?;
@@ -175,9 +213,18 @@ impl File {
         };
         let end = tail.appender.end();
         let base = mapping.extent().base();
-        // SAFETY: mapped as long as the medium lives, and only used by threads that it joins before it ends.
-        let extent = unsafe { Extent::new(NonNull::new(base).expect("mapped"), mapping.extent().length()) };
-        let checkpoints = Checkpoints { last_s: log.header().checkpointed_at, ..Checkpoints::default() };
+        // SAFETY: mapped as long as the medium lives, and only used by threads that it joins before
+        // it ends.
+        let extent = unsafe {
+            Extent::new(
+                NonNull::new(base).expect("mapped"),
+                mapping.extent().length(),
+            )
+        };
+        let checkpoints = Checkpoints {
+            last_s: log.header().checkpointed_at,
+            ..Checkpoints::default()
+        };
         let core = Arc::new(Core {
             pool,
             extent,
@@ -208,20 +255,24 @@ impl File {
             core,
             mapping,
             options,
-            replay: replayed.as_ref().map_or(Replay::NOTHING, |replayed| replayed.replay),
+            replay: replayed
+                .as_ref()
+                .map_or(Replay::NOTHING, |replayed| replayed.replay),
             survives,
             log_path: None,
             workers: Mutex::new(workers),
         };
         let length = file.mapping.extent().length();
         if replayed.is_some_and(|replayed| length > replayed.length) {
-            // A process that was killed while the pool grew left a file of this length, which may not be durable.
+            // A process that was killed while the pool grew left a file of this length, which may
+            // not be durable.
             file.log_length(length);
         }
         Ok(file)
     }
 
-    /// Whether the pool in `pool` names a log: it was last open on this medium, and not closed cleanly.
+    /// Whether the pool in `pool` names a log: it was last open on this medium, and not closed
+    /// cleanly.
     ///
     /// # Errors
     /// [`LogError::Io`] if it cannot be read.
@@ -231,17 +282,19 @@ impl File {
         Ok(matches!(read_mark(&pool, mark_offset), Ok(Mark(Some(_)))))
     }
 
-    /// Prepares a pool that needs no log for another medium: removes an empty log, and clears the pool's mark durably. Such a
-    /// log is left by a process that ended before it wrote to it; [`File::backup_beside`] would take it for the log of an open
-    /// pool. A file that is no log of Everleaf stays.
+    /// Prepares a pool that needs no log for another medium: removes an empty log, and clears the
+    /// pool's mark durably. Such a log is left by a process that ended before it wrote to it;
+    /// [`File::backup_beside`] would take it for the log of an open pool. A file that is no log of
+    /// Everleaf stays.
     ///
-    /// A damaged mark may have named a log that holds data. It is cleared only if the user `asked` for a medium without a log,
-    /// and nothing but an empty log lies where the log belongs.
+    /// A damaged mark may have named a log that holds data. It is cleared only if the user `asked`
+    /// for a medium without a log, and nothing but an empty log lies where the log belongs.
     ///
     /// # Errors
-    /// [`LogError::Unasked`] and [`LogError::UnaskedDamaged`] if the pool needs no log, and the log holds something;
-    /// [`LogError::Mark`] if the mark is damaged and not cleared; [`LogError::Link`] if a link lies where the log belongs;
-    /// [`LogError::Io`] if a file cannot be read, written or removed.
+    /// [`LogError::Unasked`] and [`LogError::UnaskedDamaged`] if the pool needs no log, and the log
+    /// holds something; [`LogError::Mark`] if the mark is damaged and not cleared;
+    /// [`LogError::Link`] if a link lies where the log belongs; [`LogError::Io`] if a file cannot
+    /// be read, written or removed.
     pub fn remove_unneeded_log(
         pool: &fs::File,
         log_path: &Path,
@@ -259,8 +312,12 @@ impl File {
         let there = log.and_then(|log| log.map(|log| find(&Disk(log), Mark(None))).transpose());
         let is_unneeded = match there {
             Ok(there) => matches!(there, Some(LogFile::Unneeded)),
-            Err(LogError::NotALog | LogError::Unasked { .. } | LogError::UnaskedDamaged) if is_damaged => {
-                return Err(LogError::Mark { offset: mark_offset });
+            Err(LogError::NotALog | LogError::Unasked { .. } | LogError::UnaskedDamaged)
+                if is_damaged =>
+            {
+                return Err(LogError::Mark {
+                    offset: mark_offset,
+                });
             }
             Err(LogError::NotALog) => false,
             Err(error) => return Err(error),
@@ -275,7 +332,8 @@ impl File {
         Ok(())
     }
 
-    /// Removes the log of a pool whose creation failed, and which the caller removes as well. A file that is not its log stays.
+    /// Removes the log of a pool whose creation failed, and which the caller removes as well. A
+    /// file that is not its log stays.
     pub fn remove_log_of_failed(pool: &fs::File, log_path: &Path, mark_offset: u64) {
         let find = || {
             let pool = Disk(pool.try_clone().ok()?);
@@ -293,29 +351,35 @@ impl File {
         self.options.line_form = line_form;
     }
 
-    /// Ends a pool that is closed cleanly, and of which everything is flushed and fenced: writes all of it to the pool's file,
-    /// and removes the log. Nothing is written after this.
+    /// Ends a pool that is closed cleanly, and of which everything is flushed and fenced: writes
+    /// all of it to the pool's file, and removes the log. Nothing is written after this.
     ///
     /// # Errors
-    /// [`MediumError::Failed`] if the disk failed, now or before; [`MediumError::Log`] if the system refuses.
+    /// [`MediumError::Failed`] if the disk failed, now or before; [`MediumError::Log`] if the
+    /// system refuses.
     pub fn finish(&self) -> Result<(), MediumError> {
         self.stop_workers();
         let core = &*self.core;
         core.settle(core.end())?;
         core.checkpoint()?;
         let length = self.mapping.extent().length();
-        // Each step is durable before the next one. Otherwise a crash could leave a pool that misses its log, or seems truncated.
+        // Each step is durable before the next one. Otherwise a crash could leave a pool that
+        // misses its log, or seems truncated.
         let finished = core.log.update(|header| {
             header.ranges.clear();
             header.pool_bytes = length;
         });
         finished.map_err(refused("finish the log"))?;
         if core.pool.length().map_err(refused("measure the pool"))? > length {
-            core.pool.truncate(length).map_err(refused("cut the pool's free tail off"))?;
+            core.pool
+                .truncate(length)
+                .map_err(refused("cut the pool's free tail off"))?;
         }
         write_mark(&*core.pool, self.options.mark_offset, Mark(None))?;
         if let Some(path) = &self.log_path {
-            fs::remove_file(path).and_then(|()| sync_folder(path)).map_err(refused("remove the log"))?;
+            fs::remove_file(path)
+                .and_then(|()| sync_folder(path))
+                .map_err(refused("remove the log"))?;
             self.keep_reserve();
         }
         // The log is removed: the drop must not remove another log that is made at its path.
@@ -343,7 +407,11 @@ impl File {
 impl Drop for File {
     fn drop(&mut self) {
         self.stop_workers();
-        if let Some(path) = self.log_path.as_ref().filter(|_| !self.core.marked.load(Ordering::Relaxed)) {
+        if let Some(path) = self
+            .log_path
+            .as_ref()
+            .filter(|_| !self.core.marked.load(Ordering::Relaxed))
+        {
             // Nothing was ever written to the log, and the pool does not name it.
             if fs::remove_file(path).is_ok() {
                 self.keep_reserve();
@@ -362,12 +430,24 @@ pub fn sync_folder(path: &Path) -> std::io::Result<()> {
 
 /// The folder in which `path` lies; `.` for a name alone.
 pub fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    path.parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
-fn no_room(error: std::io::Error, grown: Grown, [from, to]: [u64; 2], file: &fs::File) -> MediumError {
+fn no_room(
+    error: std::io::Error,
+    grown: Grown,
+    [from, to]: [u64; 2],
+    file: &fs::File,
+) -> MediumError {
     match LimitedBy::of(&error, file) {
-        Some(by) => MediumError::Full { wanted: to, limit: from, by, file: grown },
+        Some(by) => MediumError::Full {
+            wanted: to,
+            limit: from,
+            by,
+            file: grown,
+        },
         None => refused("make room on the disk")(error).into(),
     }
 }
@@ -378,8 +458,8 @@ pub(super) fn write_mark(pool: &dyn Io, offset: u64, mark: Mark) -> Result<(), L
         .map_err(refused("say in the pool which log it needs"))
 }
 
-/// The options for these files: on a file system in memory the log is small, because room is scarce there and checkpoints are
-/// cheap.
+/// The options for these files: on a file system in memory the log is small, because room is scarce
+/// there and checkpoints are cheap.
 fn for_files(files: [&fs::File; 2], options: FileOptions) -> FileOptions {
     if !files.iter().any(|file| is_volatile(file) == Some(true)) {
         return options;
@@ -399,16 +479,26 @@ fn lengthen(pool: &dyn Io, length: u64, options: &FileOptions) -> Result<u64, Me
     }
     if wanted > options.limit_bytes {
         let (limit, by) = (options.limit_bytes, LimitedBy::Limit);
-        return Err(MediumError::Full { wanted, limit, by, file: Grown::Pool });
+        return Err(MediumError::Full {
+            wanted,
+            limit,
+            by,
+            file: Grown::Pool,
+        });
     }
     pool.allocate(length, wanted)
         .map_err(|error| no_room(error, Grown::Pool, [length, wanted], pool.file()))?;
     Ok(wanted)
 }
 
-/// Gives a new log room for its ring, as much as the disk has up to `wanted` bytes; returns that. If it has not enough even for
-/// the smallest ring, the pool gives its reserve up.
-fn allocate_ring(io: &dyn Io, pool: &dyn Io, pool_bytes: u64, wanted: u64) -> Result<u64, MediumError> {
+/// Gives a new log room for its ring, as much as the disk has up to `wanted` bytes; returns that.
+/// If it has not enough even for the smallest ring, the pool gives its reserve up.
+fn allocate_ring(
+    io: &dyn Io,
+    pool: &dyn Io,
+    pool_bytes: u64,
+    wanted: u64,
+) -> Result<u64, MediumError> {
     let (mut capacity, mut has_reserve) = (wanted, true);
     while let Err(error) = io.allocate(0, RING + capacity) {
         io.truncate(0).map_err(refused("empty the log"))?;
@@ -420,10 +510,15 @@ fn allocate_ring(io: &dyn Io, pool: &dyn Io, pool_bytes: u64, wanted: u64) -> Re
             return Err(no_room(error, Grown::Log, [0, RING + capacity], io.file()));
         }
         if is_least {
-            pool.truncate(pool_bytes).map_err(refused("give up the reserve of the pool"))?;
+            pool.truncate(pool_bytes)
+                .map_err(refused("give up the reserve of the pool"))?;
             has_reserve = false;
         }
-        capacity = if is_least { RESERVE_BYTES - RING } else { smaller };
+        capacity = if is_least {
+            RESERVE_BYTES - RING
+        } else {
+            smaller
+        };
     }
     Ok(capacity)
 }
@@ -440,9 +535,12 @@ fn private_pages(mapping: &Mapping, options: &FileOptions) -> Private {
     private
 }
 
-/// A quarter of the limit of memory for what is to be written to the log, and one for what is to be written to the pool's file.
+/// A quarter of the limit of memory for what is to be written to the log, and one for what is to be
+/// written to the pool's file.
 fn burst_bytes_max(options: &FileOptions) -> u64 {
-    BURST_BYTES_MAX.min(options.private_bytes_max / 4).max(BURST_BYTES_MIN)
+    BURST_BYTES_MAX
+        .min(options.private_bytes_max / 4)
+        .max(BURST_BYTES_MIN)
 }
 
 fn log_sizes(options: &FileOptions) -> [u64; 2] {
@@ -462,7 +560,10 @@ fn create(
         // Otherwise old content could come back beside a header that a crash tore.
         io.sync().map_err(refused("empty the log"))?;
     }
-    let wanted = options.log_bytes.max(CAPACITY_MIN).next_multiple_of(BLOCK_BYTES);
+    let wanted = options
+        .log_bytes
+        .max(CAPACITY_MIN)
+        .next_multiple_of(BLOCK_BYTES);
     let capacity = allocate_ring(&*io, pool, pool_bytes, wanted)?;
     let incarnation = random_id() as u32 / 2 + 1;
     let header = Header {
@@ -474,13 +575,24 @@ fn create(
         start: 0,
         checkpointed_at: 0,
         incarnation_next: incarnation + 1,
-        ranges: vec![LogRange { incarnation, begin: 0 }],
+        ranges: vec![LogRange {
+            incarnation,
+            begin: 0,
+        }],
     };
     let log = Log::new(io, header, log_sizes(options), options.sizes);
-    log.fill_ahead(0, FILLED_AT_FIRST).map_err(refused("fill the log with zeros"))?;
-    log.write_first_header().map_err(refused("write the log's header"))?;
+    log.fill_ahead(0, FILLED_AT_FIRST)
+        .map_err(refused("fill the log with zeros"))?;
+    log.write_first_header()
+        .map_err(refused("write the log's header"))?;
     let appender = Appender::new(incarnation, 0, &[], capacity);
-    Ok((log, Tail { appender, dozing: false }))
+    Ok((
+        log,
+        Tail {
+            appender,
+            dozing: false,
+        },
+    ))
 }
 
 /// Replays a log into the mapping, and begins a new incarnation behind what was found.
@@ -495,25 +607,40 @@ fn reopen(
     let start = Instant::now();
     let log = Log::new(io, newest.header.clone(), log_sizes(options), options.sizes);
     log.set_filled();
-    // The memory that the lines of a long log take may be more than there is, so they go to the file at once.
+    // The memory that the lines of a long log take may be more than there is, so they go to the
+    // file at once.
     let writes_back = private.is_active();
     let note = |number: u64, position| private.note_append(number / PAGE_LINES, position);
     let mut replayed = replay_into(&log, newest, mapping, (!writes_back).then_some(&note))?;
     begin(&log, pool, options, &replayed, writes_back)
         .map_err(refused("begin a new incarnation of the log"))?;
-    // Both copies of the header name this ring now. If the system refuses, the file is only longer than it need be.
+    // Both copies of the header name this ring now. If the system refuses, the file is only longer
+    // than it need be.
     let _ = log.cut();
     replayed.replay.duration = start.elapsed();
     let end = replayed.end;
     let mut block = vec![0; (end % BLOCK_BYTES) as usize];
-    log.read_ring(end - end % BLOCK_BYTES, &mut block).map_err(refused("read the log"))?;
-    let incarnation = log.header().ranges.last().map_or(0, |range| range.incarnation);
+    log.read_ring(end - end % BLOCK_BYTES, &mut block)
+        .map_err(refused("read the log"))?;
+    let incarnation = log
+        .header()
+        .ranges
+        .last()
+        .map_or(0, |range| range.incarnation);
     let appender = Appender::new(incarnation, end, &block, log.capacity_least());
-    Ok((log, Tail { appender, dozing: false }, replayed))
+    Ok((
+        log,
+        Tail {
+            appender,
+            dozing: false,
+        },
+        replayed,
+    ))
 }
 
-/// Checks a log. With `note` its lines are stored into the mapping, and `note` is called before with the number of each and the
-/// position of its frame. No file is changed, unless the mapping grows with one.
+/// Checks a log. With `note` its lines are stored into the mapping, and `note` is called before
+/// with the number of each and the position of its frame. No file is changed, unless the mapping
+/// grows with one.
 pub(super) fn replay_into(
     log: &Log,
     newest: &NewestHeader,
@@ -563,7 +690,8 @@ pub(super) fn replay_into(
     Ok(replayed)
 }
 
-/// Makes durable what replay found, and begins a new incarnation behind it. If `writes_back`, the log is checkpointed.
+/// Makes durable what replay found, and begins a new incarnation behind it. If `writes_back`, the
+/// log is checkpointed.
 fn begin(
     log: &Log,
     pool: &dyn Io,
@@ -572,9 +700,10 @@ fn begin(
     writes_back: bool,
 ) -> std::io::Result<()> {
     let (mark_offset, durable, end) = (options.mark_offset, replayed.durable, replayed.end);
-    // What replay read may be in the page cache only, and after a failed sync the system may take pages for clean that never
-    // reached the disk. So all that is not known to be durable is written again: first the header that was read, because the
-    // next header overwrites the other copy.
+    // What replay read may be in the page cache only, and after a failed sync the system may take
+    // pages for clean that never reached the disk. So all that is not known to be durable is
+    // written again: first the header that was read, because the next header overwrites the other
+    // copy.
     if !Mutant::HeaderKept.is_planted() {
         log.rewrite_header()?;
     }
@@ -606,7 +735,10 @@ fn begin(
         if header.ranges.last().is_some_and(|range| range.begin >= end) {
             header.ranges.pop();
         }
-        header.ranges.push(LogRange { incarnation: header.incarnation_next, begin: end });
+        header.ranges.push(LogRange {
+            incarnation: header.incarnation_next,
+            begin: end,
+        });
         if !Mutant::OldIncarnation.is_planted() {
             header.incarnation_next = header.incarnation_next.wrapping_add(1).max(1);
         }

@@ -1,4 +1,5 @@
-//! Sets of pages. The pages that were written are private to the process: they are the memory that the medium takes.
+//! Sets of pages. The pages that were written are private to the process: they are the memory that
+//! the medium takes.
 
 /// Bytes of a page.
 pub(super) const PAGE_BYTES: u64 = 4096;
@@ -14,7 +15,10 @@ pub(super) struct Pages {
 impl Pages {
     /// The number of pages.
     pub(super) fn count(&self) -> u64 {
-        self.bits.iter().map(|word| u64::from(word.count_ones())).sum()
+        self.bits
+            .iter()
+            .map(|word| u64::from(word.count_ones()))
+            .sum()
     }
 
     /// Adds the page of a line; returns whether it is new.

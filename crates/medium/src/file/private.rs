@@ -1,26 +1,31 @@
 //! The memory that written pages take, and how it is given back.
 //!
-//! A page of the pool that a thread stores to becomes *private*: the system keeps it in memory, and never writes it to the file.
-//! Without a limit it stays so until the pool is closed. With a limit, pages are *given back*: they show the file again, and take
-//! no memory that the system could not take back. That begins when the pool gets larger than half of the limit; what it had of
-//! memory before stays private.
+//! A page of the pool that a thread stores to becomes *private*: the system keeps it in memory, and
+//! never writes it to the file. Without a limit it stays so until the pool is closed. With a limit,
+//! pages are *given back*: they show the file again, and take no memory that the system could not
+//! take back. That begins when the pool gets larger than half of the limit; what it had of memory
+//! before stays private.
 //!
 //! A page is given back only if no store is lost by it:
 //!
-//! 1. The last frame with a line of the page is checkpointed. Otherwise a later checkpoint could write an older content of a
-//!    line, which would then show. That page and file are equal is not enough, because values recur.
+//! 1. The last frame with a line of the page is checkpointed. Otherwise a later checkpoint could
+//!    write an older content of a line, which would then show. That page and file are equal is not
+//!    enough, because values recur.
 //! 2. Page and file are equal.
 //!
-//! The thread that gives pages back holds off checkpoints, so the file does not change, and reads the page of the file. Then it
-//! takes the lock under which frames are appended and the locks of the page's lines, without which no thread stores. Under these
-//! locks it looks whether (1) still holds, compares, and gives the page back.
+//! The thread that gives pages back holds off checkpoints, so the file does not change, and reads
+//! the page of the file. Then it takes the lock under which frames are appended and the locks of
+//! the page's lines, without which no thread stores. Under these locks it looks whether (1) still
+//! holds, compares, and gives the page back.
 //!
-//! A page whose last frame is checkpointed and that still differs has lines which were stored to and not flushed. They are
-//! appended to the log, and the page is given back after the next checkpoint. Any line may become durable at any time
-//! (docs/PERSISTENCY.md), so that takes nothing from a tree.
+//! A page whose last frame is checkpointed and that still differs has lines which were stored to
+//! and not flushed. They are appended to the log, and the page is given back after the next
+//! checkpoint. Any line may become durable at any time (docs/PERSISTENCY.md), so that takes nothing
+//! from a tree.
 //!
-//! When three quarters of the limit are private, a thread in the background syncs, checkpoints and gives pages back. Beyond the
-//! limit, writers wait for it where they hold no lock of a tree. After a failure of the medium nothing is given back.
+//! When three quarters of the limit are private, a thread in the background syncs, checkpoints and
+//! gives pages back. Beyond the limit, writers wait for it where they hold no lock of a tree. After
+//! a failure of the medium nothing is given back.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,8 +44,8 @@ use crate::{LINE_BYTES, LineValue, MediumError};
 
 /// Pages of which one chunk of the table tells.
 const CHUNK_PAGES: u64 = 1 << 15;
-/// The lowest bit of an entry of the table: whether the page is private. The bits above are one more than the position where the
-/// last frame with a line of the page begins; 0 if there was none.
+/// The lowest bit of an entry of the table: whether the page is private. The bits above are one
+/// more than the position where the last frame with a line of the page begins; 0 if there was none.
 const PRIVATE: u64 = 1;
 /// How often a writer waits for pages to be given back, before it goes on nevertheless.
 const ROUNDS_MAX: u64 = 4;
@@ -97,10 +102,13 @@ impl Private {
         length / PAGE_BYTES > self.pages_max / 2 && rustix::param::page_size() as u64 == PAGE_BYTES
     }
 
-    /// Has pages given back from now on, of those that lie behind `length` bytes. No thread stores there yet.
+    /// Has pages given back from now on, of those that lie behind `length` bytes. No thread stores
+    /// there yet.
     pub(super) fn activate(&self, length: u64) {
-        self.first.store(length.div_ceil(PAGE_BYTES), Ordering::Relaxed);
-        // ORDER: a thread that stores to such a page sees this: it has the page's offset from a load of a greater length.
+        self.first
+            .store(length.div_ceil(PAGE_BYTES), Ordering::Relaxed);
+        // ORDER: a thread that stores to such a page sees this: it has the page's offset from a
+        // load of a greater length.
         self.is_active.store(true, Ordering::Release);
     }
 
@@ -119,7 +127,9 @@ impl Private {
     /// The page that is about to be stored to is private.
     #[inline]
     pub(super) fn note_store(&self, page: u64) {
-        let Some(entry) = self.entry(page) else { return };
+        let Some(entry) = self.entry(page) else {
+            return;
+        };
         if entry.load(Ordering::Relaxed) & PRIVATE == 0
             && entry.fetch_or(PRIVATE, Ordering::Relaxed) & PRIVATE == 0
         {
@@ -127,10 +137,13 @@ impl Private {
         }
     }
 
-    /// A frame that begins at this position has a line of the page. The caller holds the lock under which frames are appended.
+    /// A frame that begins at this position has a line of the page. The caller holds the lock under
+    /// which frames are appended.
     #[inline]
     pub(super) fn note_append(&self, page: u64, position: u64) {
-        let Some(entry) = self.entry(page) else { return };
+        let Some(entry) = self.entry(page) else {
+            return;
+        };
         let (old, new) = (entry.load(Ordering::Relaxed), (position + 1) << 1);
         if self.is_active() {
             // Stores note their pages, and may do so now: only the bits of the position change.
@@ -146,7 +159,9 @@ impl Private {
     /// Whether every frame with a line of the page begins before `start`.
     fn is_checkpointed(&self, page: u64, start: u64) -> bool {
         Mutant::EqualIsEnough.is_planted()
-            || self.entry(page).is_some_and(|entry| entry.load(Ordering::Relaxed) >> 1 <= start)
+            || self
+                .entry(page)
+                .is_some_and(|entry| entry.load(Ordering::Relaxed) >> 1 <= start)
     }
 
     fn forget(&self, page: u64) {
@@ -159,11 +174,17 @@ impl Private {
 
     /// The private pages from this one on.
     fn noted(&self, from: u64) -> impl Iterator<Item = u64> + '_ {
-        let chunks = self.chunks.iter().zip(0..).skip((from / CHUNK_PAGES) as usize);
+        let chunks = self
+            .chunks
+            .iter()
+            .zip(0..)
+            .skip((from / CHUNK_PAGES) as usize);
         let pages = chunks.filter_map(|(chunk, index)| Some((chunk.get()?, index * CHUNK_PAGES)));
         let pages = pages.flat_map(|(chunk, first)| chunk.iter().zip(first..));
         let noted = pages.filter(|(entry, _)| entry.load(Ordering::Relaxed) & PRIVATE != 0);
-        noted.map(|(_, page)| page).filter(move |page| *page >= from)
+        noted
+            .map(|(_, page)| page)
+            .filter(move |page| *page >= from)
     }
 
     /// Bytes of private pages.
@@ -194,17 +215,26 @@ impl Private {
 }
 
 impl Core {
-    /// Waits until the private pages take no more than their limit, but not for more than [`ROUNDS_MAX`] rounds.
+    /// Waits until the private pages take no more than their limit, but not for more than
+    /// [`ROUNDS_MAX`] rounds.
     #[inline(always)]
     pub(super) fn await_memory(&self, has_background: bool) -> Result<(), MediumError> {
-        if self.lines.private.is_nearly_short() { self.wait_for_memory(has_background) } else { Ok(()) }
+        if self.lines.private.is_nearly_short() {
+            self.wait_for_memory(has_background)
+        } else {
+            Ok(())
+        }
     }
 
     #[cold]
     fn wait_for_memory(&self, has_background: bool) -> Result<(), MediumError> {
         let private = &self.lines.private;
         if !has_background {
-            return if private.is_short() { self.give_back() } else { Ok(()) };
+            return if private.is_short() {
+                self.give_back()
+            } else {
+                Ok(())
+            };
         }
         let mut rounds = private.rounds.lock();
         let last = *rounds + ROUNDS_MAX;
@@ -247,13 +277,16 @@ impl Core {
         result
     }
 
-    /// Gives back the pages that may be. Returns the lines that differ from the file although no frame has them.
+    /// Gives back the pages that may be. Returns the lines that differ from the file although no
+    /// frame has them.
     pub(super) fn give_back_pages(&self) -> Vec<u64> {
         let (private, mut lines) = (&self.lines.private, Vec::new());
         let mut base = [0; PAGE_BYTES as usize];
         for page in private.noted(private.first.load(Ordering::Relaxed)) {
-            // Checkpoints also punch released units out of the file, and cut it. They wait for one page only.
-            let _no_checkpoint = (!Mutant::GivenBackAnytime.is_planted()).then(|| self.checkpointing.lock());
+            // Checkpoints also punch released units out of the file, and cut it. They wait for one
+            // page only.
+            let _no_checkpoint =
+                (!Mutant::GivenBackAnytime.is_planted()).then(|| self.checkpointing.lock());
             let start = self.log.start();
             if !private.is_checkpointed(page, start) {
                 continue;
@@ -263,7 +296,8 @@ impl Core {
             }
             let _tail = self.tail.lock();
             let _stopped = (!Mutant::StoresGoOn.is_planted()).then(|| self.lines.lock_page(page));
-            let is_still = private.is_checkpointed(page, start) || Mutant::LookedAtOnce.is_planted();
+            let is_still =
+                private.is_checkpointed(page, start) || Mutant::LookedAtOnce.is_planted();
             if !is_still || self.commit.has_failed() {
                 continue;
             }
@@ -276,7 +310,8 @@ impl Core {
         lines
     }
 
-    /// Gives back the pages of released units that were punched out of the file: what they hold is arbitrary.
+    /// Gives back the pages of released units that were punched out of the file: what they hold is
+    /// arbitrary.
     pub(super) fn give_back_punched(&self, start: u64, end: u64) {
         if !self.lines.private.is_active() {
             return;
@@ -294,29 +329,32 @@ impl Core {
     /// Gives a page back. The caller holds the locks of its lines.
     fn show_file(&self, page: u64) {
         let private = &self.lines.private;
-        // SAFETY: the medium, which joins its threads before it ends, has mapped the file there; what was stored to the page is
-        // in the file, or arbitrary.
+        // SAFETY: the medium, which joins its threads before it ends, has mapped the file there;
+        // what was stored to the page is in the file, or arbitrary.
         if unsafe { show_file(&self.extent, page * PAGE_BYTES, PAGE_BYTES) } {
             private.forget(page);
             private.given_back.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// The lines of a page that differ from what the file holds. The medium's own line does not count: no thread reads it from
-    /// memory.
+    /// The lines of a page that differ from what the file holds. The medium's own line does not
+    /// count: no thread reads it from memory.
     fn differing(&self, page: u64, base: &[u8; PAGE_BYTES as usize]) -> impl Iterator<Item = u64> {
         let own = self.mark_offset / LINE_BYTES as u64;
         let numbers = page * PAGE_LINES..(page + 1) * PAGE_LINES;
-        numbers.zip(base.as_chunks::<LINE_BYTES>().0).filter_map(move |(number, base)| {
-            let line = self.extent.line(number)?;
-            let words = line.iter().zip(base.as_chunks().0);
-            let mut differ =
-                words.map(|(word, base)| word.load(Ordering::Relaxed) != u64::from_le_bytes(*base));
-            (number != own && differ.any(|differs| differs)).then_some(number)
-        })
+        numbers
+            .zip(base.as_chunks::<LINE_BYTES>().0)
+            .filter_map(move |(number, base)| {
+                let line = self.extent.line(number)?;
+                let words = line.iter().zip(base.as_chunks().0);
+                let mut differ = words
+                    .map(|(word, base)| word.load(Ordering::Relaxed) != u64::from_le_bytes(*base));
+                (number != own && differ.any(|differs| differs)).then_some(number)
+            })
     }
 
-    /// The content to append for a line. If the pool was cut before it, a length record of 0, which replay ignores.
+    /// The content to append for a line. If the pool was cut before it, a length record of 0, which
+    /// replay ignores.
     pub(super) fn line_to_append(&self, number: u64) -> (u64, LineValue) {
         match self.extent.line(number) {
             Some(line) => (number, self.lines.capture(line)),
@@ -327,8 +365,9 @@ impl Core {
 }
 
 impl File {
-    /// Waits while more memory is private than [`FileOptions::private_bytes_max`](super::FileOptions::private_bytes_max) allows.
-    /// The caller holds no lock that a writer needs.
+    /// Waits while more memory is private than
+    /// [`FileOptions::private_bytes_max`](super::FileOptions::private_bytes_max) allows. The caller
+    /// holds no lock that a writer needs.
     ///
     /// # Errors
     /// [`MediumError::Failed`] after a failure.

@@ -1,8 +1,9 @@
-//! Room that is given back: units of the pool's file are punched out of it once a checkpoint has passed their last lines.
+//! Room that is given back: units of the pool's file are punched out of it once a checkpoint has
+//! passed their last lines.
 //!
-//! A unit that was released waits until what made it free is durable, and written back: before that a crash would bring back a
-//! state in which it is in use. Lines of it that are logged later, by threads that flushed before it was free, make it take room
-//! again and harm nothing.
+//! A unit that was released waits until what made it free is durable, and written back: before that
+//! a crash would bring back a state in which it is in use. Lines of it that are logged later, by
+//! threads that flushed before it was free, make it take room again and harm nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,11 +27,16 @@ pub(super) struct Released {
 
 impl Released {
     pub(super) fn new(holes: &Arc<Holes>) -> Self {
-        Self { waiting: Mutex::default(), holes: Arc::clone(holes) }
+        Self {
+            waiting: Mutex::default(),
+            holes: Arc::clone(holes),
+        }
     }
 
     pub(super) fn add(&self, start: u64, end: u64, log_end: u64) {
-        self.waiting.lock().extend(units_of(start, end).map(|unit| (unit, log_end)));
+        self.waiting
+            .lock()
+            .extend(units_of(start, end).map(|unit| (unit, log_end)));
     }
 
     /// Whether the unit of this offset was punched.
@@ -48,10 +54,15 @@ impl Released {
 }
 
 impl Core {
-    /// Punches what was released before `position`, up to which the log is durable and checkpointed.
+    /// Punches what was released before `position`, up to which the log is durable and
+    /// checkpointed.
     pub(super) fn punch(&self, position: u64) {
         let mut waiting = self.released.waiting.lock();
-        let position = if Mutant::PunchedEarly.is_planted() { u64::MAX } else { position };
+        let position = if Mutant::PunchedEarly.is_planted() {
+            u64::MAX
+        } else {
+            position
+        };
         let mut due = Vec::new();
         waiting.retain(|unit, log_end| {
             let is_due = *log_end <= position;
@@ -79,8 +90,8 @@ impl File {
     /// As [`Medium::cut`](crate::Medium::cut), in these steps:
     ///
     /// 1. The pool is shorter in memory. From now on no frame has lines beyond its length.
-    /// 2. All frames before are made durable and checkpointed. The header of the log then has the new length, and no line that it
-    ///    leads to lies beyond.
+    /// 2. All frames before are made durable and checkpointed. The header of the log then has the
+    ///    new length, and no line that it leads to lies beyond.
     /// 3. The file is cut. Without this step, as after a crash, it is only longer than it need be.
     pub(super) fn cut_now(&self, length: u64) -> Result<(), MediumError> {
         let core = &*self.core;

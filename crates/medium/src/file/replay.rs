@@ -2,8 +2,8 @@
 //!
 //! The log ends at the first frame that cannot be read. That is
 //!
-//! - *damage*, if a later incarnation began behind it, or if a later frame says that the log was durable beyond it when that
-//!   frame was appended;
+//! - *damage*, if a later incarnation began behind it, or if a later frame says that the log was
+//!   durable beyond it when that frame was appended;
 //! - otherwise a *torn tail*: what is missing was never acknowledged.
 
 use std::io;
@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::{LogError, refused};
-use super::layout::{BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, Header, LENGTH, first_word, lines_of};
+use super::layout::{
+    BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, Header, LENGTH, first_word, lines_of,
+};
 use super::log::{Found, Log, Reader};
 use crate::testing::mutant::Mutant;
 
@@ -37,7 +39,8 @@ pub struct Replay {
     pub groups: u64,
     /// Lines in them.
     pub lines: u64,
-    /// Syncs that made them durable: groups that were appended between the same two syncs count as one.
+    /// Syncs that made them durable: groups that were appended between the same two syncs count as
+    /// one.
     pub syncs: u64,
     /// How the log ended.
     pub end: LogEnd,
@@ -47,11 +50,18 @@ pub struct Replay {
 
 impl Replay {
     /// The replay of a pool without a log.
-    pub(super) const NOTHING: Self =
-        Self { bytes: 0, groups: 0, lines: 0, syncs: 0, end: LogEnd::Empty, duration: Duration::ZERO };
+    pub(super) const NOTHING: Self = Self {
+        bytes: 0,
+        groups: 0,
+        lines: 0,
+        syncs: 0,
+        end: LogEnd::Empty,
+        duration: Duration::ZERO,
+    };
 }
 
-/// What replay found, and where the log ends. What lies between `durable` and `end` may not be durable.
+/// What replay found, and where the log ends. What lies between `durable` and `end` may not be
+/// durable.
 pub(super) struct Replayed {
     pub(super) replay: Replay,
     pub(super) end: u64,
@@ -60,8 +70,9 @@ pub(super) struct Replayed {
     pub(super) length: u64,
 }
 
-/// Reads all frames, and calls `store` with each: the window that holds it, and its place there. Before that, `check_line` is called with the number of each line and the
-/// position of its frame, and `grow` with each new length of the pool.
+/// Reads all frames, and calls `store` with each: the window that holds it, and its place there.
+/// Before that, `check_line` is called with the number of each line and the position of its frame,
+/// and `grow` with each new length of the pool.
 pub(super) fn replay(
     log: &Log,
     header: &Header,
@@ -81,17 +92,23 @@ pub(super) fn replay(
     for (index, range) in header.ranges.iter().enumerate() {
         let next = header.ranges.get(index + 1);
         while next.is_none_or(|next| found.end < next.begin) {
-            let (frame_header, frame) =
-                match reader.look(found.end, range.incarnation).map_err(refused("read the log"))? {
-                    Found::Frame(header, frame) => (header, frame),
-                    other => {
-                        let broken = matches!(other, Found::Broken);
-                        if next.is_some() {
-                            return Err(damaged(log, found.end, "a frame that was durable cannot be read"));
-                        }
-                        return finish(log, found, range.incarnation, broken);
+            let (frame_header, frame) = match reader
+                .look(found.end, range.incarnation)
+                .map_err(refused("read the log"))?
+            {
+                Found::Frame(header, frame) => (header, frame),
+                other => {
+                    let broken = matches!(other, Found::Broken);
+                    if next.is_some() {
+                        return Err(damaged(
+                            log,
+                            found.end,
+                            "a frame that was durable cannot be read",
+                        ));
                     }
-                };
+                    return finish(log, found, range.incarnation, broken);
+                }
+            };
             for (number, line) in lines_of(frame) {
                 if number == LENGTH {
                     grow(first_word(line))?;
@@ -120,13 +137,22 @@ pub(super) fn replay(
 }
 
 fn damaged(log: &Log, position: u64, what: &str) -> LogError {
-    LogError::Damaged { position: log.physical(position), what: what.to_owned() }
+    LogError::Damaged {
+        position: log.physical(position),
+        what: what.to_owned(),
+    }
 }
 
 /// Decides whether the end of the log is a torn tail or damage.
-fn finish(log: &Log, mut found: Replayed, incarnation: u32, broken: bool) -> Result<Replayed, LogError> {
+fn finish(
+    log: &Log,
+    mut found: Replayed,
+    incarnation: u32,
+    broken: bool,
+) -> Result<Replayed, LogError> {
     let ring_end = log.start() + log.capacity();
-    let behind = look_behind(log, found.end, incarnation, ring_end).map_err(refused("read the log"))?;
+    let behind =
+        look_behind(log, found.end, incarnation, ring_end).map_err(refused("read the log"))?;
     if behind == Behind::Durable {
         return Err(lost(log, found.end));
     }
@@ -135,14 +161,19 @@ fn finish(log: &Log, mut found: Replayed, incarnation: u32, broken: bool) -> Res
     Ok(found)
 }
 
-/// Checks a log that was replayed up to `end` by one copy of its header, because the other copy, at `copy`, fails its check.
-/// If a crash tore that copy while it was written, no frame was written after it. Otherwise it was the newer header, and is
-/// damaged: then the ring may hold frames that the header at hand does not allow, which are of a later incarnation, beyond the
-/// space that was free, or in the part by which the log had grown.
+/// Checks a log that was replayed up to `end` by one copy of its header, because the other copy, at
+/// `copy`, fails its check. If a crash tore that copy while it was written, no frame was written
+/// after it. Otherwise it was the newer header, and is damaged: then the ring may hold frames that
+/// the header at hand does not allow, which are of a later incarnation, beyond the space that was
+/// free, or in the part by which the log had grown.
 pub(super) fn expect_nothing_later(log: &Log, end: u64, copy: u64) -> Result<(), LogError> {
     let header = log.header();
-    let last =
-        header.ranges.last().map_or(header.incarnation_next.wrapping_sub(1), |range| range.incarnation);
+    let last = header
+        .ranges
+        .last()
+        .map_or(header.incarnation_next.wrapping_sub(1), |range| {
+            range.incarnation
+        });
     let free_end = header.start - header.start % BLOCK_BYTES + header.capacity;
     let is_later = |frame: &FrameHeader| {
         frame.incarnation.wrapping_sub(last).cast_signed() > 0
@@ -164,7 +195,10 @@ pub(super) fn expect_nothing_later(log: &Log, end: u64, copy: u64) -> Result<(),
     };
     if look().map_err(refused("read the log"))? && !Mutant::AnyHeader.is_planted() {
         let what = "this copy of the header fails its check, and without it the frames that follow it cannot be found";
-        return Err(LogError::Damaged { position: copy, what: what.to_owned() });
+        return Err(LogError::Damaged {
+            position: copy,
+            what: what.to_owned(),
+        });
     }
     Ok(())
 }
@@ -182,16 +216,25 @@ pub(super) enum Behind {
 
 /// The error for an unreadable frame before a place that was durable.
 pub(super) fn lost(log: &Log, end: u64) -> LogError {
-    damaged(log, end, "no frame can be read here, but a later one says that it was durable")
+    damaged(
+        log,
+        end,
+        "no frame can be read here, but a later one says that it was durable",
+    )
 }
 
 /// Searches for frames behind the `end` of a log, up to `ring_end`.
-pub(super) fn look_behind(log: &Log, end: u64, incarnation: u32, ring_end: u64) -> io::Result<Behind> {
+pub(super) fn look_behind(
+    log: &Log,
+    end: u64,
+    incarnation: u32,
+    ring_end: u64,
+) -> io::Result<Behind> {
     let mut reader = Reader::new(log, ring_end);
     let mut behind = Behind::Nothing;
     let mut position = end + 8;
-    // A frame that says so lies behind all that was appended without a sync in between, which may be much. So each frame that
-    // is found extends the search.
+    // A frame that says so lies behind all that was appended without a sync in between, which may
+    // be much. So each frame that is found extends the search.
     let mut limit = (end + log.sizes.look_bytes).min(ring_end);
     while position + FRAME_HEADER_BYTES as u64 <= limit {
         match reader.look(position, incarnation)? {

@@ -13,7 +13,8 @@ pub(super) struct Checkpoints {
     pub(super) log_bytes: u64,
     pub(super) written_back_bytes: u64,
     pub(super) time: Duration,
-    /// When the last one ended, in seconds since 1970, also if another process made it; 0 if there was none.
+    /// When the last one ended, in seconds since 1970, also if another process made it; 0 if there
+    /// was none.
     pub(super) last_s: u64,
 }
 
@@ -74,7 +75,12 @@ impl File {
         let (start, durable) = (core.log.start(), core.commit.durable());
         let end = core.end();
         let mut sync_sizes: Vec<u64> = figures.sizes.iter().map(load).collect();
-        let used = SIZES - sync_sizes.iter().rev().take_while(|count| **count == 0).count();
+        let used = SIZES
+            - sync_sizes
+                .iter()
+                .rev()
+                .take_while(|count| **count == 0)
+                .count();
         sync_sizes.truncate(used);
         FileStat {
             log_capacity_bytes: core.log.capacity(),

@@ -1,8 +1,9 @@
 //! Storing the lines of a log that is replayed.
 //!
-//! The lines lie all over the pool, so most of the time is spent waiting for memory. A line's place is therefore prefetched
-//! some time before the line is stored. And for a long log other threads store lines while the first one reads and checks
-//! frames: each gets whole windows of frames as they were read, and stores the lines of its share of the pages.
+//! The lines lie all over the pool, so most of the time is spent waiting for memory. A line's place
+//! is therefore prefetched some time before the line is stored. And for a long log other threads
+//! store lines while the first one reads and checks frames: each gets whole windows of frames as
+//! they were read, and stores the lines of its share of the pages.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,8 +18,8 @@ use crate::kernels::prefetch_write;
 
 /// The place of a line is prefetched this many lines before it is stored.
 const AHEAD: usize = 32;
-/// Threads that store the lines of a long log. Reading and checking take about as long as storing if the pool is small, and
-/// half as long if it is large.
+/// Threads that store the lines of a long log. Reading and checking take about as long as storing
+/// if the pool is small, and half as long if it is large.
 const SHARES: u64 = 2;
 /// How many windows may wait for a thread that stores.
 const WINDOWS_MAX: usize = 4;
@@ -38,7 +39,10 @@ impl Run {
             .filter(move |(number, _)| *number != LENGTH && number / PAGE_LINES % SHARES == share)
             .filter_map(|(number, line)| Some((extent.line(number)?, line)));
         let mut ahead = places.clone();
-        ahead.by_ref().take(AHEAD).for_each(|(words, _)| prefetch_write(words));
+        ahead
+            .by_ref()
+            .take(AHEAD)
+            .for_each(|(words, _)| prefetch_write(words));
         for (words, line) in places {
             if let Some((words, _)) = ahead.next() {
                 prefetch_write(words);
@@ -50,29 +54,40 @@ impl Run {
     }
 }
 
-/// Stores the lines of frames in their order, all lines of a page on one thread. When the scope of the threads ends, all are
-/// stored.
+/// Stores the lines of frames in their order, all lines of a page on one thread. When the scope of
+/// the threads ends, all are stored.
 pub(super) struct Stores<'s, 'm> {
     scope: &'s Scope<'s, 'm>,
     extent: &'m Extent,
     /// The frames that were checked of the window that is being read.
     run: Option<Run>,
-    /// The thread of each share. If it has none, because the log is short, this thread stores its lines.
+    /// The thread of each share. If it has none, because the log is short, this thread stores its
+    /// lines.
     threads: [Option<SyncSender<Run>>; SHARES as usize],
     is_long: bool,
 }
 
 impl<'s, 'm> Stores<'s, 'm> {
     pub(super) fn new(scope: &'s Scope<'s, 'm>, extent: &'m Extent) -> Self {
-        Self { scope, extent, run: None, threads: Default::default(), is_long: false }
+        Self {
+            scope,
+            extent,
+            run: None,
+            threads: Default::default(),
+            is_long: false,
+        }
     }
 
-    /// Stores the lines of the frame at `range` of a window, after those of earlier frames. The lines lie in the pool.
+    /// Stores the lines of the frame at `range` of a window, after those of earlier frames. The
+    /// lines lie in the pool.
     pub(super) fn frame(&mut self, window: &Arc<Vec<u8>>, range: Range<usize>) {
         match &mut self.run {
             Some(run) if Arc::ptr_eq(&run.window, window) => run.range.end = range.end,
             run => {
-                let full = run.replace(Run { window: Arc::clone(window), range });
+                let full = run.replace(Run {
+                    window: Arc::clone(window),
+                    range,
+                });
                 full.into_iter().for_each(|run| self.store(&run));
             }
         }
@@ -102,11 +117,17 @@ impl<'s, 'm> Stores<'s, 'm> {
         let (sender, runs) = sync_channel::<Run>(WINDOWS_MAX);
         let extent = self.extent;
         let store = move || runs.iter().for_each(|run| run.store(extent, share));
-        Builder::new().spawn_scoped(self.scope, store).ok().map(|_| sender)
+        Builder::new()
+            .spawn_scoped(self.scope, store)
+            .ok()
+            .map(|_| sender)
     }
 
     /// Stores the frames of the last window.
     pub(super) fn finish(mut self) {
-        self.run.take().into_iter().for_each(|run| self.hand_over(&run));
+        self.run
+            .take()
+            .into_iter()
+            .for_each(|run| self.hand_over(&run));
     }
 }

@@ -1,4 +1,5 @@
-//! The file medium on a machine whose power fails: append, group commit, checkpoint, recycling, replay.
+//! The file medium on a machine whose power fails: append, group commit, checkpoint, recycling,
+//! replay.
 
 use std::sync::Arc;
 
@@ -34,7 +35,8 @@ impl File {
         self.core.checkpoint()
     }
 
-    /// Makes durable what was appended, and records that it is: damage to it is then told from a torn tail.
+    /// Makes durable what was appended, and records that it is: damage to it is then told from a
+    /// torn tail.
     fn seal(&self) -> Result<(), MediumError> {
         self.core.settle(self.core.end())?;
         self.core.settle(self.core.seal())
@@ -77,12 +79,24 @@ fn content(file: &File) -> Content {
 
 fn content_of(medium: &impl Medium) -> Option<Content> {
     let guard = Guard::new(medium);
-    Some(guard.words(HERE, WORDS).ok()?.iter().map(|word| word.load(&guard)).collect())
+    Some(
+        guard
+            .words(HERE, WORDS)
+            .ok()?
+            .iter()
+            .map(|word| word.load(&guard))
+            .collect(),
+    )
 }
 
 /// What a reader finds.
 fn image_of(machine: &Arc<Machine>, options: FileOptions) -> Result<Dax, MediumError> {
-    File::image_on(&*machine.io(Which::Pool), Some(machine.io(Which::Log)), options, false)
+    File::image_on(
+        &*machine.io(Which::Pool),
+        Some(machine.io(Which::Log)),
+        options,
+        false,
+    )
 }
 
 /// A medium, and what it may be found as after a crash.
@@ -90,12 +104,14 @@ struct Rig {
     machine: Arc<Machine>,
     options: FileOptions,
     file: Option<File>,
-    /// The content after each fence, the first being zeros; and its LSN in the file that is open now.
+    /// The content after each fence, the first being zeros; and its LSN in the file that is open
+    /// now.
     history: Vec<(Content, Lsn)>,
     /// From which moment on which entry of the history is acknowledged.
     acknowledged: Vec<(usize, usize)>,
     next: u64,
-    /// Whether to write also to the end of the pool, wherever that is: who opens it must know that it is so long.
+    /// Whether to write also to the end of the pool, wherever that is: who opens it must know that
+    /// it is so long.
     far: bool,
 }
 
@@ -107,7 +123,15 @@ impl Rig {
     fn on(machine: Arc<Machine>) -> Self {
         let file = Some(open(&machine).unwrap());
         let history = vec![(vec![0; WORDS], Lsn::DURABLE)];
-        Self { machine, options: options(), file, history, acknowledged: vec![(0, 0)], next: 1, far: false }
+        Self {
+            machine,
+            options: options(),
+            file,
+            history,
+            acknowledged: vec![(0, 0)],
+            next: 1,
+            far: false,
+        }
     }
 
     fn file(&self) -> &File {
@@ -138,17 +162,20 @@ impl Rig {
     fn settle(&mut self) {
         let lsn = self.history.last().unwrap().1;
         self.file().settle(lsn).unwrap();
-        self.acknowledged.push((self.machine.now(), self.history.len() - 1));
+        self.acknowledged
+            .push((self.machine.now(), self.history.len() - 1));
     }
 
-    /// The process ends without a close, and another one opens the files: what was written is there.
+    /// The process ends without a close, and another one opens the files: what was written is
+    /// there.
     fn kill(&mut self) {
         self.file = None;
         let file = open_with(&self.machine, self.options).unwrap();
         self.found(&content(&file));
         self.file = Some(file);
         // What an open shows is durable.
-        self.acknowledged.push((self.machine.now(), self.history.len() - 1));
+        self.acknowledged
+            .push((self.machine.now(), self.history.len() - 1));
     }
 
     /// From now on the log may grow to twice its size, that of the pool.
@@ -161,8 +188,13 @@ impl Rig {
     /// What is left is one of the states that may be; what came after it never happened.
     fn found(&mut self, found: &Content) {
         let least = self.acknowledged.last().unwrap().1;
-        let index = self.history.iter().rposition(|(content, _)| content == found);
-        let index = index.filter(|index| *index >= least).expect("a state that was acknowledged, or later");
+        let index = self
+            .history
+            .iter()
+            .rposition(|(content, _)| content == found);
+        let index = index
+            .filter(|index| *index >= least)
+            .expect("a state that was acknowledged, or later");
         self.history.truncate(index + 1);
         for (_, lsn) in &mut self.history {
             *lsn = Lsn::DURABLE;
@@ -173,11 +205,13 @@ impl Rig {
         let file = self.file.take().unwrap();
         file.finish().unwrap();
         drop(file);
-        self.acknowledged.push((self.machine.now(), self.history.len() - 1));
+        self.acknowledged
+            .push((self.machine.now(), self.history.len() - 1));
         self.kill();
     }
 
-    /// Cuts the power at every moment from `from` on, in up to `limit` ways each. Nothing must be lost or torn.
+    /// Cuts the power at every moment from `from` on, in up to `limit` ways each. Nothing must be
+    /// lost or torn.
     fn verify(
         &self,
         from: usize,
@@ -201,7 +235,11 @@ impl Rig {
     ) -> Option<String> {
         let mut violation = None;
         for moment in from..=self.machine.now() {
-            let least = self.acknowledged.iter().filter(|(when, _)| *when <= moment).map(|(_, index)| *index);
+            let least = self
+                .acknowledged
+                .iter()
+                .filter(|(when, _)| *when <= moment)
+                .map(|(_, index)| *index);
             let least = least.max().unwrap();
             let crash = self.machine.crash(moment, piece_bytes);
             let mut pick = SmallRng::seed_from_u64(random.random());
@@ -210,9 +248,13 @@ impl Rig {
                 |below| pick.random_range(0..below),
                 |choice, image| {
                     if violation.is_none() {
-                        violation = self.judge(&image, least, piece_bytes, random).err().map(|what| {
-                            format!("{what}; cut at {moment}, {piece_bytes}-byte pieces {choice:?}")
-                        });
+                        violation = self.judge(&image, least, piece_bytes, random).err().map(
+                            |what| {
+                                format!(
+                                    "{what}; cut at {moment}, {piece_bytes}-byte pieces {choice:?}"
+                                )
+                            },
+                        );
                     }
                 },
             );
@@ -244,21 +286,30 @@ impl Rig {
             Ok(read) if content_of(&read).is_none_or(|read| read == found) => {}
             read => return Err(format!("a reader finds another state, {read:?}")),
         }
-        let may_be = |found: &Content| self.history[least..].iter().any(|(content, _)| content == found);
+        let may_be = |found: &Content| {
+            self.history[least..]
+                .iter()
+                .any(|(content, _)| content == found)
+        };
         if !may_be(&found) {
-            return Err(format!("lost or torn, at least {least} of {}", self.history.len()));
+            return Err(format!(
+                "lost or torn, at least {least} of {}",
+                self.history.len()
+            ));
         }
         let mut result = Ok(());
         let twice = machine.crash(random.random_range(0..=machine.now()), piece_bytes);
         let pick = |below| random.random_range(0..below);
-        twice.images(2, pick, |_, image| match open_with(&Machine::new(&image), self.options) {
-            Ok(file) => {
-                let second = content(&file);
-                if second != found && !may_be(&second) {
-                    result = Err("lost or torn, the second time".to_owned());
+        twice.images(2, pick, |_, image| {
+            match open_with(&Machine::new(&image), self.options) {
+                Ok(file) => {
+                    let second = content(&file);
+                    if second != found && !may_be(&second) {
+                        result = Err("lost or torn, the second time".to_owned());
+                    }
                 }
+                Err(error) => result = Err(format!("{error}, the second time")),
             }
-            Err(error) => result = Err(format!("{error}, the second time")),
         });
         result
     }
@@ -274,7 +325,14 @@ enum Step {
     Grow,
 }
 
-const STEPS: [Step; 6] = [Step::Write, Step::Settle, Step::Checkpoint, Step::Kill, Step::Close, Step::Grow];
+const STEPS: [Step; 6] = [
+    Step::Write,
+    Step::Settle,
+    Step::Checkpoint,
+    Step::Kill,
+    Step::Close,
+    Step::Grow,
+];
 
 fn run(rig: &mut Rig, step: Step, random: &mut SmallRng, lines: usize) {
     match step {
@@ -283,7 +341,10 @@ fn run(rig: &mut Rig, step: Step, random: &mut SmallRng, lines: usize) {
         Step::Checkpoint => rig.file().checkpoint().unwrap(),
         Step::Kill => rig.kill(),
         Step::Close => rig.close(),
-        Step::Grow => rig.file().grow(rig.file().extent().length() + (1 << 16)).unwrap(),
+        Step::Grow => rig
+            .file()
+            .grow(rig.file().extent().length() + (1 << 16))
+            .unwrap(),
     }
 }
 
@@ -293,8 +354,9 @@ fn every_cut_of_every_short_trace(piece_bytes: usize) {
     let first = 2 * usize::from(piece_bytes == 64);
     for number in (first..STEPS.len().pow(LENGTH)).step_by(stride(17)) {
         let mut random = SmallRng::seed_from_u64(number as u64);
-        let steps: Vec<Step> =
-            (0..LENGTH).map(|place| STEPS[number / STEPS.len().pow(place) % STEPS.len()]).collect();
+        let steps: Vec<Step> = (0..LENGTH)
+            .map(|place| STEPS[number / STEPS.len().pow(place) % STEPS.len()])
+            .collect();
         let mut rig = Rig::new();
         rig.far = true;
         // Something to lose, in the log.
@@ -328,10 +390,15 @@ fn making_a_log_may_be_cut_off() {
     rig.verify(0, 64, 64, &mut random, &"a new pool");
 }
 
-/// Groups of all sizes, of which six of the largest fill the log; now and then a sync, a checkpoint, a kill.
+/// Groups of all sizes, of which six of the largest fill the log; now and then a sync, a
+/// checkpoint, a kill.
 fn churn(rig: &mut Rig, random: &mut SmallRng, steps: u32) {
     for _ in 0..steps {
-        let step = if random.random_range(0..12) == 0 { Step::Kill } else { Step::Write };
+        let step = if random.random_range(0..12) == 0 {
+            Step::Kill
+        } else {
+            Step::Write
+        };
         run(rig, step, random, 150);
         if random.random_range(0..3) == 0 {
             rig.settle();
@@ -351,7 +418,13 @@ fn a_log_that_is_recycled_many_times_loses_nothing() {
         churn(&mut rig, &mut random, 40);
         assert!(rig.history.len() > 10);
         let now = rig.machine.now();
-        rig.verify(now.saturating_sub(40), [64, 512][seed as usize % 2], 4, &mut random, &seed);
+        rig.verify(
+            now.saturating_sub(40),
+            [64, 512][seed as usize % 2],
+            4,
+            &mut random,
+            &seed,
+        );
     }
 }
 
@@ -372,7 +445,10 @@ fn a_log_that_grows_loses_nothing() {
         rig.kill();
         grown += u32::from(rig.file().stat().log_capacity_bytes == 2 * rig.options.log_bytes);
     }
-    assert!(grown > 8, "only {grown} of 16 grew; the size of the pool is as far as they go");
+    assert!(
+        grown > 8,
+        "only {grown} of 16 grew; the size of the pool is as far as they go"
+    );
 }
 
 #[test]
@@ -386,7 +462,11 @@ fn a_log_that_shrinks_loses_nothing() {
         }
         let from = rig.machine.now();
         rig.file().core.shrink_log();
-        assert_eq!(rig.file().stat().log_capacity_bytes, rig.options.log_bytes, "seed {seed}");
+        assert_eq!(
+            rig.file().stat().log_capacity_bytes,
+            rig.options.log_bytes,
+            "seed {seed}"
+        );
         assert!(rig.machine.shown().files[1].len() as u64 <= rig.options.log_bytes + layout::RING);
         rig.write(0, 40);
         rig.settle();
@@ -405,7 +485,10 @@ fn an_idle_log_shrinks() {
     churn(&mut rig, &mut SmallRng::seed_from_u64(1), 60);
     rig.options.background = true;
     rig.kill();
-    assert_eq!(rig.file().stat().log_capacity_bytes, 2 * rig.options.log_bytes);
+    assert_eq!(
+        rig.file().stat().log_capacity_bytes,
+        2 * rig.options.log_bytes
+    );
     rig.write(0, 40);
     rig.settle();
     syncs::wait_until("the log stays large", || {
@@ -452,11 +535,18 @@ fn a_log_that_finds_no_room_to_grow_stays_as_it_is() {
     for round in 0..40 {
         rig.write(round, 100);
         // The disk has no room for anything new, but takes what overwrites.
-        rig.machine.set_faults(Faults { no_room: true, ..Faults::default() });
+        rig.machine.set_faults(Faults {
+            no_room: true,
+            ..Faults::default()
+        });
         rig.settle();
     }
     assert_eq!(rig.file().stat().log_capacity_bytes, 64 << 10);
-    assert_eq!(rig.machine.shown().files[1].len(), length, "what it found of room it keeps");
+    assert_eq!(
+        rig.machine.shown().files[1].len(),
+        length,
+        "what it found of room it keeps"
+    );
     rig.kill();
     assert_eq!(rig.history.len(), 41);
 }
@@ -477,7 +567,10 @@ fn a_large_group_is_several_frames_and_goes_through_a_small_log() {
 #[test]
 fn short_writes_are_continued() {
     let mut rig = Rig::new();
-    rig.machine.set_faults(Faults { short: Some(100), ..Faults::default() });
+    rig.machine.set_faults(Faults {
+        short: Some(100),
+        ..Faults::default()
+    });
     for _ in 0..20 {
         rig.write(5, 120);
         rig.settle();
@@ -491,16 +584,34 @@ fn short_writes_are_continued() {
 #[test]
 fn growth_finds_a_full_disk_and_goes_on() {
     let mut rig = Rig::new();
-    rig.machine.set_faults(Faults { full_from: Some(0), ..Faults::default() });
+    rig.machine.set_faults(Faults {
+        full_from: Some(0),
+        ..Faults::default()
+    });
     let error = rig.file().grow(1 << 20).unwrap_err();
-    assert!(matches!(error, MediumError::Full { wanted: 0x10_0000, .. }), "{error}");
+    assert!(
+        matches!(
+            error,
+            MediumError::Full {
+                wanted: 0x10_0000,
+                ..
+            }
+        ),
+        "{error}"
+    );
     rig.machine.set_faults(Faults::default());
     rig.write(0, 1);
     rig.settle();
     rig.file().grow(1 << 20).unwrap();
     rig.write(1, 1);
     rig.settle();
-    rig.verify(rig.machine.now(), 512, 8, &mut SmallRng::seed_from_u64(1), &"grown");
+    rig.verify(
+        rig.machine.now(),
+        512,
+        8,
+        &mut SmallRng::seed_from_u64(1),
+        &"grown",
+    );
     // The new length was never synced by itself: the log knows it.
     let crash = rig.machine.crash(rig.machine.now(), 512);
     let old = vec![0; crash.choices().len()];
@@ -508,7 +619,8 @@ fn growth_finds_a_full_disk_and_goes_on() {
     assert_eq!(file.extent().length(), 1 << 20);
 }
 
-/// An image of a pool that was killed: some groups home, some in the log, all of them acknowledged and sealed.
+/// An image of a pool that was killed: some groups home, some in the log, all of them acknowledged
+/// and sealed.
 fn killed() -> (Image, Content) {
     let mut rig = Rig::new();
     rig.write(0, 40);
@@ -538,7 +650,8 @@ fn a_torn_tail_and_a_stale_frame_are_no_damage() {
     let (mut image, content) = killed();
     // A frame of an earlier lap behind the end: valid, and of another position.
     let end = reopened(&image).unwrap().0.end().0 as usize + layout::RING as usize;
-    let stale: Vec<u8> = image.files[1][layout::RING as usize..layout::RING as usize + 600].to_vec();
+    let stale: Vec<u8> =
+        image.files[1][layout::RING as usize..layout::RING as usize + 600].to_vec();
     image.files[1][end..end + 600].copy_from_slice(&stale);
     let (file, found) = reopened(&image).unwrap();
     assert_eq!((found, file.stat().replay.end), (content, LogEnd::Clean));
@@ -553,7 +666,10 @@ fn a_torn_tail_and_a_stale_frame_are_no_damage() {
     let torn = layout::RING as usize + lsn.0 as usize - 600;
     image.files[1][torn..].fill(0);
     let (file, found) = reopened(&image).unwrap();
-    assert_eq!((found, file.stat().replay.end), (rig.history[1].0.clone(), LogEnd::Torn));
+    assert_eq!(
+        (found, file.stat().replay.end),
+        (rig.history[1].0.clone(), LogEnd::Torn)
+    );
 }
 
 /// However much was appended between two syncs.
@@ -576,7 +692,10 @@ fn damage_far_before_the_frame_that_tells_of_it_is_found() {
     let place = layout::RING + durable;
     image.files[1][place as usize + 40] ^= 1;
     let error = reopened(&image).unwrap_err();
-    assert!(matches!(error, LogError::Damaged { position, .. } if position == place), "{error}");
+    assert!(
+        matches!(error, LogError::Damaged { position, .. } if position == place),
+        "{error}"
+    );
 }
 
 #[test]
@@ -591,9 +710,11 @@ fn what_lies_behind_a_tear_never_comes_back() {
         rig.write(0, 1);
         rig.settle();
         let durable = rig.history.last().unwrap().1.0;
-        let end =
-            |lines: usize| durable + (layout::FRAME_HEADER_BYTES + lines * layout::FRAME_LINE_BYTES) as u64;
-        if let Some(lines) = (1..200).find(|lines| end(*lines).is_multiple_of(layout::BLOCK_BYTES)) {
+        let end = |lines: usize| {
+            durable + (layout::FRAME_HEADER_BYTES + lines * layout::FRAME_LINE_BYTES) as u64
+        };
+        if let Some(lines) = (1..200).find(|lines| end(*lines).is_multiple_of(layout::BLOCK_BYTES))
+        {
             break (durable as usize, lines);
         }
     };
@@ -609,7 +730,10 @@ fn what_lies_behind_a_tear_never_comes_back() {
     rig.machine = Machine::new(&image);
     rig.acknowledged = vec![(0, acknowledged)];
     rig.kill();
-    assert_eq!((rig.history.len() - 1, rig.file().stat().replay.end), (acknowledged, LogEnd::Torn));
+    assert_eq!(
+        (rig.history.len() - 1, rig.file().stat().replay.end),
+        (acknowledged, LogEnd::Torn)
+    );
     rig.write(0, lines);
     rig.settle();
     assert!(rig.file().end().0.is_multiple_of(layout::BLOCK_BYTES));
@@ -635,25 +759,53 @@ fn the_line_that_names_the_log_is_left_alone() {
 fn pool_and_log_that_do_not_fit_are_told_apart() {
     let (image, content) = killed();
     let (other, _) = killed();
-    let with_log = |log: &[u8]| Image { files: [image.files[0].clone(), log.to_vec()] };
-    assert!(matches!(reopened(&with_log(&other.files[1])), Err(LogError::Foreign { .. })));
-    assert!(matches!(reopened(&with_log(&[])), Err(LogError::Missing { .. })));
-    assert!(matches!(reopened(&with_log(&vec![1; 20000])), Err(LogError::NotALog)));
+    let with_log = |log: &[u8]| Image {
+        files: [image.files[0].clone(), log.to_vec()],
+    };
+    assert!(matches!(
+        reopened(&with_log(&other.files[1])),
+        Err(LogError::Foreign { .. })
+    ));
+    assert!(matches!(
+        reopened(&with_log(&[])),
+        Err(LogError::Missing { .. })
+    ));
+    assert!(matches!(
+        reopened(&with_log(&vec![1; 20000])),
+        Err(LogError::NotALog)
+    ));
     let cut = &image.files[1][..image.files[1].len() - 1];
-    assert!(matches!(reopened(&with_log(cut)), Err(LogError::Damaged { .. })));
+    assert!(matches!(
+        reopened(&with_log(cut)),
+        Err(LogError::Damaged { .. })
+    ));
     // A pool that needs no log beside one that holds something; and beside somebody else's file.
-    let fresh = |log: &[u8]| Image { files: [Vec::new(), log.to_vec()] };
-    assert!(matches!(reopened(&fresh(&image.files[1])), Err(LogError::Unasked { .. })));
-    assert!(matches!(reopened(&fresh(b"2026-11-21 started")), Err(LogError::NotALog)));
+    let fresh = |log: &[u8]| Image {
+        files: [Vec::new(), log.to_vec()],
+    };
+    assert!(matches!(
+        reopened(&fresh(&image.files[1])),
+        Err(LogError::Unasked { .. })
+    ));
+    assert!(matches!(
+        reopened(&fresh(b"2026-11-21 started")),
+        Err(LogError::NotALog)
+    ));
     let mut short = image.clone();
     short.files[0].truncate(32 << 10);
-    assert!(matches!(reopened(&short), Err(LogError::PoolTruncated { .. })));
+    assert!(matches!(
+        reopened(&short),
+        Err(LogError::PoolTruncated { .. })
+    ));
     let mut unmarked = image.clone();
     unmarked.files[0][MARK as usize + 3] ^= 1;
     // The line has another half.
     assert!(reopened(&unmarked).is_ok());
     unmarked.files[0][MARK as usize + 35] ^= 1;
-    assert!(matches!(reopened(&unmarked), Err(LogError::Mark { offset: MARK })));
+    assert!(matches!(
+        reopened(&unmarked),
+        Err(LogError::Mark { offset: MARK })
+    ));
     let mut newer = image.clone();
     for copy in layout::HEADERS {
         let copy = copy as usize..copy as usize + layout::HEADER_BYTES;
@@ -662,7 +814,10 @@ fn pool_and_log_that_do_not_fit_are_told_apart() {
         let check = crc32c::crc32c(&newer.files[1][copy.start..copy.end - 8]);
         newer.files[1][copy.end - 8..copy.end - 4].copy_from_slice(&check.to_le_bytes());
     }
-    assert!(matches!(reopened(&newer), Err(LogError::Version { found: 9, .. })));
+    assert!(matches!(
+        reopened(&newer),
+        Err(LogError::Version { found: 9, .. })
+    ));
     assert_eq!(reopened(&image).unwrap().1, content);
 }
 
@@ -688,11 +843,18 @@ fn a_log_tells_of_its_last_checkpoint_and_of_its_syncs_to_the_next_open() {
     }
     rig.kill();
     let stat = rig.file().stat();
-    assert_eq!((stat.replay.groups, stat.replay.syncs, stat.last_checkpoint), (6, 3, None));
+    assert_eq!(
+        (stat.replay.groups, stat.replay.syncs, stat.last_checkpoint),
+        (6, 3, None)
+    );
     rig.file().checkpoint().unwrap();
     rig.kill();
     let stat = rig.file().stat();
     assert_eq!((stat.replay.groups, stat.replay.syncs), (0, 0));
-    let ago = stat.last_checkpoint.expect("a checkpoint").elapsed().unwrap();
+    let ago = stat
+        .last_checkpoint
+        .expect("a checkpoint")
+        .elapsed()
+        .unwrap();
     assert!(ago < Duration::from_secs(60), "{ago:?}");
 }

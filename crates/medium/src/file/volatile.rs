@@ -1,4 +1,5 @@
-//! Whether a file is lost with the power however often it is synced, because its file system is in memory.
+//! Whether a file is lost with the power however often it is synced, because its file system is in
+//! memory.
 
 use std::fs::File;
 
@@ -10,13 +11,18 @@ const TMPFS: i64 = 0x0102_1994;
 const RAMFS: i64 = 0x8584_58f6;
 const OVERLAYFS: i64 = 0x794c_7630;
 
-/// What a synced file survives. A file system that does not tell promises nothing beyond the end of the process.
+/// What a synced file survives. A file system that does not tell promises nothing beyond the end of
+/// the process.
 pub fn survives(file: &File) -> Survives {
     promise(is_volatile(file))
 }
 
 fn promise(is_volatile: Option<bool>) -> Survives {
-    if is_volatile == Some(false) { Survives::PowerLoss } else { Survives::ProcessCrash }
+    if is_volatile == Some(false) {
+        Survives::PowerLoss
+    } else {
+        Survives::ProcessCrash
+    }
 }
 
 /// Whether the file is in memory; `None` if the system does not tell.
@@ -27,8 +33,8 @@ pub(super) fn is_volatile(file: &File) -> Option<bool> {
 fn of_file_system(number: i64) -> Option<bool> {
     match number {
         TMPFS | RAMFS => Some(true),
-        // An overlay (the file system of most containers) may write to memory, and may be mounted so that it never syncs.
-        // In a container the folder to which it writes is out of sight.
+        // An overlay (the file system of most containers) may write to memory, and may be mounted
+        // so that it never syncs. In a container the folder to which it writes is out of sight.
         OVERLAYFS => None,
         _ => Some(false),
     }

@@ -61,7 +61,8 @@ impl Core {
         Ok(())
     }
 
-    /// Waits for the signal that `take` takes, at most `timeout`. Returns `false` if the thread is to end.
+    /// Waits for the signal that `take` takes, at most `timeout`. Returns `false` if the thread is
+    /// to end.
     fn wait_for(&self, timeout: Option<Duration>, take: impl Fn(&mut Signal) -> bool) -> bool {
         // A timeout beyond the end of the clock is none.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
@@ -79,7 +80,8 @@ impl Core {
         !signal.stop
     }
 
-    /// If nothing was appended behind `sealed`, has the next append wake the syncing thread. Returns whether that is so.
+    /// If nothing was appended behind `sealed`, has the next append wake the syncing thread.
+    /// Returns whether that is so.
     fn doze(&self, sealed: u64) -> bool {
         let mut tail = self.tail.lock();
         tail.dozing = tail.appender.end() == sealed;
@@ -95,7 +97,8 @@ impl Core {
         }
     }
 
-    /// Has the syncing thread seal what was just made durable, if it would otherwise sleep for long.
+    /// Has the syncing thread seal what was just made durable, if it would otherwise sleep for
+    /// long.
     pub(super) fn seal_soon(&self) {
         if self.tick() > IDLE {
             self.wake();
@@ -120,11 +123,16 @@ impl Core {
         let take = |signal: &mut Signal| std::mem::take(&mut signal.checkpoint);
         loop {
             loop {
-                match self.log.fill_ahead(self.end(), self.log.sizes.fill_ahead_bytes) {
+                match self
+                    .log
+                    .fill_ahead(self.end(), self.log.sizes.fill_ahead_bytes)
+                {
                     Ok(true) if self.signal.lock().stop => return,
                     Ok(true) => {}
                     Ok(false) => break,
-                    Err(error) => return self.commit.fail(format!("syncing the log failed: {error}")),
+                    Err(error) => {
+                        return self.commit.fail(format!("syncing the log failed: {error}"));
+                    }
                 }
             }
             if !self.wait_for(None, take) {
@@ -167,7 +175,15 @@ impl<'c> Syncer<'c> {
     pub(super) fn new(core: &'c Core, opened_at: u64) -> Self {
         let now = Instant::now();
         let (tick, dozes) = (core.tick(), false);
-        Self { core, tick, seen: opened_at, sealed: opened_at, begun: now, dozes, busy_at: now }
+        Self {
+            core,
+            tick,
+            seen: opened_at,
+            sealed: opened_at,
+            begun: now,
+            dozes,
+            busy_at: now,
+        }
     }
 
     /// How long there is nothing to do; `None` if that is until something is appended.
@@ -177,9 +193,14 @@ impl<'c> Syncer<'c> {
         if self.dozes {
             return core.log.is_grown().then_some(LONG_IDLE);
         }
-        // The time of a write runs from the beginning of the last sync on, however long that sync took.
+        // The time of a write runs from the beginning of the last sync on, however long that sync
+        // took.
         let all_durable = core.commit.durable() >= core.end();
-        Some(if all_durable { self.tick.min(IDLE) } else { self.tick.saturating_sub(self.begun.elapsed()) })
+        Some(if all_durable {
+            self.tick.min(IDLE)
+        } else {
+            self.tick.saturating_sub(self.begun.elapsed())
+        })
     }
 
     /// Syncs and seals what is due.

@@ -6,7 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::{FlushKind, each_line};
 
 pub(super) fn detect() -> FlushKind {
-    if is_aarch64_feature_detected!("dpb") { FlushKind::DcCvap } else { FlushKind::DcCvac }
+    if is_aarch64_feature_detected!("dpb") {
+        FlushKind::DcCvap
+    } else {
+        FlushKind::DcCvac
+    }
 }
 
 pub(super) fn is_supported(kind: FlushKind) -> bool {
@@ -23,16 +27,19 @@ pub(super) fn is_supported(kind: FlushKind) -> bool {
 pub(super) unsafe fn flush_range(kind: FlushKind, first: *const u8, length: usize) {
     match kind {
         FlushKind::DcCvap => each_line(first, length, line_bytes(), |line| {
-            // SAFETY: the line is mapped and FEAT_DPB is there, says the caller; cleaning changes no value in
-            // memory. The instruction is `dc cvap`, spelt so that assemblers without the feature take it.
+            // SAFETY: the line is mapped and FEAT_DPB is there, says the caller; cleaning changes
+            // no value in memory. The instruction is `dc cvap`, spelt so that assemblers without
+            // the feature take it.
             unsafe {
                 asm!("sys #3, c7, c12, #1, {line}", line = in(reg) line, options(nostack, preserves_flags));
             }
         }),
         FlushKind::DcCvac => each_line(first, length, line_bytes(), |line| {
-            // SAFETY: the line is mapped, says the caller; cleaning changes no value in memory, and Linux
-            // permits it to programs (SCTLR_EL1.UCI).
-            unsafe { asm!("dc cvac, {line}", line = in(reg) line, options(nostack, preserves_flags)) }
+            // SAFETY: the line is mapped, says the caller; cleaning changes no value in memory, and
+            // Linux permits it to programs (SCTLR_EL1.UCI).
+            unsafe {
+                asm!("dc cvac, {line}", line = in(reg) line, options(nostack, preserves_flags))
+            }
         }),
         FlushKind::Clwb | FlushKind::Clflushopt | FlushKind::Clflush | FlushKind::Nothing => {}
     }
@@ -40,8 +47,8 @@ pub(super) unsafe fn flush_range(kind: FlushKind, first: *const u8, length: usiz
 
 #[inline(always)]
 pub(super) fn store_fence(_kind: FlushKind) {
-    // SAFETY: a barrier; it touches neither registers nor memory. DSB, for DMB does not wait for cache
-    // maintenance.
+    // SAFETY: a barrier; it touches neither registers nor memory. DSB, for DMB does not wait for
+    // cache maintenance.
     unsafe { asm!("dsb sy", options(nostack, preserves_flags)) }
 }
 
@@ -62,8 +69,11 @@ fn line_bytes() -> usize {
 #[cold]
 fn line_bytes_of_register() -> usize {
     let cache_type: u64;
-    // SAFETY: reads an identification register that Linux lets programs read (or emulates for them).
-    unsafe { asm!("mrs {}, ctr_el0", out(reg) cache_type, options(nomem, nostack, preserves_flags)) }
+    // SAFETY: reads an identification register that Linux lets programs read (or emulates for
+    // them).
+    unsafe {
+        asm!("mrs {}, ctr_el0", out(reg) cache_type, options(nomem, nostack, preserves_flags))
+    }
     // DminLine: the logarithm of the number of 4-byte words.
     4 << (cache_type >> 16 & 0xf)
 }

@@ -1,18 +1,18 @@
 //! Cache-line write-back and the store fence, per processor architecture.
 //!
-//! On byte-addressable memory a store is durable once its line has left the caches for the memory controller.
-//! A *flush* asks for that and does not wait; the *store fence* waits for every flush that this thread asked
-//! for. Both are single instructions, but which ones depends on the processor, so the choice is made once, at
-//! run time, and passed along as a [`FlushKind`].
+//! On byte-addressable memory a store is durable once its line has left the caches for the memory
+//! controller. A *flush* asks for that and does not wait; the *store fence* waits for every flush
+//! that this thread asked for. Both are single instructions, but which ones depends on the
+//! processor, so the choice is made once, at run time, and passed along as a [`FlushKind`].
 //!
-//! Why not one instruction for all: CLWB may keep the line cached, so that the next reader does not pay for
-//! durability; CLFLUSHOPT evicts it; CLFLUSH evicts it and also waits for the previous one. Each older
-//! instruction is right everywhere the newer one is, only slower.
+//! Why not one instruction for all: CLWB may keep the line cached, so that the next reader does not
+//! pay for durability; CLFLUSHOPT evicts it; CLFLUSH evicts it and also waits for the previous one.
+//! Each older instruction is right everywhere the newer one is, only slower.
 //!
-//! The instructions are `asm!` without `nomem`, so the compiler moves no store across them. A flush is
-//! ordered by the processor after older stores to the same line (x86: Intel SDM, CLWB and CLFLUSHOPT; Arm:
-//! data cache maintenance by address, as for a load of that line), so no fence stands between a store and its
-//! flush.
+//! The instructions are `asm!` without `nomem`, so the compiler moves no store across them. A flush
+//! is ordered by the processor after older stores to the same line (x86: Intel SDM, CLWB and
+//! CLFLUSHOPT; Arm: data cache maintenance by address, as for a load of that line), so no fence
+//! stands between a store and its flush.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod cpuid;
@@ -41,18 +41,19 @@ pub enum FlushKind {
     Clflush,
     /// AArch64 with FEAT_DPB: cleans the line to the point of persistence.
     DcCvap,
-    /// AArch64 without FEAT_DPB: cleans the line to the point of coherency. What lies between that point and
-    /// the memory is the platform's matter, as for Linux itself, which falls back to the same instruction.
+    /// AArch64 without FEAT_DPB: cleans the line to the point of coherency. What lies between that
+    /// point and the memory is the platform's matter, as for Linux itself, which falls back to the
+    /// same instruction.
     DcCvac,
-    /// No flush: the caches are durable (eADR), or nothing has to be (RAM). A processor cannot report this,
-    /// so [`FlushKind::detect`] returns it only on processors without a known flush; the caller who opens
-    /// the medium may choose it.
+    /// No flush: the caches are durable (eADR), or nothing has to be (RAM). A processor cannot
+    /// report this, so [`FlushKind::detect`] returns it only on processors without a known flush;
+    /// the caller who opens the medium may choose it.
     Nothing,
 }
 
 impl FlushKind {
-    /// The cheapest flush that this processor has. O(1), but CPUID may trap to a hypervisor: ask once, keep
-    /// the answer.
+    /// The cheapest flush that this processor has. O(1), but CPUID may trap to a hypervisor: ask
+    /// once, keep the answer.
     pub fn detect() -> Self {
         native::detect()
     }
@@ -66,28 +67,30 @@ impl FlushKind {
 named!(FlushKind, "flush": Clwb = "clwb", Clflushopt = "clflushopt", Clflush = "clflush", DcCvap = "dc-cvap",
        DcCvac = "dc-cvac", Nothing = "nothing");
 
-/// Asks that every line which holds a byte of `[first, first + length)` be written back; does not wait.
-/// O(lines).
+/// Asks that every line which holds a byte of `[first, first + length)` be written back; does not
+/// wait. O(lines).
 ///
 /// # Safety
-/// The range is mapped readable in this process, and `kind` is supported ([`FlushKind::is_supported`]).
+/// The range is mapped readable in this process, and `kind` is supported
+/// ([`FlushKind::is_supported`]).
 #[inline(always)]
 pub(crate) unsafe fn flush_range(kind: FlushKind, first: *const u8, length: usize) {
     // SAFETY: the caller's contract is the callee's.
     unsafe { native::flush_range(kind, first, length) }
 }
 
-/// Returns when everything this thread flushed has reached the durability domain, and its older stores,
-/// direct and non-temporal ones included, are globally visible.
+/// Returns when everything this thread flushed has reached the durability domain, and its older
+/// stores, direct and non-temporal ones included, are globally visible.
 ///
-/// CLFLUSH needs no fence for durability, and eADR no flush; both still need one to order stores that bypass
-/// the store buffer's order (MOVDIR64B), so every kind gets it.
+/// CLFLUSH needs no fence for durability, and eADR no flush; both still need one to order stores
+/// that bypass the store buffer's order (MOVDIR64B), so every kind gets it.
 #[inline(always)]
 pub(crate) fn store_fence(kind: FlushKind) {
     native::store_fence(kind);
 }
 
-/// Calls `visit` with the address of each line of `line_bytes` (a power of two) that the range touches.
+/// Calls `visit` with the address of each line of `line_bytes` (a power of two) that the range
+/// touches.
 #[cfg_attr(
     not(any(target_arch = "x86_64", target_arch = "aarch64")),
     allow(dead_code, reason = "tested everywhere, used where there is a flush")

@@ -1,4 +1,5 @@
-//! Architectures without a known flush: media on memory work, and survive the process but no loss of power.
+//! Architectures without a known flush: media on memory work, and survive the process but no loss
+//! of power.
 
 use std::sync::atomic::{Ordering, fence};
 

@@ -32,17 +32,22 @@ pub(super) fn is_supported(kind: FlushKind) -> bool {
 pub(super) unsafe fn flush_range(kind: FlushKind, first: *const u8, length: usize) {
     match kind {
         FlushKind::Clwb => each_line(first, length, LINE_BYTES, |line| {
-            // SAFETY: the line is mapped and CLWB exists, says the caller; it changes no value in memory.
+            // SAFETY: the line is mapped and CLWB exists, says the caller; it changes no value in
+            // memory.
             unsafe { asm!("clwb [{line}]", line = in(reg) line, options(nostack, preserves_flags)) }
         }),
         FlushKind::Clflushopt => each_line(first, length, LINE_BYTES, |line| {
-            // SAFETY: the line is mapped and CLFLUSHOPT exists, says the caller; it changes no value in
-            // memory.
-            unsafe { asm!("clflushopt [{line}]", line = in(reg) line, options(nostack, preserves_flags)) }
+            // SAFETY: the line is mapped and CLFLUSHOPT exists, says the caller; it changes no
+            // value in memory.
+            unsafe {
+                asm!("clflushopt [{line}]", line = in(reg) line, options(nostack, preserves_flags));
+            }
         }),
         FlushKind::Clflush => each_line(first, length, LINE_BYTES, |line| {
             // SAFETY: the line is mapped, says the caller; CLFLUSH changes no value in memory.
-            unsafe { asm!("clflush [{line}]", line = in(reg) line, options(nostack, preserves_flags)) }
+            unsafe {
+                asm!("clflush [{line}]", line = in(reg) line, options(nostack, preserves_flags));
+            }
         }),
         FlushKind::DcCvap | FlushKind::DcCvac | FlushKind::Nothing => {}
     }
@@ -50,7 +55,7 @@ pub(super) unsafe fn flush_range(kind: FlushKind, first: *const u8, length: usiz
 
 #[inline(always)]
 pub(super) fn store_fence(_kind: FlushKind) {
-    // SAFETY: SFENCE is part of x86-64 and touches neither registers nor memory. No `nomem`: the compiler
-    // keeps every store on its side.
+    // SAFETY: SFENCE is part of x86-64 and touches neither registers nor memory. No `nomem`: the
+    // compiler keeps every store on its side.
     unsafe { asm!("sfence", options(nostack, preserves_flags)) }
 }

@@ -22,8 +22,13 @@ fn stores_flushes_fences_and_bits_are_counted() {
     guard.flush_words(words);
     guard.drain().unwrap();
     let spent = medium.counts().unwrap() - before;
-    let expected =
-        Counts { words_stored: 3, lines_stored: 0, lines_flushed: 3, fences: 1, bits_flipped: 3 + 2 + 1 };
+    let expected = Counts {
+        words_stored: 3,
+        lines_stored: 0,
+        lines_flushed: 3,
+        fences: 1,
+        bits_flipped: 3 + 2 + 1,
+    };
     assert_eq!(spent, expected, "{spent}");
 }
 
@@ -37,7 +42,13 @@ fn a_line_store_is_one_line_stored_and_flushed() {
     line.publish(&guard, &first, &LineValue([3; 8])).unwrap();
     guard.fence();
     let spent = medium.counts().unwrap() - before;
-    let expected = Counts { lines_stored: 1, lines_flushed: 1, fences: 1, bits_flipped: 16, ..spent };
+    let expected = Counts {
+        lines_stored: 1,
+        lines_flushed: 1,
+        fences: 1,
+        bits_flipped: 16,
+        ..spent
+    };
     assert_eq!((spent, spent.words_stored), (expected, 0));
 }
 
@@ -58,7 +69,10 @@ fn threads_count_together() {
         }
     });
     let counts = medium.counts().unwrap();
-    assert_eq!((counts.words_stored, counts.lines_flushed, counts.fences), (4000, 4000, 4000));
+    assert_eq!(
+        (counts.words_stored, counts.lines_flushed, counts.fences),
+        (4000, 4000, 4000)
+    );
 }
 
 #[test]

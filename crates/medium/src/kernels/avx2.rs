@@ -1,8 +1,9 @@
 //! The kernels with 256-bit vectors, for processors without AVX-512.
 //!
-//! As in `avx512`, loads of shared memory are `asm!` and stand for relaxed atomic loads of the aligned words in it. All are
-//! single `asm!` blocks, which inline into code that is compiled without AVX; each ends with VZEROUPPER, so that
-//! code with 128-bit vectors behind it stays fast. AVX2 compares words as signed: their sign bits are flipped before.
+//! As in `avx512`, loads of shared memory are `asm!` and stand for relaxed atomic loads of the
+//! aligned words in it. All are single `asm!` blocks, which inline into code that is compiled
+//! without AVX; each ends with VZEROUPPER, so that code with 128-bit vectors behind it stays fast.
+//! AVX2 compares words as signed: their sign bits are flipped before.
 
 use std::arch::asm;
 use std::mem::MaybeUninit;
@@ -12,7 +13,8 @@ use crate::line_store::{LineValue, TAG_MASK};
 
 const SIGN: u64 = 1 << 63;
 
-/// Where the eight double words go that packing within 128-bit lanes has left in the order 0, 2, 4, 6, 1, 3, 5, 7.
+/// Where the eight double words go that packing within 128-bit lanes has left in the order 0, 2, 4,
+/// 6, 1, 3, 5, 7.
 static ORDER: [u32; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
 
 /// From position `16 - n` on: a mask that loads `n` of sixteen words.
@@ -47,7 +49,8 @@ macro_rules! zero_upper {
 #[inline(always)]
 pub(super) unsafe fn match_byte(line: &[AtomicU64; 8], byte: u8) -> u64 {
     let (low, high): (u64, u64);
-    // SAFETY: the instructions exist, says the caller; reads the 64 bytes that the reference covers.
+    // SAFETY: the instructions exist, says the caller; reads the 64 bytes that the reference
+    // covers.
     unsafe {
         asm!(
             "vmovd xmm0, {byte:e}",
@@ -74,7 +77,8 @@ pub(super) unsafe fn match_byte(line: &[AtomicU64; 8], byte: u8) -> u64 {
 #[inline(always)]
 pub(super) unsafe fn compare_bytes(line: &[AtomicU64; 8], byte: u8) -> (u64, u64) {
     let (most_low, most_high, equal_low, equal_high): (u64, u64, u64, u64);
-    // SAFETY: the instructions exist, says the caller; reads the 64 bytes that the reference covers.
+    // SAFETY: the instructions exist, says the caller; reads the 64 bytes that the reference
+    // covers.
     unsafe {
         asm!(
             "vmovd xmm0, {byte:e}",
@@ -111,11 +115,13 @@ pub(super) unsafe fn compare_bytes(line: &[AtomicU64; 8], byte: u8) -> (u64, u64
     ((most_low | most_high << 32) & !equal, equal)
 }
 
-/// The code that compares 32 keys with one: two bits of `mask` for each key, in order, whose comparison holds.
+/// The code that compares 32 keys with one: two bits of `mask` for each key, in order, whose
+/// comparison holds.
 macro_rules! compare_keys {
     ($keys:ident, $key:ident, $first:literal, $second:literal) => {{
         let (low, high): (u64, u64);
-        // SAFETY: the instructions exist, says the caller; reads the 256 bytes that the reference covers.
+        // SAFETY: the instructions exist, says the caller; reads the 256 bytes that the reference
+        // covers.
         unsafe {
             asm!(
                 "vmovq xmm4, {key}",
@@ -215,8 +221,8 @@ pub(super) unsafe fn compare_words(words: &[AtomicU64], key: u64) -> (u32, u32) 
     let valid = !(!0_u32 << words.len());
     let masks = MASKS.as_ptr().wrapping_add(16 - words.len());
     let (below, equal): (u32, u32);
-    // SAFETY: the instructions exist, says the caller; a masked load reads only what the mask has, one bit for each of the
-    // words; the masks are 16 words of `MASKS`.
+    // SAFETY: the instructions exist, says the caller; a masked load reads only what the mask has,
+    // one bit for each of the words; the masks are 16 words of `MASKS`.
     unsafe {
         asm!(
             "vmovq xmm4, {key}",
@@ -285,8 +291,8 @@ pub(super) unsafe fn compare_words(words: &[AtomicU64], key: u64) -> (u32, u32) 
 #[inline(always)]
 pub(super) unsafe fn load_line(line: &[AtomicU64; 8]) -> LineValue {
     let mut value = MaybeUninit::<LineValue>::uninit();
-    // SAFETY: the instructions exist, says the caller; reads the 64 bytes that the reference covers, and fills `value`, which
-    // is as long, and for which any bits are valid.
+    // SAFETY: the instructions exist, says the caller; reads the 64 bytes that the reference
+    // covers, and fills `value`, which is as long, and for which any bits are valid.
     unsafe {
         copy(line.as_ptr().cast(), value.as_mut_ptr().cast());
         value.assume_init()
@@ -297,8 +303,9 @@ pub(super) unsafe fn load_line(line: &[AtomicU64; 8]) -> LineValue {
 /// AVX2 exists.
 #[inline(always)]
 pub(super) unsafe fn store_line(line: &[AtomicU64; 8], value: &LineValue) {
-    // SAFETY: the instructions exist, says the caller; writes the 64 bytes that the reference covers, for other threads
-    // atomic word stores. `AtomicU64` permits writing through a shared pointer.
+    // SAFETY: the instructions exist, says the caller; writes the 64 bytes that the reference
+    // covers, for other threads atomic word stores. `AtomicU64` permits writing through a shared
+    // pointer.
     unsafe { copy(value.0.as_ptr(), line.as_ptr().cast_mut().cast()) }
 }
 
@@ -330,7 +337,8 @@ unsafe fn copy(from: *const u64, to: *mut u64) {
 #[inline(always)]
 pub(super) unsafe fn find_slot(line: &LineValue, count: usize, slot: u8) -> Option<usize> {
     let (low, high): (u64, u64);
-    // SAFETY: the instructions exist, says the caller; reads the 64 bytes that the reference covers.
+    // SAFETY: the instructions exist, says the caller; reads the 64 bytes that the reference
+    // covers.
     unsafe {
         asm!(
             "vmovq xmm0, {tags}",
@@ -365,14 +373,16 @@ pub(super) unsafe fn find_slot(line: &LineValue, count: usize, slot: u8) -> Opti
 /// AVX2 exists; there are at most 64 entries.
 #[inline(always)]
 pub(super) unsafe fn compare_entries(entries: &[[AtomicU64; 2]], key: u64) -> (u64, u64) {
-    let Some(last) = entries.len().checked_sub(1) else { return (0, 0) };
+    let Some(last) = entries.len().checked_sub(1) else {
+        return (0, 0);
+    };
     let start = entries.as_ptr();
     let group = start.wrapping_add(last & !3);
     // Two words for each entry of the last group, which may have less than four.
     let masks = MASKS.as_ptr().wrapping_add(16 - 2 * (last % 4 + 1));
     let (below, equal): (u64, u64);
-    // SAFETY: the instructions exist, says the caller; reads whole groups of four entries, and of the last group, by the masks,
-    // what it has; the masks are 8 words of `MASKS`.
+    // SAFETY: the instructions exist, says the caller; reads whole groups of four entries, and of
+    // the last group, by the masks, what it has; the masks are 8 words of `MASKS`.
     unsafe {
         asm!(
             "vmovq xmm3, {key}",

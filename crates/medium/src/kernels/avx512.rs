@@ -1,10 +1,11 @@
 //! The kernels with 512-bit vectors.
 //!
-//! Each is an `asm!` block on zmm16 to zmm31, which inlines into code that is compiled without AVX-512: such code cannot
-//! name those registers, so no VZEROUPPER is needed.
+//! Each is an `asm!` block on zmm16 to zmm31, which inlines into code that is compiled without
+//! AVX-512: such code cannot name those registers, so no VZEROUPPER is needed.
 //!
-//! A load of shared memory stands for relaxed atomic loads of the aligned 8-byte words in it: the processor never splits such
-//! a word, and to the compiler `asm!` is opaque, so there is no data race for it to reason from.
+//! A load of shared memory stands for relaxed atomic loads of the aligned 8-byte words in it: the
+//! processor never splits such a word, and to the compiler `asm!` is opaque, so there is no data
+//! race for it to reason from.
 
 use std::arch::asm;
 use std::mem::MaybeUninit;
@@ -17,7 +18,8 @@ use crate::line_store::{LineValue, TAG_MASK};
 #[inline(always)]
 pub(super) unsafe fn match_byte(line: &[AtomicU64; 8], byte: u8) -> u64 {
     let mask: u64;
-    // SAFETY: the instructions exist, says the caller; reads the 64 bytes that the reference covers.
+    // SAFETY: the instructions exist, says the caller; reads the 64 bytes that the reference
+    // covers.
     unsafe {
         asm!(
             "vpbroadcastb zmm16, {byte:e}",
@@ -39,7 +41,8 @@ pub(super) unsafe fn match_byte(line: &[AtomicU64; 8], byte: u8) -> u64 {
 #[inline(always)]
 pub(super) unsafe fn compare_bytes(line: &[AtomicU64; 8], byte: u8) -> (u64, u64) {
     let (below, equal): (u64, u64);
-    // SAFETY: the instructions exist, says the caller; reads the 64 bytes that the reference covers.
+    // SAFETY: the instructions exist, says the caller; reads the 64 bytes that the reference
+    // covers.
     unsafe {
         asm!(
             "vpbroadcastb zmm16, {byte:e}",
@@ -62,7 +65,8 @@ pub(super) unsafe fn compare_bytes(line: &[AtomicU64; 8], byte: u8) -> (u64, u64
     (below, equal)
 }
 
-/// Counts keys by four compares of eight with the broadcast key, by the predicate `$predicate` (key ? other).
+/// Counts keys by four compares of eight with the broadcast key, by the predicate `$predicate` (key
+/// ? other).
 macro_rules! rank {
     ($name:ident, $predicate:literal) => {
         /// # Safety
@@ -70,7 +74,8 @@ macro_rules! rank {
         #[inline(always)]
         pub(super) unsafe fn $name(keys: &[AtomicU64; 32], count: usize, key: u64) -> usize {
             let rank: u64;
-            // SAFETY: the instructions exist, says the caller; reads the 256 bytes that the reference covers.
+            // SAFETY: the instructions exist, says the caller; reads the 256 bytes that the
+            // reference covers.
             unsafe {
                 asm!(
                     "vpbroadcastq zmm16, {key}",
@@ -110,8 +115,8 @@ rank!(rank_lt, 6); // key > other
 pub(super) unsafe fn compare_words(words: &[AtomicU64], key: u64) -> (u32, u32) {
     let wanted = !(!0_u32 << words.len());
     let (below, equal): (u32, u32);
-    // SAFETY: the instructions exist, says the caller; a masked compare reads only what the mask has a bit for, and the
-    // mask has one for each of the words.
+    // SAFETY: the instructions exist, says the caller; a masked compare reads only what the mask
+    // has a bit for, and the mask has one for each of the words.
     unsafe {
         asm!(
             "vpbroadcastq zmm16, {key}",
@@ -148,8 +153,8 @@ pub(super) unsafe fn compare_words(words: &[AtomicU64], key: u64) -> (u32, u32) 
 #[inline(always)]
 pub(crate) unsafe fn load_line(line: &[AtomicU64; 8]) -> LineValue {
     let mut value = MaybeUninit::<LineValue>::uninit();
-    // SAFETY: the instruction exists, says the caller; reads the 64 bytes that the reference covers, and
-    // fills `value`, which is as long and aligned, and for which any bits are valid.
+    // SAFETY: the instruction exists, says the caller; reads the 64 bytes that the reference
+    // covers, and fills `value`, which is as long and aligned, and for which any bits are valid.
     unsafe {
         asm!(
             "vmovdqu64 zmm16, [{line}]",
@@ -167,8 +172,9 @@ pub(crate) unsafe fn load_line(line: &[AtomicU64; 8]) -> LineValue {
 /// AVX-512 F exists.
 #[inline(always)]
 pub(super) unsafe fn store_line(line: &[AtomicU64; 8], value: &LineValue) {
-    // SAFETY: the instruction exists, says the caller; writes the 64 bytes that the reference covers, for other threads at
-    // least eight atomic word stores. `AtomicU64` permits writing through a shared pointer.
+    // SAFETY: the instruction exists, says the caller; writes the 64 bytes that the reference
+    // covers, for other threads at least eight atomic word stores. `AtomicU64` permits writing
+    // through a shared pointer.
     unsafe {
         asm!(
             "vmovdqa64 zmm16, [{value}]",
@@ -192,8 +198,9 @@ pub(super) unsafe fn compare_entries(entries: &[[AtomicU64; 2]], key: u64) -> (u
     for (index, group) in entries.chunks(8).enumerate() {
         let wanted = !(!0_u32 << (2 * group.len()));
         let (less, same): (u64, u64);
-        // SAFETY: the instructions exist, says the caller; a masked load reads only what the mask has a bit for, and the mask
-        // has one for each word of the group. What it does not read is zero.
+        // SAFETY: the instructions exist, says the caller; a masked load reads only what the mask
+        // has a bit for, and the mask has one for each word of the group. What it does not read is
+        // zero.
         unsafe {
             asm!(
                 "kmovd k1, {wanted:e}",
@@ -233,7 +240,8 @@ pub(super) unsafe fn compare_entries(entries: &[[AtomicU64; 2]], key: u64) -> (u
 #[inline(always)]
 pub(super) unsafe fn find_slot(line: &LineValue, count: usize, slot: u8) -> Option<usize> {
     let equal: u64;
-    // SAFETY: the instructions exist, says the caller; reads the 64 bytes that the reference covers.
+    // SAFETY: the instructions exist, says the caller; reads the 64 bytes that the reference
+    // covers.
     unsafe {
         asm!(
             "vpbroadcastq zmm16, {tags}",

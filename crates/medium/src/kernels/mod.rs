@@ -1,15 +1,17 @@
-//! Small loops over lines that engines spend their time in: searching keys, fingerprints and slot arrays.
+//! Small loops over lines that engines spend their time in: searching keys, fingerprints and slot
+//! arrays.
 //!
-//! What searches has an AVX-512, an AVX2 and a portable form, chosen once at run time by what the processor has
-//! ([`Kernels`]); all give the same answer for every input, so which one ran never matters.
+//! What searches has an AVX-512, an AVX2 and a portable form, chosen once at run time by what the
+//! processor has ([`Kernels`]); all give the same answer for every input, so which one ran never
+//! matters.
 //!
-//! **They read memory that other threads write.** Their arguments are therefore atomics and their loads
-//! relaxed: the portable form loads word by word, the others with `asm!`, where a load of 64 bytes stands for
-//! eight relaxed loads of eight bytes (an ordinary vector load would be a data race, which is undefined
-//! behaviour). Nothing here relies on bytes beyond a word being loaded *together*, and none of it orders anything:
-//! the caller brackets a search with its version check or holds the node's lock, and has loaded whatever led
-//! it here with acquire. What is found in a node that changes meanwhile may be nonsense, but it is in bounds
-//! and defined.
+//! **They read memory that other threads write.** Their arguments are therefore atomics and their
+//! loads relaxed: the portable form loads word by word, the others with `asm!`, where a load of 64
+//! bytes stands for eight relaxed loads of eight bytes (an ordinary vector load would be a data
+//! race, which is undefined behaviour). Nothing here relies on bytes beyond a word being loaded
+//! *together*, and none of it orders anything: the caller brackets a search with its version check
+//! or holds the node's lock, and has loaded whatever led it here with acquire. What is found in a
+//! node that changes meanwhile may be nonsense, but it is in bounds and defined.
 //!
 //! The slot functions work on a [`LineValue`], a private copy.
 
@@ -65,8 +67,8 @@ impl Kernels {
         }
     }
 
-    /// Uses these from now on, in the whole process: for comparisons, and for a user who distrusts one of
-    /// them.
+    /// Uses these from now on, in the whole process: for comparisons, and for a user who distrusts
+    /// one of them.
     pub fn install(self) -> Result<(), UnsupportedKernels> {
         if !self.is_supported() {
             return Err(UnsupportedKernels(self));
@@ -99,7 +101,9 @@ fn active() -> u8 {
 /// Makes the first choice. Harmless beside another: an installed choice stays.
 #[cold]
 fn choose() -> u8 {
-    let best = Kernels::all().into_iter().find(|kernels| kernels.is_supported());
+    let best = Kernels::all()
+        .into_iter()
+        .find(|kernels| kernels.is_supported());
     let best = best.unwrap_or(Kernels::Portable) as u8;
     ACTIVE
         .compare_exchange(0, best, Ordering::Relaxed, Ordering::Relaxed)
@@ -117,7 +121,9 @@ fn has_avx512() -> bool {
 
 #[cfg(target_arch = "x86_64")]
 fn has_avx2() -> bool {
-    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2") && is_x86_feature_detected!("popcnt")
+    is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("popcnt")
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -156,7 +162,8 @@ pub fn match_byte(line: &[AtomicU64; 8], byte: u8) -> u64 {
     dispatch!(match_byte(line, byte))
 }
 
-/// Which of the line's 64 bytes are below `byte`, unsigned, and which equal it: bit i stands for byte i. O(1).
+/// Which of the line's 64 bytes are below `byte`, unsigned, and which equal it: bit i stands for
+/// byte i. O(1).
 #[cfg(not(loom))]
 #[inline(always)]
 pub fn compare_bytes(line: &[AtomicU64; 8], byte: u8) -> (u64, u64) {
@@ -165,51 +172,62 @@ pub fn compare_bytes(line: &[AtomicU64; 8], byte: u8) -> (u64, u64) {
 
 /// How many of the first `count` keys are less than or equal to `key`, unsigned. O(1).
 ///
-/// With sorted keys that is the position after the last key `<= key`. A `count` above 32 means 32. Fastest if
-/// `keys` starts at a line.
+/// With sorted keys that is the position after the last key `<= key`. A `count` above 32 means 32.
+/// Fastest if `keys` starts at a line.
 #[cfg(not(loom))]
 #[inline(always)]
 pub fn rank_le(keys: &[AtomicU64; 32], count: usize, key: u64) -> usize {
     dispatch!(rank_le(keys, count.min(32), key))
 }
 
-/// How many of the first `count` keys are less than `key`, unsigned. O(1). Otherwise as [`rank_le`].
+/// How many of the first `count` keys are less than `key`, unsigned. O(1). Otherwise as
+/// [`rank_le`].
 #[cfg(not(loom))]
 #[inline(always)]
 pub fn rank_lt(keys: &[AtomicU64; 32], count: usize, key: u64) -> usize {
     dispatch!(rank_lt(keys, count.min(32), key))
 }
 
-/// Compares the key words of up to 64 entries (pairs of key word and value word), unsigned: which are less
-/// than `key`, and which equal it. Bit i of each mask stands for entry i. O(entries). Fastest if `entries`
-/// starts at a line.
+/// Compares the key words of up to 64 entries (pairs of key word and value word), unsigned: which
+/// are less than `key`, and which equal it. Bit i of each mask stands for entry i. O(entries).
+/// Fastest if `entries` starts at a line.
 ///
 /// # Panics
 /// For more than 64 entries.
 #[inline(always)]
 pub fn compare_entries(entries: &[[AtomicU64; 2]], key: u64) -> (u64, u64) {
-    assert!(entries.len() <= 64, "{} entries do not fit a mask of 64 bits", entries.len());
+    assert!(
+        entries.len() <= 64,
+        "{} entries do not fit a mask of 64 bits",
+        entries.len()
+    );
     dispatch!(compare_entries(entries, key))
 }
 
-/// Compares up to 16 words, unsigned: which are less than `key`, and which equal it. Bit i of each mask stands for word
-/// i. O(words).
+/// Compares up to 16 words, unsigned: which are less than `key`, and which equal it. Bit i of each
+/// mask stands for word i. O(words).
 ///
 /// # Panics
 /// For more than 16 words.
 #[inline(always)]
 pub fn compare_words(words: &[AtomicU64], key: u64) -> (u32, u32) {
-    assert!(words.len() <= 16, "{} words do not fit a mask of 16 bits", words.len());
+    assert!(
+        words.len() <= 16,
+        "{} words do not fit a mask of 16 bits",
+        words.len()
+    );
     dispatch!(compare_words(words, key))
 }
 
-/// How many bits of a word are set. O(1). One instruction where the processor has it, which compilers do not assume.
+/// How many bits of a word are set. O(1). One instruction where the processor has it, which
+/// compilers do not assume.
 #[inline(always)]
 pub fn count_ones(word: u64) -> usize {
     #[cfg(target_arch = "x86_64")]
     if active() != Kernels::Portable as u8 {
         let count: u64;
-        // SAFETY: both other forms are chosen only where the instruction exists. It touches no memory.
+        // SAFETY: both other forms are chosen only where the instruction exists. It touches no
+        // memory.
         unsafe {
             std::arch::asm!("popcnt {count}, {word}", word = in(reg) word, count = lateout(reg) count,
                             options(pure, nomem, nostack));
@@ -219,22 +237,23 @@ pub fn count_ones(word: u64) -> usize {
     word.count_ones() as usize
 }
 
-/// The line's words: eight relaxed loads, as one load of 64 bytes where possible. O(1). No snapshot: beside a
-/// writer it may be half old and half new; see [`WholeLoad`](crate::WholeLoad).
+/// The line's words: eight relaxed loads, as one load of 64 bytes where possible. O(1). No
+/// snapshot: beside a writer it may be half old and half new; see [`WholeLoad`](crate::WholeLoad).
 #[inline(always)]
 pub fn load_line(line: &[AtomicU64; 8]) -> LineValue {
     dispatch!(load_line(line))
 }
 
-/// Stores the line's words: eight relaxed stores, as one store of 64 bytes where possible. O(1). Not failure-atomic.
+/// Stores the line's words: eight relaxed stores, as one store of 64 bytes where possible. O(1).
+/// Not failure-atomic.
 #[cfg(not(loom))]
 #[inline(always)]
 pub fn store_line(line: &[AtomicU64; 8], value: &LineValue) {
     dispatch!(store_line(line, value));
 }
 
-/// The first position, below `count`, that holds `slot` (below 64), whatever the tags. A `count` above
-/// [`SLOTS`] means [`SLOTS`]. O(1).
+/// The first position, below `count`, that holds `slot` (below 64), whatever the tags. A `count`
+/// above [`SLOTS`] means [`SLOTS`]. O(1).
 #[inline(always)]
 pub fn find_slot(line: &LineValue, count: usize, slot: u8) -> Option<usize> {
     debug_assert!(slot < 64, "slot {slot} reaches into the tag bits");

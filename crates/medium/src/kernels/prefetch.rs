@@ -1,7 +1,8 @@
 //! Prefetching: asking for lines before they are needed.
 //!
-//! A prefetch reads nothing that the program can see and never faults, so these functions are safe for any
-//! reference; asking costs a cycle or two, and one of the few misses that a core can have outstanding.
+//! A prefetch reads nothing that the program can see and never faults, so these functions are safe
+//! for any reference; asking costs a cycle or two, and one of the few misses that a core can have
+//! outstanding.
 
 use crate::LINE_BYTES;
 
@@ -17,20 +18,25 @@ pub fn prefetch_lines<T: ?Sized>(target: &T) {
     prefetch_first(target, size_of_val(target));
 }
 
-/// Prefetches the lines that hold the first `bytes` of `target`, or all of it if it is shorter. O(lines).
+/// Prefetches the lines that hold the first `bytes` of `target`, or all of it if it is shorter.
+/// O(lines).
 #[inline(always)]
 pub fn prefetch_first<T: ?Sized>(target: &T, bytes: usize) {
     let first = std::ptr::from_ref(target).cast::<u8>();
     let length = bytes.min(size_of_val(target));
     // Known when this is built, for what begins a line; so is then the number of lines.
-    let skew = if align_of_val(target) >= LINE_BYTES { 0 } else { first.addr() % LINE_BYTES };
+    let skew = if align_of_val(target) >= LINE_BYTES {
+        0
+    } else {
+        first.addr() % LINE_BYTES
+    };
     for line in (0..length + if length == 0 { 0 } else { skew }).step_by(LINE_BYTES) {
         prefetch(first.wrapping_sub(skew).wrapping_add(line));
     }
 }
 
-/// Prefetches the line that holds the first byte of `target` for a store to it, so that the store does not wait for
-/// the line. O(1).
+/// Prefetches the line that holds the first byte of `target` for a store to it, so that the store
+/// does not wait for the line. O(1).
 #[inline(always)]
 pub fn prefetch_write<T: ?Sized>(target: &T) {
     let address = std::ptr::from_ref(target).cast::<u8>();

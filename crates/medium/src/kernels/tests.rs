@@ -38,7 +38,10 @@ fn tables() -> Vec<Table> {
         find_slot: portable::find_slot,
     }];
     #[cfg(target_arch = "x86_64")]
-    for (kernels, table) in [(Kernels::Avx512, avx512_table as fn() -> Table), (Kernels::Avx2, avx2_table)] {
+    for (kernels, table) in [
+        (Kernels::Avx512, avx512_table as fn() -> Table),
+        (Kernels::Avx2, avx2_table),
+    ] {
         if kernels.is_supported() {
             tables.push(table());
         } else {
@@ -51,21 +54,32 @@ fn tables() -> Vec<Table> {
 #[cfg(target_arch = "x86_64")]
 macro_rules! vector_table {
     ($table:ident, $name:ident, $module:ident) => {
-        // SAFETY (all of it): the table is made only where the instructions are supported; the tests keep within the limits.
+        // SAFETY (all of it): the table is made only where the instructions are supported; the
+        // tests keep within the limits.
         #[allow(clippy::undocumented_unsafe_blocks, reason = "said once, above")]
         fn $table() -> Table {
             Table {
                 name: Kernels::$name,
                 match_byte: |line, byte| unsafe { crate::kernels::$module::match_byte(line, byte) },
-                compare_bytes: |line, byte| unsafe { crate::kernels::$module::compare_bytes(line, byte) },
-                rank_le: |keys, count, key| unsafe { crate::kernels::$module::rank_le(keys, count, key) },
-                rank_lt: |keys, count, key| unsafe { crate::kernels::$module::rank_lt(keys, count, key) },
+                compare_bytes: |line, byte| unsafe {
+                    crate::kernels::$module::compare_bytes(line, byte)
+                },
+                rank_le: |keys, count, key| unsafe {
+                    crate::kernels::$module::rank_le(keys, count, key)
+                },
+                rank_lt: |keys, count, key| unsafe {
+                    crate::kernels::$module::rank_lt(keys, count, key)
+                },
                 compare_entries: |entries, key| unsafe {
                     crate::kernels::$module::compare_entries(entries, key)
                 },
-                compare_words: |words, key| unsafe { crate::kernels::$module::compare_words(words, key) },
+                compare_words: |words, key| unsafe {
+                    crate::kernels::$module::compare_words(words, key)
+                },
                 load_line: |line| unsafe { crate::kernels::$module::load_line(line) },
-                store_line: |line, value| unsafe { crate::kernels::$module::store_line(line, value) },
+                store_line: |line, value| unsafe {
+                    crate::kernels::$module::store_line(line, value)
+                },
                 find_slot: |line, count, slot| unsafe {
                     crate::kernels::$module::find_slot(line, count, slot)
                 },
@@ -86,13 +100,30 @@ fn atomics<const N: usize>(words: [u64; N]) -> [AtomicU64; N] {
 fn check_line(words: [u64; 8], byte: u8) {
     let bytes = words.map(u64::to_le_bytes);
     let mask = |holds: &dyn Fn(u8) -> bool| {
-        (0..64).fold(0, |mask, index| mask | u64::from(holds(bytes.as_flattened()[index])) << index)
+        (0..64).fold(0, |mask, index| {
+            mask | u64::from(holds(bytes.as_flattened()[index])) << index
+        })
     };
     let (below, wanted) = (mask(&|other| other < byte), mask(&|other| other == byte));
     for table in tables() {
-        assert_eq!((table.compare_bytes)(&atomics(words), byte), (below, wanted), "{}", table.name);
-        assert_eq!((table.match_byte)(&atomics(words), byte), wanted, "{}", table.name);
-        assert_eq!((table.load_line)(&atomics(words)), LineValue(words), "{}", table.name);
+        assert_eq!(
+            (table.compare_bytes)(&atomics(words), byte),
+            (below, wanted),
+            "{}",
+            table.name
+        );
+        assert_eq!(
+            (table.match_byte)(&atomics(words), byte),
+            wanted,
+            "{}",
+            table.name
+        );
+        assert_eq!(
+            (table.load_line)(&atomics(words)),
+            LineValue(words),
+            "{}",
+            table.name
+        );
         let stored = atomics([0; 8]);
         (table.store_line)(&stored, &LineValue(words));
         assert_eq!(stored.map(AtomicU64::into_inner), words, "{}", table.name);
@@ -103,25 +134,48 @@ fn check_rank(keys: [u64; 32], count: usize, key: u64) {
     let wanted_le = keys[..count].iter().filter(|&&other| other <= key).count();
     let wanted_lt = keys[..count].iter().filter(|&&other| other < key).count();
     for table in tables() {
-        assert_eq!((table.rank_le)(&atomics(keys), count, key), wanted_le, "{}", table.name);
-        assert_eq!((table.rank_lt)(&atomics(keys), count, key), wanted_lt, "{}", table.name);
+        assert_eq!(
+            (table.rank_le)(&atomics(keys), count, key),
+            wanted_le,
+            "{}",
+            table.name
+        );
+        assert_eq!(
+            (table.rank_lt)(&atomics(keys), count, key),
+            wanted_lt,
+            "{}",
+            table.name
+        );
     }
 }
 
 fn check_entries(entries: &[[u64; 2]], key: u64) {
     let mask = |holds: &dyn Fn(u64) -> bool| {
-        entries.iter().enumerate().fold(0, |mask, (index, entry)| mask | u64::from(holds(entry[0])) << index)
+        entries.iter().enumerate().fold(0, |mask, (index, entry)| {
+            mask | u64::from(holds(entry[0])) << index
+        })
     };
     let wanted = (mask(&|word| word < key), mask(&|word| word == key));
-    let shared: Vec<[AtomicU64; 2]> = entries.iter().map(|entry| entry.map(AtomicU64::new)).collect();
+    let shared: Vec<[AtomicU64; 2]> = entries
+        .iter()
+        .map(|entry| entry.map(AtomicU64::new))
+        .collect();
     for table in tables() {
-        assert_eq!((table.compare_entries)(&shared, key), wanted, "{}", table.name);
+        assert_eq!(
+            (table.compare_entries)(&shared, key),
+            wanted,
+            "{}",
+            table.name
+        );
     }
 }
 
 /// The slots of a line, the obvious way; the tag bits of each word are ignored.
 fn slots_of(line: &LineValue) -> Vec<u8> {
-    line.0[1..].iter().flat_map(|word| (word & !TAG_MASK).to_le_bytes()).collect()
+    line.0[1..]
+        .iter()
+        .flat_map(|word| (word & !TAG_MASK).to_le_bytes())
+        .collect()
 }
 
 /// A line of these slots, with header and tags of `line`.
@@ -140,7 +194,10 @@ fn check_slots(line: &LineValue, position: usize, slot: u8) {
     inserted.truncate(SLOTS);
     removed.remove(position);
     removed.push(0);
-    assert_eq!(insert_slot(line, position, slot), with_slots(line, &inserted));
+    assert_eq!(
+        insert_slot(line, position, slot),
+        with_slots(line, &inserted)
+    );
     assert_eq!(remove_slot(line, position), with_slots(line, &removed));
     for table in tables() {
         let name = table.name;
@@ -163,10 +220,12 @@ fn edge_word() -> impl Strategy<Value = u64> {
 
 /// The words of a line whose bytes recur.
 fn byte_words() -> impl Strategy<Value = [u64; 8]> {
-    let byte =
-        prop::sample::select(vec![0, 1, 0x7f, 0x80, 0x81, 0xff]).boxed().prop_union(any::<u8>().boxed());
-    vec(byte, 64)
-        .prop_map(|bytes| std::array::from_fn(|word| u64::from_le_bytes(bytes.as_chunks::<8>().0[word])))
+    let byte = prop::sample::select(vec![0, 1, 0x7f, 0x80, 0x81, 0xff])
+        .boxed()
+        .prop_union(any::<u8>().boxed());
+    vec(byte, 64).prop_map(|bytes| {
+        std::array::from_fn(|word| u64::from_le_bytes(bytes.as_chunks::<8>().0[word]))
+    })
 }
 
 proptest! {
@@ -238,7 +297,11 @@ fn every_byte_in_every_place() {
 fn rank_at_every_count_and_key() {
     let keys = std::array::from_fn(|index| (index as u64 / 2) << 59 | 7);
     for count in 0..=32 {
-        for key in keys.into_iter().flat_map(|key| [key - 1, key, key + 1]).chain([0, u64::MAX]) {
+        for key in keys
+            .into_iter()
+            .flat_map(|key| [key - 1, key, key + 1])
+            .chain([0, u64::MAX])
+        {
             check_rank(keys, count, key);
         }
     }
@@ -248,7 +311,9 @@ fn rank_at_every_count_and_key() {
 fn entries_at_every_length() {
     for length in 0..=64 {
         // The value words equal the key that is looked for: none may be taken for a key.
-        let entries: Vec<[u64; 2]> = (0..length).map(|index| [(index ^ 5) << 58, 9 << 58]).collect();
+        let entries: Vec<[u64; 2]> = (0..length)
+            .map(|index| [(index ^ 5) << 58, 9 << 58])
+            .collect();
         for key in [0, 8 << 58, 9 << 58, (9 << 58) + 1, 63 << 58, u64::MAX] {
             check_entries(&entries, key);
         }
@@ -280,14 +345,22 @@ fn the_public_functions_use_what_is_installed() {
         assert_eq!(Kernels::active(), kernels);
         let value = super::load_line(&line);
         assert_eq!(super::match_byte(&line, 8), 0x0101_0101_0101_0101);
-        assert_eq!((super::rank_le(&keys, 99, 31), super::rank_lt(&keys, 99, 31)), (32, 31));
+        assert_eq!(
+            (super::rank_le(&keys, 99, 31), super::rank_lt(&keys, 99, 31)),
+            (32, 31)
+        );
         assert_eq!(super::compare_entries(&[], 3), (0, 0));
         assert_eq!([0, 1 << 63, u64::MAX].map(super::count_ones), [0, 1, 64]);
         let inserted = insert_slot(&value, 0, 63);
         assert_eq!(super::find_slot(&inserted, 99, 63), Some(0));
         assert_eq!(remove_slot(&inserted, 0).0[..7], value.0[..7]);
     }
-    Kernels::all().into_iter().find(|kernels| kernels.is_supported()).unwrap().install().unwrap();
+    Kernels::all()
+        .into_iter()
+        .find(|kernels| kernels.is_supported())
+        .unwrap()
+        .install()
+        .unwrap();
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! The failure-atomic store of 64 bytes.
 //!
-//! RNTree and CAWBT commit by replacing one line at once: after a crash the line holds its old value or its
-//! new one, whole. No processor promises this for ordinary stores; eight word stores reach the memory as any
-//! prefix of themselves. There are four ways to get it, and [`LineStore`] names the one in use:
+//! RNTree and CAWBT commit by replacing one line at once: after a crash the line holds its old
+//! value or its new one, whole. No processor promises this for ordinary stores; eight word stores
+//! reach the memory as any prefix of themselves. There are four ways to get it, and [`LineStore`]
+//! names the one in use:
 //!
 //! | form | how | known to be whole on |
 //! | --- | --- | --- |
@@ -11,13 +12,13 @@
 //! | [`LineStore::Rtm`] | eight stores in a transaction, a flush | all that have it, once it commits |
 //! | [`LineStore::Twin`] | two copies that validate themselves, in turns | everywhere: see [`twin`] |
 //!
-//! The first three write a line in place, the *single* form; they may be exchanged from one run to the next.
-//! The twin form takes two lines and therefore belongs to the pool's format.
+//! The first three write a line in place, the *single* form; they may be exchanged from one run to
+//! the next. The twin form takes two lines and therefore belongs to the pool's format.
 //!
-//! **Order.** A direct store is not ordered by a later release store: a reader that saw a flag stored after
-//! it may still read the old line. So of every back end: a line store is visible and durable *in order* only
-//! after the next store fence. Nor is it ordered after older stores to other lines, so what the new value
-//! leads to is fenced before.
+//! **Order.** A direct store is not ordered by a later release store: a reader that saw a flag
+//! stored after it may still read the old line. So of every back end: a line store is visible and
+//! durable *in order* only after the next store fence. Nor is it ordered after older stores to
+//! other lines, so what the new value leads to is fenced before.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +27,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod movdir64b;
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "the retry policy is tested everywhere"))]
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(dead_code, reason = "the retry policy is tested everywhere")
+)]
 mod rtm;
 #[cfg(target_arch = "x86_64")]
 mod stream;
@@ -44,8 +48,8 @@ use crate::names::named;
 /// The bits of each word of a line that belong to the medium: 62 and 63.
 pub const TAG_MASK: u64 = 0b11 << 62;
 
-/// A line's value: eight words. Bits 62 and 63 of each belong to the medium ([`TAG_MASK`]); the other 496
-/// bits are the engine's.
+/// A line's value: eight words. Bits 62 and 63 of each belong to the medium ([`TAG_MASK`]); the
+/// other 496 bits are the engine's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C, align(64))]
 pub struct LineValue(pub [u64; 8]);
@@ -78,7 +82,8 @@ impl Default for LineValue {
 /// How a line is stored failure-atomically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineStore {
-    /// One MOVDIR64B: whole by architecture. Bypasses the caches and needs no flush, only the fence.
+    /// One MOVDIR64B: whole by architecture. Bypasses the caches and needs no flush, only the
+    /// fence.
     Movdir64b,
     /// One aligned AVX-512 store. Whole on Intel cores; a processor that splits it may tear it.
     Avx512,
@@ -89,22 +94,26 @@ pub enum LineStore {
 }
 
 impl LineStore {
-    /// The best form that is known to be whole on this processor: the first of [`LineStore::all`] that
-    /// [`LineStore::is_known_whole`].
+    /// The best form that is known to be whole on this processor: the first of [`LineStore::all`]
+    /// that [`LineStore::is_known_whole`].
     ///
     /// The first call costs up to some milliseconds where RTM has to be probed; later ones a load.
     pub fn detect() -> Self {
         static DETECTED: OnceLock<LineStore> = OnceLock::new();
         *DETECTED.get_or_init(|| {
-            Self::all().into_iter().find(|store| store.is_known_whole()).unwrap_or(Self::Twin)
+            Self::all()
+                .into_iter()
+                .find(|store| store.is_known_whole())
+                .unwrap_or(Self::Twin)
         })
     }
 
     /// Whether no crash leaves a part of a line that is stored so, on this processor.
     ///
-    /// MOVDIR64B wherever it is supported; AVX-512 only on a processor made by Intel; RTM only after a probe of
-    /// 10,000 line stores, each right after a flush of its line, committed all of them in few tries; the twin form
-    /// always. Up to some milliseconds for RTM, else some hundred cycles.
+    /// MOVDIR64B wherever it is supported; AVX-512 only on a processor made by Intel; RTM only
+    /// after a probe of 10,000 line stores, each right after a flush of its line, committed all of
+    /// them in few tries; the twin form always. Up to some milliseconds for RTM, else some hundred
+    /// cycles.
     pub fn is_known_whole(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         match self {
@@ -118,9 +127,9 @@ impl LineStore {
         }
     }
 
-    /// Whether this processor can execute it. Unlike [`LineStore::detect`] this does not say that the store
-    /// is whole: AVX-512 is supported on processors of other makers, where choosing it is the caller's own
-    /// risk.
+    /// Whether this processor can execute it. Unlike [`LineStore::detect`] this does not say that
+    /// the store is whole: AVX-512 is supported on processors of other makers, where choosing it is
+    /// the caller's own risk.
     pub fn is_supported(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         match self {
@@ -140,10 +149,10 @@ named!(LineStore, "line store": Movdir64b = "movdir64b", Avx512 = "avx512", Rtm 
 
 /// A line could not be stored: its old value stands, whole.
 ///
-/// Only [`LineStore::Rtm`] fails so, when every transaction aborted up to the bound and the processor has no
-/// other store that is known to be whole. There is no plain path to take: eight plain stores can tear, and a
-/// pool in single form has no room for a second copy. The medium must fail the operation, or stop as if it
-/// had crashed there.
+/// Only [`LineStore::Rtm`] fails so, when every transaction aborted up to the bound and the
+/// processor has no other store that is known to be whole. There is no plain path to take: eight
+/// plain stores can tear, and a pool in single form has no room for a second copy. The medium must
+/// fail the operation, or stop as if it had crashed there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "a line was not stored: {} transactions in a row aborted, and this processor has no other 64-byte store; \
@@ -154,8 +163,9 @@ pub struct LineNotStored;
 
 /// Stores `value` to the line with the given single-copy form. Does not flush, does not fence.
 ///
-/// With [`LineStore::Rtm`] a store whose transactions all abort is done by MOVDIR64B or (Intel) AVX-512 if
-/// the processor has one. As the caller cannot tell, it flushes after an RTM store in any case.
+/// With [`LineStore::Rtm`] a store whose transactions all abort is done by MOVDIR64B or (Intel)
+/// AVX-512 if the processor has one. As the caller cannot tell, it flushes after an RTM store in
+/// any case.
 ///
 /// # Errors
 /// [`LineNotStored`], from [`LineStore::Rtm`] only: the line holds its old value.
@@ -164,10 +174,13 @@ pub struct LineNotStored;
 /// For [`LineStore::Twin`], which is no single store.
 ///
 /// # Safety
-/// `line` is 64-byte aligned, mapped writable and accessed elsewhere only as eight atomic words; `store` is
-/// supported ([`LineStore::is_supported`]).
+/// `line` is 64-byte aligned, mapped writable and accessed elsewhere only as eight atomic words;
+/// `store` is supported ([`LineStore::is_supported`]).
 #[inline(always)]
-#[cfg_attr(not(target_arch = "x86_64"), allow(clippy::unnecessary_wraps, reason = "no single form there"))]
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(clippy::unnecessary_wraps, reason = "no single form there")
+)]
 pub(crate) unsafe fn store_single(
     store: LineStore,
     line: *const [AtomicU64; 8],
@@ -189,12 +202,15 @@ pub(crate) unsafe fn store_single(
         let _ = (store, value);
         not_single();
     }
-    #[cfg_attr(not(target_arch = "x86_64"), expect(unreachable_code, reason = "no single form there"))]
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(unreachable_code, reason = "no single form there")
+    )]
     Ok(())
 }
 
-/// Stores one copy of a twin line past the caches, where the processor can: then it needs no flush, only the fence.
-/// `false`, and nothing is stored, elsewhere.
+/// Stores one copy of a twin line past the caches, where the processor can: then it needs no flush,
+/// only the fence. `false`, and nothing is stored, elsewhere.
 #[inline(always)]
 pub(crate) fn stream(copy: &[AtomicU64; 8], value: &LineValue) -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -212,12 +228,18 @@ fn not_single() -> ! {
 /// # Safety
 /// As [`store_single`], with RTM supported.
 #[cfg(target_arch = "x86_64")]
-unsafe fn store_transaction(line: *const [AtomicU64; 8], value: &LineValue) -> Result<(), LineNotStored> {
+unsafe fn store_transaction(
+    line: *const [AtomicU64; 8],
+    value: &LineValue,
+) -> Result<(), LineNotStored> {
     // SAFETY: as the caller promises.
     if unsafe { rtm::store(line, value) } {
         return Ok(());
     }
-    match [LineStore::Movdir64b, LineStore::Avx512].into_iter().find(|store| store.is_known_whole()) {
+    match [LineStore::Movdir64b, LineStore::Avx512]
+        .into_iter()
+        .find(|store| store.is_known_whole())
+    {
         // SAFETY: what is known to be whole is supported; the line is the caller's promise.
         Some(other) => unsafe { store_single(other, line, value) },
         None => Err(LineNotStored),

@@ -20,7 +20,13 @@ fn value_of(publish: u64) -> LineValue {
 
 /// What memory holds if, of a store of `new` over `old`, only the words of `subset` arrived.
 fn tear(old: &LineValue, new: &LineValue, subset: u8) -> LineValue {
-    LineValue(std::array::from_fn(|word| if subset >> word & 1 == 1 { new.0[word] } else { old.0[word] }))
+    LineValue(std::array::from_fn(|word| {
+        if subset >> word & 1 == 1 {
+            new.0[word]
+        } else {
+            old.0[word]
+        }
+    }))
 }
 
 /// A twin line as memory holds it.
@@ -30,7 +36,11 @@ struct Twin([LineValue; 2]);
 impl Twin {
     fn newest(&self) -> (usize, u8, bool) {
         match choose(&self.0[0].0, &self.0[1].0) {
-            Choice::Newest { copy, tag, other_is_sound } => (copy, tag, other_is_sound),
+            Choice::Newest {
+                copy,
+                tag,
+                other_is_sound,
+            } => (copy, tag, other_is_sound),
             Choice::BothTorn => panic!("both torn: {self:x?}"),
         }
     }
@@ -64,8 +74,14 @@ fn names_read_back() {
         assert_eq!(store.name().parse(), Ok(store));
     }
     let error = "avx".parse::<LineStore>().unwrap_err().to_string();
-    assert!(error.contains("\"avx\"") && error.contains("movdir64b"), "{error}");
-    assert!(LineNotStored.to_string().contains("1000 transactions"), "{LineNotStored}");
+    assert!(
+        error.contains("\"avx\"") && error.contains("movdir64b"),
+        "{error}"
+    );
+    assert!(
+        LineNotStored.to_string().contains("1000 transactions"),
+        "{LineNotStored}"
+    );
 }
 
 #[test]
@@ -84,7 +100,10 @@ fn tags_are_found_and_replaced() {
         assert_eq!(twin::tag(&tagged.0), Some(tag));
         assert_eq!(twin::payload(&tagged), plain);
         for other in 0..4 {
-            assert_eq!(twin::with_tag(&tagged, other), twin::with_tag(&plain, other));
+            assert_eq!(
+                twin::with_tag(&tagged, other),
+                twin::with_tag(&plain, other)
+            );
             for subset in 1..255 {
                 let torn = tear(&tagged, &twin::with_tag(&plain, other), subset);
                 assert_eq!(twin::tag(&torn.0), (tag == other).then_some(tag));
@@ -95,12 +114,20 @@ fn tags_are_found_and_replaced() {
 
 #[test]
 fn choice_of_all_pairs_of_tags() {
-    let copies: [LineValue; 4] = std::array::from_fn(|tag| twin::with_tag(&value_of(tag as u64), tag as u8));
+    let copies: [LineValue; 4] =
+        std::array::from_fn(|tag| twin::with_tag(&value_of(tag as u64), tag as u8));
     let torn = tear(&copies[0], &copies[1], 1);
     for (even, odd, copy) in [(0, 1, 1), (2, 1, 0), (2, 3, 1), (0, 3, 0)] {
         let tag = if copy == 0 { even } else { odd };
         let chosen = choose(&copies[usize::from(even)].0, &copies[usize::from(odd)].0);
-        assert_eq!(chosen, Choice::Newest { copy, tag, other_is_sound: true });
+        assert_eq!(
+            chosen,
+            Choice::Newest {
+                copy,
+                tag,
+                other_is_sound: true
+            }
+        );
     }
     for tag in 0..4_u8 {
         let words = &copies[usize::from(tag)].0;
@@ -110,7 +137,14 @@ fn choice_of_all_pairs_of_tags() {
             (choose(&torn.0, words), choose(words, &torn.0))
         };
         let copy = usize::from(tag % 2);
-        assert_eq!(alone, Choice::Newest { copy, tag, other_is_sound: false });
+        assert_eq!(
+            alone,
+            Choice::Newest {
+                copy,
+                tag,
+                other_is_sound: false
+            }
+        );
         assert_eq!(misplaced, Choice::BothTorn, "tag {tag} in the wrong copy");
     }
     assert_eq!(choose(&torn.0, &torn.0), Choice::BothTorn);
@@ -124,35 +158,48 @@ fn a_torn_publish_leaves_the_old_value_or_the_new() {
         for subset in 0..=255 {
             let torn = line.publish(&value_of(publish), subset);
             let wanted = if subset == 255 { publish } else { publish - 1 };
-            assert_eq!(torn.payload(), value_of(wanted), "publish {publish}, words {subset:08b}");
+            assert_eq!(
+                torn.payload(),
+                value_of(wanted),
+                "publish {publish}, words {subset:08b}"
+            );
             assert_eq!(torn.newest().2, subset == 0 || subset == 255);
         }
         line = line.publish(&value_of(publish), 255);
     }
 }
 
-/// Sufficient: however publish, repair, a second repair and the next publish are torn, recovery finds a value
-/// that was published, and never one older than the last whole publish.
+/// Sufficient: however publish, repair, a second repair and the next publish are torn, recovery
+/// finds a value that was published, and never one older than the last whole publish.
 #[test]
 fn with_repair_no_tearing_makes_a_value_that_nobody_published() {
     for whole in 0..4 {
-        let line = (1..=whole)
-            .fold(Twin(twin::initial(&value_of(0))), |line, publish| line.publish(&value_of(publish), 255));
+        let line = (1..=whole).fold(Twin(twin::initial(&value_of(0))), |line, publish| {
+            line.publish(&value_of(publish), 255)
+        });
         let next = whole + 1;
         for first in 0..255 {
             let crashed = line.publish(&value_of(next), first);
             for torn_repair in 0..=255 {
                 let crashed_again = crashed.repair(torn_repair);
-                assert_eq!(crashed_again.payload(), value_of(whole), "{first:08b} {torn_repair:08b}");
+                assert_eq!(
+                    crashed_again.payload(),
+                    value_of(whole),
+                    "{first:08b} {torn_repair:08b}"
+                );
                 let repaired = crashed_again.repair(255);
-                assert_eq!((repaired.payload(), repaired.newest().2), (value_of(whole), true));
+                assert_eq!(
+                    (repaired.payload(), repaired.newest().2),
+                    (value_of(whole), true)
+                );
                 assert_repaired_line_publishes(&repaired, whole, next + 1);
             }
         }
     }
 }
 
-/// The publish after a repair, torn in all ways that matter: `repaired` has no trace of the torn words left.
+/// The publish after a repair, torn in all ways that matter: `repaired` has no trace of the torn
+/// words left.
 fn assert_repaired_line_publishes(repaired: &Twin, whole: u64, second: u64) {
     for subset in [0, 1, 0b0101_0101, 0b1111_0000, 127, 128, 254, 255] {
         let found = repaired.publish(&value_of(second), subset).payload();
@@ -175,16 +222,23 @@ fn after_repair_two_torn_publishes_do_not_add_up() {
     }
 }
 
-/// Necessary: without it, two torn publishes add up to a whole copy that nobody published, in every case
-/// where together they cover all words and the second alone does not.
+/// Necessary: without it, two torn publishes add up to a whole copy that nobody published, in every
+/// case where together they cover all words and the second alone does not.
 #[test]
 fn without_repair_two_torn_publishes_add_up() {
     let line = Twin(twin::initial(&value_of(0)));
     for first in 1..255_u8 {
         for second in 0..255_u8 {
-            let found = line.publish(&value_of(1), first).publish(&value_of(2), second).payload();
+            let found = line
+                .publish(&value_of(1), first)
+                .publish(&value_of(2), second)
+                .payload();
             let mixed = tear(&value_of(1), &value_of(2), second);
-            let wanted = if first | second == 255 { mixed } else { value_of(0) };
+            let wanted = if first | second == 255 {
+                mixed
+            } else {
+                value_of(0)
+            };
             assert_eq!(found, wanted, "{first:08b} then {second:08b}");
         }
     }
@@ -192,7 +246,8 @@ fn without_repair_two_torn_publishes_add_up() {
 
 #[test]
 fn each_supported_single_form_stores_and_reads_back() {
-    let lines: [TestLine; 5] = std::array::from_fn(|_| TestLine(std::array::from_fn(|_| AtomicU64::new(5))));
+    let lines: [TestLine; 5] =
+        std::array::from_fn(|_| TestLine(std::array::from_fn(|_| AtomicU64::new(5))));
     for store in LineStore::all() {
         if store == LineStore::Twin {
             continue;
@@ -206,11 +261,19 @@ fn each_supported_single_form_stores_and_reads_back() {
             let stored = unsafe { store_single(store, &raw const lines[2].0, &value_of(round)) };
             assert_eq!(stored, Ok(()));
             crate::flush::store_fence(crate::FlushKind::Nothing);
-            let found =
-                lines.each_ref().map(|line| line.0.each_ref().map(|word| word.load(Ordering::Relaxed)));
-            assert_eq!(found, [[5; 8], [5; 8], value_of(round).0, [5; 8], [5; 8]], "{store}");
+            let found = lines
+                .each_ref()
+                .map(|line| line.0.each_ref().map(|word| word.load(Ordering::Relaxed)));
+            assert_eq!(
+                found,
+                [[5; 8], [5; 8], value_of(round).0, [5; 8], [5; 8]],
+                "{store}"
+            );
         }
-        lines[2].0.iter().for_each(|word| word.store(5, Ordering::Relaxed));
+        lines[2]
+            .0
+            .iter()
+            .for_each(|word| word.store(5, Ordering::Relaxed));
     }
 }
 

@@ -1,9 +1,9 @@
 //! Loading a line as it is at one instant, beside a thread that writes it.
 //!
-//! A redo log captures lines that their owner goes on storing to. Eight word loads against stores in order
-//! saw, in 3% of captures, what was no prefix of the stores; one 64-byte load on an Intel core never did. Zen
-//! 4 tears such a pair of load and store like any other. A reader without a [`WholeLoad`] locks the writer out
-//! instead.
+//! A redo log captures lines that their owner goes on storing to. Eight word loads against stores
+//! in order saw, in 3% of captures, what was no prefix of the stores; one 64-byte load on an Intel
+//! core never did. Zen 4 tears such a pair of load and store like any other. A reader without a
+//! [`WholeLoad`] locks the writer out instead.
 
 use std::sync::atomic::AtomicU64;
 
@@ -18,7 +18,8 @@ impl WholeLoad {
     pub fn detect() -> Option<Self> {
         #[cfg(target_arch = "x86_64")]
         {
-            (super::CpuFeatures::read().intel && is_x86_feature_detected!("avx512f")).then_some(Self(()))
+            (super::CpuFeatures::read().intel && is_x86_feature_detected!("avx512f"))
+                .then_some(Self(()))
         }
         #[cfg(not(target_arch = "x86_64"))]
         {
@@ -32,7 +33,11 @@ impl WholeLoad {
     /// If the line does not start at a multiple of 64 bytes.
     #[inline(always)]
     pub fn load(self, line: &[AtomicU64; 8]) -> LineValue {
-        assert!(line.as_ptr().addr().is_multiple_of(64), "a line at {:p}", line.as_ptr());
+        assert!(
+            line.as_ptr().addr().is_multiple_of(64),
+            "a line at {:p}",
+            line.as_ptr()
+        );
         #[cfg(target_arch = "x86_64")]
         {
             // SAFETY: `self` exists only where AVX-512 does.

@@ -19,7 +19,8 @@ fn a_file_that_is_longer_than_the_addresses_is_refused() {
     );
 }
 
-/// A load from a hole of a file in memory took a page, or ended the process if the file system had none left.
+/// A load from a hole of a file in memory took a page, or ended the process if the file system had
+/// none left.
 #[test]
 fn a_copy_reads_holes_without_room_for_them() {
     use std::os::unix::fs::{FileExt, MetadataExt};
@@ -29,9 +30,13 @@ fn a_copy_reads_holes_without_room_for_them() {
     file.write_all_at(&[7; 100], 5000).unwrap();
     let before = file.metadata().unwrap().blocks();
     let mapping = Mapping::copy_of(&file).unwrap();
-    let lines: Vec<_> = (0..(1 << 20) / 64).map(|number| mapping.extent().line(number).unwrap()).collect();
-    let written =
-        lines.iter().filter(|line| line.iter().any(|word| word.load(Ordering::Relaxed) != 0)).count();
+    let lines: Vec<_> = (0..(1 << 20) / 64)
+        .map(|number| mapping.extent().line(number).unwrap())
+        .collect();
+    let written = lines
+        .iter()
+        .filter(|line| line.iter().any(|word| word.load(Ordering::Relaxed) != 0))
+        .count();
     assert_eq!((written, file.metadata().unwrap().blocks()), (2, before));
 }
 
@@ -43,11 +48,16 @@ fn who_is_out_of_addresses_is_told_so() {
     assert!(full.contains("ulimit -v"), "{full}");
 }
 
-/// Threads that made many trees once kept so many addresses for the next ones that other threads found none.
+/// Threads that made many trees once kept so many addresses for the next ones that other threads
+/// found none.
 #[test]
 fn a_thread_keeps_few_addresses() {
     keep_ranges(true);
-    drop((0..12).map(|_| Mapping::memory(1 << 40).unwrap()).collect::<Vec<_>>());
+    drop(
+        (0..12)
+            .map(|_| Mapping::memory(1 << 40).unwrap())
+            .collect::<Vec<_>>(),
+    );
     let kept: u64 = KEPT.with_borrow(|kept| kept.iter().flatten().map(|range| range.bytes).sum());
     keep_ranges(false);
     assert!(kept > 0 && kept <= KEPT_ADDRESSES_MAX, "{kept}");

@@ -1,26 +1,33 @@
 //! A medium that records, takes back, and forgets on purpose: what crash exploration runs on.
 //!
-//! A [`Sim`] is memory of this process with six abilities; the memory model that gives them a meaning (which images
-//! a crash may leave) is not here but in the explorer.
+//! A [`Sim`] is memory of this process with six abilities; the memory model that gives them a
+//! meaning (which images a crash may leave) is not here but in the explorer.
 //!
-//! - It **records** a [`Trace`]: every store (of a word, or of a line in [`LineForm::Single`]: each one *atom*), flush and
-//!   fence with its thread and its place in the source, and the [`Mark`]s of a harness. Flushes belong to the guard
-//!   through which they were made, as on a file: only a fence through the same guard makes them durable.
-//! - It **takes back**: [`Sim::push_level`] begins to note the old content of each line that is stored to, and
-//!   [`Sim::rollback`] restores it. An image is therefore a difference from the one before, never a copy.
-//! - Its lines may be **open** ([`Sim::install`]): of each, several contents are possible, and a load decides, through a
-//!   [`Chooser`], which of the values that are still possible it finds. A recovery then branches only on what it reads.
-//! - It may be **late** ([`SimOptions::late`]), as a file is: fences order, and only a wait makes durable.
-//! - It **releases**: the lines are zeros from then on, durably, once all fences before are durable.
-//! - It plants **faults** ([`Mutation`]): flushes, fences and stores called from one place in the source are not done.
+//! - It **records** a [`Trace`]: every store (of a word, or of a line in [`LineForm::Single`]: each
+//!   one *atom*), flush and fence with its thread and its place in the source, and the [`Mark`]s of
+//!   a harness. Flushes belong to the guard through which they were made, as on a file: only a
+//!   fence through the same guard makes them durable.
+//! - It **takes back**: [`Sim::push_level`] begins to note the old content of each line that is
+//!   stored to, and [`Sim::rollback`] restores it. An image is therefore a difference from the one
+//!   before, never a copy.
+//! - Its lines may be **open** ([`Sim::install`]): of each, several contents are possible, and a
+//!   load decides, through a [`Chooser`], which of the values that are still possible it finds. A
+//!   recovery then branches only on what it reads.
+//! - It may be **late** ([`SimOptions::late`]), as a file is: fences order, and only a wait makes
+//!   durable.
+//! - It **releases**: the lines are zeros from then on, durably, once all fences before are
+//!   durable.
+//! - It plants **faults** ([`Mutation`]): flushes, fences and stores called from one place in the
+//!   source are not done.
 //!
-//! A `Sim` is a handle: clones are the same memory, so a pool that takes its medium by value leaves the harness one.
-//! Stores are serialised by a lock. Loads are not, unless the line is open.
+//! A `Sim` is a handle: clones are the same memory, so a pool that takes its medium by value leaves
+//! the harness one. Stores are serialised by a lock. Loads are not, unless the line is open.
 //!
 //! Each of its operations is a yield point of a [scheduler](crate::sync::schedule), if one runs.
 //!
-//! Of a [`VolatileWord`](crate::VolatileWord) it sees the start alone: from then on a rollback restores the line, which in
-//! another image may be something else; and in an image the word holds [`VOLATILE_LEFT`], whatever was stored to it.
+//! Of a [`VolatileWord`](crate::VolatileWord) it sees the start alone: from then on a rollback
+//! restores the line, which in another image may be something else; and in an image the word holds
+//! [`VOLATILE_LEFT`], whatever was stored to it.
 
 mod open;
 #[cfg(test)]
@@ -37,7 +44,9 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::mapping::Mapping;
 use crate::sync::schedule::{self, Access, AccessKind};
-use crate::{Extent, LINE_BYTES, LineForm, LineValue, Lsn, Medium, MediumError, Survives, WORD_BYTES};
+use crate::{
+    Extent, LINE_BYTES, LineForm, LineValue, Lsn, Medium, MediumError, Survives, WORD_BYTES,
+};
 
 use self::open::{Answer, OpenLines};
 pub use self::open::{Chooser, Decision, OpenLine, Worlds};
@@ -61,13 +70,19 @@ pub struct SimOptions {
     pub limit_bytes: u64,
     /// Whether fenced stores are durable only after a wait, as on a file.
     pub late: bool,
-    /// From this offset on, in bytes, fresh memory holds rubbish instead of zeros. Costs the whole memory at once.
+    /// From this offset on, in bytes, fresh memory holds rubbish instead of zeros. Costs the whole
+    /// memory at once.
     pub rubbish_from: Option<u64>,
 }
 
 impl Default for SimOptions {
     fn default() -> Self {
-        Self { line_form: LineForm::Single, limit_bytes: 4 << 20, late: false, rubbish_from: None }
+        Self {
+            line_form: LineForm::Single,
+            limit_bytes: 4 << 20,
+            late: false,
+            rubbish_from: None,
+        }
     }
 }
 
@@ -160,8 +175,12 @@ impl Sim {
             steps_left: AtomicU64::new(u64::MAX),
             inner: Mutex::new(Inner::default()),
         };
-        let sim = Self { shared: Arc::new(shared) };
-        options.rubbish_from.map_or(Ok(()), |from| sim.fill_with_rubbish(from, options.limit_bytes))?;
+        let sim = Self {
+            shared: Arc::new(shared),
+        };
+        options.rubbish_from.map_or(Ok(()), |from| {
+            sim.fill_with_rubbish(from, options.limit_bytes)
+        })?;
         Ok(sim)
     }
 
@@ -169,10 +188,14 @@ impl Sim {
     fn fill_with_rubbish(&self, from: u64, limit_bytes: u64) -> Result<(), MediumError> {
         self.set_length(limit_bytes)?;
         let first = from / WORD_BYTES as u64;
-        let words = self.extent().words(0, limit_bytes as usize / WORD_BYTES).unwrap_or_default();
+        let words = self
+            .extent()
+            .words(0, limit_bytes as usize / WORD_BYTES)
+            .unwrap_or_default();
         for (number, word) in words.iter().enumerate().skip(first as usize) {
-            // Another value for each word: large and small ones, and some that are small at both ends, as are a slot of a
-            // narrow node of Masstree (4 to 7) and the low bits of an epoch.
+            // Another value for each word: large and small ones, and some that are small at both
+            // ends, as are a slot of a narrow node of Masstree (4 to 7) and the low bits of an
+            // epoch.
             let mixed = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let both_ends = 4 | mixed >> 40 & 3 | mixed >> 50 << 4 | (mixed >> 45 & 31) << 48;
             let value = [mixed, mixed >> 28, mixed >> 56, both_ends][(mixed >> 32) as usize % 4];
@@ -199,10 +222,12 @@ impl Sim {
 
     /// Records a mark.
     pub fn mark(&self, mark: Mark) {
-        self.shared.record(&mut self.shared.inner.lock(), Event::Mark(mark));
+        self.shared
+            .record(&mut self.shared.inner.lock(), Event::Mark(mark));
     }
 
-    /// Panics with [`StepLimitExceeded`] once this many more loads, stores, flushes and fences were done.
+    /// Panics with [`StepLimitExceeded`] once this many more loads, stores, flushes and fences were
+    /// done.
     pub fn set_step_limit(&self, steps: u64) {
         self.shared.steps_left.store(steps, Ordering::Relaxed);
     }
@@ -212,7 +237,8 @@ impl Sim {
         self.shared.inner.lock().mutations = mutations;
     }
 
-    /// Counts from now on, from zero, how often each place in the source stores, flushes and fences.
+    /// Counts from now on, from zero, how often each place in the source stores, flushes and
+    /// fences.
     pub fn start_census(&self) {
         self.shared.inner.lock().census = Some(BTreeMap::new());
     }
@@ -222,16 +248,23 @@ impl Sim {
         self.shared.inner.lock().census.clone().unwrap_or_default()
     }
 
-    /// Notes from now on what changes, so that [`Sim::rollback`] takes it back. Levels nest, up to 127.
+    /// Notes from now on what changes, so that [`Sim::rollback`] takes it back. Levels nest, up to
+    /// 127.
     pub fn push_level(&self) {
         let mut inner = self.shared.inner.lock();
-        assert!(inner.levels.len() < usize::from(LEVEL_MASK), "too many levels");
-        let level = Level { undo_start: inner.undo.len(), length: self.shared.mapping.extent().length() };
+        assert!(
+            inner.levels.len() < usize::from(LEVEL_MASK),
+            "too many levels"
+        );
+        let level = Level {
+            undo_start: inner.undo.len(),
+            length: self.shared.mapping.extent().length(),
+        };
         inner.levels.push(level);
     }
 
-    /// Takes everything back that happened since the last [`Sim::push_level`], decisions about open lines included.
-    /// No other thread may use the memory. O(lines stored to).
+    /// Takes everything back that happened since the last [`Sim::push_level`], decisions about open
+    /// lines included. No other thread may use the memory. O(lines stored to).
     pub fn rollback(&self) {
         let mut inner = self.shared.inner.lock();
         self.shared.rollback(&mut inner);
@@ -244,7 +277,8 @@ impl Sim {
         inner.levels.pop();
     }
 
-    /// Opens lines: each has one of several contents, which loads decide. Replaces the lines that were open before.
+    /// Opens lines: each has one of several contents, which loads decide. Replaces the lines that
+    /// were open before.
     pub fn install(&self, lines: Vec<OpenLine>) {
         let mut inner = self.shared.inner.lock();
         self.shared.close_lines(&mut inner);
@@ -261,7 +295,8 @@ impl Sim {
         inner.open.uninstall()
     }
 
-    /// Sets what decides the content of open lines; without it, loads find the newest content. Returns the former one.
+    /// Sets what decides the content of open lines; without it, loads find the newest content.
+    /// Returns the former one.
     pub fn set_chooser(&self, chooser: Option<Box<dyn Chooser>>) -> Option<Box<dyn Chooser>> {
         std::mem::replace(&mut self.shared.inner.lock().chooser, chooser)
     }
@@ -285,7 +320,8 @@ impl Sim {
     /// Changes the length, within the limit, without recording it; a rollback takes it back.
     pub fn set_length(&self, length: u64) -> Result<(), MediumError> {
         self.shared.mapping.grow(length)?;
-        // SAFETY: `grow` mapped up to `length`; a shorter extent only hides memory, which stays mapped.
+        // SAFETY: `grow` mapped up to `length`; a shorter extent only hides memory, which stays
+        // mapped.
         unsafe { self.shared.mapping.extent().set_length(length) };
         Ok(())
     }
@@ -296,12 +332,17 @@ impl Shared {
         self.mapping.extent().line(u64::from(line))
     }
 
-    /// The number of a word, from the medium's start. What does not lie there is some other medium's: a logic error.
+    /// The number of a word, from the medium's start. What does not lie there is some other
+    /// medium's: a logic error.
     #[inline]
     fn number_of(&self, word: &AtomicU64) -> usize {
-        let offset = (std::ptr::from_ref(word) as usize).wrapping_sub(self.mapping.extent().base() as usize);
+        let offset =
+            (std::ptr::from_ref(word) as usize).wrapping_sub(self.mapping.extent().base() as usize);
         let number = offset / WORD_BYTES;
-        assert!(number / LINE_WORDS < self.flags.len(), "a word of another medium");
+        assert!(
+            number / LINE_WORDS < self.flags.len(),
+            "a word of another medium"
+        );
         number
     }
 
@@ -315,7 +356,8 @@ impl Shared {
 
     #[inline]
     fn step(&self) {
-        // No atomic decrement: two threads at once may count one step for two, which does not matter.
+        // No atomic decrement: two threads at once may count one step for two, which does not
+        // matter.
         let left = self.steps_left.load(Ordering::Relaxed);
         if left == 0 {
             // Whoever is dropped by the panic may still use the medium.
@@ -349,9 +391,15 @@ impl Shared {
         if flags & LEVEL_MASK >= level {
             return;
         }
-        let Some(words) = self.words(line) else { return };
+        let Some(words) = self.words(line) else {
+            return;
+        };
         let content = LineValue::load(words, Ordering::Relaxed);
-        inner.undo.push(Undo { line, old_flags: flags, content });
+        inner.undo.push(Undo {
+            line,
+            old_flags: flags,
+            content,
+        });
         self.flags[line as usize].store(flags & OPEN | level, Ordering::Relaxed);
     }
 
@@ -373,7 +421,10 @@ impl Shared {
     /// Makes zeros of what was released before fences that are durable now.
     fn release_due(&self, inner: &mut Inner) {
         let durable = self.durable.load(Ordering::Relaxed);
-        for (_, line, count) in inner.released.extract_if(.., |(lsn, ..)| *lsn <= durable).collect::<Vec<_>>()
+        for (_, line, count) in inner
+            .released
+            .extract_if(.., |(lsn, ..)| *lsn <= durable)
+            .collect::<Vec<_>>()
         {
             for line in line..line + count {
                 let Some(words) = self.words(line) else { break };
@@ -393,7 +444,8 @@ impl Shared {
         }
     }
 
-    /// Before words of a line are stored to: notes its content, and the words need no decision any more.
+    /// Before words of a line are stored to: notes its content, and the words need no decision any
+    /// more.
     fn before_store(&self, inner: &mut Inner, line: u32, words: u8) {
         self.save(inner, line);
         if self.flags[line as usize].load(Ordering::Relaxed) & OPEN != 0 {
@@ -401,7 +453,11 @@ impl Shared {
         }
     }
 
-    fn is_dropped(inner: &Inner, fault: impl Fn(Site) -> Mutation, site: &'static Location<'static>) -> bool {
+    fn is_dropped(
+        inner: &Inner,
+        fault: impl Fn(Site) -> Mutation,
+        site: &'static Location<'static>,
+    ) -> bool {
         !inner.mutations.is_empty() && inner.mutations.contains(&fault(Site::from(site)))
     }
 
@@ -417,9 +473,19 @@ impl Shared {
             return;
         }
         let number = self.number_of(word);
-        self.before_store(inner, (number / LINE_WORDS) as u32, 1 << (number % LINE_WORDS));
+        self.before_store(
+            inner,
+            (number / LINE_WORDS) as u32,
+            1 << (number % LINE_WORDS),
+        );
         word.store(value, Ordering::Release);
-        let event = Event::Store { word: number as u32, value, exchanged, thread: thread_number(), site };
+        let event = Event::Store {
+            word: number as u32,
+            value,
+            exchanged,
+            thread: thread_number(),
+            site,
+        };
         self.record(inner, event);
     }
 
@@ -432,7 +498,8 @@ impl Shared {
     ) {
         let number = self.number_of(word);
         let line = (number / LINE_WORDS) as u32;
-        // Also if the start is left out: what is stored to the word from now on, past the medium, is taken back.
+        // Also if the start is left out: what is stored to the word from now on, past the medium,
+        // is taken back.
         self.save(inner, line);
         if Self::is_dropped(inner, Mutation::DropStore, site) {
             return;
@@ -440,7 +507,16 @@ impl Shared {
         self.before_store(inner, line, 1 << (number % LINE_WORDS));
         word.store(value, Ordering::Release);
         let (word, thread) = (number as u32, thread_number());
-        self.record(inner, Event::Store { word, value: VOLATILE_LEFT, exchanged: false, thread, site });
+        self.record(
+            inner,
+            Event::Store {
+                word,
+                value: VOLATILE_LEFT,
+                exchanged: false,
+                thread,
+                site,
+            },
+        );
     }
 
     fn load_locked(&self, inner: &mut Inner, word: &AtomicU64) -> u64 {
@@ -454,7 +530,14 @@ impl Shared {
             Answer::InMemory => return word.load(Ordering::Acquire),
             Answer::Agreed(value) => value,
             Answer::Decided(value) => {
-                self.record(inner, Event::Narrow { line, word: within as u8, value });
+                self.record(
+                    inner,
+                    Event::Narrow {
+                        line,
+                        word: within as u8,
+                        value,
+                    },
+                );
                 value
             }
         };
@@ -478,11 +561,21 @@ impl Shared {
         let first = self.number_of(&memory[0]) / LINE_WORDS;
         let last = self.number_of(&memory[memory.len() - 1]) / LINE_WORDS;
         let (line, count) = (first as u32, (last - first + 1) as u32);
-        self.record(inner, Event::Flush { notes: notes.0, line, count, thread: thread_number(), site });
+        self.record(
+            inner,
+            Event::Flush {
+                notes: notes.0,
+                line,
+                count,
+                thread: thread_number(),
+                site,
+            },
+        );
     }
 }
 
-// SAFETY: the mapping owns its extent, never moves it, and unmaps it only when the last handle is dropped.
+// SAFETY: the mapping owns its extent, never moves it, and unmaps it only when the last handle is
+// dropped.
 unsafe impl Medium for Sim {
     type Notes = SimNotes;
     const LATE: bool = true;
@@ -498,7 +591,8 @@ unsafe impl Medium for Sim {
         schedule::reach(Access::something::<Extent>(AccessKind::Store));
         if length > self.extent().length() {
             self.shared.mapping.grow(length)?;
-            self.shared.record(&mut self.shared.lock(), Event::Grow { length });
+            self.shared
+                .record(&mut self.shared.lock(), Event::Grow { length });
         }
         Ok(())
     }
@@ -513,13 +607,22 @@ unsafe impl Medium for Sim {
         let mut inner = self.shared.lock();
         let line = LINE_BYTES as u64;
         let lsn = self.shared.fenced.load(Ordering::Relaxed);
-        inner.released.push((lsn, (start / line) as u32, (bytes / line) as u32));
+        inner
+            .released
+            .push((lsn, (start / line) as u32, (bytes / line) as u32));
         self.shared.release_due(&mut inner);
     }
 
     fn reserve(&self, start: u64, bytes: u64) -> Result<(), MediumError> {
-        let (first, end) = ((start / LINE_BYTES as u64) as u32, ((start + bytes) / LINE_BYTES as u64) as u32);
-        self.shared.inner.lock().released.retain(|(_, line, count)| line + count <= first || end <= *line);
+        let (first, end) = (
+            (start / LINE_BYTES as u64) as u32,
+            ((start + bytes) / LINE_BYTES as u64) as u32,
+        );
+        self.shared
+            .inner
+            .lock()
+            .released
+            .retain(|(_, line, count)| line + count <= first || end <= *line);
         Ok(())
     }
 
@@ -542,14 +645,17 @@ unsafe impl Medium for Sim {
     fn store(&self, word: &AtomicU64, value: u64) {
         let site = Location::caller();
         self.shared.reach(word, AccessKind::Store);
-        self.shared.store_locked(&mut self.shared.lock(), word, value, false, site);
+        self.shared
+            .store_locked(&mut self.shared.lock(), word, value, false, site);
     }
 
-    /// Where words go past the caches they may arrive in any order. Here some values of a copy, half of them, are stored from
-    /// the last word to the first: of two with the same tag that are torn, one may have what the other lacks.
+    /// Where words go past the caches they may arrive in any order. Here some values of a copy,
+    /// half of them, are stored from the last word to the first: of two with the same tag that are
+    /// torn, one may have what the other lacks.
     fn store_copy(&self, notes: &SimNotes, copy: &[AtomicU64; 8], value: &LineValue) {
-        let mixed =
-            value.0.iter().fold(0, |mixed: u64, word| (mixed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mixed = value.0.iter().fold(0, |mixed: u64, word| {
+            (mixed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        });
         let is_backward = mixed >> 63 == 1;
         for step in 0..8 {
             let word = if is_backward { 7 - step } else { step };
@@ -560,7 +666,8 @@ unsafe impl Medium for Sim {
 
     fn start_volatile(&self, word: &AtomicU64, value: u64) {
         let site = Location::caller();
-        self.shared.start_locked(&mut self.shared.lock(), word, value, site);
+        self.shared
+            .start_locked(&mut self.shared.lock(), word, value, site);
     }
 
     fn compare_exchange(&self, word: &AtomicU64, current: u64, new: u64) -> Result<u64, u64> {
@@ -595,7 +702,15 @@ unsafe impl Medium for Sim {
             inner.trace.line_values.push(*value);
         }
         let thread = thread_number();
-        self.shared.record(&mut inner, Event::StoreLine { line: number, value: index, thread, site });
+        self.shared.record(
+            &mut inner,
+            Event::StoreLine {
+                line: number,
+                value: index,
+                thread,
+                site,
+            },
+        );
         self.shared.record_flush(&mut inner, notes, line);
         Ok(())
     }
@@ -604,12 +719,17 @@ unsafe impl Medium for Sim {
         if let ([first, ..], [.., last]) = (memory, memory)
             && schedule::is_running()
         {
-            // What it covers is what the lines hold now, so others' stores to them come before or after it.
+            // What it covers is what the lines hold now, so others' stores to them come before or
+            // after it.
             let (first, last) = (self.shared.number_of(first), self.shared.number_of(last));
-            let (line, lines) = (first / LINE_WORDS, last / LINE_WORDS - first / LINE_WORDS + 1);
+            let (line, lines) = (
+                first / LINE_WORDS,
+                last / LINE_WORDS - first / LINE_WORDS + 1,
+            );
             schedule::reach(Access::lines(line, lines, AccessKind::Load));
         }
-        self.shared.record_flush(&mut self.shared.lock(), notes, memory);
+        self.shared
+            .record_flush(&mut self.shared.lock(), notes, memory);
     }
 
     fn fence(&self, notes: &SimNotes) -> Lsn {
@@ -622,7 +742,12 @@ unsafe impl Medium for Sim {
         }
         let lsn = before + u64::from(self.shared.late);
         self.shared.fenced.store(lsn, Ordering::Relaxed);
-        let event = Event::Fence { notes: notes.0, lsn, thread: thread_number(), site };
+        let event = Event::Fence {
+            notes: notes.0,
+            lsn,
+            thread: thread_number(),
+            site,
+        };
         self.shared.record(&mut inner, event);
         Lsn(lsn)
     }
@@ -647,7 +772,14 @@ unsafe impl Medium for Sim {
         }
         if !Shared::is_dropped(&inner, Mutation::DropWait, site) {
             self.shared.durable.store(lsn.0, Ordering::Relaxed);
-            self.shared.record(&mut inner, Event::Wait { lsn: lsn.0, thread: thread_number(), site });
+            self.shared.record(
+                &mut inner,
+                Event::Wait {
+                    lsn: lsn.0,
+                    thread: thread_number(),
+                    site,
+                },
+            );
             self.shared.release_due(&mut inner);
         }
         Ok(())

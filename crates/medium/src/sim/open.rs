@@ -2,8 +2,8 @@
 
 use crate::LineValue;
 
-/// A set of worlds. Where lines are not independent of each other, each thing that a crash may have done to all of them
-/// is a world: a log that was cut at some place.
+/// A set of worlds. Where lines are not independent of each other, each thing that a crash may have
+/// done to all of them is a world: a log that was cut at some place.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Worlds(Vec<u64>);
 
@@ -25,7 +25,9 @@ impl Worlds {
 
     /// Whether it is there.
     pub fn contains(&self, world: usize) -> bool {
-        self.0.get(world / 64).is_some_and(|bits| bits & 1 << (world % 64) != 0)
+        self.0
+            .get(world / 64)
+            .is_some_and(|bits| bits & 1 << (world % 64) != 0)
     }
 
     /// All of them, ascending.
@@ -40,7 +42,10 @@ impl Worlds {
 
     /// Whether they have one in common.
     pub fn meets(&self, other: &Self) -> bool {
-        self.0.iter().zip(&other.0).any(|(mine, other)| mine & other != 0)
+        self.0
+            .iter()
+            .zip(&other.0)
+            .any(|(mine, other)| mine & other != 0)
     }
 
     /// Adds all of `other`.
@@ -51,7 +56,10 @@ impl Worlds {
     /// Keeps what is in `other` as well.
     pub fn keep(&mut self, other: &Self) {
         self.0.truncate(other.0.len());
-        self.0.iter_mut().zip(&other.0).for_each(|(mine, other)| *mine &= other);
+        self.0
+            .iter_mut()
+            .zip(&other.0)
+            .for_each(|(mine, other)| *mine &= other);
     }
 }
 
@@ -64,8 +72,8 @@ pub struct OpenLine {
     pub candidates: Vec<LineValue>,
     /// Which of them it held last: not the last one where it came back to an earlier one.
     pub newest: u16,
-    /// For each candidate the worlds in which the line may hold it; of any line, each world has at least one. Empty if
-    /// lines are independent of each other.
+    /// For each candidate the worlds in which the line may hold it; of any line, each world has at
+    /// least one. Empty if lines are independent of each other.
     pub worlds: Vec<Worlds>,
 }
 
@@ -73,18 +81,22 @@ impl OpenLine {
     /// The candidates, the newest one last.
     pub fn newest_last(&self) -> impl Iterator<Item = usize> + '_ {
         let newest = usize::from(self.newest);
-        (0..self.candidates.len()).filter(move |candidate| *candidate != newest).chain([newest])
+        (0..self.candidates.len())
+            .filter(move |candidate| *candidate != newest)
+            .chain([newest])
     }
 }
 
-/// A word of an open line is about to be loaded, and the candidates that are left disagree about it.
+/// A word of an open line is about to be loaded, and the candidates that are left disagree about
+/// it.
 #[derive(Debug)]
 pub struct Decision<'a> {
     /// Which line.
     pub line: u32,
     /// Which of its words, 0 to 7.
     pub word: usize,
-    /// What the word may hold: at least two distinct values, in the order of the oldest candidate that has them.
+    /// What the word may hold: at least two distinct values, in the order of the oldest candidate
+    /// that has them.
     pub values: &'a [u64],
     /// Which of them the newest candidate has that is left. The oldest one has the first.
     pub newest: usize,
@@ -92,7 +104,8 @@ pub struct Decision<'a> {
 
 /// Decides what open lines hold.
 pub trait Chooser: Send {
-    /// The index of one of `decision.values`. Called with the `Sim` locked: it must not use the medium.
+    /// The index of one of `decision.values`. Called with the `Sim` locked: it must not use the
+    /// medium.
     fn choose(&mut self, decision: &Decision<'_>) -> usize;
 }
 
@@ -109,7 +122,11 @@ struct Slot {
 impl Slot {
     fn new(content: OpenLine) -> Self {
         let alive = (0..content.candidates.len() as u16).collect();
-        Self { content, alive, known: 0 }
+        Self {
+            content,
+            alive,
+            known: 0,
+        }
     }
 
     fn reset(&mut self) {
@@ -127,7 +144,10 @@ impl Slot {
     /// The worlds in which the line may hold what was decided of it.
     fn worlds(&self) -> Worlds {
         let mut worlds = Worlds::default();
-        let sets = self.alive.iter().filter_map(|candidate| self.content.worlds.get(usize::from(*candidate)));
+        let sets = self
+            .alive
+            .iter()
+            .filter_map(|candidate| self.content.worlds.get(usize::from(*candidate)));
         sets.for_each(|set| worlds.add(set));
         worlds
     }
@@ -162,9 +182,20 @@ pub(super) struct OpenLines {
 impl OpenLines {
     /// Replaces the open lines, which are sorted by line.
     pub(super) fn install(&mut self, lines: Vec<OpenLine>) {
-        assert!(lines.is_sorted_by(|one, other| one.line < other.line), "open lines are sorted");
-        assert!(lines.iter().all(|line| (1..1 << 16).contains(&line.candidates.len())));
-        assert!(lines.iter().all(|line| usize::from(line.newest) < line.candidates.len()));
+        assert!(
+            lines.is_sorted_by(|one, other| one.line < other.line),
+            "open lines are sorted"
+        );
+        assert!(
+            lines
+                .iter()
+                .all(|line| (1..1 << 16).contains(&line.candidates.len()))
+        );
+        assert!(
+            lines
+                .iter()
+                .all(|line| usize::from(line.newest) < line.candidates.len())
+        );
         self.touched.clear();
         self.worlds = None;
         self.slots = lines.into_iter().map(Slot::new).collect();
@@ -191,7 +222,9 @@ impl OpenLines {
     }
 
     fn touch(&mut self, line: u32) -> usize {
-        let index = self.slots.binary_search_by_key(&line, |slot| slot.content.line);
+        let index = self
+            .slots
+            .binary_search_by_key(&line, |slot| slot.content.line);
         let index = index.expect("the line is marked as open");
         if self.slots[index].known == 0 {
             self.touched.push(index as u32);
@@ -226,10 +259,13 @@ impl OpenLines {
                 continue;
             }
             let value = slot.value(candidate, word);
-            let position = values.iter().position(|known| *known == value).unwrap_or_else(|| {
-                values.push(value);
-                values.len() - 1
-            });
+            let position = values
+                .iter()
+                .position(|known| *known == value)
+                .unwrap_or_else(|| {
+                    values.push(value);
+                    values.len() - 1
+                });
             if !is_newest_left {
                 (newest, is_newest_left) = (position, candidate == slot.content.newest);
             }
@@ -237,11 +273,17 @@ impl OpenLines {
         let answer = if values.len() == 1 {
             Answer::Agreed(values[0])
         } else {
-            let decision = Decision { line, word, values: &values, newest };
+            let decision = Decision {
+                line,
+                word,
+                values: &values,
+                newest,
+            };
             let chosen = chooser.map_or(newest, |chooser| chooser.choose(&decision));
             let value = values[chosen];
             let content = &slot.content;
-            slot.alive.retain(|candidate| content.candidates[usize::from(*candidate)].0[word] == value);
+            slot.alive
+                .retain(|candidate| content.candidates[usize::from(*candidate)].0[word] == value);
             if !content.worlds.is_empty() {
                 let mut left = slot.worlds();
                 self.worlds.iter().for_each(|worlds| left.keep(worlds));

@@ -3,8 +3,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use super::{
-    Chooser, Decision, Event, Mark, Mutation, OpenLine, Sim, SimOptions, SiteKind, StepLimitExceeded, Trace,
-    VOLATILE_LEFT, Worlds,
+    Chooser, Decision, Event, Mark, Mutation, OpenLine, Sim, SimOptions, SiteKind,
+    StepLimitExceeded, Trace, VOLATILE_LEFT, Worlds,
 };
 use crate::{Guard, Line, LineForm, LineValue, Medium, VolatileWord};
 
@@ -37,7 +37,10 @@ impl Chooser for Script {
     fn choose(&mut self, decision: &Decision<'_>) -> usize {
         let mut asked = self.asked.lock().unwrap();
         asked.push((decision.line, decision.word, decision.values.to_vec()));
-        self.choices.get(asked.len() - 1).copied().unwrap_or(decision.newest)
+        self.choices
+            .get(asked.len() - 1)
+            .copied()
+            .unwrap_or(decision.newest)
     }
 }
 
@@ -55,19 +58,51 @@ fn everything_is_recorded_with_its_place() {
     guard.flush_words(words);
     guard.fence();
     let line: &Line = guard.node(256).unwrap();
-    line.publish(&guard, &LineValue::ZERO, &LineValue([4; 8])).unwrap();
+    line.publish(&guard, &LineValue::ZERO, &LineValue([4; 8]))
+        .unwrap();
     sim.grow(8192).unwrap();
     let mut trace = Trace::default();
     sim.swap_trace(&mut trace);
     let site = trace.events[1].site().unwrap().1;
-    assert_eq!((site.file.ends_with("sim/tests.rs"), site.line), (true, here));
+    assert_eq!(
+        (site.file.ends_with("sim/tests.rs"), site.line),
+        (true, here)
+    );
     assert_eq!(trace.events[2].site().unwrap(), (SiteKind::Flush, site));
     assert!(matches!(trace.events[0], Event::Mark(Mark::Invoke(7))));
-    assert!(matches!(trace.events[1], Event::Store { word: 15, value: 5, .. }));
-    assert!(matches!(trace.events[3], Event::Flush { line: 1, count: 2, .. }));
+    assert!(matches!(
+        trace.events[1],
+        Event::Store {
+            word: 15,
+            value: 5,
+            ..
+        }
+    ));
+    assert!(matches!(
+        trace.events[3],
+        Event::Flush {
+            line: 1,
+            count: 2,
+            ..
+        }
+    ));
     assert!(matches!(trace.events[4], Event::Fence { .. }));
-    assert!(matches!(trace.events[5], Event::StoreLine { line: 4, value: 0, .. }));
-    assert!(matches!(trace.events[6], Event::Flush { line: 4, count: 1, .. }));
+    assert!(matches!(
+        trace.events[5],
+        Event::StoreLine {
+            line: 4,
+            value: 0,
+            ..
+        }
+    ));
+    assert!(matches!(
+        trace.events[6],
+        Event::Flush {
+            line: 4,
+            count: 1,
+            ..
+        }
+    ));
     assert!(matches!(trace.events[7], Event::Grow { length: 8192 }));
     assert_eq!((trace.events.len(), trace.line_values.len()), (8, 1));
 }
@@ -105,7 +140,10 @@ fn levels_are_taken_back_one_by_one() {
     store(&sim, 128, 3);
     sim.grow(1 << 16).unwrap();
     sim.rollback();
-    assert_eq!([word(&sim, 64), word(&sim, 128), sim.extent().length()], [2, 0, 4096]);
+    assert_eq!(
+        [word(&sim, 64), word(&sim, 128), sim.extent().length()],
+        [2, 0, 4096]
+    );
     store(&sim, 64, 4);
     sim.poke(2, &LineValue([5; 8]));
     assert_eq!([word(&sim, 64), word(&sim, 128)], [4, 5]);
@@ -119,9 +157,17 @@ fn levels_are_taken_back_one_by_one() {
 fn install(sim: &Sim, choices: Vec<usize>) -> Asked {
     let content = |first, second| LineValue([first, second, 9, 9, 9, 9, 9, 9]);
     let candidates = vec![content(0, 0), content(1, 0), content(1, 1), content(0, 2)];
-    sim.install(vec![OpenLine { line: 2, candidates, newest: 3, worlds: Vec::new() }]);
+    sim.install(vec![OpenLine {
+        line: 2,
+        candidates,
+        newest: 3,
+        worlds: Vec::new(),
+    }]);
     let asked = Arc::new(Mutex::new(Vec::new()));
-    sim.set_chooser(Some(Box::new(Script { choices, asked: Arc::clone(&asked) })));
+    sim.set_chooser(Some(Box::new(Script {
+        choices,
+        asked: Arc::clone(&asked),
+    })));
     asked
 }
 
@@ -132,15 +178,28 @@ fn loads_of_open_lines_decide_and_narrow() {
     let asked = install(&sim, vec![1]);
     assert_eq!(word(&sim, 144), 9);
     assert!(asked.lock().unwrap().is_empty());
-    assert_eq!([word(&sim, 128), word(&sim, 136), word(&sim, 128)], [1, 1, 1]);
-    assert_eq!(*asked.lock().unwrap(), [(2, 0, vec![0, 1]), (2, 1, vec![0, 1])]);
-    assert_eq!(sim.peek(2).unwrap().0[..3], [1, 1, 9], "memory holds what was decided");
+    assert_eq!(
+        [word(&sim, 128), word(&sim, 136), word(&sim, 128)],
+        [1, 1, 1]
+    );
+    assert_eq!(
+        *asked.lock().unwrap(),
+        [(2, 0, vec![0, 1]), (2, 1, vec![0, 1])]
+    );
+    assert_eq!(
+        sim.peek(2).unwrap().0[..3],
+        [1, 1, 9],
+        "memory holds what was decided"
+    );
     sim.rollback();
     asked.lock().unwrap().clear();
     // The newest content has the value that the oldest one has, too.
     let asked = install(&sim, vec![0, 1]);
     assert_eq!([word(&sim, 128), word(&sim, 136)], [0, 2]);
-    assert_eq!(*asked.lock().unwrap(), [(2, 0, vec![0, 1]), (2, 1, vec![0, 2])]);
+    assert_eq!(
+        *asked.lock().unwrap(),
+        [(2, 0, vec![0, 1]), (2, 1, vec![0, 2])]
+    );
     assert_eq!(sim.uninstall().len(), 1);
     sim.pop_level();
     assert_eq!([word(&sim, 128), word(&sim, 144)], [0, 0]);
@@ -157,11 +216,21 @@ fn a_stored_word_of_an_open_line_needs_no_decision() {
     assert!(asked.lock().unwrap().is_empty());
     let guard = Guard::new(&sim);
     // The comparison reads; the newest content has 2.
-    assert_eq!(guard.words(136, 1).unwrap()[0].compare_exchange(&guard, 2, 8), Ok(2));
+    assert_eq!(
+        guard.words(136, 1).unwrap()[0].compare_exchange(&guard, 2, 8),
+        Ok(2)
+    );
     assert_eq!(asked.lock().unwrap().len(), 1);
     let mut trace = Trace::default();
     sim.swap_trace(&mut trace);
-    assert!(matches!(trace.events[1], Event::Narrow { line: 2, word: 1, value: 2 }));
+    assert!(matches!(
+        trace.events[1],
+        Event::Narrow {
+            line: 2,
+            word: 1,
+            value: 2
+        }
+    ));
     sim.rollback();
     assert_eq!(word(&sim, 128), 0);
 }
@@ -177,7 +246,11 @@ fn mutations_drop_what_is_called_from_their_site() {
         guard.fence();
         let mut trace = Trace::default();
         sim.swap_trace(&mut trace);
-        trace.events.iter().map(|event| event.site().unwrap().0).collect::<Vec<_>>()
+        trace
+            .events
+            .iter()
+            .map(|event| event.site().unwrap().0)
+            .collect::<Vec<_>>()
     };
     assert_eq!(run(), [SiteKind::Store, SiteKind::Flush, SiteKind::Fence]);
     let census = sim.census();
@@ -204,7 +277,10 @@ fn a_loop_runs_into_the_step_limit() {
 
 #[test]
 fn twin_lines_are_stored_as_words() {
-    let options = SimOptions { line_form: LineForm::Twin, ..SimOptions::default() };
+    let options = SimOptions {
+        line_form: LineForm::Twin,
+        ..SimOptions::default()
+    };
     let sim = Sim::new(options).unwrap();
     sim.grow(4096).unwrap();
     let guard = Guard::new(&sim);
@@ -214,12 +290,23 @@ fn twin_lines_are_stored_as_words() {
     line.publish(&guard, &first, &LineValue([1; 8])).unwrap();
     let mut trace = Trace::default();
     sim.swap_trace(&mut trace);
-    assert_eq!(trace.events.iter().filter(|event| matches!(event, Event::Store { .. })).count(), 8);
+    assert_eq!(
+        trace
+            .events
+            .iter()
+            .filter(|event| matches!(event, Event::Store { .. }))
+            .count(),
+        8
+    );
 }
 
 #[test]
 fn a_late_one_is_durable_when_somebody_has_waited() {
-    let sim = Sim::new(SimOptions { late: true, ..SimOptions::default() }).unwrap();
+    let sim = Sim::new(SimOptions {
+        late: true,
+        ..SimOptions::default()
+    })
+    .unwrap();
     sim.grow(4096).unwrap();
     sim.set_recording(true);
     let guard = Guard::new(&sim);
@@ -233,7 +320,11 @@ fn a_late_one_is_durable_when_somebody_has_waited() {
     let waits = |sim: &Sim| {
         let mut trace = Trace::default();
         sim.swap_trace(&mut trace);
-        trace.events.iter().filter(|event| matches!(event, Event::Wait { .. })).count()
+        trace
+            .events
+            .iter()
+            .filter(|event| matches!(event, Event::Wait { .. }))
+            .count()
     };
     assert_eq!(waits(&sim), 1);
     assert!(guard.wait(crate::Lsn(second.0 + 1)).is_err());
@@ -249,7 +340,8 @@ fn what_one_line_holds_excludes_worlds_of_another() {
     let sim = sim();
     sim.push_level();
     let content = |value: u64| LineValue([value; 8]);
-    // Worlds 0, 1, 2: a log of two groups that was cut before the first, between them, or not at all.
+    // Worlds 0, 1, 2: a log of two groups that was cut before the first, between them, or not at
+    // all.
     let line = |line: u32, cut: usize| OpenLine {
         line,
         candidates: vec![content(0), content(1)],
@@ -261,7 +353,10 @@ fn what_one_line_holds_excludes_worlds_of_another() {
         let later_first = choices.len() == 1;
         sim.install(vec![line(2, 1), line(3, 2)]);
         let asked = Arc::new(Mutex::new(Vec::new()));
-        sim.set_chooser(Some(Box::new(Script { choices: choices.clone(), asked: Arc::clone(&asked) })));
+        sim.set_chooser(Some(Box::new(Script {
+            choices: choices.clone(),
+            asked: Arc::clone(&asked),
+        })));
         if later_first && choices[0] == 1 {
             assert_eq!([word(&sim, 192), word(&sim, 128)], found);
         } else {
@@ -276,14 +371,22 @@ fn what_one_line_holds_excludes_worlds_of_another() {
 
 #[test]
 fn fresh_memory_may_hold_rubbish() {
-    let sim = Sim::new(SimOptions { rubbish_from: Some(128), ..SimOptions::default() }).unwrap();
+    let sim = Sim::new(SimOptions {
+        rubbish_from: Some(128),
+        ..SimOptions::default()
+    })
+    .unwrap();
     assert_eq!(sim.extent().length(), 0);
     for length in [4096, 8192] {
         sim.push_level();
         sim.grow(length).unwrap();
         assert_eq!([word(&sim, 0), word(&sim, 120)], [0; 2]);
         let last = length - 8;
-        assert!(word(&sim, 128) != 0 && word(&sim, last) != 0 && word(&sim, last) != word(&sim, last - 8));
+        assert!(
+            word(&sim, 128) != 0
+                && word(&sim, last) != 0
+                && word(&sim, last) != word(&sim, last - 8)
+        );
         let before = word(&sim, last);
         store(&sim, last, 1);
         sim.pop_level();
@@ -311,7 +414,14 @@ fn what_is_volatile_is_taken_back_from_its_start_on_and_means_nothing_in_an_imag
     assert_eq!((word(&sim, 64), word(&sim, 72)), (0, 7));
     let mut trace = Trace::default();
     sim.swap_trace(&mut trace);
-    assert!(matches!(trace.events[0], Event::Store { word: 9, value: VOLATILE_LEFT, .. }));
+    assert!(matches!(
+        trace.events[0],
+        Event::Store {
+            word: 9,
+            value: VOLATILE_LEFT,
+            ..
+        }
+    ));
     // Also if the start is left out.
     sim.set_mutations(vec![Mutation::DropStore(trace.events[0].site().unwrap().1)]);
     work(6);

@@ -18,7 +18,11 @@ pub struct Site {
 
 impl From<&'static Location<'static>> for Site {
     fn from(location: &'static Location<'static>) -> Self {
-        Self { file: location.file(), line: location.line(), column: location.column() }
+        Self {
+            file: location.file(),
+            line: location.line(),
+            column: location.column(),
+        }
     }
 }
 
@@ -65,7 +69,8 @@ pub enum Event {
         value: u64,
         /// Whether a compare-exchange did.
         exchanged: bool,
-        /// Who stored it: threads are numbered from 0 in the order in which they first used any `Sim`.
+        /// Who stored it: threads are numbered from 0 in the order in which they first used any
+        /// `Sim`.
         thread: u16,
         /// Where.
         site: &'static Location<'static>,
@@ -105,7 +110,8 @@ pub enum Event {
         /// Where.
         site: &'static Location<'static>,
     },
-    /// Somebody waited for something that was not durable, and it became so. Only where the `Sim` is late.
+    /// Somebody waited for something that was not durable, and it became so. Only where the `Sim`
+    /// is late.
     Wait {
         /// Up to which LSN.
         lsn: u64,
@@ -182,8 +188,9 @@ impl Trace {
     }
 }
 
-/// A fault that is planted to see whether anybody notices. The source stays as it is: a [`Sim`](super::Sim) leaves out
-/// what is to be dropped; what is to be done in another order is moved on the recorded trace by whoever follows it.
+/// A fault that is planted to see whether anybody notices. The source stays as it is: a
+/// [`Sim`](super::Sim) leaves out what is to be dropped; what is to be done in another order is
+/// moved on the recorded trace by whoever follows it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Mutation {
     /// Flushes called there are not done.
@@ -194,9 +201,11 @@ pub enum Mutation {
     DropWait(Site),
     /// Stores of words and lines called there are not done.
     DropStore(Site),
-    /// What is published there, or exchanged, is stored (and flushed) before the persist that comes before it, not after.
+    /// What is published there, or exchanged, is stored (and flushed) before the persist that comes
+    /// before it, not after.
     PublishEarly(Site),
-    /// What the second of these fences persists is done before what the first one persists, where they are adjacent.
+    /// What the second of these fences persists is done before what the first one persists, where
+    /// they are adjacent.
     SwapPersists(Site, Site),
 }
 
@@ -209,7 +218,10 @@ impl fmt::Display for Mutation {
             Self::DropStore(site) => write!(formatter, "without the store at {site}"),
             Self::PublishEarly(site) => write!(formatter, "with the publish at {site} done first"),
             Self::SwapPersists(first, second) => {
-                write!(formatter, "with what the fences at {first} and {second} persist swapped")
+                write!(
+                    formatter,
+                    "with what the fences at {first} and {second} persist swapped"
+                )
             }
         }
     }

@@ -1,7 +1,8 @@
 //! Shares of a [`SharedLock`] that cost no locked instruction.
 //!
-//! A locked instruction right behind a store fence waits for that fence, which costs a short write a tenth of its time. So a thread
-//! *announces* its share by a plain store to a word of its own, and whoever wants the lock alone looks at the words of all threads:
+//! A locked instruction right behind a store fence waits for that fence, which costs a short write
+//! a tenth of its time. So a thread *announces* its share by a plain store to a word of its own,
+//! and whoever wants the lock alone looks at the words of all threads:
 //!
 //! | thread that shares | thread that wants the lock alone |
 //! | --- | --- |
@@ -9,9 +10,10 @@
 //! | 2. *light barrier* | 2. *heavy barrier* |
 //! | 3. looks whether a thread has the lock alone; if so, it clears its word and waits | 3. waits until no word has the lock's address |
 //!
-//! Each stores first and loads then, so at least one sees the other. The light barrier only keeps the compiler from moving the load
-//! up; the heavy one (`membarrier`, a few microseconds) makes the processors of all threads of the process execute a full barrier.
-//! Where the system has no `membarrier`, nothing is announced.
+//! Each stores first and loads then, so at least one sees the other. The light barrier only keeps
+//! the compiler from moving the load up; the heavy one (`membarrier`, a few microseconds) makes the
+//! processors of all threads of the process execute a full barrier. Where the system has no
+//! `membarrier`, nothing is announced.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -20,7 +22,8 @@ use crossbeam_utils::CachePadded;
 
 use super::{AtomicU64, Ordering, SharedGuard, SharedLock, pause};
 
-/// The word of one thread: the address of the lock that it shares, or 0. A thread announces one share at a time.
+/// The word of one thread: the address of the lock that it shares, or 0. A thread announces one
+/// share at a time.
 pub(super) type Word = CachePadded<AtomicU64>;
 
 /// A share of a [`SharedLock`], until it is dropped.
@@ -33,7 +36,9 @@ enum Kind<'l> {
 
 impl<'l> From<SharedGuard<'l, ()>> for Share<'l> {
     fn from(guard: SharedGuard<'l, ()>) -> Self {
-        Self(Kind::Locked { _until_dropped: guard })
+        Self(Kind::Locked {
+            _until_dropped: guard,
+        })
     }
 }
 
@@ -41,7 +46,8 @@ impl Drop for Share<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         if let Kind::Announced(word) = self.0 {
-            // ORDER: the thread that has the lock alone next sees what was done with the share; its load is in `wait_for`.
+            // ORDER: the thread that has the lock alone next sees what was done with the share; its
+            // load is in `wait_for`.
             word.store(0, Ordering::Release);
         }
     }
@@ -71,8 +77,8 @@ pub(super) fn announce<'l>(word: &'l Word, lock: &'l SharedLock) -> Option<Share
     (!lock.is_alone()).then_some(share)
 }
 
-/// Waits until no thread has an announced share of these locks. The caller has all of them alone, and may not touch what they guard
-/// before this returns. O(threads * log locks).
+/// Waits until no thread has an announced share of these locks. The caller has all of them alone,
+/// and may not touch what they guard before this returns. O(threads * log locks).
 pub fn wait_for_announced<'l>(locks: impl Iterator<Item = &'l SharedLock>) {
     let mut addresses: Vec<_> = locks.map(SharedLock::address).collect();
     addresses.sort_unstable();
@@ -84,8 +90,12 @@ pub(super) fn wait_for<'w>(words: impl Iterator<Item = &'w Word>, sorted_address
     heavy_barrier();
     for word in words {
         let mut spins = 0;
-        // ORDER: what the thread did with its share is seen; the store is in the drop of its `Share`.
-        while sorted_addresses.binary_search(&word.load(Ordering::Acquire)).is_ok() {
+        // ORDER: what the thread did with its share is seen; the store is in the drop of its
+        // `Share`.
+        while sorted_addresses
+            .binary_search(&word.load(Ordering::Acquire))
+            .is_ok()
+        {
             pause(&mut spins);
         }
     }
@@ -97,8 +107,10 @@ struct Words {
     free: Vec<&'static Word>,
 }
 
-static WORDS: parking_lot::Mutex<Words> =
-    parking_lot::Mutex::new(Words { all: Vec::new(), free: Vec::new() });
+static WORDS: parking_lot::Mutex<Words> = parking_lot::Mutex::new(Words {
+    all: Vec::new(),
+    free: Vec::new(),
+});
 
 /// The word of a thread, from its first share on.
 struct OwnWord(Cell<Option<&'static Word>>);
@@ -113,18 +125,25 @@ thread_local!(static OWN_WORD: OwnWord = const { OwnWord(Cell::new(None)) });
 
 #[inline(always)]
 fn own_word() -> Option<&'static Word> {
-    OWN_WORD.try_with(|own| own.0.get().or_else(|| first_word(own))).ok().flatten()
+    OWN_WORD
+        .try_with(|own| own.0.get().or_else(|| first_word(own)))
+        .ok()
+        .flatten()
 }
 
-/// Gives the calling thread a word. A thread that wants a lock alone takes it first, and then looks at the list of words, under the
-/// mutex. So if this word is not in the list yet, the calling thread gets the mutex later, and sees that the lock is taken.
+/// Gives the calling thread a word. A thread that wants a lock alone takes it first, and then looks
+/// at the list of words, under the mutex. So if this word is not in the list yet, the calling
+/// thread gets the mutex later, and sees that the lock is taken.
 #[cold]
 fn first_word(own: &OwnWord) -> Option<&'static Word> {
     if !has_membarrier() {
         return None;
     }
     let mut words = WORDS.lock();
-    let word = words.free.pop().unwrap_or_else(|| Box::leak(Box::default()));
+    let word = words
+        .free
+        .pop()
+        .unwrap_or_else(|| Box::leak(Box::default()));
     if !words.all.iter().any(|other| std::ptr::eq(*other, word)) {
         words.all.push(word);
     }
@@ -132,8 +151,8 @@ fn first_word(own: &OwnWord) -> Option<&'static Word> {
     Some(word)
 }
 
-/// Whether the system has the heavy barrier, for which a process registers once. Loom has none: its atomics live as long as one run of
-/// a model, and the words of threads live longer.
+/// Whether the system has the heavy barrier, for which a process registers once. Loom has none: its
+/// atomics live as long as one run of a model, and the words of threads live longer.
 fn has_membarrier() -> bool {
     static REGISTERED: OnceLock<bool> = OnceLock::new();
     *REGISTERED.get_or_init(|| {
@@ -156,7 +175,9 @@ fn heavy_barrier() {
     if has_membarrier() {
         // Without memory the system refuses the quick one, not the slow one.
         let barrier = membarrier(MembarrierCommand::PrivateExpedited);
-        barrier.or_else(|_| membarrier(MembarrierCommand::Global)).expect("the process is registered");
+        barrier
+            .or_else(|_| membarrier(MembarrierCommand::Global))
+            .expect("the process is registered");
     }
 }
 
@@ -179,13 +200,18 @@ mod tests {
 
     #[test]
     fn a_share_and_the_lock_alone_exclude_each_other() {
-        let (locks, value) = ([SharedLock::default(), SharedLock::default()], AtomicU64::new(0));
+        let (locks, value) = (
+            [SharedLock::default(), SharedLock::default()],
+            AtomicU64::new(0),
+        );
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
                     while !is_over.load(Ordering::Relaxed) {
-                        let Some(_share) = locks[0].announce() else { continue };
+                        let Some(_share) = locks[0].announce() else {
+                            continue;
+                        };
                         let before = value.load(Ordering::Relaxed);
                         std::hint::spin_loop();
                         assert_eq!(before, value.load(Ordering::Relaxed));
@@ -200,7 +226,10 @@ mod tests {
             }
             is_over.store(true, Ordering::Relaxed);
         });
-        assert!(locks[0].announce().is_some() && locks[1].announce().is_some(), "each share was dropped");
+        assert!(
+            locks[0].announce().is_some() && locks[1].announce().is_some(),
+            "each share was dropped"
+        );
     }
 
     #[test]
@@ -223,12 +252,17 @@ mod loom_tests {
     #[test]
     fn a_share_and_the_lock_alone_exclude_each_other() {
         model(|| {
-            let shared = Arc::new((Word::default(), SharedLock::default(), loom::cell::UnsafeCell::new(0)));
+            let shared = Arc::new((
+                Word::default(),
+                SharedLock::default(),
+                loom::cell::UnsafeCell::new(0),
+            ));
             let other = Arc::clone(&shared);
             let thread = loom::thread::spawn(move || {
                 let (word, lock, value) = &*other;
                 if let Some(_share) = announce(word, lock) {
-                    // SAFETY: loom finds an access at the same time; that none happens is what is tested.
+                    // SAFETY: loom finds an access at the same time; that none happens is what is
+                    // tested.
                     value.with_mut(|value| unsafe { *value += 1 });
                 }
             });

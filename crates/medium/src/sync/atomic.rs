@@ -12,9 +12,9 @@ use super::schedule::{Access, AccessKind, reach};
 use super::{Ordering, is_scheduled};
 use crate::{LineValue, Medium, kernels};
 
-/// A volatile word that goes with the nodes of a medium: an atomic whose accesses are yield points where the medium is
-/// [scheduled](Medium::SCHEDULED), and nothing but an atomic everywhere else. For fields of [`volatile!`](crate::volatile!)
-/// types.
+/// A volatile word that goes with the nodes of a medium: an atomic whose accesses are yield points
+/// where the medium is [scheduled](Medium::SCHEDULED), and nothing but an atomic everywhere else.
+/// For fields of [`volatile!`](crate::volatile!) types.
 #[repr(transparent)]
 pub struct Atomic<M> {
     word: AtomicU64,
@@ -30,7 +30,10 @@ impl<M> fmt::Debug for Atomic<M> {
 impl<M> Atomic<M> {
     /// A word with this value.
     pub fn new(value: u64) -> Self {
-        Self { word: AtomicU64::new(value), medium: PhantomData }
+        Self {
+            word: AtomicU64::new(value),
+            medium: PhantomData,
+        }
     }
 }
 
@@ -79,7 +82,8 @@ impl<M: Medium> Atomic<M> {
         failure: Ordering,
     ) -> Result<u64, u64> {
         self.reach(AccessKind::Store);
-        self.word.compare_exchange_weak(current, new, success, failure)
+        self.word
+            .compare_exchange_weak(current, new, success, failure)
     }
 
     /// As the atomic's.
@@ -112,8 +116,8 @@ impl<M: Medium> Atomic<M> {
         Self::plain(words)
     }
 
-    /// Stores all words, relaxed: one yield point for all of them. What others see of a store that is half done, the
-    /// scheduler does not show; `loom` does.
+    /// Stores all words, relaxed: one yield point for all of them. What others see of a store that
+    /// is half done, the scheduler does not show; `loom` does.
     #[inline(always)]
     pub fn store_together(words: &[Self; 8], values: &LineValue) {
         if is_scheduled::<M>() {

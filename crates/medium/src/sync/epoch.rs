@@ -1,9 +1,10 @@
 //! Epochs: when what was retired is used again.
 //!
-//! Without a scheduler this is `crossbeam-epoch`. Under one, epochs are counted per thread of the system, not of the
-//! process, and *exactly*: what is retired is freed at the very moment when the last pin ends that was there when it was
-//! retired. That is as early as any collector may do it, so whoever relies on later finds out; and it happens at the
-//! same place in each run of a schedule, whatever other tests of the process do.
+//! Without a scheduler this is `crossbeam-epoch`. Under one, epochs are counted per thread of the
+//! system, not of the process, and *exactly*: what is retired is freed at the very moment when the
+//! last pin ends that was there when it was retired. That is as early as any collector may do it,
+//! so whoever relies on later finds out; and it happens at the same place in each run of a
+//! schedule, whatever other tests of the process do.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -45,7 +46,9 @@ thread_local! {
 
 impl Inner {
     fn counted() -> Self {
-        Self::Counted { _until_dropped: Counted::new() }
+        Self::Counted {
+            _until_dropped: Counted::new(),
+        }
     }
 }
 
@@ -58,7 +61,9 @@ impl Collector {
     /// What no thread can reach any more.
     fn take_free(&mut self) -> Vec<(u64, Deferred)> {
         let oldest = self.pinned.first().copied().unwrap_or(u64::MAX);
-        let free = self.deferred.partition_point(|(serial, _)| *serial < oldest);
+        let free = self
+            .deferred
+            .partition_point(|(serial, _)| *serial < oldest);
         self.deferred.drain(..free).collect()
     }
 }
@@ -70,7 +75,10 @@ impl Counted {
             collector.pinned.push(serial);
             serial
         });
-        Self { serial, not_send: PhantomData }
+        Self {
+            serial,
+            not_send: PhantomData,
+        }
     }
 }
 
@@ -92,19 +100,30 @@ impl Drop for Counted {
 pub(super) fn forget() {
     COLLECTOR.with_borrow_mut(|collector| {
         collector.pinned.clear();
-        std::mem::take(&mut collector.deferred).into_iter().for_each(std::mem::forget);
+        std::mem::take(&mut collector.deferred)
+            .into_iter()
+            .for_each(std::mem::forget);
     });
 }
 
-/// Pins the calling thread. Asks whether a scheduler runs, so it is for what happens rarely; guards know by their medium.
+/// Pins the calling thread. Asks whether a scheduler runs, so it is for what happens rarely; guards
+/// know by their medium.
 pub fn pin() -> Pin {
-    if schedule::is_running() { Pin(Inner::counted()) } else { epoch_pin() }
+    if schedule::is_running() {
+        Pin(Inner::counted())
+    } else {
+        epoch_pin()
+    }
 }
 
 /// Pins the calling thread, for access to a medium `M`.
 #[inline(always)]
 pub(crate) fn pin_on<M: Medium>() -> Pin {
-    if is_scheduled::<M>() { Pin(Inner::counted()) } else { epoch_pin() }
+    if is_scheduled::<M>() {
+        Pin(Inner::counted())
+    } else {
+        epoch_pin()
+    }
 }
 
 #[inline(always)]
@@ -113,7 +132,8 @@ fn epoch_pin() -> Pin {
 }
 
 impl Pin {
-    /// Calls `call` once no thread that is pinned now is so any more. It may be called on any thread.
+    /// Calls `call` once no thread that is pinned now is so any more. It may be called on any
+    /// thread.
     pub fn defer(&self, call: impl FnOnce() + Send + 'static) {
         match &self.0 {
             Inner::Epoch(pin) => pin.defer(call),

@@ -1,8 +1,10 @@
-//! Volatile state that threads share: atomics, locks, waiting, epochs. One module, so that a test can decide which thread runs.
+//! Volatile state that threads share: atomics, locks, waiting, epochs. One module, so that a test
+//! can decide which thread runs.
 //!
-//! Whatever several threads share outside of a pool goes through here and not through `std`, `parking_lot` or
-//! `crossbeam` directly: atomics ([`AtomicU64`], [`Atomic`]), [`Mutex`], waiting ([`pause`], [`spin_loop`], [`yield_now`]), and the
-//! epochs after which retired memory is reused ([`Pin`]). Behind the door are three back ends:
+//! Whatever several threads share outside of a pool goes through here and not through `std`,
+//! `parking_lot` or `crossbeam` directly: atomics ([`AtomicU64`], [`Atomic`]), [`Mutex`], waiting
+//! ([`pause`], [`spin_loop`], [`yield_now`]), and the epochs after which retired memory is reused
+//! ([`Pin`]). Behind the door are three back ends:
 //!
 //! | back end | when | what it does |
 //! | --- | --- | --- |
@@ -12,18 +14,19 @@
 //!
 //! # Why the scheduler costs nothing where none runs
 //!
-//! A point read of an engine takes some two hundred nanoseconds and twenty accesses to volatile memory. Asking at each
-//! of them whether a scheduler runs would be felt, and a second build for tests would test another program. So the
-//! question is asked only where it is free:
+//! A point read of an engine takes some two hundred nanoseconds and twenty accesses to volatile
+//! memory. Asking at each of them whether a scheduler runs would be felt, and a second build for
+//! tests would test another program. So the question is asked only where it is free:
 //!
 //! - **Operations on the medium** are yield points on [`Sim`](crate::Sim), which asks for itself.
-//! - **Volatile words that belong to a medium's nodes** (versions, bitmaps, locks beside a leaf) are [`Atomic<M>`]: the
-//!   type names the medium, and only where [`Medium::SCHEDULED`] says so, that is on `Sim`,
-//!   the compiler leaves the question in. Engines are compiled for each medium, so the same source and the same
-//!   release build have both.
-//! - **Contended paths** ask a thread-local variable: a lock that was not free, the second look of a spin loop. Whoever
-//!   waits has the time.
-//! - **Epochs** are asked for once per guard, by its medium; [`pin`], which knows no medium, is for rare changes.
+//! - **Volatile words that belong to a medium's nodes** (versions, bitmaps, locks beside a leaf)
+//!   are [`Atomic<M>`]: the type names the medium, and only where [`Medium::SCHEDULED`] says so,
+//!   that is on `Sim`, the compiler leaves the question in. Engines are compiled for each medium,
+//!   so the same source and the same release build have both.
+//! - **Contended paths** ask a thread-local variable: a lock that was not free, the second look of
+//!   a spin loop. Whoever waits has the time.
+//! - **Epochs** are asked for once per guard, by its medium; [`pin`], which knows no medium, is for
+//!   rare changes.
 //!
 //! # Under `loom`
 //!
@@ -31,25 +34,28 @@
 //! RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release -p everleaf-medium -p everleaf-pool -p everleaf-engines --lib loom_tests
 //! ```
 //!
-//! runs the models of the volatile protocols: the pool's space and what waits to be freed; optimistic lock coupling of the
-//! inner nodes, and a leaf's version, claims, live entries and slots, each with the reuse of what was retired; and the
-//! Masstree's barrier between epochs; the file medium's group commit; announced shares of a lock. They have
-//! at most two preemptions. Everything else is built for them, but does not run: an arena has six elements then, an inner
-//! node four children. Pool memory is not modelled; where a model needs an entry, it has atomics with the orderings of
-//! cells.
+//! runs the models of the volatile protocols: the pool's space and what waits to be freed;
+//! optimistic lock coupling of the inner nodes, and a leaf's version, claims, live entries and
+//! slots, each with the reuse of what was retired; and the Masstree's barrier between epochs; the
+//! file medium's group commit; announced shares of a lock. They have at most two preemptions.
+//! Everything else is built for them, but does not run: an arena has six elements then, an inner
+//! node four children. Pool memory is not modelled; where a model needs an entry, it has atomics
+//! with the orderings of cells.
 //!
 //! # What is no yield point
 //!
-//! What is left out is left out on purpose: plain atomics ([`AtomicU64`], as in the inner nodes) are no yield points.
-//! What happens between two yield points is one step for the scheduler; whether it may be one is `loom`'s part.
+//! What is left out is left out on purpose: plain atomics ([`AtomicU64`], as in the inner nodes)
+//! are no yield points. What happens between two yield points is one step for the scheduler;
+//! whether it may be one is `loom`'s part.
 //!
 //! # What follows for its users
 //!
-//! - A thread that waits must wait by [`pause`], [`spin_loop`] or [`Mutex::lock`]: any other loop never ends under the
-//!   scheduler, where the thread that it waits for does not run by itself.
-//! - A lock may be held at a yield point only if it comes from here: a thread that wants it then lets the others run.
-//! - The scheduler runs one thread at a time, in an order of its own: it is sequentially consistent. A missing
-//!   `Release` is found by `loom`, not by the scheduler.
+//! - A thread that waits must wait by [`pause`], [`spin_loop`] or [`Mutex::lock`]: any other loop
+//!   never ends under the scheduler, where the thread that it waits for does not run by itself.
+//! - A lock may be held at a yield point only if it comes from here: a thread that wants it then
+//!   lets the others run.
+//! - The scheduler runs one thread at a time, in an order of its own: it is sequentially
+//!   consistent. A missing `Release` is found by `loom`, not by the scheduler.
 
 mod announced;
 mod atomic;
@@ -89,14 +95,16 @@ use crate::Medium;
 /// How often a waiting thread spins before it lets others run.
 const SPINS_MAX: u32 = 64;
 
-/// Whether the calling thread runs under a scheduler, as far as that matters on medium `M`: no code where it does not.
+/// Whether the calling thread runs under a scheduler, as far as that matters on medium `M`: no code
+/// where it does not.
 #[inline(always)]
 pub fn is_scheduled<M: Medium>() -> bool {
     M::SCHEDULED && schedule::is_running()
 }
 
-/// A number of the calling thread, to choose a share by: from 0 on, in the order of the first calls. On a medium that a
-/// scheduler knows, that of its thread, and 0 outside of one: what follows from it is then the same in every run.
+/// A number of the calling thread, to choose a share by: from 0 on, in the order of the first
+/// calls. On a medium that a scheduler knows, that of its thread, and 0 outside of one: what
+/// follows from it is then the same in every run.
 #[inline]
 pub fn thread_number<M: Medium>() -> usize {
     static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
@@ -107,14 +115,19 @@ pub fn thread_number<M: Medium>() -> usize {
     NUMBER.with(|number| *number)
 }
 
-/// Waits a moment for another thread: spins at first, then lets others run. Under a scheduler others run at once.
+/// Waits a moment for another thread: spins at first, then lets others run. Under a scheduler
+/// others run at once.
 #[inline]
 pub fn pause(spins: &mut u32) {
     if schedule::is_running() {
         return schedule::contend();
     }
     *spins += 1;
-    if *spins < SPINS_MAX { spin_loop_hint() } else { yield_thread() }
+    if *spins < SPINS_MAX {
+        spin_loop_hint();
+    } else {
+        yield_thread();
+    }
 }
 
 /// Says that the calling thread waits for another one that will soon be done.
@@ -145,7 +158,8 @@ fn yield_thread() {
     std::thread::yield_now();
 }
 
-/// To loom a thread that spins is one that yields: it must let the others run, or the model never ends.
+/// To loom a thread that spins is one that yields: it must let the others run, or the model never
+/// ends.
 #[cfg(loom)]
 fn spin_loop_hint() {
     loom::thread::yield_now();

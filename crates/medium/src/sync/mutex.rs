@@ -7,7 +7,8 @@ pub use loom::sync::MutexGuard;
 #[cfg(not(loom))]
 pub use parking_lot::MutexGuard;
 
-/// A mutex. Under a scheduler, a thread that finds it locked lets the others run: a thread that was stopped may hold it.
+/// A mutex. Under a scheduler, a thread that finds it locked lets the others run: a thread that was
+/// stopped may hold it.
 #[derive(Debug, Default)]
 pub struct Mutex<T> {
     #[cfg(not(loom))]
@@ -32,7 +33,9 @@ pub fn hand_over<T>(guard: MutexGuard<'_, T>) {
 impl<T> Mutex<T> {
     /// A mutex that is free.
     pub const fn new(value: T) -> Self {
-        Self { inner: parking_lot::Mutex::new(value) }
+        Self {
+            inner: parking_lot::Mutex::new(value),
+        }
     }
 
     /// Waits for the lock.
@@ -66,7 +69,9 @@ impl<T> Mutex<T> {
 impl<T> Mutex<T> {
     /// A mutex that is free.
     pub fn new(value: T) -> Self {
-        Self { inner: loom::sync::Mutex::new(value) }
+        Self {
+            inner: loom::sync::Mutex::new(value),
+        }
     }
 
     /// Waits for the lock.

@@ -1,8 +1,9 @@
 //! The scheduler's side of the door: how it learns what a thread is about to do.
 //!
-//! A harness runs the threads of a test one at a time, as coroutines of one thread of the system. Before each access
-//! that others could notice, the running one calls the [`Scheduler`], which returns when that thread is to go on. The
-//! scheduler itself is the harness's business; `everleaf-sim` has one.
+//! A harness runs the threads of a test one at a time, as coroutines of one thread of the system.
+//! Before each access that others could notice, the running one calls the [`Scheduler`], which
+//! returns when that thread is to go on. The scheduler itself is the harness's business;
+//! `everleaf-sim` has one.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -24,11 +25,12 @@ pub enum AccessKind {
     Fence,
 }
 
-/// What a thread is about to do. What it does after that, up to its next access, nobody else can tell from the same
-/// moment.
+/// What a thread is about to do. What it does after that, up to its next access, nobody else can
+/// tell from the same moment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Access {
-    /// The first of the places that it concerns, as a number: a volatile word, or a line of a [`Sim`](crate::Sim).
+    /// The first of the places that it concerns, as a number: a volatile word, or a line of a
+    /// [`Sim`](crate::Sim).
     pub place: usize,
     /// How many places: they are numbered one after the other.
     pub places: usize,
@@ -50,13 +52,18 @@ impl Access {
     /// An access to adjacent volatile words. They go by their address.
     pub fn words<T>(words: &[T], kind: AccessKind) -> Self {
         const { assert!(size_of::<T>() == WORD_BYTES) };
-        Self { place: words.as_ptr().addr() / WORD_BYTES, places: words.len(), kind }
+        Self {
+            place: words.as_ptr().addr() / WORD_BYTES,
+            places: words.len(),
+            kind,
+        }
     }
 
-    /// The access with numbers that are the same in each run of the same program, though what it accesses is made anew
-    /// for each. `home` are the addresses of the object that the threads share: its words go by their distance from its
-    /// start. All others go by their distance from a huge page, for that is where arenas begin. Two of them may so share
-    /// a number; they are then taken for one, which costs schedules and nothing else.
+    /// The access with numbers that are the same in each run of the same program, though what it
+    /// accesses is made anew for each. `home` are the addresses of the object that the threads
+    /// share: its words go by their distance from its start. All others go by their distance from a
+    /// huge page, for that is where arenas begin. Two of them may so share a number; they are then
+    /// taken for one, which costs schedules and nothing else.
     #[must_use]
     pub fn named(self, home: &Range<usize>) -> Self {
         if self.place >= FIRST_TYPE {
@@ -70,16 +77,27 @@ impl Access {
         Self { place, ..self }
     }
 
-    /// An access to something of this type that is no word: a lock, a list. All of one type count as one place.
+    /// An access to something of this type that is no word: a lock, a list. All of one type count
+    /// as one place.
     pub fn something<T>(kind: AccessKind) -> Self {
         let name = std::any::type_name::<T>().bytes();
-        let hash = name.fold(0_usize, |hash, byte| hash.wrapping_mul(0x0100_0193) ^ usize::from(byte));
-        Self { place: FIRST_TYPE + hash % FIRST_TYPE, places: 1, kind }
+        let hash = name.fold(0_usize, |hash, byte| {
+            hash.wrapping_mul(0x0100_0193) ^ usize::from(byte)
+        });
+        Self {
+            place: FIRST_TYPE + hash % FIRST_TYPE,
+            places: 1,
+            kind,
+        }
     }
 
     /// Memory is allocated, or given back.
     pub fn free_memory() -> Self {
-        Self { place: FREE_MEMORY, places: 1, kind: AccessKind::Store }
+        Self {
+            place: FREE_MEMORY,
+            places: 1,
+            kind: AccessKind::Store,
+        }
     }
 
     /// Whether it is an access to lines of a medium.
@@ -89,7 +107,11 @@ impl Access {
 
     /// An access to lines of a medium, numbered from its start.
     pub fn lines(first: usize, lines: usize, kind: AccessKind) -> Self {
-        Self { place: FIRST_LINE + first, places: lines, kind }
+        Self {
+            place: FIRST_LINE + first,
+            places: lines,
+            kind,
+        }
     }
 }
 
@@ -123,8 +145,8 @@ pub fn thread() -> Option<u16> {
     (thread != NOBODY).then_some(thread)
 }
 
-/// Goes on with thread `thread` of a scheduler: `resume` runs it until it stops, and then the caller goes on, without
-/// a scheduler.
+/// Goes on with thread `thread` of a scheduler: `resume` runs it until it stops, and then the
+/// caller goes on, without a scheduler.
 pub fn enter<R>(scheduler: &Rc<dyn Scheduler>, thread: u16, resume: impl FnOnce() -> R) -> R {
     struct Leave;
     impl Drop for Leave {
@@ -140,8 +162,8 @@ pub fn enter<R>(scheduler: &Rc<dyn Scheduler>, thread: u16, resume: impl FnOnce(
     resume()
 }
 
-/// The threads of a scheduler are left where they stand, for ever: what they have pinned is not pinned any more, what
-/// they retired is never freed.
+/// The threads of a scheduler are left where they stand, for ever: what they have pinned is not
+/// pinned any more, what they retired is never freed.
 pub fn abandon() {
     super::epoch::forget();
 }

@@ -1,4 +1,5 @@
-//! A lock that several threads share or one has alone, without poisoning, that a scheduler can wait for.
+//! A lock that several threads share or one has alone, without poisoning, that a scheduler can wait
+//! for.
 
 use super::{AtomicBool, Ordering, schedule};
 
@@ -16,8 +17,9 @@ pub use parking_lot::RwLockReadGuard as SharedGuard;
 #[cfg(not(loom))]
 const WAIT: std::time::Duration = std::time::Duration::from_millis(1);
 
-/// A lock that guards no value. A thread that waits for it alone holds up those that want to share it. Under a scheduler, a thread
-/// that finds it locked lets the others run: a thread that was stopped may hold it.
+/// A lock that guards no value. A thread that waits for it alone holds up those that want to share
+/// it. Under a scheduler, a thread that finds it locked lets the others run: a thread that was
+/// stopped may hold it.
 #[derive(Debug, Default)]
 pub struct SharedLock {
     #[cfg(not(loom))]
@@ -37,7 +39,8 @@ pub struct ExclusiveGuard<'l> {
 
 impl Drop for ExclusiveGuard<'_> {
     fn drop(&mut self) {
-        // ORDER: a thread that announces a share sees what this one did; its load is in `SharedLock::is_alone`.
+        // ORDER: a thread that announces a share sees what this one did; its load is in
+        // `SharedLock::is_alone`.
         self.is_alone.store(false, Ordering::Release);
     }
 }
@@ -45,7 +48,10 @@ impl Drop for ExclusiveGuard<'_> {
 impl SharedLock {
     fn alone<'l>(&'l self, guard: Alone<'l, ()>) -> ExclusiveGuard<'l> {
         self.is_alone.store(true, Ordering::Relaxed);
-        ExclusiveGuard { is_alone: &self.is_alone, _guard: guard }
+        ExclusiveGuard {
+            is_alone: &self.is_alone,
+            _guard: guard,
+        }
     }
 
     #[inline(always)]
@@ -78,9 +84,15 @@ impl SharedLock {
                 schedule::contend();
                 self.inner.try_write()
             };
-            return self.inner.try_write().or_else(contended).map(|guard| self.alone(guard));
+            return self
+                .inner
+                .try_write()
+                .or_else(contended)
+                .map(|guard| self.alone(guard));
         }
-        self.inner.try_write_for(WAIT).map(|guard| self.alone(guard))
+        self.inner
+            .try_write_for(WAIT)
+            .map(|guard| self.alone(guard))
     }
 
     /// Waits for the lock alone.

@@ -1,9 +1,10 @@
 //! A machine for tests, with two files on a disk that fails, tears and forgets.
 //!
-//! It records what the file medium does to its files, and says what a loss of power may leave at any moment: what was
-//! synced is there; of what was written since then each *piece* (a sector, or less) is as it was after any of the
-//! writes to it, independently of all others; and a length that was not synced may be an older one. Writes and syncs can
-//! be made to fail, and writes to be short.
+//! It records what the file medium does to its files, and says what a loss of power may leave at
+//! any moment: what was synced is there; of what was written since then each *piece* (a sector, or
+//! less) is as it was after any of the writes to it, independently of all others; and a length that
+//! was not synced may be an older one. Writes and syncs can be made to fail, and writes to be
+//! short.
 
 use std::fs::File;
 use std::io;
@@ -35,14 +36,16 @@ pub struct Faults {
     pub write: Option<u64>,
     /// The write that panics, once.
     pub panic: Option<u64>,
-    /// The sync that fails, once: what it would have made durable is forgotten, as if it were clean.
+    /// The sync that fails, once: what it would have made durable is forgotten, as if it were
+    /// clean.
     pub sync: Option<u64>,
     /// The most bytes that one write takes.
     pub short: Option<usize>,
-    /// The call that changes a file or makes it durable, of whatever kind, before which the process ends: from there on
-    /// nothing is done any more.
+    /// The call that changes a file or makes it durable, of whatever kind, before which the process
+    /// ends: from there on nothing is done any more.
     pub dies: Option<u64>,
-    /// Which syncs report success without syncing: a missing sync in the program, not a fault of the disk.
+    /// Which syncs report success without syncing: a missing sync in the program, not a fault of
+    /// the disk.
     pub lost: Option<Lost>,
 }
 
@@ -132,7 +135,9 @@ impl Machine {
     /// If the system gives no memory.
     pub fn new(image: &Image) -> Arc<Self> {
         let file = |bytes: &Vec<u8>| {
-            let file = File::from(memfd_create("everleaf", MemfdFlags::CLOEXEC).expect("a file in memory"));
+            let file = File::from(
+                memfd_create("everleaf", MemfdFlags::CLOEXEC).expect("a file in memory"),
+            );
             file.write_all_at(bytes, 0).expect("memory");
             file
         };
@@ -145,7 +150,10 @@ impl Machine {
 
     /// One of its files.
     pub fn io(self: &Arc<Self>, which: Which) -> Arc<dyn Io> {
-        Arc::new(Faulty { machine: Arc::clone(self), which: which as usize })
+        Arc::new(Faulty {
+            machine: Arc::clone(self),
+            which: which as usize,
+        })
     }
 
     /// What is to go wrong from now on.
@@ -170,7 +178,8 @@ impl Machine {
         self.state.lock().events.len()
     }
 
-    /// What the files show, whether or not it is durable: what the end of the process alone would leave.
+    /// What the files show, whether or not it is durable: what the end of the process alone would
+    /// leave.
     ///
     /// # Panics
     /// If the system takes its memory back.
@@ -180,18 +189,25 @@ impl Machine {
             file.read_exact_at(&mut bytes, 0).expect("a file in memory");
             bytes
         };
-        Image { files: self.files.each_ref().map(read) }
+        Image {
+            files: self.files.each_ref().map(read),
+        }
     }
 
-    /// What a loss of power at `moment` may leave, on a disk that writes pieces of `piece_bytes` whole.
+    /// What a loss of power at `moment` may leave, on a disk that writes pieces of `piece_bytes`
+    /// whole.
     pub fn crash(&self, moment: usize, piece_bytes: usize) -> Crash {
         let mut durable = self.before.clone();
         let mut pending: [Vec<Event>; 2] = [Vec::new(), Vec::new()];
         for event in &self.state.lock().events[..moment] {
             match event {
-                Event::Write { file, .. } | Event::Length { file, .. } => pending[*file].push(event.clone()),
+                Event::Write { file, .. } | Event::Length { file, .. } => {
+                    pending[*file].push(event.clone());
+                }
                 Event::Sync { file } => {
-                    pending[*file].drain(..).for_each(|event| apply(&mut durable.files[*file], &event));
+                    pending[*file]
+                        .drain(..)
+                        .for_each(|event| apply(&mut durable.files[*file], &event));
                 }
                 // A file's length is not data: it goes through the file system's journal.
                 Event::Forget { file } => {
@@ -213,7 +229,11 @@ impl Machine {
         for (file, events) in pending.iter().enumerate() {
             add_pieces(&mut pieces, file, &durable.files[file], events, piece_bytes);
         }
-        Crash { durable, pieces, lengths }
+        Crash {
+            durable,
+            pieces,
+            lengths,
+        }
     }
 }
 
@@ -231,7 +251,13 @@ fn apply(content: &mut Vec<u8>, event: &Event) {
     }
 }
 
-fn add_pieces(pieces: &mut Vec<Piece>, file: usize, durable: &[u8], events: &[Event], piece_bytes: usize) {
+fn add_pieces(
+    pieces: &mut Vec<Piece>,
+    file: usize,
+    durable: &[u8],
+    events: &[Event],
+    piece_bytes: usize,
+) {
     let mut content = durable.to_vec();
     let first = pieces.len();
     for event in events {
@@ -254,7 +280,9 @@ fn add_pieces(pieces: &mut Vec<Piece>, file: usize, durable: &[u8], events: &[Ev
             let mut after = before.clone();
             let (from, to) = (begin.max(place), end.min(place + piece_bytes));
             after[from - place..to - place].copy_from_slice(&bytes[from - begin..to - begin]);
-            let known = pieces[first..].iter().position(|piece| piece.offset == place as u64);
+            let known = pieces[first..]
+                .iter()
+                .position(|piece| piece.offset == place as u64);
             match known {
                 Some(index) => {
                     let versions = &mut pieces[first + index].versions;
@@ -263,7 +291,11 @@ fn add_pieces(pieces: &mut Vec<Piece>, file: usize, durable: &[u8], events: &[Ev
                     }
                 }
                 None if before != after => {
-                    pieces.push(Piece { file, offset: place as u64, versions: vec![before, after] });
+                    pieces.push(Piece {
+                        file,
+                        offset: place as u64,
+                        versions: vec![before, after],
+                    });
                 }
                 None => {}
             }
@@ -273,13 +305,15 @@ fn add_pieces(pieces: &mut Vec<Piece>, file: usize, durable: &[u8], events: &[Ev
 }
 
 impl Crash {
-    /// For each choice that the crash has, from how many it chooses: pieces first, then the lengths of both files.
+    /// For each choice that the crash has, from how many it chooses: pieces first, then the lengths
+    /// of both files.
     pub fn choices(&self) -> Vec<usize> {
         let pieces = self.pieces.iter().map(|piece| piece.versions.len());
         pieces.chain(self.lengths.iter().map(Vec::len)).collect()
     }
 
-    /// What is left when each choice falls as given; `choice` has as many entries as [`Crash::choices`].
+    /// What is left when each choice falls as given; `choice` has as many entries as
+    /// [`Crash::choices`].
     pub fn image(&self, choice: &[usize]) -> Image {
         let mut image = self.durable.clone();
         let (pieces, lengths) = choice.split_at(self.pieces.len());
@@ -295,8 +329,9 @@ impl Crash {
         image
     }
 
-    /// Calls `visit` with images: all of them if there are at most `limit`; else everything old, everything new, each
-    /// piece alone new, each alone old, and as many at `random` (numbers below the one given) as remain.
+    /// Calls `visit` with images: all of them if there are at most `limit`; else everything old,
+    /// everything new, each piece alone new, each alone old, and as many at `random` (numbers below
+    /// the one given) as remain.
     pub fn images(
         &self,
         limit: usize,
@@ -304,7 +339,9 @@ impl Crash {
         mut visit: impl FnMut(&[usize], Image),
     ) {
         let choices = self.choices();
-        let all = choices.iter().try_fold(1_usize, |all, count| all.checked_mul(*count));
+        let all = choices
+            .iter()
+            .try_fold(1_usize, |all, count| all.checked_mul(*count));
         if let Some(all) = all.filter(|all| *all <= limit) {
             for mut number in 0..all {
                 let choice: Vec<usize> = choices
@@ -355,7 +392,11 @@ impl State {
     fn call(&mut self) -> io::Result<()> {
         let number = self.calls;
         self.calls += 1;
-        if self.faults.dies.is_some_and(|from| number >= from) { Err(broken()) } else { Ok(()) }
+        if self.faults.dies.is_some_and(|from| number >= from) {
+            Err(broken())
+        } else {
+            Ok(())
+        }
     }
 
     /// What is not durable of a file, the newest first.
@@ -363,8 +404,12 @@ impl State {
         let mut unsynced = Vec::new();
         for event in self.events.iter().rev() {
             match *event {
-                Event::Write { file, offset, .. } if file == which => unsynced.push(Unsynced::Write(offset)),
-                Event::Length { file, length } if file == which => unsynced.push(Unsynced::Length(length)),
+                Event::Write { file, offset, .. } if file == which => {
+                    unsynced.push(Unsynced::Write(offset));
+                }
+                Event::Length { file, length } if file == which => {
+                    unsynced.push(Unsynced::Length(length));
+                }
                 Event::Sync { file } | Event::Forget { file } if file == which => break,
                 _ => {}
             }
@@ -411,7 +456,11 @@ impl Io for Faulty {
         }
         let bytes = &bytes[..bytes.len().min(state.faults.short.unwrap_or(usize::MAX))];
         let written = self.file_of().write_at(bytes, offset)?;
-        state.events.push(Event::Write { file: self.which, offset, bytes: bytes[..written].to_vec() });
+        state.events.push(Event::Write {
+            file: self.which,
+            offset,
+            bytes: bytes[..written].to_vec(),
+        });
         Ok(written)
     }
 
@@ -425,8 +474,16 @@ impl Io for Faulty {
             state.events.push(Event::Forget { file });
             return Err(broken());
         }
-        let which = if file == Which::Pool as usize { Which::Pool } else { Which::Log };
-        if state.faults.lost.is_some_and(|lost| lost(which, &state.unsynced(file))) {
+        let which = if file == Which::Pool as usize {
+            Which::Pool
+        } else {
+            Which::Log
+        };
+        if state
+            .faults
+            .lost
+            .is_some_and(|lost| lost(which, &state.unsynced(file)))
+        {
             return Ok(());
         }
         state.events.push(Event::Sync { file });
@@ -442,12 +499,18 @@ impl Io for Faulty {
             // What room there was it has got.
             let length = self.length()?.max(end - (end - start) / 2);
             self.file_of().set_len(length)?;
-            state.events.push(Event::Length { file: self.which, length });
+            state.events.push(Event::Length {
+                file: self.which,
+                length,
+            });
             return Err(disk_full());
         }
         let length = self.length()?.max(end);
         self.file_of().set_len(length)?;
-        state.events.push(Event::Length { file: self.which, length });
+        state.events.push(Event::Length {
+            file: self.which,
+            length,
+        });
         Ok(())
     }
 
@@ -457,7 +520,11 @@ impl Io for Faulty {
         state.call()?;
         let bytes = vec![0; (end - start) as usize];
         self.file_of().write_all_at(&bytes, start)?;
-        state.events.push(Event::Write { file: self.which, offset: start, bytes });
+        state.events.push(Event::Write {
+            file: self.which,
+            offset: start,
+            bytes,
+        });
         Ok(())
     }
 
@@ -465,7 +532,10 @@ impl Io for Faulty {
         let mut state = self.machine.state.lock();
         state.call()?;
         self.file_of().set_len(length)?;
-        state.events.push(Event::Length { file: self.which, length });
+        state.events.push(Event::Length {
+            file: self.which,
+            length,
+        });
         Ok(())
     }
 }

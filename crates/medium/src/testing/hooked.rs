@@ -35,7 +35,8 @@ pub enum Then {
 
 type Hook = Box<dyn Fn(Call) -> io::Result<Then> + Send + Sync>;
 
-/// A file with a hook that runs after each read and before each other operation, and decides what becomes of it.
+/// A file with a hook that runs after each read and before each other operation, and decides what
+/// becomes of it.
 pub struct Hooked {
     io: Arc<dyn Io>,
     hook: Hook,
@@ -57,18 +58,32 @@ impl Hooked {
         io: Arc<dyn Io>,
         hook: impl Fn(Call) -> io::Result<Then> + Send + Sync + 'static,
     ) -> Self {
-        Self { io, hook: Box::new(hook), reads_parts: false }
+        Self {
+            io,
+            hook: Box::new(hook),
+            reads_parts: false,
+        }
     }
 
     /// A file that reports each sync as done, and does none.
     pub fn unsynced(io: Arc<dyn Io>) -> Self {
-        Self::deciding(io, |call| Ok(if call == Call::Sync { Then::Skip } else { Then::Go }))
+        Self::deciding(io, |call| {
+            Ok(if call == Call::Sync {
+                Then::Skip
+            } else {
+                Then::Go
+            })
+        })
     }
 
-    /// Makes reads of more than a sector return a part of what was asked for: the parts are then read at different moments.
+    /// Makes reads of more than a sector return a part of what was asked for: the parts are then
+    /// read at different moments.
     #[must_use]
     pub fn reading_parts(self) -> Self {
-        Self { reads_parts: true, ..self }
+        Self {
+            reads_parts: true,
+            ..self
+        }
     }
 
     fn run(&self, call: Call, operation: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
@@ -96,7 +111,11 @@ impl Io for Hooked {
 
     fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let is_whole = !self.reads_parts || buffer.len() <= 512;
-        let bytes = if is_whole { buffer.len() } else { buffer.len() / 2 + 8 };
+        let bytes = if is_whole {
+            buffer.len()
+        } else {
+            buffer.len() / 2 + 8
+        };
         let read = self.io.read(&mut buffer[..bytes], offset)?;
         (self.hook)(Call::Read)?;
         Ok(read)

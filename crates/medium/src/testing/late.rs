@@ -1,9 +1,9 @@
 //! An artificial medium whose fences return long before anything is durable.
 //!
-//! Files behave so, only faster and without telling. Here a test decides when what becomes durable, sees who waits
-//! for it, and looks at what a crash would leave. It holds engines to two rules: *no lock is held across a wait* (so a
-//! second writer gets as far as its own wait while the first still waits), and *no reader returns what a crash could
-//! take back*.
+//! Files behave so, only faster and without telling. Here a test decides when what becomes durable,
+//! sees who waits for it, and looks at what a crash would leave. It holds engines to two rules: *no
+//! lock is held across a wait* (so a second writer gets as far as its own wait while the first
+//! still waits), and *no reader returns what a crash could take back*.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -24,7 +24,8 @@ pub enum Release {
     Immediate,
     /// Only when the test calls [`Late::release`].
     Manual,
-    /// After this many further fences; or, when a thread waits, this long after the fence it waits for.
+    /// After this many further fences; or, when a thread waits, this long after the fence it waits
+    /// for.
     After {
         /// Fences that follow.
         fences: u64,
@@ -79,8 +80,8 @@ enum Hold {
 
 /// Plain memory whose LSNs become durable late. See the [module](self).
 ///
-/// A fence captures the lines that its guard flushed since its last fence, as one group with the next LSN. Groups
-/// become durable in order, and a crash leaves what they hold and nothing else.
+/// A fence captures the lines that its guard flushed since its last fence, as one group with the
+/// next LSN. Groups become durable in order, and a crash leaves what they hold and nothing else.
 #[derive(Debug)]
 pub struct Late {
     ram: Dax,
@@ -92,8 +93,8 @@ pub struct Late {
 }
 
 impl Late {
-    /// Empty memory of at most `limit_bytes`, releasing [`Release::Immediate`]ly until told otherwise, so that pools
-    /// can be made and opened on it.
+    /// Empty memory of at most `limit_bytes`, releasing [`Release::Immediate`]ly until told
+    /// otherwise, so that pools can be made and opened on it.
     pub fn new(limit_bytes: u64, line_form: LineForm) -> Result<Self, MediumError> {
         let state = State {
             release: Release::Immediate,
@@ -113,11 +114,17 @@ impl Late {
     }
 
     /// The memory after a crash that left `image`, as a medium of its own.
-    pub fn from_image(image: &Image, limit_bytes: u64, line_form: LineForm) -> Result<Self, MediumError> {
+    pub fn from_image(
+        image: &Image,
+        limit_bytes: u64,
+        line_form: LineForm,
+    ) -> Result<Self, MediumError> {
         let late = Self::new(limit_bytes, line_form)?;
         late.grow(image.length)?;
         for (number, value) in &image.lines {
-            let Some(words) = late.extent().line(*number) else { continue };
+            let Some(words) = late.extent().line(*number) else {
+                continue;
+            };
             value.store(words, Ordering::Relaxed);
         }
         late.state.lock().shadow.clone_from(&image.lines);
@@ -155,8 +162,9 @@ impl Late {
         waiting
     }
 
-    /// Blocks until at least `count` threads wait for something that is not durable, or `timeout` has passed; whether
-    /// they do. Threads that wait hold no lock, or the next one would not get there.
+    /// Blocks until at least `count` threads wait for something that is not durable, or `timeout`
+    /// has passed; whether they do. Threads that wait hold no lock, or the next one would not get
+    /// there.
     pub fn until_waiting(&self, count: usize, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         let mut state = self.state.lock();
@@ -168,8 +176,8 @@ impl Late {
         true
     }
 
-    /// Holds the fence after `further` others, on whatever thread, until [`Late::let_go`]: for stopping an operation in
-    /// its middle.
+    /// Holds the fence after `further` others, on whatever thread, until [`Late::let_go`]: for
+    /// stopping an operation in its middle.
     pub fn hold_fence(&self, further: usize) {
         self.state.lock().hold = Hold::Fence(further);
     }
@@ -197,11 +205,14 @@ impl Late {
         self.image(Lsn(0))
     }
 
-    /// What a crash leaves that had got as far as `up_to`, but at least what is durable: groups reach the medium in
-    /// their order, so these are all images there are.
+    /// What a crash leaves that had got as far as `up_to`, but at least what is durable: groups
+    /// reach the medium in their order, so these are all images there are.
     pub fn image(&self, up_to: Lsn) -> Image {
         let state = self.state.lock();
-        let mut image = Image { length: self.ram.extent().length(), lines: state.shadow.clone() };
+        let mut image = Image {
+            length: self.ram.extent().length(),
+            lines: state.shadow.clone(),
+        };
         for group in state.groups.iter().take_while(|group| group.lsn <= up_to.0) {
             image.lines.extend(group.lines.iter().copied());
         }
@@ -228,7 +239,9 @@ impl Late {
     }
 
     fn note(&self, notes: &LateNotes, memory: &[AtomicU64]) {
-        let Some(offset) = self.ram.extent().offset_of(memory) else { return };
+        let Some(offset) = self.ram.extent().offset_of(memory) else {
+            return;
+        };
         let line = LINE_BYTES as u64;
         let end = (offset + size_of_val(memory) as u64).div_ceil(line);
         notes.lines.borrow_mut().extend(offset / line..end);
@@ -236,7 +249,11 @@ impl Late {
 
     /// Waits once, until something changed or the rule lets `lsn` go.
     fn wait_a_while(&self, state: &mut parking_lot::MutexGuard<'_, State>, lsn: Lsn) {
-        let fenced = state.groups.iter().find(|group| group.lsn == lsn.0).map(|group| group.fenced);
+        let fenced = state
+            .groups
+            .iter()
+            .find(|group| group.lsn == lsn.0)
+            .map(|group| group.fenced);
         match (state.release, fenced) {
             (Release::After { delay, .. }, Some(fenced)) if delay < TIMER => {
                 // A timer would wake this thread many times too late.
@@ -273,7 +290,10 @@ unsafe impl Medium for Late {
     }
 
     fn shrink(&mut self, length: u64) -> Result<(), MediumError> {
-        self.state.get_mut().shadow.split_off(&length.div_ceil(LINE_BYTES as u64));
+        self.state
+            .get_mut()
+            .shadow
+            .split_off(&length.div_ceil(LINE_BYTES as u64));
         self.ram.shrink(length)
     }
 
@@ -304,12 +324,20 @@ unsafe impl Medium for Late {
         numbers.sort_unstable();
         numbers.dedup();
         let mut state = self.state.lock();
-        let capture =
-            |number: u64| Some((number, LineValue::load(self.ram.extent().line(number)?, Ordering::Acquire)));
+        let capture = |number: u64| {
+            Some((
+                number,
+                LineValue::load(self.ram.extent().line(number)?, Ordering::Acquire),
+            ))
+        };
         let lines = numbers.into_iter().filter_map(capture).collect();
         state.fenced += 1;
         let lsn = state.fenced;
-        state.groups.push_back(Group { lsn, fenced: Instant::now(), lines });
+        state.groups.push_back(Group {
+            lsn,
+            fenced: Instant::now(),
+            lines,
+        });
         self.release_by_rule(&mut state);
         match state.hold {
             Hold::Fence(0) => {
@@ -347,7 +375,11 @@ unsafe impl Medium for Late {
         while self.durable() < lsn {
             self.wait_a_while(&mut state, lsn);
         }
-        let mine = state.waiting.iter().position(|waiting| *waiting == lsn).expect("entered above");
+        let mine = state
+            .waiting
+            .iter()
+            .position(|waiting| *waiting == lsn)
+            .expect("entered above");
         state.waiting.swap_remove(mine);
         Ok(())
     }

@@ -1,7 +1,9 @@
-//! What tests put in the place of a medium, a disk or a correct program: apart from what ships, and no part of the API.
+//! What tests put in the place of a medium, a disk or a correct program: apart from what ships, and
+//! no part of the API.
 //!
 //! - [`Late`]: a medium whose LSNs become durable when a test says so.
-//! - [`faulty`]: a machine with two files, whose disk fails, tears writes and forgets what was not synced.
+//! - [`faulty`]: a machine with two files, whose disk fails, tears writes and forgets what was not
+//!   synced.
 //! - [`Hooked`]: a file that calls a test before each operation.
 //! - [`stride`]: how many places a test leaves out.
 //! - [`panic_text`]: what a panic said.
@@ -17,9 +19,14 @@ pub(crate) mod mutant;
 pub use hooked::{Call, Hooked, Then};
 pub use late::Late;
 
-/// Every `ordinary`th place in an ordinary run, each where `cargo xtask thorough` sets `EVERLEAF_CASES`.
+/// Every `ordinary`th place in an ordinary run, each where `cargo xtask thorough` sets
+/// `EVERLEAF_CASES`.
 pub fn stride(ordinary: usize) -> usize {
-    if std::env::var_os("EVERLEAF_CASES").is_some() { 1 } else { ordinary }
+    if std::env::var_os("EVERLEAF_CASES").is_some() {
+        1
+    } else {
+        ordinary
+    }
 }
 
 /// The message of a panic, if it has one.

@@ -1,5 +1,5 @@
-//! Faults in the file medium, planted one at a time to see that its tests notice them. Outside of its unit tests no fault can be
-//! planted, and the checks are compiled away.
+//! Faults in the file medium, planted one at a time to see that its tests notice them. Outside of
+//! its unit tests no fault can be planted, and the checks are compiled away.
 
 /// A fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

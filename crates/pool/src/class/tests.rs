@@ -18,5 +18,10 @@ fn slots_lie_inside_the_slab_behind_its_bitmap() {
 fn leaves_pack_tightly() {
     assert_eq!(Class::of(960, true).unwrap().slots(), 68);
     assert_eq!(Class::of(1024, true).unwrap().slots(), 63);
-    assert!(Class::of(33, true).unwrap().slot_offset(1).is_multiple_of(64));
+    assert!(
+        Class::of(33, true)
+            .unwrap()
+            .slot_offset(1)
+            .is_multiple_of(64)
+    );
 }

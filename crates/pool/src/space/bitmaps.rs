@@ -11,9 +11,9 @@ use crate::class::{BITMAP_WORD, Class};
 use crate::header::checked;
 
 impl Space {
-    /// Reads from the bitmaps which slots of old slabs are in use. If a bitmap is damaged, returns its
-    /// slab's offset and the damage: then the trees must mark, at the next open if they are open already.
-    /// Does nothing if the use is known. O(slabs).
+    /// Reads from the bitmaps which slots of old slabs are in use. If a bitmap is damaged, returns
+    /// its slab's offset and the damage: then the trees must mark, at the next open if they are
+    /// open already. Does nothing if the use is known. O(slabs).
     pub(crate) fn read_bitmaps<M: Medium>(
         &self,
         guard: &MediumGuard<'_, M>,
@@ -37,7 +37,8 @@ impl Space {
         Ok(None)
     }
 
-    /// Reads the bitmap of a slab; returns the slab behind it, or what is damaged: a clean close leaves all whole.
+    /// Reads the bitmap of a slab; returns the slab behind it, or what is damaged: a clean close
+    /// leaves all whole.
     fn read_bitmap<M: Medium>(
         &self,
         guard: &MediumGuard<'_, M>,
@@ -47,7 +48,9 @@ impl Space {
         let (class, bitmap) = match self.head(guard, slab, end)? {
             Head::Free => return Ok(Ok(slab + 1)),
             Head::Damaged => return Ok(Err(CLASS_DAMAGED)),
-            Head::Cut(_, None) => return Ok(Err("which of its slots are in use fails its checksum")),
+            Head::Cut(_, None) => {
+                return Ok(Err("which of its slots are in use fails its checksum"));
+            }
             Head::Span(slabs) => {
                 self.claim_span(slab, slabs);
                 return Ok(Ok(slab + slabs));
@@ -56,7 +59,9 @@ impl Space {
         };
         let used: u32 = bitmap.iter().map(|word| word.count_ones()).sum();
         let known = self.slabs.get(slab);
-        known.class.store(class.index() as u64 + 1, Ordering::Relaxed);
+        known
+            .class
+            .store(class.index() as u64 + 1, Ordering::Relaxed);
         known.used.store(u64::from(used), Ordering::Relaxed);
         for (cell, word) in known.bitmap.iter().zip(&bitmap) {
             cell.store(*word, Ordering::Relaxed);
@@ -64,8 +69,9 @@ impl Space {
         Ok(Ok(slab + 1))
     }
 
-    /// Whether a slab is all zeros: nothing was ever written there. Some file systems call room that was never written a hole, for which a
-    /// close writes no class word, and no longer do so once it was read.
+    /// Whether a slab is all zeros: nothing was ever written there. Some file systems call room
+    /// that was never written a hole, for which a close writes no class word, and no longer do so
+    /// once it was read.
     pub(super) fn is_blank<M: Medium>(guard: &MediumGuard<'_, M>, slab: u32) -> Result<bool> {
         let words = guard.words(slab_start(slab), SLAB_BYTES as usize / 8)?;
         Ok(words.iter().all(|word| word.load(guard) == 0))
@@ -77,11 +83,15 @@ impl Space {
             known.state.store(UNMARKED, Ordering::Relaxed);
             known.class.store(0, Ordering::Relaxed);
             known.used.store(0, Ordering::Relaxed);
-            known.bitmap.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+            known
+                .bitmap
+                .iter()
+                .for_each(|word| word.store(0, Ordering::Relaxed));
         }
     }
 
-    /// Writes the bitmaps and returns the slabs up to the last one in use; no thread allocates any more.
+    /// Writes the bitmaps and returns the slabs up to the last one in use; no thread allocates any
+    /// more.
     pub(crate) fn write_bitmaps<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Result<u32> {
         let high_water = self.unowned.lock().next;
         let mut end = 1;
@@ -96,7 +106,9 @@ impl Space {
                 continue;
             }
             end = slab + 1;
-            let Some(class) = Class::from_index(known.class.load(Ordering::Relaxed).wrapping_sub(1)) else {
+            let Some(class) =
+                Class::from_index(known.class.load(Ordering::Relaxed).wrapping_sub(1))
+            else {
                 continue;
             };
             let words = guard.words(slab_start(slab), BITMAP_WORD + class.bitmap_words())?;

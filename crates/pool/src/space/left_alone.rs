@@ -1,11 +1,13 @@
-//! Slabs whose class word is damaged, though trees reach into them: what they are cut into is not known, so they are left as they
-//! are. Nothing of them is reused, what lies there is read as before, and the rest of the pool is not concerned.
+//! Slabs whose class word is damaged, though trees reach into them: what they are cut into is not
+//! known, so they are left as they are. Nothing of them is reused, what lies there is read as
+//! before, and the rest of the pool is not concerned.
 
 use medium::Medium;
 use medium::sync::Ordering;
 
 use super::{
-    MediumGuard, SLAB_BYTES, SPAN_HEADER_BYTES, SPAN_SLABS_MAX, Slab, Space, UNMARKED, slab_of, slab_start,
+    MediumGuard, SLAB_BYTES, SPAN_HEADER_BYTES, SPAN_SLABS_MAX, Slab, Space, UNMARKED, slab_of,
+    slab_start,
 };
 use crate::Result;
 use crate::header::unchecked;
@@ -19,14 +21,19 @@ pub(super) const LEFT_ALONE: u64 = 6;
 
 impl Space {
     /// A tree reaches the old allocation at `offset`: whether it lies in a slab that is left alone.
-    pub(super) fn leave_alone<M: Medium>(&self, guard: &MediumGuard<'_, M>, offset: u64) -> Result<bool> {
+    pub(super) fn leave_alone<M: Medium>(
+        &self,
+        guard: &MediumGuard<'_, M>,
+        offset: u64,
+    ) -> Result<bool> {
         let slab = slab_of(offset);
         let known = self.slabs.get(slab);
         match known.state.load(Ordering::Relaxed) {
             LEFT_ALONE => {}
             UNMARKED if known.class.load(Ordering::Relaxed) == 0 => {
                 let is_hole = guard.medium().is_hole(slab_start(slab));
-                if is_hole || unchecked(guard.words(slab_start(slab), 1)?[0].load(guard)).is_some() {
+                if is_hole || unchecked(guard.words(slab_start(slab), 1)?[0].load(guard)).is_some()
+                {
                     return Ok(false);
                 }
                 known.used.store(1, Ordering::Relaxed);
@@ -41,9 +48,9 @@ impl Space {
         Ok(true)
     }
 
-    /// Whether a slab is left alone once all trees have marked: its class word is damaged, or no tree
-    /// reaches it and it may belong to a large record that begins in an earlier slab. `rest` counts how
-    /// many slabs may.
+    /// Whether a slab is left alone once all trees have marked: its class word is damaged, or no
+    /// tree reaches it and it may belong to a large record that begins in an earlier slab. `rest`
+    /// counts how many slabs may.
     pub(super) fn is_left_alone(known: &Slab, rest: &mut u64) -> bool {
         let used = known.used.load(Ordering::Relaxed);
         if known.state.load(Ordering::Relaxed) == LEFT_ALONE {
@@ -61,6 +68,10 @@ impl Space {
 
     /// The offsets of the class words that are known to be damaged.
     pub(crate) fn classes_damaged(&self) -> Vec<u64> {
-        self.left_alone.lock().iter().map(|slab| slab_start(*slab)).collect()
+        self.left_alone
+            .lock()
+            .iter()
+            .map(|slab| slab_start(*slab))
+            .collect()
     }
 }

@@ -1,6 +1,8 @@
-//! Room on the disk: free slabs are given back to the medium, and the free tail of the file is cut off.
+//! Room on the disk: free slabs are given back to the medium, and the free tail of the file is cut
+//! off.
 //!
-//! Nothing is expected to survive in a free slab. The class word of one that is a hole is not read; it counts as 0.
+//! Nothing is expected to survive in a free slab. The class word of one that is a hole is not read;
+//! it counts as 0.
 
 use std::collections::BTreeSet;
 
@@ -28,20 +30,29 @@ impl Unowned {
 }
 
 impl Space {
-    /// Slabs that were released get room on the disk again: a store to a hole of a full disk would be a signal.
-    pub(super) fn reserve<M: Medium>(guard: &MediumGuard<'_, M>, first: u32, count: u32) -> Result<()> {
-        Ok(guard.medium().reserve(slab_start(first), u64::from(count) * SLAB_BYTES)?)
+    /// Slabs that were released get room on the disk again: a store to a hole of a full disk would
+    /// be a signal.
+    pub(super) fn reserve<M: Medium>(
+        guard: &MediumGuard<'_, M>,
+        first: u32,
+        count: u32,
+    ) -> Result<()> {
+        Ok(guard
+            .medium()
+            .reserve(slab_start(first), u64::from(count) * SLAB_BYTES)?)
     }
 
-    /// The same for the run of free slabs at `first` or, if the disk has no room, for one that has kept its own. Returns its first
-    /// slab.
+    /// The same for the run of free slabs at `first` or, if the disk has no room, for one that has
+    /// kept its own. Returns its first slab.
     pub(super) fn reserve_one_of<M: Medium>(
         guard: &MediumGuard<'_, M>,
         free: &BTreeSet<u32>,
         first: u32,
         count: u32,
     ) -> Result<u32> {
-        let Err(error) = Self::reserve(guard, first, count) else { return Ok(first) };
+        let Err(error) = Self::reserve(guard, first, count) else {
+            return Ok(first);
+        };
         let has_room = |slab: &u32| !guard.medium().is_hole(slab_start(*slab));
         let with_room = free.iter().copied().filter(has_room).collect();
         let first = find_run(&with_room, count).ok_or(error)?;
@@ -69,7 +80,10 @@ impl Space {
         let mut run = 0..0;
         let release = |run: &std::ops::Range<u32>| {
             if !run.is_empty() {
-                guard.medium().release(slab_start(run.start), u64::from(run.end - run.start) * SLAB_BYTES);
+                guard.medium().release(
+                    slab_start(run.start),
+                    u64::from(run.end - run.start) * SLAB_BYTES,
+                );
             }
         };
         for slab in std::mem::take(&mut unowned.unreleased) {
@@ -86,8 +100,8 @@ impl Space {
         release(&run);
     }
 
-    /// Gives the room of all free slabs back, and cuts off those at the end of the file. While it is not known what is in use, only
-    /// what was free since the open.
+    /// Gives the room of all free slabs back, and cuts off those at the end of the file. While it
+    /// is not known what is in use, only what was free since the open.
     pub(crate) fn compact<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Result<()> {
         drop(self.leave_open(None));
         let mut unowned = self.unowned.lock();
@@ -99,8 +113,8 @@ impl Space {
         if end < unowned.high_water {
             unowned.free.split_off(&end);
             (unowned.next, unowned.high_water) = (end, end);
-            // PERSIST: what made the slabs free was fenced; lost, the file is cut nevertheless, and a mark beyond its end says that
-            // the file was truncated.
+            // PERSIST: what made the slabs free was fenced; lost, the file is cut nevertheless, and
+            // a mark beyond its end says that the file was truncated.
             State::HighWater.publish(guard, u64::from(end))?;
             guard.fence();
         }

@@ -11,7 +11,10 @@ use crate::Result;
 impl Unowned {
     /// `count` adjacent ones of the slabs that a thread has set aside.
     pub(super) fn take_from_set_aside(&mut self, thread: usize, count: u32) -> Option<u32> {
-        let (_, slabs) = self.set_aside.iter_mut().find(|(owner, _)| *owner == thread)?;
+        let (_, slabs) = self
+            .set_aside
+            .iter_mut()
+            .find(|(owner, _)| *owner == thread)?;
         let first = find_run(slabs, count)?;
         slabs.retain(|slab| !(first..first + count).contains(slab));
         Some(first)
@@ -19,12 +22,16 @@ impl Unowned {
 }
 
 impl Space {
-    /// Sets as many adjacent slabs aside for the calling thread as each of `runs` says. Until [`Space::end_set_aside`] its allocations
-    /// get them where the pool is full.
+    /// Sets as many adjacent slabs aside for the calling thread as each of `runs` says. Until
+    /// [`Space::end_set_aside`] its allocations get them where the pool is full.
     ///
     /// # Errors
     /// [`Error::PoolFull`](crate::Error::PoolFull), and none is set aside.
-    pub(crate) fn set_aside<M: Medium>(&self, guard: &MediumGuard<'_, M>, runs: &[u32]) -> Result<()> {
+    pub(crate) fn set_aside<M: Medium>(
+        &self,
+        guard: &MediumGuard<'_, M>,
+        runs: &[u32],
+    ) -> Result<()> {
         let taken = self.try_set_aside(guard, runs);
         if taken.as_ref().is_err_and(crate::Error::is_full) {
             // Slabs in which nothing is in use may be open.
@@ -60,7 +67,10 @@ impl Space {
     /// The slabs that the thread has set aside, and not used, are free.
     pub(crate) fn end_set_aside<M: Medium>(&self) {
         let (mut unowned, thread) = (self.unowned.lock(), thread_number::<M>());
-        let own = unowned.set_aside.iter().position(|(owner, _)| *owner == thread);
+        let own = unowned
+            .set_aside
+            .iter()
+            .position(|(owner, _)| *owner == thread);
         if let Some(own) = own {
             let (_, slabs) = unowned.set_aside.swap_remove(own);
             self.give_up(&mut unowned, slabs);

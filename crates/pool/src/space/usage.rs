@@ -1,7 +1,9 @@
-//! Which space is in use, as far as that is known: for a salvage, which looks for nodes that nothing leads to.
+//! Which space is in use, as far as that is known: for a salvage, which looks for nodes that
+//! nothing leads to.
 //!
-//! Where one bitmap of a pool that was closed cleanly is damaged, all trees must mark; a damaged tree cannot. The other bitmaps
-//! then still say what was in use at the close, and nothing is allocated from their slabs before the mark ends.
+//! Where one bitmap of a pool that was closed cleanly is damaged, all trees must mark; a damaged
+//! tree cannot. The other bitmaps then still say what was in use at the close, and nothing is
+//! allocated from their slabs before the mark ends.
 
 use std::ops::RangeInclusive;
 
@@ -40,7 +42,12 @@ pub struct Usage<'s> {
 
 impl Space {
     /// What the head of an old slab says. `end` is the first slab that is not old.
-    pub(super) fn head<M: Medium>(&self, guard: &MediumGuard<'_, M>, slab: u32, end: u32) -> Result<Head> {
+    pub(super) fn head<M: Medium>(
+        &self,
+        guard: &MediumGuard<'_, M>,
+        slab: u32,
+        end: u32,
+    ) -> Result<Head> {
         if guard.medium().is_hole(slab_start(slab)) {
             return Ok(Head::Free);
         }
@@ -48,14 +55,21 @@ impl Space {
         if word == 0 && Self::is_blank(guard, slab)? {
             return Ok(Head::Free);
         }
-        let Some(class_word) = unchecked(word) else { return Ok(Head::Damaged) };
+        let Some(class_word) = unchecked(word) else {
+            return Ok(Head::Damaged);
+        };
         let span = class_word.wrapping_sub(SPAN);
         if (1..=SPAN_SLABS_MAX).contains(&span) && u64::from(slab) + span <= u64::from(end) {
             return Ok(Head::Span(span as u32));
         }
-        let Some(class) = Class::from_index(class_word.wrapping_sub(1)) else { return Ok(Head::Free) };
+        let Some(class) = Class::from_index(class_word.wrapping_sub(1)) else {
+            return Ok(Head::Free);
+        };
         let words = guard.words(slab_start(slab), BITMAP_WORD + class.bitmap_words())?;
-        let bitmap: Vec<u64> = words[BITMAP_WORD..].iter().map(|word| word.load(guard)).collect();
+        let bitmap: Vec<u64> = words[BITMAP_WORD..]
+            .iter()
+            .map(|word| word.load(guard))
+            .collect();
         let is_known = self.was_closed && words[1].load(guard) == bitmap_check(&bitmap);
         Ok(Head::Cut(class, is_known.then_some(bitmap)))
     }
@@ -70,9 +84,14 @@ impl Space {
         if let Some(slabs) = class.checked_sub(SPAN) {
             return Head::Span(slabs as u32);
         }
-        let Some(class) = Class::from_index(class.wrapping_sub(1)) else { return Head::Free };
+        let Some(class) = Class::from_index(class.wrapping_sub(1)) else {
+            return Head::Free;
+        };
         let words = known.bitmap[..class.bitmap_words()].iter();
-        Head::Cut(class, Some(words.map(|word| word.load(Ordering::Acquire)).collect()))
+        Head::Cut(
+            class,
+            Some(words.map(|word| word.load(Ordering::Acquire)).collect()),
+        )
     }
 
     /// Which space is in use. O(slabs).
@@ -84,7 +103,11 @@ impl Space {
                 0 => Head::Free,
                 slab => self.head(guard, slab as u32, end)?,
             };
-            let inside = if let Head::Span(slabs) = head { slabs as usize - 1 } else { 0 };
+            let inside = if let Head::Span(slabs) = head {
+                slabs as usize - 1
+            } else {
+                0
+            };
             old.push(head);
             old.extend((0..inside).map(|_| Head::Span(0)));
         }
@@ -108,20 +131,23 @@ impl Usage<'_> {
         slab < self.space.slabs.len()
             && self.with_head(slab, |head| match head {
                 Head::Free => true,
-                Head::Cut(class, Some(bitmap)) => {
-                    class.slot_at(offset % SLAB_BYTES).is_some_and(|slot| !has_slot(bitmap, slot))
-                }
+                Head::Cut(class, Some(bitmap)) => class
+                    .slot_at(offset % SLAB_BYTES)
+                    .is_some_and(|slot| !has_slot(bitmap, slot)),
                 Head::Span(_) | Head::Cut(_, None) | Head::Damaged => false,
             })
     }
 
-    /// Where allocations of these classes begin that are in use, or may be; and whether that is known. A slab whose class word is
-    /// damaged may be cut into any of them.
+    /// Where allocations of these classes begin that are in use, or may be; and whether that is
+    /// known. A slab whose class word is damaged may be cut into any of them.
     pub(crate) fn places(&self, classes: RangeInclusive<usize>) -> Vec<(u64, bool)> {
         let mut places = Vec::new();
         let mut add = |slab: u32, class: Class, bitmap: Option<&[u64]>| {
-            let slots = (0..class.slots()).filter(|slot| bitmap.is_none_or(|bitmap| has_slot(bitmap, *slot)));
-            places.extend(slots.map(|slot| (slab_start(slab) + class.slot_offset(slot), bitmap.is_some())));
+            let slots = (0..class.slots())
+                .filter(|slot| bitmap.is_none_or(|bitmap| has_slot(bitmap, *slot)));
+            places.extend(
+                slots.map(|slot| (slab_start(slab) + class.slot_offset(slot), bitmap.is_some())),
+            );
         };
         for slab in 1..self.space.unowned.lock().next {
             self.with_head(slab, |head| match head {
@@ -129,7 +155,9 @@ impl Usage<'_> {
                     add(slab, *class, bitmap.as_deref());
                 }
                 Head::Damaged => {
-                    let classes = classes.clone().filter_map(|index| Class::from_index(index as u64));
+                    let classes = classes
+                        .clone()
+                        .filter_map(|index| Class::from_index(index as u64));
                     classes.for_each(|class| add(slab, class, None));
                 }
                 _ => {}

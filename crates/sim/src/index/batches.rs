@@ -57,17 +57,33 @@ impl Kind {
 
     /// Plain words are immediate, as [`Engine::RNTREE`] is.
     fn engine(&self) -> Engine {
-        if let Self::Engine(engine) | Self::Words(engine) = self { *engine } else { Engine::RNTREE }
+        if let Self::Engine(engine) | Self::Words(engine) = self {
+            *engine
+        } else {
+            Engine::RNTREE
+        }
     }
 
     fn explored(&self) -> Explored {
-        let codec = if self.codec() == Codec::Word { CodecName::Word } else { CodecName::Record };
+        let codec = if self.codec() == Codec::Word {
+            CodecName::Word
+        } else {
+            CodecName::Record
+        };
         let explored = Explored::small(self.engine(), codec);
-        if let Self::Gathering = self { explored.opening_with("gather", 1) } else { explored }
+        if let Self::Gathering = self {
+            explored.opening_with("gather", 1)
+        } else {
+            explored
+        }
     }
 
     fn codec(&self) -> Codec {
-        if let Self::PlainWords | Self::Words(_) = self { Codec::Word } else { Codec::Record }
+        if let Self::PlainWords | Self::Words(_) = self {
+            Codec::Word
+        } else {
+            Codec::Record
+        }
     }
 }
 
@@ -94,37 +110,61 @@ impl BatchSubject {
         !self.kinds[tree].is_by_epochs()
     }
 
-    /// Operations of one thread: batches that split nodes, replace, remove and find conditions that do not hold, with single writes
-    /// between them.
+    /// Operations of one thread: batches that split nodes, replace, remove and find conditions that
+    /// do not hold, with single writes between them.
     pub fn script(&self) -> Vec<BatchOperation> {
         let both = |keys: std::ops::Range<u64>, value: u64| -> Vec<KeyState> {
-            keys.flat_map(|key| [(0, key, Some(value)), (1, key, Some(value + 1))]).collect()
+            keys.flat_map(|key| [(0, key, Some(value)), (1, key, Some(value + 1))])
+                .collect()
         };
         let batch = |writes| BatchOperation::Batch(writes, Vec::new());
-        // After a single write to a tree that is durable by epochs comes a batch that ends the epoch, or a sync.
+        // After a single write to a tree that is durable by epochs comes a batch that ends the
+        // epoch, or a sync.
         let by_epochs = usize::from(self.is_immediate(0));
         let mut script = vec![batch(both(1..3, 1)), Sync];
         script.extend([Single((1 - by_epochs, 3, Some(3))), Sync]);
         script.push(Single((by_epochs, 3, Some(4))));
-        let writes = vec![(0, 1, Some(5)), (1, 2, None), (0, 2, Some(6)), (0, 2, Some(7)), (1, 1, Some(8))];
-        script.push(BatchOperation::Batch(writes, vec![(0, 1, Some(1)), (1, 5, None)]));
-        script.push(BatchOperation::Batch(both(6..7, 9), vec![(1, 1, Some(8)), (0, 4, Some(1))]));
+        let writes = vec![
+            (0, 1, Some(5)),
+            (1, 2, None),
+            (0, 2, Some(6)),
+            (0, 2, Some(7)),
+            (1, 1, Some(8)),
+        ];
+        script.push(BatchOperation::Batch(
+            writes,
+            vec![(0, 1, Some(1)), (1, 5, None)],
+        ));
+        script.push(BatchOperation::Batch(
+            both(6..7, 9),
+            vec![(1, 1, Some(8)), (0, 4, Some(1))],
+        ));
         script.extend([Sync, batch(both(3..8, 10)), Sync]);
-        script.push(batch((1..6).flat_map(|key| [(0, key, None), (1, key, None)]).collect()));
+        script.push(batch(
+            (1..6)
+                .flat_map(|key| [(0, key, None), (1, key, None)])
+                .collect(),
+        ));
         script.push(Sync);
         script
     }
 
-    /// Programs of two threads: a batch, beside a single write to one of its keys, for each of them.
+    /// Programs of two threads: a batch, beside a single write to one of its keys, for each of
+    /// them.
     pub fn beside(&self) -> Vec<Program<BatchOperation>> {
         let batch = BatchOperation::Batch(vec![(0, 1, Some(5)), (1, 2, Some(6))], Vec::new());
         let singles = [(0, 1, Some(7)), (1, 2, None)];
-        singles.map(|single| Program::of(vec![vec![batch.clone()], vec![Single(single)]])).into()
+        singles
+            .map(|single| Program::of(vec![vec![batch.clone()], vec![Single(single)]]))
+            .into()
     }
 
     /// What the programs begin with.
     pub fn setup(&self) -> Vec<BatchOperation> {
-        vec![BatchOperation::Batch(vec![(0, 1, Some(1)), (1, 2, Some(2))], Vec::new()), Sync]
+        vec![
+            BatchOperation::Batch(vec![(0, 1, Some(1)), (1, 2, Some(2))], Vec::new()),
+            Sync,
+        ]
     }
 
     /// An explorer of it.
@@ -137,11 +177,16 @@ impl BatchSubject {
 
     fn open_tree(&self, pool: &Pool<Sim>, tree: usize) -> EngineResult<(Arc<dyn Index>, u64)> {
         let root = |pool: &Pool<Sim>| -> EngineResult<Option<TreeRoot>> {
-            Ok(pool.trees()?.into_iter().find(|root| root.name == NAMES[tree]))
+            Ok(pool
+                .trees()?
+                .into_iter()
+                .find(|root| root.name == NAMES[tree]))
         };
         let found = root(pool)?;
         let index: Arc<dyn Index> = match (&self.kinds[tree], &found) {
-            (Kind::PlainWords, Some(root)) => Arc::new(batch::striped(pool, PlainWords::open(pool, root)?)),
+            (Kind::PlainWords, Some(root)) => {
+                Arc::new(batch::striped(pool, PlainWords::open(pool, root)?))
+            }
             (Kind::PlainWords, None) => {
                 Arc::new(batch::striped(pool, PlainWords::create(pool, NAMES[tree])?))
             }
@@ -162,11 +207,19 @@ impl BatchSubject {
         if pool.needs_mark() {
             unfinished.mark(&pool).map_err(text)?;
         }
-        let trees = [self.open_tree(&pool, 0).map_err(text)?, self.open_tree(&pool, 1).map_err(text)?];
+        let trees = [
+            self.open_tree(&pool, 0).map_err(text)?,
+            self.open_tree(&pool, 1).map_err(text)?,
+        ];
         if pool.needs_mark() {
             pool.finish_marking();
         }
-        let tree_of = |anchor: u64| trees.iter().find(|tree| tree.1 == anchor).map(|tree| &*tree.0);
+        let tree_of = |anchor: u64| {
+            trees
+                .iter()
+                .find(|tree| tree.1 == anchor)
+                .map(|tree| &*tree.0)
+        };
         unfinished.finish(&pool, tree_of).map_err(text)?;
         Ok(OpenedTrees { trees, pool })
     }
@@ -178,7 +231,9 @@ impl BatchSubject {
         before: &[KeyState],
     ) -> EngineResult<bool> {
         let bytes = |states: &[KeyState]| -> Vec<_> {
-            let state = |(tree, key, value): &KeyState| (*tree, key_bytes(*key), value.map(u64::to_be_bytes));
+            let state = |(tree, key, value): &KeyState| {
+                (*tree, key_bytes(*key), value.map(u64::to_be_bytes))
+            };
             states.iter().map(state).collect()
         };
         let (writes, before) = (bytes(writes), bytes(before));
@@ -228,7 +283,10 @@ fn number(bytes: &[u8]) -> Option<u64> {
 fn write_one(opened: &OpenedTrees, (tree, key, value): KeyState) -> EngineResult<()> {
     let value = value.map(u64::to_be_bytes);
     let value = value.as_ref().map(|value| &value[..]);
-    opened.trees[tree].0.write(&key_bytes(key), value, Condition::Always).map(drop)
+    opened.trees[tree]
+        .0
+        .write(&key_bytes(key), value, Condition::Always)
+        .map(drop)
 }
 
 impl Subject for BatchSubject {
@@ -266,21 +324,31 @@ impl Subject for BatchSubject {
             Single(write) => self.is_immediate(write.0),
             Sync => true,
         };
-        if is_durable { Durability::OnReturn } else { Durability::WithEpoch }
+        if is_durable {
+            Durability::OnReturn
+        } else {
+            Durability::WithEpoch
+        }
     }
 
     fn open(&self, sim: &Sim) -> Result<OpenedTrees, Complaint> {
         self.open_pool(sim)
     }
 
-    fn apply(&self, opened: &mut OpenedTrees, operation: &BatchOperation) -> Result<bool, Complaint> {
+    fn apply(
+        &self,
+        opened: &mut OpenedTrees,
+        operation: &BatchOperation,
+    ) -> Result<bool, Complaint> {
         self.call(opened, operation)
     }
 
     fn observe(&self, opened: &mut OpenedTrees) -> Result<Self::State, Complaint> {
         let mut state = Self::State::default();
         for ((tree, _), found) in opened.trees.iter().zip(&mut state) {
-            let mut scan = tree.range(Bounds::all(), Direction::Forward).map_err(text)?;
+            let mut scan = tree
+                .range(Bounds::all(), Direction::Forward)
+                .map_err(text)?;
             let (mut key, mut value) = (Vec::new(), Vec::new());
             while scan.next_into(&mut key, &mut value).map_err(text)? {
                 let entry = number(&key).zip(number(&value));
@@ -298,24 +366,34 @@ impl Subject for BatchSubject {
             }
             let own = match kind {
                 Kind::PlainWords => Some(1),
-                Kind::Engine(_) | Kind::Words(_) | Kind::Gathering => {
-                    kind.explored().allocations(&**tree, entries.len() as u64).map_err(text)?
-                }
+                Kind::Engine(_) | Kind::Words(_) | Kind::Gathering => kind
+                    .explored()
+                    .allocations(&**tree, entries.len() as u64)
+                    .map_err(text)?,
             };
             reached = reached.zip(own).map(|(others, own)| others + own);
         }
         let allocations = opened.pool.stat().allocations;
         match reached {
-            Some(reached) if reached != allocations => {
-                Err(format!("space leaks: {allocations} allocations, but {reached} are reached"))
-            }
+            Some(reached) if reached != allocations => Err(format!(
+                "space leaks: {allocations} allocations, but {reached} are reached"
+            )),
             _ => Ok(()),
         }
     }
 
     fn follow_up(&self, _state: &Self::State, _recent: &[BatchOperation]) -> Vec<BatchOperation> {
-        let writes = vec![(0, 1, Some(70)), (1, 1, Some(71)), (0, 2, None), (1, 2, Some(72))];
-        vec![BatchOperation::Batch(writes, Vec::new()), Single((0, 1, Some(73))), Sync]
+        let writes = vec![
+            (0, 1, Some(70)),
+            (1, 1, Some(71)),
+            (0, 2, None),
+            (1, 2, Some(72)),
+        ];
+        vec![
+            BatchOperation::Batch(writes, Vec::new()),
+            Single((0, 1, Some(73))),
+            Sync,
+        ]
     }
 }
 
@@ -323,7 +401,10 @@ impl Concurrent for BatchSubject {
     fn call(&self, opened: &OpenedTrees, operation: &BatchOperation) -> Result<bool, Complaint> {
         match operation {
             BatchOperation::Batch(writes, before) => self.write_batch(opened, writes, before),
-            Torn(writes) => writes.iter().try_for_each(|write| write_one(opened, *write)).map(|()| true),
+            Torn(writes) => writes
+                .iter()
+                .try_for_each(|write| write_one(opened, *write))
+                .map(|()| true),
             Single(write) => write_one(opened, *write).map(|()| true),
             Sync => {
                 let mut epochs = opened.trees.iter().filter_map(|tree| tree.0.epochs());
@@ -353,7 +434,10 @@ impl PlainWords {
         let mut root = [0; ROOT_WORDS];
         root[0] = at;
         pool.create_tree(name, (u16::MAX, 0), &root)?;
-        Ok(Self { pool: pool.clone(), at })
+        Ok(Self {
+            pool: pool.clone(),
+            at,
+        })
     }
 
     fn open(pool: &Pool<Sim>, root: &TreeRoot) -> EngineResult<Self> {
@@ -361,12 +445,18 @@ impl PlainWords {
         if pool.needs_mark() {
             pool.mark(at)?;
         }
-        Ok(Self { pool: pool.clone(), at })
+        Ok(Self {
+            pool: pool.clone(),
+            at,
+        })
     }
 
     fn word<'g>(&self, guard: &'g pool::Guard<'_, Sim>, key: u64) -> EngineResult<&'g Word> {
         let outside = || Error::corrupt(self.at, "a key beyond the words");
-        guard.words(self.at, KEYS)?.get(key as usize).ok_or_else(outside)
+        guard
+            .words(self.at, KEYS)?
+            .get(key as usize)
+            .ok_or_else(outside)
     }
 }
 
@@ -382,12 +472,24 @@ impl Index for PlainWords {
     fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> EngineResult<bool> {
         value.clear();
         let guard = self.pool.pin();
-        let found = self.word(&guard, number(key).unwrap_or(u64::MAX))?.load(&guard);
-        value.extend((found != 0).then(|| found.to_be_bytes()).into_iter().flatten());
+        let found = self
+            .word(&guard, number(key).unwrap_or(u64::MAX))?
+            .load(&guard);
+        value.extend(
+            (found != 0)
+                .then(|| found.to_be_bytes())
+                .into_iter()
+                .flatten(),
+        );
         Ok(found != 0)
     }
 
-    fn write(&self, key: &[u8], value: Option<&[u8]>, _condition: Condition<&[u8]>) -> EngineResult<bool> {
+    fn write(
+        &self,
+        key: &[u8],
+        value: Option<&[u8]>,
+        _condition: Condition<&[u8]>,
+    ) -> EngineResult<bool> {
         let guard = self.pool.pin();
         let word = self.word(&guard, number(key).unwrap_or(u64::MAX))?;
         word.publish(&guard, value.and_then(number).unwrap_or(0));
@@ -399,12 +501,26 @@ impl Index for PlainWords {
         keys.iter().map(|key| self.get(key)).collect()
     }
 
-    fn range<'i>(&'i self, _bounds: Bounds, _direction: Direction) -> EngineResult<Box<dyn Scan + 'i>> {
-        Ok(Box::new(WordsFrom { words: self, next: 0, key: [0; 8], value: Vec::new() }))
+    fn range<'i>(
+        &'i self,
+        _bounds: Bounds,
+        _direction: Direction,
+    ) -> EngineResult<Box<dyn Scan + 'i>> {
+        Ok(Box::new(WordsFrom {
+            words: self,
+            next: 0,
+            key: [0; 8],
+            value: Vec::new(),
+        }))
     }
 
     fn len(&self) -> EngineResult<u64> {
-        let mut scan = WordsFrom { words: self, next: 0, key: [0; 8], value: Vec::new() };
+        let mut scan = WordsFrom {
+            words: self,
+            next: 0,
+            key: [0; 8],
+            value: Vec::new(),
+        };
         let mut keys = 0;
         while scan.next_into(&mut Vec::new(), &mut Vec::new())? {
             keys += 1;

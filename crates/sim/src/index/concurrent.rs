@@ -7,8 +7,8 @@ use medium::sim::Sim;
 use pool::Pool;
 
 use super::IndexOperation::{
-    self, Compact, DropTree, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack,
-    Sync, Update, Visit,
+    self, Compact, DropTree, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen, Scan,
+    ScanBack, Sync, Update, Visit,
 };
 use super::IndexOutcome::{self, Held, Value};
 use super::{Condition, Entries, IndexSubject, text};
@@ -45,9 +45,14 @@ impl IndexSubject {
         let shape = self.keys();
         let mut keys = from..=to;
         let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
-            let Some(number) = keys.next() else { return Ok(false) };
+            let Some(number) = keys.next() else {
+                return Ok(false);
+            };
             // Some are as good as many.
-            if let Some(epochs) = tree.epochs().filter(|_| number % 4 == 2 && number < from + 12) {
+            if let Some(epochs) = tree
+                .epochs()
+                .filter(|_| number % 4 == 2 && number < from + 12)
+            {
                 epochs.sync()?;
             }
             *key = shape.key_bytes(number);
@@ -63,7 +68,9 @@ impl IndexSubject {
 
     /// A range as the fast path of words returns it, for trees that have one.
     fn visit(&self, tree: &dyn Index, (from, to): (u64, u64)) -> Result<IndexOutcome, Complaint> {
-        let Some(words) = tree.words() else { return self.entries(tree, (from, to), Direction::Forward) };
+        let Some(words) = tree.words() else {
+            return self.entries(tree, (from, to), Direction::Forward);
+        };
         let mut entries = Vec::new();
         words
             .scan_each(from, |key, value| {
@@ -81,13 +88,19 @@ fn in_order(entries: Vec<(u64, u64)>, (from, to): (u64, u64)) -> Result<IndexOut
         return Err(format!("a scan from {from} to {to} returned {entry:?}"));
     }
     if !entries.is_sorted_by(|one, other| one.0 < other.0) {
-        return Err(format!("a scan out of order, or with a key twice: {entries:?}"));
+        return Err(format!(
+            "a scan out of order, or with a key twice: {entries:?}"
+        ));
     }
     Ok(IndexOutcome::Entries(entries))
 }
 
 impl Concurrent for IndexSubject {
-    fn call(&self, opened: &Self::Instance, operation: &IndexOperation) -> Result<IndexOutcome, Complaint> {
+    fn call(
+        &self,
+        opened: &Self::Instance,
+        operation: &IndexOperation,
+    ) -> Result<IndexOutcome, Complaint> {
         let tree = opened.tree.as_deref().ok_or("not open")?;
         let outcome = match *operation {
             Insert(key, value) => self.write(tree, key, Some(value), Condition::Absent),
@@ -104,27 +117,39 @@ impl Concurrent for IndexSubject {
             Compact => {
                 tree.sync().map_err(text)?;
                 tree.reclaim();
-                opened.pool.as_ref().ok_or("not open")?.compact().map(|()| Held(true))
+                opened
+                    .pool
+                    .as_ref()
+                    .ok_or("not open")?
+                    .compact()
+                    .map(|()| Held(true))
             }
             Scan(from, to) => return self.entries(tree, (from, to), Direction::Forward),
             ScanBack(from, to) => return self.entries(tree, (from, to), Direction::Reverse),
             Visit(from, to) => return self.visit(tree, (from, to)),
-            GetMany(one, other) => return self.find(tree, &[one, other]).map(IndexOutcome::Entries),
-            Reopen | DropTree => return Err("a tree is reopened and dropped by one thread alone".to_owned()),
+            GetMany(one, other) => {
+                return self.find(tree, &[one, other]).map(IndexOutcome::Entries);
+            }
+            Reopen | DropTree => {
+                return Err("a tree is reopened and dropped by one thread alone".to_owned());
+            }
             Get(key) => {
                 let keys = self.keys();
                 let found = tree.get(&keys.key_bytes(key)).map_err(text)?;
-                let value =
-                    found.map(|found| keys.value_number(&found).ok_or("a value that no operation wrote"));
+                let value = found.map(|found| {
+                    keys.value_number(&found)
+                        .ok_or("a value that no operation wrote")
+                });
                 return Ok(Value(value.transpose()?));
             }
         };
         outcome.map_err(text)
     }
 
-    /// Each key is a part of its own. The end of an epoch is an operation on every key, at one moment for all of them. A scan, or
-    /// a lookup of several keys, is a read of each key, at any time between its call and its return: so it returns every key
-    /// that was present throughout, and none that was absent throughout.
+    /// Each key is a part of its own. The end of an epoch is an operation on every key, at one
+    /// moment for all of them. A scan, or a lookup of several keys, is a read of each key, at any
+    /// time between its call and its return: so it returns every key that was present throughout,
+    /// and none that was absent throughout.
     fn parts(
         &self,
         start: &Entries,
@@ -143,7 +168,12 @@ impl Concurrent for IndexSubject {
                     keys.range(from..=to).copied().collect()
                 }
                 GetMany(one, other) => vec![one, other],
-                Sync | Compact => return keys.iter().map(|key| (*key, Sync, outcome.clone())).collect(),
+                Sync | Compact => {
+                    return keys
+                        .iter()
+                        .map(|key| (*key, Sync, outcome.clone()))
+                        .collect();
+                }
                 _ => {
                     return operation
                         .key()
@@ -153,11 +183,15 @@ impl Concurrent for IndexSubject {
                 }
             };
             let found = |key: u64| {
-                let IndexOutcome::Entries(entries) = outcome.as_ref()? else { return None };
+                let IndexOutcome::Entries(entries) = outcome.as_ref()? else {
+                    return None;
+                };
                 let entry = entries.iter().find(|entry| entry.0 == key);
                 Some(Value(entry.map(|entry| entry.1)))
             };
-            read.into_iter().map(|key| (key, Get(key), found(key))).collect()
+            read.into_iter()
+                .map(|key| (key, Get(key), found(key)))
+                .collect()
         };
         calls.iter().map(parts_of).collect()
     }

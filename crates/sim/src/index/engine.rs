@@ -1,4 +1,5 @@
-//! The engines under exploration, behind one trait, so that the explorer is compiled once for all of them.
+//! The engines under exploration, behind one trait, so that the explorer is compiled once for all
+//! of them.
 
 use std::sync::Arc;
 
@@ -35,13 +36,16 @@ pub trait Explorable: Send + Sync {
     /// The most children of an inner node: so many leaves and one more force it to split.
     fn children_max(&self) -> usize;
 
-    /// Whether an open after a crash leaves the mark to [`IndexOperation::Mark`](super::IndexOperation::Mark).
+    /// Whether an open after a crash leaves the mark to
+    /// [`IndexOperation::Mark`](super::IndexOperation::Mark).
     fn marks_later(&self) -> bool;
 
-    /// The contract of a write. [`Durability::WithEpoch`] asks for [`Epochs::sync`](engines::index::Epochs::sync).
+    /// The contract of a write. [`Durability::WithEpoch`] asks for
+    /// [`Epochs::sync`](engines::index::Epochs::sync).
     fn durability(&self) -> Durability;
 
-    /// How many allocations of the pool `tree`, with so many keys, should have; `None` if the engine has space of its own.
+    /// How many allocations of the pool `tree`, with so many keys, should have; `None` if the
+    /// engine has space of its own.
     fn allocations(&self, tree: &dyn Index, keys: u64) -> Result<Option<u64>>;
 }
 
@@ -80,16 +84,25 @@ pub struct Explored {
 }
 
 impl Explored {
-    /// An engine with the usual options: one thread, epochs that only operations end, and a drop of a tree that acts like a crash.
+    /// An engine with the usual options: one thread, epochs that only operations end, and a drop of
+    /// a tree that acts like a crash.
     ///
     /// # Panics
     /// If the engine refuses its own settings.
     pub fn new(engine: Engine, codec: CodecName, size: Size) -> Self {
-        let Nodes { leaf_entries, children, settings } = match size {
+        let Nodes {
+            leaf_entries,
+            children,
+            settings,
+        } = match size {
             Size::Small => engine.small,
             Size::Full => engine.full,
         };
-        let set = |values| engine.settings(values).unwrap_or_else(|error| panic!("{error}"));
+        let set = |values| {
+            engine
+                .settings(values)
+                .unwrap_or_else(|error| panic!("{error}"))
+        };
         let opening = Opening {
             threads: 1,
             epoch: EpochLength::Manual,
@@ -97,7 +110,14 @@ impl Explored {
             mark_later: false,
             settings: set(settings).or(set(engine.explored)),
         };
-        Self { engine, codec, leaf_entries, children_max: children, creation: opening.clone(), opening }
+        Self {
+            engine,
+            codec,
+            leaf_entries,
+            children_max: children,
+            creation: opening.clone(),
+            opening,
+        }
     }
 
     /// An engine with the smallest nodes.
@@ -122,13 +142,20 @@ impl Explored {
     }
 
     fn set(&self, setting: &str, value: u64) -> engines::registry::Settings {
-        self.engine.settings(&[(setting, value)]).unwrap_or_else(|error| panic!("{error}"))
+        self.engine
+            .settings(&[(setting, value)])
+            .unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The same with so many entries a leaf, by the setting `setting`, and the number of children of an inner node that follows.
+    /// The same with so many entries a leaf, by the setting `setting`, and the number of children
+    /// of an inner node that follows.
     #[must_use]
     pub fn with_nodes(self, setting: &str, entries: usize, children: usize) -> Self {
-        Self { leaf_entries: entries, children_max: children, ..self.with(setting, entries as u64) }
+        Self {
+            leaf_entries: entries,
+            children_max: children,
+            ..self.with(setting, entries as u64)
+        }
     }
 
     /// The same, whose opens leave the mark for later.
@@ -138,8 +165,8 @@ impl Explored {
         self
     }
 
-    /// The same, whose trees end their epoch when they are dropped. For sequences whose last write is followed by a sync, so that
-    /// the end of the epoch adds nothing.
+    /// The same, whose trees end their epoch when they are dropped. For sequences whose last write
+    /// is followed by a sync, so that the end of the epoch adds nothing.
     #[must_use]
     pub fn closing_cleanly(mut self) -> Self {
         self.creation.close_cleanly = true;
@@ -153,7 +180,11 @@ impl Explored {
     }
 
     fn coded(&self) -> Codec {
-        if self.codec == CodecName::Word { Codec::Word } else { Codec::Record }
+        if self.codec == CodecName::Word {
+            Codec::Word
+        } else {
+            Codec::Record
+        }
     }
 }
 
@@ -163,7 +194,11 @@ impl Explorable for Explored {
     }
 
     fn codec(&self) -> &'static str {
-        if self.codec == CodecName::Layers { "layers" } else { self.coded().name() }
+        if self.codec == CodecName::Layers {
+            "layers"
+        } else {
+            self.coded().name()
+        }
     }
 
     fn keys(&self) -> KeyShape {
@@ -207,7 +242,11 @@ impl Explorable for Explored {
             return Ok(None);
         }
         let stat = tree.stat()?;
-        let records = if self.coded() == Codec::Record { keys } else { 0 };
+        let records = if self.coded() == Codec::Record {
+            keys
+        } else {
+            0
+        };
         Ok(Some(stat.allocations.unwrap_or(stat.leaves + records)))
     }
 }

@@ -4,7 +4,8 @@
 const SLICE_BYTES: usize = 8;
 /// Keys of [`KeyShape::Layers`] that differ by zeros at their end alone.
 const TIES: u64 = 10;
-/// Paths below each first slice of [`KeyShape::Layers`]: the number of slices of zeros, and of tildes behind them.
+/// Paths below each first slice of [`KeyShape::Layers`]: the number of slices of zeros, and of
+/// tildes behind them.
 const PATHS: [(usize, usize); 5] = [(0, 0), (2, 0), (2, 1), (2, 2), (0, 2)];
 /// Zeros at the end of a key: so many belong to its path, fewer than [`TIES`] to its tie.
 const ZEROS_OF_PATH: usize = 2 * SLICE_BYTES;
@@ -16,10 +17,11 @@ pub enum KeyShape {
     Words,
     /// Keys of ten bytes and a few more, which share their first eight; values of several lengths.
     Records,
-    /// Keys of 8 to 50 bytes for layers below layers, with the values of records. A key is a first slice, a path of 0 to 4
-    /// slices, and some zeros. The last digit of the number is the number of zeros, the part before it chooses one of five
-    /// paths, the rest is the first slice. So keys share 8, 16 or 24 bytes behind their first slice, or differ by zeros alone,
-    /// and some keys end where a layer begins.
+    /// Keys of 8 to 50 bytes for layers below layers, with the values of records. A key is a first
+    /// slice, a path of 0 to 4 slices, and some zeros. The last digit of the number is the number
+    /// of zeros, the part before it chooses one of five paths, the rest is the first slice. So keys
+    /// share 8, 16 or 24 bytes behind their first slice, or differ by zeros alone, and some keys
+    /// end where a layer begins.
     Layers,
 }
 
@@ -36,7 +38,10 @@ impl KeyShape {
             }
             Self::Layers => {
                 let (rest, ties) = (key / TIES, (key % TIES) as usize);
-                let (first, path) = (rest / PATHS.len() as u64, (rest % PATHS.len() as u64) as usize);
+                let (first, path) = (
+                    rest / PATHS.len() as u64,
+                    (rest % PATHS.len() as u64) as usize,
+                );
                 let (zeros, tildes) = PATHS[path];
                 let mut bytes = vec![b'k'];
                 bytes.extend_from_slice(&first.to_be_bytes()[1..]);
@@ -50,7 +55,10 @@ impl KeyShape {
 
     /// The number of a key; `None` if no number has these bytes.
     pub(super) fn key_number(self, bytes: &[u8]) -> Option<u64> {
-        let of_part = |part: &[u8]| part.iter().fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
+        let of_part = |part: &[u8]| {
+            part.iter()
+                .fold(0, |number: u64, byte| number << 8 | u64::from(*byte))
+        };
         let number = match self {
             Self::Words => of_part(bytes),
             Self::Records => of_part(bytes.get(6..10)?),
@@ -63,7 +71,8 @@ impl KeyShape {
                     0 => (ZEROS_OF_PATH, leading - ZEROS_OF_PATH),
                     _ => (leading, behind.len() - leading - tildes),
                 };
-                let is_path = |(z, t): &(usize, usize)| (z * SLICE_BYTES, t * SLICE_BYTES) == (zeros, tildes);
+                let is_path =
+                    |(z, t): &(usize, usize)| (z * SLICE_BYTES, t * SLICE_BYTES) == (zeros, tildes);
                 let path = PATHS.iter().position(is_path)? as u64;
                 (of_part(&first[1..]) * PATHS.len() as u64 + path).checked_mul(TIES)? + ties as u64
             }
@@ -97,7 +106,8 @@ pub const LONG_VALUE: u64 = 70_000;
 /// The number of a value that, with records, makes one of which three fill a slab.
 pub const THIRD_VALUE: u64 = 16_000;
 
-/// The number of a value that, with records, makes one that fits into a line and not into half of one, with a short key.
+/// The number of a value that, with records, makes one that fits into a line and not into half of
+/// one, with a short key.
 pub(super) const LINE_VALUE: u64 = 60_000;
 
 #[cfg(test)]

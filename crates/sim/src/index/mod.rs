@@ -40,8 +40,8 @@ pub enum IndexOperation {
     Get(u64),
     /// Looks two keys up at once. Returns them as a range of these keys, the lower one first.
     GetMany(u64, u64),
-    /// Fills an empty tree with the keys from one to another, both included, each with itself as its value. Not beside other
-    /// threads: their histories are judged key by key.
+    /// Fills an empty tree with the keys from one to another, both included, each with itself as
+    /// its value. Not beside other threads: their histories are judged key by key.
     Load(u64, u64),
     /// Reads the entries from one key to another, both included, ascending.
     Scan(u64, u64),
@@ -62,8 +62,8 @@ pub enum IndexOperation {
 }
 
 use IndexOperation::{
-    Compact, DropTree, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync,
-    Update, Visit,
+    Compact, DropTree, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen, Scan,
+    ScanBack, Sync, Update, Visit,
 };
 
 impl fmt::Debug for IndexOperation {
@@ -92,16 +92,22 @@ impl fmt::Debug for IndexOperation {
 impl IndexOperation {
     /// Whether it may change the tree.
     fn writes(self) -> bool {
-        !matches!(self, Get(_) | GetMany(..) | Scan(..) | ScanBack(..) | Visit(..))
+        !matches!(
+            self,
+            Get(_) | GetMany(..) | Scan(..) | ScanBack(..) | Visit(..)
+        )
     }
 
     fn key(self) -> Option<u64> {
         match self {
-            Insert(key, _) | Update(key, _) | Put(key, _) | Remove(key) | Exchange(key, ..) | Get(key) => {
-                Some(key)
-            }
-            GetMany(..) | Load(..) | Scan(..) | ScanBack(..) | Visit(..) | Sync | Reopen | Mark | Compact
-            | DropTree => None,
+            Insert(key, _)
+            | Update(key, _)
+            | Put(key, _)
+            | Remove(key)
+            | Exchange(key, ..)
+            | Get(key) => Some(key),
+            GetMany(..) | Load(..) | Scan(..) | ScanBack(..) | Visit(..) | Sync | Reopen | Mark
+            | Compact | DropTree => None,
         }
     }
 }
@@ -131,11 +137,11 @@ pub const RUBBISH_FROM: u64 = pool::SLAB_BYTES;
 pub enum FollowUp {
     /// Each touched key once more.
     Keys,
-    /// As [`FollowUp::Keys`]; then inserts beside the last key that force a split, and removals of all of these that force a
-    /// merge.
+    /// As [`FollowUp::Keys`]; then inserts beside the last key that force a split, and removals of
+    /// all of these that force a merge.
     SplitAndMerge,
-    /// The last two keys get longer values, then the first one others, which use the space again; leaves between stay as they are. Then
-    /// the tree is opened again. Nothing is split.
+    /// The last two keys get longer values, then the first one others, which use the space again;
+    /// leaves between stay as they are. Then the tree is opened again. Nothing is split.
     Reuse,
 }
 
@@ -145,7 +151,8 @@ pub enum Deferral {
     /// None.
     #[default]
     Nothing,
-    /// Writes, whose tickets are waited for by [`IndexOperation::Sync`]; a read waits for what it returns.
+    /// Writes, whose tickets are waited for by [`IndexOperation::Sync`]; a read waits for what it
+    /// returns.
     Writes,
     /// All until [`IndexOperation::Sync`], including reads and recovery.
     Everything,
@@ -171,7 +178,8 @@ fn text(error: impl ToString) -> Complaint {
     error.to_string()
 }
 
-/// The options of explored pools: small, left as by a crash when they are dropped, and the same in every run.
+/// The options of explored pools: small, left as by a crash when they are dropped, and the same in
+/// every run.
 pub fn pool_options() -> PoolOptions {
     PoolOptions {
         step_slabs_min: 1,
@@ -186,11 +194,15 @@ pub fn pool_options() -> PoolOptions {
 impl IndexSubject {
     /// A subject on a pool with single or twin lines, as the `Sim` has them.
     pub fn new(engine: &AnyEngine, follow_up: FollowUp) -> Self {
-        Self { engine: Arc::clone(engine), follow_up, deferral: Deferral::Nothing }
+        Self {
+            engine: Arc::clone(engine),
+            follow_up,
+            deferral: Deferral::Nothing,
+        }
     }
 
-    /// The same, where operations return before they are durable. For engines whose operations are durable on return
-    /// otherwise.
+    /// The same, where operations return before they are durable. For engines whose operations are
+    /// durable on return otherwise.
     #[must_use]
     pub fn deferring(self, deferral: Deferral) -> Self {
         Self { deferral, ..self }
@@ -202,7 +214,11 @@ impl IndexSubject {
 
     /// Runs `call`, with its waits deferred if `deferral` says so.
     fn maybe_deferred<T>(&self, is_put_off: bool, run: impl FnOnce() -> T) -> T {
-        if is_put_off { medium::deferred(run).0 } else { run() }
+        if is_put_off {
+            medium::deferred(run).0
+        } else {
+            run()
+        }
     }
 
     fn open_tree(&self, sim: &Sim) -> engines::Result<(Pool<Sim>, Arc<dyn Index>)> {
@@ -217,12 +233,17 @@ impl IndexSubject {
         Ok((pool, tree))
     }
 
-    /// Removes the tree as a store does: from the table of trees first, then from its space, once no reader is left.
+    /// Removes the tree as a store does: from the table of trees first, then from its space, once
+    /// no reader is left.
     fn drop_tree(&self, opened: &mut OpenedIndex) -> engines::Result<()> {
-        let (Some(tree), Some(pool)) = (opened.tree.take(), opened.pool.as_ref()) else { return Ok(()) };
+        let (Some(tree), Some(pool)) = (opened.tree.take(), opened.pool.as_ref()) else {
+            return Ok(());
+        };
         Self::mark(pool, &*tree)?;
         let trees = pool.trees()?;
-        let root = trees.first().ok_or_else(|| engines::Error::no_such_tree("t"))?;
+        let root = trees
+            .first()
+            .ok_or_else(|| engines::Error::no_such_tree("t"))?;
         pool.remove_tree(root)?;
         tree.destroy()?;
         drop(tree);
@@ -238,7 +259,10 @@ impl IndexSubject {
         condition: Condition<u64>,
     ) -> engines::Result<IndexOutcome> {
         let keys = self.keys();
-        let (key, value) = (keys.key_bytes(key), value.map(|value| keys.value_bytes(value)));
+        let (key, value) = (
+            keys.key_bytes(key),
+            value.map(|value| keys.value_bytes(value)),
+        );
         let held = match condition {
             Condition::Equals(old) => {
                 let old = keys.value_bytes(old);
@@ -264,7 +288,9 @@ impl IndexSubject {
             let value = shape.value_number(&found);
             entries.push((
                 key,
-                value.ok_or_else(|| format!("a value of {key} that no operation wrote: {found:?}"))?,
+                value.ok_or_else(|| {
+                    format!("a value of {key} that no operation wrote: {found:?}")
+                })?,
             ));
         }
         Ok(entries)
@@ -274,10 +300,15 @@ impl IndexSubject {
     fn check_finds(&self, tree: &dyn Index, state: &Entries) -> Result<(), Complaint> {
         let keys: Vec<u64> = state.keys().copied().collect();
         let found: Entries = self.find(tree, &keys)?.into_iter().collect();
-        match state.iter().find(|(key, value)| found.get(key) != Some(value)) {
+        match state
+            .iter()
+            .find(|(key, value)| found.get(key) != Some(value))
+        {
             Some((key, value)) => {
                 let found = found.get(key);
-                Err(format!("a find of {key} returned {found:?}, but a scan found {value}"))
+                Err(format!(
+                    "a find of {key} returned {found:?}, but a scan found {value}"
+                ))
             }
             None => Ok(()),
         }
@@ -295,8 +326,11 @@ impl IndexSubject {
         let mut entries = Vec::new();
         while scan.next_into(&mut key, &mut value).map_err(text)? {
             let known = shape.key_number(&key).zip(shape.value_number(&value));
-            entries
-                .push(known.ok_or_else(|| format!("an entry that no operation wrote: {key:?} = {value:?}"))?);
+            entries.push(
+                known.ok_or_else(|| {
+                    format!("an entry that no operation wrote: {key:?} = {value:?}")
+                })?,
+            );
         }
         Ok(entries)
     }
@@ -379,9 +413,15 @@ impl Subject for IndexSubject {
     }
 
     fn open(&self, sim: &Sim) -> Result<Self::Instance, Complaint> {
-        let opened = self.maybe_deferred(self.deferral == Deferral::Everything, || self.open_tree(sim));
+        let opened = self.maybe_deferred(self.deferral == Deferral::Everything, || {
+            self.open_tree(sim)
+        });
         let (pool, tree) = opened.map_err(text)?;
-        Ok(OpenedIndex { sim: sim.clone(), tree: Some(tree), pool: Some(pool) })
+        Ok(OpenedIndex {
+            sim: sim.clone(),
+            tree: Some(tree),
+            pool: Some(pool),
+        })
     }
 
     fn apply(
@@ -408,7 +448,10 @@ impl Subject for IndexSubject {
         if *operation == Sync {
             let pool = opened.pool.as_ref().ok_or("not open")?;
             let guard = pool.pin();
-            return guard.settle(guard.fence()).map(|()| Held(true)).map_err(text);
+            return guard
+                .settle(guard.fence())
+                .map(|()| Held(true))
+                .map_err(text);
         }
         let is_put_off = self.deferral == Deferral::Everything || operation.writes();
         self.maybe_deferred(is_put_off, || self.call(opened, operation))
@@ -420,7 +463,9 @@ impl Subject for IndexSubject {
         let mut reverse = self.scan(tree, Bounds::all(), Direction::Reverse)?;
         reverse.reverse();
         if forward != reverse {
-            return Err(format!("a scan forward found {forward:?}, in reverse it found {reverse:?}"));
+            return Err(format!(
+                "a scan forward found {forward:?}, in reverse it found {reverse:?}"
+            ));
         }
         if !forward.is_sorted_by(|one, other| one.0 < other.0) {
             return Err(format!("a scan out of order: {forward:?}"));
@@ -435,16 +480,27 @@ impl Subject for IndexSubject {
         }
         let length = tree.len().map_err(text)?;
         if length != state.len() as u64 {
-            return Err(format!("the length is {length}, but there are {} keys", state.len()));
+            return Err(format!(
+                "the length is {length}, but there are {} keys",
+                state.len()
+            ));
         }
         self.check_finds(tree, state)?;
         let pool = opened.pool.as_ref().ok_or("not open")?;
-        let PoolStat { frees_refused, classes_damaged, .. } = pool.stat();
+        let PoolStat {
+            frees_refused,
+            classes_damaged,
+            ..
+        } = pool.stat();
         if frees_refused > 0 {
-            return Err(format!("{frees_refused} frees of space that was not allocated"));
+            return Err(format!(
+                "{frees_refused} frees of space that was not allocated"
+            ));
         }
         if let Some(offset) = classes_damaged.first() {
-            return Err(format!("the class word of the slab at {offset:#x} is damaged"));
+            return Err(format!(
+                "the class word of the slab at {offset:#x} is damaged"
+            ));
         }
         if pool.needs_mark() {
             // The mark is not done, so the space in use is not known yet.
@@ -452,9 +508,9 @@ impl Subject for IndexSubject {
         }
         let allocations = pool.stat().allocations;
         match self.engine.allocations(tree, length).map_err(text)? {
-            Some(reached) if reached != allocations => {
-                Err(format!("space leaks: {allocations} allocations, but {reached} are reached"))
-            }
+            Some(reached) if reached != allocations => Err(format!(
+                "space leaks: {allocations} allocations, but {reached} are reached"
+            )),
             _ => Ok(()),
         }
     }
@@ -462,8 +518,14 @@ impl Subject for IndexSubject {
     fn follow_up(&self, state: &Entries, recent: &[IndexOperation]) -> Vec<IndexOperation> {
         if self.follow_up == FollowUp::Reuse {
             let last = state.keys().rev().take(2).map(|key| Put(*key, LINE_VALUE));
-            let first = state.keys().take(1).flat_map(|key| (500..504).map(|value| Put(*key, value)));
-            return last.chain(first).chain([Scan(0, u64::MAX), ScanBack(0, u64::MAX), Reopen]).collect();
+            let first = state
+                .keys()
+                .take(1)
+                .flat_map(|key| (500..504).map(|value| Put(*key, value)));
+            return last
+                .chain(first)
+                .chain([Scan(0, u64::MAX), ScanBack(0, u64::MAX), Reopen])
+                .collect();
         }
         let touched = |operation: &IndexOperation| match *operation {
             Load(from, to) => vec![from, to + 1],
@@ -474,7 +536,8 @@ impl Subject for IndexSubject {
         keys.dedup();
         let mut operations = Vec::new();
         for &key in &keys {
-            // Toggled twice, so that each key is both removed and inserted, whether it was present or not.
+            // Toggled twice, so that each key is both removed and inserted, whether it was present
+            // or not.
             let (first, second) = match state.get(&key) {
                 Some(_) => (Remove(key), Insert(key, 500)),
                 None => (Insert(key, 501), Remove(key)),
@@ -490,7 +553,12 @@ impl Subject for IndexSubject {
                 .collect();
             operations.extend(fresh.iter().map(|key| Insert(*key, 502)));
             operations.extend(fresh.iter().map(|key| Remove(*key)));
-            operations.extend(state.keys().filter(|key| **key <= beside + 8).map(|key| Remove(*key)));
+            operations.extend(
+                state
+                    .keys()
+                    .filter(|key| **key <= beside + 8)
+                    .map(|key| Remove(*key)),
+            );
         }
         if self.engine.durability() != Durability::OnReturn || self.deferral != Deferral::Nothing {
             operations.push(Sync);

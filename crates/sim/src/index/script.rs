@@ -1,51 +1,101 @@
 //! Sequences of operations: random ones, and their form as one word.
 //!
-//! The word is what a command line takes: operations with dots between them, a letter and its numbers each: `i10=7` insert,
-//! `u10=7` update, `p10=7` put, `r10` remove, `x10=7-8` exchange, `g10` get, `a1=9` get 1 and 9 at once, `l1=9` load all
-//! from 1 to 9, `f1=9` scan from 1 to 9, `b1=9` scan back, `v1=9` visit, `s` sync, `o` reopen, `m` mark, `c` compact, `d` drop the
-//! tree and make another.
+//! The word is what a command line takes: operations with dots between them, a letter and its
+//! numbers each: `i10=7` insert, `u10=7` update, `p10=7` put, `r10` remove, `x10=7-8` exchange,
+//! `g10` get, `a1=9` get 1 and 9 at once, `l1=9` load all from 1 to 9, `f1=9` scan from 1 to 9,
+//! `b1=9` scan back, `v1=9` visit, `s` sync, `o` reopen, `m` mark, `c` compact, `d` drop the tree
+//! and make another.
 
 use super::IndexOperation::{
-    self, Compact, DropTree, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack,
-    Sync, Update, Visit,
+    self, Compact, DropTree, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen, Scan,
+    ScanBack, Sync, Update, Visit,
 };
 use super::{LONG_VALUE, THIRD_VALUE};
 use crate::subject::Complaint;
 
-/// Operations that succeed and that fail, split, merge, reuse space, close and open: they reach all code of an engine.
+/// Operations that succeed and that fail, split, merge, reuse space, close and open: they reach all
+/// code of an engine.
 pub fn every_change() -> Vec<IndexOperation> {
-    let mut script = vec![Insert(10, 1), Insert(20, 2), Insert(10, 3), Update(20, 4), Update(30, 5)];
-    script.extend([Put(30, 6), Put(40, 7), Remove(20), Remove(20), Insert(25, 8)]);
+    let mut script = vec![
+        Insert(10, 1),
+        Insert(20, 2),
+        Insert(10, 3),
+        Update(20, 4),
+        Update(30, 5),
+    ];
+    script.extend([
+        Put(30, 6),
+        Put(40, 7),
+        Remove(20),
+        Remove(20),
+        Insert(25, 8),
+    ]);
     script.extend([Exchange(25, 8, 9), Exchange(25, 8, 10), Reopen]);
     script.extend((41..53).map(|key| Insert(key, key)));
     // In sequence, so that each operation finds what the one before the last has left.
     script.extend((0..4).map(|value| Update(50, 12 + value)));
     script.extend([10, 25, 30, 40, 41, 42, 43, 48, 49].map(Remove));
-    script.extend([Insert(5, 11), Reopen, Remove(44), Remove(45), Remove(46), Remove(5), Reopen]);
+    script.extend([
+        Insert(5, 11),
+        Reopen,
+        Remove(44),
+        Remove(45),
+        Remove(46),
+        Remove(5),
+        Reopen,
+    ]);
     script
 }
 
 /// Small leaves that are merged to one.
 pub fn merged_to_one_leaf() -> Vec<IndexOperation> {
     let removes = [70, 60, 50, 40, 30, 20].map(Remove);
-    (1..8).map(|key| Insert(10 * key, key)).chain(removes).collect()
+    (1..8)
+        .map(|key| Insert(10 * key, key))
+        .chain(removes)
+        .collect()
 }
 
-/// Loads into an empty tree: one leaf, several, more than one level; into one that was emptied; and into one that is not.
+/// Loads into an empty tree: one leaf, several, more than one level; into one that was emptied; and
+/// into one that is not.
 pub fn every_load() -> Vec<IndexOperation> {
     let mut script = vec![Load(10, 12), Load(20, 22), Update(11, 1), Insert(13, 2)];
     script.extend((10..14).map(Remove));
     script.extend([Sync, Load(30, 40), Insert(29, 3), Remove(35), Sync]);
     script.extend((29..41).map(Remove));
-    script.extend([Reopen, Load(50, 72), Sync, Update(60, 4), Reopen, Load(80, 81)]);
+    script.extend([
+        Reopen,
+        Load(50, 72),
+        Sync,
+        Update(60, 4),
+        Reopen,
+        Load(80, 81),
+    ]);
     script
 }
 
-/// Drops trees: empty, of one node, of more than one level, with a value that has slabs of its own, just after an open; and
-/// reuses their space.
+/// Drops trees: empty, of one node, of more than one level, with a value that has slabs of its own,
+/// just after an open; and reuses their space.
 pub fn every_drop() -> Vec<IndexOperation> {
-    let mut script = vec![DropTree, Insert(10, 1), Update(10, 2), DropTree, Load(11, 31), Remove(12), Sync];
-    script.extend([DropTree, Insert(20, 4), Sync, Reopen, Update(20, 5), DropTree, Load(31, 36), Reopen]);
+    let mut script = vec![
+        DropTree,
+        Insert(10, 1),
+        Update(10, 2),
+        DropTree,
+        Load(11, 31),
+        Remove(12),
+        Sync,
+    ];
+    script.extend([
+        DropTree,
+        Insert(20, 4),
+        Sync,
+        Reopen,
+        Update(20, 5),
+        DropTree,
+        Load(31, 36),
+        Reopen,
+    ]);
     script.extend([
         DropTree,
         Sync,
@@ -60,30 +110,79 @@ pub fn every_drop() -> Vec<IndexOperation> {
     script
 }
 
-/// Gives space back: of values that have slabs of their own, first and last and between others, and of all that a tree took; and
-/// takes it again. The last ones are of an epoch that does not end.
+/// Gives space back: of values that have slabs of their own, first and last and between others, and
+/// of all that a tree took; and takes it again. The last ones are of an epoch that does not end.
 pub fn every_compaction() -> Vec<IndexOperation> {
     let mut script: Vec<_> = (10..20).map(|key| Insert(key, key)).collect();
     script.extend([50, 51, 52].map(|key| Put(key, LONG_VALUE)));
-    script.extend([Sync, Remove(51), Sync, Compact, Update(10, 2), Put(51, LONG_VALUE), Sync]);
-    script.extend([Remove(52), Put(50, 3), Compact, Put(53, LONG_VALUE), Sync, Reopen]);
-    // The second of two slabs goes, whose only value is the last one in a list of free ones that goes on.
+    script.extend([
+        Sync,
+        Remove(51),
+        Sync,
+        Compact,
+        Update(10, 2),
+        Put(51, LONG_VALUE),
+        Sync,
+    ]);
+    script.extend([
+        Remove(52),
+        Put(50, 3),
+        Compact,
+        Put(53, LONG_VALUE),
+        Sync,
+        Reopen,
+    ]);
+    // The second of two slabs goes, whose only value is the last one in a list of free ones that
+    // goes on.
     script.extend([60, 61, 62, 63].map(|key| Put(key, THIRD_VALUE)));
-    script.extend([Sync, Remove(61), Remove(63), Sync, Compact, Put(61, THIRD_VALUE), Sync]);
+    script.extend([
+        Sync,
+        Remove(61),
+        Remove(63),
+        Sync,
+        Compact,
+        Put(61, THIRD_VALUE),
+        Sync,
+    ]);
     script.extend([60, 61, 62].map(Remove));
     script.extend([10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 50, 51, 53].map(Remove));
-    script.extend([Sync, Compact, Insert(5, 1), Put(50, LONG_VALUE), Sync, Remove(50), Remove(5), Sync]);
+    script.extend([
+        Sync,
+        Compact,
+        Insert(5, 1),
+        Put(50, LONG_VALUE),
+        Sync,
+        Remove(50),
+        Remove(5),
+        Sync,
+    ]);
     script.extend([Insert(6, 1), Compact, Insert(7, 1), Compact, Insert(8, 1)]);
     script
 }
 
-/// The same for buffered durability: each kind of change alone in an epoch, and those that cannot share an in-line log.
+/// The same for buffered durability: each kind of change alone in an epoch, and those that cannot
+/// share an in-line log.
 pub fn every_change_in_epochs() -> Vec<IndexOperation> {
-    let mut script = vec![Insert(10, 1), Insert(20, 2), Sync, Insert(10, 3), Update(20, 4), Sync];
+    let mut script = vec![
+        Insert(10, 1),
+        Insert(20, 2),
+        Sync,
+        Insert(10, 3),
+        Update(20, 4),
+        Sync,
+    ];
     // Two values in one line; an insert after a remove; an update after that.
     script.extend([Put(30, 6), Put(40, 7), Update(10, 8), Sync]);
     script.extend([Update(10, 9), Update(20, 10), Update(30, 11), Sync]);
-    script.extend([Remove(20), Insert(25, 12), Exchange(25, 12, 13), Sync, Remove(40), Remove(30), Sync]);
+    script.extend([
+        Remove(20),
+        Insert(25, 12),
+        Exchange(25, 12, 13),
+        Sync,
+        Remove(40),
+        Remove(30),
+        Sync,
+    ]);
     script.extend([Insert(30, 14), Insert(40, 15), Update(30, 16), Sync]);
     // Splits, of more than one level.
     script.extend((41..47).map(|key| Insert(key, key)));
@@ -94,30 +193,55 @@ pub fn every_change_in_epochs() -> Vec<IndexOperation> {
     script.extend([10, 25, 30, 40, 41, 42, 43].map(Remove));
     script.push(Sync);
     script.extend((44..56).map(Remove));
-    script.extend([Sync, Insert(5, 11), Insert(6, 12), Sync, Remove(5), Insert(7, 13), Reopen]);
+    script.extend([
+        Sync,
+        Insert(5, 11),
+        Insert(6, 12),
+        Sync,
+        Remove(5),
+        Insert(7, 13),
+        Reopen,
+    ]);
     script.extend((56..60).map(Remove));
     script.extend([Remove(6), Remove(7), Sync, Insert(8, 1)]);
     script
 }
 
-/// Values in both halves of a node of four slots, changed in every epoch; the last ones after the tree was opened again.
+/// Values in both halves of a node of four slots, changed in every epoch; the last ones after the
+/// tree was opened again.
 pub fn values_in_epochs() -> Vec<IndexOperation> {
     let mut script = vec![Insert(10, 1), Insert(20, 2), Insert(30, 3), Sync];
-    script.extend([Update(10, 4), Update(30, 5), Sync, Update(10, 6), Update(30, 7), Sync, Update(10, 8)]);
+    script.extend([
+        Update(10, 4),
+        Update(30, 5),
+        Sync,
+        Update(10, 6),
+        Update(30, 7),
+        Sync,
+        Update(10, 8),
+    ]);
     script.extend([Reopen, Update(10, 9), Update(30, 10)]);
     script
 }
 
 /// Values that change in an epoch that ends, and again after the tree was reopened.
 pub fn values_of_two_lives() -> Vec<IndexOperation> {
-    let mut script =
-        vec![Insert(10, 1), Insert(20, 2), Insert(30, 3), Sync, Update(10, 4), Update(30, 5), Sync];
+    let mut script = vec![
+        Insert(10, 1),
+        Insert(20, 2),
+        Insert(30, 3),
+        Sync,
+        Update(10, 4),
+        Update(30, 5),
+        Sync,
+    ];
     script.extend([Reopen, Update(10, 6), Update(30, 7)]);
     script
 }
 
-/// Nodes that change in the second epoch after an open, and again in the second epoch after the next open, before which they were
-/// only read while other nodes changed. A volatile field that survived the reopen would be wrong then.
+/// Nodes that change in the second epoch after an open, and again in the second epoch after the
+/// next open, before which they were only read while other nodes changed. A volatile field that
+/// survived the reopen would be wrong then.
 pub fn second_epochs_of_two_lives() -> Vec<IndexOperation> {
     let mut script: Vec<_> = (1..6).map(|key| Insert(10 * key, key)).collect();
     for value in [100, 200] {
@@ -130,15 +254,17 @@ pub fn second_epochs_of_two_lives() -> Vec<IndexOperation> {
     script
 }
 
-/// Nodes that are loaded and not used again while epochs go on: the former content of their memory must not matter.
+/// Nodes that are loaded and not used again while epochs go on: the former content of their memory
+/// must not matter.
 pub fn loaded_and_left_alone() -> Vec<IndexOperation> {
     let mut script = vec![Load(1, 240), Sync];
     script.extend((0..20).flat_map(|value| [Update(1, value), Sync]));
     script
 }
 
-/// Changes that meet in one epoch, and the same nodes touched again in the next: of one key updated, removed and inserted,
-/// of both lines of values, of nodes that are split, emptied and made again; in short epochs.
+/// Changes that meet in one epoch, and the same nodes touched again in the next: of one key
+/// updated, removed and inserted, of both lines of values, of nodes that are split, emptied and
+/// made again; in short epochs.
 pub fn what_epochs_meet() -> Vec<IndexOperation> {
     let mut script: Vec<_> = (1..5).map(|key| Insert(10 * key, key)).collect();
     script.push(Sync);
@@ -151,7 +277,13 @@ pub fn what_epochs_meet() -> Vec<IndexOperation> {
             Update(10, value + 3),
             Sync,
         ]);
-        script.extend([Update(20, value + 4), Sync, Update(40, value + 5), Update(20, value + 6), Sync]);
+        script.extend([
+            Update(20, value + 4),
+            Sync,
+            Update(40, value + 5),
+            Update(20, value + 6),
+            Sync,
+        ]);
         script.extend([
             Remove(30),
             Sync,
@@ -164,8 +296,20 @@ pub fn what_epochs_meet() -> Vec<IndexOperation> {
         // Changes after the first one of an epoch; a node is logged once.
         script.extend([Update(20, value + 12), Remove(10), Insert(15, value), Sync]);
         script.extend([Remove(15), Insert(10, value), Sync]);
-        script.extend([Remove(10), Remove(20), Insert(11, value), Insert(21, value), Sync]);
-        script.extend([Remove(11), Remove(21), Insert(10, value), Insert(20, value), Sync]);
+        script.extend([
+            Remove(10),
+            Remove(20),
+            Insert(11, value),
+            Insert(21, value),
+            Sync,
+        ]);
+        script.extend([
+            Remove(11),
+            Remove(21),
+            Insert(10, value),
+            Insert(20, value),
+            Sync,
+        ]);
         // A node that is split and whose halves are emptied.
         script.extend((31..35).map(|key| Insert(key, value)));
         script.extend([Sync, Insert(40, value + 9), Sync]);
@@ -176,17 +320,51 @@ pub fn what_epochs_meet() -> Vec<IndexOperation> {
     script
 }
 
-/// Layers below layers, for keys as [`KeyShape::Layers`](super::KeyShape::Layers) has them: made several at once, split beside
-/// other entries, with several levels of nodes in them; emptied one by one, and several at once; and made again from the space
-/// that they gave back.
+/// Layers below layers, for keys as [`KeyShape::Layers`](super::KeyShape::Layers) has them: made
+/// several at once, split beside other entries, with several levels of nodes in them; emptied one
+/// by one, and several at once; and made again from the space that they gave back.
 pub fn layers_in_epochs() -> Vec<IndexOperation> {
     // Two keys make three layers; one more ends in the second, one goes on from the third.
-    let mut script = vec![Insert(20, 1), Sync, Insert(30, 2), Sync, Insert(10, 3), Insert(25, 4), Sync];
-    script.extend([Remove(25), Update(30, 5), Sync, Remove(10), Sync, Remove(30), Sync, Remove(20), Sync]);
+    let mut script = vec![
+        Insert(20, 1),
+        Sync,
+        Insert(30, 2),
+        Sync,
+        Insert(10, 3),
+        Insert(25, 4),
+        Sync,
+    ];
+    script.extend([
+        Remove(25),
+        Update(30, 5),
+        Sync,
+        Remove(10),
+        Sync,
+        Remove(30),
+        Sync,
+        Remove(20),
+        Sync,
+    ]);
     // The same within one epoch; then all of it is removed, and an entry beside it stays.
-    script.extend([Insert(50, 6), Insert(20, 7), Insert(30, 8), Sync, Remove(20), Remove(30), Sync]);
-    // A full node of which two entries are layers, split in the middle; keys that differ by zeros, split as well.
-    script.extend([Insert(20, 9), Insert(30, 10), Insert(60, 11), Insert(70, 12), Insert(100, 13), Sync]);
+    script.extend([
+        Insert(50, 6),
+        Insert(20, 7),
+        Insert(30, 8),
+        Sync,
+        Remove(20),
+        Remove(30),
+        Sync,
+    ]);
+    // A full node of which two entries are layers, split in the middle; keys that differ by zeros,
+    // split as well.
+    script.extend([
+        Insert(20, 9),
+        Insert(30, 10),
+        Insert(60, 11),
+        Insert(70, 12),
+        Insert(100, 13),
+        Sync,
+    ]);
     script.extend([Insert(110, 14), Sync, Insert(0, 15)]);
     script.extend([1, 2, 5, 7].map(|key| Insert(key, key)));
     script.extend([Sync, Insert(3, 16), Insert(40, 17), Reopen]);
@@ -197,7 +375,17 @@ pub fn layers_in_epochs() -> Vec<IndexOperation> {
     script.extend([Sync, Put(29, 19), Put(21, 20), Exchange(21, 20, 21), Reopen]);
     // Layers go, one after the other or several at once, in nodes that go with them.
     script.extend([29, 21, 20, 30, 40].map(Remove));
-    script.extend([Sync, Remove(1), Remove(2), Remove(3), Sync, Remove(5), Remove(7), Remove(0), Sync]);
+    script.extend([
+        Sync,
+        Remove(1),
+        Remove(2),
+        Remove(3),
+        Sync,
+        Remove(5),
+        Remove(7),
+        Remove(0),
+        Sync,
+    ]);
     script.extend([
         Remove(60),
         Insert(60, 22),
@@ -207,12 +395,22 @@ pub fn layers_in_epochs() -> Vec<IndexOperation> {
         Insert(125, 23),
         Insert(120, 24),
     ]);
-    script.extend([Sync, Remove(50), Remove(100), Remove(110), Sync, Remove(120), Remove(125), Sync]);
+    script.extend([
+        Sync,
+        Remove(50),
+        Remove(100),
+        Remove(110),
+        Sync,
+        Remove(120),
+        Remove(125),
+        Sync,
+    ]);
     script.extend([Insert(31, 25), Insert(32, 26)]);
     script
 }
 
-/// A mix of operations: makes one from a number below 100, a key, a value, and whether the tree is to grow.
+/// A mix of operations: makes one from a number below 100, a key, a value, and whether the tree is
+/// to grow.
 pub type Mix = fn(u64, (u64, u64), bool) -> IndexOperation;
 
 /// Writes, and occasionally a clean close.
@@ -238,12 +436,14 @@ pub fn writes_in_epochs(chance: u64, (key, value): (u64, u64), is_growing: bool)
     }
 }
 
-/// `count` operations on `keys` keys that come and go: splits, merges, recycled entries. The tree grows in the first half
-/// and shrinks in the second.
+/// `count` operations on `keys` keys that come and go: splits, merges, recycled entries. The tree
+/// grows in the first half and shrinks in the second.
 pub fn random_operations(seed: u64, count: usize, keys: u64, mix: Mix) -> Vec<IndexOperation> {
     let mut state = seed;
     let mut below = |bound: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % bound
     };
     let operation = |position: usize| {
@@ -278,7 +478,10 @@ pub fn to_word(operations: &[IndexOperation]) -> String {
 
 /// The operations that a word stands for.
 pub fn from_word(word: &str) -> Result<Vec<IndexOperation>, Complaint> {
-    word.split('.').filter(|part| !part.is_empty()).map(operation).collect()
+    word.split('.')
+        .filter(|part| !part.is_empty())
+        .map(operation)
+        .collect()
 }
 
 fn operation(part: &str) -> Result<IndexOperation, Complaint> {

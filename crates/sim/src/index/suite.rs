@@ -1,10 +1,13 @@
-//! Small scopes, exhausted: every short sequence of operations on small trees, every crash of its last operation.
+//! Small scopes, exhausted: every short sequence of operations on small trees, every crash of its
+//! last operation.
 //!
-//! Twelve choices: insert, update, put and remove on three keys, from a few seed trees. A sequence of length L is explored
-//! from the call of its last operation on; crashes before that belong to shorter sequences.
+//! Twelve choices: insert, update, put and remove on three keys, from a few seed trees. A sequence
+//! of length L is explored from the call of its last operation on; crashes before that belong to
+//! shorter sequences.
 //!
-//! With buffered durability each sequence ends with a sync, which is explored too. The sequence is run once without another
-//! sync, and once with another sync at each place before its last operation.
+//! With buffered durability each sequence ends with a sync, which is explored too. The sequence is
+//! run once without another sync, and once with another sync at each place before its last
+//! operation.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -34,7 +37,9 @@ impl Scope {
     /// The value of a key in the seed tree; 0 if it is absent.
     pub(super) fn value(&self, wanted: u64) -> u64 {
         let write = |operation: &IndexOperation| match *operation {
-            Insert(key, value) | Update(key, value) | Put(key, value) if key == wanted => Some(value),
+            Insert(key, value) | Update(key, value) | Put(key, value) if key == wanted => {
+                Some(value)
+            }
             Remove(key) if key == wanted => Some(0),
             _ => None,
         };
@@ -42,26 +47,41 @@ impl Scope {
     }
 }
 
-/// The four seed trees, for leaves of `entries` entries (at least 4) and inner nodes of `children` children.
+/// The four seed trees, for leaves of `entries` entries (at least 4) and inner nodes of `children`
+/// children.
 pub fn scopes(entries: usize, children: usize) -> Vec<Scope> {
     let (entries, children) = (entries as u64, children as u64);
-    let inserts = |keys: &mut dyn Iterator<Item = u64>| keys.map(|key| Insert(key, key)).collect::<Vec<_>>();
-    // Ascending inserts leave each leaf but the last one short of full; two more make the first two full.
+    let inserts =
+        |keys: &mut dyn Iterator<Item = u64>| keys.map(|key| Insert(key, key)).collect::<Vec<_>>();
+    // Ascending inserts leave each leaf but the last one short of full; two more make the first two
+    // full.
     let last = 10 * ((entries - 1) * (children - 1) + entries);
     let mut parent_full = inserts(&mut (10..=last).step_by(10));
     parent_full.extend([25, 10 * entries + 5].map(|key| Insert(key, key)));
     let mut near_merge = inserts(&mut (1..=2 * entries).map(|key| 10 * key));
     // Two leaves with so few keys that the next removals merge them.
     let kept = 1 + entries / 4;
-    near_merge.extend((1..=2 * entries).filter(|key| key % entries >= kept).map(|key| Remove(10 * key)));
+    near_merge.extend(
+        (1..=2 * entries)
+            .filter(|key| key % entries >= kept)
+            .map(|key| Remove(10 * key)),
+    );
     vec![
-        Scope { name: "empty", setup: Vec::new(), keys: [10, 20, 30] },
+        Scope {
+            name: "empty",
+            setup: Vec::new(),
+            keys: [10, 20, 30],
+        },
         Scope {
             name: "leaf one short of full",
             setup: inserts(&mut (1..entries).map(|key| 10 * key)),
             keys: [10, 15, 10 * entries],
         },
-        Scope { name: "parent full", setup: parent_full, keys: [10, 15, last + 5] },
+        Scope {
+            name: "parent full",
+            setup: parent_full,
+            keys: [10, 15, last + 5],
+        },
         Scope {
             name: "one short of a merge",
             setup: near_merge,
@@ -72,16 +92,26 @@ pub fn scopes(entries: usize, children: usize) -> Vec<Scope> {
 
 /// The seed trees for keys as [`KeyShape::Layers`] has them, for nodes of four slots.
 pub fn layer_scopes() -> Vec<Scope> {
-    let inserts = |keys: &[u64]| keys.iter().map(|key| Insert(*key, *key)).collect::<Vec<_>>();
+    let inserts = |keys: &[u64]| {
+        keys.iter()
+            .map(|key| Insert(*key, *key))
+            .collect::<Vec<_>>()
+    };
     let then = |mut setup: Vec<IndexOperation>, removed: &[u64]| {
         setup.extend(removed.iter().map(|key| Remove(*key)));
         setup
     };
     // Ascending, so that nodes stay full: five of them, below a full one.
-    let mut parent_full: Vec<u64> = (1..=10).flat_map(|first| [50 * first, 50 * first + 10]).collect();
+    let mut parent_full: Vec<u64> = (1..=10)
+        .flat_map(|first| [50 * first, 50 * first + 10])
+        .collect();
     parent_full.extend([220, 320]);
     vec![
-        Scope { name: "two keys, three layers down", setup: inserts(&[20, 30]), keys: [20, 30, 10] },
+        Scope {
+            name: "two keys, three layers down",
+            setup: inserts(&[20, 30]),
+            keys: [20, 30, 10],
+        },
         // The first layer has no free slot; a layer with one key goes with that key.
         Scope {
             name: "layers in a full node",
@@ -98,7 +128,11 @@ pub fn layer_scopes() -> Vec<Scope> {
             setup: then(inserts(&[21, 22, 23, 24, 25]), &[22, 23]),
             keys: [25, 21, 30],
         },
-        Scope { name: "parent full, of layers", setup: inserts(&parent_full), keys: [0, 120, 320] },
+        Scope {
+            name: "parent full, of layers",
+            setup: inserts(&parent_full),
+            keys: [0, 120, 320],
+        },
     ]
 }
 
@@ -106,12 +140,22 @@ pub fn layer_scopes() -> Vec<Scope> {
 pub fn sequences(keys: [u64; 3], length: usize) -> impl Iterator<Item = Vec<IndexOperation>> {
     let choice = move |choice: usize, position: usize| {
         let (key, value) = (keys[choice / 4], 100 + position as u64);
-        [Insert(key, value), Update(key, value), Put(key, value), Remove(key)][choice % 4]
+        [
+            Insert(key, value),
+            Update(key, value),
+            Put(key, value),
+            Remove(key),
+        ][choice % 4]
     };
     let count = 12usize.pow(length as u32);
     (0..count).map(move |number| {
         (0..length)
-            .map(|position| choice(number / 12usize.pow((length - 1 - position) as u32) % 12, position))
+            .map(|position| {
+                choice(
+                    number / 12usize.pow((length - 1 - position) as u32) % 12,
+                    position,
+                )
+            })
             .collect()
     })
 }
@@ -181,7 +225,13 @@ fn scripts(scope: &Scope, length: usize, durability: Durability) -> Vec<Vec<Inde
         (0..length).map(move |place| {
             let (before, after) = sequence.split_at(place);
             let inner = (place > 0).then_some(EndEpoch);
-            before.iter().copied().chain(inner).chain(after.iter().copied()).chain([EndEpoch]).collect()
+            before
+                .iter()
+                .copied()
+                .chain(inner)
+                .chain(after.iter().copied())
+                .chain([EndEpoch])
+                .collect()
         })
     };
     sequences.flat_map(with_syncs).collect()
@@ -202,7 +252,8 @@ struct Outcome {
     failure: Option<Box<Failure<IndexOperation>>>,
 }
 
-/// Explores all sequences of `suite.length` operations from all seed trees. `options.from_operation` is set here.
+/// Explores all sequences of `suite.length` operations from all seed trees.
+/// `options.from_operation` is set here.
 pub fn exhaust(engine: &AnyEngine, suite: Suite<'_>, options: &Options) -> SuiteReport {
     let start = Instant::now();
     let scopes = match engine.keys() {
@@ -210,15 +261,35 @@ pub fn exhaust(engine: &AnyEngine, suite: Suite<'_>, options: &Options) -> Suite
         KeyShape::Words | KeyShape::Records => scopes(engine.leaf_entries(), engine.children_max()),
     };
     let durability = engine.durability();
-    let scripts: Vec<_> = scopes.iter().map(|scope| scripts(scope, suite.length, durability)).collect();
+    let scripts: Vec<_> = scopes
+        .iter()
+        .map(|scope| scripts(scope, suite.length, durability))
+        .collect();
     let sequences = scripts.iter().map(|scripts| scripts.len() as u64).sum();
-    let progress = Progress { scope: scopes[0].name, sequences_done: 0, sequences, stats: Stats::default() };
-    let mut outcome = Outcome { progress, failure: None };
+    let progress = Progress {
+        scope: scopes[0].name,
+        sequences_done: 0,
+        sequences,
+        stats: Stats::default(),
+    };
+    let mut outcome = Outcome {
+        progress,
+        failure: None,
+    };
     for (scope, scripts) in scopes.iter().zip(&scripts) {
         outcome.progress.scope = scope.name;
-        // In chunks of neighbours, which share their first operations: a worker's known crash points apply again.
-        let chunks = scripts.chunks(scripts.len().div_ceil(suite.threads * 32)).collect();
-        let shared = Shared { scope, chunks, next: AtomicUsize::new(0), outcome: Mutex::new(outcome), suite };
+        // In chunks of neighbours, which share their first operations: a worker's known crash
+        // points apply again.
+        let chunks = scripts
+            .chunks(scripts.len().div_ceil(suite.threads * 32))
+            .collect();
+        let shared = Shared {
+            scope,
+            chunks,
+            next: AtomicUsize::new(0),
+            outcome: Mutex::new(outcome),
+            suite,
+        };
         std::thread::scope(|threads| {
             for _ in 1..suite.threads {
                 threads.spawn(|| work(engine, &shared, options));
@@ -265,9 +336,13 @@ fn work(engine: &AnyEngine, shared: &Shared<'_>, options: &Options) {
         let buffered = engine.durability() != Durability::OnReturn;
         setup.extend(buffered.then_some(EndEpoch));
         let subject = IndexSubject::new(engine, FollowUp::SplitAndMerge);
-        let mut explorer = Explorer::new(subject, options.clone()).expect("memory for the explorer");
+        let mut explorer =
+            Explorer::new(subject, options.clone()).expect("memory for the explorer");
         explorer.set_up(&setup)?;
-        while let Some(scripts) = shared.chunks.get(shared.next.fetch_add(1, Ordering::Relaxed)) {
+        while let Some(scripts) = shared
+            .chunks
+            .get(shared.next.fetch_add(1, Ordering::Relaxed))
+        {
             for script in *scripts {
                 explorer.options_mut().from_operation = script.len() - 1 - usize::from(buffered);
                 explorer.explore(script)?;

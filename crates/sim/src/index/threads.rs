@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::IndexOperation::{
-    self, Exchange, Get, GetMany, Insert, Put, Remove, Scan, ScanBack, Sync as EndEpoch, Update, Visit,
+    self, Exchange, Get, GetMany, Insert, Put, Remove, Scan, ScanBack, Sync as EndEpoch, Update,
+    Visit,
 };
 use super::suite::Scope;
 use super::{AnyEngine, FollowUp, IndexSubject};
@@ -15,22 +16,43 @@ use crate::report::Stats;
 use crate::schedule::{Program, Scheduling, Search, ThreadsFailure};
 use crate::subject::Durability;
 
-/// The seed trees, for leaves of `entries` entries (at least 4): one where the threads meet in one leaf, one where they
-/// split it (alone, and with its neighbour), one where they merge leaves.
+/// The seed trees, for leaves of `entries` entries (at least 4): one where the threads meet in one
+/// leaf, one where they split it (alone, and with its neighbour), one where they merge leaves.
 pub fn scopes(entries: usize) -> Vec<Scope> {
     let entries = entries as u64;
-    let fill = |keys: std::ops::Range<u64>| keys.map(|key| Insert(10 * key, key)).collect::<Vec<_>>();
+    let fill =
+        |keys: std::ops::Range<u64>| keys.map(|key| Insert(10 * key, key)).collect::<Vec<_>>();
     // Ascending inserts leave the first of two leaves one short of full.
     let mut neighbours = fill(1..entries + 3);
     neighbours.push(Insert(15, 1));
     let mut near_merge = fill(1..2 * entries + 1);
     let kept = 1 + entries / 4;
-    near_merge.extend((1..=2 * entries).filter(|key| key % entries >= kept).map(|key| Remove(10 * key)));
+    near_merge.extend(
+        (1..=2 * entries)
+            .filter(|key| key % entries >= kept)
+            .map(|key| Remove(10 * key)),
+    );
     vec![
-        Scope { name: "one leaf", setup: fill(1..3), keys: [10, 15, 20] },
-        Scope { name: "a leaf to split", setup: fill(1..entries + 1), keys: [10, 15, 10 * entries] },
-        Scope { name: "a leaf to share", setup: neighbours, keys: [10, 17, 10 * entries] },
-        Scope { name: "leaves to merge", setup: near_merge, keys: [10, 10 * entries, 10 * entries + 10] },
+        Scope {
+            name: "one leaf",
+            setup: fill(1..3),
+            keys: [10, 15, 20],
+        },
+        Scope {
+            name: "a leaf to split",
+            setup: fill(1..entries + 1),
+            keys: [10, 15, 10 * entries],
+        },
+        Scope {
+            name: "a leaf to share",
+            setup: neighbours,
+            keys: [10, 17, 10 * entries],
+        },
+        Scope {
+            name: "leaves to merge",
+            setup: near_merge,
+            keys: [10, 10 * entries, 10 * entries + 10],
+        },
     ]
 }
 
@@ -39,8 +61,8 @@ pub fn epoch_end(durability: Durability) -> Option<IndexOperation> {
     (durability != Durability::OnReturn).then_some(EndEpoch)
 }
 
-/// The operations of threads on a scope: each kind, on keys that are present and on one that is not; and the end of an epoch,
-/// with buffered durability.
+/// The operations of threads on a scope: each kind, on keys that are present and on one that is
+/// not; and the end of an epoch, with buffered durability.
 pub fn choices(scope: &Scope, durability: Durability) -> Vec<IndexOperation> {
     let [low, middle, high] = scope.keys;
     let all = (0, 10 * high);
@@ -61,16 +83,26 @@ pub fn choices(scope: &Scope, durability: Durability) -> Vec<IndexOperation> {
     choices.into_iter().chain(epoch_end(durability)).collect()
 }
 
-/// All pairs of the choices of a scope, and of finding two keys at once, of which at least one writes.
+/// All pairs of the choices of a scope, and of finding two keys at once, of which at least one
+/// writes.
 pub fn pairs(scope: &Scope, durability: Durability) -> Vec<Program<IndexOperation>> {
     let [low, _, high] = scope.keys;
     let mut choices = choices(scope, durability);
     choices.push(GetMany(low, high));
-    let pairs = choices
-        .iter()
-        .enumerate()
-        .flat_map(|(index, one)| choices[index..].iter().map(|other| Program::single(&[*one, *other])));
-    pairs.filter(|program| program.threads.iter().flatten().any(|operation| operation.writes())).collect()
+    let pairs = choices.iter().enumerate().flat_map(|(index, one)| {
+        choices[index..]
+            .iter()
+            .map(|other| Program::single(&[*one, *other]))
+    });
+    pairs
+        .filter(|program| {
+            program
+                .threads
+                .iter()
+                .flatten()
+                .any(|operation| operation.writes())
+        })
+        .collect()
 }
 
 /// All triples of the choices of a scope of which at least two write.
@@ -83,31 +115,63 @@ pub fn triples(scope: &Scope, durability: Durability) -> Vec<Program<IndexOperat
         }
     }
     triples.retain(|triple| triple.iter().filter(|operation| operation.writes()).count() > 1);
-    triples.iter().map(|triple| Program::single(triple)).collect()
+    triples
+        .iter()
+        .map(|triple| Program::single(triple))
+        .collect()
 }
 
-/// Setups that leave free records to the shard of the first thread, and programs in which the second thread needs them. For a
-/// tree without a failed epoch, which would keep a shard from taking records over.
+/// Setups that leave free records to the shard of the first thread, and programs in which the
+/// second thread needs them. For a tree without a failed epoch, which would keep a shard from
+/// taking records over.
 pub fn takers() -> Vec<(Vec<IndexOperation>, Program<IndexOperation>)> {
     // Without the first record of a layer, which holds its key and is longer.
-    let one = vec![Insert(10, 1), Insert(20, 2), EndEpoch, Update(20, 3), EndEpoch];
+    let one = vec![
+        Insert(10, 1),
+        Insert(20, 2),
+        EndEpoch,
+        Update(20, 3),
+        EndEpoch,
+    ];
     let mut many = one.clone();
     many.extend((100..106).map(|key| Insert(key, key)).chain([EndEpoch]));
     many.extend((100..106).map(Remove).chain([EndEpoch]));
-    let taken = vec![Remove(20), Insert(30, 5), EndEpoch, Remove(30), Insert(40, 6)];
+    let taken = vec![
+        Remove(20),
+        Insert(30, 5),
+        EndEpoch,
+        Remove(30),
+        Insert(40, 6),
+    ];
     vec![
         // The first thread goes on; some are left at the end of the epoch.
         (many.clone(), Program::of(vec![vec![Insert(15, 4)], taken])),
         // All of them need some, and take from each other.
-        (many, Program::single(&[Insert(15, 4), Insert(30, 5), Insert(40, 6)])),
+        (
+            many,
+            Program::single(&[Insert(15, 4), Insert(30, 5), Insert(40, 6)]),
+        ),
         // Space that it frees must not be used in this epoch, by any thread.
-        (one.clone(), Program::of(vec![vec![Remove(20), EndEpoch], vec![Insert(30, 5), Insert(40, 6)]])),
-        (one, Program::of(vec![vec![Update(20, 4), Update(20, 5)], vec![Insert(30, 6)]])),
+        (
+            one.clone(),
+            Program::of(vec![
+                vec![Remove(20), EndEpoch],
+                vec![Insert(30, 5), Insert(40, 6)],
+            ]),
+        ),
+        (
+            one,
+            Program::of(vec![
+                vec![Update(20, 4), Update(20, 5)],
+                vec![Insert(30, 6)],
+            ]),
+        ),
     ]
 }
 
-/// Threads with `length` random operations each on a few keys: with small leaves they split and merge often. Half as many
-/// operations come before them. With buffered durability epochs end beside them.
+/// Threads with `length` random operations each on a few keys: with small leaves they split and
+/// merge often. Half as many operations come before them. With buffered durability epochs end
+/// beside them.
 pub fn random(
     seed: u64,
     (threads, length): (usize, usize),
@@ -117,7 +181,9 @@ pub fn random(
     let in_epochs = epoch_end(durability).is_some();
     let mut state = seed;
     let mut below = |bound: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % bound
     };
     let mut operation = |number: u64| {
@@ -139,7 +205,11 @@ pub fn random(
     let mut numbers = 0..;
     let mut thread = |length: usize| numbers.by_ref().take(length).map(&mut operation).collect();
     let before = thread(length / 2);
-    Program { before, threads: (0..threads).map(|_| thread(length)).collect(), uninterrupted: Vec::new() }
+    Program {
+        before,
+        threads: (0..threads).map(|_| thread(length)).collect(),
+        uninterrupted: Vec::new(),
+    }
 }
 
 /// How long random programs are, and how often each is run.
@@ -157,7 +227,12 @@ pub struct Chance {
 
 impl Default for Chance {
     fn default() -> Self {
-        Self { threads: 3, length: 12, runs: 12, depth: 4 }
+        Self {
+            threads: 3,
+            length: 12,
+            runs: 12,
+            depth: 4,
+        }
     }
 }
 
@@ -165,7 +240,14 @@ impl Chance {
     /// The program of a seed on a few keys, and how its schedules are searched.
     pub fn program(self, seed: u64, durability: Durability) -> (Program<IndexOperation>, Search) {
         let program = random(seed, (self.threads, self.length), 14, durability);
-        (program, Search::Random { runs: self.runs, depth: self.depth, seed })
+        (
+            program,
+            Search::Random {
+                runs: self.runs,
+                depth: self.depth,
+                seed,
+            },
+        )
     }
 }
 
@@ -187,8 +269,9 @@ pub struct Work<'w> {
     pub progress: Option<&'w (dyn Fn(&Stats) + Sync)>,
 }
 
-/// Explores programs from one seed tree, made by `setup`: `program` is asked for number 0, 1, and so on, until it has no
-/// more. Where durability is buffered, an epoch ends before the threads begin.
+/// Explores programs from one seed tree, made by `setup`: `program` is asked for number 0, 1, and
+/// so on, until it has no more. Where durability is buffered, an epoch ends before the threads
+/// begin.
 pub fn exhaust(
     engine: &AnyEngine,
     setup: &[IndexOperation],
@@ -202,18 +285,24 @@ pub fn exhaust(
         let sync = epoch_end(engine.durability());
         let setup: Vec<_> = setup.iter().copied().chain(sync).collect();
         let subject = IndexSubject::new(engine, work.follow_up);
-        let mut explorer = Explorer::new(subject, work.options.clone()).expect("memory for the explorer");
+        let mut explorer =
+            Explorer::new(subject, work.options.clone()).expect("memory for the explorer");
         if let Err(failure) = explorer.set_up(&setup) {
             *outcome.lock() = Err(Box::new(ThreadsFailure::in_setup(*failure)));
             return is_over.store(true, Ordering::Relaxed);
         }
         let mut reported = Stats::default();
         while !is_over.load(Ordering::Relaxed) {
-            let Some((mut program, search)) = program(next.fetch_add(1, Ordering::Relaxed)) else { break };
+            let Some((mut program, search)) = program(next.fetch_add(1, Ordering::Relaxed)) else {
+                break;
+            };
             if !program.before.is_empty() {
                 program.before.extend(sync);
             }
-            let scheduling = Scheduling { search, ..work.scheduling.clone() };
+            let scheduling = Scheduling {
+                search,
+                ..work.scheduling.clone()
+            };
             let result = explorer.explore_threads(&program, &scheduling);
             let mut outcome = outcome.lock();
             let stats = explorer.stats().since(&reported);

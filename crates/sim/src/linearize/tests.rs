@@ -40,16 +40,28 @@ impl Subject for Register {
 /// Sets 7, reads, sets 9. The outcomes are what they returned, if they did.
 fn history(outcomes: [Option<u64>; 3]) -> History<Register> {
     let call = |(operation, outcome)| {
-        let steps = vec![Step { part: 0, operation, outcome }];
+        let steps = vec![Step {
+            part: 0,
+            operation,
+            outcome,
+        }];
         Call { operation, steps }
     };
-    History::new(0, Rc::new([7, 0, 9].into_iter().zip(outcomes).map(call).collect()))
+    History::new(
+        0,
+        Rc::new([7, 0, 9].into_iter().zip(outcomes).map(call).collect()),
+    )
 }
 
 /// What a crash may leave now.
 fn left(history: &History<Register>) -> Vec<u64> {
     let Expected { mut states, parts } = history.expected(&Register);
-    states.extend(parts.into_iter().flat_map(|(_, choices)| choices).map(|choice| choice.state));
+    states.extend(
+        parts
+            .into_iter()
+            .flat_map(|(_, choices)| choices)
+            .map(|choice| choice.state),
+    );
     states.sort_unstable();
     states.dedup();
     states
@@ -82,7 +94,8 @@ fn what_returned_happened_in_time() {
     late.respond(&Register, 0).unwrap();
     late.invoke(&Register, 1);
     assert!(late.respond(&Register, 1).is_err());
-    // It began before: it may come first, but then the other call cannot have read a value that no call had set.
+    // It began before: it may come first, but then the other call cannot have read a value that no
+    // call had set.
     let mut early = history([Some(9), Some(0), None]);
     early.invoke(&Register, 1);
     early.invoke(&Register, 0);
@@ -159,15 +172,26 @@ impl Subject for Pair {
 
 #[test]
 fn an_epoch_ends_for_all_parts_at_once() {
-    let step = |part, operation: &PairOperation| Step { part, operation: operation.clone(), outcome: None };
+    let step = |part, operation: &PairOperation| Step {
+        part,
+        operation: operation.clone(),
+        outcome: None,
+    };
     let call = |operation: PairOperation| {
         let parts = match operation {
             PairOperation::Set(part, _) => part as u64..part as u64 + 1,
             PairOperation::EndEpoch => 0..2,
         };
-        Call { steps: parts.map(|part| step(part, &operation)).collect(), operation }
+        Call {
+            steps: parts.map(|part| step(part, &operation)).collect(),
+            operation,
+        }
     };
-    let calls = [PairOperation::Set(0, 7), PairOperation::Set(1, 9), PairOperation::EndEpoch];
+    let calls = [
+        PairOperation::Set(0, 7),
+        PairOperation::Set(1, 9),
+        PairOperation::EndEpoch,
+    ];
     let mut calls: Vec<_> = calls.map(call).into();
     calls[0].steps[0].outcome = Some(());
     calls[1].steps[0].outcome = Some(());

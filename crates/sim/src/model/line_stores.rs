@@ -11,14 +11,19 @@ enum Kind {
     Whole,
 }
 
-/// A line that was stored whole, and also by other stores without a fence in between, if there is one. Only a fence orders a line
-/// store, so either store may win; the models here apply them in program order.
+/// A line that was stored whole, and also by other stores without a fence in between, if there is
+/// one. Only a fence orders a line store, so either store may win; the models here apply them in
+/// program order.
 pub(crate) fn misused(trace: &Trace) -> Option<String> {
     let mut written: BTreeMap<u32, (Kind, u16, Site)> = BTreeMap::new();
     for event in &trace.events {
         let (line, kind, thread, site) = match *event {
-            Event::Store { word, thread, site, .. } => (word / 8, Kind::Words, thread, site),
-            Event::StoreLine { line, thread, site, .. } => (line, Kind::Whole, thread, site),
+            Event::Store {
+                word, thread, site, ..
+            } => (word / 8, Kind::Words, thread, site),
+            Event::StoreLine {
+                line, thread, site, ..
+            } => (line, Kind::Whole, thread, site),
             Event::Fence { thread, .. } => {
                 written.retain(|_, (_, owner, _)| *owner != thread);
                 continue;

@@ -37,15 +37,22 @@ struct History {
 
 /// The index of the value, which is added if it is missing.
 fn push_distinct(list: &mut Vec<LineValue>, value: LineValue) -> usize {
-    list.iter().position(|known| *known == value).unwrap_or_else(|| {
-        list.push(value);
-        list.len() - 1
-    })
+    list.iter()
+        .position(|known| *known == value)
+        .unwrap_or_else(|| {
+            list.push(value);
+            list.len() - 1
+        })
 }
 
 impl History {
     fn new(bases: Vec<LineValue>) -> Self {
-        Self { bases, atoms: Vec::new(), candidates: Vec::new(), newest: 0 }
+        Self {
+            bases,
+            atoms: Vec::new(),
+            candidates: Vec::new(),
+            newest: 0,
+        }
     }
 
     fn is_settled(&self) -> bool {
@@ -56,7 +63,9 @@ impl History {
     fn prefix(&self, count: usize) -> impl Iterator<Item = LineValue> {
         self.bases.iter().map(move |base| {
             let mut content = *base;
-            self.atoms[..count].iter().for_each(|atom| atom.apply(&mut content));
+            self.atoms[..count]
+                .iter()
+                .for_each(|atom| atom.apply(&mut content));
             content
         })
     }
@@ -106,21 +115,33 @@ pub(super) struct Lines {
 
 impl Lines {
     pub(super) fn new(rules: Rules, open: &[OpenLine]) -> Self {
-        let bases = |open: &OpenLine| open.newest_last().map(|base| open.candidates[base]).collect();
+        let bases = |open: &OpenLine| {
+            open.newest_last()
+                .map(|base| open.candidates[base])
+                .collect()
+        };
         let history = |open: &OpenLine| (open.line, History::new(bases(open)));
         let lines = open.iter().map(history).collect();
-        Self { rules, lines, flushed: BTreeMap::new(), sequence: 0 }
+        Self {
+            rules,
+            lines,
+            flushed: BTreeMap::new(),
+            sequence: 0,
+        }
     }
 
     pub(super) fn raises(&self, event: &Event) -> bool {
         let raises_line = |(line, sequence): &(u32, u64)| {
             let history = self.lines.get(line);
-            history.and_then(|history| history.atoms.first()).is_some_and(|atom| atom.sequence < *sequence)
+            history
+                .and_then(|history| history.atoms.first())
+                .is_some_and(|atom| atom.sequence < *sequence)
         };
         match event {
-            Event::Fence { notes, .. } => {
-                self.flushed.get(notes).is_some_and(|flushed| flushed.iter().any(raises_line))
-            }
+            Event::Fence { notes, .. } => self
+                .flushed
+                .get(notes)
+                .is_some_and(|flushed| flushed.iter().any(raises_line)),
             Event::Store { .. } | Event::StoreLine { .. } => self.rules == Rules::PersistentCaches,
             _ => false,
         }
@@ -130,23 +151,36 @@ impl Lines {
     pub(super) fn apply(&mut self, memory: &mut Memory, sim: &Sim, event: &Event) {
         self.sequence += 1;
         match *event {
-            Event::Flush { notes, line, count, .. } => {
+            Event::Flush {
+                notes, line, count, ..
+            } => {
                 let sequence = self.sequence;
                 let flushed = self.flushed.entry(notes).or_default();
                 flushed.extend((line..line + count).map(|line| (line, sequence)));
             }
             Event::Fence { notes, .. } => {
                 for (line, sequence) in self.flushed.remove(&notes).unwrap_or_default() {
-                    if self.lines.get_mut(&line).is_some_and(|history| history.raise(sequence)) {
+                    if self
+                        .lines
+                        .get_mut(&line)
+                        .is_some_and(|history| history.raise(sequence))
+                    {
                         self.settle_if_single(memory, sim, line);
                     }
                 }
             }
             Event::Narrow { line, word, value } => {
-                let Some(history) = self.lines.get_mut(&line) else { return };
-                history.bases.retain(|base| base.0[usize::from(word)] == value);
+                let Some(history) = self.lines.get_mut(&line) else {
+                    return;
+                };
+                history
+                    .bases
+                    .retain(|base| base.0[usize::from(word)] == value);
                 history.candidates.clear();
-                assert!(!history.bases.is_empty(), "a decision for a value that no content has");
+                assert!(
+                    !history.bases.is_empty(),
+                    "a decision for a value that no content has"
+                );
                 self.settle_if_single(memory, sim, line);
             }
             _ => {}
@@ -162,7 +196,11 @@ impl Lines {
         site: &'static Location<'static>,
     ) {
         self.sequence += 1;
-        let atom = Atom { sequence: self.sequence, change, site };
+        let atom = Atom {
+            sequence: self.sequence,
+            change,
+            site,
+        };
         if self.rules == Rules::PersistentCaches {
             let mut content = Memory::content(sim, line);
             if let Some(history) = self.lines.get_mut(&line) {
@@ -196,18 +234,25 @@ impl Lines {
         let mut open = Vec::new();
         for (&line, history) in &mut self.lines {
             match history.candidates() {
-                // Stores that changed nothing leave nothing open; their history stays, for its order.
+                // Stores that changed nothing leave nothing open; their history stays, for its
+                // order.
                 [content] => memory.settle(sim, line, content),
                 candidates => {
                     let candidates = candidates.to_vec();
-                    open.push(OpenLine { line, candidates, newest: history.newest, worlds: Vec::new() });
+                    open.push(OpenLine {
+                        line,
+                        candidates,
+                        newest: history.newest,
+                        worlds: Vec::new(),
+                    });
                 }
             }
         }
         open
     }
 
-    /// How many of its stores arrived, of how many, and the first missing one; if a single content is left.
+    /// How many of its stores arrived, of how many, and the first missing one; if a single content
+    /// is left.
     pub(super) fn behind(
         &self,
         line: u32,
@@ -215,7 +260,11 @@ impl Lines {
     ) -> Option<(usize, usize, &'static Location<'static>)> {
         let history = self.lines.get(&line)?;
         let stores = history.atoms.len();
-        let is_left = |count: &usize| history.prefix(*count).any(|content| contents.contains(&content));
+        let is_left = |count: &usize| {
+            history
+                .prefix(*count)
+                .any(|content| contents.contains(&content))
+        };
         let arrived = (0..=stores).rev().find(is_left)?;
         Some((arrived, stores, history.atoms.get(arrived)?.site))
     }

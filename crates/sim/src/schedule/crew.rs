@@ -1,4 +1,5 @@
-//! Coroutines for the threads of a run. They are reused from run to run, because making one takes longer than most runs.
+//! Coroutines for the threads of a run. They are reused from run to run, because making one takes
+//! longer than most runs.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,13 +16,16 @@ pub(super) type Job = Box<dyn FnOnce()>;
 const STACK_WORDS: usize = 1 << 16;
 
 thread_local! {
-    /// The job that the coroutine resumed next starts with, if it has none. Coroutines stay on the operating system's thread
-    /// that made them.
+    /// The job that the coroutine resumed next starts with, if it has none. Coroutines stay on the
+    /// operating system's thread that made them.
     static JOB: Cell<Option<Job>> = const { Cell::new(None) };
 }
 
 /// Suspends the running coroutine: control returns to the code that resumed it.
-#[expect(deprecated, reason = "the scope that replaces it is not available inside the calls of the threads")]
+#[expect(
+    deprecated,
+    reason = "the scope that replaces it is not available inside the calls of the threads"
+)]
 pub(super) fn give_way() {
     generator::yield_with(());
 }
@@ -42,7 +46,8 @@ pub(super) struct Crew {
 }
 
 impl Crew {
-    /// Runs the jobs, each as a thread of its own, in the order of `turn`. When this returns all are done, or the run is stuck.
+    /// Runs the jobs, each as a thread of its own, in the order of `turn`. When this returns all
+    /// are done, or the run is stuck.
     pub(super) fn run(&mut self, turn: &Rc<Turn>, jobs: Vec<Job>) {
         while self.members.len() < jobs.len() {
             self.members.push(coroutine());
@@ -57,7 +62,8 @@ impl Crew {
             schedule::enter(&scheduler, next as u16, || member.resume());
         }
         if turn.is_stuck() {
-            // Leaked, not dropped: unwinding would run code that waits for locks that are never released.
+            // Leaked, not dropped: unwinding would run code that waits for locks that are never
+            // released.
             self.members.drain(..).for_each(std::mem::forget);
             schedule::abandon();
         }

@@ -1,32 +1,38 @@
 //! Threads under exploration: every relevant interleaving, and every crash of each.
 //!
-//! The threads of a [`Program`] are coroutines of one thread of the operating system, so that a switch costs nanoseconds. They
-//! run one at a time; before each access that other threads could notice ([`medium::sync`] lists these) the scheduler may
-//! switch to another thread. Each run is recorded, and then
+//! The threads of a [`Program`] are coroutines of one thread of the operating system, so that a
+//! switch costs nanoseconds. They run one at a time; before each access that other threads could
+//! notice ([`medium::sync`] lists these) the scheduler may switch to another thread. Each run is
+//! recorded, and then
 //!
-//! - its **history** is judged: some order of the operations must explain what they returned, part by part of the state
-//!   (key by key, for a map), and each operation takes effect between its call and its return;
-//! - it is **crashed** at every crash point, like the trace of a single thread; the state after a crash must contain every
-//!   operation that had returned, and each pending one wholly or not at all;
+//! - its **history** is judged: some order of the operations must explain what they returned, part
+//!   by part of the state (key by key, for a map), and each operation takes effect between its call
+//!   and its return;
+//! - it is **crashed** at every crash point, like the trace of a single thread; the state after a
+//!   crash must contain every operation that had returned, and each pending one wholly or not at
+//!   all;
 //! - a **deadlock**, a run without an end, a panic and an error are violations as well.
 //!
 //! [`Search`] chooses the runs:
 //!
-//! - [`Search::Exhaustive`]: all schedules with so many *preemptions* (a thread is stopped though it could have gone on).
-//!   Two are enough for most bugs (Musuvathi, Qadeer, PLDI 2007). Three reductions keep the number of
-//!   runs small, and lose no outcome (`tests/reduction.rs`):
-//!   1. Threads are stopped only before accesses in conflict with those of a thread that is not done, and before a step that
-//!      makes something durable (a fence, or a store with persistent caches), when stores are visible and not yet durable.
-//!   2. A preempted thread goes on only after a step in conflict with its own next step: otherwise it could have taken that
-//!      step before the preemption.
-//!   3. A run ends at a state from which everything was tried. In equal states each thread has seen the same and is about to do
-//!      the same, and each shared place was last written by the same thread with the same knowledge.
-//! - [`Search::Sweep`]: visible before durable. One thread is stopped at a fence, when its publishing store is visible; the
-//!   others run to their ends; then comes the crash.
+//! - [`Search::Exhaustive`]: all schedules with so many *preemptions* (a thread is stopped though
+//!   it could have gone on). Two are enough for most bugs (Musuvathi, Qadeer, PLDI 2007). Three
+//!   reductions keep the number of runs small, and lose no outcome (`tests/reduction.rs`):
+//!   1. Threads are stopped only before accesses in conflict with those of a thread that is not
+//!      done, and before a step that makes something durable (a fence, or a store with persistent
+//!      caches), when stores are visible and not yet durable.
+//!   2. A preempted thread goes on only after a step in conflict with its own next step: otherwise
+//!      it could have taken that step before the preemption.
+//!   3. A run ends at a state from which everything was tried. In equal states each thread has seen
+//!      the same and is about to do the same, and each shared place was last written by the same
+//!      thread with the same knowledge.
+//! - [`Search::Sweep`]: visible before durable. One thread is stopped at a fence, when its
+//!   publishing store is visible; the others run to their ends; then comes the crash.
 //! - [`Search::Random`]: probabilistic concurrency testing, for long runs.
 //!
-//! Not covered: weak memory orderings, as the scheduler is sequentially consistent (these are tested with `loom`); and
-//! interleavings within one step, between two yield points (`medium::sync` says why).
+//! Not covered: weak memory orderings, as the scheduler is sequentially consistent (these are
+//! tested with `loom`); and interleavings within one step, between two yield points (`medium::sync`
+//! says why).
 
 mod crew;
 mod order;
@@ -56,12 +62,16 @@ pub use self::order::Schedule;
 pub use self::report::ThreadsFailure;
 
 /// A part of the state, the operation on that part, and what the operation returned there.
-pub type PartOf<S> = (u64, <S as Subject>::Operation, Option<<S as Subject>::Outcome>);
+pub type PartOf<S> = (
+    u64,
+    <S as Subject>::Operation,
+    Option<<S as Subject>::Outcome>,
+);
 
 /// A subject that several threads use at once.
 ///
-/// Given the order of its threads' steps it must be deterministic, as a [`Subject`] is. All state that its threads share must
-/// be in the medium or behind [`medium::sync`].
+/// Given the order of its threads' steps it must be deterministic, as a [`Subject`] is. All state
+/// that its threads share must be in the medium or behind [`medium::sync`].
 pub trait Concurrent: Subject {
     /// As [`Subject::apply`], beside other threads.
     fn call(
@@ -70,9 +80,10 @@ pub trait Concurrent: Subject {
         operation: &Self::Operation,
     ) -> Result<Self::Outcome, Complaint>;
 
-    /// Splits each of these calls into one operation for each independent part of the state that it concerns. Histories are
-    /// judged part by part, which is much faster with many parts. An operation that takes effect on each part at a time of its
-    /// own, such as a scan, becomes as many operations. By default there is one part, the whole.
+    /// Splits each of these calls into one operation for each independent part of the state that it
+    /// concerns. Histories are judged part by part, which is much faster with many parts. An
+    /// operation that takes effect on each part at a time of its own, such as a scan, becomes as
+    /// many operations. By default there is one part, the whole.
     fn parts(
         &self,
         start: &Self::State,
@@ -100,19 +111,30 @@ pub struct Program<O> {
 impl<O> Program<O> {
     /// Threads without operations before them.
     pub fn of(threads: Vec<Vec<O>>) -> Self {
-        Self { before: Vec::new(), threads, uninterrupted: Vec::new() }
+        Self {
+            before: Vec::new(),
+            threads,
+            uninterrupted: Vec::new(),
+        }
     }
 }
 
 impl<O: Clone> Program<O> {
     /// Threads with one operation each.
     pub fn single(operations: &[O]) -> Self {
-        Self::of(operations.iter().map(|operation| vec![operation.clone()]).collect())
+        Self::of(
+            operations
+                .iter()
+                .map(|operation| vec![operation.clone()])
+                .collect(),
+        )
     }
 
     /// Lists of operations: those before, then those of each thread.
     fn parts(&self) -> impl Iterator<Item = &[O]> {
-        std::iter::once(&self.before).chain(&self.threads).map(Vec::as_slice)
+        std::iter::once(&self.before)
+            .chain(&self.threads)
+            .map(Vec::as_slice)
     }
 
     /// The program without one of its operations; `None` if there are not so many.
@@ -132,7 +154,10 @@ impl<O: Clone> Program<O> {
         if shorter.threads[thread].is_empty() {
             shorter.threads.remove(thread);
             shorter.uninterrupted.retain(|other| *other != thread);
-            shorter.uninterrupted.iter_mut().for_each(|other| *other -= usize::from(*other > thread));
+            shorter
+                .uninterrupted
+                .iter_mut()
+                .for_each(|other| *other -= usize::from(*other > thread));
         }
         Some(shorter)
     }
@@ -184,8 +209,9 @@ pub struct Scheduling {
     pub crashes: bool,
     /// The most steps of a run; more are a livelock.
     pub steps_max: u32,
-    /// Whether to skip schedules that are equivalent to others. If not, [`Search::Exhaustive`] may stop a thread before each
-    /// access, and no run ends early: slow, to check the reductions (`tests/reduction.rs`).
+    /// Whether to skip schedules that are equivalent to others. If not, [`Search::Exhaustive`] may
+    /// stop a thread before each access, and no run ends early: slow, to check the reductions
+    /// (`tests/reduction.rs`).
     pub reduced: bool,
 }
 
@@ -204,7 +230,8 @@ impl Default for Scheduling {
 pub type ThreadsVerdict<S> = Result<(), Box<ThreadsFailure<<S as Subject>::Operation>>>;
 
 impl<S: Concurrent + 'static> Explorer<S> {
-    /// Explores threads, from the state that [`Explorer::set_up`] left. On a failure, looks for a simpler one.
+    /// Explores threads, from the state that [`Explorer::set_up`] left. On a failure, looks for a
+    /// simpler one.
     pub fn explore_threads(
         &mut self,
         program: &Program<S::Operation>,
@@ -223,7 +250,8 @@ impl<S: Concurrent + 'static> Explorer<S> {
         verdict
     }
 
-    /// As [`Explorer::survey`], for threads. Publishes and persists of the threads are not moved, only those after a crash.
+    /// As [`Explorer::survey`], for threads. Publishes and persists of the threads are not moved,
+    /// only those after a crash.
     pub fn survey_threads(
         &mut self,
         program: &Program<S::Operation>,
@@ -232,15 +260,25 @@ impl<S: Concurrent + 'static> Explorer<S> {
         self.survey_while(|explorer| explorer.explore_threads(program, scheduling))
     }
 
-    /// Looks for a failure with fewer operations, by the same search; with no more preemptions, where they are counted. If
-    /// that takes too long, or random schedules do not find it again, the result is not the shortest.
-    fn simplify(&mut self, failure: &mut Box<ThreadsFailure<S::Operation>>, scheduling: &Scheduling) {
+    /// Looks for a failure with fewer operations, by the same search; with no more preemptions,
+    /// where they are counted. If that takes too long, or random schedules do not find it again,
+    /// the result is not the shortest.
+    fn simplify(
+        &mut self,
+        failure: &mut Box<ThreadsFailure<S::Operation>>,
+        scheduling: &Scheduling,
+    ) {
         let search = match &scheduling.search {
-            Search::Exhaustive { .. } => Search::Exhaustive { preemptions_max: failure.preemptions },
+            Search::Exhaustive { .. } => Search::Exhaustive {
+                preemptions_max: failure.preemptions,
+            },
             other => other.clone(),
         };
         let enough = self.stats.recoveries + SHRINK_RECOVERIES_MAX;
-        let scheduling = Scheduling { search, ..scheduling.clone() };
+        let scheduling = Scheduling {
+            search,
+            ..scheduling.clone()
+        };
         let mut position = 0;
         while let Some(shorter) = failure.program.without(position) {
             self.forget();
@@ -255,12 +293,18 @@ impl<S: Concurrent + 'static> Explorer<S> {
         self.forget();
     }
 
-    fn search(&mut self, program: &Program<S::Operation>, scheduling: &Scheduling) -> ThreadsVerdict<S> {
+    fn search(
+        &mut self,
+        program: &Program<S::Operation>,
+        scheduling: &Scheduling,
+    ) -> ThreadsVerdict<S> {
         assert!((1..=64).contains(&program.threads.len()), "1 to 64 threads");
         self.allow_steps(program.parts().map(<[S::Operation]>::len).sum());
         let reduced = scheduling.reduced;
         let order = match &scheduling.search {
-            Search::Exhaustive { preemptions_max } => Order::All(Tree::new(*preemptions_max, reduced)),
+            Search::Exhaustive { preemptions_max } => {
+                Order::All(Tree::new(*preemptions_max, reduced))
+            }
             Search::Sweep => Order::All(Tree::new(1, false)),
             Search::Random { depth, seed, .. } => {
                 Order::Random(Random::new(*seed, program.threads.len(), *depth, 0))
@@ -274,8 +318,8 @@ impl<S: Concurrent + 'static> Explorer<S> {
         let mut crew = Crew::default();
         match &scheduling.search {
             Search::Exhaustive { preemptions_max } => {
-                // Few preemptions first: a failure then has the fewest that it needs, and conflicts are learned while there are
-                // few runs.
+                // Few preemptions first: a failure then has the fewest that it needs, and conflicts
+                // are learned while there are few runs.
                 let first = if reduced { 0 } else { *preemptions_max };
                 for preemptions in first..=*preemptions_max {
                     // Again as long as runs show new conflicts.
@@ -290,7 +334,12 @@ impl<S: Concurrent + 'static> Explorer<S> {
                 let mut steps = 0;
                 for run in 0..*runs {
                     let seed = mix(*seed, u64::from(run));
-                    turn.set_order(Order::Random(Random::new(seed, program.threads.len(), *depth, steps)));
+                    turn.set_order(Order::Random(Random::new(
+                        seed,
+                        program.threads.len(),
+                        *depth,
+                        steps,
+                    )));
                     self.try_run(&mut crew, &turn, program, scheduling)?;
                     steps = steps.max(turn.steps());
                 }
@@ -340,7 +389,12 @@ impl<S: Concurrent + 'static> Explorer<S> {
                 preemptions: turn.preemptions(),
                 places,
                 crashes,
-                planted: explorer.options.mutations.iter().map(ToString::to_string).collect(),
+                planted: explorer
+                    .options
+                    .mutations
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect(),
                 command: explorer.options.command.clone(),
                 seed: match scheduling.search {
                     Search::Random { seed, .. } => seed,
@@ -355,7 +409,8 @@ impl<S: Concurrent + 'static> Explorer<S> {
         if scheduling.crashes {
             let from = recorded.begin.max(turn.known_events());
             self.tell_schedule(|| format!("{}@", turn.schedule().0));
-            let context = Context::of_threads(&*self.subject, history, turn.end() == Some(End::Known));
+            let context =
+                Context::of_threads(&*self.subject, history, turn.end() == Some(End::Known));
             if let Err(found) = self.crash_trace(&recorded.trace, from, context) {
                 return Err(failure(self, found.what.clone(), found.crashes.clone()));
             }

@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 use super::states::mix;
 use crate::subject::Complaint;
 
-/// At which steps the scheduler switched threads, and to which. Reads and prints as `thread,step:thread,step:thread`: the first
-/// thread, then the switches.
+/// At which steps the scheduler switched threads, and to which. Reads and prints as
+/// `thread,step:thread,step:thread`: the first thread, then the switches.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Schedule {
     /// The thread that begins.
@@ -21,7 +21,9 @@ pub struct Schedule {
 impl fmt::Display for Schedule {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}", self.first)?;
-        self.switches.iter().try_for_each(|(step, thread)| write!(formatter, ",{step}:{thread}"))
+        self.switches
+            .iter()
+            .try_for_each(|(step, thread)| write!(formatter, ",{step}:{thread}"))
     }
 }
 
@@ -29,15 +31,22 @@ impl FromStr for Schedule {
     type Err = Complaint;
 
     fn from_str(text: &str) -> Result<Self, Complaint> {
-        let bad = |part: &str| format!("no schedule: {part:?}; give thread,step:thread,step:thread");
+        let bad =
+            |part: &str| format!("no schedule: {part:?}; give thread,step:thread,step:thread");
         let mut parts = text.split(',');
         let first = parts.next().unwrap_or_default();
         let first = first.parse().map_err(|_| bad(first))?;
         let switch = |part: &str| {
             let (step, thread) = part.split_once(':').ok_or_else(|| bad(part))?;
-            Ok((step.parse().map_err(|_| bad(part))?, thread.parse().map_err(|_| bad(part))?))
+            Ok((
+                step.parse().map_err(|_| bad(part))?,
+                thread.parse().map_err(|_| bad(part))?,
+            ))
         };
-        Ok(Self { first, switches: parts.map(switch).collect::<Result<_, Complaint>>()? })
+        Ok(Self {
+            first,
+            switches: parts.map(switch).collect::<Result<_, Complaint>>()?,
+        })
     }
 }
 
@@ -53,7 +62,8 @@ pub(super) struct Decided {
     event: usize,
 }
 
-/// All schedules with so many preemptions, depth first. A thread is preempted if it could have gone on.
+/// All schedules with so many preemptions, depth first. A thread is preempted if it could have gone
+/// on.
 pub(super) struct Tree {
     preemptions_max: u32,
     /// Whether a run ends at a state from which everything was tried.
@@ -64,8 +74,8 @@ pub(super) struct Tree {
     path: Vec<(usize, u32)>,
     decided: Vec<Decided>,
     preemptions: u32,
-    /// States from which everything was tried, except steps of certain sleeping threads (see [`Sleepers`]), and the preemptions
-    /// that were left then.
+    /// States from which everything was tried, except steps of certain sleeping threads (see
+    /// [`Sleepers`]), and the preemptions that were left then.
     ///
     /// [`Sleepers`]: super::states::Sleepers
     visited: FxHashMap<u64, u32>,
@@ -114,17 +124,29 @@ impl Tree {
 
     /// Prepares the next run; `false` if that was the last one.
     pub(super) fn advance(&mut self) -> bool {
-        let next = self.decided.iter().rposition(|decided| decided.chosen + 1 < decided.options);
+        let next = self
+            .decided
+            .iter()
+            .rposition(|decided| decided.chosen + 1 < decided.options);
         self.path.clear();
         let Some(last) = next else { return false };
-        self.path.extend(self.decided[..=last].iter().map(|decided| (decided.chosen, decided.step)));
+        self.path.extend(
+            self.decided[..=last]
+                .iter()
+                .map(|decided| (decided.chosen, decided.step)),
+        );
         self.path[last].0 += 1;
         true
     }
 
-    /// The number of events that earlier runs have recorded in the same way: up to the first new choice.
+    /// The number of events that earlier runs have recorded in the same way: up to the first new
+    /// choice.
     pub(super) fn known_events(&self) -> usize {
-        self.path.len().checked_sub(1).and_then(|last| self.decided.get(last)).map_or(0, |last| last.event)
+        self.path
+            .len()
+            .checked_sub(1)
+            .and_then(|last| self.decided.get(last))
+            .map_or(0, |last| last.event)
     }
 
     /// Whether a run ends at a state from which everything was tried.
@@ -132,14 +154,18 @@ impl Tree {
         self.prunes
     }
 
-    /// Whether everything was tried from a state with so many preemptions left, except steps of sleeping threads. From now on this
-    /// counts as tried.
+    /// Whether everything was tried from a state with so many preemptions left, except steps of
+    /// sleeping threads. From now on this counts as tried.
     fn visit(&mut self, state: u64, asleep: u64, left: u32) -> bool {
         let number = |asleep| mix(state, asleep);
         // A trial with fewer threads asleep tried more. Checks all subsets of the sleeping threads.
         let mut fewer = asleep;
         loop {
-            if self.visited.get(&number(fewer)).is_some_and(|tried| *tried >= left) {
+            if self
+                .visited
+                .get(&number(fewer))
+                .is_some_and(|tried| *tried >= left)
+            {
                 return true;
             }
             if fewer == 0 {
@@ -151,7 +177,8 @@ impl Tree {
         false
     }
 
-    /// The thread that runs next, of `options`. The first one costs nothing; the others are preemptions if `preempts`.
+    /// The thread that runs next, of `options`. The first one costs nothing; the others are
+    /// preemptions if `preempts`.
     pub(super) fn choose(
         &mut self,
         (options, asleep): (&[u16], u64),
@@ -176,14 +203,20 @@ impl Tree {
             return Choice::Astray;
         };
         self.preemptions += u32::from(preempts && chosen > 0);
-        self.decided.push(Decided { options: options.len(), chosen, step, event });
+        self.decided.push(Decided {
+            options: options.len(),
+            chosen,
+            step,
+            event,
+        });
         Choice::Go(thread)
     }
 }
 
-/// Probabilistic concurrency testing (Burckhardt, Kothari, Musuvathi, Nagarakatte, ASPLOS 2010): threads have random
-/// priorities, the highest goes on, and at `depth - 1` random steps it falls to the lowest. A bug that needs so many
-/// orderings is found with a probability of at least 1 in (threads * steps^(depth-1)) a run.
+/// Probabilistic concurrency testing (Burckhardt, Kothari, Musuvathi, Nagarakatte, ASPLOS 2010):
+/// threads have random priorities, the highest goes on, and at `depth - 1` random steps it falls to
+/// the lowest. A bug that needs so many orderings is found with a probability of at least 1 in
+/// (threads * steps^(depth-1)) a run.
 pub(super) struct Random {
     priorities: Vec<u32>,
     /// Steps at which the running thread falls to the lowest priority, ascending.
@@ -194,13 +227,22 @@ pub(super) struct Random {
 
 impl Random {
     pub(super) fn new(seed: u64, threads: usize, depth: u32, steps: u32) -> Self {
-        let mut random = Self { priorities: Vec::new(), falls: Vec::new(), lowest: depth, state: seed };
-        random.priorities = (0..threads as u32).map(|thread| thread + depth + 1).collect();
+        let mut random = Self {
+            priorities: Vec::new(),
+            falls: Vec::new(),
+            lowest: depth,
+            state: seed,
+        };
+        random.priorities = (0..threads as u32)
+            .map(|thread| thread + depth + 1)
+            .collect();
         for last in (1..threads).rev() {
             let other = random.below(last as u64 + 1) as usize;
             random.priorities.swap(last, other);
         }
-        random.falls = (1..depth).map(|_| random.below(u64::from(steps.max(1))) as u32).collect();
+        random.falls = (1..depth)
+            .map(|_| random.below(u64::from(steps.max(1))) as u32)
+            .collect();
         random.falls.sort_unstable();
         random
     }
@@ -223,7 +265,9 @@ impl Random {
                 *priority = self.lowest;
             }
         }
-        let highest = options.iter().max_by_key(|thread| self.priorities[usize::from(**thread)]);
+        let highest = options
+            .iter()
+            .max_by_key(|thread| self.priorities[usize::from(**thread)]);
         highest.copied().unwrap_or(current)
     }
 }

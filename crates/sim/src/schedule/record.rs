@@ -61,11 +61,16 @@ impl<S: Concurrent + 'static> Explorer<S> {
             self.sim.set_recording(false);
             recorded.calls = self.calls(&recorded.start, program, results.outcomes);
             match (turn.end(), results.failure) {
-                (Some(End::Deadlock), _) => Err("a deadlock: every thread waits for another one".to_owned()),
-                (Some(End::Livelock), _) => Err(format!("a livelock: no end within {steps_max} steps")),
-                (Some(End::Astray), _) => {
-                    Err("a run did not repeat the one before: the subject is not deterministic".to_owned())
+                (Some(End::Deadlock), _) => {
+                    Err("a deadlock: every thread waits for another one".to_owned())
                 }
+                (Some(End::Livelock), _) => {
+                    Err(format!("a livelock: no end within {steps_max} steps"))
+                }
+                (Some(End::Astray), _) => Err(
+                    "a run did not repeat the one before: the subject is not deterministic"
+                        .to_owned(),
+                ),
                 (_, Some(failure)) => Err(failure),
                 // Other runs show the rest.
                 (Some(End::Known | End::Asleep | End::Failure), None) => Ok(None),
@@ -97,7 +102,9 @@ impl<S: Concurrent + 'static> Explorer<S> {
             let expected = self.subject.step(state, operation);
             let outcome = self.subject.apply(&mut instance, operation)?;
             if outcome != expected {
-                return Err(format!("{operation:?} returned {outcome:?}, but it should be {expected:?}"));
+                return Err(format!(
+                    "{operation:?} returned {outcome:?}, but it should be {expected:?}"
+                ));
             }
         }
         Ok(instance)
@@ -113,16 +120,28 @@ impl<S: Concurrent + 'static> Explorer<S> {
         let instance = Rc::new(instance);
         turn.set_home(&*instance);
         let operations: usize = program.threads.iter().map(Vec::len).sum();
-        let results = Results { outcomes: vec![None; operations], failure: None };
+        let results = Results {
+            outcomes: vec![None; operations],
+            failure: None,
+        };
         let results = Rc::new(RefCell::new(results));
         let mut first = 0;
         let mut jobs = Vec::with_capacity(program.threads.len());
         for (thread, operations) in program.threads.iter().enumerate() {
-            jobs.push(self.job((thread, first), operations.clone(), turn, &instance, &results));
+            jobs.push(self.job(
+                (thread, first),
+                operations.clone(),
+                turn,
+                &instance,
+                &results,
+            ));
             first += operations.len();
         }
         crew.run(turn, jobs);
-        let results = results.replace(Results { outcomes: Vec::new(), failure: None });
+        let results = results.replace(Results {
+            outcomes: Vec::new(),
+            failure: None,
+        });
         (instance, results)
     }
 
@@ -168,16 +187,30 @@ impl<S: Concurrent + 'static> Explorer<S> {
         program: &Program<S::Operation>,
         outcomes: Vec<Option<S::Outcome>>,
     ) -> Rc<Vec<Call<S>>> {
-        let made: Vec<_> = program.threads.iter().flatten().cloned().zip(outcomes).collect();
+        let made: Vec<_> = program
+            .threads
+            .iter()
+            .flatten()
+            .cloned()
+            .zip(outcomes)
+            .collect();
         let parts = self.subject.parts(start, &made);
         let call = |((operation, _), parts): ((S::Operation, _), Vec<_>)| {
-            let steps = parts.into_iter().map(|(part, operation, outcome)| Step { part, operation, outcome });
-            Call { operation, steps: steps.collect() }
+            let steps = parts.into_iter().map(|(part, operation, outcome)| Step {
+                part,
+                operation,
+                outcome,
+            });
+            Call {
+                operation,
+                steps: steps.collect(),
+            }
         };
         Rc::new(made.into_iter().zip(parts).map(call).collect())
     }
 
-    /// Checks that some order of the operations explains what they returned, and the state at the end.
+    /// Checks that some order of the operations explains what they returned, and the state at the
+    /// end.
     fn judge(&self, recorded: &Recorded<S>, seen: Option<&S::State>) -> Result<(), Complaint> {
         let subject = &*self.subject;
         let mut history = History::new(recorded.start.clone(), Rc::clone(&recorded.calls));
@@ -190,9 +223,10 @@ impl<S: Concurrent + 'static> Explorer<S> {
         }
         let expected = history.current(subject);
         match seen {
-            Some(seen) if !expected.accepts(subject, seen) => {
-                Err(format!("in the end {seen:?} was found, but it should be {}", expected.describe()))
-            }
+            Some(seen) if !expected.accepts(subject, seen) => Err(format!(
+                "in the end {seen:?} was found, but it should be {}",
+                expected.describe()
+            )),
             _ => Ok(()),
         }
     }

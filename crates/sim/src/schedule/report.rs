@@ -41,10 +41,32 @@ pub struct ThreadsFailure<O> {
 impl<O> ThreadsFailure<O> {
     /// A failure before the threads began.
     pub(crate) fn in_setup(failure: Failure<O>) -> Self {
-        let Failure { what, setup, operations, planted, command, seed, .. } = failure;
-        let program = Program { before: operations, ..Program::of(Vec::new()) };
+        let Failure {
+            what,
+            setup,
+            operations,
+            planted,
+            command,
+            seed,
+            ..
+        } = failure;
+        let program = Program {
+            before: operations,
+            ..Program::of(Vec::new())
+        };
         let (schedule, places, crashes) = (Schedule::default(), Vec::new(), Vec::new());
-        Self { what, setup, program, schedule, preemptions: 0, places, crashes, planted, command, seed }
+        Self {
+            what,
+            setup,
+            program,
+            schedule,
+            preemptions: 0,
+            places,
+            crashes,
+            planted,
+            command,
+            seed,
+        }
     }
 
     /// The crashes to repeat.
@@ -53,7 +75,8 @@ impl<O> ThreadsFailure<O> {
     }
 }
 
-/// For each switch, the thread's last operation on the medium. Operations before the threads began belong to none.
+/// For each switch, the thread's last operation on the medium. Operations before the threads began
+/// belong to none.
 pub(super) fn places<S: Subject>(
     schedule: &Schedule,
     events: &[usize],
@@ -62,7 +85,12 @@ pub(super) fn places<S: Subject>(
     let mut from = schedule.first;
     let mut places = Vec::new();
     for ((_, to), event) in schedule.switches.iter().zip(events) {
-        let before = recorded.trace.events.iter().take(*event).skip(recorded.begin);
+        let before = recorded
+            .trace
+            .events
+            .iter()
+            .take(*event)
+            .skip(recorded.begin);
         let mine = |event: &&Event| event.thread() == Some(from);
         let last = before.rev().find(mine).and_then(Event::site);
         places.push(match last {
@@ -102,10 +130,18 @@ impl<O: fmt::Debug> fmt::Display for Story<'_, O> {
         writeln!(formatter, "  thread {} begins", failure.schedule.first)?;
         let mut from = failure.schedule.first;
         let unsaid = failure.places.len().saturating_sub(SWITCHES_SAID);
-        for (index, ((step, to), place)) in failure.schedule.switches.iter().zip(&failure.places).enumerate()
+        for (index, ((step, to), place)) in failure
+            .schedule
+            .switches
+            .iter()
+            .zip(&failure.places)
+            .enumerate()
         {
             if index >= unsaid {
-                writeln!(formatter, "  step {step}: thread {from} stops {place}; thread {to} goes on")?;
+                writeln!(
+                    formatter,
+                    "  step {step}: thread {from} stops {place}; thread {to} goes on"
+                )?;
             } else if index == 0 {
                 writeln!(formatter, "  ... {unsaid} switches")?;
             }

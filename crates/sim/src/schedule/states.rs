@@ -1,4 +1,5 @@
-//! The states of a run: which places threads share, and a digest of everything that may still matter.
+//! The states of a run: which places threads share, and a digest of everything that may still
+//! matter.
 
 use medium::sync::schedule::{Access, AccessKind};
 use rustc_hash::FxHashMap;
@@ -8,7 +9,8 @@ use crate::model::Rules;
 type PlaceMap<T> = FxHashMap<usize, T>;
 
 pub(super) fn mix(state: u64, word: u64) -> u64 {
-    let product = u128::from(state.rotate_left(29) ^ word ^ 0x2d35_8dcc_aa6c_78a5) * 0x8bb8_4b93_962e_acc9;
+    let product =
+        u128::from(state.rotate_left(29) ^ word ^ 0x2d35_8dcc_aa6c_78a5) * 0x8bb8_4b93_962e_acc9;
     (product as u64) ^ (product >> 64) as u64
 }
 
@@ -37,10 +39,11 @@ impl Users {
 
 /// The places that threads share in conflict: one writes, another one reads or writes.
 ///
-/// A thread that is stopped before any other access could as well be stopped later: its steps up to the next conflict commute
-/// with those of the others. So a switch is tried only before accesses in conflict with those of a thread that is not done.
-/// The conflicts are learned from the runs themselves: a round of the exploration uses the conflicts known when it began, and
-/// is repeated if it found new ones.
+/// A thread that is stopped before any other access could as well be stopped later: its steps up to
+/// the next conflict commute with those of the others. So a switch is tried only before accesses in
+/// conflict with those of a thread that is not done. The conflicts are learned from the runs
+/// themselves: a round of the exploration uses the conflicts known when it began, and is repeated
+/// if it found new ones.
 #[derive(Default)]
 pub(super) struct Conflicts {
     users: PlaceMap<Users>,
@@ -61,14 +64,17 @@ impl Conflicts {
         has_grown
     }
 
-    /// Whether the order of this access and those of these other threads matters. It always does for an access that makes
-    /// something durable (a fence, or a store with persistent caches), because a crash may come in between.
+    /// Whether the order of this access and those of these other threads matters. It always does
+    /// for an access that makes something durable (a fence, or a store with persistent caches),
+    /// because a crash may come in between.
     pub(super) fn concerns(&self, access: &Access, others: u64, rules: Rules) -> bool {
         let is_store = access.kind == AccessKind::Store && access.is_to_lines();
         access.kind == AccessKind::Fence
             || rules == Rules::PersistentCaches && is_store
             || places(access).any(|place| {
-                self.known.get(&place).is_some_and(|users| users.against(access.kind) & others != 0)
+                self.known
+                    .get(&place)
+                    .is_some_and(|users| users.against(access.kind) & others != 0)
             })
     }
 
@@ -86,7 +92,8 @@ impl Conflicts {
     }
 }
 
-/// Whether the order of two accesses matters. In a log the order of fences matters as well, and that of fences and stores.
+/// Whether the order of two accesses matters. In a log the order of fences matters as well, and
+/// that of fences and stores.
 fn are_in_conflict(one: &Access, other: &Access, rules: Rules) -> bool {
     let either = |kind| one.kind == kind || other.kind == kind;
     if either(AccessKind::Fence) {
@@ -98,10 +105,11 @@ fn are_in_conflict(one: &Access, other: &Access, rules: Rules) -> bool {
 
 /// Preempted threads that need not go on before a step in conflict with their next one.
 ///
-/// If such a thread had taken its next step before it was stopped, the rest of the schedule would be the same, with no more
-/// preemptions; and that schedule is tried as well. (Godefroid's sleep sets. As preemptions
-/// are counted, only a preempted thread falls asleep: a thread that was tried before another one, and is not going on
-/// by itself, would need one more preemption to come first.)
+/// If such a thread had taken its next step before it was stopped, the rest of the schedule would
+/// be the same, with no more preemptions; and that schedule is tried as well. (Godefroid's sleep
+/// sets. As preemptions are counted, only a preempted thread falls asleep: a thread that was tried
+/// before another one, and is not going on by itself, would need one more preemption to come
+/// first.)
 ///
 /// In that schedule the thread returns earlier, so the expectations there are stricter.
 #[derive(Default)]
@@ -157,8 +165,9 @@ fn places(access: &Access) -> impl Iterator<Item = usize> + use<> {
     access.place..access.place + access.places
 }
 
-/// A digest of the state of a run. Two moments with the same digest have the same future: each thread has seen the same, so it is
-/// at the same point with the same local state; and each place was last written by the same thread with the same knowledge.
+/// A digest of the state of a run. Two moments with the same digest have the same future: each
+/// thread has seen the same, so it is at the same point with the same local state; and each place
+/// was last written by the same thread with the same knowledge.
 #[derive(Default)]
 pub(super) struct State {
     /// For each thread, a digest of all that it has seen.
@@ -167,7 +176,8 @@ pub(super) struct State {
     places: PlaceMap<u64>,
     /// All places together.
     memory: u64,
-    /// With a log, a digest of the appended groups: the state of the thread and of the memory at each append.
+    /// With a log, a digest of the appended groups: the state of the thread and of the memory at
+    /// each append.
     log: u64,
 }
 
@@ -179,8 +189,8 @@ impl State {
         (self.memory, self.log) = (0, 0);
     }
 
-    /// Notes the next step of a thread. The step shows what the thread knows, also of state that is no place: inner nodes, free
-    /// memory.
+    /// Notes the next step of a thread. The step shows what the thread knows, also of state that is
+    /// no place: inner nodes, free memory.
     pub(super) fn approach(&mut self, conflicts: &Conflicts, thread: usize, access: &Access) {
         self.see(thread, access.kind as u64);
         for place in places(access).filter(|place| conflicts.known.contains_key(place)) {
@@ -221,6 +231,8 @@ impl State {
 
     /// The digest of the whole state.
     pub(super) fn number(&self) -> u64 {
-        self.threads.iter().fold(self.memory ^ self.log, |state, thread| mix(state, *thread))
+        self.threads
+            .iter()
+            .fold(self.memory ^ self.log, |state, thread| mix(state, *thread))
     }
 }

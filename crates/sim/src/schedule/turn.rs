@@ -25,7 +25,8 @@ pub(super) enum Order {
 pub(super) enum End {
     /// Everything from here on was tried before. The threads run on to their ends, unrecorded.
     Known,
-    /// Only sleeping threads could run, which other schedules cover. The threads run on to their ends, unrecorded.
+    /// Only sleeping threads could run, which other schedules cover. The threads run on to their
+    /// ends, unrecorded.
     Asleep,
     /// A thread failed. The others run on to their ends, unrecorded.
     Failure,
@@ -51,8 +52,8 @@ enum Status {
     Done,
 }
 
-/// How often every waiting thread tries again without a visible change before the run counts as a deadlock: the release of a
-/// mutex is not visible.
+/// How often every waiting thread tries again without a visible change before the run counts as a
+/// deadlock: the release of a mutex is not visible.
 const LOOKS_MAX: u32 = 3;
 
 /// One run.
@@ -70,7 +71,8 @@ struct Run {
     steps_max: u32,
     /// Stores so far, and threads that are done.
     changes: u64,
-    /// Threads whose last access was a store, or a compare-exchange that failed: the next access tells which.
+    /// Threads whose last access was a store, or a compare-exchange that failed: the next access
+    /// tells which.
     unsure: u64,
     /// Threads that are not done.
     live: u64,
@@ -105,12 +107,17 @@ impl Run {
         (0..self.status.len()).filter(move |thread| *thread != self.current && can_go(thread))
     }
 
-    /// Chooses the next thread. `stays` says whether the current thread can go on; it is about to do `pending`.
+    /// Chooses the next thread. `stays` says whether the current thread can go on; it is about to
+    /// do `pending`.
     fn choose(&mut self, stays: bool, pending: Option<Access>, event: usize) {
         let current = stays.then_some(self.current as u16);
-        let mut options: Vec<u16> =
-            current.into_iter().chain(self.others().map(|other| other as u16)).collect();
-        let Some(&first) = options.first() else { return self.choose_among_waiting(event) };
+        let mut options: Vec<u16> = current
+            .into_iter()
+            .chain(self.others().map(|other| other as u16))
+            .collect();
+        let Some(&first) = options.first() else {
+            return self.choose_among_waiting(event);
+        };
         if self.end.is_some() {
             return self.switch_to(usize::from(first), event);
         }
@@ -126,9 +133,14 @@ impl Run {
                 let prunes = tree.prunes();
                 let state = &self.state;
                 let waiting = self.status.iter().fold(0, |bits, status| {
-                    bits << 2 | u64::from(matches!(status, Status::Waiting(since) if *since >= self.changes))
+                    bits << 2
+                        | u64::from(
+                            matches!(status, Status::Waiting(since) if *since >= self.changes),
+                        )
                 });
-                match tree.choose((&options, asleep), stays, (step, event), || mix(state.number(), waiting)) {
+                match tree.choose((&options, asleep), stays, (step, event), || {
+                    mix(state.number(), waiting)
+                }) {
                     Choice::Go(next) => {
                         if prunes && stays && next != options[0] {
                             self.sleepers.add(self.current, pending);
@@ -145,7 +157,10 @@ impl Run {
             Order::Random(random) => random.choose(self.current as u16, &options, step),
             Order::Again(schedule) => {
                 let switch = schedule.switches.iter().find(|switch| switch.0 == step);
-                switch.map(|switch| switch.1).filter(|next| options.contains(next)).unwrap_or(options[0])
+                switch
+                    .map(|switch| switch.1)
+                    .filter(|next| options.contains(next))
+                    .unwrap_or(options[0])
             }
         };
         self.switch_to(usize::from(next), event);
@@ -180,7 +195,8 @@ impl Run {
         }
     }
 
-    /// Ends the run. The first reason stays, except that a run which was cut and then gets stuck is reported as stuck.
+    /// Ends the run. The first reason stays, except that a run which was cut and then gets stuck is
+    /// reported as stuck.
     fn stop(&mut self, end: End) {
         let is_cut = matches!(self.end, Some(End::Known | End::Asleep));
         if self.end.is_none() || is_cut && end.is_final() {
@@ -220,7 +236,11 @@ impl Turn {
             switch_events: Vec::new(),
             returned: 0,
         };
-        Self { run: RefCell::new(run), home: Cell::default(), sim }
+        Self {
+            run: RefCell::new(run),
+            home: Cell::default(),
+            sim,
+        }
     }
 
     /// Sets the addresses of the object that the threads of the next run share.
@@ -233,10 +253,18 @@ impl Turn {
     pub(super) fn begin(&self, threads: usize, uninterrupted: &[usize], steps_max: u32) {
         let event = self.sim.recorded();
         let run = &mut *self.run.borrow_mut();
-        (run.steps, run.steps_max, run.changes, run.looks, run.returned) = (0, steps_max, 1, 0, 0);
+        (
+            run.steps,
+            run.steps_max,
+            run.changes,
+            run.looks,
+            run.returned,
+        ) = (0, steps_max, 1, 0, 0);
         (run.end, run.is_stuck, run.unsure) = (None, false, 0);
         run.live = u64::MAX >> (64 - threads);
-        run.uninterrupted = uninterrupted.iter().fold(0, |bits, thread| bits | 1 << thread);
+        run.uninterrupted = uninterrupted
+            .iter()
+            .fold(0, |bits, thread| bits | 1 << thread);
         run.schedule = Schedule::default();
         run.switch_events.clear();
         run.status.clear();
@@ -252,7 +280,8 @@ impl Turn {
             Order::Again(schedule) => usize::from(schedule.first).min(threads - 1),
         };
         if !matches!(run.order, Order::Again(_)) {
-            // The choice of the first thread is no preemption. No thread runs yet: the current one is a placeholder that is done.
+            // The choice of the first thread is no preemption. No thread runs yet: the current one
+            // is a placeholder that is done.
             run.status.push(Status::Done);
             run.current = threads;
             run.choose(false, None, event);
@@ -289,8 +318,8 @@ impl Turn {
         self.run.borrow_mut().order = order;
     }
 
-    /// Starts all schedules with so many preemptions again, with the conflicts known by now. Returns `false` if the last round
-    /// was the same.
+    /// Starts all schedules with so many preemptions again, with the conflicts known by now.
+    /// Returns `false` if the last round was the same.
     pub(super) fn begin_round(&self, preemptions_max: u32) -> bool {
         let run = &mut *self.run.borrow_mut();
         let found = run.conflicts.next_round();
@@ -406,7 +435,8 @@ impl Turn {
         }
         if let Some(access) = access {
             let run = &mut *self.run.borrow_mut();
-            run.state.note(&mut run.conflicts, run.current, (&access, run.rules));
+            run.state
+                .note(&mut run.conflicts, run.current, (&access, run.rules));
             run.sleepers.note(&access, run.rules);
             if access.kind == AccessKind::Store {
                 run.unsure |= 1 << run.current;
@@ -419,7 +449,8 @@ impl Turn {
 fn is_point(run: &Run, access: &Access) -> bool {
     match &run.order {
         Order::All(_) if run.is_reduced => {
-            run.conflicts.concerns(access, run.live & !(1 << run.current), run.rules)
+            run.conflicts
+                .concerns(access, run.live & !(1 << run.current), run.rules)
         }
         _ => true,
     }

@@ -6,9 +6,12 @@ use std::time::Instant;
 use everleaf_sim::index::script::{every_drop, every_load, from_word, to_word};
 use everleaf_sim::index::suite::{self, Suite};
 use everleaf_sim::index::{
-    AnyEngine, CodecName, Engine, FollowUp, IndexOperation, IndexSubject, RUBBISH_FROM, Size, engine,
+    AnyEngine, CodecName, Engine, FollowUp, IndexOperation, IndexSubject, RUBBISH_FROM, Size,
+    engine,
 };
-use everleaf_sim::{Complaint, Explorer, Failure, Images, Options, Replay, Rules, SecondCrash, Stats};
+use everleaf_sim::{
+    Complaint, Explorer, Failure, Images, Options, Replay, Rules, SecondCrash, Stats,
+};
 
 /// An error as a complaint.
 #[expect(clippy::needless_pass_by_value, reason = "called by `map_err`")]
@@ -18,10 +21,14 @@ pub(crate) fn text(error: impl ToString) -> Complaint {
 
 /// A number from the environment, to run with other seeds or longer.
 pub(crate) fn setting(name: &str, usual: u64) -> u64 {
-    std::env::var(name).map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))
+    std::env::var(name).map_or(usual, |text| {
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} is no number"))
+    })
 }
 
-/// Whether `cargo xtask thorough` runs the tests: then scopes are those that the ordinary tests have no time for.
+/// Whether `cargo xtask thorough` runs the tests: then scopes are those that the ordinary tests
+/// have no time for.
 pub(crate) fn is_thorough() -> bool {
     setting("EVERLEAF_CASES", 1) > 1
 }
@@ -39,9 +46,19 @@ pub(crate) fn small(name: Engine, codec: CodecName) -> AnyEngine {
 /// The options of a test file; the command runs the calling test.
 pub(crate) fn options(test: &str, images: Images, second_crash: SecondCrash) -> Options {
     let name = std::thread::current().name().unwrap_or_default().to_owned();
-    let cases = if is_thorough() { "EVERLEAF_CASES=8 " } else { "" };
+    let cases = if is_thorough() {
+        "EVERLEAF_CASES=8 "
+    } else {
+        ""
+    };
     let command = format!("{cases}cargo test --release -p everleaf-sim --test {test} {name}");
-    Options { images, second_crash, command, limit_bytes: 16 << 20, ..Options::default() }
+    Options {
+        images,
+        second_crash,
+        command,
+        limit_bytes: 16 << 20,
+        ..Options::default()
+    }
 }
 
 /// A crash to be repeated, as a report names it: the setup, the operations, the crashes.
@@ -50,30 +67,43 @@ type Repeat = (Vec<IndexOperation>, Vec<IndexOperation>, Replay);
 /// What `EVERLEAF_CRASH` says: `SETUP,OPERATIONS@CRASHES`.
 fn repeat() -> Option<Repeat> {
     let text = std::env::var("EVERLEAF_CRASH").ok()?;
-    let (programs, crashes) = text.split_once('@').expect("EVERLEAF_CRASH=SETUP,OPERATIONS@CRASHES");
-    let (setup, operations) = programs.split_once(',').expect("EVERLEAF_CRASH=SETUP,OPERATIONS@CRASHES");
+    let (programs, crashes) = text
+        .split_once('@')
+        .expect("EVERLEAF_CRASH=SETUP,OPERATIONS@CRASHES");
+    let (setup, operations) = programs
+        .split_once(',')
+        .expect("EVERLEAF_CRASH=SETUP,OPERATIONS@CRASHES");
     let program = |word| from_word(word).unwrap_or_else(|bad| panic!("EVERLEAF_CRASH: {bad}"));
     let crashes = match crashes {
         "" => Replay::default(),
-        crashes => crashes.parse().unwrap_or_else(|bad| panic!("EVERLEAF_CRASH: {bad}")),
+        crashes => crashes
+            .parse()
+            .unwrap_or_else(|bad| panic!("EVERLEAF_CRASH: {bad}")),
     };
     Some((program(setup), program(operations), crashes))
 }
 
-/// Repeats a crash with the engine and the options of an exploration. Of a test that explores several ways, those in
-/// which these operations do not come to it find nothing.
+/// Repeats a crash with the engine and the options of an exploration. Of a test that explores
+/// several ways, those in which these operations do not come to it find nothing.
 fn explore_again(
     engine: &AnyEngine,
     follow_up: FollowUp,
     options: &Options,
     (setup, operations, crashes): &Repeat,
 ) {
-    let options = Options { replay: Some(crashes.clone()), ..options.clone() };
+    let options = Options {
+        replay: Some(crashes.clone()),
+        ..options.clone()
+    };
     let mut explorer = Explorer::new(IndexSubject::new(engine, follow_up), options).unwrap();
-    explorer.set_up(setup).unwrap_or_else(|failure| panic!("{failure}"));
+    explorer
+        .set_up(setup)
+        .unwrap_or_else(|failure| panic!("{failure}"));
     for from_operation in 0..operations.len().max(1) {
         explorer.options_mut().from_operation = from_operation;
-        explorer.explore(operations).unwrap_or_else(|failure| panic!("{}", report(&failure)));
+        explorer
+            .explore(operations)
+            .unwrap_or_else(|failure| panic!("{}", report(&failure)));
     }
     println!("repeated: {}", explorer.stats());
 }
@@ -99,14 +129,22 @@ pub(crate) fn explore(
     let entries = engine.leaf_entries();
     let mut explorer = Explorer::new(IndexSubject::new(engine, follow_up), options).unwrap();
     let start = Instant::now();
-    explorer.explore(operations).unwrap_or_else(|failure| panic!("{}", report(&failure)));
+    explorer
+        .explore(operations)
+        .unwrap_or_else(|failure| panic!("{}", report(&failure)));
     let stats = explorer.stats();
-    println!("{} {}, {entries} entries: {stats}; {:?}", engine.name(), engine.codec(), start.elapsed());
+    println!(
+        "{} {}, {entries} entries: {stats}; {:?}",
+        engine.name(),
+        engine.codec(),
+        start.elapsed()
+    );
     assert_eq!(stats.cut_short, 0);
     stats
 }
 
-/// A load leaves all or nothing, and so does the drop of a tree, for each kind of recovery and medium.
+/// A load leaves all or nothing, and so does the drop of a tree, for each kind of recovery and
+/// medium.
 pub(crate) fn explore_loads_and_drops(name: Engine, options: &Options) {
     explore_loads_and_drops_of(
         &[CodecName::Word, CodecName::Record].map(|codec| small(name, codec)),
@@ -129,25 +167,44 @@ pub(crate) fn explore_loads_and_drops_of(engines: &[AnyEngine], options: &Option
                 _ => SecondCrash::Never,
             };
             let rubbish_from = Some(RUBBISH_FROM);
-            let options = Options { rules, second_crash, rubbish_from, ..options.clone() };
+            let options = Options {
+                rules,
+                second_crash,
+                rubbish_from,
+                ..options.clone()
+            };
             explore(engine, &every_load(), FollowUp::Keys, options.clone());
             explore(engine, &every_drop(), FollowUp::Keys, options);
         }
     }
 }
 
-/// Explores all sequences of `length` operations on small trees; nothing must be wrong, and nothing left out.
+/// Explores all sequences of `length` operations on small trees; nothing must be wrong, and nothing
+/// left out.
 pub(crate) fn exhaust(engine: &AnyEngine, length: usize, options: &Options) -> Stats {
     if let Some(repeat) = repeat() {
         explore_again(engine, FollowUp::SplitAndMerge, options, &repeat);
         return Stats::default();
     }
-    let found = suite::exhaust(engine, Suite { length, threads: 2, progress: None }, options);
+    let found = suite::exhaust(
+        engine,
+        Suite {
+            length,
+            threads: 2,
+            progress: None,
+        },
+        options,
+    );
     if let Some(failure) = &found.failure {
         panic!("{}", report(failure));
     }
     let stats = found.stats;
-    let Options { rules, line_form, second_crash, .. } = options;
+    let Options {
+        rules,
+        line_form,
+        second_crash,
+        ..
+    } = options;
     println!(
         "{} {}, {length}, {rules:?}, {line_form:?}, {second_crash:?}: {stats}; {:.1} s",
         engine.name(),

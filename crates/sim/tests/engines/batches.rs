@@ -7,7 +7,10 @@ use everleaf_sim::{Images, Options, Program, Rules, Scheduling, Search, SecondCr
 use crate::common;
 
 fn options(images: Images, rules: Rules, second_crash: SecondCrash) -> Options {
-    Options { rules, ..common::options("engines", images, second_crash) }
+    Options {
+        rules,
+        ..common::options("engines", images, second_crash)
+    }
 }
 
 /// One thread that crashes anywhere, and again in the recovery.
@@ -15,8 +18,12 @@ fn one_thread(kinds: &[Kind; 2], images: Images, second_crash: SecondCrash) {
     for rules in [Rules::Lines, Rules::Log] {
         let subject = BatchSubject::new(kinds.clone());
         let script = subject.script();
-        let mut explorer = subject.explorer(options(images, rules, second_crash)).unwrap();
-        explorer.explore(&script).unwrap_or_else(|failure| panic!("{kinds:?}: {failure}"));
+        let mut explorer = subject
+            .explorer(options(images, rules, second_crash))
+            .unwrap();
+        explorer
+            .explore(&script)
+            .unwrap_or_else(|failure| panic!("{kinds:?}: {failure}"));
         println!("batches of {kinds:?}, {rules:?}: {}", explorer.stats());
         assert_eq!(explorer.stats().cut_short, 0);
     }
@@ -32,28 +39,47 @@ fn beside(
     let subject = BatchSubject::new(kinds.clone());
     let (setup, programs) = (subject.setup(), subject.beside());
     let mut explorer = subject.explorer(options)?;
-    explorer.set_up(&setup).map_err(|failure| failure.to_string())?;
-    let scheduling = Scheduling { search: Search::Exhaustive { preemptions_max }, ..Scheduling::default() };
+    explorer
+        .set_up(&setup)
+        .map_err(|failure| failure.to_string())?;
+    let scheduling = Scheduling {
+        search: Search::Exhaustive { preemptions_max },
+        ..Scheduling::default()
+    };
     for mut program in programs {
         change(&mut program);
-        explorer.explore_threads(&program, &scheduling).map_err(|failure| failure.to_string())?;
+        explorer
+            .explore_threads(&program, &scheduling)
+            .map_err(|failure| failure.to_string())?;
     }
-    println!("batches of {kinds:?} beside single writes: {}", explorer.stats());
+    println!(
+        "batches of {kinds:?} beside single writes: {}",
+        explorer.stats()
+    );
     Ok(())
 }
 
-/// Pairs of engines: those in which each engine is first and second once, and some that are durable by epochs; all of them in thorough
-/// runs.
+/// Pairs of engines: those in which each engine is first and second once, and some that are durable
+/// by epochs; all of them in thorough runs.
 fn pairs() -> Vec<[Kind; 2]> {
-    let all = Engine::ALL.iter().flat_map(|one| Engine::ALL.iter().map(move |other| [*one, *other]));
+    let all = Engine::ALL
+        .iter()
+        .flat_map(|one| Engine::ALL.iter().map(move |other| [*one, *other]));
     let few = [
         [Engine::RNTREE, Engine::BZTREE],
         [Engine::WBTREE, Engine::CAWBT],
         [Engine::MASSTREE, Engine::RNTREE],
         [Engine::MASSTREE, Engine::MASSTREE],
     ];
-    let pairs: Vec<_> = if common::is_thorough() { all.collect() } else { few.into() };
-    pairs.into_iter().map(|pair| pair.map(Kind::Engine)).collect()
+    let pairs: Vec<_> = if common::is_thorough() {
+        all.collect()
+    } else {
+        few.into()
+    };
+    pairs
+        .into_iter()
+        .map(|pair| pair.map(Kind::Engine))
+        .collect()
 }
 
 const WORDS: [Kind; 2] = [Kind::PlainWords, Kind::PlainWords];
@@ -77,12 +103,19 @@ fn the_journal_over_plain_words_beside_a_single_write() {
     }
 }
 
-/// Two batches on the same keys in opposite order: neither waits for the other for ever, and one comes after the other.
+/// Two batches on the same keys in opposite order: neither waits for the other for ever, and one
+/// comes after the other.
 #[test]
 fn two_batches_on_the_same_keys() {
-    let options = options(Images::Some { random: 1 }, Rules::Lines, SecondCrash::InRecovery);
+    let options = options(
+        Images::Some { random: 1 },
+        Rules::Lines,
+        SecondCrash::InRecovery,
+    );
     let other = BatchOperation::Batch(vec![(1, 2, Some(8)), (0, 1, Some(9))], Vec::new());
-    let done = beside(&WORDS, options, 2, |program| program.threads[1] = vec![other.clone()]);
+    let done = beside(&WORDS, options, 2, |program| {
+        program.threads[1] = vec![other.clone()];
+    });
     done.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
@@ -107,8 +140,8 @@ fn each_pair_of_engines_beside_a_single_write() {
     }
 }
 
-/// A split beside a batch copies the record that a tree has just taken over from it. What the batch writes after that must not lie where
-/// the record was.
+/// A split beside a batch copies the record that a tree has just taken over from it. What the batch
+/// writes after that must not lie where the record was.
 #[test]
 fn a_split_that_copies_the_record_of_a_batch() {
     let kinds = [Kind::Gathering, Kind::Words(Engine::CAWBT)];
@@ -116,7 +149,10 @@ fn a_split_that_copies_the_record_of_a_batch() {
     let done = beside(&kinds, options, 1, |program| {
         let writes = [(0, 9, Some(5)), (1, 3, Some(6)), (1, 4, Some(7))];
         let singles = (2..9).map(|key| BatchOperation::Single((0, key, Some(key))));
-        program.threads = vec![vec![BatchOperation::Batch(writes.into(), Vec::new())], singles.collect()];
+        program.threads = vec![
+            vec![BatchOperation::Batch(writes.into(), Vec::new())],
+            singles.collect(),
+        ];
     });
     done.unwrap_or_else(|failure| panic!("{failure}"));
 }

@@ -18,7 +18,8 @@ fn explore(codec: CodecName, operations: &[IndexOperation], options: Options) {
     common::explore(&engine, operations, FollowUp::SplitAndMerge, options);
 }
 
-/// Inserts, updates, removes; splits of leaves and of the root, consolidations, merges back to a single leaf.
+/// Inserts, updates, removes; splits of leaves and of the root, consolidations, merges back to a
+/// single leaf.
 fn script() -> Vec<IndexOperation> {
     let mut script = vec![
         Insert(10, 1),
@@ -36,7 +37,14 @@ fn script() -> Vec<IndexOperation> {
     script.extend((41..47).map(|key| Insert(key, key)));
     script.push(Reopen);
     script.extend([10, 25, 30, 40, 41, 42, 43].map(Remove));
-    script.extend([Insert(5, 11), Reopen, Remove(44), Remove(45), Remove(46), Remove(5)]);
+    script.extend([
+        Insert(5, 11),
+        Reopen,
+        Remove(44),
+        Remove(45),
+        Remove(46),
+        Remove(5),
+    ]);
     script
 }
 
@@ -54,15 +62,30 @@ fn a_script_with_words() {
 /// After a crash a write, or a find, comes before any scan of the whole tree.
 #[test]
 fn writes_come_first_after_a_crash() {
-    for (codec, rules) in [(Word, Rules::Lines), (Record, Rules::Lines), (Word, Rules::Log)] {
+    for (codec, rules) in [
+        (Word, Rules::Lines),
+        (Record, Rules::Lines),
+        (Word, Rules::Log),
+    ] {
         let options = options(Images::Some { random: 2 }, SecondCrash::InRecovery);
-        explore(codec, &script(), Options { rules, follow_up_first: true, ..options });
+        explore(
+            codec,
+            &script(),
+            Options {
+                rules,
+                follow_up_first: true,
+                ..options
+            },
+        );
     }
 }
 
 #[test]
 fn loads_and_drops() {
-    common::explore_loads_and_drops(Engine::BZTREE, &options(Images::All, SecondCrash::InRecovery));
+    common::explore_loads_and_drops(
+        Engine::BZTREE,
+        &options(Images::All, SecondCrash::InRecovery),
+    );
 }
 
 #[test]
@@ -76,7 +99,10 @@ fn a_script_with_records() {
 #[test]
 fn a_script_on_a_log_and_with_persistent_caches() {
     for rules in [Rules::Log, Rules::PersistentCaches] {
-        let options = Options { rules, ..options(Images::All, SecondCrash::InRecovery) };
+        let options = Options {
+            rules,
+            ..options(Images::All, SecondCrash::InRecovery)
+        };
         explore(Word, &script(), options.clone());
         explore(Record, &script(), options);
     }
@@ -86,8 +112,12 @@ fn a_script_on_a_log_and_with_persistent_caches() {
 #[test]
 fn operations_before_the_mark() {
     let engines: [AnyEngine; 2] = [
-        Explored::small(Engine::BZTREE, CodecName::Word).marking_later().shared(),
-        Explored::small(Engine::BZTREE, CodecName::Record).marking_later().shared(),
+        Explored::small(Engine::BZTREE, CodecName::Word)
+            .marking_later()
+            .shared(),
+        Explored::small(Engine::BZTREE, CodecName::Record)
+            .marking_later()
+            .shared(),
     ];
     for second_crash in [SecondCrash::Never, SecondCrash::InRecovery] {
         for engine in &engines {
@@ -103,7 +133,10 @@ fn inner_nodes_that_split_and_merge() {
     let mut operations: Vec<_> = (0..24).map(|key| Insert(key * 7 % 24, key)).collect();
     operations.extend((0..24).map(|key| Remove(key * 5 % 24)));
     for rules in [Rules::Lines, Rules::Log] {
-        let options = Options { rules, ..options(Images::Some { random: 2 }, SecondCrash::Never) };
+        let options = Options {
+            rules,
+            ..options(Images::Some { random: 2 }, SecondCrash::Never)
+        };
         explore(Word, &operations, options.clone());
         explore(Record, &operations, options);
     }
@@ -116,8 +149,9 @@ fn random_scripts() {
         let operations = random_operations(seed, 50, 14, writes);
         let options = options(Images::Some { random: 2 }, SecondCrash::Never);
         explore(Word, &operations, options.clone());
-        let five: AnyEngine =
-            Explored::small(Engine::BZTREE, CodecName::Record).with_nodes("leaf-entries", 5, 5).shared();
+        let five: AnyEngine = Explored::small(Engine::BZTREE, CodecName::Record)
+            .with_nodes("leaf-entries", 5, 5)
+            .shared();
         common::explore(&five, &operations, FollowUp::SplitAndMerge, options.clone());
         let engine = engine(Engine::BZTREE, Word, Size::Full);
         common::explore(&engine, &operations, FollowUp::Keys, options);
@@ -125,12 +159,16 @@ fn random_scripts() {
 }
 
 fn exhaust(codec: CodecName, length: usize, rules: Rules, second_crash: SecondCrash) {
-    let options = Options { rules, ..options(Images::All, second_crash) };
+    let options = Options {
+        rules,
+        ..options(Images::All, second_crash)
+    };
     common::exhaust(&common::small(Engine::BZTREE, codec), length, &options);
 }
 
-/// Every sequence of so many operations on small trees, every crash of the last one, every image. With a crash of the
-/// recovery as well `everleaf crash --exhaustive` does it at length 2 and beyond.
+/// Every sequence of so many operations on small trees, every crash of the last one, every image.
+/// With a crash of the recovery as well `everleaf crash --exhaustive` does it at length 2 and
+/// beyond.
 #[test]
 fn small_scopes_exhausted() {
     exhaust(Word, 2, Rules::Lines, SecondCrash::Never);
@@ -139,7 +177,11 @@ fn small_scopes_exhausted() {
 
 #[test]
 fn small_scopes_exhausted_on_a_log_and_with_records() {
-    let second_crash = if common::is_thorough() { SecondCrash::InRecovery } else { SecondCrash::Never };
+    let second_crash = if common::is_thorough() {
+        SecondCrash::InRecovery
+    } else {
+        SecondCrash::Never
+    };
     exhaust(Word, 2, Rules::Log, second_crash);
     exhaust(Record, 1, Rules::Lines, SecondCrash::InRecovery);
 }

@@ -1,4 +1,5 @@
-//! BzTree under threads: the races of its structure changes, every schedule within a bound, the crashes of each.
+//! BzTree under threads: the races of its structure changes, every schedule within a bound, the
+//! crashes of each.
 
 use std::time::Instant;
 
@@ -18,8 +19,19 @@ fn options() -> Options {
 
 /// With the crashes of each schedule, where these have one preemption at most.
 fn explore(codec: CodecName, scope: &Scope, programs: &[Program<IndexOperation>], search: &Search) {
-    let crashes = !matches!(search, Search::Exhaustive { preemptions_max: 2.. });
-    explore_with(&common::small(Engine::BZTREE, codec), scope, programs, (search, crashes), &options());
+    let crashes = !matches!(
+        search,
+        Search::Exhaustive {
+            preemptions_max: 2..
+        }
+    );
+    explore_with(
+        &common::small(Engine::BZTREE, codec),
+        scope,
+        programs,
+        (search, crashes),
+        &options(),
+    );
 }
 
 fn explore_with(
@@ -30,10 +42,18 @@ fn explore_with(
     options: &Options,
 ) {
     let start = Instant::now();
-    let scheduling = Scheduling { crashes, ..Scheduling::default() };
+    let scheduling = Scheduling {
+        crashes,
+        ..Scheduling::default()
+    };
     let next = |number: usize| Some((programs.get(number)?.clone(), search.clone()));
-    let work =
-        Work { options, follow_up: FollowUp::Keys, scheduling: &scheduling, workers: 2, progress: None };
+    let work = Work {
+        options,
+        follow_up: FollowUp::Keys,
+        scheduling: &scheduling,
+        workers: 2,
+        progress: None,
+    };
     let stats = threads::exhaust(engine, &scope.setup, next, work);
     let stats = stats.unwrap_or_else(|failure| panic!("{failure}"));
     let (schedules, seconds) = (stats.schedules, start.elapsed().as_secs_f32());
@@ -46,31 +66,67 @@ fn explore_with(
     assert_eq!(stats.cut_short, 0);
 }
 
-/// One race: all schedules with two preemptions, of words only where it is to be fast, with the crashes of each.
+/// One race: all schedules with two preemptions, of words only where it is to be fast, with the
+/// crashes of each.
 fn race(name: &'static str, setup: &[IndexOperation], operations: &[IndexOperation]) {
-    let scope = Scope { name, setup: setup.to_vec(), keys: [0; 3] };
+    let scope = Scope {
+        name,
+        setup: setup.to_vec(),
+        keys: [0; 3],
+    };
     for codec in [Word, Record] {
-        let preemptions_max = if codec == Word || common::is_thorough() { 2 } else { 1 };
+        let preemptions_max = if codec == Word || common::is_thorough() {
+            2
+        } else {
+            1
+        };
         let search = Search::Exhaustive { preemptions_max };
         let engine = common::small(Engine::BZTREE, codec);
-        explore_with(&engine, &scope, &[Program::single(operations)], (&search, true), &options());
+        explore_with(
+            &engine,
+            &scope,
+            &[Program::single(operations)],
+            (&search, true),
+            &options(),
+        );
     }
 }
 
 /// Where a fence orders and does not yet make durable, with what any crash leaves of the log.
 #[test]
 fn races_on_a_file() {
-    let options = Options { rules: Rules::Log, ..options() };
+    let options = Options {
+        rules: Rules::Log,
+        ..options()
+    };
     for (name, setup, operations) in [
-        ("a split beside a put", full(), [Insert(16, 102), Put(10, 103)]),
+        (
+            "a split beside a put",
+            full(),
+            [Insert(16, 102), Put(10, 103)],
+        ),
         ("a split beside a read", full(), [Insert(16, 102), Get(10)]),
-        ("the same key", vec![Insert(10, 1)], [Insert(20, 101), Insert(20, 102)]),
+        (
+            "the same key",
+            vec![Insert(10, 1)],
+            [Insert(20, 101), Insert(20, 102)],
+        ),
     ] {
-        let scope = Scope { name, setup, keys: [0; 3] };
+        let scope = Scope {
+            name,
+            setup,
+            keys: [0; 3],
+        };
         for codec in [Word, Record] {
             let search = Search::Exhaustive { preemptions_max: 1 };
             let engine = common::small(Engine::BZTREE, codec);
-            explore_with(&engine, &scope, &[Program::single(&operations)], (&search, true), &options);
+            explore_with(
+                &engine,
+                &scope,
+                &[Program::single(&operations)],
+                (&search, true),
+                &options,
+            );
         }
     }
 }
@@ -79,32 +135,65 @@ fn full() -> Vec<IndexOperation> {
     (1..5).map(|key| Insert(10 * key, key)).collect()
 }
 
-/// A regression: the second thread took a descriptor that the first one was using, and both splits reported success.
+/// A regression: the second thread took a descriptor that the first one was using, and both splits
+/// reported success.
 #[test]
 fn a_split_beside_a_put() {
-    race("a split beside a put", &full(), &[Insert(16, 102), Put(10, 103)]);
+    race(
+        "a split beside a put",
+        &full(),
+        &[Insert(16, 102), Put(10, 103)],
+    );
 }
 
 #[test]
 #[ignore = "thorough: 22 s"]
 fn inserts_of_the_same_key() {
-    race("the same key", &[Insert(10, 1)], &[Insert(20, 101), Insert(20, 102)]);
-    race("the same key, split", &full(), &[Insert(15, 101), Insert(15, 102)]);
+    race(
+        "the same key",
+        &[Insert(10, 1)],
+        &[Insert(20, 101), Insert(20, 102)],
+    );
+    race(
+        "the same key, split",
+        &full(),
+        &[Insert(15, 101), Insert(15, 102)],
+    );
 }
 
-/// A regression: a writer that had waited long enough ended an insert's reservation before the insert had written the entry's
-/// metadata. The insert then still used the entry, so the key was there twice.
+/// A regression: a writer that had waited long enough ended an insert's reservation before the
+/// insert had written the entry's metadata. The insert then still used the entry, so the key was
+/// there twice.
 #[test]
 fn reservations_that_others_end() {
     let engines: [AnyEngine; 2] = [
-        Explored::small(Engine::BZTREE, CodecName::Word).with("patience", 0).shared(),
-        Explored::small(Engine::BZTREE, CodecName::Record).with("patience", 0).shared(),
+        Explored::small(Engine::BZTREE, CodecName::Word)
+            .with("patience", 0)
+            .shared(),
+        Explored::small(Engine::BZTREE, CodecName::Record)
+            .with("patience", 0)
+            .shared(),
     ];
     let three = [Insert(20, 101), Insert(20, 102), Insert(20, 103)];
     let programs: [(&str, &[IndexOperation], Program<IndexOperation>, u32); 5] = [
-        ("the same key", &full()[..1], Program::single(&three[..2]), 2),
-        ("another key", &full()[..1], Program::single(&[Insert(20, 101), Insert(30, 102)]), 2),
-        ("the last entry", &full()[..3], Program::single(&[Insert(50, 101), Put(50, 102)]), 2),
+        (
+            "the same key",
+            &full()[..1],
+            Program::single(&three[..2]),
+            2,
+        ),
+        (
+            "another key",
+            &full()[..1],
+            Program::single(&[Insert(20, 101), Insert(30, 102)]),
+            2,
+        ),
+        (
+            "the last entry",
+            &full()[..3],
+            Program::single(&[Insert(50, 101), Put(50, 102)]),
+            2,
+        ),
         (
             "and one more",
             &full()[..1],
@@ -113,9 +202,16 @@ fn reservations_that_others_end() {
         ),
         ("three threads", &full()[..1], Program::single(&three), 1),
     ];
-    for engine in engines.iter().take(if common::is_thorough() { 2 } else { 1 }) {
+    for engine in engines
+        .iter()
+        .take(if common::is_thorough() { 2 } else { 1 })
+    {
         for (name, setup, program, most) in &programs {
-            let scope = Scope { name, setup: setup.to_vec(), keys: [0; 3] };
+            let scope = Scope {
+                name,
+                setup: setup.to_vec(),
+                keys: [0; 3],
+            };
             for preemptions_max in 1..=*most {
                 let search = Search::Exhaustive { preemptions_max };
                 explore_with(
@@ -132,7 +228,11 @@ fn reservations_that_others_end() {
 
 #[test]
 fn an_insert_into_a_leaf_that_is_being_frozen() {
-    race("an insert beside a freeze", &full()[..3], &[Insert(15, 101), Insert(16, 102)]);
+    race(
+        "an insert beside a freeze",
+        &full()[..3],
+        &[Insert(15, 101), Insert(16, 102)],
+    );
 }
 
 #[test]
@@ -150,8 +250,16 @@ fn small_leaves() -> Vec<IndexOperation> {
 #[test]
 #[ignore = "thorough: 17 s"]
 fn an_insert_into_leaves_that_are_being_merged() {
-    race("a merge beside an insert", &small_leaves(), &[Remove(10), Insert(15, 101)]);
-    race("a merge beside an insert on the right", &small_leaves(), &[Remove(10), Insert(45, 101)]);
+    race(
+        "a merge beside an insert",
+        &small_leaves(),
+        &[Remove(10), Insert(15, 101)],
+    );
+    race(
+        "a merge beside an insert on the right",
+        &small_leaves(),
+        &[Remove(10), Insert(45, 101)],
+    );
 }
 
 #[test]
@@ -164,24 +272,47 @@ fn a_remove_from_a_leaf_that_is_being_consolidated() {
     // Full, of entries that are gone: the insert consolidates.
     let mut setup = full();
     setup.extend([Remove(30), Remove(40)]);
-    race("a consolidation beside a remove", &setup, &[Insert(15, 101), Remove(10)]);
-    race("a consolidation beside an update", &setup, &[Insert(15, 101), Update(10, 102)]);
-    race("a consolidation beside a scan", &setup, &[Insert(15, 101), Scan(0, 100)]);
+    race(
+        "a consolidation beside a remove",
+        &setup,
+        &[Insert(15, 101), Remove(10)],
+    );
+    race(
+        "a consolidation beside an update",
+        &setup,
+        &[Insert(15, 101), Update(10, 102)],
+    );
+    race(
+        "a consolidation beside a scan",
+        &setup,
+        &[Insert(15, 101), Scan(0, 100)],
+    );
 }
 
-/// The mark after a crash beside a thread that splits, merges and replaces records. Then free space is reused, while that thread may
-/// still retire nodes that it had removed before the mark reached them.
+/// The mark after a crash beside a thread that splits, merges and replaces records. Then free space
+/// is reused, while that thread may still retire nodes that it had removed before the mark reached
+/// them.
 #[test]
 fn a_mark_beside_changes() {
     let engines: [AnyEngine; 2] = [
-        Explored::small(Engine::BZTREE, CodecName::Word).marking_later().shared(),
-        Explored::small(Engine::BZTREE, CodecName::Record).marking_later().shared(),
+        Explored::small(Engine::BZTREE, CodecName::Word)
+            .marking_later()
+            .shared(),
+        Explored::small(Engine::BZTREE, CodecName::Record)
+            .marking_later()
+            .shared(),
     ];
     for engine in &engines {
         let explore = |setup: &[IndexOperation], operation: IndexOperation| {
-            let scheduling = Scheduling { crashes: false, ..Scheduling::default() };
+            let scheduling = Scheduling {
+                crashes: false,
+                ..Scheduling::default()
+            };
             let programs = [
-                (Program::single(&[Mark, operation]), Search::Exhaustive { preemptions_max: 2 }),
+                (
+                    Program::single(&[Mark, operation]),
+                    Search::Exhaustive { preemptions_max: 2 },
+                ),
                 (
                     Program::of(vec![vec![Mark, Insert(16, 103)], vec![operation]]),
                     Search::Exhaustive { preemptions_max: 1 },
@@ -197,7 +328,11 @@ fn a_mark_beside_changes() {
             };
             let stats = threads::exhaust(engine, setup, next, work);
             let stats = stats.unwrap_or_else(|failure| panic!("{failure}"));
-            println!("{operation:?}, {}: {} schedules", engine.codec(), stats.schedules);
+            println!(
+                "{operation:?}, {}: {} schedules",
+                engine.codec(),
+                stats.schedules
+            );
         };
         for operation in [Insert(15, 101), Put(10, 102), Remove(20)] {
             explore(&full(), operation);
@@ -206,14 +341,28 @@ fn a_mark_beside_changes() {
     }
 }
 
-/// A sample of all pairs of operations on trees that split and merge, each with one preemption and the crashes of that.
+/// A sample of all pairs of operations on trees that split and merge, each with one preemption and
+/// the crashes of that.
 #[test]
 fn pairs_of_operations() {
     for (number, scope) in threads::scopes(4).iter().enumerate() {
-        let pairs: Vec<_> =
-            threads::pairs(scope, Durability::OnReturn).into_iter().skip(number).step_by(9).collect();
-        explore(Word, scope, &pairs, &Search::Exhaustive { preemptions_max: 1 });
-        explore(Record, scope, &pairs[..1], &Search::Exhaustive { preemptions_max: 1 });
+        let pairs: Vec<_> = threads::pairs(scope, Durability::OnReturn)
+            .into_iter()
+            .skip(number)
+            .step_by(9)
+            .collect();
+        explore(
+            Word,
+            scope,
+            &pairs,
+            &Search::Exhaustive { preemptions_max: 1 },
+        );
+        explore(
+            Record,
+            scope,
+            &pairs[..1],
+            &Search::Exhaustive { preemptions_max: 1 },
+        );
     }
 }
 
@@ -222,8 +371,16 @@ fn pairs_of_operations() {
 fn random_threads() {
     for seed in common::seeds(3, 8) {
         let program = threads::random(seed, (3, 8), 9, Durability::OnReturn);
-        let scope = Scope { name: "random", setup: Vec::new(), keys: [0; 3] };
-        let search = Search::Random { runs: 20, depth: 3, seed };
+        let scope = Scope {
+            name: "random",
+            setup: Vec::new(),
+            keys: [0; 3],
+        };
+        let search = Search::Random {
+            runs: 20,
+            depth: 3,
+            seed,
+        };
         explore(Word, &scope, std::slice::from_ref(&program), &search);
         explore(Record, &scope, std::slice::from_ref(&program), &search);
     }
@@ -252,8 +409,15 @@ fn all_pairs_and_triples() {
             &threads::pairs(&scope, Durability::OnReturn),
             &Search::Exhaustive { preemptions_max: 2 },
         );
-        let triples: Vec<_> =
-            threads::triples(&scope, Durability::OnReturn).into_iter().step_by(10).collect();
-        explore(Word, &scope, &triples, &Search::Exhaustive { preemptions_max: 1 });
+        let triples: Vec<_> = threads::triples(&scope, Durability::OnReturn)
+            .into_iter()
+            .step_by(10)
+            .collect();
+        explore(
+            Word,
+            &scope,
+            &triples,
+            &Search::Exhaustive { preemptions_max: 1 },
+        );
     }
 }

@@ -10,7 +10,10 @@ use medium::LineForm;
 use crate::common;
 
 fn options(images: Images, second_crash: SecondCrash) -> Options {
-    Options { rubbish_from: Some(RUBBISH_FROM), ..common::options("engines", images, second_crash) }
+    Options {
+        rubbish_from: Some(RUBBISH_FROM),
+        ..common::options("engines", images, second_crash)
+    }
 }
 
 fn engines() -> [AnyEngine; 2] {
@@ -31,7 +34,11 @@ fn explore_each(operations: &[IndexOperation], follow_up: FollowUp, options: &Op
 
 /// In the scopes of memory, where it is to be fast.
 fn explore_lines(operations: &[IndexOperation], follow_up: FollowUp, options: &Options) {
-    let scopes = if common::is_thorough() { SCOPES.len() } else { 2 };
+    let scopes = if common::is_thorough() {
+        SCOPES.len()
+    } else {
+        2
+    };
     explore_in(&SCOPES[..scopes], operations, follow_up, options);
 }
 
@@ -48,47 +55,89 @@ fn explore_in(
             if engine.codec() == "record" && !is_usual && !common::is_thorough() {
                 continue;
             }
-            common::explore(&engine, operations, follow_up, Options { rules, line_form, ..options.clone() });
+            common::explore(
+                &engine,
+                operations,
+                follow_up,
+                Options {
+                    rules,
+                    line_form,
+                    ..options.clone()
+                },
+            );
         }
     }
 }
 
 #[test]
 fn a_script_of_every_change() {
-    explore_each(&every_change(), FollowUp::SplitAndMerge, &options(Images::All, SecondCrash::InRecovery));
+    explore_each(
+        &every_change(),
+        FollowUp::SplitAndMerge,
+        &options(Images::All, SecondCrash::InRecovery),
+    );
 }
 
 /// A write that meets what a crash has left goes on with it.
 #[test]
 fn writes_come_first_after_a_crash() {
-    let options =
-        Options { follow_up_first: true, ..options(Images::Some { random: 2 }, SecondCrash::InRecovery) };
+    let options = Options {
+        follow_up_first: true,
+        ..options(Images::Some { random: 2 }, SecondCrash::InRecovery)
+    };
     explore_each(&every_change(), FollowUp::SplitAndMerge, &options);
 }
 
-/// The log names nodes. Once they are gone their lines may be records, and an open must not read them as nodes.
+/// The log names nodes. Once they are gone their lines may be records, and an open must not read
+/// them as nodes.
 #[test]
 fn the_log_names_no_node_that_is_gone() {
-    let images = if common::is_thorough() { Images::All } else { Images::Some { random: 2 } };
-    explore_lines(&merged_to_one_leaf(), FollowUp::Reuse, &options(images, SecondCrash::InRecovery));
+    let images = if common::is_thorough() {
+        Images::All
+    } else {
+        Images::Some { random: 2 }
+    };
+    explore_lines(
+        &merged_to_one_leaf(),
+        FollowUp::Reuse,
+        &options(images, SecondCrash::InRecovery),
+    );
 }
 
 #[test]
 fn loads_and_drops() {
-    common::explore_loads_and_drops(Engine::CAWBT, &options(Images::All, SecondCrash::InRecovery));
+    common::explore_loads_and_drops(
+        Engine::CAWBT,
+        &options(Images::All, SecondCrash::InRecovery),
+    );
 }
 
-/// Three levels of inner nodes: splits go up to the root, merges and moves of children come down from there.
+/// Three levels of inner nodes: splits go up to the root, merges and moves of children come down
+/// from there.
 #[test]
 fn changes_that_go_up_to_the_root() {
     let ascending = (0..40).map(|key| Insert(key, key));
-    let operations: Vec<_> = ascending.chain((0..40).map(|key| Remove(key * 11 % 40))).collect();
-    let second_crash = if common::is_thorough() { SecondCrash::InRecovery } else { SecondCrash::Never };
-    explore_each(&operations, FollowUp::Keys, &options(Images::Some { random: 1 }, second_crash));
+    let operations: Vec<_> = ascending
+        .chain((0..40).map(|key| Remove(key * 11 % 40)))
+        .collect();
+    let second_crash = if common::is_thorough() {
+        SecondCrash::InRecovery
+    } else {
+        SecondCrash::Never
+    };
+    explore_each(
+        &operations,
+        FollowUp::Keys,
+        &options(Images::Some { random: 1 }, second_crash),
+    );
     let mut operations: Vec<_> = (0..40).map(|key| Insert(key * 7 % 40, key)).collect();
     operations.extend((0..40).map(|key| Update(key * 3 % 40, 100 + key)));
     operations.extend((0..40).map(Remove));
-    explore_lines(&operations, FollowUp::Keys, &options(Images::Some { random: 1 }, SecondCrash::Never));
+    explore_lines(
+        &operations,
+        FollowUp::Keys,
+        &options(Images::Some { random: 1 }, SecondCrash::Never),
+    );
     // From the end: nodes lose their last children, and get some from the left.
     let ascending = (0..40).map(|key| Insert(key, key));
     let operations: Vec<_> = ascending.chain((0..40).rev().map(Remove)).collect();
@@ -104,19 +153,36 @@ fn random_scripts() {
     for seed in common::seeds(1, 3) {
         println!("seed {seed}");
         let options = options(Images::Some { random: 2 }, SecondCrash::Never);
-        explore_each(&random_operations(seed, 60, 16, writes), FollowUp::SplitAndMerge, &options);
-        explore_each(&random_operations(seed, 150, 60, writes), FollowUp::Keys, &options);
+        explore_each(
+            &random_operations(seed, 60, 16, writes),
+            FollowUp::SplitAndMerge,
+            &options,
+        );
+        explore_each(
+            &random_operations(seed, 150, 60, writes),
+            FollowUp::Keys,
+            &options,
+        );
     }
 }
 
-/// Every sequence of so many operations on small trees, every crash of the last one and of its recovery, every image.
+/// Every sequence of so many operations on small trees, every crash of the last one and of its
+/// recovery, every image.
 #[test]
 fn small_scopes_exhausted() {
     for engine in engines() {
         for (rules, line_form) in SCOPES {
             let is_long = engine.codec() == "word" || common::is_thorough();
-            let length = if rules == Rules::Lines && is_long { 2 } else { 1 };
-            let options = Options { rules, line_form, ..options(Images::All, SecondCrash::InRecovery) };
+            let length = if rules == Rules::Lines && is_long {
+                2
+            } else {
+                1
+            };
+            let options = Options {
+                rules,
+                line_form,
+                ..options(Images::All, SecondCrash::InRecovery)
+            };
             common::exhaust(&engine, length, &options);
         }
     }
@@ -128,6 +194,13 @@ fn second_crashes_anywhere() {
     for engine in engines() {
         let options = options(Images::All, SecondCrash::Anywhere);
         common::exhaust(&engine, 1, &options);
-        common::exhaust(&engine, 1, &Options { line_form: LineForm::Twin, ..options });
+        common::exhaust(
+            &engine,
+            1,
+            &Options {
+                line_form: LineForm::Twin,
+                ..options
+            },
+        );
     }
 }

@@ -17,7 +17,13 @@ fn long() -> usize {
     if common::is_thorough() { 3 } else { 2 }
 }
 
-fn exhaust(codec: CodecName, length: usize, rules: Rules, line_form: LineForm, second_crash: SecondCrash) {
+fn exhaust(
+    codec: CodecName,
+    length: usize,
+    rules: Rules,
+    line_form: LineForm,
+    second_crash: SecondCrash,
+) {
     let options = Options {
         rules,
         line_form,
@@ -25,47 +31,116 @@ fn exhaust(codec: CodecName, length: usize, rules: Rules, line_form: LineForm, s
         ..common::options("engines", Images::All, second_crash)
     };
     let stats = common::exhaust(&common::small(Engine::RNTREE, codec), length, &options);
-    assert!(stats.traces == 4 * 12u64.pow(length as u32) || std::env::var_os("EVERLEAF_CRASH").is_some());
+    assert!(
+        stats.traces == 4 * 12u64.pow(length as u32)
+            || std::env::var_os("EVERLEAF_CRASH").is_some()
+    );
 }
 
 #[test]
 fn words_in_single_lines() {
-    exhaust(Word, length(long()), Rules::Lines, LineForm::Single, SecondCrash::InRecovery);
+    exhaust(
+        Word,
+        length(long()),
+        Rules::Lines,
+        LineForm::Single,
+        SecondCrash::InRecovery,
+    );
 }
 
 #[test]
 fn words_in_twin_lines() {
-    exhaust(Word, length(long()), Rules::Lines, LineForm::Twin, SecondCrash::InRecovery);
+    exhaust(
+        Word,
+        length(long()),
+        Rules::Lines,
+        LineForm::Twin,
+        SecondCrash::InRecovery,
+    );
 }
 
 #[test]
 fn records_in_single_lines() {
-    exhaust(Record, length(long()), Rules::Lines, LineForm::Single, SecondCrash::InRecovery);
+    exhaust(
+        Record,
+        length(long()),
+        Rules::Lines,
+        LineForm::Single,
+        SecondCrash::InRecovery,
+    );
 }
 
 #[test]
 fn records_in_twin_lines() {
-    exhaust(Record, length(long() - 1), Rules::Lines, LineForm::Twin, SecondCrash::InRecovery);
+    exhaust(
+        Record,
+        length(long() - 1),
+        Rules::Lines,
+        LineForm::Twin,
+        SecondCrash::InRecovery,
+    );
 }
 
 #[test]
 #[ignore = "thorough: 19 s"]
 fn second_crashes_anywhere() {
-    exhaust(Word, length(2), Rules::Lines, LineForm::Single, SecondCrash::Anywhere);
-    exhaust(Record, length(1), Rules::Lines, LineForm::Twin, SecondCrash::Anywhere);
+    exhaust(
+        Word,
+        length(2),
+        Rules::Lines,
+        LineForm::Single,
+        SecondCrash::Anywhere,
+    );
+    exhaust(
+        Record,
+        length(1),
+        Rules::Lines,
+        LineForm::Twin,
+        SecondCrash::Anywhere,
+    );
 }
 
 /// Every store is a crash point.
 #[test]
 #[ignore = "thorough: 18 s"]
 fn with_persistent_caches() {
-    exhaust(Word, length(3), Rules::PersistentCaches, LineForm::Single, SecondCrash::InRecovery);
-    exhaust(Record, length(3), Rules::PersistentCaches, LineForm::Single, SecondCrash::InRecovery);
+    exhaust(
+        Word,
+        length(3),
+        Rules::PersistentCaches,
+        LineForm::Single,
+        SecondCrash::InRecovery,
+    );
+    exhaust(
+        Record,
+        length(3),
+        Rules::PersistentCaches,
+        LineForm::Single,
+        SecondCrash::InRecovery,
+    );
 }
 
 #[test]
 fn on_a_log() {
-    exhaust(Word, length(long()), Rules::Log, LineForm::Single, SecondCrash::InRecovery);
-    exhaust(Record, length(long()), Rules::Log, LineForm::Single, SecondCrash::InRecovery);
-    exhaust(Record, length(2), Rules::Log, LineForm::Twin, SecondCrash::InRecovery);
+    exhaust(
+        Word,
+        length(long()),
+        Rules::Log,
+        LineForm::Single,
+        SecondCrash::InRecovery,
+    );
+    exhaust(
+        Record,
+        length(long()),
+        Rules::Log,
+        LineForm::Single,
+        SecondCrash::InRecovery,
+    );
+    exhaust(
+        Record,
+        length(2),
+        Rules::Log,
+        LineForm::Twin,
+        SecondCrash::InRecovery,
+    );
 }

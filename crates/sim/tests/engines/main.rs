@@ -1,4 +1,5 @@
-//! Our engines, crashed at every moment and under every schedule that matters; one binary, so that both cores have work.
+//! Our engines, crashed at every moment and under every schedule that matters; one binary, so that
+//! both cores have work.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,11 +1,12 @@
-//! The durable Masstree under crashes: recovery finds the state at the end of the last epoch that ended.
+//! The durable Masstree under crashes: recovery finds the state at the end of the last epoch that
+//! ended.
 
 use engines::masstree::Mode;
 use everleaf_sim::index::CodecName::{Layers, Record, Word};
 use everleaf_sim::index::IndexOperation::{self, Insert, Remove, Reopen, Sync, Update};
 use everleaf_sim::index::script::{
-    every_change_in_epochs, every_compaction, layers_in_epochs, random_operations, values_in_epochs,
-    what_epochs_meet, writes_in_epochs,
+    every_change_in_epochs, every_compaction, layers_in_epochs, random_operations,
+    values_in_epochs, what_epochs_meet, writes_in_epochs,
 };
 use everleaf_sim::index::threads::takers;
 use everleaf_sim::index::{
@@ -32,29 +33,60 @@ fn explore(codec: CodecName, operations: &[IndexOperation], options: Options) {
 fn a_script_with_words() {
     let random = if common::is_thorough() { 4 } else { 1 };
     for second_crash in [SecondCrash::Never, SecondCrash::InRecovery] {
-        explore(Word, &every_change_in_epochs(), options(Images::Some { random }, second_crash));
+        explore(
+            Word,
+            &every_change_in_epochs(),
+            options(Images::Some { random }, second_crash),
+        );
     }
 }
 
 #[test]
 fn a_script_with_records() {
-    let (random, second_crash) =
-        if common::is_thorough() { (8, SecondCrash::InRecovery) } else { (1, SecondCrash::Never) };
-    explore(Record, &every_change_in_epochs(), options(Images::Some { random }, second_crash));
+    let (random, second_crash) = if common::is_thorough() {
+        (8, SecondCrash::InRecovery)
+    } else {
+        (1, SecondCrash::Never)
+    };
+    explore(
+        Record,
+        &every_change_in_epochs(),
+        options(Images::Some { random }, second_crash),
+    );
 }
 
 #[test]
 fn a_script_with_layers_below_layers() {
-    let with = |rules, second_crash| Options { rules, ..options(Images::Some { random: 1 }, second_crash) };
-    explore(Layers, &layers_in_epochs(), with(Rules::Lines, SecondCrash::Never));
-    explore(Layers, &layers_in_epochs(), with(Rules::PersistentCaches, SecondCrash::Never));
-    explore(Layers, &layers_in_epochs(), with(Rules::Log, SecondCrash::InRecovery));
-    let first = Options { follow_up_first: true, ..with(Rules::Lines, SecondCrash::Never) };
+    let with = |rules, second_crash| Options {
+        rules,
+        ..options(Images::Some { random: 1 }, second_crash)
+    };
+    explore(
+        Layers,
+        &layers_in_epochs(),
+        with(Rules::Lines, SecondCrash::Never),
+    );
+    explore(
+        Layers,
+        &layers_in_epochs(),
+        with(Rules::PersistentCaches, SecondCrash::Never),
+    );
+    explore(
+        Layers,
+        &layers_in_epochs(),
+        with(Rules::Log, SecondCrash::InRecovery),
+    );
+    let first = Options {
+        follow_up_first: true,
+        ..with(Rules::Lines, SecondCrash::Never)
+    };
     explore(Layers, &layers_in_epochs(), first);
-    let logging: AnyEngine =
-        Explored::small(Engine::MASSTREE, CodecName::Layers).with("mode", Mode::Logging as u64).shared();
-    let sweeping: AnyEngine =
-        Explored::small(Engine::MASSTREE, CodecName::Layers).opening_with("sweep", 1).shared();
+    let logging: AnyEngine = Explored::small(Engine::MASSTREE, CodecName::Layers)
+        .with("mode", Mode::Logging as u64)
+        .shared();
+    let sweeping: AnyEngine = Explored::small(Engine::MASSTREE, CodecName::Layers)
+        .opening_with("sweep", 1)
+        .shared();
     for engine in [logging, sweeping] {
         let options = with(Rules::Lines, SecondCrash::Never);
         common::explore(&engine, &layers_in_epochs(), FollowUp::Keys, options);
@@ -63,35 +95,61 @@ fn a_script_with_layers_below_layers() {
 
 #[test]
 fn a_script_with_layers_and_crashes_in_recovery() {
-    let (operations, options) =
-        (layers_in_epochs(), options(Images::Some { random: 0 }, SecondCrash::InRecovery));
+    let (operations, options) = (
+        layers_in_epochs(),
+        options(Images::Some { random: 0 }, SecondCrash::InRecovery),
+    );
     // The second half has nodes four layers down, and layers that are removed.
-    let from_operation = if common::is_thorough() { 0 } else { operations.len() / 2 };
+    let from_operation = if common::is_thorough() {
+        0
+    } else {
+        operations.len() / 2
+    };
     let engine = common::small(Engine::MASSTREE, Layers);
-    common::explore(&engine, &operations, FollowUp::Keys, Options { from_operation, ..options });
+    common::explore(
+        &engine,
+        &operations,
+        FollowUp::Keys,
+        Options {
+            from_operation,
+            ..options
+        },
+    );
 }
 
 #[test]
 fn random_scripts_with_layers_below_layers() {
     let first = setting("EVERLEAF_SEED", 1);
-    for seed in first..first + setting("EVERLEAF_SEEDS", if common::is_thorough() { 2 } else { 1 }) {
+    for seed in first..first + setting("EVERLEAF_SEEDS", if common::is_thorough() { 2 } else { 1 })
+    {
         println!("seed {seed}");
         let operations = random_operations(seed, 60, 130, writes_in_epochs);
-        explore(Layers, &operations, options(Images::Some { random: 1 }, SecondCrash::Never));
+        explore(
+            Layers,
+            &operations,
+            options(Images::Some { random: 1 }, SecondCrash::Never),
+        );
     }
 }
 
 /// Runs go back to the pool, and come again.
 #[test]
 fn a_script_of_compactions() {
-    explore(Record, &every_compaction(), options(Images::Some { random: 0 }, SecondCrash::Never));
+    explore(
+        Record,
+        &every_compaction(),
+        options(Images::Some { random: 0 }, SecondCrash::Never),
+    );
 }
 
 #[test]
 #[ignore = "thorough: minutes"]
 fn a_script_of_compactions_and_crashes_in_recovery() {
     for rules in [Rules::Lines, Rules::PersistentCaches, Rules::Log] {
-        let options = Options { rules, ..options(Images::Some { random: 2 }, SecondCrash::InRecovery) };
+        let options = Options {
+            rules,
+            ..options(Images::Some { random: 2 }, SecondCrash::InRecovery)
+        };
         explore(Record, &every_compaction(), options);
     }
 }
@@ -107,11 +165,20 @@ fn loads_and_drops() {
 fn a_script_with_the_external_log_alone() {
     let options = options(Images::Some { random: 4 }, SecondCrash::InRecovery);
     let engines: [AnyEngine; 2] = [
-        Explored::small(Engine::MASSTREE, CodecName::Record).with("mode", Mode::Logging as u64).shared(),
-        Explored::small(Engine::MASSTREE, CodecName::Word).with("mode", Mode::Logging as u64).shared(),
+        Explored::small(Engine::MASSTREE, CodecName::Record)
+            .with("mode", Mode::Logging as u64)
+            .shared(),
+        Explored::small(Engine::MASSTREE, CodecName::Word)
+            .with("mode", Mode::Logging as u64)
+            .shared(),
     ];
     for engine in engines {
-        common::explore(&engine, &every_change_in_epochs(), FollowUp::SplitAndMerge, options.clone());
+        common::explore(
+            &engine,
+            &every_change_in_epochs(),
+            FollowUp::SplitAndMerge,
+            options.clone(),
+        );
     }
 }
 
@@ -121,15 +188,23 @@ fn a_script_with_sweeps_and_one_with_clean_ends() {
     let mut script = what_epochs_meet();
     script.push(Sync);
     let engines: [AnyEngine; 2] = [
-        Explored::small(Engine::MASSTREE, CodecName::Word).opening_with("sweep", 1).shared(),
-        Explored::small(Engine::MASSTREE, CodecName::Word).closing_cleanly().shared(),
+        Explored::small(Engine::MASSTREE, CodecName::Word)
+            .opening_with("sweep", 1)
+            .shared(),
+        Explored::small(Engine::MASSTREE, CodecName::Word)
+            .closing_cleanly()
+            .shared(),
     ];
     let random = if common::is_thorough() { 2 } else { 1 };
-    let all =
-        [Rules::Lines, Rules::Log].into_iter().flat_map(|rules| [(&engines[0], rules), (&engines[1], rules)]);
+    let all = [Rules::Lines, Rules::Log]
+        .into_iter()
+        .flat_map(|rules| [(&engines[0], rules), (&engines[1], rules)]);
     // The first and the last have each engine and each memory model once.
     for (engine, rules) in all.step_by(stride(3)) {
-        let options = Options { rules, ..options(Images::Some { random }, SecondCrash::InRecovery) };
+        let options = Options {
+            rules,
+            ..options(Images::Some { random }, SecondCrash::InRecovery)
+        };
         common::explore(engine, &script, FollowUp::SplitAndMerge, options);
     }
 }
@@ -138,12 +213,26 @@ fn a_script_with_sweeps_and_one_with_clean_ends() {
 fn a_script_with_persistent_caches_and_on_a_log() {
     let random = if common::is_thorough() { 4 } else { 1 };
     for rules in [Rules::PersistentCaches, Rules::Log] {
-        let options = Options { rules, ..options(Images::Some { random }, SecondCrash::InRecovery) };
+        let options = Options {
+            rules,
+            ..options(Images::Some { random }, SecondCrash::InRecovery)
+        };
         explore(Word, &every_change_in_epochs(), options.clone());
         // With persistent caches there are as many second crashes as pairs of stores.
         let is_twice = rules == Rules::Log || common::is_thorough();
-        let second_crash = if is_twice { SecondCrash::InRecovery } else { SecondCrash::Never };
-        explore(Record, &every_change_in_epochs(), Options { second_crash, ..options });
+        let second_crash = if is_twice {
+            SecondCrash::InRecovery
+        } else {
+            SecondCrash::Never
+        };
+        explore(
+            Record,
+            &every_change_in_epochs(),
+            Options {
+                second_crash,
+                ..options
+            },
+        );
     }
 }
 
@@ -154,31 +243,50 @@ fn epochs_that_wrap() {
     for first_epoch in [(1 << 16) - 3, (1 << 31) - 4, (1 << 32) - 5] {
         let options = options(Images::Some { random: 1 }, SecondCrash::InRecovery);
         let engines: [AnyEngine; 2] = [
-            Explored::small(Engine::MASSTREE, CodecName::Record).with("first-epoch", first_epoch).shared(),
-            Explored::small(Engine::MASSTREE, CodecName::Word).with("first-epoch", first_epoch).shared(),
+            Explored::small(Engine::MASSTREE, CodecName::Record)
+                .with("first-epoch", first_epoch)
+                .shared(),
+            Explored::small(Engine::MASSTREE, CodecName::Word)
+                .with("first-epoch", first_epoch)
+                .shared(),
         ];
         for engine in engines {
-            common::explore(&engine, &every_change_in_epochs(), FollowUp::SplitAndMerge, options.clone());
+            common::explore(
+                &engine,
+                &every_change_in_epochs(),
+                FollowUp::SplitAndMerge,
+                options.clone(),
+            );
         }
     }
 }
 
-/// Nodes without a change for 2^15 epochs and more: the sixteen bits of their value logs would mean another epoch.
+/// Nodes without a change for 2^15 epochs and more: the sixteen bits of their value logs would mean
+/// another epoch.
 #[test]
 fn nodes_that_were_left_alone_for_long() {
     for rules in [Rules::Lines, Rules::Log] {
-        let options = Options { rules, ..options(Images::Some { random: 2 }, SecondCrash::Anywhere) };
+        let options = Options {
+            rules,
+            ..options(Images::Some { random: 2 }, SecondCrash::Anywhere)
+        };
         for epoch in [1 << 15, (1 << 15) + 5, 1 << 17] {
             let engine: AnyEngine = Explored::small(Engine::MASSTREE, CodecName::Word)
                 .opening_with("first-epoch", epoch)
                 .shared();
-            common::explore(&engine, &values_in_epochs(), FollowUp::Keys, options.clone());
+            common::explore(
+                &engine,
+                &values_in_epochs(),
+                FollowUp::Keys,
+                options.clone(),
+            );
         }
     }
 }
 
-/// The same without a restart: other nodes change, in 2^15 epochs and a few. In each line of values the log of the new
-/// epoch then looks like one of another epoch beside the old epoch word, so the node goes to the external log.
+/// The same without a restart: other nodes change, in 2^15 epochs and a few. In each line of values
+/// the log of the new epoch then looks like one of another epoch beside the old epoch word, so the
+/// node goes to the external log.
 #[test]
 fn nodes_that_were_left_alone_for_long_in_one_life() {
     let mut script: Vec<_> = (1..6).map(|key| Insert(10 * key, key)).collect();
@@ -189,14 +297,19 @@ fn nodes_that_were_left_alone_for_long_in_one_life() {
     for rules in [Rules::Lines, Rules::Log] {
         let options = options(Images::Some { random: 2 }, SecondCrash::Never);
         // A shorter one would not be long enough.
-        let options = Options { rules, from_operation, shrink: false, ..options };
+        let options = Options {
+            rules,
+            from_operation,
+            shrink: false,
+            ..options
+        };
         let engine = common::small(Engine::MASSTREE, Word);
         common::explore(&engine, &script, FollowUp::Keys, options);
     }
 }
 
-/// The same, half of it before a restart and half after. A node is touched, and changed, in an epoch that is far from its
-/// own, though the first one of this life is near to both.
+/// The same, half of it before a restart and half after. A node is touched, and changed, in an
+/// epoch that is far from its own, though the first one of this life is near to both.
 #[test]
 fn nodes_that_were_left_alone_for_long_in_two_lives() {
     let mut script: Vec<_> = (1..6).map(|key| Insert(10 * key, key)).collect();
@@ -206,14 +319,21 @@ fn nodes_that_were_left_alone_for_long_in_two_lives() {
     script.extend([Update(10, 7), Update(40, 8), Sync, Update(10, 9)]);
     for rules in [Rules::Lines, Rules::Log] {
         let options = options(Images::Some { random: 2 }, SecondCrash::Never);
-        let options = Options { rules, from_operation, shrink: false, ..options };
-        let engine: AnyEngine =
-            Explored::small(Engine::MASSTREE, CodecName::Word).opening_with("first-epoch", 1 << 14).shared();
+        let options = Options {
+            rules,
+            from_operation,
+            shrink: false,
+            ..options
+        };
+        let engine: AnyEngine = Explored::small(Engine::MASSTREE, CodecName::Word)
+            .opening_with("first-epoch", 1 << 14)
+            .shared();
         common::explore(&engine, &script, FollowUp::Keys, options);
     }
 }
 
-/// Without in-line logs a node may be so wide that they would not lie in the lines of what they log.
+/// Without in-line logs a node may be so wide that they would not lie in the lines of what they
+/// log.
 #[test]
 fn a_script_with_the_external_log_alone_after_an_open() {
     let mut script: Vec<_> = (1..7).map(|key| Insert(10 * key, key)).collect();
@@ -223,7 +343,11 @@ fn a_script_with_the_external_log_alone_after_an_open() {
     script.extend([Remove(20), Insert(25, 7), Sync, Update(10, 8)]);
     for rules in [Rules::Lines, Rules::Log] {
         let options = options(Images::Some { random: 2 }, SecondCrash::InRecovery);
-        let options = Options { rules, from_operation, ..options };
+        let options = Options {
+            rules,
+            from_operation,
+            ..options
+        };
         let engine: AnyEngine = Explored::small(Engine::MASSTREE, CodecName::Word)
             .with_nodes("width", 7, 8)
             .with("mode", Mode::Logging as u64)
@@ -232,13 +356,25 @@ fn a_script_with_the_external_log_alone_after_an_open() {
     }
 }
 
-/// The recovery from a second crash does not restore a node again, over writes after the first recovery.
+/// The recovery from a second crash does not restore a node again, over writes after the first
+/// recovery.
 #[test]
 fn crashes_in_what_follows_a_crash() {
     for rules in [Rules::Lines, Rules::Log] {
-        let options = Options { rules, ..options(Images::Some { random: 0 }, SecondCrash::Anywhere) };
-        let script =
-            [Insert(10, 1), Insert(20, 2), Sync, Update(10, 3), Remove(20), Sync, Update(10, 4), Sync];
+        let options = Options {
+            rules,
+            ..options(Images::Some { random: 0 }, SecondCrash::Anywhere)
+        };
+        let script = [
+            Insert(10, 1),
+            Insert(20, 2),
+            Sync,
+            Update(10, 3),
+            Remove(20),
+            Sync,
+            Update(10, 4),
+            Sync,
+        ];
         for codec in [Word, Record] {
             let engine = common::small(Engine::MASSTREE, codec);
             common::explore(&engine, &script, FollowUp::Keys, options.clone());
@@ -249,18 +385,36 @@ fn crashes_in_what_follows_a_crash() {
 #[test]
 fn random_scripts() {
     let first = setting("EVERLEAF_SEED", 1);
-    for seed in first..first + setting("EVERLEAF_SEEDS", if common::is_thorough() { 3 } else { 1 }) {
+    for seed in first..first + setting("EVERLEAF_SEEDS", if common::is_thorough() { 3 } else { 1 })
+    {
         println!("seed {seed}");
         let operations = random_operations(seed, 60, 14, writes_in_epochs);
-        explore(Word, &operations, options(Images::Some { random: 2 }, SecondCrash::InRecovery));
-        explore(Record, &operations, options(Images::Some { random: 2 }, SecondCrash::InRecovery));
+        explore(
+            Word,
+            &operations,
+            options(Images::Some { random: 2 }, SecondCrash::InRecovery),
+        );
+        explore(
+            Record,
+            &operations,
+            options(Images::Some { random: 2 }, SecondCrash::InRecovery),
+        );
         let five: [AnyEngine; 2] = [
-            Explored::small(Engine::MASSTREE, CodecName::Record).with_nodes("width", 5, 6).shared(),
-            Explored::small(Engine::MASSTREE, CodecName::Word).with_nodes("width", 5, 6).shared(),
+            Explored::small(Engine::MASSTREE, CodecName::Record)
+                .with_nodes("width", 5, 6)
+                .shared(),
+            Explored::small(Engine::MASSTREE, CodecName::Word)
+                .with_nodes("width", 5, 6)
+                .shared(),
         ];
         let options = options(Images::Some { random: 4 }, SecondCrash::Never);
         for engine in five {
-            common::explore(&engine, &operations, FollowUp::SplitAndMerge, options.clone());
+            common::explore(
+                &engine,
+                &operations,
+                FollowUp::SplitAndMerge,
+                options.clone(),
+            );
         }
     }
 }
@@ -270,7 +424,10 @@ fn random_scripts() {
 fn long_runs_at_full_width() {
     let seed = setting("EVERLEAF_SEED", 1);
     let operations = random_operations(seed, 800, 200, writes_in_epochs);
-    let options = Options { seed, ..options(Images::Some { random: 1 }, SecondCrash::Never) };
+    let options = Options {
+        seed,
+        ..options(Images::Some { random: 1 }, SecondCrash::Never)
+    };
     for codec in [Record, Word] {
         let engine = engine(Engine::MASSTREE, codec, Size::Full);
         common::explore(&engine, &operations, FollowUp::Keys, options.clone());
@@ -281,20 +438,32 @@ fn long_runs_at_full_width() {
 #[test]
 fn shares_that_take_over_what_others_have_free() {
     let source = include_str!("../../../engines/src/masstree/allocator.rs");
-    let line_of = |text: &str| source.lines().position(|line| line.contains(text)).unwrap() as u32 + 1;
+    let line_of =
+        |text: &str| source.lines().position(|line| line.contains(text)).unwrap() as u32 + 1;
     let stores = ["own.tail.store", "own.head.store", "theirs.head.store"].map(line_of);
-    for rules in [Rules::Lines, Rules::Log].into_iter().take(if common::is_thorough() { 2 } else { 1 }) {
+    for rules in [Rules::Lines, Rules::Log]
+        .into_iter()
+        .take(if common::is_thorough() { 2 } else { 1 })
+    {
         let mut met = Vec::new();
         for (setup, program) in takers() {
-            let engine =
-                Explored::small(Engine::MASSTREE, CodecName::Record).opening_with("sweep", 1).shared();
-            let options = Options { rules, ..options(Images::Some { random: 0 }, SecondCrash::Never) };
+            let engine = Explored::small(Engine::MASSTREE, CodecName::Record)
+                .opening_with("sweep", 1)
+                .shared();
+            let options = Options {
+                rules,
+                ..options(Images::Some { random: 0 }, SecondCrash::Never)
+            };
             let mut explorer =
-                Explorer::new(IndexSubject::new(&engine, FollowUp::SplitAndMerge), options).unwrap();
+                Explorer::new(IndexSubject::new(&engine, FollowUp::SplitAndMerge), options)
+                    .unwrap();
             explorer.set_up(&setup).unwrap();
             let preemptions_max = if program.threads.len() > 2 { 1 } else { 2 };
             let search = Search::Exhaustive { preemptions_max };
-            let scheduling = Scheduling { search, ..Scheduling::default() };
+            let scheduling = Scheduling {
+                search,
+                ..Scheduling::default()
+            };
             let survey = explorer.survey_threads(&program, &scheduling);
             let survey = survey.unwrap_or_else(|failure| panic!("{failure}"));
             println!("taken over, {rules:?}: {}", explorer.stats());
@@ -303,11 +472,15 @@ fn shares_that_take_over_what_others_have_free() {
                 _ => None,
             }));
         }
-        assert!(stores.iter().all(|line| met.contains(line)), "{stores:?} {met:?}");
+        assert!(
+            stores.iter().all(|line| met.contains(line)),
+            "{stores:?} {met:?}"
+        );
     }
 }
 
-/// What is allocated is published at the end of the epoch, long after the guard that took slabs for it is gone.
+/// What is allocated is published at the end of the epoch, long after the guard that took slabs for
+/// it is gone.
 #[test]
 fn the_fences_for_slabs_are_missed() {
     // More keys than a node takes, so that there is one above, of another size.
@@ -317,14 +490,26 @@ fn the_fences_for_slabs_are_missed() {
     let explorer = |mutations| {
         let subject = IndexSubject::new(&common::small(Engine::MASSTREE, Record), FollowUp::Keys);
         let images = Images::Some { random: 0 };
-        Explorer::new(subject, Options { mutations, shrink: false, ..options(images, SecondCrash::Never) })
-            .unwrap()
+        Explorer::new(
+            subject,
+            Options {
+                mutations,
+                shrink: false,
+                ..options(images, SecondCrash::Never)
+            },
+        )
+        .unwrap()
     };
-    let survey = explorer(Vec::new()).survey(&script).unwrap_or_else(|failure| panic!("{failure}"));
+    let survey = explorer(Vec::new())
+        .survey(&script)
+        .unwrap_or_else(|failure| panic!("{failure}"));
     let is_of_space = |site: &Site| site.file.ends_with("pool/src/space.rs");
-    let fences =
-        survey.into_iter().filter(|fault| matches!(fault, Mutation::DropFence(site) if is_of_space(site)));
-    let missed: Vec<_> = fences.filter(|fence| explorer(vec![*fence]).explore(&script).is_err()).collect();
+    let fences = survey
+        .into_iter()
+        .filter(|fault| matches!(fault, Mutation::DropFence(site) if is_of_space(site)));
+    let missed: Vec<_> = fences
+        .filter(|fence| explorer(vec![*fence]).explore(&script).is_err())
+        .collect();
     println!("{missed:?}");
     // For slots of a class, and for a long value.
     assert_eq!(missed.len(), 2);
@@ -341,8 +526,8 @@ fn small_scopes_exhausted() {
     }
 }
 
-/// From seed trees with layers below layers. Longer sequences with a second crash are for `everleaf crash --codec layers`, or
-/// for the setting: those of two take a minute.
+/// From seed trees with layers below layers. Longer sequences with a second crash are for `everleaf
+/// crash --codec layers`, or for the setting: those of two take a minute.
 #[test]
 fn small_scopes_of_layers_exhausted() {
     let engine = common::small(Engine::MASSTREE, Layers);
@@ -356,9 +541,17 @@ fn small_scopes_of_layers_exhausted() {
 #[test]
 #[ignore = "thorough: 22 s"]
 fn writes_come_first_after_a_crash() {
-    for (codec, rules) in [(Word, Rules::Lines), (Record, Rules::Lines), (Record, Rules::Log)] {
+    for (codec, rules) in [
+        (Word, Rules::Lines),
+        (Record, Rules::Lines),
+        (Record, Rules::Log),
+    ] {
         let options = options(Images::Some { random: 2 }, SecondCrash::InRecovery);
-        let options = Options { rules, follow_up_first: true, ..options };
+        let options = Options {
+            rules,
+            follow_up_first: true,
+            ..options
+        };
         explore(codec, &every_change_in_epochs(), options.clone());
         explore(codec, &what_epochs_meet(), options.clone());
         common::exhaust(&common::small(Engine::MASSTREE, codec), 1, &options);
@@ -368,10 +561,14 @@ fn writes_come_first_after_a_crash() {
 /// Every sequence of two writes on three keys, in one epoch and in two: every crash, every image.
 fn every_pair_of_writes(seed: &[IndexOperation]) {
     let choices = |value| {
-        [10, 20, 30].into_iter().flat_map(move |key| [Insert(key, value), Update(key, value), Remove(key)])
+        [10, 20, 30]
+            .into_iter()
+            .flat_map(move |key| [Insert(key, value), Update(key, value), Remove(key)])
     };
     let mut total = Stats::default();
-    for (first, second) in choices(7).flat_map(|first| choices(8).map(move |second| (first, second))) {
+    for (first, second) in
+        choices(7).flat_map(|first| choices(8).map(move |second| (first, second)))
+    {
         for between in [vec![], vec![Sync]] {
             let mut script = seed.to_vec();
             script.push(Sync);
@@ -379,11 +576,16 @@ fn every_pair_of_writes(seed: &[IndexOperation]) {
             script.push(first);
             script.extend(between);
             script.extend([second, Sync]);
-            let options = Options { from_operation, ..options(Images::All, SecondCrash::Never) };
+            let options = Options {
+                from_operation,
+                ..options(Images::All, SecondCrash::Never)
+            };
             let engine = common::small(Engine::MASSTREE, Word);
             let subject = IndexSubject::new(&engine, FollowUp::SplitAndMerge);
             let mut explorer = Explorer::new(subject, options).unwrap();
-            explorer.explore(&script).unwrap_or_else(|failure| panic!("{failure}"));
+            explorer
+                .explore(&script)
+                .unwrap_or_else(|failure| panic!("{failure}"));
             total += explorer.stats();
         }
     }

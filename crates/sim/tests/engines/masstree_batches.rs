@@ -1,4 +1,5 @@
-//! Writes of the durable Masstree within one epoch: a crash leaves all of them, or none, whichever thread ends the epoch.
+//! Writes of the durable Masstree within one epoch: a crash leaves all of them, or none, whichever
+//! thread ends the epoch.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +7,8 @@ use engines::index::{Bounds, Condition, Direction, EpochLength, Epochs, Index, R
 use engines::masstree::{MassTree, MassTreeOptions};
 use everleaf_sim::index::pool_options;
 use everleaf_sim::{
-    Complaint, Concurrent, Durability, Explorer, Images, Options, Program, Rules, Scheduling, Search,
-    SecondCrash, Subject,
+    Complaint, Concurrent, Durability, Explorer, Images, Options, Program, Rules, Scheduling,
+    Search, SecondCrash, Subject,
 };
 use medium::sim::Sim;
 use pool::Pool;
@@ -58,7 +59,9 @@ impl Subject for Batches {
     }
 
     fn step(&self, state: &mut Self::State, operation: &Operation) {
-        let (Apart(writes) | Batch(writes)) = operation else { return };
+        let (Apart(writes) | Batch(writes)) = operation else {
+            return;
+        };
         for (key, value) in writes {
             match value {
                 Some(value) => drop(state.insert(*key, *value)),
@@ -68,7 +71,11 @@ impl Subject for Batches {
     }
 
     fn durability(&self, operation: &Operation) -> Durability {
-        if *operation == Sync { Durability::OnReturn } else { Durability::WithEpoch }
+        if *operation == Sync {
+            Durability::OnReturn
+        } else {
+            Durability::WithEpoch
+        }
     }
 
     fn open(&self, sim: &Sim) -> Result<Opened, Complaint> {
@@ -88,7 +95,10 @@ impl Subject for Batches {
         if pool.needs_mark() {
             pool.finish_marking();
         }
-        Ok(Opened { tree: tree.map_err(text)?, _pool: pool })
+        Ok(Opened {
+            tree: tree.map_err(text)?,
+            _pool: pool,
+        })
     }
 
     fn apply(&self, opened: &mut Opened, operation: &Operation) -> Result<(), Complaint> {
@@ -96,12 +106,19 @@ impl Subject for Batches {
     }
 
     fn observe(&self, opened: &mut Opened) -> Result<Self::State, Complaint> {
-        let mut scan = opened.tree.range(Bounds::all(), Direction::Forward).map_err(text)?;
+        let mut scan = opened
+            .tree
+            .range(Bounds::all(), Direction::Forward)
+            .map_err(text)?;
         let (mut found, mut value, mut state) = (Vec::new(), Vec::new(), BTreeMap::new());
         while scan.next_into(&mut found, &mut value).map_err(text)? {
-            let digits = found.get(8..).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+            let digits = found
+                .get(8..)
+                .and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
             let value = value.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
-            let entry = digits.zip(value).ok_or_else(|| format!("{found:?} was never written"))?;
+            let entry = digits
+                .zip(value)
+                .ok_or_else(|| format!("{found:?} was never written"))?;
             state.extend([entry]);
         }
         Ok(state)
@@ -109,7 +126,9 @@ impl Subject for Batches {
 
     fn check(&self, opened: &mut Opened, _state: &Self::State) -> Result<(), Complaint> {
         let violations = opened.tree.check().map_err(text)?;
-        violations.first().map_or(Ok(()), |violation| Err(format!("check found {violation}")))
+        violations
+            .first()
+            .map_or(Ok(()), |violation| Err(format!("check found {violation}")))
     }
 
     fn follow_up(&self, _state: &Self::State, _recent: &[Operation]) -> Vec<Operation> {
@@ -129,13 +148,21 @@ impl Concurrent for Batches {
             Batch(writes) if !self.are_torn => tree.within_epoch(&mut |_| {
                 writes.iter().try_for_each(|(number, value)| {
                     let value = bytes(value);
-                    tree.write(&key(*number), value.as_ref().map(|value| &value[..]), Condition::Always)?;
+                    tree.write(
+                        &key(*number),
+                        value.as_ref().map(|value| &value[..]),
+                        Condition::Always,
+                    )?;
                     Ok(())
                 })
             }),
             Apart(writes) | Batch(writes) => writes.iter().try_for_each(|(number, value)| {
                 let value = bytes(value);
-                tree.write(&key(*number), value.as_ref().map(|value| &value[..]), Condition::Always)?;
+                tree.write(
+                    &key(*number),
+                    value.as_ref().map(|value| &value[..]),
+                    Condition::Always,
+                )?;
                 // Here others may come between.
                 medium::sync::yield_now();
                 Ok(())
@@ -155,24 +182,41 @@ fn options(rules: Rules, second_crash: SecondCrash) -> Options {
     Options { rules, ..options }
 }
 
-/// Batches that split nodes, make layers, and write to one key more than once; with epochs that end between them.
+/// Batches that split nodes, make layers, and write to one key more than once; with epochs that end
+/// between them.
 #[test]
 fn one_thread() {
     let script = [
         Batch(puts(1..3, 1)),
-        Batch(vec![(1, Some(2)), (3, Some(3)), (2, None), (2, Some(4)), (1, Some(5))]),
+        Batch(vec![
+            (1, Some(2)),
+            (3, Some(3)),
+            (2, None),
+            (2, Some(4)),
+            (1, Some(5)),
+        ]),
         Sync,
         Batch(puts(3..9, 6)),
         Apart(vec![(9, Some(7))]),
         Sync,
-        Batch(vec![(1, None), (2, None), (3, None), (4, Some(8)), (4, None), (5, Some(9)), (6, Some(10))]),
+        Batch(vec![
+            (1, None),
+            (2, None),
+            (3, None),
+            (4, Some(8)),
+            (4, None),
+            (5, Some(9)),
+            (6, Some(10)),
+        ]),
         Sync,
         Batch((1..10).map(|key| (key, None)).collect()),
     ];
     for rules in [Rules::Lines, Rules::Log] {
         let options = options(rules, SecondCrash::InRecovery);
         let mut explorer = Explorer::new(Batches { are_torn: false }, options).unwrap();
-        explorer.explore(&script).unwrap_or_else(|failure| panic!("{failure}"));
+        explorer
+            .explore(&script)
+            .unwrap_or_else(|failure| panic!("{failure}"));
         println!("batches, {rules:?}: {}", explorer.stats());
         assert_eq!(explorer.stats().cut_short, 0);
     }
@@ -180,12 +224,17 @@ fn one_thread() {
 
 /// A batch, beside threads that end epochs and write other keys. Returns the first violation.
 fn beside(are_torn: bool, rules: Rules, threads: Vec<Vec<Operation>>) -> Result<(), String> {
-    let mut explorer = Explorer::new(Batches { are_torn }, options(rules, SecondCrash::Never)).unwrap();
+    let mut explorer =
+        Explorer::new(Batches { are_torn }, options(rules, SecondCrash::Never)).unwrap();
     explorer.set_up(&[Apart(puts(1..4, 1)), Sync]).unwrap();
-    let scheduling =
-        Scheduling { search: Search::Exhaustive { preemptions_max: 2 }, ..Scheduling::default() };
+    let scheduling = Scheduling {
+        search: Search::Exhaustive { preemptions_max: 2 },
+        ..Scheduling::default()
+    };
     let program = Program::of(threads);
-    explorer.explore_threads(&program, &scheduling).map_err(|failure| failure.to_string())?;
+    explorer
+        .explore_threads(&program, &scheduling)
+        .map_err(|failure| failure.to_string())?;
     println!("beside others, {rules:?}: {}", explorer.stats());
     Ok(())
 }
@@ -193,7 +242,10 @@ fn beside(are_torn: bool, rules: Rules, threads: Vec<Vec<Operation>>) -> Result<
 #[test]
 fn beside_who_ends_epochs() {
     let batch = Batch(vec![(1, Some(2)), (2, None), (5, Some(3))]);
-    for rules in [Rules::Lines, Rules::Log].into_iter().take(if common::is_thorough() { 2 } else { 1 }) {
+    for rules in [Rules::Lines, Rules::Log]
+        .into_iter()
+        .take(if common::is_thorough() { 2 } else { 1 })
+    {
         let syncs = vec![vec![batch.clone()], vec![Sync, Sync]];
         beside(false, rules, syncs).unwrap_or_else(|failure| panic!("{failure}"));
         let writes = vec![vec![batch.clone()], vec![Apart(vec![(3, Some(4))]), Sync]];
@@ -204,11 +256,18 @@ fn beside_who_ends_epochs() {
 /// A layer is removed with its last key, and made again, while another thread writes to it.
 #[test]
 fn layers_that_go_beside_who_writes_to_them() {
-    let apart = |writes: &[Write]| writes.iter().map(|write| Apart(vec![*write])).collect::<Vec<_>>();
+    let apart = |writes: &[Write]| {
+        writes
+            .iter()
+            .map(|write| Apart(vec![*write]))
+            .collect::<Vec<_>>()
+    };
     let removes = apart(&[(1, None), (2, None), (3, None)]);
-    for writes in
-        [apart(&[(2, Some(4))]), apart(&[(4, Some(5)), (4, None)]), apart(&[(3, None), (1, Some(6))])]
-    {
+    for writes in [
+        apart(&[(2, Some(4))]),
+        apart(&[(4, Some(5)), (4, None)]),
+        apart(&[(3, None), (1, Some(6))]),
+    ] {
         let threads = vec![removes.clone(), writes];
         beside(false, Rules::Lines, threads).unwrap_or_else(|failure| panic!("{failure}"));
     }
@@ -217,6 +276,7 @@ fn layers_that_go_beside_who_writes_to_them() {
 #[test]
 fn writes_that_are_no_batch_are_found_torn() {
     let writes = Batch(vec![(1, Some(2)), (2, None), (5, Some(3))]);
-    let report = beside(true, Rules::Lines, vec![vec![writes], vec![Sync]]).expect_err("torn, but not found");
+    let report = beside(true, Rules::Lines, vec![vec![writes], vec![Sync]])
+        .expect_err("torn, but not found");
     assert!(report.contains("crash"), "{report}");
 }

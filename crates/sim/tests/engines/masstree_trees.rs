@@ -6,8 +6,8 @@ use engines::index::{Bounds, Condition, Direction, EpochLength, Epochs, Index, R
 use engines::masstree::{MassTree, MassTreeOptions};
 use everleaf_sim::index::pool_options;
 use everleaf_sim::{
-    Complaint, Concurrent, Durability, Explorer, Images, Options, Program, Rules, Scheduling, Search,
-    SecondCrash, Subject,
+    Complaint, Concurrent, Durability, Explorer, Images, Options, Program, Rules, Scheduling,
+    Search, SecondCrash, Subject,
 };
 use medium::sim::Sim;
 use pool::Pool;
@@ -54,7 +54,11 @@ impl Subject for Trees {
     }
 
     fn durability(&self, operation: &Operation) -> Durability {
-        if matches!(operation, Sync(_)) { Durability::OnReturn } else { Durability::WithEpoch }
+        if matches!(operation, Sync(_)) {
+            Durability::OnReturn
+        } else {
+            Durability::WithEpoch
+        }
     }
 
     fn open(&self, sim: &Sim) -> Result<Opened, Complaint> {
@@ -86,10 +90,13 @@ impl Subject for Trees {
     fn observe(&self, opened: &mut Opened) -> Result<Self::State, Complaint> {
         let mut state = Self::State::default();
         for (tree, found) in opened.trees.iter().zip(&mut state) {
-            let mut scan = tree.range(Bounds::all(), Direction::Forward).map_err(text)?;
+            let mut scan = tree
+                .range(Bounds::all(), Direction::Forward)
+                .map_err(text)?;
             let (mut key, mut value) = (Vec::new(), Vec::new());
             while scan.next_into(&mut key, &mut value).map_err(text)? {
-                let number = |bytes: &[u8]| bytes.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
+                let number =
+                    |bytes: &[u8]| bytes.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
                 let entry = number(&key).zip(number(&value));
                 found.extend([entry.ok_or_else(|| format!("{key:?} was never written"))?]);
             }
@@ -107,7 +114,13 @@ impl Subject for Trees {
     }
 
     fn follow_up(&self, _state: &Self::State, _recent: &[Operation]) -> Vec<Operation> {
-        vec![Write(0, 1, Some(70)), Write(1, 1, Some(71)), Sync(0), Write(1, 2, None), Write(0, 2, Some(72))]
+        vec![
+            Write(0, 1, Some(70)),
+            Write(1, 1, Some(71)),
+            Sync(0),
+            Write(1, 2, None),
+            Write(0, 2, Some(72)),
+        ]
     }
 }
 
@@ -117,7 +130,9 @@ impl Concurrent for Trees {
             Write(tree, key, value) => {
                 let value = value.map(u64::to_be_bytes);
                 let value = value.as_ref().map(|value| &value[..]);
-                opened.trees[tree].write(&key.to_be_bytes(), value, Condition::Always).map(drop)
+                opened.trees[tree]
+                    .write(&key.to_be_bytes(), value, Condition::Always)
+                    .map(drop)
             }
             Sync(tree) => opened.trees[tree].sync(),
         }
@@ -133,19 +148,33 @@ fn options(rules: Rules, second_crash: SecondCrash) -> Options {
 /// Splits, in-line logs and the external log of both trees, in epochs that either tree ends.
 #[test]
 fn one_thread() {
-    let put = |tree, keys: std::ops::Range<u64>, value| keys.map(move |key| Write(tree, key, Some(value)));
+    let put = |tree, keys: std::ops::Range<u64>, value| {
+        keys.map(move |key| Write(tree, key, Some(value)))
+    };
     let script: Vec<Operation> = put(0, 1..6, 1)
         .chain(put(1, 1..3, 2))
         .chain([Sync(0)])
-        .chain([Write(0, 1, Some(3)), Write(1, 1, Some(4)), Write(0, 2, None), Write(1, 5, Some(5))])
+        .chain([
+            Write(0, 1, Some(3)),
+            Write(1, 1, Some(4)),
+            Write(0, 2, None),
+            Write(1, 5, Some(5)),
+        ])
         .chain([Sync(1)])
         .chain(put(1, 3..9, 6))
-        .chain([Write(0, 1, Some(7)), Write(0, 1, Some(8)), Write(0, 4, Some(9)), Write(1, 2, None)])
+        .chain([
+            Write(0, 1, Some(7)),
+            Write(0, 1, Some(8)),
+            Write(0, 4, Some(9)),
+            Write(1, 2, None),
+        ])
         .chain([Sync(1), Write(0, 5, None), Write(1, 1, None)])
         .collect();
     for rules in [Rules::Lines, Rules::Log] {
         let mut explorer = Explorer::new(Trees, options(rules, SecondCrash::InRecovery)).unwrap();
-        explorer.explore(&script).unwrap_or_else(|failure| panic!("{failure}"));
+        explorer
+            .explore(&script)
+            .unwrap_or_else(|failure| panic!("{failure}"));
         println!("trees, {rules:?}: {}", explorer.stats());
         assert_eq!(explorer.stats().cut_short, 0);
     }
@@ -154,14 +183,24 @@ fn one_thread() {
 /// A thread that writes to one tree and then to the other, beside one that ends epochs.
 #[test]
 fn beside_a_thread_that_ends_epochs() {
-    let writes = vec![Write(0, 1, Some(2)), Write(1, 1, Some(3)), Write(0, 2, Some(4))];
+    let writes = vec![
+        Write(0, 1, Some(2)),
+        Write(1, 1, Some(3)),
+        Write(0, 2, Some(4)),
+    ];
     for rules in [Rules::Lines, Rules::Log] {
         let mut explorer = Explorer::new(Trees, options(rules, SecondCrash::Never)).unwrap();
-        explorer.set_up(&[Write(0, 1, Some(1)), Write(1, 1, Some(1)), Sync(0)]).unwrap();
-        let scheduling =
-            Scheduling { search: Search::Exhaustive { preemptions_max: 2 }, ..Scheduling::default() };
+        explorer
+            .set_up(&[Write(0, 1, Some(1)), Write(1, 1, Some(1)), Sync(0)])
+            .unwrap();
+        let scheduling = Scheduling {
+            search: Search::Exhaustive { preemptions_max: 2 },
+            ..Scheduling::default()
+        };
         let program = Program::of(vec![writes.clone(), vec![Sync(0), Sync(1)]]);
-        explorer.explore_threads(&program, &scheduling).unwrap_or_else(|failure| panic!("{failure}"));
+        explorer
+            .explore_threads(&program, &scheduling)
+            .unwrap_or_else(|failure| panic!("{failure}"));
         println!("trees beside others, {rules:?}: {}", explorer.stats());
     }
 }

@@ -2,7 +2,9 @@
 
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::script::{every_change, random_operations, writes};
-use everleaf_sim::index::{AnyEngine, CodecName, Engine, Explored, FollowUp, IndexOperation, Size, engine};
+use everleaf_sim::index::{
+    AnyEngine, CodecName, Engine, Explored, FollowUp, IndexOperation, Size, engine,
+};
 use everleaf_sim::{Images, Options, Rules, SecondCrash};
 use medium::LineForm;
 
@@ -10,7 +12,10 @@ use crate::common;
 use crate::common::setting;
 
 fn options(line_form: LineForm, images: Images, second_crash: SecondCrash) -> Options {
-    Options { line_form, ..common::options("engines", images, second_crash) }
+    Options {
+        line_form,
+        ..common::options("engines", images, second_crash)
+    }
 }
 
 /// With four entries a leaf.
@@ -21,8 +26,15 @@ fn explore(codec: CodecName, operations: &[IndexOperation], options: Options) {
 
 #[test]
 fn a_script_with_words_and_single_lines() {
-    let all = [SecondCrash::Never, SecondCrash::InRecovery, SecondCrash::Anywhere];
-    for second_crash in all.into_iter().take(if common::is_thorough() { 3 } else { 2 }) {
+    let all = [
+        SecondCrash::Never,
+        SecondCrash::InRecovery,
+        SecondCrash::Anywhere,
+    ];
+    for second_crash in all
+        .into_iter()
+        .take(if common::is_thorough() { 3 } else { 2 })
+    {
         let options = options(LineForm::Single, Images::All, second_crash);
         explore(Word, &every_change(), options);
     }
@@ -48,7 +60,10 @@ fn a_script_with_records() {
 fn a_script_with_persistent_caches() {
     for line_form in [LineForm::Single, LineForm::Twin] {
         let options = options(line_form, Images::All, SecondCrash::InRecovery);
-        let options = Options { rules: Rules::PersistentCaches, ..options };
+        let options = Options {
+            rules: Rules::PersistentCaches,
+            ..options
+        };
         explore(Word, &every_change(), options.clone());
         explore(Record, &every_change(), options);
     }
@@ -57,12 +72,19 @@ fn a_script_with_persistent_caches() {
 #[test]
 fn a_script_on_a_log() {
     for line_form in [LineForm::Single, LineForm::Twin] {
-        for second_crash in [SecondCrash::Never, SecondCrash::InRecovery, SecondCrash::Anywhere] {
+        for second_crash in [
+            SecondCrash::Never,
+            SecondCrash::InRecovery,
+            SecondCrash::Anywhere,
+        ] {
             if second_crash == SecondCrash::Anywhere && !common::is_thorough() {
                 continue;
             }
             let options = options(line_form, Images::All, second_crash);
-            let options = Options { rules: Rules::Log, ..options };
+            let options = Options {
+                rules: Rules::Log,
+                ..options
+            };
             explore(Word, &every_change(), options.clone());
             explore(Record, &every_change(), options);
         }
@@ -71,11 +93,17 @@ fn a_script_on_a_log() {
 
 #[test]
 fn a_script_with_splits_that_copy_records() {
-    let single = [Rules::Lines, Rules::Log, Rules::PersistentCaches].map(|rules| (LineForm::Single, rules));
+    let single =
+        [Rules::Lines, Rules::Log, Rules::PersistentCaches].map(|rules| (LineForm::Single, rules));
     let all = single.into_iter().chain([(LineForm::Twin, Rules::Lines)]);
     for (line_form, rules) in all.take(if common::is_thorough() { 4 } else { 2 }) {
-        let options = Options { rules, ..options(line_form, Images::All, SecondCrash::InRecovery) };
-        let engine = Explored::small(Engine::RNTREE, Record).opening_with("gather", 1).shared();
+        let options = Options {
+            rules,
+            ..options(line_form, Images::All, SecondCrash::InRecovery)
+        };
+        let engine = Explored::small(Engine::RNTREE, Record)
+            .opening_with("gather", 1)
+            .shared();
         common::explore(&engine, &every_change(), FollowUp::Reuse, options.clone());
         if common::is_thorough() {
             common::explore(&engine, &every_change(), FollowUp::SplitAndMerge, options);
@@ -94,15 +122,21 @@ fn loads_and_drops() {
 #[test]
 fn random_scripts() {
     let first = setting("EVERLEAF_SEED", 1);
-    for seed in first..first + setting("EVERLEAF_SEEDS", if common::is_thorough() { 8 } else { 1 }) {
+    for seed in first..first + setting("EVERLEAF_SEEDS", if common::is_thorough() { 8 } else { 1 })
+    {
         println!("seed {seed}");
         let operations = random_operations(seed, 60, 14, writes);
         let single = options(LineForm::Single, Images::All, SecondCrash::InRecovery);
-        let twin = options(LineForm::Twin, Images::Some { random: 2 }, SecondCrash::InRecovery);
+        let twin = options(
+            LineForm::Twin,
+            Images::Some { random: 2 },
+            SecondCrash::InRecovery,
+        );
         explore(Word, &operations, single.clone());
         explore(Record, &operations, single);
-        let five: AnyEngine =
-            Explored::small(Engine::RNTREE, CodecName::Word).with_nodes("leaf-entries", 5, 32).shared();
+        let five: AnyEngine = Explored::small(Engine::RNTREE, CodecName::Word)
+            .with_nodes("leaf-entries", 5, 32)
+            .shared();
         common::explore(&five, &operations, FollowUp::SplitAndMerge, twin.clone());
         explore(Record, &operations, twin);
     }
@@ -115,15 +149,34 @@ fn long_runs_at_full_leaf_size() {
     let mut operations = random_operations(seed, count, 200, writes);
     // Full leaves are merged, too.
     operations.extend((0..200).map(IndexOperation::Remove));
-    let images = if common::is_thorough() { Images::All } else { Images::Some { random: 2 } };
-    let options = Options { seed, ..options(LineForm::Single, images, SecondCrash::Never) };
-    common::explore(&engine(Engine::RNTREE, Word, Size::Full), &operations, FollowUp::Keys, options);
+    let images = if common::is_thorough() {
+        Images::All
+    } else {
+        Images::Some { random: 2 }
+    };
+    let options = Options {
+        seed,
+        ..options(LineForm::Single, images, SecondCrash::Never)
+    };
+    common::explore(
+        &engine(Engine::RNTREE, Word, Size::Full),
+        &operations,
+        FollowUp::Keys,
+        options,
+    );
 }
 
 #[test]
 fn long_runs_with_records_and_twin_lines() {
     let seed = setting("EVERLEAF_SEED", 1);
     let operations = random_operations(seed, 500, 60, writes);
-    let options = Options { seed, ..options(LineForm::Twin, Images::Some { random: 1 }, SecondCrash::Never) };
+    let options = Options {
+        seed,
+        ..options(
+            LineForm::Twin,
+            Images::Some { random: 1 },
+            SecondCrash::Never,
+        )
+    };
     explore(Record, &operations, options);
 }

@@ -10,7 +10,9 @@ use everleaf_sim::index::IndexOperation::{
 use everleaf_sim::index::suite::Scope;
 use everleaf_sim::index::threads::{Chance, Work, exhaust, pairs, scopes, triples};
 use everleaf_sim::index::{AnyEngine, CodecName, Engine, Explored, FollowUp, IndexSubject};
-use everleaf_sim::{Durability, Explorer, Images, Options, Program, Rules, Scheduling, Search, SecondCrash};
+use everleaf_sim::{
+    Durability, Explorer, Images, Options, Program, Rules, Scheduling, Search, SecondCrash,
+};
 use medium::LineForm;
 use medium::sim::{Mutation, Site, SiteKind};
 use medium::testing::stride;
@@ -19,13 +21,19 @@ use crate::common;
 use crate::common::setting;
 
 fn options(images: Images) -> Options {
-    Options { limit_bytes: 4 << 20, ..common::options("engines", images, SecondCrash::Never) }
+    Options {
+        limit_bytes: 4 << 20,
+        ..common::options("engines", images, SecondCrash::Never)
+    }
 }
 
 const LINEAR: Images = Images::Some { random: 0 };
 
 fn scheduling(search: Search) -> Scheduling {
-    Scheduling { search, ..Scheduling::default() }
+    Scheduling {
+        search,
+        ..Scheduling::default()
+    }
 }
 
 /// The programs of a seed tree.
@@ -43,13 +51,26 @@ fn explore_further(
     (options, search): (&Options, Search),
     follow_up: FollowUp,
 ) {
-    let share = if setting("EVERLEAF_LONG", 0) == 1 { 1 } else { share };
+    let share = if setting("EVERLEAF_LONG", 0) == 1 {
+        1
+    } else {
+        share
+    };
     for scope in scopes(engine.leaf_entries()) {
         let start = Instant::now();
-        let programs: Vec<_> = programs(&scope, engine.durability()).into_iter().step_by(share).collect();
+        let programs: Vec<_> = programs(&scope, engine.durability())
+            .into_iter()
+            .step_by(share)
+            .collect();
         let next = |number: usize| Some((programs.get(number)?.clone(), search.clone()));
         let scheduling = &Scheduling::default();
-        let work = Work { options, follow_up, scheduling, workers: 2, progress: None };
+        let work = Work {
+            options,
+            follow_up,
+            scheduling,
+            workers: 2,
+            progress: None,
+        };
         let stats = exhaust(engine, &scope.setup, next, work);
         let stats = stats.unwrap_or_else(|failure| panic!("{failure}"));
         println!(
@@ -86,9 +107,19 @@ fn pairs_of_records_with_two_preemptions() {
 
 #[test]
 fn pairs_of_records() {
-    let options = Options { line_form: LineForm::Twin, ..options(LINEAR) };
-    explore(&rntree(Record), pairs, if common::is_thorough() { 2 } else { 3 }, (&options, ONE));
-    let gathering = Explored::small(Engine::RNTREE, Record).opening_with("gather", 1).shared();
+    let options = Options {
+        line_form: LineForm::Twin,
+        ..options(LINEAR)
+    };
+    explore(
+        &rntree(Record),
+        pairs,
+        if common::is_thorough() { 2 } else { 3 },
+        (&options, ONE),
+    );
+    let gathering = Explored::small(Engine::RNTREE, Record)
+        .opening_with("gather", 1)
+        .shared();
     explore(&gathering, pairs, 7, (&options, ONE));
 }
 
@@ -100,10 +131,28 @@ fn pairs_with_every_image() {
 /// Readers of nodes without versions validate against a table beside them.
 #[test]
 fn pairs_of_cawbt() {
-    explore(&common::small(Engine::CAWBT, Word), pairs, 1, (&options(LINEAR), ONE));
-    explore(&common::small(Engine::CAWBT, Record), pairs, 3, (&options(LINEAR), ONE));
-    explore(&common::small(Engine::CAWBT, Word), pairs, 5, (&options(Images::All), Search::Sweep));
-    let twin = Options { line_form: LineForm::Twin, ..options(LINEAR) };
+    explore(
+        &common::small(Engine::CAWBT, Word),
+        pairs,
+        1,
+        (&options(LINEAR), ONE),
+    );
+    explore(
+        &common::small(Engine::CAWBT, Record),
+        pairs,
+        3,
+        (&options(LINEAR), ONE),
+    );
+    explore(
+        &common::small(Engine::CAWBT, Word),
+        pairs,
+        5,
+        (&options(Images::All), Search::Sweep),
+    );
+    let twin = Options {
+        line_form: LineForm::Twin,
+        ..options(LINEAR)
+    };
     explore(&common::small(Engine::CAWBT, Word), pairs, 7, (&twin, ONE));
 }
 
@@ -111,24 +160,43 @@ fn pairs_of_cawbt() {
 #[test]
 fn pairs_in_epochs() {
     for rules in [Rules::Lines, Rules::Log] {
-        let options = Options { rules, ..options(LINEAR) };
+        let options = Options {
+            rules,
+            ..options(LINEAR)
+        };
         for codec in [Word, Record] {
             let share = if common::is_thorough() { 2 } else { 3 };
-            explore(&common::small(Engine::MASSTREE, codec), pairs, share, (&options, ONE));
+            explore(
+                &common::small(Engine::MASSTREE, codec),
+                pairs,
+                share,
+                (&options, ONE),
+            );
         }
     }
 }
 
 #[test]
 fn pairs_in_epochs_with_two_preemptions() {
-    explore(&common::small(Engine::MASSTREE, Word), pairs, 13, (&options(LINEAR), TWO));
+    explore(
+        &common::small(Engine::MASSTREE, Word),
+        pairs,
+        13,
+        (&options(LINEAR), TWO),
+    );
 }
 
 /// Explores a program on masstrees, without crashes; nothing must be wrong.
 fn explore_masstrees(setup: &[IndexOperation], program: &Program<IndexOperation>, search: &Search) {
     for codec in [Record, Word] {
         let next = |number: usize| (number == 0).then(|| (program.clone(), search.clone()));
-        let (options, scheduling) = (options(LINEAR), Scheduling { crashes: false, ..Scheduling::default() });
+        let (options, scheduling) = (
+            options(LINEAR),
+            Scheduling {
+                crashes: false,
+                ..Scheduling::default()
+            },
+        );
         let work = Work {
             options: &options,
             follow_up: FollowUp::Keys,
@@ -146,55 +214,78 @@ fn explore_in_a_node_to_share(program: &Program<IndexOperation>, search: &Search
     explore_masstrees(&scopes(4)[2].setup, program, search);
 }
 
-/// A scan reads a node again, as something was inserted into it, and meanwhile it is split: what has moved to the new node is
-/// read there.
+/// A scan reads a node again, as something was inserted into it, and meanwhile it is split: what
+/// has moved to the new node is read there.
 #[test]
 fn a_scan_finds_what_moves_out_of_the_node_that_it_reads_again() {
     for scan in [ScanBack(0, 400), Scan(0, 400), Visit(0, 400)] {
-        explore_in_a_node_to_share(&Program::single(&[Insert(17, 101), Insert(18, 102), scan]), &ONE);
+        explore_in_a_node_to_share(
+            &Program::single(&[Insert(17, 101), Insert(18, 102), scan]),
+            &ONE,
+        );
     }
 }
 
-/// The same for a reader of one key. Before the reader reads again it waits for an operation of the last thread; otherwise that
-/// would need another preemption. All other threads run without a pause.
+/// The same for a reader of one key. Before the reader reads again it waits for an operation of the
+/// last thread; otherwise that would need another preemption. All other threads run without a
+/// pause.
 #[test]
 #[ignore = "thorough: 22 s"]
 fn a_read_and_a_write_find_what_moves_out_of_the_node_that_they_read_again() {
     for operation in [Get(20), Update(20, 103)] {
         let program = Program::single(&[operation, Insert(17, 101), Insert(18, 102), Get(60)]);
-        explore_in_a_node_to_share(&Program { uninterrupted: vec![1, 2, 3], ..program }, &TWO);
+        explore_in_a_node_to_share(
+            &Program {
+                uninterrupted: vec![1, 2, 3],
+                ..program
+            },
+            &TWO,
+        );
     }
 }
 
-/// A scan goes from parent to parent. Beside it a full parent is split: the scan must not skip the children that moved, although the
-/// link to the next parent has not changed yet.
+/// A scan goes from parent to parent. Beside it a full parent is split: the scan must not skip the
+/// children that moved, although the link to the next parent has not changed yet.
 #[test]
 fn a_scan_passes_over_nothing_of_a_parent_that_is_split() {
     // The first parent is full, and the third of its nodes.
-    let setup: Vec<_> = (1..29).map(|key| Insert(10 * key, key)).chain([Insert(15, 1)]).collect();
+    let setup: Vec<_> = (1..29)
+        .map(|key| Insert(10 * key, key))
+        .chain([Insert(15, 1)])
+        .collect();
     for scan in [Visit(60, 100), Scan(60, 100)] {
         explore_masstrees(&setup, &Program::single(&[scan, Insert(55, 101)]), &TWO);
     }
 }
 
-/// Explores operations of one thread while another one reads key 10, on masstrees with keys 10 and 20. All nodes were used before, so
-/// that readers need no pass, which would keep the epoch from ending.
+/// Explores operations of one thread while another one reads key 10, on masstrees with keys 10
+/// and 20. All nodes were used before, so that readers need no pass, which would keep the epoch
+/// from ending.
 fn explore_beside_a_reader(reader: &[IndexOperation], writer: &[IndexOperation], search: &Search) {
-    let program = Program { before: vec![Get(10)], ..Program::of(vec![reader.to_vec(), writer.to_vec()]) };
+    let program = Program {
+        before: vec![Get(10)],
+        ..Program::of(vec![reader.to_vec(), writer.to_vec()])
+    };
     explore_masstrees(&scopes(4)[0].setup, &program, search);
 }
 
-/// A key's slot goes to another key after a reader has found it, in the same epoch: the reader must not return the other key's
-/// value.
+/// A key's slot goes to another key after a reader has found it, in the same epoch: the reader must
+/// not return the other key's value.
 #[test]
 fn a_reader_takes_no_value_of_the_key_that_has_the_slot_by_then() {
-    for reader in [Get(10), Scan(0, 100), ScanBack(0, 100), Visit(0, 100), Exchange(10, 101, 102)] {
+    for reader in [
+        Get(10),
+        Scan(0, 100),
+        ScanBack(0, 100),
+        Visit(0, 100),
+        Exchange(10, 101, 102),
+    ] {
         explore_beside_a_reader(&[reader], &[Remove(10), Insert(15, 101)], &ONE);
     }
 }
 
-/// A pointer that a reader has loaded leads to memory that a later epoch writes first: the reader must not return a value from there
-/// that other threads cannot find yet.
+/// A pointer that a reader has loaded leads to memory that a later epoch writes first: the reader
+/// must not return a value from there that other threads cannot find yet.
 #[test]
 fn a_reader_takes_no_value_that_a_later_epoch_is_about_to_publish() {
     for reader in [Get(10), Scan(0, 100), Visit(0, 100)] {
@@ -208,34 +299,63 @@ fn a_reader_takes_no_value_that_a_later_epoch_is_about_to_publish() {
 fn pairs_with_splits_and_merges_after_the_crash() {
     let share = if common::is_thorough() { 2 } else { 5 };
     for codec in [Word, Record] {
-        explore_further(&rntree(codec), pairs, share, (&options(LINEAR), ONE), FollowUp::SplitAndMerge);
+        explore_further(
+            &rntree(codec),
+            pairs,
+            share,
+            (&options(LINEAR), ONE),
+            FollowUp::SplitAndMerge,
+        );
     }
 }
 
 #[test]
 #[ignore = "thorough: 29 s"]
 fn triples_in_epochs() {
-    explore(&common::small(Engine::MASSTREE, Record), triples, 11, (&options(LINEAR), ONE));
+    explore(
+        &common::small(Engine::MASSTREE, Record),
+        triples,
+        11,
+        (&options(LINEAR), ONE),
+    );
 }
 
 /// On a file fences only order: a reader waits until the values that it read are durable.
 #[test]
 fn pairs_on_a_file() {
-    let options = Options { rules: Rules::Log, ..options(Images::All) };
+    let options = Options {
+        rules: Rules::Log,
+        ..options(Images::All)
+    };
     explore(&rntree(Word), pairs, 3, (&options, ONE));
     explore(&rntree(Record), pairs, 6, (&options, ONE));
 }
 
-/// Two operations of two threads, of which the second reads the first one's effect, on a tree with or without key 1.
+/// Two operations of two threads, of which the second reads the first one's effect, on a tree with
+/// or without key 1.
 fn who_sees_what_is_not_durable() -> Vec<Program<IndexOperation>> {
     let pair = |before: &[IndexOperation], writer, reader| Program {
         before: before.to_vec(),
         ..Program::single(&[writer, reader])
     };
-    let of_a_put =
-        [Get(1), GetMany(1, 2), Insert(1, 2), Exchange(1, 1, 2), Scan(0, 9), ScanBack(0, 9), Visit(0, 9)];
-    let of_a_removal =
-        [Get(1), GetMany(1, 2), Update(1, 2), Exchange(1, 1, 2), Remove(1), Scan(0, 9), Visit(0, 9)];
+    let of_a_put = [
+        Get(1),
+        GetMany(1, 2),
+        Insert(1, 2),
+        Exchange(1, 1, 2),
+        Scan(0, 9),
+        ScanBack(0, 9),
+        Visit(0, 9),
+    ];
+    let of_a_removal = [
+        Get(1),
+        GetMany(1, 2),
+        Update(1, 2),
+        Exchange(1, 1, 2),
+        Remove(1),
+        Scan(0, 9),
+        Visit(0, 9),
+    ];
     let puts = of_a_put.map(|reader| pair(&[], Put(1, 7), reader));
     let removals = of_a_removal.map(|reader| pair(&[Insert(1, 1)], Remove(1), reader));
     puts.into_iter().chain(removals).collect()
@@ -261,12 +381,21 @@ fn waits_of_readers_of_cawbt_are_found_missing() {
     expect_waits_of_readers_are_found_missing(Engine::CAWBT, "cawbt/");
 }
 
-/// Each wait of an operation in `folder` for values that it read is needed; with words, and in thorough runs with records.
+/// Each wait of an operation in `folder` for values that it read is needed; with words, and in
+/// thorough runs with records.
 fn expect_waits_of_readers_are_found_missing(engine: Engine, folder: &str) {
-    for codec in [Word, Record].into_iter().take(if common::is_thorough() { 2 } else { 1 }) {
+    for codec in [Word, Record]
+        .into_iter()
+        .take(if common::is_thorough() { 2 } else { 1 })
+    {
         let explorer = |mutations| {
             let subject = IndexSubject::new(&common::small(engine, codec), FollowUp::Keys);
-            let options = Options { rules: Rules::Log, mutations, shrink: false, ..options(LINEAR) };
+            let options = Options {
+                rules: Rules::Log,
+                mutations,
+                shrink: false,
+                ..options(LINEAR)
+            };
             Explorer::new(subject, options).unwrap()
         };
         let mut sound = explorer(Vec::new());
@@ -276,20 +405,30 @@ fn expect_waits_of_readers_are_found_missing(engine: Engine, folder: &str) {
             explored.unwrap_or_else(|failure| panic!("{failure}"));
         }
         let sites = sound.sim().census().into_keys();
-        let waits = sites.filter(|(kind, site)| *kind == SiteKind::Wait && site.file.contains(folder));
+        let waits =
+            sites.filter(|(kind, site)| *kind == SiteKind::Wait && site.file.contains(folder));
         // Waits of recovery are tested with single threads.
         let waits = waits.filter(|(_, site)| !site.file.contains("recover.rs"));
         let waits: Vec<_> = waits.map(|(_, site)| site).collect();
         let is_missed = |site: &&Site| {
             who_sees_what_is_not_durable().iter().any(|program| {
-                explorer(vec![Mutation::DropWait(**site)]).explore_threads(program, &scheduling(ONE)).is_err()
+                explorer(vec![Mutation::DropWait(**site)])
+                    .explore_threads(program, &scheduling(ONE))
+                    .is_err()
             })
         };
         let superfluous: Vec<_> = waits.iter().filter(|site| !is_missed(site)).collect();
         println!("{codec:?}: {waits:?}");
         assert!(superfluous.is_empty(), "{codec:?}: {superfluous:?}");
-        let files: BTreeSet<_> = waits.iter().filter_map(|site| site.file.rsplit('/').next()).collect();
-        assert!(["find.rs", "insert.rs", "remove.rs", "scan.rs"].iter().all(|file| files.contains(file)));
+        let files: BTreeSet<_> = waits
+            .iter()
+            .filter_map(|site| site.file.rsplit('/').next())
+            .collect();
+        assert!(
+            ["find.rs", "insert.rs", "remove.rs", "scan.rs"]
+                .iter()
+                .all(|file| files.contains(file))
+        );
     }
 }
 
@@ -299,7 +438,8 @@ fn triples_of_words() {
     explore(&rntree(Word), triples, 5, (&options(LINEAR), ONE));
 }
 
-/// A part of all triples, with two preemptions: minutes. `EVERLEAF_LONG=1` takes all, which is hours.
+/// A part of all triples, with two preemptions: minutes. `EVERLEAF_LONG=1` takes all, which is
+/// hours.
 #[test]
 #[ignore = "thorough: minutes"]
 fn triples_of_words_with_two_preemptions() {
@@ -308,19 +448,48 @@ fn triples_of_words_with_two_preemptions() {
 
 #[test]
 fn what_is_visible_is_durable() {
-    explore(&rntree(Word), triples, 5, (&options(Images::All), Search::Sweep));
-    explore(&rntree(Record), pairs, 1, (&options(Images::All), Search::Sweep));
+    explore(
+        &rntree(Word),
+        triples,
+        5,
+        (&options(Images::All), Search::Sweep),
+    );
+    explore(
+        &rntree(Record),
+        pairs,
+        1,
+        (&options(Images::All), Search::Sweep),
+    );
 }
 
 #[test]
 fn what_is_visible_is_durable_with_other_engines_lines_and_media() {
-    let of = |line_form, rules| Options { line_form, rules, ..options(LINEAR) };
+    let of = |line_form, rules| Options {
+        line_form,
+        rules,
+        ..options(LINEAR)
+    };
     let rntree = rntree(Word);
-    explore(&rntree, pairs, 2, (&of(LineForm::Twin, Rules::Lines), Search::Sweep));
-    explore(&rntree, pairs, 2, (&of(LineForm::Single, Rules::Log), Search::Sweep));
+    explore(
+        &rntree,
+        pairs,
+        2,
+        (&of(LineForm::Twin, Rules::Lines), Search::Sweep),
+    );
+    explore(
+        &rntree,
+        pairs,
+        2,
+        (&of(LineForm::Single, Rules::Log), Search::Sweep),
+    );
     for name in [Engine::BZTREE, Engine::MASSTREE] {
         for rules in [Rules::Lines, Rules::Log] {
-            explore(&common::small(name, Word), pairs, 7, (&of(LineForm::Single, rules), Search::Sweep));
+            explore(
+                &common::small(name, Word),
+                pairs,
+                7,
+                (&of(LineForm::Single, rules), Search::Sweep),
+            );
         }
     }
 }
@@ -331,13 +500,24 @@ fn faults_in_the_end_of_an_epoch_are_found_by_chance() {
     let masstree = common::small(Engine::MASSTREE, Word);
     let explorer = |mutations| {
         let subject = IndexSubject::new(&masstree, FollowUp::Keys);
-        let options = Options { limit_bytes: 16 << 20, mutations, shrink: false, ..options(LINEAR) };
+        let options = Options {
+            limit_bytes: 16 << 20,
+            mutations,
+            shrink: false,
+            ..options(LINEAR)
+        };
         Explorer::new(subject, options).unwrap()
     };
     let explore = |explorer: &mut Explorer<IndexSubject>, seed| {
         let (mut program, search) = Chance::default().program(seed, masstree.durability());
         program.before.push(IndexOperation::Sync);
-        assert!(program.threads.iter().flatten().any(|operation| *operation == IndexOperation::Sync));
+        assert!(
+            program
+                .threads
+                .iter()
+                .flatten()
+                .any(|operation| *operation == IndexOperation::Sync)
+        );
         explorer.explore_threads(&program, &scheduling(search))
     };
     let mut sound = explorer(Vec::new());
@@ -349,7 +529,11 @@ fn faults_in_the_end_of_an_epoch_are_found_by_chance() {
     let is_here = |(kind, site): &&(SiteKind, Site)| {
         *kind == SiteKind::Flush && site.file.ends_with("kit/epochs/mod.rs")
     };
-    let flushes: Vec<Site> = places.iter().filter(is_here).map(|(_, site)| *site).collect();
+    let flushes: Vec<Site> = places
+        .iter()
+        .filter(is_here)
+        .map(|(_, site)| *site)
+        .collect();
     println!("{}; {flushes:?}", sound.stats());
     assert!(!flushes.is_empty(), "{places:?}");
     // That of the lines, and what `publish` does for the number of the epoch.
@@ -364,10 +548,17 @@ fn faults_in_the_end_of_an_epoch_are_found_by_chance() {
 
 fn explore_randomly(codec: CodecName, seed: u64, crashes: bool) {
     let subject = IndexSubject::new(&rntree(codec), FollowUp::Keys);
-    let options = Options { limit_bytes: 16 << 20, ..options(LINEAR) };
+    let options = Options {
+        limit_bytes: 16 << 20,
+        ..options(LINEAR)
+    };
     let mut explorer = Explorer::new(subject, options).unwrap();
     let (program, search) = Chance::default().program(seed, Durability::OnReturn);
-    let search = Scheduling { search, crashes, ..Scheduling::default() };
+    let search = Scheduling {
+        search,
+        crashes,
+        ..Scheduling::default()
+    };
     let explored = explorer.explore_threads(&program, &search);
     explored.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
 }
@@ -395,17 +586,33 @@ fn explore_program(
     explored.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-/// The last leaf has no high key. Beside its split a reader may find a next leaf and still no high key: 0 is none.
+/// The last leaf has no high key. Beside its split a reader may find a next leaf and still no high
+/// key: 0 is none.
 #[test]
 fn readers_beside_the_split_of_the_last_leaf_are_never_sent_past_their_leaf() {
     let setup = [10, 20, 30, 40].map(|key| Insert(key, key));
-    explore_program(Word, &setup, &Program::single(&[Insert(15, 1), Get(5)]), TWO);
-    explore_program(Word, &setup, &Program::single(&[Insert(15, 1), Insert(5, 2)]), TWO);
-    explore_program(Word, &setup, &Program::single(&[Insert(15, 1), Remove(5)]), TWO);
+    explore_program(
+        Word,
+        &setup,
+        &Program::single(&[Insert(15, 1), Get(5)]),
+        TWO,
+    );
+    explore_program(
+        Word,
+        &setup,
+        &Program::single(&[Insert(15, 1), Insert(5, 2)]),
+        TWO,
+    );
+    explore_program(
+        Word,
+        &setup,
+        &Program::single(&[Insert(15, 1), Remove(5)]),
+        TWO,
+    );
 }
 
-/// A split sends writers on to the new leaf before it takes out of the old one what has moved there: a reader would still
-/// find it, as it was before a write that has returned.
+/// A split sends writers on to the new leaf before it takes out of the old one what has moved
+/// there: a reader would still find it, as it was before a write that has returned.
 #[test]
 fn who_is_sent_on_by_a_split_writes_after_its_end() {
     let setup = [10, 20, 30, 40].map(|key| Insert(key, key));
@@ -417,19 +624,24 @@ fn who_is_sent_on_by_a_split_writes_after_its_end() {
     }
 }
 
-/// A merge gives the left leaf another high key and another next leaf. A reader that read one of them before the merge and the other
-/// after it would not find its key, or search beyond the right leaf.
+/// A merge gives the left leaf another high key and another next leaf. A reader that read one of
+/// them before the merge and the other after it would not find its key, or search beyond the right
+/// leaf.
 ///
-/// The reader is in the left leaf, whose keys have moved to the right since it descended. The left leaf has no dead entries, so only
-/// the merge makes the reader try again.
+/// The reader is in the left leaf, whose keys have moved to the right since it descended. The left
+/// leaf has no dead entries, so only the merge makes the reader try again.
 #[test]
 fn readers_beside_a_merge_are_never_sent_past_their_leaf() {
     let setup = [10, 20, 30, 40].map(|key| Insert(key, key));
-    // Three leaves, of which the first is emptied and takes the second one's only key: [15] and [30, 40].
+    // Three leaves, of which the first is emptied and takes the second one's only key: [15] and
+    // [30, 40].
     let mut moves: Vec<_> = [15, 12, 13, 14].map(|key| Insert(key, key)).to_vec();
     moves.extend([12, 13, 20, 14, 10].map(Remove));
     let threads = vec![vec![Get(30)], moves, vec![Remove(40)]];
-    let program = Program { uninterrupted: vec![1], ..Program::of(threads) };
+    let program = Program {
+        uninterrupted: vec![1],
+        ..Program::of(threads)
+    };
     explore_program(Record, &setup, &program, TWO);
     explore_program(Word, &setup, &program, TWO);
 }

@@ -30,8 +30,8 @@ enum Operation {
     Wait,
 }
 
-/// Runs a program and reads some of the memory: the words that it reads depend on the values found. Every state is acceptable; the
-/// observations are kept.
+/// Runs a program and reads some of the memory: the words that it reads depend on the values found.
+/// Every state is acceptable; the observations are kept.
 struct Program {
     seen: Rc<RefCell<BTreeSet<Vec<u64>>>>,
     /// Whether opening stores something: what, depends on what it finds.
@@ -39,7 +39,9 @@ struct Program {
 }
 
 fn word(guard: &Guard<'_, Sim>, line: u64, word: u64) -> Result<u64, Complaint> {
-    let words = guard.words(64 * line + 8 * word, 1).map_err(|bad| bad.to_string())?;
+    let words = guard
+        .words(64 * line + 8 * word, 1)
+        .map_err(|bad| bad.to_string())?;
     Ok(words[0].load(guard))
 }
 
@@ -54,7 +56,8 @@ impl Subject for Program {
     fn step(&self, (): &mut (), _operation: &Operation) {}
 
     fn open(&self, sim: &Sim) -> Result<(Sim, u64), Complaint> {
-        sim.grow(64 * (LINES + 1)).map_err(|error| error.to_string())?;
+        sim.grow(64 * (LINES + 1))
+            .map_err(|error| error.to_string())?;
         let guard = Guard::new(sim);
         let first = word(&guard, 1, 0)?;
         if self.repairs && first > 0 {
@@ -83,7 +86,9 @@ impl Subject for Program {
         for operation in fenced.unwrap_or_default() {
             match operation {
                 Operation::Store { line, word, value } => {
-                    let words = guard.words(64 * line + 8 * word, 1).map_err(|bad| bad.to_string())?;
+                    let words = guard
+                        .words(64 * line + 8 * word, 1)
+                        .map_err(|bad| bad.to_string())?;
                     words[0].store(&guard, value);
                 }
                 Operation::StoreLine { line, value } => {
@@ -116,7 +121,9 @@ impl Subject for Program {
 }
 
 fn random(state: &mut u64, below: u64) -> u64 {
-    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *state = state
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
     (*state >> 33) % below
 }
 
@@ -136,25 +143,54 @@ fn program(seed: u64, count: usize) -> Vec<Operation> {
                 in_words.insert(line);
                 Operation::Store { line, word, value }
             }
-            6 if !in_words.contains(&line) && whole.insert(line) => Operation::StoreLine { line, value },
+            6 if !in_words.contains(&line) && whole.insert(line) => {
+                Operation::StoreLine { line, value }
+            }
             0..7 => Operation::Flush { line },
             7 | 8 => Operation::Flush { line },
             9 => Operation::Fence,
             _ => Operation::Wait,
         }
     };
-    (0..count).map(operation).chain([Operation::Fence]).collect()
+    (0..count)
+        .map(operation)
+        .chain([Operation::Fence])
+        .collect()
 }
 
 fn explore(operations: &[Operation], rules: Rules, images: Images) -> (BTreeSet<Vec<u64>>, Stats) {
     let second_crash = SecondCrash::Never;
-    explore_by(operations, false, Options { rules, images, second_crash, ..Options::default() })
+    explore_by(
+        operations,
+        false,
+        Options {
+            rules,
+            images,
+            second_crash,
+            ..Options::default()
+        },
+    )
 }
 
-fn explore_by(operations: &[Operation], repairs: bool, options: Options) -> (BTreeSet<Vec<u64>>, Stats) {
-    let options = Options { line_form: LineForm::Single, limit_bytes: 4096, ..options };
+fn explore_by(
+    operations: &[Operation],
+    repairs: bool,
+    options: Options,
+) -> (BTreeSet<Vec<u64>>, Stats) {
+    let options = Options {
+        line_form: LineForm::Single,
+        limit_bytes: 4096,
+        ..options
+    };
     let seen = Rc::new(RefCell::new(BTreeSet::new()));
-    let mut explorer = Explorer::new(Program { seen: Rc::clone(&seen), repairs }, options).unwrap();
+    let mut explorer = Explorer::new(
+        Program {
+            seen: Rc::clone(&seen),
+            repairs,
+        },
+        options,
+    )
+    .unwrap();
     explorer.explore(operations).unwrap();
     (seen.take(), explorer.stats())
 }
@@ -167,7 +203,10 @@ fn the_lazy_explorer_sees_what_all_images_show() {
         let (lazy, lazy_stats) = explore(&operations, Rules::Lines, Images::All);
         let (eager, eager_stats) = explore(&operations, Rules::Lines, Images::Eager);
         assert_eq!(lazy, eager, "seed {seed}: {operations:?}");
-        assert!((eager_stats.recoveries as f64 - lazy_stats.images).abs() < 0.5, "seed {seed}");
+        assert!(
+            (eager_stats.recoveries as f64 - lazy_stats.images).abs() < 0.5,
+            "seed {seed}"
+        );
         let (some, _) = explore(&operations, Rules::Lines, Images::Some { random: 3 });
         assert!(some.is_subset(&lazy), "seed {seed}: {operations:?}");
         lazy_runs += lazy_stats.recoveries;
@@ -205,7 +244,12 @@ fn second_crashes_show_what_all_images_of_both_show() {
         for seed in 0..6_000 {
             let operations = program(seed, 14);
             let of = |images, second_crash| {
-                let options = Options { rules, images, second_crash, ..Options::default() };
+                let options = Options {
+                    rules,
+                    images,
+                    second_crash,
+                    ..Options::default()
+                };
                 explore_by(&operations, true, options)
             };
             let (lazy, lazy_stats) = of(Images::All, SecondCrash::InRecovery);
@@ -231,7 +275,12 @@ fn no_crash_point_is_left_out_that_leaves_something_new() {
             for seed in 0..60 {
                 let operations = program(seed, 14);
                 let of = |reduced| {
-                    let options = Options { rules, second_crash, reduced, ..Options::default() };
+                    let options = Options {
+                        rules,
+                        second_crash,
+                        reduced,
+                        ..Options::default()
+                    };
                     let repairs = second_crash != SecondCrash::Never;
                     explore_by(&operations, repairs, options)
                 };
@@ -255,13 +304,25 @@ fn more_is_tried_when_the_options_ask_for_more() {
     for seed in 0..60 {
         let operations = program(seed, 14);
         let seen = Rc::new(RefCell::new(BTreeSet::new()));
-        let program = Program { seen: Rc::clone(&seen), repairs: false };
+        let program = Program {
+            seen: Rc::clone(&seen),
+            repairs: false,
+        };
         let (images, second_crash) = (Images::Some { random: 0 }, SecondCrash::Never);
-        let few = Options { images, second_crash, limit_bytes: 4096, ..Options::default() };
+        let few = Options {
+            images,
+            second_crash,
+            limit_bytes: 4096,
+            ..Options::default()
+        };
         let mut explorer = Explorer::new(program, few).unwrap();
         explorer.explore(&operations).unwrap();
         explorer.options_mut().images = Images::All;
         explorer.explore(&operations).unwrap();
-        assert_eq!(seen.take(), explore(&operations, Rules::Lines, Images::All).0, "seed {seed}");
+        assert_eq!(
+            seen.take(),
+            explore(&operations, Rules::Lines, Images::All).0,
+            "seed {seed}"
+        );
     }
 }

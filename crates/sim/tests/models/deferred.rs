@@ -1,4 +1,5 @@
-//! Operations that return before they are durable, on a file: what a crash may take back, and what a read may return.
+//! Operations that return before they are durable, on a file: what a crash may take back, and what
+//! a read may return.
 
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::IndexOperation::{Get, Insert, Put, Sync, Update};
@@ -10,17 +11,30 @@ use crate::common;
 
 fn options() -> Options {
     let options = common::options("models", Images::Some { random: 4 }, SecondCrash::Never);
-    Options { rules: Rules::Log, ..options }
+    Options {
+        rules: Rules::Log,
+        ..options
+    }
 }
 
-fn subject(engine: Engine, codec: everleaf_sim::index::CodecName, deferral: Deferral) -> IndexSubject {
+fn subject(
+    engine: Engine,
+    codec: everleaf_sim::index::CodecName,
+    deferral: Deferral,
+) -> IndexSubject {
     IndexSubject::new(&common::small(engine, codec), FollowUp::Keys).deferring(deferral)
 }
 
 /// Explores the script; returns the number of recoveries, or the failure.
-fn explore<S: Subject>(subject: S, script: &[S::Operation], options: Options) -> Result<u64, String> {
+fn explore<S: Subject>(
+    subject: S,
+    script: &[S::Operation],
+    options: Options,
+) -> Result<u64, String> {
     let mut explorer = Explorer::new(subject, options).unwrap();
-    explorer.explore(script).map_err(|failure| failure.to_string())?;
+    explorer
+        .explore(script)
+        .map_err(|failure| failure.to_string())?;
     Ok(explorer.stats().recoveries)
 }
 
@@ -30,7 +44,9 @@ fn with_reads() -> Vec<IndexOperation> {
     for (place, operation) in every_change_in_epochs().into_iter().enumerate() {
         script.push(operation);
         match operation {
-            Insert(key, _) | Update(key, _) | Put(key, _) if place % 3 == 0 => script.push(Get(key)),
+            Insert(key, _) | Update(key, _) | Put(key, _) if place % 3 == 0 => {
+                script.push(Get(key));
+            }
             _ if place % 5 == 0 => script.push(Get(10)),
             _ => {}
         }
@@ -62,11 +78,24 @@ fn what_was_read_beside_tickets_is_durable() {
 
 #[test]
 fn few_writes_in_all_their_images() {
-    let script =
-        [Insert(1, 1), Insert(2, 2), Sync, Put(1, 3), Insert(3, 4), Get(1), Update(2, 5), Get(3), Sync];
+    let script = [
+        Insert(1, 1),
+        Insert(2, 2),
+        Sync,
+        Put(1, 3),
+        Insert(3, 4),
+        Get(1),
+        Update(2, 5),
+        Get(3),
+        Sync,
+    ];
     for deferral in [Deferral::Writes, Deferral::Everything] {
         for engine in [Engine::RNTREE, Engine::BZTREE] {
-            let options = Options { images: Images::All, second_crash: SecondCrash::InRecovery, ..options() };
+            let options = Options {
+                images: Images::All,
+                second_crash: SecondCrash::InRecovery,
+                ..options()
+            };
             explore(subject(engine, Word, deferral), &script, options)
                 .unwrap_or_else(|what| panic!("{what}"));
         }
@@ -74,7 +103,10 @@ fn few_writes_in_all_their_images() {
 }
 
 /// A subject that promises more than it keeps.
-struct Boastful(IndexSubject, fn(&IndexOperation) -> everleaf_sim::Durability);
+struct Boastful(
+    IndexSubject,
+    fn(&IndexOperation) -> everleaf_sim::Durability,
+);
 
 impl Subject for Boastful {
     type Operation = <IndexSubject as Subject>::Operation;
@@ -131,15 +163,24 @@ fn a_promise_that_is_not_kept_is_found() {
         Get(key) => OfPart(*key),
         _ => AtAnyTime,
     };
-    for (deferral, promise) in
-        [(Deferral::Writes, on_return), (Deferral::Everything, on_return), (Deferral::Everything, reads)]
-    {
+    for (deferral, promise) in [
+        (Deferral::Writes, on_return),
+        (Deferral::Everything, on_return),
+        (Deferral::Everything, reads),
+    ] {
         for engine in [Engine::RNTREE, Engine::BZTREE] {
             let subject = Boastful(subject(engine, Word, deferral), promise);
             let found = explore(subject, &script, options());
-            assert!(found.is_err_and(|what| what.contains("crash")), "{engine:?}, {deferral:?}");
+            assert!(
+                found.is_err_and(|what| what.contains("crash")),
+                "{engine:?}, {deferral:?}"
+            );
         }
     }
-    let kept = explore(Boastful(subject(Engine::RNTREE, Word, Deferral::Writes), reads), &script, options());
+    let kept = explore(
+        Boastful(subject(Engine::RNTREE, Word, Deferral::Writes), reads),
+        &script,
+        options(),
+    );
     kept.unwrap_or_else(|what| panic!("{what}"));
 }

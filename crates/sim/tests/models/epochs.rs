@@ -1,9 +1,9 @@
 //! Buffered durability: a small table whose writes cost no flush, wrong in several ways, and right.
 //!
-//! Each cell is a line of three words: its value, the value that it had when the epoch began, and the number of the
-//! epoch in which it was last written. Stores to one line arrive in order, so the old value is there before the new
-//! one can be. A sync flushes the cells that were written and then counts the epoch up; recovery takes back what was
-//! written in the epoch that did not end.
+//! Each cell is a line of three words: its value, the value that it had when the epoch began, and
+//! the number of the epoch in which it was last written. Stores to one line arrive in order, so the
+//! old value is there before the new one can be. A sync flushes the cells that were written and
+//! then counts the epoch up; recovery takes back what was written in the epoch that did not end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,8 @@ enum Fault {
     EpochUnfenced,
     /// Recovery undoes nothing: writes of the unfinished epoch remain.
     NothingTakenBack,
-    /// Each write is durable at once: more than promised, so a crash leaves writes of an unfinished epoch.
+    /// Each write is durable at once: more than promised, so a crash leaves writes of an unfinished
+    /// epoch.
     DurableAtOnce,
 }
 
@@ -54,7 +55,11 @@ const EPOCH: u64 = 64;
 const CELLS: u64 = 3;
 const LENGTH: u64 = 4096;
 
-fn words<'g>(guard: &'g Guard<'_, Sim>, offset: u64, count: usize) -> Result<&'g [Word], Complaint> {
+fn words<'g>(
+    guard: &'g Guard<'_, Sim>,
+    offset: u64,
+    count: usize,
+) -> Result<&'g [Word], Complaint> {
     guard.words(offset, count).map_err(|bad| bad.to_string())
 }
 
@@ -65,7 +70,9 @@ fn cell<'g>(guard: &'g Guard<'_, Sim>, number: u64) -> Result<&'g [Word], Compla
 impl Table {
     fn set(&self, table: &mut Opened, number: u64, value: u64) -> Result<(), Complaint> {
         let guard = Guard::new(&table.sim);
-        let [current, old, epoch] = cell(&guard, number)? else { unreachable!("three words") };
+        let [current, old, epoch] = cell(&guard, number)? else {
+            unreachable!("three words")
+        };
         table.written.insert(number);
         let before = current.load(&guard);
         if self.fault == Fault::ValueFirst {
@@ -134,13 +141,19 @@ impl Subject for Table {
         // Epoch 0 is that of cells that were never written.
         let epoch = words(&guard, EPOCH, 1)?[0].load(&guard) + 1;
         for number in 0..CELLS {
-            let [current, old, written] = cell(&guard, number)? else { unreachable!("three words") };
+            let [current, old, written] = cell(&guard, number)? else {
+                unreachable!("three words")
+            };
             if written.load(&guard) == epoch && self.fault != Fault::NothingTakenBack {
                 // A crash before this is durable finds the old value once more.
                 current.store(&guard, old.load(&guard));
             }
         }
-        Ok(Opened { sim: sim.clone(), epoch, written: (0..CELLS).collect() })
+        Ok(Opened {
+            sim: sim.clone(),
+            epoch,
+            written: (0..CELLS).collect(),
+        })
     }
 
     fn apply(&self, table: &mut Opened, operation: &Operation) -> Result<(), Complaint> {
@@ -152,7 +165,9 @@ impl Subject for Table {
 
     fn observe(&self, table: &mut Opened) -> Result<Self::State, Complaint> {
         let guard = Guard::new(&table.sim);
-        (0..CELLS).map(|number| Ok((number, cell(&guard, number)?[0].load(&guard)))).collect()
+        (0..CELLS)
+            .map(|number| Ok((number, cell(&guard, number)?[0].load(&guard))))
+            .collect()
     }
 
     fn follow_up(&self, _state: &Self::State, _recent: &[Operation]) -> Vec<Operation> {
@@ -167,10 +182,21 @@ fn explore(fault: Fault, lenient: bool) -> Result<Stats, String> {
         ..Options::default()
     };
     let mut explorer = Explorer::new(Table { fault, lenient }, options).unwrap();
-    let operations =
-        [Set(0, 1), Set(1, 2), Set(0, 3), Sync, Set(0, 4), Set(2, 5), Set(0, 6), Sync, Set(1, 7)];
+    let operations = [
+        Set(0, 1),
+        Set(1, 2),
+        Set(0, 3),
+        Sync,
+        Set(0, 4),
+        Set(2, 5),
+        Set(0, 6),
+        Sync,
+        Set(1, 7),
+    ];
     let result = explorer.explore(&operations);
-    result.map(|()| explorer.stats()).map_err(|failure| failure.to_string())
+    result
+        .map(|()| explorer.stats())
+        .map_err(|failure| failure.to_string())
 }
 
 #[test]
@@ -193,16 +219,24 @@ fn each_fault_is_caught() {
     for fault in faults {
         let report = explore(fault, false).expect_err("a fault that was not noticed");
         println!("{fault:?}: {report}\n");
-        assert!(report.contains("should be one of") && report.contains("  crash "), "{report}");
+        assert!(
+            report.contains("should be one of") && report.contains("  crash "),
+            "{report}"
+        );
     }
 }
 
 #[test]
 fn an_epoch_that_may_end_at_any_time_leaves_more_to_choose() {
-    // A write that is durable at once equals an epoch that ended by itself; half of a write does not.
+    // A write that is durable at once equals an epoch that ended by itself; half of a write does
+    // not.
     explore(Fault::DurableAtOnce, true).unwrap();
     explore(Fault::Nothing, true).unwrap();
-    for fault in [Fault::EpochFirst, Fault::EpochUnfenced, Fault::NothingTakenBack] {
+    for fault in [
+        Fault::EpochFirst,
+        Fault::EpochUnfenced,
+        Fault::NothingTakenBack,
+    ] {
         explore(fault, true).expect_err("a fault that was not noticed");
     }
 }

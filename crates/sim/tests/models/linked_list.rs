@@ -45,7 +45,11 @@ impl Opened {
         let mut nodes = Vec::new();
         let mut offset = guard.words(HEAD, 1).map_err(|bad| bad.to_string())?[0].load(&guard);
         while offset != 0 || fault == Fault::Endless {
-            let beyond = if fault == Fault::OutOfBounds { LENGTH } else { 0 };
+            let beyond = if fault == Fault::OutOfBounds {
+                LENGTH
+            } else {
+                0
+            };
             let node = guard.words(offset + beyond, 3);
             let node = match fault {
                 Fault::OutOfBounds => node.expect("a node"),
@@ -78,10 +82,21 @@ impl Subject for List {
 
     fn open(&self, sim: &Sim) -> Result<Opened, Complaint> {
         sim.grow(LENGTH).map_err(|error| error.to_string())?;
-        let mut opened = Opened { sim: sim.clone(), free: Vec::new(), next_fresh: 128 };
-        let used: Vec<u64> = opened.walk(self.fault)?.iter().map(|(offset, _)| *offset).collect();
+        let mut opened = Opened {
+            sim: sim.clone(),
+            free: Vec::new(),
+            next_fresh: 128,
+        };
+        let used: Vec<u64> = opened
+            .walk(self.fault)?
+            .iter()
+            .map(|(offset, _)| *offset)
+            .collect();
         opened.next_fresh = used.iter().max().map_or(128, |last| last + 64);
-        opened.free = (128..opened.next_fresh).step_by(64).filter(|offset| !used.contains(offset)).collect();
+        opened.free = (128..opened.next_fresh)
+            .step_by(64)
+            .filter(|offset| !used.contains(offset))
+            .collect();
         Ok(opened)
     }
 
@@ -127,7 +142,11 @@ impl Subject for List {
     }
 
     fn observe(&self, list: &mut Opened) -> Result<Vec<u64>, Complaint> {
-        Ok(list.walk(self.fault)?.into_iter().map(|(_, value)| value).collect())
+        Ok(list
+            .walk(self.fault)?
+            .into_iter()
+            .map(|(_, value)| value)
+            .collect())
     }
 
     fn follow_up(&self, state: &Vec<u64>, _recent: &[Operation]) -> Vec<Operation> {
@@ -140,16 +159,22 @@ fn options(images: Images) -> Options {
         images,
         second_crash: SecondCrash::Anywhere,
         command: "cargo test -p everleaf-sim --test models linked_list::".to_owned(),
-        replay: std::env::var("EVERLEAF_CRASH").ok().map(|text| text.parse().expect("EVERLEAF_CRASH")),
+        replay: std::env::var("EVERLEAF_CRASH")
+            .ok()
+            .map(|text| text.parse().expect("EVERLEAF_CRASH")),
         ..Options::default()
     }
 }
 
 fn explore(fault: Fault, images: Images) -> Result<Stats, String> {
     let mut explorer = Explorer::new(List { fault }, options(images)).unwrap();
-    explorer.set_up(&[Push(10)]).map_err(|failure| failure.to_string())?;
+    explorer
+        .set_up(&[Push(10)])
+        .map_err(|failure| failure.to_string())?;
     let result = explorer.explore(&[Push(1), Pop, Push(2), Push(3), Pop]);
-    result.map(|()| explorer.stats()).map_err(|failure| failure.to_string())
+    result
+        .map(|()| explorer.stats())
+        .map_err(|failure| failure.to_string())
 }
 
 #[test]
@@ -161,7 +186,12 @@ fn the_right_list_survives_every_pair_of_crashes() {
 
 #[test]
 fn each_fault_is_caught() {
-    for fault in [Fault::HeadUnfenced, Fault::NodeUnflushed, Fault::AckUnfenced, Fault::ReusedEarly] {
+    for fault in [
+        Fault::HeadUnfenced,
+        Fault::NodeUnflushed,
+        Fault::AckUnfenced,
+        Fault::ReusedEarly,
+    ] {
         for images in [Images::All, Images::Some { random: 2 }, Images::Eager] {
             let report = explore(fault, images).expect_err("a fault that was not noticed");
             println!("{fault:?}, {images:?}: {report}\n");
@@ -172,50 +202,111 @@ fn each_fault_is_caught() {
 
 #[test]
 fn a_loop_in_recovery_is_a_report() {
-    let options = Options { steps_max: 10_000, ..options(Images::All) };
-    let mut explorer = Explorer::new(List { fault: Fault::Endless }, options).unwrap();
+    let options = Options {
+        steps_max: 10_000,
+        ..options(Images::All)
+    };
+    let mut explorer = Explorer::new(
+        List {
+            fault: Fault::Endless,
+        },
+        options,
+    )
+    .unwrap();
     let report = explorer.explore(&[Push(1)]).unwrap_err().to_string();
     assert!(report.contains("step limit"), "{report}");
 }
 
 #[test]
 fn a_recovery_that_reads_out_of_bounds_is_a_report() {
-    let mut explorer = Explorer::new(List { fault: Fault::OutOfBounds }, options(Images::All)).unwrap();
+    let mut explorer = Explorer::new(
+        List {
+            fault: Fault::OutOfBounds,
+        },
+        options(Images::All),
+    )
+    .unwrap();
     let report = explorer.explore(&[Push(1)]).unwrap_err().to_string();
     println!("{report}");
-    assert!(report.contains("panicked") && report.contains("linked_list.rs"), "{report}");
+    assert!(
+        report.contains("panicked") && report.contains("linked_list.rs"),
+        "{report}"
+    );
 }
 
 /// A run of many operations takes many steps, and so does what follows a late crash of it.
 #[test]
 fn a_long_run_is_no_loop() {
-    let options =
-        Options { steps_max: 2000, second_crash: SecondCrash::Never, ..options(Images::Some { random: 0 }) };
-    let options = Options { shrink: false, ..options };
-    let mut explorer = Explorer::new(List { fault: Fault::Nothing }, options).unwrap();
-    let operations: Vec<_> =
-        (0..400).map(|number| if number % 2 == 0 { Push(number) } else { Pop }).collect();
-    explorer.explore(&operations).unwrap_or_else(|failure| panic!("{failure}"));
+    let options = Options {
+        steps_max: 2000,
+        second_crash: SecondCrash::Never,
+        ..options(Images::Some { random: 0 })
+    };
+    let options = Options {
+        shrink: false,
+        ..options
+    };
+    let mut explorer = Explorer::new(
+        List {
+            fault: Fault::Nothing,
+        },
+        options,
+    )
+    .unwrap();
+    let operations: Vec<_> = (0..400)
+        .map(|number| if number % 2 == 0 { Push(number) } else { Pop })
+        .collect();
+    explorer
+        .explore(&operations)
+        .unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 #[test]
 fn a_failure_is_shrunk_and_replayed() {
-    let mut explorer = Explorer::new(List { fault: Fault::HeadUnfenced }, options(Images::All)).unwrap();
-    let failure = explorer.explore(&[Push(1), Pop, Push(2), Push(3), Pop]).unwrap_err();
+    let mut explorer = Explorer::new(
+        List {
+            fault: Fault::HeadUnfenced,
+        },
+        options(Images::All),
+    )
+    .unwrap();
+    let failure = explorer
+        .explore(&[Push(1), Pop, Push(2), Push(3), Pop])
+        .unwrap_err();
     assert_eq!(failure.operations.len(), 1, "{failure}");
     assert!(matches!(failure.operations[0], Push(_)));
     assert!(!failure.crashes[0].behind.is_empty(), "{failure}");
-    let again = Options { replay: Some(failure.replay()), ..options(Images::All) };
-    let mut replaying = Explorer::new(List { fault: Fault::HeadUnfenced }, again.clone()).unwrap();
+    let again = Options {
+        replay: Some(failure.replay()),
+        ..options(Images::All)
+    };
+    let mut replaying = Explorer::new(
+        List {
+            fault: Fault::HeadUnfenced,
+        },
+        again.clone(),
+    )
+    .unwrap();
     let replayed = replaying.explore(&failure.operations).unwrap_err();
-    assert_eq!((replaying.stats().recoveries, replayed.to_string()), (1, failure.to_string()));
-    let mut mended = Explorer::new(List { fault: Fault::Nothing }, again).unwrap();
+    assert_eq!(
+        (replaying.stats().recoveries, replayed.to_string()),
+        (1, failure.to_string())
+    );
+    let mut mended = Explorer::new(
+        List {
+            fault: Fault::Nothing,
+        },
+        again,
+    )
+    .unwrap();
     mended.explore(&failure.operations).unwrap();
 }
 
 #[test]
 fn every_flush_and_fence_is_needed() {
-    let list = List { fault: Fault::Nothing };
+    let list = List {
+        fault: Fault::Nothing,
+    };
     let mut explorer = Explorer::new(list, options(Images::All)).unwrap();
     let operations = [Push(1), Pop, Push(2), Push(3), Pop];
     explorer.sim().start_census();
@@ -227,10 +318,24 @@ fn every_flush_and_fence_is_needed() {
             SiteKind::Fence => medium::sim::Mutation::DropFence(site),
             SiteKind::Store | SiteKind::StoreLine | SiteKind::Wait => continue,
         };
-        let options = Options { mutations: vec![mutation], ..options(Images::All) };
-        let mut mutant = Explorer::new(List { fault: Fault::Nothing }, options).unwrap();
-        let failure = mutant.explore(&operations).expect_err("a mutant that survived");
-        assert!(failure.to_string().contains(&mutation.to_string()), "{failure}");
+        let options = Options {
+            mutations: vec![mutation],
+            ..options(Images::All)
+        };
+        let mut mutant = Explorer::new(
+            List {
+                fault: Fault::Nothing,
+            },
+            options,
+        )
+        .unwrap();
+        let failure = mutant
+            .explore(&operations)
+            .expect_err("a mutant that survived");
+        assert!(
+            failure.to_string().contains(&mutation.to_string()),
+            "{failure}"
+        );
         planted += 1;
     }
     assert_eq!(planted, 6);

@@ -1,5 +1,5 @@
-//! One small program for each rule of the models. Each test names exactly the outcomes that the rule allows, so it fails if the rule
-//! is missing and if it goes too far.
+//! One small program for each rule of the models. Each test names exactly the outcomes that the
+//! rule allows, so it fails if the rule is missing and if it goes too far.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,13 @@ const A2: u64 = 72;
 const B: u64 = 128;
 
 fn memory(line_form: LineForm, late: bool) -> Sim {
-    let sim = Sim::new(SimOptions { line_form, limit_bytes: 1 << 16, late, rubbish_from: None }).unwrap();
+    let sim = Sim::new(SimOptions {
+        line_form,
+        limit_bytes: 1 << 16,
+        late,
+        rubbish_from: None,
+    })
+    .unwrap();
     sim.grow(4096).unwrap();
     sim
 }
@@ -42,7 +48,10 @@ fn contents(sim: &Sim, model: &mut Model, words: &[u64]) -> BTreeSet<Vec<u64>> {
     let read = |image: Vec<(u32, LineValue)>| {
         let word = |offset: &u64| {
             let line = (offset / 64) as u32;
-            let content = image.iter().find(|(open, _)| *open == line).map(|(_, content)| *content);
+            let content = image
+                .iter()
+                .find(|(open, _)| *open == line)
+                .map(|(_, content)| *content);
             content.or_else(|| sim.peek(line)).unwrap().0[(offset % 64 / 8) as usize]
         };
         words.iter().map(word).collect()
@@ -55,11 +64,18 @@ fn at_end(words: &[u64], program: impl FnOnce(&Guard<'_, Sim>)) -> BTreeSet<Vec<
     at_end_by(Rules::Lines, words, program)
 }
 
-fn at_end_by(rules: Rules, words: &[u64], program: impl FnOnce(&Guard<'_, Sim>)) -> BTreeSet<Vec<u64>> {
+fn at_end_by(
+    rules: Rules,
+    words: &[u64],
+    program: impl FnOnce(&Guard<'_, Sim>),
+) -> BTreeSet<Vec<u64>> {
     let sim = memory(LineForm::Single, rules == Rules::Log);
     let trace = record(&sim, program);
     let mut model = Model::new(rules, &[], 0);
-    trace.events.iter().for_each(|event| model.apply(&sim, &trace, event));
+    trace
+        .events
+        .iter()
+        .for_each(|event| model.apply(&sim, &trace, event));
     contents(&sim, &mut model, words)
 }
 
@@ -81,7 +97,9 @@ fn at_any_time(
     outcomes
 }
 
-fn outcomes<const WORDS: usize, const COUNT: usize>(list: [[u64; WORDS]; COUNT]) -> BTreeSet<Vec<u64>> {
+fn outcomes<const WORDS: usize, const COUNT: usize>(
+    list: [[u64; WORDS]; COUNT],
+) -> BTreeSet<Vec<u64>> {
     list.iter().map(|outcome| outcome.to_vec()).collect()
 }
 
@@ -128,7 +146,10 @@ fn what_was_stored_last_is_newest_even_if_it_was_there_before() {
             }
         });
         let mut model = Model::new(rules, &[], 0);
-        trace.events.iter().for_each(|event| model.apply(&sim, &trace, event));
+        trace
+            .events
+            .iter()
+            .for_each(|event| model.apply(&sim, &trace, event));
         sim.install(model.open_lines(&sim).0);
         // No chooser is set, so a load finds the newest content.
         let guard = Guard::new(&sim);
@@ -180,8 +201,14 @@ fn a_fence_makes_durable_what_its_own_guard_flushed() {
         other.fence();
     });
     let mut model = Model::new(Rules::Lines, &[], 0);
-    trace.events.iter().for_each(|event| model.apply(&sim, &trace, event));
-    assert_eq!(contents(&sim, &mut model, &[A, B]), outcomes([[0, 1], [1, 1]]));
+    trace
+        .events
+        .iter()
+        .for_each(|event| model.apply(&sim, &trace, event));
+    assert_eq!(
+        contents(&sim, &mut model, &[A, B]),
+        outcomes([[0, 1], [1, 1]])
+    );
 }
 
 #[test]
@@ -237,7 +264,9 @@ fn a_compare_exchange_is_no_fence() {
     let found = at_end(&[A, B], |guard| {
         set(guard, A, 1);
         flush(guard, A);
-        guard.words(B, 1).unwrap()[0].compare_exchange(guard, 0, 1).unwrap();
+        guard.words(B, 1).unwrap()[0]
+            .compare_exchange(guard, 0, 1)
+            .unwrap();
     });
     assert_eq!(found, outcomes([[0, 0], [0, 1], [1, 0], [1, 1]]));
 }
@@ -256,7 +285,8 @@ fn a_flush_of_a_range_covers_each_line_that_it_touches() {
 
 fn publish(guard: &Guard<'_, Sim>, value: u64) {
     let line: &Line = guard.node(256).unwrap();
-    line.publish(guard, &LineValue::ZERO, &LineValue([value; 8])).unwrap();
+    line.publish(guard, &LineValue::ZERO, &LineValue([value; 8]))
+        .unwrap();
 }
 
 #[test]
@@ -276,12 +306,20 @@ fn a_line_store_is_flushed_but_not_fenced() {
     assert_eq!(found, outcomes([[1], [2]]));
 }
 
-/// Whether a line that was found torn in every way was stored from its last word on; or else from its first.
+/// Whether a line that was found torn in every way was stored from its last word on; or else from
+/// its first.
 fn torn_from_one_end(found: &BTreeSet<Vec<u64>>, value: u64) -> bool {
-    let torn = |count| (0..8).map(|word| if word < count { value } else { 0 }).collect::<Vec<u64>>();
+    let torn = |count| {
+        (0..8)
+            .map(|word| if word < count { value } else { 0 })
+            .collect::<Vec<u64>>()
+    };
     let backward = |count| torn(count).into_iter().rev().collect::<Vec<u64>>();
     let is_backward = *found != (0..=8).map(torn).collect();
-    assert!(!is_backward || *found == (0..=8).map(backward).collect(), "{found:?}");
+    assert!(
+        !is_backward || *found == (0..=8).map(backward).collect(),
+        "{found:?}"
+    );
     is_backward
 }
 
@@ -291,7 +329,9 @@ fn a_portable_line_store_tears_into_words() {
     let words: Vec<u64> = (0..8).map(|word| 192 + 8 * word).collect();
     let mut ends = BTreeSet::new();
     for value in 1..9 {
-        let found = at_any_time(Rules::Lines, LineForm::Twin, &words, |guard| publish(guard, value));
+        let found = at_any_time(Rules::Lines, LineForm::Twin, &words, |guard| {
+            publish(guard, value);
+        });
         ends.insert(torn_from_one_end(&found, value | 1 << 62));
     }
     // Some values arrive from one end, some from the other.
@@ -325,10 +365,16 @@ fn with_persistent_caches_flushes_and_fences_change_nothing() {
         }
     };
     for asks in [false, true] {
-        let found =
-            at_any_time(Rules::PersistentCaches, LineForm::Single, &[A, B], |guard| program(guard, asks));
+        let found = at_any_time(
+            Rules::PersistentCaches,
+            LineForm::Single,
+            &[A, B],
+            |guard| program(guard, asks),
+        );
         assert_eq!(found, outcomes([[0, 0], [1, 0], [1, 1]]));
-        let found = at_end_by(Rules::PersistentCaches, &[A, B], |guard| program(guard, asks));
+        let found = at_end_by(Rules::PersistentCaches, &[A, B], |guard| {
+            program(guard, asks);
+        });
         assert_eq!(found, outcomes([[1, 1]]));
     }
 }
@@ -339,7 +385,8 @@ fn with_persistent_caches_a_line_is_one_atom_and_a_twin_eight() {
     let store = |guard: &Guard<'_, Sim>| publish(guard, 5);
     let found = at_any_time(Rules::PersistentCaches, LineForm::Single, &words, store);
     assert_eq!(found, outcomes([[0; 8], [5; 8]]));
-    // The value after the first goes to the second copy: see the portable line store below memory without such caches.
+    // The value after the first goes to the second copy: see the portable line store below memory
+    // without such caches.
     let words: Vec<u64> = (0..8).map(|word| 192 + 8 * word).collect();
     let found = at_any_time(Rules::PersistentCaches, LineForm::Twin, &words, store);
     torn_from_one_end(&found, 5 | 1 << 62);
@@ -351,7 +398,10 @@ fn with_persistent_caches_a_second_crash_keeps_what_the_first_one_left() {
     let sim = memory(LineForm::Single, false);
     let mut model = Model::new(Rules::PersistentCaches, &[], 0);
     let trace = record(&sim, |guard| set(guard, A, 1));
-    trace.events.iter().for_each(|event| model.apply(&sim, &trace, event));
+    trace
+        .events
+        .iter()
+        .for_each(|event| model.apply(&sim, &trace, event));
     let (open, _) = model.open_lines(&sim);
     assert!(open.is_empty());
     let mut second = Model::new(Rules::PersistentCaches, &open, 0);
@@ -406,24 +456,41 @@ fn what_recovery_read_stays_as_it_was() {
     let sim = memory(LineForm::Single, false);
     let mut model = Model::new(Rules::Lines, &[], 0);
     let trace = record(&sim, |guard| set(guard, A, 1));
-    trace.events.iter().for_each(|event| model.apply(&sim, &trace, event));
+    trace
+        .events
+        .iter()
+        .for_each(|event| model.apply(&sim, &trace, event));
     let (open, _) = model.open_lines(&sim);
     for decided in [0, 1] {
         let mut second = Model::new(Rules::Lines, &open, 0);
         let mut trace = record(&sim, |guard| set(guard, A2, 7));
-        trace.events.push(Event::Narrow { line: 1, word: 0, value: decided });
-        trace.events.iter().for_each(|event| second.apply(&sim, &trace, event));
-        assert_eq!(contents(&sim, &mut second, &[A, A2]), outcomes([[decided, 0], [decided, 7]]));
+        trace.events.push(Event::Narrow {
+            line: 1,
+            word: 0,
+            value: decided,
+        });
+        trace
+            .events
+            .iter()
+            .for_each(|event| second.apply(&sim, &trace, event));
+        assert_eq!(
+            contents(&sim, &mut second, &[A, A2]),
+            outcomes([[decided, 0], [decided, 7]])
+        );
     }
 }
 
-/// A line that may hold several things after a crash is durable with what recovery stored, whichever it was.
+/// A line that may hold several things after a crash is durable with what recovery stored,
+/// whichever it was.
 #[test]
 fn after_a_crash_a_flush_and_a_fence_make_durable_what_came_on_top_of_each_content() {
     let sim = memory(LineForm::Single, false);
     let mut model = Model::new(Rules::Lines, &[], 0);
     let trace = record(&sim, |guard| set(guard, A, 1));
-    trace.events.iter().for_each(|event| model.apply(&sim, &trace, event));
+    trace
+        .events
+        .iter()
+        .for_each(|event| model.apply(&sim, &trace, event));
     let (open, _) = model.open_lines(&sim);
     let second = |is_flushed: bool| {
         let mut second = Model::new(Rules::Lines, &open, 0);
@@ -434,7 +501,10 @@ fn after_a_crash_a_flush_and_a_fence_make_durable_what_came_on_top_of_each_conte
             }
             guard.fence();
         });
-        trace.events.iter().for_each(|event| second.apply(&sim, &trace, event));
+        trace
+            .events
+            .iter()
+            .for_each(|event| second.apply(&sim, &trace, event));
         contents(&sim, &mut second, &[A, A2])
     };
     assert_eq!(second(false), outcomes([[0, 0], [0, 7], [1, 0], [1, 7]]));
@@ -450,7 +520,10 @@ fn in_a_log_after_a_crash_a_wait_makes_durable_what_came_on_top_of_each_content(
         flush(guard, A);
         guard.fence();
     });
-    trace.events.iter().for_each(|event| model.apply(&sim, &trace, event));
+    trace
+        .events
+        .iter()
+        .for_each(|event| model.apply(&sim, &trace, event));
     let (open, _) = model.open_lines(&sim);
     let second = |is_awaited: bool| {
         let mut second = Model::new(Rules::Log, &open, 0);
@@ -462,14 +535,18 @@ fn in_a_log_after_a_crash_a_wait_makes_durable_what_came_on_top_of_each_content(
                 guard.wait(lsn).unwrap();
             }
         });
-        trace.events.iter().for_each(|event| second.apply(&sim, &trace, event));
+        trace
+            .events
+            .iter()
+            .for_each(|event| second.apply(&sim, &trace, event));
         contents(&sim, &mut second, &[A, A2])
     };
     assert_eq!(second(false), outcomes([[0, 0], [0, 7], [1, 0], [1, 7]]));
     assert_eq!(second(true), outcomes([[0, 7], [1, 7]]));
 }
 
-/// A line is stored whole, and a word of it, with a fence between or none; by operations, or by what opens the memory.
+/// A line is stored whole, and a word of it, with a fence between or none; by operations, or by
+/// what opens the memory.
 struct TwoWays {
     fences: bool,
     while_opening: bool,
@@ -479,7 +556,8 @@ impl TwoWays {
     fn store(&self, sim: &Sim) -> Result<(), Complaint> {
         let guard = Guard::new(sim);
         let line: &Line = guard.node(A).map_err(|bad| bad.to_string())?;
-        line.publish(&guard, &LineValue::ZERO, &LineValue([1; 8])).map_err(|error| error.to_string())?;
+        line.publish(&guard, &LineValue::ZERO, &LineValue([1; 8]))
+            .map_err(|error| error.to_string())?;
         if self.fences {
             guard.fence();
         }
@@ -527,13 +605,36 @@ impl Subject for TwoWays {
 #[test]
 fn a_line_that_is_stored_in_two_ways_without_a_fence_between_is_a_violation() {
     for (fences, while_opening) in [(false, false), (false, true), (true, false), (true, true)] {
-        let options = Options { limit_bytes: 4096, ..Options::default() };
-        let verdict = Explorer::new(TwoWays { fences, while_opening }, options).unwrap().explore(&[()]);
+        let options = Options {
+            limit_bytes: 4096,
+            ..Options::default()
+        };
+        let verdict = Explorer::new(
+            TwoWays {
+                fences,
+                while_opening,
+            },
+            options,
+        )
+        .unwrap()
+        .explore(&[()]);
         assert_eq!(verdict.is_ok(), fences, "{fences}, {while_opening}");
         let Err(failure) = verdict else { continue };
         assert!(failure.what.contains("at least once whole"), "{failure}");
-        let options = Options { limit_bytes: 4096, replay: Some(failure.replay()), ..Options::default() };
-        let again = Explorer::new(TwoWays { fences, while_opening }, options).unwrap().explore(&[()]);
+        let options = Options {
+            limit_bytes: 4096,
+            replay: Some(failure.replay()),
+            ..Options::default()
+        };
+        let again = Explorer::new(
+            TwoWays {
+                fences,
+                while_opening,
+            },
+            options,
+        )
+        .unwrap()
+        .explore(&[()]);
         assert_eq!(again.unwrap_err().what, failure.what);
     }
 }
@@ -615,7 +716,13 @@ fn in_a_log_the_last_group_tears_between_lines_and_no_other_does() {
         flush(guard, 192);
         guard.fence();
     });
-    let torn = [[0, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [1, 1, 1, 0], [1, 1, 1, 1]];
+    let torn = [
+        [0, 0, 0, 0],
+        [1, 1, 0, 0],
+        [0, 0, 1, 0],
+        [1, 1, 1, 0],
+        [1, 1, 1, 1],
+    ];
     assert_eq!(found, outcomes(torn));
 }
 
@@ -694,7 +801,8 @@ fn in_a_log_growth_is_durable_when_it_returns() {
 
 #[test]
 fn in_a_log_a_second_crash_cuts_a_second_time() {
-    // The first crash left two groups, of A and of B, wholly or in part; what recovery does then is two groups more.
+    // The first crash left two groups, of A and of B, wholly or in part; what recovery does then is
+    // two groups more.
     let sim = memory(LineForm::Single, true);
     let mut model = Model::new(Rules::Log, &[], 0);
     let trace = record(&sim, |guard| {
@@ -704,7 +812,10 @@ fn in_a_log_a_second_crash_cuts_a_second_time() {
             guard.fence();
         }
     });
-    trace.events.iter().for_each(|event| model.apply(&sim, &trace, event));
+    trace
+        .events
+        .iter()
+        .for_each(|event| model.apply(&sim, &trace, event));
     let (open, _) = model.open_lines(&sim);
     let second = |narrowed: Option<(u32, u64)>| {
         let mut second = Model::new(Rules::Log, &open, 0);
@@ -716,9 +827,19 @@ fn in_a_log_a_second_crash_cuts_a_second_time() {
             }
         });
         if let Some((line, value)) = narrowed {
-            trace.events.insert(0, Event::Narrow { line, word: 0, value });
+            trace.events.insert(
+                0,
+                Event::Narrow {
+                    line,
+                    word: 0,
+                    value,
+                },
+            );
         }
-        trace.events.iter().for_each(|event| second.apply(&sim, &trace, event));
+        trace
+            .events
+            .iter()
+            .for_each(|event| second.apply(&sim, &trace, event));
         contents(&sim, &mut second, &[A, B, A2, 192])
     };
     let all = |firsts: &[[u64; 2]]| -> BTreeSet<Vec<u64>> {

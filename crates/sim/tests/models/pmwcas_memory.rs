@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use engines::pmwcas::{Pmwcas, Recycling, VALUE_MASK};
 use everleaf_sim::index::pool_options;
 use everleaf_sim::{
-    Complaint, Concurrent, Explorer, Images, Options, Program, Rules, Scheduling, Search, SecondCrash,
-    Subject,
+    Complaint, Concurrent, Explorer, Images, Options, Program, Rules, Scheduling, Search,
+    SecondCrash, Subject,
 };
 use medium::Word;
 use medium::sim::Sim;
@@ -21,7 +21,8 @@ const FOREIGN: u64 = u64::MAX;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Operation {
-    /// Changes the counter from 0, on condition of the node's status: fails if the node was replaced.
+    /// Changes the counter from 0, on condition of the node's status: fails if the node was
+    /// replaced.
     Change,
     /// Replaces the node by another, and retires it.
     Replace,
@@ -63,8 +64,10 @@ impl Opened {
         loop {
             let (_, cell, status) = self.node(guard)?;
             let mut swap = self.pmwcas.allocate();
-            swap.add_word(guard, self.cell(guard, 0)?, 0, 1).map_err(text)?;
-            swap.add_word(guard, cell, status & !1, status & !1).map_err(text)?;
+            swap.add_word(guard, self.cell(guard, 0)?, 0, 1)
+                .map_err(text)?;
+            swap.add_word(guard, cell, status & !1, status & !1)
+                .map_err(text)?;
             if swap.execute(guard).map_err(text)? {
                 return Ok(true);
             }
@@ -80,9 +83,11 @@ impl Opened {
         loop {
             let (old, cell, status) = self.node(guard)?;
             let mut swap = self.pmwcas.allocate();
-            swap.add_word(guard, cell, status, status | 1).map_err(text)?;
+            swap.add_word(guard, cell, status, status | 1)
+                .map_err(text)?;
             let (lead, values) = (self.cell(guard, 1)?, (old, new));
-            swap.add_recycling(guard, lead, values, Recycling::FreeOne).map_err(text)?;
+            swap.add_recycling(guard, lead, values, Recycling::FreeOne)
+                .map_err(text)?;
             // The default callback would free the new node after a failure.
             let done = swap.execute_with(guard, |recycled| match recycled {
                 engines::pmwcas::Recycled::Replaced(node) => guard.retire(node),
@@ -149,10 +154,16 @@ impl Subject for Nodes {
         guard.words(words, 2).map_err(text)?[1].store(&guard, node);
         guard.flush_words(guard.words(words, 2).map_err(text)?);
         guard.fence();
-        pool.create_tree("nodes", (9, 9), &[0; ROOT_WORDS]).map_err(text)?;
+        pool.create_tree("nodes", (9, 9), &[0; ROOT_WORDS])
+            .map_err(text)?;
         let pmwcas = Pmwcas::open(&guard, place, SLOTS).map_err(text)?;
         drop(guard);
-        Ok(Opened { pool, pmwcas, words, filled: RefCell::default() })
+        Ok(Opened {
+            pool,
+            pmwcas,
+            words,
+            filled: RefCell::default(),
+        })
     }
 
     fn apply(&self, opened: &mut Opened, operation: &Operation) -> Result<bool, Complaint> {
@@ -184,16 +195,17 @@ impl Concurrent for Nodes {
             Fill => opened.fill(&guard),
             Count => {
                 let mut swap = opened.pmwcas.allocate();
-                swap.add_word(&guard, opened.cell(&guard, 0)?, 0, 2).map_err(text)?;
+                swap.add_word(&guard, opened.cell(&guard, 0)?, 0, 2)
+                    .map_err(text)?;
                 swap.execute(&guard).map_err(text)
             }
         }
     }
 }
 
-/// One thread begins a change of a node, which another thread then replaces and retires. A third thread, which began after that,
-/// finds the change and helps. When it reaches the node, the first thread may have given up, and the node's memory may be in use
-/// for something else.
+/// One thread begins a change of a node, which another thread then replaces and retires. A third
+/// thread, which began after that, finds the change and helps. When it reaches the node, the first
+/// thread may have given up, and the node's memory may be in use for something else.
 #[test]
 fn who_helps_writes_to_no_memory_that_was_free_before() {
     let command = "cargo test --release -p everleaf-sim --test models pmwcas_memory::".to_owned();
@@ -211,8 +223,14 @@ fn who_helps_writes_to_no_memory_that_was_free_before() {
         ..Program::of(vec![vec![Change, Fill], vec![Replace], vec![Count]])
     };
     let search = Search::Exhaustive { preemptions_max: 3 };
-    let scheduling = Scheduling { search, crashes: false, ..Scheduling::default() };
-    explorer.explore_threads(&program, &scheduling).unwrap_or_else(|failure| panic!("{failure}"));
+    let scheduling = Scheduling {
+        search,
+        crashes: false,
+        ..Scheduling::default()
+    };
+    explorer
+        .explore_threads(&program, &scheduling)
+        .unwrap_or_else(|failure| panic!("{failure}"));
     let stats = explorer.stats();
     println!("{} schedules; {stats}", stats.schedules);
     assert!(stats.schedules > 100 && stats.cut_short == 0);

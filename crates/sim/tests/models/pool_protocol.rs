@@ -1,5 +1,6 @@
-//! The pool: a crash at any point of its creation, of a tree's creation, of opening slabs and spans, and of a clean
-//! close. It must open again, and the mark must find what was published and nothing else.
+//! The pool: a crash at any point of its creation, of a tree's creation, of opening slabs and
+//! spans, and of a clean close. It must open again, and the mark must find what was published and
+//! nothing else.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +16,14 @@ use crate::common::text;
 enum Operation {
     /// Makes a tree: a directory of blocks.
     Create { tree: u8 },
-    /// Fills a new block of so many bytes and enters it in the directory, in place of what was there.
-    Put { tree: u8, slot: usize, bytes: usize, value: u64 },
+    /// Fills a new block of so many bytes and enters it in the directory, in place of what was
+    /// there.
+    Put {
+        tree: u8,
+        slot: usize,
+        bytes: usize,
+        value: u64,
+    },
     /// Takes a block out of the directory, and frees it.
     Clear { tree: u8, slot: usize },
     /// As `Clear`, and gives the block's room back at once, or before what frees it is durable.
@@ -57,18 +64,31 @@ impl Opened {
     }
 
     /// The blocks in a directory, by slot: offset and length.
-    fn blocks(guard: &pool::Guard<'_, Sim>, tree: &TreeRoot) -> Result<Vec<(usize, u64, usize)>, Complaint> {
+    fn blocks(
+        guard: &pool::Guard<'_, Sim>,
+        tree: &TreeRoot,
+    ) -> Result<Vec<(usize, u64, usize)>, Complaint> {
         let directory = guard.words(tree.words[0], SLOTS).map_err(text)?;
         let entries = directory.iter().map(|cell| cell.load(guard)).enumerate();
         let entries = entries.filter(|(_, entry)| *entry != 0);
-        let split = |entry: u64| (entry & ((1 << BYTES_SHIFT) - 1), (entry >> BYTES_SHIFT) as usize);
-        Ok(entries.map(|(slot, entry)| (slot, split(entry).0, split(entry).1)).collect())
+        let split = |entry: u64| {
+            (
+                entry & ((1 << BYTES_SHIFT) - 1),
+                (entry >> BYTES_SHIFT) as usize,
+            )
+        };
+        Ok(entries
+            .map(|(slot, entry)| (slot, split(entry).0, split(entry).1))
+            .collect())
     }
 
     fn open_pool(&mut self) -> Result<(), Complaint> {
         let pool = Pool::open(self.sim.clone(), pool_options()).map_err(text)?;
         let trees = pool.trees().map_err(text)?;
-        self.trees = trees.into_iter().map(|tree| (tree.name.as_bytes()[0], tree)).collect();
+        self.trees = trees
+            .into_iter()
+            .map(|tree| (tree.name.as_bytes()[0], tree))
+            .collect();
         if pool.needs_mark() {
             let guard = pool.pin();
             for tree in self.trees.values() {
@@ -98,11 +118,18 @@ impl Opened {
         let mut words = [0; ROOT_WORDS];
         words[0] = offset;
         let name_text = char::from(name).to_string();
-        self.trees.insert(name, pool.create_tree(&name_text, (9, 9), &words).map_err(text)?);
+        self.trees.insert(
+            name,
+            pool.create_tree(&name_text, (9, 9), &words).map_err(text)?,
+        );
         Ok(())
     }
 
-    fn directory<'g>(&self, guard: &'g pool::Guard<'_, Sim>, tree: u8) -> Result<&'g [Word], Complaint> {
+    fn directory<'g>(
+        &self,
+        guard: &'g pool::Guard<'_, Sim>,
+        tree: u8,
+    ) -> Result<&'g [Word], Complaint> {
         guard.words(self.trees[&tree].words[0], SLOTS).map_err(text)
     }
 
@@ -156,8 +183,13 @@ impl Opened {
     }
 
     fn rename(&mut self, tree: u8, name: u8) -> Result<(), Complaint> {
-        let Some(root) = self.trees.remove(&tree) else { return Ok(()) };
-        let renamed = self.pool().rename_tree(&root, &char::from(name).to_string()).map_err(text)?;
+        let Some(root) = self.trees.remove(&tree) else {
+            return Ok(());
+        };
+        let renamed = self
+            .pool()
+            .rename_tree(&root, &char::from(name).to_string())
+            .map_err(text)?;
         self.trees.insert(name, renamed);
         Ok(())
     }
@@ -165,7 +197,9 @@ impl Opened {
     fn remove(&mut self, tree: u8) -> Result<(), Complaint> {
         let pool = self.pool();
         let guard = pool.pin();
-        let Some(root) = self.trees.remove(&tree) else { return Ok(()) };
+        let Some(root) = self.trees.remove(&tree) else {
+            return Ok(());
+        };
         let blocks = Self::blocks(&guard, &root)?;
         pool.remove_tree(&root).map_err(text)?;
         guard.free(root.words[0]);
@@ -189,7 +223,12 @@ impl Subject for PoolProtocol {
     fn step(&self, state: &mut Self::State, operation: &Operation) {
         match *operation {
             Create { tree } => drop(state.insert(tree, Blocks::new())),
-            Put { tree, slot, bytes, value } => {
+            Put {
+                tree,
+                slot,
+                bytes,
+                value,
+            } => {
                 state.entry(tree).or_default().insert(slot, (bytes, value));
             }
             Clear { tree, slot } | Release { tree, slot, .. } => {
@@ -206,7 +245,11 @@ impl Subject for PoolProtocol {
     }
 
     fn open(&self, sim: &Sim) -> Result<Opened, Complaint> {
-        let mut opened = Opened { sim: sim.clone(), pool: None, trees: BTreeMap::new() };
+        let mut opened = Opened {
+            sim: sim.clone(),
+            pool: None,
+            trees: BTreeMap::new(),
+        };
         opened.open_pool()?;
         Ok(opened)
     }
@@ -214,7 +257,12 @@ impl Subject for PoolProtocol {
     fn apply(&self, opened: &mut Opened, operation: &Operation) -> Result<(), Complaint> {
         match *operation {
             Create { tree } => opened.create(tree),
-            Put { tree, slot, bytes, value } => opened.put(tree, slot, bytes, value),
+            Put {
+                tree,
+                slot,
+                bytes,
+                value,
+            } => opened.put(tree, slot, bytes, value),
             Clear { tree, slot } => opened.clear(tree, slot),
             Release { tree, slot, early } => opened.release(tree, slot, early),
             Compact => opened.pool().compact().map_err(text),
@@ -237,7 +285,8 @@ impl Subject for PoolProtocol {
             for (slot, offset, bytes) in Opened::blocks(&guard, tree)? {
                 let words = guard.words(offset, bytes / 8).map_err(text)?;
                 let value = words[0].load(&guard);
-                let whole = |(index, word): (usize, &Word)| word.load(&guard) == content(value, index);
+                let whole =
+                    |(index, word): (usize, &Word)| word.load(&guard) == content(value, index);
                 if !words.iter().enumerate().skip(1).all(whole) {
                     return Err(format!("the block at {offset:#x} is damaged"));
                 }
@@ -253,29 +302,62 @@ impl Subject for PoolProtocol {
         let reached: usize = state.values().map(|blocks| 1 + blocks.len()).sum();
         let allocations = pool.stat().allocations;
         if allocations != reached as u64 {
-            return Err(format!("{allocations} allocations, but {reached} are reached"));
+            return Err(format!(
+                "{allocations} allocations, but {reached} are reached"
+            ));
         }
-        if pool.needs_mark() { Err("the mark never ended".to_owned()) } else { Ok(()) }
+        if pool.needs_mark() {
+            Err("the mark never ended".to_owned())
+        } else {
+            Ok(())
+        }
     }
 
     fn follow_up(&self, state: &Self::State, _recent: &[Operation]) -> Vec<Operation> {
-        let put = |slot, bytes, value| Put { tree: b'z', slot, bytes, value };
+        let put = |slot, bytes, value| Put {
+            tree: b'z',
+            slot,
+            bytes,
+            value,
+        };
         let mut operations = Vec::new();
         if !state.contains_key(&b'z') {
             operations.push(Create { tree: b'z' });
         }
         operations.extend([put(0, 40, 70), put(1, 4096, 71), Reopen, put(2, 40, 72)]);
-        operations.extend(state.keys().map(|tree| Put { tree: *tree, slot: 0, bytes: 40, value: 73 }));
-        operations.push(Clear { tree: b'z', slot: 0 });
+        operations.extend(state.keys().map(|tree| Put {
+            tree: *tree,
+            slot: 0,
+            bytes: 40,
+            value: 73,
+        }));
+        operations.push(Clear {
+            tree: b'z',
+            slot: 0,
+        });
         // The slot that a rename left is used again, and what it held does not come back.
         operations.extend(state.keys().next().map(|tree| Remove { tree: *tree }));
-        operations.extend([Create { tree: b'y' }, Put { tree: b'y', slot: 0, bytes: 40, value: 74 }, Reopen]);
+        operations.extend([
+            Create { tree: b'y' },
+            Put {
+                tree: b'y',
+                slot: 0,
+                bytes: 40,
+                value: 74,
+            },
+            Reopen,
+        ]);
         operations
     }
 }
 
 fn put(slot: usize, bytes: usize, value: u64) -> Operation {
-    Put { tree: b'a', slot, bytes, value }
+    Put {
+        tree: b'a',
+        slot,
+        bytes,
+        value,
+    }
 }
 
 /// Makes a tree, opens slabs of two classes and a span, frees, reuses, closes and opens.
@@ -285,35 +367,56 @@ fn script() -> Vec<Operation> {
         put(0, 40, 1),
         put(1, 4096, 2),
         put(0, 40, 3),
-        Clear { tree: b'a', slot: 1 },
+        Clear {
+            tree: b'a',
+            slot: 1,
+        },
         put(1, 70_000, 4),
         Reopen,
         put(2, 48, 5),
         put(1, 4096, 6),
         Create { tree: b'b' },
-        Put { tree: b'b', slot: 3, bytes: 1024, value: 7 },
+        Put {
+            tree: b'b',
+            slot: 3,
+            bytes: 1024,
+            value: 7,
+        },
         Remove { tree: b'a' },
         Reopen,
-        Rename { tree: b'b', name: b'c' },
+        Rename {
+            tree: b'b',
+            name: b'c',
+        },
         Create { tree: b'd' },
         Reopen,
-        Rename { tree: b'd', name: b'a' },
+        Rename {
+            tree: b'd',
+            name: b'a',
+        },
     ]
 }
 
 fn explore(options: Options, operations: &[Operation]) -> Result<Stats, String> {
-    let options =
-        Options { command: "cargo test -p everleaf-sim --test models pool_protocol::".to_owned(), ..options };
+    let options = Options {
+        command: "cargo test -p everleaf-sim --test models pool_protocol::".to_owned(),
+        ..options
+    };
     let mut explorer = Explorer::new(PoolProtocol, options).unwrap();
     let result = explorer.explore(operations);
-    result.map(|()| explorer.stats()).map_err(|failure| failure.to_string())
+    result
+        .map(|()| explorer.stats())
+        .map_err(|failure| failure.to_string())
 }
 
 #[test]
 fn the_pool_s_protocol_survives_crashes_at_every_point() {
     let forms = [LineForm::Single, LineForm::Twin];
     let media = [Rules::Lines, Rules::Log, Rules::PersistentCaches];
-    for (line_form, rules) in forms.into_iter().flat_map(|form| media.map(|rules| (form, rules))) {
+    for (line_form, rules) in forms
+        .into_iter()
+        .flat_map(|form| media.map(|rules| (form, rules)))
+    {
         let options = Options {
             line_form,
             rules,
@@ -327,19 +430,35 @@ fn the_pool_s_protocol_survives_crashes_at_every_point() {
     }
 }
 
-/// A tree whose creation was acknowledged is there, and one whose removal was acknowledged is not; on a file as well.
+/// A tree whose creation was acknowledged is there, and one whose removal was acknowledged is not;
+/// on a file as well.
 #[test]
 fn the_waits_for_a_tree_that_is_made_or_removed_are_missed() {
-    let options = Options { rules: Rules::Log, shrink: false, ..Options::default() };
+    let options = Options {
+        rules: Rules::Log,
+        shrink: false,
+        ..Options::default()
+    };
     let mut explorer = Explorer::new(PoolProtocol, options.clone()).unwrap();
     explorer.sim().start_census();
-    explorer.explore(&script()).unwrap_or_else(|failure| panic!("{failure}"));
-    let is_here =
-        |(kind, site): &(SiteKind, Site)| *kind == SiteKind::Wait && site.file.ends_with("pool/src/roots.rs");
-    let waits: Vec<_> = explorer.sim().census().into_keys().filter(is_here).collect();
+    explorer
+        .explore(&script())
+        .unwrap_or_else(|failure| panic!("{failure}"));
+    let is_here = |(kind, site): &(SiteKind, Site)| {
+        *kind == SiteKind::Wait && site.file.ends_with("pool/src/roots.rs")
+    };
+    let waits: Vec<_> = explorer
+        .sim()
+        .census()
+        .into_keys()
+        .filter(is_here)
+        .collect();
     assert_eq!(waits.len(), 2);
     for (_, site) in waits {
-        let options = Options { mutations: vec![Mutation::DropWait(site)], ..options.clone() };
+        let options = Options {
+            mutations: vec![Mutation::DropWait(site)],
+            ..options.clone()
+        };
         let report = explore(options, &script()).expect_err("a missing wait that was not noticed");
         println!("{report}");
     }
@@ -348,33 +467,54 @@ fn the_waits_for_a_tree_that_is_made_or_removed_are_missed() {
 /// Each fence of the root table orders something that a crash would show.
 #[test]
 fn the_fences_of_a_rename_are_missed() {
-    let options = Options { images: Images::All, shrink: false, ..Options::default() };
+    let options = Options {
+        images: Images::All,
+        shrink: false,
+        ..Options::default()
+    };
     let script = [
         Create { tree: b'a' },
         put(0, 40, 1),
-        Rename { tree: b'a', name: b'c' },
+        Rename {
+            tree: b'a',
+            name: b'c',
+        },
         Create { tree: b'd' },
         Remove { tree: b'c' },
     ];
     let mut explorer = Explorer::new(PoolProtocol, options.clone()).unwrap();
     explorer.sim().start_census();
-    explorer.explore(&script).unwrap_or_else(|failure| panic!("{failure}"));
+    explorer
+        .explore(&script)
+        .unwrap_or_else(|failure| panic!("{failure}"));
     let is_here = |(kind, site): &(SiteKind, Site)| {
         *kind == SiteKind::Fence && site.file.ends_with("pool/src/roots.rs")
     };
-    let fences: Vec<_> = explorer.sim().census().into_keys().filter(is_here).collect();
+    let fences: Vec<_> = explorer
+        .sim()
+        .census()
+        .into_keys()
+        .filter(is_here)
+        .collect();
     println!("{fences:?}");
     for (_, site) in fences {
-        let options = Options { mutations: vec![Mutation::DropFence(site)], ..options.clone() };
-        let report =
-            explore(options, &script).expect_err(&format!("a missing fence that was not noticed: {site:?}"));
+        let options = Options {
+            mutations: vec![Mutation::DropFence(site)],
+            ..options.clone()
+        };
+        let report = explore(options, &script)
+            .expect_err(&format!("a missing fence that was not noticed: {site:?}"));
         println!("{report}");
     }
 }
 
 /// Of spans and slabs; and what is free at the end of the file is used again.
 fn releasing(early: bool) -> Vec<Operation> {
-    let release = |slot| Release { tree: b'a', slot, early };
+    let release = |slot| Release {
+        tree: b'a',
+        slot,
+        early,
+    };
     vec![
         Create { tree: b'a' },
         put(1, 70_000, 2),
@@ -384,7 +524,10 @@ fn releasing(early: bool) -> Vec<Operation> {
         release(0),
         Compact,
         put(1, 70_000, 4),
-        Clear { tree: b'a', slot: 1 },
+        Clear {
+            tree: b'a',
+            slot: 1,
+        },
         Compact,
         Reopen,
         put(1, 4096, 5),
@@ -396,7 +539,12 @@ fn releasing(early: bool) -> Vec<Operation> {
 fn room_that_is_given_back_is_out_of_use_after_every_crash() {
     for rules in [Rules::Lines, Rules::Log, Rules::PersistentCaches] {
         let second_crash = SecondCrash::InRecovery;
-        let options = Options { rules, images: Images::All, second_crash, ..Options::default() };
+        let options = Options {
+            rules,
+            images: Images::All,
+            second_crash,
+            ..Options::default()
+        };
         let stats = explore(options, &releasing(false)).unwrap_or_else(|report| panic!("{report}"));
         println!("{rules:?}: {stats}");
         assert!(stats.points > 30 && stats.cut_short == 0);
@@ -405,15 +553,23 @@ fn room_that_is_given_back_is_out_of_use_after_every_crash() {
 
 #[test]
 fn room_that_is_given_back_too_early_is_missed() {
-    let options = Options { images: Images::All, shrink: false, ..Options::default() };
-    let report = explore(options, &releasing(true)).expect_err("an early release that was not noticed");
+    let options = Options {
+        images: Images::All,
+        shrink: false,
+        ..Options::default()
+    };
+    let report =
+        explore(options, &releasing(true)).expect_err("an early release that was not noticed");
     assert!(report.contains("is damaged"), "{report}");
 }
 
 #[test]
 fn creation_survives_every_pair_of_crashes() {
-    let options =
-        Options { images: Images::All, second_crash: SecondCrash::InRecovery, ..Options::default() };
+    let options = Options {
+        images: Images::All,
+        second_crash: SecondCrash::InRecovery,
+        ..Options::default()
+    };
     let stats = explore(options, &script()[..2]).unwrap_or_else(|report| panic!("{report}"));
     println!("{stats}");
     assert!(stats.second_points > 20 && stats.cut_short == 0);

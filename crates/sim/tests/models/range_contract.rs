@@ -1,16 +1,21 @@
-//! The contract of ranges, proved by a toy: a tree whose scans remember a position instead of a key.
+//! The contract of ranges, proved by a toy: a tree whose scans remember a position instead of a
+//! key.
 //!
-//! Alone such a scan is right. Beside a removal it misses a key that is present throughout; beside an insertion it returns one
-//! twice.
+//! Alone such a scan is right. Beside a removal it misses a key that is present throughout; beside
+//! an insertion it returns one twice.
 
 use std::sync::Arc;
 
 use engines::Result;
-use engines::index::{Bounds, Condition, Direction, Index, IndexStat, NextEntry, Scan, Value, Violation};
+use engines::index::{
+    Bounds, Condition, Direction, Index, IndexStat, NextEntry, Scan, Value, Violation,
+};
 use everleaf_sim::index::IndexOperation::{
     self, Insert, Remove, Scan as Forward, ScanBack as Backward, Visit,
 };
-use everleaf_sim::index::{AnyEngine, CodecName, Engine, Explorable, FollowUp, IndexSubject, KeyShape};
+use everleaf_sim::index::{
+    AnyEngine, CodecName, Engine, Explorable, FollowUp, IndexSubject, KeyShape,
+};
 use everleaf_sim::{
     Durability, Explorer, Images, Options, Program, Scheduling, Search, SecondCrash, ThreadsFailure,
 };
@@ -157,8 +162,17 @@ fn explore(
     let mut explorer = Explorer::new(IndexSubject::new(engine, FollowUp::Keys), options).unwrap();
     explorer.set_up(before).unwrap();
     let search = Search::Exhaustive { preemptions_max: 2 };
-    let scheduling = Scheduling { search, crashes: false, ..Scheduling::default() };
-    explorer.explore_threads(&Program::of(threads.map(<[_]>::to_vec).to_vec()), &scheduling).err()
+    let scheduling = Scheduling {
+        search,
+        crashes: false,
+        ..Scheduling::default()
+    };
+    explorer
+        .explore_threads(
+            &Program::of(threads.map(<[_]>::to_vec).to_vec()),
+            &scheduling,
+        )
+        .err()
 }
 
 #[test]
@@ -174,22 +188,32 @@ fn a_scan_must_return_what_is_there_all_the_time_once_and_in_order() {
         (Forward(0, 99), Insert(5, 5), twice),
         (Backward(0, 99), Insert(35, 5), twice),
     ] {
-        let failure = explore(&wrong, &before, [&[scan], &[write]]).expect("a flaw that was not noticed");
-        assert!(failure.what.contains(complaint), "another complaint: {failure}");
+        let failure =
+            explore(&wrong, &before, [&[scan], &[write]]).expect("a flaw that was not noticed");
+        assert!(
+            failure.what.contains(complaint),
+            "another complaint: {failure}"
+        );
         if let Some(failure) = explore(&right, &before, [&[scan], &[write]]) {
             panic!("{failure}");
         }
     }
 }
 
-/// A node whose neighbour is removed covers more keys than when a scan reached it, and its version does not change.
+/// A node whose neighbour is removed covers more keys than when a scan reached it, and its version
+/// does not change.
 #[test]
 fn a_masstree_node_that_comes_to_cover_more_gives_no_key_twice() {
-    let mut before = [10, 20, 30, 40, 50, 60].map(|key| Insert(key, key)).to_vec();
+    let mut before = [10, 20, 30, 40, 50, 60]
+        .map(|key| Insert(key, key))
+        .to_vec();
     before.extend([Remove(20), Remove(40), IndexOperation::Sync]);
     for codec in [CodecName::Word, CodecName::Record] {
         let engine = common::small(Engine::MASSTREE, codec);
-        for writes in [[Remove(50), Remove(60), Insert(55, 5)], [Remove(10), Remove(30), Insert(20, 5)]] {
+        for writes in [
+            [Remove(50), Remove(60), Insert(55, 5)],
+            [Remove(10), Remove(30), Insert(20, 5)],
+        ] {
             for scan in [Forward(0, 99), Backward(0, 99), Visit(0, 99)] {
                 if scan == Visit(0, 99) && codec == CodecName::Record {
                     continue;

@@ -1,13 +1,14 @@
-//! The reductions of the search of all schedules lose nothing: on random programs it shows the same outcomes as a search that stops
-//! threads before each access and tries everything, and it finds the same flaws.
+//! The reductions of the search of all schedules lose nothing: on random programs it shows the same
+//! outcomes as a search that stops threads before each access and tries everything, and it finds
+//! the same flaws.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use everleaf_sim::{
-    Complaint, Concurrent, Explorer, Images, Options, Program, Rules, Scheduling, Search, SecondCrash, Stats,
-    Subject,
+    Complaint, Concurrent, Explorer, Images, Options, Program, Rules, Scheduling, Search,
+    SecondCrash, Stats, Subject,
 };
 use medium::sim::Sim;
 use medium::sync::Mutex;
@@ -24,14 +25,22 @@ fn offset(register: u64) -> u64 {
 }
 
 fn below(state: &mut u64, bound: u64) -> u64 {
-    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *state = state
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
     (*state >> 33) % bound
 }
 
 /// Threads, two or three, of one to two operations each.
 fn threads<O: Clone>(state: &mut u64, mut operation: impl FnMut(&mut u64) -> O) -> Program<O> {
-    let lengths: &[usize] = [&[1, 1, 1][..], &[1, 1], &[2, 1], &[1, 2], &[2, 2]][below(state, 5) as usize];
-    Program::of(lengths.iter().map(|length| (0..*length).map(|_| operation(state)).collect()).collect())
+    let lengths: &[usize] =
+        [&[1, 1, 1][..], &[1, 1], &[2, 1], &[1, 2], &[2, 2]][below(state, 5) as usize];
+    Program::of(
+        lengths
+            .iter()
+            .map(|length| (0..*length).map(|_| operation(state)).collect())
+            .collect(),
+    )
 }
 
 /// The seed.
@@ -46,7 +55,8 @@ enum Step {
     Load(u64),
     /// Stores the local value plus one.
     Store(u64),
-    /// The same, if the register has the local value; otherwise the local value becomes the register's.
+    /// The same, if the register has the local value; otherwise the local value becomes the
+    /// register's.
     Exchange(u64),
     Flush(u64),
     Fence,
@@ -86,7 +96,10 @@ struct Opened {
 impl Opened {
     fn new(sim: &Sim) -> Result<Self, Complaint> {
         sim.grow(256).map_err(text)?;
-        Ok(Self { sim: sim.clone(), lock: Mutex::new(()) })
+        Ok(Self {
+            sim: sim.clone(),
+            lock: Mutex::new(()),
+        })
     }
 
     fn registers(&self) -> Result<Vec<u64>, Complaint> {
@@ -116,13 +129,20 @@ impl Subject for Steps {
     }
 
     fn observe(&self, opened: &mut Opened) -> Result<(), Complaint> {
-        self.shown.borrow_mut().registers.insert(opened.registers()?);
+        self.shown
+            .borrow_mut()
+            .registers
+            .insert(opened.registers()?);
         Ok(())
     }
 }
 
 impl Concurrent for Steps {
-    fn call(&self, Opened { sim, lock }: &Opened, (number, steps): &Numbered) -> Result<(), Complaint> {
+    fn call(
+        &self,
+        Opened { sim, lock }: &Opened,
+        (number, steps): &Numbered,
+    ) -> Result<(), Complaint> {
         let guard = Guard::new(sim);
         let mut locked = None;
         let word = |register| &guard.words(offset(register), 1).expect("a register")[0];
@@ -133,7 +153,9 @@ impl Concurrent for Steps {
             }
             match *step {
                 Step::Load(register) => {
-                    value = value.wrapping_mul(5).wrapping_add(word(register).load(&guard));
+                    value = value
+                        .wrapping_mul(5)
+                        .wrapping_add(word(register).load(&guard));
                 }
                 Step::Store(register) => word(register).store(&guard, value + 1),
                 Step::Exchange(register) => {
@@ -156,11 +178,21 @@ impl Concurrent for Steps {
         Ok(())
     }
 
-    fn parts(&self, (): &(), calls: &[(Numbered, Option<()>)]) -> Vec<Vec<(u64, Numbered, Option<()>)>> {
+    fn parts(
+        &self,
+        (): &(),
+        calls: &[(Numbered, Option<()>)],
+    ) -> Vec<Vec<(u64, Numbered, Option<()>)>> {
         if calls.iter().all(|call| call.1.is_some()) {
-            self.shown.borrow_mut().outcomes.insert(self.returned.borrow().clone());
+            self.shown
+                .borrow_mut()
+                .outcomes
+                .insert(self.returned.borrow().clone());
         }
-        calls.iter().map(|(operation, outcome)| vec![(0, operation.clone(), *outcome)]).collect()
+        calls
+            .iter()
+            .map(|(operation, outcome)| vec![(0, operation.clone(), *outcome)])
+            .collect()
     }
 }
 
@@ -182,7 +214,10 @@ fn steps(seed: u64) -> Program<Numbered> {
                 _ => Step::Skip,
             }
         };
-        (numbers.next().expect("a number"), (0..5).map(step).collect())
+        (
+            numbers.next().expect("a number"),
+            (0..5).map(step).collect(),
+        )
     })
 }
 
@@ -293,11 +328,22 @@ fn counters(seed: u64, flaws: u64) -> Program<Operation> {
             0 | 1 => Kind::Add { atomic: true },
             2 | 3 => Kind::Get,
             4 => Kind::Add { atomic: false },
-            _ => Kind::Collect { from: below(state, registers) },
+            _ => Kind::Collect {
+                from: below(state, registers),
+            },
         };
         let care = [Care::None, Care::Flush, Care::Fence, Care::Drain];
-        let care = if is_wrong { care[below(state, 4) as usize] } else { Care::Drain };
-        Operation { register: below(state, registers), kind, care, locked: below(state, 4) == 0 }
+        let care = if is_wrong {
+            care[below(state, 4) as usize]
+        } else {
+            Care::Drain
+        };
+        Operation {
+            register: below(state, registers),
+            kind,
+            care,
+            locked: below(state, 4) == 0,
+        }
     })
 }
 
@@ -318,9 +364,16 @@ fn explore<S: Concurrent + 'static>(
     };
     let mut explorer = Explorer::new(subject, options).unwrap();
     let search = Search::Exhaustive { preemptions_max };
-    let scheduling = Scheduling { search, reduced, ..Scheduling::default() };
+    let scheduling = Scheduling {
+        search,
+        reduced,
+        ..Scheduling::default()
+    };
     let verdict = explorer.explore_threads(program, &scheduling);
-    (verdict.err().map(|failure| failure.to_string()), explorer.stats())
+    (
+        verdict.err().map(|failure| failure.to_string()),
+        explorer.stats(),
+    )
 }
 
 /// What is seen while steps are explored.
@@ -366,7 +419,11 @@ fn a_flaw_is_found_where_all_schedules_find_it() {
         for extent in MODELS.map(|rules| (rules, 1 + u32::from(seed % 8 == 1))) {
             let (reduced, _) = explore(Counters, &program, extent, true);
             let (all, _) = explore(Counters, &program, extent, false);
-            assert_eq!(reduced.is_some(), all.is_some(), "seed {seed}, {extent:?}: {reduced:?}, {all:?}");
+            assert_eq!(
+                reduced.is_some(),
+                all.is_some(),
+                "seed {seed}, {extent:?}: {reduced:?}, {all:?}"
+            );
             match all {
                 Some(_) => wrong += 1,
                 None => right += 1,
@@ -385,7 +442,8 @@ struct Beside;
 enum Side {
     /// Stores the neighbour, and makes the line durable.
     Neighbour,
-    /// Stores record and word, if the neighbour is there; the word is in no group before the record is.
+    /// Stores record and word, if the neighbour is there; the word is in no group before the record
+    /// is.
     Record,
 }
 
@@ -443,19 +501,34 @@ impl Concurrent for Beside {
     }
 }
 
-/// A fence appends the lines' present content to the log, whichever thread stored it: two schedules that differ only in the order of
-/// a fence and the other thread's store leave different logs.
+/// A fence appends the lines' present content to the log, whichever thread stored it: two schedules
+/// that differ only in the order of a fence and the other thread's store leave different logs.
 #[test]
 fn what_another_threads_fence_takes_along_is_found() {
     let program = Program::single(&[Side::Neighbour, Side::Record]);
     for reduced in [true, false] {
-        let options = Options { rules: Rules::Log, ..Options::default() };
+        let options = Options {
+            rules: Rules::Log,
+            ..Options::default()
+        };
         let mut explorer = Explorer::new(Beside, options).unwrap();
-        let found = explorer.explore_threads(&program, &Scheduling { reduced, ..Scheduling::default() });
+        let found = explorer.explore_threads(
+            &program,
+            &Scheduling {
+                reduced,
+                ..Scheduling::default()
+            },
+        );
         let report = found.expect_err("a word without its record").to_string();
         assert!(report.contains("a word without its record"), "{report}");
         let alone = Program::of(vec![vec![Side::Neighbour, Side::Record]]);
-        let alone = explorer.explore_threads(&alone, &Scheduling { reduced, ..Scheduling::default() });
+        let alone = explorer.explore_threads(
+            &alone,
+            &Scheduling {
+                reduced,
+                ..Scheduling::default()
+            },
+        );
         alone.unwrap_or_else(|failure| panic!("{failure}"));
     }
 }

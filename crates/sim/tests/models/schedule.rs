@@ -1,9 +1,10 @@
-//! The scheduler, tested with a toy: each flaw is found, and the right toy passes. Values that are visible before they are durable,
-//! and so are lost after other threads have read them, are in the museum (`museum/threads.rs`).
+//! The scheduler, tested with a toy: each flaw is found, and the right toy passes. Values that are
+//! visible before they are durable, and so are lost after other threads have read them, are in the
+//! museum (`museum/threads.rs`).
 
 use everleaf_sim::{
-    Complaint, Concurrent, Explorer, Images, Options, Program, Schedule, Scheduling, Search, Subject,
-    ThreadsFailure,
+    Complaint, Concurrent, Explorer, Images, Options, Program, Schedule, Scheduling, Search,
+    Subject, ThreadsFailure,
 };
 use medium::arena::Arena;
 use medium::sim::Sim;
@@ -68,7 +69,12 @@ impl Opened {
 
     fn lock(&self) {
         let mut spins = 0;
-        while self.shared().lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        while self
+            .shared()
+            .lock
+            .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
             pause(&mut spins);
         }
     }
@@ -81,7 +87,8 @@ impl Opened {
 impl Toy {
     fn increment(&self, opened: &Opened) -> Result<u64, Complaint> {
         let guard = Guard::new(&opened.sim);
-        let [counter, copy] = [64, 128].map(|offset| &guard.words(offset, 1).expect("in bounds")[0]);
+        let [counter, copy] =
+            [64, 128].map(|offset| &guard.words(offset, 1).expect("in bounds")[0]);
         if self.0 != Flaw::LostUpdate {
             opened.lock();
         }
@@ -124,7 +131,8 @@ impl Toy {
         loop {
             let version = shared.version.load(Ordering::Acquire);
             let halves = [0, 1].map(|half: usize| shared.halves[half].load(Ordering::Acquire));
-            let is_still = version.is_multiple_of(2) && shared.version.load(Ordering::Relaxed) == version;
+            let is_still =
+                version.is_multiple_of(2) && shared.version.load(Ordering::Relaxed) == version;
             if is_still || self.0 == Flaw::NoVersionCheck {
                 return match halves {
                     [one, other] if one == other => Ok(one),
@@ -167,11 +175,20 @@ impl Subject for Toy {
     fn open(&self, sim: &Sim) -> Result<Opened, Complaint> {
         sim.grow(4096).map_err(text)?;
         let shared = Arena::new(16).map_err(text)?;
-        let opened = Opened { sim: sim.clone(), shared, first: Mutex::new(()), second: Mutex::new(()) };
+        let opened = Opened {
+            sim: sim.clone(),
+            shared,
+            first: Mutex::new(()),
+            second: Mutex::new(()),
+        };
         opened.shared.allocate().map_err(text)?;
         let guard = Guard::new(sim);
         let value = guard.words(64, 1).map_err(text)?[0].load(&guard);
-        opened.shared().halves.iter().for_each(|half| half.store(value, Ordering::Relaxed));
+        opened
+            .shared()
+            .halves
+            .iter()
+            .for_each(|half| half.store(value, Ordering::Relaxed));
         drop(guard);
         Ok(opened)
     }
@@ -182,7 +199,8 @@ impl Subject for Toy {
 
     fn observe(&self, opened: &mut Opened) -> Result<u64, Complaint> {
         let guard = Guard::new(&opened.sim);
-        let [value, copy] = [64, 128].map(|offset| guard.words(offset, 1).map(|words| words[0].load(&guard)));
+        let [value, copy] =
+            [64, 128].map(|offset| guard.words(offset, 1).map(|words| words[0].load(&guard)));
         let (value, copy) = (value.map_err(text)?, copy.map_err(text)?);
         match copy / 3 == value || copy / 3 == value + 1 || self.0 == Flaw::LostUpdate {
             true => Ok(value),
@@ -195,11 +213,20 @@ impl Concurrent for Toy {
     fn call(&self, opened: &Opened, operation: &Operation) -> Result<u64, Complaint> {
         self.take_both(opened, *operation);
         if self.0 == Flaw::Livelock && *operation == Get {
-            while opened.shared().version.fetch_add(2, Ordering::Relaxed).is_multiple_of(2) {}
+            while opened
+                .shared()
+                .version
+                .fetch_add(2, Ordering::Relaxed)
+                .is_multiple_of(2)
+            {}
         }
         if self.0 == Flaw::Panic {
             let inside = &opened.shared().inside;
-            assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0, "two threads at once");
+            assert_eq!(
+                inside.fetch_add(1, Ordering::Relaxed),
+                0,
+                "two threads at once"
+            );
             inside.store(0, Ordering::Relaxed);
         }
         match operation {
@@ -215,9 +242,16 @@ fn explore(
     operations: &[Operation],
     search: Search,
 ) -> Result<(), Box<ThreadsFailure<Operation>>> {
-    let options = Options { images: Images::All, ..Options::default() };
+    let options = Options {
+        images: Images::All,
+        ..Options::default()
+    };
     let mut explorer = Explorer::new(Toy(flaw), options).unwrap();
-    let scheduling = Scheduling { search, steps_max: 2000, ..Scheduling::default() };
+    let scheduling = Scheduling {
+        search,
+        steps_max: 2000,
+        ..Scheduling::default()
+    };
     explorer.explore_threads(&Program::single(operations), &scheduling)
 }
 
@@ -231,30 +265,59 @@ fn found(flaw: Flaw, operations: &[Operation]) -> Box<ThreadsFailure<Operation>>
 fn what_is_right_passes() {
     for operations in [[Increment, Increment], [Increment, Get]] {
         explore(Flaw::None, &operations, TWO).unwrap_or_else(|failure| panic!("{failure}"));
-        explore(Flaw::None, &operations, Search::Sweep).unwrap_or_else(|failure| panic!("{failure}"));
+        explore(Flaw::None, &operations, Search::Sweep)
+            .unwrap_or_else(|failure| panic!("{failure}"));
     }
-    explore(Flaw::None, &[Increment, Increment, Get], TWO).unwrap_or_else(|failure| panic!("{failure}"));
-    let random = Search::Random { runs: 200, depth: 3, seed: 7 };
-    explore(Flaw::None, &[Increment, Increment, Get], random).unwrap_or_else(|failure| panic!("{failure}"));
+    explore(Flaw::None, &[Increment, Increment, Get], TWO)
+        .unwrap_or_else(|failure| panic!("{failure}"));
+    let random = Search::Random {
+        runs: 200,
+        depth: 3,
+        seed: 7,
+    };
+    explore(Flaw::None, &[Increment, Increment, Get], random)
+        .unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 #[test]
 fn a_lost_update_is_found_with_one_preemption() {
     let failure = found(Flaw::LostUpdate, &[Increment, Increment, Increment]);
-    assert!(failure.what.contains("no order of the operations explains"), "{failure}");
+    assert!(
+        failure.what.contains("no order of the operations explains"),
+        "{failure}"
+    );
     assert_eq!(failure.program.threads.len(), 2, "{failure}");
     let report = failure.to_string();
-    assert!(report.contains("Search::Replay") && report.contains("models/schedule.rs"), "{report}");
+    assert!(
+        report.contains("Search::Replay") && report.contains("models/schedule.rs"),
+        "{report}"
+    );
 }
 
 #[test]
 fn a_lost_update_is_found_by_chance() {
-    let random = Search::Random { runs: 500, depth: 2, seed: 0xbeef };
+    let random = Search::Random {
+        runs: 500,
+        depth: 2,
+        seed: 0xbeef,
+    };
     let failure = explore(Flaw::LostUpdate, &[Increment; 4], random).unwrap_err();
-    assert!(failure.what.contains("no order of the operations explains"), "{failure}");
+    assert!(
+        failure.what.contains("no order of the operations explains"),
+        "{failure}"
+    );
     assert_eq!(failure.program.threads.len(), 2, "not shrunk: {failure}");
-    assert!(failure.to_string().contains("seed 0xbeef; replay: Search::Replay"), "{failure}");
-    let again = explore(Flaw::LostUpdate, &[Increment, Increment], Search::Replay(failure.schedule.clone()));
+    assert!(
+        failure
+            .to_string()
+            .contains("seed 0xbeef; replay: Search::Replay"),
+        "{failure}"
+    );
+    let again = explore(
+        Flaw::LostUpdate,
+        &[Increment, Increment],
+        Search::Replay(failure.schedule.clone()),
+    );
     assert_eq!(again.unwrap_err().what, failure.what);
 }
 
@@ -262,23 +325,49 @@ fn a_lost_update_is_found_by_chance() {
 fn a_failure_repeats_by_its_schedule() {
     let failure = found(Flaw::LostUpdate, &[Increment, Increment]);
     let schedule: Schedule = failure.schedule.to_string().parse().unwrap();
-    let again = explore(Flaw::LostUpdate, &[Increment, Increment], Search::Replay(schedule)).unwrap_err();
+    let again = explore(
+        Flaw::LostUpdate,
+        &[Increment, Increment],
+        Search::Replay(schedule),
+    )
+    .unwrap_err();
     assert_eq!(again.what, failure.what);
-    assert!(again.schedule.switches.starts_with(&failure.schedule.switches), "{again}");
+    assert!(
+        again
+            .schedule
+            .switches
+            .starts_with(&failure.schedule.switches),
+        "{again}"
+    );
 }
 
-/// Both threads do the same, so either may begin; the place where one stops is one of the threads' operations, not of the opening.
+/// Both threads do the same, so either may begin; the place where one stops is one of the threads'
+/// operations, not of the opening.
 #[test]
 fn a_report_says_which_thread_began() {
     let Schedule { first, switches } = found(Flaw::LostUpdate, &[Increment, Increment]).schedule;
     for (first, other) in [(first, 1 - first), (1 - first, first)] {
         let turn = |(index, (step, _)): (usize, &(u32, u16))| (*step, [other, first][index % 2]);
-        let schedule = Schedule { first, switches: switches.iter().enumerate().map(turn).collect() };
-        let again = explore(Flaw::LostUpdate, &[Increment, Increment], Search::Replay(schedule)).unwrap_err();
+        let schedule = Schedule {
+            first,
+            switches: switches.iter().enumerate().map(turn).collect(),
+        };
+        let again = explore(
+            Flaw::LostUpdate,
+            &[Increment, Increment],
+            Search::Replay(schedule),
+        )
+        .unwrap_err();
         assert_eq!(again.schedule.first, first, "{again}");
-        assert!(again.to_string().contains(&format!("thread {first} begins")), "{again}");
-        let is_there =
-            |place: &String| place == "before its first store" || place.contains("models/schedule.rs");
+        assert!(
+            again
+                .to_string()
+                .contains(&format!("thread {first} begins")),
+            "{again}"
+        );
+        let is_there = |place: &String| {
+            place == "before its first store" || place.contains("models/schedule.rs")
+        };
         assert!(again.places.iter().all(is_there), "{again}");
     }
 }

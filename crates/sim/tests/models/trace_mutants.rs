@@ -1,4 +1,5 @@
-//! Faults planted on the trace: a publish done first, two persists swapped. A log of two cells, right as it is.
+//! Faults planted on the trace: a publish done first, two persists swapped. A log of two cells,
+//! right as it is.
 
 use everleaf_sim::{Complaint, Explorer, Options, Subject};
 use medium::sim::{Mutation, Sim};
@@ -17,7 +18,10 @@ const SELECTOR: u64 = 64;
 const PLACES: [u64; 2] = [128, 256];
 
 fn word<'g>(guard: &'g Guard<'_, Sim>, offset: u64) -> Result<&'g Word, Complaint> {
-    guard.words(offset, 1).map(|words| &words[0]).map_err(|bad| bad.to_string())
+    guard
+        .words(offset, 1)
+        .map(|words| &words[0])
+        .map_err(|bad| bad.to_string())
 }
 
 impl Pair {
@@ -62,7 +66,9 @@ impl Subject for Pair {
         guard.flush(word(&guard, place + 64)?);
         self.persist(&guard)?;
         if self.exchanges {
-            selector.compare_exchange(&guard, 1 - other, other).map_err(|found| format!("found {found}"))?;
+            selector
+                .compare_exchange(&guard, 1 - other, other)
+                .map_err(|found| format!("found {found}"))?;
             guard.flush(selector);
         } else {
             selector.publish(&guard, other);
@@ -76,8 +82,15 @@ impl Subject for Pair {
     fn observe(&self, sim: &mut Sim) -> Result<u64, Complaint> {
         let guard = Guard::new(&*sim);
         let place = PLACES[word(&guard, SELECTOR)?.load(&guard) as usize];
-        let values = [word(&guard, place)?.load(&guard), word(&guard, place + 64)?.load(&guard)];
-        if values[0] == values[1] { Ok(values[0]) } else { Err(format!("torn: {values:?}")) }
+        let values = [
+            word(&guard, place)?.load(&guard),
+            word(&guard, place + 64)?.load(&guard),
+        ];
+        if values[0] == values[1] {
+            Ok(values[0])
+        } else {
+            Err(format!("torn: {values:?}"))
+        }
     }
 }
 
@@ -89,17 +102,41 @@ fn what_depends_on_order_is_caught_and_nothing_else() {
 }
 
 fn judge(pair: Pair) {
-    let explorer =
-        |mutations| Explorer::new(pair, Options { mutations, shrink: false, ..Options::default() }).unwrap();
+    let explorer = |mutations| {
+        Explorer::new(
+            pair,
+            Options {
+                mutations,
+                shrink: false,
+                ..Options::default()
+            },
+        )
+        .unwrap()
+    };
     let survey = explorer(Vec::new()).survey(&[1, 2]).unwrap();
     let moves: Vec<Mutation> = survey
         .into_iter()
-        .filter(|mutation| matches!(mutation, Mutation::PublishEarly(_) | Mutation::SwapPersists(..)))
+        .filter(|mutation| {
+            matches!(
+                mutation,
+                Mutation::PublishEarly(_) | Mutation::SwapPersists(..)
+            )
+        })
         .collect();
     let survives = |mutation: &&Mutation| explorer(vec![**mutation]).explore(&[1, 2]).is_ok();
-    let early = moves.iter().filter(|mutation| matches!(mutation, Mutation::PublishEarly(_)));
-    let swapped = moves.iter().filter(|mutation| matches!(mutation, Mutation::SwapPersists(..)));
+    let early = moves
+        .iter()
+        .filter(|mutation| matches!(mutation, Mutation::PublishEarly(_)));
+    let swapped = moves
+        .iter()
+        .filter(|mutation| matches!(mutation, Mutation::SwapPersists(..)));
     // The selector's publish and the last one; the first two persists, and the last two.
     assert_eq!((early.clone().count(), swapped.clone().count()), (2, 2));
-    assert_eq!((early.filter(survives).count(), swapped.filter(survives).count()), (1, 1));
+    assert_eq!(
+        (
+            early.filter(survives).count(),
+            swapped.filter(survives).count()
+        ),
+        (1, 1)
+    );
 }

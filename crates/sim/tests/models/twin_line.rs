@@ -17,7 +17,8 @@ enum Variant {
     MediumUnmended,
     /// By hand, the words from the last to the first.
     Backwards,
-    /// By hand, the words of even values from the first to the last, those of odd ones from the last to the first.
+    /// By hand, the words of even values from the first to the last, those of odd ones from the
+    /// last to the first.
     AnyOrder,
     /// The same, but a torn copy is not mended.
     AnyOrderUnmended,
@@ -65,8 +66,11 @@ fn publish(
     let tag = twin::next_tag(twin::tag(&old.0).ok_or("a torn value was kept")?);
     let value = twin::with_tag(&payload(new), tag);
     let copy = twin::copy_of(tag) ^ usize::from(variant == Variant::WrongCopy);
-    let words: &[Word] = guard.words(LINE - 64 * copy as u64, 8).map_err(|bad| text(&bad))?;
-    let forward = matches!(variant, Variant::AnyOrder | Variant::AnyOrderUnmended) && new.is_multiple_of(2);
+    let words: &[Word] = guard
+        .words(LINE - 64 * copy as u64, 8)
+        .map_err(|bad| text(&bad))?;
+    let forward =
+        matches!(variant, Variant::AnyOrder | Variant::AnyOrderUnmended) && new.is_multiple_of(2);
     for step in 0..8 {
         let index = if forward { step } else { 7 - step };
         words[index].store(guard, value.0[index]);
@@ -97,13 +101,19 @@ impl Subject for TwinLine {
         let line: &Line = guard.node(LINE).map_err(|bad| text(&bad))?;
         let stored = if fresh {
             line.init(&guard, &LineValue::ZERO)
-        } else if matches!(self.variant, Variant::MediumUnmended | Variant::AnyOrderUnmended) {
+        } else if matches!(
+            self.variant,
+            Variant::MediumUnmended | Variant::AnyOrderUnmended
+        ) {
             line.load(&guard).map_err(|torn| text(&torn))?
         } else {
             line.recover(&guard).map_err(|torn| text(&torn))?
         };
         guard.fence();
-        Ok(Opened { sim: sim.clone(), stored })
+        Ok(Opened {
+            sim: sim.clone(),
+            stored,
+        })
     }
 
     fn apply(&self, opened: &mut Opened, operation: &u64) -> Result<(), Complaint> {
@@ -111,7 +121,8 @@ impl Subject for TwinLine {
         opened.stored = match self.variant {
             Variant::Medium | Variant::MediumUnmended => {
                 let line: &Line = guard.node(LINE).map_err(|bad| text(&bad))?;
-                line.publish(&guard, &opened.stored, &payload(*operation)).map_err(|error| text(&error))?
+                line.publish(&guard, &opened.stored, &payload(*operation))
+                    .map_err(|error| text(&error))?
             }
             variant => publish(&guard, variant, &opened.stored, *operation)?,
         };
@@ -142,9 +153,13 @@ fn explore(variant: Variant, rules: Rules, second_crash: SecondCrash) -> Result<
         ..Options::default()
     };
     let mut explorer = Explorer::new(TwinLine { variant }, options).unwrap();
-    explorer.set_up(&[]).map_err(|failure| failure.to_string())?;
+    explorer
+        .set_up(&[])
+        .map_err(|failure| failure.to_string())?;
     let result = explorer.explore(&[1, 2, 3, 4, 5]);
-    result.map(|()| explorer.stats()).map_err(|failure| failure.to_string())
+    result
+        .map(|()| explorer.stats())
+        .map_err(|failure| failure.to_string())
 }
 
 #[test]

@@ -2,17 +2,23 @@
 
 use crate::toy::{Exhibit, Insert, Memory, Toy, line};
 
-/// Line 0 points to the directory: global depth, then a segment for each prefix. A segment: local depth, two entries. Keys
-/// have three bits, and the most significant ones select the segment.
+/// Line 0 points to the directory: global depth, then a segment for each prefix. A segment: local
+/// depth, two entries. Keys have three bits, and the most significant ones select the segment.
 struct Table {
-    /// Doubling raises the local depth of the old segment in place, before there is a directory for it.
+    /// Doubling raises the local depth of the old segment in place, before there is a directory for
+    /// it.
     depth_first: bool,
 }
 
 const KEY_BITS: u64 = 3;
 
 fn entries_of(memory: &Memory<'_>, segment: u64) -> Vec<(u64, u64)> {
-    let entries = [8, 24].map(|offset| (memory.load(segment + offset), memory.load(segment + offset + 8)));
+    let entries = [8, 24].map(|offset| {
+        (
+            memory.load(segment + offset),
+            memory.load(segment + offset + 8),
+        )
+    });
     entries.into_iter().filter(|entry| entry.1 != 0).collect()
 }
 
@@ -27,7 +33,8 @@ fn write(memory: &Memory<'_>, segment: u64, depth: u64, entries: &[(u64, u64)]) 
 }
 
 impl Table {
-    /// The segments, as recovery walks them: as many directory entries in one step as belong to one segment.
+    /// The segments, as recovery walks them: as many directory entries in one step as belong to one
+    /// segment.
     fn segments(memory: &Memory<'_>) -> Vec<u64> {
         let directory = memory.load(0);
         let global = memory.load(directory);
@@ -43,8 +50,11 @@ impl Table {
     fn double(&self, memory: &Memory<'_>, old: u64) {
         let old_directory = memory.load(0);
         let global = memory.load(old_directory);
-        let (directory, low, high) =
-            (old_directory + line(3), old_directory + line(4), old_directory + line(5));
+        let (directory, low, high) = (
+            old_directory + line(3),
+            old_directory + line(4),
+            old_directory + line(5),
+        );
         let (is_low, is_high): (Vec<_>, Vec<_>) = entries_of(memory, old)
             .into_iter()
             .partition(|entry| entry.0 >> (KEY_BITS - global - 1) & 1 == 0);
@@ -74,7 +84,9 @@ impl Toy for Table {
     fn insert(&self, memory: &Memory<'_>, key: u64, value: u64) {
         let directory = memory.load(0);
         let segment = memory.load(directory + 8 + 8 * (key >> (KEY_BITS - memory.load(directory))));
-        let free = [8, 24].into_iter().find(|offset| memory.load(segment + offset + 8) == 0);
+        let free = [8, 24]
+            .into_iter()
+            .find(|offset| memory.load(segment + offset + 8) == 0);
         let Some(free) = free else {
             self.double(memory, segment);
             return self.insert(memory, key, value);
@@ -84,12 +96,16 @@ impl Toy for Table {
     }
 
     fn entries(&self, memory: &Memory<'_>) -> Vec<(u64, u64)> {
-        Self::segments(memory).into_iter().flat_map(|segment| entries_of(memory, segment)).collect()
+        Self::segments(memory)
+            .into_iter()
+            .flat_map(|segment| entries_of(memory, segment))
+            .collect()
     }
 }
 
-/// Doubling the directory begins by raising the local depth of the segment that is split. After a crash it is larger than
-/// the global depth, and the walk of recovery makes steps of nothing. (In the toy, mended: both halves are new segments.)
+/// Doubling the directory begins by raising the local depth of the segment that is split. After a
+/// crash it is larger than the global depth, and the walk of recovery makes steps of nothing. (In
+/// the toy, mended: both halves are new segments.)
 ///
 /// Source: Witcher, bug 24, example 0 (CCEH, split).
 #[test]
@@ -103,7 +119,8 @@ fn cceh_doubling_raises_the_local_depth_first() {
     .show(&Table { depth_first: true }, &Table { depth_first: false });
 }
 
-/// A segment of two slots, (key, value) each. An insertion takes an invalid slot by storing a sentinel for its key.
+/// A segment of two slots, (key, value) each. An insertion takes an invalid slot by storing a
+/// sentinel for its key.
 struct Segment {
     /// Recovery makes slots with a sentinel invalid again.
     reverts: bool,
@@ -132,11 +149,15 @@ impl Toy for Segment {
 
     fn entries(&self, memory: &Memory<'_>) -> Vec<(u64, u64)> {
         let entries = SLOTS.map(|slot| (memory.load(slot), memory.load(slot + 8)));
-        entries.into_iter().filter(|entry| entry.0 != INVALID && entry.0 != SENTINEL).collect()
+        entries
+            .into_iter()
+            .filter(|entry| entry.0 != INVALID && entry.0 != SENTINEL)
+            .collect()
     }
 }
 
-/// The sentinel with which an insertion takes a slot is durable, the key is not: the slot is dead for ever.
+/// The sentinel with which an insertion takes a slot is durable, the key is not: the slot is dead
+/// for ever.
 ///
 /// Source: Witcher, bug 25 (CCEH, insertion into a segment).
 #[test]

@@ -1,14 +1,16 @@
-//! FAST and FAIR, the sorted node: entries shift by word stores, and readers skip an entry whose pointer equals the one
-//! to its left.
+//! FAST and FAIR, the sorted node: entries shift by word stores, and readers skip an entry whose
+//! pointer equals the one to its left.
 
 use crate::toy::{Exhibit, Insert, Memory, Remove, Toy, line};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fault {
     Nothing,
-    /// Nothing is repaired after a crash, and a removal takes the first entry with the key, skipped by readers or not.
+    /// Nothing is repaired after a crash, and a removal takes the first entry with the key, skipped
+    /// by readers or not.
     BlindRemoval,
-    /// A removal flushes a line when it begins to write it, not when it is done with the one before.
+    /// A removal flushes a line when it begins to write it, not when it is done with the one
+    /// before.
     FlushAtLineStart,
     /// An insertion flushes the line that it leaves, without a fence.
     FlushUnordered,
@@ -16,8 +18,8 @@ enum Fault {
     ConstructorUnflushed,
 }
 
-/// One node: the pointer to it in line 0; its leftmost pointer in line 1; entries (key, pointer), four in a line, from line
-/// 2 on. The first entry without a pointer is the end.
+/// One node: the pointer to it in line 0; its leftmost pointer in line 1; entries (key, pointer),
+/// four in a line, from line 2 on. The first entry without a pointer is the end.
 struct Node(Fault);
 
 const NODE: u64 = line(1);
@@ -32,11 +34,17 @@ fn pointer_of(index: u64) -> u64 {
 }
 
 fn left_pointer(memory: &Memory<'_>, index: u64) -> u64 {
-    memory.load(if index == 0 { NODE } else { pointer_of(index - 1) })
+    memory.load(if index == 0 {
+        NODE
+    } else {
+        pointer_of(index - 1)
+    })
 }
 
 fn count(memory: &Memory<'_>) -> u64 {
-    (0..64).find(|index| memory.load(pointer_of(*index)) == 0).unwrap_or(64)
+    (0..64)
+        .find(|index| memory.load(pointer_of(*index)) == 0)
+        .unwrap_or(64)
 }
 
 fn is_skipped(memory: &Memory<'_>, index: u64) -> bool {
@@ -55,13 +63,18 @@ impl Node {
         for target in index..count {
             memory.store(key_of(target), memory.load(key_of(target + 1)));
             memory.store(pointer_of(target), memory.load(pointer_of(target + 1)));
-            let flush =
-                if self.0 == Fault::FlushAtLineStart { starts_line(target) } else { starts_line(target + 1) };
+            let flush = if self.0 == Fault::FlushAtLineStart {
+                starts_line(target)
+            } else {
+                starts_line(target + 1)
+            };
             if flush {
                 memory.persist(key_of(target));
             }
         }
-        (index..=count).step_by(4).for_each(|index| memory.flush(key_of(index)));
+        (index..=count)
+            .step_by(4)
+            .for_each(|index| memory.flush(key_of(index)));
         memory.persist(key_of(count));
     }
 }
@@ -73,7 +86,9 @@ impl Toy for Node {
             memory.store(pointer_of(0), 0);
             memory.store(0, NODE);
             if self.0 != Fault::ConstructorUnflushed {
-                [NODE, pointer_of(0), 0].into_iter().for_each(|offset| memory.persist(offset));
+                [NODE, pointer_of(0), 0]
+                    .into_iter()
+                    .for_each(|offset| memory.persist(offset));
             }
         }
         if self.0 != Fault::BlindRemoval {
@@ -85,7 +100,9 @@ impl Toy for Node {
 
     fn insert(&self, memory: &Memory<'_>, key: u64, value: u64) {
         let count = count(memory);
-        let position = (0..count).find(|index| memory.load(key_of(*index)) > key).unwrap_or(count);
+        let position = (0..count)
+            .find(|index| memory.load(key_of(*index)) > key)
+            .unwrap_or(count);
         memory.store(pointer_of(count + 1), 0);
         if starts_line(count + 1) {
             memory.persist(key_of(count + 1));
@@ -108,7 +125,9 @@ impl Toy for Node {
 
     fn remove(&self, memory: &Memory<'_>, key: u64) {
         let is_it = |index: &u64| memory.load(key_of(*index)) == key;
-        let index = (0..count(memory)).find(is_it).expect("a key that is present");
+        let index = (0..count(memory))
+            .find(is_it)
+            .expect("a key that is present");
         self.shift_left(memory, index);
     }
 
@@ -120,8 +139,8 @@ impl Toy for Node {
     }
 }
 
-/// A search tolerates the entry that an interrupted insertion left behind; a removal meets it first, removes it, and
-/// reports success, while the key is still there.
+/// A search tolerates the entry that an interrupted insertion left behind; a removal meets it
+/// first, removes it, and reports success, while the key is still there.
 ///
 /// Source: Witcher, bug 4 (FAST_FAIR).
 #[test]
@@ -135,14 +154,21 @@ fn fast_fair_ghost_after_tolerated_crash_state() {
     .show(&Node(Fault::BlindRemoval), &Node(Fault::Nothing));
 }
 
-/// A removal shifts to the left, but flushes as if it shifted to the right: a line may be durable before the one to its
-/// left has received what it gives away.
+/// A removal shifts to the left, but flushes as if it shifted to the right: a line may be durable
+/// before the one to its left has received what it gives away.
 ///
 /// Source: Witcher, bug 3 (FAST_FAIR, `remove_key`).
 #[test]
 fn fast_fair_removal_flushes_at_the_wrong_end_of_a_line() {
     Exhibit {
-        setup: &[Insert(1, 10), Insert(2, 20), Insert(3, 30), Insert(4, 40), Insert(5, 50), Insert(6, 60)],
+        setup: &[
+            Insert(1, 10),
+            Insert(2, 20),
+            Insert(3, 30),
+            Insert(4, 40),
+            Insert(5, 50),
+            Insert(6, 60),
+        ],
         operations: &[Remove(2)],
         then: &[Insert(2, 21)],
         complaint: "a scan found 6 twice",
@@ -150,8 +176,9 @@ fn fast_fair_removal_flushes_at_the_wrong_end_of_a_line() {
     .show(&Node(Fault::FlushAtLineStart), &Node(Fault::Nothing));
 }
 
-/// FAST was written for CLFLUSH, which is ordered. With CLFLUSHOPT or CLWB a flush at a line's border needs a fence: the
-/// line on the left may be durable before the one on the right has what was shifted into it.
+/// FAST was written for CLFLUSH, which is ordered. With CLFLUSHOPT or CLWB a flush at a line's
+/// border needs a fence: the line on the left may be durable before the one on the right has what
+/// was shifted into it.
 ///
 /// Source: utsaslab/RECIPE#9.
 #[test]
@@ -165,8 +192,8 @@ fn fast_fair_shift_with_unordered_flushes() {
     .show(&Node(Fault::FlushUnordered), &Node(Fault::Nothing));
 }
 
-/// The constructor flushes neither the root page nor the object that points to it: after a crash the page has no leftmost
-/// pointer, or there is no page at all.
+/// The constructor flushes neither the root page nor the object that points to it: after a crash
+/// the page has no leftmost pointer, or there is no page at all.
 ///
 /// Source: DICL/FAST_FAIR#13.
 #[test]

@@ -11,13 +11,15 @@ enum Fault {
     TokenFirst,
     /// An update clears the old token and sets the new one, in two stores.
     TokensOneByOne,
-    /// A movement sets one token and clears the other, and nobody looks for duplicates after a crash.
+    /// A movement sets one token and clears the other, and nobody looks for duplicates after a
+    /// crash.
     DuplicateKept,
     /// A movement sets a token of the bucket that it moves from.
     WrongToken,
 }
 
-/// Two levels of one bucket. Bucket b: its tokens, a bit each, in line b; slot s in line 2 + 2 b + s.
+/// Two levels of one bucket. Bucket b: its tokens, a bit each, in line b; slot s in line 2 + 2 b +
+/// s.
 struct Levels(Fault);
 
 const SLOTS: u64 = 2;
@@ -63,7 +65,9 @@ impl Levels {
     fn move_down(&self, memory: &Memory<'_>, index: u64) {
         let from = slot(TOP, index);
         let entry = (memory.load(from), memory.load(from + 8));
-        let free = (0..SLOTS).find(|slot| tokens(memory, BOTTOM) >> slot & 1 == 0).expect("a free slot");
+        let free = (0..SLOTS)
+            .find(|slot| tokens(memory, BOTTOM) >> slot & 1 == 0)
+            .expect("a free slot");
         if self.0 == Fault::WrongToken {
             memory.store(slot(BOTTOM, free), entry.0);
             memory.store(slot(BOTTOM, free) + 8, entry.1);
@@ -81,8 +85,12 @@ impl Toy for Levels {
         if self.0 == Fault::DuplicateKept {
             return;
         }
-        let below: Vec<u64> = taken(memory, BOTTOM).map(|index| memory.load(slot(BOTTOM, index))).collect();
-        for index in taken(memory, TOP).filter(|index| below.contains(&memory.load(slot(TOP, *index)))) {
+        let below: Vec<u64> = taken(memory, BOTTOM)
+            .map(|index| memory.load(slot(BOTTOM, index)))
+            .collect();
+        for index in
+            taken(memory, TOP).filter(|index| below.contains(&memory.load(slot(TOP, *index))))
+        {
             memory.publish(line(TOP), tokens(memory, TOP) & !(1 << index));
         }
     }
@@ -91,13 +99,17 @@ impl Toy for Levels {
         if tokens(memory, TOP) == (1 << SLOTS) - 1 {
             self.move_down(memory, 0);
         }
-        let free = (0..SLOTS).find(|slot| tokens(memory, TOP) >> slot & 1 == 0).expect("a free slot");
+        let free = (0..SLOTS)
+            .find(|slot| tokens(memory, TOP) >> slot & 1 == 0)
+            .expect("a free slot");
         self.fill(memory, (TOP, free), (key, value));
     }
 
     fn update(&self, memory: &Memory<'_>, key: u64, value: u64) {
         let (bucket, old) = find(memory, key).expect("a key that is present");
-        let new = (0..SLOTS).find(|slot| tokens(memory, bucket) >> slot & 1 == 0).expect("a free slot");
+        let new = (0..SLOTS)
+            .find(|slot| tokens(memory, bucket) >> slot & 1 == 0)
+            .expect("a free slot");
         memory.store(slot(bucket, new), key);
         memory.store(slot(bucket, new) + 8, value);
         memory.persist(slot(bucket, new));
@@ -116,16 +128,19 @@ impl Toy for Levels {
     fn entries(&self, memory: &Memory<'_>) -> Vec<(u64, u64)> {
         let mut entries = BTreeMap::new();
         for bucket in [BOTTOM, TOP] {
-            entries.extend(
-                taken(memory, bucket)
-                    .map(|index| (memory.load(slot(bucket, index)), memory.load(slot(bucket, index) + 8))),
-            );
+            entries.extend(taken(memory, bucket).map(|index| {
+                (
+                    memory.load(slot(bucket, index)),
+                    memory.load(slot(bucket, index) + 8),
+                )
+            }));
         }
         entries.into_iter().collect()
     }
 }
 
-/// The token may be written back before key and value are: the slot counts as taken, and what it holds is arbitrary.
+/// The token may be written back before key and value are: the slot counts as taken, and what it
+/// holds is arbitrary.
 ///
 /// Source: Witcher, bug 7 (Level Hashing, insert; bugs 8 to 16 are the same at other places).
 #[test]
@@ -139,8 +154,8 @@ fn level_hashing_token_before_key_and_value() {
     .show(&Levels(Fault::TokenFirst), &Levels(Fault::Nothing));
 }
 
-/// The log-free update clears the token of the old slot, then sets that of the new one. Between the two the key is in
-/// neither.
+/// The log-free update clears the token of the old slot, then sets that of the new one. Between the
+/// two the key is in neither.
 ///
 /// Source: Witcher, bugs 22 and 23 (Level Hashing, update).
 #[test]
@@ -154,8 +169,8 @@ fn level_hashing_update_loses_the_key() {
     .show(&Levels(Fault::TokensOneByOne), &Levels(Fault::Nothing));
 }
 
-/// A movement copies a pair to another bucket, then clears the old token. After a crash between the two the pair is there
-/// twice; a removal takes one of them, and the other is found again.
+/// A movement copies a pair to another bucket, then clears the old token. After a crash between the
+/// two the pair is there twice; a removal takes one of them, and the other is found again.
 ///
 /// Source: Witcher, bugs 19 to 21 (Level Hashing, movement).
 #[test]
@@ -169,8 +184,8 @@ fn level_hashing_movement_leaves_a_duplicate() {
     .show(&Levels(Fault::DuplicateKept), &Levels(Fault::Nothing));
 }
 
-/// A movement sets a token of the bucket that it moves from, so the pair is in a slot that counts as free. It needs no
-/// crash to be lost.
+/// A movement sets a token of the bucket that it moves from, so the pair is in a slot that counts
+/// as free. It needs no crash to be lost.
 ///
 /// Source: Pfzuo/Level-Hashing#4.
 #[test]
@@ -184,7 +199,8 @@ fn level_hashing_movement_sets_the_wrong_token() {
     .show(&Levels(Fault::WrongToken), &Levels(Fault::Nothing));
 }
 
-/// A table that grows. Published: line 0 holds the capacity and the table's offset, two words. Mended: one word holds both.
+/// A table that grows. Published: line 0 holds the capacity and the table's offset, two words.
+/// Mended: one word holds both.
 struct Growing {
     in_one_word: bool,
 }
@@ -193,7 +209,11 @@ impl Growing {
     /// Capacity and offset of the table.
     fn table(&self, memory: &Memory<'_>) -> (u64, u64) {
         let word = memory.load(0);
-        if self.in_one_word { (word & 63, word & !63) } else { (word, memory.load(8)) }
+        if self.in_one_word {
+            (word & 63, word & !63)
+        } else {
+            (word, memory.load(8))
+        }
     }
 
     fn publish(&self, memory: &Memory<'_>, capacity: u64, table: u64) {
@@ -239,8 +259,8 @@ impl Toy for Growing {
     }
 }
 
-/// Growing stores the new capacity first. After a crash the old table is searched with the new capacity, and keys are
-/// looked for where they never were.
+/// Growing stores the new capacity first. After a crash the old table is searched with the new
+/// capacity, and keys are looked for where they never were.
 ///
 /// Source: Witcher, bug 17 (Level Hashing, expand).
 #[test]
@@ -251,5 +271,8 @@ fn level_hashing_expansion_changes_the_capacity_first() {
         then: &[],
         complaint: "get 6 found None",
     }
-    .show(&Growing { in_one_word: false }, &Growing { in_one_word: true });
+    .show(
+        &Growing { in_one_word: false },
+        &Growing { in_one_word: true },
+    );
 }

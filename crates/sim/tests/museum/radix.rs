@@ -2,11 +2,13 @@
 
 use crate::toy::{Exhibit, Insert, Memory, Toy, line};
 
-/// A radix tree over keys of three digits to the base four. Line 0: the root. A reference is an offset, its lowest bit set
-/// if it leads to a leaf; line 1 counts the lines in use. A leaf: key, value. A node: how many digits it skips, then a
-/// child for each digit; line k of the memory is never used twice.
+/// A radix tree over keys of three digits to the base four. Line 0: the root. A reference is an
+/// offset, its lowest bit set if it leads to a leaf; line 1 counts the lines in use. A leaf: key,
+/// value. A node: how many digits it skips, then a child for each digit; line k of the memory is
+/// never used twice.
 struct Woart {
-    /// A path is split by two stores: the new node takes the place of the old one, and the old one's path gets shorter.
+    /// A path is split by two stores: the new node takes the place of the old one, and the old
+    /// one's path gets shorter.
     in_place: bool,
 }
 
@@ -59,8 +61,9 @@ impl Toy for Woart {
                 return memory.publish(reference, leaf(memory, key, value));
             }
             let other = memory.load(some_leaf(memory, at));
-            let common =
-                (depth..3).find(|depth| digit(key, *depth) != digit(other, *depth)).expect("another key");
+            let common = (depth..3)
+                .find(|depth| digit(key, *depth) != digit(other, *depth))
+                .expect("another key");
             let is_leaf = at & 1 == 1;
             if !is_leaf && common >= depth + memory.load(at) {
                 depth += memory.load(at);
@@ -112,8 +115,8 @@ impl Toy for Woart {
     }
 }
 
-/// Splitting a path stores the reference to the new node and the shorter path of the old one; a crash may leave either
-/// alone, and then digits are skipped twice or not at all.
+/// Splitting a path stores the reference to the new node and the shorter path of the old one; a
+/// crash may leave either alone, and then digits are skipped twice or not at all.
 ///
 /// Source: Witcher, bug 2 (WOART); that recovery of paths is missing: SeKwonLee/WORT#2.
 #[test]
@@ -127,7 +130,8 @@ fn woart_path_and_reference_are_not_atomic() {
     .show(&Woart { in_place: true }, &Woart { in_place: false });
 }
 
-/// A node of a line. N4: count, three keys, three children. The child is what makes an entry be there.
+/// A node of a line. N4: count, three keys, three children. The child is what makes an entry be
+/// there.
 struct N4 {
     /// The count is stored after the child.
     count_last: bool,
@@ -154,8 +158,9 @@ impl Toy for N4 {
     }
 }
 
-/// Key, child and count lie in one line and are flushed at once; but a crash between them leaves a child that readers find
-/// and that the count does not cover, so that the next insertion overwrites it.
+/// Key, child and count lie in one line and are flushed at once; but a crash between them leaves a
+/// child that readers find and that the count does not cover, so that the next insertion overwrites
+/// it.
 ///
 /// Source: Witcher, bug 27, example 0 (P-ART, `N4::insert`).
 #[test]
@@ -169,7 +174,8 @@ fn p_art_n4_count_behind_its_children() {
     .show(&N4 { count_last: true }, &N4 { count_last: false });
 }
 
-/// N16: count and keys in line 0, children in line 1. Point reads look at keys and children, scans at the count, too.
+/// N16: count and keys in line 0, children in line 1. Point reads look at keys and children, scans
+/// at the count, too.
 struct N16 {
     /// Point reads stop at the count as well.
     counted: bool,
@@ -191,8 +197,12 @@ impl Toy for N16 {
 
     fn get(&self, memory: &Memory<'_>, key: u64) -> Option<u64> {
         let end = if self.counted { memory.load(0) } else { 7 };
-        let is_it = |index: &u64| memory.load(line(1) + 8 * index) != 0 && memory.load(8 + 8 * index) == key;
-        (0..end).find(is_it).map(|index| memory.load(line(1) + 8 * index))
+        let is_it = |index: &u64| {
+            memory.load(line(1) + 8 * index) != 0 && memory.load(8 + 8 * index) == key
+        };
+        (0..end)
+            .find(is_it)
+            .map(|index| memory.load(line(1) + 8 * index))
     }
 }
 

@@ -2,7 +2,8 @@
 
 use crate::toy::{Exhibit, Insert, Memory, Toy, line};
 
-/// Records of a line, taken from memory in order. Line 0: where the next one goes. Line 1: slots that lead to records.
+/// Records of a line, taken from memory in order. Line 0: where the next one goes. Line 1: slots
+/// that lead to records.
 pub(crate) struct Bump {
     /// The end of the memory in use is flushed together with the record.
     pub(crate) tail_flushed: bool,
@@ -18,18 +19,24 @@ impl Toy for Bump {
         memory.store(record, key);
         memory.store(record + 8, value);
         memory.persist(record);
-        let free = (0..8).find(|slot| memory.load(line(1) + 8 * slot) == 0).expect("a free slot");
+        let free = (0..8)
+            .find(|slot| memory.load(line(1) + 8 * slot) == 0)
+            .expect("a free slot");
         memory.publish(line(1) + 8 * free, record);
     }
 
     fn entries(&self, memory: &Memory<'_>) -> Vec<(u64, u64)> {
-        let records = (0..8).map(|slot| memory.load(line(1) + 8 * slot)).filter(|record| *record != 0);
-        records.map(|record| (memory.load(record), memory.load(record + 8))).collect()
+        let records = (0..8)
+            .map(|slot| memory.load(line(1) + 8 * slot))
+            .filter(|record| *record != 0);
+        records
+            .map(|record| (memory.load(record), memory.load(record + 8)))
+            .collect()
     }
 }
 
-/// Space is taken by an atomic subtraction that nobody flushes. After a crash the same space is given out again, and what
-/// is written there overwrites a record that is in use.
+/// Space is taken by an atomic subtraction that nobody flushes. After a crash the same space is
+/// given out again, and what is written there overwrites a record that is in use.
 ///
 /// Source: Witcher, bug 28 (P-BwTree, `TryAllocate`).
 #[test]
@@ -40,7 +47,12 @@ fn p_bwtree_allocation_tail_is_not_flushed() {
         then: &[Insert(3, 30)],
         complaint: "a scan found 3 twice",
     }
-    .show(&Bump { tail_flushed: false }, &Bump { tail_flushed: true });
+    .show(
+        &Bump {
+            tail_flushed: false,
+        },
+        &Bump { tail_flushed: true },
+    );
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,8 +66,8 @@ enum Fault {
     AddressOfPointer,
 }
 
-/// A chained hash table that is written anew for each insertion, into one of two halves of the memory. Line 0: the half.
-/// A half has two buckets, then overflow buckets: key, value, next.
+/// A chained hash table that is written anew for each insertion, into one of two halves of the
+/// memory. Line 0: the half. A half has two buckets, then overflow buckets: key, value, next.
 struct Rewritten(Fault);
 
 const HALF: u64 = line(16);
@@ -75,7 +87,11 @@ impl Toy for Rewritten {
     fn insert(&self, memory: &Memory<'_>, key: u64, value: u64) {
         let mut entries = self.entries(memory);
         entries.push((key, value));
-        let table = if memory.load(0) == HALF { 2 * HALF } else { HALF };
+        let table = if memory.load(0) == HALF {
+            2 * HALF
+        } else {
+            HALF
+        };
         let mut fresh = table + line(2);
         (0..2).for_each(|first| memory.store(table + line(first), 0));
         for (key, value) in entries {
@@ -95,14 +111,25 @@ impl Toy for Rewritten {
         }
         for first in [table, table + line(1)] {
             memory.flush(first);
-            flush_chain(memory, if self.0 == Fault::WrongChain { table } else { first });
+            flush_chain(
+                memory,
+                if self.0 == Fault::WrongChain {
+                    table
+                } else {
+                    first
+                },
+            );
         }
         if self.0 != Fault::Unfenced {
             memory.fence();
         }
         memory.store(0, table);
         memory.fence();
-        memory.persist(if self.0 == Fault::AddressOfPointer { line(1) } else { 0 });
+        memory.persist(if self.0 == Fault::AddressOfPointer {
+            line(1)
+        } else {
+            0
+        });
     }
 
     fn entries(&self, memory: &Memory<'_>) -> Vec<(u64, u64)> {
@@ -119,7 +146,8 @@ impl Toy for Rewritten {
     }
 }
 
-/// A resized table is flushed by a loop over its buckets that flushes, for each, the chain of the first one.
+/// A resized table is flushed by a loop over its buckets that flushes, for each, the chain of the
+/// first one.
 ///
 /// Source: Witcher, bug 30 (P-CLHT, `clflush_next_check`).
 #[test]
@@ -133,7 +161,8 @@ fn p_clht_flushes_the_chain_of_the_first_bucket() {
     .show(&Rewritten(Fault::WrongChain), &Rewritten(Fault::Nothing));
 }
 
-/// A new node is flushed but not fenced before the pointer to it is swapped; the fence after that comes too late.
+/// A new node is flushed but not fenced before the pointer to it is swapped; the fence after that
+/// comes too late.
 ///
 /// Source: Witcher, bugs 36 and 37 (P-HOT, `TwoEntriesNode`, `addEntry`).
 #[test]
@@ -147,7 +176,8 @@ fn p_hot_new_node_is_not_fenced() {
     .show(&Rewritten(Fault::Unfenced), &Rewritten(Fault::Nothing));
 }
 
-/// One `&` too many: what is flushed is the variable that holds the pointer's address, not the pointer.
+/// One `&` too many: what is flushed is the variable that holds the pointer's address, not the
+/// pointer.
 ///
 /// Source: Witcher, bug 38 (P-HOT, `insertNewValue`).
 #[test]
@@ -158,7 +188,10 @@ fn p_hot_flushes_the_address_of_the_pointer() {
         then: &[],
         complaint: "after recovery {} was found, but it should be one of [{2: 20}]",
     }
-    .show(&Rewritten(Fault::AddressOfPointer), &Rewritten(Fault::Nothing));
+    .show(
+        &Rewritten(Fault::AddressOfPointer),
+        &Rewritten(Fault::Nothing),
+    );
 }
 
 /// A bucket of a line: lock, then (key, value) three times; a key of zero is free.
@@ -177,7 +210,10 @@ impl Toy for Locked {
     fn insert(&self, memory: &Memory<'_>, key: u64, value: u64) {
         while memory.load(0) != 0 {}
         memory.store(0, 1);
-        let free = [8, 24, 40].into_iter().find(|slot| memory.load(*slot) == 0).expect("room");
+        let free = [8, 24, 40]
+            .into_iter()
+            .find(|slot| memory.load(*slot) == 0)
+            .expect("room");
         memory.store(free + 8, value);
         memory.publish(free, key);
         memory.store(0, 0);
@@ -189,7 +225,8 @@ impl Toy for Locked {
     }
 }
 
-/// A lock that lies in persistent memory is found taken after a crash, and whoever wants it waits for ever.
+/// A lock that lies in persistent memory is found taken after a crash, and whoever wants it waits
+/// for ever.
 ///
 /// Source: utsaslab/RECIPE#19 (P-CLHT, `clht_put`).
 #[test]
@@ -200,7 +237,10 @@ fn p_clht_lock_is_held_across_the_crash() {
         then: &[Insert(2, 20)],
         complaint: "did not end within the step limit",
     }
-    .show(&Locked { initialised: false }, &Locked { initialised: true });
+    .show(
+        &Locked { initialised: false },
+        &Locked { initialised: true },
+    );
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -213,8 +253,9 @@ enum Reclamation {
     TakenFirst,
 }
 
-/// Tables of a line, written anew for each insertion, in blocks that a bitmap gives out. Line 0: the table in use, the one
-/// to be freed. Line 1: the bitmap. Block b is line 2 + b: count, then (key, value) three times.
+/// Tables of a line, written anew for each insertion, in blocks that a bitmap gives out. Line 0:
+/// the table in use, the one to be freed. Line 1: the bitmap. Block b is line 2 + b: count, then
+/// (key, value) three times.
 struct Blocks(Reclamation);
 
 impl Blocks {
@@ -238,7 +279,14 @@ impl Toy for Blocks {
         if self.0 == Reclamation::ByReach {
             memory.publish(8, 0);
             let used = memory.load(0);
-            memory.publish(line(1), if used == 0 { 0 } else { 1 << (used / line(1) - 2) });
+            memory.publish(
+                line(1),
+                if used == 0 {
+                    0
+                } else {
+                    1 << (used / line(1) - 2)
+                },
+            );
         } else {
             self.collect(memory);
         }
@@ -265,30 +313,49 @@ impl Toy for Blocks {
     fn entries(&self, memory: &Memory<'_>) -> Vec<(u64, u64)> {
         let table = memory.load(0);
         let count = if table == 0 { 0 } else { memory.load(table) };
-        let entry = |index| (memory.load(table + 8 + 16 * index), memory.load(table + 16 + 16 * index));
+        let entry = |index| {
+            (
+                memory.load(table + 8 + 16 * index),
+                memory.load(table + 16 + 16 * index),
+            )
+        };
         (0..count).map(entry).collect()
     }
 
     fn check(&self, memory: &Memory<'_>) -> Result<(), String> {
-        let (taken, reached) = (memory.load(line(1)).count_ones(), u32::from(memory.load(0) != 0));
+        let (taken, reached) = (
+            memory.load(line(1)).count_ones(),
+            u32::from(memory.load(0) != 0),
+        );
         match taken == reached || self.0 == Reclamation::OldestUnflushed {
             true => Ok(()),
-            false => Err(format!("space leaks: {taken} blocks are taken, {reached} reached")),
+            false => Err(format!(
+                "space leaks: {taken} blocks are taken, {reached} reached"
+            )),
         }
     }
 }
 
-/// The garbage collector frees the old table and forgets it, but the forgetting is not flushed: after a crash the table is
-/// freed again.
+/// The garbage collector frees the old table and forgets it, but the forgetting is not flushed:
+/// after a crash the table is freed again.
 ///
 /// Source: utsaslab/RECIPE#24 (P-CLHT, `clht_gc_collect_cond`).
 #[test]
 fn p_clht_old_table_is_freed_twice() {
-    Exhibit { setup: &[Insert(1, 10)], operations: &[Insert(2, 20)], then: &[], complaint: "is freed twice" }
-        .show(&Blocks(Reclamation::OldestUnflushed), &Blocks(Reclamation::ByReach));
+    Exhibit {
+        setup: &[Insert(1, 10)],
+        operations: &[Insert(2, 20)],
+        then: &[],
+        complaint: "is freed twice",
+    }
+    .show(
+        &Blocks(Reclamation::OldestUnflushed),
+        &Blocks(Reclamation::ByReach),
+    );
 }
 
-/// A block is marked as taken before anything leads to it; a crash between the two, and it belongs to nobody.
+/// A block is marked as taken before anything leads to it; a crash between the two, and it belongs
+/// to nobody.
 ///
 /// Source: microsoft/pmwcas#8 (PMwCAS: a crash during allocation may cause a memory leak).
 #[test]
@@ -299,5 +366,8 @@ fn pmwcas_crash_during_allocation_leaks() {
         then: &[],
         complaint: "space leaks: 2 blocks are taken, 1 reached",
     }
-    .show(&Blocks(Reclamation::TakenFirst), &Blocks(Reclamation::ByReach));
+    .show(
+        &Blocks(Reclamation::TakenFirst),
+        &Blocks(Reclamation::ByReach),
+    );
 }

@@ -11,8 +11,9 @@ enum Fault {
     RootOrphaned,
 }
 
-/// A B-link tree of at most two levels. Line 0: the root, its lowest bit set if it is an inner node. A leaf is a line:
-/// sibling, count, two entries. The inner node: count, then (least key, child).
+/// A B-link tree of at most two levels. Line 0: the root, its lowest bit set if it is an inner
+/// node. A leaf is a line: sibling, count, two entries. The inner node: count, then (least key,
+/// child).
 struct Tree(Fault);
 
 const INNER: u64 = line(15);
@@ -25,9 +26,18 @@ fn sibling_of(memory: &Memory<'_>, leaf: u64) -> u64 {
 /// The leaf's entries: those that did not move to its sibling.
 fn entries_of(memory: &Memory<'_>, leaf: u64) -> Vec<(u64, u64)> {
     let sibling = sibling_of(memory, leaf);
-    let end = if sibling == 0 { u64::MAX } else { memory.load(sibling + 16) };
+    let end = if sibling == 0 {
+        u64::MAX
+    } else {
+        memory.load(sibling + 16)
+    };
     (0..memory.load(leaf + 8))
-        .map(|index| (memory.load(leaf + 16 + 16 * index), memory.load(leaf + 24 + 16 * index)))
+        .map(|index| {
+            (
+                memory.load(leaf + 16 + 16 * index),
+                memory.load(leaf + 24 + 16 * index),
+            )
+        })
         .filter(|entry| entry.0 < end)
         .collect()
 }
@@ -53,9 +63,13 @@ fn write(memory: &Memory<'_>, leaf: u64, entries: &[(u64, u64)]) {
 fn adopt(memory: &Memory<'_>, left: u64, leaf: u64) {
     let root = memory.load(0);
     if root == left {
-        for (offset, word) in
-            [(0, 2), (8, memory.load(left + 16)), (16, left), (24, memory.load(leaf + 16)), (32, leaf)]
-        {
+        for (offset, word) in [
+            (0, 2),
+            (8, memory.load(left + 16)),
+            (16, left),
+            (24, memory.load(leaf + 16)),
+            (32, leaf),
+        ] {
             memory.store(INNER + offset, word);
         }
         memory.persist(INNER);
@@ -78,9 +92,14 @@ impl Toy for Tree {
         if self.0 == Fault::Nothing {
             let adopted: BTreeSet<u64> = match memory.load(0) & 1 {
                 0 => BTreeSet::from([memory.load(0)]),
-                _ => (0..memory.load(INNER)).map(|index| memory.load(INNER + 16 + 16 * index)).collect(),
+                _ => (0..memory.load(INNER))
+                    .map(|index| memory.load(INNER + 16 + 16 * index))
+                    .collect(),
             };
-            for pair in leaves(memory).windows(2).filter(|pair| !adopted.contains(&pair[1])) {
+            for pair in leaves(memory)
+                .windows(2)
+                .filter(|pair| !adopted.contains(&pair[1]))
+            {
                 adopt(memory, pair[0], pair[1]);
             }
         }
@@ -88,7 +107,11 @@ impl Toy for Tree {
 
     fn insert(&self, memory: &Memory<'_>, key: u64, value: u64) {
         let leaves = leaves(memory);
-        let fits = |leaf: &&u64| entries_of(memory, **leaf).first().is_none_or(|least| least.0 < key);
+        let fits = |leaf: &&u64| {
+            entries_of(memory, **leaf)
+                .first()
+                .is_none_or(|least| least.0 < key)
+        };
         let leaf = *leaves.iter().rev().find(fits).unwrap_or(&FIRST);
         let mut entries = entries_of(memory, leaf);
         entries.push((key, value));
@@ -106,12 +129,16 @@ impl Toy for Tree {
     }
 
     fn entries(&self, memory: &Memory<'_>) -> Vec<(u64, u64)> {
-        leaves(memory).into_iter().flat_map(|leaf| entries_of(memory, leaf)).collect()
+        leaves(memory)
+            .into_iter()
+            .flat_map(|leaf| entries_of(memory, leaf))
+            .collect()
     }
 }
 
-/// A root splits: the sibling is linked, and a crash comes before the new root is. All keys are found, for readers follow
-/// the link; but the sibling has no parent, and when it splits in turn there is nobody to tell.
+/// A root splits: the sibling is linked, and a crash comes before the new root is. All keys are
+/// found, for readers follow the link; but the sibling has no parent, and when it splits in turn
+/// there is nobody to tell.
 ///
 /// Source: Witcher, bug 5 (FAST_FAIR, `store`) and bug 39 (P-Masstree, `split`), which is the same.
 #[test]

@@ -35,13 +35,20 @@ impl Toy for Items {
 
     fn entries(&self, memory: &Memory<'_>) -> Vec<(u64, u64)> {
         let linked = items().filter(|item| memory.load(*item) != 0);
-        linked.map(|item| (memory.load(item), memory.load(item + line(1)))).collect()
+        linked
+            .map(|item| (memory.load(item), memory.load(item + line(1))))
+            .collect()
     }
 }
 
 fn show(fault: Fault, complaint: &str) {
-    Exhibit { setup: &[], operations: &[Insert(1, 10)], then: &[Insert(2, 20)], complaint }
-        .show(&Items(fault), &Items(Fault::Nothing));
+    Exhibit {
+        setup: &[],
+        operations: &[Insert(1, 10)],
+        then: &[Insert(2, 20)],
+        complaint,
+    }
+    .show(&Items(fault), &Items(Fault::Nothing));
 }
 
 /// An item's CAS number (the toy's value) is never flushed: it is acknowledged and then lost.
@@ -57,7 +64,10 @@ fn memcached_pmem_cas_number_is_never_flushed() {
 /// Source: lenovo/memcached-pmem#4, bugs 2 and 3 (3: the item's time).
 #[test]
 fn memcached_pmem_item_is_linked_before_its_cas_number() {
-    show(Fault::AfterLink, "after recovery {1: 0} was found, but it should be one of [{}, {1: 10}]");
+    show(
+        Fault::AfterLink,
+        "after recovery {1: 0} was found, but it should be one of [{}, {1: 10}]",
+    );
 }
 
 /// An allocated array is durable, the descriptor that gives its size (the toy's value) is not.
@@ -68,7 +78,8 @@ fn pmdk_array_outlives_its_descriptor() {
     show(Fault::Unflushed, "after recovery {1: 0} was found");
 }
 
-/// A hash map with a counter and a mark that the counter may be wrong. Line 0: counter; line 1: mark; entries from line 2.
+/// A hash map with a counter and a mark that the counter may be wrong. Line 0: counter; line 1:
+/// mark; entries from line 2.
 struct Counted {
     /// Opening calls the recovery that the mark is for.
     recovers: bool,
@@ -90,7 +101,9 @@ impl Toy for Counted {
 
     fn insert(&self, memory: &Memory<'_>, key: u64, value: u64) {
         memory.publish(line(1), 1);
-        let slot = Self::slots().find(|slot| memory.load(*slot) == 0).expect("room");
+        let slot = Self::slots()
+            .find(|slot| memory.load(*slot) == 0)
+            .expect("room");
         memory.store(slot + 8, value);
         memory.publish(slot, key);
         memory.publish(0, memory.load(0) + 1);
@@ -99,20 +112,24 @@ impl Toy for Counted {
 
     fn entries(&self, memory: &Memory<'_>) -> Vec<(u64, u64)> {
         let taken = Self::slots().filter(|slot| memory.load(*slot) != 0);
-        taken.map(|slot| (memory.load(slot), memory.load(slot + 8))).collect()
+        taken
+            .map(|slot| (memory.load(slot), memory.load(slot + 8)))
+            .collect()
     }
 
     fn check(&self, memory: &Memory<'_>) -> Result<(), String> {
         let (counter, entries) = (memory.load(0), self.entries(memory).len() as u64);
         match counter == entries {
             true => Ok(()),
-            false => Err(format!("the counter says {counter}, there are {entries} entries")),
+            false => Err(format!(
+                "the counter says {counter}, there are {entries} entries"
+            )),
         }
     }
 }
 
-/// `hashmap_atomic` marks its counter as dirty and has a recovery that counts anew; the program that uses it never calls
-/// that.
+/// `hashmap_atomic` marks its counter as dirty and has a recovery that counts anew; the program
+/// that uses it never calls that.
 ///
 /// Source: pmem/pmdk#5220 (mapcli), mended by pmem/pmdk#5273.
 #[test]
@@ -126,14 +143,16 @@ fn pmdk_hashmap_atomic_recovery_is_never_called() {
     .show(&Counted { recovers: false }, &Counted { recovers: true });
 }
 
-/// A log header: generation, key, value, checksum. Published: one copy, changed in place. Mended: two copies, in turns.
+/// A log header: generation, key, value, checksum. Published: one copy, changed in place. Mended:
+/// two copies, in turns.
 struct Header {
     copies: u64,
 }
 
 impl Header {
     fn newest(&self, memory: &Memory<'_>) -> Option<[u64; 3]> {
-        let copies = (0..self.copies).map(|copy| [0, 8, 16, 24].map(|field| memory.load(line(copy) + field)));
+        let copies = (0..self.copies)
+            .map(|copy| [0, 8, 16, 24].map(|field| memory.load(line(copy) + field)));
         let sound = copies.filter(|copy| copy[3] == copy[0] ^ copy[1] ^ copy[2]);
         sound.map(|copy| [copy[0], copy[1], copy[2]]).max()
     }
@@ -143,7 +162,12 @@ impl Toy for Header {
     fn insert(&self, memory: &Memory<'_>, key: u64, value: u64) {
         let generation = self.newest(memory).expect("a sound header")[0] + 1;
         let copy = line(generation % self.copies);
-        for (field, word) in [(0, generation), (8, key), (16, value), (24, generation ^ key ^ value)] {
+        for (field, word) in [
+            (0, generation),
+            (8, key),
+            (16, value),
+            (24, generation ^ key ^ value),
+        ] {
             memory.store(copy + field, word);
         }
         memory.persist(copy);
@@ -154,12 +178,19 @@ impl Toy for Header {
     }
 
     fn entries(&self, memory: &Memory<'_>) -> Vec<(u64, u64)> {
-        let [_, key, value] = self.newest(memory).expect("no header with a sound checksum");
-        if key == 0 { Vec::new() } else { vec![(key, value)] }
+        let [_, key, value] = self
+            .newest(memory)
+            .expect("no header with a sound checksum");
+        if key == 0 {
+            Vec::new()
+        } else {
+            vec![(key, value)]
+        }
     }
 }
 
-/// A header is changed in place, its generation first and its checksum last. A crash between them leaves nothing that opens.
+/// A header is changed in place, its generation first and its checksum last. A crash between them
+/// leaves nothing that opens.
 ///
 /// Source: hse-project/hse#471 (`omf_mdc_loghdr_pack`).
 #[test]

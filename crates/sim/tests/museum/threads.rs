@@ -1,7 +1,8 @@
 //! Bugs that need two threads: what one has made visible and not yet durable, another returns.
 
 use everleaf_sim::{
-    Complaint, Concurrent, Explorer, Options, Program, Schedule, Scheduling, Search, Subject, ThreadsFailure,
+    Complaint, Concurrent, Explorer, Options, Program, Schedule, Scheduling, Search, Subject,
+    ThreadsFailure,
 };
 use medium::Medium;
 use medium::sim::Sim;
@@ -79,7 +80,10 @@ impl Subject for Shown {
 
     fn open(&self, sim: &Sim) -> Result<Opened, Complaint> {
         sim.grow(MEMORY_BYTES).map_err(|error| error.to_string())?;
-        Ok(Opened { sim: sim.clone(), lock: Mutex::new(()) })
+        Ok(Opened {
+            sim: sim.clone(),
+            lock: Mutex::new(()),
+        })
     }
 
     fn apply(&self, opened: &mut Opened, operation: &Operation) -> Result<u64, Complaint> {
@@ -120,41 +124,68 @@ impl Exhibit<'_> {
         options: Options,
     ) -> Result<(), Box<ThreadsFailure<Operation>>> {
         let mut explorer = Explorer::new(Shown(toy), options).unwrap();
-        explorer.set_up(self.setup).unwrap_or_else(|failure| panic!("{failure}"));
-        explorer.explore_threads(program, &Scheduling { search, ..Scheduling::default() })?;
+        explorer
+            .set_up(self.setup)
+            .unwrap_or_else(|failure| panic!("{failure}"));
+        explorer.explore_threads(
+            program,
+            &Scheduling {
+                search,
+                ..Scheduling::default()
+            },
+        )?;
         assert_eq!(explorer.stats().cut_short, 0);
         Ok(())
     }
 
-    /// The toy as published must fail with the complaint, under some schedule and some crash, and in the same way when
-    /// both are repeated; the sweep, which is made for such bugs, must find it as well. The mended one must pass under all.
+    /// The toy as published must fail with the complaint, under some schedule and some crash, and
+    /// in the same way when both are repeated; the sweep, which is made for such bugs, must find it
+    /// as well. The mended one must pass under all.
     fn show<T: OneKey>(&self, toy: impl Fn(bool) -> T) {
         self.show_to(&|mended| Box::new(toy(mended)), true);
     }
 
     /// As [`Exhibit::show`], also for bugs that are no business of the sweep.
     fn show_to(&self, toy: &dyn Fn(bool) -> Box<dyn OneKey>, sweep: bool) {
-        let options =
-            Options { command: "cargo test -p everleaf-sim --test museum".to_owned(), ..Options::default() };
+        let options = Options {
+            command: "cargo test -p everleaf-sim --test museum".to_owned(),
+            ..Options::default()
+        };
         let program = Program::single(&self.threads);
         let all = Search::Exhaustive { preemptions_max: 2 };
         let failure = self.explore(toy(false), (&program, all.clone()), options.clone());
         let failure = failure.expect_err("the bug was not noticed");
         println!("{failure}\n");
-        assert!(failure.what.contains(self.complaint), "another complaint: {failure}");
+        assert!(
+            failure.what.contains(self.complaint),
+            "another complaint: {failure}"
+        );
         let schedule: Schedule = failure.schedule.to_string().parse().unwrap();
         // Some go wrong without a crash.
         let crash = failure.replay().to_string();
         let replay = (!crash.is_empty()).then(|| crash.parse().unwrap());
         let search = Search::Replay(schedule);
         let again = self
-            .explore(toy(false), (&failure.program, search), Options { replay, ..options.clone() })
+            .explore(
+                toy(false),
+                (&failure.program, search),
+                Options {
+                    replay,
+                    ..options.clone()
+                },
+            )
             .expect_err("the replay passed");
-        assert_eq!((&again.what, again.replay()), (&failure.what, failure.replay()));
+        assert_eq!(
+            (&again.what, again.replay()),
+            (&failure.what, failure.replay())
+        );
         if sweep {
             let swept = self.explore(toy(false), (&program, Search::Sweep), options.clone());
             let swept = swept.expect_err("the sweep did not notice the bug");
-            assert!(swept.what.contains(self.complaint), "another complaint: {swept}");
+            assert!(
+                swept.what.contains(self.complaint),
+                "another complaint: {swept}"
+            );
         }
         for search in [all, Search::Sweep] {
             self.explore(toy(true), (&program, search), options.clone())
@@ -193,14 +224,22 @@ impl OneKey for Slot {
     }
 }
 
-/// A writer releases its lock and flushes then. Whoever takes the lock in between returns what a crash takes back.
+/// A writer releases its lock and flushes then. Whoever takes the lock in between returns what a
+/// crash takes back.
 ///
 /// Source: schencoding/lbtree#2 (LB+-tree).
 #[test]
 fn lbtree_unlocks_before_it_flushes() {
     let complaint = "after recovery 0 was found, but it should be one of [7]";
-    let exhibit = Exhibit { setup: &[], threads: [Put(7), Get], complaint };
-    exhibit.show(|mended| Slot { unlocks_first: !mended, checks_unlocked: false });
+    let exhibit = Exhibit {
+        setup: &[],
+        threads: [Put(7), Get],
+        complaint,
+    };
+    exhibit.show(|mended| Slot {
+        unlocks_first: !mended,
+        checks_unlocked: false,
+    });
 }
 
 /// An insertion is refused because the key is there; after a crash it is not.
@@ -209,11 +248,19 @@ fn lbtree_unlocks_before_it_flushes() {
 #[test]
 fn level_hashing_insert_is_refused_by_a_key_that_is_not_durable() {
     let complaint = "after recovery 0 was found, but it should be one of [7]";
-    let exhibit = Exhibit { setup: &[], threads: [Insert(7), Insert(8)], complaint };
-    exhibit.show(|mended| Slot { unlocks_first: false, checks_unlocked: !mended });
+    let exhibit = Exhibit {
+        setup: &[],
+        threads: [Insert(7), Insert(8)],
+        complaint,
+    };
+    exhibit.show(|mended| Slot {
+        unlocks_first: false,
+        checks_unlocked: !mended,
+    });
 }
 
-/// A leaf to which entries are appended: their count in line 0, each in a line of its own. The last one counts.
+/// A leaf to which entries are appended: their count in line 0, each in a line of its own. The last
+/// one counts.
 struct AppendOnlyLeaf {
     readers_lock: bool,
 }
@@ -252,12 +299,16 @@ impl OneKey for AppendOnlyLeaf {
 #[test]
 fn nvtree_reads_uncommitted() {
     let complaint = "after recovery 0 was found, but it should be one of [7]";
-    let exhibit = Exhibit { setup: &[], threads: [Insert(7), Get], complaint };
+    let exhibit = Exhibit {
+        setup: &[],
+        threads: [Insert(7), Get],
+        complaint,
+    };
     exhibit.show(|readers_lock| AppendOnlyLeaf { readers_lock });
 }
 
-/// Two copies of the value, in lines 1 and 2, and in line 0 which of them counts. An update makes a new copy and leads to
-/// it.
+/// Two copies of the value, in lines 1 and 2, and in line 0 which of them counts. An update makes a
+/// new copy and leads to it.
 struct CopyOnWrite {
     readers_lock: bool,
 }
@@ -293,11 +344,16 @@ impl OneKey for CopyOnWrite {
 #[test]
 fn cceh_cow_get_returns_an_update_that_is_not_durable() {
     let complaint = "after recovery 5 was found, but it should be one of [7]";
-    let exhibit = Exhibit { setup: &[Put(5)], threads: [Put(7), Get], complaint };
+    let exhibit = Exhibit {
+        setup: &[Put(5)],
+        threads: [Put(7), Get],
+        complaint,
+    };
     exhibit.show(|readers_lock| CopyOnWrite { readers_lock });
 }
 
-/// Two tables with a value each, in lines 1 and 2, and in line 0 which of them is in use. The value is changed in place.
+/// Two tables with a value each, in lines 1 and 2, and in line 0 which of them is in use. The value
+/// is changed in place.
 struct Directory {
     /// Whether the lock is held until it is durable that another table is in use.
     doubles_locked: bool,
@@ -343,25 +399,47 @@ impl OneKey for Directory {
     }
 }
 
-/// A doubled directory is used by others before it is durable that it is the one in use: what they add to it is lost.
+/// A doubled directory is used by others before it is durable that it is the one in use: what they
+/// add to it is lost.
 ///
 /// Source: cuhk-mass/SEPH#2 (CCEH, directory doubling).
 #[test]
 fn cceh_doubled_directory_is_used_before_it_is_durable() {
     let complaint = "after recovery 5 was found, but it should be one of [7]";
-    let exhibit = Exhibit { setup: &[Put(5)], threads: [Double, Put(7)], complaint };
-    exhibit.show(|doubles_locked| Directory { doubles_locked, looks_locked: true });
+    let exhibit = Exhibit {
+        setup: &[Put(5)],
+        threads: [Double, Put(7)],
+        complaint,
+    };
+    exhibit.show(|doubles_locked| Directory {
+        doubles_locked,
+        looks_locked: true,
+    });
 }
 
-/// An entry is allocated in a leaf before a split and listed in it after the split has moved its key range on: the write is
-/// acknowledged, and nobody finds it. The tables stand for the leaves, the doubling for the split.
+/// An entry is allocated in a leaf before a split and listed in it after the split has moved its
+/// key range on: the write is acknowledged, and nobody finds it. The tables stand for the leaves,
+/// the doubling for the split.
 ///
-/// Source: RNTree (ICPP 2019), Algorithm 1, whose insert looks up the leaf, allocates, and only then takes the leaf's lock.
+/// Source: RNTree (ICPP 2019), Algorithm 1, whose insert looks up the leaf, allocates, and only
+/// then takes the leaf's lock.
 #[test]
 fn rntree_insert_lists_its_entry_in_a_leaf_that_was_split_meanwhile() {
     let complaint = "5 was found, but it should be one of [7]";
-    let exhibit = Exhibit { setup: &[Put(5)], threads: [Put(7), Double], complaint };
-    exhibit.show_to(&|looks_locked| Box::new(Directory { doubles_locked: true, looks_locked }), false);
+    let exhibit = Exhibit {
+        setup: &[Put(5)],
+        threads: [Put(7), Double],
+        complaint,
+    };
+    exhibit.show_to(
+        &|looks_locked| {
+            Box::new(Directory {
+                doubles_locked: true,
+                looks_locked,
+            })
+        },
+        false,
+    );
 }
 
 /// The value in line 0. Readers take no lock; they make durable what they return.
@@ -397,6 +475,10 @@ impl OneKey for HelpingReaders {
 #[test]
 fn recipe_negative_lookup_is_not_committed() {
     let complaint = "after recovery 5 was found, but it should be one of [0]";
-    let exhibit = Exhibit { setup: &[Put(5)], threads: [Put(0), Get], complaint };
+    let exhibit = Exhibit {
+        setup: &[Put(5)],
+        threads: [Put(0), Get],
+        complaint,
+    };
     exhibit.show(|misses_help| HelpingReaders { misses_help });
 }

@@ -1,4 +1,5 @@
-//! What all exhibits share: memory with few words of ceremony, a map as the specification, and the visit itself.
+//! What all exhibits share: memory with few words of ceremony, a map as the specification, and the
+//! visit itself.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +16,8 @@ pub(crate) const fn line(number: u64) -> u64 {
     number * 64
 }
 
-/// Persistent memory, by offsets. An offset out of bounds panics, which is a complaint like any other.
+/// Persistent memory, by offsets. An offset out of bounds panics, which is a complaint like any
+/// other.
 pub(crate) struct Memory<'s>(Guard<'s, Sim>);
 
 impl<'s> Memory<'s> {
@@ -25,7 +27,10 @@ impl<'s> Memory<'s> {
 
     #[track_caller]
     fn word(&self, offset: u64) -> &Word {
-        &self.0.words(offset, 1).unwrap_or_else(|bad| panic!("{bad}"))[0]
+        &self
+            .0
+            .words(offset, 1)
+            .unwrap_or_else(|bad| panic!("{bad}"))[0]
     }
 
     #[track_caller]
@@ -112,7 +117,10 @@ pub(crate) trait Toy {
 
     /// What a point read finds.
     fn get(&self, memory: &Memory<'_>, key: u64) -> Option<u64> {
-        self.entries(memory).iter().find(|entry| entry.0 == key).map(|entry| entry.1)
+        self.entries(memory)
+            .iter()
+            .find(|entry| entry.0 == key)
+            .map(|entry| entry.1)
     }
 
     /// What else must hold.
@@ -122,8 +130,8 @@ pub(crate) trait Toy {
     }
 }
 
-/// A toy under exploration, and what is done to it after each recovery. (Not generic over the toy: the explorer is compiled
-/// for each subject.)
+/// A toy under exploration, and what is done to it after each recovery. (Not generic over the toy:
+/// the explorer is compiled for each subject.)
 struct Shown<'e> {
     toy: &'e dyn Toy,
     then: &'e [Operation],
@@ -185,7 +193,9 @@ impl Subject for Shown<'_> {
         for key in 0..16 {
             let (found, scanned) = (self.toy.get(&memory, key), state.get(&key).copied());
             if found != scanned {
-                return Err(format!("get {key} found {found:?}, a scan found {scanned:?}"));
+                return Err(format!(
+                    "get {key} found {found:?}, a scan found {scanned:?}"
+                ));
             }
         }
         self.toy.check(&memory)
@@ -215,7 +225,14 @@ impl Exhibit<'_> {
         operations: &[Operation],
         options: Options,
     ) -> Verdict<Shown<'e>> {
-        let mut explorer = Explorer::new(Shown { toy, then: self.then }, options).unwrap();
+        let mut explorer = Explorer::new(
+            Shown {
+                toy,
+                then: self.then,
+            },
+            options,
+        )
+        .unwrap();
         if !self.setup.is_empty() {
             explorer.set_up(self.setup)?;
         }
@@ -226,8 +243,8 @@ impl Exhibit<'_> {
         Ok(())
     }
 
-    /// The toy as published must fail with the complaint, and in the same way when the crash is repeated; the mended one must
-    /// pass.
+    /// The toy as published must fail with the complaint, and in the same way when the crash is
+    /// repeated; the mended one must pass.
     pub(crate) fn show(&self, published: &dyn Toy, mended: &dyn Toy) {
         let options = Options {
             limit_bytes: MEMORY_BYTES,
@@ -238,10 +255,19 @@ impl Exhibit<'_> {
         let failure = self.explore(published, self.operations, options.clone());
         let failure = failure.expect_err("the bug was not noticed");
         println!("{failure}\n");
-        assert!(failure.what.contains(self.complaint), "another complaint: {failure}");
-        let replay = Options { replay: Some(failure.replay()), ..options.clone() };
-        let again = self.explore(published, &failure.operations, replay).expect_err("the replay passed");
+        assert!(
+            failure.what.contains(self.complaint),
+            "another complaint: {failure}"
+        );
+        let replay = Options {
+            replay: Some(failure.replay()),
+            ..options.clone()
+        };
+        let again = self
+            .explore(published, &failure.operations, replay)
+            .expect_err("the replay passed");
         assert_eq!(again.to_string(), failure.to_string());
-        self.explore(mended, self.operations, options).unwrap_or_else(|failure| panic!("mended: {failure}"));
+        self.explore(mended, self.operations, options)
+            .unwrap_or_else(|failure| panic!("mended: {failure}"));
     }
 }

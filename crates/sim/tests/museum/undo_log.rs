@@ -14,8 +14,9 @@ enum Fault {
     HeaderUnflushed,
 }
 
-/// A sorted leaf that is changed in place: count in line 1, entries in line 2. The log: how many records are active in line
-/// 3; where the record belongs, and a mark that it is valid, in line 4; the old count in line 5, the old entries in line 6.
+/// A sorted leaf that is changed in place: count in line 1, entries in line 2. The log: how many
+/// records are active in line 3; where the record belongs, and a mark that it is valid, in line 4;
+/// the old count in line 5, the old entries in line 6.
 struct Leaf(Fault);
 
 const LEAF: u64 = line(1);
@@ -110,10 +111,11 @@ fn show(fault: Fault, setup: &[Operation]) {
     .show(&Leaf(fault), &Leaf(Fault::Nothing));
 }
 
-/// A split logs the leaf. The log's slot line, whose count makes it valid, is flushed before its entries: recovery restores
-/// entries that were never logged.
+/// A split logs the leaf. The log's slot line, whose count makes it valid, is flushed before its
+/// entries: recovery restores entries that were never logged.
 ///
-/// Source: liumx10/ICPP-RNTree, `include/rtm_tree.h`, `generateNextLeaf` and `LN::flush` (RNTree's own code).
+/// Source: liumx10/ICPP-RNTree, `include/rtm_tree.h`, `generateNextLeaf` and `LN::flush` (RNTree's
+/// own code).
 #[test]
 fn rntree_split_log_is_valid_before_its_content() {
     show(Fault::ValidFirst, &[Insert(3, 30)]);
@@ -121,7 +123,8 @@ fn rntree_split_log_is_valid_before_its_content() {
 
 /// A full leaf is compacted in place, and what would restore it is a copy on the heap.
 ///
-/// Source: liumx10/ICPP-RNTree, `include/nv_tree.h`, `splitLeafNode` and `generateNextLeaf` (its NVTree).
+/// Source: liumx10/ICPP-RNTree, `include/nv_tree.h`, `splitLeafNode` and `generateNextLeaf` (its
+/// NVTree).
 #[test]
 fn nvtree_compaction_logs_to_the_heap() {
     show(Fault::Volatile, &[Insert(3, 30)]);
@@ -146,5 +149,10 @@ fn incll_allocation_pointer_is_not_flushed() {
         then: &[Insert(2, 20)],
         complaint: "a scan found 2 twice",
     }
-    .show(&Bump { tail_flushed: false }, &Bump { tail_flushed: true });
+    .show(
+        &Bump {
+            tail_flushed: false,
+        },
+        &Bump { tail_flushed: true },
+    );
 }

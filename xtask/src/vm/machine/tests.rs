@@ -16,12 +16,23 @@ fn line(words: &[&str]) -> String {
 fn the_guest_is_told_what_its_first_process_asks_for() {
     let init = include_str!("../init.sh");
     let told = line(&["--medium", "dax", "--fs", "xfs"]);
-    for word in told.split(' ').filter_map(|word| word.strip_prefix("guest_")) {
+    for word in told
+        .split(' ')
+        .filter_map(|word| word.strip_prefix("guest_"))
+    {
         let name = word.split('=').next().unwrap();
-        assert!(init.contains(&format!("guest_{name}")), "nobody asks for {name}");
+        assert!(
+            init.contains(&format!("guest_{name}")),
+            "nobody asks for {name}"
+        );
     }
-    assert!(told.contains("guest_medium=dax guest_fs=xfs guest_round=7 guest_seed=9"), "{told}");
-    assert!(line(&["--log-bytes-max", "99"]).contains("guest_log_bytes=65536 guest_log_bytes_max=99"));
+    assert!(
+        told.contains("guest_medium=dax guest_fs=xfs guest_round=7 guest_seed=9"),
+        "{told}"
+    );
+    assert!(
+        line(&["--log-bytes-max", "99"]).contains("guest_log_bytes=65536 guest_log_bytes_max=99")
+    );
     assert!(line(&["--no-sync"]).contains("guest_syncs=no") && told.contains("guest_syncs=yes"));
 }
 

@@ -7,7 +7,10 @@ fn dependencies_are_read_from_the_module() {
         ["libnvdimm", "nd_btt"]
     );
     assert!(dependencies(b"\0depends=\0").is_empty() && dependencies(b"no such field").is_empty());
-    assert_eq!(name_of(Path::new("kernel/drivers/virtio-ring.ko")).as_deref(), Some("virtio_ring"));
+    assert_eq!(
+        name_of(Path::new("kernel/drivers/virtio-ring.ko")).as_deref(),
+        Some("virtio_ring")
+    );
     assert_eq!(name_of(Path::new("modules.order")), None);
 }
 
@@ -18,10 +21,16 @@ fn what_is_needed_comes_first_and_once() {
         "e820" | "btt" => Ok(Some(vec!["nvdimm".to_owned()])),
         "nvdimm" => Ok(Some(Vec::new())),
         "ext4" => Ok(None),
-        other => Err(Failure::NoModule { package: "p".to_owned(), module: other.to_owned() }),
+        other => Err(Failure::NoModule {
+            package: "p".to_owned(),
+            module: other.to_owned(),
+        }),
     };
     let order = in_order(&["pmem", "ext4", "e820"], &mut depends).unwrap();
     assert_eq!(order, ["nvdimm", "btt", "pmem", "e820"]);
     let missing = in_order(&["virtio"], &mut depends).unwrap_err().to_string();
-    assert!(missing.contains("virtio") && missing.contains("--kernel"), "{missing}");
+    assert!(
+        missing.contains("virtio") && missing.contains("--kernel"),
+        "{missing}"
+    );
 }

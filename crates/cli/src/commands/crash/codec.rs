@@ -10,7 +10,8 @@ pub(super) enum CodecName {
     Record,
     /// Numbers of 64 bits
     Word,
-    /// Byte strings that share several slices of eight bytes, or differ only by zeros at their end: several layers of a trie
+    /// Byte strings that share several slices of eight bytes, or differ only by zeros at their end:
+    /// several layers of a trie
     Layers,
 }
 

@@ -42,7 +42,11 @@ pub(super) fn run(args: &Args, context: Context) -> Result<Report, Failure> {
     };
     let operations = |seed, count: u32, keys: u64| {
         let is_immediate = engine.durability() == Durability::OnReturn;
-        let mix: Mix = if is_immediate { writes } else { writes_in_epochs };
+        let mix: Mix = if is_immediate {
+            writes
+        } else {
+            writes_in_epochs
+        };
         // At the end all keys are removed, so that full leaves are merged.
         let removed = keys.min(u64::from(count) / 5);
         let mut operations = random_operations(seed, count as usize - removed as usize, keys, mix);
@@ -57,20 +61,32 @@ pub(super) fn run(args: &Args, context: Context) -> Result<Report, Failure> {
         };
         options.mutations = mutations(engine, &options, &script, place)?;
     }
-    let of_one =
-        |(stats, failure): Found| (stats, failure.map(|failure| Violation::new(&failure, &args.command())));
+    let of_one = |(stats, failure): Found| {
+        (
+            stats,
+            failure.map(|failure| Violation::new(&failure, &args.command())),
+        )
+    };
     let of_threads = |(stats, failure): threads::Found| {
-        (stats, failure.map(|failure| Violation::of_threads(&failure, &args.command())))
+        (
+            stats,
+            failure.map(|failure| Violation::of_threads(&failure, &args.command())),
+        )
     };
     let (stats, violation) = match (&args.replay, args.exhaustive, args.threads) {
         (Some(repeat), ..) => match &repeat.threads {
-            Some((programs, schedule)) => {
-                of_threads(threads::repeat(engine, options, repeat, (programs, schedule))?)
-            }
+            Some((programs, schedule)) => of_threads(threads::repeat(
+                engine,
+                options,
+                repeat,
+                (programs, schedule),
+            )?),
             None => of_one(repeat_crash(engine, args, options, repeat)?),
         },
         (None, true, Some(_)) => of_threads(threads::all(engine, args, &options, context)),
-        (None, false, Some(_)) => of_threads(threads::random(engine, args, (&options, seed), context)),
+        (None, false, Some(_)) => {
+            of_threads(threads::random(engine, args, (&options, seed), context))
+        }
         (None, true, None) => of_one(all(engine, args, &options, context)),
         (None, false, None) => {
             let operations = operations(seed, args.ops, keys(args.ops));
@@ -87,8 +103,8 @@ pub(super) fn run(args: &Args, context: Context) -> Result<Report, Failure> {
     })
 }
 
-/// The number of keys of a random sequence: enough for splits, and few enough that keys are reused, and that all can be removed
-/// at the end.
+/// The number of keys of a random sequence: enough for splits, and few enough that keys are reused,
+/// and that all can be removed at the end.
 fn keys(operations: u32) -> u64 {
     (u64::from(operations) / 5).max(4)
 }
@@ -114,7 +130,11 @@ fn all(engine: &AnyEngine, args: &Args, options: &Options, context: Context) -> 
         bar.set_position(progress.sequences_done);
         bar.set_message(text.clone());
     };
-    let suite = Suite { length: args.length as usize, threads: args.workers(), progress: Some(&tell) };
+    let suite = Suite {
+        length: args.length as usize,
+        threads: args.workers(),
+        progress: Some(&tell),
+    };
     let report = exhaust(engine, suite, options);
     // Removes it from the screen.
     drop(bar);
@@ -126,8 +146,10 @@ pub(super) fn message(stats: &Stats) -> String {
         0 => String::new(),
         schedules => format!("{}, ", progress::many(schedules, "schedule")),
     };
-    let (points, recoveries) =
-        (progress::many(stats.points, "crash point"), progress::many(stats.recoveries, "recovery"));
+    let (points, recoveries) = (
+        progress::many(stats.points, "crash point"),
+        progress::many(stats.recoveries, "recovery"),
+    );
     format!("{schedules}{points}, {recoveries}")
 }
 
@@ -144,7 +166,8 @@ fn random(
         &message(&Stats::default()),
         "{bar:20} {percent:>3}%, {elapsed}: {wide_msg}",
     );
-    // Without a forced split after each recovery, which would take most of the time with leaves of full size.
+    // Without a forced split after each recovery, which would take most of the time with leaves of
+    // full size.
     let mut explorer = explorer(engine, FollowUp::Keys, options)?;
     let shown: ProgressBar = bar.clone();
     explorer.on_progress(move |stats, done| {
@@ -163,20 +186,36 @@ fn repeat_crash(
     options: Options,
     repeat: &Repeat,
 ) -> Result<Found, Failure> {
-    let follow_up = if args.exhaustive { FollowUp::SplitAndMerge } else { FollowUp::Keys };
-    let options = Options { replay: Some(repeat.crashes.clone()), ..options };
+    let follow_up = if args.exhaustive {
+        FollowUp::SplitAndMerge
+    } else {
+        FollowUp::Keys
+    };
+    let options = Options {
+        replay: Some(repeat.crashes.clone()),
+        ..options
+    };
     let mut explorer = explorer(engine, follow_up, options)?;
-    let mut result = if args.exhaustive { explorer.set_up(&repeat.setup) } else { Ok(()) };
-    // The operations after a recovery depend on the first operation that was crashed. A report by the watchdog does not name
-    // it, so all are tried.
-    for from_operation in 0..if args.exhaustive { repeat.operations.len().max(1) } else { 1 } {
+    let mut result = if args.exhaustive {
+        explorer.set_up(&repeat.setup)
+    } else {
+        Ok(())
+    };
+    // The operations after a recovery depend on the first operation that was crashed. A report by
+    // the watchdog does not name it, so all are tried.
+    for from_operation in 0..if args.exhaustive {
+        repeat.operations.len().max(1)
+    } else {
+        1
+    } {
         explorer.options_mut().from_operation = from_operation;
         result = result.and_then(|()| explorer.explore(&repeat.operations));
     }
     Ok((explorer.stats(), result.err()))
 }
 
-/// The faults that leave out the call at a place. A run of a script, with crashes, shows which calls there are.
+/// The faults that leave out the call at a place. A run of a script, with crashes, shows which
+/// calls there are.
 fn mutations(
     engine: &AnyEngine,
     options: &Options,
@@ -185,9 +224,15 @@ fn mutations(
 ) -> Result<Vec<Mutation>, Failure> {
     let (file, line) = parse_place(place)?;
     let (images, second_crash) = (Images::Some { random: 0 }, SecondCrash::Never);
-    let once = Options { images, second_crash, ..options.clone() };
+    let once = Options {
+        images,
+        second_crash,
+        ..options.clone()
+    };
     let mut explorer = explorer(engine, FollowUp::Keys, once)?;
-    let survey = explorer.survey(script).map_err(|failure| Failure::Refused(failure.to_string()))?;
+    let survey = explorer
+        .survey(script)
+        .map_err(|failure| Failure::Refused(failure.to_string()))?;
     let left_out = survey.into_iter().filter_map(|mutation| match mutation {
         Mutation::DropFlush(site)
         | Mutation::DropFence(site)
@@ -195,7 +240,9 @@ fn mutations(
         | Mutation::DropStore(site) => Some((site, mutation)),
         Mutation::PublishEarly(_) | Mutation::SwapPersists(..) => None,
     });
-    let of_file: Vec<(Site, Mutation)> = left_out.filter(|(site, _)| site.file.ends_with(file)).collect();
+    let of_file: Vec<(Site, Mutation)> = left_out
+        .filter(|(site, _)| site.file.ends_with(file))
+        .collect();
     let here = of_file.iter().filter(|(site, _)| site.line == line);
     let mutations: Vec<Mutation> = here.map(|(_, mutation)| *mutation).collect();
     if mutations.is_empty() {

@@ -25,8 +25,8 @@ use report::Scope;
 
 /// The most operations of a sequence in small scopes: 12 choices each, from a few seed trees.
 const LENGTH_MAX: u64 = 6;
-/// The most operations of one random sequence: each crash is followed by operations on all keys used before it, so the time
-/// grows with the square.
+/// The most operations of one random sequence: each crash is followed by operations on all keys
+/// used before it, so the time grows with the square.
 const SEQUENCE_MAX: u32 = 20_000;
 /// Random images for each crash of a random sequence or program.
 const RANDOM_IMAGES: u32 = 2;
@@ -42,24 +42,27 @@ pub(crate) struct Args {
     /// The engine
     #[arg(long, value_name = "NAME", value_parser = engine_of(lab::ENGINES))]
     engine: Engine,
-    /// The codec of entries [default: record; with --exhaustive and one thread also layers, for a trie, with a report each]
+    /// The codec of entries [default: record; with --exhaustive and one thread also layers, for a
+    /// trie, with a report each]
     #[arg(long, value_enum)]
     codec: Option<CodecName>,
-    /// Operations of the random sequence, at most 20,000; leaves have their full size. With --threads, operations of all random
-    /// programs together
+    /// Operations of the random sequence, at most 20,000; leaves have their full size. With
+    /// --threads, operations of all random programs together
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     ops: u32,
     /// The seed of random choices [default: random]
     #[arg(long, conflicts_with = "exhaustive")]
     seed: Option<u64>,
-    /// Explore every short sequence of 12 choices on a few seed trees instead, with leaves of four entries
+    /// Explore every short sequence of 12 choices on a few seed trees instead, with leaves of four
+    /// entries
     #[arg(long, conflicts_with = "ops")]
     exhaustive: bool,
     /// Operations of each sequence; one more takes twelve times as long
     #[arg(long, default_value_t = 3, requires = "exhaustive", conflicts_with = "threads", value_parser = clap::value_parser!(u64).range(1..=LENGTH_MAX))]
     length: u64,
-    /// Explore this many threads: random programs under random schedules, with leaves of four entries. With --exhaustive, 2 or
-    /// 3 threads with one operation each: every pair or triple on four seed trees, under every schedule
+    /// Explore this many threads: random programs under random schedules, with leaves of four
+    /// entries. With --exhaustive, 2 or 3 threads with one operation each: every pair or triple on
+    /// four seed trees, under every schedule
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u16).range(2..=THREADS_MAX))]
     threads: Option<u16>,
     /// The most preemptions: times that a thread is stopped although it could go on
@@ -68,8 +71,8 @@ pub(crate) struct Args {
     /// Explore random programs for this long, instead of a number of operations
     #[arg(long, value_name = "MINUTES", conflicts_with_all = ["ops", "exhaustive"], value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     minutes: Option<u64>,
-    /// Explore for hours: all sequences of 4, all triples of threads, then an hour of random threads; with each codec. Prints a
-    /// report for each, up to the first violation
+    /// Explore for hours: all sequences of 4, all triples of threads, then an hour of random
+    /// threads; with each codec. Prints a report for each, up to the first violation
     #[arg(long, conflicts_with_all = ["ops", "exhaustive", "threads", "codec", "replay", "images"])]
     long: bool,
     /// The crashes to explore: those of which memory model
@@ -78,7 +81,8 @@ pub(crate) struct Args {
     /// The store of a 64-byte line
     #[arg(long, value_enum, default_value_t = Lines::Single)]
     lines: Lines,
-    /// The images of each crash [default: some with --threads and for engines durable by epochs, else all]
+    /// The images of each crash [default: some with --threads and for engines durable by epochs,
+    /// else all]
     #[arg(long, value_enum)]
     images: Option<Images>,
     /// Where a second crash is tried [default: recovery if exhaustive with one thread, else never]
@@ -87,10 +91,12 @@ pub(crate) struct Args {
     /// Cores to use [default: all; a random sequence of one thread needs one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: Option<u16>,
-    /// Leave out the flush, fence, wait or store at this place in the source, to see the report of a mistake
+    /// Leave out the flush, fence, wait or store at this place in the source, to see the report of
+    /// a mistake
     #[arg(long, value_name = "FILE:LINE")]
     leave_out: Option<String>,
-    /// Report a recovery as a loop after this long without an operation on the medium: seconds of processor time, or asleep
+    /// Report a recovery as a loop after this long without an operation on the medium: seconds of
+    /// processor time, or asleep
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     patience: u64,
     /// Repeat one crash, in the form that a report gives
@@ -107,7 +113,8 @@ enum Length {
 /// The memory model.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum MediumName {
-    /// Persistent memory: lines arrive at any time, in any order; a fence waits for those that were flushed
+    /// Persistent memory: lines arrive at any time, in any order; a fence waits for those that were
+    /// flushed
     Dax,
     /// Persistent memory and persistent caches: a store is durable at once
     Eadr,
@@ -148,7 +155,8 @@ impl Lines {
 enum Images {
     /// All that recovery can tell apart
     All,
-    /// All lines old, all new, each line alone old or new; and two random ones, unless the scope is exhaustive
+    /// All lines old, all new, each line alone old or new; and two random ones, unless the scope is
+    /// exhaustive
     Some,
 }
 
@@ -175,27 +183,36 @@ impl From<SecondCrash> for sim::SecondCrash {
 
 /// The name of a value on the command line.
 fn name(value: &impl ValueEnum) -> String {
-    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    value
+        .to_possible_value()
+        .map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 impl Args {
     fn second_crash(&self) -> SecondCrash {
         let is_usual = self.exhaustive && self.threads.is_none();
-        self.second_crash.unwrap_or(if is_usual { SecondCrash::Recovery } else { SecondCrash::Never })
+        self.second_crash.unwrap_or(if is_usual {
+            SecondCrash::Recovery
+        } else {
+            SecondCrash::Never
+        })
     }
 
-    /// Before an epoch ends none of its writes are durable, so recovery reads dozens of open lines: too many images to try all,
-    /// with two crashes in a row.
+    /// Before an epoch ends none of its writes are durable, so recovery reads dozens of open lines:
+    /// too many images to try all, with two crashes in a row.
     fn images(&self) -> Images {
         let are_many = self.threads.is_some() || self.engine.is_buffered();
-        self.images.unwrap_or(if are_many { Images::Some } else { Images::All })
+        self.images
+            .unwrap_or(if are_many { Images::Some } else { Images::All })
     }
 
     /// The explorer's option; an exhaustive scope has no random images.
     fn images_tried(&self) -> sim::Images {
         match self.images() {
             Images::All => sim::Images::All,
-            Images::Some => sim::Images::Some { random: if self.exhaustive { 0 } else { RANDOM_IMAGES } },
+            Images::Some => sim::Images::Some {
+                random: if self.exhaustive { 0 } else { RANDOM_IMAGES },
+            },
         }
     }
 
@@ -204,7 +221,11 @@ impl Args {
     }
 
     fn engine(&self) -> AnyEngine {
-        let size = if self.exhaustive || self.threads.is_some() { Size::Small } else { Size::Full };
+        let size = if self.exhaustive || self.threads.is_some() {
+            Size::Small
+        } else {
+            Size::Full
+        };
         sim::index::engine(self.engine, self.codec().into(), size)
     }
 
@@ -215,7 +236,8 @@ impl Args {
 
     /// The seed; a new one at each call, if none is given and it matters.
     fn seed(&self) -> u64 {
-        self.seed.unwrap_or_else(|| if self.is_random() { rand::random() } else { 1 })
+        self.seed
+            .unwrap_or_else(|| if self.is_random() { rand::random() } else { 1 })
     }
 
     /// Cores to use.
@@ -225,7 +247,8 @@ impl Args {
     }
 
     fn extent(&self) -> Length {
-        self.minutes.map_or(Length::Operations(self.ops), Length::Minutes)
+        self.minutes
+            .map_or(Length::Operations(self.ops), Length::Minutes)
     }
 
     /// The command, without the exploration's own arguments.
@@ -234,9 +257,16 @@ impl Args {
         if !self.long {
             command += &format!(" --codec {}", name(&self.codec()));
         }
-        command += &format!(" --medium {} --lines {}", name(&self.medium), name(&self.lines));
+        command += &format!(
+            " --medium {} --lines {}",
+            name(&self.medium),
+            name(&self.lines)
+        );
         // With --long each part has its own value, unless one was given.
-        if let Some(second_crash) = self.second_crash.or((!self.long).then(|| self.second_crash())) {
+        if let Some(second_crash) = self
+            .second_crash
+            .or((!self.long).then(|| self.second_crash()))
+        {
             command += &format!(" --second-crash {}", name(&second_crash));
         }
         if let Some(images) = &self.images {
@@ -258,7 +288,9 @@ impl Args {
     fn whole_command(&self, seed: u64) -> String {
         let command = self.command();
         if self.long {
-            let minutes = self.minutes.map_or_else(String::new, |minutes| format!(" --minutes {minutes}"));
+            let minutes = self
+                .minutes
+                .map_or_else(String::new, |minutes| format!(" --minutes {minutes}"));
             return format!("{command} --long{minutes} --seed {seed}");
         }
         match (&self.replay, self.exhaustive, self.extent()) {
@@ -267,7 +299,9 @@ impl Args {
                 format!("{command} --preemptions {}", self.preemptions)
             }
             (None, true, _) => format!("{command} --length {}", self.length),
-            (None, false, Length::Operations(count)) => format!("{command} --ops {count} --seed {seed}"),
+            (None, false, Length::Operations(count)) => {
+                format!("{command} --ops {count} --seed {seed}")
+            }
             (None, false, Length::Minutes(minutes)) => {
                 format!("{command} --minutes {minutes} --seed {seed}")
             }
@@ -279,36 +313,70 @@ impl Args {
         match (&self.replay, self.exhaustive, self.threads) {
             _ if self.long => Scope::Long,
             (Some(_), ..) => Scope::OneCrash,
-            (None, true, None) => Scope::AllSequences { length: self.length },
-            (None, true, Some(threads)) => Scope::AllSchedules { threads, preemptions: self.preemptions },
-            (None, false, None) => Scope::RandomSequence { length: self.ops, seed },
+            (None, true, None) => Scope::AllSequences {
+                length: self.length,
+            },
+            (None, true, Some(threads)) => Scope::AllSchedules {
+                threads,
+                preemptions: self.preemptions,
+            },
+            (None, false, None) => Scope::RandomSequence {
+                length: self.ops,
+                seed,
+            },
             (None, false, Some(threads)) => Scope::RandomSchedules { threads, seed },
         }
     }
 
     /// The explorations that are asked for.
     fn parts(&self) -> Vec<Self> {
-        let with = |codec: CodecName| Self { codec: Some(codec), ..self.clone() };
+        let with = |codec: CodecName| Self {
+            codec: Some(codec),
+            ..self.clone()
+        };
         if !self.long {
             let is_both = self.engine.is_trie
                 && self.codec.is_none()
                 && self.exhaustive
                 && self.threads.is_none()
                 && self.replay.is_none();
-            return if is_both { ALL_RECORDS.map(with).into() } else { vec![with(self.codec())] };
+            return if is_both {
+                ALL_RECORDS.map(with).into()
+            } else {
+                vec![with(self.codec())]
+            };
         }
         let of_codec = |codec: CodecName| {
-            let all =
-                Self { codec: Some(codec), exhaustive: true, long: false, minutes: None, ..self.clone() };
+            let all = Self {
+                codec: Some(codec),
+                exhaustive: true,
+                long: false,
+                minutes: None,
+                ..self.clone()
+            };
             let minutes = Some(self.minutes.unwrap_or(LONG_MINUTES));
             [
-                Self { length: 4, ..all.clone() },
-                Self { threads: Some(3), ..all.clone() },
-                Self { threads: Some(3), exhaustive: false, minutes, ..all },
+                Self {
+                    length: 4,
+                    ..all.clone()
+                },
+                Self {
+                    threads: Some(3),
+                    ..all.clone()
+                },
+                Self {
+                    threads: Some(3),
+                    exhaustive: false,
+                    minutes,
+                    ..all
+                },
             ]
         };
         let codecs = [CodecName::Word].into_iter().chain(ALL_RECORDS);
-        codecs.filter(|codec| *codec != CodecName::Layers || self.engine.is_trie).flat_map(of_codec).collect()
+        codecs
+            .filter(|codec| *codec != CodecName::Layers || self.engine.is_trie)
+            .flat_map(of_codec)
+            .collect()
     }
 }
 
@@ -320,7 +388,9 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         ));
     }
     if args.minutes.is_some() && args.threads.is_none() && !args.long {
-        return Err(Failure::Usage("--minutes is for random programs: give --threads, or --long".to_owned()));
+        return Err(Failure::Usage(
+            "--minutes is for random programs: give --threads, or --long".to_owned(),
+        ));
     }
     let is_sequence = !args.exhaustive && !args.long && args.threads.is_none();
     if is_sequence && args.ops > SEQUENCE_MAX {
@@ -341,8 +411,8 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
             return Ok(Answer::No);
         }
         if let Some(repeat) = &args.replay {
-            let came =
-                report.stats.is_some_and(|stats| stats.points > 0) || repeat.crashes.crashes.is_empty();
+            let came = report.stats.is_some_and(|stats| stats.points > 0)
+                || repeat.crashes.crashes.is_empty();
             context.note(if came {
                 "the crash that was repeated does no harm; is it the build that the report came from?"
             } else {
@@ -356,8 +426,14 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
 
 /// A place in the source, as `--leave-out` names it.
 fn parse_place(text: &str) -> Result<(&str, u32), Failure> {
-    let place = text.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse().ok()?)));
-    place.ok_or_else(|| Failure::Usage(format!("{text:?} is no place in the source; give FILE:LINE")))
+    let place = text
+        .rsplit_once(':')
+        .and_then(|(file, line)| Some((file, line.parse().ok()?)));
+    place.ok_or_else(|| {
+        Failure::Usage(format!(
+            "{text:?} is no place in the source; give FILE:LINE"
+        ))
+    })
 }
 
 #[cfg(test)]

@@ -61,18 +61,32 @@ impl fmt::Display for Scope {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AllSequences { length } => {
-                write!(formatter, "all sequences of {}", progress::many(*length, "operation"))
+                write!(
+                    formatter,
+                    "all sequences of {}",
+                    progress::many(*length, "operation")
+                )
             }
             Self::RandomSequence { length, seed } => {
-                write!(formatter, "{}, seed {seed}", progress::many((*length).into(), "operation"))
+                write!(
+                    formatter,
+                    "{}, seed {seed}",
+                    progress::many((*length).into(), "operation")
+                )
             }
-            Self::AllSchedules { threads, preemptions } => write!(
+            Self::AllSchedules {
+                threads,
+                preemptions,
+            } => write!(
                 formatter,
                 "{threads} threads with one operation each, all schedules with at most {}",
                 progress::many((*preemptions).into(), "preemption")
             ),
             Self::RandomSchedules { threads, seed } => {
-                write!(formatter, "{threads} threads, random programs and schedules, seed {seed}")
+                write!(
+                    formatter,
+                    "{threads} threads, random programs and schedules, seed {seed}"
+                )
             }
             Self::Long => formatter.write_str("the long profile"),
             Self::OneCrash => formatter.write_str("one crash, repeated"),
@@ -132,7 +146,11 @@ impl From<&Crash> for Moment {
             stores: line.stores,
             first_missing: line.missing.to_string(),
         });
-        Self { point: crash.point.to_string(), during: crash.during.clone(), behind: behind.collect() }
+        Self {
+            point: crash.point.to_string(),
+            during: crash.during.clone(),
+            behind: behind.collect(),
+        }
     }
 }
 
@@ -143,7 +161,10 @@ fn texts(operations: &[IndexOperation]) -> Vec<String> {
 impl Violation {
     /// The report of a repetition.
     fn of_repeat(what: String, repeat: &Repeat) -> Self {
-        let threads = repeat.threads.as_ref().map_or(&[][..], |(threads, _)| threads);
+        let threads = repeat
+            .threads
+            .as_ref()
+            .map_or(&[][..], |(threads, _)| threads);
         Self {
             what,
             setup: texts(&repeat.setup),
@@ -184,8 +205,11 @@ impl Violation {
         };
         let replay = repeat.command(command);
         let switches = failure.schedule.switches.iter().zip(&failure.places);
-        let switches =
-            switches.map(|((step, to), place)| Switch { step: *step, to: *to, stopped: place.clone() });
+        let switches = switches.map(|((step, to), place)| Switch {
+            step: *step,
+            to: *to,
+            stopped: place.clone(),
+        });
         Self {
             switches: switches.collect(),
             crashes: failure.crashes.iter().map(Moment::from).collect(),
@@ -201,13 +225,26 @@ impl Violation {
         let mut what = ended.what.clone();
         let mut story = what.clone();
         let (mut first, mut repeats) = (None, Vec::new());
-        for Doing { command, word, program, crash } in &ended.doing {
-            let repeat = format!("{word}{crash}").parse::<Repeat>().ok().filter(|_| !word.is_empty());
+        for Doing {
+            command,
+            word,
+            program,
+            crash,
+        } in &ended.doing
+        {
+            let repeat = format!("{word}{crash}")
+                .parse::<Repeat>()
+                .ok()
+                .filter(|_| !word.is_empty());
             let replay = match &repeat {
                 Some(repeat) => repeat.command(command),
                 None => whole.to_owned(),
             };
-            let which = if repeats.is_empty() { "during" } else { "or during" };
+            let which = if repeats.is_empty() {
+                "during"
+            } else {
+                "or during"
+            };
             story += &format!("\n  {which} this:\n{program}  replay: {replay}");
             repeats.push(replay);
             first = first.or(repeat);
@@ -221,8 +258,15 @@ impl Violation {
             threads: None,
             crashes: Replay::default(),
         };
-        let replay = repeats.into_iter().next().unwrap_or_else(|| whole.to_owned());
-        Self { replay, story, ..Self::of_repeat(what, &first.unwrap_or_else(nothing)) }
+        let replay = repeats
+            .into_iter()
+            .next()
+            .unwrap_or_else(|| whole.to_owned());
+        Self {
+            replay,
+            story,
+            ..Self::of_repeat(what, &first.unwrap_or_else(nothing))
+        }
     }
 }
 
@@ -253,7 +297,9 @@ impl Report {
 
     /// The failure, as text.
     pub(super) fn story(&self) -> Option<&str> {
-        self.first_violations.first().map(|violation| violation.story.as_str())
+        self.first_violations
+            .first()
+            .map(|violation| violation.story.as_str())
     }
 
     /// Prints it, in JSON or in words.
@@ -271,7 +317,8 @@ impl Report {
     pub(super) fn json(&self) -> Result<Value, Failure> {
         let mut report = serde_json::to_value(self).map_err(std::io::Error::from)?;
         if let Value::Object(fields) = &mut report {
-            let is_too_large = |count: &Value| count.as_f64().is_some_and(|count| count >= IMAGES_MAX);
+            let is_too_large =
+                |count: &Value| count.as_f64().is_some_and(|count| count >= IMAGES_MAX);
             fields.retain(|name, count| !name.starts_with("images") || !is_too_large(count));
         }
         Ok(report)
@@ -326,7 +373,8 @@ impl Report {
     }
 }
 
-/// From here on a count of images is not told: the type ends soon after it, and the counts stay at its end.
+/// From here on a count of images is not told: the type ends soon after it, and the counts stay at
+/// its end.
 const IMAGES_MAX: f64 = 1e300;
 
 /// A count that may be very large.

@@ -10,14 +10,27 @@ struct Command {
 
 fn parts(more: &[&str]) -> Vec<Args> {
     let arguments = ["crash", "--engine", "masstree"].iter().chain(more);
-    Command::try_parse_from(arguments).map(|command| command.args.parts()).unwrap_or_default()
+    Command::try_parse_from(arguments)
+        .map(|command| command.args.parts())
+        .unwrap_or_default()
 }
 
 #[test]
 fn the_long_profile_has_all_it_promises() {
-    for (more, minutes) in [(&["--long"][..], LONG_MINUTES), (&["--long", "--minutes", "5"], 5)] {
+    for (more, minutes) in [
+        (&["--long"][..], LONG_MINUTES),
+        (&["--long", "--minutes", "5"], 5),
+    ] {
         let parts = parts(more);
-        let of = |part: &Args| (part.codec, part.exhaustive, part.length, part.threads, part.minutes);
+        let of = |part: &Args| {
+            (
+                part.codec,
+                part.exhaustive,
+                part.length,
+                part.threads,
+                part.minutes,
+            )
+        };
         let figures: Vec<_> = parts.iter().map(of).collect();
         let codec = |codec| {
             let codec = Some(codec);
@@ -37,10 +50,22 @@ fn the_long_profile_has_all_it_promises() {
 #[test]
 fn small_scopes_of_masstree_have_both_shapes_of_records() {
     let codecs = |more: &[&str]| parts(more).iter().map(Args::codec).collect::<Vec<_>>();
-    assert_eq!(codecs(&["--exhaustive"]), [CodecName::Record, CodecName::Layers]);
-    assert_eq!(codecs(&["--exhaustive", "--codec", "record"]), [CodecName::Record]);
-    assert_eq!(codecs(&["--exhaustive", "--threads", "2"]), [CodecName::Record]);
-    assert_eq!(codecs(&["--ops", "7", "--codec", "layers"]), [CodecName::Layers]);
+    assert_eq!(
+        codecs(&["--exhaustive"]),
+        [CodecName::Record, CodecName::Layers]
+    );
+    assert_eq!(
+        codecs(&["--exhaustive", "--codec", "record"]),
+        [CodecName::Record]
+    );
+    assert_eq!(
+        codecs(&["--exhaustive", "--threads", "2"]),
+        [CodecName::Record]
+    );
+    assert_eq!(
+        codecs(&["--ops", "7", "--codec", "layers"]),
+        [CodecName::Layers]
+    );
 }
 
 #[test]
@@ -59,14 +84,34 @@ fn what_is_random_has_images_by_chance_and_what_is_exhaustive_has_none() {
 #[test]
 fn more_images_than_can_be_counted_are_no_number() {
     let [report, few] = [f64::MAX, 143.0].map(|images| report::Report {
-        stats: Some(sim::Stats { images, ..sim::Stats::default() }),
+        stats: Some(sim::Stats {
+            images,
+            ..sim::Stats::default()
+        }),
         images_avoided: Some(images - 34.0),
         ..report::Report::new(&parts(&["--seed", "1"])[0], 1)
     });
     let json = report.json().unwrap_or_default();
-    assert!(json.get("images").is_none() && json.get("images_avoided").is_none(), "{json}");
-    assert!(json["images_tried"].is_string() && json["points"].is_number(), "{json}");
-    assert!(report.words().contains("more than 10^300 images avoided"), "{}", report.words());
-    assert_eq!(few.json().unwrap_or_default()["images"].as_f64(), Some(143.0));
-    assert!(few.words().contains("\n109 images avoided"), "{}", few.words());
+    assert!(
+        json.get("images").is_none() && json.get("images_avoided").is_none(),
+        "{json}"
+    );
+    assert!(
+        json["images_tried"].is_string() && json["points"].is_number(),
+        "{json}"
+    );
+    assert!(
+        report.words().contains("more than 10^300 images avoided"),
+        "{}",
+        report.words()
+    );
+    assert_eq!(
+        few.json().unwrap_or_default()["images"].as_f64(),
+        Some(143.0)
+    );
+    assert!(
+        few.words().contains("\n109 images avoided"),
+        "{}",
+        few.words()
+    );
 }

@@ -24,7 +24,13 @@ fn work<'w>(
     args: &Args,
     tell: &'w (dyn Fn(&Stats) + Sync),
 ) -> Work<'w> {
-    Work { options, follow_up: FollowUp::Keys, scheduling, workers: args.workers(), progress: Some(tell) }
+    Work {
+        options,
+        follow_up: FollowUp::Keys,
+        scheduling,
+        workers: args.workers(),
+        progress: Some(tell),
+    }
 }
 
 const PROGRAMS: &str = "{bar:20} {human_pos} of {human_len} programs, {elapsed}: {wide_msg}";
@@ -46,7 +52,9 @@ pub(super) fn all(engine: &AnyEngine, args: &Args, options: &Options, context: C
             bar.inc(1);
             bar.set_message(format!("{}; {}", message(&stats.lock()), scope.name));
         };
-        let search = Search::Exhaustive { preemptions_max: args.preemptions };
+        let search = Search::Exhaustive {
+            preemptions_max: args.preemptions,
+        };
         let next = |number: usize| Some((programs.get(number)?.clone(), search.clone()));
         let scheduling = Scheduling::default();
         let work = work((options, &scheduling), args, &tell);
@@ -68,7 +76,10 @@ pub(super) fn random(
 ) -> Found {
     let start = Instant::now();
     let threads = args.threads.map_or(2, usize::from);
-    let chance = Chance { threads, ..Chance::default() };
+    let chance = Chance {
+        threads,
+        ..Chance::default()
+    };
     let operations = chance.length * chance.threads;
     let (total, limit) = match args.extent() {
         Length::Operations(count) => ((count as usize).div_ceil(operations), Duration::MAX),
@@ -83,7 +94,11 @@ pub(super) fn random(
     let tell = |more: &Stats| {
         *stats.lock() += *more;
         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-        bar.set_position(if unit == 1 { done } else { start.elapsed().as_secs() });
+        bar.set_position(if unit == 1 {
+            done
+        } else {
+            start.elapsed().as_secs()
+        });
         bar.set_message(message(&stats.lock()));
     };
     let next = |number: usize| {
@@ -106,9 +121,20 @@ pub(super) fn repeat(
 ) -> Result<Found, Failure> {
     let replay = Some(repeat.crashes.clone());
     let mut explorer = explorer(engine, FollowUp::Keys, Options { replay, ..options })?;
-    explorer.set_up(&repeat.setup).map_err(|failure| Failure::Refused(failure.to_string()))?;
-    let program = Program { before: repeat.operations.clone(), ..Program::of(threads.to_vec()) };
+    explorer
+        .set_up(&repeat.setup)
+        .map_err(|failure| Failure::Refused(failure.to_string()))?;
+    let program = Program {
+        before: repeat.operations.clone(),
+        ..Program::of(threads.to_vec())
+    };
     let search = Search::Replay(schedule.clone());
-    let result = explorer.explore_threads(&program, &Scheduling { search, ..Scheduling::default() });
+    let result = explorer.explore_threads(
+        &program,
+        &Scheduling {
+            search,
+            ..Scheduling::default()
+        },
+    );
     Ok((explorer.stats(), result.err()))
 }

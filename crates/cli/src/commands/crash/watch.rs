@@ -1,5 +1,5 @@
-//! Explores in a child process that is watched, so that a recovery which loops without using the medium, overflows its stack or
-//! aborts is reported as a violation.
+//! Explores in a child process that is watched, so that a recovery which loops without using the
+//! medium, overflows its stack or aborts is reported as a violation.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -11,7 +11,8 @@ use super::report::{Report, Violation};
 use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
 
-/// Runs this command again in a child process, which prints the report. If the child does not finish, prints one for it.
+/// Runs this command again in a child process, which prints the report. If the child does not
+/// finish, prints one for it.
 pub(super) fn run(args: &Args, context: Context) -> Outcome {
     let start = Instant::now();
     let program = std::env::current_exe().map_err(Failure::io("find this program"))?;
@@ -24,7 +25,12 @@ pub(super) fn run(args: &Args, context: Context) -> Outcome {
     }
     let watched = watchdog::watch(command, Duration::from_secs(args.patience));
     match watched.map_err(Failure::io("watch the exploration in a child process"))? {
-        Ok(status) => Ok(Answer::Child(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))),
+        Ok(status) => Ok(Answer::Child(
+            status
+                .code()
+                .and_then(|code| u8::try_from(code).ok())
+                .unwrap_or(1),
+        )),
         Err(ended) => {
             let whole = args.whole_command(seed);
             let violation = Violation::of_ended(&ended, &whole);

@@ -32,7 +32,10 @@ impl Listing {
         let mut listing = Self::default();
         let walk = WalkDir::new(root).into_iter();
         let walk = walk.filter_entry(|entry| {
-            !SKIPPED.iter().any(|skipped| entry.path() == Path::new(skipped)) && entry.path() != own_pool
+            !SKIPPED
+                .iter()
+                .any(|skipped| entry.path() == Path::new(skipped))
+                && entry.path() != own_pool
         });
         for entry in walk {
             if listing.len() == limit {
@@ -43,7 +46,11 @@ impl Listing {
                 listing.unreadable += 1;
                 continue;
             };
-            listing.push(entry.path().as_os_str().as_bytes(), metadata.size(), metadata.mtime());
+            listing.push(
+                entry.path().as_os_str().as_bytes(),
+                metadata.size(),
+                metadata.mtime(),
+            );
             if listing.len().is_multiple_of(1024) {
                 tick(listing.len() as u64);
             }
@@ -54,7 +61,11 @@ impl Listing {
     /// Adds a path. No path is longer than the longest key: the system's limit is lower.
     pub(super) fn push(&mut self, path: &[u8], size: u64, changed: i64) {
         self.bytes.extend_from_slice(path);
-        self.entries.push(Entry { end: self.bytes.len(), size, changed });
+        self.entries.push(Entry {
+            end: self.bytes.len(),
+            size,
+            changed,
+        });
     }
 
     pub(super) fn len(&self) -> usize {
@@ -62,7 +73,9 @@ impl Listing {
     }
 
     pub(super) fn path(&self, index: usize) -> &[u8] {
-        let start = index.checked_sub(1).map_or(0, |before| self.entries[before].end);
+        let start = index
+            .checked_sub(1)
+            .map_or(0, |before| self.entries[before].end);
         &self.bytes[start..self.entries[index].end]
     }
 
@@ -79,6 +92,8 @@ impl Listing {
 
     /// Bytes of all paths and values.
     pub(super) fn content_bytes(&self) -> u64 {
-        (0..self.len()).map(|index| self.path(index).len() + self.value(index).len()).sum::<usize>() as u64
+        (0..self.len())
+            .map(|index| self.path(index).len() + self.value(index).len())
+            .sum::<usize>() as u64
     }
 }

@@ -64,7 +64,10 @@ fn write_and_kill(
     listing: &Listing,
     context: Context,
 ) -> Result<Killed, Failure> {
-    let mut arguments = vec!["demo-writer".into(), format!("--engine={}", engine.name()).into()];
+    let mut arguments = vec![
+        "demo-writer".into(),
+        format!("--engine={}", engine.name()).into(),
+    ];
     arguments.extend(pool.to_arguments());
     let mut child = child::spawn(arguments, Stdio::piped(), Stdio::piped())?;
     let process = child.id();
@@ -81,7 +84,9 @@ fn write_and_kill(
     let (mut start, mut duration, mut status) = (None, Duration::ZERO, None);
     let (mut part, mut rest) = (vec![0; 64 << 10], Vec::new());
     loop {
-        let length = output.read(&mut part).map_err(Failure::io("read from the writer process"))?;
+        let length = output
+            .read(&mut part)
+            .map_err(Failure::io("read from the writer process"))?;
         if length == 0 {
             break;
         }
@@ -97,7 +102,11 @@ fn write_and_kill(
         let elapsed = start.elapsed();
         // A rate of a few writes is none.
         let rate = (elapsed >= RATE_AFTER).then(|| format!(", {}", progress::rate(count, elapsed)));
-        bar.set_message(format!("{} acknowledged{}", progress::count(count), rate.unwrap_or_default()));
+        bar.set_message(format!(
+            "{} acknowledged{}",
+            progress::count(count),
+            rate.unwrap_or_default()
+        ));
         if status.is_none() && acknowledged.count >= kill_at {
             duration = start.elapsed();
             status = Some(child::kill(&mut child)?);
@@ -117,16 +126,22 @@ fn write_and_kill(
             ));
         }
     }
-    Ok(Killed { acknowledged, process, duration })
+    Ok(Killed {
+        acknowledged,
+        process,
+        duration,
+    })
 }
 
-/// Stores the paths that are missing, from two threads, and returns how many. All are durable when this returns.
+/// Stores the paths that are missing, from two threads, and returns how many. All are durable when
+/// this returns.
 fn finish(store: &Store, tree: &Tree, listing: &Listing) -> Result<usize, Failure> {
     let added = AtomicUsize::new(0);
     let add = |thread: usize| -> everleaf::Result<()> {
         let mut last = None;
         for index in writer::part(thread, listing.len()) {
-            let (inserted, ticket) = tree.insert_async(listing.path(index), listing.value(index))?;
+            let (inserted, ticket) =
+                tree.insert_async(listing.path(index), listing.value(index))?;
             added.fetch_add(usize::from(inserted), Ordering::Relaxed);
             last = Some(ticket);
         }
@@ -134,11 +149,15 @@ fn finish(store: &Store, tree: &Tree, listing: &Listing) -> Result<usize, Failur
         last.map_or(Ok(()), |last| last.wait())
     };
     std::thread::scope(|scope| {
-        let others: Vec<_> = (1..THREADS).map(|thread| scope.spawn(move || add(thread))).collect();
+        let others: Vec<_> = (1..THREADS)
+            .map(|thread| scope.spawn(move || add(thread)))
+            .collect();
         let mine = add(0);
-        let theirs = others
-            .into_iter()
-            .map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let theirs = others.into_iter().map(|other| {
+            other
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
         theirs.fold(mine, everleaf::Result::and)
     })?;
     // A tree with epochs needs a sync: its tickets do not wait for the epoch.
@@ -146,11 +165,13 @@ fn finish(store: &Store, tree: &Tree, listing: &Listing) -> Result<usize, Failur
     Ok(added.into_inner())
 }
 
-/// The prefix of the scan that is shown: a folder that most systems have, else that of the path in the middle.
+/// The prefix of the scan that is shown: a folder that most systems have, else that of the path in
+/// the middle.
 fn prefix_to_show(listing: &Listing, root: &Path) -> Vec<u8> {
     for candidate in ["/etc/ssl/", "/etc/apt/", "/etc/"] {
-        let count =
-            (0..listing.len()).filter(|index| listing.path(*index).starts_with(candidate.as_bytes())).take(3);
+        let count = (0..listing.len())
+            .filter(|index| listing.path(*index).starts_with(candidate.as_bytes()))
+            .take(3);
         if root == Path::new("/") && count.count() == 3 {
             return candidate.as_bytes().to_vec();
         }
@@ -198,8 +219,9 @@ fn show_all(args: &Args, pool: &PoolArgs, context: Context) -> Outcome {
     show.step("walk", &words);
 
     let place = args.pool.display();
-    let words =
-        format!("a process with two threads inserts path -> size, time of change into the new pool {place}");
+    let words = format!(
+        "a process with two threads inserts path -> size, time of change into the new pool {place}"
+    );
     show.step("write", &words);
     let killed = write_and_kill(pool, args.engine, &listing, context)?;
     show.step("kill", &report.killed(&killed));
@@ -207,12 +229,22 @@ fn show_all(args: &Args, pool: &PoolArgs, context: Context) -> Outcome {
     let start = Instant::now();
     let store = child::open_after_kill(&pool.options().create(false), &args.pool)?;
     let tree = store.open_tree(TREE)?;
-    show.step("recover", &report.recovered(&store, &tree, start.elapsed())?);
+    show.step(
+        "recover",
+        &report.recovered(&store, &tree, start.elapsed())?,
+    );
     context.note_medium(&store);
 
-    let bar = progress::bar(context, Some(killed.acknowledged.count as u64), "looked up", BAR);
+    let bar = progress::bar(
+        context,
+        Some(killed.acknowledged.count as u64),
+        "looked up",
+        BAR,
+    );
     let start = Instant::now();
-    let proof = prove::prove(&tree, &listing, &killed.acknowledged, |count| bar.inc(count))?;
+    let proof = prove::prove(&tree, &listing, &killed.acknowledged, |count| {
+        bar.inc(count);
+    })?;
     bar.finish_and_clear();
     show.step("prove", &report.proved(proof, &store, start.elapsed())?);
 

@@ -1,4 +1,5 @@
-//! The proof: acknowledged paths are present, paths under way wholly or not at all, and there are no others.
+//! The proof: acknowledged paths are present, paths under way wholly or not at all, and there are
+//! no others.
 
 use std::collections::HashMap;
 
@@ -17,7 +18,10 @@ pub(super) struct Acknowledged {
 
 impl Acknowledged {
     pub(super) fn none(paths: usize) -> Self {
-        Self { flags: vec![false; paths], count: 0 }
+        Self {
+            flags: vec![false; paths],
+            count: 0,
+        }
     }
 
     /// Notes an acknowledgement.
@@ -52,29 +56,46 @@ pub(super) fn prove(
     acknowledged: &Acknowledged,
     tick: impl Fn(u64),
 ) -> Result<Proof, Failure> {
-    let mut proof = Proof { in_flight_max: THREADS * ACKNOWLEDGED_TOGETHER, ..Proof::default() };
+    let mut proof = Proof {
+        in_flight_max: THREADS * ACKNOWLEDGED_TOGETHER,
+        ..Proof::default()
+    };
     let mut value = Vec::new();
     for index in (0..listing.len()).filter(|index| acknowledged.flags[*index]) {
         let found = tree.get_into(listing.path(index), &mut value)?;
         if !found || value != listing.value(index).as_bytes() {
-            let what = if found { "has another value" } else { "is lost" };
-            proof.violations.add(format!("acknowledged path {} {what}", listing.path(index).escape_ascii()));
+            let what = if found {
+                "has another value"
+            } else {
+                "is lost"
+            };
+            proof.violations.add(format!(
+                "acknowledged path {} {what}",
+                listing.path(index).escape_ascii()
+            ));
         }
         if index % 1024 == 0 {
             tick(1024);
         }
     }
-    let known: HashMap<&[u8], usize> = (0..listing.len()).map(|index| (listing.path(index), index)).collect();
+    let known: HashMap<&[u8], usize> = (0..listing.len())
+        .map(|index| (listing.path(index), index))
+        .collect();
     let mut range = tree.iter();
     let mut last = Vec::new();
     let mut first = true;
     while let Some((path, value)) = range.next_entry()? {
         let Some(&index) = known.get(path) else {
-            proof.violations.add(format!("{} is there, but was never sent", path.escape_ascii()));
+            proof.violations.add(format!(
+                "{} is there, but was never sent",
+                path.escape_ascii()
+            ));
             continue;
         };
         if !first && path <= last.as_slice() {
-            proof.violations.add(format!("{} is out of order", path.escape_ascii()));
+            proof
+                .violations
+                .add(format!("{} is out of order", path.escape_ascii()));
         }
         first = false;
         last.clear();
@@ -84,21 +105,32 @@ pub(super) fn prove(
         }
         proof.in_flight_done += 1;
         if value != listing.value(index).as_bytes() {
-            proof.violations.add(format!("{} was under way and has a value never sent", path.escape_ascii()));
+            proof.violations.add(format!(
+                "{} was under way and has a value never sent",
+                path.escape_ascii()
+            ));
         }
         if !can_be_in_flight(index, listing.len(), acknowledged) {
-            proof.violations.add(format!("{} is there, but its turn had not come", path.escape_ascii()));
+            proof.violations.add(format!(
+                "{} is there, but its turn had not come",
+                path.escape_ascii()
+            ));
         }
     }
     Ok(proof)
 }
 
-/// Whether a path can have been written without being acknowledged: it comes right behind its thread's last
-/// acknowledgement.
+/// Whether a path can have been written without being acknowledged: it comes right behind its
+/// thread's last acknowledgement.
 fn can_be_in_flight(index: usize, paths: usize, acknowledged: &Acknowledged) -> bool {
-    let part = (0..THREADS).map(|thread| part(thread, paths)).find(|part| part.contains(&index));
+    let part = (0..THREADS)
+        .map(|thread| part(thread, paths))
+        .find(|part| part.contains(&index));
     part.is_some_and(|part| {
-        let done = acknowledged.flags[part.clone()].iter().take_while(|flag| **flag).count();
+        let done = acknowledged.flags[part.clone()]
+            .iter()
+            .take_while(|flag| **flag)
+            .count();
         index <= part.start + done + ACKNOWLEDGED_TOGETHER
     })
 }

@@ -55,7 +55,10 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn new(pool: &Path) -> Self {
-        Self { pool: pool.display().to_string(), ..Self::default() }
+        Self {
+            pool: pool.display().to_string(),
+            ..Self::default()
+        }
     }
 
     /// Notes the walk; returns it in words.
@@ -67,7 +70,10 @@ impl Report {
             0 => String::new(),
             count => format!(", {} could not be read", progress::count(count)),
         };
-        let (paths, duration) = (progress::many(self.paths, "path"), progress::duration(duration));
+        let (paths, duration) = (
+            progress::many(self.paths, "path"),
+            progress::duration(duration),
+        );
         format!("{paths} in {} in {duration}{unreadable}", self.root)
     }
 
@@ -80,7 +86,10 @@ impl Report {
         let slowed = || " (slowed down, as there are so few)".to_owned();
         let rate = || format!(", {}", progress::rate(self.acknowledged, killed.duration));
         let rate = self.write_per_second.map_or_else(slowed, |_| rate());
-        let (acknowledged, paths) = (progress::count(self.acknowledged), progress::many(self.paths, "path"));
+        let (acknowledged, paths) = (
+            progress::count(self.acknowledged),
+            progress::many(self.paths, "path"),
+        );
         format!(
             "SIGKILL to process {} in mid-write: {acknowledged} of {paths} acknowledged{rate}",
             self.writer_process
@@ -95,14 +104,25 @@ impl Report {
         duration: Duration,
     ) -> Result<String, Failure> {
         let recovery = store.recovery().duration;
-        (self.recovery_seconds, self.reopen_seconds) = (recovery.as_secs_f64(), duration.as_secs_f64());
+        (self.recovery_seconds, self.reopen_seconds) =
+            (recovery.as_secs_f64(), duration.as_secs_f64());
         let reads_nothing = [Engine::MASSTREE, Engine::BZTREE].contains(&tree.kind().engine);
-        self.leaves_read = if reads_nothing { 0 } else { tree.stat()?.leaves };
+        self.leaves_read = if reads_nothing {
+            0
+        } else {
+            tree.stat()?.leaves
+        };
         let read = match reads_nothing {
             true => "no node of the tree was read for that".to_owned(),
-            false => format!("{} read, free space found again", progress::many(self.leaves_read, "leaf")),
+            false => format!(
+                "{} read, free space found again",
+                progress::many(self.leaves_read, "leaf")
+            ),
         };
-        Ok(format!("reopened and recovered in {}: {read}", progress::duration(recovery)))
+        Ok(format!(
+            "reopened and recovered in {}: {read}",
+            progress::duration(recovery)
+        ))
     }
 
     /// Notes the proof; returns it in words.
@@ -113,17 +133,28 @@ impl Report {
         duration: Duration,
     ) -> Result<String, Failure> {
         self.proof_seconds = duration.as_secs_f64();
-        (self.in_flight_done, self.in_flight_max) = (proof.in_flight_done as u64, proof.in_flight_max as u64);
-        store.check()?.into_iter().for_each(|violation| proof.violations.add(violation));
+        (self.in_flight_done, self.in_flight_max) =
+            (proof.in_flight_done as u64, proof.in_flight_max as u64);
+        store
+            .check()?
+            .into_iter()
+            .for_each(|violation| proof.violations.add(violation));
         self.violations = proof.violations;
         if !self.is_proved() {
             let count = progress::many(self.violations.count(), "violation").to_uppercase();
             return Ok(format!("{count}:\n{}", self.violations.told().join("\n")));
         }
-        let (done, max) = (progress::count(self.in_flight_done), progress::count(self.in_flight_max));
+        let (done, max) = (
+            progress::count(self.in_flight_done),
+            progress::count(self.in_flight_max),
+        );
         let others = match self.in_flight_done {
-            0 => format!("no other path is there (up to {max} could be: stored, but not yet acknowledged)"),
-            1 => format!("of the others 1 is there, stored but not yet acknowledged (up to {max} could be)"),
+            0 => format!(
+                "no other path is there (up to {max} could be: stored, but not yet acknowledged)"
+            ),
+            1 => format!(
+                "of the others 1 is there, stored but not yet acknowledged (up to {max} could be)"
+            ),
             _ => format!(
                 "of the others {done} are there, stored but not yet acknowledged (up to {max} could be)"
             ),
@@ -162,13 +193,20 @@ impl Report {
         let count = tree.prefix(prefix).count();
         let duration = progress::duration(start.elapsed());
         let shown = text::escape(prefix).into_owned();
-        let mut lines =
-            vec![format!("prefix {shown}: {} in {duration}", progress::many(count as u64, "entry"))];
+        let mut lines = vec![format!(
+            "prefix {shown}: {} in {duration}",
+            progress::many(count as u64, "entry")
+        )];
         for entry in tree.prefix(prefix).take(SHOWN) {
             let (path, value) = entry?;
-            let size =
-                std::str::from_utf8(&value).ok().and_then(|value| value.split(' ').next()?.parse().ok());
-            lines.push(format!("  {:<52} {:>11}", text::escape(&path), progress::bytes(size.unwrap_or(0))));
+            let size = std::str::from_utf8(&value)
+                .ok()
+                .and_then(|value| value.split(' ').next()?.parse().ok());
+            lines.push(format!(
+                "  {:<52} {:>11}",
+                text::escape(&path),
+                progress::bytes(size.unwrap_or(0))
+            ));
         }
         if count > SHOWN {
             lines.push("  ...".to_owned());
@@ -178,18 +216,42 @@ impl Report {
     }
 
     fn commands(&self, prefix: &[u8]) -> Vec<String> {
-        let program = std::env::args().next().unwrap_or_else(|| "everleaf".to_owned());
-        let torture = Path::new(&self.pool).with_file_name("torture.pool").display().to_string();
+        let program = std::env::args()
+            .next()
+            .unwrap_or_else(|| "everleaf".to_owned());
+        let torture = Path::new(&self.pool)
+            .with_file_name("torture.pool")
+            .display()
+            .to_string();
         let prefix = text::escape(prefix);
-        let mut scan = vec!["scan", &self.pool, "--prefix", &prefix, "--reverse", "--limit", "5"];
+        let mut scan = vec![
+            "scan",
+            &self.pool,
+            "--prefix",
+            &prefix,
+            "--reverse",
+            "--limit",
+            "5",
+        ];
         if matches!(prefix, std::borrow::Cow::Owned(_)) {
             scan.push("--escaped");
         }
-        let commands = [scan, vec!["stat", &self.pool], vec!["torture", &torture, "--rounds", "50"]];
-        commands.map(|arguments| text::command_line([&[program.as_str()], &arguments[..]].concat())).into()
+        let commands = [
+            scan,
+            vec!["stat", &self.pool],
+            vec!["torture", &torture, "--rounds", "50"],
+        ];
+        commands
+            .map(|arguments| text::command_line([&[program.as_str()], &arguments[..]].concat()))
+            .into()
     }
 
-    pub(super) fn summed_up(&mut self, store: &Store, tree: &Tree, listing: &Listing) -> Result<(), Failure> {
+    pub(super) fn summed_up(
+        &mut self,
+        store: &Store,
+        tree: &Tree,
+        listing: &Listing,
+    ) -> Result<(), Failure> {
         let (stat, tree) = (store.stat()?, tree.stat()?);
         let per_key = |bytes: u64| bytes as f64 / tree.keys.max(1) as f64;
         self.keys = tree.keys;
@@ -205,9 +267,10 @@ impl Report {
     /// The figures at the end.
     pub(super) fn summary(&self) -> Vec<(&'static str, String)> {
         let (survives, not) = match self.survives {
-            "power-loss" => {
-                ("the end of the process, a crash of the system, loss of power", "loss of the medium itself")
-            }
+            "power-loss" => (
+                "the end of the process, a crash of the system, loss of power",
+                "loss of the medium itself",
+            ),
             "process-crash" => (
                 "the end of the process, however it comes",
                 "loss of power or a crash of the kernel: for that put the pool on a disk, and not into memory",
@@ -219,7 +282,8 @@ impl Report {
         let of_a_key = |bytes: f64| progress::bytes(bytes.round() as u64);
         let recovery = Duration::from_secs_f64(self.recovery_seconds);
         let mut summary = vec![("keys", progress::count(self.keys))];
-        summary.extend(write.map(|rate| ("inserts per second", progress::count(rate.round() as u64))));
+        summary
+            .extend(write.map(|rate| ("inserts per second", progress::count(rate.round() as u64))));
         summary.extend([
             ("time to recover", progress::duration(recovery)),
             (
@@ -234,7 +298,10 @@ impl Report {
             ("medium", self.medium.clone()),
             ("survives", survives.to_owned()),
             ("does not survive", not.to_owned()),
-            ("pool", format!("{}, {}", self.pool, progress::bytes(self.file_bytes))),
+            (
+                "pool",
+                format!("{}, {}", self.pool, progress::bytes(self.file_bytes)),
+            ),
         ]);
         summary
     }

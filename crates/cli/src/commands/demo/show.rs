@@ -19,7 +19,11 @@ impl Show {
     }
 
     fn painted(&self, code: &str, text: &str) -> String {
-        if self.colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        if self.colours {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
     }
 
     fn print(&self, text: &str) {

@@ -16,10 +16,20 @@ fn what_is_finished_is_durable() -> Result<(), Failure> {
         // Nothing becomes durable with time, nor at the close.
         let options = Options::new().manual_epochs().close_cleanly(false);
         let store = options.open(&pool)?;
-        let tree = store.tree_with(TREE, TreeOptions { engine, ..TreeOptions::RECORDS })?;
+        let tree = store.tree_with(
+            TREE,
+            TreeOptions {
+                engine,
+                ..TreeOptions::RECORDS
+            },
+        )?;
         assert_eq!(finish(&store, &tree, &listing)? as u64, count);
         drop((tree, store));
-        assert_eq!(options.open(&pool)?.open_tree(TREE)?.len()?, count, "{engine:?}");
+        assert_eq!(
+            options.open(&pool)?.open_tree(TREE)?.len()?,
+            count,
+            "{engine:?}"
+        );
     }
     Ok(())
 }

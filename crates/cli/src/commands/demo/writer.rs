@@ -1,8 +1,8 @@
 //! The writer process of the demo, and its protocol.
 //!
-//! It reads paths from standard input: for each the length of the path (4 bytes), the path, size and time (8 bytes each), all
-//! little-endian. Its threads take one part each, in order, and acknowledge durable paths by
-//! their numbers (4 bytes each), several at a time.
+//! It reads paths from standard input: for each the length of the path (4 bytes), the path, size
+//! and time (8 bytes each), all little-endian. Its threads take one part each, in order, and
+//! acknowledge durable paths by their numbers (4 bytes each), several at a time.
 
 use std::io::{BufReader, Read, Write};
 use std::ops::Range;
@@ -81,7 +81,11 @@ fn write_part(store: &Store, tree: &Tree, listing: &Listing, thread: usize) -> R
     } else {
         Duration::ZERO
     };
-    let together = if rest.is_zero() { ACKNOWLEDGED_TOGETHER } else { 1 };
+    let together = if rest.is_zero() {
+        ACKNOWLEDGED_TOGETHER
+    } else {
+        1
+    };
     let mut acknowledgements = Vec::with_capacity(4 * together);
     let last = part.end.saturating_sub(1);
     for index in part {
@@ -110,13 +114,22 @@ pub(crate) fn run(args: &Args) -> Answer {
 fn write(args: &Args) -> Outcome {
     let listing = receive(BufReader::with_capacity(1 << 20, std::io::stdin().lock()))?;
     let store = args.pool.options().open(&args.pool.pool)?;
-    let tree = store.tree_with(TREE, TreeOptions { engine: args.engine, ..TreeOptions::default() })?;
+    let tree = store.tree_with(
+        TREE,
+        TreeOptions {
+            engine: args.engine,
+            ..TreeOptions::default()
+        },
+    )?;
     let written = std::thread::scope(|scope| {
         let (store, tree, listing) = (&store, &tree, &listing);
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| scope.spawn(move || write_part(store, tree, listing, thread)))
             .collect();
-        threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect::<Vec<_>>()
+        threads
+            .into_iter()
+            .map(std::thread::ScopedJoinHandle::join)
+            .collect::<Vec<_>>()
     });
     for result in written {
         result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;

@@ -1,5 +1,5 @@
-//! The reports of writers and readers: through a pipe to the parent, or, on a machine whose power will be cut, through a
-//! *channel*, a device that keeps all bytes written when `write` returns.
+//! The reports of writers and readers: through a pipe to the parent, or, on a machine whose power
+//! will be cut, through a *channel*, a device that keeps all bytes written when `write` returns.
 //!
 //! ```text
 //! from 0              the reader's result, one line of JSON
@@ -53,26 +53,44 @@ struct Figures {
 impl ChannelArgs {
     /// The channel, where records go.
     pub(super) fn open(&self) -> Result<File, Failure> {
-        let Some(path) = &self.channel else { return Ok(child::raw_output()?) };
+        let Some(path) = &self.channel else {
+            return Ok(child::raw_output()?);
+        };
         let refused = || Failure::io(format!("open {}", path.display()));
         // The device keeps written bytes when the call returns.
         let flags = OFlags::SYNC.bits().cast_signed();
-        let mut file = OpenOptions::new().write(true).custom_flags(flags).open(path).map_err(refused())?;
-        file.seek(SeekFrom::Start(self.records_at.unwrap_or_default())).map_err(refused())?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .custom_flags(flags)
+            .open(path)
+            .map_err(refused())?;
+        file.seek(SeekFrom::Start(self.records_at.unwrap_or_default()))
+            .map_err(refused())?;
         Ok(file)
     }
 
-    /// Writes figures of the store's log to the channel again and again, if `--figures-at` is given and the store has a log.
+    /// Writes figures of the store's log to the channel again and again, if `--figures-at` is given
+    /// and the store has a log.
     pub(super) fn tell_figures(&self, store: &Store) -> Result<(), Failure> {
-        let Some(offset) = self.figures_at else { return Ok(()) };
+        let Some(offset) = self.figures_at else {
+            return Ok(());
+        };
         let (file, start) = (self.open()?, Instant::now());
         let mut log_bytes_at_open = None;
         while let Some(log) = store.stat()?.log {
             let log_bytes_at_open = *log_bytes_at_open.get_or_insert(log.log_capacity_bytes);
             let seconds = start.elapsed().as_secs_f64();
             let mut told = Vec::new();
-            write_json(&mut told, &Figures { seconds, log_bytes_at_open, log: LogReport::of(log) })?;
-            file.write_all_at(&told, offset).map_err(Failure::io("write to the channel"))?;
+            write_json(
+                &mut told,
+                &Figures {
+                    seconds,
+                    log_bytes_at_open,
+                    log: LogReport::of(log),
+                },
+            )?;
+            file.write_all_at(&told, offset)
+                .map_err(Failure::io("write to the channel"))?;
             std::thread::sleep(FIGURES_EVERY);
         }
         Ok(())

@@ -1,4 +1,5 @@
-//! The judge: whether the content after a loss of power can follow from the content before it and the writer's records.
+//! The judge: whether the content after a loss of power can follow from the content before it and
+//! the writer's records.
 
 use std::path::{Path, PathBuf};
 
@@ -40,17 +41,26 @@ fn read(path: &Path, args: &Args) -> Result<(Reading, Vec<u8>), Failure> {
         return Err(malformed(format!("has only {} bytes", bytes.len())));
     }
     let records = bytes.split_off(args.records_at);
-    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let reading: Reading = serde_json::from_slice(line).map_err(|error| malformed(error.to_string()))?;
+    let line = bytes
+        .split(|byte| *byte == b'\n')
+        .next()
+        .unwrap_or_default();
+    let reading: Reading =
+        serde_json::from_slice(line).map_err(|error| malformed(error.to_string()))?;
     match &reading.contents {
-        Some(contents) if !contents.is_of(&args.work) => Err(malformed("has other trees or keys".to_owned())),
+        Some(contents) if !contents.is_of(&args.work) => {
+            Err(malformed("has other trees or keys".to_owned()))
+        }
         _ => Ok((reading, records)),
     }
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let ((before, records), (after, _)) = (read(&args.before, args)?, read(&args.after, args)?);
-    let mut verdict = Verdict { violations: after.violations, ..Verdict::default() };
+    let mut verdict = Verdict {
+        violations: after.violations,
+        ..Verdict::default()
+    };
     if let (Some(before), Some(after)) = (before.contents, after.contents) {
         let history = History::read(&records, &args.work).unwrap_or_else(|what| {
             verdict.violations.push(what);

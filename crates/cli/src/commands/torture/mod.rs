@@ -35,7 +35,8 @@ pub(crate) struct Work {
     /// The engine
     #[arg(long, value_name = "NAME", default_value = "rntree", value_parser = engine_of(lab::ENGINES))]
     engine: Engine,
-    /// The durability that writers rely on: immediate, sync (at a sync), a number of milliseconds (or a sync), or tickets
+    /// The durability that writers rely on: immediate, sync (at a sync), a number of milliseconds
+    /// (or a sync), or tickets
     #[arg(long, value_name = "PROMISE", default_value = "immediate")]
     durability: Promise,
     /// Threads of a writer
@@ -47,7 +48,8 @@ pub(crate) struct Work {
     /// Trees, alternately of records and of words
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=TREES.len() as i64))]
     trees: u8,
-    /// Two trees of each engine, and batches over them, which move money between accounts, beside the single operations
+    /// Two trees of each engine, and batches over them, which move money between accounts, beside
+    /// the single operations
     #[arg(long, conflicts_with_all = ["engine", "trees"])]
     batches: bool,
 }
@@ -55,22 +57,44 @@ pub(crate) struct Work {
 impl Work {
     /// The same as command-line arguments, separated by spaces.
     fn to_arguments(&self) -> String {
-        let Self { engine, durability, threads, keys, trees, batches } = self;
-        let trees =
-            if *batches { "--batches".to_owned() } else { format!("--engine {engine} --trees {trees}") };
+        let Self {
+            engine,
+            durability,
+            threads,
+            keys,
+            trees,
+            batches,
+        } = self;
+        let trees = if *batches {
+            "--batches".to_owned()
+        } else {
+            format!("--engine {engine} --trees {trees}")
+        };
         format!("{trees} --threads {threads} --keys {keys} --durability {durability}")
     }
 
     fn tree_count(&self) -> u8 {
-        if self.batches { transfer::tree_count() } else { self.trees }
+        if self.batches {
+            transfer::tree_count()
+        } else {
+            self.trees
+        }
     }
 
     fn tree_name(&self, tree: u8) -> String {
-        if self.batches { transfer::tree_name(tree) } else { TREES[usize::from(tree)].to_owned() }
+        if self.batches {
+            transfer::tree_name(tree)
+        } else {
+            TREES[usize::from(tree)].to_owned()
+        }
     }
 
     fn engine(&self, tree: u8) -> Engine {
-        if self.batches { transfer::engine_of(tree) } else { self.engine }
+        if self.batches {
+            transfer::engine_of(tree)
+        } else {
+            self.engine
+        }
     }
 
     /// Whether acknowledged writes to a tree may be lost until a sync is acknowledged.
@@ -80,14 +104,23 @@ impl Work {
 
     /// How many keys a tree may have: those of single operations, and behind them those of batches.
     fn places(&self) -> u32 {
-        self.keys + if self.batches { transfer::key_count(self.threads) } else { 0 }
+        self.keys
+            + if self.batches {
+                transfer::key_count(self.threads)
+            } else {
+                0
+            }
     }
 }
 
 /// The names that trees of torture pools have.
 fn tree_names() -> Vec<String> {
     let of_batches = (0..transfer::tree_count()).map(transfer::tree_name);
-    TREES.into_iter().map(str::to_owned).chain(of_batches).collect()
+    TREES
+        .into_iter()
+        .map(str::to_owned)
+        .chain(of_batches)
+        .collect()
 }
 
 #[derive(clap::Args, Debug)]
@@ -110,7 +143,13 @@ pub(crate) struct Args {
 impl Args {
     /// The command that repeats a run.
     fn replay(&self, seed: u64) -> String {
-        let Self { work, rounds, seconds_per_round, pool, .. } = self;
+        let Self {
+            work,
+            rounds,
+            seconds_per_round,
+            pool,
+            ..
+        } = self;
         let (work, pool) = (work.to_arguments(), text::command_line(pool.to_arguments()));
         format!(
             "everleaf torture {work} --rounds {rounds} --seconds-per-round {seconds_per_round} --seed {seed} {pool}"
@@ -213,7 +252,10 @@ impl Report {
 impl Report {
     /// Also with `--quiet`.
     fn tell_violations(&self) {
-        self.violations.told().into_iter().for_each(|violation| eprintln!("violation: {violation}"));
+        self.violations
+            .told()
+            .into_iter()
+            .for_each(|violation| eprintln!("violation: {violation}"));
     }
 
     /// The failure of a run that was interrupted: what was done before, and what was found.
@@ -251,12 +293,20 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         ));
     }
     let names = tree_names();
-    child::replace_own(&args.pool, &names.iter().map(String::as_str).collect::<Vec<_>>(), "torture pool")?;
+    child::replace_own(
+        &args.pool,
+        &names.iter().map(String::as_str).collect::<Vec<_>>(),
+        "torture pool",
+    )?;
     let seed = args.seed.unwrap_or_else(rand::random);
     let start = std::time::Instant::now();
     let mut random = SmallRng::seed_from_u64(seed);
     let mut model = Model::new(Contents::empty(&args.work), args.work.clone());
-    let mut report = Report { seed, replay: args.replay(seed), ..Report::default() };
+    let mut report = Report {
+        seed,
+        replay: args.replay(seed),
+        ..Report::default()
+    };
     make_pool(args, context)?;
     interrupt::gently();
     let bar = progress::bar(
@@ -271,7 +321,9 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         let ran = ran.map(|(recovery, violations)| {
             recoveries.extend(recovery.map(|recovery| recovery.as_nanos() as u64));
             report.rounds = round;
-            violations.into_iter().for_each(|violation| report.violations.add(violation));
+            violations
+                .into_iter()
+                .for_each(|violation| report.violations.add(violation));
         });
         if interrupt::is_asked() {
             bar.finish_and_clear();
@@ -288,7 +340,10 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     bar.finish_and_clear();
     report.seconds = start.elapsed().as_secs_f64();
     recoveries.sort_unstable();
-    report.recovery_ns_median = recoveries.get(recoveries.len() / 2).copied().unwrap_or_default();
+    report.recovery_ns_median = recoveries
+        .get(recoveries.len() / 2)
+        .copied()
+        .unwrap_or_default();
     report.recovery_ns_max = recoveries.last().copied().unwrap_or_default();
     report.tell_violations();
     context.say(&report, report.words())?;

@@ -1,16 +1,21 @@
 //! The operations of torture, their keys and values, and their records.
 
-/// The trees of a torture pool without batches, by their place in records. Those with an odd place are trees of words.
-pub(super) const TREES: [&str; 4] =
-    ["torture records", "torture words", "torture more records", "torture more words"];
+/// The trees of a torture pool without batches, by their place in records. Those with an odd place
+/// are trees of words.
+pub(super) const TREES: [&str; 4] = [
+    "torture records",
+    "torture words",
+    "torture more records",
+    "torture more words",
+];
 
 /// Whether a tree has words.
 pub(super) fn has_words(tree: u8) -> bool {
     tree % 2 == 1
 }
 
-/// One key in this many is used by all threads; each other one belongs to one thread, so that its history is known
-/// exactly.
+/// One key in this many is used by all threads; each other one belongs to one thread, so that its
+/// history is known exactly.
 const SHARED_EVERY: u32 = 8;
 
 /// A version of a key's value: the number of the write that made it. Never 0.
@@ -33,8 +38,8 @@ pub(super) fn owner(key: u32, threads: u8) -> Option<u8> {
     (!key.is_multiple_of(SHARED_EVERY)).then(|| (spread(u64::from(key)) % u64::from(threads)) as u8)
 }
 
-/// The bytes of a key: numbers in a tree of words; elsewhere short ones, long ones, and many that tie in their first
-/// 8 bytes.
+/// The bytes of a key: numbers in a tree of words; elsewhere short ones, long ones, and many that
+/// tie in their first 8 bytes.
 pub(super) fn key_bytes(tree: u8, key: u32) -> Vec<u8> {
     if has_words(tree) {
         return spread(u64::from(key)).to_be_bytes().to_vec();
@@ -43,16 +48,23 @@ pub(super) fn key_bytes(tree: u8, key: u32) -> Vec<u8> {
     match key % 4 {
         0 => number.to_vec(),
         1 => [b"shared prefix ".as_slice(), &number].concat(),
-        2 => {
-            [b"shared prefix, longer than a word ".as_slice(), &spread(u64::from(key)).to_be_bytes(), &number]
-                .concat()
-        }
-        _ => [&spread(u64::from(key)).to_be_bytes()[..6], &number, &[b'.'; 90]].concat(),
+        2 => [
+            b"shared prefix, longer than a word ".as_slice(),
+            &spread(u64::from(key)).to_be_bytes(),
+            &number,
+        ]
+        .concat(),
+        _ => [
+            &spread(u64::from(key)).to_be_bytes()[..6],
+            &number,
+            &[b'.'; 90],
+        ]
+        .concat(),
     }
 }
 
-/// The bytes of a version: the version itself, and in a tree of records a tail that follows from it, mostly short, sometimes
-/// of several slabs.
+/// The bytes of a version: the version itself, and in a tree of records a tail that follows from
+/// it, mostly short, sometimes of several slabs.
 pub(super) fn value_bytes(tree: u8, version: Version) -> Vec<u8> {
     if has_words(tree) {
         return version.to_be_bytes().to_vec();
@@ -95,7 +107,8 @@ pub(super) enum Kind {
     ExchangeOut,
     /// A read; its answer is the next record's `seen`.
     Get,
-    /// The end of an epoch: operations acknowledged before it began are durable when it is acknowledged.
+    /// The end of an epoch: operations acknowledged before it began are durable when it is
+    /// acknowledged.
     Sync,
     /// The transfer with this version; false if one of its conditions failed.
     Batch,
@@ -116,7 +129,10 @@ impl Kind {
 
     /// Whether it writes its version.
     pub(super) fn writes(self) -> bool {
-        matches!(self, Self::Insert | Self::Update | Self::Put | Self::Exchange)
+        matches!(
+            self,
+            Self::Insert | Self::Update | Self::Put | Self::Exchange
+        )
     }
 
     /// Whether it removes the key.
@@ -129,8 +145,9 @@ impl Kind {
 pub(super) const RECORD_BYTES: usize = FIELD_BYTES + 4;
 const FIELD_BYTES: usize = 32;
 
-/// The record that a writer thread sends before each operation: how its last one ended, and the next one. The order of records is the
-/// order in time: an operation that is acknowledged before another is announced ended before that began.
+/// The record that a writer thread sends before each operation: how its last one ended, and the
+/// next one. The order of records is the order in time: an operation that is acknowledged before
+/// another is announced ended before that began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Record {
     pub(super) thread: u8,
@@ -150,7 +167,10 @@ pub(super) struct Record {
 impl Record {
     pub(super) fn encode(&self) -> [u8; RECORD_BYTES] {
         let mut bytes = [0; RECORD_BYTES];
-        let kind = Kind::ALL.iter().position(|kind| *kind == self.kind).unwrap_or_default();
+        let kind = Kind::ALL
+            .iter()
+            .position(|kind| *kind == self.kind)
+            .unwrap_or_default();
         let answer = self.answer.map_or(2, u8::from);
         bytes[..4].copy_from_slice(&[self.thread, answer, kind as u8, self.tree]);
         bytes[4..8].copy_from_slice(&self.key.to_le_bytes());
@@ -168,10 +188,16 @@ impl Record {
         if u32::from_le_bytes(*check) != crc32c::crc32c(fields) {
             return None;
         }
-        let word = |at: usize| bytes[at..].first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes));
+        let word = |at: usize| {
+            bytes[at..]
+                .first_chunk::<8>()
+                .map(|bytes| u64::from_le_bytes(*bytes))
+        };
         Some(Self {
             thread: bytes[0],
-            answer: [Some(false), Some(true), None].get(usize::from(bytes[1])).copied()?,
+            answer: [Some(false), Some(true), None]
+                .get(usize::from(bytes[1]))
+                .copied()?,
             kind: *Kind::ALL.get(usize::from(bytes[2]))?,
             tree: bytes[3],
             key: u32::from_le_bytes(*bytes[4..].first_chunk()?),

@@ -16,9 +16,11 @@ pub(crate) enum Promise {
 }
 
 impl Promise {
-    /// Whether acknowledged writes, and values that were read, may be lost until a sync is acknowledged.
+    /// Whether acknowledged writes, and values that were read, may be lost until a sync is
+    /// acknowledged.
     pub(super) fn is_buffered(self, engine: Engine) -> bool {
-        engine.is_buffered() || matches!(self, Self::Store(durability) if durability != Durability::Immediate)
+        engine.is_buffered()
+            || matches!(self, Self::Store(durability) if durability != Durability::Immediate)
     }
 
     /// The store's option.
@@ -36,7 +38,9 @@ impl FromStr for Promise {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "tickets" => Ok(Self::Ticket),
-            other => parse_durability(other).map(Self::Store).map_err(|what| format!("{what}, or tickets")),
+            other => parse_durability(other)
+                .map(Self::Store)
+                .map_err(|what| format!("{what}, or tickets")),
         }
     }
 }
@@ -47,7 +51,9 @@ impl fmt::Display for Promise {
             Self::Ticket => formatter.write_str("tickets"),
             Self::Store(Durability::Immediate) => formatter.write_str("immediate"),
             Self::Store(Durability::OnSync) => formatter.write_str("sync"),
-            Self::Store(Durability::Buffered(within)) => write!(formatter, "{}", within.as_millis()),
+            Self::Store(Durability::Buffered(within)) => {
+                write!(formatter, "{}", within.as_millis())
+            }
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The reader process: opens the pool after a loss of power, reads it in every way, and reports the content.
+//! The reader process: opens the pool after a loss of power, reads it in every way, and reports the
+//! content.
 
 use std::fs::File;
 use std::io::Write;
@@ -30,20 +31,31 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mut said = Vec::new();
     write_json(&mut said, &reading)?;
     let refused = || Failure::io(format!("write to {}", args.channel.display()));
-    let mut channel = File::options().write(true).open(&args.channel).map_err(refused())?;
-    channel.write_all(&said).and_then(|()| channel.sync_all()).map_err(refused())?;
+    let mut channel = File::options()
+        .write(true)
+        .open(&args.channel)
+        .map_err(refused())?;
+    channel
+        .write_all(&said)
+        .and_then(|()| channel.sync_all())
+        .map_err(refused())?;
     Ok(Answer::from_bool(reading.violations.is_empty()))
 }
 
 fn read(args: &Args) -> Result<Reading, Failure> {
     let mut reading = Reading::default();
     // In half of the rounds without a clean close, so that the next open has to recover as well.
-    let options = args.pool.options().close_cleanly(args.round.is_multiple_of(2));
+    let options = args
+        .pool
+        .options()
+        .close_cleanly(args.round.is_multiple_of(2));
     // The pool must open and be readable after any loss of power.
     let store = match options.open(&args.pool.pool) {
         Ok(store) => store,
         Err(error) => {
-            reading.violations.push(format!("the pool does not open: {error}"));
+            reading
+                .violations
+                .push(format!("the pool does not open: {error}"));
             return Ok(reading);
         }
     };
@@ -53,7 +65,9 @@ fn read(args: &Args) -> Result<Reading, Failure> {
     survives_name(store.survives()).clone_into(&mut reading.survives);
     match verify::read_all(&store, &args.work, args.round, &mut reading.violations) {
         Ok(contents) => reading.contents = Some(contents),
-        Err(failure) => reading.violations.push(format!("the pool cannot be read: {failure}")),
+        Err(failure) => reading
+            .violations
+            .push(format!("the pool cannot be read: {failure}")),
     }
     Ok(reading)
 }

@@ -38,7 +38,8 @@ fn read_all(mut pipe: ChildStdout, began: &Sender<()>) -> std::io::Result<Vec<u8
     }
 }
 
-/// Runs a writer and kills it at a random moment. Returns its records, and the violation if it ended by itself.
+/// Runs a writer and kills it at a random moment. Returns its records, and the violation if it
+/// ended by itself.
 fn run_writer(
     args: &Args,
     seed: u64,
@@ -70,7 +71,10 @@ fn run_writer(
             Err(RecvTimeoutError::Disconnected) => {}
             Err(RecvTimeoutError::Timeout) => {
                 child::kill(&mut writer)?;
-                let what = format!("a writer did not begin within {} s", OPEN_WAIT_MAX.as_secs());
+                let what = format!(
+                    "a writer did not begin within {} s",
+                    OPEN_WAIT_MAX.as_secs()
+                );
                 return Ok((Vec::new(), Some(what)));
             }
         }
@@ -88,11 +92,19 @@ fn run_writer(
             "the writer failed by itself; above it says why, and what helps".to_owned(),
         ));
     }
-    let why = if status.code() == Some(FOUND_WRONG) { "saw something wrong" } else { "crashed by itself" };
-    Ok((said, Some(format!("the writer {why} ({status}), as it says above"))))
+    let why = if status.code() == Some(FOUND_WRONG) {
+        "saw something wrong"
+    } else {
+        "crashed by itself"
+    };
+    Ok((
+        said,
+        Some(format!("the writer {why} ({status}), as it says above")),
+    ))
 }
 
-/// Opens the pool after a kill, and checks it against the writer's records; returns how long the opening took.
+/// Opens the pool after a kill, and checks it against the writer's records; returns how long the
+/// opening took.
 fn judge(
     args: &Args,
     options: &Options,
@@ -132,8 +144,20 @@ pub(super) fn run(
     history.add_to(&mut report.tally);
     report.killed_while_opening += u32::from(history.announced == 0);
     // In half of the rounds without a clean close, so that the next writer has to recover as well.
-    let options = args.pool.options().create(false).close_cleanly(random.random());
-    let recovery = match judge(args, &options, round, history, model, report, &mut violations) {
+    let options = args
+        .pool
+        .options()
+        .create(false)
+        .close_cleanly(random.random());
+    let recovery = match judge(
+        args,
+        &options,
+        round,
+        history,
+        model,
+        report,
+        &mut violations,
+    ) {
         Ok(recovery) => Some(recovery),
         // Only kills have happened to the pool, so damage is a violation.
         Err(failure) if failure.is_damage() => {

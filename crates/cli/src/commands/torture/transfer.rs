@@ -1,8 +1,9 @@
 //! Transfers: batches that move money between accounts, in trees of all engines.
 //!
-//! Behind its ordinary keys each tree has some *accounts* and, for each thread, a *ledger*: the version of the last batch of that
-//! thread that wrote to the tree. A balance is stored as a version is; an account with the balance 0 is absent. All begin with 0, so
-//! the sum of all balances is 0 at any time.
+//! Behind its ordinary keys each tree has some *accounts* and, for each thread, a *ledger*: the
+//! version of the last batch of that thread that wrote to the tree. A balance is stored as a
+//! version is; an account with the balance 0 is absent. All begin with 0, so the sum of all
+//! balances is 0 at any time.
 
 use everleaf::Engine;
 use rand::rngs::SmallRng;
@@ -28,7 +29,11 @@ pub(super) fn engine_of(tree: u8) -> Engine {
 
 /// The name of a tree.
 pub(super) fn tree_name(tree: u8) -> String {
-    format!("torture {} {}", engine_of(tree), if has_words(tree) { "words" } else { "records" })
+    format!(
+        "torture {} {}",
+        engine_of(tree),
+        if has_words(tree) { "words" } else { "records" }
+    )
 }
 
 /// Keys of each tree that batches use.
@@ -67,8 +72,13 @@ impl Transfer {
     /// The transfer with this version: all that it does follows from that.
     pub(super) fn of(version: Version, work: &Work) -> Self {
         let mut random = SmallRng::seed_from_u64(version);
-        // A batch over both kinds of trees ends the epoch. In every second round they are rare, so that epochs are long.
-        let both = if (version >> 40).is_multiple_of(2) { 25 } else { 1 };
+        // A batch over both kinds of trees ends the epoch. In every second round they are rare, so
+        // that epochs are long.
+        let both = if (version >> 40).is_multiple_of(2) {
+            25
+        } else {
+            1
+        };
         let number = random.random_range(0..100);
         let is_used = |tree: &u8| match engine_of(*tree).is_buffered() {
             _ if number >= 100 - both => true,
@@ -78,13 +88,24 @@ impl Transfer {
         let count = random.random_range(2..=4);
         let mut moves: Vec<Move> = Vec::new();
         while moves.len() < count {
-            let (tree, key) =
-                (trees[random.random_range(0..trees.len())], random.random_range(accounts(work)));
-            if moves.iter().all(|known| (known.tree, known.key) != (tree, key)) {
-                moves.push(Move { tree, key, amount: random.random_range(1..=3) });
+            let (tree, key) = (
+                trees[random.random_range(0..trees.len())],
+                random.random_range(accounts(work)),
+            );
+            if moves
+                .iter()
+                .all(|known| (known.tree, known.key) != (tree, key))
+            {
+                moves.push(Move {
+                    tree,
+                    key,
+                    amount: random.random_range(1..=3),
+                });
             }
         }
-        moves[0].amount = moves[1..].iter().fold(0, |paid, Move { amount, .. }| paid.wrapping_sub(*amount));
+        moves[0].amount = moves[1..]
+            .iter()
+            .fold(0, |paid, Move { amount, .. }| paid.wrapping_sub(*amount));
         let mut trees: Vec<u8> = moves.iter().map(|Move { tree, .. }| *tree).collect();
         trees.sort_unstable();
         trees.dedup();

@@ -21,7 +21,9 @@ pub(super) struct Contents {
 impl Contents {
     /// The content of empty trees.
     pub(super) fn empty(work: &Work) -> Self {
-        Self { versions: vec![vec![0; work.places() as usize]; usize::from(work.tree_count())] }
+        Self {
+            versions: vec![vec![0; work.places() as usize]; usize::from(work.tree_count())],
+        }
     }
 
     /// This content.
@@ -33,7 +35,10 @@ impl Contents {
     /// Whether it has a place for each key of each tree.
     pub(super) fn is_of(&self, work: &Work) -> bool {
         self.versions.len() == usize::from(work.tree_count())
-            && self.versions.iter().all(|versions| versions.len() == work.places() as usize)
+            && self
+                .versions
+                .iter()
+                .all(|versions| versions.len() == work.places() as usize)
     }
 
     /// The version of a key; 0 if it is absent.
@@ -48,21 +53,34 @@ impl Contents {
 
     /// How many keys a tree has.
     pub(super) fn count(&self, tree: u8) -> u64 {
-        self.versions[usize::from(tree)].iter().filter(|version| **version != 0).count() as u64
+        self.versions[usize::from(tree)]
+            .iter()
+            .filter(|version| **version != 0)
+            .count() as u64
     }
 }
 
 /// Opens (or makes) the trees of a torture pool.
 pub(super) fn open_trees(store: &Store, work: &Work) -> everleaf::Result<Vec<Tree>> {
     let open = |tree: u8| {
-        let kind = if has_words(tree) { TreeOptions::WORDS } else { TreeOptions::RECORDS };
-        store.tree_with(&work.tree_name(tree), TreeOptions { engine: work.engine(tree), ..kind })
+        let kind = if has_words(tree) {
+            TreeOptions::WORDS
+        } else {
+            TreeOptions::RECORDS
+        };
+        store.tree_with(
+            &work.tree_name(tree),
+            TreeOptions {
+                engine: work.engine(tree),
+                ..kind
+            },
+        )
     };
     (0..work.tree_count()).map(open).collect()
 }
 
-/// Reads all trees forward, backward and key by key, and verifies that all agree, that the structure is sound, and that
-/// nothing leaks.
+/// Reads all trees forward, backward and key by key, and verifies that all agree, that the
+/// structure is sound, and that nothing leaks.
 pub(super) fn read_all(
     store: &Store,
     work: &Work,
@@ -76,16 +94,29 @@ pub(super) fn read_all(
     if !store.recovery().damaged.is_empty() {
         return Ok(contents);
     }
-    violations.extend(store.check()?.iter().map(|violation| format!("check: {violation}")));
+    violations.extend(
+        store
+            .check()?
+            .iter()
+            .map(|violation| format!("check: {violation}")),
+    );
     for (number, tree) in open_trees(store, work)?.iter().enumerate() {
-        let all_keys: Vec<Vec<u8>> = (0..work.places()).map(|key| key_bytes(number as u8, key)).collect();
+        let all_keys: Vec<Vec<u8>> = (0..work.places())
+            .map(|key| key_bytes(number as u8, key))
+            .collect();
         let versions = &mut contents.versions[number];
         read_forward(tree, number as u8, &all_keys, versions, violations)?;
         compare_backward(tree, violations)?;
         compare_reads(tree, number as u8, round, &all_keys, versions, violations)?;
-        let (counted, found) = (tree.len()?, versions.iter().filter(|version| **version != 0).count() as u64);
+        let (counted, found) = (
+            tree.len()?,
+            versions.iter().filter(|version| **version != 0).count() as u64,
+        );
         if counted != found {
-            violations.push(format!("{}: len() says {counted}, a scan found {found}", tree.name()));
+            violations.push(format!(
+                "{}: len() says {counted}, a scan found {found}",
+                tree.name()
+            ));
         }
     }
     verify_figures(store, &contents, work, violations)?;
@@ -104,13 +135,19 @@ fn read_forward(
     let mut range = tree.iter();
     while let Some((key, value)) = range.next_entry()? {
         if last.as_deref().is_some_and(|last| last >= key) {
-            violations.push(format!("{}: {key:02x?} comes after {last:02x?}", tree.name()));
+            violations.push(format!(
+                "{}: {key:02x?} comes after {last:02x?}",
+                tree.name()
+            ));
         }
         last = Some(key.to_vec());
         match (known.get(key), version_of(number, value)) {
             (Some(&key), Some(version)) => versions[key] = version,
             (None, _) => {
-                violations.push(format!("{}: a key that no operation wrote: {key:02x?}", tree.name()));
+                violations.push(format!(
+                    "{}: a key that no operation wrote: {key:02x?}",
+                    tree.name()
+                ));
             }
             (_, None) => violations.push(format!(
                 "{}: key {key:02x?} has a value of {} bytes that no operation wrote: {:02x?}",
@@ -130,12 +167,16 @@ fn compare_backward(tree: &Tree, violations: &mut Vec<String>) -> Result<(), Fai
     backward.reverse();
     if forward != backward {
         let (one, other) = (forward.len(), backward.len());
-        violations.push(format!("{}: forward {one} entries, reverse {other} or others", tree.name()));
+        violations.push(format!(
+            "{}: forward {one} entries, reverse {other} or others",
+            tree.name()
+        ));
     }
     Ok(())
 }
 
-/// Checks that a read of each key returns the same as the scan; alternately one by one and in groups.
+/// Checks that a read of each key returns the same as the scan; alternately one by one and in
+/// groups.
 fn compare_reads(
     tree: &Tree,
     number: u8,
@@ -148,7 +189,9 @@ fn compare_reads(
         let values = if round.is_multiple_of(2) {
             tree.get_many(keys)?
         } else {
-            keys.iter().map(|key| tree.get(key)).collect::<everleaf::Result<_>>()?
+            keys.iter()
+                .map(|key| tree.get(key))
+                .collect::<everleaf::Result<_>>()?
         };
         for ((key, expected), value) in keys.iter().zip(versions).zip(values) {
             let found = value.map_or(Some(0), |value| version_of(number, &value));
@@ -176,8 +219,10 @@ fn verify_figures(
         return Ok(());
     }
     store.finish_recovery();
-    let records: u64 =
-        (0..work.tree_count()).filter(|tree| !has_words(*tree)).map(|tree| contents.count(tree)).sum();
+    let records: u64 = (0..work.tree_count())
+        .filter(|tree| !has_words(*tree))
+        .map(|tree| contents.count(tree))
+        .sum();
     let (mut reached, mut leaves, mut are_counted) = (0, 0, true);
     for tree in open_trees(store, work)? {
         let stat = tree.stat()?;
@@ -185,10 +230,16 @@ fn verify_figures(
         leaves += stat.leaves;
         are_counted &= stat.allocations.is_some();
     }
-    let expected = if are_counted { reached } else { records + leaves };
+    let expected = if are_counted {
+        reached
+    } else {
+        records + leaves
+    };
     let allocations = store.stat()?.allocations;
     if allocations != expected {
-        violations.push(format!("{allocations} allocations, but the trees reach {expected}"));
+        violations.push(format!(
+            "{allocations} allocations, but the trees reach {expected}"
+        ));
     }
     Ok(())
 }

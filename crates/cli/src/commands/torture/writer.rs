@@ -1,4 +1,5 @@
-//! The writer process of `torture`: threads that announce and execute operations until they are killed.
+//! The writer process of `torture`: threads that announce and execute operations until they are
+//! killed.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,7 +11,9 @@ use rand::{Rng, SeedableRng};
 
 use super::Work;
 use super::channel::ChannelArgs;
-use super::op::{Kind, Record, Version, key_bytes, owner, spread, value_bytes, version, version_of};
+use super::op::{
+    Kind, Record, Version, key_bytes, owner, spread, value_bytes, version, version_of,
+};
 use super::promise::Promise;
 use super::transfer::{Move, Transfer, ledger};
 use super::verify::open_trees;
@@ -79,8 +82,8 @@ struct Writer<'a> {
     tickets: Vec<Ticket>,
 }
 
-/// Ends the process at once because an operation failed, before other threads write more. Damage is a violation, as only
-/// kills have happened to the pool.
+/// Ends the process at once because an operation failed, before other threads write more. Damage is
+/// a violation, as only kills have happened to the pool.
 fn failed(failure: &Failure) -> ! {
     if failure.is_damage() {
         found_wrong(&failure.to_string());
@@ -129,12 +132,18 @@ impl Writer<'_> {
             return Ok(0);
         }
         let version = version_of(tree, &self.value);
-        Ok(version.unwrap_or_else(|| found_wrong(&format!("a read of {key:02x?} gave {:02x?}", self.value))))
+        Ok(version.unwrap_or_else(|| {
+            found_wrong(&format!("a read of {key:02x?} gave {:02x?}", self.value))
+        }))
     }
 
-    /// Writes a record to the channel. Once this returns, the record survives the end of this process.
+    /// Writes a record to the channel. Once this returns, the record survives the end of this
+    /// process.
     fn say(&self, record: &Record) -> std::io::Result<()> {
-        self.channel.lock().unwrap_or_else(PoisonError::into_inner).write_all(&record.encode())
+        self.channel
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .write_all(&record.encode())
     }
 
     /// Announces and executes an operation.
@@ -142,7 +151,10 @@ impl Writer<'_> {
         let (mut kind, mut number) = (self.choose_kind(), self.choose_key());
         let mut tree = self.random.random_range(0..self.args.work.tree_count());
         self.sequence += 1;
-        if self.sync_every().is_some_and(|every| self.sequence.is_multiple_of(every)) {
+        if self
+            .sync_every()
+            .is_some_and(|every| self.sequence.is_multiple_of(every))
+        {
             kind = Kind::Sync;
         }
         if kind == Kind::Batch {
@@ -189,9 +201,9 @@ impl Writer<'_> {
         let work = &self.args.work;
         match work.durability {
             Promise::Ticket => Some(WAIT_EVERY),
-            Promise::Store(_) => {
-                (0..work.tree_count()).any(|tree| work.is_buffered(tree)).then_some(SYNC_EVERY)
-            }
+            Promise::Store(_) => (0..work.tree_count())
+                .any(|tree| work.is_buffered(tree))
+                .then_some(SYNC_EVERY),
         }
     }
 
@@ -211,10 +223,16 @@ impl Writer<'_> {
         }
         let ledger = ledger(&self.args.work, self.thread);
         for tree in transfer.trees {
-            batch.put(&trees[usize::from(tree)], key_bytes(tree, ledger), value_bytes(tree, version));
+            batch.put(
+                &trees[usize::from(tree)],
+                key_bytes(tree, ledger),
+                value_bytes(tree, version),
+            );
         }
         let written = if self.args.work.durability == Promise::Ticket {
-            self.store.write_async(&batch).map(|ticket| self.tickets.push(ticket))
+            self.store
+                .write_async(&batch)
+                .map(|ticket| self.tickets.push(ticket))
         } else {
             self.store.write(&batch)
         };
@@ -243,7 +261,9 @@ impl Writer<'_> {
             Kind::Remove => handle.remove(key),
             Kind::Exchange => handle.compare_exchange(key, current, Some(&new)),
             Kind::ExchangeOut => handle.compare_exchange(key, current, None),
-            Kind::Put | Kind::Get | Kind::Sync | Kind::Batch => handle.put(key, &new).map(|()| true),
+            Kind::Put | Kind::Get | Kind::Sync | Kind::Batch => {
+                handle.put(key, &new).map(|()| true)
+            }
         };
         if self.args.work.durability != Promise::Ticket {
             return write();
@@ -253,18 +273,31 @@ impl Writer<'_> {
         Ok(answer)
     }
 
-    /// Reads some entries from a key on, in either direction; checks that keys are in order and values whole.
+    /// Reads some entries from a key on, in either direction; checks that keys are in order and
+    /// values whole.
     fn scan(&mut self, tree: u8, from: &[u8]) -> everleaf::Result<()> {
         let handle = &self.trees[usize::from(tree)];
         let reverse = self.random.random_bool(0.5);
-        let mut range = if reverse { handle.range(..=from) } else { handle.range(from..) };
+        let mut range = if reverse {
+            handle.range(..=from)
+        } else {
+            handle.range(from..)
+        };
         let mut last: Option<Vec<u8>> = None;
         for _ in 0..100 {
-            let entry = if reverse { range.next_entry_back()? } else { range.next_entry()? };
+            let entry = if reverse {
+                range.next_entry_back()?
+            } else {
+                range.next_entry()?
+            };
             let Some((key, value)) = entry else { break };
-            let in_order = last.as_deref().is_none_or(|last| if reverse { key < last } else { key > last });
+            let in_order = last
+                .as_deref()
+                .is_none_or(|last| if reverse { key < last } else { key > last });
             if !in_order || version_of(tree, value).is_none() {
-                found_wrong(&format!("a scan from {from:02x?} gave {key:02x?} after {last:02x?}"));
+                found_wrong(&format!(
+                    "a scan from {from:02x?} gave {key:02x?} after {last:02x?}"
+                ));
             }
             last = Some(key.to_vec());
         }
@@ -281,13 +314,25 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
 fn write(args: &Args) -> Result<(), Failure> {
     let channel = Mutex::new(args.channel.open()?);
-    let options = args.pool.options().durability(args.work.durability.durability());
+    let options = args
+        .pool
+        .options()
+        .durability(args.work.durability.durability());
     let store = options.open(&args.pool.pool)?;
     let trees = open_trees(&store, &args.work)?;
     let [insert, update, put, remove, exchange, exchange_out, get] =
         MIXES[(spread(args.seed ^ u64::from(args.round)) % 3) as usize];
     let batch = if args.work.batches { BATCH_WEIGHT } else { 0 };
-    let mix = [insert, update, put, remove, exchange, exchange_out, get, batch];
+    let mix = [
+        insert,
+        update,
+        put,
+        remove,
+        exchange,
+        exchange_out,
+        get,
+        batch,
+    ];
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..args.work.threads)
             .map(|thread| {

@@ -9,8 +9,9 @@ use crate::index::Codec;
 
 /// Children of a node that is built: fewer than fit, so that there is room for splits.
 const CHILDREN_BUILT: usize = CHILDREN_MAX - CHILDREN_MAX / 8;
-/// A node with fewer children is merged with a neighbour, if both fit in a node with room to spare; otherwise it takes some of
-/// the neighbour's. Leaves are merged with one under the same parent, so none may be an only child.
+/// A node with fewer children is merged with a neighbour, if both fit in a node with room to spare;
+/// otherwise it takes some of the neighbour's. Leaves are merged with one under the same parent, so
+/// none may be an only child.
 const CHILDREN_MIN: usize = CHILDREN_MAX / 4;
 const CHILDREN_MERGED_MAX: usize = CHILDREN_MAX - CHILDREN_MAX / 4;
 
@@ -55,19 +56,29 @@ pub struct Neighbours {
 }
 
 impl<C: Codec> InnerTree<C> {
-    /// Waits for the right to change the structure. Held for a few hundred nanoseconds, and by a leaf that shares its entries
-    /// with its neighbour until the new leaves are written; never across a wait for durability.
+    /// Waits for the right to change the structure. Held for a few hundred nanoseconds, and by a
+    /// leaf that shares its entries with its neighbour until the new leaves are written; never
+    /// across a wait for durability.
     pub fn structure(&self) -> Structure<'_, C> {
-        Structure { tree: self, _serial: self.structure.lock() }
+        Structure {
+            tree: self,
+            _serial: self.structure.lock(),
+        }
     }
 
     /// The right to change the structure, if no thread has it.
     pub fn try_structure(&self) -> Option<Structure<'_, C>> {
-        Some(Structure { tree: self, _serial: self.structure.try_lock()? })
+        Some(Structure {
+            tree: self,
+            _serial: self.structure.try_lock()?,
+        })
     }
 
     fn node_and_tails(&self, index: u32) -> (&InnerNode, Option<&Tails>) {
-        (self.nodes.get(index), self.tails.as_ref().map(|tails| tails.get(index)))
+        (
+            self.nodes.get(index),
+            self.tails.as_ref().map(|tails| tails.get(index)),
+        )
     }
 
     fn image(&self, index: u32) -> Image {
@@ -82,16 +93,17 @@ impl<C: Codec> InnerTree<C> {
             tails.reach(index).inspect_err(|_| self.nodes.free(index))?;
         }
         let (node, tails) = self.node_and_tails(index);
-        // A reader that still has the index of the node's former use must not validate the old content, nor a mixture of old
-        // and new.
+        // A reader that still has the index of the node's former use must not validate the old
+        // content, nor a mixture of old and new.
         node.lock();
         image.store(node, tails);
         node.unlock();
         Ok(index)
     }
 
-    /// Builds all inner nodes over `leaves`, each with its lower bound; the first one's is not used. Replaces what
-    /// was there; for a tree that no other thread uses yet, or under the lock of its only leaf.
+    /// Builds all inner nodes over `leaves`, each with its lower bound; the first one's is not
+    /// used. Replaces what was there; for a tree that no other thread uses yet, or under the lock
+    /// of its only leaf.
     pub fn build(&self, leaves: &[(Separator, u32)]) -> Result<()> {
         let _serial = self.structure.lock();
         let mut made = Vec::new();
@@ -143,13 +155,18 @@ impl<C: Codec> Structure<'_, C> {
                 position += 1;
             }
             let child = image.children[position];
-            steps.push(Step { node: index, position, image });
+            steps.push(Step {
+                node: index,
+                position,
+                image,
+            });
             index = child;
         }
         Ok(steps)
     }
 
-    /// Adds leaf `right`, whose keys begin at `separator` (`key` is its key), after the leaf that was split.
+    /// Adds leaf `right`, whose keys begin at `separator` (`key` is its key), after the leaf that
+    /// was split.
     pub fn insert(&mut self, key: C::Key<'_>, separator: Separator, right: u32) -> Result<()> {
         let tree = self.tree;
         let mut steps = self.way(key)?;
@@ -158,10 +175,13 @@ impl<C: Codec> Structure<'_, C> {
         let (mut changed, mut made) = (Vec::new(), Vec::new());
         let give_back = |made: &[u32]| {
             let pin = medium::pin();
-            made.iter().for_each(|index| tree.nodes.retire(&pin, *index));
+            made.iter()
+                .for_each(|index| tree.nodes.retire(&pin, *index));
         };
         while let Some(mut step) = steps.pop() {
-            let Some((separator, child)) = added.take() else { break };
+            let Some((separator, child)) = added.take() else {
+                break;
+            };
             step.image.separators.insert(step.position, separator);
             step.image.children.insert(step.position + 1, child);
             if step.image.children.len() > CHILDREN_MAX {
@@ -174,7 +194,10 @@ impl<C: Codec> Structure<'_, C> {
         let mut root = None;
         if let Some((separator, child)) = added {
             let (old_root, level) = unpack(tree.root.load(Ordering::Relaxed));
-            let image = Image { separators: vec![separator], children: vec![old_root, child] };
+            let image = Image {
+                separators: vec![separator],
+                children: vec![old_root, child],
+            };
             let index = tree.new_node(&image).inspect_err(|_| give_back(&made))?;
             root = Some(pack(index, level + 1));
         }
@@ -184,25 +207,33 @@ impl<C: Codec> Structure<'_, C> {
             step.image.store(node, tails);
         }
         if let Some(root) = root {
-            // ORDER: pairs with the acquire in `try_locate`; stored while the old root is locked, so that a reader of
-            // the old root that missed this fails to validate.
+            // ORDER: pairs with the acquire in `try_locate`; stored while the old root is locked,
+            // so that a reader of the old root that missed this fails to validate.
             tree.root.store(root, Ordering::Release);
         }
-        changed.iter().for_each(|step| tree.nodes.get(step.node).unlock());
+        changed
+            .iter()
+            .for_each(|step| tree.nodes.get(step.node).unlock());
         Ok(())
     }
 
-    /// The place of `leaf`, whose lower bound is `key`, in its parent; `None` if its separator is not in the parent.
+    /// The place of `leaf`, whose lower bound is `key`, in its parent; `None` if its separator is
+    /// not in the parent.
     pub fn parent_of(&self, key: C::Key<'_>, leaf: u32) -> Result<Option<Parent>> {
         let step = self.way(key)?.pop();
-        let is_there = |step: &Step| step.position > 0 && step.image.children[step.position] == leaf;
+        let is_there =
+            |step: &Step| step.position > 0 && step.image.children[step.position] == leaf;
         Ok(step.filter(is_there).map(|step| Parent { step }))
     }
 
-    /// Replaces a leaf by one with a lower bound that is lower, but above the leaf before. Returns the separator that
-    /// is no longer in use.
+    /// Replaces a leaf by one with a lower bound that is lower, but above the leaf before. Returns
+    /// the separator that is no longer in use.
     pub fn replace(&mut self, parent: Parent, separator: Separator, leaf: u32) -> Separator {
-        let Step { node, position, mut image } = parent.step;
+        let Step {
+            node,
+            position,
+            mut image,
+        } = parent.step;
         image.children[position] = leaf;
         let old = std::mem::replace(&mut image.separators[position - 1], separator);
         let mut locked = Vec::with_capacity(1);
@@ -214,22 +245,40 @@ impl<C: Codec> Structure<'_, C> {
     /// Two neighbouring leaves under one parent, of which one covers `key`: candidates for a merge.
     pub fn neighbours(&self, key: C::Key<'_>) -> Result<Option<Neighbours>> {
         let steps = self.way(key)?;
-        let Some(Step { position, image, .. }) = steps.last() else { return Ok(None) };
-        let position = if position + 1 < image.children.len() { *position } else { position.wrapping_sub(1) };
-        let children = image.children.get(position).zip(image.children.get(position.wrapping_add(1)));
-        Ok(children.map(|(left, right)| (*left, *right)).map(|(left, right)| Neighbours {
-            left,
-            right,
-            steps,
-            position,
-        }))
+        let Some(Step {
+            position, image, ..
+        }) = steps.last()
+        else {
+            return Ok(None);
+        };
+        let position = if position + 1 < image.children.len() {
+            *position
+        } else {
+            position.wrapping_sub(1)
+        };
+        let children = image
+            .children
+            .get(position)
+            .zip(image.children.get(position.wrapping_add(1)));
+        Ok(children
+            .map(|(left, right)| (*left, *right))
+            .map(|(left, right)| Neighbours {
+                left,
+                right,
+                steps,
+                position,
+            }))
     }
 
-    /// Removes the right one of two leaves. Returns its separator; the left one covers its keys from now on. Allocates
-    /// no memory, so that it cannot fail after the leaves have been merged.
+    /// Removes the right one of two leaves. Returns its separator; the left one covers its keys
+    /// from now on. Allocates no memory, so that it cannot fail after the leaves have been merged.
     pub fn remove_right(&mut self, neighbours: Neighbours) -> Separator {
         let tree = self.tree;
-        let Neighbours { mut steps, position, .. } = neighbours;
+        let Neighbours {
+            mut steps,
+            position,
+            ..
+        } = neighbours;
         let mut step = steps.pop().expect("neighbours hang in a node");
         step.image.children.remove(position + 1);
         let removed = step.image.separators.remove(position);
@@ -247,9 +296,13 @@ impl<C: Codec> Structure<'_, C> {
         }
         self.store_locked(step.node, &step.image, &mut locked);
         self.drop_roots_with_one_child(&mut obsolete);
-        locked.into_iter().for_each(|index| tree.nodes.get(index).unlock());
+        locked
+            .into_iter()
+            .for_each(|index| tree.nodes.get(index).unlock());
         let pin = medium::pin();
-        obsolete.into_iter().for_each(|index| tree.nodes.retire(&pin, index));
+        obsolete
+            .into_iter()
+            .for_each(|index| tree.nodes.retire(&pin, index));
         removed
     }
 
@@ -260,7 +313,8 @@ impl<C: Codec> Structure<'_, C> {
         locked.push(index);
     }
 
-    /// Merges a node that has become small with a neighbour under the same parent, or gives it some of that one's children.
+    /// Merges a node that has become small with a neighbour under the same parent, or gives it some
+    /// of that one's children.
     fn mend_small(
         &self,
         step: &Step,
@@ -272,9 +326,15 @@ impl<C: Codec> Structure<'_, C> {
             return Mended::Not;
         }
         let left = parent.position.min(parent.image.children.len() - 2);
-        let (left_index, right_index) = (parent.image.children[left], parent.image.children[left + 1]);
-        let image_of =
-            |index: u32| if index == step.node { step.image.clone() } else { self.tree.image(index) };
+        let (left_index, right_index) =
+            (parent.image.children[left], parent.image.children[left + 1]);
+        let image_of = |index: u32| {
+            if index == step.node {
+                step.image.clone()
+            } else {
+                self.tree.image(index)
+            }
+        };
         let (mut merged, right) = (image_of(left_index), image_of(right_index));
         let between = &mut parent.image.separators;
         merged.separators.push(between[left]);
@@ -329,7 +389,15 @@ mod tests {
         // An arena of a single step, so that the build runs out of tails.
         tree.tails = Some(Arena::new(1).unwrap());
         let most = (4 << 20) / size_of::<Tails>() as u32;
-        let leaf = |number: u32| (Separator { word: u64::from(number), tail: 0 }, number);
+        let leaf = |number: u32| {
+            (
+                Separator {
+                    word: u64::from(number),
+                    tail: 0,
+                },
+                number,
+            )
+        };
         let leaves: Vec<_> = (1..=(most + 1) * CHILDREN_BUILT as u32).map(leaf).collect();
         for _ in 0..2 {
             assert!(tree.build(&leaves).is_err());

@@ -40,10 +40,11 @@ impl<C: Codec> InnerTree<C> {
         Ok(self.locate(Target::At(key))?.leaf)
     }
 
-    /// As [`InnerTree::descend`]. Calls `touch` with the leaf while the inner nodes certainly lead there: a reader that
-    /// is not pinned must take the leaf's version at that moment. (`touch` may also be called with a wrong index; the descent
-    /// then starts again, and its result is dropped.) `touch` also gets the leaves that follow under the same parent, which may
-    /// be out of date: they may only be prefetched.
+    /// As [`InnerTree::descend`]. Calls `touch` with the leaf while the inner nodes certainly lead
+    /// there: a reader that is not pinned must take the leaf's version at that moment. (`touch` may
+    /// also be called with a wrong index; the descent then starts again, and its result is
+    /// dropped.) `touch` also gets the leaves that follow under the same parent, which may be out
+    /// of date: they may only be prefetched.
     #[inline(always)]
     pub fn descend_touching<T>(
         &self,
@@ -81,7 +82,10 @@ impl<C: Codec> InnerTree<C> {
     ) -> Result<Option<(Place, T)>> {
         let root = self.root.load(Ordering::Acquire);
         let (mut index, mut level) = unpack(root);
-        let mut place = Place { leaf: index, low: None };
+        let mut place = Place {
+            leaf: index,
+            low: None,
+        };
         if level == 0 {
             let touched = touch(index, &[]);
             return Ok((self.root.load(Ordering::Acquire) == root).then_some((place, touched)));
@@ -105,15 +109,23 @@ impl<C: Codec> InnerTree<C> {
             level -= 1;
             if level == 0 {
                 place.leaf = index;
-                let following = node.children.get(position + 1..=node.separators()).unwrap_or_default();
+                let following = node
+                    .children
+                    .get(position + 1..=node.separators())
+                    .unwrap_or_default();
                 let touched = touch(index, following);
-                return Ok(if node.is_still(version) { Some((place, touched)) } else { None });
+                return Ok(if node.is_still(version) {
+                    Some((place, touched))
+                } else {
+                    None
+                });
             }
             // A node that was freed and reused on a lower level may have leaves for children.
             let child = self.nodes.peek(index);
             kernels::prefetch_lines(child);
             let child_version = child.stable_version();
-            // Validated only now: if the node had changed before the child's version was taken, the child could be the wrong one.
+            // Validated only now: if the node had changed before the child's version was taken, the
+            // child could be the wrong one.
             if !node.is_still(version) {
                 return Ok(None);
             }
@@ -143,8 +155,12 @@ impl<C: Codec> InnerTree<C> {
     ) -> Result<usize> {
         let count = node.separators();
         let (key, wanted) = match target {
-            Target::At(key) if !C::TIES => return Ok(kernels::rank_le(&node.keys, count, C::word(key))),
-            Target::Below(key) if !C::TIES => return Ok(kernels::rank_lt(&node.keys, count, C::word(key))),
+            Target::At(key) if !C::TIES => {
+                return Ok(kernels::rank_le(&node.keys, count, C::word(key)));
+            }
+            Target::Below(key) if !C::TIES => {
+                return Ok(kernels::rank_lt(&node.keys, count, C::word(key)));
+            }
             Target::Last => return Ok(count),
             Target::At(key) => (key, Compare::Less),
             Target::Below(key) => (key, Compare::Equal),
@@ -166,8 +182,8 @@ impl<C: Codec> InnerTree<C> {
         Ok(low)
     }
 
-    /// The leaves of up to [`GROUP`] keys, level by level for all, so that their cache misses overlap.
-    /// A leaf of 0 stands for "descend alone".
+    /// The leaves of up to [`GROUP`] keys, level by level for all, so that their cache misses
+    /// overlap. A leaf of 0 stands for "descend alone".
     #[inline]
     pub fn descend_many(&self, keys: &[C::Key<'_>], leaves: &mut [u32]) -> Result<()> {
         let heap = self.heap();

@@ -1,4 +1,5 @@
-//! Optimistic lock coupling under every interleaving and every weak ordering. See `medium::sync` for how to run it.
+//! Optimistic lock coupling under every interleaving and every weak ordering. See `medium::sync`
+//! for how to run it.
 
 use loom::thread;
 use medium::sync::model;
@@ -17,7 +18,9 @@ fn separator(word: u64) -> Separator {
 /// A tree whose leaf `i` begins at key `10 * i`.
 fn tree(leaves: u32) -> Arc<Tree> {
     let tree = Tree::new(0).unwrap();
-    let leaves: Vec<_> = (0..leaves).map(|leaf| (separator(10 * u64::from(leaf)), leaf)).collect();
+    let leaves: Vec<_> = (0..leaves)
+        .map(|leaf| (separator(10 * u64::from(leaf)), leaf))
+        .collect();
     tree.build(&leaves).unwrap();
     Arc::new(tree)
 }
@@ -79,7 +82,10 @@ fn a_descent_beside_a_removal_ends_at_the_leaf_or_the_one_before() {
 fn a_reader_never_takes_a_node_for_what_it_was_in_another_life() {
     model(|| {
         let tree = tree(1);
-        let image = |first: u32| Image { separators: vec![separator(10)], children: vec![first, first + 1] };
+        let image = |first: u32| Image {
+            separators: vec![separator(10)],
+            children: vec![first, first + 1],
+        };
         let index = tree.new_node(&image(1)).unwrap();
         let version = tree.nodes.get(index).stable_version();
         let writer = {
@@ -91,7 +97,10 @@ fn a_reader_never_takes_a_node_for_what_it_was_in_another_life() {
         };
         let node = tree.nodes.get(index);
         let child = node.child(node.separators());
-        assert!(child == 2 || !node.is_still(version), "{child} is of another life");
+        assert!(
+            child == 2 || !node.is_still(version),
+            "{child} is of another life"
+        );
         writer.join().unwrap();
     });
 }

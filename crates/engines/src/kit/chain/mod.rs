@@ -2,20 +2,22 @@
 //!
 //! ## Layout
 //!
-//! Nodes of 31 separators and 32 children lie in an arena and are named by 32-bit indices (`node`). Level 1 leads to
-//! leaves, by the index that the leaves' owner gave them. The separator before child `i` is a lower bound of its keys
-//! and above all keys of child `i - 1`. For codecs whose first words tie, a separator also has a *tail*: its whole
-//! key, as a record in a volatile heap.
+//! Nodes of 31 separators and 32 children lie in an arena and are named by 32-bit indices (`node`).
+//! Level 1 leads to leaves, by the index that the leaves' owner gave them. The separator before
+//! child `i` is a lower bound of its keys and above all keys of child `i - 1`. For codecs whose
+//! first words tie, a separator also has a *tail*: its whole key, as a record in a volatile heap.
 //!
 //! ## Concurrency
 //!
-//! Readers are optimistic (optimistic lock coupling, Leis et al., DaMoN 2016): they take a node's version, read, take
-//! the child's version, and only then validate the node's. Changes of structure are serialised by one mutex, which a
-//! leaf needs only when it splits or merges; they lock every node that they change until all are changed, so that a
-//! reader that validates has seen none or all of a change.
+//! Readers are optimistic (optimistic lock coupling, Leis et al., DaMoN 2016): they take a node's
+//! version, read, take the child's version, and only then validate the node's. Changes of structure
+//! are serialised by one mutex, which a leaf needs only when it splits or merges; they lock every
+//! node that they change until all are changed, so that a reader that validates has seen none or
+//! all of a change.
 //!
-//! A descent may still end at a leaf that has just been split: the leaf's owner keeps a high key in each leaf, and moves
-//! right. It never ends right of the key, because a leaf's lower bound never changes.
+//! A descent may still end at a leaf that has just been split: the leaf's owner keeps a high key in
+//! each leaf, and moves right. It never ends right of the key, because a leaf's lower bound never
+//! changes.
 //!
 //! Nothing here survives the process: the nodes are rebuilt from the leaves ([`InnerTree::build`]).
 
@@ -44,7 +46,8 @@ pub use node::CHILDREN_MAX;
 
 /// The most inner nodes of one tree.
 const NODES_MAX: u32 = 1 << 26;
-/// The largest heap of separators, in bytes. Address space is reserved for it, for each of up to 208 trees of a pool.
+/// The largest heap of separators, in bytes. Address space is reserved for it, for each of up to
+/// 208 trees of a pool.
 const HEAP_BYTES_MAX: u64 = 1 << 36;
 
 /// A lower bound of a child's keys.
@@ -83,16 +86,25 @@ impl<C: Codec> InnerTree<C> {
     /// A tree of one leaf.
     pub fn new(leaf: u32) -> Result<Self> {
         // Small steps: most heaps stay small, and in memory a step costs next to nothing.
-        let options = PoolOptions { step_slabs_min: 1, close_on_drop: false, ..PoolOptions::default() };
+        let options = PoolOptions {
+            step_slabs_min: 1,
+            close_on_drop: false,
+            ..PoolOptions::default()
+        };
         let heap = match C::TIES {
-            true => {
-                Some(Pool::open(Dax::plain(HEAP_BYTES_MAX).map_err(medium::MediumError::from)?, options)?)
-            }
+            true => Some(Pool::open(
+                Dax::plain(HEAP_BYTES_MAX).map_err(medium::MediumError::from)?,
+                options,
+            )?),
             false => None,
         };
         Ok(Self {
             nodes: Arc::new(Arena::new(NODES_MAX)?),
-            tails: if C::TIES { Some(Arena::new(NODES_MAX)?) } else { None },
+            tails: if C::TIES {
+                Some(Arena::new(NODES_MAX)?)
+            } else {
+                None
+            },
             heap,
             root: AtomicU64::new(pack(leaf, 0)),
             structure: Mutex::new(()),
@@ -103,7 +115,11 @@ impl<C: Codec> InnerTree<C> {
     /// Opens access to separators.
     #[inline(always)]
     pub fn heap(&self) -> HeapGuard<'_> {
-        if C::TIES { self.heap.as_ref().map(Pool::pin) } else { None }
+        if C::TIES {
+            self.heap.as_ref().map(Pool::pin)
+        } else {
+            None
+        }
     }
 
     /// A separator with the key `key`.
@@ -112,7 +128,10 @@ impl<C: Codec> InnerTree<C> {
             Some(heap) => crate::index::record::write(&heap, bytes, &[])?,
             None => 0,
         };
-        Ok(Separator { word: C::word(key), tail })
+        Ok(Separator {
+            word: C::word(key),
+            tail,
+        })
     }
 
     /// Gives the memory of a separator back that new readers cannot find.
@@ -138,9 +157,15 @@ impl<C: Codec> InnerTree<C> {
     }
 
     /// Appends the key of a separator, as bytes.
-    pub fn copy_separator(heap: &HeapGuard<'_>, separator: Separator, buffer: &mut Vec<u8>) -> Result<()> {
+    pub fn copy_separator(
+        heap: &HeapGuard<'_>,
+        separator: Separator,
+        buffer: &mut Vec<u8>,
+    ) -> Result<()> {
         match heap {
-            Some(heap) => crate::index::record::Record::at(heap, separator.tail)?.copy_key(heap, buffer),
+            Some(heap) => {
+                crate::index::record::Record::at(heap, separator.tail)?.copy_key(heap, buffer)
+            }
             None => {
                 buffer.extend_from_slice(&separator.word.to_be_bytes());
                 Ok(())

@@ -51,7 +51,8 @@ impl InnerNode {
     #[inline(always)]
     pub(super) fn stable_version(&self) -> u64 {
         loop {
-            // ORDER: pairs with the release in `unlock`: later loads see that change or a newer one.
+            // ORDER: pairs with the release in `unlock`: later loads see that change or a newer
+            // one.
             let version = self.version.load(Ordering::Acquire);
             if version & CHANGING == 0 {
                 return version;
@@ -63,12 +64,14 @@ impl InnerNode {
     /// Whether nothing was changed since `version` was taken.
     #[inline(always)]
     pub(super) fn is_still(&self, version: u64) -> bool {
-        // ORDER: pairs with the fence in `lock`: if an earlier load saw a change, this load sees the new version.
+        // ORDER: pairs with the fence in `lock`: if an earlier load saw a change, this load sees
+        // the new version.
         fence(Ordering::Acquire);
         self.version.load(Ordering::Relaxed) == version
     }
 
-    /// The number of separators; never more than a node has room for, even if it is read during a change.
+    /// The number of separators; never more than a node has room for, even if it is read during a
+    /// change.
     #[inline(always)]
     pub(super) fn separators(&self) -> usize {
         (self.count.load(Ordering::Relaxed) as usize).min(CHILDREN_MAX - 1)
@@ -89,7 +92,8 @@ impl InnerNode {
     /// Ends a change.
     pub(super) fn unlock(&self) {
         let version = self.version.load(Ordering::Relaxed);
-        self.version.store((version | CHANGING) + 1, Ordering::Release);
+        self.version
+            .store((version | CHANGING) + 1, Ordering::Release);
     }
 }
 
@@ -128,7 +132,8 @@ impl Image {
         for (cell, child) in node.children.iter().zip(&self.children) {
             cell.store(*child, Ordering::Relaxed);
         }
-        node.count.store(self.separators.len() as u64, Ordering::Relaxed);
+        node.count
+            .store(self.separators.len() as u64, Ordering::Relaxed);
     }
 
     /// Splits off the upper half; returns the separator between the halves, which neither keeps.

@@ -1,17 +1,21 @@
 //! The barrier between epochs.
 //!
-//! There are a few *shards*. A writer locks one of them for the time of one operation. The epoch that it finds then is the epoch it
-//! works in. To end an epoch, a thread locks all shards: then no operation is under way. Readers without a shard read the number of
-//! the epoch before and after (`access`).
+//! There are a few *shards*. A writer locks one of them for the time of one operation. The epoch
+//! that it finds then is the epoch it works in. To end an epoch, a thread locks all shards: then no
+//! operation is under way. Readers without a shard read the number of the epoch before and after
+//! (`access`).
 //!
-//! 1. *Normal operation.* A thread takes its own shard, or another one that is free, or else waits for its own one.
-//! 2. *End of an epoch* ([`Barrier::stop`]). A thread that arrives while the shards are being locked waits until all are, even if its
-//!    shard is free. Otherwise it would keep the processor from the thread that holds the last shard.
+//! 1. *Normal operation.* A thread takes its own shard, or another one that is free, or else waits
+//!    for its own one.
+//! 2. *End of an epoch* ([`Barrier::stop`]). A thread that arrives while the shards are being
+//!    locked waits until all are, even if its shard is free. Otherwise it would keep the processor
+//!    from the thread that holds the last shard.
 //!
-//! An epoch has *phases*, for flushing dirty lines while writers work. When a phase begins, each shard in turn is locked, its
-//! list of dirty nodes is taken, and its phase number is raised. So a node that was listed in a phase is in the list of a shard
-//! that was in this phase. One phase number for all shards would not do: a writer could read the new number before its shard
-//! was emptied, and would take a node for listed that was just flushed.
+//! An epoch has *phases*, for flushing dirty lines while writers work. When a phase begins, each
+//! shard in turn is locked, its list of dirty nodes is taken, and its phase number is raised. So a
+//! node that was listed in a phase is in the list of a shard that was in this phase. One phase
+//! number for all shards would not do: a writer could read the new number before its shard was
+//! emptied, and would take a node for listed that was just flushed.
 //!
 //! A thread that holds a shard may try to lock others, for free space, but waits for none.
 
@@ -46,7 +50,10 @@ pub(crate) struct Pass<'b, S> {
 impl<S> Barrier<S> {
     /// Threads are spread over the first `worked_with` shards.
     pub(crate) fn new(running: u64, shards: impl Iterator<Item = S>, worked_with: usize) -> Self {
-        let shard = |content| ShardLock { phase: AtomicU64::new(1), content: Mutex::new(content) };
+        let shard = |content| ShardLock {
+            phase: AtomicU64::new(1),
+            content: Mutex::new(content),
+        };
         Self {
             running: AtomicU64::new(running),
             is_stopping: AtomicBool::new(false),
@@ -68,22 +75,26 @@ impl<S> Barrier<S> {
         self.running.load(Ordering::Acquire)
     }
 
-    /// Whether an epoch still runs. Then nothing that the caller read since [`Barrier::running`] returned it was reused.
+    /// Whether an epoch still runs. Then nothing that the caller read since [`Barrier::running`]
+    /// returned it was reused.
     #[inline(always)]
     pub(crate) fn is_running(&self, epoch: u64) -> bool {
-        // ORDER: pairs with the release of a writer that reused memory, in a later epoch. The loads before this fence, relaxed
-        // ones in kernels, stay before it.
+        // ORDER: pairs with the release of a writer that reused memory, in a later epoch. The loads
+        // before this fence, relaxed ones in kernels, stay before it.
         fence(Ordering::Acquire);
         self.running.load(Ordering::Acquire) == epoch
     }
 
-    /// Locks a shard for an operation: the thread's own, or another one that is free. Waits for its own if none is.
+    /// Locks a shard for an operation: the thread's own, or another one that is free. Waits for its
+    /// own if none is.
     pub(crate) fn enter(&self, thread: usize) -> Pass<'_, S> {
         if self.is_stopping.load(Ordering::Relaxed) {
             self.wait_until_stopped();
         }
         let own = thread % self.worked_with;
-        self.shards[own].try_enter(self).unwrap_or_else(|| self.enter_other(own))
+        self.shards[own]
+            .try_enter(self)
+            .unwrap_or_else(|| self.enter_other(own))
     }
 
     #[cold]
@@ -93,18 +104,30 @@ impl<S> Barrier<S> {
 
     #[cold]
     fn enter_other(&self, own: usize) -> Pass<'_, S> {
-        let free = self.shards[..self.worked_with].iter().find_map(|shard| shard.try_enter(self));
+        let free = self.shards[..self.worked_with]
+            .iter()
+            .find_map(|shard| shard.try_enter(self));
         free.unwrap_or_else(|| self.shards[own].enter(self))
     }
 
     /// Locks a shard that suits, if there is one. Waits for each in turn.
     pub(crate) fn enter_suitable(&self, suits: impl Fn(&S) -> bool) -> Option<Pass<'_, S>> {
-        self.shards.iter().map(|shard| shard.enter(self)).find(|pass| suits(&pass.shard))
+        self.shards
+            .iter()
+            .map(|shard| shard.enter(self))
+            .find(|pass| suits(&pass.shard))
     }
 
     /// Each shard that is wanted, by its index, and free just now.
-    pub(crate) fn enter_free(&self, is_wanted: impl Fn(usize) -> bool) -> impl Iterator<Item = Pass<'_, S>> {
-        let wanted = self.shards.iter().enumerate().filter(move |(index, _)| is_wanted(*index));
+    pub(crate) fn enter_free(
+        &self,
+        is_wanted: impl Fn(usize) -> bool,
+    ) -> impl Iterator<Item = Pass<'_, S>> {
+        let wanted = self
+            .shards
+            .iter()
+            .enumerate()
+            .filter(move |(index, _)| is_wanted(*index));
         wanted.filter_map(|(_, shard)| shard.try_enter(self))
     }
 
@@ -121,14 +144,19 @@ impl<S> Barrier<S> {
     pub(crate) fn stop(&self) -> Vec<MutexGuard<'_, S>> {
         let _stopping = self.stopping.lock();
         self.is_stopping.store(true, Ordering::Relaxed);
-        let shards = self.shards.iter().map(|shard| shard.content.lock()).collect();
+        let shards = self
+            .shards
+            .iter()
+            .map(|shard| shard.content.lock())
+            .collect();
         self.is_stopping.store(false, Ordering::Relaxed);
         shards
     }
 
     /// Begins an epoch, and with it a phase. The caller holds all shards.
     pub(crate) fn begin(&self, epoch: u64) {
-        // ORDER: pairs with the loads in `running` and `is_running`: a thread that sees the new epoch sees all of the old one.
+        // ORDER: pairs with the loads in `running` and `is_running`: a thread that sees the new
+        // epoch sees all of the old one.
         self.running.store(epoch, Ordering::Release);
         for shard in &self.shards {
             shard.phase.fetch_add(1, Ordering::Relaxed);
@@ -142,10 +170,16 @@ impl<S> ShardLock<S> {
     }
 
     fn try_enter<'b>(&'b self, barrier: &Barrier<S>) -> Option<Pass<'b, S>> {
-        self.content.try_lock().map(|content| self.pass(barrier, content))
+        self.content
+            .try_lock()
+            .map(|content| self.pass(barrier, content))
     }
 
     fn pass<'b>(&self, barrier: &Barrier<S>, shard: MutexGuard<'b, S>) -> Pass<'b, S> {
-        Pass { shard, epoch: barrier.running(), phase: self.phase.load(Ordering::Relaxed) }
+        Pass {
+            shard,
+            epoch: barrier.running(),
+            phase: self.phase.load(Ordering::Relaxed),
+        }
     }
 }

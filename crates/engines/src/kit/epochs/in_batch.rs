@@ -14,15 +14,19 @@ const SCHEDULED_MAX: usize = 8;
 const BATCH: usize = 1;
 
 thread_local! {
-    /// The address of the tree that the thread salvages, or [`BATCH`]; 0 for neither. Each thread of a scheduler has an entry; others
-    /// use the first one.
+    /// The address of the tree that the thread salvages, or [`BATCH`]; 0 for neither. Each thread
+    /// of a scheduler has an entry; others use the first one.
     static BUSY: [Cell<usize>; SCHEDULED_MAX] = const { [const { Cell::new(0) }; SCHEDULED_MAX] };
 }
 
 /// The calling thread's entry of [`BUSY`].
 #[inline(always)]
 fn own_entry<M: Medium>() -> usize {
-    if is_scheduled::<M>() { thread_number::<M>() % SCHEDULED_MAX } else { 0 }
+    if is_scheduled::<M>() {
+        thread_number::<M>() % SCHEDULED_MAX
+    } else {
+        0
+    }
 }
 
 #[inline(always)]
@@ -60,13 +64,23 @@ impl Drop for Mark {
     }
 }
 
-/// Refuses, within a batch or a salvage, what waits for the end of all batches or locks all shards of a tree.
+/// Refuses, within a batch or a salvage, what waits for the end of all batches or locks all shards
+/// of a tree.
 pub(crate) fn refuse_in_any_batch<M: Medium>() -> Result<()> {
-    if busy_with::<M>() == 0 { Ok(()) } else { Err(Error::InBatch) }
+    if busy_with::<M>() == 0 {
+        Ok(())
+    } else {
+        Err(Error::InBatch)
+    }
 }
 
-/// Refuses to write to the tree at this address while the same thread salvages it, and so has all of its shards.
+/// Refuses to write to the tree at this address while the same thread salvages it, and so has all
+/// of its shards.
 #[inline(always)]
 pub(crate) fn refuse_in_salvage_of<M: Medium>(tree: usize) -> Result<()> {
-    if busy_with::<M>() == tree { Err(Error::InBatch) } else { Ok(()) }
+    if busy_with::<M>() == tree {
+        Err(Error::InBatch)
+    } else {
+        Ok(())
+    }
 }

@@ -1,4 +1,5 @@
-//! The barrier between epochs under every interleaving and every weak ordering. See `medium::sync` for how to run it.
+//! The barrier between epochs under every interleaving and every weak ordering. See `medium::sync`
+//! for how to run it.
 
 use std::sync::Arc;
 
@@ -12,8 +13,8 @@ use super::note_lines;
 /// What a shard lists: nodes, of which there are two here, and lines of them.
 type Shard = Vec<(usize, u64)>;
 
-/// A node of two lines, each as memory has it and as the medium has it; and which of them changed, and when, as a tree's
-/// nodes note it.
+/// A node of two lines, each as memory has it and as the medium has it; and which of them changed,
+/// and when, as a tree's nodes note it.
 struct Node {
     lock: Mutex<()>,
     lines: [AtomicU64; 2],
@@ -31,16 +32,29 @@ impl Tree {
     /// With so many shards.
     fn new(shards: usize) -> Arc<Self> {
         let words = || std::array::from_fn(|_| AtomicU64::new(0));
-        let node =
-            |_| Node { lock: Mutex::new(()), lines: words(), durable: words(), listed: AtomicU64::new(0) };
+        let node = |_| Node {
+            lock: Mutex::new(()),
+            lines: words(),
+            durable: words(),
+            listed: AtomicU64::new(0),
+        };
         let barrier = Barrier::new(1, (0..shards).map(|_| Shard::new()), shards);
-        Arc::new(Self { barrier, batches: SharedLock::default(), nodes: std::array::from_fn(node) })
+        Arc::new(Self {
+            barrier,
+            batches: SharedLock::default(),
+            nodes: std::array::from_fn(node),
+        })
     }
 
     /// Changes a line of a node; returns the epoch in which that was.
     fn write(&self, thread: usize, node: usize, line: usize, value: u64) -> u64 {
         let mut pass = self.barrier.enter(thread);
-        let Node { lock, lines, listed, .. } = &self.nodes[node];
+        let Node {
+            lock,
+            lines,
+            listed,
+            ..
+        } = &self.nodes[node];
         let locked = lock.lock();
         lines[line].fetch_add(value, Ordering::Release);
         let (new, due) = note_lines(listed.load(Ordering::Relaxed), pass.phase, 1 << line);
@@ -72,7 +86,11 @@ impl Tree {
         let mut shards = self.barrier.stop();
         shards.iter_mut().for_each(|shard| listed.append(shard));
         self.flush(&mut listed);
-        let of_node = |node: &Node| node.durable.each_ref().map(|line| line.load(Ordering::Relaxed));
+        let of_node = |node: &Node| {
+            node.durable
+                .each_ref()
+                .map(|line| line.load(Ordering::Relaxed))
+        };
         let durable = self.nodes.each_ref().map(of_node);
         self.barrier.begin(self.barrier.running() + 1);
         durable
@@ -95,9 +113,16 @@ fn what_is_changed_in_an_epoch_is_durable_at_its_end_and_nothing_later() {
         let [first, second] = writer.join().unwrap();
         let third = other.join().unwrap();
         let of_line = |writes: &[(u64, u64)]| -> u64 {
-            writes.iter().filter(|(epoch, _)| *epoch == 1).map(|(_, value)| value).sum()
+            writes
+                .iter()
+                .filter(|(epoch, _)| *epoch == 1)
+                .map(|(_, value)| value)
+                .sum()
         };
-        assert_eq!(durable[0], [of_line(&[(first, 1), (third, 4)]), of_line(&[(second, 2)])]);
+        assert_eq!(
+            durable[0],
+            [of_line(&[(first, 1), (third, 4)]), of_line(&[(second, 2)])]
+        );
     });
 }
 
@@ -161,6 +186,9 @@ fn the_writes_of_a_batch_lie_in_one_epoch() {
         let [first, second] = batch.join().unwrap();
         assert_eq!(first, second);
         let is_durable = first == 1;
-        assert_eq!([durable[0][0], durable[1][0]], if is_durable { [1, 2] } else { [0, 0] });
+        assert_eq!(
+            [durable[0][0], durable[1][0]],
+            if is_durable { [1, 2] } else { [0, 0] }
+        );
     });
 }

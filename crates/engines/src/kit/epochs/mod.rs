@@ -1,27 +1,31 @@
 //! Epochs: the list of what changed, the end of an epoch, the set of epochs that failed.
 //!
-//! Nothing here knows nodes. A tree has a barrier and lists of its own ([`Epochs`]); all trees of a pool end their epochs together
-//! ([`PoolEpochs`]). A thread works with a shard of the barrier. While all shards of a tree are locked, no operation on it is under
-//! way, and no thread can reach what was freed.
+//! Nothing here knows nodes. A tree has a barrier and lists of its own ([`Epochs`]); all trees of a
+//! pool end their epochs together ([`PoolEpochs`]). A thread works with a shard of the barrier.
+//! While all shards of a tree are locked, no operation on it is under way, and no thread can reach
+//! what was freed.
 //!
-//! An operation lists the lines that it changes, each once a *phase*; a node notes which of its lines are listed. An epoch
-//! ends in these steps:
+//! An operation lists the lines that it changes, each once a *phase*; a node notes which of its
+//! lines are listed. An epoch ends in these steps:
 //!
-//! 1. A new phase begins. The lines of the previous phase are flushed and fenced while writers go on.
+//! 1. A new phase begins. The lines of the previous phase are flushed and fenced while writers go
+//!    on.
 //! 2. Step 1 is repeated while the list shrinks quickly and is longer than a few hundred ranges.
 //! 3. All shards of all trees are locked. The lines of the last phase are flushed and fenced.
 //! 4. The number of the next epoch is published and fenced. The shards are unlocked.
 //!
-//! So the pause is the longest operation, the flush of what changed during the last flush, and two fences.
+//! So the pause is the longest operation, the flush of what changed during the last flush, and two
+//! fences.
 //!
-//! On a medium whose fences are durable late, an epoch is one group of lines for each phase, a group for the number, and one
-//! wait. The next epoch runs during the wait. That is safe: such a medium writes nothing back unasked, so changes of the next
-//! epoch cannot be durable first.
+//! On a medium whose fences are durable late, an epoch is one group of lines for each phase, a
+//! group for the number, and one wait. The next epoch runs during the wait. That is safe: such a
+//! medium writes nothing back unasked, so changes of the next epoch cannot be durable first.
 //!
-//! A thread in a batch keeps its epoch from ending, so it must not wait for that end: [`in_batch`] refuses what would.
+//! A thread in a batch keeps its epoch from ending, so it must not wait for that end: [`in_batch`]
+//! refuses what would.
 //!
-//! An epoch that was running when the process ended has *failed*. It stays in a set in the pool until nothing is left that was
-//! written in it.
+//! An epoch that was running when the process ended has *failed*. It stays in a set in the pool
+//! until nothing is left that was written in it.
 
 pub(crate) mod barrier;
 pub(crate) mod in_batch;
@@ -44,7 +48,8 @@ use barrier::{Barrier, Pass};
 use of_pool::FAILED_SWEPT_AT;
 pub(crate) use of_pool::{Joined, Member, PoolEpochs, is_complete};
 
-/// What a thread needs to write: the list of what changed, and what the parts of a tree keep. In lines of its own.
+/// What a thread needs to write: the list of what changed, and what the parts of a tree keep. In
+/// lines of its own.
 #[repr(align(128))]
 pub(crate) struct Shard<S> {
     pub(crate) index: usize,
@@ -60,7 +65,8 @@ impl<S> Shard<S> {
     }
 }
 
-/// Words for which a list has memory when an epoch begins, 256 KiB at most: a bulk load may list a gigabyte.
+/// Words for which a list has memory when an epoch begins, 256 KiB at most: a bulk load may list a
+/// gigabyte.
 const LISTED_KEPT: usize = 1 << 15;
 
 /// Takes a list, and leaves an empty one for as many words.
@@ -83,7 +89,10 @@ fn pack(offset: u64, lines: u64) -> u64 {
 /// Adds all lines of some memory to a list.
 #[inline(always)]
 fn push(list: &mut Vec<u64>, offset: u64, bytes: u64) {
-    let (mut line, end) = (offset / LINE_BYTES as u64, (offset + bytes).div_ceil(LINE_BYTES as u64));
+    let (mut line, end) = (
+        offset / LINE_BYTES as u64,
+        (offset + bytes).div_ceil(LINE_BYTES as u64),
+    );
     while line < end {
         let count = (end - line).min(LINES_BITS.into());
         list.push(line << LINES_BITS | ((1 << count) - 1));
@@ -91,7 +100,8 @@ fn push(list: &mut Vec<u64>, offset: u64, bytes: u64) {
     }
 }
 
-/// Bits of a word that say which lines it stands for. In a node's `listed` word the phase is above them.
+/// Bits of a word that say which lines it stands for. In a node's `listed` word the phase is above
+/// them.
 const LINES_BITS: u32 = 16;
 const LINES_MASK: u64 = (1 << LINES_BITS) - 1;
 
@@ -100,7 +110,8 @@ pub(crate) const fn all_lines(bytes: usize) -> u64 {
     (1 << (bytes / LINE_BYTES)) - 1
 }
 
-/// What a node's `listed` word becomes when these lines change in a phase, and which of them have to be listed.
+/// What a node's `listed` word becomes when these lines change in a phase, and which of them have
+/// to be listed.
 #[inline(always)]
 pub(crate) fn note_lines(listed: u64, phase: u64, lines: u64) -> (u64, u64) {
     if listed >> LINES_BITS == phase {
@@ -113,7 +124,10 @@ pub(crate) fn note_lines(listed: u64, phase: u64, lines: u64) -> (u64, u64) {
 /// Flushes the lines of a listed word; returns how many they are.
 fn flush_lines<M: Medium>(guard: &Guard<'_, M>, listed: u64) -> Result<u64> {
     const WORDS: usize = LINE_BYTES / 8;
-    let (offset, mut lines) = ((listed >> LINES_BITS) * LINE_BYTES as u64, listed & LINES_MASK);
+    let (offset, mut lines) = (
+        (listed >> LINES_BITS) * LINE_BYTES as u64,
+        listed & LINES_MASK,
+    );
     let count = u64::from(lines.count_ones());
     let words = guard.words(offset, (u64::BITS - lines.leading_zeros()) as usize * WORDS)?;
     while lines != 0 {
@@ -143,7 +157,8 @@ impl Figures {
     }
 }
 
-/// The shards of a tree: how many, how many of them threads are spread over, and whether epochs end durably.
+/// The shards of a tree: how many, how many of them threads are spread over, and whether epochs end
+/// durably.
 pub(crate) struct Shards {
     pub(crate) count: usize,
     pub(crate) worked_with: usize,
@@ -176,7 +191,11 @@ pub(crate) struct Epochs<M: Medium, S> {
 impl<M: Medium, S: Default> Epochs<M, S> {
     /// Epochs that begin with `first`, of a tree in which something of `failed` epochs may be left.
     pub(crate) fn new(pool: &Pool<M>, shards: &Shards, first: u64, failed: Vec<u64>) -> Self {
-        let shard = |index| Shard { index, listed: Vec::new(), own: S::default() };
+        let shard = |index| Shard {
+            index,
+            listed: Vec::new(),
+            own: S::default(),
+        };
         Self {
             pool: pool.clone(),
             are_durable: shards.are_durable,
@@ -194,8 +213,8 @@ impl<M: Medium, S: Default> Epochs<M, S> {
 }
 
 impl<M: Medium, S> Epochs<M, S> {
-    /// Tells a scheduler that the thread is about to lock one shard or read the epoch (a load), or to lock all shards or change
-    /// the epoch (a store).
+    /// Tells a scheduler that the thread is about to lock one shard or read the epoch (a load), or
+    /// to lock all shards or change the epoch (a store).
     #[inline(always)]
     fn reach(&self, kind: AccessKind) {
         if is_scheduled::<M>() {
@@ -209,7 +228,8 @@ impl<M: Medium, S> Epochs<M, S> {
         self.barrier(AccessKind::Load).running()
     }
 
-    /// The barrier, for a thread that is about to lock shards, or to read the epoch: see [`Epochs::reach`].
+    /// The barrier, for a thread that is about to lock shards, or to read the epoch: see
+    /// [`Epochs::reach`].
     #[inline(always)]
     pub(crate) fn barrier(&self, kind: AccessKind) -> &Barrier<Shard<S>> {
         self.reach(kind);
@@ -240,7 +260,8 @@ impl<M: Medium, S> Epochs<M, S> {
         self.any_failed.load(Ordering::Acquire)
     }
 
-    /// Whether an epoch failed. The set is empty but for the time between a crash and the end of the sweep.
+    /// Whether an epoch failed. The set is empty but for the time between a crash and the end of
+    /// the sweep.
     #[inline]
     pub(crate) fn has_failed(&self, epoch: u64) -> bool {
         self.any_failed() && self.failed.contains(&epoch)
@@ -261,7 +282,8 @@ impl<M: Medium, S> Epochs<M, S> {
         8 * self.touched.lock().capacity() + size_of_val(&*self.failed)
     }
 
-    /// Flushes all listed lines. If damage has listed lines that the pool does not have, the others are flushed nevertheless.
+    /// Flushes all listed lines. If damage has listed lines that the pool does not have, the others
+    /// are flushed nevertheless.
     fn flush_listed(&self, guard: &Guard<'_, M>, listed: &[Vec<u64>]) -> Result<()> {
         let (mut lines, mut result) = (0, Ok(()));
         for listed in listed.iter().flatten() {
@@ -270,25 +292,34 @@ impl<M: Medium, S> Epochs<M, S> {
                 Err(error) => result = result.and(Err(error)),
             }
         }
-        self.figures.lines_flushed.fetch_add(lines, Ordering::Relaxed);
+        self.figures
+            .lines_flushed
+            .fetch_add(lines, Ordering::Relaxed);
         result
     }
 
-    /// Flushes what the epoch has changed so far, while writers go on. Returns whether anything was flushed.
+    /// Flushes what the epoch has changed so far, while writers go on. Returns whether anything was
+    /// flushed.
     fn flush_beside_others(&self, guard: &Guard<'_, M>) -> Result<bool> {
-        let enough = if is_scheduled::<M>() { LISTED_IN_PAUSE_SCHEDULED } else { LISTED_IN_PAUSE };
+        let enough = if is_scheduled::<M>() {
+            LISTED_IN_PAUSE_SCHEDULED
+        } else {
+            LISTED_IN_PAUSE
+        };
         let mut before = None;
         loop {
             let mut listed = Vec::new();
             self.reach(AccessKind::Store);
-            self.barrier.begin_phase(|shard| listed.push(take(&mut shard.listed)));
+            self.barrier
+                .begin_phase(|shard| listed.push(take(&mut shard.listed)));
             listed.push(take(&mut self.touched.lock()));
             let count: usize = listed.iter().map(Vec::len).sum();
             if count == 0 {
                 return Ok(before.is_some());
             }
             let flushed = self.flush_listed(guard, &listed);
-            // The flushed lines are in no list any more, so they are fenced here. A fence costs less here than in the pause.
+            // The flushed lines are in no list any more, so they are fenced here. A fence costs
+            // less here than in the pause.
             guard.fence();
             flushed?;
             // If writers list lines as fast as they are flushed, another round does not help.

@@ -1,8 +1,9 @@
-//! The epochs of a pool: its trees begin and end them together, so that after a crash all are as at one moment.
+//! The epochs of a pool: its trees begin and end them together, so that after a crash all are as at
+//! one moment.
 //!
-//! A tree *joins* when it is opened and *leaves* when it is closed. The first tree that joins finds out whether an epoch was
-//! running when the pool was last used; that epoch has failed. The last tree that leaves notes that the running one has not.
-//! While a tree joins, no epoch ends.
+//! A tree *joins* when it is opened and *leaves* when it is closed. The first tree that joins finds
+//! out whether an epoch was running when the pool was last used; that epoch has failed. The last
+//! tree that leaves notes that the running one has not. While a tree joins, no epoch ends.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -55,7 +56,8 @@ struct State {
     written: Written,
     /// The end of the last epoch.
     ended: Lsn,
-    /// Whether the running epoch has something to end, though nothing may be listed: an attempt to end it failed.
+    /// Whether the running epoch has something to end, though nothing may be listed: an attempt to
+    /// end it failed.
     is_owed: bool,
     /// A tree was closed without the end of its epoch, which cannot end any more.
     is_cut_off: bool,
@@ -63,10 +65,20 @@ struct State {
 
 impl<M: Medium, S> Default for PoolEpochs<M, S> {
     fn default() -> Self {
-        let state =
-            State { written: Written::default(), ended: Lsn::DURABLE, is_owed: false, is_cut_off: false };
+        let state = State {
+            written: Written::default(),
+            ended: Lsn::DURABLE,
+            is_owed: false,
+            is_cut_off: false,
+        };
         let (members, batches, is_given_up, ticker) = Default::default();
-        Self { members, state: Mutex::new(state), batches, is_given_up, ticker }
+        Self {
+            members,
+            state: Mutex::new(state),
+            batches,
+            is_given_up,
+            ticker,
+        }
     }
 }
 
@@ -86,13 +98,22 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         pool.common()
     }
 
-    /// The running epoch and the failed ones, for a look at a tree that is not opened; 1 and none if that is damaged.
+    /// The running epoch and the failed ones, for a look at a tree that is not opened; 1 and none
+    /// if that is damaged.
     pub(crate) fn read(pool: &Pool<M>) -> (u64, Vec<u64>) {
         let written = words::read(&pool.peek()).unwrap_or_default();
-        (written.running.max(1), written.failed.into_iter().filter(|epoch| *epoch != 0).collect())
+        (
+            written.running.max(1),
+            written
+                .failed
+                .into_iter()
+                .filter(|epoch| *epoch != 0)
+                .collect(),
+        )
     }
 
-    /// Takes up the tree that `open` makes or recovers, with `first` or a later epoch as its first one.
+    /// Takes up the tree that `open` makes or recovers, with `first` or a later epoch as its first
+    /// one.
     pub(crate) fn join<T: Member<M, S> + 'static>(
         &self,
         pool: &Pool<M>,
@@ -106,8 +127,17 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
             // What the tree wrote when it was open before lies in an epoch that has ended.
             self.end(&mut state, pool, Some(first))?;
         }
-        let Written { running, ref failed, dropped, .. } = state.written;
-        let tree = open(&Joined { first: running, failed, dropped });
+        let Written {
+            running,
+            ref failed,
+            dropped,
+            ..
+        } = state.written;
+        let tree = open(&Joined {
+            first: running,
+            failed,
+            dropped,
+        });
         match &tree {
             Ok(tree) => {
                 let member: Weak<T> = Arc::downgrade(tree);
@@ -119,9 +149,18 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     }
 
     /// Lets a tree go, whose epoch ends if it is closed cleanly.
-    pub(crate) fn leave(&self, pool: &Pool<M>, epochs: &Epochs<M, S>, is_clean: bool) -> Result<()> {
+    pub(crate) fn leave(
+        &self,
+        pool: &Pool<M>,
+        epochs: &Epochs<M, S>,
+        is_clean: bool,
+    ) -> Result<()> {
         let mut state = self.state.lock();
-        let ended = if is_clean { self.end(&mut state, pool, None) } else { Ok(()) };
+        let ended = if is_clean {
+            self.end(&mut state, pool, None)
+        } else {
+            Ok(())
+        };
         state.is_cut_off |= !is_clean || ended.is_err();
         self.forget(epochs);
         let closed = self.close_if_empty(&mut state, pool);
@@ -130,8 +169,8 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         ended.and(closed)
     }
 
-    /// Lets a tree go whose memory is given back. No operation is under way any more, and none begins. Waits for no batch of another
-    /// tree.
+    /// Lets a tree go whose memory is given back. No operation is under way any more, and none
+    /// begins. Waits for no batch of another tree.
     pub(crate) fn leave_for_good(&self, pool: &Pool<M>, epochs: &Epochs<M, S>) -> Result<()> {
         if !self.forget(epochs) {
             return Ok(());
@@ -141,45 +180,56 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         closed
     }
 
-    /// Ends the thread that ends epochs, if there is no tree any more. The caller holds no lock: the thread may be about to end an
-    /// epoch.
+    /// Ends the thread that ends epochs, if there is no tree any more. The caller holds no lock:
+    /// the thread may be about to end an epoch.
     fn stop_ticker(&self) {
         let mut ticker = self.ticker.lock();
-        let stopped = if self.members.lock().is_empty() { ticker.take() } else { None };
+        let stopped = if self.members.lock().is_empty() {
+            ticker.take()
+        } else {
+            None
+        };
         drop(ticker);
         drop(stopped);
     }
 
-    /// Ends the epoch that runs at the call: all operations before are durable when this returns. One end serves all threads that
-    /// wait for it. `epochs` are those of any tree that takes part.
+    /// Ends the epoch that runs at the call: all operations before are durable when this returns.
+    /// One end serves all threads that wait for it. `epochs` are those of any tree that takes part.
     pub(crate) fn advance(&self, pool: &Pool<M>, epochs: &Epochs<M, S>) -> Result<()> {
         let epoch = epochs.running();
         let mut state = self.state.lock();
-        let done = if state.written.running <= epoch { self.end(&mut state, pool, None) } else { Ok(()) };
+        let done = if state.written.running <= epoch {
+            self.end(&mut state, pool, None)
+        } else {
+            Ok(())
+        };
         let ended = state.ended;
-        // To the thread that has waited longest. If threads that come back were first, none of the others would see that its epoch has
-        // ended.
+        // To the thread that has waited longest. If threads that come back were first, none of the
+        // others would see that its epoch has ended.
         hand_over(state);
         done?;
         // Another thread may have ended it, without waiting for the disk.
         pool.peek().settle(ended)
     }
 
-    /// Runs a batch within the running epoch, whose number it gets: the epoch does not end meanwhile. `run` must not wait for the end of
-    /// an epoch. `epochs` are those of a tree that takes part.
+    /// Runs a batch within the running epoch, whose number it gets: the epoch does not end
+    /// meanwhile. `run` must not wait for the end of an epoch. `epochs` are those of a tree that
+    /// takes part.
     pub(crate) fn within_epoch<R>(&self, epochs: &Epochs<M, S>, run: impl FnOnce(u64) -> R) -> R {
         epochs.reach(AccessKind::Load);
         let _batch = self.batches.share();
         run(epochs.running())
     }
 
-    /// Ends an epoch, if it still runs: what was written in it is ordered when this returns, and need not be durable.
+    /// Ends an epoch, if it still runs: what was written in it is ordered when this returns, and
+    /// need not be durable.
     pub(crate) fn complete(&self, pool: &Pool<M>, epoch: u64) -> Result<()> {
         let mut state = self.state.lock();
         if state.written.running > epoch {
             return Ok(());
         }
-        self.try_end(&mut state, pool, Some(epoch + 1)).inspect_err(|_| self.note_end(&state, true))
+        self.try_end(&mut state, pool, Some(epoch + 1))
+            .inspect_err(|_| self.note_end(&state, true))
     }
 
     /// Ends no epoch any more. Within a batch.
@@ -199,7 +249,8 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         Ok(())
     }
 
-    /// Forgets the failed epochs before `swept`: nothing is left in any tree that was written in one.
+    /// Forgets the failed epochs before `swept`: nothing is left in any tree that was written in
+    /// one.
     pub(crate) fn forget_failed(&self, pool: &Pool<M>, swept: u64) -> Result<()> {
         let mut state = self.state.lock();
         for failed in &mut state.written.failed {
@@ -216,10 +267,18 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         if ticker.is_none() {
             let (sweeping, ending) = (Arc::downgrade(self), Arc::downgrade(self));
             let sweep = move |is_time: &dyn Fn() -> bool| {
-                sweeping.upgrade().into_iter().for_each(|epochs| epochs.sweep_until(is_time));
+                sweeping
+                    .upgrade()
+                    .into_iter()
+                    .for_each(|epochs| epochs.sweep_until(is_time));
             };
             // An error here comes again in `sync`, which returns it.
-            let end = move || ending.upgrade().into_iter().for_each(|epochs| drop(epochs.advance_any()));
+            let end = move || {
+                ending
+                    .upgrade()
+                    .into_iter()
+                    .for_each(|epochs| drop(epochs.advance_any()));
+            };
             *ticker = Some(Ticker::start(length, sweep, end)?);
         }
         Ok(())
@@ -245,32 +304,46 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
 
     /// The trees that take part.
     fn live(&self) -> Vec<Arc<dyn Member<M, S>>> {
-        self.members.lock().iter().filter_map(Weak::upgrade).collect()
+        self.members
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect()
     }
 
     /// Removes a tree. Returns whether it was the last one.
     fn forget(&self, epochs: &Epochs<M, S>) -> bool {
         let mut members = self.members.lock();
-        members
-            .retain(|member| member.upgrade().is_some_and(|member| !std::ptr::eq(member.epochs(), epochs)));
+        members.retain(|member| {
+            member
+                .upgrade()
+                .is_some_and(|member| !std::ptr::eq(member.epochs(), epochs))
+        });
         members.is_empty()
     }
 
-    /// Notes that the running epoch has not failed, if no tree takes part any more and all have ended their epoch.
+    /// Notes that the running epoch has not failed, if no tree takes part any more and all have
+    /// ended their epoch.
     fn close_if_empty(&self, state: &mut State, pool: &Pool<M>) -> Result<()> {
         if state.written.running == 0 || !self.members.lock().is_empty() {
             return Ok(());
         }
         state.written.running = 0;
-        let is_cut_off = std::mem::take(&mut state.is_cut_off) || self.is_given_up.load(Ordering::Acquire);
-        if is_cut_off { Ok(()) } else { words::write_clean(&pool.peek()) }
+        let is_cut_off =
+            std::mem::take(&mut state.is_cut_off) || self.is_given_up.load(Ordering::Acquire);
+        if is_cut_off {
+            Ok(())
+        } else {
+            words::write_clean(&pool.peek())
+        }
     }
 
-    /// As [`PoolEpochs::try_end`], and waits until that is durable; all trees know how it went, and so tickets do.
+    /// As [`PoolEpochs::try_end`], and waits until that is durable; all trees know how it went, and
+    /// so tickets do.
     fn end(&self, state: &mut State, pool: &Pool<M>, wanted: Option<u64>) -> Result<()> {
         let ended = self.try_end(state, pool, wanted);
-        // The next epoch runs while this one becomes durable. Also if there was nothing to end: the caller that ended the last epoch
-        // need not have waited, or its wait has failed.
+        // The next epoch runs while this one becomes durable. Also if there was nothing to end: the
+        // caller that ended the last epoch need not have waited, or its wait has failed.
         let ended = ended.and_then(|()| pool.peek().settle(state.ended));
         self.note_end(state, ended.is_err());
         ended
@@ -282,18 +355,21 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         }
     }
 
-    /// Ends the running epoch, if anything changed in it, or if a next one, from `first` on, is `wanted`. It is ordered when this
-    /// returns, and durable at `state.ended`.
+    /// Ends the running epoch, if anything changed in it, or if a next one, from `first` on, is
+    /// `wanted`. It is ordered when this returns, and durable at `state.ended`.
     fn try_end(&self, state: &mut State, pool: &Pool<M>, wanted: Option<u64>) -> Result<()> {
         self.expect_whole(state)?;
         let (guard, members) = (pool.peek(), self.live());
-        // After an error the flushed lines are in no list any more. This flag makes the next attempt end the epoch nevertheless.
+        // After an error the flushed lines are in no list any more. This flag makes the next
+        // attempt end the epoch nevertheless.
         let mut something = std::mem::replace(&mut state.is_owed, true) || wanted.is_some();
         for member in &members {
             something |= member.epochs().flush_beside_others(&guard)?;
         }
         // Batches end first, while other writers go on.
-        members.iter().for_each(|member| member.epochs().reach(AccessKind::Store));
+        members
+            .iter()
+            .for_each(|member| member.epochs().reach(AccessKind::Store));
         let _no_batch = self.batches.lock();
         self.expect_whole(state)?;
         let pause = Instant::now();
@@ -302,7 +378,10 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         let mut stopped = Vec::with_capacity(members.len());
         for member in &members {
             let mut shards = member.epochs().barrier.stop();
-            let mut of_tree: Vec<_> = shards.iter_mut().map(|shard| take(&mut shard.listed)).collect();
+            let mut of_tree: Vec<_> = shards
+                .iter_mut()
+                .map(|shard| take(&mut shard.listed))
+                .collect();
             of_tree.push(take(&mut member.epochs().touched.lock()));
             listed.push(of_tree);
             stopped.push(shards);
@@ -336,7 +415,8 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     }
 }
 
-/// Whether an epoch of a pool has ended, and not failed. Before any tree is opened, as that may begin another epoch.
+/// Whether an epoch of a pool has ended, and not failed. Before any tree is opened, as that may
+/// begin another epoch.
 ///
 /// # Errors
 /// [`Error::Corrupt`](crate::Error::Corrupt) if both copies of the epochs' numbers are damaged.
@@ -346,16 +426,23 @@ pub(crate) fn is_complete<M: Medium>(pool: &Pool<M>, epoch: u64) -> Result<bool>
 }
 
 impl State {
-    /// Goes on with the epochs of an earlier process, with `first` or a later one. If an epoch was running, it has failed.
+    /// Goes on with the epochs of an earlier process, with `first` or a later one. If an epoch was
+    /// running, it has failed.
     fn resume<M: Medium>(&mut self, pool: &Pool<M>, first: u64) -> Result<()> {
         let guard = pool.peek();
         let mut written = words::read(&guard)?;
-        let Written { running, is_clean, mut failed, .. } = written;
+        let Written {
+            running,
+            is_clean,
+            mut failed,
+            ..
+        } = written;
         if running != 0 && !is_clean && !failed.contains(&running) {
             // A free place, or that of the first one.
             if let Some(place) = failed.iter_mut().min() {
                 if *place != 0 {
-                    // Some tree that is damaged was not opened since. A tree that needs this epoch does not open any more.
+                    // Some tree that is damaged was not opened since. A tree that needs this epoch
+                    // does not open any more.
                     written.dropped = *place;
                     words::write_dropped(&guard, &written)?;
                 }

@@ -20,8 +20,9 @@ pub(crate) struct Ticker {
 }
 
 impl Ticker {
-    /// Calls `sweep` at the beginning of each epoch, with what says that it is time for something else, and then `end`. The first
-    /// `sweep` comes at once: an epoch may last longer than the tree is open.
+    /// Calls `sweep` at the beginning of each epoch, with what says that it is time for something
+    /// else, and then `end`. The first `sweep` comes at once: an epoch may last longer than the
+    /// tree is open.
     pub(crate) fn start(
         length: Duration,
         sweep: impl Fn(&dyn Fn() -> bool) + Send + 'static,
@@ -46,7 +47,10 @@ impl Ticker {
             .name("everleaf-epochs".to_owned())
             .spawn(run)
             .map_err(Error::io("start the thread that ends epochs"))?;
-        Ok(Self { thread: Some(thread), is_stopped })
+        Ok(Self {
+            thread: Some(thread),
+            is_stopped,
+        })
     }
 }
 

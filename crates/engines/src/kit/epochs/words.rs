@@ -1,7 +1,8 @@
-//! What the pool has of epochs: the running one, and those that failed. Kept twice, so that damage to one copy costs nothing.
+//! What the pool has of epochs: the running one, and those that failed. Kept twice, so that damage
+//! to one copy costs nothing.
 //!
-//! Both copies are durable before an epoch begins. If a crash comes between them, either is right: all that changed in the epoch
-//! before was ordered first. So the copy with the later epoch counts.
+//! Both copies are durable before an epoch begins. If a crash comes between them, either is right:
+//! all that changed in the epoch before was ordered first. So the copy with the later epoch counts.
 
 use medium::{Medium, Word, node};
 use pool::{EPOCHS, Guard};
@@ -26,7 +27,8 @@ node! {
     }
 }
 
-const _: () = assert!(size_of::<EpochWords>() == 512 && std::mem::offset_of!(EpochWords, failed) == 64);
+const _: () =
+    assert!(size_of::<EpochWords>() == 512 && std::mem::offset_of!(EpochWords, failed) == 64);
 
 /// The content of a copy; 0 stands for none.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +42,12 @@ pub(super) struct Written {
 
 impl Default for Written {
     fn default() -> Self {
-        Self { running: 0, is_clean: false, dropped: 0, failed: [0; FAILED_MAX] }
+        Self {
+            running: 0,
+            is_clean: false,
+            dropped: 0,
+            failed: [0; FAILED_MAX],
+        }
     }
 }
 
@@ -56,8 +63,12 @@ impl EpochWords {
             word => unchecked(word).filter(|epoch| (1..1 << 47).contains(epoch)),
         };
         let [running, clean, dropped] = [&self.running, &self.clean, &self.dropped].map(epoch);
-        let mut written =
-            Written { running: running?, is_clean: clean? != 0, dropped: dropped?, ..Written::default() };
+        let mut written = Written {
+            running: running?,
+            is_clean: clean? != 0,
+            dropped: dropped?,
+            ..Written::default()
+        };
         for (failed, cell) in written.failed.iter_mut().zip(&self.failed) {
             *failed = epoch(cell).filter(|failed| *failed <= written.running)?;
         }
@@ -74,7 +85,8 @@ fn both<'g, M: Medium>(
     Ok([cell(first?), cell(second?)])
 }
 
-/// Reads the later copy. Of failed epochs it has those of both: one that a crash kept in one copy only may still be needed.
+/// Reads the later copy. Of failed epochs it has those of both: one that a crash kept in one copy
+/// only may still be needed.
 pub(super) fn read<M: Medium>(guard: &Guard<'_, M>) -> Result<Written> {
     let [first, second] = EPOCHS.map(|at| guard.node::<EpochWords>(at));
     let (mut later, other) = match (first?.read(guard), second?.read(guard)) {
@@ -82,12 +94,19 @@ pub(super) fn read<M: Medium>(guard: &Guard<'_, M>) -> Result<Written> {
         (Some(first), second) => (first, second),
         (None, Some(second)) => (second, None),
         (None, None) => {
-            return Err(Error::corrupt(EPOCHS[0], "both copies of the epochs' numbers are damaged"));
+            return Err(Error::corrupt(
+                EPOCHS[0],
+                "both copies of the epochs' numbers are damaged",
+            ));
         }
     };
     if let Some(other) = other {
         later.is_clean &= other.is_clean || other.running < later.running;
-        later.failed.iter_mut().zip(other.failed).for_each(|(failed, other)| *failed = (*failed).max(other));
+        later
+            .failed
+            .iter_mut()
+            .zip(other.failed)
+            .for_each(|(failed, other)| *failed = (*failed).max(other));
     }
     Ok(later)
 }
@@ -98,8 +117,8 @@ pub(super) fn write_failed<M: Medium>(guard: &Guard<'_, M>, written: &Written) -
         let word = word_of(failed);
         for cell in both(guard, |words| &words.failed[index])? {
             if cell.load(guard) != word {
-                // PERSIST: adding an epoch needs nothing before it; lost, the next open adds it again. Removing one needs a
-                // finished sweep; lost, the next open sweeps again.
+                // PERSIST: adding an epoch needs nothing before it; lost, the next open adds it
+                // again. Removing one needs a finished sweep; lost, the next open sweeps again.
                 cell.publish(guard, word);
             }
         }
@@ -118,7 +137,8 @@ pub(super) fn write_dropped<M: Medium>(guard: &Guard<'_, M>, written: &Written) 
     Ok(())
 }
 
-/// Writes the number of an epoch that begins, in a pool that is not clean from then on. The caller fences.
+/// Writes the number of an epoch that begins, in a pool that is not clean from then on. The caller
+/// fences.
 pub(super) fn write_running<M: Medium>(guard: &Guard<'_, M>, running_epoch: u64) -> Result<()> {
     let clean = both(guard, |words| &words.clean)?;
     let running = both(guard, |words| &words.running)?;
@@ -127,16 +147,19 @@ pub(super) fn write_running<M: Medium>(guard: &Guard<'_, M>, running_epoch: u64)
         if clean[copy].load(guard) != 0 {
             clean[copy].store(guard, 0);
         }
-        // PERSIST: all that changed in the epoch before is ordered before; lost, that epoch has failed.
+        // PERSIST: all that changed in the epoch before is ordered before; lost, that epoch has
+        // failed.
         running[copy].publish(guard, checked(running_epoch));
     }
     Ok(())
 }
 
-/// Writes that the running epoch has not failed, although it does not end. Durable when this returns.
+/// Writes that the running epoch has not failed, although it does not end. Durable when this
+/// returns.
 pub(super) fn write_clean<M: Medium>(guard: &Guard<'_, M>) -> Result<()> {
     for cell in both(guard, |words| &words.clean)? {
-        // PERSIST: the last epoch is complete, and nothing was written since; lost, an empty epoch has failed.
+        // PERSIST: the last epoch is complete, and nothing was written since; lost, an empty epoch
+        // has failed.
         cell.publish(guard, checked(1));
     }
     Ok(guard.drain()?)

@@ -37,7 +37,9 @@ fn a_retired_id_waits_for_readers() {
     let ids = Ids::<Dax>::new(1000).unwrap();
     let used: Vec<_> = (0..BATCH + 7).map(|_| ids.claim().unwrap()).collect();
     let reader = pool.pin();
-    used[..BATCH].iter().for_each(|id| ids.retire(&pool.pin(), *id));
+    used[..BATCH]
+        .iter()
+        .for_each(|id| ids.retire(&pool.pin(), *id));
     assert!(ids.state.lock().free.is_empty());
     drop(reader);
     pool.reclaim();

@@ -50,9 +50,15 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         items: &[Item],
     ) -> Result<()> {
         let node = self.node(guard, offset, kind)?;
-        items.iter().enumerate().for_each(|(slot, item)| node.store_item(guard, slot, *item));
+        items
+            .iter()
+            .enumerate()
+            .for_each(|(slot, item)| node.store_item(guard, slot, *item));
         let head = self.format.head(kind, &Order::of(0..items.len()));
-        node.head.iter().zip(head).for_each(|(word, value)| word.store(guard, value));
+        node.head
+            .iter()
+            .zip(head)
+            .for_each(|(word, value)| word.store(guard, value));
         node.link().store(guard, checked(link));
         guard.flush_words(node.head);
         guard.flush_words(node.entries[..items.len()].as_flattened());
@@ -73,11 +79,15 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             C::copy_key(guard, [above.word, above.value], &mut key)?;
             tail = checked(space.adopt(record::write(guard, &key, &[])?));
         }
-        Ok(Item { word: above.word, value: checked(right), tail })
+        Ok(Item {
+            word: above.word,
+            value: checked(right),
+            tail,
+        })
     }
 
-    /// Makes room in a full leaf. Where nodes above it are full as well, splits the uppermost of these; the caller must then try
-    /// again.
+    /// Makes room in a full leaf. Where nodes above it are full as well, splits the uppermost of
+    /// these; the caller must then try again.
     pub(super) fn make_room(
         &self,
         guard: &Guard<'_, M>,
@@ -116,28 +126,50 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         };
         let (separator, left_link) = if node.kind == Kind::Leaf {
             self.write_node(guard, (right, Kind::Leaf), link, &items[kept..])?;
-            let separator = Self::separate(guard, &mut space, (items[kept - 1], items[kept]), right)?;
+            let separator =
+                Self::separate(guard, &mut space, (items[kept - 1], items[kept]), right)?;
             (separator, checked(right))
         } else {
             // Its separator moves up, with its tail.
             let first_child = Self::offset_in(&node, items[kept].value)?;
             self.write_node(guard, (right, Kind::Inner), first_child, &items[kept + 1..])?;
-            (Item { value: checked(right), ..items[kept] }, checked(link))
+            (
+                Item {
+                    value: checked(right),
+                    ..items[kept]
+                },
+                checked(link),
+            )
         };
         let mut redo = Redo::default();
         match parent {
             Some((parent, position)) => {
                 let above = self.order(guard, &parent, self.format.live(guard, &parent))?;
-                self.format.insert_separator(guard, &parent, (above, position), separator, &mut redo);
+                self.format.insert_separator(
+                    guard,
+                    &parent,
+                    (above, position),
+                    separator,
+                    &mut redo,
+                );
             }
             None => {
                 let (old, levels) = self.root(guard)?;
                 let root = self.allocate(&mut space, Kind::Inner)?;
                 self.write_node(guard, (root, Kind::Inner), old, &[separator])?;
-                redo.set(guard, self.anchor(guard)?.root, Self::root_word(root, levels + 1)?);
+                redo.set(
+                    guard,
+                    self.anchor(guard)?.root,
+                    Self::root_word(root, levels + 1)?,
+                );
             }
         }
-        redo.set_head(guard, &node, self.format.head(node.kind, &Order::of(order.slots().take(kept))));
+        redo.set_head(
+            guard,
+            &node,
+            self.format
+                .head(node.kind, &Order::of(order.slots().take(kept))),
+        );
         redo.set(guard, node.link(), left_link);
         writing.change();
         let lsn = redo.commit(guard, &self.anchor(guard)?)?;
@@ -147,7 +179,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         Ok(())
     }
 
-    /// Merges a leaf that has `count` entries left with those beside it, as far as they are short; then what is above it.
+    /// Merges a leaf that has `count` entries left with those beside it, as far as they are short;
+    /// then what is above it.
     pub(super) fn shrink(
         &self,
         guard: &Guard<'_, M>,
@@ -155,7 +188,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         path: &Path,
         mut count: usize,
     ) -> Result<()> {
-        let is_short = |count: usize, kind: Kind| count <= (self.format.shape(kind).entries / 4).max(1);
+        let is_short =
+            |count: usize, kind: Kind| count <= (self.format.shape(kind).entries / 4).max(1);
         if !is_short(count, Kind::Leaf) {
             return Ok(());
         }
@@ -165,12 +199,15 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         {
             let parent = self.node(guard, *offset, Kind::Inner)?;
             count = self.count(guard, &parent);
-            // In a damaged tree the leaf may be the parent as well, which then has fewer children than it had.
+            // In a damaged tree the leaf may be the parent as well, which then has fewer children
+            // than it had.
             let mut position = (*position).min(count);
             loop {
                 if position > 0 && self.merge(guard, writing, (&parent, position - 1), kind)? {
                     position -= 1;
-                } else if position >= count || !self.merge(guard, writing, (&parent, position), kind)? {
+                } else if position >= count
+                    || !self.merge(guard, writing, (&parent, position), kind)?
+                {
                     break;
                 }
                 count -= 1;
@@ -180,7 +217,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         self.lower_root(guard, writing)
     }
 
-    /// Merges the children at a position of a node and at the next one, if both fit in one node and leave it room.
+    /// Merges the children at a position of a node and at the next one, if both fit in one node and
+    /// leave it room.
     fn merge(
         &self,
         guard: &Guard<'_, M>,
@@ -193,7 +231,11 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         let (left, right) = (child(position)?, child(position + 1)?);
         let counts = [self.count(guard, &left), self.count(guard, &right)];
         let (capacity, pulled) = (left.entries.len(), usize::from(kind == Kind::Inner));
-        let room = if counts.contains(&0) { capacity } else { capacity / 2 + pulled };
+        let room = if counts.contains(&0) {
+            capacity
+        } else {
+            capacity / 2 + pulled
+        };
         if counts[0] + counts[1] + pulled > room {
             return Ok(false);
         }
@@ -203,7 +245,10 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         Self::tail_of(parent, separator)?;
         let [mut one, other] = [self.content(guard, &left)?, self.content(guard, &right)?];
         let link = right.link().load(guard);
-        let first = (kind == Kind::Inner).then_some(Item { value: link, ..separator });
+        let first = (kind == Kind::Inner).then_some(Item {
+            value: link,
+            ..separator
+        });
         for item in first.into_iter().chain(other.items) {
             let slot = (!one.live).trailing_zeros() as usize;
             left.write_item(guard, slot, item);
@@ -215,7 +260,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         if kind == Kind::Leaf {
             redo.set(guard, left.link(), link);
         }
-        self.format.remove_separator(guard, parent, (above, position), &mut redo);
+        self.format
+            .remove_separator(guard, parent, (above, position), &mut redo);
         writing.change();
         let lsn = redo.commit(guard, &self.anchor(guard)?)?;
         writing.stamp(left.offset, lsn);

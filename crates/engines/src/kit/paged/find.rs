@@ -60,22 +60,38 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     pub(super) fn root(&self, guard: &Guard<'_, M>) -> Result<(u64, usize)> {
         match unchecked(self.anchor(guard)?.root.load(guard)) {
             Some(word) => Ok((word & !LEVELS, (word & LEVELS) as usize)),
-            None => Err(Error::corrupt(self.anchor, "the word that leads to the root fails its check")),
+            None => Err(Error::corrupt(
+                self.anchor,
+                "the word that leads to the root fails its check",
+            )),
         }
     }
 
     /// The root's word.
     pub(super) fn root_word(offset: u64, levels: usize) -> Result<u64> {
         if levels as u64 > LEVELS {
-            return Err(Error::corrupt(offset, "a tree with more levels than any pool has room for"));
+            return Err(Error::corrupt(
+                offset,
+                "a tree with more levels than any pool has room for",
+            ));
         }
         Ok(super::checked(offset | levels as u64))
     }
 
     /// A node.
     #[inline(always)]
-    pub(super) fn node<'g>(&self, guard: &'g Guard<'_, M>, offset: u64, kind: Kind) -> Result<Node<'g>> {
-        Node::at(guard, (offset, kind), self.format.shape(kind), Self::has_tails(kind))
+    pub(super) fn node<'g>(
+        &self,
+        guard: &'g Guard<'_, M>,
+        offset: u64,
+        kind: Kind,
+    ) -> Result<Node<'g>> {
+        Node::at(
+            guard,
+            (offset, kind),
+            self.format.shape(kind),
+            Self::has_tails(kind),
+        )
     }
 
     /// How many entries of a node live.
@@ -94,11 +110,15 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     pub(super) fn offset_in(node: &Node<'_>, word: u64) -> Result<u64> {
         match unchecked(word) {
             Some(offset) => Ok(offset),
-            None => Err(Error::corrupt(node.offset, "a word that leads to a node fails its check")),
+            None => Err(Error::corrupt(
+                node.offset,
+                "a word that leads to a node fails its check",
+            )),
         }
     }
 
-    /// Refuses a leaf of zeros, as a page that was lost leaves it: without its link it is no leaf that is empty.
+    /// Refuses a leaf of zeros, as a page that was lost leaves it: without its link it is no leaf
+    /// that is empty.
     #[inline(always)]
     pub(super) fn expect_entries(&self, guard: &Guard<'_, M>, leaf: &Node<'_>) -> Result<()> {
         if self.format.live(guard, leaf) == 0 {
@@ -132,7 +152,11 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     fn sorted(guard: &Guard<'_, M>, node: &Node<'_>, live: u64) -> Result<Order> {
         let keyed = bits(live).map(|slot| {
             let item = node.item(guard, slot);
-            let key = if C::TIES { Self::key_of(guard, node.kind, item)? } else { Vec::new() };
+            let key = if C::TIES {
+                Self::key_of(guard, node.kind, item)?
+            } else {
+                Vec::new()
+            };
             Ok((item.word, key, slot))
         });
         let mut keyed = keyed.collect::<Result<SmallVec<[_; 64]>>>()?;
@@ -144,7 +168,11 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     pub(super) fn key_of(guard: &Guard<'_, M>, kind: Kind, item: Item) -> Result<Vec<u8>> {
         let mut key = Vec::new();
         if kind == Kind::Leaf || item.tail != 0 {
-            let second = if kind == Kind::Leaf { item.value } else { item.tail };
+            let second = if kind == Kind::Leaf {
+                item.value
+            } else {
+                item.tail
+            };
             C::copy_key(guard, [item.word, second], &mut key)?;
             return Ok(key);
         }
@@ -158,7 +186,13 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
 
     /// The slot at a position of the order of a node.
     #[inline(always)]
-    fn slot(&self, guard: &Guard<'_, M>, node: &Node<'_>, live: u64, position: usize) -> Result<usize> {
+    fn slot(
+        &self,
+        guard: &Guard<'_, M>,
+        node: &Node<'_>,
+        live: u64,
+        position: usize,
+    ) -> Result<usize> {
         let slot = match self.format.slot(guard, node, position) {
             Some(slot) => slot,
             None => Self::sorted(guard, node, live)?.slot(position),
@@ -170,7 +204,10 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     #[inline(always)]
     fn within(node: &Node<'_>, slot: usize) -> Result<usize> {
         if slot >= node.entries.len() {
-            return Err(Error::corrupt(node.offset, "a slot beyond the node's entries"));
+            return Err(Error::corrupt(
+                node.offset,
+                "a slot beyond the node's entries",
+            ));
         }
         Ok(slot)
     }
@@ -179,12 +216,15 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     #[inline(always)]
     fn compare(&self, guard: &Guard<'_, M>, node: &Node<'_>, word: u64) -> (u64, u64, u64) {
         let live = self.format.live(guard, node);
-        let (below, equal) = guard.medium().compare_entries(Word::pairs(node.entries), word);
+        let (below, equal) = guard
+            .medium()
+            .compare_entries(Word::pairs(node.entries), word);
         (live, below & live, equal & live)
     }
 
-    /// Of `count` entries from position `first` on, whose first word is the key's: how many are below the key; with `or_equal`,
-    /// below or equal. A binary search, whose last steps have all their slots in one word that is read once.
+    /// Of `count` entries from position `first` on, whose first word is the key's: how many are
+    /// below the key; with `or_equal`, below or equal. A binary search, whose last steps have all
+    /// their slots in one word that is read once.
     fn rank_tied(
         &self,
         guard: &Guard<'_, M>,
@@ -198,14 +238,23 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         while low < high {
             let middle = usize::midpoint(low, high);
             if narrow.is_none() && high - low <= NARROW {
-                narrow = self.format.slots(guard, node, first + low).map(|slots| (low, slots));
+                narrow = self
+                    .format
+                    .slots(guard, node, first + low)
+                    .map(|slots| (low, slots));
             }
             let slot = match narrow {
-                Some((from, slots)) => Self::within(node, (slots >> (8 * (middle - from)) & 0xff) as usize)?,
+                Some((from, slots)) => {
+                    Self::within(node, (slots >> (8 * (middle - from)) & 0xff) as usize)?
+                }
                 None => self.slot(guard, node, live, first + middle)?,
             };
             let item = node.item(guard, slot);
-            let second = if node.kind == Kind::Leaf { item.value } else { Self::tail_of(node, item)? };
+            let second = if node.kind == Kind::Leaf {
+                item.value
+            } else {
+                Self::tail_of(node, item)?
+            };
             // No key with its word is below a separator without a tail.
             let order = match second {
                 0 => Ordering::Greater,
@@ -220,8 +269,9 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         Ok(low)
     }
 
-    /// How many entries a descent to a key leaves behind. The first words of the entries in `below` are below the key's; those of
-    /// the entries in `tied` are equal, and the rest of the key decides.
+    /// How many entries a descent to a key leaves behind. The first words of the entries in `below`
+    /// are below the key's; those of the entries in `tied` are equal, and the rest of the key
+    /// decides.
     #[inline(always)]
     fn rank_among(
         &self,
@@ -233,7 +283,14 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         let (first, count) = (kernels::count_ones(below), kernels::count_ones(tied));
         Ok(match count {
             1.. if C::TIES && which != Tied::Behind => {
-                first + self.rank_tied(guard, (node, live), (first, count), key, which == Tied::UpTo)?
+                first
+                    + self.rank_tied(
+                        guard,
+                        (node, live),
+                        (first, count),
+                        key,
+                        which == Tied::UpTo,
+                    )?
             }
             _ => first + if which == Tied::UpTo { count } else { 0 },
         })
@@ -249,7 +306,10 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         which: Tied,
     ) -> Result<(u64, usize)> {
         let compared = self.compare(guard, node, C::word(key));
-        Ok((compared.0, self.rank_among(guard, node, compared, (key, which))?))
+        Ok((
+            compared.0,
+            self.rank_among(guard, node, compared, (key, which))?,
+        ))
     }
 
     /// The child at a position of an inner node.
@@ -309,12 +369,24 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
 
     /// Looks for a key in a leaf.
     #[inline(always)]
-    pub(super) fn look(&self, guard: &Guard<'_, M>, leaf: &Node<'_>, key: C::Key<'_>) -> Result<Look> {
+    pub(super) fn look(
+        &self,
+        guard: &Guard<'_, M>,
+        leaf: &Node<'_>,
+        key: C::Key<'_>,
+    ) -> Result<Look> {
         let (live, below, tied) = self.compare(guard, leaf, C::word(key));
-        let mut look = Look { live, below, tied, found: None };
+        let mut look = Look {
+            live,
+            below,
+            tied,
+            found: None,
+        };
         for slot in bits(tied) {
             let words = [C::word(key), leaf.entries[slot][1].load(guard)];
-            if !C::TIES || C::hash_of(words) == C::hash(key) && C::compare_tie(guard, key, words)?.is_eq() {
+            if !C::TIES
+                || C::hash_of(words) == C::hash(key) && C::compare_tie(guard, key, words)?.is_eq()
+            {
                 look.found = Some((slot, words));
                 break;
             }
@@ -334,7 +406,15 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             return Ok((Order::default(), 0));
         }
         let order = self.order(guard, leaf, look.live)?;
-        Ok((order, self.rank_among(guard, leaf, (look.live, look.below, look.tied), (key, Tied::Below))?))
+        Ok((
+            order,
+            self.rank_among(
+                guard,
+                leaf,
+                (look.live, look.below, look.tied),
+                (key, Tied::Below),
+            )?,
+        ))
     }
 
     /// Calls `use_entry` with the entry of a key, once what was read is durable. O(log n).
@@ -345,7 +425,11 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         use_entry: impl FnOnce(&Guard<'_, M>, EntryWords) -> Result<R>,
     ) -> Result<Option<R>> {
         // A record is read after the look, so it must not be reused; words are there already.
-        let guard = if C::TIES { self.pool.pin() } else { self.pool.peek() };
+        let guard = if C::TIES {
+            self.pool.pin()
+        } else {
+            self.pool.peek()
+        };
         let (found, lsn) = self.latch.read(&guard, |_| {
             let leaf = self.descend(&guard, &Way::Key(key, Tied::UpTo), |_| {})?;
             let found = self.look(&guard, &leaf, key)?.entry();
@@ -358,15 +442,22 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         found.map(|words| use_entry(&guard, words)).transpose()
     }
 
-    /// As [`Paged::find`] for many keys, whose cache misses overlap: all descend together, level by level.
+    /// As [`Paged::find`] for many keys, whose cache misses overlap: all descend together, level by
+    /// level.
     pub fn find_many(
         &self,
         keys: &[C::Key<'_>],
         mut use_entry: impl FnMut(&Guard<'_, M>, usize, Option<EntryWords>) -> Result<()>,
     ) -> Result<()> {
         for (group, keys) in keys.chunks(GROUP).enumerate() {
-            let guard = if C::TIES { self.pool.pin() } else { self.pool.peek() };
-            let (found, lsn) = self.latch.read(&guard, |_| self.look_together(&guard, keys))?;
+            let guard = if C::TIES {
+                self.pool.pin()
+            } else {
+                self.pool.peek()
+            };
+            let (found, lsn) = self
+                .latch
+                .read(&guard, |_| self.look_together(&guard, keys))?;
             guard.wait_for(lsn)?;
             for (position, words) in found.into_iter().enumerate().take(keys.len()) {
                 use_entry(&guard, group * GROUP + position, words)?;

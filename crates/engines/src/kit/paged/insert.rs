@@ -38,11 +38,16 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             self.make_room(&guard, &writing, (&path, &leaf), is_last)?;
         };
         let [word, value] = new.words()?;
-        let item = Item { word, value, tail: 0 };
+        let item = Item {
+            word,
+            value,
+            tail: 0,
+        };
         let lsn = match look.found {
             Some((slot, _)) => {
                 if C::TIES {
-                    // PERSIST: the record is ordered before the word that leads to it; lost, the old value counts.
+                    // PERSIST: the record is ordered before the word that leads to it; lost, the
+                    // old value counts.
                     guard.fence();
                 }
                 writing.change();
@@ -58,7 +63,9 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         new.published();
         writing.stamp(leaf.offset, lsn);
         writing.settle(&guard, lsn)?;
-        look.entry().into_iter().for_each(|old| C::retire(&guard, old));
+        look.entry()
+            .into_iter()
+            .for_each(|old| C::retire(&guard, old));
         Ok(true)
     }
 }

@@ -13,7 +13,8 @@ use crate::kit::load::{Sorted, entries_per_leaf};
 use crate::kit::write::Unpublished;
 
 impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
-    /// Fills an empty tree. Nothing is pinned while `next` runs, so what others retire meanwhile is freed.
+    /// Fills an empty tree. Nothing is pinned while `next` runs, so what others retire meanwhile is
+    /// freed.
     pub(super) fn load<'s>(&self, next: &'s mut NextEntry<'s>, fill: f64) -> Result<u64> {
         self.lock_empty(&self.pool.pin()).map(drop)?;
         // No other thread reaches these nodes yet.
@@ -26,12 +27,24 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         let allocate = || self.allocate(&mut nodes, Kind::Leaf);
         let mut before: Option<Item> = None;
         source.for_each_leaf(per_leaf, first, allocate, |offset, link, entries| {
-            let items: Vec<Item> =
-                entries.into_iter().map(|[word, value]| Item { word, value, tail: 0 }).collect();
+            let items: Vec<Item> = entries
+                .into_iter()
+                .map(|[word, value]| Item {
+                    word,
+                    value,
+                    tail: 0,
+                })
+                .collect();
             self.write_node(&guard, (offset, Kind::Leaf), link, &items)?;
             let separator = match (before, items.first()) {
-                (Some(before), Some(first)) => Self::separate(&guard, &mut tails, (before, *first), offset)?,
-                _ => Item { word: 0, value: checked(offset), tail: 0 },
+                (Some(before), Some(first)) => {
+                    Self::separate(&guard, &mut tails, (before, *first), offset)?
+                }
+                _ => Item {
+                    word: 0,
+                    value: checked(offset),
+                    tail: 0,
+                },
             };
             level.push((separator, offset));
             before = items.last().copied();
@@ -77,20 +90,32 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         let mut level = Vec::with_capacity(count);
         for number in 0..count {
             let children = &below[below.len() * number / count..below.len() * (number + 1) / count];
-            let separators: Vec<Item> = children[1..].iter().map(|(separator, _)| *separator).collect();
+            let separators: Vec<Item> = children[1..]
+                .iter()
+                .map(|(separator, _)| *separator)
+                .collect();
             let offset = self.allocate(nodes, Kind::Inner)?;
             self.write_node(guard, (offset, Kind::Inner), children[0].1, &separators)?;
-            level.push((Item { value: checked(offset), ..children[0].0 }, offset));
+            level.push((
+                Item {
+                    value: checked(offset),
+                    ..children[0].0
+                },
+                offset,
+            ));
         }
         Ok(level)
     }
 
-    /// The lock, and all space of a tree without entries but the anchor. Refuses one that has entries, once they are durable.
+    /// The lock, and all space of a tree without entries but the anchor. Refuses one that has
+    /// entries, once they are durable.
     fn lock_empty(&self, guard: &Guard<'_, M>) -> Result<(Writing<'_, M>, Vec<u64>)> {
         let (writing, mut offsets) = (self.latch.write(guard), Vec::new());
         let walked = self.walk(guard, &mut |visited| {
             match visited {
-                Visited::Leaf(leaf, ..) if self.count(guard, &leaf) != 0 => return Err(Error::NotEmpty),
+                Visited::Leaf(leaf, ..) if self.count(guard, &leaf) != 0 => {
+                    return Err(Error::NotEmpty);
+                }
                 Visited::Leaf(leaf, ..) => offsets.push(leaf.offset),
                 Visited::Inner(node, content) => {
                     offsets.push(node.offset);

@@ -10,9 +10,11 @@
 //! 1. The words are written to the log, with all new nodes that they lead to; a fence.
 //! 2. The commit record is published; a fence. From here on the change happens, whatever crashes.
 //! 3. The words are written in their places; a fence.
-//! 4. The commit record is cleared; a fence. Only then does a writer use the log, or change the words, again.
+//! 4. The commit record is cleared; a fence. Only then does a writer use the log, or change the
+//!    words, again.
 //!
-//! Recovery repeats 3 and 4 if there is a commit record. On a volatile medium there is no recovery, and 1 and 2 are left out.
+//! Recovery repeats 3 and 4 if there is a commit record. On a volatile medium there is no recovery,
+//! and 1 and 2 are left out.
 
 use crate::{Error, Result};
 use medium::{LINE_BYTES, Lsn, Medium, Word};
@@ -21,7 +23,8 @@ use smallvec::SmallVec;
 
 use super::{HEAD_WORDS_MAX, Node};
 
-/// Words that change at once, at most, where heads tell which entries live: the heads of two nodes, and the root.
+/// Words that change at once, at most, where heads tell which entries live: the heads of two nodes,
+/// and the root.
 pub const HEAD_WRITES_MAX: usize = 24;
 const _: () = assert!(2 * HEAD_WORDS_MAX < HEAD_WRITES_MAX);
 
@@ -39,9 +42,19 @@ impl<'g> Anchor<'g> {
     }
 
     #[inline(always)]
-    pub(super) fn at<M: Medium>(guard: &'g Guard<'_, M>, offset: u64, writes_max: usize) -> Result<Self> {
-        let (line, log) = guard.words(offset, Self::bytes(writes_max) / 8)?.split_at(LINE_BYTES / 8);
-        Ok(Self { root: &line[0], commit: &line[1], log: log.as_chunks().0 })
+    pub(super) fn at<M: Medium>(
+        guard: &'g Guard<'_, M>,
+        offset: u64,
+        writes_max: usize,
+    ) -> Result<Self> {
+        let (line, log) = guard
+            .words(offset, Self::bytes(writes_max) / 8)?
+            .split_at(LINE_BYTES / 8);
+        Ok(Self {
+            root: &line[0],
+            commit: &line[1],
+            log: log.as_chunks().0,
+        })
     }
 
     /// Gives the anchor of a new tree its first value, and flushes it.
@@ -77,16 +90,29 @@ impl Redo {
         head: [u64; HEAD_WORDS_MAX],
     ) {
         let words = &node.head[..node.head.len() - 1];
-        words.iter().zip(head).for_each(|(word, value)| self.set(guard, word, value));
+        words
+            .iter()
+            .zip(head)
+            .for_each(|(word, value)| self.set(guard, word, value));
     }
 
     fn commit_word(&self) -> u64 {
-        let bytes = self.0.iter().flatten().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
+        let bytes = self
+            .0
+            .iter()
+            .flatten()
+            .flat_map(|word| word.to_le_bytes())
+            .collect::<Vec<_>>();
         self.0.len() as u64 | u64::from(crc32c::crc32c(&bytes)) << 32
     }
 
-    /// Changes the words, all or none; what was flushed before is ordered before them. A single word needs no log.
-    pub(super) fn commit<M: Medium>(self, guard: &Guard<'_, M>, anchor: &Anchor<'_>) -> Result<Lsn> {
+    /// Changes the words, all or none; what was flushed before is ordered before them. A single
+    /// word needs no log.
+    pub(super) fn commit<M: Medium>(
+        self,
+        guard: &Guard<'_, M>,
+        anchor: &Anchor<'_>,
+    ) -> Result<Lsn> {
         if let [[offset, value]] = self.0[..] {
             let word = guard.node::<Word>(offset)?;
             // PERSIST: what the word leads to is ordered before it; lost, nothing happened.
@@ -102,7 +128,8 @@ impl Redo {
             entry[1].store(guard, *value);
         }
         guard.flush_words(anchor.log[..self.0.len()].as_flattened());
-        // PERSIST: the log, and what its words lead to, is ordered before the commit record; lost, nothing happened.
+        // PERSIST: the log, and what its words lead to, is ordered before the commit record; lost,
+        // nothing happened.
         guard.fence();
         anchor.commit.publish(guard, self.commit_word());
         // PERSIST: the commit record is ordered before the words; lost, nothing happened.
@@ -119,7 +146,8 @@ impl Redo {
             }
             guard.flush(guard.node::<Word>(writes[0][0])?);
         }
-        // PERSIST: the words are ordered before the log is cleared; lost, recovery writes them again.
+        // PERSIST: the words are ordered before the log is cleared; lost, recovery writes them
+        // again.
         guard.fence();
         anchor.commit.publish(guard, 0);
         // PERSIST: ordered before the log, or one of these words, changes again.
@@ -133,9 +161,16 @@ impl Redo {
             return Ok(());
         }
         let entries = anchor.log.iter().take((commit & 0xff) as usize);
-        let redo = Self(entries.map(|entry| [entry[0].load(guard), entry[1].load(guard)]).collect());
+        let redo = Self(
+            entries
+                .map(|entry| [entry[0].load(guard), entry[1].load(guard)])
+                .collect(),
+        );
         if redo.commit_word() != commit {
-            return Err(Error::corrupt(guard.offset_of(anchor.commit), "the redo log fails its check"));
+            return Err(Error::corrupt(
+                guard.offset_of(anchor.commit),
+                "the redo log fails its check",
+            ));
         }
         // No wait: as long as this is not durable, the next recovery does the same again.
         redo.write(guard, anchor).map(drop)

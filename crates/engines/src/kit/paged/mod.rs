@@ -10,14 +10,18 @@
 //!   tails     of inner nodes whose keys can tie: records with separators that a word is not enough for
 //! ```
 //!
-//! The format ([`Format`]) says how a head is coded, and adds and removes single entries of leaves with the persists of its
-//! paper. Everything else is here: descents, splits and merges, the redo log, ranges, bulk loads, walks, the lock.
+//! The format ([`Format`]) says how a head is coded, and adds and removes single entries of leaves
+//! with the persists of its paper. Everything else is here: descents, splits and merges, the redo
+//! log, ranges, bulk loads, walks, the lock.
 //!
 //! ## Invariants
 //!
-//! 1. All leaves are equally far from the root, whose word says how far: no node has to say what it is.
-//! 2. The entries of a node that do not live may hold anything. Those of a node that live have different keys.
-//! 3. A separator is above all keys before it and not above any behind it. Its tail belongs to the node that has it.
+//! 1. All leaves are equally far from the root, whose word says how far: no node has to say what it
+//!    is.
+//! 2. The entries of a node that do not live may hold anything. Those of a node that live have
+//!    different keys.
+//! 3. A separator is above all keys before it and not above any behind it. Its tail belongs to the
+//!    node that has it.
 //! 4. Words that lead to nodes have 16 bits that tell damage ([`checked`]).
 //!
 //! ## Commit points
@@ -29,23 +33,26 @@
 //! | split, merge, a new root | 4 | the commit record of the redo log (`log`) |
 //! | bulk load, a root with a single child | 2 | the root's word |
 //!
-//! A split moves the upper entries to a new node, before anything leads there; then the log changes the heads of the old
-//! node and its parent at once. What it adds to nodes in use, it writes to entries that do not live. A full parent is split
-//! first, in a change of its own, so the log has a fixed size. A merge moves the entries of a node to the one before.
+//! A split moves the upper entries to a new node, before anything leads there; then the log changes
+//! the heads of the old node and its parent at once. What it adds to nodes in use, it writes to
+//! entries that do not live. A full parent is split first, in a change of its own, so the log has a
+//! fixed size. A merge moves the entries of a node to the one before.
 //!
 //! ## Recovery
 //!
-//! The redo log is finished: O(1). After a crash the tree marks what it reaches besides: O(nodes), with records
-//! O(n).
+//! The redo log is finished: O(1). After a crash the tree marks what it reaches besides: O(nodes),
+//! with records O(n).
 //!
 //! ## What a crash may leave behind
 //!
-//! Heads as the format's own commit leaves them. Nodes that are small, where the crash came before a merge: merged when
-//! keys beside them are removed. Space that nothing reaches: free with the mark.
+//! Heads as the format's own commit leaves them. Nodes that are small, where the crash came before
+//! a merge: merged when keys beside them are removed. Space that nothing reaches: free with the
+//! mark.
 //!
 //! ## Concurrency
 //!
-//! One writer at a time; readers beside each other ([`latch`](super::latch)). No lock is held while a thread waits for durability.
+//! One writer at a time; readers beside each other ([`latch`](super::latch)). No lock is held while
+//! a thread waits for durability.
 
 mod change;
 mod find;
@@ -80,7 +87,8 @@ pub trait Format: Copy + Debug + Send + Sync + 'static {
     /// The most words that a split or a merge changes at once.
     const LOG_WRITES_MAX: usize = HEAD_WRITES_MAX;
 
-    /// The format of the tree at a root, from the root's second word; `None` if the word names none.
+    /// The format of the tree at a root, from the root's second word; `None` if the word names
+    /// none.
     fn of_root(word: u64) -> Option<Self>;
 
     /// The root's second word.
@@ -98,31 +106,57 @@ pub trait Format: Copy + Debug + Send + Sync + 'static {
     /// The entries of a node that live: bit i stands for entry i.
     fn live<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>) -> u64;
 
-    /// The order of the entries that live; `None` if the node does not keep it, or a crash has left it invalid. Whether it
-    /// lists these entries is not checked.
+    /// The order of the entries that live; `None` if the node does not keep it, or a crash has left
+    /// it invalid. Whether it lists these entries is not checked.
     fn order<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>) -> Option<Order>;
 
     /// The slot at a position of [`Format::order`].
-    fn slot<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>, position: usize) -> Option<usize>;
+    fn slot<M: Medium>(
+        self,
+        guard: &Guard<'_, M>,
+        node: &Node<'_>,
+        position: usize,
+    ) -> Option<usize>;
 
-    /// The slots from a position of [`Format::order`] on, as the bytes of a word, as far as the order goes.
-    fn slots<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>, position: usize) -> Option<u64> {
+    /// The slots from a position of [`Format::order`] on, as the bytes of a word, as far as the
+    /// order goes.
+    fn slots<M: Medium>(
+        self,
+        guard: &Guard<'_, M>,
+        node: &Node<'_>,
+        position: usize,
+    ) -> Option<u64> {
         let slot = |ahead| Some(self.slot(guard, node, position + ahead)? as u64);
-        (0..8).rev().try_fold(0, |slots, ahead| Some(slots << 8 | slot(ahead)? & 0xff))
+        (0..8)
+            .rev()
+            .try_fold(0, |slots, ahead| Some(slots << 8 | slot(ahead)? & 0xff))
     }
 
     /// The head of a node with these entries, without the link.
     fn head(self, kind: Kind, order: &Order) -> [u64; HEAD_WORDS_MAX];
 
-    /// Adds an entry to a leaf that has room, at a position of its order if it keeps one; durable at the LSN. What the entry
-    /// leads to is flushed.
-    fn insert<M: Medium>(self, guard: &Guard<'_, M>, leaf: &Node<'_>, at: (Order, usize), item: Item) -> Lsn;
+    /// Adds an entry to a leaf that has room, at a position of its order if it keeps one; durable
+    /// at the LSN. What the entry leads to is flushed.
+    fn insert<M: Medium>(
+        self,
+        guard: &Guard<'_, M>,
+        leaf: &Node<'_>,
+        at: (Order, usize),
+        item: Item,
+    ) -> Lsn;
 
-    /// Removes an entry of a leaf, in this slot, and at a position of its order if it keeps one; durable at the LSN.
-    fn remove<M: Medium>(self, guard: &Guard<'_, M>, leaf: &Node<'_>, at: (Order, usize), slot: usize)
-    -> Lsn;
+    /// Removes an entry of a leaf, in this slot, and at a position of its order if it keeps one;
+    /// durable at the LSN.
+    fn remove<M: Medium>(
+        self,
+        guard: &Guard<'_, M>,
+        leaf: &Node<'_>,
+        at: (Order, usize),
+        slot: usize,
+    ) -> Lsn;
 
-    /// Adds a separator to an inner node that has room, at a position of its order, by words that change at once.
+    /// Adds a separator to an inner node that has room, at a position of its order, by words that
+    /// change at once.
     fn insert_separator<M: Medium>(
         self,
         guard: &Guard<'_, M>,
@@ -149,8 +183,8 @@ pub trait Format: Copy + Debug + Send + Sync + 'static {
         redo.set_head(guard, node, self.head(Kind::Inner, &order));
     }
 
-    /// Makes a leaf whole that a crash has left in the middle of a change, before a writer changes it; calls `change` first. For
-    /// formats whose other methods rely on that.
+    /// Makes a leaf whole that a crash has left in the middle of a change, before a writer changes
+    /// it; calls `change` first. For formats whose other methods rely on that.
     fn mend<M: Medium>(self, _guard: &Guard<'_, M>, _leaf: &Node<'_>, _change: impl FnOnce()) {}
 
     /// What is wrong with the head of a node, as far as it tells.
@@ -162,7 +196,8 @@ const ROOT_ANCHOR: usize = 0;
 /// Root word 1: the format.
 const ROOT_FORMAT: usize = 1;
 
-/// A tree. Immediate durability: an operation is durable when it returns, and no other thread has answered from it before.
+/// A tree. Immediate durability: an operation is durable when it returns, and no other thread has
+/// answered from it before.
 pub struct Paged<M: Medium, C: Codec, F: Format> {
     pool: Pool<M>,
     anchor: u64,
@@ -187,8 +222,9 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         let word = words[ROOT_FORMAT];
         F::of_root(word).ok_or_else(|| {
             let engine = F::ENGINE.1;
-            let what =
-                format!("a tree whose root names no nodes of {engine}: word {ROOT_FORMAT} is {word:#x}");
+            let what = format!(
+                "a tree whose root names no nodes of {engine}: word {ROOT_FORMAT} is {word:#x}"
+            );
             Error::corrupt(words[ROOT_ANCHOR], what)
         })
     }

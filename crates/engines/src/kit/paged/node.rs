@@ -21,7 +21,8 @@ pub enum Kind {
 /// How large nodes of a kind are.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Words before the entries. The last of them is the link: of a leaf the next leaf, of an inner node the first child.
+    /// Words before the entries. The last of them is the link: of a leaf the next leaf, of an inner
+    /// node the first child.
     pub head_words: usize,
     /// The most entries.
     pub entries: usize,
@@ -51,9 +52,11 @@ pub struct Node<'g> {
     pub kind: Kind,
     /// The words before the entries; the last is the link.
     pub head: &'g [Word],
-    /// Its entries, those that do not live as well: key word and value, or the separator's word and the child behind it.
+    /// Its entries, those that do not live as well: key word and value, or the separator's word and
+    /// the child behind it.
     pub entries: &'g [[Word; 2]],
-    /// Of an inner node where keys can tie: records with the separators' keys, 0 where the word is enough.
+    /// Of an inner node where keys can tie: records with the separators' keys, 0 where the word is
+    /// enough.
     pub tails: &'g [Word],
 }
 
@@ -68,7 +71,13 @@ impl<'g> Node<'g> {
         let words = guard.words(offset, shape.words(has_tails))?;
         let (head, rest) = words.split_at(shape.head_words);
         let (entries, tails) = rest.split_at(2 * shape.entries);
-        Ok(Self { offset, kind, head, entries: entries.as_chunks().0, tails })
+        Ok(Self {
+            offset,
+            kind,
+            head,
+            entries: entries.as_chunks().0,
+            tails,
+        })
     }
 
     /// The word that links it.
@@ -82,7 +91,11 @@ impl<'g> Node<'g> {
     pub fn item<M: Medium>(&self, guard: &Guard<'_, M>, slot: usize) -> Item {
         let [word, value] = &self.entries[slot];
         let tail = self.tails.get(slot).map_or(0, |tail| tail.load(guard));
-        Item { word: word.load(guard), value: value.load(guard), tail }
+        Item {
+            word: word.load(guard),
+            value: value.load(guard),
+            tail,
+        }
     }
 
     /// Writes an entry that does not live.
@@ -100,7 +113,10 @@ impl<'g> Node<'g> {
     pub fn write_item<M: Medium>(&self, guard: &Guard<'_, M>, slot: usize, item: Item) {
         self.store_item(guard, slot, item);
         guard.flush(&self.entries[slot]);
-        self.tails.get(slot).into_iter().for_each(|tail| guard.flush(tail));
+        self.tails
+            .get(slot)
+            .into_iter()
+            .for_each(|tail| guard.flush(tail));
     }
 }
 
@@ -115,7 +131,8 @@ pub struct Item {
     pub tail: u64,
 }
 
-/// The slots of the entries that live, in the order of their keys: byte 0 is their count, the bytes behind it are slots.
+/// The slots of the entries that live, in the order of their keys: byte 0 is their count, the bytes
+/// behind it are slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Order(pub [u64; 8]);
 
@@ -130,7 +147,9 @@ impl Order {
         }
         bytes[0] = count;
         let words = bytes.as_chunks().0;
-        Self(std::array::from_fn(|index| u64::from_le_bytes(words[index])))
+        Self(std::array::from_fn(|index| {
+            u64::from_le_bytes(words[index])
+        }))
     }
 
     /// How many they are.
@@ -179,7 +198,9 @@ impl Order {
     /// One bit for each slot, and the bits of all slots together.
     #[inline(always)]
     fn listed(&self) -> (u64, usize) {
-        self.slots().fold((0, 0), |(live, all), slot| (live | 1 << (slot & 63), all | slot))
+        self.slots().fold((0, 0), |(live, all), slot| {
+            (live | 1 << (slot & 63), all | slot)
+        })
     }
 
     /// One bit for each slot.
@@ -192,7 +213,10 @@ impl Order {
     pub(super) fn validated(self, live: u64, offset: u64) -> Result<Self> {
         let (listed, all) = self.listed();
         if self.count() != live.count_ones() as usize || all > ENTRIES_MAX || listed != live {
-            return Err(Error::corrupt(offset, "a slot array that does not list the entries of its node"));
+            return Err(Error::corrupt(
+                offset,
+                "a slot array that does not list the entries of its node",
+            ));
         }
         Ok(self)
     }

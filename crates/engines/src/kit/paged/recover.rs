@@ -25,8 +25,10 @@ where
         let tree = Self::unopened(pool, &words)?;
         let leaf = tree.allocate(&mut space, Kind::Leaf)?;
         tree.write_node(&guard, (leaf, Kind::Leaf), 0, &[])?;
-        tree.anchor(&guard)?.start(&guard, Self::root_word(leaf, 0)?);
-        // PERSIST: anchor and leaf are ordered before the root that leads to them; lost, there is no tree.
+        tree.anchor(&guard)?
+            .start(&guard, Self::root_word(leaf, 0)?);
+        // PERSIST: anchor and leaf are ordered before the root that leads to them; lost, there is
+        // no tree.
         guard.fence();
         pool.create_tree(name, (F::ENGINE.0, C::ID), &words)?;
         space.published();
@@ -37,7 +39,10 @@ where
         let start = Instant::now();
         let mut tree = Self::unopened(pool, &root.words)?;
         let wanted = F::of_settings(&opening.settings.or(tree.format.to_settings()))?;
-        root.demand((F::ENGINE.0, C::ID), &[format!("{:?}", tree.format), format!("{wanted:?}")])?;
+        root.demand(
+            (F::ENGINE.0, C::ID),
+            &[format!("{:?}", tree.format), format!("{wanted:?}")],
+        )?;
         let guard = pool.pin();
         Redo::recover(&guard, &tree.anchor(&guard)?)?;
         tree.root(&guard)?;

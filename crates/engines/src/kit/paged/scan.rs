@@ -14,7 +14,12 @@ type Entries = SmallVec<[EntryWords; 64]>;
 
 impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     /// The entries of a leaf, in order.
-    fn copy_entries(&self, guard: &Guard<'_, M>, leaf: &Node<'_>, entries: &mut Entries) -> Result<()> {
+    fn copy_entries(
+        &self,
+        guard: &Guard<'_, M>,
+        leaf: &Node<'_>,
+        entries: &mut Entries,
+    ) -> Result<()> {
         let order = self.order(guard, leaf, self.format.live(guard, leaf))?;
         if order.count() == 0 {
             self.expect_entries(guard, leaf)?;
@@ -27,8 +32,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         Ok(())
     }
 
-    /// Calls `visit` with the entries from `from` on, ascending and leaf by leaf, until it returns `false`. Follows the links as
-    /// long as no writer comes between.
+    /// Calls `visit` with the entries from `from` on, ascending and leaf by leaf, until it returns
+    /// `false`. Follows the links as long as no writer comes between.
     pub fn visit_words(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()>
     where
         C: for<'k> Codec<Key<'k> = u64>,
@@ -40,7 +45,9 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             let guard = self.pool.peek();
             let (version, link, lsn) = self.latch.read(&guard, |version| {
                 let leaf = match next {
-                    Some((before, offset)) if before == version => self.node(&guard, offset, Kind::Leaf)?,
+                    Some((before, offset)) if before == version => {
+                        self.node(&guard, offset, Kind::Leaf)?
+                    }
                     _ => self.descend(&guard, &Way::Key(from, Tied::UpTo), |_| {})?,
                 };
                 let link = Self::offset_in(&leaf, leaf.link().load(&guard))?;
@@ -60,7 +67,10 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
                 _ => {}
             }
             was_empty = entries.is_empty();
-            match entries.last().map_or(Some(from), |[last, _]| from.max(*last).checked_add(1)) {
+            match entries
+                .last()
+                .map_or(Some(from), |[last, _]| from.max(*last).checked_add(1))
+            {
                 Some(above) if link != 0 => (from, next) = (above, Some((version, link))),
                 _ => return Ok(()),
             }
@@ -88,7 +98,9 @@ impl<M: Medium, C: Codec, F: Format> Leaves<M, C> for Paged<M, C, F> {
             self.copy_entries(guard, &leaf, &mut entries)?;
             copy.offset = leaf.offset;
             let end = self.end_of(guard, &path, direction)?;
-            copy.end = end.map(|end| Self::key_of(guard, Kind::Inner, end)).transpose()?;
+            copy.end = end
+                .map(|end| Self::key_of(guard, Kind::Inner, end))
+                .transpose()?;
             Ok(self.latch.lsn(leaf.offset))
         })?;
         copy.entries.extend(entries);
@@ -98,11 +110,18 @@ impl<M: Medium, C: Codec, F: Format> Leaves<M, C> for Paged<M, C, F> {
 
 impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     /// The separator above a leaf, or for a reverse scan the one below it: the lowest on its path.
-    fn end_of(&self, guard: &Guard<'_, M>, path: &Path, direction: Direction) -> Result<Option<Item>> {
+    fn end_of(
+        &self,
+        guard: &Guard<'_, M>,
+        path: &Path,
+        direction: Direction,
+    ) -> Result<Option<Item>> {
         for step in path.iter().rev() {
             let node = self.node(guard, step.offset, Kind::Inner)?;
             let order = self.order(guard, &node, self.format.live(guard, &node))?;
-            let position = step.position.checked_sub(usize::from(direction == Direction::Reverse));
+            let position = step
+                .position
+                .checked_sub(usize::from(direction == Direction::Reverse));
             // A writer may have taken entries meanwhile, and then what is read here does not count.
             if let Some(position) = position.filter(|position| *position < order.count()) {
                 let end = node.item(guard, order.slot(position));

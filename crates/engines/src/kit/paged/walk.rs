@@ -33,11 +33,13 @@ enum Reached {
     Record(EntryWords),
 }
 
-/// A node to go to: the node that leads there and the word that does, its level, and the separators around it.
+/// A node to go to: the node that leads there and the word that does, its level, and the separators
+/// around it.
 type Next = (u64, u64, usize, Option<Item>, Option<Item>);
 
 impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
-    /// Visits all nodes, parents first, children in their order, each once. O(nodes), whatever the damage.
+    /// Visits all nodes, parents first, children in their order, each once. O(nodes), whatever the
+    /// damage.
     pub(super) fn walk<'g>(
         &self,
         guard: &'g Guard<'_, M>,
@@ -52,7 +54,11 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
                 visit(Visited::Damaged(from, error))?;
                 continue;
             };
-            match self.visit_node(guard, (offset, Self::kind_at(level)), !visited.insert(offset)) {
+            match self.visit_node(
+                guard,
+                (offset, Self::kind_at(level)),
+                !visited.insert(offset),
+            ) {
                 Ok((node, None)) => visit(Visited::Leaf(node, low, high))?,
                 Ok((node, Some(content))) => {
                     visit(Visited::Inner(node, &content))?;
@@ -80,7 +86,9 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             return Err(Error::corrupt(offset, "a node that is reached twice"));
         }
         let node = self.node(guard, offset, kind)?;
-        let content = (kind == Kind::Inner).then(|| self.content(guard, &node)).transpose()?;
+        let content = (kind == Kind::Inner)
+            .then(|| self.content(guard, &node))
+            .transpose()?;
         Ok((node, content))
     }
 
@@ -93,7 +101,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         })
     }
 
-    /// Calls `visit` with each node, after what it leads to outside of nodes, or with why one cannot be visited.
+    /// Calls `visit` with each node, after what it leads to outside of nodes, or with why one
+    /// cannot be visited.
     fn reach(
         &self,
         guard: &Guard<'_, M>,
@@ -169,7 +178,11 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         Self::offset_in(leaf, leaf.link().load(guard))?;
         let items = self.sound_content(guard, leaf)?.items;
         let words = items.iter().map(|item| item.word);
-        let ends = low.map(|low| low.word).into_iter().chain(words).chain(high.map(|high| high.word));
+        let ends = low
+            .map(|low| low.word)
+            .into_iter()
+            .chain(words)
+            .chain(high.map(|high| high.word));
         if !ends.is_sorted() {
             return Err(Error::corrupt(leaf.offset, "entries out of order"));
         }
@@ -189,11 +202,15 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
                         found.push("the leaf before links another one".to_owned());
                     }
                     link = Self::offset_in(&leaf, leaf.link().load(&guard)).ok();
-                    (leaf.offset, self.verify_leaf(&guard, &leaf, [low, high], &mut last_key, &mut found))
+                    (
+                        leaf.offset,
+                        self.verify_leaf(&guard, &leaf, [low, high], &mut last_key, &mut found),
+                    )
                 }
-                Visited::Inner(node, content) => {
-                    (node.offset, self.verify_inner(&guard, &node, content, &mut found))
-                }
+                Visited::Inner(node, content) => (
+                    node.offset,
+                    self.verify_inner(&guard, &node, content, &mut found),
+                ),
                 Visited::Damaged(offset, error) => {
                     // The next leaf that is visited need not be the next one.
                     link = None;
@@ -206,7 +223,10 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         })?;
         if link.is_some_and(|link| link != 0) {
             let what = "the last leaf links another one".to_owned();
-            violations.push(Violation { offset: self.anchor, what });
+            violations.push(Violation {
+                offset: self.anchor,
+                what,
+            });
         }
         Ok(violations)
     }
@@ -221,7 +241,10 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     ) -> Result<()> {
         found.extend(self.format.fault(guard, leaf).map(str::to_owned));
         Self::offset_in(leaf, leaf.link().load(guard))?;
-        let key = |item: Option<Item>| item.map(|item| Self::key_of(guard, Kind::Inner, item)).transpose();
+        let key = |item: Option<Item>| {
+            item.map(|item| Self::key_of(guard, Kind::Inner, item))
+                .transpose()
+        };
         let [low, high] = [key(around[0])?, key(around[1])?];
         for Item { word, value, .. } in self.content(guard, leaf)?.items {
             found.extend(verify_entry::<M, C>(guard, [word, value], last)?.map(str::to_owned));
@@ -244,7 +267,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         for item in &content.items {
             let key = Self::key_of(guard, Kind::Inner, *item)?;
             let is_sound = item.tail == 0
-                || Self::offset_in(node, item.tail).is_ok() && C::is_sound(guard, [item.word, item.tail])?;
+                || Self::offset_in(node, item.tail).is_ok()
+                    && C::is_sound(guard, [item.word, item.tail])?;
             if !is_sound || prefix_word(&key) != item.word {
                 found.push("a separator that fails its check".to_owned());
             }
@@ -289,15 +313,25 @@ impl<M: Medium, C: Codec, F: Format> Leafy<M, C> for Paged<M, C, F> {
     }
 
     fn leaf_bytes(&self) -> RangeInclusive<usize> {
-        let bytes = self.format.shape(Kind::Leaf).bytes(Self::has_tails(Kind::Leaf));
+        let bytes = self
+            .format
+            .shape(Kind::Leaf)
+            .bytes(Self::has_tails(Kind::Leaf));
         bytes..=bytes
     }
 
     fn leaves(&self, guard: &Guard<'_, M>) -> Led {
         let mut led = Led::default();
-        if self.anchor(guard).is_ok_and(|anchor| anchor.is_changing(guard)) {
+        if self
+            .anchor(guard)
+            .is_ok_and(|anchor| anchor.is_changing(guard))
+        {
             let what = "the redo log holds an unfinished change".to_owned();
-            led.damage.push(LeftOut { offset: self.anchor, part: Part::Unknown, what });
+            led.damage.push(LeftOut {
+                offset: self.anchor,
+                part: Part::Unknown,
+                what,
+            });
         }
         let walked = self.walk(guard, &mut |visited| {
             match visited {
@@ -321,7 +355,10 @@ impl<M: Medium, C: Codec, F: Format> Leafy<M, C> for Paged<M, C, F> {
         let (mut live, mut entries) = (self.format.live(guard, &leaf), Vec::new());
         if let Err(error) = self.sound_content(guard, &leaf) {
             // Either of bitmap and slot array may be damaged: what one of them lists may live.
-            let listed = self.format.order(guard, &leaf).map_or(0, |order| order.live());
+            let listed = self
+                .format
+                .order(guard, &leaf)
+                .map_or(0, |order| order.live());
             live |= listed & ((1 << leaf.entries.len()) - 1);
             entries.push(Err(error));
         }

@@ -14,7 +14,8 @@ fn saved(keys: impl Iterator<Item = u32>) -> (Vec<u32>, usize) {
     (saved, left_out)
 }
 
-/// Eight keys are as many as a line has. In a tree of words nothing else tells that they are damaged.
+/// Eight keys are as many as a line has. In a tree of words nothing else tells that they are
+/// damaged.
 #[test]
 fn a_line_of_damaged_keys_costs_no_other() {
     for damaged in [0..8, 100..108, 900..908] {
@@ -34,7 +35,10 @@ fn long_entries_are_not_kept_for_long() {
     };
     let mut salvage = Salvage::new(&mut visit);
     for key in 0..6_u32 {
-        salvage.entry(0, Ok((key.to_be_bytes().to_vec(), vec![0; AHEAD_BYTES / 2])));
+        salvage.entry(
+            0,
+            Ok((key.to_be_bytes().to_vec(), vec![0; AHEAD_BYTES / 2])),
+        );
         assert!(salvage.ahead.len() <= 2);
     }
     assert!(salvage.finish().is_empty());

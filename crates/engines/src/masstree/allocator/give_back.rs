@@ -1,10 +1,11 @@
 //! Runs that go back to the pool, because all of their objects are free.
 //!
-//! 1. All shards are locked. Runs whose objects are all free are taken out of the chain of runs, and their objects out of the
-//!    queues. Every store is logged as those of operations are: if the epoch fails, everything is as it was, and nothing in the
-//!    runs was overwritten.
+//! 1. All shards are locked. Runs whose objects are all free are taken out of the chain of runs,
+//!    and their objects out of the queues. Every store is logged as those of operations are: if the
+//!    epoch fails, everything is as it was, and nothing in the runs was overwritten.
 //! 2. The epoch ends. No thread can reach the objects any more, and no crash brings them back.
-//! 3. The pool takes the runs. If a crash comes before, its mark does not reach them, so they are free as well.
+//! 3. The pool takes the runs. If a crash comes before, its mark does not reach them, so they are
+//!    free as well.
 
 use medium::Medium;
 use medium::sync::MutexGuard;
@@ -26,8 +27,11 @@ impl<M: Medium> Space<'_, M> {
         let header = self.guard.words(run, 8)?;
         let word = |index: usize| unchecked(header[index].load(self.guard));
         let epoch = word(EPOCH);
-        let before =
-            if epoch.is_some_and(|epoch| self.epochs.has_failed(epoch)) { BEFORE_OLD } else { BEFORE };
+        let before = if epoch.is_some_and(|epoch| self.epochs.has_failed(epoch)) {
+            BEFORE_OLD
+        } else {
+            BEFORE
+        };
         word(before)
             .filter(|_| epoch.is_some())
             .ok_or_else(|| Error::corrupt(run, "the header of a run is damaged"))
@@ -59,36 +63,57 @@ impl<M: Medium> Space<'_, M> {
         Ok(())
     }
 
-    /// Step 1: the runs that were taken out. No epoch has failed of which something is left. O(runs + free objects).
+    /// Step 1: the runs that were taken out. No epoch has failed of which something is left.
+    /// O(runs + free objects).
     pub(in crate::masstree) fn take_out_empty_runs(
         &self,
         shards: &mut [MutexGuard<'_, Shard<Own>>],
     ) -> Result<Vec<u64>> {
         let (running, runs) = (self.epochs.barrier.running(), self.runs()?);
-        let (mut seen, mut queues, mut free) =
-            (FxHashSet::default(), Vec::new(), FxHashMap::<u64, u64>::default());
+        let (mut seen, mut queues, mut free) = (
+            FxHashSet::default(),
+            Vec::new(),
+            FxHashMap::<u64, u64>::default(),
+        );
         for shard in 0..shards.len() {
             for class in 0..CLASSES {
-                let objects = self.objects_free_in(self.queue(shard, class)?, running, &mut seen)?;
-                objects.iter().for_each(|object| *free.entry(run_of(*object)).or_default() += 1);
+                let objects =
+                    self.objects_free_in(self.queue(shard, class)?, running, &mut seen)?;
+                objects
+                    .iter()
+                    .for_each(|object| *free.entry(run_of(*object)).or_default() += 1);
                 queues.push((shard, class, objects));
             }
         }
         let carved = self.objects_of(runs.clone())?;
         let is_empty = |run: &u64, count: u64| count > 0 && free.get(run) == Some(&count);
-        let counted = runs.iter().zip(carved).filter(|((run, _), objects)| is_empty(run, objects.count));
+        let counted = runs
+            .iter()
+            .zip(carved)
+            .filter(|((run, _), objects)| is_empty(run, objects.count));
         let empty: FxHashSet<u64> = counted.map(|((run, _), _)| *run).collect();
         if empty.is_empty() {
             return Ok(Vec::new());
         }
         for (shard, class, objects) in queues {
-            self.filter_queue(&mut shards[shard].own, (shard, class), &objects, &empty, running)?;
+            self.filter_queue(
+                &mut shards[shard].own,
+                (shard, class),
+                &objects,
+                &empty,
+                running,
+            )?;
         }
-        let kept: Vec<u64> = runs.iter().map(|(run, _)| *run).filter(|run| !empty.contains(run)).collect();
+        let kept: Vec<u64> = runs
+            .iter()
+            .map(|(run, _)| *run)
+            .filter(|run| !empty.contains(run))
+            .collect();
         let last = &self.guard.node::<Anchor>(self.anchor)?.runs;
         if runs.first().map(|(run, _)| *run) != kept.first().copied() {
             last.set(self.guard, running, kept.first().copied().unwrap_or(0));
-            self.epochs.list_touched(self.guard.offset_of(last), size_of_val(last) as u64);
+            self.epochs
+                .list_touched(self.guard.offset_of(last), size_of_val(last) as u64);
         }
         for (index, run) in kept.iter().enumerate() {
             let before = kept.get(index + 1).copied().unwrap_or(0);
@@ -111,17 +136,35 @@ impl<M: Medium> Space<'_, M> {
         let (guard, queue) = (self.guard, self.queue(shard, class)?);
         let is_kept = |object: &u64| !empty.contains(&run_of(*object));
         let fresh = queue.fresh.load(guard);
-        let fresh_left = if fresh == 0 || is_kept(&fresh) { fresh } else { 0 };
+        let fresh_left = if fresh == 0 || is_kept(&fresh) {
+            fresh
+        } else {
+            0
+        };
         if fresh_left == fresh && objects.iter().all(is_kept) {
             return Ok(());
         }
         let limit = self.limit(own, running, class, queue);
-        let takeable = objects.iter().position(|object| *object == limit).map_or(0, |last| last + 1);
-        let limit = objects[..takeable].iter().rfind(|object| is_kept(object)).copied().unwrap_or(0);
-        own.limits[class] = Limit { epoch: running, object: limit };
+        let takeable = objects
+            .iter()
+            .position(|object| *object == limit)
+            .map_or(0, |last| last + 1);
+        let limit = objects[..takeable]
+            .iter()
+            .rfind(|object| is_kept(object))
+            .copied()
+            .unwrap_or(0);
+        own.limits[class] = Limit {
+            epoch: running,
+            object: limit,
+        };
         self.log_ends(queue, running);
         let mut last = 0;
-        for (index, object) in objects.iter().enumerate().filter(|(_, object)| is_kept(object)) {
+        for (index, object) in objects
+            .iter()
+            .enumerate()
+            .filter(|(_, object)| is_kept(object))
+        {
             // The one before it in the queue leads to it already.
             if last != 0 && objects[index - 1] != last {
                 self.store_link(last, *object, running)?;
@@ -129,7 +172,14 @@ impl<M: Medium> Space<'_, M> {
             }
             last = *object;
         }
-        queue.head.store(guard, objects.iter().find(|object| is_kept(object)).copied().unwrap_or(0));
+        queue.head.store(
+            guard,
+            objects
+                .iter()
+                .find(|object| is_kept(object))
+                .copied()
+                .unwrap_or(0),
+        );
         queue.tail.store(guard, last);
         queue.fresh.store(guard, fresh_left);
         self.epochs.list_touched(guard.offset_of(queue), 64);

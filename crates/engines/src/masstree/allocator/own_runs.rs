@@ -1,7 +1,7 @@
 //! Runs of a bulk load, which only that load allocates from.
 //!
-//! They form a chain of their own. If the load fails or a crash comes first, nothing leads to them; they enter the chain of the tree
-//! within the epoch in which the load joins it.
+//! They form a chain of their own. If the load fails or a crash comes first, nothing leads to them;
+//! they enter the chain of the tree within the epoch in which the load joins it.
 
 use medium::Medium;
 
@@ -35,7 +35,8 @@ impl<M: Medium> Space<'_, M> {
         Ok(carve(&mut own.fresh, class).unwrap_or(first))
     }
 
-    /// Adds the runs of the load that holds the shard to the chain. Returns the objects that were not carved out of them.
+    /// Adds the runs of the load that holds the shard to the chain. Returns the objects that were
+    /// not carved out of them.
     pub(in crate::masstree) fn join_runs(
         &self,
         work: &mut Work<'_>,
@@ -48,6 +49,7 @@ impl<M: Medium> Space<'_, M> {
             self.epochs.list(&mut work.shard, *first, 64);
             self.set_last_run(work, *last)?;
         }
-        Ok((0..CLASSES).flat_map(move |class| std::iter::from_fn(move || carve(&mut own.fresh, class))))
+        Ok((0..CLASSES)
+            .flat_map(move |class| std::iter::from_fn(move || carve(&mut own.fresh, class))))
     }
 }

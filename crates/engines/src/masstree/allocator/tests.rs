@@ -12,7 +12,9 @@ fn places_in_a_run_hold_whole_objects() {
         assert_eq!(places.len() as u64, run_bytes(class) / size);
         for object in places {
             assert!(objects.contains(&object) && object + size <= objects.end);
-            assert!((0..64).all(|bit| (4..48).contains(&bit) || !is_place(object ^ 1 << bit, class)));
+            assert!(
+                (0..64).all(|bit| (4..48).contains(&bit) || !is_place(object ^ 1 << bit, class))
+            );
         }
         let outside = [0, 128, u64::MAX, u64::MAX - 15];
         assert!(outside.iter().all(|object| !is_place(*object, class)));

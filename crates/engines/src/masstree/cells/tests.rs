@@ -10,7 +10,10 @@ fn a_pointer_leads_to_the_cells_of_its_own_slot() {
         assert!(pointer & OFFSET_MASK == pointer && pointer <= CELL_POINTER_MAX);
         for other in 0..WIDTH_MAX {
             assert_eq!(side_of(other, pointer), (other == slot).then_some(side));
-            assert!(side_of(other, pointer | 1).is_none() && side_of(other, pointer | 1 << 48).is_none());
+            assert!(
+                side_of(other, pointer | 1).is_none()
+                    && side_of(other, pointer | 1 << 48).is_none()
+            );
         }
     }
     assert!(side_of(0, 0).is_none() && side_of(WIDTH_MAX - 1, CELL_POINTER_MAX + 16).is_none());

@@ -3,15 +3,20 @@
 use super::*;
 
 fn slots(permutation: Permutation, width: usize) -> Vec<usize> {
-    (0..permutation.count(width)).map(|position| permutation.slot(position)).collect()
+    (0..permutation.count(width))
+        .map(|position| permutation.slot(position))
+        .collect()
 }
 
 #[test]
 fn inserts_and_removes_as_a_vector_does() {
     for width in [4, 14, 15] {
-        let (mut permutation, mut model, mut state) = (Permutation::identity(0, width), Vec::new(), 7_usize);
+        let (mut permutation, mut model, mut state) =
+            (Permutation::identity(0, width), Vec::new(), 7_usize);
         for _ in 0..10_000 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let choice = state >> 33;
             if model.len() < width && (model.is_empty() || choice % 2 == 0) {
                 let position = choice / 2 % (model.len() + 1);

@@ -57,7 +57,11 @@ fn crashed(pool: &Pool<Instrumented>) -> Tree {
 }
 
 fn pool() -> Pool<Instrumented> {
-    let options = PoolOptions { step_slabs_min: 1, close_on_drop: false, ..PoolOptions::default() };
+    let options = PoolOptions {
+        step_slabs_min: 1,
+        close_on_drop: false,
+        ..PoolOptions::default()
+    };
     Pool::open(Instrumented::new(Dax::plain(64 << 20).unwrap()), options).unwrap()
 }
 
@@ -90,7 +94,13 @@ fn free_objects_are_taken_and_given_back_between_the_steps_of_a_sweep() {
             model.insert(key, round);
         }
         let last = model.len().saturating_sub(1500);
-        for key in model.keys().copied().skip(100).take(last.min(900)).collect::<Vec<_>>() {
+        for key in model
+            .keys()
+            .copied()
+            .skip(100)
+            .take(last.min(900))
+            .collect::<Vec<_>>()
+        {
             remove(&tree, key);
             model.remove(&key);
         }

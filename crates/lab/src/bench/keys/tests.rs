@@ -3,7 +3,8 @@ use super::*;
 #[test]
 fn keys_are_distinct() {
     let keys = Keys::new(100_000, 7);
-    let all: std::collections::HashSet<u64> = (0..keys.count()).map(|index| keys.key(index)).collect();
+    let all: std::collections::HashSet<u64> =
+        (0..keys.count()).map(|index| keys.key(index)).collect();
     assert_eq!(all.len(), 100_000);
 }
 
@@ -11,7 +12,8 @@ fn keys_are_distinct() {
 fn short_keys_are_all_there_are() {
     for keys in [Keys::new(1 << 16, 7), Keys::ordered(1 << 16)] {
         let keys = keys.of_bytes(2).unwrap();
-        let all: std::collections::HashSet<u64> = (0..keys.count()).map(|index| keys.key(index)).collect();
+        let all: std::collections::HashSet<u64> =
+            (0..keys.count()).map(|index| keys.key(index)).collect();
         assert_eq!(all.len(), 1 << 16);
         assert!(all.iter().all(|key| key.trailing_zeros() >= 48));
     }
@@ -38,10 +40,17 @@ fn zipfian_ranks_have_their_frequencies() {
     let is_near = |count: u32, weight: f64, tolerance: f64| {
         // The sum of 1 / i^0.99 over a million is 15.39.
         let expected = f64::from(draws) * weight / 15.39;
-        assert!((f64::from(count) / expected - 1.0).abs() < tolerance, "{count} draws, not {expected}");
+        assert!(
+            (f64::from(count) / expected - 1.0).abs() < tolerance,
+            "{count} draws, not {expected}"
+        );
     };
     // The method draws the first two ranks exactly, and the others by a smooth curve through them.
     is_near(counts[0], 1.0, 0.05);
     is_near(counts[1], 2_f64.powf(-0.99), 0.05);
-    is_near(among_first_hundred, (1..=100).map(|rank| f64::from(rank).powf(-0.99)).sum(), 0.1);
+    is_near(
+        among_first_hundred,
+        (1..=100).map(|rank| f64::from(rank).powf(-0.99)).sum(),
+        0.1,
+    );
 }

@@ -24,9 +24,9 @@ use Change::{DoneFirst, Fence, Flush, Store, Swapped, Wait};
 /// A change that no exploration notices, with the argument why that is right.
 #[derive(Clone, Copy, Debug)]
 pub struct Justified {
-    /// The call that is changed: file from `crates/` on, function, name of the call, and which of the calls of that name in
-    /// the function it is, from 1. Comments and formatting may change. `cargo xtask mutants` prints this of every fault
-    /// that survives.
+    /// The call that is changed: file from `crates/` on, function, name of the call, and which of
+    /// the calls of that name in the function it is, from 1. Comments and formatting may change.
+    /// `cargo xtask mutants` prints this of every fault that survives.
     pub place: &'static str,
     /// The changes that do no harm.
     pub changes: &'static [Change],
@@ -38,17 +38,30 @@ pub struct Justified {
 
 impl Justified {
     const fn after(self, file: &'static str) -> Self {
-        Self { after: file, ..self }
+        Self {
+            after: file,
+            ..self
+        }
     }
 }
 
-const fn justified(place: &'static str, changes: &'static [Change], why: &'static str) -> Justified {
-    Justified { place, changes, after: "", why }
+const fn justified(
+    place: &'static str,
+    changes: &'static [Change],
+    why: &'static str,
+) -> Justified {
+    Justified {
+        place,
+        changes,
+        after: "",
+        why,
+    }
 }
 
 /// The justified faults of an engine.
 pub(super) struct Known {
-    /// The engine: another one of the same number, with other settings, has justifications of its own.
+    /// The engine: another one of the same number, with other settings, has justifications of its
+    /// own.
     pub(super) engine: Engine,
     /// The folders whose justifications its trials must all need.
     pub(super) folders: &'static [&'static str],
@@ -73,8 +86,16 @@ pub(super) const ENGINES: &[Known] = &[
         folders: &["engines/src/masstree/", "engines/src/kit/epochs"],
         justified: &[MASSTREE],
     },
-    Known { engine: Engine::WBTREE, folders: OF_WBTREE, justified: &[PAGED, WBTREE] },
-    Known { engine: crate::WBTREE_BITMAP_LEAVES, folders: OF_WBTREE, justified: &[PAGED, ONE_WORD] },
+    Known {
+        engine: Engine::WBTREE,
+        folders: OF_WBTREE,
+        justified: &[PAGED, WBTREE],
+    },
+    Known {
+        engine: crate::WBTREE_BITMAP_LEAVES,
+        folders: OF_WBTREE,
+        justified: &[PAGED, ONE_WORD],
+    },
     Known {
         engine: crate::WBTREE_SLOT_ONLY,
         folders: OF_WBTREE,
@@ -85,7 +106,11 @@ pub(super) const ENGINES: &[Known] = &[
         folders: &["engines/src/cawbt/", "engines/src/kit/ids"],
         justified: &[CAWBT],
     },
-    Known { engine: crate::SORTED_CHAIN, folders: &["lab/src/sorted_chain"], justified: &[SORTED_CHAIN] },
+    Known {
+        engine: crate::SORTED_CHAIN,
+        folders: &["lab/src/sorted_chain"],
+        justified: &[SORTED_CHAIN],
+    },
 ];
 
 const NO_PUBLISH: &str = "no publish: this store initializes a node that is not reachable yet, in one persist with the \
@@ -98,21 +123,23 @@ const NO_CLASS: &str = "recovery finds a slab without a class empty, and frees i
 const BITMAP: &str = "a bitmap that fails its check costs a mark, nothing else";
 const CLEAN: &str = "a clean flag that is lost costs a mark, nothing else; the wait keeps the file from being truncated \
                      too early, and a Sim is never truncated";
-const STATE_LINE: &str = "the words of the state line are flushed together, once more, before the fence";
+const STATE_LINE: &str =
+    "the words of the state line are flushed together, once more, before the fence";
 const BEING_MADE: &str = "a pool that is being made: its state words do not depend on each other or on the second \
                           header, and nothing was allocated yet";
 const ROLLED: &str = "the persist before it is the pool's own: the value of a word follows from the descriptor alone, which \
                       stays until the word is durable";
 const UNCLEAN: &str = "the next open then treats an epoch as failed in which nothing was written";
-const REMEMBERED: &str = "the next sweep searches once more for nodes of epochs that have none left";
+const REMEMBERED: &str =
+    "the next sweep searches once more for nodes of epochs that have none left";
 const TOUCHED_AGAIN: &str = "alone, a node that is recovered once more at each touch stays as it is, and its first change \
                              stores an epoch; beside others its version would be made anew under them";
 const ALL_DURABLE: &str = "what changed in the epoch, or was swept, is durable before either, and so there is nothing left \
                            to be put back";
 const TWICE: &str = "the word is there twice, against damage; a crash loses neither";
-const RESTORED_AGAIN: &str =
-    "as long as the next epoch has not begun, each open restores the nodes, with any content of the set";
-const NOTHING_ALLOCATED: &str = "nothing was allocated yet, so a pool that still says that it is clean is";
+const RESTORED_AGAIN: &str = "as long as the next epoch has not begun, each open restores the nodes, with any content of the set";
+const NOTHING_ALLOCATED: &str =
+    "nothing was allocated yet, so a pool that still says that it is clean is";
 /// `waits_of_readers_are_found_missing` shows it.
 const SEEN_ALONE: &str = "alone, a reader meets nothing late but splits and merges, which change nothing for it; beside a \
                           writer it is needed, and schedules show it";
@@ -124,22 +151,46 @@ const INVALID: &str = "a slot array may be called invalid at any time before it 
                        and the redo log writes it together with a slot array that is as it was";
 
 const EITHER_FIRST: &str = "the stores lie in one interval between fences: a crash may leave any of them, and recovery finishes the others";
-const COUNTED: &str =
-    "alone, a caller has waited for all that is counted; `what_is_counted_is_durable` fails without it";
+const COUNTED: &str = "alone, a caller has waited for all that is counted; `what_is_counted_is_durable` fails without it";
 
-const BEFORE_EPOCH_ENDS: &str = "the entry names an epoch, and counts only if that ends, which is after both";
+const BEFORE_EPOCH_ENDS: &str =
+    "the entry names an epoch, and counts only if that ends, which is after both";
 
 const NOT_LED_TO: &str =
     "of what was allocated nothing leads there before the epoch ends, which is after both";
 
 /// The code that all engines share: the pool and the medium.
 pub(super) const SHARED: &[Justified] = &[
-    justified("medium/src/cell.rs Line::recover flush 1", &[Flush], TORN_TWIN),
-    justified("medium/src/cell.rs Line::recover fence 1", &[Fence], TORN_TWIN),
-    justified("pool/src/space/bitmaps.rs Space::write_bitmaps publish 1", &[Flush, Store], NO_CLASS),
-    justified("pool/src/space/bitmaps.rs Space::write_bitmaps publish 1", &[DoneFirst], BOTH_BEFORE),
-    justified("pool/src/space/bitmaps.rs Space::write_bitmaps store 1", &[Store], BITMAP),
-    justified("pool/src/space/bitmaps.rs Space::write_bitmaps store 2", &[Store], BITMAP),
+    justified(
+        "medium/src/cell.rs Line::recover flush 1",
+        &[Flush],
+        TORN_TWIN,
+    ),
+    justified(
+        "medium/src/cell.rs Line::recover fence 1",
+        &[Fence],
+        TORN_TWIN,
+    ),
+    justified(
+        "pool/src/space/bitmaps.rs Space::write_bitmaps publish 1",
+        &[Flush, Store],
+        NO_CLASS,
+    ),
+    justified(
+        "pool/src/space/bitmaps.rs Space::write_bitmaps publish 1",
+        &[DoneFirst],
+        BOTH_BEFORE,
+    ),
+    justified(
+        "pool/src/space/bitmaps.rs Space::write_bitmaps store 1",
+        &[Store],
+        BITMAP,
+    ),
+    justified(
+        "pool/src/space/bitmaps.rs Space::write_bitmaps store 2",
+        &[Store],
+        BITMAP,
+    ),
     justified(
         "pool/src/space.rs Space::raise_high_water fence 1",
         &[Fence],
@@ -156,10 +207,26 @@ pub(super) const SHARED: &[Justified] = &[
         &[Swapped],
         "slabs above the mark that was there have no class, or bitmaps that fail their check",
     ),
-    justified("pool/src/space.rs Space::open_slab publish 1", &[DoneFirst], BOTH_BEFORE),
-    justified("pool/src/space.rs Space::open_slab fence 1", &[Swapped], BOTH_BEFORE),
-    justified("pool/src/space.rs Space::allocate_span publish 1", &[DoneFirst], BOTH_BEFORE),
-    justified("pool/src/space.rs Space::allocate_span fence 1", &[Swapped], BOTH_BEFORE),
+    justified(
+        "pool/src/space.rs Space::open_slab publish 1",
+        &[DoneFirst],
+        BOTH_BEFORE,
+    ),
+    justified(
+        "pool/src/space.rs Space::open_slab fence 1",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
+    justified(
+        "pool/src/space.rs Space::allocate_span publish 1",
+        &[DoneFirst],
+        BOTH_BEFORE,
+    ),
+    justified(
+        "pool/src/space.rs Space::allocate_span fence 1",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
     justified(
         "pool/src/space.rs Space::allocate_span fence 1",
         &[Fence],
@@ -201,10 +268,26 @@ pub(super) const SHARED: &[Justified] = &[
         &[Wait],
         "the next open makes a lost pool again, as empty as it was; every operation acknowledged in it waits for a later LSN",
     ),
-    justified("pool/src/pool.rs Pool::try_open fence 1", &[Swapped], BEING_MADE),
-    justified("pool/src/pool.rs Pool::try_open publish 1", &[Flush], STATE_LINE),
-    justified("pool/src/pool.rs Pool::try_open publish 1", &[DoneFirst], BEING_MADE),
-    justified("pool/src/pool.rs Pool::try_open publish 2", &[Flush], STATE_LINE),
+    justified(
+        "pool/src/pool.rs Pool::try_open fence 1",
+        &[Swapped],
+        BEING_MADE,
+    ),
+    justified(
+        "pool/src/pool.rs Pool::try_open publish 1",
+        &[Flush],
+        STATE_LINE,
+    ),
+    justified(
+        "pool/src/pool.rs Pool::try_open publish 1",
+        &[DoneFirst],
+        BEING_MADE,
+    ),
+    justified(
+        "pool/src/pool.rs Pool::try_open publish 2",
+        &[Flush],
+        STATE_LINE,
+    ),
     justified(
         "pool/src/pool.rs Pool::try_open publish 2",
         &[Store, DoneFirst],
@@ -215,37 +298,80 @@ pub(super) const SHARED: &[Justified] = &[
         &[Flush, Store, DoneFirst],
         "a mark that is damaged still is taken from the file's length once more",
     ),
-    justified("pool/src/pool.rs Shared::close publish 1", &[Flush, Store, DoneFirst], NEVER_CUT),
-    justified("pool/src/pool.rs Shared::close publish 2", &[Flush, Store], CLEAN),
-    justified("pool/src/pool.rs Shared::close drain 2", &[Fence, Wait], CLEAN),
+    justified(
+        "pool/src/pool.rs Shared::close publish 1",
+        &[Flush, Store, DoneFirst],
+        NEVER_CUT,
+    ),
+    justified(
+        "pool/src/pool.rs Shared::close publish 2",
+        &[Flush, Store],
+        CLEAN,
+    ),
+    justified(
+        "pool/src/pool.rs Shared::close drain 2",
+        &[Fence, Wait],
+        CLEAN,
+    ),
 ];
 
 const OF_WBTREE: &[&str] = &["engines/src/wbtree/", "engines/src/kit/paged/"];
 
 /// The kit's tree below a node format.
 const PAGED: &[Justified] = &[
-    justified("engines/src/kit/paged/find.rs Paged::find wait_for 1", &[Wait], SEEN_ALONE),
-    justified("engines/src/kit/paged/log.rs Redo::commit fence 1", &[Swapped], BOTH_BEFORE),
-    justified("engines/src/kit/paged/log.rs Redo::commit fence 3", &[Swapped], BOTH_BEFORE),
+    justified(
+        "engines/src/kit/paged/find.rs Paged::find wait_for 1",
+        &[Wait],
+        SEEN_ALONE,
+    ),
+    justified(
+        "engines/src/kit/paged/log.rs Redo::commit fence 1",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
+    justified(
+        "engines/src/kit/paged/log.rs Redo::commit fence 3",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
     justified(
         "engines/src/kit/paged/log.rs Redo::write fence 1",
         &[Swapped],
         "a pool with a log to be finished was not closed, and so says already that it is not clean",
     )
     .after("pool/src/pool.rs"),
-    justified("engines/src/kit/paged/insert.rs Paged::store fence 1", &[Swapped], BOTH_BEFORE),
-    justified("engines/src/kit/paged/recover.rs Paged::create fence 1", &[Swapped], BOTH_BEFORE),
+    justified(
+        "engines/src/kit/paged/insert.rs Paged::store fence 1",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
+    justified(
+        "engines/src/kit/paged/recover.rs Paged::create fence 1",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
 ];
 
 /// `wbtree`, whose slot arrays can be invalid.
 const WBTREE: &[Justified] = &[
-    justified("engines/src/wbtree/change.rs Layout::invalidate publish 1", &[DoneFirst], INVALID),
-    justified("engines/src/wbtree/change.rs Layout::invalidate fence 1", &[Swapped], INVALID),
+    justified(
+        "engines/src/wbtree/change.rs Layout::invalidate publish 1",
+        &[DoneFirst],
+        INVALID,
+    ),
+    justified(
+        "engines/src/wbtree/change.rs Layout::invalidate fence 1",
+        &[Swapped],
+        INVALID,
+    ),
 ];
 
 /// `wbtree` with leaves whose head is one word: a bitmap or a slot array.
-const ONE_WORD: &[Justified] =
-    &[justified("engines/src/wbtree/change.rs Layout::add_entry fence 1", &[Swapped], BOTH_BEFORE)];
+const ONE_WORD: &[Justified] = &[justified(
+    "engines/src/wbtree/change.rs Layout::add_entry fence 1",
+    &[Swapped],
+    BOTH_BEFORE,
+)];
 
 /// `wbtree` with slot-only nodes.
 const WBTREE_SLOT_ONLY: &[Justified] = &[
@@ -254,21 +380,65 @@ const WBTREE_SLOT_ONLY: &[Justified] = &[
         &[Flush],
         "a node of three entries is one line, which is flushed with its head; a larger one needs it",
     ),
-    justified("engines/src/kit/paged/remove.rs Paged::erase settle 1", &[Wait], SEEN_ALONE),
+    justified(
+        "engines/src/kit/paged/remove.rs Paged::erase settle 1",
+        &[Wait],
+        SEEN_ALONE,
+    ),
 ];
 
 /// `cawbt`.
 const CAWBT: &[Justified] = &[
-    justified("engines/src/cawbt/remove.rs CawbTree::take_out publish 2", &[DoneFirst], EITHER_FIRST),
-    justified("engines/src/cawbt/log.rs CawbTree::apply publish 3", &[DoneFirst], EITHER_FIRST),
-    justified("engines/src/cawbt/find.rs CawbTree::find wait_for 1", &[Wait], SEEN_ALONE),
-    justified("engines/src/cawbt/scan.rs CawbTree::copy_leaf wait_for 1", &[Wait], SEEN_ALONE),
-    justified("engines/src/cawbt/mod.rs CawbTree::figures settle 1", &[Wait], COUNTED),
-    justified("engines/src/cawbt/insert.rs CawbTree::replace fence 1", &[Swapped], BOTH_BEFORE),
-    justified("engines/src/cawbt/insert.rs CawbTree::add fence 1", &[Swapped], BOTH_BEFORE),
-    justified("engines/src/cawbt/log.rs CawbTree::carry_out fence 1", &[Swapped], BOTH_BEFORE),
-    justified("engines/src/cawbt/load.rs CawbTree::load fence 1", &[Swapped], BOTH_BEFORE),
-    justified("engines/src/cawbt/recover.rs CawbTree::create fence 1", &[Swapped], BOTH_BEFORE),
+    justified(
+        "engines/src/cawbt/remove.rs CawbTree::take_out publish 2",
+        &[DoneFirst],
+        EITHER_FIRST,
+    ),
+    justified(
+        "engines/src/cawbt/log.rs CawbTree::apply publish 3",
+        &[DoneFirst],
+        EITHER_FIRST,
+    ),
+    justified(
+        "engines/src/cawbt/find.rs CawbTree::find wait_for 1",
+        &[Wait],
+        SEEN_ALONE,
+    ),
+    justified(
+        "engines/src/cawbt/scan.rs CawbTree::copy_leaf wait_for 1",
+        &[Wait],
+        SEEN_ALONE,
+    ),
+    justified(
+        "engines/src/cawbt/mod.rs CawbTree::figures settle 1",
+        &[Wait],
+        COUNTED,
+    ),
+    justified(
+        "engines/src/cawbt/insert.rs CawbTree::replace fence 1",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
+    justified(
+        "engines/src/cawbt/insert.rs CawbTree::add fence 1",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
+    justified(
+        "engines/src/cawbt/log.rs CawbTree::carry_out fence 1",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
+    justified(
+        "engines/src/cawbt/load.rs CawbTree::load fence 1",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
+    justified(
+        "engines/src/cawbt/recover.rs CawbTree::create fence 1",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
 ];
 
 /// The journal of batches.
@@ -288,48 +458,124 @@ pub(super) const BATCHES: &[Justified] = &[
         &[Swapped],
         "the next open drops the entry as well, for its epoch is in the set of failed ones",
     ),
-    justified("engines/src/batch/journal.rs publish fence 1", &[Swapped], NOTHING_ALLOCATED)
-        .after("pool/src/pool.rs"),
-    justified("engines/src/batch/journal.rs write_entry fence 1", &[Swapped], BOTH_BEFORE),
+    justified(
+        "engines/src/batch/journal.rs publish fence 1",
+        &[Swapped],
+        NOTHING_ALLOCATED,
+    )
+    .after("pool/src/pool.rs"),
+    justified(
+        "engines/src/batch/journal.rs write_entry fence 1",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
 ];
 
 /// The sorted chain.
 const SORTED_CHAIN: &[Justified] = &[
-    justified("lab/src/sorted_chain.rs SortedChain::write fence 1", &[Swapped], BOTH_BEFORE),
-    justified("lab/src/sorted_chain.rs SortedChain::create fence 1", &[Swapped], BOTH_BEFORE),
+    justified(
+        "lab/src/sorted_chain.rs SortedChain::write fence 1",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
+    justified(
+        "lab/src/sorted_chain.rs SortedChain::create fence 1",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
 ];
 
 /// `rntree`.
 const RNTREE: &[Justified] = &[
-    justified("engines/src/rntree/mod.rs RnTree::create fence 1", &[Swapped], BOTH_BEFORE),
-    justified("engines/src/rntree/split.rs RnTree::build_one init 1", &[DoneFirst], NO_PUBLISH),
-    justified("engines/src/rntree/insert.rs RnTree::store_as fence 1", &[Swapped], BOTH_BEFORE),
-    justified("engines/src/rntree/load.rs RnTree::write_slots init 1", &[DoneFirst], NO_PUBLISH),
-    justified("engines/src/rntree/load.rs RnTree::publish_with fence 1", &[Swapped], BOTH_BEFORE),
+    justified(
+        "engines/src/rntree/mod.rs RnTree::create fence 1",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
+    justified(
+        "engines/src/rntree/split.rs RnTree::build_one init 1",
+        &[DoneFirst],
+        NO_PUBLISH,
+    ),
+    justified(
+        "engines/src/rntree/insert.rs RnTree::store_as fence 1",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
+    justified(
+        "engines/src/rntree/load.rs RnTree::write_slots init 1",
+        &[DoneFirst],
+        NO_PUBLISH,
+    ),
+    justified(
+        "engines/src/rntree/load.rs RnTree::publish_with fence 1",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
     justified(
         "pool/src/pool.rs Guard::keep_pace fence 1",
         &[Fence],
         "the fence before the line that publishes the load orders the same lines; this one is for the disk's pace",
     ),
-    justified("pool/src/pool.rs Guard::keep_pace fence 1", &[Swapped], BOTH_BEFORE),
-    justified("engines/src/rntree/find.rs RnTree::find wait_for 1", &[Wait], SEEN_ALONE),
-    justified("engines/src/rntree/find.rs RnTree::find wait_for 2", &[Wait], SEEN_ALONE),
-    justified("engines/src/rntree/remove.rs RnTree::erase wait_for 1", &[Wait], SEEN_ALONE),
-    justified("engines/src/rntree/remove.rs RnTree::erase wait_for 2", &[Wait], SEEN_ALONE),
+    justified(
+        "pool/src/pool.rs Guard::keep_pace fence 1",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
+    justified(
+        "engines/src/rntree/find.rs RnTree::find wait_for 1",
+        &[Wait],
+        SEEN_ALONE,
+    ),
+    justified(
+        "engines/src/rntree/find.rs RnTree::find wait_for 2",
+        &[Wait],
+        SEEN_ALONE,
+    ),
+    justified(
+        "engines/src/rntree/remove.rs RnTree::erase wait_for 1",
+        &[Wait],
+        SEEN_ALONE,
+    ),
+    justified(
+        "engines/src/rntree/remove.rs RnTree::erase wait_for 2",
+        &[Wait],
+        SEEN_ALONE,
+    ),
 ];
 
 /// `bztree`, and what it is made of.
 const BZTREE: &[Justified] = &[
-    justified("engines/src/bztree/recover.rs BzTree::create fence 1", &[Swapped], BOTH_BEFORE),
-    justified("engines/src/bztree/load.rs BzTree::load fence 1", &[Swapped], BOTH_BEFORE),
-    justified("engines/src/pmwcas/execute.rs Pmwcas::run_in fence 1", &[Swapped], BOTH_BEFORE),
-    justified("engines/src/pmwcas/recover.rs Pmwcas::open fence 1", &[Swapped], ROLLED),
+    justified(
+        "engines/src/bztree/recover.rs BzTree::create fence 1",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
+    justified(
+        "engines/src/bztree/load.rs BzTree::load fence 1",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
+    justified(
+        "engines/src/pmwcas/execute.rs Pmwcas::run_in fence 1",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
+    justified(
+        "engines/src/pmwcas/recover.rs Pmwcas::open fence 1",
+        &[Swapped],
+        ROLLED,
+    ),
     justified(
         "engines/src/pmwcas/execute.rs Pmwcas::flush_ended flush 1",
         &[Flush],
         "every guard here fences what it flushed; needed where a guard ends before a fence",
     ),
-    justified("pool/src/pool.rs Shared::close fence 1", &[Swapped], BOTH_BEFORE),
+    justified(
+        "pool/src/pool.rs Shared::close fence 1",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
     justified(
         "engines/src/pmwcas/seen.rs clean compare_exchange 1",
         &[Store],
@@ -350,7 +596,11 @@ const BZTREE: &[Justified] = &[
         &[DoneFirst],
         "an entry that a crash left reserved is used again if the status does not count it, and ended if it does",
     ),
-    justified("engines/src/pmwcas/layout.rs DescriptorNode::format publish 1", &[DoneFirst], NO_PUBLISH),
+    justified(
+        "engines/src/pmwcas/layout.rs DescriptorNode::format publish 1",
+        &[DoneFirst],
+        NO_PUBLISH,
+    ),
     justified(
         "engines/src/pmwcas/layout.rs DescriptorNode::forget_writers publish 1",
         &[DoneFirst],
@@ -373,8 +623,16 @@ const BZTREE: &[Justified] = &[
         "needed where a crash comes while a descriptor is filled, and another while it is filled again: tests/pmwcas.rs \
          does that",
     ),
-    justified("engines/src/pmwcas/recover.rs roll publish 1", &[DoneFirst], ROLLED),
-    justified("engines/src/pmwcas/recover.rs roll publish 2", &[DoneFirst], ROLLED),
+    justified(
+        "engines/src/pmwcas/recover.rs roll publish 1",
+        &[DoneFirst],
+        ROLLED,
+    ),
+    justified(
+        "engines/src/pmwcas/recover.rs roll publish 2",
+        &[DoneFirst],
+        ROLLED,
+    ),
     justified(
         "engines/src/pmwcas/recover.rs Pmwcas::open publish 1",
         &[Flush, Store],
@@ -402,26 +660,66 @@ const BZTREE: &[Justified] = &[
 
 /// `masstree`.
 const MASSTREE: &[Justified] = &[
-    justified("engines/src/kit/epochs/mod.rs Epochs::list_new start 1", &[Store], "the node is listed twice"),
+    justified(
+        "engines/src/kit/epochs/mod.rs Epochs::list_new start 1",
+        &[Store],
+        "the node is listed twice",
+    ),
     justified(
         "engines/src/masstree/in_line_log.rs View::prepare store 1",
         &[Store],
         "the mark is of this process alone, and says that a fence is due, which came before and comes once more",
     ),
-    justified("engines/src/kit/epochs/words.rs write_clean publish 1", &[Flush, Store], UNCLEAN),
-    justified("engines/src/kit/epochs/words.rs write_clean drain 1", &[Fence, Wait], UNCLEAN),
-    justified("engines/src/masstree/recover.rs Core::recover_node store 1", &[Store], TOUCHED_AGAIN),
+    justified(
+        "engines/src/kit/epochs/words.rs write_clean publish 1",
+        &[Flush, Store],
+        UNCLEAN,
+    ),
+    justified(
+        "engines/src/kit/epochs/words.rs write_clean drain 1",
+        &[Fence, Wait],
+        UNCLEAN,
+    ),
+    justified(
+        "engines/src/masstree/recover.rs Core::recover_node store 1",
+        &[Store],
+        TOUCHED_AGAIN,
+    ),
     justified(
         "engines/src/kit/epochs/mod.rs Epochs::flush_beside_others fence 1",
         &[Fence, Swapped],
         "the fence before the epoch's number orders the same lines",
     ),
-    justified("engines/src/kit/epochs/words.rs write_clean publish 1", &[DoneFirst], ALL_DURABLE),
-    justified("engines/src/kit/epochs/words.rs write_clean drain 1", &[Swapped], ALL_DURABLE),
-    justified("engines/src/masstree/core.rs Core::forget_failed publish_twice 1", &[DoneFirst], ALL_DURABLE),
-    justified("engines/src/masstree/core.rs Core::forget_failed drain 1", &[Swapped], ALL_DURABLE),
-    justified("engines/src/kit/epochs/words.rs write_failed publish 1", &[DoneFirst], RESTORED_AGAIN),
-    justified("engines/src/kit/epochs/words.rs write_failed fence 1", &[Swapped], RESTORED_AGAIN),
+    justified(
+        "engines/src/kit/epochs/words.rs write_clean publish 1",
+        &[DoneFirst],
+        ALL_DURABLE,
+    ),
+    justified(
+        "engines/src/kit/epochs/words.rs write_clean drain 1",
+        &[Swapped],
+        ALL_DURABLE,
+    ),
+    justified(
+        "engines/src/masstree/core.rs Core::forget_failed publish_twice 1",
+        &[DoneFirst],
+        ALL_DURABLE,
+    ),
+    justified(
+        "engines/src/masstree/core.rs Core::forget_failed drain 1",
+        &[Swapped],
+        ALL_DURABLE,
+    ),
+    justified(
+        "engines/src/kit/epochs/words.rs write_failed publish 1",
+        &[DoneFirst],
+        RESTORED_AGAIN,
+    ),
+    justified(
+        "engines/src/kit/epochs/words.rs write_failed fence 1",
+        &[Swapped],
+        RESTORED_AGAIN,
+    ),
     justified(
         "engines/src/masstree/external_log.rs ExternalLog::restore fence 1",
         &[Swapped],
@@ -433,16 +731,36 @@ const MASSTREE: &[Justified] = &[
         "what is restored follows from the set of failed epochs, which is durable before both; whether the next epoch has \
          begun by then, says nothing of it",
     ),
-    justified("pool/src/space/release.rs Space::compact publish 1", &[Flush, Store], NEVER_CUT),
-    justified("pool/src/space/release.rs Space::compact fence 1", &[Fence], NEVER_CUT),
-    justified("engines/src/masstree/external_log.rs ExternalLog::add_segment publish 1", &[Store], TWICE),
+    justified(
+        "pool/src/space/release.rs Space::compact publish 1",
+        &[Flush, Store],
+        NEVER_CUT,
+    ),
+    justified(
+        "pool/src/space/release.rs Space::compact fence 1",
+        &[Fence],
+        NEVER_CUT,
+    ),
+    justified(
+        "engines/src/masstree/external_log.rs ExternalLog::add_segment publish 1",
+        &[Store],
+        TWICE,
+    ),
     justified(
         "engines/src/masstree/allocator.rs Space::new_run store 3",
         &[Store],
         "it names the tree of the run; only a salvage that finds the chain of runs damaged reads it",
     ),
-    justified("engines/src/masstree/core.rs Core::create fence 1", &[Swapped], BOTH_BEFORE),
-    justified("engines/src/masstree/external_log.rs ExternalLog::begin fence 1", &[Swapped], NOT_IN_ROOTS),
+    justified(
+        "engines/src/masstree/core.rs Core::create fence 1",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
+    justified(
+        "engines/src/masstree/external_log.rs ExternalLog::begin fence 1",
+        &[Swapped],
+        NOT_IN_ROOTS,
+    ),
     justified(
         "engines/src/masstree/external_log.rs ExternalLog::add_segment publish 1",
         &[DoneFirst],
@@ -453,9 +771,17 @@ const MASSTREE: &[Justified] = &[
         &[Swapped],
         BOTH_BEFORE,
     ),
-    justified("engines/src/masstree/external_log.rs ExternalLog::append fence 1", &[Swapped], NOT_LED_TO),
-    justified("engines/src/masstree/in_line_log.rs View::prepare fence 1", &[Swapped], NOT_LED_TO)
-        .after("pool/src/space.rs"),
+    justified(
+        "engines/src/masstree/external_log.rs ExternalLog::append fence 1",
+        &[Swapped],
+        NOT_LED_TO,
+    ),
+    justified(
+        "engines/src/masstree/in_line_log.rs View::prepare fence 1",
+        &[Swapped],
+        NOT_LED_TO,
+    )
+    .after("pool/src/space.rs"),
     justified(
         "pool/src/pool.rs Shared::close fence 1",
         &[Swapped],
@@ -466,8 +792,16 @@ const MASSTREE: &[Justified] = &[
         &[Flush, Store],
         REMEMBERED,
     ),
-    justified("engines/src/masstree/core.rs Core::forget_failed drain 1", &[Fence, Wait], REMEMBERED),
-    justified("engines/src/masstree/external_log.rs ExternalLog::add_segment store 2", &[Store], TWICE),
+    justified(
+        "engines/src/masstree/core.rs Core::forget_failed drain 1",
+        &[Fence, Wait],
+        REMEMBERED,
+    ),
+    justified(
+        "engines/src/masstree/external_log.rs ExternalLog::add_segment store 2",
+        &[Store],
+        TWICE,
+    ),
     justified(
         "engines/src/kit/epochs/of_pool.rs PoolEpochs::end settle 1",
         &[Wait],

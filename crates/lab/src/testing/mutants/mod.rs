@@ -1,6 +1,6 @@
-//! Mutants: each flush, fence, wait and store of an engine is left out, each publish is done first, each two adjacent persists
-//! are swapped; one at a time. Each mutant must be caught, or be in the list of justified ones, with an argument why it does no
-//! harm.
+//! Mutants: each flush, fence, wait and store of an engine is left out, each publish is done first,
+//! each two adjacent persists are swapped; one at a time. Each mutant must be caught, or be in the
+//! list of justified ones, with an argument why it does no harm.
 
 mod justified;
 mod place;
@@ -82,15 +82,18 @@ fn kind(mutation: &Mutation) -> &'static str {
     }
 }
 
-/// Plants every fault for which the trials of a target have a place, one at a time, on `threads` threads. The compiled source
-/// tree lies at `root`, to find the calls that justifications name.
+/// Plants every fault for which the trials of a target have a place, one at a time, on `threads`
+/// threads. The compiled source tree lies at `root`, to find the calls that justifications name.
 pub fn run(
     target: &Target,
     root: &Path,
     threads: usize,
     progress: &(dyn Fn(&MutantProgress) + Sync),
 ) -> MutantReport {
-    let mut report = MutantReport { engine: target.name.to_owned(), ..MutantReport::default() };
+    let mut report = MutantReport {
+        engine: target.name.to_owned(),
+        ..MutantReport::default()
+    };
     let mutants = match places(target) {
         Ok(mutants) => mutants,
         Err(failure) => {
@@ -102,12 +105,20 @@ pub fn run(
     let work = || {
         while let Some((mutation, trials)) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
             let thorough = trials.iter().copied().chain(&target.suites);
-            let is_noticed = target.quick.iter().chain(thorough).any(|trial| trial.notices(*mutation));
+            let is_noticed = target
+                .quick
+                .iter()
+                .chain(thorough)
+                .any(|trial| trial.notices(*mutation));
             let survivor = (!is_noticed).then_some(*mutation);
             survivors.lock().extend(survivor);
             let mut done = done.lock();
             *done += 1;
-            progress(&MutantProgress { done: *done, mutants: mutants.len(), survivor });
+            progress(&MutantProgress {
+                done: *done,
+                mutants: mutants.len(),
+                survivor,
+            });
         }
     };
     std::thread::scope(|scope| {
@@ -124,19 +135,29 @@ pub fn run(
     report
 }
 
-/// The mutants of a target, each with the trials that have a place for it. Code that engines share is judged once: a place that
-/// another engine's target reaches, and accounts for, is left to that target.
+/// The mutants of a target, each with the trials that have a place for it. Code that engines share
+/// is judged once: a place that another engine's target reaches, and accounts for, is left to that
+/// target.
 fn places(target: &Target) -> Result<Vec<(Mutation, Vec<&Trial>)>, String> {
-    let survey = |trial: &Trial| trial.survey().map_err(|failure| format!("{}: {failure}", trial.name));
+    let survey = |trial: &Trial| {
+        trial
+            .survey()
+            .map_err(|failure| format!("{}: {failure}", trial.name))
+    };
     let mut places: BTreeMap<Mutation, Vec<&Trial>> = BTreeMap::new();
     for trial in &target.trials {
-        survey(trial)?.into_iter().for_each(|mutation| places.entry(mutation).or_default().push(trial));
+        survey(trial)?
+            .into_iter()
+            .for_each(|mutation| places.entry(mutation).or_default().push(trial));
     }
     if let Some(other) = target.judged_by.map(Target::of) {
         for trial in &other.quick {
-            survey(trial)?.iter().filter(|mutation| other.has(mutation)).for_each(|mutation| {
-                places.remove(mutation);
-            });
+            survey(trial)?
+                .iter()
+                .filter(|mutation| other.has(mutation))
+                .for_each(|mutation| {
+                    places.remove(mutation);
+                });
         }
     }
     places.retain(|mutation, _| mutation.to_string().contains(&target.only));
@@ -167,18 +188,33 @@ fn judge(report: &mut MutantReport, mut survivors: Vec<Mutation>, target: &Targe
     for mutation in survivors {
         let [_, site] = sites(&mutation);
         let place = sources.place(site);
-        let covers = |justified: &Justified| place.is_some_and(|place| justified.covers(&mutation, place));
+        let covers =
+            |justified: &Justified| place.is_some_and(|place| justified.covers(&mutation, place));
         let found = justified.iter().position(covers);
         used.extend(found);
         let why = found.map(|index| justified[index].why);
         let place = place.map(Place::to_string).unwrap_or_default();
-        report.survivors.push(Survivor { mutant: mutation.to_string(), place, why });
+        report.survivors.push(Survivor {
+            mutant: mutation.to_string(),
+            place,
+            why,
+        });
     }
-    report.justified = report.survivors.iter().filter(|survivor| survivor.why.is_some()).count();
+    report.justified = report
+        .survivors
+        .iter()
+        .filter(|survivor| survivor.why.is_some())
+        .count();
     report.survived = report.survivors.len() - report.justified;
-    let unused = justified.iter().enumerate().filter(|(index, _)| !used.contains(index));
-    let unused = unused.filter(|(_, justified)| target.only.is_empty() && target.accounts_for(justified));
-    report.unused = unused.map(|(_, justified)| format!("{justified:?}")).collect();
+    let unused = justified
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| !used.contains(index));
+    let unused =
+        unused.filter(|(_, justified)| target.only.is_empty() && target.accounts_for(justified));
+    report.unused = unused
+        .map(|(_, justified)| format!("{justified:?}"))
+        .collect();
 }
 
 /// The change at the place of a fault.

@@ -1,4 +1,5 @@
-//! Where a fault is planted, named so that comments and formatting may change: file, function, call and ordinal.
+//! Where a fault is planted, named so that comments and formatting may change: file, function, call
+//! and ordinal.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +26,13 @@ pub(super) struct Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, function, call, ordinal, .. } = self;
+        let Self {
+            file,
+            function,
+            call,
+            ordinal,
+            ..
+        } = self;
         write!(formatter, "{file} {function} {call} {ordinal}")
     }
 }
@@ -39,32 +46,49 @@ pub(super) struct Sources<'r> {
 impl<'r> Sources<'r> {
     /// The source files below `root`, the folder of the workspace.
     pub(super) fn new(root: &'r Path) -> Self {
-        Self { root, files: BTreeMap::new() }
+        Self {
+            root,
+            files: BTreeMap::new(),
+        }
     }
 
     /// The calls in a file; none if it cannot be read or is not Rust.
     pub(super) fn places(&mut self, file: &str) -> &[Place] {
-        let read = || std::fs::read_to_string(self.root.join("crates").join(file)).unwrap_or_default();
-        self.files.entry(file.to_owned()).or_insert_with(|| places(file, &read()))
+        let read =
+            || std::fs::read_to_string(self.root.join("crates").join(file)).unwrap_or_default();
+        self.files
+            .entry(file.to_owned())
+            .or_insert_with(|| places(file, &read()))
     }
 
     /// The call at a site.
     pub(super) fn place(&mut self, site: Site) -> Option<&Place> {
         let file = site.file.strip_prefix("crates/")?;
         // The site of `path::function()` is the beginning of its path.
-        self.places(file).iter().find(|place| place.at >= (site.line, site.column))
+        self.places(file)
+            .iter()
+            .find(|place| place.at >= (site.line, site.column))
     }
 }
 
 /// The calls in the functions of a source text, in its order; none if it is not Rust.
 fn places(file: &str, text: &str) -> Vec<Place> {
-    let Ok(syntax) = syn::parse_file(text) else { return Vec::new() };
-    let mut calls = Calls { file, found: Vec::new(), owner: None, function: None };
+    let Ok(syntax) = syn::parse_file(text) else {
+        return Vec::new();
+    };
+    let mut calls = Calls {
+        file,
+        found: Vec::new(),
+        owner: None,
+        function: None,
+    };
     calls.visit_file(&syntax);
     calls.found.sort_by_key(|place| place.at);
     let mut counts = BTreeMap::new();
     for place in &mut calls.found {
-        let count = counts.entry((place.function.clone(), place.call.clone())).or_default();
+        let count = counts
+            .entry((place.function.clone(), place.call.clone()))
+            .or_default();
         *count += 1;
         place.ordinal = *count;
     }
@@ -83,7 +107,9 @@ struct Calls<'f> {
 
 impl Calls<'_> {
     fn add(&mut self, name: &syn::Ident) {
-        let Some(function) = self.function.clone() else { return };
+        let Some(function) = self.function.clone() else {
+            return;
+        };
         let start = name.span().start();
         let at = (start.line as u32, start.column as u32 + 1);
         self.found.push(Place {
@@ -97,7 +123,10 @@ impl Calls<'_> {
 
     fn within_function(&mut self, signature: &syn::Signature, visit: impl FnOnce(&mut Self)) {
         let name = &signature.ident;
-        let function = self.owner.as_ref().map_or(name.to_string(), |owner| format!("{owner}::{name}"));
+        let function = self
+            .owner
+            .as_ref()
+            .map_or(name.to_string(), |owner| format!("{owner}::{name}"));
         let around = self.function.replace(function);
         visit(self);
         self.function = around;
@@ -119,7 +148,11 @@ impl Calls<'_> {
                 }
                 self.add_from_tokens(group.stream());
             }
-            name = if let TokenTree::Ident(ident) = token { Some(ident) } else { None };
+            name = if let TokenTree::Ident(ident) = token {
+                Some(ident)
+            } else {
+                None
+            };
         }
     }
 }
@@ -127,14 +160,20 @@ impl Calls<'_> {
 impl<'ast> Visit<'ast> for Calls<'_> {
     fn visit_item_impl(&mut self, node: &'ast syn::ItemImpl) {
         let owner = match &*node.self_ty {
-            syn::Type::Path(path) => path.path.segments.last().map(|segment| segment.ident.to_string()),
+            syn::Type::Path(path) => path
+                .path
+                .segments
+                .last()
+                .map(|segment| segment.ident.to_string()),
             _ => None,
         };
         self.within_owner(owner, |calls| visit::visit_item_impl(calls, node));
     }
 
     fn visit_item_trait(&mut self, node: &'ast syn::ItemTrait) {
-        self.within_owner(Some(node.ident.to_string()), |calls| visit::visit_item_trait(calls, node));
+        self.within_owner(Some(node.ident.to_string()), |calls| {
+            visit::visit_item_trait(calls, node);
+        });
     }
 
     fn visit_item_fn(&mut self, node: &'ast syn::ItemFn) {
@@ -157,7 +196,11 @@ impl<'ast> Visit<'ast> for Calls<'_> {
 
     fn visit_expr_call(&mut self, node: &'ast syn::ExprCall) {
         if let syn::Expr::Path(path) = &*node.func {
-            path.path.segments.last().into_iter().for_each(|segment| self.add(&segment.ident));
+            path.path
+                .segments
+                .last()
+                .into_iter()
+                .for_each(|segment| self.add(&segment.ident));
         }
         visit::visit_expr_call(self, node);
     }

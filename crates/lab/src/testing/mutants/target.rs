@@ -15,13 +15,15 @@ use sim::Rules;
 use sim::index::IndexOperation::{Insert, Put, Remove, Sync as EndEpoch, Update};
 use sim::index::batches::{BatchSubject, Kind};
 use sim::index::script::{
-    every_change, every_change_in_epochs, every_compaction, every_drop, every_load, loaded_and_left_alone,
-    merged_to_one_leaf, second_epochs_of_two_lives, values_in_epochs, values_of_two_lives, what_epochs_meet,
+    every_change, every_change_in_epochs, every_compaction, every_drop, every_load,
+    loaded_and_left_alone, merged_to_one_leaf, second_epochs_of_two_lives, values_in_epochs,
+    values_of_two_lives, what_epochs_meet,
 };
 use sim::index::suite::{Suite, exhaust};
 use sim::index::threads::{epoch_end, takers};
 use sim::index::{
-    AnyEngine, CodecName, Explored, FollowUp, IndexOperation, IndexSubject, RUBBISH_FROM, Size, engine,
+    AnyEngine, CodecName, Explored, FollowUp, IndexOperation, IndexSubject, RUBBISH_FROM, Size,
+    engine,
 };
 use sim::{Explorer, Images, Options, SecondCrash};
 use sim::{Program, Scheduling, Search};
@@ -44,41 +46,90 @@ impl Trial {
     /// As [`Trial::of_script`], but fast: one crash, few images, a short follow-up.
     pub fn quick(engine: AnyEngine, script: Vec<IndexOperation>, options: Options) -> Self {
         let (images, second_crash) = (Images::Some { random: 0 }, SecondCrash::Never);
-        Self::new(engine, script, FollowUp::Keys, Options { images, second_crash, ..options })
+        Self::new(
+            engine,
+            script,
+            FollowUp::Keys,
+            Options {
+                images,
+                second_crash,
+                ..options
+            },
+        )
     }
 
     /// As [`Trial::quick`], with a second crash anywhere after the first.
     pub fn again(engine: AnyEngine, script: Vec<IndexOperation>, options: Options) -> Self {
         let (images, second_crash) = (Images::Some { random: 0 }, SecondCrash::Anywhere);
-        Self::new(engine, script, FollowUp::Keys, Options { images, second_crash, ..options })
+        Self::new(
+            engine,
+            script,
+            FollowUp::Keys,
+            Options {
+                images,
+                second_crash,
+                ..options
+            },
+        )
     }
 
-    /// As [`Trial::of_script`], but what comes after a crash uses free space again, and opens the tree again. It finds no places for
-    /// faults.
+    /// As [`Trial::of_script`], but what comes after a crash uses free space again, and opens the
+    /// tree again. It finds no places for faults.
     pub fn reusing(engine: AnyEngine, script: Vec<IndexOperation>, options: Options) -> Self {
         Self::new(engine, script, FollowUp::Reuse, options)
     }
 
-    fn new(engine: AnyEngine, script: Vec<IndexOperation>, follow_up: FollowUp, options: Options) -> Self {
-        let Options { line_form, rules, .. } = options;
-        let name = format!("{} {}, {line_form:?}, {rules:?}", engine.name(), engine.codec());
+    fn new(
+        engine: AnyEngine,
+        script: Vec<IndexOperation>,
+        follow_up: FollowUp,
+        options: Options,
+    ) -> Self {
+        let Options {
+            line_form, rules, ..
+        } = options;
+        let name = format!(
+            "{} {}, {line_form:?}, {rules:?}",
+            engine.name(),
+            engine.codec()
+        );
         let explore = move |mutations| {
             let mut explorer = explorer(&engine, follow_up, &options, mutations);
-            explorer.survey(&script).map_err(|failure| failure.to_string())
+            explorer
+                .survey(&script)
+                .map_err(|failure| failure.to_string())
         };
-        Self { name, explore: Box::new(explore) }
+        Self {
+            name,
+            explore: Box::new(explore),
+        }
     }
 
     /// Explores all sequences of `length` operations. It finds no places for faults.
     pub fn of_suite(engine: AnyEngine, length: usize, options: Options) -> Self {
         let rules = options.rules;
-        let name = format!("{} {}, all sequences of {length}, {rules:?}", engine.name(), engine.codec());
+        let name = format!(
+            "{} {}, all sequences of {length}, {rules:?}",
+            engine.name(),
+            engine.codec()
+        );
         let explore = move |mutations| {
             let options = with_faults(&options, mutations);
-            let report = exhaust(&engine, Suite { length, threads: 1, progress: None }, &options);
+            let report = exhaust(
+                &engine,
+                Suite {
+                    length,
+                    threads: 1,
+                    progress: None,
+                },
+                &options,
+            );
             report.report.map_or_else(|| Ok(BTreeSet::new()), Err)
         };
-        Self { name, explore: Box::new(explore) }
+        Self {
+            name,
+            explore: Box::new(explore),
+        }
     }
 
     /// Explores threads on the state that `setup` leaves, with at most one preemption.
@@ -93,12 +144,21 @@ impl Trial {
         setup.extend(epoch_end(engine.durability()));
         let explore = move |mutations| {
             let mut explorer = explorer(&engine, FollowUp::Keys, &options, mutations);
-            explorer.set_up(&setup).map_err(|failure| failure.to_string())?;
-            let scheduling =
-                Scheduling { search: Search::Exhaustive { preemptions_max: 1 }, ..Scheduling::default() };
-            explorer.survey_threads(&program, &scheduling).map_err(|failure| failure.to_string())
+            explorer
+                .set_up(&setup)
+                .map_err(|failure| failure.to_string())?;
+            let scheduling = Scheduling {
+                search: Search::Exhaustive { preemptions_max: 1 },
+                ..Scheduling::default()
+            };
+            explorer
+                .survey_threads(&program, &scheduling)
+                .map_err(|failure| failure.to_string())
         };
-        Self { name, explore: Box::new(explore) }
+        Self {
+            name,
+            explore: Box::new(explore),
+        }
     }
 
     /// Explores batches over two trees of these kinds, by one thread.
@@ -108,21 +168,34 @@ impl Trial {
             let subject = BatchSubject::new(kinds.clone());
             let script = subject.script();
             let mut explorer = subject.explorer(with_faults(&options, mutations))?;
-            explorer.survey(&script).map_err(|failure| failure.to_string())
+            explorer
+                .survey(&script)
+                .map_err(|failure| failure.to_string())
         };
-        Self { name, explore: Box::new(explore) }
+        Self {
+            name,
+            explore: Box::new(explore),
+        }
     }
 
     /// Explores a batch over two trees beside a single write, with at most two preemptions.
     pub fn of_batches_beside(kinds: [Kind; 2], options: Options) -> Self {
-        let name = format!("batches of {kinds:?} beside single writes, {:?}", options.rules);
+        let name = format!(
+            "batches of {kinds:?} beside single writes, {:?}",
+            options.rules
+        );
         let explore = move |mutations| {
             let subject = BatchSubject::new(kinds.clone());
             let (setup, programs) = (subject.setup(), subject.beside());
             let mut explorer = subject.explorer(with_faults(&options, mutations))?;
-            explorer.set_up(&setup).map_err(|failure| failure.to_string())?;
+            explorer
+                .set_up(&setup)
+                .map_err(|failure| failure.to_string())?;
             let search = Search::Exhaustive { preemptions_max: 2 };
-            let scheduling = Scheduling { search, ..Scheduling::default() };
+            let scheduling = Scheduling {
+                search,
+                ..Scheduling::default()
+            };
             let mut places = BTreeSet::new();
             for program in programs {
                 let survey = explorer.survey_threads(&program, &scheduling);
@@ -130,7 +203,10 @@ impl Trial {
             }
             Ok(places)
         };
-        Self { name, explore: Box::new(explore) }
+        Self {
+            name,
+            explore: Box::new(explore),
+        }
     }
 
     /// The faults that could be planted.
@@ -179,13 +255,20 @@ impl Target {
 
     /// The target of this name: an engine, or `batches`, which engines share.
     pub fn from_name(name: &str) -> Option<Self> {
-        if name == BATCHES { Some(batches()) } else { crate::engine_from_name(name).map(Self::of) }
+        if name == BATCHES {
+            Some(batches())
+        } else {
+            crate::engine_from_name(name).map(Self::of)
+        }
     }
 
     /// An engine without trials. RNTree's target judges the code that all engines share.
     fn without_trials(engine: Engine) -> Self {
-        let known = justified::ENGINES.iter().find(|known| known.engine.name == engine.name);
-        let (folders, own) = known.map_or((&[][..], &[][..]), |known| (known.folders, known.justified));
+        let known = justified::ENGINES
+            .iter()
+            .find(|known| known.engine.name == engine.name);
+        let (folders, own) =
+            known.map_or((&[][..], &[][..]), |known| (known.folders, known.justified));
         Self {
             name: engine.name,
             quick: Vec::new(),
@@ -199,16 +282,22 @@ impl Target {
         }
     }
 
-    /// Plants only mutants with this text in their description, as `in_line_log.rs:92`. Unused justifications are not reported
-    /// then.
+    /// Plants only mutants with this text in their description, as `in_line_log.rs:92`. Unused
+    /// justifications are not reported then.
     #[must_use]
     pub fn only(self, text: &str) -> Self {
-        Self { only: text.to_owned(), ..self }
+        Self {
+            only: text.to_owned(),
+            ..self
+        }
     }
 
-    /// Whether this target decides if a justification is unused: one target accounts for the code that all engines share.
+    /// Whether this target decides if a justification is unused: one target accounts for the code
+    /// that all engines share.
     pub(super) fn accounts_for(&self, justified: &Justified) -> bool {
-        self.folders.iter().any(|folder| justified.place.starts_with(folder))
+        self.folders
+            .iter()
+            .any(|folder| justified.place.starts_with(folder))
     }
 
     fn is_here(&self, site: &Site) -> bool {
@@ -239,23 +328,38 @@ fn explorer(
 
 /// The first failure is enough.
 fn with_faults(options: &Options, mutations: Vec<Mutation>) -> Options {
-    Options { mutations, shrink: false, ..options.clone() }
+    Options {
+        mutations,
+        shrink: false,
+        ..options.clone()
+    }
 }
 
 fn options(line_form: LineForm, rules: Rules) -> Options {
     let (second_crash, rubbish_from) = (SecondCrash::InRecovery, Some(RUBBISH_FROM));
-    Options { rules, line_form, rubbish_from, second_crash, ..Options::default() }
+    Options {
+        rules,
+        line_form,
+        rubbish_from,
+        second_crash,
+        ..Options::default()
+    }
 }
 
 /// One crash, few images.
 fn once(rules: Rules) -> Options {
     let (images, second_crash) = (Images::Some { random: 0 }, SecondCrash::Never);
-    Options { images, second_crash, ..options(LineForm::Single, rules) }
+    Options {
+        images,
+        second_crash,
+        ..options(LineForm::Single, rules)
+    }
 }
 
 const CODECS: [CodecName; 2] = [CodecName::Word, CodecName::Record];
 
-/// The scripts for trees. (Drops of trees are run with records only, which include all that words need.)
+/// The scripts for trees. (Drops of trees are run with records only, which include all that words
+/// need.)
 fn scripts(codec: CodecName) -> impl Iterator<Item = Vec<IndexOperation>> {
     let drop = (codec == CodecName::Record).then(every_drop);
     [every_change(), every_load()].into_iter().chain(drop)
@@ -263,36 +367,57 @@ fn scripts(codec: CodecName) -> impl Iterator<Item = Vec<IndexOperation>> {
 
 /// An engine with immediate durability, with the smallest nodes.
 fn immediate(engine: Engine) -> Target {
-    let twin = engine.stores_lines.then_some((LineForm::Twin, Rules::Lines));
-    let scopes = [(LineForm::Single, Rules::Lines), (LineForm::Single, Rules::Log)];
+    let twin = engine
+        .stores_lines
+        .then_some((LineForm::Twin, Rules::Lines));
+    let scopes = [
+        (LineForm::Single, Rules::Lines),
+        (LineForm::Single, Rules::Log),
+    ];
     let trials = |make: fn(AnyEngine, Vec<IndexOperation>, Options) -> Trial| {
         let of_scope = |(line_form, rules)| {
             CODECS.map(|codec| {
                 let engine = self::engine(engine, codec, Size::Small);
-                let trial = move |script| make(Arc::clone(&engine), script, options(line_form, rules));
+                let trial =
+                    move |script| make(Arc::clone(&engine), script, options(line_form, rules));
                 scripts(codec).map(trial)
             })
         };
-        scopes.into_iter().chain(twin).flat_map(of_scope).flatten().collect()
+        scopes
+            .into_iter()
+            .chain(twin)
+            .flat_map(of_scope)
+            .flatten()
+            .collect()
     };
     let (quick, trials) = (trials(Trial::quick), trials(Trial::of_script));
-    Target { quick, trials, ..Target::without_trials(engine) }
+    Target {
+        quick,
+        trials,
+        ..Target::without_trials(engine)
+    }
 }
 
 /// The name of the target of batches.
 const BATCHES: &str = "batches";
 
-/// The journal of batches: over trees that are nothing but words, and over one of them and one that is durable by epochs.
+/// The journal of batches: over trees that are nothing but words, and over one of them and one that
+/// is durable by epochs.
 fn batches() -> Target {
     let words = || [Kind::PlainWords, Kind::PlainWords];
     let mixed = || [Kind::PlainWords, Kind::Engine(Engine::MASSTREE)];
     let options = |rules, images, second_crash| {
         let images = Images::Some { random: images };
-        Options { images, second_crash, ..options(LineForm::Single, rules) }
+        Options {
+            images,
+            second_crash,
+            ..options(LineForm::Single, rules)
+        }
     };
     let rules = [Rules::Lines, Rules::Log];
     let quick = rules.into_iter().flat_map(|rules| {
-        [words(), mixed()].map(|kinds| Trial::of_batches(kinds, options(rules, 0, SecondCrash::Never)))
+        [words(), mixed()]
+            .map(|kinds| Trial::of_batches(kinds, options(rules, 0, SecondCrash::Never)))
     });
     let trials = rules.into_iter().flat_map(|rules| {
         let options = || options(rules, 2, SecondCrash::InRecovery);
@@ -316,20 +441,31 @@ fn batches() -> Target {
 
 /// RNTree, which also judges the code that all engines share.
 fn rntree() -> Target {
-    // A thread that opens a slab, and then finds its key present, gives the space back without a fence. Its next allocation
-    // there is published.
+    // A thread that opens a slab, and then finds its key present, gives the space back without a
+    // fence. Its next allocation there is published.
     let slab_left_open = {
         let program = Program::of(vec![vec![Insert(13, 8)], vec![Insert(13, 18), Put(10, 19)]]);
         let engine = engine(Engine::RNTREE, CodecName::Record, Size::Small);
         Trial::of_threads(engine, Vec::new(), program, once(Rules::Lines))
     };
-    let mut target = Target { suites: vec![slab_left_open], ..immediate(Engine::RNTREE) };
+    let mut target = Target {
+        suites: vec![slab_left_open],
+        ..immediate(Engine::RNTREE)
+    };
     // Splits that copy records.
     for rules in [Rules::Lines, Rules::Log] {
-        let gathering = Explored::small(Engine::RNTREE, CodecName::Record).opening_with("gather", 1).shared();
+        let gathering = Explored::small(Engine::RNTREE, CodecName::Record)
+            .opening_with("gather", 1)
+            .shared();
         let options = options(LineForm::Single, rules);
-        target.quick.push(Trial::quick(Arc::clone(&gathering), every_change(), options.clone()));
-        target.trials.push(Trial::of_script(gathering, every_change(), options));
+        target.quick.push(Trial::quick(
+            Arc::clone(&gathering),
+            every_change(),
+            options.clone(),
+        ));
+        target
+            .trials
+            .push(Trial::of_script(gathering, every_change(), options));
     }
     target
 }
@@ -350,18 +486,28 @@ fn cawbt() -> Target {
         for line_form in [LineForm::Single, LineForm::Twin] {
             let engine = self::engine(Engine::CAWBT, codec, Size::Small);
             let options = options(line_form, Rules::Lines);
-            target.quick.push(Trial::quick(Arc::clone(&engine), script(), options.clone()));
-            target.trials.push(Trial::of_script(engine, script(), options));
+            target
+                .quick
+                .push(Trial::quick(Arc::clone(&engine), script(), options.clone()));
+            target
+                .trials
+                .push(Trial::of_script(engine, script(), options));
         }
     }
     // What is freed when the root is lowered is used again, and the tree is opened once more.
     let engine = self::engine(Engine::CAWBT, CodecName::Record, Size::Small);
     let single = options(LineForm::Single, Rules::Lines);
-    target.suites.push(Trial::reusing(engine, merged_to_one_leaf(), single));
-    // The split that follows stores the node once more whose separator an open has replaced; a crash tears that.
+    target
+        .suites
+        .push(Trial::reusing(engine, merged_to_one_leaf(), single));
+    // The split that follows stores the node once more whose separator an open has replaced; a
+    // crash tears that.
     let mut script: Vec<_> = [10, 20, 40, 50, 30, 60].map(|key| Insert(key, key)).into();
     script.push(Remove(40));
-    let options = Options { from_operation: script.len() - 1, ..options(LineForm::Twin, Rules::Lines) };
+    let options = Options {
+        from_operation: script.len() - 1,
+        ..options(LineForm::Twin, Rules::Lines)
+    };
     let engine = self::engine(Engine::CAWBT, CodecName::Word, Size::Small);
     target.suites.push(Trial::again(engine, script, options));
     target
@@ -371,76 +517,131 @@ fn cawbt() -> Target {
 fn masstree_reopened(rules: Rules) -> [Trial; 2] {
     let options = |images, second_crash| {
         let images = Images::Some { random: images };
-        Options { images, second_crash, ..options(LineForm::Single, rules) }
+        Options {
+            images,
+            second_crash,
+            ..options(LineForm::Single, rules)
+        }
     };
-    // A node that an open has put back from the external log changes without a log of its own; another open must not put it back
-    // again.
+    // A node that an open has put back from the external log changes without a log of its own;
+    // another open must not put it back again.
     let script = [Insert(10, 1), EndEpoch, Remove(10), Insert(10, 2)];
     let word = engine(Engine::MASSTREE, CodecName::Word, Size::Small);
     // The epoch of a compaction fails, is swept and forgotten.
     let sweeping = Explored::small(Engine::MASSTREE, CodecName::Record).opening_with("sweep", 1);
     [
         Trial::reusing(word, script.into(), options(0, SecondCrash::Anywhere)),
-        Trial::reusing(sweeping.shared(), every_compaction(), options(2, SecondCrash::InRecovery)),
+        Trial::reusing(
+            sweeping.shared(),
+            every_compaction(),
+            options(2, SecondCrash::InRecovery),
+        ),
     ]
 }
 
 /// At four slots a node.
+#[expect(clippy::too_many_lines, reason = "a table of trials")]
 fn masstree() -> Target {
     let of_codec = |codec| engine(Engine::MASSTREE, codec, Size::Small);
     let trials = |make: fn(AnyEngine, Vec<IndexOperation>, Options) -> Trial| {
         let of_rules = |rules| {
             let images = Images::Some { random: 2 };
-            let options = Options { images, ..options(LineForm::Single, rules) };
+            let options = Options {
+                images,
+                ..options(LineForm::Single, rules)
+            };
             let mut closed = every_change_in_epochs();
             closed.push(IndexOperation::Sync);
             let word = || Explored::small(Engine::MASSTREE, CodecName::Word);
             let closing = word().closing_cleanly().shared();
             let sweeping = word().opening_with("sweep", 1).shared();
             let logging = word().with("mode", Mode::Logging as u64).shared();
-            // Value logs of epochs longer ago than their sixteen bits can tell; and of an epoch with the same sixteen bits.
+            // Value logs of epochs longer ago than their sixteen bits can tell; and of an epoch
+            // with the same sixteen bits.
             let [far, around] = [(1 << 15) + 5, (1 << 16) + 3]
                 .map(|first| word().opening_with("first-epoch", first).shared());
-            let loaded = Options { from_operation: 2, ..options.clone() };
-            let usual = CODECS.map(|codec| make(of_codec(codec), every_change_in_epochs(), options.clone()));
+            let loaded = Options {
+                from_operation: 2,
+                ..options.clone()
+            };
+            let usual = CODECS
+                .map(|codec| make(of_codec(codec), every_change_in_epochs(), options.clone()));
             let others = [
                 make(of_codec(CodecName::Record), every_load(), options.clone()),
                 make(of_codec(CodecName::Record), every_drop(), options.clone()),
-                make(of_codec(CodecName::Record), every_compaction(), options.clone()),
+                make(
+                    of_codec(CodecName::Record),
+                    every_compaction(),
+                    options.clone(),
+                ),
                 make(closing, closed, options.clone()),
                 make(logging, every_change_in_epochs(), options.clone()),
                 make(sweeping, every_change_in_epochs(), options.clone()),
-                make(of_codec(CodecName::Word), what_epochs_meet(), options.clone()),
+                make(
+                    of_codec(CodecName::Word),
+                    what_epochs_meet(),
+                    options.clone(),
+                ),
                 make(far, values_in_epochs(), options.clone()),
                 make(around, values_of_two_lives(), options.clone()),
-                make(of_codec(CodecName::Word), second_epochs_of_two_lives(), options.clone()),
+                make(
+                    of_codec(CodecName::Word),
+                    second_epochs_of_two_lives(),
+                    options.clone(),
+                ),
                 make(of_codec(CodecName::Word), loaded_and_left_alone(), loaded),
             ];
             usual.into_iter().chain(others)
         };
-        [Rules::Lines, Rules::Log].into_iter().flat_map(of_rules).collect()
+        [Rules::Lines, Rules::Log]
+            .into_iter()
+            .flat_map(of_rules)
+            .collect()
     };
     // Recovery must not restore a node again over later writes.
     let again = [Rules::Lines, Rules::Log].map(|rules| {
-        let script = [Insert(10, 1), Insert(20, 2), EndEpoch, Update(10, 3), EndEpoch];
-        Trial::again(of_codec(CodecName::Word), script.into(), options(LineForm::Single, rules))
+        let script = [
+            Insert(10, 1),
+            Insert(20, 2),
+            EndEpoch,
+            Update(10, 3),
+            EndEpoch,
+        ];
+        Trial::again(
+            of_codec(CodecName::Word),
+            script.into(),
+            options(LineForm::Single, rules),
+        )
     });
-    let reopened = [Rules::Lines, Rules::Log].into_iter().flat_map(masstree_reopened);
+    let reopened = [Rules::Lines, Rules::Log]
+        .into_iter()
+        .flat_map(masstree_reopened);
     let suite = |rules| Trial::of_suite(of_codec(CodecName::Word), 2, once(rules));
     // A write while the end of an epoch flushes earlier writes.
     let beside = [Rules::Lines, Rules::Log].map(|rules| {
         let program = Program::of(vec![vec![Update(10, 3), EndEpoch], vec![Insert(15, 4)]]);
-        Trial::of_threads(of_codec(CodecName::Word), vec![Insert(10, 1), Insert(20, 2)], program, once(rules))
+        Trial::of_threads(
+            of_codec(CodecName::Word),
+            vec![Insert(10, 1), Insert(20, 2)],
+            program,
+            once(rules),
+        )
     });
     // The second shard begins a log, in space that was used before.
     let second_log = [Rules::Lines, Rules::Log].map(|rules| {
         let program = Program::of(vec![vec![Update(10, 3)], vec![Remove(20), Insert(20, 4)]]);
-        Trial::of_threads(of_codec(CodecName::Word), vec![Insert(10, 1), Insert(20, 2)], program, once(rules))
+        Trial::of_threads(
+            of_codec(CodecName::Word),
+            vec![Insert(10, 1), Insert(20, 2)],
+            program,
+            once(rules),
+        )
     });
     let taken_over = [Rules::Lines, Rules::Log].into_iter().flat_map(|rules| {
         let trial = move |(setup, program)| {
-            let engine =
-                Explored::small(Engine::MASSTREE, CodecName::Record).opening_with("sweep", 1).shared();
+            let engine = Explored::small(Engine::MASSTREE, CodecName::Record)
+                .opening_with("sweep", 1)
+                .shared();
             Trial::of_threads(engine, setup, program, once(rules))
         };
         takers().into_iter().map(trial)
@@ -448,8 +649,16 @@ fn masstree() -> Target {
     let in_threads = beside.into_iter().chain(second_log).chain(taken_over);
     Target {
         quick: trials(Trial::quick),
-        trials: trials(Trial::of_script).into_iter().chain(in_threads).collect(),
-        suites: [Rules::Lines, Rules::Log].map(suite).into_iter().chain(again).chain(reopened).collect(),
+        trials: trials(Trial::of_script)
+            .into_iter()
+            .chain(in_threads)
+            .collect(),
+        suites: [Rules::Lines, Rules::Log]
+            .map(suite)
+            .into_iter()
+            .chain(again)
+            .chain(reopened)
+            .collect(),
         ..Target::without_trials(Engine::MASSTREE)
     }
 }

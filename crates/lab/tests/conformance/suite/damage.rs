@@ -19,7 +19,10 @@ const ENTRIES_MAX: usize = 10_000;
 fn small_tree(cell: &Cell, world: &dyn World) -> Result<Model, Failure> {
     let mut model = Model::new();
     for id in 0..(3 * cell.capacity as u32).min(100) {
-        let (key, value) = (key_of(cell.kind, id * 7), value_of(cell.kind, id * 7, id % 40));
+        let (key, value) = (
+            key_of(cell.kind, id * 7),
+            value_of(cell.kind, id * 7, id % 40),
+        );
         world.tree().insert(&key, &value)?;
         model.insert(key, value);
     }
@@ -65,7 +68,8 @@ fn expect_noticed(tree: &dyn Index, model: &Model) -> Check {
     }
 }
 
-/// Opens a damaged pool, uses it, closes it, opens it again. The damage is to be noticed if there is a `model`.
+/// Opens a damaged pool, uses it, closes it, opens it again. The damage is to be noticed if there
+/// is a `model`.
 fn survive(world: &mut dyn World, kind: Kind, rng: &mut SmallRng, model: Option<&Model>) -> Check {
     if world.open().is_err() {
         return Ok(());
@@ -104,10 +108,14 @@ pub fn another_format_version_is_refused(cell: &Cell, _seed: Seed) -> Check {
     let image = world.image();
     for version in [pool::FORMAT_VERSION - 1, pool::FORMAT_VERSION + 1] {
         let mut other = image.clone();
-        // Both copies of the header: the version is word 1, the last word the checksum of those before.
+        // Both copies of the header: the version is word 1, the last word the checksum of those
+        // before.
         for copy in [0, 0x1000 / 8] {
             other[copy + 1] = version.into();
-            let bytes: Vec<u8> = other[copy..copy + 7].iter().flat_map(|word| word.to_le_bytes()).collect();
+            let bytes: Vec<u8> = other[copy..copy + 7]
+                .iter()
+                .flat_map(|word| word.to_le_bytes())
+                .collect();
             other[copy + 7] = crc32c::crc32c(&bytes).into();
         }
         world.set_image(&other);
@@ -120,9 +128,10 @@ pub fn another_format_version_is_refused(cell: &Cell, _seed: Seed) -> Check {
     expect_equal(world.tree(), &model)
 }
 
-/// Flips bytes, one at a time and as many as the place has time for, of a pool that was closed cleanly and of one that was not.
-/// The outcome must be the right answer or a typed error, or a wrong answer if the engine promises no better; never a panic or a
-/// hang. With the byte restored everything is as before.
+/// Flips bytes, one at a time and as many as the place has time for, of a pool that was closed
+/// cleanly and of one that was not. The outcome must be the right answer or a typed error, or a
+/// wrong answer if the engine promises no better; never a panic or a hang. With the byte restored
+/// everything is as before.
 pub fn every_flipped_byte_is_survived(cell: &Cell, seed: Seed) -> Check {
     let notices = cell.engine.notices_damage.contains(&cell.kind.codec());
     for how in [Closing::Clean, Closing::Crash] {
@@ -135,16 +144,26 @@ pub fn every_flipped_byte_is_survived(cell: &Cell, seed: Seed) -> Check {
         places.truncate((cell.flips as usize).saturating_mul(factor() as usize));
         for place in places {
             let mut damaged = image.clone();
-            let mask = if rng.random() { 0xff } else { 1 << rng.random_range(0..8) };
+            let mask = if rng.random() {
+                0xff
+            } else {
+                1 << rng.random_range(0..8)
+            };
             damaged[place / 8] ^= mask << (8 * (place % 8));
             world.set_image(&damaged);
             // After a crash the copy of a twin line with another tag is one that the crash tore.
             let may_be_torn = how == Closing::Crash && place % 8 == 7 && mask & 0xc0 != 0;
             let noticed = Some(&model).filter(|_| notices && !may_be_torn);
             let at = format!("{how:?}, byte {place:#x} xor {mask:#x}");
-            match catch_unwind(AssertUnwindSafe(|| survive(&mut *world, cell.kind, &mut rng, noticed))) {
-                Ok(outcome) => outcome.map_err(|failure| Failure(format!("{at}: {}", failure.0)))?,
-                Err(panic) => return Err(Failure(format!("{at}: {}", Failure::of_panic(&*panic).0))),
+            match catch_unwind(AssertUnwindSafe(|| {
+                survive(&mut *world, cell.kind, &mut rng, noticed)
+            })) {
+                Ok(outcome) => {
+                    outcome.map_err(|failure| Failure(format!("{at}: {}", failure.0)))?;
+                }
+                Err(panic) => {
+                    return Err(Failure(format!("{at}: {}", Failure::of_panic(&*panic).0)));
+                }
             }
         }
         world.set_image(&image);

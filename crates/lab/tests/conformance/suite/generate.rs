@@ -40,26 +40,73 @@ pub enum Expected {
 /// A condition, its value by number.
 pub type ConditionOf = Condition<Expected>;
 
-/// One operation. Keys are numbers in the case's table (modulo its length), values are numbers too ([`value`]);
-/// `words` asks for the fast path, where there is one.
+/// One operation. Keys are numbers in the case's table (modulo its length), values are numbers too
+/// ([`value`]); `words` asks for the fast path, where there is one.
 #[derive(Clone, Debug)]
 pub enum Op {
-    Insert { key: usize, value: u32 },
-    Update { key: usize, value: u32 },
-    Put { key: usize, value: u32 },
-    Remove { key: usize },
-    CompareExchange { key: usize, expected: Expected, new: Option<u32> },
-    Write { key: usize, value: Option<u32>, condition: ConditionOf, words: bool },
-    Get { key: usize, words: bool },
-    GetMany { keys: Vec<usize>, words: bool },
-    Range { lower: Edge, upper: Edge, direction: Direction, limit: usize },
-    Prefix { bytes: KeyRef, cut: usize, direction: Direction },
-    WordScan { from: u64, limit: usize },
-    InsertRun { first: usize, count: usize, value: u32 },
-    RemoveRun { first: usize, count: usize },
+    Insert {
+        key: usize,
+        value: u32,
+    },
+    Update {
+        key: usize,
+        value: u32,
+    },
+    Put {
+        key: usize,
+        value: u32,
+    },
+    Remove {
+        key: usize,
+    },
+    CompareExchange {
+        key: usize,
+        expected: Expected,
+        new: Option<u32>,
+    },
+    Write {
+        key: usize,
+        value: Option<u32>,
+        condition: ConditionOf,
+        words: bool,
+    },
+    Get {
+        key: usize,
+        words: bool,
+    },
+    GetMany {
+        keys: Vec<usize>,
+        words: bool,
+    },
+    Range {
+        lower: Edge,
+        upper: Edge,
+        direction: Direction,
+        limit: usize,
+    },
+    Prefix {
+        bytes: KeyRef,
+        cut: usize,
+        direction: Direction,
+    },
+    WordScan {
+        from: u64,
+        limit: usize,
+    },
+    InsertRun {
+        first: usize,
+        count: usize,
+        value: u32,
+    },
+    RemoveRun {
+        first: usize,
+        count: usize,
+    },
     Len,
     Check,
-    Reopen { how: Closing },
+    Reopen {
+        how: Closing,
+    },
 }
 
 /// A table of keys, and what to do with them.
@@ -73,7 +120,9 @@ pub struct Case {
 
 /// Value number `number`: in records of a length that follows from it, mostly short.
 pub fn value(kind: Kind, number: u32) -> Vec<u8> {
-    let word = u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(u64::from(number));
+    let word = u64::from(number)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .wrapping_add(u64::from(number));
     if kind == Kind::Word {
         return word.to_be_bytes().to_vec();
     }
@@ -84,7 +133,12 @@ pub fn value(kind: Kind, number: u32) -> Vec<u8> {
         9..=12 => 0,
         other => other as usize - 12,
     };
-    word.to_le_bytes().iter().copied().cycle().take(length).collect()
+    word.to_le_bytes()
+        .iter()
+        .copied()
+        .cycle()
+        .take(length)
+        .collect()
 }
 
 fn word_key() -> impl Strategy<Value = Vec<u8>> {
@@ -117,7 +171,11 @@ pub fn awkward_bytes() -> impl Strategy<Value = Vec<u8>> {
 
 fn keys(cell: &Cell) -> impl Strategy<Value = Vec<Vec<u8>>> + use<> {
     let most = if cell.capacity == 4 { 48 } else { 320 };
-    let key = if cell.kind == Kind::Word { word_key().boxed() } else { awkward_bytes().boxed() };
+    let key = if cell.kind == Kind::Word {
+        word_key().boxed()
+    } else {
+        awkward_bytes().boxed()
+    };
     vec(key, 1..most)
 }
 
@@ -224,6 +282,9 @@ impl Case {
             Edge::Included(key) => Bound::Included(self.bytes(key).to_vec()),
             Edge::Excluded(key) => Bound::Excluded(self.bytes(key).to_vec()),
         };
-        Bounds { lower: bound(lower), upper: bound(upper) }
+        Bounds {
+            lower: bound(lower),
+            upper: bound(upper),
+        }
     }
 }

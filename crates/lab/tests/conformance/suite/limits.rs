@@ -8,12 +8,41 @@ use rand::seq::SliceRandom;
 use crate::harness::{Cell, Check, Closing, Kind, Seed, brief, collect, expect_no_leak, factor};
 use crate::model::{Model, expect_equal};
 
-const KEY_LENGTHS: [usize; 15] =
-    [0, 1, 7, 8, 9, 15, 16, 17, 63, 64, 65, 4096, 65_535, KEY_BYTES_MAX - 1, KEY_BYTES_MAX];
-const VALUE_LENGTHS: [usize; 13] =
-    [0, 1, 7, 8, 9, 23, 24, 25, 1000, 65_392, 65_472, (1 << 20) + 3, VALUE_BYTES_MAX];
+const KEY_LENGTHS: [usize; 15] = [
+    0,
+    1,
+    7,
+    8,
+    9,
+    15,
+    16,
+    17,
+    63,
+    64,
+    65,
+    4096,
+    65_535,
+    KEY_BYTES_MAX - 1,
+    KEY_BYTES_MAX,
+];
+const VALUE_LENGTHS: [usize; 13] = [
+    0,
+    1,
+    7,
+    8,
+    9,
+    23,
+    24,
+    25,
+    1000,
+    65_392,
+    65_472,
+    (1 << 20) + 3,
+    VALUE_BYTES_MAX,
+];
 
-/// Every length up to the limits is stored and found, before and after reopening; one more is a typed error.
+/// Every length up to the limits is stored and found, before and after reopening; one more is a
+/// typed error.
 pub fn lengths_up_to_the_limits(cell: &Cell, _seed: Seed) -> Check {
     // Values of 16 MiB take long, and lengths have little to do with the size of nodes.
     if cell.capacity > 4 && factor() == 1 {
@@ -29,12 +58,27 @@ pub fn lengths_up_to_the_limits(cell: &Cell, _seed: Seed) -> Check {
         model.insert(vec![b'k'; length], format!("{length}").into_bytes());
     }
     // A value of 16 MiB takes long on a slow medium.
-    let longest = if cell.slowness > 1 && factor() == 1 { VALUE_BYTES_MAX - 1 } else { VALUE_BYTES_MAX };
-    for length in VALUE_LENGTHS.into_iter().filter(|length| *length <= longest) {
-        model.insert(format!("value of {length}").into_bytes(), vec![length as u8 | 1; length]);
+    let longest = if cell.slowness > 1 && factor() == 1 {
+        VALUE_BYTES_MAX - 1
+    } else {
+        VALUE_BYTES_MAX
+    };
+    for length in VALUE_LENGTHS
+        .into_iter()
+        .filter(|length| *length <= longest)
+    {
+        model.insert(
+            format!("value of {length}").into_bytes(),
+            vec![length as u8 | 1; length],
+        );
     }
     for (key, value) in &model {
-        ensure!(world.tree().insert(key, value)?, "insert of {} + {} bytes", key.len(), value.len());
+        ensure!(
+            world.tree().insert(key, value)?,
+            "insert of {} + {} bytes",
+            key.len(),
+            value.len()
+        );
     }
     expect_equal(world.tree(), &model)?;
     beyond_the_limits(world.tree())?;
@@ -44,8 +88,16 @@ pub fn lengths_up_to_the_limits(cell: &Cell, _seed: Seed) -> Check {
     }
     // Long ones replace short ones, and the other way round.
     for (key, value) in &mut model {
-        *value = if value.len() > 1000 { b"short".to_vec() } else { vec![7; 70_000] };
-        ensure!(world.tree().update(key, value)?, "update of a key of {} bytes", key.len());
+        *value = if value.len() > 1000 {
+            b"short".to_vec()
+        } else {
+            vec![7; 70_000]
+        };
+        ensure!(
+            world.tree().update(key, value)?,
+            "update of a key of {} bytes",
+            key.len()
+        );
     }
     expect_equal(world.tree(), &model)?;
     expect_no_leak(&mut *world)
@@ -57,7 +109,9 @@ fn refused<T: std::fmt::Debug>(
     what: &str,
 ) -> Result<Error, crate::harness::Failure> {
     match result {
-        Ok(done) => Err(crate::harness::Failure(format!("{what} was not refused: {done:?}"))),
+        Ok(done) => Err(crate::harness::Failure(format!(
+            "{what} was not refused: {done:?}"
+        ))),
         Err(error) => Ok(error),
     }
 }
@@ -67,7 +121,10 @@ fn beyond_the_limits(tree: &dyn Index) -> Check {
     let tries = [
         ("insert", tree.insert(&key, b"v")),
         ("put", tree.put(&key, b"v").map(|()| true)),
-        ("compare_exchange", tree.compare_exchange(&key, None, Some(b"v"))),
+        (
+            "compare_exchange",
+            tree.compare_exchange(&key, None, Some(b"v")),
+        ),
     ];
     for (what, result) in tries {
         let error = refused(result, what)?;
@@ -79,7 +136,10 @@ fn beyond_the_limits(tree: &dyn Index) -> Check {
         ("insert", tree.insert(b"new", &value)),
         ("update", tree.update(b"", &value)),
         ("put", tree.put(b"new", &value).map(|()| true)),
-        ("compare_exchange", tree.compare_exchange(b"new", None, Some(&value))),
+        (
+            "compare_exchange",
+            tree.compare_exchange(b"new", None, Some(&value)),
+        ),
     ];
     for (what, result) in tries {
         let error = refused(result, what)?;
@@ -88,9 +148,18 @@ fn beyond_the_limits(tree: &dyn Index) -> Check {
         ensure!(right, "{what} of a value too long: {error}");
     }
     // A key too long is in no tree: both `false` and an error are right.
-    ensure!(!matches!(tree.get(&key), Ok(Some(_))), "a key too long was found");
-    ensure!(!matches!(tree.remove(&key), Ok(true)), "a key too long was removed");
-    ensure!(!matches!(tree.update(&key, b"v"), Ok(true)), "a key too long was updated");
+    ensure!(
+        !matches!(tree.get(&key), Ok(Some(_))),
+        "a key too long was found"
+    );
+    ensure!(
+        !matches!(tree.remove(&key), Ok(true)),
+        "a key too long was removed"
+    );
+    ensure!(
+        !matches!(tree.update(&key, b"v"), Ok(true)),
+        "a key too long was updated"
+    );
     ensure_eq!(tree.get(b"new")?, None, "a refused key");
     Ok(())
 }
@@ -110,20 +179,28 @@ fn words_are_eight_bytes(tree: &dyn Index) -> Check {
             let right = matches!(&error, Error::NotAWord { length: named, .. } if *named == length);
             ensure!(right, "{what} of {length} bytes: {error}");
         }
-        ensure!(!matches!(tree.get(&bytes), Ok(Some(_))), "a key of {length} bytes was found");
-        ensure!(!matches!(tree.remove(&bytes), Ok(true)), "a key of {length} bytes was removed");
+        ensure!(
+            !matches!(tree.get(&bytes), Ok(Some(_))),
+            "a key of {length} bytes was found"
+        );
+        ensure!(
+            !matches!(tree.remove(&bytes), Ok(true)),
+            "a key of {length} bytes was removed"
+        );
     }
     Ok(())
 }
 
-/// Keys that differ only near their ends: more than fit in a leaf, so that separators must tell them apart.
+/// Keys that differ only near their ends: more than fit in a leaf, so that separators must tell
+/// them apart.
 pub fn keys_that_nearly_tie(cell: &Cell, seed: Seed) -> Check {
     let mut world = cell.world()?;
     let mut keys: Vec<Vec<u8>> = Vec::new();
     if cell.kind == Kind::Word {
         for number in 0..150u64 {
             keys.extend(
-                [number, u64::MAX - number, (1 << 63) - 75 + number].map(|key| key.to_be_bytes().to_vec()),
+                [number, u64::MAX - number, (1 << 63) - 75 + number]
+                    .map(|key| key.to_be_bytes().to_vec()),
             );
         }
     } else {
@@ -140,7 +217,11 @@ pub fn keys_that_nearly_tie(cell: &Cell, seed: Seed) -> Check {
     for (number, key) in keys.iter().enumerate() {
         let value = (number as u64).to_be_bytes().to_vec();
         ensure!(world.tree().insert(key, &value)?, "insert {}", brief(key));
-        ensure!(!world.tree().insert(key, &value)?, "insert {} again", brief(key));
+        ensure!(
+            !world.tree().insert(key, &value)?,
+            "insert {} again",
+            brief(key)
+        );
         model.insert(key.clone(), value);
     }
     expect_equal(world.tree(), &model)?;
@@ -156,7 +237,12 @@ pub fn keys_that_nearly_tie(cell: &Cell, seed: Seed) -> Check {
             .take_while(|(other, _)| other.starts_with(key))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect();
-        let found = collect(world.tree(), Bounds::prefix(key), Direction::Forward, keys.len())?;
+        let found = collect(
+            world.tree(),
+            Bounds::prefix(key),
+            Direction::Forward,
+            keys.len(),
+        )?;
         ensure_eq!(found, wanted, "prefix {}", brief(key));
     }
     world.reopen(Closing::Crash)?;

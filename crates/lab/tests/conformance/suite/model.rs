@@ -6,7 +6,9 @@ use engines::index::{Bounds, Condition, Direction, Index, WordIndex};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
 use crate::generate::{Case, ConditionOf, Expected, Op, case, value};
-use crate::harness::{Cell, Check, Failure, Kind, Seed, World, brief, collect, expect_no_leak, expect_sound};
+use crate::harness::{
+    Cell, Check, Failure, Kind, Seed, World, brief, collect, expect_no_leak, expect_sound,
+};
 
 /// The expected content of the tree.
 pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -14,7 +16,8 @@ pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 /// The number of cases in an ordinary run.
 const CASES: u32 = 25;
 
-/// Any operations, with reopening in between, have the same results as on a `BTreeMap`, and leak nothing.
+/// Any operations, with reopening in between, have the same results as on a `BTreeMap`, and leak
+/// nothing.
 pub fn random_operations(cell: &Cell, seed: Seed) -> Check {
     let config = Config {
         cases: cell.cases(CASES),
@@ -23,8 +26,9 @@ pub fn random_operations(cell: &Cell, seed: Seed) -> Check {
         ..Config::default()
     };
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed.bytes());
-    let outcome = TestRunner::new_with_rng(config, rng)
-        .run(&case(cell), |case| run_case(cell, &case).map_err(|failure| TestCaseError::fail(failure.0)));
+    let outcome = TestRunner::new_with_rng(config, rng).run(&case(cell), |case| {
+        run_case(cell, &case).map_err(|failure| TestCaseError::fail(failure.0))
+    });
     match outcome {
         Ok(()) => Ok(()),
         Err(TestError::Fail(reason, case)) => Err(Failure(format!("{reason}, after {case:?}"))),
@@ -37,12 +41,18 @@ pub fn run_case(cell: &Cell, case: &Case) -> Check {
     let mut world = cell.world()?;
     let mut model = Model::new();
     for (index, op) in case.ops.iter().enumerate() {
-        apply(cell.kind, &mut *world, &mut model, case, op)
-            .map_err(|failure| Failure(format!("operation {index}, {}: {}", brief(op), failure.0)))?;
+        apply(cell.kind, &mut *world, &mut model, case, op).map_err(|failure| {
+            Failure(format!("operation {index}, {}: {}", brief(op), failure.0))
+        })?;
     }
     expect_equal(world.tree(), &model)?;
     for key in &case.keys {
-        ensure_eq!(get(world.tree(), key)?, model.get(key).cloned(), "get {}", brief(key));
+        ensure_eq!(
+            get(world.tree(), key)?,
+            model.get(key).cloned(),
+            "get {}",
+            brief(key)
+        );
     }
     expect_no_leak(&mut *world)?;
     expect_equal(world.tree(), &model)
@@ -63,7 +73,11 @@ pub fn expect_equal(tree: &dyn Index, model: &Model) -> Check {
 fn get(tree: &dyn Index, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
     let mut buffer = b"stale".to_vec();
     let found = tree.get_into(key, &mut buffer)?;
-    ensure!(found || buffer.is_empty(), "get_into found nothing and left {} bytes", buffer.len());
+    ensure!(
+        found || buffer.is_empty(),
+        "get_into found nothing and left {} bytes",
+        buffer.len()
+    );
     ensure_eq!(
         tree.get(key)?.map(|value| value.to_vec()),
         found.then(|| buffer.clone()),
@@ -103,7 +117,10 @@ fn compare_range(
     };
     wanted.truncate(limit);
     if found != wanted {
-        let at = found.iter().zip(&wanted).position(|(found, wanted)| found != wanted);
+        let at = found
+            .iter()
+            .zip(&wanted)
+            .position(|(found, wanted)| found != wanted);
         let at = at.unwrap_or(found.len().min(wanted.len()));
         return Err(Failure(format!(
             "{name}: {} entries, should be {}; entry {at} is {}, should be {}",
@@ -126,8 +143,12 @@ fn apply(kind: Kind, world: &mut dyn World, model: &mut Model, case: &Case, op: 
         Op::Insert { .. } | Op::Update { .. } | Op::Put { .. } | Op::Remove { .. } => {
             apply_simple(kind, world.tree(), model, case, op)
         }
-        Op::CompareExchange { .. } | Op::Write { .. } => apply_condition(kind, world.tree(), model, case, op),
-        Op::InsertRun { .. } | Op::RemoveRun { .. } => apply_run(kind, world.tree(), model, case, op),
+        Op::CompareExchange { .. } | Op::Write { .. } => {
+            apply_condition(kind, world.tree(), model, case, op)
+        }
+        Op::InsertRun { .. } | Op::RemoveRun { .. } => {
+            apply_run(kind, world.tree(), model, case, op)
+        }
         _ => apply_read(world.tree(), model, case, op),
     }
 }
@@ -136,20 +157,32 @@ fn apply_simple(kind: Kind, tree: &dyn Index, model: &mut Model, case: &Case, op
     let (found, wanted) = match *op {
         Op::Insert { key, value: number } => {
             let (key, value) = (case.key(key), value(kind, number));
-            (tree.insert(key, &value)?, model_write(model, key, Some(value), Condition::Absent))
+            (
+                tree.insert(key, &value)?,
+                model_write(model, key, Some(value), Condition::Absent),
+            )
         }
         Op::Update { key, value: number } => {
             let (key, value) = (case.key(key), value(kind, number));
-            (tree.update(key, &value)?, model_write(model, key, Some(value), Condition::Present))
+            (
+                tree.update(key, &value)?,
+                model_write(model, key, Some(value), Condition::Present),
+            )
         }
         Op::Put { key, value: number } => {
             let (key, value) = (case.key(key), value(kind, number));
             tree.put(key, &value)?;
-            (true, model_write(model, key, Some(value), Condition::Always))
+            (
+                true,
+                model_write(model, key, Some(value), Condition::Always),
+            )
         }
         Op::Remove { key } => {
             let key = case.key(key);
-            (tree.remove(key)?, model_write(model, key, None, Condition::Present))
+            (
+                tree.remove(key)?,
+                model_write(model, key, None, Condition::Present),
+            )
         }
         _ => unreachable!("other operations go elsewhere"),
     };
@@ -176,7 +209,12 @@ fn apply_condition(kind: Kind, tree: &dyn Index, model: &mut Model, case: &Case,
             let condition = current.map_or(Condition::Absent, Condition::Equals);
             (found, model_write(model, key, new, condition))
         }
-        Op::Write { key, value: number, condition, words } => {
+        Op::Write {
+            key,
+            value: number,
+            condition,
+            words,
+        } => {
             let key = case.key(key);
             let new = number.map(|number| value(kind, number));
             let condition = concrete(kind, model.get(key), condition);
@@ -214,10 +252,19 @@ fn write_words(
     new: Option<&[u8]>,
     condition: &Condition<Vec<u8>>,
 ) -> Result<bool, Failure> {
-    Ok(tree.write(word(key), new.map(word), condition.as_ref().map(|value| word(value)))?)
+    Ok(tree.write(
+        word(key),
+        new.map(word),
+        condition.as_ref().map(|value| word(value)),
+    )?)
 }
 
-fn model_write(model: &mut Model, key: &[u8], new: Option<Vec<u8>>, condition: Condition<Vec<u8>>) -> bool {
+fn model_write(
+    model: &mut Model,
+    key: &[u8],
+    new: Option<Vec<u8>>,
+    condition: Condition<Vec<u8>>,
+) -> bool {
     let current = model.get(key);
     let holds = match condition {
         Condition::Always | Condition::Written(_) => true,
@@ -236,10 +283,16 @@ fn model_write(model: &mut Model, key: &[u8], new: Option<Vec<u8>>, condition: C
 
 fn apply_run(kind: Kind, tree: &dyn Index, model: &mut Model, case: &Case, op: &Op) -> Check {
     match *op {
-        Op::InsertRun { first, count, value: number } => {
+        Op::InsertRun {
+            first,
+            count,
+            value: number,
+        } => {
             for index in 0..count.min(case.keys.len()) {
-                let (key, value) =
-                    (case.key(first + index), value(kind, number.wrapping_add(index as u32) | 16));
+                let (key, value) = (
+                    case.key(first + index),
+                    value(kind, number.wrapping_add(index as u32) | 16),
+                );
                 let wanted = model_write(model, key, Some(value.clone()), Condition::Absent);
                 ensure_eq!(tree.insert(key, &value)?, wanted, "insert {}", brief(&key));
             }
@@ -247,7 +300,12 @@ fn apply_run(kind: Kind, tree: &dyn Index, model: &mut Model, case: &Case, op: &
         Op::RemoveRun { first, count } => {
             for index in 0..count.min(case.keys.len()) {
                 let key = case.key(first + index);
-                ensure_eq!(tree.remove(key)?, model.remove(key).is_some(), "remove {}", brief(&key));
+                ensure_eq!(
+                    tree.remove(key)?,
+                    model.remove(key).is_some(),
+                    "remove {}",
+                    brief(&key)
+                );
             }
         }
         _ => unreachable!("other operations go elsewhere"),
@@ -260,7 +318,9 @@ fn apply_read(tree: &dyn Index, model: &Model, case: &Case, op: &Op) -> Check {
         Op::Get { key, words } => {
             let key = case.key(*key);
             let found = match tree.words().filter(|_| *words) {
-                Some(tree) => tree.get(word(key))?.map(|value| value.to_be_bytes().to_vec()),
+                Some(tree) => tree
+                    .get(word(key))?
+                    .map(|value| value.to_be_bytes().to_vec()),
                 None => get(tree, key)?,
             };
             ensure_eq!(found, model.get(key).cloned(), "get {}", brief(&key));
@@ -268,12 +328,26 @@ fn apply_read(tree: &dyn Index, model: &Model, case: &Case, op: &Op) -> Check {
         Op::GetMany { keys, words } => {
             let keys: Vec<&[u8]> = keys.iter().map(|key| case.key(*key)).collect();
             let wanted: Vec<_> = keys.iter().map(|key| model.get(*key).cloned()).collect();
-            ensure_eq!(get_many(tree, &keys, *words)?, wanted, "get_many {}", brief(&keys));
+            ensure_eq!(
+                get_many(tree, &keys, *words)?,
+                wanted,
+                "get_many {}",
+                brief(&keys)
+            );
         }
-        Op::Range { lower, upper, direction, limit } => {
+        Op::Range {
+            lower,
+            upper,
+            direction,
+            limit,
+        } => {
             compare_range(tree, model, case.bounds(lower, upper), *direction, *limit)?;
         }
-        Op::Prefix { bytes, cut, direction } => {
+        Op::Prefix {
+            bytes,
+            cut,
+            direction,
+        } => {
             let bytes = case.bytes(bytes);
             let bounds = Bounds::prefix(&bytes[..bytes.len().min(*cut)]);
             compare_range(tree, model, bounds, *direction, usize::MAX)?;
@@ -286,18 +360,31 @@ fn apply_read(tree: &dyn Index, model: &Model, case: &Case, op: &Op) -> Check {
     Ok(())
 }
 
-fn get_many(tree: &dyn Index, keys: &[&[u8]], words: bool) -> Result<Vec<Option<Vec<u8>>>, Failure> {
+fn get_many(
+    tree: &dyn Index,
+    keys: &[&[u8]],
+    words: bool,
+) -> Result<Vec<Option<Vec<u8>>>, Failure> {
     let Some(tree) = tree.words().filter(|_| words) else {
-        return Ok(tree.get_many(keys)?.into_iter().map(|value| value.map(|value| value.to_vec())).collect());
+        return Ok(tree
+            .get_many(keys)?
+            .into_iter()
+            .map(|value| value.map(|value| value.to_vec()))
+            .collect());
     };
     let keys: Vec<u64> = keys.iter().map(|key| word(key)).collect();
     let mut values = vec![Some(13); keys.len()];
     tree.get_many(&keys, &mut values)?;
-    Ok(values.into_iter().map(|value| value.map(|value| value.to_be_bytes().to_vec())).collect())
+    Ok(values
+        .into_iter()
+        .map(|value| value.map(|value| value.to_be_bytes().to_vec()))
+        .collect())
 }
 
 fn scan_words(tree: &dyn Index, model: &Model, from: u64, limit: usize) -> Check {
-    let Some(tree) = tree.words() else { return Ok(()) };
+    let Some(tree) = tree.words() else {
+        return Ok(());
+    };
     let wanted: Vec<_> = model
         .range(from.to_be_bytes().to_vec()..)
         .take(limit + 1)

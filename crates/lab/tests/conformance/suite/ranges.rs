@@ -15,7 +15,10 @@ const STABLE: u32 = 4;
 
 fn fill(tree: &dyn Index, kind: Kind, ids: u32) -> Check {
     for id in (0..ids).step_by(STABLE as usize) {
-        ensure!(tree.insert(&key_of(kind, id), &value_of(kind, id, 0))?, "insert of key {id}");
+        ensure!(
+            tree.insert(&key_of(kind, id), &value_of(kind, id, 0))?,
+            "insert of key {id}"
+        );
     }
     Ok(())
 }
@@ -42,13 +45,21 @@ struct Seen {
 
 impl Seen {
     fn new(kind: Kind, direction: Direction) -> Self {
-        Self { kind, direction, last: None, stable: BTreeSet::new() }
+        Self {
+            kind,
+            direction,
+            last: None,
+            stable: BTreeSet::new(),
+        }
     }
 
     fn add(&mut self, key: &[u8], value: &[u8]) -> Check {
         if let Some(last) = &self.last {
-            let ordered =
-                if self.direction == Direction::Forward { &last[..] < key } else { &last[..] > key };
+            let ordered = if self.direction == Direction::Forward {
+                &last[..] < key
+            } else {
+                &last[..] > key
+            };
             ensure!(ordered, "{:?}: {key:?} follows {last:?}", self.direction);
         }
         self.last = Some(key.to_vec());
@@ -65,16 +76,32 @@ impl Seen {
         let wanted: BTreeSet<u32> = (from..to).filter(|id| id % STABLE == 0).collect();
         let missing: Vec<_> = wanted.difference(&self.stable).collect();
         let beyond: Vec<_> = self.stable.difference(&wanted).collect();
-        ensure!(missing.is_empty(), "{:?} {from}..{to} misses keys {missing:?}", self.direction);
-        ensure!(beyond.is_empty(), "{:?} {from}..{to} also has keys {beyond:?}", self.direction);
+        ensure!(
+            missing.is_empty(),
+            "{:?} {from}..{to} misses keys {missing:?}",
+            self.direction
+        );
+        ensure!(
+            beyond.is_empty(),
+            "{:?} {from}..{to} also has keys {beyond:?}",
+            self.direction
+        );
         Ok(())
     }
 }
 
 fn random_range(ids: u32, rng: &mut SmallRng) -> (u32, u32, Direction) {
     let (one, other) = (rng.random_range(0..=ids), rng.random_range(0..=ids));
-    let direction = if rng.random() { Direction::Forward } else { Direction::Reverse };
-    if rng.random_bool(0.3) { (0, ids, direction) } else { (one.min(other), one.max(other), direction) }
+    let direction = if rng.random() {
+        Direction::Forward
+    } else {
+        Direction::Reverse
+    };
+    if rng.random_bool(0.3) {
+        (0, ids, direction)
+    } else {
+        (one.min(other), one.max(other), direction)
+    }
 }
 
 fn bounds(kind: Kind, from: u32, to: u32) -> Bounds {
@@ -104,8 +131,8 @@ fn scan_once(tree: &dyn Index, kind: Kind, ids: u32, rng: &mut SmallRng) -> Chec
     seen.judge(from, to)
 }
 
-/// Two threads write, two read ranges in both directions: in order, no key twice, no stable key missing. Checks meanwhile find no
-/// violation.
+/// Two threads write, two read ranges in both directions: in order, no key twice, no stable key
+/// missing. Checks meanwhile find no violation.
 pub fn ranges_beside_writers(cell: &Cell, seed: Seed) -> Check {
     let ids = 200 * cell.capacity as u32 / 4;
     let mut world = cell.world()?;
@@ -138,7 +165,8 @@ pub fn ranges_beside_writers(cell: &Cell, seed: Seed) -> Check {
     expect_no_leak(&mut *world)
 }
 
-/// Between two steps of a range its own thread may write, to the same leaf too: a range holds no lock.
+/// Between two steps of a range its own thread may write, to the same leaf too: a range holds no
+/// lock.
 pub fn a_range_holds_no_lock(cell: &Cell, seed: Seed) -> Check {
     let ids = 50 * cell.capacity as u32 / 4;
     let mut world = cell.world()?;

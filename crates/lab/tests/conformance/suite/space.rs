@@ -25,7 +25,11 @@ fn fill_up(tree: &dyn Index, kind: Kind, model: &mut Model, seed: Seed) -> Check
         let id = rng.random_range(0..100_000_000 / 16);
         let (key, value) = (key_of(kind, id), value_of(kind, id, id % 90));
         match tree.insert(&key, &value) {
-            Ok(done) => ensure_eq!(done, model.insert(key, value).is_none(), "insert of key {id}"),
+            Ok(done) => ensure_eq!(
+                done,
+                model.insert(key, value).is_none(),
+                "insert of key {id}"
+            ),
             Err(error) => {
                 ensure!(
                     matches!(&error, Error::PoolFull { limit, .. } if *limit <= LIMIT_BYTES),
@@ -35,7 +39,10 @@ fn fill_up(tree: &dyn Index, kind: Kind, model: &mut Model, seed: Seed) -> Check
                 refused += 1;
             }
         }
-        ensure!(model.len() < 1_000_000, "a pool of {LIMIT_BYTES} bytes that is never full");
+        ensure!(
+            model.len() < 1_000_000,
+            "a pool of {LIMIT_BYTES} bytes that is never full"
+        );
     }
     Ok(())
 }
@@ -45,7 +52,9 @@ fn insist(world: &dyn World, what: &str, write: impl FnMut() -> engines::Result<
     if fits(world, ATTEMPTS, what, write)? {
         return Ok(());
     }
-    Err(Failure(format!("{what}: still full after half of all keys were removed")))
+    Err(Failure(format!(
+        "{what}: still full after half of all keys were removed"
+    )))
 }
 
 /// Whether a full pool accepts a write, if it is repeated.
@@ -72,30 +81,40 @@ fn fits(
     Ok(false)
 }
 
-/// Nodes of full size on a slow medium take seconds for each engine: they are filled and emptied where `EVERLEAF_CASES` asks for
-/// more, as `cargo xtask thorough` does.
+/// Nodes of full size on a slow medium take seconds for each engine: they are filled and emptied
+/// where `EVERLEAF_CASES` asks for more, as `cargo xtask thorough` does.
 fn is_for_thorough(cell: &Cell) -> bool {
     cell.slowness > 1 && cell.capacity > 4 && factor() == 1
 }
 
-/// A pool at its limit says so, loses nothing, reads and removes; what was removed makes room again.
+/// A pool at its limit says so, loses nothing, reads and removes; what was removed makes room
+/// again.
 pub fn a_full_pool_loses_nothing(cell: &Cell, seed: Seed) -> Check {
     if is_for_thorough(cell) {
         return Ok(());
     }
-    let part = if factor() == 1 { cell.slowness.clamp(2, 3) } else { cell.slowness.min(3) };
+    let part = if factor() == 1 {
+        cell.slowness.clamp(2, 3)
+    } else {
+        cell.slowness.min(3)
+    };
     let limit_bytes = LIMIT_BYTES / u64::from(part);
     let mut world = cell.limited(limit_bytes)?;
     let mut model = Model::new();
     fill_up(world.tree(), cell.kind, &mut model, seed)?;
-    // A leaf limited to 4 entries takes as much space as a full-size one; and a tree with an allocator of its own takes a slab for
-    // each size, which is much in so small a pool. On a busy machine what splits have freed may still be held for readers.
+    // A leaf limited to 4 entries takes as much space as a full-size one; and a tree with an
+    // allocator of its own takes a slab for each size, which is much in so small a pool. On a busy
+    // machine what splits have freed may still be held for readers.
     let bytes_per_key_max = match (cell.capacity, cell.keeps_space()) {
         (4, _) => 1600,
         (_, true) => 800,
         (_, false) => 400,
     };
-    ensure!(model.len() as u64 > limit_bytes / bytes_per_key_max, "full after {} keys", model.len());
+    ensure!(
+        model.len() as u64 > limit_bytes / bytes_per_key_max,
+        "full after {} keys",
+        model.len()
+    );
     expect_equal(world.tree(), &model)?;
     if cell.kind == Kind::Record {
         let error = world.tree().insert(b"long", &vec![1; 3 << 20]).err();
@@ -114,17 +133,21 @@ pub fn a_full_pool_loses_nothing(cell: &Cell, seed: Seed) -> Check {
         insist(&*world, "update", || world.tree().update(key, &value))?;
         model.insert(key.clone(), value);
     }
-    // A leaf of `bztree` is changed by a copy, which needs a free node; removed records make room for one only when they
-    // leave a slab empty. See docs/engines/bztree.md, "Limits".
+    // A leaf of `bztree` is changed by a copy, which needs a free node; removed records make room
+    // for one only when they leave a slab empty. See docs/engines/bztree.md, "Limits".
     let (attempts, mut more) = match world.tree().engine() {
         "bztree" => (100, kept),
         _ => (ATTEMPTS, &[][..]),
     };
     for (number, key) in (0..).zip(&gone[..gone.len() / 4]) {
         let value = value_of(cell.kind, number, number % 40);
-        while !fits(&*world, attempts, "insert", || world.tree().insert(key, &value))? {
+        while !fits(&*world, attempts, "insert", || {
+            world.tree().insert(key, &value)
+        })? {
             let Some((another, rest)) = more.split_first() else {
-                return Err(Failure("insert: still full after keys were removed".to_owned()));
+                return Err(Failure(
+                    "insert: still full after keys were removed".to_owned(),
+                ));
             };
             ensure!(world.tree().remove(another)?, "remove from a full pool");
             model.remove(another);
@@ -140,8 +163,8 @@ pub fn a_full_pool_loses_nothing(cell: &Cell, seed: Seed) -> Check {
     expect_no_leak(&mut *world)
 }
 
-/// Filled and emptied repeatedly, in any order of removal, a tree ends with few leaves and allocations and little volatile memory,
-/// and the pool does not grow.
+/// Filled and emptied repeatedly, in any order of removal, a tree ends with few leaves and
+/// allocations and little volatile memory, and the pool does not grow.
 pub fn an_emptied_tree_gives_its_space_back(cell: &Cell, seed: Seed) -> Check {
     if is_for_thorough(cell) {
         return Ok(());
@@ -162,7 +185,12 @@ pub fn an_emptied_tree_gives_its_space_back(cell: &Cell, seed: Seed) -> Check {
                 "insert of key {id}"
             );
         }
-        ensure!(tree.stat()?.leaves > 5, "{} keys in {} leaves", count, tree.stat()?.leaves);
+        ensure!(
+            tree.stat()?.leaves > 5,
+            "{} keys in {} leaves",
+            count,
+            tree.stat()?.leaves
+        );
         match round {
             0 => ids.sort_unstable(),
             1 => ids.reverse(),
@@ -173,8 +201,16 @@ pub fn an_emptied_tree_gives_its_space_back(cell: &Cell, seed: Seed) -> Check {
         }
         expect_equal(tree, &Model::new())?;
         let stat = tree.stat()?;
-        ensure!(stat.leaves <= 4, "round {round}: an empty tree has {} leaves", stat.leaves);
-        world.reopen(if round % 2 == 0 { Closing::Clean } else { Closing::Crash })?;
+        ensure!(
+            stat.leaves <= 4,
+            "round {round}: an empty tree has {} leaves",
+            stat.leaves
+        );
+        world.reopen(if round % 2 == 0 {
+            Closing::Clean
+        } else {
+            Closing::Crash
+        })?;
         let (pool, tree) = (world.stat(), world.tree().stat()?);
         if cell.keeps_space() && round == 0 {
             start = pool.clone();
@@ -191,11 +227,19 @@ pub fn an_emptied_tree_gives_its_space_back(cell: &Cell, seed: Seed) -> Check {
             pool.used_bytes,
             start.used_bytes
         );
-        ensure!(tree.volatile_bytes <= 256 << 10, "{} volatile bytes of an empty tree", tree.volatile_bytes);
+        ensure!(
+            tree.volatile_bytes <= 256 << 10,
+            "{} volatile bytes of an empty tree",
+            tree.volatile_bytes
+        );
         if round == 0 {
             high_water = pool.high_water_bytes.max(2 << 20);
         }
-        ensure!(pool.high_water_bytes <= 2 * high_water, "the pool grows to {} bytes", pool.high_water_bytes);
+        ensure!(
+            pool.high_water_bytes <= 2 * high_water,
+            "the pool grows to {} bytes",
+            pool.high_water_bytes
+        );
     }
     Ok(())
 }
@@ -215,7 +259,9 @@ pub fn a_removed_tree_gives_its_space_back(cell: &Cell, seed: Seed) -> Check {
         world.add("passing")?;
         for _ in 0..2000 {
             let id = rng.random_range(0..1000);
-            world.named("passing").put(&key_of(cell.kind, id), &value_of(cell.kind, id, id % 60))?;
+            world
+                .named("passing")
+                .put(&key_of(cell.kind, id), &value_of(cell.kind, id, id % 60))?;
         }
         let meanwhile = world.stat().allocations;
         ensure!(
@@ -227,13 +273,17 @@ pub fn a_removed_tree_gives_its_space_back(cell: &Cell, seed: Seed) -> Check {
         world.reopen(how)?;
         expect_equal(world.tree(), &model)?;
         let after = world.stat().allocations;
-        ensure!(after <= before, "{after} allocations without the tree, {before} before it");
+        ensure!(
+            after <= before,
+            "{after} allocations without the tree, {before} before it"
+        );
         expect_no_leak(&mut *world)?;
     }
     Ok(())
 }
 
-/// A condition that fails allocates nothing; after writes of several threads exactly the reachable space is allocated.
+/// A condition that fails allocates nothing; after writes of several threads exactly the reachable
+/// space is allocated.
 pub fn nothing_leaks(cell: &Cell, seed: Seed) -> Check {
     let ids = 40 * cell.capacity as u32 / 4;
     let mut world = cell.world()?;
@@ -244,17 +294,33 @@ pub fn nothing_leaks(cell: &Cell, seed: Seed) -> Check {
     let before = world.stat().allocations;
     for id in 0..ids {
         let (key, value) = (key_of(kind, id), value_of(kind, id, 2));
-        let done = if id % 2 == 0 { tree.insert(&key, &value)? } else { tree.update(&key, &value)? };
+        let done = if id % 2 == 0 {
+            tree.insert(&key, &value)?
+        } else {
+            tree.update(&key, &value)?
+        };
         ensure!(!done, "a condition that does not hold");
-        ensure!(!tree.compare_exchange(&key, Some(&value), Some(&value))?, "a value that is not there");
-        ensure!(!tree.compare_exchange(&key, Some(&value), None)?, "a value that is not there");
+        ensure!(
+            !tree.compare_exchange(&key, Some(&value), Some(&value))?,
+            "a value that is not there"
+        );
+        ensure!(
+            !tree.compare_exchange(&key, Some(&value), None)?,
+            "a value that is not there"
+        );
     }
     let after = world.stat().allocations;
-    ensure!(after == before, "conditions that failed changed the allocations from {before} to {after}");
+    ensure!(
+        after == before,
+        "conditions that failed changed the allocations from {before} to {after}"
+    );
     in_threads(seed, |thread, mut rng| {
         for _ in 0..cell.cases(4000) {
             let id = rng.random_range(0..ids);
-            let (key, value) = (key_of(kind, id), value_of(kind, id, rng.random_range(0..200)));
+            let (key, value) = (
+                key_of(kind, id),
+                value_of(kind, id, rng.random_range(0..200)),
+            );
             match rng.random_range(0..6) {
                 0 | 1 => drop(tree.insert(&key, &value)?),
                 2 => tree.put(&key, &value)?,

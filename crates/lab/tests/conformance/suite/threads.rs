@@ -28,7 +28,11 @@ pub fn in_threads(seed: Seed, work: impl Fn(u32, SmallRng) -> Check + Sync) -> C
             .collect();
         let ended: Vec<Check> = threads
             .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| Err(Failure::of_panic(&*panic))))
+            .map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| Err(Failure::of_panic(&*panic)))
+            })
             .collect();
         ended.into_iter().collect()
     })
@@ -45,8 +49,13 @@ pub fn key_of(kind: Kind, id: u32) -> Vec<u8> {
 /// The number of a key of [`key_of`].
 pub fn id_of(kind: Kind, key: &[u8]) -> Result<u32, Failure> {
     let id = match kind {
-        Kind::Word => key.try_into().ok().map(|bytes| u64::from_be_bytes(bytes) as u32),
-        Kind::Record => std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix("key/")?.parse().ok()),
+        Kind::Word => key
+            .try_into()
+            .ok()
+            .map(|bytes| u64::from_be_bytes(bytes) as u32),
+        Kind::Record => std::str::from_utf8(key)
+            .ok()
+            .and_then(|key| key.strip_prefix("key/")?.parse().ok()),
     };
     id.filter(|id| key_of(kind, *id) == key)
         .ok_or_else(|| Failure(format!("a key that was never written: {key:?}")))
@@ -64,13 +73,19 @@ pub fn value_of(kind: Kind, id: u32, version: u32) -> Vec<u8> {
 
 /// The version in a value of [`value_of`].
 pub fn version_of(kind: Kind, id: u32, value: &[u8]) -> Result<u32, Failure> {
-    let word = value.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+    let word = value
+        .first_chunk()
+        .map_or(0, |bytes| u64::from_be_bytes(*bytes));
     let version = word as u32;
-    ensure!(value == value_of(kind, id, version), "key {id} has a value that was never written: {value:?}");
+    ensure!(
+        value == value_of(kind, id, version),
+        "key {id} has a value that was never written: {value:?}"
+    );
     Ok(version)
 }
 
-/// The knowledge of one thread: its own keys exactly, and the newest version that it read of other keys.
+/// The knowledge of one thread: its own keys exactly, and the newest version that it read of other
+/// keys.
 struct History<'t> {
     kind: Kind,
     tree: &'t dyn Index,
@@ -87,11 +102,19 @@ impl History<'_> {
         let was = current.is_some();
         let written = match rng.random_range(0..5) {
             0 => {
-                ensure_eq!(self.tree.insert(&key, &value)?, !was, "insert of own key {id}");
+                ensure_eq!(
+                    self.tree.insert(&key, &value)?,
+                    !was,
+                    "insert of own key {id}"
+                );
                 !was
             }
             1 => {
-                ensure_eq!(self.tree.update(&key, &value)?, was, "update of own key {id}");
+                ensure_eq!(
+                    self.tree.update(&key, &value)?,
+                    was,
+                    "update of own key {id}"
+                );
                 was
             }
             2 => {
@@ -100,8 +123,13 @@ impl History<'_> {
             }
             3 => {
                 let expected = current.map(|version| value_of(self.kind, id, version));
-                let done = self.tree.compare_exchange(&key, expected.as_deref(), Some(&value))?;
-                ensure!(done, "compare_exchange of own key {id} at version {current:?}");
+                let done = self
+                    .tree
+                    .compare_exchange(&key, expected.as_deref(), Some(&value))?;
+                ensure!(
+                    done,
+                    "compare_exchange of own key {id} at version {current:?}"
+                );
                 true
             }
             _ => {
@@ -118,7 +146,9 @@ impl History<'_> {
 
     fn read(&mut self, id: u32) -> Check {
         let found = self.tree.get(&key_of(self.kind, id))?;
-        let version = found.map(|value| version_of(self.kind, id, &value)).transpose()?;
+        let version = found
+            .map(|value| version_of(self.kind, id, &value))
+            .transpose()?;
         self.judge(id, version)
     }
 
@@ -127,7 +157,10 @@ impl History<'_> {
             ensure_eq!(version, self.own.get(&id).copied(), "own key {id}");
         } else if let Some(version) = version {
             let newest = self.seen.entry(id).or_insert(version);
-            ensure!(version >= *newest, "key {id} went back from version {newest} to {version}");
+            ensure!(
+                version >= *newest,
+                "key {id} went back from version {newest} to {version}"
+            );
             *newest = version;
         }
         Ok(())
@@ -138,8 +171,8 @@ impl History<'_> {
     }
 }
 
-/// Each thread writes its own keys, which lie between those of the others, and reads all of them: own keys are as it
-/// left them, other keys never go back to an older version.
+/// Each thread writes its own keys, which lie between those of the others, and reads all of them:
+/// own keys are as it left them, other keys never go back to an older version.
 pub fn each_thread_reads_what_it_wrote(cell: &Cell, seed: Seed) -> Check {
     let mut world = cell.world()?;
     let ids = if cell.capacity == 4 { 200 } else { 1600 };
@@ -159,11 +192,15 @@ pub fn each_thread_reads_what_it_wrote(cell: &Cell, seed: Seed) -> Check {
                 0..4 => history.write(id / THREADS * THREADS + thread, &mut rng)?,
                 4..7 => history.read(id)?,
                 _ => {
-                    let keys: Vec<_> = (0..16).map(|step| key_of(cell.kind, (id + step) % ids)).collect();
+                    let keys: Vec<_> = (0..16)
+                        .map(|step| key_of(cell.kind, (id + step) % ids))
+                        .collect();
                     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
                     for (step, value) in (0..).zip(tree.get_many(&keys)?) {
                         let id = (id + step) % ids;
-                        let version = value.map(|value| version_of(cell.kind, id, &value)).transpose()?;
+                        let version = value
+                            .map(|value| version_of(cell.kind, id, &value))
+                            .transpose()?;
                         history.judge(id, version)?;
                     }
                 }
@@ -178,8 +215,8 @@ pub fn each_thread_reads_what_it_wrote(cell: &Cell, seed: Seed) -> Check {
     expect_no_leak(&mut *world)
 }
 
-/// Counters raised by `compare_exchange` from all threads end at the number of raises, while keys beside them are inserted and
-/// removed.
+/// Counters raised by `compare_exchange` from all threads end at the number of raises, while keys
+/// beside them are inserted and removed.
 pub fn contended_counters_sum_up(cell: &Cell, seed: Seed) -> Check {
     const COUNTERS: u32 = 4;
     const SPREAD: u32 = 100;
@@ -193,7 +230,9 @@ pub fn contended_counters_sum_up(cell: &Cell, seed: Seed) -> Check {
         for raise in 0..raises {
             let key = key_of(kind, rng.random_range(0..COUNTERS) * SPREAD);
             loop {
-                let current = tree.get(&key)?.ok_or_else(|| Failure("a counter is gone".to_owned()))?;
+                let current = tree
+                    .get(&key)?
+                    .ok_or_else(|| Failure("a counter is gone".to_owned()))?;
                 let count = u64::from_be_bytes(current[..].try_into()?);
                 if tree.compare_exchange(&key, Some(&current), Some(&number(count + 1)))? {
                     break;
@@ -220,7 +259,8 @@ pub fn contended_counters_sum_up(cell: &Cell, seed: Seed) -> Check {
     expect_no_leak(&mut *world)
 }
 
-/// Of each key the successful inserts and removes alternate, so their difference is 1 if it is there, else 0.
+/// Of each key the successful inserts and removes alternate, so their difference is 1 if it is
+/// there, else 0.
 pub fn inserts_and_removes_balance(cell: &Cell, seed: Seed) -> Check {
     let ids = 6 * cell.capacity as u32;
     let mut world = cell.world()?;
@@ -244,7 +284,11 @@ pub fn inserts_and_removes_balance(cell: &Cell, seed: Seed) -> Check {
     let mut keys = 0;
     for (id, balance) in (0..).zip(&balances) {
         let there = tree.get(&key_of(kind, id))?.is_some();
-        ensure_eq!(balance.load(Ordering::Relaxed), i64::from(there), "inserts less removes of key {id}");
+        ensure_eq!(
+            balance.load(Ordering::Relaxed),
+            i64::from(there),
+            "inserts less removes of key {id}"
+        );
         keys += u64::from(there);
     }
     ensure_eq!(tree.len()?, keys, "len");

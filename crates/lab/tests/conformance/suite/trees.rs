@@ -20,16 +20,29 @@ pub fn trees_do_not_mix(cell: &Cell, seed: Seed) -> Check {
     );
     let mut models = [Model::new(), Model::new(), Model::new()];
     let mut rng = seed.rng(1);
-    for how in [Closing::Clean, Closing::Crash, Closing::Crash, Closing::Clean] {
+    for how in [
+        Closing::Clean,
+        Closing::Crash,
+        Closing::Crash,
+        Closing::Clean,
+    ] {
         for _ in 0..cell.cases(1000) {
             let (which, id) = (rng.random_range(0..3), rng.random_range(0..300));
             let (key, value) = (key_of(cell.kind, id), value_of(cell.kind, id, which as u32));
             let tree = world.named(names[which]);
             if rng.random_bool(0.6) {
-                ensure_eq!(tree.insert(&key, &value)?, !models[which].contains_key(&key), "insert of {id}");
+                ensure_eq!(
+                    tree.insert(&key, &value)?,
+                    !models[which].contains_key(&key),
+                    "insert of {id}"
+                );
                 models[which].entry(key).or_insert(value);
             } else {
-                ensure_eq!(tree.remove(&key)?, models[which].remove(&key).is_some(), "remove of {id}");
+                ensure_eq!(
+                    tree.remove(&key)?,
+                    models[which].remove(&key).is_some(),
+                    "remove of {id}"
+                );
             }
         }
         world.reopen(how)?;
@@ -51,15 +64,21 @@ pub fn a_tree_opens_only_as_what_it_is(cell: &Cell, _seed: Seed) -> Check {
     }
     let nodes = cell.other_nodes();
     let others = cell.engine.settings(nodes.settings)?;
-    for (kind, settings, capacity) in
-        [(cell.kind.other(), cell.settings, cell.capacity), (cell.kind, others, nodes.leaf_entries)]
-    {
+    for (kind, settings, capacity) in [
+        (cell.kind.other(), cell.settings, cell.capacity),
+        (cell.kind, others, nodes.leaf_entries),
+    ] {
         // An engine whose nodes have one size has no others.
         if kind == cell.kind && settings == cell.settings {
             continue;
         }
         match world.try_open_as(kind, settings) {
-            Ok(()) => ensure!(false, "{:?}/{} opens as {kind:?}/{capacity}", cell.kind, cell.capacity),
+            Ok(()) => ensure!(
+                false,
+                "{:?}/{} opens as {kind:?}/{capacity}",
+                cell.kind,
+                cell.capacity
+            ),
             Err(error) => ensure!(
                 matches!(&error, Error::TreeMismatch { name, .. } if name == MAIN),
                 "opened as {kind:?}/{capacity}: {error}"

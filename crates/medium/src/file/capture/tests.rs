@@ -12,7 +12,8 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// Runs `write` with 1, 2, 3, ... in a thread, until `look` has seen many different states beside it.
+/// Runs `write` with 1, 2, 3, ... in a thread, until `look` has seen many different states beside
+/// it.
 fn beside(write: impl Fn(u64) + Sync, mut look: impl FnMut() -> u64) {
     const STATES: u32 = 300;
     let stop = AtomicBool::new(false);
@@ -45,7 +46,11 @@ fn a_capture_is_a_prefix_of_the_stores() {
         let line = Aligned(std::array::from_fn(|_| AtomicU64::new(0)));
         beside(
             // From the last word to the first, against the order in which a loop would capture.
-            |round| (0..8).rev().for_each(|index| lines.store(&line.0[index], round)),
+            |round| {
+                (0..8)
+                    .rev()
+                    .for_each(|index| lines.store(&line.0[index], round));
+            },
             || {
                 let value = lines.capture(&line.0).0;
                 assert!(value[7] - value[0] <= 1, "no instant had {value:?}");
@@ -64,7 +69,10 @@ fn a_line_store_is_captured_whole() {
         |round| lines.store_line(&line.0, &LineValue([round; 8])).unwrap(),
         || {
             let value = lines.capture(&line.0).0;
-            assert!(value.iter().all(|word| *word == value[0]), "torn: {value:?}");
+            assert!(
+                value.iter().all(|word| *word == value[0]),
+                "torn: {value:?}"
+            );
             value[0]
         },
     );

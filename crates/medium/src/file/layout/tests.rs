@@ -12,7 +12,10 @@ fn headers_read_as_they_were_written() {
         checkpointed_at: 1 << 31,
         incarnation_next: 12,
         ranges: (0..RANGES_MAX as u32)
-            .map(|index| LogRange { incarnation: index, begin: 96 * u64::from(index) })
+            .map(|index| LogRange {
+                incarnation: index,
+                begin: 96 * u64::from(index),
+            })
             .collect(),
     };
     let bytes = header.encode();
@@ -20,7 +23,11 @@ fn headers_read_as_they_were_written() {
     for index in 0..HEADER_BYTES {
         let mut flipped = bytes;
         flipped[index] ^= 4;
-        assert_eq!(Header::decode(&flipped), Err(NoHeader::Damaged), "byte {index}");
+        assert_eq!(
+            Header::decode(&flipped),
+            Err(NoHeader::Damaged),
+            "byte {index}"
+        );
     }
     // Any of its lines alone tells that it was one.
     for line in 0..8 {
@@ -48,7 +55,13 @@ fn a_mark_is_whole_or_damaged() {
 
 #[test]
 fn a_frame_is_for_one_position() {
-    let frame = FrameHeader { check: 5, lines: 2, position: 800, incarnation: 3, durable: 640 };
+    let frame = FrameHeader {
+        check: 5,
+        lines: 2,
+        position: 800,
+        incarnation: 3,
+        durable: 640,
+    };
     let bytes = frame.encode();
     assert_eq!(FrameHeader::decode(&bytes, 800), Some(frame));
     assert_eq!(FrameHeader::decode(&bytes, 808), None);

@@ -1,4 +1,5 @@
-//! Copies that are made while the pool is written: between any two things that a copy does, anything may happen.
+//! Copies that are made while the pool is written: between any two things that a copy does,
+//! anything may happen.
 
 use parking_lot::Mutex;
 
@@ -40,7 +41,14 @@ fn copy_beside(seed: u64, steps: &'static [Step], every: u32, burst: u32) -> Cop
     rig.kill();
     let least = rig.history.len() - 1;
     let machine = Arc::clone(&rig.machine);
-    let life = Arc::new(Mutex::new(Life { rig, random, steps, every, burst, left: 240 }));
+    let life = Arc::new(Mutex::new(Life {
+        rig,
+        random,
+        steps,
+        every,
+        burst,
+        left: 240,
+    }));
     // Whoever reads or writes a file is held up, while life goes on.
     let held_up = |io: Arc<dyn Io>| -> Arc<dyn Io> {
         let life = Arc::clone(&life);
@@ -53,15 +61,23 @@ fn copy_beside(seed: u64, steps: &'static [Step], every: u32, burst: u32) -> Cop
     };
     let [pool, log] = [Which::Pool, Which::Log].map(|which| held_up(machine.io(which)));
     let made = Machine::new(&Image::default());
-    let target = CopyTarget { copy: made.io(Which::Pool), spool: held_up(made.io(Which::Log)) };
+    let target = CopyTarget {
+        copy: made.io(Which::Pool),
+        spool: held_up(made.io(Which::Log)),
+    };
     let copied = copy(&*pool, &log, &target, MARK, SIZES).unwrap();
     if matches!(copied, Copied::Whole(_)) {
         open::write_mark(&*target.copy, MARK, layout::Mark(None)).unwrap();
-        let image = Image { files: [made.shown().files[0].clone(), Vec::new()] };
+        let image = Image {
+            files: [made.shown().files[0].clone(), Vec::new()],
+        };
         let found = reopened(&image).unwrap().1;
         let history = &life.lock().rig.history;
         let index = history.iter().rposition(|(content, _)| *content == found);
-        assert!(index.is_some_and(|index| index >= least), "seed {seed}: no moment since the copy began");
+        assert!(
+            index.is_some_and(|index| index >= least),
+            "seed {seed}: no moment since the copy began"
+        );
     }
     copied
 }
@@ -83,14 +99,20 @@ fn a_copy_is_one_moment_whatever_goes_on_meanwhile() {
             Copied::Closed => closed += 1,
         }
     }
-    assert!(whole > 40 && overrun > 5 && closed > 5, "{whole} whole, {overrun} overrun, {closed} closed");
+    assert!(
+        whole > 40 && overrun > 5 && closed > 5,
+        "{whole} whole, {overrun} overrun, {closed} closed"
+    );
 }
 
 #[test]
 fn a_backup_beside_writers_is_one_moment() {
     let machine = Machine::new(&Image::default());
     // So small that it goes around faster than it is copied.
-    let options = FileOptions { background: true, ..options() };
+    let options = FileOptions {
+        background: true,
+        ..options()
+    };
     let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -108,12 +130,20 @@ fn a_backup_beside_writers_is_one_moment() {
         });
         for _ in 0..20 {
             let copy = Machine::new(&Image::default());
-            let target = CopyTarget { copy: copy.io(Which::Pool), spool: copy.io(Which::Log) };
+            let target = CopyTarget {
+                copy: copy.io(Which::Pool),
+                spool: copy.io(Which::Log),
+            };
             file.backup(&target).unwrap();
-            let image = Image { files: [copy.shown().files[0].clone(), Vec::new()] };
+            let image = Image {
+                files: [copy.shown().files[0].clone(), Vec::new()],
+            };
             let found = reopened(&image).unwrap().1;
             let (first, second) = (found[0], found[512]);
-            assert!(first == second || first == second + 1, "{first} and {second}");
+            assert!(
+                first == second || first == second + 1,
+                "{first} and {second}"
+            );
         }
         stop.store(true, Ordering::Relaxed);
     });
@@ -124,33 +154,48 @@ fn damage_in_the_middle_of_the_log_is_not_its_end() {
     let machine = Machine::new(&killed().0);
     let (pool, log) = (machine.io(Which::Pool), machine.io(Which::Log));
     let header = Log::read_header(&*log).unwrap().ok().unwrap().header;
-    let first = Log::new(Arc::clone(&log), header.clone(), [0; 2], SIZES).physical(header.start) + 20;
+    let first =
+        Log::new(Arc::clone(&log), header.clone(), [0; 2], SIZES).physical(header.start) + 20;
     let mut byte = [0];
     assert_eq!(log.read(&mut byte, first).unwrap(), 1);
     assert_eq!(log.write(&[byte[0] ^ 1], first).unwrap(), 1);
     let made = Machine::new(&Image::default());
-    let target = CopyTarget { copy: made.io(Which::Pool), spool: made.io(Which::Log) };
+    let target = CopyTarget {
+        copy: made.io(Which::Pool),
+        spool: made.io(Which::Log),
+    };
     let copied = copy(&*pool, &log, &target, MARK, SIZES);
-    assert!(matches!(copied, Err(LogError::Damaged { .. })), "{copied:?}");
+    assert!(
+        matches!(copied, Err(LogError::Damaged { .. })),
+        "{copied:?}"
+    );
 }
 
-/// A pool that was killed while the other copy of its log's header was written; and where that lies.
+/// A pool that was killed while the other copy of its log's header was written; and where that
+/// lies.
 fn killed_at_its_header() -> Image {
     let mut image = killed().0;
     let log = Machine::new(&image).io(Which::Log);
     let newest = Log::read_header(&*log).unwrap().unwrap().header;
-    let other = layout::HEADERS.into_iter().find(|place| *place != newest.place()).unwrap();
+    let other = layout::HEADERS
+        .into_iter()
+        .find(|place| *place != newest.place())
+        .unwrap();
     image.files[1][other as usize + 20] ^= 1;
     image
 }
 
 fn copied_beside(machine: &Arc<Machine>, log: &Arc<dyn Io>) -> Result<Copied, LogError> {
     let made = Machine::new(&Image::default());
-    let target = CopyTarget { copy: made.io(Which::Pool), spool: made.io(Which::Log) };
+    let target = CopyTarget {
+        copy: made.io(Which::Pool),
+        spool: made.io(Which::Log),
+    };
     copy(&*machine.io(Which::Pool), log, &target, MARK, SIZES)
 }
 
-/// Nothing is damaged: whoever opens such a pool writes both copies, but only after it has read the log.
+/// Nothing is damaged: whoever opens such a pool writes both copies, but only after it has read the
+/// log.
 #[test]
 fn a_header_that_is_about_to_be_written_again_is_no_damage() {
     let machine = Machine::new(&killed_at_its_header());

@@ -1,4 +1,5 @@
-//! Damage: bytes that changed on the disk, headers that were made up, files that are something else.
+//! Damage: bytes that changed on the disk, headers that were made up, files that are something
+//! else.
 
 use super::*;
 use crate::file::backup::{CopyTarget, copy};
@@ -7,8 +8,8 @@ use crate::file::backup::{CopyTarget, copy};
 pub(super) fn every_flipped_byte_of_the_log_is_harmless_or_found() {
     let (image, content) = killed();
     let end = reopened(&image).unwrap().0.end().0 as usize + layout::RING as usize;
-    // What begins with the checkpoint is live; the seal at the end records that the rest was durable, and only itself
-    // may be taken for a torn tail.
+    // What begins with the checkpoint is live; the seal at the end records that the rest was
+    // durable, and only itself may be taken for a torn tail.
     let live = layout::RING as usize + layout::FRAME_HEADER_BYTES + 40 * layout::FRAME_LINE_BYTES;
     for place in 0..end {
         let mut flipped = image.clone();
@@ -78,7 +79,8 @@ fn grown(groups: usize) -> (Image, Content) {
     sealed(&rig)
 }
 
-/// After a log has shrunk its file is too short for the larger ring, so both copies of the header name the smaller one.
+/// After a log has shrunk its file is too short for the larger ring, so both copies of the header
+/// name the smaller one.
 #[test]
 fn either_copy_of_the_header_leads_to_all_of_a_log_that_shrank() {
     let mut rig = Rig::new();
@@ -98,11 +100,17 @@ fn either_copy_of_the_header_leads_to_all_of_a_log_that_shrank() {
     }
 }
 
-/// In a log that was opened again, that went around, that grew, the older copy of the header leads somewhere else than
-/// the newer one: it must not be believed.
+/// In a log that was opened again, that went around, that grew, the older copy of the header leads
+/// somewhere else than the newer one: it must not be believed.
 #[test]
 pub(super) fn a_flip_in_the_newer_header_loses_nothing_silently() {
-    let images = [opened_again(), gone_around(1), gone_around(9), grown(1), grown(9)];
+    let images = [
+        opened_again(),
+        gone_around(1),
+        gone_around(9),
+        grown(1),
+        grown(9),
+    ];
     for (number, (image, content)) in images.iter().enumerate() {
         let (mut found, mut harmless) = (0, 0);
         for copy in layout::HEADERS {
@@ -112,7 +120,10 @@ pub(super) fn a_flip_in_the_newer_header_loses_nothing_silently() {
                 match reopened(&flipped) {
                     Ok((_, there)) => {
                         harmless += 1;
-                        assert!(there == *content, "image {number}, byte {place:#x}: something is gone");
+                        assert!(
+                            there == *content,
+                            "image {number}, byte {place:#x}: something is gone"
+                        );
                     }
                     // Of the header, or of what replay expects from the older copy's start on.
                     Err(LogError::Damaged { .. }) => found += 1,
@@ -127,21 +138,33 @@ pub(super) fn a_flip_in_the_newer_header_loses_nothing_silently() {
 /// A header of zeros says no less than one that fails its check: there was one.
 #[test]
 pub(super) fn a_zeroed_header_loses_nothing_silently() {
-    let images = [opened_again(), gone_around(1), gone_around(9), grown(1), grown(9)];
+    let images = [
+        opened_again(),
+        gone_around(1),
+        gone_around(9),
+        grown(1),
+        grown(9),
+    ];
     for (number, (image, content)) in images.iter().enumerate() {
         let zeroed = layout::HEADERS.map(|copy| {
             let mut zeroed = image.clone();
             zeroed.files[1][copy as usize..copy as usize + layout::HEADER_BYTES].fill(0);
             match reopened(&zeroed) {
                 Ok((_, there)) => {
-                    assert!(there == *content, "image {number}, header at {copy:#x}: something is gone");
+                    assert!(
+                        there == *content,
+                        "image {number}, header at {copy:#x}: something is gone"
+                    );
                     false
                 }
                 Err(LogError::Damaged { .. }) => true,
                 Err(other) => panic!("image {number}, header at {copy:#x}: {other}"),
             }
         });
-        assert!(zeroed[0] != zeroed[1], "image {number}: one copy is the newer one");
+        assert!(
+            zeroed[0] != zeroed[1],
+            "image {number}: one copy is the newer one"
+        );
     }
 }
 
@@ -157,7 +180,11 @@ fn one_copy_of_a_header_that_was_written_once_may_be_damaged() {
         assert_eq!(reopened(&flipped).unwrap().1, content, "byte {place:#x}");
         let block = place - place % layout::BLOCK_BYTES as usize;
         flipped.files[1][block..block + layout::HEADER_BYTES].fill(0);
-        assert_eq!(reopened(&flipped).unwrap().1, content, "zeros from byte {block:#x} on");
+        assert_eq!(
+            reopened(&flipped).unwrap().1,
+            content,
+            "zeros from byte {block:#x} on"
+        );
     }
     // With neither there is no telling; but it is not as if there were no log.
     let mut zeroed = image.clone();
@@ -165,7 +192,10 @@ fn one_copy_of_a_header_that_was_written_once_may_be_damaged() {
         zeroed.files[1][copy as usize..][..layout::HEADER_BYTES].fill(0);
     }
     let error = reopened(&zeroed).map(drop).unwrap_err();
-    assert!(matches!(error, LogError::Damaged { position: 0, .. }), "{error}");
+    assert!(
+        matches!(error, LogError::Damaged { position: 0, .. }),
+        "{error}"
+    );
 }
 
 /// What lies there may be the newer copy's log, and hold what is nowhere else.
@@ -178,7 +208,10 @@ fn a_log_with_damaged_headers_beside_a_pool_that_needs_none_is_not_emptied() {
     }
     let machine = Machine::new(&image);
     let error = open(&machine).map(drop).unwrap_err();
-    assert!(matches!(error, MediumError::Log(LogError::UnaskedDamaged)), "{error}");
+    assert!(
+        matches!(error, MediumError::Log(LogError::UnaskedDamaged)),
+        "{error}"
+    );
     assert!(machine.shown() == image, "it was touched");
     // What making a log leaves that was cut off.
     image.files[1][layout::RING as usize..].fill(0);
@@ -187,17 +220,26 @@ fn a_log_with_damaged_headers_beside_a_pool_that_needs_none_is_not_emptied() {
 
 #[test]
 fn a_flip_in_a_log_that_went_around_or_grew_or_was_opened_again_is_harmless_or_found() {
-    for (number, (image, content)) in [opened_again(), gone_around(9), grown(9)].iter().enumerate() {
+    for (number, (image, content)) in [opened_again(), gone_around(9), grown(9)]
+        .iter()
+        .enumerate()
+    {
         for place in (layout::RING as usize..image.files[1].len()).step_by(29 * stride(3)) {
             let mut flipped = image.clone();
             flipped.files[1][place] ^= 0x10;
             match reopened(&flipped) {
                 Ok((_, there)) => {
-                    assert!(there == *content, "image {number}, byte {place:#x}: something is gone");
+                    assert!(
+                        there == *content,
+                        "image {number}, byte {place:#x}: something is gone"
+                    );
                 }
                 Err(LogError::Damaged { position, .. }) => {
                     let near = position as usize <= place && place < position as usize + 3000;
-                    assert!(near, "image {number}, byte {place:#x} reported as {position:#x}");
+                    assert!(
+                        near,
+                        "image {number}, byte {place:#x} reported as {position:#x}"
+                    );
                 }
                 Err(other) => panic!("image {number}, byte {place:#x}: {other}"),
             }
@@ -222,7 +264,9 @@ fn a_torn_header_is_no_damage() {
                 |_, image| {
                     let log = Machine::new(&image).io(Which::Log);
                     let found = Log::read_header(&*log).unwrap().ok().unwrap();
-                    torn += u32::from(found.unreadable.is_some() && found.header.sequence == newest.sequence);
+                    torn += u32::from(
+                        found.unreadable.is_some() && found.header.sequence == newest.sequence,
+                    );
                     assert!(reopened(&image).unwrap().1 == content);
                 },
             );
@@ -235,15 +279,31 @@ fn a_torn_header_is_no_damage() {
 #[test]
 fn a_header_with_wild_numbers_is_an_error_and_no_panic() {
     let (image, whole) = killed();
-    let header = Log::read_header(&*Machine::new(&image).io(Which::Log)).unwrap().ok().unwrap().header;
+    let header = Log::read_header(&*Machine::new(&image).io(Which::Log))
+        .unwrap()
+        .ok()
+        .unwrap()
+        .header;
     assert_eq!(reopened(&image).unwrap().1, whole);
-    let wild = [1, 4095, 4096, 1 << 32, 1 << 48, 1 << 60, 1 << 63, !0 << 12, u64::MAX - 1, u64::MAX];
+    let wild = [
+        1,
+        4095,
+        4096,
+        1 << 32,
+        1 << 48,
+        1 << 60,
+        1 << 63,
+        !0 << 12,
+        u64::MAX - 1,
+        u64::MAX,
+    ];
     let with = |change: &dyn Fn(&mut layout::Header)| {
         let mut image = image.clone();
         let mut header = header.clone();
         change(&mut header);
         for copy in layout::HEADERS {
-            image.files[1][copy as usize..][..layout::HEADER_BYTES].copy_from_slice(&header.encode());
+            image.files[1][copy as usize..][..layout::HEADER_BYTES]
+                .copy_from_slice(&header.encode());
         }
         let machine = Machine::new(&image);
         let file = match open(&machine) {
@@ -260,7 +320,10 @@ fn a_header_with_wild_numbers_is_an_error_and_no_panic() {
         drop(file);
         if written.is_ok() {
             let again = open(&machine).unwrap();
-            assert_eq!((content(&again)[0], again.stat().replay.groups > 0), (77, true));
+            assert_eq!(
+                (content(&again)[0], again.stat().replay.groups > 0),
+                (77, true)
+            );
         }
     };
     for first in wild {
@@ -276,7 +339,10 @@ fn a_header_with_wild_numbers_is_an_error_and_no_panic() {
             with(&|header| (header.capacity, header.base, header.start) = (first, second, second));
             with(&|header| {
                 (header.start, header.ranges[0].begin) = (first, first);
-                header.ranges.push(layout::LogRange { incarnation: 9, begin: second });
+                header.ranges.push(layout::LogRange {
+                    incarnation: 9,
+                    begin: second,
+                });
             });
         }
     }
@@ -294,12 +360,20 @@ fn somebody_elses_file_is_not_emptied() {
         begins_with_zeros(99_999, 100_000),
         begins_with_zeros(5 << 20, 6 << 20),
     ] {
-        let machine = Machine::new(&Image { files: [Vec::new(), file.clone()] });
-        assert!(matches!(open(&machine), Err(MediumError::Log(LogError::NotALog))));
+        let machine = Machine::new(&Image {
+            files: [Vec::new(), file.clone()],
+        });
+        assert!(matches!(
+            open(&machine),
+            Err(MediumError::Log(LogError::NotALog))
+        ));
         assert!(machine.shown().files[1] == file);
     }
     // What making a log leaves that was cut off.
-    open(&Machine::new(&Image { files: [Vec::new(), vec![0; 100_000]] })).unwrap();
+    open(&Machine::new(&Image {
+        files: [Vec::new(), vec![0; 100_000]],
+    }))
+    .unwrap();
 }
 
 #[test]
@@ -313,7 +387,10 @@ fn a_line_outside_of_the_pool_is_reported_where_it_is() {
     rig.file().seal().unwrap();
     let error = reopened(&rig.machine.shown()).unwrap_err();
     let expected = layout::RING + position;
-    assert!(matches!(error, LogError::Damaged { position, .. } if position == expected), "{error}");
+    assert!(
+        matches!(error, LogError::Damaged { position, .. } if position == expected),
+        "{error}"
+    );
 }
 
 /// Or a copy would take memory for as many pages as whoever made the log likes.
@@ -327,9 +404,21 @@ fn a_copy_takes_no_line_outside_of_the_pool() {
         rig.file().core.append(1, |_| (number, LineValue::ZERO));
         rig.file().seal().unwrap();
         let made = Machine::new(&Image::default());
-        let target = CopyTarget { copy: made.io(Which::Pool), spool: made.io(Which::Log) };
-        let copied = copy(&*rig.machine.io(Which::Pool), &rig.machine.io(Which::Log), &target, MARK, SIZES);
-        assert!(matches!(copied, Err(LogError::Damaged { .. })), "{copied:?}");
+        let target = CopyTarget {
+            copy: made.io(Which::Pool),
+            spool: made.io(Which::Log),
+        };
+        let copied = copy(
+            &*rig.machine.io(Which::Pool),
+            &rig.machine.io(Which::Log),
+            &target,
+            MARK,
+            SIZES,
+        );
+        assert!(
+            matches!(copied, Err(LogError::Damaged { .. })),
+            "{copied:?}"
+        );
     }
 }
 

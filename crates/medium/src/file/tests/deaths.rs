@@ -1,14 +1,19 @@
-//! Processes that end in the middle of what they do to the files: while they open, write, grow, bring home or close. The
-//! next process finds what the system shows, whether or not it is durable, and goes on from there; then the power fails.
+//! Processes that end in the middle of what they do to the files: while they open, write, grow,
+//! bring home or close. The next process finds what the system shows, whether or not it is durable,
+//! and goes on from there; then the power fails.
 
 use super::*;
 
-/// A process that ends before its call number `at`, and one after it; whether the first one ended so.
+/// A process that ends before its call number `at`, and one after it; whether the first one ended
+/// so.
 fn die_at(at: u64) -> bool {
     let what = ("a death before call", at);
     let mut random = SmallRng::seed_from_u64(at);
     let machine = Machine::new(&Image::default());
-    machine.set_faults(Faults { dies: Some(at), ..Faults::default() });
+    machine.set_faults(Faults {
+        dies: Some(at),
+        ..Faults::default()
+    });
     let mut rig = Rig::to_live(machine);
     let ended = rig.try_live();
     rig.file = None;

@@ -7,7 +7,15 @@ impl Rig {
     pub(super) fn to_live(machine: Arc<Machine>) -> Self {
         let history = vec![(vec![0; WORDS], Lsn::DURABLE)];
         let acknowledged = vec![(0, 0)];
-        Self { machine, options: options(), file: None, history, acknowledged, next: 1, far: true }
+        Self {
+            machine,
+            options: options(),
+            file: None,
+            history,
+            acknowledged,
+            next: 1,
+            far: true,
+        }
     }
 
     /// Another process opens what the last one left in the page cache, and goes on.
@@ -17,7 +25,8 @@ impl Rig {
             self.write(3, 4);
             self.try_settle()?;
             self.write(5, 1);
-            self.file().grow(self.file().extent().length() + (1 << 16))?;
+            self.file()
+                .grow(self.file().extent().length() + (1 << 16))?;
             self.write(4, 4);
             self.try_settle()
         };
@@ -26,7 +35,8 @@ impl Rig {
 
     pub(super) fn try_settle(&mut self) -> Result<(), MediumError> {
         self.file().settle(self.history.last().unwrap().1)?;
-        self.acknowledged.push((self.machine.now(), self.history.len() - 1));
+        self.acknowledged
+            .push((self.machine.now(), self.history.len() - 1));
         Ok(())
     }
 
@@ -35,12 +45,13 @@ impl Rig {
         let file = open_with(&self.machine, self.options)?;
         self.found(&content(&file));
         self.file = Some(file);
-        self.acknowledged.push((self.machine.now(), self.history.len() - 1));
+        self.acknowledged
+            .push((self.machine.now(), self.history.len() - 1));
         Ok(())
     }
 
-    /// Everything that is ever done to the files: a log is made, written, goes around, grows, is taken over by another
-    /// process, goes home and away.
+    /// Everything that is ever done to the files: a log is made, written, goes around, grows, is
+    /// taken over by another process, goes home and away.
     pub(super) fn try_live(&mut self) -> Result<(), MediumError> {
         self.try_open()?;
         for round in 0..8 {
@@ -81,7 +92,10 @@ fn live_with(faults: Faults, what: &dyn std::fmt::Debug) -> bool {
     let ended = rig.try_live();
     if let (Err(error), Some(file)) = (&ended, &rig.file) {
         let is_full = matches!(error, MediumError::Full { .. });
-        assert!(is_full || matches!(error, MediumError::Failed(_)), "{what:?}: {error}");
+        assert!(
+            is_full || matches!(error, MediumError::Failed(_)),
+            "{what:?}: {error}"
+        );
         // The disk is well again, but nobody knows what it holds.
         rig.machine.set_faults(Faults::default());
         assert_eq!(file.checkpoint().is_err(), !is_full, "{what:?}");
@@ -111,23 +125,48 @@ pub(super) fn fail_at(each: usize) {
     assert!(writes > 40 && syncs > 35, "{writes} writes, {syncs} syncs");
     let mut failed = 0;
     for at in 0..syncs {
-        let faults = Faults { sync: Some(at), ..Faults::default() };
+        let faults = Faults {
+            sync: Some(at),
+            ..Faults::default()
+        };
         failed += u64::from(live_with(faults, &("sync", at)));
     }
     assert_eq!(failed, syncs, "a sync that failed and that nobody heard of");
     for at in (0..writes).step_by(each) {
         let short = if at % 2 == 0 { None } else { Some(700) };
-        live_with(Faults { write: Some(at), short, ..Faults::default() }, &("write", at));
-        live_with(Faults { full_from: Some(at), ..Faults::default() }, &("full from write", at));
+        live_with(
+            Faults {
+                write: Some(at),
+                short,
+                ..Faults::default()
+            },
+            &("write", at),
+        );
+        live_with(
+            Faults {
+                full_from: Some(at),
+                ..Faults::default()
+            },
+            &("full from write", at),
+        );
     }
 }
 
 #[test]
 fn a_failure_is_final() {
     for fault in [
-        Faults { sync: Some(0), ..Faults::default() },
-        Faults { write: Some(0), ..Faults::default() },
-        Faults { full_from: Some(0), ..Faults::default() },
+        Faults {
+            sync: Some(0),
+            ..Faults::default()
+        },
+        Faults {
+            write: Some(0),
+            ..Faults::default()
+        },
+        Faults {
+            full_from: Some(0),
+            ..Faults::default()
+        },
     ] {
         let mut rig = Rig::new();
         rig.write(0, 3);
@@ -135,12 +174,24 @@ fn a_failure_is_final() {
         rig.write(3, 2);
         let lsn = rig.history.last().unwrap().1;
         rig.machine.set_faults(fault);
-        assert!(matches!(rig.file().settle(lsn), Err(MediumError::Failed(_))), "{fault:?}");
+        assert!(
+            matches!(rig.file().settle(lsn), Err(MediumError::Failed(_))),
+            "{fault:?}"
+        );
         // The disk is well again, but nobody knows what it holds.
         rig.machine.set_faults(Faults::default());
-        assert!(matches!(rig.file().settle(lsn), Err(MediumError::Failed(_))));
-        assert!(matches!(rig.file().grow(1 << 20), Err(MediumError::Failed(_))));
-        assert!(matches!(rig.file().checkpoint(), Err(MediumError::Failed(_))));
+        assert!(matches!(
+            rig.file().settle(lsn),
+            Err(MediumError::Failed(_))
+        ));
+        assert!(matches!(
+            rig.file().grow(1 << 20),
+            Err(MediumError::Failed(_))
+        ));
+        assert!(matches!(
+            rig.file().checkpoint(),
+            Err(MediumError::Failed(_))
+        ));
         assert!(matches!(rig.file().finish(), Err(MediumError::Failed(_))));
         {
             let guard = Guard::new(rig.file());
@@ -156,17 +207,27 @@ fn a_failure_is_final() {
     }
 }
 
-/// The system tells of a write that it lost only once, to whoever syncs next: here to who writes the header.
+/// The system tells of a write that it lost only once, to whoever syncs next: here to who writes
+/// the header.
 #[test]
 fn a_sync_that_failed_for_one_has_failed_for_all() {
     let mut rig = Rig::new();
     rig.write(0, 3);
     let lsn = rig.history.last().unwrap().1;
-    rig.machine.set_faults(Faults { sync: Some(0), ..Faults::default() });
+    rig.machine.set_faults(Faults {
+        sync: Some(0),
+        ..Faults::default()
+    });
     assert!(rig.file().core.log.update(|_| ()).is_err());
     rig.machine.set_faults(Faults::default());
-    assert!(matches!(rig.file().settle(lsn), Err(MediumError::Failed(_))));
-    assert!(matches!(rig.file().checkpoint(), Err(MediumError::Failed(_))));
+    assert!(matches!(
+        rig.file().settle(lsn),
+        Err(MediumError::Failed(_))
+    ));
+    assert!(matches!(
+        rig.file().checkpoint(),
+        Err(MediumError::Failed(_))
+    ));
     rig.kill();
 }
 
@@ -177,10 +238,14 @@ fn what_a_failed_sync_left_is_written_again_before_it_is_shown() {
     rig.settle();
     rig.write(1, 1);
     let lsn = rig.history.last().unwrap().1;
-    rig.machine.set_faults(Faults { sync: Some(0), ..Faults::default() });
+    rig.machine.set_faults(Faults {
+        sync: Some(0),
+        ..Faults::default()
+    });
     rig.file().settle(lsn).unwrap_err();
     rig.machine.set_faults(Faults::default());
-    // The files still show the write, so the next open replays it, and says so only when it is durable.
+    // The files still show the write, so the next open replays it, and says so only when it is
+    // durable.
     rig.kill();
     assert_eq!(rig.history.len(), 3);
     let crash = rig.machine.crash(rig.machine.now(), 512);
@@ -200,14 +265,29 @@ fn a_leader_that_panics_is_a_failure_for_all() {
         guard.drain()
     };
     write(0).unwrap();
-    machine.set_faults(Faults { panic: Some(0), ..Faults::default() });
-    let ended: Vec<std::thread::Result<_>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (1..5).map(|line| scope.spawn(move || write(line))).collect();
-        threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
+    machine.set_faults(Faults {
+        panic: Some(0),
+        ..Faults::default()
     });
-    assert_eq!(ended.iter().filter(|ended| ended.is_err()).count(), 1, "one of them led");
+    let ended: Vec<std::thread::Result<_>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (1..5)
+            .map(|line| scope.spawn(move || write(line)))
+            .collect();
+        threads
+            .into_iter()
+            .map(std::thread::ScopedJoinHandle::join)
+            .collect()
+    });
+    assert_eq!(
+        ended.iter().filter(|ended| ended.is_err()).count(),
+        1,
+        "one of them led"
+    );
     for result in ended.into_iter().flatten() {
-        assert!(matches!(&result, Err(MediumError::Failed(why)) if why.contains("panicked")), "{result:?}");
+        assert!(
+            matches!(&result, Err(MediumError::Failed(why)) if why.contains("panicked")),
+            "{result:?}"
+        );
     }
     assert!(write(5).is_err());
     drop(file);
@@ -223,7 +303,10 @@ fn a_checkpoint_beside_a_growth_that_fails_does_not_believe_it() {
     let beside = Arc::clone(&growing);
     let hook = move |call| {
         if call == Call::Truncate {
-            let file = beside.get().and_then(std::sync::Weak::upgrade).expect("open");
+            let file = beside
+                .get()
+                .and_then(std::sync::Weak::upgrade)
+                .expect("open");
             file.checkpoint().unwrap();
         }
     };
@@ -234,7 +317,10 @@ fn a_checkpoint_beside_a_growth_that_fails_does_not_believe_it() {
     guard.words(HERE, 1).unwrap()[0].publish(&guard, 5);
     guard.drain().unwrap();
     drop(guard);
-    machine.set_faults(Faults { no_room: true, ..Faults::default() });
+    machine.set_faults(Faults {
+        no_room: true,
+        ..Faults::default()
+    });
     assert!(matches!(file.grow(1 << 20), Err(MediumError::Full { .. })));
     assert_eq!(file.stat().checkpoints, 1);
     drop(file);

@@ -7,7 +7,10 @@ use crate::{VolatileWord, Word};
 
 /// With the least limit, so that pages are given back from the first one on.
 fn limited() -> FileOptions {
-    FileOptions { private_bytes_max: PAGE_BYTES, ..options() }
+    FileOptions {
+        private_bytes_max: PAGE_BYTES,
+        ..options()
+    }
 }
 
 fn word<'g>(guard: &'g Guard<'_, File>, index: u64) -> &'g Word {
@@ -30,11 +33,20 @@ fn private_pages(file: &File) -> u64 {
     const PRESENT: u64 = 1 << 63;
     const OF_A_FILE: u64 = 1 << 61;
     let map = std::fs::File::open("/proc/self/pagemap").unwrap();
-    let (base, pages) = (file.extent().base().addr() as u64, file.extent().length() / PAGE_BYTES);
+    let (base, pages) = (
+        file.extent().base().addr() as u64,
+        file.extent().length() / PAGE_BYTES,
+    );
     let mut bytes = vec![0; pages as usize * 8];
     std::os::unix::fs::FileExt::read_exact_at(&map, &mut bytes, base / PAGE_BYTES * 8).unwrap();
-    let entries = bytes.as_chunks().0.iter().map(|entry| u64::from_le_bytes(*entry));
-    entries.filter(|entry| entry & PRESENT != 0 && entry & OF_A_FILE == 0).count() as u64
+    let entries = bytes
+        .as_chunks()
+        .0
+        .iter()
+        .map(|entry| u64::from_le_bytes(*entry));
+    entries
+        .filter(|entry| entry & PRESENT != 0 && entry & OF_A_FILE == 0)
+        .count() as u64
 }
 
 #[test]
@@ -53,17 +65,30 @@ fn a_pool_that_gives_pages_back_loses_nothing() {
             } else {
                 rig.file().core.give_back_pages();
             }
-            assert!(content(rig.file()) == rig.history.last().unwrap().0, "seed {seed}");
+            assert!(
+                content(rig.file()) == rig.history.last().unwrap().0,
+                "seed {seed}"
+            );
         }
-        rig.verify(from.max(rig.machine.now() - 40), [64, 512][seed as usize % 2], 4, &mut random, &seed);
+        rig.verify(
+            from.max(rig.machine.now() - 40),
+            [64, 512][seed as usize % 2],
+            4,
+            &mut random,
+            &seed,
+        );
     }
 }
 
-/// A count by the page map of the system, and what a writer beyond the limit does without a thread in the background.
+/// A count by the page map of the system, and what a writer beyond the limit does without a thread
+/// in the background.
 #[test]
 fn the_pages_that_are_counted_are_those_that_are_private() {
     let machine = Machine::new(&Image::default());
-    let options = FileOptions { private_bytes_max: 32 * PAGE_BYTES, ..options() };
+    let options = FileOptions {
+        private_bytes_max: 32 * PAGE_BYTES,
+        ..options()
+    };
     let file = open_with(&machine, options).unwrap();
     file.grow(64 * PAGE_BYTES).unwrap();
     let first = 16 * PAGE_BYTES;
@@ -73,15 +98,23 @@ fn the_pages_that_are_counted_are_those_that_are_private() {
     let pages = private_pages(&file);
     assert_eq!(file.stat().private_bytes, pages * PAGE_BYTES);
     file.await_memory().unwrap();
-    assert_eq!((file.stat().private_bytes, private_pages(&file)), (0, 0), "of {pages}");
+    assert_eq!(
+        (file.stat().private_bytes, private_pages(&file)),
+        (0, 0),
+        "of {pages}"
+    );
     assert!((0..40).all(|page| load(&file, (first + page * PAGE_BYTES - HERE) / 8) == page + 1));
 }
 
-/// What a pool had of memory before it got so large that pages are given back has no file behind it.
+/// What a pool had of memory before it got so large that pages are given back has no file behind
+/// it.
 #[test]
 fn what_was_there_before_the_pool_was_large_stays() {
     let machine = Machine::new(&Image::default());
-    let options = FileOptions { private_bytes_max: 64 * PAGE_BYTES, ..options() };
+    let options = FileOptions {
+        private_bytes_max: 64 * PAGE_BYTES,
+        ..options()
+    };
     let file = open_with(&machine, options).unwrap();
     file.grow(32 * PAGE_BYTES).unwrap();
     let last = (32 * PAGE_BYTES - HERE) / 8 - 1;
@@ -90,7 +123,10 @@ fn what_was_there_before_the_pool_was_large_stays() {
     publish(&file, last + 1, 8);
     file.core.give_back().unwrap();
     assert_eq!((load(&file, last), load(&file, last + 1)), (7, 8));
-    assert_eq!((file.stat().private_bytes, file.stat().given_back_bytes), (PAGE_BYTES, PAGE_BYTES));
+    assert_eq!(
+        (file.stat().private_bytes, file.stat().given_back_bytes),
+        (PAGE_BYTES, PAGE_BYTES)
+    );
 }
 
 #[test]
@@ -103,12 +139,16 @@ fn what_nobody_flushed_stays() {
         let lock: &VolatileWord = guard.node(HERE + 8 * 600).unwrap();
         lock.start(&guard, 1);
         lock.store(&guard, 2, Ordering::Relaxed);
-        lock.compare_exchange(&guard, 2, 6, Ordering::Relaxed).unwrap();
+        lock.compare_exchange(&guard, 2, 6, Ordering::Relaxed)
+            .unwrap();
     }
     file.core.give_back_pages();
     assert_eq!((load(&file, 3), load(&file, 600)), (5, 6));
     file.core.give_back().unwrap();
-    assert_eq!((load(&file, 3), load(&file, 600), file.stat().private_bytes), (5, 6, 0));
+    assert_eq!(
+        (load(&file, 3), load(&file, 600), file.stat().private_bytes),
+        (5, 6, 0)
+    );
 }
 
 /// A log may be longer than the memory has room for: its lines go to the file.
@@ -122,10 +162,14 @@ fn an_open_of_a_large_pool_writes_its_log_back() {
     rig.options.private_bytes_max = PAGE_BYTES;
     rig.kill();
     let stat = rig.file().stat();
-    assert!(stat.replay.lines >= 360 && stat.log_used_bytes == 0 && stat.private_bytes == 0, "{stat:?}");
+    assert!(
+        stat.replay.lines >= 360 && stat.log_used_bytes == 0 && stat.private_bytes == 0,
+        "{stat:?}"
+    );
 }
 
-/// Two threads store and load, while a third one gives so many pages back. Whether a store was lost, which ends it.
+/// Two threads store and load, while a third one gives so many pages back. Whether a store was
+/// lost, which ends it.
 fn loses_a_store(planted: Option<Mutant>, pages: u64) -> bool {
     let machine = Machine::new(&Image::default());
     let file = open_with(&machine, limited()).unwrap();
@@ -151,7 +195,8 @@ fn loses_a_store(planted: Option<Mutant>, pages: u64) -> bool {
             scope.spawn(move || writer(index));
         }
         plant(planted);
-        while file.stat().given_back_bytes < pages * PAGE_BYTES && !is_lost.load(Ordering::Relaxed) {
+        while file.stat().given_back_bytes < pages * PAGE_BYTES && !is_lost.load(Ordering::Relaxed)
+        {
             file.core.give_back().unwrap();
         }
         plant(None);
@@ -164,7 +209,10 @@ fn loses_a_store(planted: Option<Mutant>, pages: u64) -> bool {
 fn stores_beside_a_thread_that_gives_pages_back_are_kept() {
     assert!(!loses_a_store(None, 40));
     // Noticed after a few pages, as a rule; later where other tests take the processors.
-    assert!(loses_a_store(Some(Mutant::StoresGoOn), 4000), "nobody needs the locks of lines");
+    assert!(
+        loses_a_store(Some(Mutant::StoresGoOn), 4000),
+        "nobody needs the locks of lines"
+    );
 }
 
 type Hook = Box<dyn Fn(&File) + Send>;
@@ -176,7 +224,11 @@ fn with_hook() -> (Arc<File>, impl Fn(Hook)) {
     let call = {
         let hook = Arc::clone(&hook);
         move |call| {
-            let hook = if call == Call::Read { hook.lock().take() } else { None };
+            let hook = if call == Call::Read {
+                hook.lock().take()
+            } else {
+                None
+            };
             if let Some((file, run)) = hook {
                 run(&file);
             }
@@ -185,7 +237,9 @@ fn with_hook() -> (Arc<File>, impl Fn(Hook)) {
     let pool = Arc::new(Hooked::new(machine.io(Which::Pool), call));
     let file = Arc::new(File::open(pool, machine.io(Which::Log), limited()).unwrap());
     let own = Arc::clone(&file);
-    (file, move |run| *hook.lock() = Some((Arc::clone(&own), run)))
+    (file, move |run| {
+        *hook.lock() = Some((Arc::clone(&own), run));
+    })
 }
 
 fn with_planted(mutant: Mutant, is_planted: bool, call: impl FnOnce()) {
@@ -194,7 +248,8 @@ fn with_planted(mutant: Mutant, is_planted: bool, call: impl FnOnce()) {
     plant(None);
 }
 
-/// The pool holds 1, also in its file. Then 2 and 1 are appended, and 2 is checkpointed after the page was perhaps given back.
+/// The pool holds 1, also in its file. Then 2 and 1 are appended, and 2 is checkpointed after the
+/// page was perhaps given back.
 fn shows_an_older_value(mutant: Mutant, is_planted: bool, when: When) -> bool {
     let (file, set_hook) = with_hook();
     file.settle(publish(&file, 0, 1)).unwrap();
@@ -221,14 +276,20 @@ enum When {
 
 #[test]
 fn a_page_whose_lines_are_not_checkpointed_stays() {
-    for (mutant, when) in [(Mutant::EqualIsEnough, When::Before), (Mutant::LookedAtOnce, When::FileWasRead)] {
+    for (mutant, when) in [
+        (Mutant::EqualIsEnough, When::Before),
+        (Mutant::LookedAtOnce, When::FileWasRead),
+    ] {
         assert!(!shows_an_older_value(mutant, false, when));
-        assert!(shows_an_older_value(mutant, true, when), "{mutant:?} harms nobody");
+        assert!(
+            shows_an_older_value(mutant, true, when),
+            "{mutant:?} harms nobody"
+        );
     }
 }
 
-/// A unit is released. While its page is given back, a checkpoint punches it; it is taken into use again, and gets the content
-/// that it had in the file when that was read.
+/// A unit is released. While its page is given back, a checkpoint punches it; it is taken into use
+/// again, and gets the content that it had in the file when that was read.
 fn loses_what_was_punched(is_planted: bool) -> bool {
     const UNIT: u64 = 2 * crate::RELEASE_BYTES;
     const INDEX: u64 = (UNIT - HERE) / 8;
@@ -247,7 +308,9 @@ fn loses_what_was_punched(is_planted: bool) -> bool {
         let guard = Guard::new(file);
         word(&guard, INDEX).store(&guard, 7);
     }));
-    with_planted(Mutant::GivenBackAnytime, is_planted, || drop(file.core.give_back_pages()));
+    with_planted(Mutant::GivenBackAnytime, is_planted, || {
+        drop(file.core.give_back_pages());
+    });
     load(&file, INDEX) != 7
 }
 
@@ -273,7 +336,8 @@ fn a_unit_that_is_punched_takes_no_memory() {
     assert!(file.is_hole(2 * crate::RELEASE_BYTES));
     assert_eq!((file.stat().private_bytes, private_pages(&file)), (0, 0));
     // What is stored there after it was taken into use again stays.
-    file.reserve(2 * crate::RELEASE_BYTES, crate::RELEASE_BYTES).unwrap();
+    file.reserve(2 * crate::RELEASE_BYTES, crate::RELEASE_BYTES)
+        .unwrap();
     word(&guard, first + 1024).store(&guard, 6);
     file.core.give_back().unwrap();
     assert_eq!(load(&file, first + 1024), 6);

@@ -1,8 +1,9 @@
-//! Mutants of the file medium: each kind of its syncs, left out, and each rule about positions and about what is durable,
-//! broken, must be noticed by the cuts that find nothing otherwise.
+//! Mutants of the file medium: each kind of its syncs, left out, and each rule about positions and
+//! about what is durable, broken, must be noticed by the cuts that find nothing otherwise.
 //!
-//! Syncs are told apart by what they make durable, so none can hide behind another one. Without a sync between them two
-//! writes may reach the disk in either order, so this is also what happens if they are swapped.
+//! Syncs are told apart by what they make durable, so none can hide behind another one. Without a
+//! sync between them two writes may reach the disk in either order, so this is also what happens if
+//! they are swapped.
 
 use super::*;
 use crate::testing::faulty::{Lost, Unsynced};
@@ -13,21 +14,34 @@ const KINDS: [(&str, Lost); 6] = [
     ("groups, before they are acknowledged", |file, unsynced| {
         file == Which::Log && !unsynced.is_empty() && unsynced.iter().all(|what| is_in_ring(*what))
     }),
-    ("the length of a log that grows, before its header says so", |file, unsynced| {
-        file == Which::Log && is_length(unsynced) && !unsynced.iter().any(|what| is_header(*what))
-    }),
-    ("the header, before space is used again or an incarnation begins", |file, unsynced| {
-        file == Which::Log && unsynced.iter().any(|what| is_header(*what))
-    }),
-    ("lines that went home, before the header forgets them", |file, unsynced| {
-        file == Which::Pool && unsynced.iter().any(|what| is_home(*what))
-    }),
-    ("the mark of a pool that needs its log, before anything is in that", |file, unsynced| {
-        file == Which::Pool && unsynced.contains(&MARK_WRITTEN) && !is_length(unsynced)
-    }),
-    ("the first mark, with the length of a new pool", |file, unsynced| {
-        file == Which::Pool && unsynced.contains(&MARK_WRITTEN) && is_length(unsynced)
-    }),
+    (
+        "the length of a log that grows, before its header says so",
+        |file, unsynced| {
+            file == Which::Log
+                && is_length(unsynced)
+                && !unsynced.iter().any(|what| is_header(*what))
+        },
+    ),
+    (
+        "the header, before space is used again or an incarnation begins",
+        |file, unsynced| file == Which::Log && unsynced.iter().any(|what| is_header(*what)),
+    ),
+    (
+        "lines that went home, before the header forgets them",
+        |file, unsynced| file == Which::Pool && unsynced.iter().any(|what| is_home(*what)),
+    ),
+    (
+        "the mark of a pool that needs its log, before anything is in that",
+        |file, unsynced| {
+            file == Which::Pool && unsynced.contains(&MARK_WRITTEN) && !is_length(unsynced)
+        },
+    ),
+    (
+        "the first mark, with the length of a new pool",
+        |file, unsynced| {
+            file == Which::Pool && unsynced.contains(&MARK_WRITTEN) && is_length(unsynced)
+        },
+    ),
 ];
 
 const MARK_WRITTEN: Unsynced = Unsynced::Write(MARK);
@@ -45,14 +59,20 @@ fn is_home(what: Unsynced) -> bool {
 }
 
 fn is_length(unsynced: &[Unsynced]) -> bool {
-    unsynced.iter().any(|what| matches!(what, Unsynced::Length(_)))
+    unsynced
+        .iter()
+        .any(|what| matches!(what, Unsynced::Length(_)))
 }
 
-/// A life with everything that a log does, without syncs of one kind; the first cut that is not survived.
+/// A life with everything that a log does, without syncs of one kind; the first cut that is not
+/// survived.
 fn live(lost: Option<Lost>, seed: u64) -> Option<String> {
     let mut random = SmallRng::seed_from_u64(seed);
     let machine = Machine::new(&Image::default());
-    machine.set_faults(Faults { lost, ..Faults::default() });
+    machine.set_faults(Faults {
+        lost,
+        ..Faults::default()
+    });
     let mut rig = Rig::on(machine);
     let from = rig.machine.now();
     rig.write(0, 1);
@@ -87,7 +107,8 @@ fn is_noticed(mutant: Mutant) -> bool {
     });
     let fills_the_log = || Rig::to_live(Machine::new(&Image::default())).try_live();
     let noticed = noticed || !matches!(std::panic::catch_unwind(fills_the_log), Ok(Ok(())));
-    let noticed = noticed || std::panic::catch_unwind(what_lies_behind_a_tear_never_comes_back).is_err();
+    let noticed =
+        noticed || std::panic::catch_unwind(what_lies_behind_a_tear_never_comes_back).is_err();
     plant(None);
     noticed
 }
@@ -95,23 +116,41 @@ fn is_noticed(mutant: Mutant) -> bool {
 #[test]
 #[ignore = "thorough: 16 s"]
 fn every_rule_about_positions_is_needed() {
-    for mutant in
-        [Mutant::CheckpointUnbound, Mutant::NoRoomNeeded, Mutant::OldIncarnation, Mutant::AnyPosition]
-    {
+    for mutant in [
+        Mutant::CheckpointUnbound,
+        Mutant::NoRoomNeeded,
+        Mutant::OldIncarnation,
+        Mutant::AnyPosition,
+    ] {
         assert!(is_noticed(mutant), "nobody notices {mutant:?}");
     }
 }
 
 /// What is to say what is durable, and to rely on nothing else; each with who notices.
 const DURABLE: [(Mutant, fn()); 9] = [
-    (Mutant::NoSeal, damage::every_flipped_byte_of_the_log_is_harmless_or_found),
-    (Mutant::NothingSaidDurable, damage::every_flipped_byte_of_the_log_is_harmless_or_found),
-    (Mutant::AllSaidDurable, a_log_that_is_recycled_many_times_loses_nothing),
+    (
+        Mutant::NoSeal,
+        damage::every_flipped_byte_of_the_log_is_harmless_or_found,
+    ),
+    (
+        Mutant::NothingSaidDurable,
+        damage::every_flipped_byte_of_the_log_is_harmless_or_found,
+    ),
+    (
+        Mutant::AllSaidDurable,
+        a_log_that_is_recycled_many_times_loses_nothing,
+    ),
     (Mutant::HeaderKept, || faults::fail_at(1)),
     (Mutant::EndKept, || faults::fail_at(1)),
     (Mutant::MarkKept, || deaths::die_before(1)),
-    (Mutant::AnyHeader, damage::a_flip_in_the_newer_header_loses_nothing_silently),
-    (Mutant::AnyHeader, damage::a_zeroed_header_loses_nothing_silently),
+    (
+        Mutant::AnyHeader,
+        damage::a_flip_in_the_newer_header_loses_nothing_silently,
+    ),
+    (
+        Mutant::AnyHeader,
+        damage::a_zeroed_header_loses_nothing_silently,
+    ),
     (Mutant::EarlyAcknowledgement, || faults::fail_at(1)),
 ];
 
@@ -132,7 +171,10 @@ fn a_line_is_captured_under_the_lock_of_the_logs_end() {
     let rig = Rig::new();
     let core = &rig.file().core;
     core.append(1, |_| {
-        assert!(core.tail.try_lock().is_none(), "a line is captured without the lock");
+        assert!(
+            core.tail.try_lock().is_none(),
+            "a line is captured without the lock"
+        );
         (HERE / LINE_BYTES as u64, LineValue::ZERO)
     });
 }

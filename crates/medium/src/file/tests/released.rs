@@ -40,7 +40,9 @@ fn after_each_crash(machine: &Machine, from: usize, look: impl Fn(&File)) {
     for moment in from..=machine.now() {
         let mut below = |count: usize| random.random_range(0..count);
         let crash = machine.crash(moment, 512);
-        crash.images(30, &mut below, |_, image| look(&open(&Machine::new(&image)).unwrap()));
+        crash.images(30, &mut below, |_, image| {
+            look(&open(&Machine::new(&image)).unwrap());
+        });
     }
 }
 
@@ -58,7 +60,11 @@ fn a_unit_is_punched_when_what_freed_it_is_durable() {
     file.checkpoint().unwrap();
     assert!(file.is_hole(UNIT) && !file.is_hole(2 * UNIT));
     after_each_crash(&machine, from, |file| match load(file, IN_USE) {
-        1 => assert_eq!(load(file, UNIT), 7, "punched before what freed it was durable"),
+        1 => assert_eq!(
+            load(file, UNIT),
+            7,
+            "punched before what freed it was durable"
+        ),
         other => assert_eq!(other, 0),
     });
     assert!(!is_early);

@@ -23,7 +23,10 @@ impl Slow {
                 std::thread::sleep(takes);
             }
         };
-        Self { io: Arc::new(Hooked::new(io, hook)), begun }
+        Self {
+            io: Arc::new(Hooked::new(io, hook)),
+            begun,
+        }
     }
 }
 
@@ -55,7 +58,10 @@ fn many_threads_share_syncs() {
     assert_eq!((stat.groups, stat.lines), (8 * ROUNDS, 8 * ROUNDS));
     assert_eq!(stat.sync_sizes.iter().sum::<u64>(), stat.syncs);
     // Each could have one for itself; while one syncs all others come to wait.
-    assert!(stat.syncs < 5 * ROUNDS && stat.sync_groups_max > 2, "{stat:?}");
+    assert!(
+        stat.syncs < 5 * ROUNDS && stat.sync_groups_max > 2,
+        "{stat:?}"
+    );
     drop(file);
     let words = content(&open(&machine).unwrap());
     assert!((0..8).all(|thread| words[8 * thread] == ROUNDS));
@@ -66,8 +72,15 @@ fn a_leader_gathers_as_long_as_it_is_told() {
     let syncs = |gather_max| {
         let machine = Machine::new(&Image::default());
         let log = Slow::new(machine.io(Which::Log), Duration::from_millis(2));
-        let file =
-            File::open(machine.io(Which::Pool), log.io, FileOptions { gather_max, ..options() }).unwrap();
+        let file = File::open(
+            machine.io(Which::Pool),
+            log.io,
+            FileOptions {
+                gather_max,
+                ..options()
+            },
+        )
+        .unwrap();
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let file = &file;
@@ -81,15 +94,28 @@ fn a_leader_gathers_as_long_as_it_is_told() {
         file.stat().syncs
     };
     // Whom a sync has served comes back too late for the next one, unless that waits.
-    let (patient, impatient) = (syncs(Some(Duration::from_millis(5))), syncs(Some(Duration::ZERO)));
-    assert!(patient < impatient, "{patient} syncs with a window of 5 ms, {impatient} without one");
+    let (patient, impatient) = (
+        syncs(Some(Duration::from_millis(5))),
+        syncs(Some(Duration::ZERO)),
+    );
+    assert!(
+        patient < impatient,
+        "{patient} syncs with a window of 5 ms, {impatient} without one"
+    );
 }
 
 #[test]
 fn what_nobody_waits_for_becomes_durable_in_the_background() {
-    for durability in [Durability::Immediate, Durability::Buffered(Duration::from_millis(2))] {
+    for durability in [
+        Durability::Immediate,
+        Durability::Buffered(Duration::from_millis(2)),
+    ] {
         let machine = Machine::new(&Image::default());
-        let options = FileOptions { background: true, durability, ..options() };
+        let options = FileOptions {
+            background: true,
+            durability,
+            ..options()
+        };
         let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
         for round in 0..3 {
             let (lsn, start) = (publish(&file, 0, round), Instant::now());
@@ -101,20 +127,27 @@ fn what_nobody_waits_for_becomes_durable_in_the_background() {
     }
 }
 
-/// The time runs from the beginning of the last sync, not from its end: else what was written right after that began
-/// would have to wait for the rest of it and then for all of its own time.
+/// The time runs from the beginning of the last sync, not from its end: else what was written right
+/// after that began would have to wait for the rest of it and then for all of its own time.
 #[test]
 fn a_bound_in_time_does_not_begin_anew_after_each_sync() {
     const TAKES: Duration = Duration::from_millis(20);
     const BOUND: Duration = Duration::from_millis(25);
     let machine = Machine::new(&Image::default());
     let log = Slow::new(machine.io(Which::Log), TAKES);
-    let options = FileOptions { background: true, durability: Durability::Buffered(BOUND), ..options() };
+    let options = FileOptions {
+        background: true,
+        durability: Durability::Buffered(BOUND),
+        ..options()
+    };
     let file = File::open(machine.io(Which::Pool), Arc::clone(&log.io), options).unwrap();
     let is_in_time = || {
         let begun = log.begun.lock();
         // Those of the open come one after the other, without a rest.
-        begun.windows(2).skip(4).any(|pair| pair[1] - pair[0] < TAKES + BOUND && pair[1] - pair[0] >= BOUND)
+        begun
+            .windows(2)
+            .skip(4)
+            .any(|pair| pair[1] - pair[0] < TAKES + BOUND && pair[1] - pair[0] >= BOUND)
     };
     let start = Instant::now();
     for round in 0.. {
@@ -122,7 +155,10 @@ fn a_bound_in_time_does_not_begin_anew_after_each_sync() {
         if is_in_time() {
             break;
         }
-        assert!(start.elapsed() < Duration::from_secs(20), "no two syncs are as near as they should be");
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "no two syncs are as near as they should be"
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -131,15 +167,19 @@ fn a_bound_in_time_does_not_begin_anew_after_each_sync() {
 #[test]
 fn who_writes_more_than_the_disk_takes_is_held_up_where_it_would_wait() {
     let machine = Machine::new(&Image::default());
-    let options = FileOptions { log_bytes: 64 << 20, durability: Durability::OnSync, ..options() };
+    let options = FileOptions {
+        log_bytes: 64 << 20,
+        durability: Durability::OnSync,
+        ..options()
+    };
     let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
     let fence = || {
         let guard = Guard::new(&file);
         guard.words(HERE, 8).unwrap()[0].publish(&guard, 1);
         for _ in 0..8 {
-            (0..WORDS)
-                .step_by(8)
-                .for_each(|word| guard.flush_words(&guard.words(HERE, WORDS).unwrap()[word..=word]));
+            (0..WORDS).step_by(8).for_each(|word| {
+                guard.flush_words(&guard.words(HERE, WORDS).unwrap()[word..=word]);
+            });
             guard.fence();
         }
         guard.fence()
@@ -160,7 +200,10 @@ fn who_writes_more_than_the_disk_takes_is_held_up_where_it_would_wait() {
 #[test]
 fn deferred_durability_waits_only_when_asked() {
     let machine = Machine::new(&Image::default());
-    let options = FileOptions { durability: Durability::OnSync, ..options() };
+    let options = FileOptions {
+        durability: Durability::OnSync,
+        ..options()
+    };
     let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
     let guard = Guard::new(&file);
     let before = file.durable();
@@ -183,9 +226,16 @@ pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 /// Else damage to what `sync()` made durable would pass for a torn tail as long.
 #[test]
 fn what_was_synced_is_sealed_soon_however_long_nobody_else_syncs() {
-    for durability in [Durability::Buffered(Duration::from_secs(3600)), Durability::OnSync] {
+    for durability in [
+        Durability::Buffered(Duration::from_secs(3600)),
+        Durability::OnSync,
+    ] {
         let machine = Machine::new(&Image::default());
-        let options = FileOptions { background: true, durability, ..options() };
+        let options = FileOptions {
+            background: true,
+            durability,
+            ..options()
+        };
         let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
         for round in 1..4 {
             file.settle(publish(&file, 0, round)).unwrap();
@@ -194,8 +244,8 @@ fn what_was_synced_is_sealed_soon_however_long_nobody_else_syncs() {
     }
 }
 
-/// Else damage to it would pass for a torn tail until something else is written, if ever. Whoever syncs it by hand may be
-/// done while the thread in the background is only waking up.
+/// Else damage to it would pass for a torn tail until something else is written, if ever. Whoever
+/// syncs it by hand may be done while the thread in the background is only waking up.
 #[test]
 fn what_is_durable_before_the_background_looks_is_sealed_all_the_same() {
     let machine = Machine::new(&Image::default());
@@ -207,7 +257,10 @@ fn what_is_durable_before_the_background_looks_is_sealed_all_the_same() {
     syncer.turn();
     file.wait(lsn).unwrap();
     for _ in 0..2 {
-        assert!(syncer.timeout().is_some(), "it sleeps, and nothing is sealed");
+        assert!(
+            syncer.timeout().is_some(),
+            "it sleeps, and nothing is sealed"
+        );
         syncer.turn();
     }
     assert_eq!((file.stat().groups, syncer.timeout()), (2, None));
@@ -217,20 +270,31 @@ fn what_is_durable_before_the_background_looks_is_sealed_all_the_same() {
 fn zeros_go_ahead_of_the_log() {
     let machine = Machine::new(&Image::default());
     let log_bytes = 8 * SIZES.fill_ahead_bytes;
-    let options = FileOptions { background: true, log_bytes, log_bytes_max: log_bytes, ..options() };
+    let options = FileOptions {
+        background: true,
+        log_bytes,
+        log_bytes_max: log_bytes,
+        ..options()
+    };
     let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
     let log = &file.core.log;
-    wait_until("nothing is filled at first", || !log.wants_zeros(SIZES.fill_ahead_bytes));
+    wait_until("nothing is filled at first", || {
+        !log.wants_zeros(SIZES.fill_ahead_bytes)
+    });
     assert!(log.wants_zeros(log_bytes));
     let mut round = 0;
     while file.end().0 < log_bytes / 2 {
         round += 1;
         let guard = Guard::new(&file);
         let words = guard.words(HERE, WORDS).unwrap();
-        (0..WORDS).step_by(8).for_each(|word| words[word].publish(&guard, round));
+        (0..WORDS)
+            .step_by(8)
+            .for_each(|word| words[word].publish(&guard, round));
         guard.drain().unwrap();
     }
-    wait_until("nothing is filled ahead", || !log.wants_zeros(file.end().0 + SIZES.fill_ahead_bytes / 2));
+    wait_until("nothing is filled ahead", || {
+        !log.wants_zeros(file.end().0 + SIZES.fill_ahead_bytes / 2)
+    });
 }
 
 /// Figures are asked for by people, who do not wait for a copy.

@@ -1,6 +1,7 @@
 use super::retry;
 
-/// Runs `retry` against a transaction that commits at the given try; counts tries and dirtying stores.
+/// Runs `retry` against a transaction that commits at the given try; counts tries and dirtying
+/// stores.
 fn run(tries_max: u32, commits_at: u32) -> (bool, u32, u32) {
     let (mut tries, mut dirtied) = (0, 0);
     let try_once = || {
@@ -20,15 +21,23 @@ fn a_commit_ends_the_tries() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn dirtying_changes_nothing() {
-    let line: [super::AtomicU64; 8] = std::array::from_fn(|word| super::AtomicU64::new(!(word as u64)));
+    let line: [super::AtomicU64; 8] =
+        std::array::from_fn(|word| super::AtomicU64::new(!(word as u64)));
     // SAFETY: a line of atomics of ours.
     unsafe { super::dirty(&raw const line) };
-    assert!(line.into_iter().enumerate().all(|(word, found)| found.into_inner() == !(word as u64)));
+    assert!(
+        line.into_iter()
+            .enumerate()
+            .all(|(word, found)| found.into_inner() == !(word as u64))
+    );
 }
 
 #[test]
 fn tries_are_bounded() {
     assert_eq!(run(10, 11), (false, 10, 9));
     assert_eq!(run(1, 2), (false, 1, 0));
-    assert_eq!(run(super::TRIES_MAX, 0), (false, super::TRIES_MAX, super::TRIES_MAX - 1));
+    assert_eq!(
+        run(super::TRIES_MAX, 0),
+        (false, super::TRIES_MAX, super::TRIES_MAX - 1)
+    );
 }

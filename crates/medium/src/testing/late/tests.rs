@@ -31,12 +31,18 @@ fn a_crash_takes_back_what_was_not_released() {
     word.store(&guard, 3);
     assert!(Lsn::DURABLE < first && first < second && late.fenced() == second);
     assert_eq!(word.load(&guard), 3);
-    assert_eq!([Lsn(0), first, second].map(|up_to| after_crash(&late, up_to, 64)), [0, 1, 2]);
+    assert_eq!(
+        [Lsn(0), first, second].map(|up_to| after_crash(&late, up_to, 64)),
+        [0, 1, 2]
+    );
     late.release(first);
     assert_eq!((late.durable(), after_crash(&late, Lsn(0), 64)), (first, 1));
     late.release_all();
     // Neither flushed nor fenced: not durable, however long ago.
-    assert_eq!((late.durable(), after_crash(&late, late.fenced(), 64)), (second, 2));
+    assert_eq!(
+        (late.durable(), after_crash(&late, late.fenced(), 64)),
+        (second, 2)
+    );
 }
 
 #[test]
@@ -80,7 +86,10 @@ fn a_waiting_thread_is_seen_and_woken() {
 #[test]
 fn groups_are_released_after_fences_or_a_delay() {
     let late = late();
-    late.set_release(Release::After { fences: 2, delay: Duration::from_millis(2) });
+    late.set_release(Release::After {
+        fences: 2,
+        delay: Duration::from_millis(2),
+    });
     let guard = Guard::new(&late);
     let lsns: Vec<Lsn> = (0..4).map(|_| guard.fence()).collect();
     assert_eq!(late.durable(), lsns[1]);

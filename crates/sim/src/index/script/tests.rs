@@ -17,7 +17,19 @@ fn words_read_back() {
     ]);
     assert_eq!(from_word(&to_word(&operations)), Ok(operations));
     assert_eq!(from_word(""), Ok(Vec::new()));
-    for bad in ["i", "i1", "i1=", "i=1", "r", "rx", "x1=2", "s1", "q", "é1", "i18446744073709551616=1"] {
+    for bad in [
+        "i",
+        "i1",
+        "i1=",
+        "i=1",
+        "r",
+        "rx",
+        "x1=2",
+        "s1",
+        "q",
+        "é1",
+        "i18446744073709551616=1",
+    ] {
         assert!(from_word(bad).is_err(), "{bad}");
     }
 }

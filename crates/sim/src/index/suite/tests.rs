@@ -26,12 +26,21 @@ fn seeds_are_what_they_are_called() {
         operations.push(operation);
         figures(&operations)
     };
-    let seeds: Vec<_> = scopes(4, 32).iter().map(|scope| figures(&scope.setup)).collect();
+    let seeds: Vec<_> = scopes(4, 32)
+        .iter()
+        .map(|scope| figures(&scope.setup))
+        .collect();
     assert_eq!(seeds, [(1, 0, 0), (1, 0, 3), (32, 1, 99), (3, 1, 4)]);
     // Each of the keys that are absent splits a leaf, and the parent with it.
-    assert_eq!([15, 975].map(|key| after(2, Insert(key, 1))), [(33, 2, 100); 2]);
+    assert_eq!(
+        [15, 975].map(|key| after(2, Insert(key, 1))),
+        [(33, 2, 100); 2]
+    );
     // Each of the keys that are present is one without which leaves merge.
-    assert_eq!([10, 40, 50].map(|key| after(3, Remove(key))), [(2, 1, 3); 3]);
+    assert_eq!(
+        [10, 40, 50].map(|key| after(3, Remove(key))),
+        [(2, 1, 3); 3]
+    );
 }
 
 #[test]
@@ -73,7 +82,11 @@ fn splits_and_merges(engine: &AnyEngine) {
 
 #[test]
 fn with_buffered_durability_a_sync_stands_at_every_place() {
-    let scope = Scope { name: "", setup: Vec::new(), keys: [1, 2, 3] };
+    let scope = Scope {
+        name: "",
+        setup: Vec::new(),
+        keys: [1, 2, 3],
+    };
     let scripts = scripts(&scope, 3, Durability::WithEpoch);
     assert_eq!(scripts.len(), 3 * 12usize.pow(3));
     let [a, b, c] = [Insert(1, 100), Insert(1, 101), Insert(1, 102)];
@@ -84,7 +97,9 @@ fn with_buffered_durability_a_sync_stands_at_every_place() {
 
 #[test]
 fn sequences_are_all_there_once() {
-    let mut all: Vec<_> = sequences([1, 2, 3], 2).map(|sequence| format!("{sequence:?}")).collect();
+    let mut all: Vec<_> = sequences([1, 2, 3], 2)
+        .map(|sequence| format!("{sequence:?}"))
+        .collect();
     assert_eq!(all[0], "[insert 1=100, insert 1=101]");
     all.sort_unstable();
     all.dedup();

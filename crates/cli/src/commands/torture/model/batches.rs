@@ -1,4 +1,5 @@
-//! The check of batches: of each all or nothing, all that were acknowledged, and no balance that does not follow from them.
+//! The check of batches: of each all or nothing, all that were acknowledged, and no balance that
+//! does not follow from them.
 
 use super::super::transfer::{Move, Transfer, accounts, ledger};
 use super::super::{BatchTally, Tally, Work};
@@ -18,8 +19,8 @@ struct Batch {
 pub(super) struct Batches(Vec<Batch>);
 
 impl Batches {
-    /// Takes the batches out of the history and finds them in the ledgers: if a batch is in a tree, so are all of the same thread
-    /// before it, as far as they wrote to that tree.
+    /// Takes the batches out of the history and finds them in the ledgers: if a batch is in a tree,
+    /// so are all of the same thread before it, as far as they wrote to that tree.
     pub(super) fn find(
         history: &mut History,
         work: &Work,
@@ -31,21 +32,37 @@ impl Batches {
         for thread in (0..work.threads).filter(|_| work.batches) {
             let key = ledger(work, thread);
             let ops = history.ops.remove(&(0, key)).unwrap_or_default();
-            let with_transfer =
-                |op: Op| Batch { thread, op, transfer: Transfer::of(op.version, work), found_in: Vec::new() };
+            let with_transfer = |op: Op| Batch {
+                thread,
+                op,
+                transfer: Transfer::of(op.version, work),
+                found_in: Vec::new(),
+            };
             let mut batches: Vec<Batch> = ops.into_iter().map(with_transfer).collect();
             for tree in 0..work.tree_count() {
                 let now = found.version(tree, key);
                 if now == before.version(tree, key) {
                     continue;
                 }
-                let in_tree = || batches.iter().filter(|batch| batch.transfer.trees.contains(&tree));
+                let in_tree = || {
+                    batches
+                        .iter()
+                        .filter(|batch| batch.transfer.trees.contains(&tree))
+                };
                 if !in_tree().any(|batch| batch.op.version == now) {
                     let name = work.tree_name(tree);
-                    violations.push(format!("tree {name:?}: no batch of thread {thread} wrote {now:#x}"));
+                    violations.push(format!(
+                        "tree {name:?}: no batch of thread {thread} wrote {now:#x}"
+                    ));
                     continue;
                 }
-                for Batch { op, transfer, found_in, .. } in &mut batches {
+                for Batch {
+                    op,
+                    transfer,
+                    found_in,
+                    ..
+                } in &mut batches
+                {
                     // A refused batch is found only if it wrote what is there.
                     let is_found = op.effective != Some(false) || op.version == now;
                     if is_found && op.version <= now && transfer.trees.contains(&tree) {
@@ -85,7 +102,10 @@ impl Batches {
                     batch.op.version,
                     batch.thread,
                     batch.op.begin,
-                    batch.op.effective.map_or("pending".to_owned(), |answer| answer.to_string())
+                    batch
+                        .op
+                        .effective
+                        .map_or("pending".to_owned(), |answer| answer.to_string())
                 ));
             }
             if batch.op.end == NEVER {
@@ -99,11 +119,20 @@ impl Batches {
         self.judge_balances(work, before, found, violations);
     }
 
-    /// Checks that each balance is what it was before the round, and what the batches that are there added; and that no money was
-    /// made or lost.
-    fn judge_balances(&self, work: &Work, before: &Contents, found: &Contents, violations: &mut Vec<String>) {
+    /// Checks that each balance is what it was before the round, and what the batches that are
+    /// there added; and that no money was made or lost.
+    fn judge_balances(
+        &self,
+        work: &Work,
+        before: &Contents,
+        found: &Contents,
+        violations: &mut Vec<String>,
+    ) {
         let mut expected = before.clone();
-        for Batch { transfer, found_in, .. } in &self.0 {
+        for Batch {
+            transfer, found_in, ..
+        } in &self.0
+        {
             for Move { tree, key, amount } in &transfer.moves {
                 if found_in.contains(tree) {
                     let balance = expected.version(*tree, *key).wrapping_add(*amount);
@@ -128,25 +157,39 @@ impl Batches {
             }
         }
         if sum != 0 {
-            violations.push(format!("the sum of all accounts is {}, and was 0", sum.cast_signed()));
+            violations.push(format!(
+                "the sum of all accounts is {}, and was 0",
+                sum.cast_signed()
+            ));
         }
     }
 }
 
 impl Batch {
     fn judge(&self, until: &Until, counts: &mut BatchTally) -> Result<(), String> {
-        let Self { op, transfer, found_in, .. } = self;
+        let Self {
+            op,
+            transfer,
+            found_in,
+            ..
+        } = self;
         counts.written += u64::from(op.effective == Some(true));
         counts.refused += u64::from(op.effective == Some(false));
         if op.effective == Some(false) && !found_in.is_empty() {
             return Err(format!("was refused, and is in trees {found_in:?}"));
         }
         if !found_in.is_empty() && *found_in != transfer.trees {
-            return Err(format!("is torn: of its trees {:?} it is in {found_in:?}", transfer.trees));
+            return Err(format!(
+                "is torn: of its trees {:?} it is in {found_in:?}",
+                transfer.trees
+            ));
         }
         if op.effective == Some(true) && found_in.is_empty() {
             if op.end <= until.of(transfer.is_by_epochs()) || op.is_durable {
-                return Err(format!("was acknowledged, and is lost from its trees {:?}", transfer.trees));
+                return Err(format!(
+                    "was acknowledged, and is lost from its trees {:?}",
+                    transfer.trees
+                ));
             }
             counts.lost_before_durable += 1;
         }

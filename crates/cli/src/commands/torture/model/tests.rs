@@ -2,7 +2,16 @@ use super::*;
 
 fn op(kind: Kind, version: Version, begin: u64, end: u64) -> Op {
     let effective = (end != NEVER).then_some(true);
-    Op { kind, version, expected: 0, begin, end, effective, seen: 0, is_durable: false }
+    Op {
+        kind,
+        version,
+        expected: 0,
+        begin,
+        end,
+        effective,
+        seen: 0,
+        is_durable: false,
+    }
 }
 
 fn judged(before: Version, ops: &[Op], now: Version) -> bool {
@@ -69,7 +78,11 @@ fn an_absence_that_was_read_is_durable() {
     let put = op(Kind::Put, 7, 1, 2);
     let ops = [put, op(Kind::Remove, 0, 3, NEVER), read(0, 4, 5)];
     assert!(judged(5, &ops, 0) && !judged(5, &ops, 7));
-    let ops = [op(Kind::Put, 7, 1, 6), op(Kind::Remove, 0, 3, NEVER), read(0, 4, 5)];
+    let ops = [
+        op(Kind::Put, 7, 1, 6),
+        op(Kind::Remove, 0, 3, NEVER),
+        read(0, 4, 5),
+    ];
     assert!(judged(0, &ops, 7) && judged(0, &ops, 0) && !judged(5, &ops, 5));
     // What is not durable yet may be lost all the same, unless a sync came after it.
     let ops = [removal, read(0, 2, 3)];
@@ -87,7 +100,11 @@ fn what_a_thread_does_next_comes_after() {
 /// What was read of two writes that overlap tells their order.
 #[test]
 fn a_write_that_was_read_over_does_not_come_back() {
-    let ops = [op(Kind::Put, 7, 1, 4), op(Kind::Put, 8, 2, 3), read(8, 5, 6)];
+    let ops = [
+        op(Kind::Put, 7, 1, 4),
+        op(Kind::Put, 8, 2, 3),
+        read(8, 5, 6),
+    ];
     assert!(judged(0, &ops, 8) && !judged(0, &ops, 7));
 }
 
@@ -130,7 +147,10 @@ fn a_removal_that_is_there_says_what_was_before_it() {
         violations.is_empty()
     };
     assert!(judged([0, 7, 0, 0]) && judged([0, 7, 6, 0]) && judged([0, 5, 6, 0]));
-    assert!(!judged([0, 5, 0, 0]), "the put is lost, and what came after it is not");
+    assert!(
+        !judged([0, 5, 0, 0]),
+        "the put is lost, and what came after it is not"
+    );
 }
 
 /// Epochs and logs are of all trees: what came first is not lost alone, whichever tree it was in.
@@ -146,16 +166,35 @@ fn all_trees_are_as_at_one_moment() {
         version,
         expected: 0,
     };
-    let records = [record(None, 0, 7), record(Some(true), 1, 8), record(Some(true), 0, 9)];
+    let records = [
+        record(None, 0, 7),
+        record(Some(true), 1, 8),
+        record(Some(true), 0, 9),
+    ];
     let said: Vec<u8> = records.iter().flat_map(Record::encode).collect();
     let durability = Promise::Store(everleaf::Durability::OnSync);
     let engine = everleaf::Engine::MASSTREE;
-    let work = Work { engine, durability, threads: 1, keys: 2, trees: 2, batches: false };
+    let work = Work {
+        engine,
+        durability,
+        threads: 1,
+        keys: 2,
+        trees: 2,
+        batches: false,
+    };
     let judged = |first, second| {
         let mut model = Model::new(Contents::empty(&work), work.clone());
-        let (history, found) = (History::read(&said, &work).unwrap(), vec![vec![0, first], vec![0, second]]);
+        let (history, found) = (
+            History::read(&said, &work).unwrap(),
+            vec![vec![0, first], vec![0, second]],
+        );
         let mut violations = Vec::new();
-        model.judge(history, Contents::of(found), &mut Tally::default(), &mut violations);
+        model.judge(
+            history,
+            Contents::of(found),
+            &mut Tally::default(),
+            &mut violations,
+        );
         violations.is_empty()
     };
     assert!(judged(0, 0) && judged(7, 0) && judged(7, 8) && judged(9, 8));
@@ -217,7 +256,10 @@ fn a_wait_is_for_what_its_own_thread_did() {
     };
     let history = History::read(&said, &work).unwrap();
     let durable = history.ops[&(0, 9)].iter().map(|op| op.is_durable);
-    assert_eq!(durable.collect::<Vec<_>>(), [true, false, false, false, false]);
+    assert_eq!(
+        durable.collect::<Vec<_>>(),
+        [true, false, false, false, false]
+    );
 }
 
 #[test]

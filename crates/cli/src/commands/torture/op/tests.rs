@@ -15,7 +15,10 @@ fn records_and_values_are_read_as_written() {
     assert_eq!(Record::decode(&record.encode()), Some(record));
     let mut torn = record.encode();
     torn[24..].fill(0);
-    assert_eq!((Record::decode(&torn), Record::decode(&[0; RECORD_BYTES])), (None, None));
+    assert_eq!(
+        (Record::decode(&torn), Record::decode(&[0; RECORD_BYTES])),
+        (None, None)
+    );
     for sequence in 1..9000 {
         let version = version(1, 2, sequence);
         for tree in [0, 1] {
@@ -29,7 +32,8 @@ fn records_and_values_are_read_as_written() {
 #[test]
 fn keys_differ() {
     for tree in [0, 1] {
-        let keys: std::collections::HashSet<_> = (0..50_000).map(|key| key_bytes(tree, key)).collect();
+        let keys: std::collections::HashSet<_> =
+            (0..50_000).map(|key| key_bytes(tree, key)).collect();
         assert_eq!(keys.len(), 50_000);
     }
 }

@@ -33,7 +33,10 @@ fn comments_and_formatting_do_not_count() {
 
 #[test]
 fn calls_inside_macros_count() {
-    assert_eq!(found("fn f() { check!(g.flush(x), [h.flush(y)]) }"), ["f flush 1", "f flush 2"]);
+    assert_eq!(
+        found("fn f() { check!(g.flush(x), [h.flush(y)]) }"),
+        ["f flush 1", "f flush 2"]
+    );
     assert_eq!(found("not rust"), Vec::<String>::new());
 }
 
@@ -45,8 +48,21 @@ fn a_site_finds_its_call() {
     std::fs::write(folder.path().join("crates/a.rs"), text).expect("the file can be written");
     let mut sources = Sources::new(folder.path());
     for (line, column, call) in [(2, 7, "store"), (3, 10, "fence"), (4, 5, "wait")] {
-        let place = sources.place(Site { file: "crates/a.rs", line, column }).expect("there is a call");
+        let place = sources
+            .place(Site {
+                file: "crates/a.rs",
+                line,
+                column,
+            })
+            .expect("there is a call");
         assert_eq!(place.to_string(), format!("a.rs f {call} 1"));
     }
-    assert_eq!(sources.place(Site { file: "crates/b.rs", line: 1, column: 1 }), None);
+    assert_eq!(
+        sources.place(Site {
+            file: "crates/b.rs",
+            line: 1,
+            column: 1
+        }),
+        None
+    );
 }

@@ -12,7 +12,10 @@ pub struct Failure(pub String);
 impl Failure {
     /// A panic, with its message.
     pub fn of_panic(panic: &(dyn Any + Send)) -> Self {
-        Self(format!("panicked: {}", panic_text(panic).unwrap_or("without a message")))
+        Self(format!(
+            "panicked: {}",
+            panic_text(panic).unwrap_or("without a message")
+        ))
     }
 }
 
@@ -29,7 +32,11 @@ impl<E: std::error::Error> From<E> for Failure {
     #[track_caller]
     fn from(error: E) -> Self {
         let at = std::panic::Location::caller();
-        Self(format!("unexpected error: {error} ({}:{})", at.file(), at.line()))
+        Self(format!(
+            "unexpected error: {error} ({}:{})",
+            at.file(),
+            at.line()
+        ))
     }
 }
 
@@ -63,7 +70,10 @@ macro_rules! ensure_eq {
 pub fn brief(value: &impl fmt::Debug) -> String {
     let mut text = format!("{value:?}");
     if text.len() > 400 {
-        let end = (0..=400).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        let end = (0..=400)
+            .rev()
+            .find(|end| text.is_char_boundary(*end))
+            .unwrap_or(0);
         text.truncate(end);
         text.push_str("...");
     }

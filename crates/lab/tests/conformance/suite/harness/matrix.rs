@@ -1,9 +1,12 @@
-//! The matrix: each engine on the media that make a difference to it, with both codecs, in small nodes and full ones.
+//! The matrix: each engine on the media that make a difference to it, with both codecs, in small
+//! nodes and full ones.
 
 use engines::registry::{Engine, Nodes};
 use libtest_mimic::Trial;
 
-use super::place::{DaxAvx512, DaxMovdir64b, DaxRtm, DaxTwin, InRam, LateSingle, LateTwin, OnFile, Place};
+use super::place::{
+    DaxAvx512, DaxMovdir64b, DaxRtm, DaxTwin, InRam, LateSingle, LateTwin, OnFile, Place,
+};
 use super::{Cell, Kind, Seed, factor, trial};
 use crate::TESTS;
 
@@ -19,7 +22,13 @@ struct Column {
 
 const fn column<P: Place>(name: &'static str, is_for: fn(Engine) -> bool) -> Column {
     let has_full_nodes = P::HAS_FULL_NODES;
-    Column { name, is_available: P::is_available, has_full_nodes, cell: Cell::new::<P>, is_for }
+    Column {
+        name,
+        is_available: P::is_available,
+        has_full_nodes,
+        cell: Cell::new::<P>,
+        is_for,
+    }
 }
 
 /// All engines: for one medium of each kind.
@@ -27,7 +36,8 @@ const fn all(_: Engine) -> bool {
     true
 }
 
-/// Engines for comparison only are left out. They are looked for by name: designs of one engine share its id.
+/// Engines for comparison only are left out. They are looked for by name: designs of one engine
+/// share its id.
 fn of_users(engine: Engine) -> bool {
     Engine::from_name(engine.name).is_some()
 }
@@ -50,16 +60,23 @@ const COLUMNS: [Column; 8] = [
 
 /// The media that this machine lacks.
 pub fn lacking() -> impl Iterator<Item = &'static str> {
-    COLUMNS.iter().filter(|column| !(column.is_available)()).map(|column| column.name)
+    COLUMNS
+        .iter()
+        .filter(|column| !(column.is_available)())
+        .map(|column| column.name)
 }
 
-/// All tests of an engine that this machine can run. Ordinary runs leave out nodes of full size on most media.
+/// All tests of an engine that this machine can run. Ordinary runs leave out nodes of full size on
+/// most media.
 pub fn trials(engine: Engine) -> Vec<Trial> {
     let is_thorough = factor() > 1;
     // Where both sizes are the same, as of CAWBT, ordinary runs have small nodes only.
     let full_is_larger = engine.full.leaf_entries > engine.small.leaf_entries;
     let (mut trials, engine_name) = (Vec::new(), engine.name.replace('-', "_"));
-    for column in COLUMNS.iter().filter(|column| (column.is_for)(engine) && (column.is_available)()) {
+    for column in COLUMNS
+        .iter()
+        .filter(|column| (column.is_for)(engine) && (column.is_available)())
+    {
         let has_full = is_thorough || full_is_larger && column.has_full_nodes;
         let full = has_full.then_some((engine.full, "wide"));
         for (nodes, size) in std::iter::once((engine.small, "narrow")).chain(full) {

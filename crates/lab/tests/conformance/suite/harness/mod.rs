@@ -43,7 +43,11 @@ impl Kind {
 
     /// The other one.
     pub fn other(self) -> Self {
-        if self == Self::Word { Self::Record } else { Self::Word }
+        if self == Self::Word {
+            Self::Record
+        } else {
+            Self::Word
+        }
     }
 }
 
@@ -75,7 +79,9 @@ impl Cell {
         Self {
             engine,
             kind,
-            settings: engine.settings(nodes.settings).expect("settings of its own"),
+            settings: engine
+                .settings(nodes.settings)
+                .expect("settings of its own"),
             capacity: nodes.leaf_entries,
             flips: P::FLIPS,
             slowness: P::SLOWNESS,
@@ -85,7 +91,11 @@ impl Cell {
 
     /// Nodes of the engine's other size.
     pub fn other_nodes(&self) -> Nodes {
-        if self.capacity == self.engine.small.leaf_entries { self.engine.full } else { self.engine.small }
+        if self.capacity == self.engine.small.leaf_entries {
+            self.engine.full
+        } else {
+            self.engine.small
+        }
     }
 
     /// A pool with an empty tree.
@@ -172,19 +182,33 @@ pub fn expect_no_leak(world: &mut dyn World) -> Check {
     let by_bitmap = world.stat().allocations;
     world.reopen(Closing::Crash)?;
     let by_mark = world.stat().allocations;
-    ensure!(by_bitmap <= by_mark, "{} allocations are leaked", by_bitmap - by_mark);
-    ensure!(by_bitmap >= by_mark, "{} allocations that are reachable were freed", by_mark - by_bitmap);
+    ensure!(
+        by_bitmap <= by_mark,
+        "{} allocations are leaked",
+        by_bitmap - by_mark
+    );
+    ensure!(
+        by_bitmap >= by_mark,
+        "{} allocations that are reachable were freed",
+        by_mark - by_bitmap
+    );
     Ok(())
 }
 
 /// `check` finds nothing.
 pub fn expect_sound(tree: &dyn Index) -> Check {
     let violations = tree.check()?;
-    ensure!(violations.is_empty(), "check found {} violations, first {}", violations.len(), violations[0]);
+    ensure!(
+        violations.is_empty(),
+        "check found {} violations, first {}",
+        violations.len(),
+        violations[0]
+    );
     Ok(())
 }
 
-/// All entries within the bounds, forward or reverse; more than `most` are taken for an endless scan.
+/// All entries within the bounds, forward or reverse; more than `most` are taken for an endless
+/// scan.
 pub fn collect(
     tree: &dyn Index,
     bounds: engines::index::Bounds,
@@ -197,6 +221,9 @@ pub fn collect(
         entries.push((key.clone(), value.clone()));
         ensure!(entries.len() <= most, "a scan that does not end");
     }
-    ensure!(!scan.next_into(&mut key, &mut value)?, "a scan that goes on after its end");
+    ensure!(
+        !scan.next_into(&mut key, &mut value)?,
+        "a scan that goes on after its end"
+    );
     Ok(entries)
 }

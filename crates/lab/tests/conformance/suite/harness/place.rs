@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use engines::registry::Host;
 use medium::testing::late::{Late, Release};
-use medium::{Counts, Dax, DaxOptions, File, FileOptions, Instrumented, LineForm, LineStore, Medium};
+use medium::{
+    Counts, Dax, DaxOptions, File, FileOptions, Instrumented, LineForm, LineStore, Medium,
+};
 use tempfile::NamedTempFile;
 
 /// The place of a pool, which keeps the content of a closed pool.
@@ -19,7 +21,8 @@ pub trait Place: Sized + 'static {
     /// A divisor for the number of cases, for slow media.
     const SLOWNESS: u32 = 1;
 
-    /// Whether ordinary runs have nodes of full size here. What a medium adds shows in small nodes as well, which split more often.
+    /// Whether ordinary runs have nodes of full size here. What a medium adds shows in small nodes
+    /// as well, which split more often.
     const HAS_FULL_NODES: bool = false;
 
     /// Whether this machine has what it takes.
@@ -74,8 +77,17 @@ struct OnDax {
 
 impl OnDax {
     fn new(line_store: LineStore, limit_bytes: u64) -> Self {
-        let file = NamedTempFile::new_in("/dev/shm").or_else(|_| NamedTempFile::new()).expect("a file");
-        Self { file, options: DaxOptions { line_store, limit_bytes, ..DaxOptions::default() } }
+        let file = NamedTempFile::new_in("/dev/shm")
+            .or_else(|_| NamedTempFile::new())
+            .expect("a file");
+        Self {
+            file,
+            options: DaxOptions {
+                line_store,
+                limit_bytes,
+                ..DaxOptions::default()
+            },
+        }
     }
 
     fn open(&self) -> Dax {
@@ -119,8 +131,8 @@ on_dax! {
     DaxRtm: LineStore::Rtm, 30;
 }
 
-/// A file with a log beside it, both in memory if the system has such a file system: a crash leaves the base
-/// image and the log, and nothing of the mapping.
+/// A file with a log beside it, both in memory if the system has such a file system: a crash leaves
+/// the base image and the log, and nothing of the mapping.
 pub struct OnFile {
     folder: tempfile::TempDir,
     limit_bytes: u64,
@@ -134,15 +146,21 @@ impl Place for OnFile {
     const HAS_FULL_NODES: bool = true;
 
     fn new(limit_bytes: u64) -> Self {
-        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
-        Self { folder, limit_bytes }
+        let folder = tempfile::tempdir_in("/dev/shm")
+            .or_else(|_| tempfile::tempdir())
+            .expect("a folder");
+        Self {
+            folder,
+            limit_bytes,
+        }
     }
 
     fn open(&self) -> File {
         let mut open = std::fs::OpenOptions::new();
         let pool = open.read(true).write(true).create(true).truncate(false);
         let pool = pool.open(self.folder.path().join("pool")).expect("a file");
-        // A small log, so that it is recycled, and little memory, so that written pages are given back.
+        // A small log, so that it is recycled, and little memory, so that written pages are given
+        // back.
         let options = FileOptions {
             limit_bytes: self.limit_bytes,
             log_bytes: 512 << 10,
@@ -155,20 +173,27 @@ impl Place for OnFile {
     }
 }
 
-/// Memory that becomes durable late. A crash leaves the durable content alone, so acknowledged operations must be durable.
+/// Memory that becomes durable late. A crash leaves the durable content alone, so acknowledged
+/// operations must be durable.
 struct OnLate {
     late: Arc<Late>,
     limit_bytes: u64,
 }
 
 /// A fence is durable some fences later, or soon if a thread waits.
-const RELEASE: Release = Release::After { fences: 3, delay: Duration::from_micros(2) };
+const RELEASE: Release = Release::After {
+    fences: 3,
+    delay: Duration::from_micros(2),
+};
 
 impl OnLate {
     fn new(limit_bytes: u64, line_form: LineForm) -> Self {
         let late = Late::new(limit_bytes, line_form).expect("address space");
         late.set_release(RELEASE);
-        Self { late: Arc::new(late), limit_bytes }
+        Self {
+            late: Arc::new(late),
+            limit_bytes,
+        }
     }
 
     fn crash(&mut self) {

@@ -22,7 +22,11 @@ impl Seed {
         match std::env::var("EVERLEAF_SEED").ok().as_deref() {
             None => Self(u64::from(crc32c::crc32c(test.as_bytes()))),
             Some("random") => Self(rand::random()),
-            Some(number) => Self(number.parse().expect("EVERLEAF_SEED is a number or `random`")),
+            Some(number) => Self(
+                number
+                    .parse()
+                    .expect("EVERLEAF_SEED is a number or `random`"),
+            ),
         }
     }
 
@@ -41,7 +45,9 @@ impl Seed {
 
 /// The factor for the number of cases.
 pub fn factor() -> u32 {
-    std::env::var("EVERLEAF_CASES").map_or(1, |factor| factor.parse().expect("EVERLEAF_CASES is a number"))
+    std::env::var("EVERLEAF_CASES").map_or(1, |factor| {
+        factor.parse().expect("EVERLEAF_CASES is a number")
+    })
 }
 
 /// A test of the suite.
@@ -54,7 +60,11 @@ pub fn trial(name: String, seed: Seed, cell: Cell, body: Test) -> Trial {
 
 /// Runs one test, on a thread of its name; tells how to run it again if it fails or hangs.
 fn run(name: &str, seed: Seed, cell: Cell, body: Test) -> Result<(), Failed> {
-    let cases = if factor() > 1 { format!("EVERLEAF_CASES={} ", factor()) } else { String::new() };
+    let cases = if factor() > 1 {
+        format!("EVERLEAF_CASES={} ", factor())
+    } else {
+        String::new()
+    };
     let Seed(number) = seed;
     let replay = format!(
         "{name}: seed {number}; replay: {cases}EVERLEAF_SEED={number} cargo test --release -p everleaf-lab --test {} -- \
@@ -66,12 +76,16 @@ fn run(name: &str, seed: Seed, cell: Cell, body: Test) -> Result<(), Failed> {
         let _ended = ended;
         body(&cell, seed)
     };
-    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work)?;
+    let thread = std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work)?;
     if watched.recv_timeout(HANGS_AFTER) == Err(mpsc::RecvTimeoutError::Timeout) {
         eprintln!("hangs: {replay}");
         std::process::abort();
     }
-    let outcome = thread.join().unwrap_or_else(|panic| Err(Failure::of_panic(&*panic)));
+    let outcome = thread
+        .join()
+        .unwrap_or_else(|panic| Err(Failure::of_panic(&*panic)));
     outcome.map_err(|failure| {
         let text = format!("{failure:?}\n  {replay}");
         // At once: what is returned is printed behind the last test, and another one may hang.

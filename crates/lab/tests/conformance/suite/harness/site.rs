@@ -32,7 +32,12 @@ pub struct Site<P: Place> {
 impl<P: Place> Site<P> {
     /// A new pool with an empty tree.
     pub fn make(cell: &Cell, limit_bytes: u64) -> Result<Box<dyn World>> {
-        let mut site = Self { trees: BTreeMap::new(), pool: None, place: P::new(limit_bytes), cell: *cell };
+        let mut site = Self {
+            trees: BTreeMap::new(),
+            pool: None,
+            place: P::new(limit_bytes),
+            cell: *cell,
+        };
         site.open()?;
         site.add(MAIN)?;
         Ok(Box::new(site))
@@ -74,7 +79,10 @@ impl<P: Place> Site<P> {
         let medium = self.place.open();
         let guard = medium::Guard::new(&medium);
         let length = medium.extent().length();
-        run(&guard, guard.words(0, (length / 8) as usize).expect("in bounds"))
+        run(
+            &guard,
+            guard.words(0, (length / 8) as usize).expect("in bounds"),
+        )
     }
 }
 
@@ -100,7 +108,10 @@ impl<P: Place> World for Site<P> {
 
     fn try_open_as(&self, kind: Kind, settings: Settings) -> Result<()> {
         let roots = self.pool().trees()?;
-        let root = roots.iter().find(|root| root.name == MAIN).expect("the main tree");
+        let root = roots
+            .iter()
+            .find(|root| root.name == MAIN)
+            .expect("the main tree");
         self.open_as(self.pool(), root, kind, settings).map(drop)
     }
 
@@ -119,11 +130,17 @@ impl<P: Place> World for Site<P> {
     }
 
     fn open(&mut self) -> Result<()> {
-        let options = PoolOptions { close_on_drop: false, ..PoolOptions::default() };
+        let options = PoolOptions {
+            close_on_drop: false,
+            ..PoolOptions::default()
+        };
         let pool = Pool::open(self.place.open(), options)?;
         let mut trees = BTreeMap::new();
         for root in pool.trees()? {
-            trees.insert(root.name.clone(), self.open_as(&pool, &root, self.cell.kind, self.cell.settings)?);
+            trees.insert(
+                root.name.clone(),
+                self.open_as(&pool, &root, self.cell.kind, self.cell.settings)?,
+            );
         }
         if pool.needs_mark() {
             pool.finish_marking();
@@ -146,10 +163,17 @@ impl<P: Place> World for Site<P> {
 
     fn set_image(&mut self, image: &[u64]) {
         // Closing cleanly may have shortened the file.
-        self.place.open().grow(8 * image.len() as u64).expect("the length that it had");
+        self.place
+            .open()
+            .grow(8 * image.len() as u64)
+            .expect("the length that it had");
         self.with_words(|guard, words| {
             // Most words are there already: a test of damage changes one after the other.
-            for (word, value) in words.iter().zip(image).filter(|(word, value)| word.load(guard) != **value) {
+            for (word, value) in words
+                .iter()
+                .zip(image)
+                .filter(|(word, value)| word.load(guard) != **value)
+            {
                 word.store(guard, *value);
                 guard.flush_words(std::slice::from_ref(word));
             }

@@ -6,27 +6,46 @@ use crate::commands::torture::op::{Kind, Record, Version, version};
 
 fn work() -> Work {
     let durability = Promise::Store(Durability::Immediate);
-    Work { engine: everleaf::Engine::RNTREE, durability, threads: 2, keys: 100, trees: 2, batches: true }
+    Work {
+        engine: everleaf::Engine::RNTREE,
+        durability,
+        threads: 2,
+        keys: 100,
+        trees: 2,
+        batches: true,
+    }
 }
 
 /// The versions of a thread's first transfers of a kind.
 fn versions(count: usize, is_asked: impl Fn(&Transfer) -> bool) -> Vec<Version> {
     let all = (1..).map(|sequence| version(1, 0, sequence));
-    all.filter(|version| is_asked(&Transfer::of(*version, &work()))).take(count).collect()
+    all.filter(|version| is_asked(&Transfer::of(*version, &work())))
+        .take(count)
+        .collect()
 }
 
 fn several_trees(transfer: &Transfer) -> bool {
     transfer.trees.len() > 1
 }
 
-/// The records of a thread that writes these batches; `refused` was refused, the last one is under way.
+/// The records of a thread that writes these batches; `refused` was refused, the last one is under
+/// way.
 fn said(versions: &[Version], refused: Option<Version>) -> Vec<u8> {
     let mut last = None;
     let mut said = Vec::new();
     for version in versions {
         let answer = last.map(|last| Some(last) != refused);
         let (thread, kind, key) = (0, Kind::Batch, ledger(&work(), 0));
-        let record = Record { thread, answer, seen: 0, kind, tree: 0, key, version: *version, expected: 0 };
+        let record = Record {
+            thread,
+            answer,
+            seen: 0,
+            kind,
+            tree: 0,
+            key,
+            version: *version,
+            expected: 0,
+        };
         said.extend(record.encode());
         last = Some(*version);
     }
@@ -59,14 +78,24 @@ fn transfers_follow_from_their_versions_and_keep_the_sum() {
     for version in 1..1000 {
         let transfer = Transfer::of(version, &work());
         assert_eq!(transfer.moves, Transfer::of(version, &work()).moves);
-        assert_eq!(transfer.moves.iter().fold(0_u64, |sum, step| sum.wrapping_add(step.amount)), 0);
+        assert_eq!(
+            transfer
+                .moves
+                .iter()
+                .fold(0_u64, |sum, step| sum.wrapping_add(step.amount)),
+            0
+        );
         assert!(
-            (2..=4).contains(&transfer.moves.len()) && transfer.moves.iter().all(|step| step.amount != 0)
+            (2..=4).contains(&transfer.moves.len())
+                && transfer.moves.iter().all(|step| step.amount != 0)
         );
         by_epochs += u32::from(transfer.is_by_epochs());
         over_both += u32::from(transfer.needs_epoch() && !transfer.is_by_epochs());
     }
-    assert!(by_epochs > 100 && over_both > 100, "{by_epochs} {over_both}");
+    assert!(
+        by_epochs > 100 && over_both > 100,
+        "{by_epochs} {over_both}"
+    );
 }
 
 #[test]
@@ -76,21 +105,47 @@ fn a_batch_is_there_wholly_or_not_at_all() {
     let said = said(&[version], None);
     let mut found = Contents::empty(&work());
     let (violations, tally) = judged(&said, &found);
-    assert_eq!((violations.len(), tally.pending_undone), (0, 1), "{violations:?}");
+    assert_eq!(
+        (violations.len(), tally.pending_undone),
+        (0, 1),
+        "{violations:?}"
+    );
     apply(&mut found, version, |tree| tree == transfer.trees[0]);
     let (violations, _) = judged(&said, &found);
-    assert!(violations.iter().any(|what| what.contains("is torn")), "{violations:?}");
-    assert!(violations.iter().any(|what| what.contains("the sum of all accounts")), "{violations:?}");
+    assert!(
+        violations.iter().any(|what| what.contains("is torn")),
+        "{violations:?}"
+    );
+    assert!(
+        violations
+            .iter()
+            .any(|what| what.contains("the sum of all accounts")),
+        "{violations:?}"
+    );
     apply(&mut found, version, |tree| tree != transfer.trees[0]);
     let (violations, tally) = judged(&said, &found);
-    assert_eq!((violations.len(), tally.pending_done), (0, 1), "{violations:?}");
+    assert_eq!(
+        (violations.len(), tally.pending_done),
+        (0, 1),
+        "{violations:?}"
+    );
     // A ledger without its accounts, and an account without a ledger.
     let Move { tree, key, amount } = transfer.moves[1];
     found.set_version(tree, key, 0);
-    assert!(judged(&said, &found).0.iter().any(|what| what.contains("with the batches that are there")));
+    assert!(
+        judged(&said, &found)
+            .0
+            .iter()
+            .any(|what| what.contains("with the batches that are there"))
+    );
     found.set_version(tree, key, amount);
     found.set_version(tree, ledger(&work(), 1), version);
-    assert!(judged(&said, &found).0.iter().any(|what| what.contains("no batch of thread 1")));
+    assert!(
+        judged(&said, &found)
+            .0
+            .iter()
+            .any(|what| what.contains("no batch of thread 1"))
+    );
 }
 
 #[test]
@@ -102,10 +157,17 @@ fn an_acknowledged_batch_stays_and_a_refused_one_leaves_nothing() {
     assert_eq!(violations, Vec::<String>::new());
     let (violations, _) = judged(&said(&versions, None), &found);
     assert_eq!(violations.len(), 1, "{violations:?}");
-    assert!(violations[0].contains("was acknowledged, and is lost"), "{violations:?}");
+    assert!(
+        violations[0].contains("was acknowledged, and is lost"),
+        "{violations:?}"
+    );
     let refused = said(&versions, Some(versions[1]));
     let (violations, tally) = judged(&refused, &found);
-    assert_eq!((violations.len(), tally.batches.unwrap().refused), (0, 1), "{violations:?}");
+    assert_eq!(
+        (violations.len(), tally.batches.unwrap().refused),
+        (0, 1),
+        "{violations:?}"
+    );
     apply(&mut found, versions[1], |_| true);
     let (violations, _) = judged(&refused, &found);
     assert!(violations[0].contains("was refused"), "{violations:?}");
@@ -118,14 +180,23 @@ fn batches_by_epochs_are_lost_together() {
     let said = said(&versions, None);
     let mut found = Contents::empty(&work());
     let (violations, tally) = judged(&said, &found);
-    assert_eq!((violations.len(), tally.batches.unwrap().lost_before_durable), (0, 3), "{violations:?}");
+    assert_eq!(
+        (violations.len(), tally.batches.unwrap().lost_before_durable),
+        (0, 3),
+        "{violations:?}"
+    );
     for version in &versions {
         apply(&mut found, *version, |_| true);
         assert_eq!(judged(&said, &found).0, Vec::<String>::new());
     }
     let mut found = Contents::empty(&work());
     apply(&mut found, versions[2], |_| true);
-    assert!(judged(&said, &found).0.iter().any(|what| what.contains("with the batches that are there")));
+    assert!(
+        judged(&said, &found)
+            .0
+            .iter()
+            .any(|what| what.contains("with the batches that are there"))
+    );
 }
 
 /// A batch over both kinds of trees ends the epoch: what came before it is durable with it.
@@ -133,12 +204,17 @@ fn batches_by_epochs_are_lost_together() {
 fn a_batch_over_both_kinds_keeps_what_came_before() {
     let first = versions(1, Transfer::is_by_epochs)[0];
     let is_over_both = |transfer: &Transfer| transfer.needs_epoch() && !transfer.is_by_epochs();
-    let second = versions(100, is_over_both).into_iter().find(|version| *version > first).unwrap();
+    let second = versions(100, is_over_both)
+        .into_iter()
+        .find(|version| *version > first)
+        .unwrap();
     let said = said(&[first, second], None);
     let mut found = Contents::empty(&work());
     apply(&mut found, second, |_| true);
     assert!(!judged(&said, &found).0.is_empty());
     let mut found = Contents::empty(&work());
-    [first, second].iter().for_each(|version| apply(&mut found, *version, |_| true));
+    [first, second]
+        .iter()
+        .for_each(|version| apply(&mut found, *version, |_| true));
     assert_eq!(judged(&said, &found).0, Vec::<String>::new());
 }
