@@ -21,6 +21,7 @@ pub(crate) fn cores() -> usize {
 pub mod batch;
 pub mod bztree;
 pub mod cawbt;
+pub mod engine;
 pub mod index;
 pub mod kit;
 pub mod masstree;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use everleaf_engines::Error;
 use everleaf_engines::bztree::{BzTree, BzTreeOptions, NodeSizes, instrumented};
+use everleaf_engines::engine::Codec;
 use everleaf_engines::index::{Bounds, Direction, Index, RecordCodec};
-use everleaf_engines::registry::Codec;
 use medium::testing::Late;
 use medium::testing::faulty::{Faults, Image, Machine, Which};
 use medium::testing::late::Release;

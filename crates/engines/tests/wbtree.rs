@@ -8,9 +8,9 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use everleaf_engines::Error;
+use everleaf_engines::engine::{Codec, Engine, Opening, Visit};
 use everleaf_engines::index::{Bounds, Condition, Direction, Index, LeftOut, WordIndex};
 use everleaf_engines::kit::paged::{checked, unchecked};
-use everleaf_engines::registry::{Codec, Engine, Opening, Visit};
 use medium::testing::Late;
 use medium::testing::late::Release;
 use medium::{Dax, DaxOptions, Instrumented, LineForm};

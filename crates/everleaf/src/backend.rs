@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use engines::batch::{self, Batch, Unfinished};
+use engines::engine::{self, AnyTree, Engine, Host, Salvaged, Settings, Visit};
 use engines::index::{EpochLength, Index};
-use engines::registry::{self, AnyTree, Engine, Host, Salvaged, Settings, Visit};
 use engines::{At, Error, Result};
 use medium::file::CopyTarget;
 use medium::{FileStat, Lsn, Survives};
@@ -80,14 +80,14 @@ impl Opening {
     }
 
     /// How a tree of this kind is opened.
-    fn of(&self, kind: TreeOptions) -> registry::Opening {
+    fn of(&self, kind: TreeOptions) -> engine::Opening {
         let of_engine = self
             .settings
             .iter()
             .filter(|(engine, _)| *engine == kind.engine);
         let settings = of_engine.fold(kind.settings, |settings, (_, set)| settings.or(*set));
-        let usual = registry::Opening::default();
-        registry::Opening {
+        let usual = engine::Opening::default();
+        engine::Opening {
             threads: self.threads.unwrap_or(usual.threads),
             epoch: self.epoch,
             close_cleanly: self.close_cleanly,

@@ -1,6 +1,6 @@
 //! What a tree is: its engine, its codec, its settings.
 
-use engines::registry::{Codec, Engine, Settings};
+use engines::engine::{Codec, Engine, Settings};
 use engines::{At, Error, Result};
 use pool::TreeRoot;
 

@@ -290,12 +290,12 @@ mod word_tree;
 pub use batch::Batch;
 pub use derived::Entry;
 pub use encoding::{EncodedValue, Key, StartsWith};
+pub use engines::engine::{Codec, Contract, Engine, Setting, Settings, Values};
 pub use engines::index::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use engines::index::{
     Bounds, Condition, Direction, EpochStat, Index, IndexStat, LeftOut, NextEntry, Part, Scan,
     Value, Violation, WordIndex,
 };
-pub use engines::registry::{Codec, Contract, Engine, Setting, Settings, Values};
 pub use engines::{At, Error, Result};
 pub use kind::TreeOptions;
 pub use medium::file::{LogEnd, LogError, Replay};

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use engines::engine::{Engine, Host, Settings};
 use engines::index::EpochLength;
-use engines::registry::{Engine, Host, Settings};
 use engines::{At, Error, Result};
 use medium::file::{Beside, Io, Through, sync_folder};
 use medium::{

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use engines::engine::{AnyTree, Settings};
 use engines::index::{LeftOut, Violation};
-use engines::registry::{AnyTree, Settings};
 use engines::{At, Error, Result};
 use medium::{FileStat, LineForm, Lsn, Survives};
 use parking_lot::Mutex;

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use engines::batch::Target;
+use engines::engine::AnyTree;
 use engines::index::{Bounds, EpochStat, Epochs, Index, IndexStat, Value, Violation};
-use engines::registry::AnyTree;
 use engines::{Error, Result};
 
 use crate::store::{Inner, OpenTree};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use engines::registry::Engine;
+use engines::engine::Engine;
 use medium::Durability;
 
 /// A parser of names that completions offer: the names of these engines.

@@ -58,7 +58,7 @@ use medium::Dax;
 
 /// The B+-tree in the list of engines.
 pub(crate) static ENTRY: Entry = Entry {
-    id: engines::registry::OUTSIDE_IDS + 1,
+    id: engines::engine::OUTSIDE_IDS + 1,
     name: "btree",
     paper: "CAWBT, IEICE Transactions 2019: the B+-tree with consistency that it compares with",
     contract: Contract::Shifting(Persists {

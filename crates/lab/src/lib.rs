@@ -1,10 +1,10 @@
 //! Engines to compare with, benchmarks, and the figures of the papers.
 //!
 //! Users of a store need nothing of this crate. Its engines have ids from
-//! [`OUTSIDE_IDS`](engines::registry::OUTSIDE_IDS) on, and their pools are for experiments only.
+//! [`OUTSIDE_IDS`](engines::engine::OUTSIDE_IDS) on, and their pools are for experiments only.
 #![forbid(unsafe_code)]
 
-use engines::registry::Engine;
+use engines::engine::Engine;
 use engines::wbtree;
 
 pub mod arguments;

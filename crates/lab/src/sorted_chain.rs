@@ -30,7 +30,7 @@ use engines::kit::prelude::*;
 use engines::medium::sync::{Mutex, MutexGuard};
 
 pub(crate) static ENTRY: Entry = Entry {
-    id: engines::registry::OUTSIDE_IDS,
+    id: engines::engine::OUTSIDE_IDS,
     name: "sorted-chain",
     paper: "none: the smallest engine on the kit",
     contract: Contract::Immediate(Persists {
@@ -39,7 +39,7 @@ pub(crate) static ENTRY: Entry = Entry {
         update_words: 2,
         remove: 2,
     }),
-    notices_damage: &engines::registry::Codec::ALL,
+    notices_damage: &engines::engine::Codec::ALL,
     marks_later: false,
     stores_lines: false,
     is_trie: false,

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use engines::registry::Engine;
+use engines::engine::Engine;
 use everleaf::{Codec, MediumChoice, TreeOptions};
 use everleaf_lab::testing::damage::{Content, ENTRIES, Seen, content, damage, examine, make};
 use medium::testing::stride;

@@ -1,6 +1,6 @@
 //! The comparison trees under crashes, at small scope.
 
-use engines::registry::Engine;
+use engines::engine::Engine;
 use everleaf_lab::{BTREE, FAST_FAIR};
 use sim::index::IndexOperation::{self, Insert, Remove, Update};
 use sim::index::script::{

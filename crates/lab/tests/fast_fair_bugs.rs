@@ -1,7 +1,7 @@
 //! Published bugs of FAST-FAIR's code, none of which ours has. The museum of `everleaf-sim` has
 //! them planted in a toy.
 
-use engines::registry::Codec;
+use engines::engine::Codec;
 use everleaf::{Options, TreeOptions};
 use everleaf_lab::{ENGINES, FAST_FAIR};
 use sim::index::IndexOperation::{self, DropTree, Insert, Remove};

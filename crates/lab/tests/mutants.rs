@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use engines::registry::Engine;
+use engines::engine::Engine;
 use everleaf_lab::testing::mutants::{Target, run};
 
 fn every_mutant_is_caught_or_known_to_be_harmless(engine: Engine, mutants_min: usize) {

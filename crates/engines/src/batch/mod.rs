@@ -47,9 +47,9 @@ use pool::{Guard, Pool};
 
 use self::journal::{ENTRY_BYTES_MAX, Logged, entry_bytes, publish, write_entry};
 use self::stripes::wait_for_writes;
+use crate::engine::{Codec, Contract, Engine};
 use crate::index::{Condition, Epochs, Index, check_entry, record};
 use crate::kit::write::Unpublished;
-use crate::registry::{Codec, Contract, Engine};
 use crate::{Error, Result};
 
 pub(crate) use self::journal::Journal;

@@ -6,7 +6,7 @@ use pool::SLAB_BYTES;
 
 use super::journal::entry_bytes;
 use super::{Batch, Write};
-use crate::registry::Codec;
+use crate::engine::Codec;
 
 /// Bytes of a slab that hold allocations, whatever their size: no class of sizes wastes more of it.
 const USABLE_BYTES: u64 = 2 * SLAB_BYTES / 3;

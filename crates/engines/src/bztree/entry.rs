@@ -5,12 +5,12 @@ use pool::{Pool, TreeRoot};
 
 use super::{BzTree, BzTreeOptions, NodeSizes};
 use crate::Result;
+use crate::engine::{
+    Build, Contract, Entry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Values, Visit,
+};
 use crate::index::{Codec, MaybeWords};
 use crate::kit::salvage::salvage_leaves;
 use crate::media_of;
-use crate::registry::{
-    Build, Contract, Entry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Values, Visit,
-};
 
 // Positions of settings.
 const LEAF_ENTRIES: usize = 0;

@@ -125,9 +125,9 @@ use medium::Medium;
 use medium::sync::{AtomicU64, Ordering};
 use pool::{Pool, TreeRoot};
 
+use crate::engine::instrumented_trees;
 use crate::index::{Codec, Index, MaybeWords, Measured, Profile};
 use crate::pmwcas::{Pmwcas, PmwcasStat};
-use crate::registry::instrumented_trees;
 use crate::{Result, methods_of_entries, methods_of_trees, words_of_entries};
 
 pub(crate) use entry::ENTRY;

@@ -152,9 +152,9 @@ mod tests {
     use pool::PoolOptions;
 
     use super::*;
+    use crate::engine::Build;
     use crate::index::{Condition, WordCodec, WordIndex};
     use crate::pmwcas::plant;
-    use crate::registry::Build;
 
     type Tree = BzTree<Dax, WordCodec>;
 

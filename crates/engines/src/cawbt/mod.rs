@@ -124,7 +124,7 @@ pub(crate) static ENTRY: Entry = Entry {
         update_words: 2,
         remove: 1,
     }),
-    notices_damage: &crate::registry::Codec::ALL,
+    notices_damage: &crate::engine::Codec::ALL,
     marks_later: false,
     stores_lines: true,
     is_trie: false,

@@ -15,13 +15,13 @@ use super::CawbTree;
 use super::change::Writer;
 use super::layout::{Content, IDS_MAX, LEAF_ENTRIES, Node, NodeLine};
 use super::record::Fresh;
+use crate::engine::{Build, Engine, Opening};
 use crate::index::record::prefix_word;
 use crate::index::{
     Bounds, Codec, Condition, Direction, Index, MaybeWords, Measured, RecordCodec, WordCodec,
     WordIndex,
 };
 use crate::kit::scan::{Tied, Way};
-use crate::registry::{Build, Engine, Opening};
 
 fn pool() -> Pool<Dax> {
     Pool::open(Dax::plain(1 << 36).unwrap(), PoolOptions::default()).unwrap()

@@ -183,7 +183,7 @@ pub struct IndexStat {
 }
 
 /// When the epochs of an engine whose contract is
-/// [`Contract::Epoch`](crate::registry::Contract::Epoch) end.
+/// [`Contract::Epoch`](crate::engine::Contract::Epoch) end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EpochLength {
     /// Only when `sync` is called, or when space is short.

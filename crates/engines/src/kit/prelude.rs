@@ -10,12 +10,12 @@ pub use super::scan::{Goal, LeafBatches, LeafCopy, Leaves};
 pub use super::search::rank;
 pub use super::walk::{chain, verify_entry};
 pub use super::write::{Encoded, Unpublished, holds};
+pub use crate::engine::{
+    Build, Contract, Entry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Values, Visit,
+};
 pub use crate::index::{
     Bounds, Codec, Condition, Direction, EntryWords, Index, IndexStat, LeftOut, MaybeWords,
     NextEntry, Part, Scan, Violation,
-};
-pub use crate::registry::{
-    Build, Contract, Entry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Values, Visit,
 };
 pub use crate::{Error, Result};
 pub use crate::{media_of, methods_of_entries, methods_of_trees, words_of_entries};

@@ -14,8 +14,8 @@ use medium::Medium;
 use pool::{Guard, Pool, TreeRoot, Usage};
 
 use super::walk::chain;
+use crate::engine::{Salvaged, Visit};
 use crate::index::{Codec, EntryWords, LeftOut, Part};
-use crate::registry::{Salvaged, Visit};
 use crate::{Error, Result};
 
 /// A key and a value.
@@ -281,7 +281,7 @@ impl Whole {
     }
 }
 
-/// As [`Build::salvage_at`](crate::registry::Build::salvage_at).
+/// As [`Build::salvage_at`](crate::engine::Build::salvage_at).
 pub fn salvage_leaves<M: Medium, C: Codec, T: Leafy<M, C>>(
     pool: &Pool<M>,
     root: &TreeRoot,

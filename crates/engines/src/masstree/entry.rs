@@ -10,12 +10,12 @@ use super::core::Core;
 use super::layout::{ENGINE_ID, ROOT_ANCHOR};
 use super::{MassTree, MassTreeOptions, Mode, width_of};
 use crate::Result;
+use crate::engine::{
+    Build, Contract, Entry, Nodes, Opening, Salvaged, Setting, Settings, Values, Visit,
+};
 use crate::index::{Codec, Epochs, LeftOut, Part};
 use crate::kit::salvage::Salvage;
 use crate::media_of;
-use crate::registry::{
-    Build, Contract, Entry, Nodes, Opening, Salvaged, Setting, Settings, Values, Visit,
-};
 
 // Positions of settings.
 const WIDTH: usize = 0;

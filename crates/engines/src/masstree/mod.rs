@@ -133,13 +133,13 @@ use medium::Medium;
 use pool::{Pool, ROOT_WORDS, TreeRoot};
 
 use self::core::Core;
+use crate::engine::instrumented_trees;
 use crate::index::{
     Bounds, Codec, Condition, Direction, EpochLength, EpochStat, Epochs, Index, IndexStat, LeftOut,
     NextEntry, Part, Scan, Value, Violation, WordCodec, WordIndex,
 };
 use crate::kit::epochs::in_batch::{Mark, refuse_in_any_batch, refuse_in_salvage_of};
 use crate::kit::epochs::ticker::Ticker;
-use crate::registry::instrumented_trees;
 use crate::{Error, Result};
 use layout::{ROOT_ANCHOR, ROOT_TRANSIENT, ROOT_WIDTH, WIDTH_MAX};
 use options::WIDTH_MIN;

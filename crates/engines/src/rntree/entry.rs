@@ -6,12 +6,12 @@ use pool::{Pool, TreeRoot};
 use super::salvage::Chain;
 use super::{ENTRIES_MAX, ROOT_ENTRIES, RnTree, RnTreeOptions};
 use crate::Result;
+use crate::engine::{
+    Build, Contract, Entry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Values, Visit,
+};
 use crate::index::{Codec, MaybeWords};
 use crate::kit::salvage::salvage_leaves;
 use crate::media_of;
-use crate::registry::{
-    Build, Contract, Entry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Values, Visit,
-};
 
 /// The positions of the settings.
 const LEAF_ENTRIES: usize = 0;
@@ -28,7 +28,7 @@ pub(crate) static ENTRY: Entry = Entry {
         update_words: 2,
         remove: 1,
     }),
-    notices_damage: &crate::registry::Codec::ALL,
+    notices_damage: &crate::engine::Codec::ALL,
     marks_later: false,
     stores_lines: true,
     is_trie: false,

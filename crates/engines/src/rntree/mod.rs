@@ -105,9 +105,9 @@ use medium::arena::Arena;
 use medium::sync::{AtomicU64, Ordering};
 use pool::{Pool, ROOT_WORDS, TreeRoot};
 
+use crate::engine::instrumented_trees;
 use crate::index::{Codec, Index, MaybeWords};
 use crate::kit::chain::InnerTree;
-use crate::registry::instrumented_trees;
 use crate::{Error, Result, methods_of_entries, methods_of_trees, words_of_entries};
 use layout::{EntrySum, Leaf, LeafRecord, Slots};
 

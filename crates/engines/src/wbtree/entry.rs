@@ -4,10 +4,10 @@ use medium::Dax;
 
 use super::WbTree;
 use super::layout::{DESIGNS, ENTRIES_MIN};
+use crate::engine;
+use crate::engine::{Contract, Entry, Nodes, Persists, Setting, Values};
 use crate::index::WordCodec;
 use crate::media_of;
-use crate::registry;
-use crate::registry::{Contract, Entry, Nodes, Persists, Setting, Values};
 
 pub(super) const ID: u16 = 6;
 pub(super) const NAME: &str = "wbtree";
@@ -25,7 +25,7 @@ pub(crate) static ENTRY: Entry = entry(
         update_words: 1,
         remove: 3,
     },
-    &[registry::Codec::Record],
+    &[engine::Codec::Record],
     Nodes {
         leaf_entries: 59,
         children: 60,
@@ -85,7 +85,7 @@ pub static SLOT_ONLY: Entry = entry(
 const fn entry(
     name: &'static str,
     persists: Persists,
-    notices_damage: &'static [registry::Codec],
+    notices_damage: &'static [engine::Codec],
     full: Nodes,
     small: Nodes,
 ) -> Entry {

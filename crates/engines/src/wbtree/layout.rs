@@ -27,8 +27,8 @@ use medium::Medium;
 use pool::Guard;
 
 use super::entry::{DESIGN, LEAF_ENTRIES};
+use crate::engine::Settings;
 use crate::kit::paged::{Format, HEAD_WORDS_MAX, Item, Kind, Node, Order, Shape};
-use crate::registry::Settings;
 
 /// Which of the paper's nodes a tree has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

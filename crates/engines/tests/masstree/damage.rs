@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use everleaf_engines::Error;
+use everleaf_engines::engine::Codec;
 use everleaf_engines::index::{Bounds, Condition, Direction, EpochLength, Index, Violation};
 use everleaf_engines::masstree::{MassTreeOptions, instrumented};
-use everleaf_engines::registry::Codec;
 use medium::{Dax, Instrumented};
 use pool::{EPOCHS, Pool, PoolOptions};
 

@@ -9,9 +9,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use everleaf_engines::Error;
+use everleaf_engines::engine::Codec;
 use everleaf_engines::index::{Bounds, Condition, Direction, EpochLength, Index};
 use everleaf_engines::masstree::{MassTreeOptions, Mode, instrumented};
-use everleaf_engines::registry::Codec;
 use medium::testing::faulty::{Faults, Image, Machine, Which};
 use medium::{Dax, File, FileOptions, Instrumented, MediumError};
 use pool::{Pool, PoolOptions};

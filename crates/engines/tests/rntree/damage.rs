@@ -3,8 +3,8 @@
 //! without damage is found by these tests as well.
 
 use everleaf_engines::Error;
+use everleaf_engines::engine::{Codec, Engine};
 use everleaf_engines::index::{Condition, Index};
-use everleaf_engines::registry::{Codec, Engine};
 use everleaf_engines::rntree::{RnTreeOptions, instrumented};
 use medium::testing::late::Late;
 use medium::{Dax, Instrumented, LineForm, Medium};

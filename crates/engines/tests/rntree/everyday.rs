@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use everleaf_engines::engine::Codec;
 use everleaf_engines::index::{Bounds, Condition, Direction, Index};
-use everleaf_engines::registry::Codec;
 use everleaf_engines::rntree::{RnTreeOptions, instrumented};
 use medium::testing::Late;
 use medium::{Dax, Instrumented, LineForm};

@@ -1,8 +1,8 @@
 //! Splits that copy records next to each other.
 
+use everleaf_engines::engine::Codec;
 use everleaf_engines::index::{Codec as _, Condition, EntryWords, RecordCodec};
 use everleaf_engines::kit::gather::Gathered;
-use everleaf_engines::registry::Codec;
 use everleaf_engines::rntree::{RnTreeOptions, instrumented};
 use medium::{Dax, Instrumented};
 use pool::{Pool, PoolOptions};

@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use everleaf_engines::engine::Codec;
 use everleaf_engines::index::{Bounds, Condition, Direction, Index, WordIndex};
-use everleaf_engines::registry::Codec;
 use everleaf_engines::rntree::{RnTreeOptions, instrumented};
 use medium::testing::Late;
 use medium::testing::late::{Image, Release};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use everleaf_engines::engine::Codec;
 use everleaf_engines::index::{Condition, Index};
-use everleaf_engines::registry::Codec;
 use everleaf_engines::rntree::{RnTreeOptions, instrumented};
 use medium::testing::Late;
 use medium::testing::late::Release;

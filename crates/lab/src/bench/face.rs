@@ -16,7 +16,7 @@ use crate::failure::Result;
 /// options.
 pub(crate) fn is_measured(args: &Args) -> bool {
     args.workload == Workload::Find
-        && engines::registry::Engine::ALL.contains(&args.engine)
+        && engines::engine::Engine::ALL.contains(&args.engine)
         && args.medium == args::MediumChoice::Dax
         && args.persist_delay_ns.is_none()
         && !args.is_transient()

@@ -79,7 +79,7 @@ const ENTRIES_MAX: u64 = 60;
 
 /// FAST-FAIR in the list of engines.
 pub(crate) static ENTRY: Entry = Entry {
-    id: engines::registry::OUTSIDE_IDS + 2,
+    id: engines::engine::OUTSIDE_IDS + 2,
     name: "fast-fair",
     paper: "Endurable Transient Inconsistency in Byte-Addressable Persistent B+-Tree, FAST 2018",
     contract: Contract::Shifting(Persists {

@@ -2,14 +2,14 @@
 
 use std::ops::Bound;
 
+use engines::engine::{
+    Build, Contract, Engine, Entry, Media, Nodes, OUTSIDE_IDS, Opening, Persists, Setting,
+    Settings, Values,
+};
 use engines::index::record;
 use engines::index::{
     Bounds, Codec, Condition, Direction, Index, IndexStat, NextEntry, Scan, Value, Violation,
     WordIndex,
-};
-use engines::registry::{
-    Build, Contract, Engine, Entry, Media, Nodes, OUTSIDE_IDS, Opening, Persists, Setting,
-    Settings, Values,
 };
 use engines::{Error, Result, factory_of};
 use everleaf_lab::sorted_chain::SortedChain;
@@ -108,7 +108,7 @@ static ENTRY: Entry = Entry {
         update_words: 2,
         remove: 2,
     }),
-    notices_damage: &engines::registry::Codec::ALL,
+    notices_damage: &engines::engine::Codec::ALL,
     marks_later: false,
     stores_lines: false,
     is_trie: false,

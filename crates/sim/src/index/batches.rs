@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engines::batch::{self, Batch, Expected, Target, Unfinished, Write};
+use engines::engine::{Codec, Contract};
 use engines::index::{
     Bounds, Condition, Direction, Epochs, Index, IndexStat, NextEntry, Scan, Value, Violation,
 };
-use engines::registry::{Codec, Contract};
 use engines::{Error, Result as EngineResult};
 use medium::Word;
 use medium::sim::Sim;

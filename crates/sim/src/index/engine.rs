@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use engines::engine::{Codec, Contract, Engine, Nodes, Opening};
 use engines::index::{EpochLength, Index};
-use engines::registry::{Codec, Contract, Engine, Nodes, Opening};
 use medium::sim::Sim;
 use pool::{Pool, TreeRoot};
 
@@ -141,7 +141,7 @@ impl Explored {
         self
     }
 
-    fn set(&self, setting: &str, value: u64) -> engines::registry::Settings {
+    fn set(&self, setting: &str, value: u64) -> engines::engine::Settings {
         self.engine
             .settings(&[(setting, value)])
             .unwrap_or_else(|error| panic!("{error}"))

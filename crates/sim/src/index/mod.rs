@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+pub use engines::engine::Engine;
 use engines::index::{Bounds, Condition, Direction, Index};
-pub use engines::registry::Engine;
 use medium::sim::Sim;
 use pool::{Pool, PoolOptions, PoolStat};
 

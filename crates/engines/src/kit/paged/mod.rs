@@ -72,8 +72,8 @@ use medium::{Lsn, Medium};
 use pool::{Guard, Pool, ROOT_WORDS, TreeRoot};
 
 use super::latch::Latch;
+use crate::engine::Settings;
 use crate::index::{Codec, Index, MaybeWords};
-use crate::registry::Settings;
 use crate::{Error, Result, methods_of_entries, methods_of_trees, words_of_entries};
 
 pub use super::{checked, unchecked};

@@ -8,10 +8,10 @@ use pool::{Pool, ROOT_WORDS, TreeRoot};
 
 use super::log::{Anchor, Redo};
 use super::{Format, Kind, Paged, ROOT_ANCHOR, ROOT_FORMAT};
+use crate::engine::{Build, Opening, Salvaged, Visit};
 use crate::index::{Codec, MaybeWords};
 use crate::kit::salvage::salvage_leaves;
 use crate::kit::write::Unpublished;
-use crate::registry::{Build, Opening, Salvaged, Visit};
 
 impl<M: Medium, C: Codec, F: Format> Build<M> for Paged<M, C, F>
 where

@@ -1,6 +1,6 @@
 //! The faults that no exploration notices, and why they do no harm.
 
-use engines::registry::Engine;
+use engines::engine::Engine;
 
 /// The change at a place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use engines::engine::Engine;
 use engines::masstree::Mode;
-use engines::registry::Engine;
 use medium::LineForm;
 use medium::sim::{Mutation, Site};
 

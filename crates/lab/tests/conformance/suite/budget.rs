@@ -1,6 +1,6 @@
 //! Persists per operation, counted.
 
-use engines::registry::Contract;
+use engines::engine::Contract;
 
 use crate::harness::{Cell, Check, Kind, Seed};
 use crate::threads::{key_of, value_of};

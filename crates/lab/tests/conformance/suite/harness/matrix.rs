@@ -1,7 +1,7 @@
 //! The matrix: each engine on the media that make a difference to it, with both codecs, in small
 //! nodes and full ones.
 
-use engines::registry::{Engine, Nodes};
+use engines::engine::{Engine, Nodes};
 use libtest_mimic::Trial;
 
 use super::place::{

@@ -13,8 +13,8 @@ pub use place::{InRam, Place};
 pub use seed::{Seed, Test, factor, trial};
 pub use site::{Closing, Site};
 
+use engines::engine::{Codec, Contract, Engine, Nodes, Settings};
 use engines::index::Index;
-use engines::registry::{Codec, Contract, Engine, Nodes, Settings};
 use medium::Counts;
 use pool::PoolStat;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engines::registry::Host;
+use engines::engine::Host;
 use medium::testing::late::{Late, Release};
 use medium::{
     Counts, Dax, DaxOptions, File, FileOptions, Instrumented, LineForm, LineStore, Medium,

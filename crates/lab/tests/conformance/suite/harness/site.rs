@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engines::Result;
+use engines::engine::{Factory, Host, Opening, Settings};
 use engines::index::{EpochLength, Index};
-use engines::registry::{Factory, Host, Opening, Settings};
 use medium::{Counts, Medium, Word};
 use pool::{Pool, PoolOptions, PoolStat, TreeRoot};
 

@@ -77,7 +77,7 @@ pub type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> bool + 'v;
 /// What a salvage left out; `None` if the engine cannot read a tree without opening it.
 pub type Salvaged = Result<Option<Vec<LeftOut>>>;
 
-/// The functions that a type of trees gives to the registry.
+/// The functions that a type of trees gives to its engine.
 pub trait Build<M: Medium>: Index + Sized {
     /// Makes an empty tree and enters it in the pool's root table. Durable when this returns.
     fn create(pool: &Pool<M>, name: &str, opening: &Opening) -> Result<Self>;
@@ -175,9 +175,9 @@ hosts! {
 macro_rules! media_of {
     ($tree:ident) => {{
         #[cfg(test)]
-        const MEDIA: $crate::registry::Media = $crate::registry::Media::ABSENT;
+        const MEDIA: $crate::engine::Media = $crate::engine::Media::ABSENT;
         #[cfg(not(test))]
-        const MEDIA: $crate::registry::Media = $crate::all_media_of!($tree);
+        const MEDIA: $crate::engine::Media = $crate::all_media_of!($tree);
         MEDIA
     }};
 }
@@ -207,7 +207,7 @@ impl<M: Medium> Factory<M> {
 #[macro_export]
 macro_rules! all_media_of {
     ($tree:ident) => {
-        $crate::registry::Media {
+        $crate::engine::Media {
             dax: $crate::factory_of!($tree, Dax),
             file: $crate::factory_of!($tree, File),
             instrumented: $crate::factory_of!($tree, Instrumented),
@@ -220,7 +220,7 @@ macro_rules! all_media_of {
 #[macro_export]
 macro_rules! all_media_of {
     ($tree:ident) => {
-        $crate::registry::Media {
+        $crate::engine::Media {
             dax: $crate::factory_of!($tree, Dax),
             file: $crate::factory_of!($tree, File),
             instrumented: $crate::factory_of!($tree, Instrumented),
@@ -234,7 +234,7 @@ macro_rules! all_media_of {
 #[macro_export]
 macro_rules! factory_of {
     ($tree:ident, $medium:ident) => {
-        $crate::registry::Factory::of::<
+        $crate::engine::Factory::of::<
             $tree<$crate::medium::$medium, $crate::index::RecordCodec>,
             $tree<$crate::medium::$medium, $crate::index::WordCodec>,
         >()
@@ -256,8 +256,8 @@ macro_rules! instrumented_trees {
 
             use super::{$options, $tree};
             use $crate::Result;
+            use $crate::engine::Codec;
             use $crate::index::{Index, RecordCodec, WordCodec};
-            use $crate::registry::Codec;
 
             type Records = $tree<Instrumented, RecordCodec>;
             type Words = $tree<Instrumented, WordCodec>;

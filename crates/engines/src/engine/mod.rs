@@ -1,14 +1,10 @@
-//! The engines, as data: one [`Entry`] each. All code that works with every engine takes them from
-//! a list of entries: the store, the crash explorer, the mutants, the conformance suite,
-//! benchmarks, help texts, tables in the docs.
+//! What an engine says of itself, as data: its id, name, contract, settings and limits, and how its
+//! trees are made and opened on each medium. Engines and kit know these words, and no list of
+//! engines: that is [`registry`](crate::registry).
 //!
-//! An entry holds function pointers that make and open trees on each medium ([`Media`]). They are
-//! instantiated where the entry is defined, so each engine is compiled once, and not again by every
-//! crate that uses it.
-//!
-//! To add an engine: write its folder with a `pub(crate) static ENTRY`, add one constant to
-//! [`Engine`] and to [`Engine::ALL`], and write its page. Engines outside this crate (comparison
-//! trees) keep a list of their own, with ids from [`OUTSIDE_IDS`] on.
+//! An [`Entry`] holds function pointers that make and open trees ([`Media`]). They are instantiated
+//! where the entry is defined, so each engine is compiled once, and not again by every crate that
+//! uses it.
 
 mod open;
 mod settings;
@@ -18,7 +14,6 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
 use crate::index::{Codec as _, RecordCodec, WordCodec};
-use crate::{bztree, cawbt, masstree, rntree, wbtree};
 
 pub(crate) use open::instrumented_trees;
 pub use open::{AnyTree, Build, Factory, Host, Media, Opening, Salvaged, Visit};
@@ -106,45 +101,9 @@ pub struct Nodes {
 }
 
 impl Engine {
-    /// RNTree (ICPP 2019): leaves in the pool, inner nodes in memory. Durable when an operation
-    /// returns; an insert or an update costs two ordered persists, a remove one, a read none.
-    pub const RNTREE: Self = Self(&rntree::ENTRY);
-    /// BzTree (VLDB 2018): all of it in the pool, latch-free. Durable when an operation returns; an
-    /// insert, an update or a remove costs three ordered persists, a read none.
-    pub const BZTREE: Self = Self(&bztree::ENTRY);
-    /// The durable Masstree (InCLL, ASPLOS 2019): everything in the pool. Durable by epochs: a
-    /// write costs no persist of its own. It is durable with the end of its epoch: every 64 ms, or
-    /// at a sync of the store. After a crash the tree is as it was at the end of an epoch, and
-    /// usable at once.
-    pub const MASSTREE: Self = Self(&masstree::ENTRY);
-
-    /// The wB+-Tree (VLDB 2015): all of it in the pool, one writer at a time. Durable when an
-    /// operation returns; an insert or a remove costs three ordered persists, an update of a word
-    /// one, a read none. With other nodes inserts and removes cost less: its setting `design`.
-    pub const WBTREE: Self = Self(&wbtree::ENTRY);
-
-    /// CAWBT (IEICE 2019): nodes of one line in the pool, keys as numbers of a table in memory, one
-    /// writer at a time. Durable when an operation returns; an insert or an update costs two
-    /// ordered persists, a remove one, a read none.
-    pub const CAWBT: Self = Self(&cawbt::ENTRY);
-
-    /// Every engine of this crate, the default first.
-    pub const ALL: &'static [Self] = &[
-        Self::RNTREE,
-        Self::BZTREE,
-        Self::MASSTREE,
-        Self::WBTREE,
-        Self::CAWBT,
-    ];
-
     /// An engine outside this crate.
     pub const fn new(entry: &'static Entry) -> Self {
         Self(entry)
-    }
-
-    /// The engine of this name among those of this crate.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|engine| engine.name == name)
     }
 
     /// Its name: see [`Entry::name`].
@@ -160,12 +119,6 @@ impl Engine {
     /// Whether a write is durable only with the end of its epoch.
     pub fn is_buffered(self) -> bool {
         self.contract == Contract::Epoch
-    }
-}
-
-impl Default for Engine {
-    fn default() -> Self {
-        Self::RNTREE
     }
 }
 
@@ -237,34 +190,6 @@ impl Codec {
         match self {
             Self::Record => RecordCodec::ID,
             Self::Word => WordCodec::ID,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_and_names_are_unique_and_found_again() {
-        for (index, engine) in Engine::ALL.iter().enumerate() {
-            assert!(engine.id < OUTSIDE_IDS);
-            assert_eq!(Engine::from_name(engine.name), Some(*engine));
-            assert!(
-                Engine::ALL[..index]
-                    .iter()
-                    .all(|other| other != engine && other.name != engine.name)
-            );
-        }
-        assert_eq!(Engine::from_name("no such engine"), None);
-    }
-
-    #[test]
-    fn nodes_can_be_set_as_an_entry_says() {
-        for engine in Engine::ALL {
-            for nodes in [engine.small, engine.full] {
-                engine.settings(nodes.settings).unwrap();
-            }
         }
     }
 }

@@ -149,22 +149,6 @@ impl Engine {
         })
     }
 
-    /// The settings of a new tree: what is set, and for a variant of an engine the first one of its
-    /// nodes, which makes it one.
-    #[must_use]
-    pub fn settings_of_new(self, set: Settings) -> Settings {
-        let is_variant = Self::ALL
-            .iter()
-            .any(|engine| engine.id == self.id && engine.name != self.name);
-        let first = self
-            .0
-            .full
-            .settings
-            .get(..usize::from(is_variant))
-            .unwrap_or_default();
-        set.or(self.settings(first).unwrap_or_default())
-    }
-
     /// Settings by name and number.
     ///
     /// # Errors
