@@ -7,12 +7,20 @@
 //! | `arrows` | a crate depends only on crates below it |
 //! | `dependencies` | every dependency stands once, in the workspace table, with the reason for it |
 //! | `map` | `docs/ARCHITECTURE.md` names every crate |
+//! | `circles` | within a crate, files use each other in no circle of more than two |
+//! | `shapes` | no code in the shapes that [`shapes`] lists, which have to be read twice |
+//!
+//! `circles` and `shapes` are checked with `--strict`, until the whole workspace keeps them.
 //!
 //! Clippy and the compiler hold the rest, by the root manifest's lints: functions of at most 100
 //! lines unless one piece reads better, no unfinished code, no debugging output, no test that is
 //! ignored without a reason, no `unsafe` above `medium`.
 
+mod circles;
+mod names;
 mod rules;
+mod shapes;
+mod syntax;
 mod tree;
 
 use std::io::Write;
@@ -20,10 +28,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde::Serialize;
+use syntax::Syntax;
 use tree::{Error, Tree};
 
 /// Options of `cargo xtask tidy`.
 #[derive(clap::Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of the command line"
+)]
 pub(crate) struct Args {
     /// Print one line of JSON instead of text.
     #[arg(long)]
@@ -31,6 +44,15 @@ pub(crate) struct Args {
     /// The workspace to check; without it, the one around the current folder.
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
+    /// Check the rules `circles` and `shapes` as well.
+    #[arg(long)]
+    strict: bool,
+    /// Instead of checking, count the shapes that have to be read twice, as a table.
+    #[arg(long, conflicts_with_all = ["json", "strict"])]
+    count_shapes: bool,
+    /// Instead of checking, list the types and traits whose name is defined more than once.
+    #[arg(long, conflicts_with_all = ["json", "strict", "count_shapes"])]
+    names: bool,
 }
 
 /// What a rule found: where, what is wrong, and what to do instead.
@@ -53,9 +75,9 @@ struct Report {
     violations: Vec<Violation>,
 }
 
-/// Checks the workspace and prints what was found.
+/// Checks the workspace and prints the violations, or prints the list that was asked for.
 pub(crate) fn run(args: &Args) -> ExitCode {
-    match Tree::load(args.root.as_deref()).and_then(|tree| print(&inspect(&tree), args.json)) {
+    match answer(args) {
         Ok(is_clean) => ExitCode::from(u8::from(!is_clean)),
         Err(error) => {
             eprintln!("tidy: {error}");
@@ -64,9 +86,36 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
 }
 
+/// Prints what was asked for; the answer is whether the workspace is clean, as far as that was
+/// asked.
+fn answer(args: &Args) -> Result<bool, Error> {
+    let tree = Tree::load(args.root.as_deref())?;
+    if args.count_shapes {
+        print_list(&shapes::count(&Syntax::parse(&tree)))?;
+        return Ok(true);
+    }
+    if args.names {
+        print_list(&names::repeated(&Syntax::parse(&tree)))?;
+        return Ok(true);
+    }
+    print(&inspect(&tree, args.strict), args.json)
+}
+
+fn print_list(list: &str) -> Result<(), Error> {
+    std::io::stdout()
+        .lock()
+        .write_all(list.as_bytes())
+        .map_err(Error::Print)
+}
+
 /// Runs every rule.
-fn inspect(tree: &Tree) -> Report {
+fn inspect(tree: &Tree, strict: bool) -> Report {
     let mut violations: Vec<Violation> = rules::ALL.iter().flat_map(|rule| rule(tree)).collect();
+    if strict {
+        let syntax = Syntax::parse(tree);
+        violations.extend(circles::circles(tree, &syntax));
+        violations.extend(shapes::shapes(&syntax));
+    }
     violations.sort();
     Report {
         rust_files: tree.sources().count(),

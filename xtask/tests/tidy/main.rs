@@ -1,5 +1,9 @@
 //! `cargo xtask tidy` as a command: exit codes, text, JSON, and which files it looks at.
 
+mod circles;
+mod names;
+mod shapes;
+
 use std::path::Path;
 use std::process::{Command, Output};
 use std::{fs, str};
@@ -101,11 +105,20 @@ fn a_tidy_workspace_answers_0_and_prints_nothing() {
 
 /// What is found with these files added or replaced: `file:line: what`.
 fn found(files: &[(&str, &str)]) -> Vec<String> {
+    found_with(&["tidy", "--json"], files)
+}
+
+/// What is found by all rules, `circles` and `shapes` included.
+fn found_strictly(files: &[(&str, &str)]) -> Vec<String> {
+    found_with(&["tidy", "--json", "--strict"], files)
+}
+
+fn found_with(args: &[&str], files: &[(&str, &str)]) -> Vec<String> {
     let root = workspace();
-    files
-        .iter()
-        .for_each(|(path, text)| write(root.path(), path, text));
-    let output = xtask(root.path(), &["tidy", "--json"]);
+    for (path, text) in files {
+        write(root.path(), path, text);
+    }
+    let output = xtask(root.path(), args);
     let json: serde_json::Value =
         serde_json::from_slice(&output.stdout).expect("one JSON document");
     let violations = json["violations"].as_array().expect("a list");
