@@ -12,7 +12,7 @@
 //! - further operations return what they should, and leave what they should.
 //!
 //! The crate needs only `medium`. The module `index`, behind the feature `engines`, drives
-//! Everleaf's own engines.
+//! Everleaf's own engines, and `torture` judges pools of processes that were really killed.
 //!
 //! # A structure of your own
 //!
@@ -197,6 +197,10 @@ pub mod watchdog;
 
 #[cfg(feature = "engines")]
 pub mod index;
+#[cfg(feature = "engines")]
+mod specification;
+#[cfg(feature = "engines")]
+pub mod torture;
 
 pub use explore::{Explorer, Verdict};
 pub use model::{Behind, Model, Rules, images};

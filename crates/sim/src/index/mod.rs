@@ -21,6 +21,7 @@ pub use self::engine::{AnyEngine, CodecName, Explorable, Explored, Size, engine}
 use self::keys::LINE_VALUE;
 pub use self::keys::{KeyShape, LONG_VALUE, THIRD_VALUE};
 use crate::schedule::Concurrent;
+use crate::specification::holds;
 use crate::subject::{Complaint, Durability, Subject};
 
 /// An operation on a tree whose keys and values are numbers, coded as its codec needs them.
@@ -98,6 +99,39 @@ impl IndexOperation {
         )
     }
 
+    /// The write to one key that it is; `None` for all other operations.
+    fn as_write(self) -> Option<KeyWrite> {
+        match self {
+            Insert(key, value) => Some(KeyWrite {
+                key,
+                value: Some(value),
+                condition: Condition::Absent,
+            }),
+            Update(key, value) => Some(KeyWrite {
+                key,
+                value: Some(value),
+                condition: Condition::Present,
+            }),
+            Put(key, value) => Some(KeyWrite {
+                key,
+                value: Some(value),
+                condition: Condition::Always,
+            }),
+            Remove(key) => Some(KeyWrite {
+                key,
+                value: None,
+                condition: Condition::Present,
+            }),
+            Exchange(key, old, new) => Some(KeyWrite {
+                key,
+                value: Some(new),
+                condition: Condition::Equals(old),
+            }),
+            Get(_) | GetMany(..) | Load(..) | Scan(..) | ScanBack(..) | Visit(..) | Sync
+            | Reopen | Mark | Compact | DropTree => None,
+        }
+    }
+
     fn key(self) -> Option<u64> {
         match self {
             Insert(key, _)
@@ -110,6 +144,14 @@ impl IndexOperation {
             | Compact | DropTree => None,
         }
     }
+}
+
+/// A conditional write to one key.
+struct KeyWrite {
+    key: u64,
+    /// `None` removes the key.
+    value: Option<u64>,
+    condition: Condition<u64>,
 }
 
 /// What an operation returned.
@@ -347,41 +389,41 @@ impl Subject for IndexSubject {
     }
 
     fn step(&self, state: &mut Entries, operation: &IndexOperation) -> IndexOutcome {
-        let current = operation.key().and_then(|key| state.get(&key).copied());
-        let (held, write) = match *operation {
-            Insert(key, value) => (current.is_none(), Some((key, Some(value)))),
-            Update(key, value) => (current.is_some(), Some((key, Some(value)))),
-            Put(key, value) => (true, Some((key, Some(value)))),
-            Remove(key) => (current.is_some(), Some((key, None))),
-            Exchange(key, old, new) => (current == Some(old), Some((key, Some(new)))),
-            Get(_) => return Value(current),
+        if let Some(write) = operation.as_write() {
+            let held = holds(&write.condition, state.get(&write.key));
+            match write.value {
+                Some(value) if held => drop(state.insert(write.key, value)),
+                None if held => drop(state.remove(&write.key)),
+                Some(_) | None => {}
+            }
+            return Held(held);
+        }
+        match *operation {
+            Get(key) => Value(state.get(&key).copied()),
             GetMany(one, other) => {
                 let entry = |key| state.get(&key).map(|value| (key, *value));
-                return IndexOutcome::Entries([one, other].into_iter().filter_map(entry).collect());
+                IndexOutcome::Entries([one, other].into_iter().filter_map(entry).collect())
             }
             Scan(from, to) | ScanBack(from, to) | Visit(from, to) => {
                 let entries = state.range(from..=to).map(|(key, value)| (*key, *value));
-                return IndexOutcome::Entries(entries.collect());
+                IndexOutcome::Entries(entries.collect())
             }
             Load(from, to) => {
                 let held = state.is_empty();
                 if held {
                     state.extend((from..=to).map(|key| (key, key)));
                 }
-                (held, None)
+                Held(held)
             }
             DropTree => {
                 state.clear();
-                (true, None)
+                Held(true)
             }
-            Sync | Reopen | Mark | Compact => (true, None),
-        };
-        match write.filter(|_| held) {
-            Some((key, Some(value))) => drop(state.insert(key, value)),
-            Some((key, None)) => drop(state.remove(&key)),
-            None => {}
+            Sync | Reopen | Mark | Compact => Held(true),
+            Insert(..) | Update(..) | Put(..) | Remove(_) | Exchange(..) => {
+                unreachable!("a write to one key")
+            }
         }
-        Held(held)
     }
 
     fn durability(&self, operation: &IndexOperation) -> Durability {

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 use everleaf::Store;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
+use sim::torture::Contents;
 
 use super::log::LogReport;
-use super::verify::Contents;
 use crate::child;
 use crate::context::write_json;
 use crate::failure::Failure;
@@ -75,7 +75,8 @@ impl ChannelArgs {
         let Some(offset) = self.figures_at else {
             return Ok(());
         };
-        let (file, start) = (self.open()?, Instant::now());
+        let file = self.open()?;
+        let start = Instant::now();
         let mut log_bytes_at_open = None;
         while let Some(log) = store.stat()?.log {
             let log_bytes_at_open = *log_bytes_at_open.get_or_insert(log.log_capacity_bytes);

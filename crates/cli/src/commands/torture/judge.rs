@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use sim::torture::{Oracle, RoundHistory, Tally};
 
+use super::Work;
 use super::channel::Reading;
-use super::model::{History, Model};
-use super::{Tally, Work};
 use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
 
@@ -48,7 +48,7 @@ fn read(path: &Path, args: &Args) -> Result<(Reading, Vec<u8>), Failure> {
     let reading: Reading =
         serde_json::from_slice(line).map_err(|error| malformed(error.to_string()))?;
     match &reading.contents {
-        Some(contents) if !contents.is_of(&args.work) => {
+        Some(contents) if !contents.is_of(&args.work.workload()) => {
             Err(malformed("has other trees or keys".to_owned()))
         }
         _ => Ok((reading, records)),
@@ -56,20 +56,22 @@ fn read(path: &Path, args: &Args) -> Result<(Reading, Vec<u8>), Failure> {
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    let ((before, records), (after, _)) = (read(&args.before, args)?, read(&args.after, args)?);
+    let (before, records) = read(&args.before, args)?;
+    let (after, _) = read(&args.after, args)?;
+    let workload = args.work.workload();
     let mut verdict = Verdict {
         violations: after.violations,
         ..Verdict::default()
     };
     if let (Some(before), Some(after)) = (before.contents, after.contents) {
-        let history = History::read(&records, &args.work).unwrap_or_else(|what| {
+        let history = RoundHistory::read(&records, &workload).unwrap_or_else(|what| {
             verdict.violations.push(what);
-            History::default()
+            RoundHistory::default()
         });
         history.add_to(&mut verdict.tally);
-        let mut model = Model::new(before, args.work.clone());
-        model.judge(history, after, &mut verdict.tally, &mut verdict.violations);
-        verdict.keys = model.count();
+        let mut oracle = Oracle::new(before, workload);
+        oracle.judge(history, after, &mut verdict.tally, &mut verdict.violations);
+        verdict.keys = oracle.count();
     }
     context.say(&verdict, verdict.violations.join("\n"))?;
     Ok(Answer::from_bool(verdict.violations.is_empty()))

@@ -3,12 +3,9 @@
 mod channel;
 pub(crate) mod judge;
 mod log;
-mod model;
-mod op;
 mod promise;
 pub(crate) mod reader;
 mod round;
-mod transfer;
 mod verify;
 pub(crate) mod writer;
 
@@ -24,10 +21,9 @@ use crate::commands::violations::Violations;
 use crate::context::{Context, PoolArgs};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::{child, interrupt, progress, text};
-use model::Model;
-use op::TREES;
 use promise::Promise;
-use verify::{Contents, open_trees};
+use sim::torture::{Contents, Oracle, TREES, Tally, Workload, tree_names};
+use verify::open_trees;
 
 /// The work of writers: the same for all processes of a run.
 #[derive(clap::Args, Clone, Debug)]
@@ -73,54 +69,25 @@ impl Work {
         format!("{trees} --threads {threads} --keys {keys} --durability {durability}")
     }
 
-    fn tree_count(&self) -> u8 {
-        if self.batches {
-            transfer::tree_count()
-        } else {
-            self.trees
+    /// The same, as writers and the oracle need it.
+    fn workload(&self) -> Workload {
+        let Self {
+            engine,
+            durability,
+            threads,
+            keys,
+            trees,
+            batches,
+        } = *self;
+        Workload {
+            engine,
+            acknowledged: durability.acknowledged(),
+            threads,
+            keys,
+            trees,
+            batches,
         }
     }
-
-    fn tree_name(&self, tree: u8) -> String {
-        if self.batches {
-            transfer::tree_name(tree)
-        } else {
-            TREES[usize::from(tree)].to_owned()
-        }
-    }
-
-    fn engine(&self, tree: u8) -> Engine {
-        if self.batches {
-            transfer::engine_of(tree)
-        } else {
-            self.engine
-        }
-    }
-
-    /// Whether acknowledged writes to a tree may be lost until a sync is acknowledged.
-    fn is_buffered(&self, tree: u8) -> bool {
-        self.durability.is_buffered(self.engine(tree))
-    }
-
-    /// How many keys a tree may have: those of single operations, and behind them those of batches.
-    fn places(&self) -> u32 {
-        self.keys
-            + if self.batches {
-                transfer::key_count(self.threads)
-            } else {
-                0
-            }
-    }
-}
-
-/// The names that trees of torture pools have.
-fn tree_names() -> Vec<String> {
-    let of_batches = (0..transfer::tree_count()).map(transfer::tree_name);
-    TREES
-        .into_iter()
-        .map(str::to_owned)
-        .chain(of_batches)
-        .collect()
 }
 
 #[derive(clap::Args, Debug)]
@@ -150,7 +117,8 @@ impl Args {
             pool,
             ..
         } = self;
-        let (work, pool) = (work.to_arguments(), text::command_line(pool.to_arguments()));
+        let work = work.to_arguments();
+        let pool = text::command_line(pool.to_arguments());
         format!(
             "everleaf torture {work} --rounds {rounds} --seconds-per-round {seconds_per_round} --seed {seed} {pool}"
         )
@@ -162,31 +130,6 @@ fn parse_seconds(text: &str) -> Result<f64, String> {
         Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(seconds),
         _ => Err("give seconds from 0.001 to 3600".to_owned()),
     }
-}
-
-/// Counts of operations.
-#[derive(Serialize, Default)]
-struct Tally {
-    operations: u64,
-    acknowledged: u64,
-    /// Operations under way when their writer died: found done, and found not done.
-    pending_done: u64,
-    pending_undone: u64,
-    /// Those of the operations that are batches, if there are any.
-    batches: Option<BatchTally>,
-}
-
-/// Counts of batches.
-#[derive(Serialize, Default)]
-struct BatchTally {
-    /// Acknowledged as written.
-    written: u64,
-    /// A condition failed, because another thread had written in between.
-    refused: u64,
-    pending_done: u64,
-    pending_undone: u64,
-    /// Written, and lost, as they need not have been durable yet.
-    lost_before_durable: u64,
 }
 
 /// The one line of `--json`.
@@ -301,13 +244,14 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let seed = args.seed.unwrap_or_else(rand::random);
     let start = std::time::Instant::now();
     let mut random = SmallRng::seed_from_u64(seed);
-    let mut model = Model::new(Contents::empty(&args.work), args.work.clone());
+    let workload = args.work.workload();
+    let mut oracle = Oracle::new(Contents::empty(&workload), workload.clone());
     let mut report = Report {
         seed,
         replay: args.replay(seed),
         ..Report::default()
     };
-    make_pool(args, context)?;
+    make_pool(args, &workload, context)?;
     interrupt::gently();
     let bar = progress::bar(
         context,
@@ -317,7 +261,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     );
     let mut recoveries = Vec::new();
     for round in 1..=args.rounds {
-        let ran = round::run(args, seed, round, random.random(), &mut model, &mut report);
+        let ran = round::run(args, seed, round, random.random(), &mut oracle, &mut report);
         let ran = ran.map(|(recovery, violations)| {
             recoveries.extend(recovery.map(|recovery| recovery.as_nanos() as u64));
             report.rounds = round;
@@ -333,7 +277,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         bar.inc(1);
         bar.set_message(progress::many(report.tally.operations, "operation"));
         if !report.violations.is_empty() {
-            // The model does not hold any more; the pool is left for examination.
+            // The oracle's content does not hold any more; the pool is left for examination.
             break;
         }
     }
@@ -351,9 +295,9 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
 }
 
 /// Makes the pool and its trees, so that every round finds them.
-fn make_pool(args: &Args, context: Context) -> Result<(), Failure> {
+fn make_pool(args: &Args, workload: &Workload, context: Context) -> Result<(), Failure> {
     let store = args.pool.options().open(&args.pool.pool)?;
     context.note_medium(&store);
-    drop(open_trees(&store, &args.work)?);
+    drop(open_trees(&store, workload)?);
     Ok(store.close()?)
 }

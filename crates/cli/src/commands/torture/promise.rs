@@ -3,8 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use everleaf::{Durability, Engine};
+use everleaf::Durability;
 use lab::arguments::parse_durability;
+use sim::torture::Acknowledged;
 
 /// When an operation is durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,11 +17,13 @@ pub(crate) enum Promise {
 }
 
 impl Promise {
-    /// Whether acknowledged writes, and values that were read, may be lost until a sync is
-    /// acknowledged.
-    pub(super) fn is_buffered(self, engine: Engine) -> bool {
-        engine.is_buffered()
-            || matches!(self, Self::Store(durability) if durability != Durability::Immediate)
+    /// What an acknowledgement says, if the engine is not durable by epochs.
+    pub(super) fn acknowledged(self) -> Acknowledged {
+        match self {
+            Self::Store(Durability::Immediate) => Acknowledged::Durable,
+            Self::Store(Durability::OnSync | Durability::Buffered(_)) => Acknowledged::Buffered,
+            Self::Ticket => Acknowledged::ByTicket,
+        }
     }
 
     /// The store's option.

@@ -61,9 +61,11 @@ fn read(args: &Args) -> Result<Reading, Failure> {
     };
     reading.open_ns = store.recovery().duration.as_nanos() as u64;
     let stat = store.stat()?;
-    (reading.medium, reading.log) = (stat.medium, stat.log.map(LogReport::of));
+    reading.medium = stat.medium;
+    reading.log = stat.log.map(LogReport::of);
     survives_name(store.survives()).clone_into(&mut reading.survives);
-    match verify::read_all(&store, &args.work, args.round, &mut reading.violations) {
+    let workload = args.work.workload();
+    match verify::read_all(&store, &workload, args.round, &mut reading.violations) {
         Ok(contents) => reading.contents = Some(contents),
         Err(failure) => reading
             .violations

@@ -9,8 +9,8 @@ use std::time::Duration;
 use everleaf::Options;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::torture::{Oracle, RoundHistory};
 
-use super::model::{History, Model};
 use super::writer::FOUND_WRONG;
 use super::{Args, Report, verify};
 use crate::child;
@@ -23,7 +23,8 @@ const READER_REST: Duration = Duration::from_millis(1);
 
 /// Reads a pipe to its end, and signals `began` when the first bytes arrive.
 fn read_all(mut pipe: ChildStdout, began: &Sender<()>) -> std::io::Result<Vec<u8>> {
-    let (mut all, mut part) = (Vec::new(), vec![0; 1 << 20]);
+    let mut all = Vec::new();
+    let mut part = vec![0; 1 << 20];
     loop {
         let length = pipe.read(&mut part)?;
         if length == 0 {
@@ -109,16 +110,17 @@ fn judge(
     args: &Args,
     options: &Options,
     round: u32,
-    history: History,
-    model: &mut Model,
+    history: RoundHistory,
+    oracle: &mut Oracle,
     report: &mut Report,
     violations: &mut Vec<String>,
 ) -> Result<Duration, Failure> {
     let store = child::open_after_kill(options, &args.pool.pool)?;
     let recovery = store.recovery().duration;
-    let contents = verify::read_all(&store, &args.work, round, violations)?;
-    model.judge(history, contents, &mut report.tally, violations);
-    (report.keys, report.used_bytes) = (model.count(), store.stat()?.used_bytes);
+    let contents = verify::read_all(&store, &args.work.workload(), round, violations)?;
+    oracle.judge(history, contents, &mut report.tally, violations);
+    report.keys = oracle.count();
+    report.used_bytes = store.stat()?.used_bytes;
     Ok(recovery)
 }
 
@@ -128,21 +130,21 @@ pub(super) fn run(
     seed: u64,
     round: u32,
     round_seed: u64,
-    model: &mut Model,
+    oracle: &mut Oracle,
     report: &mut Report,
 ) -> Result<(Option<Duration>, Vec<String>), Failure> {
     let mut random = SmallRng::seed_from_u64(round_seed);
     let (said, blame) = run_writer(args, seed, round, &mut random)?;
     let mut violations: Vec<String> = blame.into_iter().collect();
-    let history = match History::read(&said, &args.work) {
+    let history = match RoundHistory::read(&said, &args.work.workload()) {
         Ok(history) => history,
         Err(what) => {
             violations.push(what);
-            History::default()
+            RoundHistory::default()
         }
     };
     history.add_to(&mut report.tally);
-    report.killed_while_opening += u32::from(history.announced == 0);
+    report.killed_while_opening += u32::from(history.announced() == 0);
     // In half of the rounds without a clean close, so that the next writer has to recover as well.
     let options = args
         .pool
@@ -154,7 +156,7 @@ pub(super) fn run(
         &options,
         round,
         history,
-        model,
+        oracle,
         report,
         &mut violations,
     ) {

@@ -3,65 +3,15 @@
 use std::collections::HashMap;
 
 use everleaf::{Store, Tree, TreeOptions};
-use serde::{Deserialize, Serialize};
+use sim::torture::{Contents, Version, Workload, has_words, key_bytes, version_of};
 
-use super::Work;
-use super::op::{Version, has_words, key_bytes, version_of};
 use crate::failure::Failure;
 
 /// Keys that are read at once.
 const GROUP: usize = 16;
 
-/// The content of the trees: versions by key number, 0 for absent.
-#[derive(Clone, Serialize, Deserialize)]
-pub(super) struct Contents {
-    versions: Vec<Vec<Version>>,
-}
-
-impl Contents {
-    /// The content of empty trees.
-    pub(super) fn empty(work: &Work) -> Self {
-        Self {
-            versions: vec![vec![0; work.places() as usize]; usize::from(work.tree_count())],
-        }
-    }
-
-    /// This content.
-    #[cfg(test)]
-    pub(super) fn of(versions: Vec<Vec<Version>>) -> Self {
-        Self { versions }
-    }
-
-    /// Whether it has a place for each key of each tree.
-    pub(super) fn is_of(&self, work: &Work) -> bool {
-        self.versions.len() == usize::from(work.tree_count())
-            && self
-                .versions
-                .iter()
-                .all(|versions| versions.len() == work.places() as usize)
-    }
-
-    /// The version of a key; 0 if it is absent.
-    pub(super) fn version(&self, tree: u8, key: u32) -> Version {
-        self.versions[usize::from(tree)][key as usize]
-    }
-
-    /// Changes the version of a key.
-    pub(super) fn set_version(&mut self, tree: u8, key: u32, version: Version) {
-        self.versions[usize::from(tree)][key as usize] = version;
-    }
-
-    /// How many keys a tree has.
-    pub(super) fn count(&self, tree: u8) -> u64 {
-        self.versions[usize::from(tree)]
-            .iter()
-            .filter(|version| **version != 0)
-            .count() as u64
-    }
-}
-
 /// Opens (or makes) the trees of a torture pool.
-pub(super) fn open_trees(store: &Store, work: &Work) -> everleaf::Result<Vec<Tree>> {
+pub(super) fn open_trees(store: &Store, workload: &Workload) -> everleaf::Result<Vec<Tree>> {
     let open = |tree: u8| {
         let kind = if has_words(tree) {
             TreeOptions::WORDS
@@ -69,28 +19,28 @@ pub(super) fn open_trees(store: &Store, work: &Work) -> everleaf::Result<Vec<Tre
             TreeOptions::RECORDS
         };
         store.tree_with(
-            &work.tree_name(tree),
+            &workload.tree_name(tree),
             TreeOptions {
-                engine: work.engine(tree),
+                engine: workload.engine(tree),
                 ..kind
             },
         )
     };
-    (0..work.tree_count()).map(open).collect()
+    (0..workload.tree_count()).map(open).collect()
 }
 
 /// Reads all trees forward, backward and key by key, and verifies that all agree, that the
 /// structure is sound, and that nothing leaks.
 pub(super) fn read_all(
     store: &Store,
-    work: &Work,
+    workload: &Workload,
     round: u32,
     violations: &mut Vec<String>,
 ) -> Result<Contents, Failure> {
     for (tree, why) in &store.recovery().damaged {
         violations.push(format!("tree {tree:?} could not be recovered: {why}"));
     }
-    let mut contents = Contents::empty(work);
+    let mut contents = Contents::empty(workload);
     if !store.recovery().damaged.is_empty() {
         return Ok(contents);
     }
@@ -100,18 +50,16 @@ pub(super) fn read_all(
             .iter()
             .map(|violation| format!("check: {violation}")),
     );
-    for (number, tree) in open_trees(store, work)?.iter().enumerate() {
-        let all_keys: Vec<Vec<u8>> = (0..work.places())
+    for (number, tree) in open_trees(store, workload)?.iter().enumerate() {
+        let all_keys: Vec<Vec<u8>> = (0..workload.key_count())
             .map(|key| key_bytes(number as u8, key))
             .collect();
-        let versions = &mut contents.versions[number];
+        let versions = contents.of_tree(number as u8);
         read_forward(tree, number as u8, &all_keys, versions, violations)?;
         compare_backward(tree, violations)?;
         compare_reads(tree, number as u8, round, &all_keys, versions, violations)?;
-        let (counted, found) = (
-            tree.len()?,
-            versions.iter().filter(|version| **version != 0).count() as u64,
-        );
+        let counted = tree.len()?;
+        let found = contents.count(number as u8);
         if counted != found {
             violations.push(format!(
                 "{}: len() says {counted}, a scan found {found}",
@@ -119,7 +67,7 @@ pub(super) fn read_all(
             ));
         }
     }
-    verify_figures(store, &contents, work, violations)?;
+    verify_figures(store, &contents, workload, violations)?;
     Ok(contents)
 }
 
@@ -166,10 +114,11 @@ fn compare_backward(tree: &Tree, violations: &mut Vec<String>) -> Result<(), Fai
     let mut backward = tree.iter().rev().collect::<everleaf::Result<Vec<_>>>()?;
     backward.reverse();
     if forward != backward {
-        let (one, other) = (forward.len(), backward.len());
         violations.push(format!(
-            "{}: forward {one} entries, reverse {other} or others",
-            tree.name()
+            "{}: forward {} entries, reverse {} or others",
+            tree.name(),
+            forward.len(),
+            backward.len()
         ));
     }
     Ok(())
@@ -210,21 +159,23 @@ fn compare_reads(
 fn verify_figures(
     store: &Store,
     contents: &Contents,
-    work: &Work,
+    workload: &Workload,
     violations: &mut Vec<String>,
 ) -> Result<(), Failure> {
     // An engine with epochs keeps free objects, and counts them itself, in `check`.
-    let has_epochs = (0..work.tree_count()).any(|tree| work.engine(tree).is_buffered());
+    let has_epochs = (0..workload.tree_count()).any(|tree| workload.engine(tree).is_buffered());
     if has_epochs || !store.recovery().after_crash {
         return Ok(());
     }
     store.finish_recovery();
-    let records: u64 = (0..work.tree_count())
+    let records: u64 = (0..workload.tree_count())
         .filter(|tree| !has_words(*tree))
         .map(|tree| contents.count(tree))
         .sum();
-    let (mut reached, mut leaves, mut are_counted) = (0, 0, true);
-    for tree in open_trees(store, work)? {
+    let mut reached = 0;
+    let mut leaves = 0;
+    let mut are_counted = true;
+    for tree in open_trees(store, workload)? {
         let stat = tree.stat()?;
         reached += stat.allocations.unwrap_or(0);
         leaves += stat.leaves;

@@ -8,14 +8,14 @@ use std::sync::{Mutex, PoisonError};
 use everleaf::{Batch, Error, Store, Ticket, Tree};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::torture::{
+    Announcement, Move, OperationKind, Transfer, Version, Workload, key_bytes, ledger, owner,
+    spread, value_bytes, version, version_of,
+};
 
 use super::Work;
 use super::channel::ChannelArgs;
-use super::op::{
-    Kind, Record, Version, key_bytes, owner, spread, value_bytes, version, version_of,
-};
 use super::promise::Promise;
-use super::transfer::{Move, Transfer, ledger};
 use super::verify::open_trees;
 use crate::context::PoolArgs;
 use crate::failure::{Answer, Failure, Outcome};
@@ -53,20 +53,21 @@ const MIXES: [[u32; 7]; 3] = [
     [10, 10, 5, 50, 5, 10, 10],
     [20, 20, 15, 20, 8, 7, 10],
 ];
-const KINDS: [Kind; 8] = [
-    Kind::Insert,
-    Kind::Update,
-    Kind::Put,
-    Kind::Remove,
-    Kind::Exchange,
-    Kind::ExchangeOut,
-    Kind::Get,
-    Kind::Batch,
+const KINDS: [OperationKind; 8] = [
+    OperationKind::Insert,
+    OperationKind::Update,
+    OperationKind::Put,
+    OperationKind::Remove,
+    OperationKind::Exchange,
+    OperationKind::ExchangeOut,
+    OperationKind::Get,
+    OperationKind::Batch,
 ];
 
 /// One writer thread.
 struct Writer<'a> {
     args: &'a Args,
+    workload: &'a Workload,
     store: &'a Store,
     trees: &'a [Tree],
     /// Locked for each record, so that records are in the order of time.
@@ -100,7 +101,7 @@ fn found_wrong(what: &str) -> ! {
 
 impl Writer<'_> {
     fn choose_key(&mut self) -> u32 {
-        let keys = self.args.work.keys;
+        let keys = self.workload.keys;
         // A hot spot, in which threads contend and leaves fill and empty often.
         let hot = self.random.random_ratio(1, 5);
         loop {
@@ -109,13 +110,13 @@ impl Writer<'_> {
             } else {
                 self.random.random_range(0..keys)
             };
-            if owner(key, self.args.work.threads).is_none_or(|owner| owner == self.thread) {
+            if owner(key, self.workload.threads).is_none_or(|owner| owner == self.thread) {
                 return key;
             }
         }
     }
 
-    fn choose_kind(&mut self) -> Kind {
+    fn choose_kind(&mut self) -> OperationKind {
         let mut ticket = self.random.random_range(0..self.mix.iter().sum());
         for (kind, weight) in KINDS.into_iter().zip(self.mix) {
             if ticket < weight {
@@ -123,7 +124,7 @@ impl Writer<'_> {
             }
             ticket -= weight;
         }
-        Kind::Get
+        OperationKind::Get
     }
 
     /// Reads a key's version; its value must be exactly a version.
@@ -139,7 +140,7 @@ impl Writer<'_> {
 
     /// Writes a record to the channel. Once this returns, the record survives the end of this
     /// process.
-    fn say(&self, record: &Record) -> std::io::Result<()> {
+    fn say(&self, record: &Announcement) -> std::io::Result<()> {
         self.channel
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -148,26 +149,28 @@ impl Writer<'_> {
 
     /// Announces and executes an operation.
     fn step(&mut self) -> Result<(), Failure> {
-        let (mut kind, mut number) = (self.choose_kind(), self.choose_key());
-        let mut tree = self.random.random_range(0..self.args.work.tree_count());
+        let mut kind = self.choose_kind();
+        let mut number = self.choose_key();
+        let mut tree = self.random.random_range(0..self.workload.tree_count());
         self.sequence += 1;
         if self
             .sync_every()
             .is_some_and(|every| self.sequence.is_multiple_of(every))
         {
-            kind = Kind::Sync;
+            kind = OperationKind::Sync;
         }
-        if kind == Kind::Batch {
+        if kind == OperationKind::Batch {
             // Records of batches are those of the thread's ledger in the first tree.
-            (tree, number) = (0, ledger(&self.args.work, self.thread));
+            tree = 0;
+            number = ledger(self.workload, self.thread);
         }
         let key = key_bytes(tree, number);
         let version = version(self.args.round, self.thread, self.sequence);
         let expected = match kind {
-            Kind::Exchange | Kind::ExchangeOut => self.read(tree, &key)?,
+            OperationKind::Exchange | OperationKind::ExchangeOut => self.read(tree, &key)?,
             _ => 0,
         };
-        let record = Record {
+        let record = Announcement {
             thread: self.thread,
             answer: self.answer,
             seen: self.seen,
@@ -179,15 +182,15 @@ impl Writer<'_> {
         };
         self.say(&record)?;
         let answer = match kind {
-            Kind::Get => {
+            OperationKind::Get => {
                 self.seen = self.read(tree, &key)?;
                 self.seen != 0
             }
-            Kind::Sync if self.args.work.durability == Promise::Ticket => {
+            OperationKind::Sync if self.args.work.durability == Promise::Ticket => {
                 Ticket::wait_all(self.tickets.drain(..)).map(|()| true)?
             }
-            Kind::Sync => self.store.sync().map(|()| true)?,
-            Kind::Batch => self.transfer(version)?,
+            OperationKind::Sync => self.store.sync().map(|()| true)?,
+            OperationKind::Batch => self.transfer(version)?,
             _ => self.write(kind, tree, &key, version, expected)?,
         };
         self.answer = Some(answer);
@@ -198,21 +201,21 @@ impl Writer<'_> {
     }
 
     fn sync_every(&self) -> Option<u32> {
-        let work = &self.args.work;
-        match work.durability {
+        match self.args.work.durability {
             Promise::Ticket => Some(WAIT_EVERY),
-            Promise::Store(_) => (0..work.tree_count())
-                .any(|tree| work.is_buffered(tree))
+            Promise::Store(_) => (0..self.workload.tree_count())
+                .any(|tree| self.workload.is_buffered(tree))
                 .then_some(SYNC_EVERY),
         }
     }
 
     /// Writes a batch, on condition that its accounts are as they were read.
     fn transfer(&mut self, version: Version) -> everleaf::Result<bool> {
-        let transfer = Transfer::of(version, &self.args.work);
-        let (mut batch, trees) = (Batch::new(), self.trees);
+        let transfer = Transfer::of(version, self.workload);
+        let mut batch = Batch::new();
         for Move { tree, key, amount } in transfer.moves {
-            let (handle, key) = (&trees[usize::from(tree)], key_bytes(tree, key));
+            let handle = &self.trees[usize::from(tree)];
+            let key = key_bytes(tree, key);
             let bytes = |balance| (balance != 0).then(|| value_bytes(tree, balance));
             let before = self.read(tree, &key)?;
             batch.expect(handle, &key, bytes(before).as_deref());
@@ -221,10 +224,10 @@ impl Writer<'_> {
                 None => batch.remove(handle, &key),
             };
         }
-        let ledger = ledger(&self.args.work, self.thread);
+        let ledger = ledger(self.workload, self.thread);
         for tree in transfer.trees {
             batch.put(
-                &trees[usize::from(tree)],
+                &self.trees[usize::from(tree)],
                 key_bytes(tree, ledger),
                 value_bytes(tree, version),
             );
@@ -245,7 +248,7 @@ impl Writer<'_> {
     /// Writes, and keeps the ticket if that is what the writer relies on.
     fn write(
         &mut self,
-        kind: Kind,
+        kind: OperationKind,
         tree: u8,
         key: &[u8],
         version: Version,
@@ -256,14 +259,15 @@ impl Writer<'_> {
         let current = old.as_deref();
         let handle = &self.trees[usize::from(tree)];
         let write = || match kind {
-            Kind::Insert => handle.insert(key, &new),
-            Kind::Update => handle.update(key, &new),
-            Kind::Remove => handle.remove(key),
-            Kind::Exchange => handle.compare_exchange(key, current, Some(&new)),
-            Kind::ExchangeOut => handle.compare_exchange(key, current, None),
-            Kind::Put | Kind::Get | Kind::Sync | Kind::Batch => {
-                handle.put(key, &new).map(|()| true)
-            }
+            OperationKind::Insert => handle.insert(key, &new),
+            OperationKind::Update => handle.update(key, &new),
+            OperationKind::Remove => handle.remove(key),
+            OperationKind::Exchange => handle.compare_exchange(key, current, Some(&new)),
+            OperationKind::ExchangeOut => handle.compare_exchange(key, current, None),
+            OperationKind::Put
+            | OperationKind::Get
+            | OperationKind::Sync
+            | OperationKind::Batch => handle.put(key, &new).map(|()| true),
         };
         if self.args.work.durability != Promise::Ticket {
             return write();
@@ -319,7 +323,8 @@ fn write(args: &Args) -> Result<(), Failure> {
         .options()
         .durability(args.work.durability.durability());
     let store = options.open(&args.pool.pool)?;
-    let trees = open_trees(&store, &args.work)?;
+    let workload = args.work.workload();
+    let trees = open_trees(&store, &workload)?;
     let [insert, update, put, remove, exchange, exchange_out, get] =
         MIXES[(spread(args.seed ^ u64::from(args.round)) % 3) as usize];
     let batch = if args.work.batches { BATCH_WEIGHT } else { 0 };
@@ -339,6 +344,7 @@ fn write(args: &Args) -> Result<(), Failure> {
                 let seed = spread(args.seed ^ u64::from(args.round) << 8 ^ u64::from(thread) << 56);
                 let mut writer = Writer {
                     args,
+                    workload: &workload,
                     store: &store,
                     trees: &trees,
                     channel: &channel,

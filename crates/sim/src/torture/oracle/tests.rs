@@ -1,8 +1,12 @@
+use engines::engine::Engine;
+
+use super::super::Announcement;
+use super::super::contents::TreeKey;
 use super::*;
 
-fn op(kind: Kind, version: Version, begin: u64, end: u64) -> Op {
+fn op(kind: OperationKind, version: Version, begin: u64, end: u64) -> RecordedOperation {
     let effective = (end != NEVER).then_some(true);
-    Op {
+    RecordedOperation {
         kind,
         version,
         expected: 0,
@@ -14,86 +18,110 @@ fn op(kind: Kind, version: Version, begin: u64, end: u64) -> Op {
     }
 }
 
-fn judged(before: Version, ops: &[Op], now: Version) -> bool {
-    judge_key(before, &mut ops.to_vec(), now, false, NEVER, true).is_ok()
+/// Rules under which acknowledged operations must be present up to a moment.
+fn rules(until: u64, are_reads_durable: bool) -> KeyRules {
+    KeyRules {
+        until,
+        are_reads_durable,
+    }
+}
+
+fn judged(before: Version, ops: &[RecordedOperation], now: Version) -> bool {
+    judge_key(before, &mut ops.to_vec(), now, false, &rules(NEVER, true)).is_ok()
 }
 
 #[test]
 fn an_acknowledged_write_stays_and_a_pending_one_may() {
-    let acknowledged = [op(Kind::Put, 7, 1, 2)];
+    let acknowledged = [op(OperationKind::Put, 7, 1, 2)];
     assert!(judged(5, &acknowledged, 7));
     assert!(!judged(5, &acknowledged, 5));
     assert!(!judged(5, &acknowledged, 0));
     assert!(!judged(5, &acknowledged, 6));
-    let pending = [op(Kind::Put, 7, 1, NEVER)];
+    let pending = [op(OperationKind::Put, 7, 1, NEVER)];
     assert!(judged(5, &pending, 7) && judged(5, &pending, 5));
     assert!(!judged(5, &pending, 0) && !judged(5, &pending, 8));
 }
 
 #[test]
 fn an_acknowledged_removal_stays_and_a_pending_one_may() {
-    let acknowledged = [op(Kind::Remove, 7, 1, 2)];
+    let acknowledged = [op(OperationKind::Remove, 7, 1, 2)];
     assert!(judged(5, &acknowledged, 0));
     assert!(!judged(5, &acknowledged, 5));
-    let pending = [op(Kind::Remove, 7, 1, NEVER)];
+    let pending = [op(OperationKind::Remove, 7, 1, NEVER)];
     assert!(judged(5, &pending, 0) && judged(5, &pending, 5));
     assert!(judged(0, &[], 0) && !judged(5, &[], 0) && !judged(0, &[], 5));
 }
 
 #[test]
 fn of_overlapping_changes_any_may_be_the_last() {
-    let overlapping = [op(Kind::Put, 7, 1, 4), op(Kind::Put, 8, 2, 3)];
+    let overlapping = [
+        op(OperationKind::Put, 7, 1, 4),
+        op(OperationKind::Put, 8, 2, 3),
+    ];
     assert!(judged(0, &overlapping, 7) && judged(0, &overlapping, 8));
-    let in_turn = [op(Kind::Put, 7, 1, 2), op(Kind::Put, 8, 3, 4)];
+    let in_turn = [
+        op(OperationKind::Put, 7, 1, 2),
+        op(OperationKind::Put, 8, 3, 4),
+    ];
     assert!(!judged(0, &in_turn, 7) && judged(0, &in_turn, 8));
-    let removed = [op(Kind::Put, 7, 1, 2), op(Kind::Remove, 0, 3, 4)];
+    let removed = [
+        op(OperationKind::Put, 7, 1, 2),
+        op(OperationKind::Remove, 0, 3, 4),
+    ];
     assert!(judged(0, &removed, 0) && !judged(0, &removed, 7));
-    let put_after = [op(Kind::Remove, 0, 1, 2), op(Kind::Put, 7, 3, 4)];
+    let put_after = [
+        op(OperationKind::Remove, 0, 1, 2),
+        op(OperationKind::Put, 7, 3, 4),
+    ];
     assert!(judged(5, &put_after, 7) && !judged(5, &put_after, 0));
 }
 
 #[test]
 fn what_was_read_is_durable() {
-    let mut read = op(Kind::Get, 0, 2, 3);
+    let mut read = op(OperationKind::Get, 0, 2, 3);
     read.seen = 7;
-    let ops = [op(Kind::Put, 7, 1, NEVER), read];
+    let ops = [op(OperationKind::Put, 7, 1, NEVER), read];
     assert!(judged(5, &ops, 7) && !judged(5, &ops, 5));
     assert!(!judged(5, &[read], 5), "read from nowhere");
 }
 
-fn read(seen: Version, begin: u64, end: u64) -> Op {
-    let mut read = op(Kind::Get, 0, begin, end);
-    (read.seen, read.effective) = (seen, (end != NEVER).then_some(seen != 0));
+fn read(seen: Version, begin: u64, end: u64) -> RecordedOperation {
+    let mut read = op(OperationKind::Get, 0, begin, end);
+    read.seen = seen;
+    read.effective = (end != NEVER).then_some(seen != 0);
     read
 }
 
 /// The reader of a shared key once could not say that a removal it had seen was taken back.
 #[test]
 fn an_absence_that_was_read_is_durable() {
-    let removal = op(Kind::Remove, 0, 1, NEVER);
+    let removal = op(OperationKind::Remove, 0, 1, NEVER);
     assert!(judged(5, &[removal], 5));
     let ops = [removal, read(0, 2, 3)];
     assert!(judged(5, &ops, 0) && !judged(5, &ops, 5));
     // A write that was done before the read, and one that may have come after it.
-    let put = op(Kind::Put, 7, 1, 2);
-    let ops = [put, op(Kind::Remove, 0, 3, NEVER), read(0, 4, 5)];
+    let put = op(OperationKind::Put, 7, 1, 2);
+    let ops = [put, op(OperationKind::Remove, 0, 3, NEVER), read(0, 4, 5)];
     assert!(judged(5, &ops, 0) && !judged(5, &ops, 7));
     let ops = [
-        op(Kind::Put, 7, 1, 6),
-        op(Kind::Remove, 0, 3, NEVER),
+        op(OperationKind::Put, 7, 1, 6),
+        op(OperationKind::Remove, 0, 3, NEVER),
         read(0, 4, 5),
     ];
     assert!(judged(0, &ops, 7) && judged(0, &ops, 0) && !judged(5, &ops, 5));
     // What is not durable yet may be lost all the same, unless a sync came after it.
     let ops = [removal, read(0, 2, 3)];
-    let judged = |until| judge_key(5, &mut ops.to_vec(), 5, false, until, false).is_ok();
+    let judged = |until| judge_key(5, &mut ops.to_vec(), 5, false, &rules(until, false)).is_ok();
     assert!(judged(BEFORE) && judged(2) && !judged(3));
 }
 
 /// One record says how an operation ended and what its thread does next.
 #[test]
 fn what_a_thread_does_next_comes_after() {
-    let ops = [op(Kind::Put, 7, 1, 2), op(Kind::Remove, 0, 2, 3)];
+    let ops = [
+        op(OperationKind::Put, 7, 1, 2),
+        op(OperationKind::Remove, 0, 2, 3),
+    ];
     assert!(judged(5, &ops, 0) && !judged(5, &ops, 7));
 }
 
@@ -101,8 +129,8 @@ fn what_a_thread_does_next_comes_after() {
 #[test]
 fn a_write_that_was_read_over_does_not_come_back() {
     let ops = [
-        op(Kind::Put, 7, 1, 4),
-        op(Kind::Put, 8, 2, 3),
+        op(OperationKind::Put, 7, 1, 4),
+        op(OperationKind::Put, 8, 2, 3),
         read(8, 5, 6),
     ];
     assert!(judged(0, &ops, 8) && !judged(0, &ops, 7));
@@ -111,7 +139,7 @@ fn a_write_that_was_read_over_does_not_come_back() {
 /// With buffers, a removal that is there once did not say that what came before it is durable.
 #[test]
 fn a_removal_that_is_there_says_what_was_before_it() {
-    let record = |answer, kind, key, version| Record {
+    let record = |answer, kind, key, version| Announcement {
         thread: 0,
         answer,
         seen: 0,
@@ -122,28 +150,28 @@ fn a_removal_that_is_there_says_what_was_before_it() {
         expected: 0,
     };
     let said: Vec<u8> = [
-        record(None, Kind::Put, 1, 7),
-        record(Some(true), Kind::Remove, 2, 8),
-        record(Some(true), Kind::Get, 3, 9),
+        record(None, OperationKind::Put, 1, 7),
+        record(Some(true), OperationKind::Remove, 2, 8),
+        record(Some(true), OperationKind::Get, 3, 9),
     ]
     .iter()
-    .flat_map(Record::encode)
+    .flat_map(Announcement::encode)
     .collect();
     let contents = |versions: [Version; 4]| Contents::of(vec![versions.to_vec(), vec![0; 4]]);
     let judged = |found| {
-        let durability = Promise::Store(everleaf::Durability::OnSync);
-        let work = Work {
-            engine: everleaf::Engine::RNTREE,
-            durability,
+        let work = Workload {
+            engine: Engine::RNTREE,
+            acknowledged: Acknowledged::Buffered,
             threads: 1,
             keys: 4,
             trees: 2,
             batches: false,
         };
-        let history = History::read(&said, &work).unwrap();
-        let (mut model, mut tally) = (Model::new(contents([0, 5, 6, 0]), work), Tally::default());
+        let history = RoundHistory::read(&said, &work).unwrap();
+        let mut oracle = Oracle::new(contents([0, 5, 6, 0]), work);
+        let mut tally = Tally::default();
         let mut violations = Vec::new();
-        model.judge(history, contents(found), &mut tally, &mut violations);
+        oracle.judge(history, contents(found), &mut tally, &mut violations);
         violations.is_empty()
     };
     assert!(judged([0, 7, 0, 0]) && judged([0, 7, 6, 0]) && judged([0, 5, 6, 0]));
@@ -156,11 +184,11 @@ fn a_removal_that_is_there_says_what_was_before_it() {
 /// Epochs and logs are of all trees: what came first is not lost alone, whichever tree it was in.
 #[test]
 fn all_trees_are_as_at_one_moment() {
-    let record = |answer, tree, version| Record {
+    let record = |answer, tree, version| Announcement {
         thread: 0,
         answer,
         seen: 0,
-        kind: Kind::Put,
+        kind: OperationKind::Put,
         tree,
         key: 1,
         version,
@@ -171,25 +199,22 @@ fn all_trees_are_as_at_one_moment() {
         record(Some(true), 1, 8),
         record(Some(true), 0, 9),
     ];
-    let said: Vec<u8> = records.iter().flat_map(Record::encode).collect();
-    let durability = Promise::Store(everleaf::Durability::OnSync);
-    let engine = everleaf::Engine::MASSTREE;
-    let work = Work {
+    let said: Vec<u8> = records.iter().flat_map(Announcement::encode).collect();
+    let engine = Engine::MASSTREE;
+    let work = Workload {
         engine,
-        durability,
+        acknowledged: Acknowledged::Buffered,
         threads: 1,
         keys: 2,
         trees: 2,
         batches: false,
     };
     let judged = |first, second| {
-        let mut model = Model::new(Contents::empty(&work), work.clone());
-        let (history, found) = (
-            History::read(&said, &work).unwrap(),
-            vec![vec![0, first], vec![0, second]],
-        );
+        let mut oracle = Oracle::new(Contents::empty(&work), work.clone());
+        let history = RoundHistory::read(&said, &work).unwrap();
+        let found = vec![vec![0, first], vec![0, second]];
         let mut violations = Vec::new();
-        model.judge(
+        oracle.judge(
             history,
             Contents::of(found),
             &mut Tally::default(),
@@ -203,8 +228,12 @@ fn all_trees_are_as_at_one_moment() {
 
 #[test]
 fn with_epochs_what_was_acknowledged_late_may_be_lost() {
-    let ops = [op(Kind::Put, 7, 1, 2), op(Kind::Put, 8, 3, 6)];
-    let judged = |now, until| judge_key(5, &mut ops.to_vec(), now, true, until, false).is_ok();
+    let ops = [
+        op(OperationKind::Put, 7, 1, 2),
+        op(OperationKind::Put, 8, 3, 6),
+    ];
+    let judged =
+        |now, until| judge_key(5, &mut ops.to_vec(), now, true, &rules(until, false)).is_ok();
     assert!(judged(5, BEFORE) && judged(7, BEFORE) && judged(8, BEFORE));
     assert!(!judged(5, 4) && judged(7, 4) && judged(8, 4) && !judged(0, 4));
     assert!(!judged(7, 7) && judged(8, 7));
@@ -212,12 +241,17 @@ fn with_epochs_what_was_acknowledged_late_may_be_lost() {
 
 #[test]
 fn with_tickets_what_was_waited_for_or_read_is_durable() {
-    let mut ops = vec![op(Kind::Put, 7, 1, 2), op(Kind::Put, 8, 3, 6)];
-    let judged = |ops: &[Op], now| judge_key(5, &mut ops.to_vec(), now, true, BEFORE, true).is_ok();
+    let mut ops = vec![
+        op(OperationKind::Put, 7, 1, 2),
+        op(OperationKind::Put, 8, 3, 6),
+    ];
+    let judged = |ops: &[RecordedOperation], now| {
+        judge_key(5, &mut ops.to_vec(), now, true, &rules(BEFORE, true)).is_ok()
+    };
     assert!(judged(&ops, 5) && judged(&ops, 7) && judged(&ops, 8));
     ops[0].is_durable = true;
     assert!(!judged(&ops, 5) && judged(&ops, 7) && judged(&ops, 8));
-    let mut read = op(Kind::Get, 0, 7, 8);
+    let mut read = op(OperationKind::Get, 0, 7, 8);
     read.seen = 8;
     ops.push(read);
     assert!(!judged(&ops, 5) && !judged(&ops, 7) && judged(&ops, 8));
@@ -225,7 +259,7 @@ fn with_tickets_what_was_waited_for_or_read_is_durable() {
 
 #[test]
 fn a_wait_is_for_what_its_own_thread_did() {
-    let record = |thread, answer, kind, version| Record {
+    let record = |thread, answer, kind, version| Announcement {
         thread,
         answer,
         seen: 0,
@@ -236,26 +270,26 @@ fn a_wait_is_for_what_its_own_thread_did() {
         expected: 0,
     };
     let said: Vec<u8> = [
-        record(0, None, Kind::Put, 1),
-        record(1, None, Kind::Put, 2),
-        record(1, Some(true), Kind::Put, 3),
-        record(0, Some(true), Kind::Sync, 4),
-        record(0, Some(true), Kind::Put, 5),
+        record(0, None, OperationKind::Put, 1),
+        record(1, None, OperationKind::Put, 2),
+        record(1, Some(true), OperationKind::Put, 3),
+        record(0, Some(true), OperationKind::Sync, 4),
+        record(0, Some(true), OperationKind::Put, 5),
     ]
     .iter()
-    .flat_map(Record::encode)
+    .flat_map(Announcement::encode)
     .collect();
-    let durability = Promise::Store(everleaf::Durability::Immediate);
-    let work = Work {
-        engine: everleaf::Engine::RNTREE,
-        durability,
+    let work = Workload {
+        engine: Engine::RNTREE,
+        acknowledged: Acknowledged::Durable,
         threads: 1,
         keys: 100,
         trees: 2,
         batches: false,
     };
-    let history = History::read(&said, &work).unwrap();
-    let durable = history.ops[&(0, 9)].iter().map(|op| op.is_durable);
+    let history = RoundHistory::read(&said, &work).unwrap();
+    let on_key_9 = TreeKey { tree: 0, key: 9 };
+    let durable = history.operations[&on_key_9].iter().map(|op| op.is_durable);
     assert_eq!(
         durable.collect::<Vec<_>>(),
         [true, false, false, false, false]
@@ -264,7 +298,28 @@ fn a_wait_is_for_what_its_own_thread_did() {
 
 #[test]
 fn answers_on_a_key_of_one_thread_are_those_of_a_map() {
-    let inserted_twice = [op(Kind::Insert, 7, 1, 2), op(Kind::Insert, 8, 3, 4)];
-    assert!(judge_key(0, &mut inserted_twice.to_vec(), 8, true, NEVER, true).is_err());
-    assert!(judge_key(0, &mut inserted_twice[..1].to_vec(), 7, true, NEVER, true).is_ok());
+    let inserted_twice = [
+        op(OperationKind::Insert, 7, 1, 2),
+        op(OperationKind::Insert, 8, 3, 4),
+    ];
+    assert!(
+        judge_key(
+            0,
+            &mut inserted_twice.to_vec(),
+            8,
+            true,
+            &rules(NEVER, true)
+        )
+        .is_err()
+    );
+    assert!(
+        judge_key(
+            0,
+            &mut inserted_twice[..1].to_vec(),
+            7,
+            true,
+            &rules(NEVER, true)
+        )
+        .is_ok()
+    );
 }

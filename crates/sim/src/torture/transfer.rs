@@ -5,14 +5,13 @@
 //! version is; an account with the balance 0 is absent. All begin with 0, so the sum of all
 //! balances is 0 at any time.
 
-use everleaf::Engine;
+use engines::engine::Engine;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use super::Work;
-use super::op::{Version, has_words};
+use super::{Version, Workload, has_words};
 
-/// Accounts in each tree. Few, so that threads meet.
+/// Accounts in each tree. Few, so that threads contend.
 const ACCOUNTS: u32 = 16;
 /// In a hundred batches, those over trees that are durable by epochs alone.
 const BY_EPOCHS: u32 = 35;
@@ -42,35 +41,38 @@ pub(super) fn key_count(threads: u8) -> u32 {
 }
 
 /// The keys that are accounts.
-pub(super) fn accounts(work: &Work) -> std::ops::Range<u32> {
-    work.keys..work.keys + ACCOUNTS
+pub(super) fn accounts(workload: &Workload) -> std::ops::Range<u32> {
+    workload.keys..workload.keys + ACCOUNTS
 }
 
 /// The key that is the ledger of a thread.
-pub(super) fn ledger(work: &Work, thread: u8) -> u32 {
-    work.keys + ACCOUNTS + u32::from(thread)
+pub fn ledger(workload: &Workload, thread: u8) -> u32 {
+    workload.keys + ACCOUNTS + u32::from(thread)
 }
 
 /// What a batch adds to an account.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Move {
-    pub(super) tree: u8,
-    pub(super) key: u32,
+pub struct Move {
+    /// The account's tree.
+    pub tree: u8,
+    /// The account's key.
+    pub key: u32,
     /// Added with wrapping.
-    pub(super) amount: u64,
+    pub amount: u64,
 }
 
 /// A batch: one account pays to one to three others.
 #[derive(Clone, Debug)]
-pub(super) struct Transfer {
-    pub(super) moves: Vec<Move>,
+pub struct Transfer {
+    /// One for each account.
+    pub moves: Vec<Move>,
     /// The trees of its accounts, in ascending order.
-    pub(super) trees: Vec<u8>,
+    pub trees: Vec<u8>,
 }
 
 impl Transfer {
     /// The transfer with this version: all that it does follows from that.
-    pub(super) fn of(version: Version, work: &Work) -> Self {
+    pub fn of(version: Version, workload: &Workload) -> Self {
         let mut random = SmallRng::seed_from_u64(version);
         // A batch over both kinds of trees ends the epoch. In every second round they are rare, so
         // that epochs are long.
@@ -80,22 +82,19 @@ impl Transfer {
             1
         };
         let number = random.random_range(0..100);
-        let is_used = |tree: &u8| match engine_of(*tree).is_buffered() {
-            _ if number >= 100 - both => true,
-            is_buffered => is_buffered == (number < BY_EPOCHS),
-        };
+        let is_over_both = number >= 100 - both;
+        let is_by_epochs = number < BY_EPOCHS;
+        let is_used = |tree: &u8| is_over_both || engine_of(*tree).is_buffered() == is_by_epochs;
         let trees: Vec<u8> = (0..tree_count()).filter(is_used).collect();
         let count = random.random_range(2..=4);
         let mut moves: Vec<Move> = Vec::new();
         while moves.len() < count {
-            let (tree, key) = (
-                trees[random.random_range(0..trees.len())],
-                random.random_range(accounts(work)),
-            );
-            if moves
+            let tree = trees[random.random_range(0..trees.len())];
+            let key = random.random_range(accounts(workload));
+            let is_new = !moves
                 .iter()
-                .all(|known| (known.tree, known.key) != (tree, key))
-            {
+                .any(|known| known.tree == tree && known.key == key);
+            if is_new {
                 moves.push(Move {
                     tree,
                     key,
@@ -103,10 +102,9 @@ impl Transfer {
                 });
             }
         }
-        moves[0].amount = moves[1..]
-            .iter()
-            .fold(0, |paid, Move { amount, .. }| paid.wrapping_sub(*amount));
-        let mut trees: Vec<u8> = moves.iter().map(|Move { tree, .. }| *tree).collect();
+        let paid: u64 = moves[1..].iter().map(|step| step.amount).sum();
+        moves[0].amount = paid.wrapping_neg();
+        let mut trees: Vec<u8> = moves.iter().map(|step| step.tree).collect();
         trees.sort_unstable();
         trees.dedup();
         Self { moves, trees }

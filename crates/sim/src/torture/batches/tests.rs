@@ -1,14 +1,13 @@
-use everleaf::Durability;
+use engines::engine::Engine;
 
-use super::super::{Model, Promise};
+use super::super::transfer::Move;
+use super::super::{Acknowledged, Announcement, OperationKind, Oracle, version};
 use super::*;
-use crate::commands::torture::op::{Kind, Record, Version, version};
 
-fn work() -> Work {
-    let durability = Promise::Store(Durability::Immediate);
-    Work {
-        engine: everleaf::Engine::RNTREE,
-        durability,
+fn work() -> Workload {
+    Workload {
+        engine: Engine::RNTREE,
+        acknowledged: Acknowledged::Durable,
         threads: 2,
         keys: 100,
         trees: 2,
@@ -35,14 +34,13 @@ fn said(versions: &[Version], refused: Option<Version>) -> Vec<u8> {
     let mut said = Vec::new();
     for version in versions {
         let answer = last.map(|last| Some(last) != refused);
-        let (thread, kind, key) = (0, Kind::Batch, ledger(&work(), 0));
-        let record = Record {
-            thread,
+        let record = Announcement {
+            thread: 0,
             answer,
             seen: 0,
-            kind,
+            kind: OperationKind::Batch,
             tree: 0,
-            key,
+            key: ledger(&work(), 0),
             version: *version,
             expected: 0,
         };
@@ -65,16 +63,19 @@ fn apply(contents: &mut Contents, version: Version, is_done: impl Fn(u8) -> bool
 }
 
 fn judged(said: &[u8], found: &Contents) -> (Vec<String>, Tally) {
-    let (work, mut tally, mut violations) = (work(), Tally::default(), Vec::new());
-    let history = History::read(said, &work).unwrap();
-    let mut model = Model::new(Contents::empty(&work), work);
-    model.judge(history, found.clone(), &mut tally, &mut violations);
+    let work = work();
+    let mut tally = Tally::default();
+    let mut violations = Vec::new();
+    let history = RoundHistory::read(said, &work).unwrap();
+    let mut oracle = Oracle::new(Contents::empty(&work), work);
+    oracle.judge(history, found.clone(), &mut tally, &mut violations);
     (violations, tally)
 }
 
 #[test]
 fn transfers_follow_from_their_versions_and_keep_the_sum() {
-    let (mut by_epochs, mut over_both) = (0, 0);
+    let mut by_epochs = 0;
+    let mut over_both = 0;
     for version in 1..1000 {
         let transfer = Transfer::of(version, &work());
         assert_eq!(transfer.moves, Transfer::of(version, &work()).moves);

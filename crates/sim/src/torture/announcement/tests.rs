@@ -2,21 +2,24 @@ use super::*;
 
 #[test]
 fn records_and_values_are_read_as_written() {
-    let record = Record {
+    let record = Announcement {
         thread: 3,
         answer: Some(true),
         seen: 7,
-        kind: Kind::ExchangeOut,
+        kind: OperationKind::ExchangeOut,
         tree: 1,
         key: 99,
         version: version(5, 3, 17),
         expected: 4,
     };
-    assert_eq!(Record::decode(&record.encode()), Some(record));
+    assert_eq!(Announcement::decode(&record.encode()), Some(record));
     let mut torn = record.encode();
     torn[24..].fill(0);
     assert_eq!(
-        (Record::decode(&torn), Record::decode(&[0; RECORD_BYTES])),
+        (
+            Announcement::decode(&torn),
+            Announcement::decode(&[0; ANNOUNCEMENT_BYTES])
+        ),
         (None, None)
     );
     for sequence in 1..9000 {

@@ -1,16 +1,9 @@
-//! The operations of torture, their keys and values, and their records.
+//! The operations of writers, their keys and values, and the records that announce them.
 
-/// The trees of a torture pool without batches, by their place in records. Those with an odd place
-/// are trees of words.
-pub(super) const TREES: [&str; 4] = [
-    "torture records",
-    "torture words",
-    "torture more records",
-    "torture more words",
-];
+use super::Workload;
 
 /// Whether a tree has words.
-pub(super) fn has_words(tree: u8) -> bool {
+pub fn has_words(tree: u8) -> bool {
     tree % 2 == 1
 }
 
@@ -19,28 +12,28 @@ pub(super) fn has_words(tree: u8) -> bool {
 const SHARED_EVERY: u32 = 8;
 
 /// A version of a key's value: the number of the write that made it. Never 0.
-pub(super) type Version = u64;
+pub type Version = u64;
 
 /// The version that an operation writes.
-pub(super) fn version(round: u32, thread: u8, sequence: u32) -> Version {
+pub fn version(round: u32, thread: u8, sequence: u32) -> Version {
     u64::from(round) << 40 | u64::from(thread) << 32 | u64::from(sequence)
 }
 
 /// Spreads a number over all 64 bits, one to one.
-pub(super) fn spread(number: u64) -> u64 {
+pub fn spread(number: u64) -> u64 {
     let mixed = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ mixed >> 31
 }
 
 /// The thread that a key belongs to; `None` if all threads use it.
-pub(super) fn owner(key: u32, threads: u8) -> Option<u8> {
+pub fn owner(key: u32, threads: u8) -> Option<u8> {
     (!key.is_multiple_of(SHARED_EVERY)).then(|| (spread(u64::from(key)) % u64::from(threads)) as u8)
 }
 
 /// The bytes of a key: numbers in a tree of words; elsewhere short ones, long ones, and many that
 /// tie in their first 8 bytes.
-pub(super) fn key_bytes(tree: u8, key: u32) -> Vec<u8> {
+pub fn key_bytes(tree: u8, key: u32) -> Vec<u8> {
     if has_words(tree) {
         return spread(u64::from(key)).to_be_bytes().to_vec();
     }
@@ -65,7 +58,7 @@ pub(super) fn key_bytes(tree: u8, key: u32) -> Vec<u8> {
 
 /// The bytes of a version: the version itself, and in a tree of records a tail that follows from
 /// it, mostly short, sometimes of several slabs.
-pub(super) fn value_bytes(tree: u8, version: Version) -> Vec<u8> {
+pub fn value_bytes(tree: u8, version: Version) -> Vec<u8> {
     if has_words(tree) {
         return version.to_be_bytes().to_vec();
     }
@@ -89,17 +82,21 @@ pub(super) fn value_bytes(tree: u8, version: Version) -> Vec<u8> {
 }
 
 /// The version with exactly these bytes.
-pub(super) fn version_of(tree: u8, bytes: &[u8]) -> Option<Version> {
+pub fn version_of(tree: u8, bytes: &[u8]) -> Option<Version> {
     let version = u64::from_be_bytes(*bytes.first_chunk::<8>()?);
     (version != 0 && value_bytes(tree, version) == bytes).then_some(version)
 }
 
 /// The kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub enum OperationKind {
+    /// Adds a key if it is absent.
     Insert,
+    /// Replaces the value of a key that is present.
     Update,
+    /// Sets the value of a key.
     Put,
+    /// Removes a key.
     Remove,
     /// From the expected version to the new one.
     Exchange,
@@ -114,7 +111,7 @@ pub(super) enum Kind {
     Batch,
 }
 
-impl Kind {
+impl OperationKind {
     const ALL: [Self; 9] = [
         Self::Insert,
         Self::Update,
@@ -128,7 +125,7 @@ impl Kind {
     ];
 
     /// Whether it writes its version.
-    pub(super) fn writes(self) -> bool {
+    pub fn writes(self) -> bool {
         matches!(
             self,
             Self::Insert | Self::Update | Self::Put | Self::Exchange
@@ -136,38 +133,43 @@ impl Kind {
     }
 
     /// Whether it removes the key.
-    pub(super) fn removes(self) -> bool {
+    pub fn removes(self) -> bool {
         matches!(self, Self::Remove | Self::ExchangeOut)
     }
 }
 
 /// Bytes of a record: its fields, and their CRC32C.
-pub(super) const RECORD_BYTES: usize = FIELD_BYTES + 4;
+pub const ANNOUNCEMENT_BYTES: usize = FIELD_BYTES + 4;
 const FIELD_BYTES: usize = 32;
 
 /// The record that a writer thread sends before each operation: how its last one ended, and the
 /// next one. The order of records is the order in time: an operation that is acknowledged before
 /// another is announced ended before that began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Record {
-    pub(super) thread: u8,
+pub struct Announcement {
+    /// The thread.
+    pub thread: u8,
     /// The answer of the thread's last operation; `None` in its first record.
-    pub(super) answer: Option<bool>,
+    pub answer: Option<bool>,
     /// The version that the last operation read, if it was a read; 0 for none.
-    pub(super) seen: Version,
-    pub(super) kind: Kind,
-    pub(super) tree: u8,
-    pub(super) key: u32,
+    pub seen: Version,
+    /// What is done.
+    pub kind: OperationKind,
+    /// The tree, by its number.
+    pub tree: u8,
+    /// The key, by its number.
+    pub key: u32,
     /// The version that is written.
-    pub(super) version: Version,
+    pub version: Version,
     /// The version that an exchange expects.
-    pub(super) expected: Version,
+    pub expected: Version,
 }
 
-impl Record {
-    pub(super) fn encode(&self) -> [u8; RECORD_BYTES] {
-        let mut bytes = [0; RECORD_BYTES];
-        let kind = Kind::ALL
+impl Announcement {
+    /// The bytes of the record.
+    pub fn encode(&self) -> [u8; ANNOUNCEMENT_BYTES] {
+        let mut bytes = [0; ANNOUNCEMENT_BYTES];
+        let kind = OperationKind::ALL
             .iter()
             .position(|kind| *kind == self.kind)
             .unwrap_or_default();
@@ -182,8 +184,16 @@ impl Record {
         bytes
     }
 
+    /// As [`Announcement::decode`]; `None` also for trees and keys that the workload does not have.
+    pub(super) fn decode_of(workload: &Workload, bytes: &[u8; ANNOUNCEMENT_BYTES]) -> Option<Self> {
+        let announcement = Self::decode(bytes)?;
+        let is_known =
+            announcement.key < workload.key_count() && announcement.tree < workload.tree_count();
+        is_known.then_some(announcement)
+    }
+
     /// `None` for bytes that no thread writes: zeros, or a part of a record.
-    pub(super) fn decode(bytes: &[u8; RECORD_BYTES]) -> Option<Self> {
+    pub fn decode(bytes: &[u8; ANNOUNCEMENT_BYTES]) -> Option<Self> {
         let (fields, check) = bytes.split_last_chunk::<4>()?;
         if u32::from_le_bytes(*check) != crc32c::crc32c(fields) {
             return None;
@@ -195,10 +205,13 @@ impl Record {
         };
         Some(Self {
             thread: bytes[0],
-            answer: [Some(false), Some(true), None]
-                .get(usize::from(bytes[1]))
-                .copied()?,
-            kind: *Kind::ALL.get(usize::from(bytes[2]))?,
+            answer: match bytes[1] {
+                0 => Some(false),
+                1 => Some(true),
+                2 => None,
+                _ => return None,
+            },
+            kind: *OperationKind::ALL.get(usize::from(bytes[2]))?,
             tree: bytes[3],
             key: u32::from_le_bytes(*bytes[4..].first_chunk()?),
             version: word(8)?,
