@@ -6,10 +6,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Instant;
 
+use lab::comparison::median;
 use serde::Serialize;
 
 use crate::failure::{Failure, Result};
-use crate::metric::median;
 
 /// The load of a machine that has nothing else to do.
 const LOAD_MAX: f64 = 0.5;
@@ -161,7 +161,7 @@ fn sync_us(folder: &Path) -> Result<f64> {
             times.push(start.elapsed().as_secs_f64() * 1e6);
         }
         fs::remove_file(&path)?;
-        Ok(median(&times).unwrap_or(0.0))
+        Ok(median(&times))
     };
     measure().map_err(Failure::path("write", &path))
 }

@@ -424,7 +424,7 @@ impl Run {
                 is_right = self
                     .plan
                     .shape
-                    .is_value(index, updates, value, &mut expected)
+                    .is_value(index, updates, value, &mut expected);
             };
             let found = reader
                 .get(&key, &mut see)

@@ -1,6 +1,7 @@
 //! What is measured, as data: names, units, and what it means to lose.
 
 use clap::ValueEnum;
+use lab::comparison::digits;
 use serde::{Deserialize, Serialize};
 
 /// What can be asked for by name.
@@ -68,7 +69,9 @@ const SPACE: &str = "Room on disk and in memory";
 const OPENING: &str = "Opening";
 
 const fn metric(
-    (name, workload, unit): (&'static str, Workload, Unit),
+    name: &'static str,
+    workload: Workload,
+    unit: Unit,
     group: &'static str,
     title: &'static str,
     loss: &'static str,
@@ -89,47 +92,47 @@ use Workload::{Batch, Bulk, Get, Load, Open, Put, Range, Remove, Space, Update};
 /// All figures, in the order of the tables.
 #[rustfmt::skip]
 pub(crate) const ALL: &[Metric] = &[
-    metric(("get-1", Get, PerSecond), READS, "gets, 1 thread",
+    metric("get-1", Get, PerSecond, READS, "gets, 1 thread",
         "Programs that read single keys are faster there."),
-    metric(("get-2", Get, PerSecond), READS, "gets, 2 threads",
+    metric("get-2", Get, PerSecond, READS, "gets, 2 threads",
         "Programs that read single keys on several threads are faster there."),
-    metric(("range-random", Range, PerSecond), READS, "ranges of 100, after a load in random order",
+    metric("range-random", Range, PerSecond, READS, "ranges of 100, after a load in random order",
         "Listing neighbours in a store that was filled in random order is slower here: a range goes to one place in memory after the other."),
-    metric(("range-bulk", Bulk, PerSecond), READS, "ranges of 100, after a load in order",
+    metric("range-bulk", Bulk, PerSecond, READS, "ranges of 100, after a load in order",
         "Even where neighbours lie side by side, ranges are faster there."),
-    metric(("load", Load, PerSecond), WRITES, "load in random order",
+    metric("load", Load, PerSecond, WRITES, "load in random order",
         "The first fill of a store, or an import that is not sorted, takes longer here."),
-    metric(("bulk", Bulk, PerSecond), WRITES, "load in order",
+    metric("bulk", Bulk, PerSecond, WRITES, "load in order",
         "An import from a sorted source takes longer here."),
-    metric(("update", Update, PerSecond), WRITES, "single updates",
+    metric("update", Update, PerSecond, WRITES, "single updates",
         "Programs that change values, and can lose the last moments, are faster there."),
-    metric(("remove", Remove, PerSecond), WRITES, "single removes",
+    metric("remove", Remove, PerSecond, WRITES, "single removes",
         "Clearing out old entries one by one takes longer here."),
-    metric(("put-1", Put, PerSecond), DURABLE, "puts, 1 thread",
+    metric("put-1", Put, PerSecond, DURABLE, "puts, 1 thread",
         "A single thread waits longer for each durable write here."),
-    metric(("put-2", Put, PerSecond), DURABLE, "puts, 2 threads",
+    metric("put-2", Put, PerSecond, DURABLE, "puts, 2 threads",
         "Two threads that write durably get less done here."),
-    metric(("put-8", Put, PerSecond), DURABLE, "puts, 8 threads",
+    metric("put-8", Put, PerSecond, DURABLE, "puts, 8 threads",
         "A server with some durable writers gets less done here."),
-    metric(("put-64", Put, PerSecond), DURABLE, "puts, 64 threads",
+    metric("put-64", Put, PerSecond, DURABLE, "puts, 64 threads",
         "A server with many durable writers gets less done here."),
-    metric(("batch-100", Batch, PerSecond), DURABLE, "entries in batches of 100, 1 thread",
+    metric("batch-100", Batch, PerSecond, DURABLE, "entries in batches of 100, 1 thread",
         "Writers that collect entries into durable batches are faster there."),
-    metric(("disk-load", Space, Bytes), SPACE, "on disk at the end of the load",
+    metric("disk-load", Space, Bytes, SPACE, "on disk at the end of the load",
         "The same data need more room on the disk while a store is filled."),
-    metric(("disk-idle", Space, Bytes), SPACE, "on disk, open and idle",
+    metric("disk-idle", Space, Bytes, SPACE, "on disk, open and idle",
         "The same data need more room on the disk while the store is open."),
-    metric(("disk-closed", Space, Bytes), SPACE, "on disk, closed",
+    metric("disk-closed", Space, Bytes, SPACE, "on disk, closed",
         "The same data need more room on the disk for good, and in every copy of the files."),
-    metric(("disk-bulk", Space, Bytes), SPACE, "on disk, closed, after a load in order",
+    metric("disk-bulk", Space, Bytes, SPACE, "on disk, closed, after a load in order",
         "Data that were loaded in order need more room on the disk."),
-    metric(("memory", Space, Bytes), SPACE, "in memory, after load and a read of all",
+    metric("memory", Space, Bytes, SPACE, "in memory, after load and a read of all",
         "Less memory is left for the rest of the machine while the store is open."),
-    metric(("memory-private", Space, Bytes), SPACE, "in memory, pages of the files left out",
+    metric("memory-private", Space, Bytes, SPACE, "in memory, pages of the files left out",
         "The system cannot take this memory back when others need it, so a small machine holds a smaller store."),
-    metric(("open-clean", Open, Seconds), OPENING, "open after a clean close, and the first get",
+    metric("open-clean", Open, Seconds, OPENING, "open after a clean close, and the first get",
         "A program that starts often waits longer for its first answer."),
-    metric(("open-killed", Open, Seconds), OPENING, "open after SIGKILL, and the first get",
+    metric("open-killed", Open, Seconds, OPENING, "open after SIGKILL, and the first get",
         "A service is away for longer after a crash."),
 ];
 
@@ -155,32 +158,6 @@ impl Metric {
             Seconds => format!("{} ms", digits(value * 1e3)),
         }
     }
-}
-
-/// A number with three digits, or all before its point.
-pub(crate) fn digits(number: f64) -> String {
-    match number {
-        number if number >= 99.95 => format!("{number:.0}"),
-        number if number >= 9.995 => format!("{number:.1}"),
-        number => format!("{number:.2}"),
-    }
-}
-
-/// A number with separators: 1,234,567.
-pub(crate) fn grouped(number: u64) -> String {
-    if number < 1000 {
-        number.to_string()
-    } else {
-        format!("{},{:03}", grouped(number / 1000), number % 1000)
-    }
-}
-
-/// The middle of some figures, or the mean of the two in the middle.
-pub(crate) fn median(figures: &[f64]) -> Option<f64> {
-    let mut sorted = figures.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let upper = *sorted.get(sorted.len() / 2)?;
-    Some(f64::midpoint(sorted[(sorted.len() - 1) / 2], upper))
 }
 
 #[cfg(test)]

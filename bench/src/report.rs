@@ -1,9 +1,12 @@
 //! The results as a page of Markdown, written wholly from them.
 
+use lab::comparison::{digits, grouped, spread};
+
 use crate::machine::Machine;
 use crate::measure::Plan;
-use crate::metric::{Metric, digits, grouped};
+use crate::metric::Metric;
 use crate::peers::Kind;
+use crate::table::tables;
 use crate::turns::Results;
 
 /// Medians that are nearer than this are called about equal.
@@ -26,6 +29,13 @@ struct Against {
     theirs: f64,
     /// How many times better the peer is.
     ratio: f64,
+}
+
+/// How far the runs of a store are apart in one figure.
+struct Spread {
+    ratio: f64,
+    store: &'static str,
+    metric: &'static Metric,
 }
 
 impl Page<'_> {
@@ -221,31 +231,8 @@ impl Page<'_> {
             "## All figures\n\nMedians of {} runs; the best of a line is bold. k/s: thousands a second.\n",
             self.runs
         );
-        let mut group = "";
-        for metric in self.plan.metrics() {
-            if metric.group != group {
-                group = metric.group;
-                let names: Vec<&str> = kinds.iter().map(|kind| kind.name).collect();
-                text += &format!(
-                    "\n| {group} | {} |\n| --- |{}\n",
-                    names.join(" | "),
-                    " --- |".repeat(kinds.len())
-                );
-            }
-            let best = self.results.best(&kinds, metric).map(|(kind, _)| kind.name);
-            text += &format!("| {} |", metric.title);
-            for kind in &kinds {
-                let figure = self
-                    .results
-                    .median(kind.name, metric)
-                    .map_or("-".to_owned(), |value| metric.figure(value));
-                text += &if best == Some(kind.name) {
-                    format!(" **{figure}** |")
-                } else {
-                    format!(" {figure} |")
-                };
-            }
-            text += "\n";
+        for table in tables(self.results, self.plan, &kinds) {
+            text += &format!("\n{}", table.markdown());
         }
         text + &self.spread(&kinds)
     }
@@ -260,23 +247,29 @@ impl Page<'_> {
         for metric in self.plan.metrics() {
             for kind in kinds {
                 let figures = self.results.figures(kind.name, metric);
-                let (low, high) = figures.iter().fold((f64::MAX, 0.0_f64), |(low, high), it| {
-                    (low.min(*it), high.max(*it))
+                spreads.push(Spread {
+                    ratio: spread(&figures),
+                    store: kind.name,
+                    metric,
                 });
-                spreads.push((if low > 0.0 { high / low } else { 1.0 }, kind.name, metric));
             }
         }
-        spreads.sort_by(|a, b| b.0.total_cmp(&a.0));
+        spreads.sort_by(|a, b| b.ratio.total_cmp(&a.ratio));
         let most: Vec<String> = spreads
             .iter()
             .take(3)
-            .map(|(ratio, store, metric)| {
-                format!("{} of `{store}` ({} times)", title(metric), digits(*ratio))
+            .map(|spread| {
+                format!(
+                    "{} of `{}` ({} times)",
+                    title(spread.metric),
+                    spread.store,
+                    digits(spread.ratio)
+                )
             })
             .collect();
         let half = spreads
             .get(spreads.len() / 2)
-            .map_or(1.0, |spread| spread.0);
+            .map_or(1.0, |spread| spread.ratio);
         format!(
             "\nThe best run of a store is at most {} times its worst in half of the figures. Farthest apart: {}.\n",
             digits(half),

@@ -1,32 +1,51 @@
-//! The results as a table for a person.
+//! The results as tables.
+
+use lab::comparison::{Row, Table};
 
 use crate::measure::Plan;
+use crate::metric::Metric;
 use crate::peers::Kind;
 use crate::turns::Results;
 
-/// Medians, one column for each store; the best of a line has a star.
-pub(crate) fn text(results: &Results, plan: &Plan, kinds: &[&'static Kind]) -> String {
-    let mut text = String::new();
+/// Medians, one column for each store: a table for each group of figures.
+pub(crate) fn tables(results: &Results, plan: &Plan, kinds: &[&'static Kind]) -> Vec<Table> {
+    let mut tables: Vec<Table> = Vec::new();
     let mut group = "";
     for metric in plan.metrics() {
         if metric.group != group {
             group = metric.group;
-            text += &format!("\n{group:<44}");
-            for kind in kinds {
-                text += &format!("{:>11}", kind.name);
-            }
-            text += "\n";
+            tables.push(Table {
+                heading: group.to_owned(),
+                columns: kinds.iter().map(|kind| kind.name.to_owned()).collect(),
+                rows: Vec::new(),
+            });
         }
-        let best = results.best(kinds, metric).map(|(kind, _)| kind.name);
-        text += &format!("  {:<42}", metric.title);
-        for kind in kinds {
-            let figure = results
-                .median(kind.name, metric)
-                .map_or("-".to_owned(), |value| metric.figure(value));
-            let star = if best == Some(kind.name) { "*" } else { "" };
-            text += &format!("{:>11}", format!("{star}{figure}"));
+        if let Some(table) = tables.last_mut() {
+            table.rows.push(row(results, metric, kinds));
         }
+    }
+    tables
+}
+
+fn row(results: &Results, metric: &Metric, kinds: &[&'static Kind]) -> Row {
+    let figure = |kind: &&'static Kind| match results.median(kind.name, metric) {
+        Some(value) => metric.figure(value),
+        None => "-".to_owned(),
+    };
+    let best = results.best(kinds, metric).map(|(kind, _)| kind.name);
+    Row {
+        title: metric.title.to_owned(),
+        cells: kinds.iter().map(figure).collect(),
+        best: kinds.iter().position(|kind| Some(kind.name) == best),
+    }
+}
+
+/// The tables for a terminal.
+pub(crate) fn text(results: &Results, plan: &Plan, kinds: &[&'static Kind]) -> String {
+    let mut text = String::new();
+    for table in tables(results, plan, kinds) {
         text += "\n";
+        text += &table.text();
     }
     text
 }

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lab::comparison::{median, turns};
 use serde::Serialize;
 
 use crate::failure::{Failure, Result};
 use crate::measure::{Line, Plan};
-use crate::metric::{self, Metric, Unit, median};
+use crate::metric::{self, Metric, Unit};
 use crate::peers::Kind;
 
 /// A figure of one run.
@@ -42,7 +43,11 @@ impl Results {
     }
 
     pub(crate) fn median(&self, store: &str, metric: &Metric) -> Option<f64> {
-        median(&self.figures(store, metric))
+        let figures = self.figures(store, metric);
+        if figures.is_empty() {
+            return None;
+        }
+        Some(median(&figures))
     }
 
     /// The best median of some stores.
@@ -70,9 +75,8 @@ pub(crate) fn take(
     let mut results = Results::default();
     let bar = progress_bar((plan.metrics().count() * kinds.len() * runs) as u64);
     for run in 0..runs {
-        for turn in 0..kinds.len() {
-            // Each run begins with another store.
-            let kind = kinds[(run + turn) % kinds.len()];
+        for turn in turns(run, kinds.len()) {
+            let kind = kinds[turn];
             if results.failed.iter().any(|(name, _)| *name == kind.name) {
                 continue;
             }

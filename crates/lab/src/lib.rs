@@ -10,6 +10,7 @@ use engines::wbtree;
 pub mod arguments;
 pub mod bench;
 pub mod btree;
+pub mod comparison;
 pub mod failure;
 pub mod fast_fair;
 pub mod figures;

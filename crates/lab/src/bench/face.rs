@@ -10,6 +10,7 @@ use super::args::{self, Args, Workload};
 use super::keys::Keys;
 use super::subject::{NAME, padded};
 use super::workload::Script;
+use crate::comparison::median;
 use crate::failure::Result;
 
 /// Whether it is measured: for finds by an engine of users, in a pool that a store opens without
@@ -67,11 +68,7 @@ pub(crate) fn store_over_engine(args: &Args, keys: &Keys, path: &Path) -> Result
         }
         ratios.push(face_ns / engine_ns);
     }
-    ratios.sort_by(f64::total_cmp);
-    Ok(f64::midpoint(
-        ratios[(ratios.len() - 1) / 2],
-        ratios[ratios.len() / 2],
-    ))
+    Ok(median(&ratios))
 }
 
 /// Nanoseconds of all finds.

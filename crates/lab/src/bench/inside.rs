@@ -5,9 +5,9 @@ use std::time::Instant;
 use engines::index::Profile;
 
 use super::args::Args;
-use super::report::median;
 use super::subject::{Bench, Operations, count_of};
 use super::workload::{Script, Step};
+use crate::comparison::median;
 use crate::failure::{Failure, Result};
 
 /// One operation in so many is measured part by part.

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::args::Args;
 use super::keys::Random;
 use super::subject::open_file;
+use crate::comparison::{Row, Table, median};
 use crate::failure::Result;
 use crate::notes::Said;
 use crate::temporary::Scratch;
@@ -27,9 +28,14 @@ node! {
 pub(super) fn run(args: &Args) -> Result<Said> {
     let detected = LineStore::detect();
     let mut rows = Vec::new();
-    let mut text = String::from(
-        "| line store | publish + fence (ns), a random line in 512 MiB | failure-atomic on this processor |\n| --- | --- | --- |",
-    );
+    let mut table = Table {
+        heading: "line store".to_owned(),
+        columns: vec![
+            "publish + fence (ns), a random line in 512 MiB".to_owned(),
+            "failure-atomic on this processor".to_owned(),
+        ],
+        rows: Vec::new(),
+    };
     for store in LineStore::all() {
         let ns = if store.is_supported() {
             Some(measure(args, store)?)
@@ -42,7 +48,11 @@ pub(super) fn run(args: &Args) -> Result<Said> {
             (_, false) => "not known: used only if selected by option",
         };
         let shown = ns.map_or_else(|| "-".to_owned(), |ns| format!("{ns:.0}"));
-        text.push_str(&format!("\n| {} | {shown} | {whole} |", store.name()));
+        table.rows.push(Row {
+            title: store.name().to_owned(),
+            cells: vec![shown, whole.to_owned()],
+            best: None,
+        });
         rows.push(
             json!({ "line_store": store.name(), "ns": ns, "chosen": store == detected, "atomic": whole }),
         );
@@ -50,7 +60,7 @@ pub(super) fn run(args: &Args) -> Result<Said> {
     let pages = args.pages.name();
     Ok(Said {
         json: json!({ "region_bytes": REGION_BYTES, "pages": pages, "line_stores": rows }),
-        text,
+        text: table.markdown().trim_end().to_owned(),
     })
 }
 
@@ -107,6 +117,5 @@ fn time_stores(args: &Args, dax: std::result::Result<Dax, medium::MediumError>) 
         }
         times.push(start.elapsed().as_nanos() as f64 / STORES as f64);
     }
-    times.sort_by(f64::total_cmp);
-    Ok(times[2])
+    Ok(median(&times))
 }

@@ -22,17 +22,15 @@ pub use args::Args;
 pub(crate) use args::{Distribution, MediumChoice, Workload};
 pub(crate) use inside::{Shares, shares, split_ns, words};
 
+use crate::comparison::turns;
 use crate::failure::{Failure, Result};
 use crate::notes::{Notes, Said};
 use compare::Baseline;
 use keys::Keys;
 pub(crate) use once::{Once, once};
-pub(crate) use report::median;
 use report::{LogShare, Report};
 pub(crate) use subject::count_of;
 use subject::{Bench, Measured, Recoveries};
-pub(crate) use table::grouped;
-use turns::turns;
 pub(crate) use turns::{Sample, Series, Trees, fit_together, sample};
 use workload::{Script, Step};
 

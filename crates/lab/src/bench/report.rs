@@ -9,6 +9,7 @@ use super::args::{Args, Workload};
 use super::disk::DiskRates;
 use super::epochs::EpochFigures;
 use super::subject::{Measured, Recoveries, Sizes};
+use crate::comparison::{median, rounded};
 
 /// The measurements so far. Times are those of one operation, one for each run.
 pub(crate) struct Report {
@@ -59,21 +60,6 @@ impl LogShare {
             syncs: after.syncs - before.syncs,
             private_bytes: after.private_bytes,
         }
-    }
-}
-
-/// The median; of two in the middle the upper one.
-pub(crate) fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-fn rounded(value: f64) -> Value {
-    if value.is_finite() {
-        json!((value * 1000.0).round() / 1000.0)
-    } else {
-        Value::Null
     }
 }
 

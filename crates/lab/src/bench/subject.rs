@@ -19,6 +19,7 @@ use super::args::{Args, MediumChoice};
 use super::epochs::{Touches, first_touches};
 use super::keys::{Keys, Random};
 use super::workload::{Script, Step};
+use crate::comparison::median;
 use crate::failure::{Failure, Result};
 use crate::notes::Notes;
 use crate::temporary::Scratch;
@@ -386,11 +387,10 @@ impl Bench {
         for offset in (0..PERSIST_REGION_BYTES).step_by(4096) {
             guard.words(offset, 1).map_err(everleaf::Error::from)?[0].store(&guard, 1);
         }
-        let mut times = (0..5)
+        let times = (0..5)
             .map(|_| persist(PERSISTS))
             .collect::<Result<Vec<_>>>()?;
-        times.sort_by(f64::total_cmp);
-        Ok(times[2])
+        Ok(median(&times))
     }
 
     /// Figures of epochs, if the engine has any.

@@ -1,8 +1,9 @@
 //! The figures that a person looks for first, with units, as a short table. `--json` has all.
 
 use super::args::Workload;
-use super::report::{Report, median};
+use super::report::Report;
 use super::subject::{Recoveries, Sizes};
+use crate::comparison::{digits, grouped, median};
 
 /// Nanoseconds, in the unit that suits them.
 fn time(ns: f64) -> String {
@@ -22,31 +23,6 @@ fn rate(ns: f64) -> String {
     } else {
         format!("{} k/s", digits(mops * 1e3))
     }
-}
-
-/// A number with three digits, or all before its point.
-fn digits(number: f64) -> String {
-    match number {
-        number if number >= 99.95 => format!("{number:.0}"),
-        number if number >= 9.995 => format!("{number:.1}"),
-        // Two digits that say something: "0.00 times" does not.
-        number if (1e-6..0.0995).contains(&number) => {
-            format!("{number:.*}", (1.0 - number.log10().floor()) as usize)
-        }
-        number => format!("{number:.2}"),
-    }
-}
-
-/// A number with separators: 1,234,567.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let groups: Vec<&str> = digits
-        .as_bytes()
-        .rchunks(3)
-        .rev()
-        .filter_map(|group| std::str::from_utf8(group).ok())
-        .collect();
-    groups.join(",")
 }
 
 /// A line of the table: its name, its figure, and what that is.

@@ -2,21 +2,15 @@
 
 use super::args::Args;
 use super::keys::Keys;
-use super::report::median;
 use super::subject::Bench;
 use super::undo;
 use super::workload::Script;
+use crate::comparison::{median, turns};
 use crate::failure::{Failure, Result};
 
 /// Bytes of memory that a key of 8 bytes takes, its value, and its share of the nodes, with room to
 /// spare.
 const KEY_BYTES: u64 = 96;
-
-/// The order in which `count` series are measured in run `number`. A later series finds warm
-/// caches, so each is first equally often.
-pub(crate) fn turns(number: usize, count: usize) -> impl Iterator<Item = usize> {
-    (0..count).map(move |turn| (number + turn) % count)
-}
 
 /// A throughput, with its space and counters.
 #[derive(Clone, Debug)]

@@ -3,9 +3,10 @@
 
 use super::{Claim, Figure, KEYS, Measure, Point, Setup, THREADS, bench_args, threads_in_words};
 use crate::bench::{
-    Distribution, MediumChoice, Sample, Series, Shares, Trees, Workload, count_of, grouped, median,
-    recoveries, sample, shares, words,
+    Distribution, MediumChoice, Sample, Series, Shares, Trees, Workload, count_of, recoveries,
+    sample, shares, words,
 };
+use crate::comparison::{grouped, median};
 use crate::failure::Result;
 use crate::notes::Notes;
 

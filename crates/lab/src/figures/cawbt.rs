@@ -2,9 +2,8 @@
 //! thread.
 
 use super::{Claim, Figure, KEYS, Measure, Point, Setup, bench_args, threads_in_words};
-use crate::bench::{
-    Distribution, MediumChoice, Once, Workload, grouped, median, once, recoveries, split_ns,
-};
+use crate::bench::{Distribution, MediumChoice, Once, Workload, once, recoveries, split_ns};
+use crate::comparison::{grouped, median};
 use crate::failure::{Failure, Result};
 use crate::notes::Notes;
 

@@ -5,9 +5,9 @@ use everleaf::Engine;
 
 use super::{Claim, Figure, KEYS, Measure, Point, Setup, THREADS, bench_args, threads_in_words};
 use crate::bench::{
-    Distribution, MediumChoice, Sample, Series, Trees, Workload, count_of, fit_together, grouped,
-    median, recoveries,
+    Distribution, MediumChoice, Sample, Series, Trees, Workload, count_of, fit_together, recoveries,
 };
+use crate::comparison::{grouped, median};
 use crate::failure::Result;
 use crate::notes::Notes;
 

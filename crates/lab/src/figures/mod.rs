@@ -13,6 +13,7 @@ use everleaf::Engine;
 use serde_json::{Value, json};
 
 use crate::bench;
+use crate::comparison::{grouped, rounded};
 use crate::failure::{Failure, Result};
 use crate::notes::{Notes, Said};
 
@@ -193,14 +194,6 @@ impl Figure {
     }
 }
 
-fn rounded(value: f64) -> Value {
-    if value.is_finite() {
-        json!((value * 1000.0).round() / 1000.0)
-    } else {
-        Value::Null
-    }
-}
-
 /// The benchmark's own defaults.
 #[derive(Parser)]
 struct Defaults {
@@ -327,7 +320,7 @@ impl Setup {
             [one] => threads_in_words(one),
             _ => format!("{} threads", threads.join(", ")),
         };
-        let keys = (figure.x != KEYS).then(|| format!("{} keys", bench::grouped(self.keys)));
+        let keys = (figure.x != KEYS).then(|| format!("{} keys", grouped(self.keys)));
         let threads = (!figure
             .points
             .iter()
