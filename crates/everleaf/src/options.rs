@@ -239,7 +239,7 @@ impl Options {
     /// is smaller than half of this keeps all its pages. Beyond it, writers wait for a checkpoint,
     /// or for four if the pages that they write themselves are more. What waits to be written to
     /// disk takes up to half of this in addition; what an engine keeps in memory for each key is in
-    /// docs/PERSISTENCY.md. Default: a quarter of the memory of the machine, or of the control
+    /// docs/FILES.md. Default: a quarter of the memory of the machine, or of the control
     /// group if that has less.
     pub fn private_bytes_max(mut self, private_bytes_max: u64) -> Self {
         self.private_bytes_max = Some(private_bytes_max);
