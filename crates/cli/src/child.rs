@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use everleaf::{Error, Options, Store};
+use everleaf::{ErrorKind, Options, Store};
 use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -131,7 +131,8 @@ pub(crate) fn open_after_kill(options: &Options, path: &Path) -> Result<Store, F
     loop {
         match options.open(path) {
             Err(error)
-                if matches!(&error, Error::Locked { .. }) && start.elapsed() < LOCK_WAIT_MAX =>
+                if matches!(error.kind(), ErrorKind::Locked { .. })
+                    && start.elapsed() < LOCK_WAIT_MAX =>
             {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -153,8 +154,8 @@ pub(crate) fn replace_own(pool: &PoolArgs, names: &[&str], what: &str) -> Result
         |why: String| Failure::Refused(format!("{} exists: {why}{way_out}", path.display()));
     let store = match pool.options().create(false).open(path) {
         Ok(store) => store,
-        Err(error) => match &error {
-            Error::Locked { .. } | Error::NotWritable { .. } => return Err(error.into()),
+        Err(error) => match error.kind() {
+            ErrorKind::Locked { .. } | ErrorKind::NotWritable { .. } => return Err(error.into()),
             _ => return Err(Failure::Refused(format!("{error}; {way_out}"))),
         },
     };

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use everleaf::{
-    Bounds, Codec, Engine, Error, FlushKind, LineStore, MediumChoice, Options, Store, Survives,
+    Bounds, Codec, Engine, ErrorKind, FlushKind, LineStore, MediumChoice, Options, Store, Survives,
     Tree, TreeOptions,
 };
 use lab::arguments::{any_of, engine_of};
@@ -279,7 +279,7 @@ impl PoolArgs {
                 Ok(opened) => return Ok(opened),
                 Err(error) => error,
             };
-            let is_locked = matches!(&error, Error::Locked { .. });
+            let is_locked = matches!(error.kind(), ErrorKind::Locked { .. });
             if !is_locked || start.elapsed() >= self.wait {
                 return Err(error.into());
             }

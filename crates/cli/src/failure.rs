@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use everleaf::{Error, LogError};
+use everleaf::{Error, ErrorKind, LogError};
 use medium::MediumError;
 use serde_json::{Map, Value, json};
 
@@ -85,25 +85,27 @@ pub(crate) enum Failure {
 
 /// An error of the store, with the commands that help instead of the functions.
 fn words(error: &Error) -> String {
-    match error {
-        Error::NoSuchPool { at } => {
+    let at = error
+        .path()
+        .map_or_else(String::new, |path| format!("{}: ", path.display()));
+    match error.kind() {
+        ErrorKind::NoSuchPool => {
             format!(
                 "{at}no such pool; check the path (`everleaf put` and `everleaf load` make a new one)"
             )
         }
-        Error::TreeExists { name, at } => {
+        ErrorKind::TreeExists { name } => {
             format!("{at}tree {name:?} exists already; take another name, or drop that tree first")
         }
-        Error::Corrupt { at, .. } => {
+        ErrorKind::Corrupt { .. } => {
             format!(
                 "{at}the pool is {}; `everleaf check` lists all damage, `everleaf dump --salvage` saves the rest",
                 error.what()
             )
         }
-        Error::Locked {
+        ErrorKind::Locked {
             holder,
             readers: false,
-            at,
         } => {
             let holder = holder.map_or_else(
                 || "another process".to_owned(),
@@ -114,7 +116,7 @@ fn words(error: &Error) -> String {
                  copy (`everleaf backup`)"
             )
         }
-        Error::NotWritable { source, .. }
+        ErrorKind::NotWritable { source }
             if error
                 .path()
                 .is_some_and(|path| path.symlink_metadata().is_err()) =>
@@ -134,19 +136,17 @@ const SALVAGE: &str = " (`everleaf dump --salvage` saves what is there)";
 
 /// The commands that help, which the library does not know of.
 fn hint(error: &Error) -> &'static str {
-    match error {
-        Error::Locked { .. } => " (`--wait SECONDS` waits for it)",
-        Error::NoSuchTree { .. } => " (`everleaf trees` lists those there are)",
-        Error::Medium {
+    match error.kind() {
+        ErrorKind::Locked { .. } => " (`--wait SECONDS` waits for it)",
+        ErrorKind::NoSuchTree { .. } => " (`everleaf trees` lists those there are)",
+        ErrorKind::Medium {
             source: MediumError::Log(LogError::Mark { .. }),
-            ..
         } => " (`--medium dax` does that)",
-        Error::Unopenable { .. } => SALVAGE,
-        Error::Medium {
+        ErrorKind::Unopenable { .. } => SALVAGE,
+        ErrorKind::Medium {
             source: MediumError::Log(LogError::Missing { .. } | LogError::Damaged { .. }),
-            ..
         } => SALVAGE,
-        Error::Version { .. } | Error::LineForm { .. } => {
+        ErrorKind::Version { .. } | ErrorKind::LineForm { .. } => {
             " (`everleaf dump` there, `everleaf restore` here)"
         }
         _ => "",
@@ -230,20 +230,18 @@ impl Failure {
     /// What kind of failure it is, for scripts.
     fn kind(&self) -> &str {
         match self {
-            Self::Store(error) => match error {
-                Error::Locked { .. } => "locked",
-                Error::PoolFull { .. } => "full",
-                Error::NoSuchPool { .. } | Error::NoSuchTree { .. } => "absent",
-                Error::BadTreeName { .. } => "usage",
-                Error::Io { source, .. }
-                | Error::NotWritable { source, .. }
-                | Error::Medium {
+            Self::Store(error) => match error.kind() {
+                ErrorKind::Locked { .. } => "locked",
+                _ if error.is_full() => "full",
+                _ if error.is_absent() => "absent",
+                ErrorKind::BadTreeName { .. } => "usage",
+                ErrorKind::Io { source, .. }
+                | ErrorKind::NotWritable { source }
+                | ErrorKind::Medium {
                     source: MediumError::Log(LogError::Io { source, .. }),
-                    ..
                 } => of_system(source),
-                Error::Medium {
+                ErrorKind::Medium {
                     source: MediumError::Map(map),
-                    ..
                 } => of_system(&map.source),
                 _ if self.is_damage() => "damaged",
                 _ => "store",
@@ -278,16 +276,12 @@ impl Failure {
         let Self::Store(error) = self else {
             return false;
         };
-        match error {
-            Error::Corrupt { .. } | Error::Unopenable { .. } => true,
-            Error::Medium {
-                source: MediumError::Log(log),
-                ..
-            } => !matches!(
+        match error.medium() {
+            Some(MediumError::Log(log)) => !matches!(
                 log,
                 LogError::Io { .. } | LogError::Overrun | LogError::Unsettled
             ),
-            _ => false,
+            _ => error.is_corrupt(),
         }
     }
 

@@ -8,7 +8,7 @@
 #[doc(hidden)]
 pub use medium;
 
-pub use pool::{At, Error, Result};
+pub use pool::{Error, ErrorKind, Result};
 
 /// How many threads can run at the same time. The operating system answers from files, so it is
 /// asked once.

@@ -7,10 +7,10 @@ use std::ops::Bound;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use everleaf_engines::Error;
 use everleaf_engines::engine::{Codec, Engine, Opening, Visit};
 use everleaf_engines::index::{Bounds, Condition, Direction, Index, LeftOut, WordIndex};
 use everleaf_engines::kit::paged::{checked, unchecked};
+use everleaf_engines::{Error, ErrorKind};
 use medium::testing::Late;
 use medium::testing::late::Release;
 use medium::{Dax, DaxOptions, Instrumented, LineForm};
@@ -185,7 +185,7 @@ fn a_load_that_is_overtaken_answers_when_that_is_durable() {
             both_wait,
             "a load that is refused because of a key that a crash could take back"
         );
-        assert!(matches!(loader.join().unwrap(), Error::NotEmpty));
+        assert!(matches!(loader.join().unwrap().kind(), ErrorKind::NotEmpty));
     });
 }
 
@@ -202,7 +202,7 @@ fn a_root_that_names_no_nodes_is_told_with_its_word() {
             opened.err().unwrap(),
             (Engine::WBTREE.settings_of)(&root).unwrap_err(),
         ] {
-            let Error::Corrupt { offset, what, .. } = &error else {
+            let ErrorKind::Corrupt { offset, what } = error.kind() else {
                 panic!("{error}")
             };
             assert_eq!(*offset, root.words[0]);

@@ -8,7 +8,7 @@ fn main() -> Result<(), Error> {
     for number in 0..100_000_u32 {
         match log.put(number.to_be_bytes(), [b'x'; 200]) {
             Ok(()) => {}
-            Err(error @ Error::PoolFull { .. }) => {
+            Err(error) if error.is_full() => {
                 println!("after {number} entries: {error}");
                 // Nothing was lost, and removes still work: the oldest entries go.
                 for old in 0..number.min(1000) {

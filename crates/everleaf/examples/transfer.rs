@@ -1,6 +1,6 @@
 //! Two writes that a crash leaves together. Run with `cargo run -p everleaf --example transfer`.
 
-use everleaf::{Batch, Error, Store, Tree};
+use everleaf::{Batch, Error, ErrorKind, Store, Tree};
 
 /// What an account has; nothing if it is new.
 fn amount(accounts: &Tree, name: &str) -> Result<(i64, Option<[u8; 8]>), Error> {
@@ -27,7 +27,7 @@ fn main() -> Result<(), Error> {
         transfer.put(&accounts, "yours", (yours + 10).to_be_bytes());
         match store.write(&transfer) {
             // Another thread was faster.
-            Err(Error::ConditionFailed { .. }) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::ConditionFailed { .. }) => {}
             written => break written?,
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engines::batch::{self, Batch, Unfinished};
 use engines::engine::{self, AnyTree, Engine, Host, Salvaged, Settings, Visit};
 use engines::index::{EpochLength, Index};
-use engines::{At, Error, Result};
+use engines::{ErrorKind, Result};
 use medium::file::CopyTarget;
 use medium::{FileStat, Lsn, Survives};
 use pool::{Pool, PoolStat, Roots, TreeRoot};
@@ -203,9 +203,8 @@ impl<M: Host> Backend for Pool<M> {
 
     fn backup(&self, target: &CopyTarget) -> Result<u64> {
         let file = self.medium().file();
-        let file = file.ok_or_else(|| Error::NoBackup {
+        let file = file.ok_or_else(|| ErrorKind::NoBackup {
             why: "its medium has no log".to_owned(),
-            at: At::UNKNOWN,
         })?;
         Ok(file.backup(target)?)
     }

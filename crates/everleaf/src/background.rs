@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use engines::Error;
 use engines::index::Index;
+use engines::{Error, ErrorKind};
 use medium::sync::{AtomicBool, Ordering};
 use parking_lot::{Condvar, Mutex};
 
@@ -86,9 +86,9 @@ impl State {
     }
 
     fn note(&self, tree: Option<String>, error: &Error) {
-        let (offset, what) = match &error {
-            Error::Corrupt { offset, what, .. } => (Some(*offset), what.clone()),
-            other => (None, other.to_string()),
+        let (offset, what) = match error.kind() {
+            ErrorKind::Corrupt { offset, what } => (Some(*offset), what.clone()),
+            _ => (None, error.to_string()),
         };
         *self.damage.lock() = Some(StoreViolation { tree, offset, what });
     }

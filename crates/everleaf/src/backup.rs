@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use engines::{At, Error, Result};
+use engines::{Error, ErrorKind, Result};
 use medium::file::{CopyTarget, Disk, PRIVATE_MODE, folder_of, share_access, sync_folder};
 use medium::{Grown, LimitedBy, LogError, MediumError};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -39,25 +39,26 @@ fn refused(source: io::Error) -> Error {
 /// The error of a copy to `place`, which would have had `wanted` bytes. Only the copy grows: if
 /// there is no room, the error names it, and not the pool.
 fn of_copy(error: Error, place: &Path, wanted: u64) -> Error {
-    let (Error::Io { source, .. }
-    | Error::Medium {
+    let (ErrorKind::Io { source, .. }
+    | ErrorKind::Medium {
         source: MediumError::Log(LogError::Io { source, .. }),
-        ..
-    }) = &error
+    }) = error.kind()
     else {
         return error;
     };
     let by = File::open(folder_of(place))
         .ok()
         .and_then(|folder| LimitedBy::of(source, &folder));
-    let full = |by| Error::PoolFull {
-        wanted,
-        limit: 0,
-        by,
-        file: Grown::Pool,
-        at: At::UNKNOWN,
-    };
-    by.map_or(error, |by| full(by).at(place))
+    match by {
+        None => error,
+        Some(by) => Error::from(ErrorKind::PoolFull {
+            wanted,
+            limit: 0,
+            by,
+            file: Grown::Pool,
+        })
+        .at(place),
+    }
 }
 
 impl NewCopy {
@@ -165,12 +166,12 @@ impl Options {
     ///
     /// # Errors
     /// - As [`Options::open`] and [`Store::backup`](crate::Store::backup);
-    /// - [`Error::PoolFull`] if there is no room for the copy; its path is that of the copy;
-    /// - [`Error::NoBackup`] if another process has the store open on another medium than
+    /// - [`ErrorKind::PoolFull`] if there is no room for the copy; its path is that of the copy;
+    /// - [`ErrorKind::NoBackup`] if another process has the store open on another medium than
     ///   [`MediumChoice::File`](crate::MediumChoice::File), or others keep opening and closing it;
-    /// - [`Error::Medium`] with [`LogError::Overrun`](crate::LogError::Overrun) if the log beside
-    ///   the pool is so small, and so much is written, that its space is used again before it was
-    ///   read.
+    /// - [`ErrorKind::Medium`] with [`LogError::Overrun`](crate::LogError::Overrun) if the log
+    ///   beside the pool is so small, and so much is written, that its space is used again before
+    ///   it was read.
     pub fn backup(&self, path: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<u64> {
         let (path, target) = (path.as_ref(), target.as_ref());
         let mut holder = None;
@@ -180,8 +181,10 @@ impl Options {
             }
             match locked_to_read(path) {
                 Ok(file) => return self.copy_unopened(path, &file, target),
-                Err(Error::Locked { holder: found, .. }) => holder = found,
-                Err(error) => return Err(error.at(path)),
+                Err(error) => match error.kind() {
+                    ErrorKind::Locked { holder: found, .. } => holder = *found,
+                    _ => return Err(error.at(path)),
+                },
             }
             let new = NewCopy::make(target, path)?;
             let copied = copy_beside(path, &new.target);
@@ -193,11 +196,10 @@ impl Options {
             || "another process".to_owned(),
             |process| format!("process {process}"),
         );
-        Err(Error::NoBackup {
+        let refused = Error::from(ErrorKind::NoBackup {
             why: format!("{holder} has it open on a medium without a log"),
-            at: At::UNKNOWN,
-        }
-        .at(path))
+        });
+        Err(refused.at(path))
     }
 
     /// Copies the store at `path`, whose file is locked, so that no process writes to it.

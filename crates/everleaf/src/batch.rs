@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+#[cfg(doc)]
+use engines::ErrorKind;
 use engines::batch::{self, Expected, Write};
 use engines::index::Condition;
 use engines::{Error, Result};
@@ -17,7 +19,7 @@ use crate::{Store, Ticket, Tree};
 /// keeps its trees open.
 ///
 /// ```
-/// use everleaf::{Batch, Engine, Error, Store, TreeOptions};
+/// use everleaf::{Batch, Engine, Error, ErrorKind, Store, TreeOptions};
 ///
 /// let store = Store::in_memory()?;
 /// let stock = store.tree("stock")?;
@@ -30,7 +32,8 @@ use crate::{Store, Ticket, Tree};
 /// assert_eq!(orders.get("order 1")?.as_deref(), Some(b"3 apples".as_slice()));
 ///
 /// // There are not 12 apples any more, so nothing is written.
-/// assert!(matches!(store.write(&order), Err(Error::ConditionFailed { index: 0, .. })));
+/// let refused = store.write(&order).unwrap_err();
+/// assert!(matches!(refused.kind(), ErrorKind::ConditionFailed { index: 0, .. }));
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Default)]
@@ -169,16 +172,16 @@ impl Store {
     ///
     /// # Errors
     /// Nothing was written after
-    /// - [`Error::ConditionFailed`], which names the condition;
-    /// - [`Error::PoolFull`]: space for the worst case is set aside before anything is written;
-    /// - [`Error::BatchTooLarge`]: the limits are 16 MiB, or 10,000 writes to trees that are
+    /// - [`ErrorKind::ConditionFailed`], which names the condition;
+    /// - [`ErrorKind::PoolFull`]: space for the worst case is set aside before anything is written;
+    /// - [`ErrorKind::BatchTooLarge`]: the limits are 16 MiB, or 10,000 writes to trees that are
     ///   durable by epochs;
-    /// - [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::NotAWord`]; [`Error::NoSuchTree`]
-    ///   for a tree of another store; [`Error::ReadOnly`].
+    /// - [`ErrorKind::KeyTooLong`], [`ErrorKind::ValueTooLong`], [`ErrorKind::NotAWord`];
+    ///   [`ErrorKind::NoSuchTree`] for a tree of another store; [`ErrorKind::ReadOnly`].
     ///
     /// After an error of the medium, or of a damaged tree, it is not known whether the batch was
     /// done. The next open finishes it or undoes it; until then all writes to the store return
-    /// [`Error::BatchUnfinished`]. If a tree is still damaged then, the open lists that
+    /// [`ErrorKind::BatchUnfinished`]. If a tree is still damaged then, the open lists that
     /// ([`Recovery::damaged`](crate::Recovery::damaged)), and the store goes on refusing writes.
     pub fn write(&self, batch: &Batch) -> Result<()> {
         if let Some(other) = batch.trees.iter().find(|tree| !self.has(tree)) {

@@ -1,7 +1,7 @@
 //! What a tree is: its engine, its codec, its settings.
 
 use engines::engine::{Codec, Engine, Settings};
-use engines::{At, Error, Result};
+use engines::{ErrorKind, Result};
 use pool::TreeRoot;
 
 /// How a tree is made. An existing tree must have been made with the same options.
@@ -43,7 +43,7 @@ impl TreeOptions {
     /// values that they take.
     ///
     /// # Errors
-    /// [`Error::Setting`] if the engine has no such setting, or it does not take this value.
+    /// [`ErrorKind::Setting`] if the engine has no such setting, or it does not take this value.
     pub fn with(self, setting: &str, value: u64) -> Result<Self> {
         let set = self.engine.settings(&[(setting, value)])?;
         Ok(Self {
@@ -62,12 +62,12 @@ impl TreeOptions {
             .into_iter()
             .find(|codec| codec.id() == root.codec);
         let (Some(engine), Some(codec)) = (engine, codec) else {
-            return Err(Error::UnknownEngine {
+            return Err(ErrorKind::UnknownEngine {
                 name: root.name.clone(),
                 engine: root.engine,
                 codec: root.codec,
-                at: At::UNKNOWN,
-            });
+            }
+            .into());
         };
         Ok(Self {
             engine,
@@ -96,12 +96,12 @@ impl TreeOptions {
                 wanted.engine.describe(&wanted.settings),
             )
         };
-        Err(Error::TreeMismatch {
+        Err(ErrorKind::TreeMismatch {
             name: name.to_owned(),
             found,
             wanted,
-            at: At::UNKNOWN,
-        })
+        }
+        .into())
     }
 }
 

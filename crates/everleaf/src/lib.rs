@@ -192,9 +192,9 @@
 //!
 //! # Processes
 //!
-//! One *process* has a pool open at a time; a second one gets [`Error::Locked`], which names the
-//! first. Any number may only read it meanwhile, if none writes: [`Options::read_only`] changes no
-//! file, so it also serves for a full disk, a read-only file system, a pool without write
+//! One *process* has a pool open at a time; a second one gets [`ErrorKind::Locked`], which names
+//! the first. Any number may only read it meanwhile, if none writes: [`Options::read_only`] changes
+//! no file, so it also serves for a full disk, a read-only file system, a pool without write
 //! permission, and a look at what a killed process left.
 //!
 //! # What is durable when
@@ -221,11 +221,11 @@
 //! ```
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let path = folder.path().join("money.pool");
-//! use everleaf::{Error, Options, Survives};
+//! use everleaf::{ErrorKind, Options, Survives};
 //!
 //! match Options::new().require(Survives::PowerLoss).open(&path) {
 //!     Ok(store) => assert_eq!(store.survives(), Survives::PowerLoss),
-//!     Err(error) => assert!(matches!(error, Error::NotDurable { .. })),
+//!     Err(error) => assert!(matches!(error.kind(), ErrorKind::NotDurable { .. })),
 //! }
 //! ```
 //!
@@ -239,24 +239,27 @@
 //! # Errors
 //!
 //! There is one [`Error`]. Its text says what failed, where, and a way out; [`Error::path`] is the
-//! pool that it concerns. A damaged or hostile pool gives [`Error::Corrupt`], [`Error::Unopenable`]
-//! or a wrong answer, never undefined behaviour; [`Store::check`] finds damage.
+//! pool that it concerns, and [`Error::kind`] what went wrong, to match on. The frequent questions
+//! have methods: [`Error::is_full`], [`Error::is_corrupt`], [`Error::is_retryable`],
+//! [`Error::is_absent`]. A damaged or hostile pool gives [`ErrorKind::Corrupt`],
+//! [`ErrorKind::Unopenable`] or a wrong answer, never undefined behaviour; [`Store::check`] finds
+//! damage.
 //!
 //! ```
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let path = folder.path().join("small.pool");
-//! use everleaf::{Error, Options};
+//! use everleaf::{Error, ErrorKind, Options};
 //!
 //! let store = Options::new().limit_bytes(1 << 20).open(&path)?;
 //! let tree = store.tree("big")?;
-//! match tree.put("key", vec![0; 4 << 20]) {
-//!     Err(error @ Error::PoolFull { limit: 1_048_576, .. }) => assert_eq!(error.path(), Some(path.as_path())),
-//!     other => panic!("{other:?}"),
-//! }
+//! let full = tree.put("key", vec![0; 4 << 20]).unwrap_err();
+//! assert!(full.is_full());
+//! assert!(matches!(full.kind(), ErrorKind::PoolFull { limit: 1_048_576, .. }));
+//! assert_eq!(full.path(), Some(path.as_path()));
 //! tree.put("key", "small")?; // nothing was lost, and the tree is usable
 //!
 //! let second = Options::new().open(&path).unwrap_err();
-//! assert!(matches!(second, Error::Locked { .. }));
+//! assert!(matches!(second.kind(), ErrorKind::Locked { .. }));
 //! assert!(second.to_string().contains("small.pool"));
 //! # Ok::<(), Error>(())
 //! ```
@@ -296,7 +299,7 @@ pub use engines::index::{
     Bounds, Condition, Direction, EpochStat, Index, IndexStat, LeftOut, NextEntry, Part, Scan,
     Value, Violation, WordIndex,
 };
-pub use engines::{At, Error, Result};
+pub use engines::{Error, ErrorKind, Result};
 pub use kind::TreeOptions;
 pub use medium::file::{LogEnd, LogError, Replay};
 pub use medium::{

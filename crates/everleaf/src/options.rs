@@ -1,7 +1,7 @@
 //! How a store is opened, and the opening itself.
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use engines::engine::{Engine, Host, Settings};
 use engines::index::EpochLength;
-use engines::{At, Error, Result};
+use engines::{Error, ErrorKind, Result};
 use medium::file::{Beside, Io, Through, sync_folder};
 use medium::{
     Dax, DaxOptions, Durability, FileOptions, FlushKind, LineForm, LineStore, Medium, Survives,
@@ -109,7 +109,7 @@ impl Options {
     }
 
     /// Whether a missing or empty file becomes a new pool. Default: yes. Otherwise it is
-    /// [`Error::NoSuchPool`] or [`Error::NotAPool`].
+    /// [`ErrorKind::NoSuchPool`] or [`ErrorKind::NotAPool`].
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
         self
@@ -126,12 +126,12 @@ impl Options {
     /// what it finds before it returns, and this one does not. So the last writes of a process that
     /// was killed can be read here, and be taken back by a loss of power afterwards.
     ///
-    /// Whatever would write fails with [`Error::ReadOnly`], and a missing tree is
-    /// [`Error::NoSuchTree`]. A missing pool is never made. The medium and its settings do not
+    /// Whatever would write fails with [`ErrorKind::ReadOnly`], and a missing tree is
+    /// [`ErrorKind::NoSuchTree`]. A missing pool is never made. The medium and its settings do not
     /// matter, but for [`MediumChoice::Ram`], where there is nothing to read.
     ///
     /// ```
-    /// # use everleaf::{Error, Options, Store};
+    /// # use everleaf::{ErrorKind, Options, Store};
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("a.pool");
     /// let store = Store::open(&path)?;
@@ -141,8 +141,10 @@ impl Options {
     /// let reader = Options::new().read_only(true).open(&path)?;
     /// let another = Options::new().read_only(true).open(&path)?;
     /// assert_eq!(reader.tree("main")?.get("key")?.as_deref(), Some(&b"value"[..]));
-    /// assert!(matches!(reader.tree("main")?.put("key", "new"), Err(Error::ReadOnly { .. })));
-    /// assert!(matches!(Store::open(&path), Err(Error::Locked { readers: true, .. })));
+    /// let refused = reader.tree("main")?.put("key", "new").unwrap_err();
+    /// assert!(matches!(refused.kind(), ErrorKind::ReadOnly));
+    /// let locked = Store::open(&path).unwrap_err();
+    /// assert!(matches!(locked.kind(), ErrorKind::Locked { readers: true, .. }));
     /// # drop(another);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -152,11 +154,12 @@ impl Options {
     }
 
     /// Whether every record that is read must pass its check; one that fails it is
-    /// [`Error::Corrupt`] and not a wrong value. Default: no: [`Store::check`] verifies all records
-    /// when it is called. A get or a range then also computes a CRC32C of key and value, and copies
-    /// the key: in a tree of `rntree` with keys of 24 and values of 150 bytes, on a file, a get
-    /// takes 4% longer, and a range of 100 entries 1.9 times as long (`everleaf bench --workload
-    /// find|scan --verify`). Trees of words have no records, and nothing to verify.
+    /// [`ErrorKind::Corrupt`] and not a wrong value. Default: no: [`Store::check`] verifies all
+    /// records when it is called. A get or a range then also computes a CRC32C of key and value,
+    /// and copies the key: in a tree of `rntree` with keys of 24 and values of 150 bytes, on a
+    /// file, a get takes 4% longer, and a range of 100 entries 1.9 times as long
+    /// (`everleaf bench --workload find|scan --verify`). Trees of words have no records, and
+    /// nothing to verify.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
@@ -172,8 +175,8 @@ impl Options {
     }
 
     /// The largest length that the file may get, in bytes. An operation that would need more fails
-    /// with [`Error::PoolFull`] and changes nothing; removes go on working. Default: what the disk
-    /// holds.
+    /// with [`ErrorKind::PoolFull`] and changes nothing; removes go on working. Default: what the
+    /// disk holds.
     pub fn limit_bytes(mut self, limit_bytes: u64) -> Self {
         self.limit_bytes = limit_bytes;
         self
@@ -202,7 +205,7 @@ impl Options {
     }
 
     /// What the medium must survive at least; if it promises less, opening fails with
-    /// [`Error::NotDurable`]. Default: nothing.
+    /// [`ErrorKind::NotDurable`]. Default: nothing.
     pub fn require(mut self, survives: Survives) -> Self {
         self.require = survives;
         self
@@ -315,16 +318,17 @@ impl Options {
     /// if a batch was under way; on [`MediumChoice::File`] also O(log).
     ///
     /// # Errors
-    /// - [`Error::NoSuchPool`], [`Error::NotAPool`], [`Error::NotWritable`], [`Error::Locked`],
-    ///   [`Error::Io`]: the file;
-    /// - [`Error::Version`], [`Error::UnknownFeatures`], [`Error::LineForm`]: a pool of another
-    ///   release or machine;
-    /// - [`Error::Unopenable`]: a damaged header, or a truncated file. A damaged *tree* fails when
-    ///   it is opened itself;
-    /// - [`Error::Medium`] with [`MediumError::Log`](medium::MediumError::Log): the log beside the
-    ///   pool is missing, damaged or of another pool;
-    /// - [`Error::NotDurable`], [`Error::Unsupported`]: this machine lacks what was asked for;
-    /// - [`Error::PoolFull`]: no room for a new pool.
+    /// - [`ErrorKind::NoSuchPool`], [`ErrorKind::NotAPool`], [`ErrorKind::NotWritable`],
+    ///   [`ErrorKind::Locked`], [`ErrorKind::Io`]: the file;
+    /// - [`ErrorKind::Version`], [`ErrorKind::UnknownFeatures`], [`ErrorKind::LineForm`]: a pool of
+    ///   another release or machine;
+    /// - [`ErrorKind::Unopenable`]: a damaged header, or a truncated file. A damaged *tree* fails
+    ///   when it is opened itself;
+    /// - [`ErrorKind::Medium`] with [`MediumError::Log`](medium::MediumError::Log): the log beside
+    ///   the pool is missing, damaged or of another pool;
+    /// - [`ErrorKind::NotDurable`], [`ErrorKind::Unsupported`]: this machine lacks what was asked
+    ///   for;
+    /// - [`ErrorKind::PoolFull`]: no room for a new pool.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Store> {
         let path = path.as_ref();
         if self.medium == MediumChoice::Ram {
@@ -382,8 +386,8 @@ impl Options {
     /// Makes a store in memory, on [`MediumChoice::Ram`].
     ///
     /// # Errors
-    /// [`Error::NotDurable`] if [`Options::require`] asks for anything; [`Error::NotAPool`] with
-    /// [`Options::read_only`]; [`Error::Medium`] if the system gives no memory.
+    /// [`ErrorKind::NotDurable`] if [`Options::require`] asks for anything; [`ErrorKind::NotAPool`]
+    /// with [`Options::read_only`]; [`ErrorKind::Medium`] if the system gives no memory.
     pub fn open_in_memory(&self) -> Result<Store> {
         let (path, start) = (Path::new("(memory)"), Instant::now());
         if self.read_only {
@@ -465,14 +469,14 @@ impl Options {
                     .map(|file| (file, false))
                     .map_err(refused);
             }
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(refused(error)),
-            Err(_) if !self.create => return Err(Error::NoSuchPool { at: At::UNKNOWN }),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(refused(error)),
+            Err(_) if !self.create => return Err(ErrorKind::NoSuchPool.into()),
             Err(_) => {}
         }
         match options.clone().create_new(true).open(path) {
             Ok(file) => Ok((file, true)),
             // Another process was faster.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => options
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options
                 .open(path)
                 .map(|file| (file, false))
                 .map_err(refused),
@@ -582,11 +586,11 @@ impl Options {
         let wanted = self.line_store.map(form_of);
         match (Identity::of_medium(&medium)?, wanted) {
             (Some(pool), Some(wanted)) if pool.line_form != wanted => {
-                return Err(Error::LineForm {
+                return Err(ErrorKind::LineForm {
                     pool: pool.line_form,
                     medium: wanted,
-                    at: At::UNKNOWN,
-                });
+                }
+                .into());
             }
             (Some(pool), _) => medium.set_line_form(pool.line_form),
             (None, wanted) => medium.set_line_form(wanted.unwrap_or(LineForm::Single)),
@@ -594,11 +598,11 @@ impl Options {
         if medium.survives() < self.require {
             // The log is written back and removed, as it is no longer needed.
             medium.finish()?;
-            return Err(Error::NotDurable {
+            return Err(ErrorKind::NotDurable {
                 required: self.require,
                 found: medium.describe(),
-                at: At::UNKNOWN,
-            });
+            }
+            .into());
         }
         self.finish(path, medium, start, None)
     }
@@ -632,14 +636,16 @@ impl Options {
     /// Refuses instructions that this processor lacks, whether or not the medium will use them.
     fn check_instructions(&self) -> Result<()> {
         if let Some(flush) = self.flush.filter(|flush| !flush.is_supported()) {
-            return Err(Error::Unsupported {
+            return Err(ErrorKind::Unsupported {
                 what: format!("flush {flush}"),
-            });
+            }
+            .into());
         }
         match self.line_store.filter(|store| !store.is_supported()) {
-            Some(store) => Err(Error::Unsupported {
+            Some(store) => Err(ErrorKind::Unsupported {
                 what: format!("line store {store}"),
-            }),
+            }
+            .into()),
             None => Ok(()),
         }
     }
@@ -651,11 +657,11 @@ impl Options {
             (None, _) => LineStore::detect(),
         };
         match pool {
-            Some(pool) if pool != form_of(store) => Err(Error::LineForm {
+            Some(pool) if pool != form_of(store) => Err(ErrorKind::LineForm {
                 pool,
                 medium: form_of(store),
-                at: At::UNKNOWN,
-            }),
+            }
+            .into()),
             _ => Ok(store),
         }
     }
@@ -671,11 +677,11 @@ impl Options {
         // What a new file survives is known only when some of it is mapped.
         medium.grow(pool::SLAB_BYTES)?;
         if medium.survives() < self.require {
-            return Err(Error::NotDurable {
+            return Err(ErrorKind::NotDurable {
                 required: self.require,
                 found: medium.describe(),
-                at: At::UNKNOWN,
-            });
+            }
+            .into());
         }
         // What is only read has no epochs to end, and is not closed but forgotten.
         let (close_cleanly, epoch) = match source {
@@ -732,10 +738,10 @@ pub fn log_path(path: &Path) -> PathBuf {
 const NEVER_WRITTEN: &str = "nothing was ever written to it";
 
 fn not_a_pool(why: &str) -> Error {
-    Error::NotAPool {
+    ErrorKind::NotAPool {
         why: why.to_owned(),
-        at: At::UNKNOWN,
     }
+    .into()
 }
 
 fn no_file(found: &Metadata) -> Error {
@@ -749,7 +755,7 @@ fn no_file(found: &Metadata) -> Error {
 /// The file at `path`, opened to be read and locked beside other readers.
 pub(crate) fn locked_to_read(path: &Path) -> Result<File> {
     let refused = |source: io::Error| match source.kind() {
-        ErrorKind::NotFound => Error::NoSuchPool { at: At::UNKNOWN },
+        io::ErrorKind::NotFound => Error::from(ErrorKind::NoSuchPool),
         _ => Error::io("open the pool")(source),
     };
     loop {
@@ -770,10 +776,9 @@ pub(crate) fn locked_to_read(path: &Path) -> Result<File> {
 /// What it means that the system does not open a file for writing.
 fn refused(source: io::Error) -> Error {
     match source.kind() {
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Error::NotWritable {
-            source,
-            at: At::UNKNOWN,
-        },
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            ErrorKind::NotWritable { source }.into()
+        }
         _ => Error::io("open the pool")(source),
     }
 }
@@ -798,11 +803,7 @@ pub(crate) fn lock(file: &File, how: FlockOperation) -> Result<()> {
             }
             // Until the holder has written its number, the file names the holder before it.
             let holder = pool::holder_of_file(file).filter(|holder| !readers && is_alive(*holder));
-            Err(Error::Locked {
-                holder,
-                readers,
-                at: At::UNKNOWN,
-            })
+            Err(ErrorKind::Locked { holder, readers }.into())
         }
         Err(errno) => Err(Error::io("lock the pool")(errno.into())),
     }

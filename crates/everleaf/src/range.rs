@@ -95,7 +95,8 @@ impl<'t> Range<'t> {
     /// The next entry, borrowed until the next call: a range without allocation.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](crate::Error::Corrupt) where the tree is damaged; the range then ends.
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) where the tree is damaged; the range then
+    /// ends.
     #[allow(clippy::type_complexity, reason = "a pair, twice wrapped")]
     pub fn next_entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         let found = self.advance(Direction::Forward)?;

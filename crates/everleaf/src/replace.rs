@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use engines::{At, Error, Result};
+use engines::{Error, ErrorKind, Result};
 use medium::file::sync_folder;
 use rustix::fs::FlockOperation;
 
@@ -16,9 +16,9 @@ impl Store {
     /// the path leads to one of the two, whole. A process that waits for the pool gets the new one.
     ///
     /// # Errors
-    /// As [`Store::close`]; [`Error::Locked`] if another process opens this store once it is
-    /// closed; [`Error::Io`] if the system refuses. After an error the path leads to this store,
-    /// and `new` is where it was, unless only its place is not durable yet.
+    /// As [`Store::close`]; [`ErrorKind::Locked`] if another process opens this store once it is
+    /// closed; [`ErrorKind::Io`] if the system refuses. After an error the path leads to this
+    /// store, and `new` is where it was, unless only its place is not durable yet.
     pub fn close_and_replace(self, new: impl AsRef<Path>) -> Result<()> {
         let path = self.path().to_owned();
         let refused = |source| Error::io("replace the pool")(source);
@@ -36,11 +36,11 @@ impl Store {
             if holder != Some(std::process::id()) {
                 // It was open in another process between the close and the lock, and may hold more
                 // than it did.
-                return Err(Error::Locked {
+                return Err(ErrorKind::Locked {
                     holder,
                     readers: false,
-                    at: At::UNKNOWN,
-                });
+                }
+                .into());
             }
             std::fs::rename(new.as_ref(), &place)
                 .and_then(|()| sync_folder(&place))

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use engines::engine::{AnyTree, Settings};
 use engines::index::{LeftOut, Violation};
-use engines::{At, Error, Result};
+use engines::{Error, ErrorKind, Result};
 use medium::{FileStat, LineForm, Lsn, Survives};
 use parking_lot::Mutex;
 use pool::{DamagedRoot, TreeRoot};
@@ -24,7 +24,7 @@ use crate::{EncodedValue, Key, Options, Tree, TreeOptions, TypedTree, WordTree};
 /// it are dropped.
 ///
 /// One process has a pool open at a time, and within it one store: a second open fails with
-/// [`Error::Locked`], also in the same process. Any number of stores may read it instead:
+/// [`ErrorKind::Locked`], also in the same process. Any number of stores may read it instead:
 /// [`Options::read_only`]. All methods may be called from any thread.
 #[derive(Clone)]
 pub struct Store {
@@ -75,7 +75,7 @@ pub struct Recovery {
     /// before the crash is reused, so that no more of them is lost. In [`Store::stat`] also damage
     /// that was found in the background. What is not of one tree is named `(the pool)` or `(a
     /// batch)`. After a batch that could not be finished all writes return
-    /// [`Error::BatchUnfinished`].
+    /// [`ErrorKind::BatchUnfinished`].
     pub damaged: Vec<(String, String)>,
 }
 
@@ -157,7 +157,7 @@ impl Store {
     /// A store in memory, for tests and caches: the same trees, nothing durable.
     ///
     /// # Errors
-    /// [`Error::Medium`] if the system gives no memory.
+    /// [`ErrorKind::Medium`] if the system gives no memory.
     pub fn in_memory() -> Result<Self> {
         Options::new().open_in_memory()
     }
@@ -281,14 +281,15 @@ impl Store {
     /// log + its slabs). O(log trees) from then on.
     ///
     /// # Errors
-    /// - [`Error::TreeMismatch`]: it is a tree of words; for [`Store::tree_with`] also: it has
+    /// - [`ErrorKind::TreeMismatch`]: it is a tree of words; for [`Store::tree_with`] also: it has
     ///   another engine, or nodes of other sizes;
-    /// - [`Error::NodeSize`]: nodes cannot be of the size that is asked for;
-    /// - [`Error::UnknownEngine`]: a newer release made it;
-    /// - [`Error::BadTreeName`]: names have 1 to 128 bytes; [`Error::TooManyTrees`]: a pool holds
-    ///   208 trees;
-    /// - [`Error::Corrupt`]: the tree is damaged; [`Error::PoolFull`]: no room for a new tree;
-    /// - [`Error::NoSuchTree`]: it is missing, and the store is only read.
+    /// - [`ErrorKind::NodeSize`]: nodes cannot be of the size that is asked for;
+    /// - [`ErrorKind::UnknownEngine`]: a newer release made it;
+    /// - [`ErrorKind::BadTreeName`]: names have 1 to 128 bytes; [`ErrorKind::TooManyTrees`]: a pool
+    ///   holds 208 trees;
+    /// - [`ErrorKind::Corrupt`]: the tree is damaged; [`ErrorKind::PoolFull`]: no room for a new
+    ///   tree;
+    /// - [`ErrorKind::NoSuchTree`]: it is missing, and the store is only read.
     pub fn tree(&self, name: &str) -> Result<Tree> {
         self.of_any_engine(name, TreeOptions::RECORDS)
     }
@@ -296,7 +297,7 @@ impl Store {
     /// The tree `name`, made so if it is missing; an existing one may have another engine.
     fn of_any_engine(&self, name: &str, wanted: TreeOptions) -> Result<Tree> {
         match self.open_tree(name) {
-            Err(Error::NoSuchTree { .. }) => self.tree_with(name, wanted),
+            Err(error) if error.is_absent() => self.tree_with(name, wanted),
             opened => opened.and_then(|tree| {
                 let demanded = tree.kind().demand(
                     name,
@@ -336,7 +337,7 @@ impl Store {
     /// The existing tree `name`, whatever its engine and codec. Cost as [`Store::tree`].
     ///
     /// # Errors
-    /// [`Error::NoSuchTree`]; otherwise as [`Store::tree`].
+    /// [`ErrorKind::NoSuchTree`]; otherwise as [`Store::tree`].
     pub fn open_tree(&self, name: &str) -> Result<Tree> {
         self.at(self.find(name, None))
     }
@@ -352,10 +353,10 @@ impl Store {
     /// says so, and whether some of what they hold may be older values. O(n); O(pool) then.
     ///
     /// # Errors
-    /// - [`Error::NoSuchTree`]; [`Error::UnknownEngine`]: a newer release made it;
-    /// - [`Error::TreeMismatch`]: it was made with leaves of another size;
-    /// - [`Error::InBatch`]: within a batch, of a tree of `masstree`;
-    /// - [`Error::Corrupt`]: the slot of the root table that says where it begins is damaged.
+    /// - [`ErrorKind::NoSuchTree`]; [`ErrorKind::UnknownEngine`]: a newer release made it;
+    /// - [`ErrorKind::TreeMismatch`]: it was made with leaves of another size;
+    /// - [`ErrorKind::InBatch`]: within a batch, of a tree of `masstree`;
+    /// - [`ErrorKind::Corrupt`]: the slot of the root table that says where it begins is damaged.
     pub fn salvage(
         &self,
         name: &str,
@@ -386,10 +387,14 @@ impl Store {
                 // misses its entries.
                 (left_out, Ok(tree)) if left_out.is_empty() => {
                     let found = match tree.check() {
-                        Err(Error::Corrupt { offset, what, .. }) => {
-                            vec![Violation { offset, what }]
-                        }
-                        checked => checked?,
+                        Ok(found) => found,
+                        Err(error) => match error.kind() {
+                            ErrorKind::Corrupt { offset, what } => vec![Violation {
+                                offset: *offset,
+                                what: what.clone(),
+                            }],
+                            _ => return Err(error),
+                        },
                     };
                     Ok(found.into_iter().map(LeftOut::unknown).collect())
                 }
@@ -453,7 +458,7 @@ impl Store {
     /// and [`Store::salvage`] takes that name. O(208).
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the file ends inside of the root table.
+    /// [`ErrorKind::Corrupt`] if the file ends inside of the root table.
     pub fn trees(&self) -> Result<Vec<TreeInfo>> {
         let roots = self.at(self.inner.backend.roots())?;
         let whole = roots.trees.iter();
@@ -487,10 +492,10 @@ impl Store {
     /// that is not open is opened for this.
     ///
     /// # Errors
-    /// [`Error::NoSuchTree`]; [`Error::InUse`] while a handle or a range of it lives, or any range
-    /// while the store recovers ([`Store::finish_recovery`]); [`Error::Corrupt`] if it is damaged.
-    /// A damaged tree stays, so that it can be salvaged, unless the damage is met only while its
-    /// space is freed: the next open then finds out what is free.
+    /// [`ErrorKind::NoSuchTree`]; [`ErrorKind::InUse`] while a handle or a range of it lives, or
+    /// any range while the store recovers ([`Store::finish_recovery`]); [`ErrorKind::Corrupt`] if
+    /// it is damaged. A damaged tree stays, so that it can be salvaged, unless the damage is met
+    /// only while its space is freed: the next open then finds out what is free.
     pub fn drop_tree(&self, name: &str) -> Result<()> {
         self.at(self.drop_found(name))
     }
@@ -499,9 +504,9 @@ impl Store {
     /// the two names. O(1).
     ///
     /// # Errors
-    /// [`Error::NoSuchTree`]; [`Error::TreeExists`] if a tree has the new name;
-    /// [`Error::BadTreeName`]; [`Error::TooManyTrees`], as the new name needs a free slot for a
-    /// moment; [`Error::InUse`] as [`Store::drop_tree`].
+    /// [`ErrorKind::NoSuchTree`]; [`ErrorKind::TreeExists`] if a tree has the new name;
+    /// [`ErrorKind::BadTreeName`]; [`ErrorKind::TooManyTrees`], as the new name needs a free slot
+    /// for a moment; [`ErrorKind::InUse`] as [`Store::drop_tree`].
     pub fn rename_tree(&self, name: &str, new: &str) -> Result<()> {
         self.at(self.rename_found(name, new))
     }
@@ -510,7 +515,7 @@ impl Store {
         self.inner.expect_trees_may_change()?;
         // The thread that recovers in the background uses the trees.
         if !self.inner.has_recovered() {
-            return Err(Error::in_use());
+            return Err(ErrorKind::InUse.into());
         }
         let Inner { trees, backend, .. } = &*self.inner;
         let mut trees = trees.lock();
@@ -518,7 +523,7 @@ impl Store {
             let ended = if tree.any.is_unshared() {
                 tree.any.index.sync()
             } else {
-                Err(Error::in_use())
+                Err(ErrorKind::InUse.into())
             };
             if let Err(error) = ended {
                 trees.insert(name.to_owned(), tree);
@@ -538,7 +543,7 @@ impl Store {
         self.inner.expect_trees_may_change()?;
         // The thread that recovers in the background uses the trees.
         if !self.inner.has_recovered() {
-            return Err(Error::in_use());
+            return Err(ErrorKind::InUse.into());
         }
         let Inner {
             trees,
@@ -559,7 +564,7 @@ impl Store {
         let removed = if tree.any.is_unshared() {
             backend.remove_tree(root)
         } else {
-            Err(Error::in_use())
+            Err(ErrorKind::InUse.into())
         };
         if let Err(error) = removed {
             trees.insert(name.to_owned(), tree);
@@ -585,8 +590,9 @@ impl Store {
     /// ([`Engine::is_buffered`](crate::Engine::is_buffered)), whose epochs end now.
     ///
     /// # Errors
-    /// [`Error::Medium`] if the medium failed; [`Error::InBatch`] within a batch of any tree. After
-    /// an error the other trees are still made durable, and the first error is returned.
+    /// [`ErrorKind::Medium`] if the medium failed; [`ErrorKind::InBatch`] within a batch of any
+    /// tree. After an error the other trees are still made durable, and the first error is
+    /// returned.
     pub fn sync(&self) -> Result<()> {
         if self.inner.source.is_some() {
             return Ok(());
@@ -616,8 +622,8 @@ impl Store {
     /// O(slabs), with masstree O(its free objects), and on a file a checkpoint.
     ///
     /// # Errors
-    /// [`Error::Medium`] if the medium failed; [`Error::Corrupt`] if a tree is damaged;
-    /// [`Error::ReadOnly`] if the store is only read.
+    /// [`ErrorKind::Medium`] if the medium failed; [`ErrorKind::Corrupt`] if a tree is damaged;
+    /// [`ErrorKind::ReadOnly`] if the store is only read.
     pub fn compact(&self) -> Result<u64> {
         self.at(self.inner.expect_writable())?;
         let room = || std::fs::metadata(&self.inner.path).map_or(0, |file| 512 * file.blocks());
@@ -637,9 +643,9 @@ impl Store {
     /// process has open: [`Options::backup`].
     ///
     /// # Errors
-    /// [`Error::Io`] if `target` exists or cannot be made; [`Error::PoolFull`] if there is no room
-    /// for it; [`Error::NoBackup`] if the store is written to and not on
-    /// [`MediumChoice::File`](crate::MediumChoice::File); [`Error::Medium`] if the disk fails.
+    /// [`ErrorKind::Io`] if `target` exists or cannot be made; [`ErrorKind::PoolFull`] if there is
+    /// no room for it; [`ErrorKind::NoBackup`] if the store is written to and not on
+    /// [`MediumChoice::File`](crate::MediumChoice::File); [`ErrorKind::Medium`] if the disk fails.
     /// After an error there is no copy.
     pub fn backup(&self, target: impl AsRef<Path>) -> Result<u64> {
         if let Some(source) = &self.inner.source {
@@ -653,7 +659,7 @@ impl Store {
     /// Figures about the pool and its medium. O(slabs).
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the file ends inside of the root table.
+    /// [`ErrorKind::Corrupt`] if the file ends inside of the root table.
     pub fn stat(&self) -> Result<StoreStat> {
         let Inner {
             path,
@@ -740,19 +746,21 @@ impl Store {
             let is_open = opened.is_ok();
             match opened.and_then(|tree| tree.check()) {
                 Ok(violations) => found.extend(violations.into_iter().map(of_tree)),
-                Err(error) => match &error {
+                Err(error) => match error.kind() {
                     // Other threads may write to the tree, so it is not read without its locks.
-                    Error::Corrupt { offset, what, .. } if is_open => {
+                    ErrorKind::Corrupt { offset, what } if is_open => {
                         found.push(violation(Some(*offset), what.clone()));
                     }
-                    Error::Corrupt { offset, what, .. } => {
+                    ErrorKind::Corrupt { offset, what } => {
                         let first = Violation {
                             offset: *offset,
                             what: what.clone(),
                         };
                         found.extend(self.damage(&info.name, first)?.into_iter().map(of_tree));
                     }
-                    Error::UnknownEngine { .. } => found.push(violation(None, error.to_string())),
+                    ErrorKind::UnknownEngine { .. } => {
+                        found.push(violation(None, error.to_string()));
+                    }
                     _ => return Err(error),
                 },
             }
@@ -794,13 +802,13 @@ impl Store {
     /// same, but cannot report an error.
     ///
     /// # Errors
-    /// [`Error::InUse`] while another clone of the store, one of its trees or a
+    /// [`ErrorKind::InUse`] while another clone of the store, one of its trees or a
     /// [`Ticket`](crate::Ticket) lives; it is then closed when the last of them is dropped.
-    /// [`Error::Medium`] if the medium failed.
+    /// [`ErrorKind::Medium`] if the medium failed.
     pub fn close(self) -> Result<()> {
         let path = self.inner.path.clone();
         let closed = Arc::try_unwrap(self.inner)
-            .map_err(|_| Error::in_use())
+            .map_err(|_| Error::from(ErrorKind::InUse))
             .and_then(|inner| {
                 drop(inner.background);
                 drop(inner.trees);
@@ -838,13 +846,13 @@ impl Inner {
     /// Whether writes are taken.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`].
+    /// [`ErrorKind::ReadOnly`].
     #[inline(always)]
     pub(crate) fn expect_writable(&self) -> Result<()> {
         if self.source.is_none() {
             Ok(())
         } else {
-            Err(Error::ReadOnly { at: At::UNKNOWN })
+            Err(ErrorKind::ReadOnly.into())
         }
     }
 

@@ -168,8 +168,9 @@ impl Ticket {
     /// unless that has ended.
     ///
     /// # Errors
-    /// [`Error::Medium`](crate::Error::Medium) if the medium failed: then it is not known whether
-    /// the write is durable; [`Error::InBatch`](crate::Error::InBatch) within a batch.
+    /// [`ErrorKind::Medium`](crate::ErrorKind::Medium) if the medium failed: then it is not known
+    /// whether the write is durable; [`ErrorKind::InBatch`](crate::ErrorKind::InBatch) within a
+    /// batch.
     pub fn wait(&self) -> Result<()> {
         if !self.is_complete() {
             let epochs = self.epoch.as_ref().and_then(|(tree, _)| tree.epochs());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use engines::batch::Target;
 use engines::engine::AnyTree;
 use engines::index::{Bounds, EpochStat, Epochs, Index, IndexStat, Value, Violation};
-use engines::{Error, Result};
+use engines::{Error, ErrorKind, Result};
 
 use crate::store::{Inner, OpenTree};
 use crate::{KeyRange, Range, Ticket, TreeOptions, WordTree};
@@ -23,10 +23,10 @@ const LENT_BYTES_KEPT: usize = 1 << 20;
 /// bytes to 16 MiB; in a tree of words ([`Codec::Word`](crate::Codec::Word)) both have exactly 8.
 ///
 /// # Errors of all methods
-/// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::NotAWord`] for arguments beyond these
-/// limits; [`Error::Corrupt`] where the tree is damaged; [`Error::Medium`] if the medium failed.
-/// Writes also
-/// [`Error::PoolFull`]: nothing was changed, and the tree stays usable; and [`Error::ReadOnly`] in a store that is only read
+/// [`ErrorKind::KeyTooLong`], [`ErrorKind::ValueTooLong`], [`ErrorKind::NotAWord`] for arguments
+/// beyond these limits; [`ErrorKind::Corrupt`] where the tree is damaged; [`ErrorKind::Medium`] if
+/// the medium failed. Writes also [`ErrorKind::PoolFull`]: nothing was changed, and the tree stays
+/// usable; and [`ErrorKind::ReadOnly`] in a store that is only read
 /// ([`Options::read_only`](crate::Options::read_only)). [`Error::path`] is the pool's path.
 #[derive(Clone)]
 pub struct Tree {
@@ -334,7 +334,8 @@ impl Tree {
     /// with the one in which it ends.
     ///
     /// # Errors
-    /// [`Error::NotEmpty`]; [`Error::NotSorted`] with the place of the first entry out of order.
+    /// [`ErrorKind::NotEmpty`]; [`ErrorKind::NotSorted`] with the place of the first entry out of
+    /// order.
     pub fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         entries: impl IntoIterator<Item = (K, V)>,
@@ -369,7 +370,7 @@ impl Tree {
                 Some(Err(error)) => {
                     failure = Some(error);
                     // Only stops the load; the source's own error is what the caller gets.
-                    Err(Error::in_use())
+                    Err(ErrorKind::InUse.into())
                 }
             },
             if fill.is_nan() {
@@ -393,7 +394,7 @@ impl Tree {
     /// Figures. O(leaves); with [`Engine::MASSTREE`](crate::Engine::MASSTREE) O(n).
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if a node cannot be read.
+    /// [`ErrorKind::Corrupt`] if a node cannot be read.
     pub fn stat(&self) -> Result<IndexStat> {
         self.at(self.any.index.stat())
     }

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::ops::RangeBounds;
 
 use engines::index::Bounds;
-use engines::{At, Error, Result};
+use engines::{ErrorKind, Result};
 
 use crate::{EncodedValue, Key, Range, StartsWith, Ticket, Tree};
 
@@ -29,7 +29,7 @@ use crate::{EncodedValue, Key, Range, StartsWith, Ticket, Tree};
 /// ```
 ///
 /// The pool does not know the types. Bytes that are those of no `K` or `V` are
-/// [`Error::NotOfType`].
+/// [`ErrorKind::NotOfType`].
 pub struct TypedTree<K, V> {
     tree: Tree,
     types: PhantomData<fn() -> (K, V)>,
@@ -58,11 +58,13 @@ fn value_bytes(value: &(impl EncodedValue + ?Sized)) -> Vec<u8> {
 
 fn decoded<T>(what: &'static str, tree: &Tree, found: Option<T>) -> Result<T> {
     let wanted = std::any::type_name::<T>();
-    tree.at(found.ok_or_else(|| Error::NotOfType {
-        name: tree.name().to_owned(),
-        what,
-        wanted,
-        at: At::UNKNOWN,
+    tree.at(found.ok_or_else(|| {
+        ErrorKind::NotOfType {
+            name: tree.name().to_owned(),
+            what,
+            wanted,
+        }
+        .into()
     }))
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use everleaf::{
-    Engine, Error, LimitedBy, LineForm, LineStore, Options, Result, Store, Survives, TreeInfo,
+    Engine, ErrorKind, LimitedBy, LineForm, LineStore, Options, Result, Store, Survives, TreeInfo,
     TreeOptions,
 };
 use medium::testing::stride;
@@ -119,8 +119,8 @@ fn both_header_copies_with_a_flipped_byte_are_a_typed_error_and_nothing_is_writt
         fs::write(&path, &damaged).unwrap();
         let error = opened(&path).unwrap_err();
         let typed = matches!(
-            &error,
-            Error::Unopenable { offset: 0, .. } | Error::NotAPool { .. }
+            error.kind(),
+            ErrorKind::Unopenable { offset: 0, .. } | ErrorKind::NotAPool { .. }
         );
         assert!(typed, "byte {byte}: {error}");
         assert!(error.to_string().contains("a.pool"), "{error}");
@@ -388,12 +388,12 @@ fn a_damaged_tree_leaves_the_others_usable_and_is_not_overwritten() {
             assert!(store.recovery().after_crash);
             assert_eq!(store.recovery().damaged.len(), 1);
             assert!(matches!(
-                store.tree("records").unwrap_err(),
-                Error::Corrupt { .. }
+                store.tree("records").unwrap_err().kind(),
+                ErrorKind::Corrupt { .. }
             ));
             assert!(matches!(
-                store.drop_tree("records").unwrap_err(),
-                Error::Corrupt { .. }
+                store.drop_tree("records").unwrap_err().kind(),
+                ErrorKind::Corrupt { .. }
             ));
             let found = store.check().unwrap();
             // The leaf, and what lies behind it, which is found in the slabs.
@@ -443,8 +443,8 @@ fn what_a_damaged_tree_that_was_dropped_leaves_behind_is_found_by_the_next_open(
     let error = store.drop_tree("bztree").unwrap_err();
     assert!(error.is_corrupt(), "{error}");
     assert!(matches!(
-        store.open_tree("bztree").unwrap_err(),
-        Error::NoSuchTree { .. }
+        store.open_tree("bztree").unwrap_err().kind(),
+        ErrorKind::NoSuchTree { .. }
     ));
     let before = store.stat()?.allocations;
     store.close()?;
@@ -469,7 +469,8 @@ fn all_damage_of_a_tree_that_does_not_open_is_listed() -> Result<()> {
     }
     fs::write(&path, &bytes).unwrap();
     let store = opened(&path)?;
-    let Error::Corrupt { offset: first, .. } = store.open_tree("words").unwrap_err() else {
+    let error = store.open_tree("words").unwrap_err();
+    let ErrorKind::Corrupt { offset: first, .. } = *error.kind() else {
         panic!("no damage")
     };
     let found = store.check()?;
@@ -490,8 +491,8 @@ fn all_damage_of_a_tree_that_does_not_open_is_listed() -> Result<()> {
     });
     assert_eq!((left_out?.len(), saved > 80), (2, true));
     assert!(matches!(
-        store.salvage("none", |_, _| true).unwrap_err(),
-        Error::NoSuchTree { .. }
+        store.salvage("none", |_, _| true).unwrap_err().kind(),
+        ErrorKind::NoSuchTree { .. }
     ));
     Ok(())
 }
@@ -504,11 +505,10 @@ fn a_pool_of_another_version_or_with_unknown_features_is_refused() {
     for found in [ours - 1, ours + 1] {
         fs::write(&path, header_with(&whole, 1, found)).unwrap();
         let error = opened(&path).unwrap_err();
-        let Error::Version {
+        let ErrorKind::Version {
             found: other,
             supported,
-            ..
-        } = error
+        } = *error.kind()
         else {
             panic!("{error}")
         };
@@ -518,7 +518,7 @@ fn a_pool_of_another_version_or_with_unknown_features_is_refused() {
     fs::write(&path, header_with(&whole, 2, 1 << 9)).unwrap();
     let error = opened(&path).unwrap_err();
     assert!(
-        matches!(&error, Error::UnknownFeatures { unknown: 0x200, .. }),
+        matches!(error.kind(), ErrorKind::UnknownFeatures { unknown: 0x200 }),
         "{error}"
     );
 }
@@ -534,7 +534,7 @@ fn a_tree_of_an_unknown_engine_is_named_and_the_others_are_usable() -> Result<()
     let store = opened(&path)?;
     let error = store.tree("records").unwrap_err();
     assert!(
-        matches!(&error, Error::UnknownEngine { engine: 77, .. }),
+        matches!(error.kind(), ErrorKind::UnknownEngine { engine: 77, .. }),
         "{error}"
     );
     assert!(store.trees()?.iter().any(|tree| tree.kind.is_none()));
@@ -562,8 +562,8 @@ fn a_truncated_pool_is_refused_and_not_written_to() {
     ] {
         fs::write(&path, &whole[..length]).unwrap();
         let error = opened(&path).unwrap_err();
-        let typed = matches!(&error, Error::Unopenable { .. })
-            || length < 64 && matches!(&error, Error::NotAPool { .. });
+        let typed = matches!(error.kind(), ErrorKind::Unopenable { .. })
+            || length < 64 && matches!(error.kind(), ErrorKind::NotAPool { .. });
         assert!(typed, "{length} bytes: {error}");
         assert!(
             fs::read(&path).unwrap() == whole[..length],
@@ -590,16 +590,25 @@ fn files_that_are_no_pools_are_refused_and_not_written_to() {
     for content in contents {
         fs::write(&path, &content).unwrap();
         let error = Store::open(&path).unwrap_err();
-        assert!(matches!(&error, Error::NotAPool { .. }), "{error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::NotAPool { .. }),
+            "{error}"
+        );
         assert!(error.to_string().contains("notes.txt"), "{error}");
         assert!(fs::read(&path).unwrap() == content);
     }
     for odd in [folder.path(), Path::new("/dev/null")] {
         let error = Store::open(odd).unwrap_err();
-        assert!(matches!(&error, Error::NotAPool { .. }), "{error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::NotAPool { .. }),
+            "{error}"
+        );
     }
     fs::write(&path, "").unwrap();
-    assert!(matches!(opened(&path).unwrap_err(), Error::NotAPool { .. }));
+    assert!(matches!(
+        opened(&path).unwrap_err().kind(),
+        ErrorKind::NotAPool { .. }
+    ));
     Store::open(&path).unwrap().tree("t").unwrap();
 }
 
@@ -608,20 +617,23 @@ fn a_missing_file_is_made_only_if_asked() {
     let folder = folder();
     let path = folder.path().join("new.pool");
     assert!(matches!(
-        opened(&path).unwrap_err(),
-        Error::NoSuchPool { .. }
+        opened(&path).unwrap_err().kind(),
+        ErrorKind::NoSuchPool
     ));
     assert!(!path.exists());
     let error = Store::open(folder.path().join("no/such/folder")).unwrap_err();
-    assert!(matches!(&error, Error::Io { .. }), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::Io { .. }), "{error}");
     // What fails leaves no file behind.
     if let Err(error) = Options::new().require(Survives::PowerLoss).open(&path) {
-        assert!(matches!(&error, Error::NotDurable { .. }), "{error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::NotDurable { .. }),
+            "{error}"
+        );
         assert!(!path.exists());
     }
     let error = Options::new().limit_bytes(1000).open(&path).unwrap_err();
     assert!(
-        matches!(&error, Error::PoolFull { limit: 1000, .. }),
+        matches!(error.kind(), ErrorKind::PoolFull { limit: 1000, .. }),
         "{error}"
     );
     assert!(!path.exists());
@@ -635,7 +647,10 @@ fn read_only_files_and_folders_are_named_as_such() {
             return;
         }
         let error = Store::open(path).unwrap_err();
-        assert!(matches!(&error, Error::NotWritable { .. }), "{error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::NotWritable { .. }),
+            "{error}"
+        );
     }
 }
 
@@ -657,7 +672,10 @@ fn a_pool_keeps_the_form_of_its_lines() -> Result<()> {
         } else {
             "Unsupported"
         };
-        assert!(format!("{error:?}").starts_with(expected), "{error}");
+        assert!(
+            format!("{:?}", error.kind()).starts_with(expected),
+            "{error}"
+        );
     }
     let unsupported = everleaf::FlushKind::all()
         .into_iter()
@@ -666,7 +684,10 @@ fn a_pool_keeps_the_form_of_its_lines() -> Result<()> {
         .flush(unsupported.unwrap())
         .open(&path)
         .unwrap_err();
-    assert!(matches!(&error, Error::Unsupported { .. }), "{error}");
+    assert!(
+        matches!(error.kind(), ErrorKind::Unsupported { .. }),
+        "{error}"
+    );
     Ok(())
 }
 
@@ -687,7 +708,7 @@ fn at_its_limit_a_pool_says_so_loses_nothing_and_stays_usable() -> Result<()> {
             if let Err(error) = result {
                 let by = LimitedBy::Limit;
                 assert!(
-                    matches!(&error, Error::PoolFull { limit: 1_048_576, by: found, .. } if *found == by),
+                    matches!(error.kind(), ErrorKind::PoolFull { limit: 1_048_576, by: found, .. } if *found == by),
                     "{error}"
                 );
                 refused += 1;

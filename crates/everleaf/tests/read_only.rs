@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use everleaf::{
-    Batch, Codec, Durability, Engine, Error, LineStore, MediumChoice, Options, Result, Store,
+    Batch, Codec, Durability, Engine, ErrorKind, LineStore, MediumChoice, Options, Result, Store,
     TreeOptions,
 };
 
@@ -115,14 +115,14 @@ fn expect_refusals(store: &Store) -> Result<()> {
     for (number, result) in refused.into_iter().enumerate() {
         let error = result.unwrap_err();
         assert!(
-            matches!(&error, Error::ReadOnly { .. }),
+            matches!(error.kind(), ErrorKind::ReadOnly),
             "write {number}: {error}"
         );
         assert_eq!(error.path(), Some(store.path()));
     }
     assert!(matches!(
-        store.tree("new").unwrap_err(),
-        Error::NoSuchTree { .. }
+        store.tree("new").unwrap_err().kind(),
+        ErrorKind::NoSuchTree { .. }
     ));
     store.sync()
 }
@@ -166,8 +166,8 @@ fn read_and_compare(engine: Engine, options: &Options, is_closed: bool) -> Resul
     let error = Store::open(&path).unwrap_err();
     assert!(
         matches!(
-            &error,
-            Error::Locked {
+            error.kind(),
+            ErrorKind::Locked {
                 readers: true,
                 holder: None,
                 ..
@@ -201,7 +201,7 @@ fn read_and_compare(engine: Engine, options: &Options, is_closed: bool) -> Resul
     assert_eq!(content(&store)?, found);
     let error = reader(&path).unwrap_err();
     assert!(
-        matches!(&error, Error::Locked { readers: false, .. }),
+        matches!(error.kind(), ErrorKind::Locked { readers: false, .. }),
         "{error}"
     );
     assert!(error.to_string().contains("back the pool up"), "{error}");
@@ -230,17 +230,23 @@ fn what_is_no_pool_is_an_error_and_stays_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.pool");
     assert!(matches!(
-        reader(&path).unwrap_err(),
-        Error::NoSuchPool { .. }
+        reader(&path).unwrap_err().kind(),
+        ErrorKind::NoSuchPool
     ));
     assert!(matches!(
-        reader(folder.path()).unwrap_err(),
-        Error::NotAPool { .. }
+        reader(folder.path()).unwrap_err().kind(),
+        ErrorKind::NotAPool { .. }
     ));
     fs::write(&path, "").unwrap();
-    assert!(matches!(reader(&path).unwrap_err(), Error::NotAPool { .. }));
+    assert!(matches!(
+        reader(&path).unwrap_err().kind(),
+        ErrorKind::NotAPool { .. }
+    ));
     fs::write(&path, vec![7; 100_000]).unwrap();
-    assert!(matches!(reader(&path).unwrap_err(), Error::NotAPool { .. }));
+    assert!(matches!(
+        reader(&path).unwrap_err().kind(),
+        ErrorKind::NotAPool { .. }
+    ));
     assert_eq!(fs::read(&path).unwrap(), vec![7; 100_000]);
     let in_memory = Options::new().read_only(true).open_in_memory().unwrap_err();
     assert!(
@@ -252,7 +258,7 @@ fn what_is_no_pool_is_an_error_and_stays_as_it_is() {
         .medium(MediumChoice::Ram)
         .open(&path)
         .unwrap_err();
-    assert!(matches!(in_memory, Error::NotAPool { .. }));
+    assert!(matches!(in_memory.kind(), ErrorKind::NotAPool { .. }));
     assert_eq!(files(folder.path()).len(), 1);
 }
 

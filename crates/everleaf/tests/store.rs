@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use everleaf::{
-    Bounds, Durability, Engine, Error, LineStore, MediumChoice, Options, Result, Store, Survives,
-    TreeOptions,
+    Bounds, Durability, Engine, ErrorKind, LineStore, MediumChoice, Options, Result, Store,
+    Survives, TreeOptions,
 };
 use tempfile::TempDir;
 
@@ -119,7 +119,7 @@ fn the_second_opener_is_told_who_is_first() -> Result<()> {
         let error = second.open(&path).unwrap_err();
         let me = std::process::id();
         assert!(
-            matches!(&error, Error::Locked { holder: Some(pid), .. } if *pid == me),
+            matches!(error.kind(), ErrorKind::Locked { holder: Some(pid), .. } if *pid == me),
             "{error}"
         );
         let words = error.to_string();
@@ -144,11 +144,11 @@ fn a_handle_keeps_the_store_open_and_the_last_one_closes_it() -> Result<()> {
     let tree = store.tree("t")?;
     let other = tree.clone();
     let error = store.close().unwrap_err();
-    assert!(matches!(&error, Error::InUse { .. }), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::InUse), "{error}");
     drop(tree);
     assert!(matches!(
-        Store::open(&path).unwrap_err(),
-        Error::Locked { .. }
+        Store::open(&path).unwrap_err().kind(),
+        ErrorKind::Locked { .. }
     ));
     other.put("still", "usable")?;
     drop(other);
@@ -189,7 +189,10 @@ fn a_tree_keeps_the_node_sizes_it_was_made_with() -> Result<()> {
         let error = store
             .tree_with("small", any.with("leaf-entries", 56)?)
             .unwrap_err();
-        assert!(matches!(&error, Error::TreeMismatch { .. }), "{error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::TreeMismatch { .. }),
+            "{error}"
+        );
         assert!(
             error
                 .to_string()
@@ -197,7 +200,7 @@ fn a_tree_keeps_the_node_sizes_it_was_made_with() -> Result<()> {
             "{error}"
         );
         let error = any.with("leaf-entries", 3).unwrap_err();
-        assert!(matches!(&error, Error::Setting { .. }), "{error}");
+        assert!(matches!(error.kind(), ErrorKind::Setting { .. }), "{error}");
         assert!(
             error.to_string().contains("it takes a number from 4 to 56"),
             "{error}"
@@ -206,7 +209,7 @@ fn a_tree_keeps_the_node_sizes_it_was_made_with() -> Result<()> {
             let error = TreeOptions { engine, ..any }
                 .with("inner-children", 16)
                 .unwrap_err();
-            assert!(matches!(&error, Error::Setting { .. }), "{error}");
+            assert!(matches!(error.kind(), ErrorKind::Setting { .. }), "{error}");
         }
         assert_eq!(store.trees()?.len(), 2);
     }
@@ -231,7 +234,7 @@ fn a_tree_is_opened_as_what_it_is() -> Result<()> {
         }
         let error = store.word_tree("records").unwrap_err();
         assert!(
-            matches!(&error, Error::TreeMismatch { name, .. } if name == "records"),
+            matches!(error.kind(), ErrorKind::TreeMismatch { name, .. } if name == "records"),
             "{error}"
         );
         assert!(
@@ -239,8 +242,8 @@ fn a_tree_is_opened_as_what_it_is() -> Result<()> {
             "{error}"
         );
         assert!(matches!(
-            store.tree("words").unwrap_err(),
-            Error::TreeMismatch { .. }
+            store.tree("words").unwrap_err().kind(),
+            ErrorKind::TreeMismatch { .. }
         ));
     }
     // As byte strings a tree of words takes 8 bytes and nothing else.
@@ -253,8 +256,8 @@ fn a_tree_is_opened_as_what_it_is() -> Result<()> {
     let error = words.put("short", 2_u64.to_be_bytes()).unwrap_err();
     assert!(
         matches!(
-            &error,
-            Error::NotAWord {
+            error.kind(),
+            ErrorKind::NotAWord {
                 what: "key",
                 length: 5
             }
@@ -262,20 +265,20 @@ fn a_tree_is_opened_as_what_it_is() -> Result<()> {
         "{error}"
     );
     assert!(matches!(
-        store.open_tree("other").unwrap_err(),
-        Error::NoSuchTree { .. }
+        store.open_tree("other").unwrap_err().kind(),
+        ErrorKind::NoSuchTree { .. }
     ));
     drop(words);
     store.close()?;
     // And when the tree is not open yet.
     let store = Store::open(&path)?;
     assert!(matches!(
-        store.word_tree("records").unwrap_err(),
-        Error::TreeMismatch { .. }
+        store.word_tree("records").unwrap_err().kind(),
+        ErrorKind::TreeMismatch { .. }
     ));
     assert!(matches!(
-        store.tree("words").unwrap_err(),
-        Error::TreeMismatch { .. }
+        store.tree("words").unwrap_err().kind(),
+        ErrorKind::TreeMismatch { .. }
     ));
     let names: Vec<_> = store
         .trees()?
@@ -304,7 +307,7 @@ fn a_tree_is_opened_by_the_engine_that_it_was_made_with() -> Result<()> {
         let refused = |store: &Store| {
             let error = store.tree_with("t", kind(asked)).unwrap_err();
             assert!(
-                matches!(&error, Error::TreeMismatch { name, .. } if name == "t"),
+                matches!(error.kind(), ErrorKind::TreeMismatch { name, .. } if name == "t"),
                 "{error}"
             );
         };
@@ -331,7 +334,7 @@ fn names_and_numbers_of_trees_have_limits() -> Result<()> {
     for name in ["", &"n".repeat(129)] {
         let error = store.tree(name).unwrap_err();
         assert!(
-            matches!(&error, Error::BadTreeName { limit: 128, .. }),
+            matches!(error.kind(), ErrorKind::BadTreeName { limit: 128, .. }),
             "{error}"
         );
     }
@@ -341,8 +344,8 @@ fn names_and_numbers_of_trees_have_limits() -> Result<()> {
         store.tree(&number.to_string())?;
     }
     assert!(matches!(
-        store.tree("one more").unwrap_err(),
-        Error::TooManyTrees { .. }
+        store.tree("one more").unwrap_err().kind(),
+        ErrorKind::TooManyTrees { .. }
     ));
     store.drop_tree("5")?;
     store.tree("one more")?;
@@ -366,8 +369,8 @@ fn keys_and_values_have_limits() -> Result<()> {
         .unwrap_err();
     assert!(
         matches!(
-            &error,
-            Error::KeyTooLong {
+            error.kind(),
+            ErrorKind::KeyTooLong {
                 length: 65_537,
                 limit: 65_536
             }
@@ -377,7 +380,10 @@ fn keys_and_values_have_limits() -> Result<()> {
     let error = tree
         .put("k", [long_value.as_slice(), b"1"].concat())
         .unwrap_err();
-    assert!(matches!(&error, Error::ValueTooLong { .. }), "{error}");
+    assert!(
+        matches!(error.kind(), ErrorKind::ValueTooLong { .. }),
+        "{error}"
+    );
     assert_eq!(tree.len()?, 2);
     Ok(())
 }
@@ -450,7 +456,10 @@ fn a_bulk_load_is_done_wholly_or_not_at_all() -> Result<()> {
     let store = Store::in_memory()?;
     let tree = store.tree("t")?;
     let error = tree.bulk_load([("b", "1"), ("a", "2")], 1.0).unwrap_err();
-    assert!(matches!(&error, Error::NotSorted { index: 1 }), "{error}");
+    assert!(
+        matches!(error.kind(), ErrorKind::NotSorted { index: 1 }),
+        "{error}"
+    );
     let lines = ["a 1", "b 2", "c", "d 4"];
     let parsed = lines.iter().map(|line| {
         line.split_once(' ')
@@ -470,8 +479,8 @@ fn a_bulk_load_is_done_wholly_or_not_at_all() -> Result<()> {
         5000
     );
     assert!(matches!(
-        tree.bulk_load([("z", "")], 1.0).unwrap_err(),
-        Error::NotEmpty
+        tree.bulk_load([("z", "")], 1.0).unwrap_err().kind(),
+        ErrorKind::NotEmpty
     ));
     assert_eq!(tree.len()?, 5000);
     assert_eq!(store.check()?, []);
@@ -529,19 +538,19 @@ fn a_dropped_tree_gives_its_space_back() -> Result<()> {
         let tree = store.tree("big")?;
         (0..3000).try_for_each(|number| tree.put(key(number), vec![1; number as usize]))?;
         assert!(matches!(
-            store.drop_tree("big").unwrap_err(),
-            Error::InUse { .. }
+            store.drop_tree("big").unwrap_err().kind(),
+            ErrorKind::InUse
         ));
         assert!(matches!(
-            store.drop_tree("none").unwrap_err(),
-            Error::NoSuchTree { .. }
+            store.drop_tree("none").unwrap_err().kind(),
+            ErrorKind::NoSuchTree { .. }
         ));
         drop(tree);
         store.drop_tree("big")?;
         assert_eq!(store.stat()?.allocations, before);
         assert!(matches!(
-            store.open_tree("big").unwrap_err(),
-            Error::NoSuchTree { .. }
+            store.open_tree("big").unwrap_err().kind(),
+            ErrorKind::NoSuchTree { .. }
         ));
         drop((keep, store));
         let store = Store::open(&path)?;
@@ -592,7 +601,10 @@ fn memory_survives_nothing_and_says_so() -> Result<()> {
         .require(Survives::ProcessCrash)
         .open_in_memory()
         .unwrap_err();
-    assert!(matches!(&error, Error::NotDurable { .. }), "{error}");
+    assert!(
+        matches!(error.kind(), ErrorKind::NotDurable { .. }),
+        "{error}"
+    );
     Ok(())
 }
 

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
-use everleaf::{Engine, Error, Grown, LimitedBy, LineStore, MediumChoice, Options, TreeOptions};
+use everleaf::{
+    Engine, ErrorKind, Grown, LimitedBy, LineStore, MediumChoice, Options, TreeOptions,
+};
 
 /// A process that is being made holds for a moment what all tests have open: files, and their
 /// locks.
@@ -101,7 +103,10 @@ fn expect_refusals(folder: &Path) {
     ];
     for (options, path) in opens {
         let error = options.open(&path).unwrap_err();
-        assert!(matches!(&error, Error::NotWritable { .. }), "{error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::NotWritable { .. }),
+            "{error}"
+        );
         assert!(
             error.to_string().contains(path.to_str().unwrap()),
             "{error}"
@@ -255,7 +260,10 @@ fn read_on_read_only_disk(folder: &Path) {
     fs::write(folder.join("new"), "text").unwrap_err();
     for number in 0..Engine::ALL.len() {
         let error = Options::new().open(path(number)).unwrap_err();
-        assert!(matches!(&error, Error::NotWritable { .. }), "{error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::NotWritable { .. }),
+            "{error}"
+        );
         let store = Options::new().read_only(true).open(path(number)).unwrap();
         assert_eq!(store.check().unwrap(), []);
         assert_eq!(
@@ -325,8 +333,8 @@ fn remove_on_full_disk(folder: &Path, engine: Engine) {
     let error = options.open(&path).unwrap_err();
     assert!(
         matches!(
-            &error,
-            Error::PoolFull {
+            error.kind(),
+            ErrorKind::PoolFull {
                 file: Grown::Log,
                 ..
             }
@@ -380,9 +388,9 @@ fn fill_disk(folder: &Path, medium: MediumChoice) {
         assert!(u64::from(count) * 1000 < DISK_BYTES, "no limit");
     };
     assert!(error.is_full(), "{error}");
-    let Error::PoolFull {
+    let ErrorKind::PoolFull {
         wanted, limit, by, ..
-    } = error
+    } = *error.kind()
     else {
         panic!("{error}")
     };
@@ -413,7 +421,10 @@ fn fill_disk(folder: &Path, medium: MediumChoice) {
     fs::write(folder.join("filler"), vec![1; DISK_BYTES as usize]).unwrap_err();
     if let Err(error) = options.open(&other) {
         assert!(
-            matches!(&error, Error::PoolFull { .. } | Error::Medium { .. }),
+            matches!(
+                error.kind(),
+                ErrorKind::PoolFull { .. } | ErrorKind::Medium { .. }
+            ),
             "{error}"
         );
         assert!(!other.exists());

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use everleaf::{Engine, Error, Key, Result, Store, TreeOptions};
+use everleaf::{Engine, ErrorKind, Key, Result, Store, TreeOptions};
 use proptest::prelude::*;
 
 fn bytes(key: &(impl Key + ?Sized)) -> Vec<u8> {
@@ -194,7 +194,7 @@ fn what_is_of_another_type_is_told() -> Result<()> {
     let numbers = store.typed::<u64, String>("t")?;
     let error = numbers.first().unwrap_err();
     assert!(
-        matches!(&error, Error::NotOfType { what: "key", .. }),
+        matches!(error.kind(), ErrorKind::NotOfType { what: "key", .. }),
         "{error}"
     );
     assert!(
@@ -206,7 +206,7 @@ fn what_is_of_another_type_is_told() -> Result<()> {
         .get("not a number")
         .unwrap_err();
     assert!(
-        matches!(&error, Error::NotOfType { what: "value", .. }),
+        matches!(error.kind(), ErrorKind::NotOfType { what: "value", .. }),
         "{error}"
     );
     // A range goes on behind it.

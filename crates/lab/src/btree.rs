@@ -193,8 +193,11 @@ impl Format for Sorted {
 
     fn of_settings(settings: &Settings) -> Result<Self> {
         let degree = settings.get(0).unwrap_or(DEGREE_MAX);
-        Self::of_root(degree).ok_or_else(|| Error::Setting {
-            what: format!("btree: no node has degree {degree}"),
+        Self::of_root(degree).ok_or_else(|| {
+            ErrorKind::Setting {
+                what: format!("btree: no node has degree {degree}"),
+            }
+            .into()
         })
     }
 

@@ -384,16 +384,15 @@ where
     }
 
     fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
-        let is_empty = |state: &State| {
-            state
-                .leaves
-                .iter()
-                .all(|leaf| leaf.entries.is_empty())
-                .then_some(())
-                .ok_or(Error::NotEmpty)
+        let expect_empty = |state: &State| {
+            if state.leaves.iter().all(|leaf| leaf.entries.is_empty()) {
+                Ok(())
+            } else {
+                Err(ErrorKind::NotEmpty)
+            }
         };
         let (guard, mut leaves) = (self.pool.pin(), Vec::<Leaf>::new());
-        is_empty(&self.lock(&guard))?;
+        expect_empty(&self.lock(&guard))?;
         let (mut source, mut space) = (Sorted::<M, C>::new(&guard, next), Unpublished::new(&guard));
         let per_leaf = entries_per_leaf(self.capacity, fill);
         let allocate = || space.allocate(self.leaf_bytes());
@@ -410,7 +409,7 @@ where
                 .map_or(Ok(()), |leaf| self.write(&guard, leaf, false))
         })?;
         let mut state = self.lock(&guard);
-        is_empty(&state)?;
+        expect_empty(&state)?;
         leaves[0].which = state.leaves[0].which ^ SECOND;
         self.write(&guard, &leaves[0], true)?;
         space.published();

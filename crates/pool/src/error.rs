@@ -1,4 +1,5 @@
-//! What can go wrong with a pool and the trees in it.
+//! The one error of pools and of the trees in them: [`Error`], which says where, and [`ErrorKind`],
+//! which says what.
 
 use std::fmt;
 use std::io;
@@ -9,61 +10,53 @@ use medium::{BadOffset, Grown, LimitedBy, LineForm, MediumError, Torn};
 /// The result of an operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The pool that an error concerns. Errors that come from a store name it.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct At(Option<Box<Path>>);
+/// An error: what failed, which pool it concerns, and a way out. [`Error::kind`] is what programs
+/// match on; [`Error::is_full`], [`Error::is_corrupt`], [`Error::is_retryable`] and
+/// [`Error::is_absent`] answer the frequent questions.
+///
+/// It has the size of a pointer, so that a result is as cheap to return as its value.
+///
+/// Code makes an error from its kind, `ErrorKind::InUse.into()`. The pool or the store that the
+/// error leaves adds the path. [`Error::corrupt`], [`Error::torn`], [`Error::io`] and
+/// [`Error::no_such_tree`] save the conversion of their arguments.
+pub struct Error(Box<Inner>);
 
-impl At {
-    /// For an error that does not know its pool.
-    pub const UNKNOWN: Self = Self(None);
+struct Inner {
+    kind: ErrorKind,
+    /// The file of the pool, once the error has left a pool or a store.
+    path: Option<Box<Path>>,
 }
 
-/// `a.pool: `, or nothing.
-impl fmt::Display for At {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0
-            .as_ref()
-            .map_or(Ok(()), |path| write!(formatter, "{}: ", path.display()))
-    }
-}
-
-/// What can go wrong: what failed, where, and a way out. [`Error::path`] is the file that it
-/// concerns.
+/// What can go wrong.
+///
+/// There is one enum for all crates, so that programs have one to match on. The crate `pool` makes
+/// the kinds about its file, its space and its table of trees. Kinds about keys, values, settings,
+/// batches and loads are made only where these are known, in the crates that build on `pool`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum ErrorKind {
     /// The operating system refused.
-    #[error("{at}cannot {action}: {source}; {}", medium::remedy(source))]
+    #[error("cannot {action}: {source}; {}", medium::remedy(source))]
     Io {
         /// What was tried.
         action: &'static str,
         /// Why not.
         source: io::Error,
-        /// The pool.
-        at: At,
     },
     /// There is no such file, and none was to be made.
-    #[error("{at}no such pool; check the path, or allow the open to create it")]
-    NoSuchPool {
-        /// The pool.
-        at: At,
-    },
+    #[error("no such pool; check the path, or allow the open to create it")]
+    NoSuchPool,
     /// The file, its folder or its file system is read-only.
-    #[error("{at}{}", not_writable(source))]
+    #[error("{}", not_writable(source))]
     NotWritable {
         /// What the operating system said.
         source: io::Error,
-        /// The pool.
-        at: At,
     },
     /// The store was opened with `read_only`, and this would write to it. Nothing was changed.
     #[error(
-        "{at}the store is open to be read only, so nothing was written; open it without `read_only`"
+        "the store is open to be read only, so nothing was written; open it without `read_only`"
     )]
-    ReadOnly {
-        /// The pool.
-        at: At,
-    },
+    ReadOnly,
     /// This machine cannot do what was asked for.
     #[error(
         "this processor has no {what}; leave the choice to be detected, or use another machine"
@@ -73,86 +66,70 @@ pub enum Error {
         what: String,
     },
     /// The pool cannot be copied while it is open.
-    #[error("{at}cannot copy an open pool: {why}; copy its file when it is closed")]
+    #[error("cannot copy an open pool: {why}; copy its file when it is closed")]
     NoBackup {
         /// Why not.
         why: String,
-        /// The pool.
-        at: At,
     },
     /// The file is something else.
-    #[error("{at}not an Everleaf pool: {why}; give the path of a pool, or of a new file")]
+    #[error("not an Everleaf pool: {why}; give the path of a pool, or of a new file")]
     NotAPool {
         /// What was found.
         why: String,
-        /// The file.
-        at: At,
     },
     /// The pool was written by another version of the format.
     #[error(
-        "{at}format version {found}, and this program reads {supported}; dump it with the release that made it, and restore it here"
+        "format version {found}, and this program reads {supported}; dump it with the release that made it, and restore it here"
     )]
     Version {
         /// The pool's version.
         found: u32,
         /// This program's version.
         supported: u32,
-        /// The pool.
-        at: At,
     },
     /// The pool uses features that this program does not know.
     #[error(
-        "{at}the pool has features {unknown:#x}, which this program does not know; use a newer release"
+        "the pool has features {unknown:#x}, which this program does not know; use a newer release"
     )]
     UnknownFeatures {
         /// The bits that are not known.
         unknown: u64,
-        /// The pool.
-        at: At,
     },
     /// The pool is open: a writer is alone, and readers are beside readers only.
-    #[error("{at}{}", held(*holder, *readers))]
+    #[error("{}", held(*holder, *readers))]
     Locked {
         /// The process that has it open for writing, if that is known.
         holder: Option<u32>,
         /// Whether only readers have it open (`read_only`), and so keep a writer out.
         readers: bool,
-        /// The pool.
-        at: At,
     },
     /// The pool's lines have a form that this medium cannot write.
-    #[error("{at}created with {} lines, but this medium writes {} lines; choose a line store of that form, or dump it where it works", form(*pool), form(*medium))]
+    #[error("created with {} lines, but this medium writes {} lines; choose a line store of that form, or dump it where it works", form(*pool), form(*medium))]
     LineForm {
         /// The form of the pool.
         pool: LineForm,
         /// The form of the medium.
         medium: LineForm,
-        /// The pool.
-        at: At,
     },
-    /// The pool is corrupt.
+    /// The pool is damaged.
     #[error(
-        "{at}the pool is damaged at offset {offset:#x}: {what}; a check lists all damage, a salvage saves the rest"
+        "the pool is damaged at offset {offset:#x}: {what}; a check lists all damage, a salvage saves the rest"
     )]
     Corrupt {
-        /// Where.
+        /// Where, in bytes from the start of the pool.
         offset: u64,
         /// What is wrong there.
         what: String,
-        /// The pool.
-        at: At,
     },
     /// The pool's content keeps it from being opened, so nothing of it can be read.
     #[error(
-        "{at}the pool cannot be opened: it is damaged at offset {offset:#x}: {what}; restore it from a dump or a backup"
+        "the pool cannot be opened: it is damaged at offset {offset:#x}: {what}; restore it from a dump or a backup"
     )]
     Unopenable {
-        /// Where.
+        /// Where, in bytes from the start of the pool.
         offset: u64,
         /// What is wrong there.
         what: String,
-        /// The pool.
-        at: At,
     },
     /// No allocation can be so long.
     #[error(
@@ -165,7 +142,7 @@ pub enum Error {
         limit: usize,
     },
     /// No space is left for what was asked; nothing was changed.
-    #[error("{}", by.explain(*file, at.0.as_deref(), *wanted, *limit))]
+    #[error("{}", by.explain(*file, None, *wanted, *limit))]
     PoolFull {
         /// The length that the file would need.
         wanted: u64,
@@ -176,11 +153,9 @@ pub enum Error {
         by: LimitedBy,
         /// The file that was to grow: the pool's, or its log.
         file: Grown,
-        /// The pool.
-        at: At,
     },
     /// The tree was made with another engine or codec, or with nodes of other sizes.
-    #[error("{at}tree {name:?} uses {found}, not {wanted}; open it with what it was made with")]
+    #[error("tree {name:?} uses {found}, not {wanted}; open it with what it was made with")]
     TreeMismatch {
         /// The tree.
         name: String,
@@ -188,12 +163,10 @@ pub enum Error {
         found: String,
         /// What was asked for.
         wanted: String,
-        /// The pool.
-        at: At,
     },
     /// Bytes in a tree are those of no key or value of the type that it was read with.
     #[error(
-        "{at}tree {name:?} holds a {what} that is no {wanted}; read it with the type that it was written with"
+        "tree {name:?} holds a {what} that is no {wanted}; read it with the type that it was written with"
     )]
     NotOfType {
         /// The tree.
@@ -202,24 +175,18 @@ pub enum Error {
         what: &'static str,
         /// The type.
         wanted: &'static str,
-        /// The pool.
-        at: At,
     },
     /// No tree has this name.
-    #[error("{at}no tree {name:?} in this pool; check the name, or make the tree")]
+    #[error("no tree {name:?} in this pool; check the name, or make the tree")]
     NoSuchTree {
         /// The name.
         name: String,
-        /// The pool.
-        at: At,
     },
     /// A tree of this name exists.
-    #[error("{at}tree {name:?} exists already; open it, or take another name")]
+    #[error("tree {name:?} exists already; open it, or take another name")]
     TreeExists {
         /// The name.
         name: String,
-        /// The pool.
-        at: At,
     },
     /// A tree's name is empty or too long.
     #[error("a tree name of {length} bytes; take one of 1 to {limit} bytes")]
@@ -231,54 +198,42 @@ pub enum Error {
     },
     /// The root table is full.
     #[error(
-        "{at}the pool holds {limit} trees already, the most that a pool can hold; use another pool, or prefix keys within one tree"
+        "the pool holds {limit} trees already, the most that a pool can hold; use another pool, or prefix keys within one tree"
     )]
     TooManyTrees {
         /// The most trees that a pool holds.
         limit: usize,
-        /// The pool.
-        at: At,
     },
     /// Something still uses the pool, or the tree.
-    #[error(
-        "{at}the pool is still in use: a tree, a range or another handle exists; drop it first"
-    )]
-    InUse {
-        /// The pool.
-        at: At,
-    },
+    #[error("the pool is still in use: a tree, a range or another handle exists; drop it first")]
+    InUse,
     /// What was asked for is weaker than what was required.
     #[error(
-        "{at}durability {required:?} is required, but this is {found}; use a file system that offers it, or require less"
+        "durability {required:?} is required, but this is {found}; use a file system that offers it, or require less"
     )]
     NotDurable {
         /// What was required.
         required: medium::Survives,
         /// What the medium is.
         found: String,
-        /// The pool.
-        at: At,
     },
     /// The medium failed.
-    #[error("{at}{source}")]
+    #[error("{source}")]
     Medium {
         /// Why.
         source: MediumError,
-        /// The pool.
-        at: At,
     },
     /// An operation gave up after a bounded number of attempts: another thread held a node for too
     /// long, for example while it waited for a slow disk, or damage looks like a lock. Nothing was
     /// changed.
     #[error(
-        "{at}other threads blocked an operation for too long at offset {offset:#x}, and it changed nothing; try it again"
+        "other threads blocked an operation for too long at offset {offset:#x}, and it changed nothing; try it again"
     )]
     Contended {
-        /// Where.
+        /// Where, in bytes from the start of the pool.
         offset: u64,
-        /// The pool.
-        at: At,
     },
+    // From here on: kinds about keys, values, nodes, batches and loads. This crate never makes them.
     /// A key is too long.
     #[error(
         "a key of {length} bytes is too long, the limit is {limit}; shorten it, or move a part of it into the value"
@@ -329,7 +284,7 @@ pub enum Error {
     },
     /// The tree was made by an engine or with a codec that this program does not know.
     #[error(
-        "{at}tree {name:?} was made by engine number {engine} with codec number {codec}, which this program does not know; use a newer release"
+        "tree {name:?} was made by engine number {engine} with codec number {codec}, which this program does not know; use a newer release"
     )]
     UnknownEngine {
         /// The tree.
@@ -338,8 +293,6 @@ pub enum Error {
         engine: u16,
         /// The codec's number.
         codec: u16,
-        /// The pool.
-        at: At,
     },
     /// A condition of a batch does not hold, and nothing of the batch was written.
     #[error(
@@ -367,12 +320,9 @@ pub enum Error {
     /// finishes the batch or undoes it, unless a tree that it writes to is damaged: then the open
     /// lists that, and what is whole can be saved.
     #[error(
-        "{at}a batch could not be finished, so nothing more is written; close the pool and open it again, which finishes the batch or undoes it; if a damaged tree is in its way, a salvage saves the rest"
+        "a batch could not be finished, so nothing more is written; close the pool and open it again, which finishes the batch or undoes it; if a damaged tree is in its way, a salvage saves the rest"
     )]
-    BatchUnfinished {
-        /// The pool.
-        at: At,
-    },
+    BatchUnfinished,
     /// The operation would wait for ever: it is called while its own thread holds what it would
     /// wait for, as by the source of a bulk load that writes a batch to the tree being loaded.
     #[error(
@@ -447,101 +397,141 @@ fn form(form: LineForm) -> &'static str {
     }
 }
 
-/// The place of an error, if its kind has one.
-macro_rules! place {
-    ($error:expr) => {
-        match $error {
-            Error::Io { at, .. }
-            | Error::NoSuchPool { at }
-            | Error::NotWritable { at, .. }
-            | Error::ReadOnly { at }
-            | Error::NoBackup { at, .. }
-            | Error::NotAPool { at, .. }
-            | Error::Version { at, .. }
-            | Error::UnknownFeatures { at, .. }
-            | Error::Locked { at, .. }
-            | Error::LineForm { at, .. }
-            | Error::Corrupt { at, .. }
-            | Error::Unopenable { at, .. }
-            | Error::PoolFull { at, .. }
-            | Error::TreeMismatch { at, .. }
-            | Error::NotOfType { at, .. }
-            | Error::NoSuchTree { at, .. }
-            | Error::TreeExists { at, .. }
-            | Error::TooManyTrees { at, .. }
-            | Error::InUse { at }
-            | Error::NotDurable { at, .. }
-            | Error::Medium { at, .. }
-            | Error::Contended { at, .. }
-            | Error::BatchUnfinished { at }
-            | Error::UnknownEngine { at, .. } => Some(at),
-            _ => None,
-        }
-    };
+impl ErrorKind {
+    /// Whether the kind is about what the caller passed or did, whichever pool it was. Such an
+    /// error has no path.
+    fn is_about_the_call(&self) -> bool {
+        matches!(
+            self,
+            Self::Unsupported { .. }
+                | Self::TooLong { .. }
+                | Self::BadTreeName { .. }
+                | Self::KeyTooLong { .. }
+                | Self::ValueTooLong { .. }
+                | Self::NotAWord { .. }
+                | Self::NodeSize { .. }
+                | Self::Setting { .. }
+                | Self::ConditionFailed { .. }
+                | Self::BatchTooLarge { .. }
+                | Self::InBatch
+                | Self::EpochFull { .. }
+                | Self::TreeFull { .. }
+                | Self::NotEmpty
+                | Self::NotSorted { .. }
+                | Self::BadOperation { .. }
+        )
+    }
 }
 
 impl Error {
+    /// What went wrong.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0.kind
+    }
+
+    /// What went wrong, without the path.
+    pub fn into_kind(self) -> ErrorKind {
+        self.0.kind
+    }
+
     /// The file of the pool that the error concerns. `None` if it concerns none, but an argument,
     /// or if it does not come from a store.
     pub fn path(&self) -> Option<&Path> {
-        place!(self)?.0.as_deref()
+        self.0.path.as_deref()
+    }
+
+    /// The offset in the pool that the error concerns, in bytes: where it is damaged, or which
+    /// node other threads held.
+    pub fn offset(&self) -> Option<u64> {
+        match self.kind() {
+            ErrorKind::Corrupt { offset, .. }
+            | ErrorKind::Unopenable { offset, .. }
+            | ErrorKind::Contended { offset } => Some(*offset),
+            _ => None,
+        }
+    }
+
+    /// Whether the pool is damaged: [`ErrorKind::Corrupt`], or [`ErrorKind::Unopenable`] if it is
+    /// damaged where an open needs it.
+    pub fn is_corrupt(&self) -> bool {
+        matches!(
+            self.kind(),
+            ErrorKind::Corrupt { .. } | ErrorKind::Unopenable { .. }
+        )
+    }
+
+    /// Whether there is no space left: [`ErrorKind::PoolFull`].
+    pub fn is_full(&self) -> bool {
+        matches!(self.kind(), ErrorKind::PoolFull { .. })
+    }
+
+    /// Whether others were in the way, so that the same call may succeed later:
+    /// [`ErrorKind::Contended`] (other threads) and [`ErrorKind::Locked`] (another process).
+    /// Nothing was changed.
+    pub fn is_retryable(&self) -> bool {
+        matches!(
+            self.kind(),
+            ErrorKind::Contended { .. } | ErrorKind::Locked { .. }
+        )
+    }
+
+    /// Whether the pool or the tree does not exist: [`ErrorKind::NoSuchPool`],
+    /// [`ErrorKind::NoSuchTree`].
+    pub fn is_absent(&self) -> bool {
+        matches!(
+            self.kind(),
+            ErrorKind::NoSuchPool | ErrorKind::NoSuchTree { .. }
+        )
+    }
+
+    /// The error of the medium, if that failed.
+    pub fn medium(&self) -> Option<&MediumError> {
+        match self.kind() {
+            ErrorKind::Medium { source } => Some(source),
+            _ => None,
+        }
+    }
+
+    /// What is wrong, for a list of damage: without the pool and the way out, which are the same
+    /// for all of it.
+    #[must_use]
+    pub fn what(&self) -> String {
+        match self.kind() {
+            ErrorKind::Corrupt { offset, what } => format!("damaged at offset {offset:#x}: {what}"),
+            _ => self.to_string(),
+        }
     }
 
     /// The error with the path of the pool that it concerns, unless it has one.
     #[must_use]
-    pub fn at(mut self, path: &Path) -> Self {
-        if let Some(at) = place!(&mut self) {
-            at.0.get_or_insert_with(|| path.into());
+    pub fn at(self, path: &Path) -> Self {
+        if self.path().is_some() {
+            return self;
         }
-        self
+        self.moved_to(path)
     }
 
     /// The error with this path of the pool, instead of the one that it has.
     #[doc(hidden)]
     #[must_use]
     pub fn moved_to(mut self, path: &Path) -> Self {
-        if let Some(at) = place!(&mut self) {
-            at.0 = Some(path.into());
+        if !self.kind().is_about_the_call() {
+            self.0.path = Some(path.into());
         }
         self
     }
 
     /// Damage at `offset`.
+    #[cold]
     pub fn corrupt(offset: u64, what: impl Into<String>) -> Self {
-        Self::Corrupt {
-            offset,
-            what: what.into(),
-            at: At::UNKNOWN,
-        }
+        let what = what.into();
+        ErrorKind::Corrupt { offset, what }.into()
     }
 
     /// No tree of this name.
     pub fn no_such_tree(name: &str) -> Self {
-        Self::NoSuchTree {
-            name: name.to_owned(),
-            at: At::UNKNOWN,
-        }
-    }
-
-    /// Something still uses the pool, or the tree.
-    pub fn in_use() -> Self {
-        Self::InUse { at: At::UNKNOWN }
-    }
-
-    /// Other threads blocked an operation for too long.
-    pub fn contended(offset: u64) -> Self {
-        Self::Contended {
-            offset,
-            at: At::UNKNOWN,
-        }
-    }
-
-    /// For opening a pool: what is damaged keeps it from being opened.
-    pub(crate) fn unopenable(self) -> Self {
-        match self {
-            Self::Corrupt { offset, what, at } => Self::Unopenable { offset, what, at },
-            other => other,
-        }
+        let name = name.to_owned();
+        ErrorKind::NoSuchTree { name }.into()
     }
 
     /// A closure for `map_err`: a torn line at `offset`.
@@ -551,40 +541,57 @@ impl Error {
 
     /// A closure for `map_err`: the operating system refused.
     pub fn io(action: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io {
-            action,
-            source,
-            at: At::UNKNOWN,
+        move |source| ErrorKind::Io { action, source }.into()
+    }
+
+    /// For opening a pool: what is damaged keeps it from being opened.
+    pub(crate) fn unopenable(mut self) -> Self {
+        self.0.kind = match self.0.kind {
+            ErrorKind::Corrupt { offset, what } => ErrorKind::Unopenable { offset, what },
+            other => other,
+        };
+        self
+    }
+}
+
+/// The pool, if it is known, and what went wrong there.
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(path) = self.path() else {
+            return self.kind().fmt(formatter);
+        };
+        match self.kind() {
+            // The text names the file within: the pool's, or its log.
+            ErrorKind::PoolFull {
+                wanted,
+                limit,
+                by,
+                file,
+            } => formatter.write_str(&by.explain(*file, Some(path), *wanted, *limit)),
+            kind => write!(formatter, "{}: {kind}", path.display()),
         }
     }
+}
 
-    /// What is wrong, for a list of damage: without the pool and the way out, which are the same
-    /// for all of it.
-    #[must_use]
-    pub fn what(&self) -> String {
-        match self {
-            Self::Corrupt { offset, what, .. } => format!("damaged at offset {offset:#x}: {what}"),
-            other => other.to_string(),
-        }
+impl fmt::Debug for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Error")
+            .field("kind", self.kind())
+            .field("path", &self.path())
+            .finish()
     }
+}
 
-    /// The error of the medium, if that failed.
-    pub fn medium(&self) -> Option<&MediumError> {
-        if let Self::Medium { source, .. } = self {
-            Some(source)
-        } else {
-            None
-        }
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.kind().source()
     }
+}
 
-    /// Whether the pool is damaged: [`Error::Corrupt`].
-    pub fn is_corrupt(&self) -> bool {
-        matches!(self, Self::Corrupt { .. })
-    }
-
-    /// Whether there is no space left: [`Error::PoolFull`].
-    pub fn is_full(&self) -> bool {
-        matches!(self, Self::PoolFull { .. })
+impl From<ErrorKind> for Error {
+    fn from(kind: ErrorKind) -> Self {
+        Self(Box::new(Inner { kind, path: None }))
     }
 }
 
@@ -596,22 +603,21 @@ impl From<BadOffset> for Error {
 
 impl From<MediumError> for Error {
     fn from(source: MediumError) -> Self {
-        let at = At::UNKNOWN;
-        match source {
+        let kind = match source {
             MediumError::Full {
                 wanted,
                 limit,
                 by,
                 file,
-            } => Self::PoolFull {
+            } => ErrorKind::PoolFull {
                 wanted,
                 limit,
                 by,
                 file,
-                at,
             },
-            source => Self::Medium { source, at },
-        }
+            source => ErrorKind::Medium { source },
+        };
+        kind.into()
     }
 }
 

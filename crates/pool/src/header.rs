@@ -18,7 +18,7 @@
 
 use medium::{LineForm, Medium, Word};
 
-use crate::{At, Error, Result, SLAB_BYTES};
+use crate::{Error, ErrorKind, Result, SLAB_BYTES};
 
 /// The version of the format that this crate writes.
 pub const FORMAT_VERSION: u32 = 10;
@@ -80,10 +80,10 @@ impl Identity {
 
     fn decode(words: &[u64; HEADER_WORDS]) -> Result<Self> {
         if words[0] != MAGIC {
-            return Err(Error::NotAPool {
+            return Err(ErrorKind::NotAPool {
                 why: "the magic number is missing".to_owned(),
-                at: At::UNKNOWN,
-            });
+            }
+            .into());
         }
         if words[7] != check(&words[..7]) {
             return Err(Error::corrupt(
@@ -92,17 +92,17 @@ impl Identity {
             ));
         }
         if words[1] != u64::from(FORMAT_VERSION) {
-            return Err(Error::Version {
+            return Err(ErrorKind::Version {
                 found: words[1] as u32,
                 supported: FORMAT_VERSION,
-                at: At::UNKNOWN,
-            });
+            }
+            .into());
         }
         if words[2] & !FEATURES_KNOWN != 0 {
-            return Err(Error::UnknownFeatures {
+            return Err(ErrorKind::UnknownFeatures {
                 unknown: words[2] & !FEATURES_KNOWN,
-                at: At::UNKNOWN,
-            });
+            }
+            .into());
         }
         if words[5] != SLAB_BYTES {
             return Err(Error::corrupt(40, format!("slabs of {} bytes", words[5])));
@@ -170,9 +170,12 @@ pub(crate) fn open<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<Identity> {
         )),
         [Ok(identity), Err(_)] => write(guard, COPIES[1], &copies[0]).map(|()| identity),
         [Err(_), Ok(identity)] => write(guard, COPIES[0], &copies[1]).map(|()| identity),
-        // Of two complaints the more precise one: a bad checksum says that it is, or was, a pool.
-        [Err(Error::NotAPool { .. }), Err(second)] => Err(second),
-        [Err(first), Err(_)] => Err(first),
+        [Err(first), Err(second)] => match first.kind() {
+            // The other copy may be more precise: a bad checksum says that the file is, or was, a
+            // pool.
+            ErrorKind::NotAPool { .. } => Err(second),
+            _ => Err(first),
+        },
     }
 }
 

@@ -6,7 +6,7 @@
 //! what is allocated (`space.rs`).
 //!
 //! Nothing that is read from a pool is trusted to be in bounds: a damaged pool gives
-//! [`Error::Corrupt`].
+//! [`ErrorKind::Corrupt`].
 #![forbid(unsafe_code)]
 
 pub mod bytes;
@@ -23,7 +23,7 @@ mod roots;
 mod space;
 
 pub use class::lines_taken;
-pub use error::{At, Error, Result};
+pub use error::{Error, ErrorKind, Result};
 pub use header::{BATCH_SLOTS, BATCHES, EPOCHS, FORMAT_VERSION, Identity, MEDIUM_LINE};
 pub use pool::{
     Guard, Pool, PoolOptions, PoolStat, bytes_expected, holder_of_file, set_holder_of_file,

@@ -15,7 +15,7 @@ use crate::limbo::{Batch, Limbo, Sink, free_batch};
 use crate::quarantine::Quarantine;
 use crate::roots::{self, ROOT_WORDS, Roots, TreeRoot};
 use crate::space::{SLAB_BYTES, SLABS_MAX, Space, Usage};
-use crate::{At, Error, FORMAT_VERSION, Result};
+use crate::{Error, ErrorKind, FORMAT_VERSION, Result};
 
 /// How a pool is opened.
 #[derive(Clone, Copy, Debug)]
@@ -122,11 +122,7 @@ impl Identity {
     /// The identity of the pool in `file`, from the file itself; `None` if the file is empty or
     /// blank. For choosing a medium before mapping.
     pub fn of_file(file: &File) -> Result<Option<Self>> {
-        let io = |source| Error::Io {
-            action: "read the pool's header",
-            source,
-            at: At::UNKNOWN,
-        };
+        let io = |source| Error::io("read the pool's header")(source);
         let length = file.metadata().map_err(io)?.len();
         if length == 0 {
             return Ok(None);
@@ -189,13 +185,8 @@ pub fn holder_of_file(file: &File) -> Option<u32> {
 /// learns of it late.
 pub fn set_holder_of_file(file: &File) -> Result<()> {
     let holder = header::checked(u64::from(std::process::id())).to_le_bytes();
-    std::os::unix::fs::FileExt::write_all_at(file, &holder, State::Holder.offset()).map_err(
-        |source| Error::Io {
-            action: "write to the pool",
-            source,
-            at: At::UNKNOWN,
-        },
-    )
+    std::os::unix::fs::FileExt::write_all_at(file, &holder, State::Holder.offset())
+        .map_err(Error::io("write to the pool"))
 }
 
 impl<M: Medium> Pool<M> {
@@ -203,9 +194,10 @@ impl<M: Medium> Pool<M> {
     /// if [`PoolOptions::read_bitmaps_later`].
     ///
     /// # Errors
-    /// [`Error::Unopenable`] if both copies of the header are damaged, or the file was truncated;
-    /// [`Error::NotAPool`], [`Error::Version`], [`Error::UnknownFeatures`], [`Error::LineForm`] if
-    /// it is none that this medium can hold; [`Error::PoolFull`] if there is no room for a new one.
+    /// [`ErrorKind::Unopenable`] if both copies of the header are damaged, or the file was
+    /// truncated; [`ErrorKind::NotAPool`], [`ErrorKind::Version`], [`ErrorKind::UnknownFeatures`],
+    /// [`ErrorKind::LineForm`] if it is none that this medium can hold; [`ErrorKind::PoolFull`] if
+    /// there is no room for a new one.
     pub fn open(medium: M, options: PoolOptions) -> Result<Self> {
         Self::try_open(medium, options).map_err(Error::unopenable)
     }
@@ -220,11 +212,11 @@ impl<M: Medium> Pool<M> {
             header::open(&medium::Guard::new(&medium))?
         };
         if identity.line_form != medium.line_form() {
-            return Err(Error::LineForm {
+            return Err(ErrorKind::LineForm {
                 pool: identity.line_form,
                 medium: medium.line_form(),
-                at: At::UNKNOWN,
-            });
+            }
+            .into());
         }
         let guard = medium::Guard::new(&medium);
         let space = if blank {
@@ -319,7 +311,8 @@ impl<M: Medium> Pool<M> {
     /// All named trees. O(size of the root table).
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if any slot of the root table is damaged; [`Pool::roots`] has the others.
+    /// [`ErrorKind::Corrupt`] if any slot of the root table is damaged; [`Pool::roots`] has the
+    /// others.
     pub fn trees(&self) -> Result<Vec<TreeRoot>> {
         let roots = self.roots()?;
         roots
@@ -333,7 +326,7 @@ impl<M: Medium> Pool<M> {
     /// table).
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the file ends inside of the table.
+    /// [`ErrorKind::Corrupt`] if the file ends inside of the table.
     pub fn roots(&self) -> Result<Roots> {
         roots::list(&self.pin())
     }
@@ -361,8 +354,8 @@ impl<M: Medium> Pool<M> {
     /// leaves it with one of both names.
     ///
     /// # Errors
-    /// [`Error::TreeExists`], [`Error::BadTreeName`]; [`Error::TooManyTrees`], as the table needs a
-    /// free slot.
+    /// [`ErrorKind::TreeExists`], [`ErrorKind::BadTreeName`]; [`ErrorKind::TooManyTrees`], as the
+    /// table needs a free slot.
     pub fn rename_tree(&self, tree: &TreeRoot, name: &str) -> Result<TreeRoot> {
         let _serial = self.shared.roots.lock();
         roots::rename(&self.pin(), tree, name)
@@ -407,8 +400,8 @@ impl<M: Medium> Pool<M> {
     /// must mark. O(slabs).
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if a bitmap is damaged: space is reused again after the next open, which
-    /// marks.
+    /// [`ErrorKind::Corrupt`] if a bitmap is damaged: space is reused again after the next open,
+    /// which marks.
     pub fn read_bitmaps(&self) -> Result<()> {
         let damaged = self
             .shared
@@ -467,7 +460,7 @@ impl<M: Medium> Pool<M> {
     /// Not to be nested.
     ///
     /// # Errors
-    /// [`Error::PoolFull`], and `run` is not called.
+    /// [`ErrorKind::PoolFull`], and `run` is not called.
     pub fn with_set_aside<R>(&self, runs: &[u32], run: impl FnOnce() -> R) -> Result<R> {
         struct Ended<'s, M: Medium>(&'s Shared<M>);
         impl<M: Medium> Drop for Ended<'_, M> {
@@ -509,7 +502,7 @@ impl<M: Medium> Pool<M> {
     /// threads may go on; those that allocate wait. O(free slabs), and on a file a checkpoint.
     ///
     /// # Errors
-    /// [`Error::Medium`] if the medium failed.
+    /// [`ErrorKind::Medium`] if the medium failed.
     pub fn compact(&self) -> Result<()> {
         self.shared
             .space
@@ -538,10 +531,11 @@ impl<M: Medium> Pool<M> {
     /// this returns.
     ///
     /// # Errors
-    /// [`Error::InUse`] while another clone lives; the pool is then closed when that is dropped.
+    /// [`ErrorKind::InUse`] while another clone lives; the pool is then closed when that is
+    /// dropped.
     pub fn close(self) -> Result<()> {
         Arc::try_unwrap(self.shared)
-            .map_err(|_| Error::in_use())?
+            .map_err(|_| ErrorKind::InUse)?
             .close()
     }
 }

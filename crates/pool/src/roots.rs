@@ -15,7 +15,7 @@
 use medium::{Medium, Word};
 
 use crate::header::{PREFIX_BYTES, ROOT_TABLE, State, checked, unchecked};
-use crate::{At, Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// The longest name of a tree, in bytes.
 pub const TREE_NAME_BYTES_MAX: usize = 128;
@@ -58,7 +58,7 @@ impl TreeRoot {
     /// are wanted. `nodes` says what they are and what is wanted, in words.
     ///
     /// # Errors
-    /// [`Error::TreeMismatch`].
+    /// [`ErrorKind::TreeMismatch`].
     pub fn demand(&self, (engine, codec): (u16, u16), nodes: &[String; 2]) -> Result<()> {
         // The error names the first difference.
         let (found, wanted) = match () {
@@ -67,12 +67,12 @@ impl TreeRoot {
             () if nodes[0] != nodes[1] => (nodes[0].clone(), nodes[1].clone()),
             () => return Ok(()),
         };
-        Err(Error::TreeMismatch {
+        Err(ErrorKind::TreeMismatch {
             name: self.name.clone(),
             found,
             wanted,
-            at: At::UNKNOWN,
-        })
+        }
+        .into())
     }
 }
 
@@ -124,7 +124,7 @@ impl Roots {
     /// The tree `name`; `None` if there is none.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it may be one whose slot is damaged.
+    /// [`ErrorKind::Corrupt`] if it may be one whose slot is damaged.
     pub fn find(&self, name: &str) -> Result<Option<&TreeRoot>> {
         let tree = self.trees.iter().find(|tree| tree.name == name);
         match self.damaged.iter().find(|damaged| damaged.may_be(name)) {
@@ -347,29 +347,27 @@ pub(crate) fn create<M: Medium>(
 ) -> Result<TreeRoot> {
     clear_replaced(guard)?;
     if name.is_empty() || name.len() > TREE_NAME_BYTES_MAX {
-        return Err(Error::BadTreeName {
+        return Err(ErrorKind::BadTreeName {
             length: name.len(),
             limit: TREE_NAME_BYTES_MAX,
-        });
+        }
+        .into());
     }
     let mut free = None;
     for slot in (0..TREES_MAX).rev() {
         match read(guard, slot)? {
             Slot::Tree(tree) if tree.name == name => {
-                return Err(Error::TreeExists {
+                return Err(ErrorKind::TreeExists {
                     name: name.to_owned(),
-                    at: At::UNKNOWN,
-                });
+                }
+                .into());
             }
             Slot::Damaged(damaged) if damaged.may_be(name) => return Err(damaged.error()),
             Slot::Tree(_) | Slot::Damaged(_) => {}
             Slot::Free => free = Some(slot),
         }
     }
-    let slot = free.ok_or(Error::TooManyTrees {
-        limit: TREES_MAX,
-        at: At::UNKNOWN,
-    })?;
+    let slot = free.ok_or(ErrorKind::TooManyTrees { limit: TREES_MAX })?;
     let cells = slot_words(guard, slot)?;
     let mut words = [0; SLOT_WORDS];
     words[NAME_LENGTH] = name.len() as u64;

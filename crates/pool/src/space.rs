@@ -37,7 +37,7 @@ use self::left_alone::LEFT_ALONE;
 pub use self::usage::Usage;
 use crate::class::{BITMAP_WORDS_MAX, CLASSES, Class};
 use crate::header::{State, checked, unchecked};
-use crate::{Error, PoolOptions, Result};
+use crate::{Error, ErrorKind, PoolOptions, Result};
 
 /// Bytes of a slab.
 pub const SLAB_BYTES: u64 = 1 << 16;
@@ -468,7 +468,7 @@ impl Space {
         };
         guard.interleave_memory();
         let allocated = self.allocate_slot(guard, class, &mut self.shards[shard].lock());
-        if !matches!(allocated, Err(Error::PoolFull { .. })) {
+        if !matches!(&allocated, Err(error) if error.is_full()) {
             return allocated;
         }
         let mut shards = self.leave_open(Some(class));
@@ -697,15 +697,16 @@ impl Space {
     fn allocate_span<M: Medium>(&self, guard: &MediumGuard<'_, M>, bytes: usize) -> Result<u64> {
         let count = (bytes as u64 + SPAN_HEADER_BYTES).div_ceil(SLAB_BYTES);
         if count > SPAN_SLABS_MAX {
-            return Err(Error::TooLong {
+            return Err(ErrorKind::TooLong {
                 bytes,
                 limit: ALLOCATION_BYTES_MAX,
-            });
+            }
+            .into());
         }
         guard.interleave_memory();
         let taken = self.take_span(guard, count as u32);
         let first = match taken {
-            Err(Error::PoolFull { .. }) => {
+            Err(error) if error.is_full() => {
                 drop(self.leave_open(None));
                 self.take_span(guard, count as u32)?
             }

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 
-use everleaf_pool::{self as pool, Error, Pool, PoolOptions};
+use everleaf_pool::{self as pool, Pool, PoolOptions};
 use medium::Dax;
 
 const SLAB_BYTES: u64 = 64 << 10;
@@ -21,7 +21,7 @@ fn pool(slabs: u64) -> Pool<Dax> {
 }
 
 fn is_full<T>(result: &pool::Result<T>) -> bool {
-    matches!(result, Err(Error::PoolFull { .. }))
+    matches!(result, Err(error) if error.is_full())
 }
 
 /// One size of each class.

@@ -6,7 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use everleaf::{Error, StoreViolation};
+use everleaf::{Error, ErrorKind, StoreViolation};
 use serde::Serialize;
 
 use super::check;
@@ -31,6 +31,14 @@ struct Report {
     violations: Violations,
 }
 
+/// Whether a file of the copy's name exists already.
+fn is_taken(error: &Error) -> bool {
+    match error.kind() {
+        ErrorKind::Io { source, .. } => source.kind() == io::ErrorKind::AlreadyExists,
+        _ => false,
+    }
+}
+
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     interrupt::gently();
     let length = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.len());
@@ -50,9 +58,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     bar.finish_and_clear();
     let bytes = match copied {
         Err(_) if interrupt::is_asked() => return Err(Failure::Interrupted),
-        Err(Failure::Store(Error::Io { source, .. }))
-            if source.kind() == io::ErrorKind::AlreadyExists =>
-        {
+        Err(Failure::Store(error)) if is_taken(&error) => {
             return Err(Failure::Exists {
                 path: args.target.clone(),
                 command: "backup",

@@ -6,7 +6,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use everleaf::{Error, LimitedBy, Options, Store, Tree, TreeInfo, TreeOptions};
+use everleaf::{ErrorKind, LimitedBy, Options, Store, Tree, TreeInfo, TreeOptions};
 use indicatif::ProgressBar;
 use lab::arguments::parse_fill;
 use tempfile::TempPath;
@@ -59,8 +59,8 @@ impl Part {
             return failure;
         }
         let name = format!("the new pool beside {}", pool.display());
-        match error {
-            Error::PoolFull {
+        match error.kind() {
+            ErrorKind::PoolFull {
                 by: LimitedBy::Disk { free_bytes },
                 ..
             } => {

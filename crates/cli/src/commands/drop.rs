@@ -1,6 +1,6 @@
 //! `everleaf drop` and `everleaf rename`: a tree as a whole.
 
-use everleaf::{Error, Result, Store};
+use everleaf::{ErrorKind, Result, Store};
 
 use crate::context::{Context, PoolArgs};
 use crate::failure::{Failure, Outcome};
@@ -40,8 +40,8 @@ fn change(
     let changed = change(&store);
     store.close()?;
     match changed {
-        Err(error) => match &error {
-            Error::NoSuchTree { name, .. } if name == tree => Ok(false),
+        Err(error) => match error.kind() {
+            ErrorKind::NoSuchTree { name } if name == tree => Ok(false),
             _ => Err(error.into()),
         },
         Ok(()) => Ok(true),

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use everleaf::{Codec, Error};
+use everleaf::{Codec, Error, ErrorKind};
 use serde::Serialize;
 
 use crate::context::{Context, NewTreeArgs, Notation, PoolArgs};
@@ -71,12 +71,14 @@ impl Args {
                 .map_err(|what| Ok(what + way_out))
         };
         let (key, value) = (read(&line[..tab])?, read(&line[tab + 1..])?);
-        writes.put(&key, &value).map_err(|error| match &error {
-            Error::KeyTooLong { .. } | Error::ValueTooLong { .. } | Error::NotAWord { .. } => {
-                Ok(error.to_string())
-            }
-            _ => Err(error),
-        })
+        writes
+            .put(&key, &value)
+            .map_err(|error| match error.kind() {
+                ErrorKind::KeyTooLong { .. }
+                | ErrorKind::ValueTooLong { .. }
+                | ErrorKind::NotAWord { .. } => Ok(error.to_string()),
+                _ => Err(error),
+            })
     }
 
     fn load(

@@ -3,7 +3,7 @@
 use std::io::BufRead;
 use std::path::PathBuf;
 
-use everleaf::{Error, Store, Tree};
+use everleaf::{ErrorKind, Store, Tree};
 use lab::arguments::parse_fill;
 
 use crate::context::{Context, PoolArgs};
@@ -68,11 +68,13 @@ impl Args {
         stored: &mut u64,
     ) -> Result<(), Failure> {
         let is_new = !store.trees()?.iter().any(|tree| tree.name == name);
-        let tree = store.tree_with(name, kind).map_err(|error| match &error {
-            // Here it is not the arguments that are wrong.
-            Error::BadTreeName { .. } => reader.bad(error.to_string()),
-            _ => error.into(),
-        })?;
+        let tree = store
+            .tree_with(name, kind)
+            .map_err(|error| match error.kind() {
+                // Here it is not the arguments that are wrong.
+                ErrorKind::BadTreeName { .. } => reader.bad(error.to_string()),
+                _ => error.into(),
+            })?;
         if tree.is_empty()? {
             let filled = fill(&tree, reader, self.fill);
             drop(tree);
@@ -117,7 +119,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
                 // Inside a tree the functions above read on; outside of one the reader refuses
                 // entries and ends.
                 Event::Entry(..) | Event::EndTree => {
-                    return Err(Error::NotSorted { index: 0 }.into());
+                    return Err(Failure::Store(ErrorKind::NotSorted { index: 0 }.into()));
                 }
             }
         }

@@ -22,14 +22,14 @@
 use medium::sync::{AtomicBool, AtomicU64, Ordering, pause};
 use medium::{Lsn, Medium, Word};
 use pool::bytes::{copy_in, copy_out};
-use pool::{ALLOCATION_BYTES_MAX, At, BATCH_SLOTS, BATCHES, Guard, Pool};
+use pool::{ALLOCATION_BYTES_MAX, BATCH_SLOTS, BATCHES, Guard, Pool};
 use std::sync::Arc;
 
 use super::Write;
 use crate::index::Condition;
 use crate::index::record::Record;
 use crate::kit::{checked, unchecked};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// The longest entry, in bytes. With the keys and values of a batch it must not be longer either.
 pub(super) const ENTRY_BYTES_MAX: usize = ALLOCATION_BYTES_MAX;
@@ -73,11 +73,11 @@ impl Journal {
     /// Whether all batches were finished.
     ///
     /// # Errors
-    /// [`Error::BatchUnfinished`].
+    /// [`ErrorKind::BatchUnfinished`].
     #[inline(always)]
     pub(crate) fn expect_whole(&self) -> Result<()> {
         if self.is_broken.load(Ordering::Relaxed) {
-            return Err(Error::BatchUnfinished { at: At::UNKNOWN });
+            return Err(ErrorKind::BatchUnfinished.into());
         }
         Ok(())
     }
@@ -246,7 +246,7 @@ pub(super) enum Read {
 /// The entry that a slot leads to; `is_complete` says of an epoch whether it ended.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if the slot, the entry, or a record that it leads to is damaged.
+/// [`ErrorKind::Corrupt`] if the slot, the entry, or a record that it leads to is damaged.
 pub(super) fn read_entry<M: Medium>(
     guard: &Guard<'_, M>,
     slot: usize,

@@ -50,7 +50,7 @@ use self::stripes::wait_for_writes;
 use crate::engine::{Codec, Contract, Engine};
 use crate::index::{Condition, Epochs, Index, check_entry, record};
 use crate::kit::write::Unpublished;
-use crate::{Error, Result};
+use crate::{ErrorKind, Result};
 
 pub(crate) use self::journal::Journal;
 pub use self::recover::Unfinished;
@@ -136,10 +136,10 @@ impl Target<'_> {
 /// n).
 ///
 /// # Errors
-/// [`Error::ConditionFailed`]; [`Error::PoolFull`], [`Error::BatchTooLarge`] and what single writes
-/// return for keys and values that their tree cannot hold: nothing was written.
-/// [`Error::BatchUnfinished`], and the errors of media and of damaged trees: the next open finishes
-/// the batch or undoes it, and nothing is written before that.
+/// [`ErrorKind::ConditionFailed`]; [`ErrorKind::PoolFull`], [`ErrorKind::BatchTooLarge`] and what
+/// single writes return for keys and values that their tree cannot hold: nothing was written.
+/// [`ErrorKind::BatchUnfinished`], and the errors of media and of damaged trees: the next open
+/// finishes the batch or undoes it, and nothing is written before that.
 pub fn write<M: Medium>(pool: &Pool<M>, batch: &Batch<'_>) -> Result<()> {
     let journal = Journal::of(pool);
     let (by_epochs, immediate) = batch.last_writes()?;
@@ -152,7 +152,7 @@ pub fn write<M: Medium>(pool: &Pool<M>, batch: &Batch<'_>) -> Result<()> {
         drop(locked);
         pool.peek().wait_for(seen)?;
         let tree = batch.trees[batch.conditions[index].tree].name.to_owned();
-        return Err(Error::ConditionFailed { tree, index });
+        return Err(ErrorKind::ConditionFailed { tree, index }.into());
     }
     let commit = Commit {
         pool,
@@ -169,7 +169,7 @@ pub fn write<M: Medium>(pool: &Pool<M>, batch: &Batch<'_>) -> Result<()> {
 /// Whether all batches that were begun are done or undone.
 ///
 /// # Errors
-/// [`Error::BatchUnfinished`].
+/// [`ErrorKind::BatchUnfinished`].
 pub fn expect_finished<M: Medium>(pool: &Pool<M>) -> Result<()> {
     Journal::of(pool).expect_whole()
 }
@@ -202,7 +202,8 @@ impl<'b> Batch<'b> {
         let (by_epochs, immediate): (Vec<_>, Vec<_>) = last
             .into_iter()
             .partition(|write| self.trees[write.tree].is_by_epochs());
-        let too_large = |what, size, limit| Err(Error::BatchTooLarge { what, size, limit });
+        let too_large =
+            |what, size, limit| Err(ErrorKind::BatchTooLarge { what, size, limit }.into());
         let bytes = entry_bytes(&immediate, |_| false);
         if by_epochs.len() > EPOCH_WRITES_MAX {
             return too_large(
@@ -225,7 +226,7 @@ impl<'b> Batch<'b> {
             .iter()
             .any(|tree| tree.striped().0.is_loader::<M>())
         {
-            return Err(Error::InBatch);
+            return Err(ErrorKind::InBatch.into());
         }
         let writes = self.writes.iter().map(|write| (write.tree, write.key));
         let keys = writes.chain(

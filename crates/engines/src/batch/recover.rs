@@ -45,7 +45,7 @@ impl Unfinished {
     /// be marked.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if one lies where none can.
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if one lies where none can.
     pub fn mark<M: Medium>(&self, pool: &Pool<M>) -> Result<()> {
         for found in &self.found {
             let records = found.writes.iter().filter_map(|write| write.record);

@@ -22,7 +22,7 @@ use crate::index::{
     Bounds, Condition, Direction, Epochs, Index, IndexStat, LeftOut, Measured, NextEntry, Scan,
     Value, Violation, WordIndex,
 };
-use crate::{Error, Result};
+use crate::{ErrorKind, Result};
 
 /// How often a batch looks whether a load is over.
 const WAIT: Duration = Duration::from_millis(1);
@@ -256,7 +256,7 @@ impl<M: Medium, T: Index> Index for Striped<M, T> {
 
     fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
         if self.stripes.is_loader::<M>() {
-            return Err(Error::InBatch);
+            return Err(ErrorKind::InBatch.into());
         }
         let _loader = self.stripes.share_all::<M>();
         self.journal.expect_whole()?;

@@ -385,6 +385,7 @@ mod tests {
     use pool::Pool;
 
     use super::*;
+    use crate::ErrorKind;
     use crate::bztree::find::Goal;
     use crate::bztree::layout::{
         ENTRIES_MAX, FROZEN, INNER_HEADER, INNER_STATUS, Inner, InnerHeader, LEAF_STATUS,
@@ -542,7 +543,9 @@ mod tests {
             .keys[INNER_STATUS];
         let before = status.load(&guard);
         status.store(&guard, before | FROZEN);
-        let is_contended = |outcome: Result<bool>| matches!(outcome, Err(Error::Contended { .. }));
+        let is_contended = |outcome: Result<bool>| {
+            outcome.is_err_and(|error| matches!(error.kind(), ErrorKind::Contended { .. }))
+        };
         assert!(
             is_contended(WordIndex::write(&tree, 500, Some(1), Condition::Absent)),
             "insert"

@@ -141,12 +141,12 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 .map(|offset| Place { offset, capacity })
         };
         let wanted = self.rooms.room(entries);
-        place(wanted).or_else(|error| match &error {
-            Error::PoolFull { .. } => {
-                let mut others = self.rooms.from(least + 1).filter(|room| *room != wanted);
-                others.find_map(|room| place(room).ok()).ok_or(error)
+        place(wanted).or_else(|error| {
+            if !error.is_full() {
+                return Err(error);
             }
-            _ => Err(error),
+            let mut others = self.rooms.from(least + 1).filter(|room| *room != wanted);
+            others.find_map(|room| place(room).ok()).ok_or(error)
         })
     }
 

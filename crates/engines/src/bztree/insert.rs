@@ -29,7 +29,7 @@ use super::layout::{EntryState, KEY, LEAF_STATUS, Leaf, LeafStatus, META, Meta, 
 use crate::index::{Codec, Condition};
 use crate::kit::write::{Encoded, holds};
 use crate::pmwcas::{Seen, VALUE_MASK};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Attempts after which an operation gives up.
 const ATTEMPTS_MAX: u32 = 1 << 16;
@@ -68,7 +68,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         match self.store_once(key, value, condition) {
             // Nodes are replaced rather than changed, so much may be waiting to be free. Nothing is
             // pinned here, but in a batch.
-            Err(Error::PoolFull { .. }) if !self.pool.peek().has_set_aside() => {
+            Err(error) if error.is_full() && !self.pool.peek().has_set_aside() => {
                 self.reclaim();
                 self.store_once(key, value, condition)
             }
@@ -95,7 +95,10 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 return Ok(held);
             }
         }
-        Err(Error::contended(self.anchor))
+        Err(ErrorKind::Contended {
+            offset: self.anchor,
+        }
+        .into())
     }
 
     fn try_store(
@@ -150,7 +153,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             if needs_room && status.is_full() && !status.is_frozen() {
                 return Err(error);
             }
-            if !matches!(error, Error::PoolFull { .. }) {
+            if !error.is_full() {
                 // A merge would meet the same, and freeze it once more.
                 return Ok(Attempt::Again);
             }

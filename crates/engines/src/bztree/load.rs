@@ -9,7 +9,7 @@ use super::layout::Pointer;
 use super::{BzTree, NodeSizes};
 use crate::index::{Codec, EntryWords, NextEntry};
 use crate::kit::load::{Sorted, entries_per_leaf};
-use crate::{Error, Result};
+use crate::{ErrorKind, Result};
 
 /// Nodes and records of a load that are not reachable yet.
 struct Load<'g, 'p, 's, M: Medium, C: Codec> {
@@ -93,7 +93,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// The error for a tree that has entries, once these are durable.
     fn refuse<T>(&self, guard: &Guard<'_, M>) -> Result<T> {
         self.pmwcas.settle_all(guard)?;
-        Err(Error::NotEmpty)
+        Err(ErrorKind::NotEmpty.into())
     }
 
     /// Writes and flushes entries, leaf by leaf.

@@ -218,7 +218,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// How large the nodes of the tree at `root` are.
     ///
     /// # Errors
-    /// [`crate::Error::NodeSize`]: as no tree can be.
+    /// [`crate::ErrorKind::NodeSize`]: as no tree can be.
     pub fn sizes_of(root: &TreeRoot) -> Result<NodeSizes> {
         NodeSizes::of_root(root).validated()
     }

@@ -30,7 +30,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Makes an empty tree and enters it in the pool's root table. Durable when this returns.
     ///
     /// # Errors
-    /// [`crate::Error::NodeSize`]: nodes cannot be of this size.
+    /// [`crate::ErrorKind::NodeSize`]: nodes cannot be of this size.
     pub fn create(pool: &Pool<M>, name: &str, options: BzTreeOptions) -> Result<Self> {
         let sizes = options.nodes.unwrap_or_default().validated()?;
         let slots = options.operations_max.clamp(1, Pmwcas::SLOTS_MAX);
@@ -72,9 +72,10 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// what the tree reaches, unless the options leave that for later. O(1), or O(n) with the mark.
     ///
     /// # Errors
-    /// [`Error::TreeMismatch`](crate::Error::TreeMismatch): it is another engine's, of another
-    /// codec, or with nodes of other sizes; [`Error::Corrupt`](crate::Error::Corrupt) names a
-    /// damaged descriptor, or says what else is damaged.
+    /// [`ErrorKind::TreeMismatch`](crate::ErrorKind::TreeMismatch): it is another engine's, of
+    /// another codec, or with nodes of other sizes;
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) names a damaged descriptor, or says what
+    /// else is damaged.
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: BzTreeOptions) -> Result<Self> {
         let crashed = pool.needs_mark();
         let start = Instant::now();

@@ -17,7 +17,7 @@ use super::{BzTree, NodeSizes};
 use crate::index::{Codec, EntryWords, Part};
 use crate::kit::salvage::{Leafy, Led};
 use crate::pmwcas::Seen;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 impl<M: Medium, C: Codec> Leafy<M, C> for BzTree<M, C> {
     const IS_CHECKED: bool = false;
@@ -45,10 +45,9 @@ impl<M: Medium, C: Codec> Leafy<M, C> for BzTree<M, C> {
             Ok(())
         });
         if let Err(error) = walked {
-            let offset = if let Error::Corrupt { offset, .. } = error {
-                offset
-            } else {
-                self.anchor
+            let offset = match error.kind() {
+                ErrorKind::Corrupt { offset, .. } => *offset,
+                _ => self.anchor,
             };
             led.note(offset, Part::Node, "all of the tree", &error);
         }

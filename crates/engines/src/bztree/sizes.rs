@@ -3,7 +3,7 @@
 use pool::{ROOT_WORDS, TreeRoot};
 
 use super::layout::{CHILDREN_MAX, ENTRIES_MAX, ENTRY_BYTES, leaf_bytes};
-use crate::{Error, Result};
+use crate::{ErrorKind, Result};
 
 /// Root word 1: the most entries of a leaf.
 const ROOT_ENTRIES: usize = 1;
@@ -78,7 +78,7 @@ impl NodeSizes {
     /// Refuses sizes that are out of bounds.
     ///
     /// # Errors
-    /// [`Error::NodeSize`] names the size and its bounds.
+    /// [`ErrorKind::NodeSize`] names the size and its bounds.
     pub fn validated(self) -> Result<Self> {
         let free_max = self.leaf_entries.saturating_mul(3) / 4;
         let bounds = [
@@ -95,12 +95,13 @@ impl NodeSizes {
             .into_iter()
             .find(|(_, size, least, most)| !(least..=most).contains(&size))
         {
-            Some((what, size, least, most)) => Err(Error::NodeSize {
+            Some((what, size, least, most)) => Err(ErrorKind::NodeSize {
                 what,
                 size,
                 least,
                 most,
-            }),
+            }
+            .into()),
             None => Ok(self),
         }
     }

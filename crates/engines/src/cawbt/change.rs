@@ -126,7 +126,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
                 return Ok((place, held));
             }
         }
-        Err(Error::contended(self.root))
+        Err(ErrorKind::Contended { offset: self.root }.into())
     }
 
     /// Splits the inner nodes of a path that have four IDs, the uppermost first. Whether there was

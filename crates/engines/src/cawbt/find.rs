@@ -177,7 +177,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             return Ok(found);
         }
         self.expect_whole()?;
-        Err(Error::contended(self.root))
+        Err(ErrorKind::Contended { offset: self.root }.into())
     }
 
     /// The root, at its version.

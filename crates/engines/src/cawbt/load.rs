@@ -52,7 +52,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             return run(&mut state);
         }
         Self::settle(guard, state, self.versions.last_lsn())?;
-        Err(Error::NotEmpty)
+        Err(ErrorKind::NotEmpty.into())
     }
 
     /// Writes all nodes but the root, whose content it returns.

@@ -2,7 +2,7 @@
 //! engines.
 
 use super::Engine;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// The most settings of one engine.
 const SETTINGS_MAX: usize = 8;
@@ -95,7 +95,7 @@ impl Setting {
     }
 
     fn refuse(&self, engine: Engine, value: &str) -> Error {
-        Error::Setting {
+        ErrorKind::Setting {
             what: format!(
                 "{}: {} = {value}; it takes {}",
                 engine.name,
@@ -103,6 +103,7 @@ impl Setting {
                 self.takes()
             ),
         }
+        .into()
     }
 
     /// Its possible values, in words.
@@ -143,16 +144,17 @@ impl Engine {
             } else {
                 names.join(", ")
             };
-            Error::Setting {
+            ErrorKind::Setting {
                 what: format!("{} has no setting {name}; it has {known}", self.name),
             }
+            .into()
         })
     }
 
     /// Settings by name and number.
     ///
     /// # Errors
-    /// [`Error::Setting`] if the engine has no such setting, or it does not take the value.
+    /// [`ErrorKind::Setting`] if the engine has no such setting, or it does not take the value.
     pub fn settings(self, values: &[(&str, u64)]) -> Result<Settings> {
         values
             .iter()

@@ -9,7 +9,7 @@ use crate::index::record::{self, Record};
 use medium::Medium;
 use pool::Guard;
 
-use crate::{Error, Result};
+use crate::{ErrorKind, Result};
 
 /// An entry's two words.
 pub type EntryWords = [u64; 2];
@@ -134,7 +134,7 @@ fn mix(word: u64) -> u16 {
 pub enum WordCodec {}
 
 fn word_of(bytes: &[u8], what: &'static str) -> Result<u64> {
-    let bytes = bytes.try_into().map_err(|_| Error::NotAWord {
+    let bytes = bytes.try_into().map_err(|_| ErrorKind::NotAWord {
         what,
         length: bytes.len(),
     })?;

@@ -335,7 +335,7 @@ pub trait Index: Any + Send + Sync {
     /// calling thread must not be pinned. O(n).
     ///
     /// # Errors
-    /// [`Error::Corrupt`](crate::Error::Corrupt) if the tree is damaged.
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the tree is damaged.
     fn mark(&self, go_on: &dyn Fn() -> bool) -> Result<bool> {
         let _ = go_on;
         Ok(true)
@@ -433,14 +433,15 @@ pub trait Epochs {
     /// whose number `run` gets: so a crash leaves all of them or none. Not isolated: other threads
     /// see each write as soon as it is done. Not undone by an error: writes before it stay. The
     /// epoch does not end meanwhile, and space that its end would free is not free: keep it short.
-    /// What ends an epoch fails inside of `run` with [`Error::InBatch`](crate::Error::InBatch), and
-    /// so does what holds back all writers; a write does not make room in a full pool. A transient
-    /// tree runs it outside of any epoch, with 0.
+    /// What ends an epoch fails inside of `run` with
+    /// [`ErrorKind::InBatch`](crate::ErrorKind::InBatch), and so does what holds back all writers;
+    /// a write does not make room in a full pool. A transient tree runs it outside of any epoch,
+    /// with 0.
     ///
     /// # Errors
-    /// [`Error::InBatch`](crate::Error::InBatch) within another one; otherwise what `run` returns,
-    /// as [`Error::EpochFull`](crate::Error::EpochFull) from a write, if an epoch cannot log so
-    /// many nodes.
+    /// [`ErrorKind::InBatch`](crate::ErrorKind::InBatch) within another one; otherwise what `run`
+    /// returns, as [`ErrorKind::EpochFull`](crate::ErrorKind::EpochFull) from a write, if an epoch
+    /// cannot log so many nodes.
     fn within_epoch(&self, run: &mut dyn FnMut(u64) -> Result<()>) -> Result<()>;
 
     /// Ends this epoch, if it still runs: all that was written in it is ordered before whatever is
@@ -457,8 +458,8 @@ pub trait Epochs {
     /// touched. O(n) after a crash, else O(1).
     ///
     /// # Errors
-    /// [`Error::InBatch`](crate::Error::InBatch) within a batch; those of damage and of a failed
-    /// medium.
+    /// [`ErrorKind::InBatch`](crate::ErrorKind::InBatch) within a batch; those of damage and of a
+    /// failed medium.
     fn sweep(&self) -> Result<()>;
 
     /// The progress of the sweep after a crash, and the cost of ends of epochs. Unlike

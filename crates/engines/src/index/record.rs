@@ -15,7 +15,7 @@ use medium::{LINE_BYTES, Medium, Word};
 use pool::Guard;
 use pool::bytes::{copy_in, copy_out};
 
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
@@ -79,16 +79,18 @@ fn check_of(key: &[u8], value: &[u8]) -> u16 {
 /// Refuses keys and values beyond the limits.
 pub fn check_lengths(key: &[u8], value: &[u8]) -> Result<()> {
     if key.len() > KEY_BYTES_MAX {
-        return Err(Error::KeyTooLong {
+        return Err(ErrorKind::KeyTooLong {
             length: key.len(),
             limit: KEY_BYTES_MAX,
-        });
+        }
+        .into());
     }
     if value.len() > VALUE_BYTES_MAX {
-        return Err(Error::ValueTooLong {
+        return Err(ErrorKind::ValueTooLong {
             length: value.len(),
             limit: VALUE_BYTES_MAX,
-        });
+        }
+        .into());
     }
     Ok(())
 }

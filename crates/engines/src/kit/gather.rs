@@ -6,7 +6,6 @@ use std::marker::PhantomData;
 use medium::Medium;
 use pool::Guard;
 
-use crate::Error;
 use crate::index::{Codec, EntryWords};
 
 /// Copies of records, given back unless they are published.
@@ -46,7 +45,8 @@ impl<'g, 'p, M: Medium, C: Codec> Gathered<'g, 'p, M, C> {
                     gathered.copies.push([*entry, copy]);
                     *entry = copy;
                 }
-                Ok(None) | Err(Error::Corrupt { .. }) => {}
+                Ok(None) => {}
+                Err(error) if error.is_corrupt() => {}
                 Err(_) => break,
             }
         }

@@ -19,7 +19,7 @@ use pool::Guard;
 
 use crate::index::EntryWords;
 use crate::kit::bits;
-use crate::{Error, Result};
+use crate::{ErrorKind, Result};
 
 /// IDs that are retired share one deferred call, so many of them.
 const BATCH: usize = 64;
@@ -111,7 +111,7 @@ impl<M: Medium> Ids<M> {
     /// An ID that is not in use.
     ///
     /// # Errors
-    /// [`Error::TreeFull`] if all are in use.
+    /// [`ErrorKind::TreeFull`] if all are in use.
     pub fn claim(&self) -> Result<u32> {
         let mut state = self.state.lock();
         if state.next >= state.bound {
@@ -121,9 +121,10 @@ impl<M: Medium> Ids<M> {
             state.bound = (2 * state.bound).min(u64::from(self.most) + 1);
         }
         if state.next > u64::from(self.most) {
-            return Err(Error::TreeFull {
+            return Err(ErrorKind::TreeFull {
                 limit: u64::from(self.most),
-            });
+            }
+            .into());
         }
         let id = state.next as u32;
         // For some at once: it takes a lock.

@@ -6,7 +6,7 @@ use medium::Medium;
 use pool::Guard;
 
 use crate::index::{Codec, EntryWords, NextEntry};
-use crate::{Error, Result};
+use crate::{ErrorKind, Result};
 
 /// After so many bytes of keys and values a load waits for a disk that is far behind.
 const PACE_BYTES: usize = 1 << 20;
@@ -34,16 +34,17 @@ impl<'s> Source<'s> {
     /// again.
     ///
     /// # Errors
-    /// [`Error::NotSorted`] if the key is not above the one before it.
+    /// [`ErrorKind::NotSorted`] if the key is not above the one before it.
     pub fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
         if self.is_over || !(self.next)(key, value)? {
             self.is_over = true;
             return Ok(false);
         }
         if self.entries > 0 && *key <= self.last {
-            return Err(Error::NotSorted {
+            return Err(ErrorKind::NotSorted {
                 index: self.entries,
-            });
+            }
+            .into());
         }
         self.last.clone_from(key);
         self.entries += 1;

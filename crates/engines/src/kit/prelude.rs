@@ -17,5 +17,5 @@ pub use crate::index::{
     Bounds, Codec, Condition, Direction, EntryWords, Index, IndexStat, LeftOut, MaybeWords,
     NextEntry, Part, Scan, Violation,
 };
-pub use crate::{Error, Result};
+pub use crate::{Error, ErrorKind, Result};
 pub use crate::{media_of, methods_of_entries, methods_of_trees, words_of_entries};

@@ -16,7 +16,7 @@ use pool::{Guard, Pool, TreeRoot, Usage};
 use super::walk::chain;
 use crate::engine::{Salvaged, Visit};
 use crate::index::{Codec, EntryWords, LeftOut, Part};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// A key and a value.
 pub type Entry = (Vec<u8>, Vec<u8>);
@@ -166,9 +166,9 @@ pub fn note_lost(lost: usize, offset: u64, may_be_stale: bool) -> LeftOut {
 
 /// The damage that an error names, without its offset.
 pub fn what_of(error: &Error) -> String {
-    match &error {
-        Error::Corrupt { what, .. } => what.clone(),
-        other => other.to_string(),
+    match error.kind() {
+        ErrorKind::Corrupt { what, .. } => what.clone(),
+        _ => error.to_string(),
     }
 }
 

@@ -13,7 +13,8 @@ use crate::{Error, Result};
 /// each.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if the chain leads to a leaf twice; otherwise what `visit` returns.
+/// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the chain leads to a leaf twice; otherwise
+/// what `visit` returns.
 pub fn chain(first: u64, mut visit: impl FnMut(u64) -> Result<u64>) -> Result<()> {
     let (mut offset, mut visited) = (first, HashSet::new());
     while offset != 0 {

@@ -20,7 +20,7 @@ use super::layout::{
 use super::options::Mode;
 use super::shard::Work;
 use super::version::{Lock, Version};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Why a walk ended without a result.
 #[derive(Debug)]
@@ -148,7 +148,12 @@ impl<M: Medium> Core<M> {
 
     /// The error of an operation that is not started again.
     pub(super) fn error_of(&self, stop: Stop) -> Error {
-        stop.error_or(|| Error::contended(self.anchor))
+        stop.error_or(|| {
+            ErrorKind::Contended {
+                offset: self.anchor,
+            }
+            .into()
+        })
     }
 
     /// Runs a read with a pass, until the tree does not change under it.
@@ -159,7 +164,7 @@ impl<M: Medium> Core<M> {
     ) -> Result<R> {
         let (view, _work) = self.enter();
         if self.epochs.are_over() {
-            return Err(Error::in_use());
+            return Err(ErrorKind::InUse.into());
         }
         loop {
             match read(&view) {
@@ -258,7 +263,7 @@ impl<M: Medium> View<'_, M> {
             } else {
                 attempts.blocked_by
             };
-            return Err(Error::contended(offset).into());
+            return Err(ErrorKind::Contended { offset }.into());
         }
         self.attempts.set(attempts);
         if attempts.count > ATTEMPTS_AWAKE && !is_scheduled::<M>() {

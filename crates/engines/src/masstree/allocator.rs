@@ -38,7 +38,7 @@ use super::layout::{
 };
 use super::shard::{Limit, Own, Work};
 use crate::kit::epochs::Epochs;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Bytes at the head of a run: its class, the run before it, the anchor of its tree, and the
 /// in-line log of the run before it: its old value and the epoch. Each with its check.
@@ -622,10 +622,11 @@ impl<M: Medium> Space<'_, M> {
     pub(super) fn allocate(&self, work: &mut Work<'_>, bytes: usize) -> Result<u64> {
         let class = class_of(bytes);
         if class >= BORDER {
-            return Err(Error::ValueTooLong {
+            return Err(ErrorKind::ValueTooLong {
                 length: bytes,
                 limit: ALLOCATION_BYTES_MAX,
-            });
+            }
+            .into());
         }
         self.allocate_class(work, class)
     }

@@ -17,7 +17,7 @@ use super::layout::{
 use super::shard::{Own, Work};
 use crate::kit::epochs::Shard;
 use crate::kit::on_threads;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Bytes of a segment: a whole slab of the pool.
 const SEGMENT_BYTES: usize = 65_472;
@@ -98,9 +98,10 @@ impl ExternalLog {
         }
         if log.entries == log.segments.len() as u64 * per_segment {
             if log.segments.len() == SEGMENTS_MAX {
-                return Err(Error::EpochFull {
+                return Err(ErrorKind::EpochFull {
                     limit: SEGMENTS_MAX as u64 * per_segment,
-                });
+                }
+                .into());
             }
             self.add_segment(guard, work)?;
         }

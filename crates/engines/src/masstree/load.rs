@@ -21,7 +21,7 @@ use super::slice::{LAYER, LONGER, Slice};
 use crate::index::{NextEntry, check_entry};
 use crate::kit::epochs::in_batch::refuse_in_any_batch;
 use crate::kit::load::{Source, entries_per_leaf};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// So many bytes of keys and values are written within one epoch, and an entry more.
 const STEP_BYTES: usize = 64 << 10;
@@ -81,7 +81,7 @@ impl<M: Medium> Core<M> {
         };
         let mut source = Source::new(next);
         load.run(&mut source)
-            .map_err(|stop| stop.error_or(|| Error::NotEmpty))?;
+            .map_err(|stop| stop.error_or(|| ErrorKind::NotEmpty.into()))?;
         Ok(source.entries())
     }
 }
@@ -95,7 +95,7 @@ impl<M: Medium> View<'_, M> {
         {
             return Ok((root, node));
         }
-        Err(Error::NotEmpty.into())
+        Err(ErrorKind::NotEmpty.into())
     }
 }
 
@@ -125,7 +125,7 @@ impl<M: Medium> Load<'_, M> {
         let core = self.core;
         let (view, mut work) = core.enter();
         if core.epochs.are_over() {
-            return Err(Error::in_use().into());
+            return Err(ErrorKind::InUse.into());
         }
         view.guard.admit()?;
         work.shard.own.loading = Some(std::mem::take(&mut self.runs));
@@ -172,7 +172,7 @@ impl<M: Medium> Load<'_, M> {
         let mut old_lock = view.lock(&node.version)?;
         let lock = view.core.root.lock();
         if view.empty_root()?.0 != old {
-            return Err(Error::NotEmpty.into());
+            return Err(ErrorKind::NotEmpty.into());
         }
         let space = view.core.space(&view.guard);
         let left = space.join_runs(work)?;

@@ -163,7 +163,8 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
     /// Makes an empty tree and enters it in the pool's root table. Durable when this returns.
     ///
     /// # Errors
-    /// [`Error::Setting`] if a node cannot have so many entries; [`Error::InBatch`] within a batch.
+    /// [`ErrorKind::Setting`](crate::ErrorKind::Setting) if a node cannot have so many entries;
+    /// [`ErrorKind::InBatch`](crate::ErrorKind::InBatch) within a batch.
     pub fn create(pool: &Pool<M>, name: &str, options: MassTreeOptions) -> Result<Self> {
         options.check_width()?;
         refuse_in_any_batch::<M>()?;
@@ -184,8 +185,9 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
     /// with. O(nodes in the external log + slabs).
     ///
     /// # Errors
-    /// [`Error::TreeMismatch`] if the tree is of another kind or width;
-    /// [`Error::Corrupt`] if what recovery rests on is damaged; [`Error::InBatch`] within a batch.
+    /// [`ErrorKind::TreeMismatch`](crate::ErrorKind::TreeMismatch) if the tree is of another kind
+    /// or width; [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if what recovery rests on is
+    /// damaged; [`ErrorKind::InBatch`](crate::ErrorKind::InBatch) within a batch.
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: MassTreeOptions) -> Result<Self> {
         let nodes = |width, mode| format!("{width} keys a node{mode}");
         let made = width_of(root)?;
@@ -232,7 +234,7 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
 /// The width of the nodes of a tree in a pool.
 ///
 /// # Errors
-/// [`Error::Corrupt`](crate::Error::Corrupt) if no tree can have it.
+/// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if no tree can have it.
 pub(crate) fn width_of(root: &TreeRoot) -> Result<usize> {
     let width = root.words[ROOT_WIDTH] as usize;
     if (WIDTH_MIN..=WIDTH_MAX).contains(&width) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::layout::{WIDTH, WIDTH_MAX};
 use crate::index::EpochLength;
-use crate::{Error, Result};
+use crate::{ErrorKind, Result};
 
 /// The fewest slots of a border node.
 pub(super) const WIDTH_MIN: usize = 4;
@@ -42,7 +42,7 @@ pub struct MassTreeOptions {
     /// for tests.
     pub close_cleanly: bool,
     /// How long an operation waits for a locked node that does not change. Then it ends with
-    /// [`Error::Contended`].
+    /// [`ErrorKind::Contended`].
     pub patience: Duration,
     /// The first epoch of this open, if it is later than the next one: for tests of what happens
     /// after many epochs.
@@ -84,8 +84,9 @@ impl MassTreeOptions {
         if (WIDTH_MIN..=max).contains(&width) {
             return Ok(());
         }
-        Err(Error::Setting {
+        Err(ErrorKind::Setting {
             what: format!("a node of {width} entries: a node has {WIDTH_MIN} to {max}"),
-        })
+        }
+        .into())
     }
 }

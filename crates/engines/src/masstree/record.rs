@@ -178,7 +178,7 @@ impl Record {
     /// As [`Record::is_sound`].
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it is not.
+    /// [`ErrorKind::Corrupt`] if it is not.
     #[cold]
     pub(super) fn expect_sound<M: Medium>(
         &self,

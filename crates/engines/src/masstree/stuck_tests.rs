@@ -11,8 +11,8 @@ use pool::{Pool, PoolOptions};
 
 use super::layout::OFFSET_MASK;
 use super::{MassTree, MassTreeOptions};
-use crate::Error;
 use crate::index::{Bounds, Direction, EpochLength, Epochs, Index, RecordCodec, WordCodec};
+use crate::{Error, ErrorKind};
 
 type Tree<C = RecordCodec> = MassTree<Instrumented, C>;
 
@@ -76,7 +76,7 @@ fn damage<C: crate::index::Codec>(tree: &Tree<C>, node: u64, bits: u64) {
 fn names<T>(result: Result<T, Error>, node: u64) {
     let error = result.err().expect("an error");
     assert!(
-        matches!(&error, Error::Contended { offset, .. } if *offset == node & OFFSET_MASK),
+        matches!(error.kind(), ErrorKind::Contended { offset } if *offset == node & OFFSET_MASK),
         "{error}"
     );
 }

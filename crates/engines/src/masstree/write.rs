@@ -12,7 +12,7 @@ use super::shard::Work;
 use crate::index::Condition;
 use crate::index::record::prefix_word;
 use crate::kit::epochs::in_batch::{refuse_in_any_batch, refuse_in_salvage_of};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 impl<M: Medium> Core<M> {
     /// Writes or removes, if `condition` holds; returns whether it held. O(log n).
@@ -29,7 +29,8 @@ impl<M: Medium> Core<M> {
                 .map_err(|stop| self.error_of(stop))
         };
         let written = attempt(self.enter());
-        let is_full = |error: &Error| error.is_full() || matches!(error, Error::EpochFull { .. });
+        let is_full =
+            |error: &Error| error.is_full() || matches!(error.kind(), ErrorKind::EpochFull { .. });
         // A thread in a batch ends no epoch.
         if !written.as_ref().is_err_and(is_full) || refuse_in_any_batch::<M>().is_err() {
             return written;

@@ -11,7 +11,7 @@ use super::seen::clean;
 use super::slots::{DESCRIPTORS_PER_SLOT, Held, Phase, count};
 use super::word::{CONDITIONAL, Name, SEQUENCE_MASK, VALUE_MASK, conditional_word, is_name};
 use super::{Carried, DescriptorNode, Leftovers, Pmwcas, Swap, Swaps, Targets};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// An operation that is being executed or helped.
 struct Operation<'o> {
@@ -361,15 +361,15 @@ impl Pmwcas {
     /// No thread may execute meanwhile. Durable when the pool is closed. O(slots).
     ///
     /// # Errors
-    /// [`Error::InUse`] if a thread is in the middle of an operation, or ended there by a panic,
-    /// and [`Error::Corrupt`] for a damaged descriptor. Then the pool must not be closed cleanly
-    /// ([`pool::Pool::leave_unclean`]); the next open finishes the operations.
+    /// [`ErrorKind::InUse`] if a thread is in the middle of an operation, or ended there by a
+    /// panic, and [`ErrorKind::Corrupt`] for a damaged descriptor. Then the pool must not be closed
+    /// cleanly ([`pool::Pool::leave_unclean`]); the next open finishes the operations.
     pub fn finish<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<()> {
         let mut leftovers = self.leftovers();
         if self.clear_leftovers(guard, &mut leftovers)? {
             Ok(())
         } else {
-            Err(Error::in_use())
+            Err(ErrorKind::InUse.into())
         }
     }
 
@@ -386,7 +386,7 @@ impl Pmwcas {
     /// again. A descriptor that is given back durably names no word.
     ///
     /// # Errors
-    /// [`Error::Corrupt`]: a damaged descriptor, which remains.
+    /// [`ErrorKind::Corrupt`]: a damaged descriptor, which remains.
     pub fn clear_leftovers<M: Medium>(
         &self,
         guard: &Guard<'_, M>,

@@ -153,7 +153,7 @@ use medium::{Lsn, Medium, Word};
 use pool::Guard;
 use smallvec::SmallVec;
 
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 use layout::{DESCRIPTOR_BYTES, DescriptorNode, Target};
 use seen::Commits;
@@ -196,7 +196,7 @@ pub struct PmwcasStat {
 }
 
 /// Why an operation cannot be executed, or a word cannot be part of it. As an [`Error`] it is
-/// [`Error::BadOperation`].
+/// [`ErrorKind::BadOperation`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadTarget {
@@ -225,9 +225,10 @@ pub type Named = std::result::Result<(), BadTarget>;
 
 impl From<BadTarget> for Error {
     fn from(bad: BadTarget) -> Self {
-        Self::BadOperation {
+        ErrorKind::BadOperation {
             what: bad.to_string(),
         }
+        .into()
     }
 }
 
@@ -289,7 +290,8 @@ impl Commit {
     /// Waits until the operation is durable. Does nothing on media whose fences make durable.
     ///
     /// # Errors
-    /// [`Error::Medium`]: the medium failed. The words stay as they are; a crash may bring the old values back.
+    /// [`ErrorKind::Medium`]: the medium failed. The words stay as they are; a crash may bring the
+    /// old values back.
     #[inline]
     pub fn wait<M: Medium>(self, guard: &Guard<'_, M>) -> Result<()> {
         if M::LATE {
@@ -324,7 +326,7 @@ impl Pmwcas {
     /// value. Helps no operation and waits for no thread.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the word names a descriptor that does not name it.
+    /// [`ErrorKind::Corrupt`] if the word names a descriptor that does not name it.
     #[inline(always)]
     pub fn read<M: Medium>(&self, guard: &Guard<'_, M>, cell: &Word) -> Result<u64> {
         let raw = cell.load(guard);
@@ -545,10 +547,10 @@ impl<'p> Descriptor<'p> {
     /// their memory, for this thread and for threads that help it.
     ///
     /// # Errors
-    /// No word changed if it is [`Error::BadOperation`], for an operation without words or a
-    /// reserved entry that was not filled, or [`Error::Corrupt`], for a word in the way that names
-    /// a descriptor wrongly. [`Error::Medium`] if the medium failed: the words may have changed for
-    /// other threads.
+    /// No word changed if it is [`ErrorKind::BadOperation`], for an operation without words or a
+    /// reserved entry that was not filled, or [`ErrorKind::Corrupt`], for a word in the way that
+    /// names a descriptor wrongly. [`ErrorKind::Medium`] if the medium failed: the words may have
+    /// changed for other threads.
     pub fn execute<M: Medium>(self, guard: &Guard<'_, M>) -> Result<bool> {
         self.execute_with(guard, |recycled| recycle_offset(guard, recycled))
     }

@@ -62,7 +62,8 @@ impl Pmwcas {
     /// drop cannot do this, as it has no guard.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] names a descriptor that no crash can leave.
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) names a descriptor that no crash can
+    /// leave.
     pub fn open<M: Medium>(guard: &Guard<'_, M>, place: u64, slots: usize) -> Result<Self> {
         let pmwcas = Self::at::<M>(place, slots)?;
         let mut unfinished: Vec<Unfinished> = Vec::new();

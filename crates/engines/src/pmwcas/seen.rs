@@ -148,8 +148,8 @@ impl Pmwcas {
     /// durable.
     ///
     /// # Errors
-    /// [`Error::Medium`](crate::Error::Medium): the medium failed; the caller must not answer from
-    /// these values.
+    /// [`ErrorKind::Medium`](crate::ErrorKind::Medium): the medium failed; the caller must not
+    /// answer from these values.
     #[inline(always)]
     #[track_caller]
     pub fn settle<M: Medium>(&self, guard: &Guard<'_, M>, seen: &mut Seen) -> Result<()> {

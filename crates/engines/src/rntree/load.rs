@@ -10,7 +10,7 @@ use super::layout::{EntrySum, Leaf, Slots};
 use crate::index::{Codec, EntryWords, NextEntry};
 use crate::kit::chain::Separator;
 use crate::kit::load::{Sorted, entries_per_leaf};
-use crate::{Error, Result};
+use crate::{ErrorKind, Result};
 
 /// The part of a load that is written before it is published.
 #[derive(Default)]
@@ -64,7 +64,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     fn expect_empty(&self) -> Result<()> {
         let head = self.leaves.get(self.head);
         if head.next() != 0 || head.slots().count() != 0 {
-            Err(Error::NotEmpty)
+            Err(ErrorKind::NotEmpty.into())
         } else {
             Ok(())
         }

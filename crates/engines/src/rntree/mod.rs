@@ -108,7 +108,7 @@ use pool::{Pool, ROOT_WORDS, TreeRoot};
 use crate::engine::instrumented_trees;
 use crate::index::{Codec, Index, MaybeWords};
 use crate::kit::chain::InnerTree;
-use crate::{Error, Result, methods_of_entries, methods_of_trees, words_of_entries};
+use crate::{Error, ErrorKind, Result, methods_of_entries, methods_of_trees, words_of_entries};
 use layout::{EntrySum, Leaf, LeafRecord, Slots};
 
 pub(crate) use entry::ENTRY;
@@ -192,12 +192,13 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let leaf_entries = options.leaf_entries;
         if !(ENTRIES_MIN as usize..=ENTRIES_MAX).contains(&leaf_entries) {
             let (what, least) = ("entries a leaf", ENTRIES_MIN as usize);
-            return Err(Error::NodeSize {
+            return Err(ErrorKind::NodeSize {
                 what,
                 size: leaf_entries,
                 least,
                 most: ENTRIES_MAX,
-            });
+            }
+            .into());
         }
         let guard = pool.pin();
         let offset = guard.allocate_node(size_of::<Leaf>())?;

@@ -22,7 +22,7 @@
 //!
 //! Nodes begin at lines, so an entry lies in one line, and so does a slot array.
 
-use crate::{Error, Result};
+use crate::{ErrorKind, Result};
 use medium::Medium;
 use pool::Guard;
 
@@ -114,14 +114,14 @@ impl Layout {
     /// Nodes of a design with so many entries.
     ///
     /// # Errors
-    /// [`Error::Setting`] if the design has no such nodes.
+    /// [`ErrorKind::Setting`] if the design has no such nodes.
     pub fn new(design: Design, leaf_entries: usize) -> Result<Self> {
         let (_, name, most) = DESIGNS[design as usize];
         if !(ENTRIES_MIN..=most).contains(&leaf_entries) {
             let what = format!(
                 "wbtree: {name} nodes have {ENTRIES_MIN} to {most} entries, not {leaf_entries}"
             );
-            return Err(Error::Setting { what });
+            return Err(ErrorKind::Setting { what }.into());
         }
         Ok(Self {
             design,

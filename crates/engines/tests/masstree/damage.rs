@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use everleaf_engines::Error;
 use everleaf_engines::engine::Codec;
 use everleaf_engines::index::{Bounds, Condition, Direction, EpochLength, Index, Violation};
 use everleaf_engines::masstree::{MassTreeOptions, instrumented};
+use everleaf_engines::{Error, ErrorKind};
 use medium::{Dax, Instrumented};
 use pool::{EPOCHS, Pool, PoolOptions};
 
@@ -115,7 +115,7 @@ pub(crate) fn grown(pool: &Pool<Instrumented>, name: &str, keys: u64) -> Box<Tre
 }
 
 pub(crate) fn is_corrupt<T>(result: Result<T, Error>) -> bool {
-    matches!(result, Err(error) if error.is_corrupt())
+    result.is_err_and(|error| error.is_corrupt())
 }
 
 /// Stores a word to both copies of the epochs' words.
@@ -657,10 +657,7 @@ fn pointers_of_words_that_lead_to_no_cell_of_their_own() {
         store(&pool, at, damage);
         let tree = reopen_as(&pool, "tree", Codec::Word).unwrap();
         let names = |error: Error| {
-            let Error::Corrupt {
-                offset, what: said, ..
-            } = &error
-            else {
+            let ErrorKind::Corrupt { offset, what: said } = error.kind() else {
                 panic!("{damage:#x}: {error}")
             };
             assert!(

@@ -358,9 +358,10 @@ fn a_bulk_load_holds_no_lock_while_its_source_runs() {
             (*key, *value) = (vec![1; 8], vec![1; 8]);
             Ok(std::mem::take(&mut is_first))
         };
+        let refused = other.bulk_load(&mut next, 1.0).unwrap_err();
         assert!(matches!(
-            other.bulk_load(&mut next, 1.0),
-            Err(everleaf_engines::Error::NotEmpty)
+            refused.kind(),
+            everleaf_engines::ErrorKind::NotEmpty
         ));
         assert_eq!(
             collect(&*other, Direction::Forward),

@@ -32,7 +32,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
                 (node, Some(right)) => self.finish(guard, writing, &path, (&node, &right))?,
             }
         }
-        Err(Error::contended(self.root))
+        Err(ErrorKind::Contended { offset: self.root }.into())
     }
 
     /// Gives a key this value, if `condition` holds.

@@ -217,7 +217,10 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
                 }
                 moves += 1;
                 if moves > MOVES_MAX {
-                    return Err(Error::contended(node.offset));
+                    return Err(ErrorKind::Contended {
+                        offset: node.offset,
+                    }
+                    .into());
                 }
                 node = right;
                 continue;
@@ -300,7 +303,10 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
                 None => return Ok((leaf, look)),
             }
         }
-        Err(Error::contended(leaf.offset))
+        Err(ErrorKind::Contended {
+            offset: leaf.offset,
+        }
+        .into())
     }
 
     /// Calls `use_entry` with the entry of a key, once what was read is durable. O(log n).

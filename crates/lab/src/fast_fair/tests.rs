@@ -18,22 +18,24 @@ fn siblings_that_never_end_are_contention() {
     let guard = pool.pin();
     let leaf = tree.root(&guard).unwrap();
     leaf.publish_sibling(&guard, leaf.offset);
-    let is_contended = |error: Option<Error>| matches!(error, Some(Error::Contended { offset, .. }) if offset == leaf.offset);
-    assert!(is_contended(WordIndex::get(&tree, 9).err()));
+    let is_contended = |error: &Error, node: u64| {
+        let is_kind = matches!(error.kind(), ErrorKind::Contended { .. });
+        is_kind && error.offset() == Some(node)
+    };
+    let found = WordIndex::get(&tree, 9).unwrap_err();
+    assert!(is_contended(&found, leaf.offset), "{found}");
     let bounds = Bounds {
         lower: Bound::Included(9_u64.to_be_bytes().to_vec()),
         ..Bounds::all()
     };
     let mut range = tree.range(bounds, Direction::Forward).unwrap();
-    assert!(is_contended(
-        range.next_into(&mut Vec::new(), &mut Vec::new()).err()
-    ));
+    let passed = range
+        .next_into(&mut Vec::new(), &mut Vec::new())
+        .unwrap_err();
+    assert!(is_contended(&passed, leaf.offset), "{passed}");
     drop(range);
     // A sibling that no parent leads to is entered in one, again and again.
     tree.is_unfinished = true;
-    let written = WordIndex::write(&tree, 9, Some(9), Condition::Absent);
-    assert!(
-        matches!(written, Err(Error::Contended { offset, .. }) if offset == tree.root),
-        "{written:?}"
-    );
+    let written = WordIndex::write(&tree, 9, Some(9), Condition::Absent).unwrap_err();
+    assert!(is_contended(&written, tree.root), "{written}");
 }

@@ -316,7 +316,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
             if entries.is_empty() {
                 Ok(())
             } else {
-                Err(Error::NotEmpty)
+                Err(ErrorKind::NotEmpty.into())
             }
         });
         if let Err(error) = walked {

@@ -241,7 +241,7 @@ fn look_at(store: &Store, content: &Content, seen: &mut Seen) {
     // That there is no such tree tells nobody of damage.
     let told = read
         .err()
-        .filter(|error| !matches!(error, everleaf::Error::NoSuchTree { .. }));
+        .filter(|error| !matches!(error.kind(), everleaf::ErrorKind::NoSuchTree { .. }));
     seen.is_missed_by_check = checked.is_none() && told.is_some();
     seen.found = checked.or_else(|| told.map(|error| format!("read: {error}")));
     let salvaged = store.salvage(TREE, |key, value| {

@@ -11,7 +11,7 @@ use engines::index::{
     Bounds, Codec, Condition, Direction, Index, IndexStat, NextEntry, Scan, Value, Violation,
     WordIndex,
 };
-use engines::{Error, Result, factory_of};
+use engines::{ErrorKind, Result, factory_of};
 use everleaf_lab::sorted_chain::SortedChain;
 use medium::Medium;
 use pool::{Pool, TreeRoot};
@@ -350,7 +350,7 @@ where
                 .write(key, value, self.condition(condition, value.is_none())),
         };
         let held = held.inspect_err(|error| {
-            if self.has(Flaw::FullPoolLoses) && matches!(error, Error::PoolFull { .. }) {
+            if self.has(Flaw::FullPoolLoses) && error.is_full() {
                 let _ = remove_last(&self.tree);
             }
         })?;
@@ -408,12 +408,12 @@ where
             return Ok(entries);
         }
         if self.tree.len()? > 0 {
-            return Err(Error::NotEmpty);
+            return Err(ErrorKind::NotEmpty.into());
         }
         let (mut key, mut value, mut last, mut entries) = (Vec::new(), Vec::new(), None, 0);
         while next(&mut key, &mut value)? {
             if self.has(Flaw::BulkLoadKeepsAPart) && last.is_some_and(|last| key <= last) {
-                return Err(Error::NotSorted { index: entries });
+                return Err(ErrorKind::NotSorted { index: entries }.into());
             }
             entries += u64::from(self.tree.insert(&key, &value)?);
             last = Some(key.clone());

@@ -2,13 +2,17 @@ use super::*;
 
 /// Each error, a part of its text that names the thing concerned, and one that names a way out.
 fn errors() -> Vec<(Error, &'static str, &'static str)> {
-    [of_pools(), of_batches()].into_iter().flatten().collect()
+    of_pools()
+        .into_iter()
+        .chain(of_batches())
+        .map(|(kind, thing, way_out)| (kind.into(), thing, way_out))
+        .collect()
 }
 
-fn of_batches() -> Vec<(Error, &'static str, &'static str)> {
+fn of_batches() -> Vec<(ErrorKind, &'static str, &'static str)> {
     vec![
         (
-            Error::ConditionFailed {
+            ErrorKind::ConditionFailed {
                 tree: "stock".to_owned(),
                 index: 3,
             },
@@ -16,7 +20,7 @@ fn of_batches() -> Vec<(Error, &'static str, &'static str)> {
             "another batch",
         ),
         (
-            Error::BatchTooLarge {
+            ErrorKind::BatchTooLarge {
                 what: "bytes",
                 size: 9,
                 limit: 8,
@@ -25,7 +29,7 @@ fn of_batches() -> Vec<(Error, &'static str, &'static str)> {
             "several batches",
         ),
         (
-            Error::BatchUnfinished { at: At::UNKNOWN },
+            ErrorKind::BatchUnfinished,
             "could not be finished",
             "open it again",
         ),
@@ -33,131 +37,111 @@ fn of_batches() -> Vec<(Error, &'static str, &'static str)> {
 }
 
 #[expect(clippy::too_many_lines, reason = "a table of errors")]
-fn of_pools() -> Vec<(Error, &'static str, &'static str)> {
-    let at = || At::UNKNOWN;
+fn of_pools() -> Vec<(ErrorKind, &'static str, &'static str)> {
     let refused = || io::Error::other("the lock is in a state");
     let (name, length, limit) = (|| "t".to_owned(), 77, 7);
     let (found, wanted) = ("codec record".to_owned(), "word".to_owned());
-    let full = |by| Error::PoolFull {
+    let full = |by| ErrorKind::PoolFull {
         wanted: 77 << 10,
         limit: 7 << 10,
         by,
         file: Grown::Pool,
-        at: At::UNKNOWN,
     };
-    let of_type = Error::NotOfType {
+    let of_type = ErrorKind::NotOfType {
         name: name(),
         what: "key",
         wanted: "u64",
-        at: at(),
     };
     vec![
         (
-            Error::Io {
+            ErrorKind::Io {
                 action: "lock",
                 source: refused(),
-                at: at(),
             },
             "cannot lock",
             "then try it again",
         ),
+        (ErrorKind::NoSuchPool, "no such pool", "check the path"),
         (
-            Error::NoSuchPool { at: at() },
-            "no such pool",
-            "check the path",
-        ),
-        (
-            Error::NotWritable {
-                source: refused(),
-                at: at(),
-            },
+            ErrorKind::NotWritable { source: refused() },
             "may not",
             "only to read",
         ),
         (
-            Error::ReadOnly { at: at() },
+            ErrorKind::ReadOnly,
             "to be read only",
             "open it without `read_only`",
         ),
         (
-            Error::Unsupported {
+            ErrorKind::Unsupported {
                 what: "avx512".to_owned(),
             },
             "avx512",
             "use another machine",
         ),
         (
-            Error::NoBackup {
+            ErrorKind::NoBackup {
                 why: "no log".to_owned(),
-                at: at(),
             },
             "no log",
             "copy its file when it is closed",
         ),
         (
-            Error::NotAPool {
+            ErrorKind::NotAPool {
                 why: "magic".to_owned(),
-                at: at(),
             },
             "magic",
             "give the path",
         ),
         (
-            Error::Version {
+            ErrorKind::Version {
                 found: 77,
                 supported: 3,
-                at: at(),
             },
             "version 77",
             "restore it here",
         ),
         (
-            Error::UnknownFeatures {
-                unknown: 77,
-                at: at(),
-            },
+            ErrorKind::UnknownFeatures { unknown: 77 },
             "0x4d",
             "use a newer release",
         ),
         (
-            Error::Locked {
+            ErrorKind::Locked {
                 holder: Some(77),
                 readers: false,
-                at: at(),
             },
             "process 77",
             "wait for",
         ),
         (
-            Error::Locked {
+            ErrorKind::Locked {
                 holder: None,
                 readers: true,
-                at: at(),
             },
             "open to be read",
             "close it there",
         ),
         (
-            Error::LineForm {
+            ErrorKind::LineForm {
                 pool: LineForm::Single,
                 medium: LineForm::Twin,
-                at: at(),
             },
             "created with single lines, but this medium writes twin lines",
             "choose a line store",
         ),
         (
-            Error::corrupt(77, "a leaf"),
+            Error::corrupt(77, "a leaf").into_kind(),
             "0x4d: a leaf",
             "a salvage saves the rest",
         ),
         (
-            Error::corrupt(77, "a header").unopenable(),
+            Error::corrupt(77, "a header").unopenable().into_kind(),
             "0x4d: a header",
             "restore it from",
         ),
         (
-            Error::TooLong {
+            ErrorKind::TooLong {
                 bytes: length,
                 limit,
             },
@@ -173,77 +157,70 @@ fn of_pools() -> Vec<(Error, &'static str, &'static str)> {
             "free some space",
         ),
         (
-            Error::TreeMismatch {
+            ErrorKind::TreeMismatch {
                 name: name(),
                 found,
                 wanted,
-                at: at(),
             },
             "tree \"t\" uses codec record, not word",
             "open it with",
         ),
         (of_type, "a key that is no u64", "the type that"),
-        (Error::no_such_tree("t"), "\"t\"", "check the name"),
         (
-            Error::TreeExists {
-                name: name(),
-                at: at(),
-            },
+            Error::no_such_tree("t").into_kind(),
+            "\"t\"",
+            "check the name",
+        ),
+        (
+            ErrorKind::TreeExists { name: name() },
             "\"t\"",
             "take another name",
         ),
         (
-            Error::BadTreeName { length, limit },
+            ErrorKind::BadTreeName { length, limit },
             "77 bytes",
             "take one of",
         ),
         (
-            Error::TooManyTrees {
-                limit: 77,
-                at: at(),
-            },
+            ErrorKind::TooManyTrees { limit: 77 },
             "77 trees",
             "use another pool",
         ),
         (
-            Error::in_use(),
+            ErrorKind::InUse,
             "a tree, a range or another handle",
             "drop it first",
         ),
         (
-            Error::NotDurable {
+            ErrorKind::NotDurable {
                 required: medium::Survives::PowerLoss,
                 found: name(),
-                at: at(),
             },
             "PowerLoss",
             "require less",
         ),
         (
-            MediumError::Failed("the disk is gone".to_owned()).into(),
+            Error::from(MediumError::Failed("the disk is gone".to_owned())).into_kind(),
             "the disk is gone",
             "reopen the pool",
         ),
         (
-            Error::Contended {
-                offset: 77,
-                at: at(),
-            },
+            ErrorKind::Contended { offset: 77 },
             "offset 0x4d",
             "try it again",
         ),
         (
-            Error::KeyTooLong { length, limit },
+            ErrorKind::KeyTooLong { length, limit },
             "a key of 77 bytes",
             "shorten it",
         ),
         (
-            Error::ValueTooLong { length, limit },
+            ErrorKind::ValueTooLong { length, limit },
             "a value of 77 bytes",
             "split it",
         ),
         (
-            Error::NotAWord {
+            ErrorKind::NotAWord {
                 what: "key",
                 length,
             },
@@ -251,7 +228,7 @@ fn of_pools() -> Vec<(Error, &'static str, &'static str)> {
             "make a tree with",
         ),
         (
-            Error::NodeSize {
+            ErrorKind::NodeSize {
                 what: "entries",
                 size: 77,
                 least: 4,
@@ -261,33 +238,36 @@ fn of_pools() -> Vec<(Error, &'static str, &'static str)> {
             "take 4 to 56",
         ),
         (
-            Error::Setting {
+            ErrorKind::Setting {
                 what: "rntree has no setting depth; it has none".to_owned(),
             },
             "no setting",
             "it has",
         ),
         (
-            Error::UnknownEngine {
+            ErrorKind::UnknownEngine {
                 name: name(),
                 engine: 77,
                 codec: 1,
-                at: at(),
             },
             "engine number 77",
             "newer release",
         ),
-        (Error::InBatch, "its own thread", "call it after the load"),
-        (Error::EpochFull { limit: 77 }, "77", "further batches"),
         (
-            Error::TreeFull { limit: 77 },
+            ErrorKind::InBatch,
+            "its own thread",
+            "call it after the load",
+        ),
+        (ErrorKind::EpochFull { limit: 77 }, "77", "further batches"),
+        (
+            ErrorKind::TreeFull { limit: 77 },
             "keys as this engine can number, 77",
             "another tree",
         ),
-        (Error::NotEmpty, "an empty tree", "load a new tree"),
-        (Error::NotSorted { index: 77 }, "entry 77", "sort them"),
+        (ErrorKind::NotEmpty, "an empty tree", "load a new tree"),
+        (ErrorKind::NotSorted { index: 77 }, "entry 77", "sort them"),
         (
-            Error::BadOperation {
+            ErrorKind::BadOperation {
                 what: "77 words".to_owned(),
             },
             "77 words",
@@ -308,7 +288,7 @@ fn every_error_names_the_thing_and_a_way_out() {
     // Each kind is there, two of them twice.
     let kinds = errors
         .iter()
-        .map(|(error, ..)| std::mem::discriminant(error));
+        .map(|(error, ..)| std::mem::discriminant(error.kind()));
     assert_eq!(
         kinds.collect::<std::collections::HashSet<_>>().len(),
         errors.len() - 2
@@ -319,9 +299,9 @@ fn every_error_names_the_thing_and_a_way_out() {
 fn an_error_keeps_its_kind_when_it_gets_a_path() {
     let path = Path::new("prices.pool");
     for (error, thing, _) in errors() {
-        let kind = std::mem::discriminant(&error);
+        let kind = std::mem::discriminant(error.kind());
         let error = error.at(path).at(Path::new("late.pool"));
-        assert_eq!(std::mem::discriminant(&error), kind);
+        assert_eq!(std::mem::discriminant(error.kind()), kind);
         assert!(error.path().is_none_or(|found| found == path));
         let text = error.to_string();
         assert!(
@@ -334,12 +314,13 @@ fn an_error_keeps_its_kind_when_it_gets_a_path() {
 
 #[test]
 fn a_full_disk_is_told_with_file_and_sizes() {
-    let full = |file, by| Error::PoolFull {
-        wanted: 20 << 20,
-        limit: 20_888_750,
-        by,
-        file,
-        at: At::UNKNOWN,
+    let full = |file, by| {
+        Error::from(ErrorKind::PoolFull {
+            wanted: 20 << 20,
+            limit: 20_888_750,
+            by,
+            file,
+        })
     };
     let disk = LimitedBy::Disk {
         free_bytes: 56 << 10,
@@ -369,11 +350,47 @@ fn what_the_system_refuses_has_a_way_out() {
         (io::ErrorKind::NotADirectory, "check the path"),
         (io::ErrorKind::Other, "then try it again"),
     ] {
-        let error = Error::Io {
-            action: "grow",
-            source: kind.into(),
-            at: At::UNKNOWN,
-        };
+        let error = Error::io("grow")(kind.into());
         assert!(error.to_string().ends_with(way_out), "{error}");
     }
+}
+
+#[test]
+fn an_error_is_as_small_as_a_pointer() {
+    assert_eq!(size_of::<Result<()>>(), size_of::<usize>());
+}
+
+#[test]
+fn the_frequent_questions_have_the_kinds_that_they_name() {
+    let kinds_with = |holds: fn(&Error) -> bool| {
+        let errors = errors().into_iter().map(|(error, ..)| error);
+        let mut kinds: Vec<String> = errors
+            .filter(holds)
+            .map(|error| {
+                let shown = format!("{:?}", error.kind());
+                shown
+                    .split([' ', '('])
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned()
+            })
+            .collect();
+        kinds.sort();
+        kinds.dedup();
+        kinds
+    };
+    assert_eq!(kinds_with(Error::is_corrupt), ["Corrupt", "Unopenable"]);
+    assert_eq!(kinds_with(Error::is_full), ["PoolFull"]);
+    assert_eq!(kinds_with(Error::is_retryable), ["Contended", "Locked"]);
+    assert_eq!(kinds_with(Error::is_absent), ["NoSuchPool", "NoSuchTree"]);
+    let with_offset = kinds_with(|error| error.offset() == Some(77));
+    assert_eq!(with_offset, ["Contended", "Corrupt", "Unopenable"]);
+}
+
+#[test]
+fn the_cause_of_an_error_can_be_asked_for() {
+    let refused = Error::io("lock")(io::Error::other("the lock is in a state"));
+    let cause = std::error::Error::source(&refused).unwrap();
+    assert_eq!(cause.to_string(), "the lock is in a state");
+    assert!(std::error::Error::source(&Error::from(ErrorKind::InUse)).is_none());
 }

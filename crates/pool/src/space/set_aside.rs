@@ -26,7 +26,7 @@ impl Space {
     /// [`Space::end_set_aside`] its allocations get them where the pool is full.
     ///
     /// # Errors
-    /// [`Error::PoolFull`](crate::Error::PoolFull), and none is set aside.
+    /// [`ErrorKind::PoolFull`](crate::ErrorKind::PoolFull), and none is set aside.
     pub(crate) fn set_aside<M: Medium>(
         &self,
         guard: &MediumGuard<'_, M>,

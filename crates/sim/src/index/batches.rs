@@ -8,7 +8,7 @@ use engines::engine::{Codec, Contract};
 use engines::index::{
     Bounds, Condition, Direction, Epochs, Index, IndexStat, NextEntry, Scan, Value, Violation,
 };
-use engines::{Error, Result as EngineResult};
+use engines::{Error, ErrorKind, Result as EngineResult};
 use medium::Word;
 use medium::sim::Sim;
 use pool::{Pool, ROOT_WORDS, TreeRoot};
@@ -266,7 +266,7 @@ impl BatchSubject {
                 .collect(),
         };
         match batch::write(&opened.pool, &batch) {
-            Err(Error::ConditionFailed { .. }) => Ok(false),
+            Err(error) if matches!(error.kind(), ErrorKind::ConditionFailed { .. }) => Ok(false),
             written => written.map(|()| true),
         }
     }
@@ -529,7 +529,7 @@ impl Index for PlainWords {
     }
 
     fn bulk_load(&self, _next: &mut NextEntry<'_>, _fill: f64) -> EngineResult<u64> {
-        Err(Error::NotEmpty)
+        Err(ErrorKind::NotEmpty.into())
     }
 
     fn check(&self) -> EngineResult<Vec<Violation>> {

@@ -61,7 +61,7 @@ impl IndexSubject {
         };
         match tree.bulk_load(&mut next, 1.0) {
             Ok(_) => Ok(Held(true)),
-            Err(engines::Error::NotEmpty) => Ok(Held(false)),
+            Err(error) if matches!(error.kind(), engines::ErrorKind::NotEmpty) => Ok(Held(false)),
             Err(error) => Err(error),
         }
     }

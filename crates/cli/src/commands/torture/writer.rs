@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
-use everleaf::{Batch, Error, Store, Ticket, Tree};
+use everleaf::{Batch, ErrorKind, Store, Ticket, Tree};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use sim::torture::{
@@ -240,7 +240,7 @@ impl Writer<'_> {
             self.store.write(&batch)
         };
         match written {
-            Err(Error::ConditionFailed { .. }) => Ok(false),
+            Err(error) if matches!(error.kind(), ErrorKind::ConditionFailed { .. }) => Ok(false),
             written => written.map(|()| true),
         }
     }

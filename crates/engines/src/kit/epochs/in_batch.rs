@@ -5,7 +5,7 @@ use std::cell::Cell;
 use medium::Medium;
 use medium::sync::{is_scheduled, thread_number};
 
-use crate::{Error, Result};
+use crate::{ErrorKind, Result};
 
 /// Threads of a scheduler, which all run on one thread of the system.
 const SCHEDULED_MAX: usize = 8;
@@ -48,7 +48,7 @@ impl Mark {
                 busy[own].set(tree);
                 Ok(Self { own })
             }
-            _ => Err(Error::InBatch),
+            _ => Err(ErrorKind::InBatch.into()),
         })
     }
 
@@ -70,7 +70,7 @@ pub(crate) fn refuse_in_any_batch<M: Medium>() -> Result<()> {
     if busy_with::<M>() == 0 {
         Ok(())
     } else {
-        Err(Error::InBatch)
+        Err(ErrorKind::InBatch.into())
     }
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn refuse_in_any_batch<M: Medium>() -> Result<()> {
 #[inline(always)]
 pub(crate) fn refuse_in_salvage_of<M: Medium>(tree: usize) -> Result<()> {
     if busy_with::<M>() == tree {
-        Err(Error::InBatch)
+        Err(ErrorKind::InBatch.into())
     } else {
         Ok(())
     }

@@ -16,7 +16,7 @@ use pool::{Guard, Pool};
 use super::ticker::Ticker;
 use super::words::{self, FAILED_MAX, Written};
 use super::{Epochs, take};
-use crate::{At, Error, Result};
+use crate::{ErrorKind, Result};
 
 /// Failed epochs from which on an open sweeps at once.
 pub(super) const FAILED_SWEPT_AT: usize = FAILED_MAX - 4;
@@ -240,7 +240,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     /// Whether an epoch may end.
     fn expect_whole(&self, state: &State) -> Result<()> {
         if self.is_given_up.load(Ordering::Acquire) {
-            return Err(Error::BatchUnfinished { at: At::UNKNOWN });
+            return Err(ErrorKind::BatchUnfinished.into());
         }
         if state.is_cut_off {
             let what = "a tree was closed without the end of its epoch".to_owned();
@@ -419,7 +419,8 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
 /// begin another epoch.
 ///
 /// # Errors
-/// [`Error::Corrupt`](crate::Error::Corrupt) if both copies of the epochs' numbers are damaged.
+/// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if both copies of the epochs' numbers are
+/// damaged.
 pub(crate) fn is_complete<M: Medium>(pool: &Pool<M>, epoch: u64) -> Result<bool> {
     let written = words::read(&pool.peek())?;
     Ok(epoch < written.running && !written.failed.contains(&epoch))

@@ -12,7 +12,8 @@ fn the_counter_comes_first_then_what_was_given_back_then_growth() {
     assert_eq!(claim(4), [4, 5, 6, 7]);
     assert_eq!(claim(2), [2, 8]);
     assert_eq!(claim(12), (9..=20).collect::<Vec<_>>());
-    assert!(matches!(ids.claim(), Err(Error::TreeFull { limit: 20 })));
+    let full = ids.claim().unwrap_err();
+    assert!(matches!(full.kind(), ErrorKind::TreeFull { limit: 20 }));
     ids.give_back(9);
     assert_eq!(claim(1), [9]);
     assert!(ids.claim().is_err());

@@ -1,6 +1,6 @@
 //! Bulk load: a whole tree from sorted input, published by the root's word.
 
-use crate::{Error, Result};
+use crate::{ErrorKind, Result};
 use medium::Medium;
 use pool::Guard;
 
@@ -114,7 +114,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         let walked = self.walk(guard, &mut |visited| {
             match visited {
                 Visited::Leaf(leaf, ..) if self.count(guard, &leaf) != 0 => {
-                    return Err(Error::NotEmpty);
+                    return Err(ErrorKind::NotEmpty.into());
                 }
                 Visited::Leaf(leaf, ..) => offsets.push(leaf.offset),
                 Visited::Inner(node, content) => {

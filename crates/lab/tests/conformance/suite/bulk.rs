@@ -1,7 +1,7 @@
 //! Bulk load.
 
-use engines::Error;
 use engines::index::Index;
+use engines::{Error, ErrorKind};
 use rand::Rng;
 
 use crate::harness::{Cell, Check, Closing, Failure, Kind, Seed, expect_no_leak, factor};
@@ -17,9 +17,10 @@ fn load<'e>(
     let (mut entries, mut is_over) = (entries.into_iter(), false);
     let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
         if is_over {
-            return Err(Error::Setting {
+            return Err(ErrorKind::Setting {
                 what: "the source of a load is called again after its end".to_owned(),
-            });
+            }
+            .into());
         }
         let Some(entry) = entries.next() else {
             is_over = true;
@@ -140,7 +141,7 @@ fn load_with(tree: &dyn Index, kind: Kind, trouble: Trouble, at: u64) -> Result<
                 Trouble::Unsorted => *key = key_of(kind, id - 5),
                 Trouble::Twice => *key = key_of(kind, id - 2),
                 Trouble::BadKey => key.resize(70_000, b'x'),
-                Trouble::Source => return Err(Error::in_use()),
+                Trouble::Source => return Err(ErrorKind::InUse.into()),
                 Trouble::Full => {}
             }
         }
@@ -170,14 +171,16 @@ pub fn bulk_load_is_all_or_nothing(cell: &Cell, seed: Seed) -> Check {
     ] {
         for at in [1, cell.capacity as u64, rng.random_range(1..1000)] {
             let error = load_with(world.tree(), cell.kind, trouble, at)?;
-            let right = match (trouble, &error) {
-                (Trouble::Unsorted | Trouble::Twice, Error::NotSorted { index }) => *index == at,
+            let right = match (trouble, error.kind()) {
+                (Trouble::Unsorted | Trouble::Twice, ErrorKind::NotSorted { index }) => {
+                    *index == at
+                }
                 (
                     Trouble::BadKey,
-                    Error::KeyTooLong { length, .. } | Error::NotAWord { length, .. },
+                    ErrorKind::KeyTooLong { length, .. } | ErrorKind::NotAWord { length, .. },
                 ) => *length == 70_000,
-                (Trouble::Source, Error::InUse { .. })
-                | (Trouble::Full, Error::PoolFull { .. }) => true,
+                (Trouble::Source, ErrorKind::InUse)
+                | (Trouble::Full, ErrorKind::PoolFull { .. }) => true,
                 _ => false,
             };
             ensure!(right, "{trouble:?} at {at}: {error}");
@@ -211,7 +214,7 @@ pub fn bulk_load_is_all_or_nothing(cell: &Cell, seed: Seed) -> Check {
     ensure_eq!(loaded?, 500, "entries loaded at last");
     let again = load(world.tree(), borrow(&model), 0.8);
     ensure!(
-        matches!(&again, Err(error) if matches!(&error, Error::NotEmpty)),
+        matches!(&again, Err(error) if matches!(error.kind(), ErrorKind::NotEmpty)),
         "a second load: {again:?}"
     );
     expect_equal(world.tree(), &model)?;

@@ -1,8 +1,8 @@
 //! Keys and values at their limits, and one byte beyond.
 
-use engines::Error;
 use engines::index::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use engines::index::{Bounds, Direction, Index};
+use engines::{Error, ErrorKind};
 use rand::seq::SliceRandom;
 
 use crate::harness::{Cell, Check, Closing, Kind, Seed, brief, collect, expect_no_leak, factor};
@@ -128,7 +128,7 @@ fn beyond_the_limits(tree: &dyn Index) -> Check {
     ];
     for (what, result) in tries {
         let error = refused(result, what)?;
-        let right = matches!(&error, Error::KeyTooLong { length, limit }
+        let right = matches!(error.kind(), ErrorKind::KeyTooLong { length, limit }
             if *length == key.len() && *limit == KEY_BYTES_MAX);
         ensure!(right, "{what} of a key too long: {error}");
     }
@@ -143,7 +143,7 @@ fn beyond_the_limits(tree: &dyn Index) -> Check {
     ];
     for (what, result) in tries {
         let error = refused(result, what)?;
-        let right = matches!(&error, Error::ValueTooLong { length, limit }
+        let right = matches!(error.kind(), ErrorKind::ValueTooLong { length, limit }
             if *length == value.len() && *limit == VALUE_BYTES_MAX);
         ensure!(right, "{what} of a value too long: {error}");
     }
@@ -176,7 +176,7 @@ fn words_are_eight_bytes(tree: &dyn Index) -> Check {
         ];
         for (what, result) in tries {
             let error = refused(result, what)?;
-            let right = matches!(&error, Error::NotAWord { length: named, .. } if *named == length);
+            let right = matches!(error.kind(), ErrorKind::NotAWord { length: named, .. } if *named == length);
             ensure!(right, "{what} of {length} bytes: {error}");
         }
         ensure!(

@@ -1,6 +1,6 @@
 //! Space: a full pool, an emptied tree, leaks.
 
-use engines::Error;
+use engines::ErrorKind;
 use engines::index::Index;
 use rand::Rng;
 use rand::seq::SliceRandom;
@@ -32,7 +32,7 @@ fn fill_up(tree: &dyn Index, kind: Kind, model: &mut Model, seed: Seed) -> Check
             ),
             Err(error) => {
                 ensure!(
-                    matches!(&error, Error::PoolFull { limit, .. } if *limit <= LIMIT_BYTES),
+                    matches!(error.kind(), ErrorKind::PoolFull { limit, .. } if *limit <= LIMIT_BYTES),
                     "a full pool says: {error}"
                 );
                 ensure_eq!(tree.get(&key)?, None, "the key that was refused");
