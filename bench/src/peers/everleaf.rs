@@ -51,7 +51,7 @@ fn open(kind: &'static Kind, folder: &Path) -> Result<Box<dyn Peer>> {
 impl Peer for Everleaf {
     fn load(&self, entries: &mut Source) -> Result {
         while let Some((key, value)) = entries.next_entry() {
-            self.tree.put_async(key, value)?;
+            drop(self.tree.pending().put(key, value)?);
         }
         Ok(self.store.sync()?)
     }
@@ -68,7 +68,7 @@ impl Peer for Everleaf {
 
     fn put_durable(&self, key: &[u8], value: &[u8]) -> Result {
         if self.tree.kind().engine.is_buffered() {
-            return Ok(self.tree.put_async(key, value)?.wait()?);
+            return Ok(self.tree.pending().put(key, value)?.wait()?);
         }
         Ok(self.tree.put(key, value)?)
     }
@@ -78,16 +78,16 @@ impl Peer for Everleaf {
         for (key, value) in entries {
             batch.put(&self.tree, key, value);
         }
-        Ok(self.store.write_async(&batch)?.wait()?)
+        Ok(self.store.write_pending(&batch)?.wait()?)
     }
 
     fn put(&self, key: &[u8], value: &[u8]) -> Result {
-        self.tree.put_async(key, value)?;
+        drop(self.tree.pending().put(key, value)?);
         Ok(())
     }
 
     fn remove(&self, key: &[u8]) -> Result {
-        self.tree.remove_async(key)?;
+        drop(self.tree.pending().remove(key)?);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use everleaf::{Result, Store, Ticket, Tree};
+use everleaf::{Pending, Result, Store, Tree};
 
 /// The most writes that are under way.
 const UNDER_WAY_MAX: u64 = 4096;
@@ -15,8 +15,8 @@ const UNDER_WAY_TIME_MAX: Duration = Duration::from_millis(50);
 pub(crate) struct Writes<'a> {
     store: &'a Store,
     tree: &'a Tree,
-    /// The ticket of the last write. Once it was waited for, the writes before it are durable too.
-    last: Option<Ticket>,
+    /// The last write. Once it was waited for, the writes before it are durable too.
+    last: Option<Pending<bool>>,
     under_way: u64,
     settled: Instant,
     durable: u64,
@@ -36,15 +36,17 @@ impl<'a> Writes<'a> {
 
     /// Puts an entry, to become durable later.
     pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.last = Some(self.tree.put_async(key, value)?);
+        let put = self.tree.pending().put(key, value)?;
+        self.last = Some(put.map(|()| true));
         self.wrote()
     }
 
     /// Removes a key, if it is present, durably later.
     pub(crate) fn remove(&mut self, key: &[u8]) -> Result<()> {
-        let (removed, ticket) = self.tree.remove_async(key)?;
-        self.last = Some(ticket);
-        if removed { self.wrote() } else { Ok(()) }
+        let removed = self.tree.pending().remove(key)?;
+        let was_present = removed.peek() == Some(&true);
+        self.last = Some(removed);
+        if was_present { self.wrote() } else { Ok(()) }
     }
 
     fn wrote(&mut self) -> Result<()> {
@@ -58,8 +60,8 @@ impl<'a> Writes<'a> {
 
     /// Returns when all writes are durable.
     pub(crate) fn settle(&mut self) -> Result<()> {
-        if let Some(ticket) = &self.last {
-            ticket.wait()?;
+        if let Some(last) = &self.last {
+            last.clone().wait()?;
             if self.tree.kind().engine.is_buffered() {
                 self.store.sync()?;
             }

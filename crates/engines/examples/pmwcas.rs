@@ -94,7 +94,7 @@ impl<M: Medium> Document<M> {
                 continue;
             }
             // A file becomes durable later than others see it.
-            self.pmwcas.settle(&guard, &mut seen)?;
+            self.pmwcas.settle(&guard, &seen)?;
             let mut text = Vec::new();
             if offset != 0 {
                 Record::at(&guard, offset)?.copy_value(&guard, &mut text)?;

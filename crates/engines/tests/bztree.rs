@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use everleaf_engines::bztree::{BzTree, BzTreeOptions, NodeSizes, instrumented};
 use everleaf_engines::engine::Codec;
-use everleaf_engines::index::{Bounds, Direction, Index, RecordCodec};
+use everleaf_engines::index::{Bounds, Condition, Direction, Index, RecordCodec};
 use everleaf_engines::{Error, ErrorKind};
 use medium::testing::Late;
 use medium::testing::faulty::{Faults, Image, Machine, Which};
@@ -403,7 +403,7 @@ fn expect_a_reader_waits_for_nobody(medium: &Late, tree: &dyn Index) {
     });
 }
 
-/// Where waits are put off nobody says of nodes and entries that they are durable.
+/// If no writer has waited, nothing says of nodes and entries that they are durable.
 #[test]
 fn a_reader_waits_for_nothing_but_what_it_has_seen() {
     let (late, pool) = on_late();
@@ -416,9 +416,10 @@ fn a_reader_waits_for_nothing_but_what_it_has_seen() {
             .1
     };
     late.set_release(Release::Manual);
-    medium::deferred(|| {
-        (1..=32).for_each(|number| assert!(tree.insert(&key(number), b"value").unwrap()));
-    });
+    for number in 1..=32 {
+        let written = tree.write(&key(number), Some(b"value"), Condition::Absent);
+        assert!(written.unwrap().held);
+    }
     assert!(splits() > 1);
     late.release_all();
     expect_a_reader_waits_for_nobody(&late, &*tree);
@@ -456,7 +457,8 @@ fn a_reader_waits_for_a_remove_that_is_not_durable() {
     // A remove that returns before it is durable.
     assert!(tree.insert(&key(1), b"value").unwrap());
     late.set_release(Release::Manual);
-    medium::deferred(|| assert!(tree.remove(&key(1)).unwrap()));
+    let removed = tree.write(&key(1), None, Condition::Present);
+    assert!(removed.unwrap().held);
     expect_a_reader_waits(1);
 }
 

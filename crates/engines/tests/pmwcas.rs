@@ -541,7 +541,7 @@ fn a_reader_waits_for_what_a_crash_could_take_back() {
                     .unwrap(),
                 7
             );
-            bank.pmwcas.settle(&guard, &mut seen).unwrap();
+            bank.pmwcas.settle(&guard, &seen).unwrap();
         });
         assert!(late.until_waiting(2, PATIENCE) && !reader.is_finished());
         // An operation that only builds on it gets as far as its own wait.
@@ -550,10 +550,14 @@ fn a_reader_waits_for_what_a_crash_could_take_back() {
         late.release_all();
     });
     let guard = bank.pool.pin();
+    let mut seen = Seen::default();
+    let observed = bank.pmwcas.observe(&guard, bank.cell(&guard, 0), &mut seen);
+    assert_eq!(observed.unwrap(), 9);
+    assert_eq!(seen.lsn(), Lsn::DURABLE, "there is nothing to wait for");
     assert_eq!(
         bank.pmwcas.read(&guard, bank.cell(&guard, 0)).unwrap(),
         9,
-        "clean, once it is durable"
+        "clean, once a reader has found it durable"
     );
 }
 

@@ -164,8 +164,8 @@ fn a_load_that_is_overtaken_answers_when_that_is_durable() {
     let pool = Pool::open(Instrumented::sharing(late), PoolOptions::default()).unwrap();
     let tree = tree(&pool, Codec::Word, SLOT_BITMAP, 4);
     std::thread::scope(|scope| {
-        // Beneath the stripes, so that the tree itself has to wait.
-        let (tree, mut calls) = (tree.striped().unwrap().1, 0);
+        let tree = &tree;
+        let mut calls = 0;
         let loader = scope.spawn(move || {
             let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
                 calls += 1;
@@ -224,7 +224,11 @@ fn cost(design: u64, entries: u64, count: u64, operation: impl FnOnce(&dyn WordI
     let tree = tree(&pool, Codec::Word, design, entries);
     let words = tree.words().unwrap();
     for key in 1..=count {
-        assert!(words.write(2 * key, Some(key), Condition::Absent).unwrap());
+        assert!(
+            words
+                .write_durably(2 * key, Some(key), Condition::Absent)
+                .unwrap()
+        );
     }
     let before = pool.medium().counts().unwrap();
     operation(words);
@@ -237,12 +241,15 @@ fn cost(design: u64, entries: u64, count: u64, operation: impl FnOnce(&dyn WordI
 fn costs(design: u64, entries: u64, count: u64) -> ([Cost; 3], [Cost; 3]) {
     let inserts = [1, count + (count + 1) % 2, 2 * count + 1].map(|key| {
         cost(design, entries, count, |tree| {
-            assert!(tree.write(key, Some(1), Condition::Absent).unwrap());
+            assert!(tree.write_durably(key, Some(1), Condition::Absent).unwrap());
         })
     });
     let removes = [1, (count / 2).max(1), count].map(|key| {
         cost(design, entries, count, |tree| {
-            assert!(tree.write(2 * key, None, Condition::Always).unwrap());
+            assert!(
+                tree.write_durably(2 * key, None, Condition::Always)
+                    .unwrap()
+            );
         })
     });
     (inserts, removes)

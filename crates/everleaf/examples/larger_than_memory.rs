@@ -15,12 +15,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use everleaf::{Engine, MediumChoice, Options, Settings, Store, Ticket, Tree, TreeOptions};
+use everleaf::{Engine, MediumChoice, Options, Pending, Settings, Store, Tree, TreeOptions};
 
 type Failure = Box<dyn std::error::Error>;
 
 /// Tickets that are waited for together.
-const TICKETS: usize = 1000;
+const TOGETHER: usize = 1000;
 /// Ranges that are read, and entries of each.
 const RANGES: u64 = 2000;
 const RANGE_ENTRIES: usize = 100;
@@ -65,14 +65,15 @@ fn open(path: &Path, (engine, settings): (Engine, Settings)) -> Result<(Store, T
 }
 
 fn load(tree: &Tree, entries: u64) -> Result<(), Failure> {
-    let mut tickets = Vec::with_capacity(TICKETS);
+    let mut writes = Vec::with_capacity(TOGETHER);
     for number in 0..entries {
-        tickets.push(tree.put_async(key(number), value(number))?);
-        if tickets.len() == TICKETS {
-            Ticket::wait_all(tickets.drain(..))?;
+        writes.push(tree.pending().put(key(number), value(number))?);
+        if writes.len() == TOGETHER {
+            Pending::wait_all(writes.drain(..))?;
         }
     }
-    Ok(Ticket::wait_all(tickets)?)
+    Pending::wait_all(writes)?;
+    Ok(())
 }
 
 /// In another order than they were written in.

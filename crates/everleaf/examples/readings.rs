@@ -10,8 +10,9 @@ fn main() -> Result<(), Error> {
     let readings = store.tree("readings")?;
     let start = Instant::now();
     for time in 0..10_000_u32 {
-        // The tickets are for waiting; here the sync below does that for all of them.
-        readings.put_async(time.to_be_bytes(), format!("{} C", 20 + time % 5))?;
+        // A pending write is for waiting; here the sync below waits for all of them.
+        let value = format!("{} C", 20 + time % 5);
+        drop(readings.pending().put(time.to_be_bytes(), value)?);
     }
     store.sync()?;
     println!("10,000 durable readings in {:?}", start.elapsed());

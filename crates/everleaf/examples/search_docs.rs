@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use everleaf::{Error, Store, Ticket, TypedTree};
+use everleaf::{Error, Pending, Store, TypedTree};
 
 /// Longer files are no documentation to be read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -55,12 +55,12 @@ impl Index {
             Some((number, _)) => number,
             None => self.paths.last()?.map_or(0, |(last, _)| last + 1),
         };
-        let mut tickets = vec![self.paths.put_async(&number, path)?];
+        let mut writes = vec![self.paths.pending().put(&number, path)?];
         for (word, count) in count_words(text) {
-            tickets.push(self.words.put_async(&(word, number), &count)?);
+            writes.push(self.words.pending().put(&(word, number), &count)?);
         }
         // One wait for all of them; then the file counts.
-        Ticket::wait_all(tickets)?;
+        Pending::wait_all(writes)?;
         self.files.put(path, &(number, length))?;
         Ok(true)
     }

@@ -10,7 +10,7 @@
 
 use std::process::ExitCode;
 
-use everleaf::{Error, Store, Ticket, TypedTree};
+use everleaf::{Error, Pending, Store, TypedTree};
 
 const SENSORS: [&str; 4] = ["attic", "cellar", "roof", "yard"];
 /// Seconds between two readings.
@@ -30,11 +30,14 @@ fn last(readings: &Readings, sensor: &str) -> Result<u64, Error> {
 
 /// One day of a sensor. No reading waits for the disk; one wait makes all of them durable.
 fn add_day(readings: &Readings, sensor: &str, start: u64) -> Result<(), Error> {
-    let tickets = (start..start + DAY).step_by(EVERY as usize).map(|second| {
+    let writes = (start..start + DAY).step_by(EVERY as usize).map(|second| {
         let of_day = (second % DAY) as f64 / DAY as f64 * std::f64::consts::TAU;
-        readings.put_async(&(sensor.to_owned(), second), &(12.0 - 8.0 * of_day.cos()))
+        readings
+            .pending()
+            .put(&(sensor.to_owned(), second), &(12.0 - 8.0 * of_day.cos()))
     });
-    Ticket::wait_all(tickets.collect::<Result<Vec<_>, _>>()?)
+    Pending::wait_all(writes.collect::<Result<Vec<_>, _>>()?)?;
+    Ok(())
 }
 
 fn run() -> Result<(), Error> {

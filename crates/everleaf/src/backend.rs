@@ -1,9 +1,10 @@
 //! A pool on some medium, seen without the medium's type.
 
 use std::sync::Arc;
+use std::task::Waker;
 
-use engines::batch::{self, Batch, Unfinished};
-use engines::engine::{self, AnyTree, Engine, Host, Salvaged, Settings, Visit};
+use engines::batch::{self, Batch, StripedTree, Unfinished};
+use engines::engine::{self, Engine, Host, Salvaged, Settings, Visit};
 use engines::index::{EpochLength, Index};
 use engines::{ErrorKind, Result};
 use medium::file::CopyTarget;
@@ -15,8 +16,18 @@ use crate::TreeOptions;
 /// What a store needs of its pool, whatever the medium.
 pub(crate) trait Backend: Send + Sync {
     fn roots(&self) -> Result<Roots>;
-    fn create_tree(&self, name: &str, kind: TreeOptions, opening: &Opening) -> Result<AnyTree>;
-    fn open_tree(&self, root: &TreeRoot, settings: Settings, opening: &Opening) -> Result<AnyTree>;
+    fn create_tree(
+        &self,
+        name: &str,
+        kind: TreeOptions,
+        opening: &Opening,
+    ) -> Result<Arc<StripedTree>>;
+    fn open_tree(
+        &self,
+        root: &TreeRoot,
+        settings: Settings,
+        opening: &Opening,
+    ) -> Result<Arc<StripedTree>>;
     /// `None` for engines whose trees have to be opened for that.
     fn salvage(&self, root: &TreeRoot, opening: &Opening, visit: &mut Visit<'_>) -> Salvaged;
     /// Before any tree is opened.
@@ -29,7 +40,8 @@ pub(crate) trait Backend: Send + Sync {
         batches: Unfinished,
         tree: &dyn Fn(u64) -> Option<&'t dyn Index>,
     ) -> Result<()>;
-    fn write_batch(&self, batch: &Batch<'_>) -> Result<()>;
+    /// Returns the LSN at which the batch is durable.
+    fn write_batch(&self, batch: &Batch<'_>) -> Result<Lsn>;
     fn remove_tree(&self, root: &TreeRoot) -> Result<()>;
     fn rename_tree(&self, root: &TreeRoot, name: &str) -> Result<()>;
     fn needs_mark(&self) -> bool;
@@ -43,7 +55,15 @@ pub(crate) trait Backend: Send + Sync {
     fn share(&self) -> Arc<dyn Backend>;
     /// Makes durable what was written so far, by any thread.
     fn sync(&self) -> Result<()>;
+    /// Waits, as operations do.
+    fn wait_for(&self, lsn: Lsn) -> Result<()>;
+    /// Waits, whatever the durability of operations.
     fn settle(&self, lsn: Lsn) -> Result<()>;
+    /// Slows an operation down that does not wait, if the disk is far behind.
+    fn keep_up(&self, lsn: Lsn) -> Result<()>;
+    /// Has `waker` called when everything up to `lsn` is durable, or the medium has failed; `false`
+    /// if it is durable already.
+    fn wake_when_durable(&self, lsn: Lsn, waker: &Waker) -> Result<bool>;
     fn durable(&self) -> Lsn;
     /// Figures of the log, if the medium has one.
     fn log_stat(&self) -> Option<FileStat>;
@@ -102,17 +122,31 @@ impl<M: Host> Backend for Pool<M> {
         Pool::roots(self)
     }
 
-    fn create_tree(&self, name: &str, kind: TreeOptions, opening: &Opening) -> Result<AnyTree> {
-        (M::factory(&kind.engine.media).create)(self, name, kind.codec, &opening.of(kind))
+    fn create_tree(
+        &self,
+        name: &str,
+        kind: TreeOptions,
+        opening: &Opening,
+    ) -> Result<Arc<StripedTree>> {
+        let factory = M::factory(&kind.engine.media);
+        let tree = (factory.create)(self, name, kind.codec, &opening.of(kind))?;
+        Ok(Arc::new(StripedTree::new(self, tree)))
     }
 
-    fn open_tree(&self, root: &TreeRoot, settings: Settings, opening: &Opening) -> Result<AnyTree> {
+    fn open_tree(
+        &self,
+        root: &TreeRoot,
+        settings: Settings,
+        opening: &Opening,
+    ) -> Result<Arc<StripedTree>> {
         let kind = opening.kind(root)?;
         let kind = TreeOptions {
             settings: settings.or(kind.settings),
             ..kind
         };
-        (M::factory(&kind.engine.media).open)(self, root, kind.codec, &opening.of(kind))
+        let factory = M::factory(&kind.engine.media);
+        let tree = (factory.open)(self, root, kind.codec, &opening.of(kind))?;
+        Ok(Arc::new(StripedTree::new(self, tree)))
     }
 
     fn salvage(&self, root: &TreeRoot, opening: &Opening, visit: &mut Visit<'_>) -> Salvaged {
@@ -140,7 +174,7 @@ impl<M: Host> Backend for Pool<M> {
         batches.finish(self, tree)
     }
 
-    fn write_batch(&self, batch: &Batch<'_>) -> Result<()> {
+    fn write_batch(&self, batch: &Batch<'_>) -> Result<Lsn> {
         batch::write(self, batch)
     }
 
@@ -189,8 +223,20 @@ impl<M: Host> Backend for Pool<M> {
         self.settle(lsn)
     }
 
+    fn wait_for(&self, lsn: Lsn) -> Result<()> {
+        self.peek().wait_for(lsn)
+    }
+
     fn settle(&self, lsn: Lsn) -> Result<()> {
         self.peek().settle(lsn)
+    }
+
+    fn keep_up(&self, lsn: Lsn) -> Result<()> {
+        self.peek().keep_up(lsn)
+    }
+
+    fn wake_when_durable(&self, lsn: Lsn, waker: &Waker) -> Result<bool> {
+        Ok(self.medium().wake_when_durable(lsn, waker)?)
     }
 
     fn durable(&self) -> Lsn {

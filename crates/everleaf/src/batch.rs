@@ -8,8 +8,9 @@ use engines::ErrorKind;
 use engines::batch::{self, Expected, Write};
 use engines::index::Condition;
 use engines::{Error, Result};
+use medium::Lsn;
 
-use crate::{Store, Ticket, Tree};
+use crate::{Store, Tree};
 
 /// Writes to any trees of one store, and conditions: [`Store::write`] does all of them or none,
 /// whatever crash comes.
@@ -124,6 +125,20 @@ impl Batch {
         self.conditions.clear();
     }
 
+    /// A tree that the batch writes to, if all of these are durable by epochs. With any other tree
+    /// a batch ends the epoch.
+    pub(crate) fn last_by_epochs(&self) -> Option<&Tree> {
+        let mut written = None;
+        for write in &self.writes {
+            let tree = &self.trees[write.tree];
+            if !tree.kind().engine.is_buffered() {
+                return None;
+            }
+            written = Some(tree);
+        }
+        written
+    }
+
     fn number(&mut self, tree: &Tree) -> usize {
         // A batch goes on with the tree that it had last, as a rule.
         let known = self.trees.iter().rposition(|known| known.is_same(tree));
@@ -184,32 +199,21 @@ impl Store {
     /// [`ErrorKind::BatchUnfinished`]. If a tree is still damaged then, the open lists that
     /// ([`Recovery::damaged`](crate::Recovery::damaged)), and the store goes on refusing writes.
     pub fn write(&self, batch: &Batch) -> Result<()> {
+        let lsn = self.write_ordered(batch)?;
+        self.at(self.inner.wait_for(lsn))
+    }
+
+    /// As [`Store::write`], without its wait: returns when the batch is durable.
+    pub(crate) fn write_ordered(&self, batch: &Batch) -> Result<Lsn> {
         if let Some(other) = batch.trees.iter().find(|tree| !self.has(tree)) {
             return Err(self.inner.name_path(Error::no_such_tree(other.name())));
         }
         if batch.writes.is_empty() && batch.conditions.is_empty() {
-            return Ok(());
+            return Ok(Lsn::DURABLE);
         }
         let lent = batch.lent();
-        let written = self
-            .inner
-            .written(|| self.inner.backend().write_batch(&lent));
-        written.map_err(|error| self.inner.name_path(error))
-    }
-
-    /// As [`Store::write`], but returns before the batch is durable: the [`Ticket`] is for waiting.
-    pub fn write_async(&self, batch: &Batch) -> Result<Ticket> {
-        let (written, lsn) = medium::deferred(|| self.write(batch));
-        written?;
-        // With any other tree the epoch has ended already.
-        let mut trees = batch.writes.iter().map(|write| &batch.trees[write.tree]);
-        let are_by_epochs = trees.all(|tree| tree.kind().engine.is_buffered());
-        let epoch = batch
-            .trees
-            .iter()
-            .find_map(Tree::running_epoch)
-            .filter(|_| are_by_epochs);
-        Ok(Ticket::new(lsn, epoch, &self.inner))
+        let write = || self.inner.backend().write_batch(&lent);
+        self.at(self.inner.ordered(write))
     }
 
     fn has(&self, tree: &Tree) -> bool {

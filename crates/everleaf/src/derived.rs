@@ -6,7 +6,7 @@ use std::ops::Bound;
 use engines::Result;
 use engines::index::{Bounds, Value};
 
-use crate::{KeyRange, Ticket, Tree};
+use crate::{KeyRange, Pending, Tree};
 
 /// An entry: key and value.
 pub type Entry = (Value, Value);
@@ -151,7 +151,8 @@ impl Tree {
     /// ```
     pub fn remove_range(&self, range: impl KeyRange) -> Result<u64> {
         let mut bounds = range.into_bounds();
-        let (mut removed, mut last) = (0, None::<Ticket>);
+        let mut removed = 0;
+        let mut last: Option<Pending<bool>> = None;
         loop {
             let mut keys = Vec::new();
             let mut range = self.range(bounds.clone());
@@ -165,14 +166,16 @@ impl Tree {
                 break;
             };
             for key in keys {
-                let (is_removed, ticket) = self.remove_async(key)?;
-                removed += u64::from(is_removed);
-                last = Some(ticket);
+                let pending = self.pending().remove(key)?;
+                removed += u64::from(pending.peek() == Some(&true));
+                last = Some(pending);
             }
             bounds.lower = Bound::Excluded(end);
         }
-        if !self.kind().engine.is_buffered() {
-            last.map_or(Ok(()), |ticket| ticket.wait())?;
+        if let Some(last) = last
+            && !self.kind().engine.is_buffered()
+        {
+            last.wait()?;
         }
         Ok(removed)
     }

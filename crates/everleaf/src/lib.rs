@@ -214,7 +214,7 @@
 //!
 //! On an ordinary disk each write waits for the disk, which takes a tenth of a millisecond or more,
 //! but threads share the wait; and one thread can keep many writes under way by
-//! [`Tree::put_async`], which returns a [`Ticket`]. If losing the last moments is acceptable, ask
+//! [`Tree::pending`], whose operations return a [`Pending`] result. If losing the last moments is acceptable, ask
 //! for less: [`Options::durability`]. [`MediumChoice::Dax`] on an ordinary file *emulates*
 //! persistent memory, and survives no loss of power.
 //!
@@ -282,10 +282,10 @@ mod derived;
 mod encoding;
 mod kind;
 mod options;
+mod pending;
 mod range;
 mod replace;
 mod store;
-mod ticket;
 mod tree;
 mod typed;
 mod word_tree;
@@ -307,10 +307,10 @@ pub use medium::{
     ignore_file_size_signal,
 };
 pub use options::{MediumChoice, Options, log_path};
+pub use pending::{Pending, PendingTree, PendingTyped, PendingWords};
 pub use pool::{TREE_NAME_BYTES_MAX, TREES_MAX};
 pub use range::{KeyRange, Range};
 pub use store::{Recovery, Store, StoreStat, StoreViolation, TreeInfo};
-pub use ticket::Ticket;
 pub use tree::Tree;
 pub use typed::{TypedRange, TypedTree};
 pub use word_tree::{WordRange, WordTree};

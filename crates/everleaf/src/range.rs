@@ -178,10 +178,14 @@ impl<'t> Range<'t> {
                     };
                     *own = from;
                 }
-                end.scan.insert(self.tree.index().range(bounds, direction)?)
+                end.scan
+                    .insert(self.tree.index().cursor(bounds, direction)?)
             }
         };
-        if !scan.advance()? {
+        let is_there = scan.advance()?;
+        // The end of a range is an answer as well.
+        self.tree.wait_for(scan.lsn())?;
+        if !is_there {
             return Ok(false);
         }
         let (key, _) = scan.entry();

@@ -5,10 +5,12 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use engines::engine::{AnyTree, Settings};
-use engines::index::{LeftOut, Violation};
+use engines::batch::StripedTree;
+use engines::engine::Settings;
+use engines::index::{Index, LeftOut, Violation};
 use engines::{Error, ErrorKind, Result};
 use medium::{FileStat, LineForm, Lsn, Survives};
 use parking_lot::Mutex;
@@ -17,7 +19,6 @@ use pool::{DamagedRoot, TreeRoot};
 use crate::backend::{Backend, Opening};
 use crate::background::Background;
 use crate::backup::NewCopy;
-use crate::ticket::AwaitedTickets;
 use crate::{EncodedValue, Key, Options, Tree, TreeOptions, TypedTree, WordTree};
 
 /// A file with named trees. Cheap to clone; closed cleanly when the last clone and the last tree of
@@ -42,13 +43,11 @@ pub(crate) struct Inner {
     backend: Box<dyn Backend>,
     /// The pool's file, with its lock, if the store is only read.
     source: Option<File>,
-    /// See [`Ticket`](crate::Ticket).
-    pub(crate) awaited: AwaitedTickets,
 }
 
 /// A tree that is open.
 pub(crate) struct OpenTree {
-    pub(crate) any: AnyTree,
+    pub(crate) striped: Arc<StripedTree>,
     pub(crate) kind: TreeOptions,
     /// Its first root word.
     pub(crate) anchor: u64,
@@ -209,7 +208,7 @@ impl Store {
                 tree.kind
                     .engine
                     .marks_later
-                    .then(|| (name.clone(), Arc::clone(&tree.any.index)))
+                    .then(|| (name.clone(), Arc::clone(&tree.striped) as Arc<dyn Index>))
             };
             let mut later: Vec<_> = trees.iter().filter_map(later).collect();
             if damaged.is_empty() && !batches.is_empty() {
@@ -231,7 +230,7 @@ impl Store {
         }
         let finished = backend.finish_batches(batches, &|anchor| {
             let tree = trees.values().find(|tree| tree.anchor == anchor);
-            tree.map(|tree| &*tree.any.index)
+            tree.map(|tree| &*tree.striped as &dyn Index)
         });
         match finished {
             Err(error) if error.is_corrupt() || error.is_full() => {
@@ -245,7 +244,6 @@ impl Store {
             damaged,
         };
         let (path, trees) = (path.to_owned(), Mutex::new(trees));
-        let awaited = AwaitedTickets::default();
         let inner = Inner {
             path,
             recovery,
@@ -254,7 +252,6 @@ impl Store {
             trees,
             backend,
             source,
-            awaited,
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -430,14 +427,14 @@ impl Store {
                     ..kind
                 };
                 let create = || backend.create_tree(name, kind, opening);
-                let any = tried_twice(create, || {
+                let striped = tried_twice(create, || {
                     self.inner.has_recovered();
                     self.inner.find_space_of(&trees);
                 })?;
                 let roots = backend.roots()?;
                 let made = roots.find(name)?.ok_or_else(|| Error::no_such_tree(name))?;
                 OpenTree {
-                    any,
+                    striped,
                     kind: opening.kind(made)?,
                     anchor: made.words[0],
                 }
@@ -520,8 +517,8 @@ impl Store {
         let Inner { trees, backend, .. } = &*self.inner;
         let mut trees = trees.lock();
         if let Some(tree) = trees.remove(name) {
-            let ended = if tree.any.is_unshared() {
-                tree.any.index.sync()
+            let ended = if tree.is_unshared() {
+                tree.index().sync()
             } else {
                 Err(ErrorKind::InUse.into())
             };
@@ -561,7 +558,7 @@ impl Store {
             None => OpenTree::open(backend.as_ref(), root, Settings::NONE, opening)?,
         };
         // New handles are made under the lock of `trees` only.
-        let removed = if tree.any.is_unshared() {
+        let removed = if tree.is_unshared() {
             backend.remove_tree(root)
         } else {
             Err(ErrorKind::InUse.into())
@@ -576,8 +573,7 @@ impl Store {
         backend.sync()?;
         // If this fails, the next open finds out what is free.
         let destroyed = tree
-            .any
-            .index
+            .striped
             .destroy()
             .inspect_err(|_| backend.leave_unclean());
         backend.release();
@@ -586,7 +582,7 @@ impl Store {
 
     /// Returns when everything that was written so far, by any thread, is durable. Needed only
     /// where operations are not durable when they return: with another [`crate::Durability`], after
-    /// `put_async` and its kin, and for trees that become durable by epochs
+    /// [`Tree::pending`], and for trees that become durable by epochs
     /// ([`Engine::is_buffered`](crate::Engine::is_buffered)), whose epochs end now.
     ///
     /// # Errors
@@ -597,18 +593,19 @@ impl Store {
         if self.inner.source.is_some() {
             return Ok(());
         }
-        let trees: Vec<AnyTree> = self
+        let trees: Vec<Arc<StripedTree>> = self
             .inner
             .trees
             .lock()
             .values()
-            .map(|tree| tree.any.clone())
+            .map(|tree| Arc::clone(&tree.striped))
             .collect();
         // Each tree is tried, even if one before it failed.
-        let ended = trees
-            .iter()
-            .map(|tree| tree.index.sync())
-            .fold(Ok(()), Result::and);
+        let mut ended = Ok(());
+        for tree in &trees {
+            let tree: &dyn Index = &**tree;
+            ended = ended.and(tree.sync());
+        }
         self.at(ended.and(self.inner.backend.sync()))
     }
 
@@ -803,7 +800,7 @@ impl Store {
     ///
     /// # Errors
     /// [`ErrorKind::InUse`] while another clone of the store, one of its trees or a
-    /// [`Ticket`](crate::Ticket) lives; it is then closed when the last of them is dropped.
+    /// [`Pending`](crate::Pending) result lives; it is then closed when the last of them is dropped.
     /// [`ErrorKind::Medium`] if the medium failed.
     pub fn close(self) -> Result<()> {
         let path = self.inner.path.clone();
@@ -822,7 +819,7 @@ impl Store {
         closed.map_err(|error| error.at(&path))
     }
 
-    fn at<T>(&self, result: Result<T>) -> Result<T> {
+    pub(crate) fn at<T>(&self, result: Result<T>) -> Result<T> {
         result.map_err(|error| self.inner.name_path(error))
     }
 }
@@ -863,11 +860,26 @@ impl Inner {
         self.backend.expect_batches_finished()
     }
 
-    /// A write, tried twice if the pool is full at first.
+    /// A write, tried twice if the pool is full at first. It is ordered when this returns.
     #[inline(always)]
-    pub(crate) fn written<T>(&self, attempt: impl Fn() -> Result<T>) -> Result<T> {
+    pub(crate) fn ordered<T>(&self, attempt: impl Fn() -> Result<T>) -> Result<T> {
         self.expect_writable()?;
         tried_twice(attempt, || self.find_space())
+    }
+
+    /// Slows an operation down that does not wait for `lsn`, if the disk is far behind.
+    pub(crate) fn keep_up(&self, lsn: Lsn) -> Result<()> {
+        self.backend.keep_up(lsn)
+    }
+
+    /// Waits for an operation, unless the durability of operations is put off.
+    pub(crate) fn wait_for(&self, lsn: Lsn) -> Result<()> {
+        self.backend.wait_for(lsn)
+    }
+
+    /// Has `waker` called when everything up to `lsn` is durable; `false` if it is.
+    pub(crate) fn wake_when_durable(&self, lsn: Lsn, waker: &Waker) -> Result<bool> {
+        self.backend.wake_when_durable(lsn, waker)
     }
 
     /// Finds space that is free after a crash, or was removed in any tree and not yet reused.
@@ -880,7 +892,7 @@ impl Inner {
     /// Of the pool, and of these trees.
     fn find_space_of(&self, trees: &BTreeMap<String, OpenTree>) {
         self.backend.reclaim();
-        trees.values().for_each(|tree| tree.any.index.reclaim());
+        trees.values().for_each(|tree| tree.striped.reclaim());
     }
 
     /// Waits until the space in use is known, or until only an open range prevents that. Returns
@@ -911,6 +923,15 @@ fn tried_twice<T>(attempt: impl Fn() -> Result<T>, find_space: impl FnOnce()) ->
 }
 
 impl OpenTree {
+    fn index(&self) -> &dyn Index {
+        &*self.striped
+    }
+
+    /// Whether there is no handle of the tree.
+    fn is_unshared(&self) -> bool {
+        Arc::strong_count(&self.striped) == 1
+    }
+
     fn open(
         backend: &dyn Backend,
         root: &TreeRoot,
@@ -921,7 +942,7 @@ impl OpenTree {
         Ok(Self {
             kind,
             anchor,
-            any: backend.open_tree(root, settings, opening)?,
+            striped: backend.open_tree(root, settings, opening)?,
         })
     }
 }

@@ -3,13 +3,15 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use engines::batch::Target;
-use engines::engine::AnyTree;
-use engines::index::{Bounds, EpochStat, Epochs, Index, IndexStat, Value, Violation};
+use engines::batch::{StripedTree, Target};
+use engines::index::{
+    Bounds, Condition, EpochStat, Epochs, Index, IndexStat, Observed, Value, Violation, Written,
+};
 use engines::{Error, ErrorKind, Result};
+use medium::Lsn;
 
 use crate::store::{Inner, OpenTree};
-use crate::{KeyRange, Range, Ticket, TreeOptions, WordTree};
+use crate::{KeyRange, Pending, PendingTree, Range, TreeOptions, WordTree};
 
 /// A thread keeps no larger buffer than this for [`Tree::get_with`].
 const LENT_BYTES_KEPT: usize = 1 << 20;
@@ -31,7 +33,7 @@ const LENT_BYTES_KEPT: usize = 1 << 20;
 #[derive(Clone)]
 pub struct Tree {
     // Dropped before the store.
-    any: AnyTree,
+    striped: Arc<StripedTree>,
     context: Arc<Context>,
 }
 
@@ -45,15 +47,14 @@ struct Context {
 
 impl Tree {
     pub(crate) fn new(tree: &OpenTree, name: &str, store: Arc<Inner>) -> Self {
-        let OpenTree { any, kind, anchor } = tree;
         let context = Context {
             name: name.to_owned(),
-            kind: *kind,
-            anchor: *anchor,
+            kind: tree.kind,
+            anchor: tree.anchor,
             store,
         };
         Self {
-            any: any.clone(),
+            striped: Arc::clone(&tree.striped),
             context: Arc::new(context),
         }
     }
@@ -64,7 +65,7 @@ impl Tree {
 
     /// Whether it is another handle of the same tree.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.any.index, &other.any.index)
+        Arc::ptr_eq(&self.striped, &other.striped)
     }
 
     /// The tree as batches of engines name it.
@@ -72,19 +73,17 @@ impl Tree {
         let Context {
             name, kind, anchor, ..
         } = &*self.context;
-        Target {
-            name,
-            index: &*self.any.index,
-            engine: kind.engine,
-            codec: kind.codec,
-            anchor: *anchor,
-        }
+        Target::new(name, &self.striped, *anchor, kind.codec, &kind.engine)
     }
 
-    /// The running epoch, if the tree is durable by epochs.
-    pub(crate) fn running_epoch(&self) -> Option<(Arc<dyn Index>, u64)> {
-        let epoch = self.any.index.epochs()?.epoch_stat().running;
-        Some((Arc::clone(&self.any.index), epoch))
+    #[inline(always)]
+    pub(crate) fn striped(&self) -> &StripedTree {
+        &self.striped
+    }
+
+    /// The tree, shared with a pending result.
+    pub(crate) fn shared(&self) -> Arc<dyn Index> {
+        Arc::clone(&self.striped) as _
     }
 
     /// Its name.
@@ -101,7 +100,7 @@ impl Tree {
     /// to a full pool only once. In a store that is only read it takes writes, and they are lost.
     #[inline(always)]
     pub fn index(&self) -> &dyn Index {
-        &*self.any.index
+        &*self.striped
     }
 
     /// The same tree as a tree of words, whatever its engine; `None` if it is one of records.
@@ -116,8 +115,8 @@ impl Tree {
     /// # Ok::<(), everleaf::Error>(())
     /// ```
     pub fn as_words(&self) -> Option<WordTree> {
-        let words = self.any.words.clone()?;
-        Some(WordTree::new(self.clone(), words))
+        self.striped.as_words()?;
+        Some(WordTree::new(self.clone()))
     }
 
     #[cold]
@@ -130,24 +129,60 @@ impl Tree {
         result.map_err(|error| self.name_path(error))
     }
 
-    /// A write, tried twice if the pool is full at first.
+    /// A write, tried twice if the pool is full at first, and its wait. Returns whether its
+    /// condition held.
     #[inline(always)]
-    pub(crate) fn written<T>(&self, attempt: impl Fn() -> Result<T>) -> Result<T> {
-        self.at(self.context.store.written(attempt))
+    pub(crate) fn write(&self, attempt: impl Fn() -> Result<Written>) -> Result<bool> {
+        let store = &self.context.store;
+        let written = self.at(store.ordered(attempt))?;
+        self.wait_for(written.lsn)?;
+        Ok(written.held)
+    }
+
+    /// The same without the wait.
+    pub(crate) fn write_pending(
+        &self,
+        attempt: impl Fn() -> Result<Written>,
+    ) -> Result<Pending<bool>> {
+        let store = &self.context.store;
+        let written = self.at(store.ordered(attempt))?;
+        self.at(store.keep_up(written.lsn))?;
+        let pending = Pending::new(written.held, written.lsn, store);
+        if self.kind().engine.is_buffered() {
+            return Ok(pending.in_running_epoch(&self.shared()));
+        }
+        Ok(pending)
+    }
+
+    /// Takes the answer of a read, once it is durable.
+    #[inline(always)]
+    pub(crate) fn answer<T>(&self, found: Result<Observed<T>>) -> Result<T> {
+        let found = self.at(found)?;
+        self.wait_for(found.lsn)?;
+        Ok(found.value)
+    }
+
+    /// Waits for an operation, unless the durability of operations is put off.
+    #[inline(always)]
+    pub(crate) fn wait_for(&self, lsn: Lsn) -> Result<()> {
+        if lsn == Lsn::DURABLE {
+            return Ok(());
+        }
+        self.at(self.context.store.wait_for(lsn))
     }
 
     /// The value of `key`: a copy, which derefs to `[u8]`; up to 24 bytes cost no allocation. O(log
     /// n).
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.at(self.any.index.get(key.as_ref()))
+        self.answer(self.striped.read(key.as_ref()))
     }
 
     /// Copies the value of `key` into `value`, which is cleared first; `false` if the key is
     /// absent. For reading many values without allocations. O(log n).
     #[inline]
     pub fn get_into(&self, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
-        self.at(self.any.index.get_into(key.as_ref(), value))
+        self.answer(self.striped.read_into(key.as_ref(), value))
     }
 
     /// Calls `read` with the value of `key`, if it is present, and returns what that returns. The
@@ -185,25 +220,29 @@ impl Tree {
     /// Adds a key; `false`, and nothing changes, if it is present. O(log n).
     #[inline]
     pub fn insert(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        self.written(|| self.any.index.insert(key.as_ref(), value.as_ref()))
+        let value = Some(value.as_ref());
+        self.write(|| self.striped.write(key.as_ref(), value, Condition::Absent))
     }
 
     /// Replaces the value of a key; `false`, and nothing changes, if it is absent. O(log n).
     #[inline]
     pub fn update(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        self.written(|| self.any.index.update(key.as_ref(), value.as_ref()))
+        let value = Some(value.as_ref());
+        self.write(|| self.striped.write(key.as_ref(), value, Condition::Present))
     }
 
     /// Sets the value of a key, whether it is present or not. O(log n).
     #[inline]
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.written(|| self.any.index.put(key.as_ref(), value.as_ref()))
+        let value = Some(value.as_ref());
+        self.write(|| self.striped.write(key.as_ref(), value, Condition::Always))
+            .map(|_| ())
     }
 
     /// Removes a key; `false` if it is absent. O(log n).
     #[inline]
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.written(|| self.any.index.remove(key.as_ref()))
+        self.write(|| self.striped.write(key.as_ref(), None, Condition::Present))
     }
 
     /// Replaces `current` by `new` in one atomic step; `None` stands for absent. Returns whether
@@ -223,72 +262,26 @@ impl Tree {
         current: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<bool> {
-        self.written(|| self.any.index.compare_exchange(key.as_ref(), current, new))
+        self.write(|| self.striped.exchange(key.as_ref(), current, new))
     }
 
-    /// A write that returns before it is durable, and what to wait for: or several, all of this
-    /// store and none of them with a ticket of its own. Where one of them fails, those before it
-    /// have no ticket; [`Store::sync`](crate::Store::sync) waits for them.
-    #[doc(hidden)]
-    #[inline]
-    pub fn ticketed<T>(&self, write: impl FnOnce() -> Result<T>) -> Result<(T, Ticket)> {
-        let (result, lsn) = medium::deferred(write);
-        let epoch = self.running_epoch();
-        Ok((result?, Ticket::new(lsn, epoch, &self.context.store)))
-    }
-
-    /// As [`Tree::put`], but returns before it is durable: the [`Ticket`] is for waiting. One
-    /// thread can so keep many writes under way and wait for them together. Other readers see the
-    /// value only once it is durable (with
+    /// The operations of the tree in their pending form: each returns before its answer is durable,
+    /// and gives a [`Pending`] result to wait for. One thread can so keep many writes under way and
+    /// wait for them together. Other readers see a write only once it is durable (with
     /// [`Durability::Immediate`](crate::Durability::Immediate)): they wait for it. A writer that
     /// gets 8 MiB of log ahead of the disk waits.
     ///
     /// ```
     /// # let store = everleaf::Store::in_memory()?;
     /// let tree = store.tree("readings")?;
-    /// let tickets = (0..64_u32)
-    ///     .map(|time| tree.put_async(time.to_be_bytes(), "21.5 C"))
+    /// let writes = (0..64_u32)
+    ///     .map(|time| tree.pending().put(time.to_be_bytes(), "21.5 C"))
     ///     .collect::<Result<Vec<_>, _>>()?;
-    /// everleaf::Ticket::wait_all(tickets)?;
+    /// everleaf::Pending::wait_all(writes)?;
     /// # Ok::<(), everleaf::Error>(())
     /// ```
-    pub fn put_async(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Ticket> {
-        self.ticketed(|| self.put(key, value))
-            .map(|((), ticket)| ticket)
-    }
-
-    /// As [`Tree::insert`], with a ticket, as [`Tree::put_async`]. The ticket is for the answer
-    /// `false` as well: it may rest on what is not durable yet.
-    pub fn insert_async(
-        &self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<(bool, Ticket)> {
-        self.ticketed(|| self.insert(key, value))
-    }
-
-    /// As [`Tree::update`], with a ticket, as [`Tree::insert_async`].
-    pub fn update_async(
-        &self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<(bool, Ticket)> {
-        self.ticketed(|| self.update(key, value))
-    }
-
-    /// As [`Tree::remove`], with a ticket, as [`Tree::insert_async`].
-    pub fn remove_async(&self, key: impl AsRef<[u8]>) -> Result<(bool, Ticket)> {
-        self.ticketed(|| self.remove(key))
-    }
-
-    /// As [`Tree::compare_exchange`], with a ticket, as [`Tree::insert_async`].
-    pub fn compare_exchange_async(
-        &self,
-        key: impl AsRef<[u8]>,
-        current: Option<&[u8]>,
-        new: Option<&[u8]>,
-    ) -> Result<(bool, Ticket)> {
-        self.ticketed(|| self.compare_exchange(key, current, new))
+    pub fn pending(&self) -> PendingTree<'_> {
+        PendingTree::new(self)
     }
 
     /// The values of many keys, in their order: several times as fast as one [`Tree::get`] after
@@ -296,7 +289,7 @@ impl Tree {
     /// is as of some moment of the call.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-        self.at(self.any.index.get_many(&keys))
+        self.answer(self.striped.read_many(&keys))
     }
 
     /// The entries within a range of keys, in order; `rev()` reads them from the end. O(log n),
@@ -317,12 +310,12 @@ impl Tree {
 
     /// The number of keys; exact when no thread writes. O(leaves).
     pub fn len(&self) -> Result<u64> {
-        self.at(self.any.index.len())
+        self.at(self.striped.len())
     }
 
     /// Whether there is no key.
     pub fn is_empty(&self) -> Result<bool> {
-        self.at(self.any.index.is_empty())
+        self.at(self.striped.is_empty())
     }
 
     /// Fills an empty tree from entries in strictly ascending order, leaves to `fill` of their
@@ -357,7 +350,7 @@ impl Tree {
         self.context.store.find_space();
         let mut entries = entries.into_iter();
         let mut failure = None;
-        let loaded = self.any.index.bulk_load(
+        let loaded = self.striped.bulk_load(
             &mut |key, value| match entries.next() {
                 None => Ok(false),
                 Some(Ok((new_key, new_value))) => {
@@ -388,7 +381,7 @@ impl Tree {
     /// Verifies the whole structure and returns every violation. O(n). Writers of a leaf wait for a
     /// moment; those of [`Engine::MASSTREE`](crate::Engine::MASSTREE) until the end.
     pub fn check(&self) -> Result<Vec<Violation>> {
-        self.at(self.any.index.check())
+        self.at(self.striped.check())
     }
 
     /// Figures. O(leaves); with [`Engine::MASSTREE`](crate::Engine::MASSTREE) O(n).
@@ -396,7 +389,7 @@ impl Tree {
     /// # Errors
     /// [`ErrorKind::Corrupt`] if a node cannot be read.
     pub fn stat(&self) -> Result<IndexStat> {
-        self.at(self.any.index.stat())
+        self.at(self.striped.stat())
     }
 
     /// Figures of a tree that is durable by epochs
@@ -404,13 +397,13 @@ impl Tree {
     /// crash, and what the ends of epochs took. `None` for other trees. O(1), unlike
     /// [`Tree::stat`].
     pub fn epoch_stat(&self) -> Option<EpochStat> {
-        self.any.index.epochs().map(Epochs::epoch_stat)
+        self.striped.epochs().map(Epochs::epoch_stat)
     }
 
     /// What the engine counted since the tree was opened, by name. Each engine has counters of its
     /// own.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        self.any.index.counters()
+        self.index().counters()
     }
 }
 

@@ -7,7 +7,7 @@ use std::ops::RangeBounds;
 use engines::index::Bounds;
 use engines::{ErrorKind, Result};
 
-use crate::{EncodedValue, Key, Range, StartsWith, Ticket, Tree};
+use crate::{EncodedValue, Key, PendingTyped, Range, StartsWith, Tree};
 
 /// An ordered map from `K` to `V`, by name in a [`Store`](crate::Store): a [`Tree`] whose keys and
 /// values are encoded. [`Tree`] has the rest: threads, durability, errors.
@@ -44,13 +44,13 @@ impl<K, V> Clone for TypedTree<K, V> {
     }
 }
 
-fn key_bytes(key: &(impl Key + ?Sized)) -> Vec<u8> {
+pub(crate) fn key_bytes(key: &(impl Key + ?Sized)) -> Vec<u8> {
     let mut bytes = Vec::new();
     key.encode(&mut bytes);
     bytes
 }
 
-fn value_bytes(value: &(impl EncodedValue + ?Sized)) -> Vec<u8> {
+pub(crate) fn value_bytes(value: &(impl EncodedValue + ?Sized)) -> Vec<u8> {
     let mut bytes = Vec::new();
     value.encode_value(&mut bytes);
     bytes
@@ -84,7 +84,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         &self.tree
     }
 
-    fn value(&self, bytes: &[u8]) -> Result<V> {
+    pub(crate) fn value(&self, bytes: &[u8]) -> Result<V> {
         decoded("value", &self.tree, V::decode_value(bytes))
     }
 
@@ -165,17 +165,9 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         self.tree.put(key_bytes(key), value_bytes(value))
     }
 
-    /// As [`Tree::put_async`].
-    pub fn put_async<Q: Key + ?Sized, W: EncodedValue + ?Sized>(
-        &self,
-        key: &Q,
-        value: &W,
-    ) -> Result<Ticket>
-    where
-        K: Borrow<Q>,
-        V: Borrow<W>,
-    {
-        self.tree.put_async(key_bytes(key), value_bytes(value))
+    /// The operations of the tree in their pending form: see [`Tree::pending`].
+    pub fn pending(&self) -> PendingTyped<'_, K, V> {
+        PendingTyped::new(self)
     }
 
     /// As [`Tree::remove`].

@@ -1,12 +1,12 @@
 //! A tree of words.
 
 use std::ops::{Bound, RangeBounds};
-use std::sync::Arc;
 
 use engines::Result;
+use engines::batch::StripedWords;
 use engines::index::{Bounds, Condition, WordIndex};
 
-use crate::{Range, Ticket, Tree};
+use crate::{PendingWords, Range, Tree};
 
 /// An ordered map from `u64` to `u64`, by name in a [`Store`](crate::Store): the fast path for
 /// small fixed entries, without byte strings in between. [`Tree`] has the rest: threads,
@@ -24,14 +24,21 @@ use crate::{Range, Ticket, Tree};
 /// ```
 #[derive(Clone)]
 pub struct WordTree {
-    // Both are the same tree. It is dropped before the store, which `tree` keeps open.
-    words: Arc<dyn WordIndex>,
     tree: Tree,
 }
 
 impl WordTree {
-    pub(crate) fn new(tree: Tree, words: Arc<dyn WordIndex>) -> Self {
-        Self { words, tree }
+    /// A tree of words.
+    pub(crate) fn new(tree: Tree) -> Self {
+        Self { tree }
+    }
+
+    #[inline(always)]
+    pub(crate) fn words(&self) -> &StripedWords {
+        self.tree
+            .striped()
+            .as_words()
+            .expect("`Tree::as_words` asked whether it is a tree of words")
     }
 
     /// The same tree over byte strings: keys and values as 8 bytes, big-endian.
@@ -42,13 +49,13 @@ impl WordTree {
     #[inline(always)]
     fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<bool> {
         self.tree
-            .written(|| self.words.write(key, value, condition))
+            .write(|| self.words().write(key, value, condition))
     }
 
     /// The value of `key`. O(log n).
     #[inline]
     pub fn get(&self, key: u64) -> Result<Option<u64>> {
-        self.tree.at(self.words.get(key))
+        self.tree.answer(self.words().read(key))
     }
 
     /// Adds a key; `false`, and nothing changes, if it is present. O(log n).
@@ -90,41 +97,9 @@ impl WordTree {
         }
     }
 
-    /// As [`WordTree::put`], with a ticket, as [`Tree::put_async`].
-    #[inline]
-    pub fn put_async(&self, key: u64, value: u64) -> Result<Ticket> {
-        self.tree
-            .ticketed(|| self.put(key, value))
-            .map(|((), ticket)| ticket)
-    }
-
-    /// As [`WordTree::insert`], with a ticket, as [`Tree::insert_async`].
-    #[inline]
-    pub fn insert_async(&self, key: u64, value: u64) -> Result<(bool, Ticket)> {
-        self.tree.ticketed(|| self.insert(key, value))
-    }
-
-    /// As [`WordTree::update`], with a ticket, as [`Tree::insert_async`].
-    #[inline]
-    pub fn update_async(&self, key: u64, value: u64) -> Result<(bool, Ticket)> {
-        self.tree.ticketed(|| self.update(key, value))
-    }
-
-    /// As [`WordTree::remove`], with a ticket, as [`Tree::insert_async`].
-    #[inline]
-    pub fn remove_async(&self, key: u64) -> Result<(bool, Ticket)> {
-        self.tree.ticketed(|| self.remove(key))
-    }
-
-    /// As [`WordTree::compare_exchange`], with a ticket, as [`Tree::insert_async`].
-    pub fn compare_exchange_async(
-        &self,
-        key: u64,
-        current: Option<u64>,
-        new: Option<u64>,
-    ) -> Result<(bool, Ticket)> {
-        self.tree
-            .ticketed(|| self.compare_exchange(key, current, new))
+    /// The operations of the tree in their pending form: see [`Tree::pending`].
+    pub fn pending(&self) -> PendingWords<'_> {
+        PendingWords::new(self)
     }
 
     /// The values of many keys, in their order: several times as fast as one [`WordTree::get`]
@@ -141,13 +116,15 @@ impl WordTree {
     /// If `values` is not as long as `keys`.
     pub fn get_many_into(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<()> {
         assert_eq!(keys.len(), values.len(), "one place for each key");
-        self.tree.at(self.words.get_many(keys, values))
+        let lsn = self.tree.at(self.words().read_many(keys, values))?;
+        self.tree.wait_for(lsn)
     }
 
     /// Calls `visit` with the entries from `from` on, ascending, until it returns `false`: the
     /// fastest way to read a range. O(log n + entries).
     pub fn scan(&self, from: u64, visit: impl FnMut(u64, u64) -> bool) -> Result<()> {
-        self.tree.at(self.words.scan_each(from, visit))
+        let words: &dyn WordIndex = self.words();
+        self.tree.at(words.scan_each(from, visit))
     }
 
     /// The entries within a range of keys, in order; `rev()` reads them from the end. As

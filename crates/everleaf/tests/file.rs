@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use everleaf::{
     Codec, Durability, Engine, ErrorKind, LineStore, LogEnd, LogError, MediumChoice, Options,
-    Result, Store, Survives, Ticket, Tree, TreeOptions,
+    Pending, Result, Store, Survives, Tree, TreeOptions,
 };
 use medium::MediumError;
 use medium::file::{Disk, FileOptions, Io};
@@ -493,56 +493,63 @@ fn a_ticket_of_a_tree_of_epochs_waits_for_its_epoch() {
             },
         )
         .unwrap();
-    let first = tree.put_async("one", "value").unwrap();
+    let first = tree.pending().put("one", "value").unwrap();
     assert!(!first.is_durable());
     store.sync().unwrap();
     assert!(first.is_durable());
-    let second = tree.put_async("two", "value").unwrap();
+    let second = tree.pending().put("two", "value").unwrap();
     assert!(first.is_durable() && !second.is_durable());
-    second.wait().unwrap();
+    second.clone().wait().unwrap();
     assert!(second.is_durable());
 }
 
 #[test]
-fn tickets_are_waited_for_together() {
+fn pending_results_are_waited_for_together() {
     let folder = folder();
     let path = folder.path().join("a.pool");
     let store = killable(&path);
     let words = store.word_tree("words").unwrap();
     let syncs = || store.stat().unwrap().log.unwrap().syncs;
     let before = syncs();
-    let tickets: Vec<Ticket> = (0..64)
-        .map(|key| words.put_async(key, key).unwrap())
+    let writes: Vec<Pending<()>> = (0..64)
+        .map(|key| words.pending().put(key, key).unwrap())
         .collect();
-    assert!(tickets.is_sorted_by_key(Ticket::lsn));
-    let last = tickets.last().unwrap().clone();
-    Ticket::wait_all(tickets).unwrap();
+    assert!(writes.is_sorted_by_key(Pending::lsn));
+    let last = writes.last().unwrap().clone();
+    Pending::wait_all(writes).unwrap();
     assert!(last.is_durable());
     // The background may have synced in between, but hardly each time.
     assert!(syncs() - before < 32, "{} syncs", syncs() - before);
-    let (inserted, ticket) = words.insert_async(5, 1).unwrap();
-    assert!(!inserted && ticket.is_durable());
-    let (removed, ticket) = words.remove_async(5).unwrap();
-    ticket.wait().unwrap();
-    assert!(removed && words.get(5).unwrap().is_none());
-    let (swapped, ticket) = words.compare_exchange_async(6, Some(6), Some(7)).unwrap();
-    ticket.wait().unwrap();
-    assert!(swapped);
+
+    let inserted = words.pending().insert(5, 1).unwrap();
+    assert!(inserted.is_durable(), "what it saw is durable");
+    assert!(!inserted.wait().unwrap());
+    assert!(words.pending().remove(5).unwrap().wait().unwrap());
+    assert!(words.get(5).unwrap().is_none());
+    let swapped = words.pending().compare_exchange(6, Some(6), Some(7));
+    assert!(swapped.unwrap().wait().unwrap());
+    let both = words.pending().get_many(&[5, 6]).unwrap();
+    assert_eq!(both.wait().unwrap(), [None, Some(7)]);
+
     let tree = store.tree("bytes").unwrap();
-    tree.put_async("a", "1").unwrap().wait().unwrap();
-    assert!(tree.update_async("a", "2").unwrap().0 && !tree.insert_async("a", "3").unwrap().0);
-    assert!(
-        tree.compare_exchange_async("a", Some(b"2"), None)
-            .unwrap()
-            .0
+    tree.pending().put("a", "1").unwrap().wait().unwrap();
+    assert_eq!(tree.pending().update("a", "2").unwrap().peek(), Some(&true));
+    assert_eq!(
+        tree.pending().insert("a", "3").unwrap().peek(),
+        Some(&false)
     );
-    assert!(!tree.remove_async("a").unwrap().0);
+    let read = tree.pending().get("a").unwrap();
+    assert_eq!(read.wait().unwrap().as_deref(), Some(&b"2"[..]));
+    let removed = tree.pending().compare_exchange("a", Some(b"2"), None);
+    assert!(removed.unwrap().wait().unwrap());
+    assert!(!tree.pending().remove("a").unwrap().wait().unwrap());
     let memory = Store::in_memory().unwrap();
     assert_eq!(
         memory
             .word_tree("words")
             .unwrap()
-            .put_async(1, 1)
+            .pending()
+            .put(1, 1)
             .unwrap()
             .lsn(),
         0
@@ -717,7 +724,7 @@ fn written_pages_are_limited() {
         // Multiplied by an odd number, so that keys come in no order.
         let key = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
         let tickets: Vec<_> = (0..keys)
-            .map(|number| tree.put_async(key(number), &value).unwrap())
+            .map(|number| tree.pending().put(key(number), &value).unwrap())
             .collect();
         tickets.into_iter().last().unwrap().wait().unwrap();
         let stat = store.stat().unwrap();

@@ -102,13 +102,13 @@ fn expect_refusals(store: &Store) -> Result<()> {
         record
             .compare_exchange("key", None, Some(b"value"))
             .map(drop),
-        record.put_async("key", "value").map(drop),
-        record.remove_async("key").map(drop),
+        record.pending().put("key", "value").map(drop),
+        record.pending().remove("key").map(drop),
         store.write(Batch::new().put(&record, "key", "value")),
         record.bulk_load(none, 1.0).map(drop),
         words.put(1, 2),
         words.compare_exchange(1, None, Some(2)).map(drop),
-        words.remove_async(1).map(drop),
+        words.pending().remove(1).map(drop),
         store.drop_tree("record"),
         store.rename_tree("record", "other"),
     ];

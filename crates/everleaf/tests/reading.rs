@@ -152,7 +152,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 #[test]
-fn tickets_are_awaited() -> Result<()> {
+fn pending_results_are_awaited() -> Result<()> {
     for engine in Engine::ALL {
         let folder = tempdir().unwrap();
         let options = Options::new().medium(MediumChoice::File).manual_epochs();
@@ -160,8 +160,10 @@ fn tickets_are_awaited() -> Result<()> {
         let tree = tree_of(&store, *engine)?;
         block_on(async {
             for round in 0..20_u32 {
-                let tickets = (0..10_u32)
-                    .map(|key| tree.put_async((10 * round + key).to_be_bytes(), "value"));
+                let tickets = (0..10_u32).map(|key| {
+                    tree.pending()
+                        .put((10 * round + key).to_be_bytes(), "value")
+                });
                 for ticket in tickets.collect::<Result<Vec<_>>>()? {
                     let again = ticket.clone();
                     ticket.await?;

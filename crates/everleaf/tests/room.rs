@@ -39,7 +39,7 @@ fn key(number: u32) -> [u8; 8] {
 
 fn fill(store: &Store, name: &str, kind: TreeOptions, value: u8) {
     let tree = store.tree_with(name, kind).unwrap();
-    (0..ENTRIES).for_each(|number| drop(tree.put_async(key(number), [value; 200]).unwrap()));
+    (0..ENTRIES).for_each(|number| drop(tree.pending().put(key(number), [value; 200]).unwrap()));
     store.sync().unwrap();
 }
 
@@ -135,7 +135,7 @@ fn what_was_removed_from_a_tree_comes_back() {
         store.compact().unwrap();
         let full = room(&path);
         let tree = store.open_tree("tree").unwrap();
-        (0..ENTRIES).for_each(|number| drop(tree.remove_async(key(number)).unwrap()));
+        (0..ENTRIES).for_each(|number| drop(tree.pending().remove(key(number)).unwrap()));
         drop(tree);
         store.sync().unwrap();
         let before = room(&path);
@@ -163,7 +163,7 @@ fn a_close_gives_back_what_was_removed() {
         let (_folder, path, store) = new_store(medium);
         fill(&store, "tree", kind, 1);
         let tree = store.open_tree("tree").unwrap();
-        (0..ENTRIES).for_each(|number| drop(tree.remove_async(key(number)).unwrap()));
+        (0..ENTRIES).for_each(|number| drop(tree.pending().remove(key(number)).unwrap()));
         drop(tree);
         store.close().unwrap();
         assert!(

@@ -48,7 +48,7 @@ fn measure(engine: Engine, path: &Path) -> Result<Vec<String>> {
     };
     for round in 0..=ROUNDS {
         for key in keys(round) {
-            drop(tree.put_async(key, [round; VALUE_BYTES])?);
+            drop(tree.pending().put(key, [round; VALUE_BYTES])?);
         }
         if round == 0 || round == ROUNDS {
             note(&store, &mut figures)?;
@@ -68,7 +68,7 @@ fn measure(engine: Engine, path: &Path) -> Result<Vec<String>> {
     rewritten.close()?;
     figures.push(room(&new));
     for key in keys(0) {
-        drop(tree.remove_async(key)?);
+        drop(tree.pending().remove(key)?);
     }
     note(&store, &mut figures)?;
     store.compact()?;

@@ -151,11 +151,12 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
         self.state.lock()
     }
 
-    /// Waits, without the lock, until the state is durable.
-    fn settle(guard: &Guard<'_, M>, state: MutexGuard<'_, State>) -> Result<()> {
+    /// Ends an operation that needs the lock no longer. Returns when the state is durable: the
+    /// caller of the operation waits for that.
+    fn end(guard: &Guard<'_, M>, state: MutexGuard<'_, State>) -> Lsn {
         let lsn = state.lsn;
         drop(state);
-        guard.wait_for(lsn)
+        guard.left_to_caller(lsn)
     }
 
     fn leaf_bytes(&self) -> usize {
@@ -230,28 +231,37 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
         Ok((position, index, is_there.then(|| entries[index])))
     }
 
-    /// Calls `visit` with the entry of a key, once it is durable.
+    /// Calls `visit` with the entry of a key.
     fn find<R>(
         &self,
         key: C::Key<'_>,
         visit: impl FnOnce(&Guard<'_, M>, EntryWords) -> Result<R>,
-    ) -> Result<Option<R>> {
+    ) -> Result<Observed<Option<R>>> {
         let guard = self.pool.pin();
         let state = self.lock(&guard);
         let (.., entry) = Self::locate(&guard, &state, key)?;
-        Self::settle(&guard, state)?;
-        entry.map(|words| visit(&guard, words)).transpose()
+        let lsn = Self::end(&guard, state);
+        let value = match entry {
+            Some(words) => Some(visit(&guard, words)?),
+            None => None,
+        };
+        Ok(Observed { value, lsn })
     }
 
     fn find_many(
         &self,
         keys: &[C::Key<'_>],
         mut visit: impl FnMut(&Guard<'_, M>, usize, Option<EntryWords>) -> Result<()>,
-    ) -> Result<()> {
-        let found = |key| self.find(key, |_, words| Ok(words));
-        keys.iter()
-            .enumerate()
-            .try_for_each(|(index, key)| visit(&self.pool.pin(), index, found(*key)?))
+    ) -> Result<Lsn> {
+        let mut lsn = Lsn::DURABLE;
+        for (index, key) in keys.iter().enumerate() {
+            // Pinned, so that a record is not reused before it is read.
+            let guard = self.pool.pin();
+            let found = self.find(*key, |_, words| Ok(words))?;
+            visit(&guard, index, found.value)?;
+            lsn = lsn.max(found.lsn);
+        }
+        Ok(lsn)
     }
 
     fn store(
@@ -259,11 +269,11 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
         key: C::Key<'_>,
         value: C::Value<'_>,
         when: Condition<C::Value<'_>>,
-    ) -> Result<bool> {
+    ) -> Result<Written> {
         self.set(key, Some(value), when)
     }
 
-    fn erase(&self, key: C::Key<'_>, when: Condition<C::Value<'_>>) -> Result<bool> {
+    fn erase(&self, key: C::Key<'_>, when: Condition<C::Value<'_>>) -> Result<Written> {
         self.set(key, None, when)
     }
 
@@ -273,26 +283,30 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
         key: C::Key<'_>,
         to: Option<C::Value<'_>>,
         when: Condition<C::Value<'_>>,
-    ) -> Result<bool> {
+    ) -> Result<Written> {
         let guard = self.pool.pin();
         let mut new = to.map(|value| Encoded::<M, C>::new(&guard, key, value, when));
         let mut state = self.lock(&guard);
         let (position, index, entry) = Self::locate(&guard, &state, key)?;
         let held = holds::<M, C>(&guard, when, entry)?;
         if held && (entry.is_some() || new.is_some()) {
-            let words = new.as_mut().map(Encoded::words).transpose()?;
+            let words = match &mut new {
+                Some(new) => Some(new.words()?),
+                None => None,
+            };
             let mut leaf = state.leaves[position].clone();
-            leaf.entries
-                .splice(index..index + usize::from(entry.is_some()), words);
+            let replaced = index..index + usize::from(entry.is_some());
+            leaf.entries.splice(replaced, words);
             self.replace(&guard, &mut state, position, leaf)?;
-            new.iter_mut().for_each(Encoded::published);
+            if let Some(new) = &mut new {
+                new.published();
+            }
         }
-        Self::settle(&guard, state)?;
-        entry
-            .filter(|_| held)
-            .into_iter()
-            .for_each(|old| C::retire(&guard, old));
-        Ok(held)
+        let lsn = Self::end(&guard, state);
+        if held && let Some(old) = entry {
+            C::retire(&guard, old);
+        }
+        Ok(Written { held, lsn })
     }
 
     /// Gives a leaf these entries. Splits it if they are too many; merges it with the leaf before
@@ -352,7 +366,7 @@ impl<M: Medium, C: Codec> Leaves<M, C> for SortedChain<M, C> {
         goal: Goal<'_>,
         direction: Direction,
         copy: &mut LeafCopy,
-    ) -> Result<()> {
+    ) -> Result<Lsn> {
         let state = self.lock(guard);
         let leaves = &state.leaves;
         let position =
@@ -362,7 +376,7 @@ impl<M: Medium, C: Codec> Leaves<M, C> for SortedChain<M, C> {
         if let Some(end) = leaves.get(end).filter(|_| end > 0) {
             C::copy_key(guard, end.entries[0], copy.end.insert(Vec::new()))?;
         }
-        Self::settle(guard, state)
+        Ok(Self::end(guard, state))
     }
 }
 
@@ -372,6 +386,10 @@ where
 {
     methods_of_entries!();
 
+    fn wait(&self, lsn: Lsn) -> Result<()> {
+        self.pool.peek().wait_for(lsn)
+    }
+
     fn len(&self) -> Result<u64> {
         let guard = self.pool.pin();
         let state = self.lock(&guard);
@@ -380,7 +398,8 @@ where
             .iter()
             .map(|leaf| leaf.entries.len() as u64)
             .sum();
-        Self::settle(&guard, state).map(|()| keys)
+        guard.wait_for(Self::end(&guard, state))?;
+        Ok(keys)
     }
 
     fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
@@ -418,7 +437,8 @@ where
             lsn: guard.fence(),
         };
         let loaded = source.published();
-        Self::settle(&guard, state).map(|()| loaded)
+        guard.wait_for(Self::end(&guard, state))?;
+        Ok(loaded)
     }
 
     fn check(&self) -> Result<Vec<Violation>> {

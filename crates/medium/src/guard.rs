@@ -197,7 +197,19 @@ impl<'m, M: Medium> Guard<'m, M> {
         self.medium.fence(&self.notes)
     }
 
-    /// Waits until everything up to `lsn` is durable, or notes that ([`crate::deferred`]).
+    /// Leaves the wait for `lsn` to the caller of the running operation: see
+    /// [`Medium::left_to_caller`].
+    #[inline(always)]
+    #[track_caller]
+    pub fn left_to_caller(&self, lsn: Lsn) -> Lsn {
+        if M::LATE {
+            self.medium.left_to_caller(lsn)
+        } else {
+            lsn
+        }
+    }
+
+    /// Waits until everything up to `lsn` is durable.
     #[inline(always)]
     #[track_caller]
     pub fn wait(&self, lsn: Lsn) -> Result<(), MediumError> {
@@ -206,15 +218,21 @@ impl<'m, M: Medium> Guard<'m, M> {
             if lsn <= self.medium.durable() {
                 return Ok(());
             }
-            if crate::deferred::defer(lsn) {
-                return self.medium.file().map_or(Ok(()), |file| file.defer(lsn));
-            }
         }
         self.medium.wait(lsn)
     }
 
-    /// Waits until everything up to `lsn` is durable, also within [`crate::deferred`] and where the
-    /// durability of operations is put off ([`Durability`](crate::Durability)).
+    /// Slows this thread down if the disk is far behind `lsn`, for operations that return before
+    /// they are durable.
+    pub fn keep_up(&self, lsn: Lsn) -> Result<(), MediumError> {
+        if M::LATE && lsn > self.medium.durable() {
+            return self.medium.file().map_or(Ok(()), |file| file.keep_up(lsn));
+        }
+        Ok(())
+    }
+
+    /// Waits until everything up to `lsn` is durable, also where the durability of operations is
+    /// put off ([`Durability`](crate::Durability)).
     #[track_caller]
     pub fn settle(&self, lsn: Lsn) -> Result<(), MediumError> {
         match self.medium.file() {

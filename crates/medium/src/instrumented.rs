@@ -8,6 +8,7 @@ use std::any::Any;
 use std::cell::OnceCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::count::Counters;
@@ -43,6 +44,8 @@ macro_rules! passed_on {
             compare_exchange_volatile(word: &AtomicU64, values: [u64; 2], success: Ordering) -> Result<u64, u64>;
             durable() -> Lsn;
             wait(lsn: Lsn) -> Result<(), MediumError>;
+            left_to_caller(lsn: Lsn) -> Lsn;
+            wake_when_durable(lsn: Lsn, waker: &Waker) -> Result<bool, MediumError>;
             file() -> Option<&File>;
             survives() -> Survives;
         }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
 
 use crate::file::{File, LogError};
 use crate::line_store::{LineNotStored, LineValue};
@@ -334,6 +335,25 @@ pub unsafe trait Medium: Send + Sync + 'static {
     fn wait(&self, lsn: Lsn) -> Result<(), MediumError> {
         let _ = lsn;
         Ok(())
+    }
+
+    /// Leaves the wait for `lsn` to the caller of the running operation: returns `lsn`. A recording
+    /// medium notes where, and can plant the fault that this LSN is forgotten.
+    #[inline(always)]
+    #[track_caller]
+    fn left_to_caller(&self, lsn: Lsn) -> Lsn {
+        lsn
+    }
+
+    /// Has `waker` called once everything up to `lsn` is durable, or the medium has failed. Returns
+    /// `false`, and calls nobody, if it is durable already. A medium that becomes durable late and
+    /// has no thread that could call waits instead.
+    fn wake_when_durable(&self, lsn: Lsn, waker: &Waker) -> Result<bool, MediumError> {
+        let _ = waker;
+        if self.durable() < lsn {
+            self.wait(lsn)?;
+        }
+        Ok(false)
     }
 
     /// The file medium, if this is one. What only that can do (put durability off, refuse writes,

@@ -740,20 +740,24 @@ impl<M: Medium> Guard<'_, M> {
         Ok(())
     }
 
-    /// As [`Guard::wait_for`], but waits whenever operations are to be durable, and within
-    /// [`medium::deferred`], too.
+    /// As [`Guard::wait_for`], but waits also where the durability of operations is put off.
     #[track_caller]
     pub fn settle(&self, lsn: Lsn) -> Result<()> {
         Ok(self.inner.settle(lsn)?)
     }
 
     /// Orders what was flushed, and slows this thread down if the disk is far behind or memory is
-    /// short, as at the end of an operation with a deferred wait. For long operations, at moments
-    /// when they hold no lock.
+    /// short. For long operations, at moments when they hold no lock.
     pub fn keep_pace(&self) -> Result<()> {
         let lsn = self.inner.fence();
         self.inner.await_memory()?;
-        medium::deferred(|| self.wait_for(lsn)).0
+        self.keep_up(lsn)
+    }
+
+    /// Slows this thread down if the disk is far behind `lsn`: for an operation that returns before
+    /// it is durable.
+    pub fn keep_up(&self, lsn: Lsn) -> Result<()> {
+        Ok(self.inner.keep_up(lsn)?)
     }
 
     /// Whether everything up to `lsn` is durable. After a wait it need not be: that may have been

@@ -34,6 +34,9 @@ use crate::{Error, ErrorKind, Result};
 /// The longest entry, in bytes. With the keys and values of a batch it must not be longer either.
 pub(super) const ENTRY_BYTES_MAX: usize = ALLOCATION_BYTES_MAX;
 
+/// In place of an epoch, for an entry of a batch that lies in none.
+pub(super) const NO_EPOCH: u64 = 0;
+
 const BYTES: usize = 0;
 const CHECK: usize = 1;
 const EPOCH: usize = 2;

@@ -2,39 +2,42 @@
 //!
 //! # Locks
 //!
-//! A batch takes the stripes ([`Stripes`]) of all its keys, in ascending order of trees and
-//! stripes; a single write shares the stripe of its key, a bulk load all stripes of its tree. So no
-//! other write to its keys comes between. Readers take no stripe, and may see a batch half applied.
-//! Whatever a batch waits for after that, as the end of an epoch, waits for no stripe.
+//! Each tree has stripes ([`Stripes`]); each key belongs to one of them. A batch locks the stripes
+//! of all its keys, in ascending order of trees and stripes. A single write shares the stripe of
+//! its key, and a bulk load shares all stripes of its tree. So no other write to a key of the batch
+//! comes between its steps. Readers take no stripe: they may see a batch half applied.
+//!
+//! A batch that holds stripes may wait for an epoch to end. The end of an epoch takes no stripe, so
+//! the two never wait for each other.
 //!
 //! # Steps
 //!
-//! Trees are *immediate* (an operation is durable when it returns) or durable *by epochs*.
+//! A tree is durable *immediately* (an operation is durable when it returns) or *by epochs*.
 //!
-//! 1. The stripes are locked. Conditions are read. Slabs are set aside for the worst case.
-//! 2. *Only trees by epochs*: the batch is applied within one epoch, whose end is the commit. There
-//!    is no entry.
-//! 3. *Only immediate trees*: new records are written, then an entry with all writes, and a slot of
-//!    the pool's prefix is made to lead to the entry: the commit. The writes are applied; trees
-//!    take the records over.
-//! 4. *Both*: records are written, and an entry with the immediate writes and the number of the
-//!    running epoch is written and published. The other writes are applied within that epoch. Its
-//!    end is the commit. Then the immediate writes are applied.
-//! 5. The slot is cleared, and that is ordered before any later write to these keys. The stripes
-//!    are unlocked. The caller waits until all is durable.
+//! 1. Lock the stripes. Check the conditions. Set aside slabs for the worst case.
+//! 2. *Only trees by epochs*: apply the batch within one epoch. The end of that epoch is the
+//!    commit. There is no journal entry.
+//! 3. *Only immediate trees*: write the new records, then a journal entry that lists all writes,
+//!    then publish the entry in a slot of the pool's prefix: the commit. Apply the writes; the
+//!    trees take over the records.
+//! 4. *Both*: write the records. Within one epoch, publish an entry that lists the immediate writes
+//!    and names the epoch, and apply the other writes. The end of that epoch is the commit. Then
+//!    apply the immediate writes.
+//! 5. Clear the slot; that is ordered before any later write to these keys. Unlock the stripes.
+//!    Wait until all of it is durable.
 //!
 //! # Recovery
 //!
-//! An open reads the slots before it opens a tree ([`Unfinished::read`]), as the first tree by
-//! epochs that opens moves the epoch. An entry whose epoch did not end is dropped. The writes of
-//! the others are applied once more; what they write is there already, or was not yet, for nothing
-//! else was written to their keys since. What belongs to a tree that does not open stays in the
-//! journal.
+//! An open reads the slots before it opens any tree ([`Unfinished::read`]), because the first epoch
+//! tree that opens starts a new epoch. If an entry names an epoch that did not end, the entry is
+//! dropped. All other entries are applied again. A write that had been applied before the crash
+//! changes nothing, since no other write to its key came between. Writes to a tree that does not
+//! open stay in the journal.
 //!
 //! # What a crash may leave behind
 //!
-//! The space of an entry, and of records that no tree has taken over. The mark of the pool finds it
-//! free.
+//! The space of an entry, and of records that no tree has taken over. The mark of the pool frees
+//! it.
 
 mod journal;
 mod recover;
@@ -45,41 +48,38 @@ use medium::sync::ExclusiveGuard;
 use medium::{Lsn, Medium};
 use pool::{Guard, Pool};
 
-use self::journal::{ENTRY_BYTES_MAX, Logged, entry_bytes, publish, write_entry};
+use self::journal::{ENTRY_BYTES_MAX, Logged, NO_EPOCH, Slot, entry_bytes, publish, write_entry};
 use self::stripes::wait_for_writes;
-use crate::engine::{Codec, Contract, Engine};
-use crate::index::{Condition, Epochs, Index, check_entry, record};
+use crate::engine::{Codec, Contract, Entry};
+use crate::index::{Condition, Epochs, Index, Observed, check_entry, record};
 use crate::kit::write::Unpublished;
 use crate::{ErrorKind, Result};
 
 pub(crate) use self::journal::Journal;
 pub use self::recover::Unfinished;
-pub(crate) use self::stripes::Striped;
-pub use self::stripes::Stripes;
+pub use self::stripes::{StripedTree, StripedWords, Stripes};
 
-/// A tree beneath stripes, as the registry makes them: for structures that are in no registry.
-#[doc(hidden)]
-pub fn striped<M: Medium>(pool: &Pool<M>, tree: impl Index) -> impl Index {
-    Striped::records(pool, tree)
-}
-
-/// The most writes of a batch to trees that are durable by epochs: an epoch can log the nodes that
-/// so many change.
+/// The most writes of one batch to trees that are durable by epochs. An epoch has room to log the
+/// nodes that this many writes change.
 pub const EPOCH_WRITES_MAX: usize = 10_000;
 
-/// A tree that a batch writes to.
+/// A tree that a batch writes to, and what a batch has to know of it.
 #[derive(Clone, Copy)]
 pub struct Target<'b> {
     /// Its name, for errors.
     pub name: &'b str,
-    /// The tree, as the registry has opened it.
-    pub index: &'b dyn Index,
-    /// Its engine.
-    pub engine: Engine,
-    /// Its codec.
-    pub codec: Codec,
+    /// The tree.
+    pub tree: &'b StripedTree,
     /// The first root word of the tree, which no other tree of the pool has.
     pub anchor: u64,
+    /// How its entries are coded.
+    pub codec: Codec,
+    /// Whether it is durable by epochs.
+    pub is_by_epochs: bool,
+    /// Whether it is a trie: keys that share slices lie in layers below layers.
+    pub is_trie: bool,
+    /// Bytes of nodes that a write may allocate, at most.
+    pub room_per_write: u32,
 }
 
 /// A write of a batch.
@@ -114,56 +114,75 @@ pub struct Batch<'b> {
     pub conditions: Vec<Expected<'b>>,
 }
 
-impl Target<'_> {
-    fn is_by_epochs(&self) -> bool {
-        self.engine.contract == Contract::Epoch
+impl<'b> Target<'b> {
+    /// A tree of an engine with this entry.
+    pub fn new(
+        name: &'b str,
+        tree: &'b StripedTree,
+        anchor: u64,
+        codec: Codec,
+        engine: &Entry,
+    ) -> Self {
+        Self {
+            name,
+            tree,
+            anchor,
+            codec,
+            is_by_epochs: engine.contract == Contract::Epoch,
+            is_trie: engine.is_trie,
+            room_per_write: engine.room_per_write,
+        }
     }
 
+    fn has_records(&self) -> bool {
+        self.codec == Codec::Record
+    }
+
+    /// Checks a key, and a value if there is one, against the limits of the tree.
     fn check(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         check_entry(self.codec == Codec::Word, key, value.unwrap_or(&[0; 8]))
     }
 
-    /// Its stripes, and the tree beneath.
-    fn striped(&self) -> (&Stripes, &dyn Index) {
-        self.index
-            .striped()
-            .expect("the registry puts every tree beneath stripes")
+    fn stripes(&self) -> &'b Stripes {
+        self.tree.stripes()
     }
 }
 
-/// Writes a batch: all of it, durably when this returns, or nothing. With trees that are durable by
-/// epochs alone it is durable with the end of the running epoch, and not waited for. O(writes * log
-/// n).
+/// Writes a batch: all of it or nothing. Returns the LSN at which it is durable; the caller waits
+/// for that. With trees that are durable by epochs alone it is durable with the end of the running
+/// epoch, and there is nothing to wait for. O(writes * log n).
 ///
 /// # Errors
 /// [`ErrorKind::ConditionFailed`]; [`ErrorKind::PoolFull`], [`ErrorKind::BatchTooLarge`] and what
 /// single writes return for keys and values that their tree cannot hold: nothing was written.
-/// [`ErrorKind::BatchUnfinished`], and the errors of media and of damaged trees: the next open
-/// finishes the batch or undoes it, and nothing is written before that.
-pub fn write<M: Medium>(pool: &Pool<M>, batch: &Batch<'_>) -> Result<()> {
+/// [`ErrorKind::BatchUnfinished`], and the errors of media and of damaged trees: the next open finishes
+/// the batch or undoes it, and nothing is written before that.
+pub fn write<M: Medium>(pool: &Pool<M>, batch: &Batch<'_>) -> Result<Lsn> {
     let journal = Journal::of(pool);
-    let (by_epochs, immediate) = batch.last_writes()?;
-    let runs = room::runs(batch, &by_epochs, &immediate);
+    let writes = batch.writes_to_apply()?;
+    let room = room::runs(batch, &writes.by_epochs, &writes.immediate);
     pool.peek().await_memory()?;
-    let locked = batch.lock::<M>()?;
+
+    let locked = batch.lock_stripes()?;
     journal.expect_whole()?;
-    let (failed, seen) = medium::deferred(|| batch.failed_condition());
-    if let Some(index) = failed? {
+    let failed = batch.failed_condition()?;
+    if let Some(index) = failed.value {
         drop(locked);
-        pool.peek().wait_for(seen)?;
+        // A failed condition is an answer: what was seen must be durable.
+        pool.peek().wait_for(failed.lsn)?;
         let tree = batch.trees[batch.conditions[index].tree].name.to_owned();
         return Err(ErrorKind::ConditionFailed { tree, index }.into());
     }
+
     let commit = Commit {
         pool,
         journal: &journal,
         batch,
-        by_epochs,
-        immediate,
+        writes,
     };
-    let written = pool.with_set_aside(&runs, || commit.run())?;
+    let committed = pool.with_set_aside(&room, || commit.run())?;
     drop(locked);
-    pool.peek().wait_for(written?)
+    committed
 }
 
 /// Whether all batches that were begun are done or undone.
@@ -174,196 +193,244 @@ pub fn expect_finished<M: Medium>(pool: &Pool<M>) -> Result<()> {
     Journal::of(pool).expect_whole()
 }
 
+/// The last write to each key of a batch, in order of trees and keys.
+struct Writes<'b> {
+    /// Those to trees that are durable by epochs.
+    by_epochs: Vec<Write<'b>>,
+    /// Those to trees of immediate durability.
+    immediate: Vec<Write<'b>>,
+}
+
+/// A stripe of a tree of a batch. All batches lock in this order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct StripeToLock {
+    anchor: u64,
+    stripe: usize,
+    /// The tree's number in the batch.
+    tree: usize,
+}
+
 impl<'b> Batch<'b> {
-    /// The last write to each key, in order of trees and keys: those to trees that are durable by
-    /// epochs, and the others.
-    fn last_writes(&self) -> Result<(Vec<Write<'b>>, Vec<Write<'b>>)> {
-        for Write { tree, key, value } in &self.writes {
-            self.trees[*tree].check(key, *value)?;
+    fn writes_to_apply(&self) -> Result<Writes<'b>> {
+        self.check_entries()?;
+        let writes = self.last_writes();
+
+        if writes.by_epochs.len() > EPOCH_WRITES_MAX {
+            return Err(ErrorKind::BatchTooLarge {
+                what: "writes to trees that are durable by epochs",
+                size: writes.by_epochs.len(),
+                limit: EPOCH_WRITES_MAX,
+            }
+            .into());
         }
-        for Expected {
-            tree,
-            key,
-            condition,
-        } in &self.conditions
-        {
-            let value = if let Condition::Equals(value) = condition {
-                Some(*value)
-            } else {
-                None
-            };
-            self.trees[*tree].check(key, value)?;
-        }
-        let mut last = self.writes.clone();
-        // Stable, and from the last one on, so that the last of a key comes first.
-        last.reverse();
-        last.sort_by(|one, other| (one.tree, one.key).cmp(&(other.tree, other.key)));
-        last.dedup_by(|later, first| (later.tree, later.key) == (first.tree, first.key));
-        let (by_epochs, immediate): (Vec<_>, Vec<_>) = last
-            .into_iter()
-            .partition(|write| self.trees[write.tree].is_by_epochs());
-        let too_large =
-            |what, size, limit| Err(ErrorKind::BatchTooLarge { what, size, limit }.into());
-        let bytes = entry_bytes(&immediate, |_| false);
-        if by_epochs.len() > EPOCH_WRITES_MAX {
-            return too_large(
-                "writes to trees that are durable by epochs",
-                by_epochs.len(),
-                EPOCH_WRITES_MAX,
-            );
-        }
+        let bytes = entry_bytes(&writes.immediate, |_| false);
         if bytes > ENTRY_BYTES_MAX {
-            return too_large("bytes", bytes, ENTRY_BYTES_MAX);
+            return Err(ErrorKind::BatchTooLarge {
+                what: "bytes",
+                size: bytes,
+                limit: ENTRY_BYTES_MAX,
+            }
+            .into());
         }
-        Ok((by_epochs, immediate))
+        Ok(writes)
     }
 
-    /// Locks the stripes of all keys. The source of a load of one of the trees would wait for
-    /// itself.
-    fn lock<M: Medium>(&self) -> Result<Vec<ExclusiveGuard<'_>>> {
-        if self
-            .trees
-            .iter()
-            .any(|tree| tree.striped().0.is_loader::<M>())
-        {
-            return Err(ErrorKind::InBatch.into());
+    /// Whether each tree can hold the keys and values that the batch has for it.
+    fn check_entries(&self) -> Result<()> {
+        for write in &self.writes {
+            self.trees[write.tree].check(write.key, write.value)?;
         }
-        let writes = self.writes.iter().map(|write| (write.tree, write.key));
-        let keys = writes.chain(
-            self.conditions
-                .iter()
-                .map(|expected| (expected.tree, expected.key)),
-        );
-        let stripe_of = |(tree, key): (usize, &[u8])| {
-            (
-                self.trees[tree].anchor,
-                self.trees[tree].striped().0.of(key),
-                tree,
-            )
-        };
-        let mut stripes: Vec<_> = keys.map(stripe_of).collect();
-        stripes.sort_unstable();
-        stripes.dedup();
-        loop {
-            let places = || {
-                stripes
-                    .iter()
-                    .map(|(_, stripe, tree)| (self.trees[*tree].striped().0, *stripe))
+        for expected in &self.conditions {
+            let value = match expected.condition {
+                Condition::Equals(value) => Some(value),
+                _ => None,
             };
-            if let Some(locked) = places()
-                .map(|(stripes, stripe)| stripes.lock(stripe))
-                .collect()
-            {
-                wait_for_writes::<M>(places());
+            self.trees[expected.tree].check(expected.key, value)?;
+        }
+        Ok(())
+    }
+
+    fn last_writes(&self) -> Writes<'b> {
+        // The last write to a key comes first, and stays first: the sort is stable.
+        let mut last: Vec<Write<'b>> = self.writes.iter().rev().copied().collect();
+        last.sort_by_key(|write| (write.tree, write.key));
+        last.dedup_by_key(|write| (write.tree, write.key));
+
+        let mut writes = Writes {
+            by_epochs: Vec::new(),
+            immediate: Vec::new(),
+        };
+        for write in last {
+            if self.trees[write.tree].is_by_epochs {
+                writes.by_epochs.push(write);
+            } else {
+                writes.immediate.push(write);
+            }
+        }
+        writes
+    }
+
+    /// Locks the stripes of all keys that the batch reads or writes.
+    fn lock_stripes(&self) -> Result<Vec<ExclusiveGuard<'_>>> {
+        for tree in &self.trees {
+            // Called from the source of a bulk load, the batch would wait for that load, and so for
+            // itself.
+            if tree.stripes().is_loader() {
+                return Err(ErrorKind::InBatch.into());
+            }
+        }
+        let order = self.stripes_in_order();
+        loop {
+            if let Some(locked) = self.try_lock_stripes(&order) {
+                wait_for_writes(
+                    order
+                        .iter()
+                        .map(|at| (self.trees[at.tree].stripes(), at.stripe)),
+                );
                 return Ok(locked);
             }
-            self.trees
-                .iter()
-                .for_each(|tree| tree.striped().0.wait_for_loads::<M>());
+            for tree in &self.trees {
+                tree.stripes().wait_for_loads();
+            }
         }
     }
 
-    /// The first condition that does not hold.
-    fn failed_condition(&self) -> Result<Option<usize>> {
+    fn stripes_in_order(&self) -> Vec<StripeToLock> {
+        let mut order = Vec::with_capacity(self.writes.len() + self.conditions.len());
+        for write in &self.writes {
+            order.push(self.stripe_of(write.tree, write.key));
+        }
+        for expected in &self.conditions {
+            order.push(self.stripe_of(expected.tree, expected.key));
+        }
+        order.sort_unstable();
+        order.dedup();
+        order
+    }
+
+    fn stripe_of(&self, tree: usize, key: &[u8]) -> StripeToLock {
+        let target = &self.trees[tree];
+        StripeToLock {
+            anchor: target.anchor,
+            stripe: Stripes::of(key),
+            tree,
+        }
+    }
+
+    /// `None`, and no stripe locked, if one of the trees is being loaded.
+    fn try_lock_stripes(&self, order: &[StripeToLock]) -> Option<Vec<ExclusiveGuard<'_>>> {
+        let mut locked = Vec::with_capacity(order.len());
+        for at in order {
+            let stripe = self.trees[at.tree].stripes().lock(at.stripe)?;
+            locked.push(stripe);
+        }
+        Some(locked)
+    }
+
+    /// The first condition that does not hold, and when all that was seen is durable.
+    fn failed_condition(&self) -> Result<Observed<Option<usize>>> {
         let mut value = Vec::new();
-        for (
-            index,
-            Expected {
-                tree,
-                key,
-                condition,
-            },
-        ) in self.conditions.iter().enumerate()
-        {
-            let is_present = self.trees[*tree].index.get_into(key, &mut value)?;
-            let holds = match condition {
+        let mut lsn = Lsn::DURABLE;
+        for (index, expected) in self.conditions.iter().enumerate() {
+            let tree = self.trees[expected.tree].tree;
+            let is_present = tree.read_into(expected.key, &mut value)?;
+            lsn = lsn.max(is_present.lsn);
+            let holds = match expected.condition {
                 Condition::Always | Condition::Written(_) => true,
-                Condition::Absent => !is_present,
-                Condition::Present => is_present,
-                Condition::Equals(expected) => is_present && value == *expected,
+                Condition::Absent => !is_present.value,
+                Condition::Present => is_present.value,
+                Condition::Equals(expected) => is_present.value && value == expected,
             };
             if !holds {
-                return Ok(Some(index));
+                return Ok(Observed {
+                    value: Some(index),
+                    lsn,
+                });
             }
         }
-        Ok(None)
+        Ok(Observed { value: None, lsn })
     }
 
     /// Whether a write puts a record into its tree.
-    fn has_record(&self, write: &Write<'_>) -> bool {
-        write.value.is_some() && self.trees[write.tree].codec == Codec::Record
+    pub(super) fn has_record(&self, write: &Write<'_>) -> bool {
+        write.value.is_some() && self.trees[write.tree].has_records()
     }
 
-    /// Applies writes to trees whose stripes are locked, each under a condition, which holds.
-    fn apply(
-        &self,
-        writes: &[Write<'b>],
-        condition: impl Fn(usize) -> Condition<&'b [u8]>,
-    ) -> Result<()> {
-        for (index, Write { tree, key, value }) in writes.iter().enumerate() {
-            let held = self.trees[*tree]
-                .striped()
-                .1
-                .write(key, *value, condition(index))?;
-            debug_assert!(held || value.is_none());
-        }
+    /// Applies one write to a tree whose stripes are locked, under a condition that holds. Order is
+    /// enough: the cleared slot has a later LSN.
+    fn apply(&self, write: &Write<'b>, condition: Condition<&'b [u8]>) -> Result<()> {
+        let tree = self.trees[write.tree].tree.beneath();
+        let written = tree.write(write.key, write.value, condition)?;
+        debug_assert!(written.held || write.value.is_none());
         Ok(())
     }
 }
 
-/// A batch whose conditions hold, whose stripes are locked, and for which there is room.
+/// A batch whose conditions hold, whose stripes are locked, and for which room is set aside.
 struct Commit<'c, 'b, M: Medium> {
     pool: &'c Pool<M>,
     journal: &'c Journal,
     batch: &'c Batch<'b>,
-    by_epochs: Vec<Write<'b>>,
-    immediate: Vec<Write<'b>>,
+    writes: Writes<'b>,
 }
 
 impl<'b, M: Medium> Commit<'_, 'b, M> {
-    /// Returns what to wait for.
+    /// Returns the LSN that the caller waits for.
     fn run(&self) -> Result<Lsn> {
-        if self.immediate.is_empty() {
-            let Some(epochs) = self.epochs() else {
-                return Ok(Lsn::DURABLE);
-            };
-            epochs.within_epoch(&mut |_| {
-                self.finished(self.batch.apply(&self.by_epochs, |_| Condition::Always))
-            })?;
-            return Ok(Lsn::DURABLE);
+        let has_immediate = !self.writes.immediate.is_empty();
+        match self.epochs() {
+            Some(epochs) if has_immediate => self.commit_by_entry_and_epoch(epochs),
+            Some(epochs) => self.commit_by_epoch(epochs),
+            None if has_immediate => self.commit_by_entry(),
+            None => Ok(Lsn::DURABLE),
         }
+    }
+
+    /// Step 2: there is no entry, the end of the epoch is the commit.
+    fn commit_by_epoch(&self, epochs: &dyn Epochs) -> Result<Lsn> {
+        epochs.within_epoch(&mut |_| self.apply_by_epochs())?;
+        Ok(Lsn::DURABLE)
+    }
+
+    /// Step 3: the entry is the commit.
+    fn commit_by_entry(&self) -> Result<Lsn> {
+        let slot = self.take_slot()?;
         // Pinned: see `journal`.
-        let (slot, guard) = (self.journal.take_slot(), self.pool.pin());
+        let guard = self.pool.pin();
+        let mut space = Unpublished::new(&guard);
+        let logged = self.write_records(&guard, &mut space)?;
+        let entry = self.publish_entry(&guard, &slot, &logged, NO_EPOCH, &mut space)?;
+        self.apply_immediate(&logged)?;
+        self.clear(&guard, &slot, entry)
+    }
+
+    /// Step 4: the entry names an epoch, whose end is the commit.
+    fn commit_by_entry_and_epoch(&self, epochs: &dyn Epochs) -> Result<Lsn> {
+        let slot = self.take_slot()?;
+        // Pinned: see `journal`.
+        let guard = self.pool.pin();
+        let mut space = Unpublished::new(&guard);
+        let logged = self.write_records(&guard, &mut space)?;
+
+        let mut entry = 0;
+        let mut epoch_of_batch = NO_EPOCH;
+        epochs.within_epoch(&mut |epoch| {
+            entry = self.publish_entry(&guard, &slot, &logged, epoch, &mut space)?;
+            epoch_of_batch = epoch;
+            self.apply_by_epochs()
+        })?;
+        // Order is enough: what follows has a later LSN.
+        self.or_give_up(epochs.complete(epoch_of_batch))?;
+
+        self.apply_immediate(&logged)?;
+        self.clear(&guard, &slot, entry)
+    }
+
+    fn take_slot(&self) -> Result<Slot<'_>> {
+        let slot = self.journal.take_slot();
         // A batch that gave up leaves its slot as it is, for the next open.
         self.journal.expect_whole()?;
-        let mut space = Unpublished::new(&guard);
-        let writes = self.write_records(&guard, &mut space)?;
-        let mut begin = |epoch| -> Result<u64> {
-            let entry = write_entry(&guard, &writes, epoch)?;
-            space.published();
-            self.finished(publish(&guard, slot.index, Some(entry)))?;
-            Ok(entry)
-        };
-        let entry = match self.epochs() {
-            None => begin(0)?,
-            Some(epochs) => {
-                let (mut entry, mut lies_in) = (0, 0);
-                epochs.within_epoch(&mut |epoch| {
-                    (entry, lies_in) = (begin(epoch)?, epoch);
-                    self.finished(self.batch.apply(&self.by_epochs, |_| Condition::Always))
-                })?;
-                self.finished(epochs.complete(lies_in))?;
-                entry
-            }
-        };
-        let (applied, _) = medium::deferred(|| {
-            self.batch
-                .apply(&self.immediate, |index| writes[index].condition())
-        });
-        self.finished(applied)?;
-        let cleared = self.finished(publish(&guard, slot.index, None))?;
-        guard.free(entry);
-        Ok(cleared)
+        Ok(slot)
     }
 
     /// The immediate writes as the journal has them. Their records are written and flushed.
@@ -372,37 +439,78 @@ impl<'b, M: Medium> Commit<'_, 'b, M> {
         guard: &Guard<'_, M>,
         space: &mut Unpublished<'_, '_, M>,
     ) -> Result<Vec<Logged<&'b [u8]>>> {
-        let mut logged = Vec::with_capacity(self.immediate.len());
-        for write in &self.immediate {
-            let (anchor, key, value) =
-                (self.batch.trees[write.tree].anchor, write.key, write.value);
-            let record = match value.filter(|_| self.batch.has_record(write)) {
-                Some(value) => Some(space.adopt(record::write(guard, key, value)?)),
-                None => None,
+        let mut logged = Vec::with_capacity(self.writes.immediate.len());
+        for write in &self.writes.immediate {
+            let record = match write.value {
+                Some(value) if self.batch.has_record(write) => {
+                    let offset = record::write(guard, write.key, value)?;
+                    Some(space.adopt(offset))
+                }
+                _ => None,
             };
+            let anchor = self.batch.trees[write.tree].anchor;
             logged.push(Logged {
                 anchor,
-                key,
-                value,
+                key: write.key,
+                value: write.value,
                 record,
             });
         }
         Ok(logged)
     }
 
-    /// The epochs of the trees of which the batch has some; all trees of a pool share them.
-    fn epochs(&self) -> Option<&dyn Epochs> {
-        self.batch.trees[self.by_epochs.first()?.tree]
-            .index
-            .epochs()
+    /// Writes the entry and makes the slot lead to it. From here on the batch is finished, here or
+    /// by the next open; the entry and its records are the journal's.
+    fn publish_entry(
+        &self,
+        guard: &Guard<'_, M>,
+        slot: &Slot<'_>,
+        logged: &[Logged<&'b [u8]>],
+        epoch: u64,
+        space: &mut Unpublished<'_, '_, M>,
+    ) -> Result<u64> {
+        let entry = write_entry(guard, logged, epoch)?;
+        space.published();
+        self.or_give_up(publish(guard, slot.index, Some(entry)))?;
+        Ok(entry)
     }
 
-    /// What has begun must be finished, or the next open has to do that: then nothing is written
-    /// before.
-    fn finished<T>(&self, result: Result<T>) -> Result<T> {
+    fn apply_by_epochs(&self) -> Result<()> {
+        for write in &self.writes.by_epochs {
+            self.or_give_up(self.batch.apply(write, Condition::Always))?;
+        }
+        Ok(())
+    }
+
+    /// Applies the immediate writes; their trees take the records over.
+    fn apply_immediate(&self, logged: &[Logged<&'b [u8]>]) -> Result<()> {
+        for (write, logged) in self.writes.immediate.iter().zip(logged) {
+            self.or_give_up(self.batch.apply(write, logged.condition()))?;
+        }
+        Ok(())
+    }
+
+    /// Step 5. Returns the LSN of the cleared slot, by which the whole batch is durable.
+    fn clear(&self, guard: &Guard<'_, M>, slot: &Slot<'_>, entry: u64) -> Result<Lsn> {
+        let cleared = self.or_give_up(publish(guard, slot.index, None))?;
+        guard.free(entry);
+        Ok(cleared)
+    }
+
+    /// The epochs that the batch writes in, if it does; all trees of a pool share them.
+    fn epochs(&self) -> Option<&dyn Epochs> {
+        let write = self.writes.by_epochs.first()?;
+        self.batch.trees[write.tree].tree.epochs()
+    }
+
+    /// After an error in the middle of a batch only the next open can finish or undo it. Until then
+    /// nothing is written.
+    fn or_give_up<T>(&self, result: Result<T>) -> Result<T> {
         if result.is_err() {
             self.journal.give_up(self.pool);
-            self.epochs().into_iter().for_each(Epochs::give_up);
+            if let Some(epochs) = self.epochs() {
+                epochs.give_up();
+            }
         }
         result
     }

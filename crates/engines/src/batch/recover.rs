@@ -85,34 +85,24 @@ impl Unfinished {
         pool: &Pool<M>,
         tree: impl Fn(u64) -> Option<&'t dyn Index>,
     ) -> Result<()> {
-        let (guard, journal, mut failed) = (pool.peek(), Journal::of(pool), Ok(()));
+        let guard = pool.peek();
+        let journal = Journal::of(pool);
+        let mut failed = Ok(());
         for Found {
             slot,
             offset,
             writes,
         } in self.found
         {
-            let (count, mut left) = (writes.len(), Vec::new());
-            let mut apply = |write: Logged<Vec<u8>>| {
-                let written = match tree(write.anchor) {
-                    Some(tree) => tree
-                        .write(&write.key, write.value.as_deref(), write.condition())
-                        .map(|_| true),
-                    None => Ok(false),
-                };
-                if !matches!(written, Ok(true)) {
-                    left.push(write);
-                }
-                if let (Err(error), Ok(())) = (written, &failed) {
-                    failed = Err(error);
-                }
-            };
+            let count = writes.len();
             // Nothing is set aside. But where the disk is full the writes must allocate no more
             // than they did before the crash, and a split must not retire a record that the entry
             // leads to.
-            pool.with_set_aside(&[], || {
-                medium::deferred(|| writes.into_iter().for_each(&mut apply))
-            })?;
+            let applied = pool.with_set_aside(&[], || apply_all(writes, &tree))?;
+            let left = applied.left;
+            if failed.is_ok() {
+                failed = applied.first_error;
+            }
             if left.len() == count {
                 continue;
             }
@@ -132,4 +122,35 @@ impl Unfinished {
         // No wait: what a crash takes back of this is done again by the next open.
         failed
     }
+}
+
+/// What was done with the writes of a batch.
+struct Applied {
+    /// Those that could not be applied, or whose tree is not there.
+    left: Vec<Logged<Vec<u8>>>,
+    first_error: Result<()>,
+}
+
+/// Applies writes to the trees that are there.
+fn apply_all<'t>(
+    writes: Vec<Logged<Vec<u8>>>,
+    tree: impl Fn(u64) -> Option<&'t dyn Index>,
+) -> Applied {
+    let mut applied = Applied {
+        left: Vec::new(),
+        first_error: Ok(()),
+    };
+    for write in writes {
+        let Some(tree) = tree(write.anchor) else {
+            applied.left.push(write);
+            continue;
+        };
+        if let Err(error) = tree.write(&write.key, write.value.as_deref(), write.condition()) {
+            applied.left.push(write);
+            if applied.first_error.is_ok() {
+                applied.first_error = Err(error);
+            }
+        }
+    }
+    applied
 }

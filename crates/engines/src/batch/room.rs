@@ -52,10 +52,10 @@ pub(super) fn runs(
                 .chain(immediate)
                 .filter(|write| write.tree == index)
         };
-        let (mut nodes, node_bytes) = (LEVELS_MAX, u64::from(tree.engine.room_per_write));
+        let (mut nodes, node_bytes) = (LEVELS_MAX, u64::from(tree.room_per_write));
         for write in own() {
             nodes += 1;
-            if tree.engine.is_trie {
+            if tree.is_trie {
                 nodes += write.key.len() as u64 / SLICE_BYTES;
             }
             if let Some(value) = write.value.filter(|_| tree.codec == Codec::Record) {

@@ -4,23 +4,23 @@
 //! durability without it. A bulk load shares all stripes of its tree: single writes go on, batches
 //! wait. A batch has the stripes of all its keys alone until it is done. Readers take none.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
-use medium::Medium;
 use medium::sync::{
-    ExclusiveGuard, Mutex, Share, SharedGuard, SharedLock, is_scheduled, pause, thread_number,
+    ExclusiveGuard, Mutex, Share, SharedGuard, SharedLock, pause, schedule, thread_number_beside,
     wait_for_announced,
 };
+use medium::{Lsn, Medium};
 use pool::Pool;
 
 use super::journal::Journal;
+use crate::engine::AnyTree;
 use crate::index::record::prefix_word;
 use crate::index::{
-    Bounds, Condition, Direction, Epochs, Index, IndexStat, LeftOut, Measured, NextEntry, Scan,
-    Value, Violation, WordIndex,
+    Bounds, Condition, Direction, Epochs, Index, IndexStat, LeftOut, Measured, NextEntry, Observed,
+    Scan, Value, Violation, VisitWords, WordIndex, Written,
 };
 use crate::{ErrorKind, Result};
 
@@ -36,22 +36,24 @@ pub struct Stripes {
     stripes: [CachePadded<SharedLock>; STRIPES],
     /// The threads that load the tree, by their numbers.
     loaders: Mutex<Vec<usize>>,
-}
-
-impl Default for Stripes {
-    fn default() -> Self {
-        Self {
-            stripes: std::array::from_fn(|_| CachePadded::default()),
-            loaders: Mutex::default(),
-        }
-    }
+    /// Whether a scheduler may decide which thread goes on: it knows no announced shares.
+    may_be_scheduled: bool,
 }
 
 impl Stripes {
+    /// The stripes of a tree on the medium `M`, held by no thread.
+    pub fn new<M: Medium>() -> Self {
+        Self {
+            stripes: std::array::from_fn(|_| CachePadded::default()),
+            loaders: Mutex::default(),
+            may_be_scheduled: M::SCHEDULED,
+        }
+    }
+
     /// The stripe of a key: of a tree of words, those of its eight bytes. Two keys may have the
     /// same one.
     #[inline]
-    pub(super) fn of(&self, key: &[u8]) -> usize {
+    pub(super) fn of(key: &[u8]) -> usize {
         let rest = if key.len() > 8 {
             prefix_word(&key[key.len() - 8..]).rotate_left(25)
         } else {
@@ -67,40 +69,45 @@ impl Stripes {
 
     /// A share of a stripe. The source of a load, which has shares of all, gets none.
     #[inline(always)]
-    fn share<M: Medium>(&self, stripe: usize) -> Option<Share<'_>> {
-        // A scheduler knows no announced shares.
-        let announced = if M::SCHEDULED {
-            None
-        } else {
-            self.stripes[stripe].announce()
-        };
-        announced.or_else(|| self.wait::<M>(stripe))
+    fn share(&self, stripe: usize) -> Option<Share<'_>> {
+        if !self.may_be_scheduled
+            && let Some(announced) = self.stripes[stripe].announce()
+        {
+            return Some(announced);
+        }
+        self.wait_for_share(stripe)
     }
 
     #[cold]
-    fn wait<M: Medium>(&self, stripe: usize) -> Option<Share<'_>> {
+    fn wait_for_share(&self, stripe: usize) -> Option<Share<'_>> {
         let stripe = &self.stripes[stripe];
-        stripe
-            .try_share()
-            .or_else(|| (!self.is_loader::<M>()).then(|| stripe.share()))
-            .map(Share::from)
+        if let Some(shared) = stripe.try_share() {
+            return Some(Share::from(shared));
+        }
+        if self.is_loader() {
+            return None;
+        }
+        Some(Share::from(stripe.share()))
     }
 
     /// Shares of all stripes, for a load.
-    fn share_all<M: Medium>(&self) -> Loader<'_, M> {
+    fn share_all(&self) -> Loader<'_> {
         // Before the shares, so that a batch that waits for one of them sees why.
-        self.loaders.lock().push(thread_number::<M>());
+        self.loaders.lock().push(self.thread_number());
         let shares = self.stripes.iter().map(|stripe| stripe.share()).collect();
         Loader {
             stripes: self,
             _shares: shares,
-            medium: PhantomData,
         }
     }
 
+    fn thread_number(&self) -> usize {
+        thread_number_beside(self.may_be_scheduled)
+    }
+
     /// Whether the calling thread loads the tree, and calls from the source of the load.
-    pub(super) fn is_loader<M: Medium>(&self) -> bool {
-        self.loaders.lock().contains(&thread_number::<M>())
+    pub(super) fn is_loader(&self) -> bool {
+        self.loaders.lock().contains(&self.thread_number())
     }
 
     /// Whether a thread loads the tree.
@@ -110,10 +117,10 @@ impl Stripes {
 
     /// Waits until no thread loads the tree. The calling thread holds no stripe of any tree: the
     /// source of the load may want it.
-    pub(super) fn wait_for_loads<M: Medium>(&self) {
+    pub(super) fn wait_for_loads(&self) {
         let mut spins = 0;
         while self.is_loaded() {
-            if is_scheduled::<M>() {
+            if self.may_be_scheduled && schedule::is_running() {
                 pause(&mut spins);
             } else {
                 std::thread::sleep(WAIT);
@@ -135,83 +142,121 @@ impl Stripes {
 
 /// Waits until the single writes are over that began before the calling thread locked these
 /// stripes.
-pub(super) fn wait_for_writes<'s, M: Medium>(stripes: impl Iterator<Item = (&'s Stripes, usize)>) {
-    if !M::SCHEDULED {
+pub(super) fn wait_for_writes<'s>(stripes: impl Iterator<Item = (&'s Stripes, usize)>) {
+    let mut stripes = stripes.peekable();
+    // A scheduler knows no announced shares.
+    let is_announced = |(stripes, _): &(&Stripes, usize)| !stripes.may_be_scheduled;
+    if stripes.peek().is_some_and(is_announced) {
         wait_for_announced(stripes.map(|(stripes, stripe)| &*stripes.stripes[stripe]));
     }
 }
 
 /// A thread that loads a tree, until this is dropped.
-struct Loader<'s, M: Medium> {
+struct Loader<'s> {
     stripes: &'s Stripes,
     _shares: Vec<SharedGuard<'s, ()>>,
-    medium: PhantomData<M>,
 }
 
-impl<M: Medium> Drop for Loader<'_, M> {
+impl Drop for Loader<'_> {
     fn drop(&mut self) {
-        let (own, mut loaders) = (thread_number::<M>(), self.stripes.loaders.lock());
+        let own = self.stripes.thread_number();
+        let mut loaders = self.stripes.loaders.lock();
         if let Some(index) = loaders.iter().position(|loader| *loader == own) {
             loaders.swap_remove(index);
         }
     }
 }
 
-/// A tree above which lie its stripes.
-pub(crate) struct Striped<M: Medium, T> {
-    tree: T,
-    as_words: Option<fn(&Self) -> &dyn WordIndex>,
+/// A pool whose writes are held back while the pages that were written take too much memory.
+trait Throttled: Send + Sync {
+    /// Waits while they do.
+    fn await_memory(&self) -> Result<()>;
+}
+
+impl<M: Medium> Throttled for Pool<M> {
+    fn await_memory(&self) -> Result<()> {
+        Ok(self.peek().await_memory()?)
+    }
+}
+
+/// The gate that writes to a tree pass: single writes and loads share it, a batch closes a part.
+struct Gate {
     stripes: Stripes,
-    /// Of all trees of the pool.
+    /// The journal of all trees of the pool.
     journal: Arc<Journal>,
-    pool: Pool<M>,
+    /// The pool, if its writes may be held back.
+    throttled: Option<Box<dyn Throttled>>,
 }
 
-impl<M: Medium, T: Index> Striped<M, T> {
-    /// A tree of records.
-    pub(crate) fn records(pool: &Pool<M>, tree: T) -> Self {
-        let (stripes, journal) = (Stripes::default(), Journal::of(pool));
-        Self {
-            tree,
-            as_words: None,
-            stripes,
-            journal,
-            pool: pool.clone(),
-        }
-    }
-
-    /// A tree of words.
-    pub(crate) fn words(pool: &Pool<M>, tree: T) -> Self
-    where
-        T: WordIndex,
-    {
-        Self {
-            as_words: Some(|striped| striped),
-            ..Self::records(pool, tree)
-        }
-    }
-
-    /// A write to one key.
+impl Gate {
+    /// A write to one key. Its stripe is shared until the engine has ordered the write.
     #[inline(always)]
-    fn written<R>(&self, stripe: usize, write: impl FnOnce(&T) -> Result<R>) -> Result<R> {
-        if M::LATE {
-            self.pool.peek().await_memory()?;
+    fn write<R>(&self, stripe: usize, write: impl FnOnce() -> Result<R>) -> Result<R> {
+        // Without the share: a batch need not wait for this.
+        if let Some(pool) = &self.throttled {
+            pool.await_memory()?;
         }
-        let share = self.stripes.share::<M>(stripe);
+        let _share = self.stripes.share(stripe);
         self.journal.expect_whole()?;
-        // The explorer leaves out each wait of an engine by itself, so on its medium an operation
-        // waits with its share.
-        if !M::LATE || M::SCHEDULED {
-            return write(&self.tree);
-        }
-        let (result, lsn) = medium::deferred(|| write(&self.tree));
-        drop(share);
-        self.pool.peek().wait_for(lsn)?;
-        result
+        write()
     }
 }
 
-impl<M: Medium, T: Index> Index for Striped<M, T> {
+/// An open tree above which lie its stripes. A tree like any other; batches reach the tree beneath
+/// ([`StripedTree::beneath`]).
+pub struct StripedTree {
+    tree: Arc<dyn Index>,
+    words: Option<StripedWords>,
+    gate: Arc<Gate>,
+}
+
+/// A tree of words beneath the stripes of its [`StripedTree`].
+pub struct StripedWords {
+    tree: Arc<dyn WordIndex>,
+    gate: Arc<Gate>,
+}
+
+impl StripedTree {
+    /// A tree of a pool, with stripes that no thread holds.
+    pub fn new<M: Medium>(pool: &Pool<M>, opened: AnyTree) -> Self {
+        let throttled: Option<Box<dyn Throttled>> = if M::LATE {
+            Some(Box::new(pool.clone()))
+        } else {
+            None
+        };
+        let gate = Arc::new(Gate {
+            stripes: Stripes::new::<M>(),
+            journal: Journal::of(pool),
+            throttled,
+        });
+        let words = opened.words.map(|tree| StripedWords {
+            tree,
+            gate: Arc::clone(&gate),
+        });
+        Self {
+            tree: opened.index,
+            words,
+            gate,
+        }
+    }
+
+    /// The tree beneath the stripes.
+    pub fn beneath(&self) -> &dyn Index {
+        &*self.tree
+    }
+
+    /// The same tree as a tree of words, if it is one: [`Index::words`] without a virtual call.
+    #[inline(always)]
+    pub fn as_words(&self) -> Option<&StripedWords> {
+        self.words.as_ref()
+    }
+
+    pub(super) fn stripes(&self) -> &Stripes {
+        &self.gate.stripes
+    }
+}
+
+impl Index for StripedTree {
     fn engine(&self) -> &'static str {
         self.tree.engine()
     }
@@ -220,26 +265,34 @@ impl<M: Medium, T: Index> Index for Striped<M, T> {
         self.tree.codec()
     }
 
-    fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        self.tree.get_into(key, value)
+    fn read_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Observed<bool>> {
+        self.tree.read_into(key, value)
     }
 
-    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
-        self.tree.get(key)
+    fn read(&self, key: &[u8]) -> Result<Observed<Option<Value>>> {
+        self.tree.read(key)
     }
 
-    fn write(&self, key: &[u8], value: Option<&[u8]>, condition: Condition<&[u8]>) -> Result<bool> {
-        self.written(self.stripes.of(key), |tree| {
-            tree.write(key, value, condition)
-        })
+    fn write(
+        &self,
+        key: &[u8],
+        value: Option<&[u8]>,
+        condition: Condition<&[u8]>,
+    ) -> Result<Written> {
+        self.gate
+            .write(Stripes::of(key), || self.tree.write(key, value, condition))
     }
 
-    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
-        self.tree.get_many(keys)
+    fn read_many(&self, keys: &[&[u8]]) -> Result<Observed<Vec<Option<Value>>>> {
+        self.tree.read_many(keys)
     }
 
-    fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
-        self.tree.range(bounds, direction)
+    fn cursor<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
+        self.tree.cursor(bounds, direction)
+    }
+
+    fn wait(&self, lsn: Lsn) -> Result<()> {
+        self.tree.wait(lsn)
     }
 
     fn mark(&self, go_on: &dyn Fn() -> bool) -> Result<bool> {
@@ -255,11 +308,11 @@ impl<M: Medium, T: Index> Index for Striped<M, T> {
     }
 
     fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
-        if self.stripes.is_loader::<M>() {
+        if self.gate.stripes.is_loader() {
             return Err(ErrorKind::InBatch.into());
         }
-        let _loader = self.stripes.share_all::<M>();
-        self.journal.expect_whole()?;
+        let _loader = self.gate.stripes.share_all();
+        self.gate.journal.expect_whole()?;
         self.tree.bulk_load(next, fill)
     }
 
@@ -284,7 +337,10 @@ impl<M: Medium, T: Index> Index for Striped<M, T> {
     }
 
     fn words(&self) -> Option<&dyn WordIndex> {
-        self.as_words.map(|as_words| as_words(self))
+        match &self.words {
+            Some(words) => Some(words),
+            None => None,
+        }
     }
 
     fn epochs(&self) -> Option<&dyn Epochs> {
@@ -294,29 +350,29 @@ impl<M: Medium, T: Index> Index for Striped<M, T> {
     fn measured(&self) -> Option<&dyn Measured> {
         self.tree.measured()
     }
-
-    fn striped(&self) -> Option<(&Stripes, &dyn Index)> {
-        Some((&self.stripes, &self.tree))
-    }
 }
 
-impl<M: Medium, T: Index + WordIndex> WordIndex for Striped<M, T> {
+impl WordIndex for StripedWords {
     #[inline]
-    fn get(&self, key: u64) -> Result<Option<u64>> {
-        WordIndex::get(&self.tree, key)
+    fn read(&self, key: u64) -> Result<Observed<Option<u64>>> {
+        self.tree.read(key)
     }
 
-    fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<bool> {
-        self.written(Stripes::of_word(key), |tree| {
-            WordIndex::write(tree, key, value, condition)
+    fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<Written> {
+        self.gate.write(Stripes::of_word(key), || {
+            self.tree.write(key, value, condition)
         })
     }
 
-    fn get_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<()> {
-        WordIndex::get_many(&self.tree, keys, values)
+    fn read_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<Lsn> {
+        self.tree.read_many(keys, values)
     }
 
-    fn scan(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()> {
-        self.tree.scan(from, visit)
+    fn visit(&self, from: u64, visit: &mut VisitWords<'_>) -> Result<Lsn> {
+        self.tree.visit(from, visit)
+    }
+
+    fn wait(&self, lsn: Lsn) -> Result<()> {
+        self.tree.wait(lsn)
     }
 }

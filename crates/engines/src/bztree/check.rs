@@ -396,7 +396,9 @@ mod tests {
     fn tree(keys: u64) -> (Pool<Dax>, Tree) {
         let (pool, tree) = testing::tree(4);
         for key in 1..=keys {
-            assert!(WordIndex::write(&tree, 10 * key, Some(key), Condition::Absent).unwrap());
+            assert!(
+                WordIndex::write_durably(&tree, 10 * key, Some(key), Condition::Absent).unwrap()
+            );
         }
         (pool, tree)
     }
@@ -510,7 +512,7 @@ mod tests {
     fn a_leaf_with_more_entries_than_its_status_counts_is_damage_and_said_to_be_so() {
         let (pool, tree) = testing::tree(ENTRIES_MAX);
         for key in 1..=56 {
-            assert!(WordIndex::write(&tree, key, Some(key), Condition::Absent).unwrap());
+            assert!(WordIndex::write_durably(&tree, key, Some(key), Condition::Absent).unwrap());
         }
         let guard = pool.pin();
         let offset = tree.root_pointer(&guard).unwrap().offset();
@@ -518,7 +520,7 @@ mod tests {
         let full = LeafStatus(cell.load(&guard));
         let wrong = (0..8).fold(full, |status, _| status.buried());
         cell.store(&guard, wrong.0);
-        let refused = WordIndex::write(&tree, 60, Some(60), Condition::Absent).unwrap_err();
+        let refused = WordIndex::write_durably(&tree, 60, Some(60), Condition::Absent).unwrap_err();
         assert!(
             refused
                 .to_string()
@@ -547,20 +549,35 @@ mod tests {
             outcome.is_err_and(|error| matches!(error.kind(), ErrorKind::Contended { .. }))
         };
         assert!(
-            is_contended(WordIndex::write(&tree, 500, Some(1), Condition::Absent)),
+            is_contended(WordIndex::write_durably(
+                &tree,
+                500,
+                Some(1),
+                Condition::Absent
+            )),
             "insert"
         );
         assert!(
-            is_contended(WordIndex::write(&tree, 200, Some(1), Condition::Present)),
+            is_contended(WordIndex::write_durably(
+                &tree,
+                200,
+                Some(1),
+                Condition::Present
+            )),
             "update"
         );
         assert!(
-            is_contended(WordIndex::write(&tree, 200, None, Condition::Present)),
+            is_contended(WordIndex::write_durably(
+                &tree,
+                200,
+                None,
+                Condition::Present
+            )),
             "remove"
         );
         assert_eq!(WordIndex::get(&tree, 200).unwrap(), Some(20));
         status.store(&guard, before);
-        assert!(WordIndex::write(&tree, 500, Some(1), Condition::Absent).unwrap());
+        assert!(WordIndex::write_durably(&tree, 500, Some(1), Condition::Absent).unwrap());
     }
 
     /// Damage in the neighbour does not make the remove fail.
@@ -580,7 +597,7 @@ mod tests {
             .collect();
         leaf(1).head[LEAF_STATUS].store(&guard, 0xff00);
         for key in &keys {
-            let removed = WordIndex::write(&tree, *key, None, Condition::Present);
+            let removed = WordIndex::write_durably(&tree, *key, None, Condition::Present);
             assert!(matches!(removed, Ok(true)), "{removed:?}");
             assert_eq!(WordIndex::get(&tree, *key).unwrap(), None);
         }

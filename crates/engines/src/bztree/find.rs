@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering as Compare;
 
-use medium::{Medium, Word, kernels};
+use medium::{Lsn, Medium, Word, kernels};
 use pool::Guard;
 use smallvec::SmallVec;
 
@@ -11,7 +11,7 @@ use super::layout::{
     Anchor, ENTRIES_MAX, EntryState, INNER_HEADER, INNER_STATUS, Inner, InnerHeader, KEY,
     LEAF_STATUS, Leaf, LeafStatus, META, Meta, PAYLOAD, Pointer,
 };
-use crate::index::{Codec, EntryWords};
+use crate::index::{Codec, EntryWords, Observed};
 use crate::kit::bits;
 use crate::pmwcas::{Seen, VALUE_MASK};
 use crate::{Error, Result};
@@ -430,30 +430,33 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(None)
     }
 
-    /// Calls `use_entry` with the entry of `key`, once what was read is durable. O(log n).
+    /// Calls `use_entry` with the entry of `key`. O(log n).
     #[inline(always)]
     pub(super) fn find<R>(
         &self,
         key: C::Key<'_>,
         use_entry: impl FnOnce(&Guard<'_, M>, EntryWords) -> Result<R>,
-    ) -> Result<Option<R>> {
+    ) -> Result<Observed<Option<R>>> {
         let guard = self.pool.pin();
         let mut seen = Seen::default();
         let leaf = self.descend(&guard, key, &mut seen)?;
         let found = self.look(&guard, Self::leaf(&guard, leaf)?, key, &mut seen)?;
-        self.pmwcas.settle(&guard, &mut seen)?;
-        found
-            .map(|found| use_entry(&guard, found.words))
-            .transpose()
+        let lsn = guard.left_to_caller(seen.lsn());
+        let value = match found {
+            Some(found) => Some(use_entry(&guard, found.words)?),
+            None => None,
+        };
+        Ok(Observed { value, lsn })
     }
 
     /// As [`BzTree::find`] for many keys, whose cache misses overlap: all descend together, level
-    /// by level.
+    /// by level. Returns when all that was seen is durable.
     pub(super) fn find_many(
         &self,
         keys: &[C::Key<'_>],
         mut use_entry: impl FnMut(&Guard<'_, M>, usize, Option<EntryWords>) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<Lsn> {
+        let mut lsn = Lsn::DURABLE;
         for (group, keys) in keys.chunks(GROUP).enumerate() {
             let guard = self.pool.pin();
             let mut seen = Seen::default();
@@ -493,15 +496,15 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             for (position, (pointer, key)) in pointers.iter().zip(keys).enumerate() {
                 let leaf = Self::leaf(&guard, pointer.offset())?;
                 let found = self.look(&guard, leaf, *key, &mut seen)?;
-                self.pmwcas.settle(&guard, &mut seen)?;
                 use_entry(
                     &guard,
                     group * GROUP + position,
                     found.map(|found| found.words),
                 )?;
             }
+            lsn = lsn.max(guard.left_to_caller(seen.lsn()));
         }
-        Ok(())
+        Ok(lsn)
     }
 
     /// The separator above a leaf, if there is one: the lowest on its path.

@@ -26,7 +26,7 @@ use pool::Guard;
 use super::BzTree;
 use super::find::{Found, Goal};
 use super::layout::{EntryState, KEY, LEAF_STATUS, Leaf, LeafStatus, META, Meta, PAYLOAD};
-use crate::index::{Codec, Condition};
+use crate::index::{Codec, Condition, Written};
 use crate::kit::write::{Encoded, holds};
 use crate::pmwcas::{Seen, VALUE_MASK};
 use crate::{Error, ErrorKind, Result};
@@ -39,8 +39,8 @@ const USED: &str = "an entry that was never reserved is in use";
 
 /// How one attempt of an operation ended.
 pub(super) enum Attempt {
-    /// Done: whether the condition held.
-    Done(bool),
+    /// Done.
+    Done(Written),
     /// Something changed meanwhile: try again from the root.
     Again,
 }
@@ -57,14 +57,13 @@ enum Earlier {
 }
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
-    /// Sets the value of a key if the condition holds. Durable when this returns, and so is what a
-    /// condition failed on. O(log n).
+    /// Sets the value of a key if the condition holds. O(log n).
     pub(super) fn store<'k>(
         &self,
         key: C::Key<'k>,
         value: C::Value<'k>,
         condition: Condition<C::Value<'_>>,
-    ) -> Result<bool> {
+    ) -> Result<Written> {
         match self.store_once(key, value, condition) {
             // Nodes are replaced rather than changed, so much may be waiting to be free. Nothing is
             // pinned here, but in a batch.
@@ -81,15 +80,15 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         key: C::Key<'k>,
         value: C::Value<'k>,
         condition: Condition<C::Value<'_>>,
-    ) -> Result<bool> {
+    ) -> Result<Written> {
         let guard = self.pool.pin();
         let mut encoded = Encoded::<M, C>::new(&guard, key, value, condition);
         self.attempt(|| self.try_store(&guard, key, &mut encoded, condition))
     }
 
-    /// Repeats a write until it is done; returns whether its condition held.
+    /// Repeats a write until it is done.
     #[inline(always)]
-    pub(super) fn attempt(&self, mut write: impl FnMut() -> Result<Attempt>) -> Result<bool> {
+    pub(super) fn attempt(&self, mut write: impl FnMut() -> Result<Attempt>) -> Result<Written> {
         for _ in 0..ATTEMPTS_MAX {
             if let Attempt::Done(held) = write()? {
                 return Ok(held);
@@ -123,8 +122,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         // After the status was read: any later completion changes the status.
         let found = self.look(guard, leaf, key, &mut seen)?;
         if !holds::<M, C>(guard, condition, found.as_ref().map(|found| found.words))? {
-            self.pmwcas.settle(guard, &mut seen)?;
-            return Ok(Attempt::Done(false));
+            let lsn = guard.left_to_caller(seen.lsn());
+            return Ok(Attempt::Done(Written::refused(lsn)));
         }
         match found {
             Some(found) => self.replace(guard, leaf, status, &found, encoded),
@@ -188,8 +187,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         };
         encoded.published();
         C::retire(guard, found.words);
-        commit.wait(guard)?;
-        Ok(Attempt::Done(true))
+        let lsn = guard.left_to_caller(commit.lsn());
+        Ok(Attempt::Done(Written::done(lsn)))
     }
 
     /// Adds an entry to a leaf that does not have the key and has room.
@@ -240,8 +239,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             if let Some(commit) = complete.attempt_carrying(guard, &carried)? {
                 encoded.published();
                 self.refill_spares(guard);
-                commit.wait(guard)?;
-                return Ok(Attempt::Done(true));
+                let lsn = guard.left_to_caller(commit.lsn());
+                return Ok(Attempt::Done(Written::done(lsn)));
             }
             let meta = self.meta(guard, cells)?;
             if meta.state() == EntryState::Gone {
@@ -350,7 +349,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 status.completed().buried().0,
             )?;
             if let Some(commit) = end.attempt(guard)? {
-                return commit.wait(guard);
+                // Nobody is told that the reservation has ended, so order is enough.
+                drop(commit);
+                return Ok(());
             }
         }
     }

@@ -121,8 +121,8 @@ mod testing;
 
 use std::marker::PhantomData;
 
-use medium::Medium;
 use medium::sync::{AtomicU64, Ordering};
+use medium::{Lsn, Medium};
 use pool::{Pool, TreeRoot};
 
 use crate::engine::instrumented_trees;
@@ -246,6 +246,10 @@ where
 {
     methods_of_entries!();
     methods_of_trees!();
+
+    fn wait(&self, lsn: Lsn) -> Result<()> {
+        self.pool.peek().wait_for(lsn)
+    }
 
     fn len(&self) -> Result<u64> {
         Ok(self.count()?.0)

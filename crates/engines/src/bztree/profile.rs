@@ -47,11 +47,13 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             profile.pmwcas_ns = encoding.elapsed().as_nanos() as u64;
             drop(encoded);
             drop(guard);
-            if matches!(done, Attempt::Again) {
-                self.store(key, value, Condition::Present)?;
-            }
+            let written = match done {
+                Attempt::Done(written) => written,
+                Attempt::Again => self.store(key, value, Condition::Present)?,
+            };
+            self.pool.peek().wait_for(written.lsn)?;
         } else {
-            self.pmwcas.settle(&guard, &mut seen)?;
+            self.pmwcas.settle(&guard, &seen)?;
             drop(guard);
         }
         profile.total_ns = start.elapsed().as_nanos() as u64;

@@ -174,7 +174,7 @@ mod tests {
         };
         let pool = Pool::open(Dax::plain(1 << 20).unwrap(), options).unwrap();
         let tree = Tree::create(&pool, "tree", small()).unwrap();
-        assert!(WordIndex::write(&tree, 1, Some(2), Condition::Absent).unwrap());
+        assert!(WordIndex::write_durably(&tree, 1, Some(2), Condition::Absent).unwrap());
         drop(tree);
         let root = pool.trees().unwrap().remove(0);
         let (guard, anchor) = (pool.pin(), root.words[ROOT_ANCHOR]);

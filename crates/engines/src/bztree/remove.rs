@@ -7,17 +7,17 @@ use super::BzTree;
 use super::insert::Attempt;
 use super::layout::{LEAF_STATUS, META};
 use crate::Result;
-use crate::index::{Codec, Condition};
+use crate::index::{Codec, Condition, Written};
 use crate::kit::write::holds;
 use crate::pmwcas::{DIRTY, Seen};
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
-    /// Removes a key if the condition holds. Durable when this returns. O(log n).
+    /// Removes a key if the condition holds. O(log n).
     pub(super) fn erase(
         &self,
         key: C::Key<'_>,
         condition: Condition<C::Value<'_>>,
-    ) -> Result<bool> {
+    ) -> Result<Written> {
         let guard = self.pool.pin();
         self.attempt(|| self.try_erase(&guard, key, condition))
     }
@@ -34,10 +34,13 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let status = self.leaf_status_helping(guard, leaf)?;
         let found = self.look(guard, leaf, key, &mut seen)?;
         let held = holds::<M, C>(guard, condition, found.as_ref().map(|found| found.words))?;
-        let Some(found) = found.filter(|_| held) else {
-            // Nothing to change: the answer is what was read, in a frozen leaf as well.
-            self.pmwcas.settle(guard, &mut seen)?;
-            return Ok(Attempt::Done(held));
+        let found = match found {
+            Some(found) if held => found,
+            _ => {
+                // Nothing to change: the answer is what was read, in a frozen leaf as well.
+                let lsn = guard.left_to_caller(seen.lsn());
+                return Ok(Attempt::Done(Written { held, lsn }));
+            }
         };
         if status.is_frozen() {
             return self.make_way(guard, key, offset, false);
@@ -50,18 +53,18 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             return Ok(Attempt::Again);
         };
         C::retire(guard, found.words);
-        commit.wait(guard)?;
-        // Now the next search for this key does not read the dead entry first. Not before the
-        // remove is durable: until then a reader must find the entry, which is dirty, and wait.
+        let lsn = guard.left_to_caller(commit.lsn());
+        // If the remove is durable, the next search for this key need not read the dead entry first.
+        // Otherwise a reader must find the entry, which is dirty, and wait.
         if self.pmwcas.read(guard, meta)? & DIRTY == 0 {
             leaf.set_fingerprint(guard, found.entry, 0);
         }
         if status.buried().live() <= self.sizes.live_min() {
-            // The key is durably removed, even if the merge fails for want of space or for damage
+            // The key is removed, even if the merge fails for want of space or for damage
             // in a neighbour. An operation that reads the damaged leaf reports it.
             let _ = self.shrink(guard, key);
         }
-        Ok(Attempt::Done(true))
+        Ok(Attempt::Done(Written::done(lsn)))
     }
 }
 

@@ -4,14 +4,14 @@
 //! whatever was split or merged meanwhile, no key comes twice, and none that is there for the whole
 //! range is missed.
 
-use medium::{Medium, kernels};
+use medium::{Lsn, Medium, kernels};
 use pool::{Guard, Pool};
 
 use super::BzTree;
 use super::find::{Goal, Step};
 use super::layout::{LEAF_STATUS, Leaf, LeafStatus, Pointer};
 use super::runs::{self, Run};
-use crate::index::{Codec, Direction, EntryWords};
+use crate::index::{Codec, Direction, EntryWords, VisitWords};
 use crate::kit::scan::{self, LeafCopy, Leaves};
 use crate::pmwcas::{Seen, VALUE_MASK};
 use crate::{Error, Result};
@@ -94,19 +94,17 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     }
 
     /// Calls `visit` with the entries from `from` on, ascending and leaf by leaf, until it returns
-    /// `false`.
-    pub(super) fn visit_words(
-        &self,
-        from: u64,
-        visit: &mut dyn FnMut(&[[u64; 2]]) -> bool,
-    ) -> Result<()>
+    /// `false`. Returns when all that was seen is durable.
+    pub(super) fn visit_words(&self, from: u64, visit: &mut VisitWords<'_>) -> Result<Lsn>
     where
         C: for<'k> Codec<Key<'k> = u64>,
     {
-        let (mut resume, mut snapshot) = (from, Snapshot::new());
+        let mut resume = from;
+        let mut snapshot = Snapshot::new();
+        let mut seen = Seen::default();
         loop {
-            let next = {
-                let (guard, mut seen) = (self.pool.pin(), Seen::default());
+            let (next, lsn) = {
+                let guard = self.pool.pin();
                 let (path, offset) = self.descend_path(&guard, &Goal::Key(resume), &mut seen)?;
                 let mut siblings = Self::siblings(&guard, &path);
                 let next = siblings.next();
@@ -128,14 +126,14 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                     &mut snapshot,
                     meanwhile,
                 )?;
-                self.pmwcas.settle(&guard, &mut seen)?;
-                Self::upper_bound(&guard, &path)?.map(|separator| separator.word)
+                let next = Self::upper_bound(&guard, &path)?.map(|separator| separator.word);
+                (next, guard.left_to_caller(seen.lsn()))
             };
-            if !snapshot.is_empty() && !visit(&snapshot) {
-                return Ok(());
+            if !snapshot.is_empty() && !visit(&snapshot, lsn) {
+                return Ok(lsn);
             }
             match next {
-                None => return Ok(()),
+                None => return Ok(lsn),
                 Some(next) if next > resume => resume = next,
                 Some(_) => return Err(Error::corrupt(self.anchor, "separators out of order")),
             }
@@ -154,7 +152,7 @@ impl<M: Medium, C: Codec> Leaves<M, C> for BzTree<M, C> {
         goal: scan::Goal<'_>,
         direction: Direction,
         leaf: &mut LeafCopy,
-    ) -> Result<()> {
+    ) -> Result<Lsn> {
         let goal = match goal {
             scan::Goal::First => Goal::First,
             scan::Goal::Last => Goal::Last,
@@ -172,7 +170,7 @@ impl<M: Medium, C: Codec> Leaves<M, C> for BzTree<M, C> {
             &mut snapshot,
             || {},
         )?;
-        self.pmwcas.settle(guard, &mut seen)?;
+        let lsn = guard.left_to_caller(seen.lsn());
         let end = match direction {
             Direction::Forward => Self::upper_bound(guard, &path)?,
             Direction::Reverse => Self::lower_bound(guard, &path)?,
@@ -187,6 +185,6 @@ impl<M: Medium, C: Codec> Leaves<M, C> for BzTree<M, C> {
             }
             None => None,
         };
-        Ok(())
+        Ok(lsn)
     }
 }

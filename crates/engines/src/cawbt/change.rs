@@ -4,82 +4,12 @@
 //! at once, one with a single child merged, and so on up to the root. Where a crash, or a full
 //! pool, comes in between, the next split or merge below goes on with it.
 
-use medium::sync::Ordering;
-use smallvec::SmallVec;
-
 use super::find::{Path, Place, Step};
-use super::layout::{Content, IDS_MAX, LEAF_ENTRIES, Node, NodeLine};
+use super::layout::{Content, IDS_MAX, LEAF_ENTRIES, MERGED_MAX, Node};
+use super::publish::Change;
 use super::record::Fresh;
-use super::remove::MERGED_MAX;
 use super::{CawbTree, LEVELS_MAX, State, log};
 use crate::kit::prelude::*;
-
-/// A change of nodes, whose readers wait until it ends. If it does not, as the medium failed after
-/// the first store, the tree is not written any more, and readers of these nodes give up.
-pub(super) struct Change<'t, 'g, 'p, M: Medium, C: Codec> {
-    tree: &'t CawbTree<M, C>,
-    guard: &'g Guard<'p, M>,
-    offsets: SmallVec<[u64; 4]>,
-    is_published: bool,
-}
-
-impl<'t, 'g, 'p, M: Medium, C: Codec> Change<'t, 'g, 'p, M, C> {
-    /// Begins a change that concerns these nodes.
-    pub(super) fn of(
-        tree: &'t CawbTree<M, C>,
-        guard: &'g Guard<'p, M>,
-        offsets: impl IntoIterator<Item = u64>,
-    ) -> Self {
-        let offsets: SmallVec<[u64; 4]> = offsets.into_iter().collect();
-        offsets
-            .iter()
-            .for_each(|offset| tree.versions.raise(*offset));
-        Self {
-            tree,
-            guard,
-            offsets,
-            is_published: false,
-        }
-    }
-
-    /// Stores and flushes a node.
-    #[track_caller]
-    pub(super) fn publish(
-        &mut self,
-        offset: u64,
-        old: &Node,
-        content: &Content,
-        parent: u64,
-    ) -> Result<()> {
-        let new = content.sealed(offset, parent);
-        self.guard
-            .node::<NodeLine>(offset)?
-            .line
-            .publish(self.guard, &old.0, &new.0)?;
-        self.is_published = true;
-        Ok(())
-    }
-
-    /// The change is ordered, and durable at `lsn`.
-    pub(super) fn end(mut self, lsn: Lsn) {
-        self.is_published = false;
-        self.offsets
-            .iter()
-            .for_each(|offset| self.tree.versions.stamp(*offset, lsn));
-    }
-}
-
-impl<M: Medium, C: Codec> Drop for Change<'_, '_, '_, M, C> {
-    fn drop(&mut self) {
-        if self.is_published {
-            self.tree.is_cut_off.store(true, Ordering::Relaxed);
-            return self.tree.pool.leave_unclean();
-        }
-        self.offsets
-            .iter()
-            .for_each(|offset| self.tree.versions.lower(*offset));
-    }
-}
 
 /// What the operations of one writer share.
 pub(super) struct Writer<'w, 'p, M: Medium> {

@@ -256,34 +256,40 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         }
     }
 
-    /// Calls `use_entry` with the entry of a key, once what was read is durable. O(log n).
+    /// Calls `use_entry` with the entry of a key. O(log n).
     pub(super) fn find<R>(
         &self,
         key: C::Key<'_>,
         use_entry: impl FnOnce(&Guard<'_, M>, EntryWords) -> Result<R>,
-    ) -> Result<Option<R>> {
+    ) -> Result<Observed<Option<R>>> {
         let guard = self.open_for_read();
         let (found, lsn) = self.look(&guard, key)?;
-        guard.wait_for(lsn)?;
-        found.map(|words| use_entry(&guard, words)).transpose()
+        let value = match found {
+            Some(words) => Some(use_entry(&guard, words)?),
+            None => None,
+        };
+        let lsn = guard.left_to_caller(lsn);
+        Ok(Observed { value, lsn })
     }
 
-    /// As [`CawbTree::find`] for many keys, whose cache misses overlap.
+    /// As [`CawbTree::find`] for many keys, whose cache misses overlap. Returns when all that was
+    /// seen is durable.
     pub(super) fn find_many(
         &self,
         keys: &[C::Key<'_>],
         mut use_entry: impl FnMut(&Guard<'_, M>, usize, Option<EntryWords>) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<Lsn> {
+        let mut seen = Lsn::DURABLE;
         for (group, keys) in keys.chunks(GROUP).enumerate() {
             let guard = self.open_for_read();
             self.prefetch_ways(&guard, keys);
             for (position, key) in keys.iter().enumerate() {
                 let (words, lsn) = self.look(&guard, *key)?;
-                guard.wait_for(lsn)?;
+                seen = seen.max(guard.left_to_caller(lsn));
                 use_entry(&guard, group * GROUP + position, words)?;
             }
         }
-        Ok(())
+        Ok(seen)
     }
 
     /// Loads all that lies on the ways to some keys, level by level. What it reads counts for

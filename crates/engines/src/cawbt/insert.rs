@@ -14,7 +14,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         key: C::Key<'_>,
         value: C::Value<'_>,
         condition: Condition<C::Value<'_>>,
-    ) -> Result<bool> {
+    ) -> Result<Written> {
         let guard = self.pool.pin();
         guard.admit()?;
         let mut fresh = Fresh::new(self, &guard);
@@ -31,7 +31,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         };
         let (mut place, held) = self.place_for(&mut writer, key, condition, false)?;
         if !held {
-            return Self::settle(&guard, state, self.versions.lsn(place.leaf)).map(|()| false);
+            let lsn = Self::end(&guard, state, self.versions.lsn(place.leaf));
+            return Ok(Written::refused(lsn));
         }
         let record = early.map_or_else(|| fresh.record(key, value, condition), Ok)?;
         let (lsn, old) = match place.found {
@@ -42,9 +43,11 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         };
         state.counts.keys += u64::from(old.is_none());
         fresh.published();
-        Self::settle(&guard, state, lsn)?;
-        old.into_iter().for_each(|old| retire::<M, C>(&guard, old));
-        Ok(true)
+        let lsn = Self::end(&guard, state, lsn);
+        if let Some(old) = old {
+            retire::<M, C>(&guard, old);
+        }
+        Ok(Written::done(lsn))
     }
 
     /// Gives a key that is there another record. Returns the old one.

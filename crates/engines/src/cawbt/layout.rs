@@ -23,6 +23,9 @@ use crate::{Error, Result};
 pub(super) const IDS_MAX: usize = 4;
 /// The most pointers of a node.
 pub(super) const POINTERS_MAX: usize = IDS_MAX + 1;
+/// Two leaves are merged if they have this many keys together, or fewer, or if one of them has
+/// none.
+pub(super) const MERGED_MAX: usize = 2;
 /// The most keys of a leaf between two operations: a fourth one splits it.
 pub(super) const LEAF_ENTRIES: usize = IDS_MAX - 1;
 /// Bits of an ID: two of them, and the medium's two bits, fill a word.

@@ -2,8 +2,8 @@
 
 use std::cell::RefCell;
 
-use super::change::Change;
 use super::layout::{Content, IDS_MAX, LEAF_ENTRIES, Node};
+use super::publish::Change;
 use super::record::{Fresh, offset_in};
 use super::{CawbTree, Counts};
 use crate::kit::prelude::*;

@@ -23,8 +23,8 @@
 //! only operations that write a new log change the pointers by which recovery tells this.
 //! Separators are not the log's concern: recovery compares each with the first key to its right.
 
-use super::change::Change;
 use super::layout::{Content, IDS_MAX, Node, NodeLine};
+use super::publish::Change;
 use super::{CawbTree, State};
 use crate::kit::prelude::*;
 

@@ -87,6 +87,7 @@ mod load;
 mod log;
 #[cfg(all(test, loom))]
 mod loom_tests;
+mod publish;
 mod record;
 mod recover;
 mod remove;
@@ -254,6 +255,13 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         guard.wait_for(lsn)
     }
 
+    /// Lets the next writer in, and leaves the wait for `lsn` to the caller of the operation.
+    #[track_caller]
+    fn end(guard: &Guard<'_, M>, state: MutexGuard<'_, State>, lsn: Lsn) -> Lsn {
+        drop(state);
+        guard.left_to_caller(lsn)
+    }
+
     fn figures(&self) -> Result<IndexStat> {
         let guard = self.pool.peek();
         let state = self.lock(&guard)?;
@@ -285,6 +293,10 @@ where
 {
     methods_of_entries!();
     methods_of_trees!();
+
+    fn wait(&self, lsn: Lsn) -> Result<()> {
+        self.pool.peek().wait_for(lsn)
+    }
 
     fn len(&self) -> Result<u64> {
         Ok(self.figures()?.keys)

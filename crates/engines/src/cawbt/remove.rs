@@ -1,14 +1,12 @@
 //! Removes.
 
 use super::CawbTree;
-use super::change::{Change, Writer};
+use super::change::Writer;
 use super::find::Place;
-use super::layout::{Content, Node};
+use super::layout::{Content, MERGED_MAX, Node};
+use super::publish::Change;
 use super::record::retire;
 use crate::kit::prelude::*;
-
-/// Leaves are merged that have so many keys together, or of which one has none.
-pub(super) const MERGED_MAX: usize = 2;
 
 impl<M: Medium, C: Codec> CawbTree<M, C> {
     /// Removes a key, if `condition` holds.
@@ -16,7 +14,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         &self,
         key: C::Key<'_>,
         condition: Condition<C::Value<'_>>,
-    ) -> Result<bool> {
+    ) -> Result<Written> {
         let guard = self.pool.pin();
         guard.admit()?;
         let mut state = self.lock(&guard)?;
@@ -26,7 +24,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         };
         let (mut place, held) = self.place_for(&mut writer, key, condition, true)?;
         if place.found.is_none() || !held {
-            return Self::settle(&guard, state, self.versions.lsn(place.leaf)).map(|()| held);
+            let lsn = Self::end(&guard, state, self.versions.lsn(place.leaf));
+            return Ok(Written { held, lsn });
         }
         let (id, record) = (
             place.node.id(place.position - 1),
@@ -53,9 +52,9 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         };
         state.counts.keys -= 1;
         self.ids.retire(&guard, id);
-        Self::settle(&guard, state, lsn)?;
+        let lsn = Self::end(&guard, state, lsn);
         retire::<M, C>(&guard, record);
-        Ok(true)
+        Ok(Written::done(lsn))
     }
 
     /// Removes an entry from its leaf, and its ID from the inner node that has it as a separator.

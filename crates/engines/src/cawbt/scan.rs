@@ -66,13 +66,13 @@ impl<M: Medium, C: Codec> Leaves<M, C> for CawbTree<M, C> {
         goal: Goal<'_>,
         direction: Direction,
         copy: &mut LeafCopy,
-    ) -> Result<()> {
+    ) -> Result<Lsn> {
         let way = goal.way::<C>();
         let (end, lsn) = self.read(guard, || self.gather(guard, &way, direction, copy))?;
-        guard.wait_for(lsn)?;
+        let lsn = guard.left_to_caller(lsn);
         if let Some(end) = end {
             C::copy_key(guard, end, copy.end.insert(Vec::new()))?;
         }
-        Ok(())
+        Ok(lsn)
     }
 }

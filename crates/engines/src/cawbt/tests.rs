@@ -47,7 +47,7 @@ fn splits(tree: &impl Measured) -> u64 {
 fn sequential_inserts_make_as_many_splits_as_in_the_paper() {
     let tree = CawbTree::<Dax, WordCodec>::create(&pool(), "t", &Opening::default()).unwrap();
     for key in 0..500_000 {
-        assert!(WordIndex::write(&tree, key, Some(key * 3), Condition::Absent).unwrap());
+        assert!(WordIndex::write_durably(&tree, key, Some(key * 3), Condition::Absent).unwrap());
     }
     assert_eq!(splits(&tree), 374_986);
     assert_eq!(tree.check().unwrap(), []);
@@ -61,7 +61,7 @@ fn a_find_without_the_fast_search_finds_the_same() {
     let pool = pool();
     let tree = CawbTree::<Dax, WordCodec>::create(&pool, "t", &opening).unwrap();
     for key in 0..2000 {
-        assert!(WordIndex::write(&tree, key, Some(key * 3), Condition::Absent).unwrap());
+        assert!(WordIndex::write_durably(&tree, key, Some(key * 3), Condition::Absent).unwrap());
     }
     let is_at_leaf = |tree: &CawbTree<Dax, WordCodec>, key| {
         let guard = tree.pool.peek();
@@ -253,8 +253,9 @@ fn a_full_node_below_a_full_node_is_split() {
         let pool = pool();
         let tree = CawbTree::<Dax, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
         let mut keys = 200_u64;
-        let insert =
-            |key: u64| assert!(WordIndex::write(&tree, key, Some(key), Condition::Absent).unwrap());
+        let insert = |key: u64| {
+            assert!(WordIndex::write_durably(&tree, key, Some(key), Condition::Absent).unwrap());
+        };
         (0..keys).for_each(|key| insert(1000 * key));
         let guard = pool.pin();
         let path = |key: u64| tree.locate(&guard, key).unwrap().path;
@@ -304,7 +305,7 @@ fn salvage_reads_what_is_whole() {
     let pool = pool();
     let tree = CawbTree::<Dax, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
     for key in 0..200_u64 {
-        assert!(WordIndex::write(&tree, key, Some(key + 1), Condition::Absent).unwrap());
+        assert!(WordIndex::write_durably(&tree, key, Some(key + 1), Condition::Absent).unwrap());
     }
     let guard = pool.pin();
     let root = Node::load(&guard, tree.root).unwrap();
@@ -384,7 +385,7 @@ fn threads_survey_as_one_does() {
     let pool = pool();
     let tree = CawbTree::<Dax, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
     for key in 0..20_000 {
-        assert!(WordIndex::write(&tree, key, Some(key), Condition::Absent).unwrap());
+        assert!(WordIndex::write_durably(&tree, key, Some(key), Condition::Absent).unwrap());
     }
     let survey = |threads| tree.survey(threads, &Node::load_sound).unwrap();
     let sound = survey(1);
@@ -440,7 +441,9 @@ fn what_is_counted_is_durable() {
     pool.medium().set_release(Release::Manual);
     let counted = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| assert!(WordIndex::write(&tree, 5, Some(1), Condition::Absent).unwrap()));
+        scope.spawn(|| {
+            assert!(WordIndex::write_durably(&tree, 5, Some(1), Condition::Absent).unwrap());
+        });
         assert!(pool.medium().until_waiting(1, patience));
         scope.spawn(|| {
             assert_eq!(tree.len().unwrap(), 1);
@@ -465,9 +468,10 @@ fn ids_are_used_again() {
     let pool = Pool::open(Dax::plain(1 << 36).unwrap(), options).unwrap();
     let tree = CawbTree::<Dax, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
     for round in 0..100_000_u64 {
-        assert!(WordIndex::write(&tree, round, Some(round), Condition::Absent).unwrap());
+        assert!(WordIndex::write_durably(&tree, round, Some(round), Condition::Absent).unwrap());
         assert!(
-            round < 10 || WordIndex::write(&tree, round - 10, None, Condition::Present).unwrap()
+            round < 10
+                || WordIndex::write_durably(&tree, round - 10, None, Condition::Present).unwrap()
         );
     }
     // Of the tree itself, and of two batches of IDs.
@@ -482,7 +486,7 @@ fn ids_are_used_again() {
 fn readers_beside_a_writer() {
     let tree = CawbTree::<Dax, WordCodec>::create(&pool(), "t", &Opening::default()).unwrap();
     for key in (0..4000).step_by(8) {
-        assert!(WordIndex::write(&tree, key, Some(key), Condition::Absent).unwrap());
+        assert!(WordIndex::write_durably(&tree, key, Some(key), Condition::Absent).unwrap());
     }
     let is_over = AtomicBool::new(false);
     let read = |seed: u64| {
@@ -512,10 +516,10 @@ fn readers_beside_a_writer() {
         for round in 0..60_000_u64 {
             let key = rng.random_range(0..4000);
             if key % 8 == 0 {
-                WordIndex::write(&tree, key, Some(key), Condition::Present).unwrap();
+                WordIndex::write_durably(&tree, key, Some(key), Condition::Present).unwrap();
             } else {
                 let value = (round / 8000 % 2 == 0).then_some(key);
-                WordIndex::write(&tree, key, value, Condition::Always).unwrap();
+                WordIndex::write_durably(&tree, key, value, Condition::Always).unwrap();
             }
         }
         is_over.store(true, Ordering::Relaxed);

@@ -9,10 +9,10 @@ use pool::{Pool, TreeRoot};
 
 use super::{Codec, Settings};
 use crate::Result;
-use crate::batch::Striped;
 use crate::index::{EpochLength, Index, LeftOut, WordIndex};
 
-/// An open tree, whatever its engine, codec and medium.
+/// An open tree, whatever its engine, codec and medium. Nothing keeps its single writes apart from
+/// batches: that is [`StripedTree`](crate::batch::StripedTree).
 #[derive(Clone)]
 pub struct AnyTree {
     /// The tree.
@@ -23,24 +23,21 @@ pub struct AnyTree {
 }
 
 impl AnyTree {
-    fn records<M: Medium>(pool: &Pool<M>, tree: impl Index) -> Self {
+    /// A tree of records.
+    pub fn records(tree: impl Index) -> Self {
         Self {
-            index: Arc::new(Striped::records(pool, tree)),
+            index: Arc::new(tree),
             words: None,
         }
     }
 
-    fn words<M: Medium, T: Index + WordIndex>(pool: &Pool<M>, tree: T) -> Self {
-        let tree = Arc::new(Striped::words(pool, tree));
+    /// A tree of words.
+    pub fn words<T: Index + WordIndex>(tree: T) -> Self {
+        let tree = Arc::new(tree);
         Self {
             index: Arc::clone(&tree) as _,
             words: Some(tree),
         }
-    }
-
-    /// Whether this is the only handle of the tree.
-    pub fn is_unshared(&self) -> bool {
-        Arc::strong_count(&self.index) == 1 + usize::from(self.words.is_some())
     }
 }
 
@@ -108,18 +105,12 @@ impl<M: Medium> Factory<M> {
     pub const fn of<R: Build<M>, W: Build<M> + WordIndex>() -> Self {
         Self {
             create: |pool, name, codec, opening| match codec {
-                Codec::Record => {
-                    R::create(pool, name, opening).map(|tree| AnyTree::records(pool, tree))
-                }
-                Codec::Word => {
-                    W::create(pool, name, opening).map(|tree| AnyTree::words(pool, tree))
-                }
+                Codec::Record => R::create(pool, name, opening).map(AnyTree::records),
+                Codec::Word => W::create(pool, name, opening).map(AnyTree::words),
             },
             open: |pool, root, codec, opening| match codec {
-                Codec::Record => {
-                    R::open(pool, root, opening).map(|tree| AnyTree::records(pool, tree))
-                }
-                Codec::Word => W::open(pool, root, opening).map(|tree| AnyTree::words(pool, tree)),
+                Codec::Record => R::open(pool, root, opening).map(AnyTree::records),
+                Codec::Word => W::open(pool, root, opening).map(AnyTree::words),
             },
             salvage: |pool, root, codec, visit| match codec {
                 Codec::Record => R::salvage_at(pool, root, visit),

@@ -12,10 +12,10 @@ use std::any::Any;
 use std::convert::Infallible;
 use std::fmt;
 
+use medium::Lsn;
 use smallvec::SmallVec;
 
 use crate::Result;
-use crate::batch::Stripes;
 
 pub use bounds::{Bounds, Direction, prefix_end};
 pub(crate) use codec::check_entry;
@@ -79,6 +79,61 @@ impl<V> Condition<V> {
             Self::Equals(value) => Condition::Equals(form(value)?),
             Self::Written(record) => Condition::Written(record),
         })
+    }
+}
+
+/// How a write ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use = "the write may not be durable before its LSN is"]
+pub struct Written {
+    /// Whether its condition held. If not, it changed nothing.
+    pub held: bool,
+    /// When it is durable, or, if its condition did not hold, what it saw. Its answer must not be
+    /// told before that.
+    pub lsn: Lsn,
+}
+
+impl Written {
+    /// A write whose condition held, durable at `lsn`.
+    #[inline(always)]
+    pub fn done(lsn: Lsn) -> Self {
+        Self { held: true, lsn }
+    }
+
+    /// A write whose condition did not hold. What it saw is durable at `lsn`.
+    #[inline(always)]
+    pub fn refused(lsn: Lsn) -> Self {
+        Self { held: false, lsn }
+    }
+}
+
+/// The result of a read, and what it rests on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use = "a crash may take back what was read before its LSN is durable"]
+pub struct Observed<T> {
+    /// What was read.
+    pub value: T,
+    /// When all that was seen is durable. The value must not be told before that.
+    pub lsn: Lsn,
+}
+
+impl<T> Observed<T> {
+    /// A value that is durable already.
+    #[inline(always)]
+    pub fn durable(value: T) -> Self {
+        Self {
+            value,
+            lsn: Lsn::DURABLE,
+        }
+    }
+
+    /// Another value that rests on the same.
+    #[inline(always)]
+    pub fn map<U>(self, convert: impl FnOnce(T) -> U) -> Observed<U> {
+        Observed {
+            value: convert(self.value),
+            lsn: self.lsn,
+        }
     }
 }
 
@@ -249,6 +304,10 @@ pub trait Scan: Send {
     /// returned `true`.
     fn entry(&self) -> (&[u8], &[u8]);
 
+    /// When all that was seen so far is durable, the end of the range included. Neither the entry
+    /// nor the end must be told before that.
+    fn lsn(&self) -> Lsn;
+
     /// Replaces `key` and `value` by the next entry; `false` at the end.
     fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
         let is_there = self.advance()?;
@@ -263,9 +322,42 @@ pub trait Scan: Send {
     }
 }
 
+/// A range whose entries are durable when they are returned: see [`Index::range`].
+struct DurableScan<'i, T: ?Sized> {
+    tree: &'i T,
+    scan: Box<dyn Scan + 'i>,
+    waited: Lsn,
+}
+
+impl<T: Index + ?Sized> Scan for DurableScan<'_, T> {
+    fn advance(&mut self) -> Result<bool> {
+        let is_there = self.scan.advance()?;
+        let lsn = self.scan.lsn();
+        if lsn > self.waited {
+            self.tree.wait(lsn)?;
+            self.waited = lsn;
+        }
+        Ok(is_there)
+    }
+
+    fn entry(&self) -> (&[u8], &[u8]) {
+        self.scan.entry()
+    }
+
+    fn lsn(&self) -> Lsn {
+        Lsn::DURABLE
+    }
+}
+
 /// An ordered map. Keys compare as byte strings. Unless an engine says otherwise all of it is safe
-/// to call from any number of threads, and an operation is durable when it returns. Through [`Any`]
-/// a caller gets the engine's own type from a `dyn Index`.
+/// to call from any number of threads. Through [`Any`] a caller gets the engine's own type from a
+/// `dyn Index`.
+///
+/// An engine orders what it writes and does not wait until that is durable: its operations
+/// ([`Index::read`], [`Index::write`], [`Index::cursor`] and their kin) return the LSN for which
+/// the caller has to wait ([`Index::wait`]) before it tells anyone the answer. The operations that
+/// follow from these ([`Index::get`], [`Index::put`], [`Index::range`] and their kin) wait once,
+/// and then return.
 pub trait Index: Any + Send + Sync {
     /// The engine's name.
     fn engine(&self) -> &'static str;
@@ -274,61 +366,130 @@ pub trait Index: Any + Send + Sync {
     fn codec(&self) -> &'static str;
 
     /// Copies the value of `key` into `value`, which is cleared first; `false` if the key is
-    /// absent. O(log n).
-    fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
+    /// absent. Does not wait. O(log n).
+    fn read_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Observed<bool>>;
 
-    /// The value of `key`. O(log n).
-    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+    /// The value of `key`. Does not wait. O(log n).
+    fn read(&self, key: &[u8]) -> Result<Observed<Option<Value>>> {
         let mut buffer = Vec::new();
-        Ok(self
-            .get_into(key, &mut buffer)?
-            .then(|| Value::from_vec(buffer)))
+        let found = self.read_into(key, &mut buffer)?;
+        Ok(found.map(|is_present| is_present.then(|| Value::from_vec(buffer))))
     }
 
-    /// Writes `value`, or removes the key if it is `None`, provided that `condition` holds. Returns
-    /// whether it held. O(log n).
-    fn write(&self, key: &[u8], value: Option<&[u8]>, condition: Condition<&[u8]>) -> Result<bool>;
+    /// Writes `value`, or removes the key if it is `None`, provided that `condition` holds. Does
+    /// not wait. O(log n).
+    fn write(
+        &self,
+        key: &[u8],
+        value: Option<&[u8]>,
+        condition: Condition<&[u8]>,
+    ) -> Result<Written>;
+
+    /// The values of many keys, in their order: one descent for all, interleaved, with prefetching.
+    /// Does not wait.
+    fn read_many(&self, keys: &[&[u8]]) -> Result<Observed<Vec<Option<Value>>>>;
+
+    /// The entries within `bounds`. Does not wait.
+    fn cursor<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>>;
+
+    /// Waits until everything up to `lsn` is durable, unless the durability of operations is put
+    /// off.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Medium`](crate::ErrorKind::Medium) if the medium failed.
+    #[track_caller]
+    fn wait(&self, lsn: Lsn) -> Result<()>;
+
+    /// [`Index::read_into`], durable when it returns.
+    fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        let found = self.read_into(key, value)?;
+        self.wait(found.lsn)?;
+        Ok(found.value)
+    }
+
+    /// The value of `key`, durable when this returns. O(log n).
+    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        let found = self.read(key)?;
+        self.wait(found.lsn)?;
+        Ok(found.value)
+    }
+
+    /// [`Index::write`], durable when it returns. Returns whether the condition held.
+    fn write_durably(
+        &self,
+        key: &[u8],
+        value: Option<&[u8]>,
+        condition: Condition<&[u8]>,
+    ) -> Result<bool> {
+        let written = self.write(key, value, condition)?;
+        self.wait(written.lsn)?;
+        Ok(written.held)
+    }
 
     /// Adds a key; `false` if it is present.
     fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.write(key, Some(value), Condition::Absent)
+        self.write_durably(key, Some(value), Condition::Absent)
     }
 
     /// Replaces the value of a key; `false` if it is absent.
     fn update(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.write(key, Some(value), Condition::Present)
+        self.write_durably(key, Some(value), Condition::Present)
     }
 
     /// Sets the value of a key, whether it is present or not.
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.write(key, Some(value), Condition::Always).map(|_| ())
+        self.write_durably(key, Some(value), Condition::Always)
+            .map(|_| ())
     }
 
     /// Removes a key; `false` if it is absent.
     fn remove(&self, key: &[u8]) -> Result<bool> {
-        self.write(key, None, Condition::Present)
+        self.write_durably(key, None, Condition::Present)
     }
 
-    /// Replaces `current` by `new`, where `None` stands for absent. Returns whether the key had
-    /// `current`.
+    /// Replaces `current` by `new`, where `None` stands for absent. Does not wait. It held if the
+    /// key had `current`.
+    fn exchange(&self, key: &[u8], current: Option<&[u8]>, new: Option<&[u8]>) -> Result<Written> {
+        match (current, new) {
+            (None, None) => {
+                let found = self.read(key)?;
+                Ok(Written {
+                    held: found.value.is_none(),
+                    lsn: found.lsn,
+                })
+            }
+            (None, Some(new)) => self.write(key, Some(new), Condition::Absent),
+            (Some(current), new) => self.write(key, new, Condition::Equals(current)),
+        }
+    }
+
+    /// [`Index::exchange`], durable when it returns. Returns whether the key had `current`.
     fn compare_exchange(
         &self,
         key: &[u8],
         current: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<bool> {
-        match (current, new) {
-            (None, None) => Ok(self.get(key)?.is_none()),
-            (None, Some(new)) => self.insert(key, new),
-            (Some(current), new) => self.write(key, new, Condition::Equals(current)),
-        }
+        let written = self.exchange(key, current, new)?;
+        self.wait(written.lsn)?;
+        Ok(written.held)
     }
 
-    /// The values of many keys, in their order: one descent for all, interleaved, with prefetching.
-    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>>;
+    /// [`Index::read_many`], durable when it returns.
+    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
+        let found = self.read_many(keys)?;
+        self.wait(found.lsn)?;
+        Ok(found.value)
+    }
 
-    /// The entries within `bounds`.
-    fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>>;
+    /// [`Index::cursor`], whose entries are durable when they are returned.
+    fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
+        Ok(Box::new(DurableScan {
+            tree: self,
+            scan: self.cursor(bounds, direction)?,
+            waited: Lsn::DURABLE,
+        }))
+    }
 
     /// Marks what the tree reaches, if its open left that for later; other threads may read and
     /// write meanwhile. Asks now and then whether to go on; returns whether all is marked. The
@@ -341,7 +502,8 @@ pub trait Index: Any + Send + Sync {
         Ok(true)
     }
 
-    /// The number of keys; exact when no thread writes. O(leaves).
+    /// The number of keys; exact when no thread writes. Waits until all that was counted is
+    /// durable. O(leaves).
     fn len(&self) -> Result<u64>;
 
     /// Whether there is no key. O(1) unless leaves are empty.
@@ -351,8 +513,8 @@ pub trait Index: Any + Send + Sync {
     }
 
     /// Fills an empty tree from entries in strictly ascending order, leaves to `fill` (0.5 to 1.0)
-    /// of their capacity. Wholly done or not at all, also across a crash. Returns the number of
-    /// entries. O(n).
+    /// of their capacity. Wholly done or not at all, also across a crash. Waits until it is
+    /// durable; returns the number of entries. O(n).
     ///
     /// `next` replaces key and value by the next entry and returns `false` at the end, and is then
     /// not called again. It may read this tree, and end its epochs, but must not write to it.
@@ -391,13 +553,6 @@ pub trait Index: Any + Send + Sync {
 
     /// The operations of an engine that is durable by epochs.
     fn epochs(&self) -> Option<&dyn Epochs> {
-        None
-    }
-
-    /// The stripes above the tree, and the tree beneath, for batches; `None` for a tree that was
-    /// not opened by the registry.
-    #[doc(hidden)]
-    fn striped(&self) -> Option<(&Stripes, &dyn Index)> {
         None
     }
 
@@ -445,8 +600,8 @@ pub trait Epochs {
     fn within_epoch(&self, run: &mut dyn FnMut(u64) -> Result<()>) -> Result<()>;
 
     /// Ends this epoch, if it still runs: all that was written in it is ordered before whatever is
-    /// flushed later. Does not wait until it is durable.
-    fn complete(&self, epoch: u64) -> Result<()>;
+    /// flushed later. Returns the LSN at which it is durable, and does not wait for that.
+    fn complete(&self, epoch: u64) -> Result<Lsn>;
 
     /// Ends no epoch any more: the next open finds the running one failed.
     fn give_up(&self);
@@ -483,22 +638,74 @@ pub trait Measured {
 /// A source of entries for [`Index::bulk_load`].
 pub type NextEntry<'a> = dyn FnMut(&mut Vec<u8>, &mut Vec<u8>) -> Result<bool> + 'a;
 
-/// A tree of words: keys and values are `u64`, with no conversion to bytes.
+/// A tree of words: keys and values are `u64`, with no conversion to bytes. What waits and what
+/// does not is as in [`Index`].
 pub trait WordIndex: Send + Sync {
-    /// The value of `key`.
-    fn get(&self, key: u64) -> Result<Option<u64>>;
+    /// The value of `key`. Does not wait.
+    fn read(&self, key: u64) -> Result<Observed<Option<u64>>>;
 
-    /// As [`Index::write`].
-    fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<bool>;
+    /// As [`Index::write`]. Does not wait.
+    fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<Written>;
 
     /// The values of `keys`, in their order, interleaved with prefetching. `values` is as long as
-    /// `keys`.
-    fn get_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<()>;
+    /// `keys`. Returns when all that was seen is durable. Does not wait.
+    fn read_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<Lsn>;
 
     /// Calls `visit` with the entries from `from` on, keys and values, ascending and some at a
-    /// time, until it returns `false`. O(log n + entries).
-    fn scan(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()>;
+    /// time, each time with the LSN at which they are durable, until it returns `false`. Returns
+    /// when all that was seen is durable. Does not wait. O(log n + entries).
+    fn visit(&self, from: u64, visit: &mut VisitWords<'_>) -> Result<Lsn>;
+
+    /// As [`Index::wait`].
+    #[track_caller]
+    fn wait(&self, lsn: Lsn) -> Result<()>;
+
+    /// The value of `key`, durable when this returns.
+    fn get(&self, key: u64) -> Result<Option<u64>> {
+        let found = self.read(key)?;
+        self.wait(found.lsn)?;
+        Ok(found.value)
+    }
+
+    /// [`WordIndex::write`], durable when it returns. Returns whether the condition held.
+    fn write_durably(
+        &self,
+        key: u64,
+        value: Option<u64>,
+        condition: Condition<u64>,
+    ) -> Result<bool> {
+        let written = self.write(key, value, condition)?;
+        self.wait(written.lsn)?;
+        Ok(written.held)
+    }
+
+    /// [`WordIndex::read_many`], durable when it returns.
+    fn get_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<()> {
+        let lsn = self.read_many(keys, values)?;
+        self.wait(lsn)
+    }
+
+    /// Calls `visit` with the entries from `from` on, ascending and some at a time, once they are
+    /// durable, until it returns `false`. O(log n + entries).
+    fn scan(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()> {
+        let mut failed = None;
+        let end = self.visit(from, &mut |entries, lsn| match self.wait(lsn) {
+            Ok(()) => visit(entries),
+            Err(error) => {
+                failed = Some(error);
+                false
+            }
+        })?;
+        match failed {
+            Some(error) => Err(error),
+            None => self.wait(end),
+        }
+    }
 }
+
+/// Takes entries of a tree of words and the LSN at which they are durable; returns whether it wants
+/// more.
+pub type VisitWords<'v> = dyn FnMut(&[[u64; 2]], Lsn) -> bool + 'v;
 
 impl dyn WordIndex + '_ {
     /// As [`WordIndex::scan`], one entry at a time.

@@ -16,12 +16,16 @@ macro_rules! methods_of_entries {
             C::NAME
         }
 
-        fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> $crate::Result<bool> {
+        fn read_into(
+            &self,
+            key: &[u8],
+            value: &mut Vec<u8>,
+        ) -> $crate::Result<$crate::index::Observed<bool>> {
             value.clear();
             let found = self.find(C::key(key)?, |guard, words| {
                 C::copy_value(guard, words, value)
             })?;
-            Ok(found.is_some())
+            Ok(found.map(|copied| copied.is_some()))
         }
 
         fn write(
@@ -29,7 +33,7 @@ macro_rules! methods_of_entries {
             key: &[u8],
             value: Option<&[u8]>,
             condition: $crate::index::Condition<&[u8]>,
-        ) -> $crate::Result<bool> {
+        ) -> $crate::Result<$crate::index::Written> {
             let (key, condition) = (C::key(key)?, condition.try_map(C::value)?);
             match value {
                 Some(value) => self.store(key, C::value(value)?, condition),
@@ -37,13 +41,16 @@ macro_rules! methods_of_entries {
             }
         }
 
-        fn get_many(&self, keys: &[&[u8]]) -> $crate::Result<Vec<Option<$crate::index::Value>>> {
+        fn read_many(
+            &self,
+            keys: &[&[u8]],
+        ) -> $crate::Result<$crate::index::Observed<Vec<Option<$crate::index::Value>>>> {
             let keys = keys
                 .iter()
                 .map(|key| C::key(key))
                 .collect::<$crate::Result<Vec<_>>>()?;
             let mut values = vec![None; keys.len()];
-            self.find_many(&keys, |guard, position, words| {
+            let lsn = self.find_many(&keys, |guard, position, words| {
                 if let Some(words) = words {
                     let mut value = Vec::new();
                     C::copy_value(guard, words, &mut value)?;
@@ -51,10 +58,10 @@ macro_rules! methods_of_entries {
                 }
                 Ok(())
             })?;
-            Ok(values)
+            Ok($crate::index::Observed { value: values, lsn })
         }
 
-        fn range<'i>(
+        fn cursor<'i>(
             &'i self,
             bounds: $crate::index::Bounds,
             direction: $crate::index::Direction,
@@ -116,7 +123,7 @@ macro_rules! words_of_entries {
 
         impl<M: $crate::medium::Medium $(, $format: $bound)?> $crate::index::WordIndex for $tree<M, $crate::index::WordCodec $(, $format)?> {
             #[inline]
-            fn get(&self, key: u64) -> $crate::Result<Option<u64>> {
+            fn read(&self, key: u64) -> $crate::Result<$crate::index::Observed<Option<u64>>> {
                 self.find(key, |_, words| Ok(words[1]))
             }
 
@@ -125,22 +132,34 @@ macro_rules! words_of_entries {
                 key: u64,
                 value: Option<u64>,
                 condition: $crate::index::Condition<u64>,
-            ) -> $crate::Result<bool> {
+            ) -> $crate::Result<$crate::index::Written> {
                 match value {
                     Some(value) => self.store(key, value, condition),
                     None => self.erase(key, condition),
                 }
             }
 
-            fn get_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> $crate::Result<()> {
+            fn read_many(
+                &self,
+                keys: &[u64],
+                values: &mut [Option<u64>],
+            ) -> $crate::Result<$crate::medium::Lsn> {
                 self.find_many(keys, |_, position, words| {
                     values[position] = words.map(|words| words[1]);
                     Ok(())
                 })
             }
 
-            fn scan(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> $crate::Result<()> {
+            fn visit(
+                &self,
+                from: u64,
+                visit: &mut $crate::index::VisitWords<'_>,
+            ) -> $crate::Result<$crate::medium::Lsn> {
                 self.visit_words(from, visit)
+            }
+
+            fn wait(&self, lsn: $crate::medium::Lsn) -> $crate::Result<()> {
+                $crate::index::Index::wait(self, lsn)
             }
         }
     };

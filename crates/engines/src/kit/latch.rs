@@ -156,6 +156,14 @@ impl<M: Medium> Writing<'_, M> {
         guard.wait_for(lsn)
     }
 
+    /// Lets the next writer in, and leaves the wait for `lsn` to the caller of the operation.
+    #[inline(always)]
+    #[track_caller]
+    pub fn end(self, guard: &Guard<'_, M>, lsn: Lsn) -> Lsn {
+        drop(self);
+        guard.left_to_caller(lsn)
+    }
+
     /// Every leaf has changed.
     pub fn stamp_all(&self, lsn: Lsn) {
         self.latch

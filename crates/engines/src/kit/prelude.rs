@@ -15,7 +15,7 @@ pub use crate::engine::{
 };
 pub use crate::index::{
     Bounds, Codec, Condition, Direction, EntryWords, Index, IndexStat, LeftOut, MaybeWords,
-    NextEntry, Part, Scan, Violation,
+    NextEntry, Observed, Part, Scan, Violation, VisitWords, Written,
 };
 pub use crate::{Error, ErrorKind, Result};
 pub use crate::{media_of, methods_of_entries, methods_of_trees, words_of_entries};

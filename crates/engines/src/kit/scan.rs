@@ -11,10 +11,10 @@ use std::marker::PhantomData;
 use std::ops::Bound;
 
 use crate::index::record::prefix_word;
-use medium::Medium;
+use medium::{Lsn, Medium};
 use pool::{Guard, Pool};
 
-use crate::index::{Bounds, Codec, Direction, EntryWords, Scan};
+use crate::index::{Bounds, Codec, Direction, EntryWords, Scan, VisitWords};
 use crate::{Error, Result};
 
 /// Entries of the first batch; each batch has twice as many as the one before.
@@ -43,6 +43,8 @@ pub struct Batch {
     rest: Bounds,
     direction: Direction,
     is_finished: bool,
+    /// When all that was read for it, and for the batches before, is durable.
+    lsn: Lsn,
 }
 
 impl Batch {
@@ -72,6 +74,7 @@ impl Batch {
             rest: self.rest.clone(),
             direction: self.direction,
             is_finished: false,
+            lsn: self.lsn,
         }
     }
 
@@ -189,6 +192,11 @@ impl Batch {
         })
     }
 
+    /// What the batch takes is durable at `lsn`.
+    pub fn rests_on(&mut self, lsn: Lsn) {
+        self.lsn = self.lsn.max(lsn);
+    }
+
     /// The range ends with this batch.
     pub fn finish(&mut self) {
         self.is_finished = true;
@@ -263,6 +271,7 @@ impl<B: Batches> Cursor<B> {
             rest: bounds,
             direction,
             is_finished: false,
+            lsn: Lsn::DURABLE,
         };
         Self {
             source,
@@ -311,6 +320,10 @@ impl<B: Batches> Scan for Cursor<B> {
     fn entry(&self) -> (&[u8], &[u8]) {
         let (key, rest) = self.batch.bytes[self.position..].split_at(self.key_length);
         (key, &rest[..self.value_length])
+    }
+
+    fn lsn(&self) -> Lsn {
+        self.batch.lsn
     }
 }
 
@@ -409,33 +422,35 @@ pub trait Leaves<M: Medium, C: Codec>: Sync {
     /// The tree's pool.
     fn pool(&self) -> &Pool<M>;
 
-    /// Copies a leaf, once its content is durable.
+    /// Copies a leaf. Returns when its content is durable.
     fn copy_leaf(
         &self,
         guard: &Guard<'_, M>,
         goal: Goal<'_>,
         direction: Direction,
         leaf: &mut LeafCopy,
-    ) -> Result<()>;
+    ) -> Result<Lsn>;
 
     /// Calls `visit` with the entries of a tree of words from `from` on, ascending and leaf by
-    /// leaf, until it returns `false`.
-    fn visit_words(&self, mut from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()> {
+    /// leaf, until it returns `false`. Returns when all that was seen is durable.
+    fn visit_words(&self, mut from: u64, visit: &mut VisitWords<'_>) -> Result<Lsn> {
+        let mut seen = Lsn::DURABLE;
         loop {
             let mut leaf = LeafCopy::default();
             let goal = from.to_be_bytes();
-            self.copy_leaf(
+            let lsn = self.copy_leaf(
                 &self.pool().pin(),
                 Goal::At(&goal),
                 Direction::Forward,
                 &mut leaf,
             )?;
+            seen = seen.max(lsn);
             let entries = &leaf.entries[leaf.entries.partition_point(|[key, _]| *key < from)..];
-            if !entries.is_empty() && !visit(entries) {
-                return Ok(());
+            if !entries.is_empty() && !visit(entries, lsn) {
+                return Ok(seen);
             }
             match leaf.end.as_deref().map(prefix_word) {
-                None => return Ok(()),
+                None => return Ok(seen),
                 Some(end) if end > from => from = end,
                 Some(_) => return Err(Error::corrupt(leaf.offset, "separators out of order")),
             }
@@ -479,7 +494,8 @@ impl<T: Leaves<M, C>, M: Medium, C: Codec> Batches for LeafBatches<'_, T, M, C> 
         };
         leaf.entries.clear();
         leaf.end = None;
-        tree.copy_leaf(&guard, goal, batch.direction, leaf)?;
+        let lsn = tree.copy_leaf(&guard, goal, batch.direction, leaf)?;
+        batch.rests_on(lsn);
         if batch.direction == Direction::Reverse {
             leaf.entries.reverse();
         }

@@ -129,14 +129,14 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use medium::Medium;
+use medium::{Lsn, Medium};
 use pool::{Pool, ROOT_WORDS, TreeRoot};
 
 use self::core::Core;
 use crate::engine::instrumented_trees;
 use crate::index::{
     Bounds, Codec, Condition, Direction, EpochLength, EpochStat, Epochs, Index, IndexStat, LeftOut,
-    NextEntry, Part, Scan, Value, Violation, WordCodec, WordIndex,
+    NextEntry, Observed, Part, Scan, Value, Violation, VisitWords, WordCodec, WordIndex, Written,
 };
 use crate::kit::epochs::in_batch::{Mark, refuse_in_any_batch, refuse_in_salvage_of};
 use crate::kit::epochs::ticker::Ticker;
@@ -263,7 +263,7 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
         C::NAME
     }
 
-    fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+    fn read_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Observed<bool>> {
         value.clear();
         C::key(key)?;
         let found = self.core.find(key, |view, found| {
@@ -274,34 +274,46 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
         if !matches!(found, Ok(Some(()))) {
             value.clear();
         }
-        Ok(found?.is_some())
+        Ok(Observed::durable(found?.is_some()))
     }
 
-    fn write(&self, key: &[u8], value: Option<&[u8]>, condition: Condition<&[u8]>) -> Result<bool> {
+    /// Nobody waits for a write but by [`Epochs::sync`]: it is durable with its epoch.
+    fn write(
+        &self,
+        key: &[u8],
+        value: Option<&[u8]>,
+        condition: Condition<&[u8]>,
+    ) -> Result<Written> {
         C::key(key)?;
         if let Some(value) = value {
             C::value(value)?;
         }
-        self.core.write(key, value, condition)
+        let held = self.core.write(key, value, condition)?;
+        let lsn = Lsn::DURABLE;
+        Ok(Written { held, lsn })
     }
 
-    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
+    fn read_many(&self, keys: &[&[u8]]) -> Result<Observed<Vec<Option<Value>>>> {
         let mut values = Vec::with_capacity(keys.len());
         self.core.find_many(
             keys,
             |key| Slice::of(key),
             |key| {
-                values.push(Index::get(self, key)?);
+                values.push(Index::read(self, key)?.value);
                 Ok(())
             },
         )?;
-        Ok(values)
+        Ok(Observed::durable(values))
     }
 
-    fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
+    fn cursor<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
         Ok(Box::new(scan::RangeBatches::cursor(
             &self.core, bounds, direction,
         )))
+    }
+
+    fn wait(&self, lsn: Lsn) -> Result<()> {
+        self.core.pool.peek().wait_for(lsn)
     }
 
     fn len(&self) -> Result<u64> {
@@ -391,21 +403,25 @@ impl<M: Medium, C: Codec> Epochs for MassTree<M, C> {
         self.core.within_epoch(run)
     }
 
-    fn complete(&self, epoch: u64) -> Result<()> {
-        self.core
-            .shared()
-            .map_or(Ok(()), |epochs| epochs.complete(&self.core.pool, epoch))
+    fn complete(&self, epoch: u64) -> Result<Lsn> {
+        match self.core.shared() {
+            Some(epochs) => epochs.complete(&self.core.pool, epoch),
+            None => Ok(Lsn::DURABLE),
+        }
     }
 
     fn give_up(&self) {
-        self.core
-            .shared()
-            .into_iter()
-            .for_each(|epochs| epochs.give_up());
+        if let Some(epochs) = self.core.shared() {
+            epochs.give_up();
+        }
     }
 
     fn is_durable(&self, epoch: u64) -> bool {
         self.core.epochs.is_durable(epoch)
+            || self
+                .core
+                .shared()
+                .is_some_and(|epochs| epochs.is_durable(&self.core.pool, epoch))
     }
 
     fn sweep(&self) -> Result<()> {
@@ -433,37 +449,47 @@ impl<M: Medium, C: Codec> Epochs for MassTree<M, C> {
 
 impl<M: Medium, C: Codec> WordIndex for MassTree<M, C> {
     #[inline]
-    fn get(&self, key: u64) -> Result<Option<u64>> {
-        self.core
-            .find(&key.to_be_bytes(), |view, found| found.word(&view.guard))
+    fn read(&self, key: u64) -> Result<Observed<Option<u64>>> {
+        let found = self
+            .core
+            .find(&key.to_be_bytes(), |view, found| found.word(&view.guard))?;
+        Ok(Observed::durable(found))
     }
 
-    fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<bool> {
-        let (value, condition) = (value.map(u64::to_be_bytes), condition.map(u64::to_be_bytes));
-        let condition = condition.as_ref().map(|value| &value[..]);
-        self.core.write(
+    fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<Written> {
+        let value = value.map(u64::to_be_bytes);
+        let condition = condition.map(u64::to_be_bytes);
+        let held = self.core.write(
             &key.to_be_bytes(),
             value.as_ref().map(|value| &value[..]),
-            condition,
-        )
+            condition.as_ref().map(|value| &value[..]),
+        )?;
+        let lsn = Lsn::DURABLE;
+        Ok(Written { held, lsn })
     }
 
-    fn get_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<()> {
+    fn read_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<Lsn> {
         let mut values = values.iter_mut();
         self.core.find_many(
             keys,
             |key| Slice::of(&key.to_be_bytes()),
             |key| {
                 if let Some(value) = values.next() {
-                    *value = WordIndex::get(self, *key)?;
+                    *value = WordIndex::read(self, *key)?.value;
                 }
                 Ok(())
             },
-        )
+        )?;
+        Ok(Lsn::DURABLE)
     }
 
-    fn scan(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()> {
-        self.core.visit_words(from, visit)
+    fn visit(&self, from: u64, visit: &mut VisitWords<'_>) -> Result<Lsn> {
+        self.core.visit_words(from, visit)?;
+        Ok(Lsn::DURABLE)
+    }
+
+    fn wait(&self, lsn: Lsn) -> Result<()> {
+        Index::wait(self, lsn)
     }
 }
 

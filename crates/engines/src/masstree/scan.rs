@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::ops::Bound;
 
-use medium::Medium;
+use medium::{Lsn, Medium};
 use smallvec::{SmallVec, smallvec};
 
 use super::access::{Stop, View, Walk};
@@ -21,7 +21,7 @@ use super::permutation::Permutation;
 use super::record::Record;
 use super::slice::{LAYER, LONGER, Slice, Target};
 use crate::index::record::{KEY_BYTES_MAX, prefix_word};
-use crate::index::{Bounds, Direction, Scan};
+use crate::index::{Bounds, Direction, Scan, VisitWords};
 use crate::kit::scan::{Batch, Batches, Cursor, RECORDS_AHEAD};
 use crate::{Error, Result};
 
@@ -503,13 +503,9 @@ impl<M: Medium> Core<M> {
 
     /// Calls `visit` with the entries from `from` on, ascending and some at a time, until it
     /// returns `false`. For trees of words.
-    pub(super) fn visit_words(
-        &self,
-        from: u64,
-        visit: &mut dyn FnMut(&[[u64; 2]]) -> bool,
-    ) -> Result<()> {
+    pub(super) fn visit_words(&self, from: u64, visit: &mut VisitWords<'_>) -> Result<()> {
         let mut hand_over = |words: &[[u64; 2]]| {
-            let goes_on = visit(words);
+            let goes_on = visit(words, Lsn::DURABLE);
             words
                 .last()
                 .and_then(|[last, _]| last.checked_add(1))

@@ -7,7 +7,6 @@ use medium::{LINE_BYTES, Lsn, Medium, WORD_BYTES, Word};
 use pool::Guard;
 
 use super::layout::{State, Status, Target};
-use super::seen::clean;
 use super::slots::{DESCRIPTORS_PER_SLOT, Held, Phase, count};
 use super::word::{CONDITIONAL, Name, SEQUENCE_MASK, VALUE_MASK, conditional_word, is_name};
 use super::{Carried, DescriptorNode, Leftovers, Pmwcas, Swap, Swaps, Targets};
@@ -701,20 +700,6 @@ impl Pmwcas {
             let _ = cell.compare_exchange(guard, name.installed(), value);
         }
     }
-}
-
-/// Waits for the LSN of an operation, and clears the dirty bits of its words.
-pub(super) fn wait_for<M: Medium>(
-    guard: &Guard<'_, M>,
-    lsn: Lsn,
-    targets: &[Target],
-) -> Result<()> {
-    guard.wait_for(lsn)?;
-    // If the wait was deferred the bits stay, and readers wait.
-    let durable = targets.iter().filter(|_| guard.is_durable(lsn));
-    durable
-        .copied()
-        .try_for_each(|target| clean(guard, target.offset, target.new))
 }
 
 #[inline]

@@ -84,8 +84,7 @@
 //! *The dirty bit* is for media whose fence orders writes but does not make them durable
 //! ([`Medium::LATE`]). There a value is visible after fence 3, and a crash can still undo it.
 //!
-//! - The value is dirty until [`Descriptor::execute`] has waited, or, if the wait was deferred,
-//!   until a reader has.
+//! - The value stays dirty until a reader finds that it is durable: that reader clears the bit.
 //! - A reader that answers from the value takes it with [`Pmwcas::observe`] and waits with
 //!   [`Pmwcas::settle`] for its commit (`seen`). An operation that merely expects the value need
 //!   not wait: it is ordered after it.
@@ -282,23 +281,24 @@ struct Swap<'g> {
 #[derive(Debug)]
 pub struct Commit {
     lsn: Lsn,
-    /// Its words, on media whose fences do not make durable; otherwise empty.
-    targets: Targets,
 }
 
 impl Commit {
+    /// When the operation is durable.
+    #[inline(always)]
+    pub fn lsn(&self) -> Lsn {
+        self.lsn
+    }
+
     /// Waits until the operation is durable. Does nothing on media whose fences make durable.
     ///
     /// # Errors
     /// [`ErrorKind::Medium`]: the medium failed. The words stay as they are; a crash may bring the
     /// old values back.
     #[inline]
+    #[track_caller]
     pub fn wait<M: Medium>(self, guard: &Guard<'_, M>) -> Result<()> {
-        if M::LATE {
-            execute::wait_for(guard, self.lsn, &self.targets)
-        } else {
-            Ok(())
-        }
+        guard.wait_for(self.lsn)
     }
 }
 
@@ -579,7 +579,7 @@ impl<'p> Descriptor<'p> {
         cells
             .into_iter()
             .try_for_each(|cell| pmwcas.observe(guard, cell, &mut seen).map(|_| ()))?;
-        pmwcas.settle(guard, &mut seen)?;
+        pmwcas.settle(guard, &seen)?;
         Ok(false)
     }
 
@@ -628,13 +628,7 @@ impl<'p> Descriptor<'p> {
         if let Ok(Some(lsn)) = done {
             self.recycled()
                 .for_each(|target| finalise(Recycled::Replaced(target.old)));
-            let targets = self
-                .swaps
-                .iter()
-                .filter(|_| M::LATE)
-                .map(|swap| swap.target)
-                .collect();
-            return Ok(Some(Commit { lsn, targets }));
+            return Ok(Some(Commit { lsn }));
         }
         self.discard_with(finalise);
         done.map(|_| None)

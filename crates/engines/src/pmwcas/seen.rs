@@ -8,7 +8,6 @@
 use medium::sync::{AtomicU64, Ordering};
 use medium::{Lsn, Medium, WORD_BYTES};
 use pool::Guard;
-use smallvec::SmallVec;
 
 use super::Pmwcas;
 use super::execute::word_at;
@@ -80,12 +79,10 @@ impl Commits {
 
 /// The values that a thread has read and a crash could undo: none on media whose fences make
 /// durable.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
-    /// The LSN by which all of them are durable.
+    /// When all of them are durable.
     lsn: Lsn,
-    /// Words that were dirty, and their values.
-    dirty: SmallVec<[(u64, u64); 2]>,
 }
 
 impl Seen {
@@ -104,8 +101,8 @@ impl Seen {
         raw & VALUE_MASK
     }
 
-    /// Notes a dirty word, unless its value is durable: where waits are deferred a word stays
-    /// dirty, in the pool even across a restart.
+    /// Notes a dirty word. If its value is durable the bit is of no use any more: the reader clears
+    /// it. The bit may have been written back to the pool, and be there after a restart.
     #[cold]
     fn note_dirty<M: Medium>(
         &mut self,
@@ -115,32 +112,26 @@ impl Seen {
         value: u64,
     ) {
         let lsn = commits.last(offset);
-        if !guard.is_durable(lsn) {
+        if guard.is_durable(lsn) {
+            clean(guard, offset, value);
+        } else {
             self.lsn = self.lsn.max(lsn);
-            self.dirty.push((offset, value));
         }
     }
 
-    /// Waits until all of them are durable, and clears the words' dirty bits.
-    #[cold]
-    #[track_caller]
-    fn wait<M: Medium>(&mut self, guard: &Guard<'_, M>) -> Result<()> {
-        guard.wait_for(self.lsn)?;
-        // Not if this wait was deferred, too.
-        if guard.is_durable(self.lsn) {
-            self.dirty
-                .drain(..)
-                .try_for_each(|(offset, value)| clean(guard, offset, value))?;
-        }
-        Ok(())
+    /// When all of them are durable.
+    #[inline(always)]
+    pub fn lsn(&self) -> Lsn {
+        self.lsn
     }
 }
 
 /// Clears the dirty bit of a word if it still has this value. Not flushed: after a crash that
 /// brings the bit back, no reader has a commit to wait for.
-pub(super) fn clean<M: Medium>(guard: &Guard<'_, M>, offset: u64, value: u64) -> Result<()> {
-    let _ = word_at(guard, offset)?.compare_exchange(guard, value | DIRTY, value);
-    Ok(())
+fn clean<M: Medium>(guard: &Guard<'_, M>, offset: u64, value: u64) {
+    if let Ok(word) = word_at(guard, offset) {
+        let _ = word.compare_exchange(guard, value | DIRTY, value);
+    }
 }
 
 impl Pmwcas {
@@ -152,12 +143,8 @@ impl Pmwcas {
     /// answer from these values.
     #[inline(always)]
     #[track_caller]
-    pub fn settle<M: Medium>(&self, guard: &Guard<'_, M>, seen: &mut Seen) -> Result<()> {
-        if M::LATE && !seen.dirty.is_empty() {
-            seen.wait(guard)
-        } else {
-            Ok(())
-        }
+    pub fn settle<M: Medium>(&self, guard: &Guard<'_, M>, seen: &Seen) -> Result<()> {
+        guard.wait_for(seen.lsn)
     }
 
     /// Returns when every value that was visible before the call is durable: for a caller that has

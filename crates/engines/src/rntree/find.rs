@@ -8,7 +8,7 @@ use std::cmp::Ordering as Compare;
 use super::RnTree;
 use super::layout::{Leaf, LeafRecord};
 use crate::Result;
-use crate::index::{Codec, EntryWords};
+use crate::index::{Codec, EntryWords, Observed};
 use crate::kit::bits;
 use crate::kit::chain::{GROUP, HeapGuard, InnerTree};
 
@@ -205,29 +205,34 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
     }
 
-    /// Calls `use_entry` with the entry of `key`, once what was read is durable. O(log n).
+    /// Calls `use_entry` with the entry of `key`. O(log n).
     #[inline(always)]
     pub(super) fn find<R>(
         &self,
         key: C::Key<'_>,
         use_entry: impl FnOnce(&Guard<'_, M>, EntryWords) -> Result<R>,
-    ) -> Result<Option<R>> {
+    ) -> Result<Observed<Option<R>>> {
         if !C::TIES {
             let guard = self.pool.peek();
             let peeked = self.peek::<Find>(&guard, key, C::hash(key))?;
-            guard.wait_for(peeked.lsn)?;
-            return peeked
-                .words
-                .map(|words| use_entry(&guard, words))
-                .transpose();
+            let lsn = guard.left_to_caller(peeked.lsn);
+            let value = match peeked.words {
+                Some(words) => Some(use_entry(&guard, words)?),
+                None => None,
+            };
+            return Ok(Observed { value, lsn });
         }
         let guard = self.pool.pin();
         let heap = self.inner.heap();
         let index = self.descend(&guard, key)?;
         self.prefetch_leaf(&guard, index);
         let (index, seen) = self.seek(&guard, &heap, index, key, C::hash(key))?;
-        guard.wait_for(self.leaves.get(index).lsn())?;
-        seen.map(|(_, words)| use_entry(&guard, words)).transpose()
+        let lsn = guard.left_to_caller(self.leaves.get(index).lsn());
+        let value = match seen {
+            Some((_, words)) => Some(use_entry(&guard, words)?),
+            None => None,
+        };
+        Ok(Observed { value, lsn })
     }
 
     /// Looks for `key`, for codecs whose entries hold the whole key and value. Needs no pin: a
@@ -307,13 +312,14 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     }
 
     /// As [`RnTree::find`] for many keys, whose cache misses overlap: all descend together, then
-    /// all fingerprints arrive, then all entries.
+    /// all fingerprints arrive, then all entries. Returns when all that was seen is durable.
     #[inline(always)]
     pub(super) fn find_many(
         &self,
         keys: &[C::Key<'_>],
         mut use_entry: impl FnMut(&Guard<'_, M>, usize, Option<EntryWords>) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<Lsn> {
+        let mut lsn = Lsn::DURABLE;
         let guard = self.pool.pin();
         let heap = self.inner.heap();
         for (group, keys) in keys.chunks(GROUP).enumerate() {
@@ -339,7 +345,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                     *index
                 };
                 let (index, seen) = self.seek(&guard, &heap, index, *key, C::hash(*key))?;
-                guard.wait_for(self.leaves.get(index).lsn())?;
+                lsn = lsn.max(guard.left_to_caller(self.leaves.get(index).lsn()));
                 use_entry(
                     &guard,
                     group * GROUP + position,
@@ -347,7 +353,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 )?;
             }
         }
-        Ok(())
+        Ok(lsn)
     }
 }
 

@@ -1,21 +1,32 @@
 //! Writes that leave the key present: insert, update, put.
 //!
-//! Record and entry are written and flushed outside of the leaf's lock, into an entry that was
-//! claimed by compare-and-swap; under the lock only the slot line changes. The new slot line is
-//! computed while the entry is being written back, and again under the lock if the leaf has changed
-//! since.
+//! A write goes through these steps; an attempt that meets a split, a merge or a full leaf starts
+//! again.
+//!
+//! 1. *Find the leaf.* If the condition fails at first sight, the write ends, and nothing was
+//!    allocated.
+//! 2. *Claim* a free entry of the leaf by compare-and-swap.
+//! 3. *Write* the record and the entry, and flush them. No lock is held.
+//! 4. *Plan* the new slot line while the entry is being written back.
+//! 5. *Fence*: record and entry are ordered before the slot line.
+//! 6. *Lock* the leaf. If it has changed since step 4, plan again.
+//! 7. *Publish* the new slot line: the commit point. Fence, update the leaf's volatile record,
+//!    unlock.
+//!
+//! The write returns the LSN of step 7. Its caller waits for that before it acknowledges the write.
+
+use std::cmp::Ordering as Compare;
 
 use medium::sync::Ordering;
 use medium::{Lsn, Medium, Word, kernels};
 use pool::Guard;
-use std::cmp::Ordering as Compare;
 
 use super::find::{Purpose, Seen};
 use super::layout::{EntrySum, Leaf, LeafRecord, Slots};
 use super::order::Scale;
 use super::{ENTRIES_MAX, RnTree};
 use crate::Result;
-use crate::index::{Codec, Condition, EntryWords};
+use crate::index::{Codec, Condition, EntryWords, Written};
 use crate::kit::bits;
 use crate::kit::chain::HeapGuard;
 use crate::kit::write::{Encoded, holds};
@@ -23,7 +34,7 @@ use crate::kit::write::{Encoded, holds};
 /// With more ties of order bytes than this, all entries are compared: each tie may be a cache miss.
 const TIES_MAX: u32 = 4;
 
-/// To add a key: the write must know whether the key is present.
+/// Adds a key: the write must know whether the key is present.
 struct Insert;
 
 impl Purpose for Insert {
@@ -32,7 +43,7 @@ impl Purpose for Insert {
     const RANKS: bool = true;
 }
 
-/// To set the value of a key, present or not.
+/// Sets the value of a key, present or not.
 struct Put;
 
 impl Purpose for Put {
@@ -41,8 +52,8 @@ impl Purpose for Put {
     const RANKS: bool = true;
 }
 
-/// To set the value of a key that is present. A matching fingerprint nearly always means that it
-/// is; if not, the write notices while the entry is being written back.
+/// Sets the value of a key that is present. A matching fingerprint nearly always means that it is;
+/// if it is not, the plan of step 4 notices.
 struct Update;
 
 impl Purpose for Update {
@@ -51,11 +62,34 @@ impl Purpose for Update {
     const RANKS: bool = false;
 }
 
-/// A claimed entry, given back unless it is published.
+/// A write, as all its steps see it.
+struct Request<'r, 'k, M: Medium, C: Codec> {
+    guard: &'r Guard<'r, M>,
+    heap: &'r HeapGuard<'r>,
+    key: C::Key<'k>,
+    hash: u16,
+    condition: Condition<C::Value<'k>>,
+}
+
+impl<M: Medium, C: Codec> Request<'_, '_, M, C> {
+    #[inline(always)]
+    fn condition_holds(&self, found: Option<EntryWords>) -> Result<bool> {
+        holds::<M, C>(self.guard, self.condition, found)
+    }
+}
+
+/// A claimed entry of a leaf, given back unless it is published.
 struct Claim<'l, M: Medium> {
-    record: &'l LeafRecord<M>,
     index: u32,
+    record: &'l LeafRecord<M>,
     entry: usize,
+}
+
+impl<M: Medium> Claim<'_, M> {
+    /// The slot line lists the entry: it is no longer this write's to give back.
+    fn published(self) {
+        std::mem::forget(self);
+    }
 }
 
 impl<M: Medium> Drop for Claim<'_, M> {
@@ -64,84 +98,84 @@ impl<M: Medium> Drop for Claim<'_, M> {
     }
 }
 
-impl<M: Medium> Claim<'_, M> {
-    fn publish(self) {
-        std::mem::forget(self);
-    }
+/// The result of step 1.
+enum Destination {
+    /// The leaf that covers the key, as of this version.
+    Leaf { index: u32, version: u64 },
+    /// The condition fails; what it saw is durable at this LSN.
+    ConditionFails { lsn: Lsn },
 }
 
-/// Where a write goes.
-enum Place {
-    /// To this leaf, as it is at this version.
-    Leaf(u32, u64),
-    /// Nowhere: its condition does not hold. That is durable at this LSN.
-    Fails(Lsn),
-}
-
-/// What a write does to a leaf.
+/// The result of planning, valid as long as the leaf has the same sequence.
 enum Plan {
-    /// The key belongs to this one, the next.
-    Beyond(u32),
-    /// Its condition does not hold. That is durable at this LSN.
-    Fails { sequence: u64, lsn: Lsn },
-    /// It lists the claimed entry, instead of `old` if the key is there.
-    Publish {
-        sequence: u64,
-        live: u64,
-        old: Option<(usize, EntryWords)>,
-        slots: Slots,
-        new: Slots,
+    /// The key belongs to this leaf, the next one.
+    NextLeaf(u32),
+    /// The condition fails; what it saw is durable at this LSN.
+    ConditionFails { sequence: u64, lsn: Lsn },
+    /// Publish a new slot line.
+    Publish(Change),
+}
+
+/// A change of one leaf, not published yet.
+struct Change {
+    /// The sequence of the leaf that the change was planned on.
+    sequence: u64,
+    /// The leaf's live entries before the change.
+    live: u64,
+    /// The entry that the key has had so far, and its words.
+    replaced: Option<(usize, EntryWords)>,
+    before: Slots,
+    after: Slots,
+}
+
+/// Whether the planner holds the leaf's lock, or reads the leaf beside writers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Planning {
+    Locked,
+    Optimistic,
+}
+
+/// How one attempt of a write ended.
+enum Attempt {
+    Done(Written),
+    /// Start again, in this leaf if it is known.
+    Retry {
+        leaf: Option<u32>,
     },
 }
 
-impl Plan {
-    /// Whether it can be carried out unchanged. The caller holds the leaf's lock.
-    #[inline(always)]
-    fn holds_in<M: Medium>(&self, record: &LeafRecord<M>) -> bool {
-        matches!(self, Self::Publish { sequence, .. } if record.is_still_in(*sequence))
-    }
-}
-
-/// How an attempt ended.
-enum Attempt {
-    /// The operation is done: whether its condition held, and what to wait for.
-    Done(bool, Lsn),
-    /// Go on in this leaf.
-    At(u32),
-}
-
 impl<M: Medium, C: Codec> RnTree<M, C> {
-    /// Sets the value of `key` if `condition` holds. Two persists; none if a condition fails at
+    /// Sets the value of `key` if `condition` holds. Two persists; none if the condition fails at
     /// first sight.
     #[inline]
-    pub(super) fn store(
+    pub(super) fn store<'k>(
         &self,
-        key: C::Key<'_>,
-        value: C::Value<'_>,
-        condition: Condition<C::Value<'_>>,
-    ) -> Result<bool> {
+        key: C::Key<'k>,
+        value: C::Value<'k>,
+        condition: Condition<C::Value<'k>>,
+    ) -> Result<Written> {
         match condition {
-            Condition::Always if !C::TIES => self.store_as::<Put>(key, value, Condition::Always),
-            Condition::Present if !C::TIES => {
-                self.store_as::<Update>(key, value, Condition::Present)
-            }
-            other => self.store_as::<Insert>(key, value, other),
+            Condition::Always if !C::TIES => self.store_as::<Put>(key, value, condition),
+            Condition::Present if !C::TIES => self.store_as::<Update>(key, value, condition),
+            _ => self.store_as::<Insert>(key, value, condition),
         }
     }
 
-    /// As [`RnTree::store`], compiled for each purpose. While a persist is under way the processor
-    /// goes on only until some sixty stores are waiting, including those to the stack: so this
-    /// function stores as little as it can.
+    /// [`RnTree::store`], compiled for each purpose.
+    ///
+    /// While a persist is under way the processor goes on only until some sixty stores are waiting,
+    /// those to the stack included. So the steps are inlined, and this function stores as little as
+    /// it can.
     #[inline(never)]
-    fn store_as<P: Purpose>(
+    fn store_as<'k, P: Purpose>(
         &self,
-        key: C::Key<'_>,
-        value: C::Value<'_>,
-        condition: Condition<C::Value<'_>>,
-    ) -> Result<bool> {
-        // No pin if there are no records to retire: the pin's fence would keep the processor from
-        // overlapping the cache misses of this operation with the last persist of the one before.
-        // The claim keeps the leaf from being retired.
+        key: C::Key<'k>,
+        value: C::Value<'k>,
+        condition: Condition<C::Value<'k>>,
+    ) -> Result<Written> {
+        // Without records to retire there is no pin: its fence would keep the processor from
+        // overlapping the cache misses of this write with the last persist of the one before. The
+        // claim keeps the leaf from being retired.
         let guard = if C::TIES {
             self.pool.pin()
         } else {
@@ -149,119 +183,148 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         };
         let heap = self.inner.heap();
         let hash = C::hash(key);
+        let request = Request::<M, C> {
+            guard: &guard,
+            heap: &heap,
+            key,
+            hash,
+            condition,
+        };
         let mut encoded = Encoded::<M, C>::new(&guard, key, value, condition);
-        let mut next = None;
-        loop {
-            let (index, version) =
-                match self.place_for::<P>(&guard, &heap, next.take(), (key, hash), condition)? {
-                    Place::Leaf(index, version) => (index, version),
-                    Place::Fails(lsn) => {
-                        guard.wait_for(lsn)?;
-                        return Ok(false);
-                    }
-                };
-            let record = self.leaves.get(index);
-            let Some(entry) = record.claim(self.capacity) else {
-                // Makes room only if the condition still holds.
-                if let Some(lsn) = self.fails_after_all::<P>(&guard, (key, hash), condition)? {
-                    guard.wait_for(lsn)?;
-                    return Ok(false);
-                }
-                next = self.make_room(index, version, key)?.filter(|_| C::TIES);
-                continue;
-            };
-            let claim = Claim {
-                record,
-                index,
-                entry,
-            };
-            if !record.is_still(version) {
-                continue;
+        let mut from = None;
+        let written = loop {
+            match self.attempt::<P>(&request, &mut encoded, from)? {
+                Attempt::Done(written) => break written,
+                // Without a pin the leaf may have been retired meanwhile: descend again.
+                Attempt::Retry { leaf } => from = if C::TIES { leaf } else { None },
             }
-            let leaf = Self::leaf(&guard, record)?;
-            let words = encoded.words()?;
-            write_entry(&guard, &leaf.entries[entry], words);
-            let plan = |locked| {
-                self.plan(
-                    &guard,
-                    &heap,
-                    (index, entry),
-                    (key, hash),
-                    words,
-                    condition,
-                    locked,
-                )
-            };
-            // Meanwhile the entry is being written back. Errors are ignored: writers may cause
-            // them, and the plan is then made again under the lock.
-            let early = plan(false).ok().flatten();
-            if let Some(Plan::Fails { sequence, lsn }) = early
-                && record.is_still_in(sequence)
-            {
-                guard.wait_for(lsn)?;
-                return Ok(false);
-            }
-            // PERSIST: record and entry before the slot line that lists the entry; lost, the key is
-            // as it was.
-            guard.fence();
-            let attempt = self.publish_entry(&guard, claim, hash, words, early, plan)?;
-            match attempt {
-                Attempt::Done(held, lsn) => {
-                    if held {
-                        encoded.published();
-                    }
-                    guard.wait_for(lsn)?;
-                    return Ok(held);
-                }
-                // Without a pin that leaf may have been retired.
-                Attempt::At(index) => next = Some(index).filter(|_| C::TIES),
-            }
-        }
+        };
+        let lsn = guard.left_to_caller(written.lsn);
+        Ok(Written { lsn, ..written })
     }
 
-    /// Checks again a condition that held at first sight. If it does not hold, returns the LSN by
-    /// which that is durable.
-    #[cold]
-    fn fails_after_all<P: Purpose>(
-        &self,
-        guard: &Guard<'_, M>,
-        (key, hash): (C::Key<'_>, u16),
-        condition: Condition<C::Value<'_>>,
-    ) -> Result<Option<Lsn>> {
-        if P::CONFIRMS || C::TIES {
-            return Ok(None);
-        }
-        let peeked = self.peek::<Insert>(guard, key, hash)?;
-        Ok(if holds::<M, C>(guard, condition, peeked.words)? {
-            None
-        } else {
-            Some(peeked.lsn)
-        })
-    }
-
-    /// The leaf to write to, from `from` on if that is known, unless the condition fails at first
-    /// sight: then nothing is allocated, and the caller waits until what was read is durable.
+    /// The steps of the module's documentation, once.
     #[inline(always)]
-    fn place_for<P: Purpose>(
+    fn attempt<P: Purpose>(
         &self,
-        guard: &Guard<'_, M>,
-        heap: &HeapGuard<'_>,
+        request: &Request<'_, '_, M, C>,
+        encoded: &mut Encoded<'_, '_, '_, '_, M, C>,
         from: Option<u32>,
-        (key, hash): (C::Key<'_>, u16),
-        condition: Condition<C::Value<'_>>,
-    ) -> Result<Place> {
-        if !C::TIES {
-            let peeked = self.peek::<P>(guard, key, hash)?;
-            let holds = match condition {
-                Condition::Present if !P::CONFIRMS => peeked.candidates != 0,
-                _ => holds::<M, C>(guard, condition, peeked.words)?,
-            };
-            return Ok(if holds {
-                Place::Leaf(peeked.index, peeked.version)
-            } else {
-                Place::Fails(peeked.lsn)
-            });
+    ) -> Result<Attempt> {
+        let guard = request.guard;
+        let (index, version) = match self.find_leaf::<P>(request, from)? {
+            Destination::Leaf { index, version } => (index, version),
+            Destination::ConditionFails { lsn } => return Ok(Attempt::Done(Written::refused(lsn))),
+        };
+
+        let record = self.leaves.get(index);
+        let Some(entry) = record.claim(self.capacity) else {
+            return self.make_room_for::<P>(request, index, version);
+        };
+        let claim = Claim {
+            index,
+            record,
+            entry,
+        };
+        if !record.is_still(version) {
+            return Ok(Attempt::Retry { leaf: None });
         }
+
+        let leaf = Self::leaf(guard, record)?;
+        let words = encoded.words()?;
+        write_entry(guard, &leaf.entries[entry], words);
+
+        // Errors are ignored here: a writer beside may cause them. Under the lock the plan is made
+        // again.
+        let early = self
+            .plan(request, &claim, words, Planning::Optimistic)
+            .unwrap_or(None);
+        if let Some(Plan::ConditionFails { sequence, lsn }) = early
+            && record.is_still_in(sequence)
+        {
+            return Ok(Attempt::Done(Written::refused(lsn)));
+        }
+
+        // PERSIST: record and entry before the slot line that lists the entry; lost, the key is as
+        // it was.
+        guard.fence();
+
+        let attempt = self.publish_entry(request, claim, words, early)?;
+        if let Attempt::Done(Written { held: true, .. }) = attempt {
+            encoded.published();
+        }
+        Ok(attempt)
+    }
+
+    /// Splits or merges a full leaf, if the condition still holds.
+    #[cold]
+    fn make_room_for<P: Purpose>(
+        &self,
+        request: &Request<'_, '_, M, C>,
+        index: u32,
+        version: u64,
+    ) -> Result<Attempt> {
+        // A fingerprint that matched by chance would split the leaf for nothing.
+        if !P::CONFIRMS && !C::TIES {
+            let peeked = self.peek::<Insert>(request.guard, request.key, request.hash)?;
+            if !request.condition_holds(peeked.words)? {
+                return Ok(Attempt::Done(Written::refused(peeked.lsn)));
+            }
+        }
+        let leaf = self.make_room(index, version, request.key)?;
+        Ok(Attempt::Retry { leaf })
+    }
+
+    /// The leaf to write to, searched from the leaf `from` on if that is known.
+    #[inline(always)]
+    fn find_leaf<P: Purpose>(
+        &self,
+        request: &Request<'_, '_, M, C>,
+        from: Option<u32>,
+    ) -> Result<Destination> {
+        if C::TIES {
+            self.find_leaf_pinned::<P>(request, from)
+        } else {
+            self.find_leaf_unpinned::<P>(request)
+        }
+    }
+
+    /// [`RnTree::find_leaf`] for codecs whose entries hold the whole key and value.
+    #[inline(always)]
+    fn find_leaf_unpinned<P: Purpose>(
+        &self,
+        request: &Request<'_, '_, M, C>,
+    ) -> Result<Destination> {
+        let peeked = self.peek::<P>(request.guard, request.key, request.hash)?;
+        let holds = match request.condition {
+            Condition::Present if !P::CONFIRMS => peeked.candidates != 0,
+            _ => request.condition_holds(peeked.words)?,
+        };
+        if holds {
+            Ok(Destination::Leaf {
+                index: peeked.index,
+                version: peeked.version,
+            })
+        } else {
+            Ok(Destination::ConditionFails { lsn: peeked.lsn })
+        }
+    }
+
+    /// [`RnTree::find_leaf`] for codecs with records, under a pin.
+    #[inline(always)]
+    fn find_leaf_pinned<P: Purpose>(
+        &self,
+        request: &Request<'_, '_, M, C>,
+        from: Option<u32>,
+    ) -> Result<Destination> {
+        let Request {
+            guard,
+            heap,
+            key,
+            hash,
+            condition,
+        } = *request;
+        let reads_no_entry = matches!(condition, Condition::Always | Condition::Written(_));
         let mut index = match from {
             Some(index) => index,
             None => self.descend(guard, key)?,
@@ -275,42 +338,47 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 continue;
             }
             Self::prefetch_for::<P>(guard, record, Self::leaf(guard, record)?, key);
-            if matches!(condition, Condition::Always | Condition::Written(_)) {
-                let beyond = Self::beyond(heap, record, key);
-                // A merge changes high key and next leaf; with one of each it would lead too far.
+
+            if reads_no_entry {
+                let next = Self::beyond(heap, record, key);
+                // A merge changes both high key and next leaf; a mix of old and new would lead too
+                // far.
                 if !record.is_still(version) {
                     continue;
                 }
-                // Goes on by the chain: if the parent does not know the next leaf, a new descent
-                // would lead here again.
-                match beyond? {
-                    // ORDER: as in `peek`.
-                    Some(_) if record.sequence().is_none() => LeafRecord::<M>::wait(),
-                    Some(next) => index = next,
-                    None => return Ok(Place::Leaf(index, version)),
+                let Some(next) = next? else {
+                    return Ok(Destination::Leaf { index, version });
+                };
+                // ORDER: as in `peek`: the end of the split's change must be seen before the next
+                // leaf.
+                if record.sequence().is_none() {
+                    LeafRecord::<M>::wait();
+                } else {
+                    // By the chain: if the parent does not know the next leaf yet, a descent would
+                    // lead here.
+                    index = next;
                 }
                 continue;
             }
-            let seen = match self.look(guard, heap, record, key, hash)? {
+
+            let found = match self.look(guard, heap, record, key, hash)? {
+                Seen::Entry(_, words) => Some(words),
+                Seen::Absent => None,
                 Seen::Beyond(next) => {
                     index = next;
                     continue;
                 }
                 Seen::Dead => continue,
-                Seen::Entry(_, words) => Some(words),
-                Seen::Absent => None,
             };
-            let holds = holds::<M, C>(guard, condition, seen)?;
-            return Ok(if holds {
-                Place::Leaf(index, version)
-            } else {
-                Place::Fails(record.lsn())
-            });
+            if request.condition_holds(found)? {
+                return Ok(Destination::Leaf { index, version });
+            }
+            return Ok(Destination::ConditionFails { lsn: record.lsn() });
         }
     }
 
-    /// Prefetches the leaf's page; for a write also the entry that it will probably claim, and the
-    /// entries that it compares with the key.
+    /// Prefetches the leaf's page; for a write also the entry that it will probably claim, and one
+    /// of those that it will compare with the key.
     #[inline(always)]
     pub(super) fn prefetch_for<P: Purpose>(
         guard: &Guard<'_, M>,
@@ -319,133 +387,155 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         key: C::Key<'_>,
     ) {
         if !P::CLAIMS {
-            return kernels::prefetch_read(&leaf.slots);
+            kernels::prefetch_read(&leaf.slots);
+            return;
         }
         record.prefetch_for_write();
         leaf.slots.prefetch(guard);
-        let free = (!record.claimed.load(Ordering::Relaxed)).trailing_zeros() as usize;
-        kernels::prefetch_write(&leaf.entries[free.min(ENTRIES_MAX - 1)]);
+        let first_free = record.claimed.load(Ordering::Relaxed).trailing_ones() as usize;
+        kernels::prefetch_write(&leaf.entries[first_free.min(ENTRIES_MAX - 1)]);
         if P::RANKS {
             let (_, tied) = record.compare_orders(C::word(key));
             let tied = tied & record.live.load(Ordering::Relaxed);
-            kernels::prefetch_read(
-                &leaf.entries[(tied.trailing_zeros() as usize).min(ENTRIES_MAX - 1)],
-            );
+            let first_tied = tied.trailing_zeros() as usize;
+            kernels::prefetch_read(&leaf.entries[first_tied.min(ENTRIES_MAX - 1)]);
         }
     }
 
-    /// Plans what a write does to a leaf. Without the lock the plan holds only as long as the leaf
-    /// has the sequence in it; `None` if planning needs the lock, or the leaf is changing.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one step of `store`, which does it twice"
-    )]
+    /// Plans the new slot line of the claimed entry's leaf. `None` if that needs the leaf's lock.
     #[inline(always)]
     fn plan(
         &self,
-        guard: &Guard<'_, M>,
-        heap: &HeapGuard<'_>,
-        (index, entry): (u32, usize),
-        (key, hash): (C::Key<'_>, u16),
+        request: &Request<'_, '_, M, C>,
+        claim: &Claim<'_, M>,
         words: EntryWords,
-        condition: Condition<C::Value<'_>>,
-        locked: bool,
+        planning: Planning,
     ) -> Result<Option<Plan>> {
-        let record = self.leaves.get(index);
+        let Request {
+            guard,
+            heap,
+            key,
+            hash,
+            ..
+        } = *request;
+        let record = claim.record;
         let Some(sequence) = record.sequence() else {
             return Ok(None);
         };
         if let Some(next) = Self::beyond(heap, record, key)? {
-            return Ok(Some(Plan::Beyond(next)));
+            return Ok(Some(Plan::NextLeaf(next)));
         }
-        // ORDER: as in `look`.
+
+        // ORDER: as in `look`: the live entries and their fingerprints are visible.
         let live = record.live.load(Ordering::Acquire);
-        let old = self.look_among(guard, record, record.matches(hash as u8) & live, key, hash)?;
-        if !holds::<M, C>(guard, condition, old.map(|(_, words)| words))? {
-            return Ok(Some(Plan::Fails {
+        let candidates = record.matches(hash as u8) & live;
+        let replaced = self.look_among(guard, record, candidates, key, hash)?;
+        let old_words = replaced.map(|(_, words)| words);
+        if !request.condition_holds(old_words)? {
+            return Ok(Some(Plan::ConditionFails {
                 sequence,
                 lsn: record.lsn(),
             }));
         }
-        let slots = record.slots();
-        let new = match old {
-            Some((old, _)) => match slots.position_of(old) {
-                Some(position) => slots.replaced(position, entry as u8),
-                None => return Err(self.damaged(index, "a live entry without a slot")),
-            },
+
+        let before = record.slots();
+        let after = match replaced {
+            Some((old, _)) => {
+                let Some(position) = before.position_of(old) else {
+                    return Err(self.damaged(claim.index, "a live entry without a slot"));
+                };
+                before.replaced(position, claim.entry as u8)
+            }
             None => {
                 let leaf = Self::leaf(guard, record)?;
-                match self.rank(guard, (record, leaf), &slots, live, key, locked)? {
-                    // Without the lock the count may be anything.
-                    Some(position)
-                        if position <= slots.count() && slots.count() < self.capacity =>
-                    {
-                        slots.inserted(position, entry as u8)
-                    }
-                    _ if locked => return Err(self.damaged(index, "slots that miss live entries")),
-                    _ => return Ok(None),
+                let Some(position) =
+                    self.rank(guard, record, leaf, &before, live, key, planning)?
+                else {
+                    return Ok(None);
+                };
+                let count = before.count();
+                if position > count || count >= self.capacity {
+                    // Read beside writers, count and rank need not fit together.
+                    return match planning {
+                        Planning::Optimistic => Ok(None),
+                        Planning::Locked => {
+                            Err(self.damaged(claim.index, "slots that miss live entries"))
+                        }
+                    };
                 }
+                before.inserted(position, claim.entry as u8)
             }
         };
-        let change = EntrySum::default().with(entry, words);
-        let new = new.sealed(
-            &slots,
-            old.map_or(change, |(old, words)| change.with(old, words)),
-        );
-        Ok(Some(Plan::Publish {
+
+        let mut sum = EntrySum::default().with(claim.entry, words);
+        if let Some((old, words)) = replaced {
+            sum = sum.with(old, words);
+        }
+        let after = after.sealed(&before, sum);
+        Ok(Some(Plan::Publish(Change {
             sequence,
             live,
-            old,
-            slots,
-            new,
-        }))
+            replaced,
+            before,
+            after,
+        })))
     }
 
-    /// Lists a written entry in the slot line, under the leaf's lock: by the plan `early` if the
-    /// leaf has not changed since, otherwise by a new `plan`.
+    /// Steps 6 and 7: lists the claimed entry in the slot line.
     #[inline(always)]
     fn publish_entry(
         &self,
-        guard: &Guard<'_, M>,
+        request: &Request<'_, '_, M, C>,
         claim: Claim<'_, M>,
-        hash: u16,
         words: EntryWords,
         early: Option<Plan>,
-        plan: impl Fn(bool) -> Result<Option<Plan>>,
     ) -> Result<Attempt> {
+        let guard = request.guard;
         let record = claim.record;
         let lock = record.lock();
+
         // The claim keeps the leaf from being merged away (`LeafRecord::close`), but not from being
-        // split. After a split the entry may be in the wrong leaf: then the plan is `Beyond`.
+        // split. After a split the entry may be in the wrong leaf: then the plan is `NextLeaf`.
         let plan = match early {
-            Some(early) if early.holds_in(record) => Some(early),
-            _ => plan(true)?,
+            Some(Plan::Publish(change)) if record.is_still_in(change.sequence) => {
+                Some(Plan::Publish(change))
+            }
+            _ => self.plan(request, &claim, words, Planning::Locked)?,
         };
-        let (live, old, slots, new) = match plan {
-            Some(Plan::Publish {
-                live,
-                old,
-                slots,
-                new,
-                ..
-            }) => (live, old, slots, new),
-            Some(Plan::Fails { lsn, .. }) => return Ok(Attempt::Done(false, lsn)),
-            Some(Plan::Beyond(next)) => return Ok(Attempt::At(next)),
-            // Under the lock there is always a plan; without one, try again.
-            None => return Ok(Attempt::At(claim.index)),
+        let change = match plan {
+            Some(Plan::Publish(change)) => change,
+            Some(Plan::ConditionFails { lsn, .. }) => {
+                return Ok(Attempt::Done(Written::refused(lsn)));
+            }
+            Some(Plan::NextLeaf(next)) => return Ok(Attempt::Retry { leaf: Some(next) }),
+            None => {
+                return Ok(Attempt::Retry {
+                    leaf: Some(claim.index),
+                });
+            }
         };
+
         let leaf = Self::leaf(guard, record)?;
         // PERSIST: the entry is ordered before; lost, the leaf is as it was.
-        let stored = Slots(leaf.slots.publish(guard, &slots.0, &new.0)?);
-        let (added, removed) = (1 << claim.entry, old.map_or(0, |(entry, _)| 1 << entry));
-        // Before the fence, as only lock holders read these, or readers that find the entry's bit
-        // in `live`.
-        record.set_fingerprint(claim.entry, hash as u8);
+        let stored = Slots(
+            leaf.slots
+                .publish(guard, &change.before.0, &change.after.0)?,
+        );
+
+        let added = 1 << claim.entry;
+        let removed = match change.replaced {
+            Some((old, _)) => 1 << old,
+            None => 0,
+        };
+        // Before the fence: only lock holders read these, or readers that find the entry's bit in
+        // `live`.
+        record.set_fingerprint(claim.entry, request.hash as u8);
         record.set_order(claim.entry, words[0]);
         record.dead.store(
             record.dead.load(Ordering::Relaxed) | removed,
             Ordering::Relaxed,
         );
+
         let lsn = guard.fence();
         record.stamp(lsn);
         record.change(&stored, || {
@@ -453,94 +543,103 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             // bit.
             record
                 .live
-                .store((live | added) & !removed, Ordering::Release);
+                .store((change.live | added) & !removed, Ordering::Release);
         });
-        claim.publish();
+        claim.published();
         drop(lock);
-        if let Some((_, words)) = old {
-            C::retire(guard, words);
+
+        if let Some((_, old_words)) = change.replaced {
+            C::retire(guard, old_words);
         }
-        Ok(Attempt::Done(true, lsn))
+        Ok(Attempt::Done(Written::done(lsn)))
     }
 
-    /// How many of a leaf's keys are below `key`, which is not among them. `None` if ranking needs
-    /// the lock, and it is not held.
+    /// The number of the leaf's keys that are below `key`, which is not among them. `None` if that
+    /// needs the leaf's lock.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "passed in registers: see `store_as`"
+    )]
     fn rank(
         &self,
         guard: &Guard<'_, M>,
-        (record, leaf): (&LeafRecord<M>, &Leaf),
+        record: &LeafRecord<M>,
+        leaf: &Leaf,
         slots: &Slots,
         live: u64,
         key: C::Key<'_>,
-        locked: bool,
+        planning: Planning,
     ) -> Result<Option<usize>> {
         let word = C::word(key);
         let (mut below, tied) = record.compare_orders(word);
-        let (mut tied, mut equal) = (tied & live, 0);
-        if tied.count_ones() > TIES_MAX {
-            if !locked {
+        let mut equal = 0;
+        let tied = tied & live;
+        if tied.count_ones() <= TIES_MAX {
+            for entry in bits(tied) {
+                let other = leaf.entries[entry.min(ENTRIES_MAX - 1)][0].load(guard);
+                below |= u64::from(other < word) << entry;
+                equal |= u64::from(other == word) << entry;
+            }
+        } else {
+            if planning == Planning::Optimistic {
                 return Ok(None);
             }
             (below, equal) = guard
                 .medium()
                 .compare_entries(Word::pairs(&leaf.entries), word);
-            self.rescale(guard, (record, leaf), live, word);
-            tied = 0;
+            self.rescale(guard, record, leaf, live, word);
         }
-        for entry in bits(tied) {
-            let other = leaf.entries[entry.min(ENTRIES_MAX - 1)][0].load(guard);
-            below |= u64::from(other < word) << entry;
-            equal |= u64::from(other == word) << entry;
+
+        let lowest = (below & live).count_ones() as usize;
+        if !C::TIES {
+            return Ok(Some(lowest));
         }
-        let mut low = (below & live).count_ones() as usize;
-        if C::TIES {
-            // Entries that tie are neighbours in the slot array.
-            let mut high = low + (equal & live).count_ones() as usize;
-            while low < high {
-                let middle = usize::midpoint(low, high);
-                let cells = &leaf.entries[slots.entry(middle).min(ENTRIES_MAX - 1)];
-                let words = [cells[0].load(guard), cells[1].load(guard)];
-                if C::compare_tie(guard, key, words)? == Compare::Greater {
-                    low = middle + 1;
-                } else {
-                    high = middle;
-                }
+        // Entries with the same first word are neighbours in the slot array: their records decide.
+        let mut low = lowest;
+        let mut high = lowest + (equal & live).count_ones() as usize;
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            let cells = &leaf.entries[slots.entry(middle).min(ENTRIES_MAX - 1)];
+            let words = [cells[0].load(guard), cells[1].load(guard)];
+            if C::compare_tie(guard, key, words)? == Compare::Greater {
+                low = middle + 1;
+            } else {
+                high = middle;
             }
         }
         Ok(Some(low))
     }
-}
 
-impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Fits the scale of the order bytes to the live keys and to the new `key`. If that lies at an
-    /// end of the leaf, leaves room for more keys there. Under the leaf's lock.
+    /// end of the leaf, leaves room for more keys there. The caller holds the leaf's lock.
     #[cold]
     fn rescale(
         &self,
         guard: &Guard<'_, M>,
-        (record, leaf): (&LeafRecord<M>, &Leaf),
+        record: &LeafRecord<M>,
+        leaf: &Leaf,
         live: u64,
         key: u64,
     ) {
-        let keys = || {
-            let entries = (0..ENTRIES_MAX).filter(|entry| live & 1 << entry != 0);
-            entries.map(|entry| (entry, leaf.entries[entry][0].load(guard)))
-        };
-        let (low, high) = keys().fold((u64::MAX, 0), |(low, high), (_, key)| {
-            (key.min(low), key.max(high))
-        });
-        let room = high.saturating_sub(low);
-        let low = if key < low {
-            key.saturating_sub(room)
-        } else {
-            low
-        };
-        let high = if key > high {
-            key.saturating_add(room)
-        } else {
-            high
-        };
-        record.rescale(Scale::covering(low, high), keys());
+        let mut keys = Vec::with_capacity(ENTRIES_MAX);
+        let mut low = u64::MAX;
+        let mut high = 0;
+        for (entry, cells) in leaf.entries.iter().enumerate() {
+            if live & 1 << entry != 0 {
+                let key = cells[0].load(guard);
+                keys.push((entry, key));
+                low = low.min(key);
+                high = high.max(key);
+            }
+        }
+        let margin = high.saturating_sub(low);
+        if key < low {
+            low = key.saturating_sub(margin);
+        }
+        if key > high {
+            high = key.saturating_add(margin);
+        }
+        record.rescale(Scale::covering(low, high), keys);
         // A writer that ranked a key meanwhile ranks it again.
         record.change(&record.slots(), || {});
     }

@@ -100,9 +100,9 @@ mod split;
 
 use std::sync::Arc;
 
-use medium::Medium;
 use medium::arena::Arena;
 use medium::sync::{AtomicU64, Ordering};
+use medium::{Lsn, Medium};
 use pool::{Pool, ROOT_WORDS, TreeRoot};
 
 use crate::engine::instrumented_trees;
@@ -274,6 +274,10 @@ where
 {
     methods_of_entries!();
     methods_of_trees!();
+
+    fn wait(&self, lsn: Lsn) -> Result<()> {
+        self.pool.peek().wait_for(lsn)
+    }
 
     fn len(&self) -> Result<u64> {
         Ok(self.count()?.0)

@@ -8,7 +8,7 @@ use super::RnTree;
 use super::find::Find;
 use super::layout::{EntrySum, LeafRecord, Slots};
 use crate::Result;
-use crate::index::{Codec, Condition, EntryWords};
+use crate::index::{Codec, Condition, EntryWords, Written};
 use crate::kit::write::holds;
 
 impl<M: Medium, C: Codec> RnTree<M, C> {
@@ -18,7 +18,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         &self,
         key: C::Key<'_>,
         condition: Condition<C::Value<'_>>,
-    ) -> Result<bool> {
+    ) -> Result<Written> {
         let hash = C::hash(key);
         let mut peeked = None;
         if !C::TIES {
@@ -27,8 +27,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             let seen = self.peek::<Find>(&guard, key, hash)?;
             let held = holds::<M, C>(&guard, condition, seen.words)?;
             if !held || seen.words.is_none() {
-                guard.wait_for(seen.lsn)?;
-                return Ok(held);
+                let lsn = guard.left_to_caller(seen.lsn);
+                return Ok(Written { held, lsn });
             }
             peeked = Some(seen);
         }
@@ -43,8 +43,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             let record = self.leaves.get(found);
             let held = holds::<M, C>(&guard, condition, seen.map(|(_, words)| words))?;
             if !held || seen.is_none() {
-                guard.wait_for(record.lsn())?;
-                return Ok(held);
+                let lsn = guard.left_to_caller(record.lsn());
+                return Ok(Written { held, lsn });
             }
             let lock = record.lock();
             if LeafRecord::<M>::is_dead(record.version()) {
@@ -75,8 +75,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             if count <= self.capacity / 4 {
                 let _ = self.merge(&guard, key); // the key is gone, merged or not
             }
-            guard.wait_for(lsn)?;
-            return Ok(true);
+            return Ok(Written::done(guard.left_to_caller(lsn)));
         }
     }
 

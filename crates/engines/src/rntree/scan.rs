@@ -7,13 +7,13 @@
 
 use medium::sync::Ordering;
 use medium::sync::pause;
-use medium::{Medium, kernels};
+use medium::{Lsn, Medium, kernels};
 use pool::{Guard, Pool};
 
 use super::RnTree;
 use super::layout::{ENTRIES_MAX, Leaf, LeafRecord, Slots};
 use crate::Result;
-use crate::index::{Codec, Direction, EntryWords};
+use crate::index::{Codec, Direction, EntryWords, VisitWords};
 use crate::kit::chain::{HeapGuard, InnerTree, Separator, Target};
 use crate::kit::scan::{Goal, LeafCopy, Leaves};
 
@@ -32,6 +32,8 @@ pub(super) struct Snapshot {
     pub(super) count: usize,
     pub(super) next: u32,
     high: u64,
+    /// When it is durable.
+    pub(super) lsn: Lsn,
 }
 
 impl Snapshot {
@@ -41,12 +43,13 @@ impl Snapshot {
             count: 0,
             next: 0,
             high: 0,
+            lsn: Lsn::DURABLE,
         }
     }
 }
 
 impl<M: Medium, C: Codec> RnTree<M, C> {
-    /// Takes a snapshot, once it is durable; `false` if the leaf is dead. Prefetches the next leaf.
+    /// Takes a snapshot; `false` if the leaf is dead. Prefetches the next leaf.
     #[inline]
     pub(super) fn snapshot(
         &self,
@@ -77,7 +80,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             }
         }
         drop(lock);
-        guard.wait_for(record.lsn())?;
+        // After the copy: what it saw is stamped with this LSN or an earlier one.
+        snapshot.lsn = guard.left_to_caller(record.lsn());
         Ok(true)
     }
 
@@ -106,40 +110,40 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Calls `visit` with the entries from `from` on, ascending, until it returns `false`. Not
     /// pinned, like point reads: however long the visits take, they do not keep memory from being
     /// reused.
-    pub(super) fn visit_words(
-        &self,
-        from: u64,
-        visit: &mut dyn FnMut(&[[u64; 2]]) -> bool,
-    ) -> Result<()>
+    pub(super) fn visit_words(&self, from: u64, visit: &mut VisitWords<'_>) -> Result<Lsn>
     where
         C: for<'k> Codec<Key<'k> = u64>,
     {
         let guard = self.pool.peek();
-        let mut resume = from;
+        let mut progress = Progress {
+            resume: from,
+            seen: Lsn::DURABLE,
+        };
         let mut attempts = 0;
         loop {
             if attempts == ATTEMPTS {
                 attempts = 0;
-                if !self.visit_pinned(&mut resume, visit)? {
-                    return Ok(());
+                if !self.visit_pinned(&mut progress, visit)? {
+                    return Ok(progress.seen);
                 }
             }
             guard.interleave_read(&self.inner);
             let (mut index, mut version) =
-                self.inner.descend_touching(resume, |leaf, following| {
-                    self.prefetch_whole_leaf(&guard, leaf);
-                    for next in following.iter().take(LEAVES_AHEAD) {
-                        self.prefetch_whole_leaf(&guard, next.load(Ordering::Relaxed));
-                    }
-                    self.leaves.peek(leaf).version()
-                })?;
+                self.inner
+                    .descend_touching(progress.resume, |leaf, following| {
+                        self.prefetch_whole_leaf(&guard, leaf);
+                        for next in following.iter().take(LEAVES_AHEAD) {
+                            self.prefetch_whole_leaf(&guard, next.load(Ordering::Relaxed));
+                        }
+                        self.leaves.peek(leaf).version()
+                    })?;
             loop {
-                match self.visit_leaf(&guard, (index, version), &mut resume, visit)? {
+                match self.visit_leaf(&guard, (index, version), &mut progress, visit)? {
                     Visited::All(next, next_version) => {
                         (index, version) = (next, next_version);
                         attempts = 0;
                     }
-                    Visited::Enough => return Ok(()),
+                    Visited::Enough => return Ok(progress.seen),
                     Visited::Changed => break,
                 }
             }
@@ -147,15 +151,15 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
     }
 
-    /// Visits the entries of one leaf from `resume` on, and moves `resume` behind them. `index` was
+    /// Visits the entries of one leaf from where the scan is, and moves that behind them. `index` was
     /// the right leaf when it had `version`.
     #[inline(always)]
     fn visit_leaf(
         &self,
         guard: &Guard<'_, M>,
         (index, version): (u32, u64),
-        resume: &mut u64,
-        visit: &mut dyn FnMut(&[[u64; 2]]) -> bool,
+        progress: &mut Progress,
+        visit: &mut VisitWords<'_>,
     ) -> Result<Visited> {
         let record = self.leaves.get(index);
         let Some(sequence) = record.sequence() else {
@@ -178,11 +182,11 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             |position: usize| &leaf.entries[usize::from(listed[position]).min(ENTRIES_MAX - 1)];
         let key_at = |position: usize| cells_at(position)[0].load(guard);
         let mut start = 0;
-        if count > 0 && key_at(0) < *resume {
+        if count > 0 && key_at(0) < progress.resume {
             let mut end = count;
             while start < end {
                 let middle = usize::midpoint(start, end);
-                if key_at(middle) < *resume {
+                if key_at(middle) < progress.resume {
                     start = middle + 1;
                 } else {
                     end = middle;
@@ -208,12 +212,13 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             if !is_still() {
                 return Ok(Visited::Changed);
             }
-            guard.wait_for(lsn)?;
+            let lsn = guard.left_to_caller(lsn);
+            progress.seen = progress.seen.max(lsn);
             if let Some([last, _]) = entries.last() {
-                if !visit(entries) || *last == u64::MAX {
+                if !visit(entries, lsn) || *last == u64::MAX {
                     return Ok(Visited::Enough);
                 }
-                *resume = last + 1;
+                progress.resume = last + 1;
             }
             if start == first {
                 // Not before: the scan may have got all that it wants.
@@ -230,25 +235,24 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
     }
 
-    /// As [`RnTree::visit_leaf`] for the leaf of `resume`, however busy its writers are: takes the
+    /// As [`RnTree::visit_leaf`] for the leaf where the scan is, however busy its writers are: takes the
     /// leaf's lock, which needs a pin. Both end before `visit` is called. Returns `false` if the
     /// scan is at its end.
     #[cold]
-    fn visit_pinned(
-        &self,
-        resume: &mut u64,
-        visit: &mut dyn FnMut(&[[u64; 2]]) -> bool,
-    ) -> Result<bool>
+    fn visit_pinned(&self, progress: &mut Progress, visit: &mut VisitWords<'_>) -> Result<bool>
     where
         C: for<'k> Codec<Key<'k> = u64>,
     {
         let mut snapshot = Snapshot::new();
         let guard = self.pool.pin();
-        let mut index = self.descend(&guard, *resume)?;
+        let mut index = self.descend(&guard, progress.resume)?;
         loop {
             if !self.snapshot(&guard, index, &mut snapshot)? {
-                index = self.descend(&guard, *resume)?;
-            } else if snapshot.next != 0 && *resume >= snapshot.high {
+                index = self.descend(&guard, progress.resume)?;
+                continue;
+            }
+            progress.seen = progress.seen.max(snapshot.lsn);
+            if snapshot.next != 0 && progress.resume >= snapshot.high {
                 index = snapshot.next;
             } else {
                 break;
@@ -256,14 +260,14 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
         drop(guard);
         let entries = &snapshot.entries[..snapshot.count];
-        let entries = &entries[entries.partition_point(|[key, _]| key < resume)..];
+        let entries = &entries[entries.partition_point(|[key, _]| *key < progress.resume)..];
         if let Some([last, _]) = entries.last() {
-            if !visit(entries) || *last == u64::MAX {
+            if !visit(entries, snapshot.lsn) || *last == u64::MAX {
                 return Ok(false);
             }
-            *resume = last + 1;
+            progress.resume = last + 1;
         }
-        *resume = (*resume).max(snapshot.high);
+        progress.resume = progress.resume.max(snapshot.high);
         Ok(snapshot.next != 0)
     }
 
@@ -288,6 +292,14 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     }
 }
 
+/// How far a scan of words is.
+struct Progress {
+    /// The key at which it goes on.
+    resume: u64,
+    /// When all that it has seen is durable.
+    seen: Lsn,
+}
+
 /// How a visit to a leaf ended.
 enum Visited {
     /// All of it was visited; the next leaf, and its version.
@@ -309,7 +321,8 @@ impl<M: Medium, C: Codec> Leaves<M, C> for RnTree<M, C> {
         goal: Goal<'_>,
         direction: Direction,
         leaf: &mut LeafCopy,
-    ) -> Result<()> {
+    ) -> Result<Lsn> {
+        let mut seen = Lsn::DURABLE;
         // Keeps the heap's separators, which high keys lead to.
         let heap = self.inner.heap();
         let mut snapshot = Snapshot::new();
@@ -320,6 +333,7 @@ impl<M: Medium, C: Codec> Leaves<M, C> for RnTree<M, C> {
                 if !self.snapshot(guard, index, &mut snapshot)? {
                     continue 'descend;
                 }
+                seen = seen.max(snapshot.lsn);
                 leaf.offset = self.leaves.get(index).offset();
                 if snapshot.next == 0 {
                     break 'descend (low, None);
@@ -351,7 +365,7 @@ impl<M: Medium, C: Codec> Leaves<M, C> for RnTree<M, C> {
         } else {
             low
         };
-        Ok(())
+        Ok(seen)
     }
 }
 
@@ -408,20 +422,23 @@ mod tests {
         .unwrap();
         let keys: Vec<u64> = (0..100).map(|key| 10 * key).chain([u64::MAX]).collect();
         for key in &keys {
-            WordIndex::write(&tree, *key, Some(*key), Condition::Absent).unwrap();
+            WordIndex::write_durably(&tree, *key, Some(*key), Condition::Absent).unwrap();
         }
         for from in [0, 1, 10, 995, u64::MAX] {
-            let (mut resume, mut visited) = (from, Vec::new());
-            let mut visit = |entries: &[[u64; 2]]| {
+            let mut progress = Progress {
+                resume: from,
+                seen: Lsn::DURABLE,
+            };
+            let mut visited = Vec::new();
+            let mut visit = |entries: &[[u64; 2]], _: Lsn| {
                 visited.extend(entries.iter().map(|[key, _]| *key));
                 true
             };
-            let steps = std::iter::from_fn(|| {
-                tree.visit_pinned(&mut resume, &mut visit)
-                    .unwrap()
-                    .then_some(())
-            });
-            assert!(steps.take(200).count() < 101, "from {from}");
+            let mut steps = 0;
+            while tree.visit_pinned(&mut progress, &mut visit).unwrap() {
+                steps += 1;
+                assert!(steps < 100, "from {from}");
+            }
             assert_eq!(
                 visited,
                 keys.iter()
@@ -430,7 +447,11 @@ mod tests {
                     .collect::<Vec<_>>()
             );
         }
-        let mut resume = 0;
-        assert!(!tree.visit_pinned(&mut resume, &mut |_| false).unwrap());
+        let mut progress = Progress {
+            resume: 0,
+            seen: Lsn::DURABLE,
+        };
+        let refuse = &mut |_: &[[u64; 2]], _| false;
+        assert!(!tree.visit_pinned(&mut progress, refuse).unwrap());
     }
 }

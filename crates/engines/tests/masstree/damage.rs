@@ -507,7 +507,10 @@ fn damaged_padding_of_a_record_is_named_and_does_no_harm() {
         );
         assert!(!tree.insert(b"a large one", b"another").unwrap());
         let same = Condition::Equals(&b"value of it"[..]);
-        assert!(tree.write(b"a large one", Some(b"another"), same).unwrap());
+        assert!(
+            tree.write_durably(b"a large one", Some(b"another"), same)
+                .unwrap()
+        );
         assert!(tree.check().unwrap().is_empty());
     }
 }

@@ -67,7 +67,7 @@ fn tree(limit_bytes: u64) -> Box<Tree> {
 }
 
 fn put(tree: &dyn Index, key: u64, value: &[u8]) -> Result<bool, Error> {
-    tree.write(&key.to_be_bytes(), Some(value), Condition::Always)
+    tree.write_durably(&key.to_be_bytes(), Some(value), Condition::Always)
 }
 
 fn is_sound(tree: &dyn Index) -> bool {
@@ -94,9 +94,10 @@ fn a_load_holds_up_nobody() {
         tree.sync()?;
         assert_eq!(tree.stat()?.keys, 0);
         assert!(is_sound(tree));
-        tree.epochs()
-            .unwrap()
-            .within_epoch(&mut |_| tree.write(b"absent", None, Condition::Always).map(drop))?;
+        tree.epochs().unwrap().within_epoch(&mut |_| {
+            tree.write_durably(b"absent", None, Condition::Always)
+                .map(drop)
+        })?;
         std::thread::scope(|scope| {
             // More threads than shards.
             (0..9).for_each(|_| {
@@ -511,7 +512,7 @@ fn a_batch_that_ends_by_an_error_or_a_panic_ends() {
         tree.epochs()
             .unwrap()
             .within_epoch(&mut |_| {
-                tree.write(&1_u64.to_be_bytes(), None, Condition::Always)
+                tree.write_durably(&1_u64.to_be_bytes(), None, Condition::Always)
                     .map(drop)
             })
             .unwrap();

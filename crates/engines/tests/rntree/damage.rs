@@ -38,7 +38,7 @@ fn grown(pool: &Pool<Instrumented>, codec: Codec, leaf_entries: usize) -> Box<dy
             0..4 => tree.put(&key, &value).map(|()| true),
             4 => tree.remove(&key_of(step)),
             5 => tree.update(&key, &value),
-            _ => tree.write(&key, None, Condition::Equals(&value)),
+            _ => tree.write_durably(&key, None, Condition::Equals(&value)),
         }
         .unwrap();
         let violations = tree.check().unwrap();

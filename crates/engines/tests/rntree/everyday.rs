@@ -79,9 +79,17 @@ fn a_large_load_is_found_without_opening_it_again() {
     assert_eq!(tree.bulk_load(&mut ascending(KEYS), 1.0).unwrap(), KEYS);
     for key in (0..KEYS).step_by(997).chain([KEYS - 1]) {
         assert_eq!(words.get(key).unwrap(), Some(key));
-        assert!(words.write(key, Some(7), Condition::Present).unwrap());
+        assert!(
+            words
+                .write_durably(key, Some(7), Condition::Present)
+                .unwrap()
+        );
     }
-    assert!(words.write(KEYS, Some(7), Condition::Absent).unwrap());
+    assert!(
+        words
+            .write_durably(KEYS, Some(7), Condition::Absent)
+            .unwrap()
+    );
     let mut last = 0;
     words
         .scan_each(0, |key, _| {
@@ -100,8 +108,16 @@ fn a_hundred_thousand_words_come_and_go() {
     let words = tree.words().unwrap();
     let mix = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for i in 0..100_000 {
-        assert!(words.write(mix(i), Some(i), Condition::Absent).unwrap());
-        assert!(!words.write(mix(i), Some(7), Condition::Absent).unwrap());
+        assert!(
+            words
+                .write_durably(mix(i), Some(i), Condition::Absent)
+                .unwrap()
+        );
+        assert!(
+            !words
+                .write_durably(mix(i), Some(7), Condition::Absent)
+                .unwrap()
+        );
     }
     assert_clean(&*tree);
     assert_eq!(tree.len().unwrap(), 100_000);
@@ -109,7 +125,7 @@ fn a_hundred_thousand_words_come_and_go() {
         assert_eq!(words.get(mix(i)).unwrap(), Some(i));
         assert!(
             words
-                .write(mix(i), Some(i + 1), Condition::Equals(i))
+                .write_durably(mix(i), Some(i + 1), Condition::Equals(i))
                 .unwrap()
         );
     }
@@ -135,7 +151,11 @@ fn a_hundred_thousand_words_come_and_go() {
     assert_eq!(count, 100_000);
     let full = pool.stat().used_bytes;
     for i in 0..100_000 {
-        assert!(words.write(mix(i), None, Condition::Present).unwrap());
+        assert!(
+            words
+                .write_durably(mix(i), None, Condition::Present)
+                .unwrap()
+        );
     }
     assert_clean(&*tree);
     assert_eq!(tree.len().unwrap(), 0);
@@ -168,7 +188,7 @@ fn memory_stays_within_its_budget() {
     for i in 0..KEYS {
         assert!(
             words
-                .write(random.random(), Some(i), Condition::Absent)
+                .write_durably(random.random(), Some(i), Condition::Absent)
                 .unwrap()
         );
     }
@@ -233,7 +253,11 @@ fn a_loaded_tree_that_is_emptied_in_any_order_gives_its_leaves_back() {
         let words = tree.words().unwrap();
         tree.bulk_load(&mut ascending(KEYS), 1.0).unwrap();
         for i in 0..KEYS {
-            assert!(words.write(order(i), None, Condition::Present).unwrap());
+            assert!(
+                words
+                    .write_durably(order(i), None, Condition::Present)
+                    .unwrap()
+            );
         }
         assert_eq!(tree.stat().unwrap().leaves, 1);
         assert_clean(&*tree);
@@ -275,7 +299,7 @@ fn a_lock_that_was_not_taken_is_not_released() {
     for i in 0..keys {
         assert!(
             words
-                .write(i * 7919 % 65537, Some(i), Condition::Absent)
+                .write_durably(i * 7919 % 65537, Some(i), Condition::Absent)
                 .unwrap()
         );
     }
@@ -288,7 +312,11 @@ fn a_lock_that_was_not_taken_is_not_released() {
                     random ^= random >> 7;
                     random ^= random << 17;
                     let key = (random % keys) * 7919 % 65537;
-                    assert!(words.write(key, Some(i), Condition::Present).unwrap());
+                    assert!(
+                        words
+                            .write_durably(key, Some(i), Condition::Present)
+                            .unwrap()
+                    );
                 }
             });
         }
@@ -313,7 +341,7 @@ fn a_check_beside_leaves_that_are_shared_finds_them_settled() {
                 while checking.load(std::sync::atomic::Ordering::Relaxed) {
                     let value = random.random_bool(0.6).then_some(seed);
                     words
-                        .write(random.random_range(0..KEYS), value, Condition::Always)
+                        .write_durably(random.random_range(0..KEYS), value, Condition::Always)
                         .unwrap();
                 }
             });

@@ -79,10 +79,10 @@ fn threads_find_what_was_copied_meanwhile() {
             let tree = &tree;
             scope.spawn(move || {
                 for number in (thread..KEYS).step_by(2) {
-                    tree.write(&key(number), Some(&value(number)), Condition::Absent)
+                    tree.write_durably(&key(number), Some(&value(number)), Condition::Absent)
                         .unwrap();
                     if number % 3 == 0 {
-                        tree.write(&key(number), None, Condition::Equals(&value(number)))
+                        tree.write_durably(&key(number), None, Condition::Equals(&value(number)))
                             .unwrap();
                     }
                     let earlier = (number / 2) & !1 | thread;
@@ -116,8 +116,9 @@ fn a_full_pool_holds_as_much_or_nearly() {
         };
         let tree = instrumented::create(&pool, "tree", Codec::Record, options).unwrap();
         let key = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
-        let attempt =
-            |number| tree.write(&key(number), Some(&[number as u8; 150]), Condition::Absent);
+        let attempt = |number| {
+            tree.write_durably(&key(number), Some(&[number as u8; 150]), Condition::Absent)
+        };
         // Tried twice, as by the store: a retired record is not free while another thread of the
         // process is pinned.
         let put = |number| {

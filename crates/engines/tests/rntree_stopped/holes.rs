@@ -68,12 +68,14 @@ fn words(tree: &dyn Index) -> &dyn WordIndex {
 
 fn insert(tree: &dyn Index, key: u64) -> bool {
     words(tree)
-        .write(key, Some(key + 1), Condition::Absent)
+        .write_durably(key, Some(key + 1), Condition::Absent)
         .unwrap()
 }
 
 fn remove(tree: &dyn Index, key: u64) -> bool {
-    words(tree).write(key, None, Condition::Present).unwrap()
+    words(tree)
+        .write_durably(key, None, Condition::Present)
+        .unwrap()
 }
 
 fn get(tree: &dyn Index, key: u64) -> Option<u64> {
@@ -223,7 +225,7 @@ fn a_claimed_entry_is_not_recycled() {
             for _ in 0..50 {
                 assert!(
                     words(&*tree)
-                        .write(20, Some(21), Condition::Present)
+                        .write_durably(20, Some(21), Condition::Present)
                         .unwrap()
                 );
             }
@@ -481,12 +483,12 @@ fn a_condition_that_fails_changes_nothing() {
     let (_, tree) = tree(8, [10]);
     assert!(
         !words(&*tree)
-            .write(11, Some(99), Condition::Present)
+            .write_durably(11, Some(99), Condition::Present)
             .unwrap()
     );
     assert!(
         !words(&*tree)
-            .write(10, Some(99), Condition::Equals(10))
+            .write_durably(10, Some(99), Condition::Equals(10))
             .unwrap()
     );
     assert!(!remove(&*tree, 11));
@@ -499,12 +501,12 @@ fn an_insert_overwrites_nothing() {
     let (_, tree) = tree(8, [10, 20]);
     assert!(
         !words(&*tree)
-            .write(10, Some(99), Condition::Absent)
+            .write_durably(10, Some(99), Condition::Absent)
             .unwrap()
     );
     assert!(
         !words(&*tree)
-            .write(20, Some(99), Condition::Absent)
+            .write_durably(20, Some(99), Condition::Absent)
             .unwrap()
     );
     assert_holds(&*tree, [10, 20]);
@@ -518,7 +520,13 @@ fn a_condition_that_fails_under_the_lock_changes_nothing_either() {
         &late,
         &*tree,
         0,
-        &|tree| assert!(!words(tree).write(20, Some(99), Condition::Absent).unwrap()),
+        &|tree| {
+            assert!(
+                !words(tree)
+                    .write_durably(20, Some(99), Condition::Absent)
+                    .unwrap()
+            );
+        },
         &mut || assert!(insert(&*tree, 20)),
     );
     assert_holds(&*tree, [10, 20]);
@@ -535,7 +543,13 @@ fn an_entry_whose_condition_failed_is_free_again() {
             &late,
             &*tree,
             0,
-            &|tree| assert!(!words(tree).write(key, Some(99), Condition::Absent).unwrap()),
+            &|tree| {
+                assert!(
+                    !words(tree)
+                        .write_durably(key, Some(99), Condition::Absent)
+                        .unwrap()
+                );
+            },
             &mut || assert!(insert(&*tree, key)),
         );
         assert!(remove(&*tree, key));
@@ -552,7 +566,7 @@ fn a_find_returns_the_value_of_each_key() {
     assert!((1..100).all(|key| get(&*tree, 10 * key) == Some(10 * key + 1)));
     assert!(
         words(&*tree)
-            .write(u64::MAX, Some(7), Condition::Absent)
+            .write_durably(u64::MAX, Some(7), Condition::Absent)
             .unwrap()
     );
     assert_eq!(get(&*tree, u64::MAX), Some(7));

@@ -44,7 +44,11 @@ fn tree(late: &Arc<Late>, leaf_entries: usize, keys: u64) -> Box<dyn Index> {
         instrumented::create(&open(late), "words", Codec::Word, of_leaf(leaf_entries)).unwrap();
     let words = tree.words().unwrap();
     for key in 0..keys {
-        assert!(words.write(10 * key, Some(key), Condition::Absent).unwrap());
+        assert!(
+            words
+                .write_durably(10 * key, Some(key), Condition::Absent)
+                .unwrap()
+        );
     }
     late.set_release(Release::Manual);
     tree
@@ -83,7 +87,7 @@ fn no_lock_is_held_across_a_wait() {
                 scope.spawn(move || {
                     assert!(
                         words
-                            .write(10 * key + 1, Some(7), Condition::Absent)
+                            .write_durably(10 * key + 1, Some(7), Condition::Absent)
                             .unwrap()
                     );
                 });
@@ -108,7 +112,13 @@ fn a_reader_waits_for_what_a_crash_could_take_back() {
         let read = AtomicU64::new(0);
         std::thread::scope(|scope| {
             let read = &read;
-            scope.spawn(move || assert!(words.write(50, Some(99), Condition::Present).unwrap()));
+            scope.spawn(move || {
+                assert!(
+                    words
+                        .write_durably(50, Some(99), Condition::Present)
+                        .unwrap()
+                );
+            });
             assert!(late.until_waiting(1, PATIENCE));
             scope.spawn(move || read.store(words.get(50).unwrap().unwrap(), Ordering::SeqCst));
             // The reader waits, too, so nobody has seen the 99 that a crash now would take back.
@@ -132,18 +142,18 @@ fn scans_failed_conditions_and_counts_wait_for_what_they_saw() {
     let finished = AtomicU64::new(0);
     std::thread::scope(|scope| {
         let (tree, finished) = (&*tree, &finished);
-        scope.spawn(move || assert!(words.write(55, Some(1), Condition::Absent).unwrap()));
+        scope.spawn(move || assert!(words.write_durably(55, Some(1), Condition::Absent).unwrap()));
         assert!(late.until_waiting(1, PATIENCE));
         scope.spawn(move || {
             words.scan_each(55, |key, _| key != 55).unwrap();
             finished.fetch_add(1, Ordering::SeqCst);
         });
         scope.spawn(move || {
-            assert!(!words.write(55, Some(2), Condition::Absent).unwrap());
+            assert!(!words.write_durably(55, Some(2), Condition::Absent).unwrap());
             finished.fetch_add(1, Ordering::SeqCst);
         });
         scope.spawn(move || {
-            assert!(!words.write(55, None, Condition::Equals(3)).unwrap());
+            assert!(!words.write_durably(55, None, Condition::Equals(3)).unwrap());
             finished.fetch_add(1, Ordering::SeqCst);
         });
         scope.spawn(move || {
@@ -182,7 +192,7 @@ fn every_durable_prefix_is_a_prefix_of_the_operations() {
             std::thread::spawn(move || {
                 let words = tree.words().unwrap();
                 for (key, value) in operations {
-                    words.write(key, value, Condition::Always).unwrap();
+                    words.write_durably(key, value, Condition::Always).unwrap();
                 }
             })
         };

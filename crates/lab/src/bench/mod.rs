@@ -198,13 +198,13 @@ pub(crate) fn recoveries(args: &Args) -> Result<Recoveries> {
 
 /// Undoes a run of inserts or removes, so that each run has the same tree.
 fn undo(args: &Args, bench: &Bench, script: &Script) -> Result<()> {
-    bench.together(|| {
+    bench.together(|subject| {
         for step in script.steps() {
             match step {
-                Step::Insert(key) => drop(bench.subject().remove(key)?),
-                Step::Remove(key) => drop(bench.subject().put(key, key)?),
+                Step::Insert(key) => drop(subject.remove(key)?),
+                Step::Remove(key) => drop(subject.put(key, key)?),
                 Step::Put(key) if args.distribution == Distribution::Monotonic => {
-                    let _ = bench.subject().remove(key)?;
+                    let _ = subject.remove(key)?;
                 }
                 _ => {}
             }

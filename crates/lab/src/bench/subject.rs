@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use engines::index::{
     Bounds, Condition, Direction, EpochStat, Index, IndexStat, Profile, WordIndex,
 };
-use everleaf::{Codec, Options, Replay, Store, Ticket, Tree, TreeOptions};
+use everleaf::{Codec, Options, Pending, Replay, Store, Tree, TreeOptions};
 use hdrhistogram::Histogram;
 use medium::{Counts, Dax, DaxOptions, FileStat, Instrumented, Medium};
 use smallvec::SmallVec;
@@ -256,10 +256,12 @@ impl Bench {
     }
 
     /// Runs operations without waiting for each, and then for all of them.
-    pub(crate) fn together<T>(&self, run: impl FnOnce() -> Result<T>) -> Result<T> {
-        let (done, ticket) = self.tree().ticketed(|| Ok(run()))?;
-        let done = done?;
-        ticket.wait()?;
+    pub(crate) fn together<T>(&self, run: impl FnOnce(Operations<'_>) -> Result<T>) -> Result<T> {
+        let done = run(Operations {
+            waits: false,
+            ..self.subject()
+        })?;
+        self.store().sync()?;
         Ok(done)
     }
 
@@ -272,6 +274,7 @@ impl Bench {
             index: tree.index(),
             words: tree.index().words(),
             sizes,
+            waits: true,
             tickets: args.tickets,
         }
     }
@@ -298,8 +301,7 @@ impl Bench {
             return Ok(());
         }
         let load = |thread: u64| -> Result<()> {
-            let subject = self.subject();
-            self.together(|| {
+            self.together(|subject| {
                 (thread..count).step_by(args.threads).try_for_each(|index| {
                     let key = keys.key(index);
                     subject.insert(key, key).map(|_| ())
@@ -589,7 +591,16 @@ pub(crate) struct Operations<'t> {
     index: &'t dyn Index,
     words: Option<&'t dyn WordIndex>,
     sizes: (usize, usize),
+    /// Whether each operation waits until it is durable.
+    waits: bool,
+    /// How many writes are under way at the same time; 0 if each one is waited for.
     tickets: usize,
+}
+
+/// A write that is not durable yet.
+struct UnderWay {
+    pending: Pending<bool>,
+    start: Instant,
 }
 
 /// A key or a value. Short ones need no heap allocation, which would be measured, too.
@@ -603,15 +614,41 @@ pub(crate) fn padded(word: u64, bytes: usize) -> Padded {
 
 impl Operations<'_> {
     fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<bool> {
+        if !self.waits {
+            let written = self.write_pending(key, value, condition)?;
+            return Ok(written.peek() == Some(&true));
+        }
         if let Some(words) = self.words {
-            return Ok(words.write(key, value, condition)?);
+            return Ok(words.write_durably(key, value, condition)?);
         }
         let bytes = |value| padded(value, self.sizes.1);
-        let (value, condition) = (value.map(bytes), condition.map(bytes));
-        let condition = condition.as_ref().map(Padded::as_slice);
-        Ok(self
-            .index
-            .write(&padded(key, self.sizes.0), value.as_deref(), condition)?)
+        let value = value.map(bytes);
+        let condition = condition.map(bytes);
+        Ok(self.index.write_durably(
+            &padded(key, self.sizes.0),
+            value.as_deref(),
+            condition.as_ref().map(Padded::as_slice),
+        )?)
+    }
+
+    /// A write that returns before it is durable.
+    fn write_pending(
+        &self,
+        key: u64,
+        value: Option<u64>,
+        condition: Condition<u64>,
+    ) -> Result<Pending<bool>> {
+        let tree = self.tree.pending();
+        let key = padded(key, self.sizes.0);
+        let Some(value) = value else {
+            return Ok(tree.remove(key)?);
+        };
+        let value = padded(value, self.sizes.1);
+        Ok(match condition {
+            Condition::Absent => tree.insert(key, value)?,
+            Condition::Present => tree.update(key, value)?,
+            _ => tree.put(key, value)?.map(|()| true),
+        })
     }
 
     pub(crate) fn insert(&self, key: u64, value: u64) -> Result<bool> {
@@ -695,23 +732,47 @@ impl Operations<'_> {
     fn run_ticketed(&self, steps: &[Step]) -> Result<Histogram<u64>> {
         let mut latency_ns = histogram();
         let (mut sum, mut buffer, mut under_way) = (0_u64, Vec::new(), VecDeque::new());
-        let mut wait = |(ticket, start): (Ticket, Instant)| -> Result<()> {
-            ticket.wait()?;
-            latency_ns.saturating_record(start.elapsed().as_nanos() as u64);
+        let wait = |write: UnderWay, latency_ns: &mut Histogram<u64>| -> Result<()> {
+            write.pending.wait()?;
+            latency_ns.saturating_record(write.start.elapsed().as_nanos() as u64);
             Ok(())
         };
         for step in steps {
-            if under_way.len() == self.tickets {
-                under_way.pop_front().map_or(Ok(()), &mut wait)?;
+            if under_way.len() == self.tickets
+                && let Some(oldest) = under_way.pop_front()
+            {
+                wait(oldest, &mut latency_ns)?;
             }
             let start = Instant::now();
-            let (done, ticket) = self.tree.ticketed(|| Ok(self.step(*step, &mut buffer)))?;
-            sum = sum.wrapping_add(done?);
-            under_way.push_back((ticket, start));
+            match self.write_of(*step, &mut buffer)? {
+                Some(pending) => under_way.push_back(UnderWay { pending, start }),
+                None => {
+                    sum = sum.wrapping_add(self.step(*step, &mut buffer)?);
+                    latency_ns.saturating_record(start.elapsed().as_nanos() as u64);
+                }
+            }
         }
-        under_way.into_iter().try_for_each(wait)?;
+        for write in under_way {
+            wait(write, &mut latency_ns)?;
+        }
         std::hint::black_box(sum);
         Ok(latency_ns)
+    }
+
+    /// Begins the write of a step; `None` if the step only reads.
+    fn write_of(&self, step: Step, buffer: &mut Vec<u8>) -> Result<Option<Pending<bool>>> {
+        let pending = match step {
+            Step::Find(_) | Step::Scan(..) => return Ok(None),
+            Step::Insert(key) => self.write_pending(key, Some(key), Condition::Absent)?,
+            Step::Update(key) => self.write_pending(key, Some(key), Condition::Present)?,
+            Step::Remove(key) => self.write_pending(key, None, Condition::Always)?,
+            Step::Put(key) => self.write_pending(key, Some(key), Condition::Always)?,
+            Step::ReadModifyWrite(key) => {
+                let value = self.find(key, buffer)?.wrapping_add(1);
+                self.write_pending(key, Some(value), Condition::Present)?
+            }
+        };
+        Ok(Some(pending))
     }
 
     pub(crate) fn step(&self, step: Step, buffer: &mut Vec<u8>) -> Result<u64> {

@@ -41,7 +41,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         key: C::Key<'_>,
         value: C::Value<'_>,
         condition: Condition<C::Value<'_>>,
-    ) -> Result<bool> {
+    ) -> Result<Written> {
         let guard = self.pool.pin();
         guard.admit()?;
         let mut new = Encoded::<M, C>::new(&guard, key, value, condition);
@@ -50,8 +50,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
             let (leaf, path) = self.descend_to_write(&guard, &writing, key)?;
             let look = self.look(&guard, &leaf, key)?;
             if !holds::<M, C>(&guard, condition, look.found)? {
-                writing.settle(&guard, self.latch.lsn(leaf.offset))?;
-                return Ok(false);
+                let lsn = writing.end(&guard, self.latch.lsn(leaf.offset));
+                return Ok(Written::refused(lsn));
             }
             if look.found.is_some() || look.used < leaf.entries.len() {
                 break (leaf, look);
@@ -74,33 +74,36 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         };
         new.published();
         writing.stamp(leaf.offset, lsn);
-        writing.settle(&guard, lsn)?;
-        look.found
-            .into_iter()
-            .for_each(|old| C::retire(&guard, old));
-        Ok(true)
+        let lsn = writing.end(&guard, lsn);
+        if let Some(old) = look.found {
+            C::retire(&guard, old);
+        }
+        Ok(Written::done(lsn))
     }
 
     /// Removes a key, if `condition` holds.
-    pub fn erase(&self, key: C::Key<'_>, condition: Condition<C::Value<'_>>) -> Result<bool> {
+    pub fn erase(&self, key: C::Key<'_>, condition: Condition<C::Value<'_>>) -> Result<Written> {
         let guard = self.pool.pin();
         guard.admit()?;
         let writing = self.latch.write(&guard);
         let (leaf, path) = self.descend_to_write(&guard, &writing, key)?;
         let look = self.look(&guard, &leaf, key)?;
         let held = holds::<M, C>(&guard, condition, look.found)?;
-        let Some(old) = look.found.filter(|_| held) else {
-            writing.settle(&guard, self.latch.lsn(leaf.offset))?;
-            return Ok(held);
+        let old = match look.found {
+            Some(old) if held => old,
+            _ => {
+                let lsn = writing.end(&guard, self.latch.lsn(leaf.offset));
+                return Ok(Written { held, lsn });
+            }
         };
         writing.change();
         let lsn = leaf.remove(&guard, (look.used, look.position));
         writing.stamp(leaf.offset, lsn);
         // The key is gone, so an error is not the remove's. The next remove there meets it again.
         _ = self.shrink(&guard, &writing, &path, look.used - 1);
-        writing.settle(&guard, lsn)?;
+        let lsn = writing.end(&guard, lsn);
         C::retire(&guard, old);
-        Ok(true)
+        Ok(Written::done(lsn))
     }
 
     /// Takes an entry that does not live out of a node, if a crash may have left one.

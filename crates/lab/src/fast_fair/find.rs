@@ -309,13 +309,13 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         .into())
     }
 
-    /// Calls `use_entry` with the entry of a key, once what was read is durable. O(log n).
+    /// Calls `use_entry` with the entry of a key, O(log n).
     #[inline(always)]
     pub fn find<R>(
         &self,
         key: C::Key<'_>,
         use_entry: impl FnOnce(&Guard<'_, M>, EntryWords) -> Result<R>,
-    ) -> Result<Option<R>> {
+    ) -> Result<Observed<Option<R>>> {
         // A record is read after the look, so it must not be reused; words are there already.
         let guard = if C::TIES {
             self.pool.pin()
@@ -327,8 +327,12 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
             let (leaf, look) = self.look_right(&guard, leaf, key)?;
             Ok((look.found, self.latch.lsn(leaf.offset)))
         })?;
-        guard.wait_for(lsn)?;
-        found.map(|words| use_entry(&guard, words)).transpose()
+        let value = match found {
+            Some(words) => Some(use_entry(&guard, words)?),
+            None => None,
+        };
+        let lsn = guard.left_to_caller(lsn);
+        Ok(Observed { value, lsn })
     }
 
     /// As [`FastFair::find`] for many keys, one after the other.
@@ -336,16 +340,19 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         &self,
         keys: &[C::Key<'_>],
         mut use_entry: impl FnMut(&Guard<'_, M>, usize, Option<EntryWords>) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<Lsn> {
+        let mut lsn = Lsn::DURABLE;
         let guard = self.pool.pin();
         for (position, key) in keys.iter().enumerate() {
-            use_entry(&guard, position, self.find(*key, |_, words| Ok(words))?)?;
+            let found = self.find(*key, |_, words| Ok(words))?;
+            use_entry(&guard, position, found.value)?;
+            lsn = lsn.max(found.lsn);
         }
-        Ok(())
+        Ok(lsn)
     }
 
     /// As [`Leaves::visit_words`].
-    pub fn visit_words(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()> {
+    pub fn visit_words(&self, from: u64, visit: &mut VisitWords<'_>) -> Result<Lsn> {
         Leaves::visit_words(self, from, visit)
     }
 
@@ -383,7 +390,7 @@ impl<M: Medium, C: Codec> Leaves<M, C> for FastFair<M, C> {
         goal: Goal<'_>,
         direction: Direction,
         copy: &mut LeafCopy,
-    ) -> Result<()> {
+    ) -> Result<Lsn> {
         let way = goal.way::<C>();
         let lsn = self.latch.read(guard, |_| {
             let (leaf, _) = self.descend(guard, &way, None, true)?;
@@ -397,6 +404,6 @@ impl<M: Medium, C: Codec> Leaves<M, C> for FastFair<M, C> {
             }
             Ok(self.latch.lsn(leaf.offset))
         })?;
-        guard.wait_for(lsn)
+        Ok(guard.left_to_caller(lsn))
     }
 }

@@ -13,7 +13,7 @@ fn siblings_that_never_end_are_contention() {
     let pool = Pool::open(Dax::plain(64 << 20).unwrap(), PoolOptions::default()).unwrap();
     let mut tree = FastFair::<Dax, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
     for key in 1..=3 {
-        assert!(WordIndex::write(&tree, key, Some(key), Condition::Absent).unwrap());
+        assert!(WordIndex::write_durably(&tree, key, Some(key), Condition::Absent).unwrap());
     }
     let guard = pool.pin();
     let leaf = tree.root(&guard).unwrap();
@@ -36,6 +36,6 @@ fn siblings_that_never_end_are_contention() {
     drop(range);
     // A sibling that no parent leads to is entered in one, again and again.
     tree.is_unfinished = true;
-    let written = WordIndex::write(&tree, 9, Some(9), Condition::Absent).unwrap_err();
+    let written = WordIndex::write_durably(&tree, 9, Some(9), Condition::Absent).unwrap_err();
     assert!(is_contended(&written, tree.root), "{written}");
 }

@@ -8,12 +8,12 @@ use engines::engine::{
 };
 use engines::index::record;
 use engines::index::{
-    Bounds, Codec, Condition, Direction, Index, IndexStat, NextEntry, Scan, Value, Violation,
-    WordIndex,
+    Bounds, Codec, Condition, Direction, Index, IndexStat, NextEntry, Observed, Scan, Value,
+    Violation, VisitWords, WordIndex, Written,
 };
 use engines::{ErrorKind, Result, factory_of};
 use everleaf_lab::sorted_chain::SortedChain;
-use medium::Medium;
+use medium::{Lsn, Medium};
 use pool::{Pool, TreeRoot};
 
 macro_rules! flaws {
@@ -307,35 +307,18 @@ where
         };
         if held {
             std::thread::yield_now();
-            self.tree.write(key, value, Condition::Always)?;
+            self.tree.write_durably(key, value, Condition::Always)?;
         }
         Ok(Some(held))
     }
-}
 
-impl<M: Medium, C: Codec> Index for Flawed<M, C>
-where
-    SortedChain<M, C>: Index,
-{
-    fn engine(&self) -> &'static str {
-        ENTRY.name
-    }
-
-    fn codec(&self) -> &'static str {
-        C::NAME
-    }
-
-    fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        let mut found = Vec::new();
-        let is_there = self.tree.get_into(self.key(key), &mut found)?;
-        if !self.has(Flaw::GetIntoAppends) {
-            value.clear();
-        }
-        value.extend_from_slice(&found);
-        Ok(is_there)
-    }
-
-    fn write(&self, key: &[u8], value: Option<&[u8]>, condition: Condition<&[u8]>) -> Result<bool> {
+    /// Writes, durably when this returns; returns whether the condition held.
+    fn write_with_flaw(
+        &self,
+        key: &[u8],
+        value: Option<&[u8]>,
+        condition: Condition<&[u8]>,
+    ) -> Result<bool> {
         let key = self.key(key);
         if self.has(Flaw::FencesAreSaved)
             && value.is_some()
@@ -347,7 +330,7 @@ where
             Some(held) => Ok(held),
             None => self
                 .tree
-                .write(key, value, self.condition(condition, value.is_none())),
+                .write_durably(key, value, self.condition(condition, value.is_none())),
         };
         let held = held.inspect_err(|error| {
             if self.has(Flaw::FullPoolLoses) && error.is_full() {
@@ -365,16 +348,62 @@ where
         }
         Ok(held)
     }
+}
 
-    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
+impl<M: Medium, C: Codec> Index for Flawed<M, C>
+where
+    SortedChain<M, C>: Index,
+{
+    fn engine(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn codec(&self) -> &'static str {
+        C::NAME
+    }
+
+    fn read_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Observed<bool>> {
+        let mut found = Vec::new();
+        let is_there = self.tree.get_into(self.key(key), &mut found)?;
+        if !self.has(Flaw::GetIntoAppends) {
+            value.clear();
+        }
+        value.extend_from_slice(&found);
+        Ok(Observed::durable(is_there))
+    }
+
+    fn wait(&self, lsn: Lsn) -> Result<()> {
+        Index::wait(&self.tree, lsn)
+    }
+
+    fn write(
+        &self,
+        key: &[u8],
+        value: Option<&[u8]>,
+        condition: Condition<&[u8]>,
+    ) -> Result<Written> {
+        let held = self.write_with_flaw(key, value, condition)?;
+        let lsn = Lsn::DURABLE;
+        Ok(Written { held, lsn })
+    }
+
+    fn read_many(&self, keys: &[&[u8]]) -> Result<Observed<Vec<Option<Value>>>> {
         let mut keys = keys.to_vec();
         if self.has(Flaw::GetManySorts) {
             keys.sort_unstable();
         }
-        keys.into_iter().map(|key| Index::get(self, key)).collect()
+        let mut values = Vec::with_capacity(keys.len());
+        for key in keys {
+            values.push(Index::get(self, key)?);
+        }
+        Ok(Observed::durable(values))
     }
 
-    fn range<'i>(&'i self, mut bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
+    fn cursor<'i>(
+        &'i self,
+        mut bounds: Bounds,
+        direction: Direction,
+    ) -> Result<Box<dyn Scan + 'i>> {
         if let (Flaw::ExcludedIsIncluded, Bound::Excluded(end)) = (self.flaw, &bounds.upper) {
             bounds.upper = Bound::Included(end.clone());
         }
@@ -474,47 +503,57 @@ impl Scan for FlawedScan<'_> {
     fn entry(&self) -> (&[u8], &[u8]) {
         self.scan.entry()
     }
+
+    fn lsn(&self) -> Lsn {
+        self.scan.lsn()
+    }
 }
 
 impl<M: Medium, C: Codec> WordIndex for Flawed<M, C>
 where
     SortedChain<M, C>: Index,
 {
-    fn get(&self, key: u64) -> Result<Option<u64>> {
-        let found = Index::get(self, &key.to_be_bytes())?;
-        Ok(found.map(|value| record::prefix_word(&value)))
+    fn read(&self, key: u64) -> Result<Observed<Option<u64>>> {
+        let found = Index::read(self, &key.to_be_bytes())?;
+        Ok(found.map(|found| found.map(|value| record::prefix_word(&value))))
     }
 
-    fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<bool> {
-        let (value, condition) = (value.map(u64::to_be_bytes), condition.map(u64::to_be_bytes));
-        let condition = condition.as_ref().map(<[u8; 8]>::as_slice);
+    fn wait(&self, lsn: Lsn) -> Result<()> {
+        Index::wait(self, lsn)
+    }
+
+    fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<Written> {
+        let value = value.map(u64::to_be_bytes);
+        let condition = condition.map(u64::to_be_bytes);
         Index::write(
             self,
             &key.to_be_bytes(),
             value.as_ref().map(<[u8; 8]>::as_slice),
-            condition,
+            condition.as_ref().map(<[u8; 8]>::as_slice),
         )
     }
 
-    fn get_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<()> {
+    fn read_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<Lsn> {
         for (key, value) in keys.iter().zip(values) {
             *value = WordIndex::get(self, *key)?;
         }
-        Ok(())
+        Ok(Lsn::DURABLE)
     }
 
-    fn scan(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()> {
+    fn visit(&self, from: u64, visit: &mut VisitWords<'_>) -> Result<Lsn> {
         let bounds = Bounds {
             lower: Bound::Included(from.to_be_bytes().to_vec()),
             upper: Bound::Unbounded,
         };
         let mut scan = self.range(bounds, Direction::Forward)?;
-        let (mut key, mut value) = (Vec::new(), Vec::new());
+        let mut key = Vec::new();
+        let mut value = Vec::new();
         while scan.next_into(&mut key, &mut value)? {
-            if !visit(&[[record::prefix_word(&key), record::prefix_word(&value)]]) {
+            let entry = [record::prefix_word(&key), record::prefix_word(&value)];
+            if !visit(&[entry], Lsn::DURABLE) {
                 break;
             }
         }
-        Ok(())
+        Ok(Lsn::DURABLE)
     }
 }

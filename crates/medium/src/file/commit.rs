@@ -17,6 +17,7 @@
 //! acknowledged, and nothing is acknowledged after it. A leader that panics counts as a failure.
 
 use std::sync::atomic::AtomicU64 as Figure;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
@@ -41,6 +42,13 @@ const GATHER_NS_MAX: u64 = 200_000;
 struct Waiting {
     leading: bool,
     threads: Vec<(u64, Thread)>,
+}
+
+/// A task that waits without a thread.
+#[derive(Debug)]
+struct Task {
+    position: u64,
+    waker: Waker,
 }
 
 /// Sizes of groups in powers of two: entry i counts syncs of 2^i to 2^(i+1) - 1 groups.
@@ -74,6 +82,8 @@ pub(super) struct Commit {
     /// Why it has failed, if it has.
     failure: Mutex<String>,
     waiting: Mutex<Waiting>,
+    /// Tasks to be woken when a position is durable.
+    tasks: Mutex<Vec<Task>>,
     pub(super) figures: Figures,
 }
 
@@ -134,6 +144,45 @@ impl Commit {
         }
         let waiting = std::mem::take(&mut self.waiting.lock().threads);
         waiting.into_iter().for_each(|(_, thread)| thread.unpark());
+        self.wake_tasks(u64::MAX);
+    }
+
+    /// Has a task woken when everything up to `position` is durable, or on a failure. Returns
+    /// `false` if it is durable already.
+    pub(super) fn wake_when_durable(
+        &self,
+        position: u64,
+        waker: &Waker,
+    ) -> Result<bool, MediumError> {
+        let mut tasks = self.tasks.lock();
+        // Under the lock: `advance` and `fail` take it after they have changed what is read here.
+        if self.durable() >= position {
+            return Ok(false);
+        }
+        self.failure()?;
+        let is_known = |task: &Task| task.position == position && task.waker.will_wake(waker);
+        if !tasks.iter().any(is_known) {
+            tasks.push(Task {
+                position,
+                waker: waker.clone(),
+            });
+        }
+        Ok(true)
+    }
+
+    /// Wakes the tasks that wait for positions up to this one.
+    fn wake_tasks(&self, durable: u64) {
+        let mut ready = Vec::new();
+        self.tasks.lock().retain(|task| {
+            let waits = task.position > durable;
+            if !waits {
+                ready.push(task.waker.clone());
+            }
+            waits
+        });
+        for waker in ready {
+            waker.wake();
+        }
     }
 
     pub(super) fn failure(&self) -> Result<(), MediumError> {
@@ -147,6 +196,7 @@ impl Commit {
     /// Records that everything up to `position` is durable.
     pub(super) fn advance(&self, position: u64) {
         self.durable.fetch_max(position, Ordering::Release);
+        self.wake_tasks(position);
     }
 
     /// Counts a sync.

@@ -60,6 +60,7 @@ mod worker;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -224,6 +225,8 @@ struct Core {
     signalled: Condvar,
     /// Whether nothing was appended for so long that the log is to shrink.
     is_idle: AtomicBool,
+    /// The highest position that a task waits for without a thread.
+    awaited: AtomicU64,
     /// The most bytes that wait in memory to be written to the log, and as many to the pool's file.
     burst_bytes_max: u64,
     durability: Durability,
@@ -391,10 +394,10 @@ impl Core {
 }
 
 impl File {
-    /// Takes the place of a wait for `lsn` that is put off: slows the caller down only if the disk
+    /// For an operation that returns before `lsn` is durable: slows the caller down only if the disk
     /// is far behind. The caller holds no lock, as in [`Medium::wait`].
-    pub fn defer(&self, lsn: Lsn) -> Result<(), MediumError> {
-        self.core.defer(lsn.0)
+    pub fn keep_up(&self, lsn: Lsn) -> Result<(), MediumError> {
+        self.core.keep_up(lsn.0)
     }
 
     /// Waits until everything up to `lsn` is durable, whatever [`FileOptions::durability`] says.
@@ -574,11 +577,16 @@ unsafe impl Medium for File {
     fn wait(&self, lsn: Lsn) -> Result<(), MediumError> {
         match self.core.durability {
             Durability::Immediate => self.core.settle(lsn.0),
-            _ => self.core.defer(lsn.0),
+            _ => self.core.keep_up(lsn.0),
         }
     }
 
     #[inline(always)]
+    fn wake_when_durable(&self, lsn: Lsn, waker: &Waker) -> Result<bool, MediumError> {
+        self.core
+            .wake_when_durable(lsn.0, waker, self.options.background)
+    }
+
     fn file(&self) -> Option<&File> {
         Some(self)
     }

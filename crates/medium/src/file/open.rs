@@ -241,6 +241,7 @@ impl File {
             signal: Mutex::default(),
             signalled: Condvar::new(),
             is_idle: AtomicBool::new(false),
+            awaited: AtomicU64::new(0),
             burst_bytes_max: burst_bytes_max(&options),
             durability: options.durability,
             mark_offset: options.mark_offset,

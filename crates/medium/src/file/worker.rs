@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::{Core, Durability};
@@ -31,6 +32,26 @@ impl Core {
         self.signalled.notify_all();
     }
 
+    /// Has a task woken when everything up to `position` is durable. The syncing thread sees to that
+    /// soon; without one, the calling thread syncs.
+    pub(super) fn wake_when_durable(
+        &self,
+        position: u64,
+        waker: &Waker,
+        has_background: bool,
+    ) -> Result<bool, MediumError> {
+        if !has_background {
+            self.settle(position)?;
+            return Ok(false);
+        }
+        let waits = self.commit.wake_when_durable(position, waker)?;
+        if waits {
+            self.awaited.fetch_max(position, Ordering::Relaxed);
+            self.wake();
+        }
+        Ok(waits)
+    }
+
     pub(super) fn wake_checkpointer(&self) {
         self.signal.lock().checkpoint = true;
         self.signalled.notify_all();
@@ -48,8 +69,8 @@ impl Core {
         self.signalled.notify_all();
     }
 
-    /// A wait where durability is deferred: it waits only if the disk is far behind.
-    pub(super) fn defer(&self, position: u64) -> Result<(), MediumError> {
+    /// For an operation that does not wait: waits only if the disk is far behind.
+    pub(super) fn keep_up(&self, position: u64) -> Result<(), MediumError> {
         self.commit.failure()?;
         let behind = position.saturating_sub(self.commit.durable());
         if behind > BACKLOG_BYTES_MAX {
@@ -207,6 +228,11 @@ impl<'c> Syncer<'c> {
     pub(super) fn turn(&mut self) {
         let core = self.core;
         let end = core.end();
+        if core.awaited.load(Ordering::Relaxed) > core.commit.durable() {
+            self.begun = Instant::now();
+            // Tasks find a failure in `commit`.
+            let _ = core.settle(end);
+        }
         let behind = end.saturating_sub(core.commit.durable());
         if self.dozes && behind > 0 {
             // Something was just appended: its time begins now.

@@ -372,12 +372,17 @@ impl Shared {
         self.inner.lock()
     }
 
+    /// Counts a call at a place in the source.
+    fn count(inner: &mut Inner, kind: SiteKind, site: Site) {
+        if let Some(census) = &mut inner.census {
+            *census.entry((kind, site)).or_default() += 1;
+        }
+    }
+
     #[allow(clippy::unused_self, reason = "called beside methods that need it")]
     fn record(&self, inner: &mut Inner, event: Event) {
-        if let Some(census) = &mut inner.census
-            && let Some(site) = event.site()
-        {
-            *census.entry(site).or_default() += 1;
+        if let Some((kind, site)) = event.site() {
+            Self::count(inner, kind, site);
         }
         if inner.recording {
             inner.trace.events.push(event);
@@ -783,6 +788,19 @@ unsafe impl Medium for Sim {
             self.shared.release_due(&mut inner);
         }
         Ok(())
+    }
+
+    fn left_to_caller(&self, lsn: Lsn) -> Lsn {
+        if lsn <= self.durable() {
+            return lsn;
+        }
+        let site = Location::caller();
+        let mut inner = self.shared.lock();
+        if Shared::is_dropped(&inner, Mutation::DropWait, site) {
+            return Lsn::DURABLE;
+        }
+        Shared::count(&mut inner, SiteKind::Wait, Site::from(site));
+        lsn
     }
 
     fn survives(&self) -> Survives {

@@ -107,9 +107,15 @@ pub fn is_scheduled<M: Medium>() -> bool {
 /// follows from it is then the same in every run.
 #[inline]
 pub fn thread_number<M: Medium>() -> usize {
+    thread_number_beside(M::SCHEDULED)
+}
+
+/// [`thread_number`] for code that knows only at run time whether its medium may be scheduled.
+#[inline]
+pub fn thread_number_beside(may_be_scheduled: bool) -> usize {
     static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
     thread_local!(static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed));
-    if M::SCHEDULED {
+    if may_be_scheduled {
         return schedule::thread().map_or(0, usize::from);
     }
     NUMBER.with(|number| *number)

@@ -4,7 +4,7 @@ use super::*;
 fn panics_become_complaints() {
     let complaint = guarded::<()>(|| panic!("no {}", "good")).unwrap_err();
     assert!(
-        complaint.contains("no good") && complaint.contains("guarded.rs"),
+        complaint.contains("no good") && complaint.contains("guarded/tests.rs"),
         "{complaint}"
     );
     let complaint = guarded::<()>(|| std::panic::panic_any(StepLimitExceeded)).unwrap_err();

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engines::batch::{self, Batch, Expected, Target, Unfinished, Write};
-use engines::engine::{Codec, Contract};
+use engines::batch::{self, Batch, Expected, StripedTree, Target, Unfinished, Write};
+use engines::engine::{AnyTree, Codec, Contract};
 use engines::index::{
-    Bounds, Condition, Direction, Epochs, Index, IndexStat, NextEntry, Scan, Value, Violation,
+    Bounds, Condition, Direction, Epochs, Index, IndexStat, NextEntry, Observed, Scan, Value,
+    Violation, Written,
 };
 use engines::{Error, ErrorKind, Result as EngineResult};
-use medium::Word;
 use medium::sim::Sim;
+use medium::{Lsn, Word};
 use pool::{Pool, ROOT_WORDS, TreeRoot};
 
 use super::{CodecName, Engine, Explorable, Explored, pool_options, text};
@@ -94,7 +95,7 @@ pub struct BatchSubject {
 
 /// The trees, opened.
 pub struct OpenedTrees {
-    trees: [(Arc<dyn Index>, u64); 2],
+    trees: [(Arc<StripedTree>, u64); 2],
     pool: Pool<Sim>,
 }
 
@@ -175,7 +176,7 @@ impl BatchSubject {
         Explorer::new(self, options).map_err(text)
     }
 
-    fn open_tree(&self, pool: &Pool<Sim>, tree: usize) -> EngineResult<(Arc<dyn Index>, u64)> {
+    fn open_tree(&self, pool: &Pool<Sim>, tree: usize) -> EngineResult<(Arc<StripedTree>, u64)> {
         let root = |pool: &Pool<Sim>| -> EngineResult<Option<TreeRoot>> {
             Ok(pool
                 .trees()?
@@ -183,13 +184,10 @@ impl BatchSubject {
                 .find(|root| root.name == NAMES[tree]))
         };
         let found = root(pool)?;
-        let index: Arc<dyn Index> = match (&self.kinds[tree], &found) {
-            (Kind::PlainWords, Some(root)) => {
-                Arc::new(batch::striped(pool, PlainWords::open(pool, root)?))
-            }
-            (Kind::PlainWords, None) => {
-                Arc::new(batch::striped(pool, PlainWords::create(pool, NAMES[tree])?))
-            }
+        let plain = |tree| Arc::new(StripedTree::new(pool, AnyTree::records(tree)));
+        let index = match (&self.kinds[tree], &found) {
+            (Kind::PlainWords, Some(root)) => plain(PlainWords::open(pool, root)?),
+            (Kind::PlainWords, None) => plain(PlainWords::create(pool, NAMES[tree])?),
             (kind, Some(root)) => kind.explored().open(pool, root)?,
             (kind, None) => kind.explored().create(pool, NAMES[tree])?,
         };
@@ -218,7 +216,7 @@ impl BatchSubject {
             trees
                 .iter()
                 .find(|tree| tree.1 == anchor)
-                .map(|tree| &*tree.0)
+                .map(|tree| &*tree.0 as &dyn Index)
         };
         unfinished.finish(&pool, tree_of).map_err(text)?;
         Ok(OpenedTrees { trees, pool })
@@ -237,12 +235,9 @@ impl BatchSubject {
             states.iter().map(state).collect()
         };
         let (writes, before) = (bytes(writes), bytes(before));
-        let target = |(number, kind): (usize, &Kind)| Target {
-            name: NAMES[number],
-            index: &*opened.trees[number].0,
-            engine: kind.engine(),
-            codec: kind.codec(),
-            anchor: opened.trees[number].1,
+        let target = |(number, kind): (usize, &Kind)| {
+            let (tree, anchor) = &opened.trees[number];
+            Target::new(NAMES[number], tree, *anchor, kind.codec(), &kind.engine())
         };
         let batch = Batch {
             trees: self.kinds.iter().enumerate().map(target).collect(),
@@ -267,7 +262,11 @@ impl BatchSubject {
         };
         match batch::write(&opened.pool, &batch) {
             Err(error) if matches!(error.kind(), ErrorKind::ConditionFailed { .. }) => Ok(false),
-            written => written.map(|()| true),
+            Err(error) => Err(error),
+            Ok(lsn) => {
+                opened.pool.peek().wait_for(lsn)?;
+                Ok(true)
+            }
         }
     }
 }
@@ -285,7 +284,7 @@ fn write_one(opened: &OpenedTrees, (tree, key, value): KeyState) -> EngineResult
     let value = value.as_ref().map(|value| &value[..]);
     opened.trees[tree]
         .0
-        .write(&key_bytes(key), value, Condition::Always)
+        .write_durably(&key_bytes(key), value, Condition::Always)
         .map(drop)
 }
 
@@ -469,7 +468,7 @@ impl Index for PlainWords {
         "word"
     }
 
-    fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> EngineResult<bool> {
+    fn read_into(&self, key: &[u8], value: &mut Vec<u8>) -> EngineResult<Observed<bool>> {
         value.clear();
         let guard = self.pool.pin();
         let found = self
@@ -481,7 +480,7 @@ impl Index for PlainWords {
                 .into_iter()
                 .flatten(),
         );
-        Ok(found != 0)
+        Ok(Observed::durable(found != 0))
     }
 
     fn write(
@@ -489,19 +488,27 @@ impl Index for PlainWords {
         key: &[u8],
         value: Option<&[u8]>,
         _condition: Condition<&[u8]>,
-    ) -> EngineResult<bool> {
+    ) -> EngineResult<Written> {
         let guard = self.pool.pin();
         let word = self.word(&guard, number(key).unwrap_or(u64::MAX))?;
         word.publish(&guard, value.and_then(number).unwrap_or(0));
         guard.drain()?;
-        Ok(true)
+        Ok(Written::done(Lsn::DURABLE))
     }
 
-    fn get_many(&self, keys: &[&[u8]]) -> EngineResult<Vec<Option<Value>>> {
-        keys.iter().map(|key| self.get(key)).collect()
+    fn read_many(&self, keys: &[&[u8]]) -> EngineResult<Observed<Vec<Option<Value>>>> {
+        let values = keys
+            .iter()
+            .map(|key| self.get(key))
+            .collect::<EngineResult<_>>()?;
+        Ok(Observed::durable(values))
     }
 
-    fn range<'i>(
+    fn wait(&self, _lsn: Lsn) -> EngineResult<()> {
+        Ok(())
+    }
+
+    fn cursor<'i>(
         &'i self,
         _bounds: Bounds,
         _direction: Direction,
@@ -569,5 +576,9 @@ impl Scan for WordsFrom<'_> {
 
     fn entry(&self) -> (&[u8], &[u8]) {
         (&self.key, &self.value)
+    }
+
+    fn lsn(&self) -> Lsn {
+        Lsn::DURABLE
     }
 }

@@ -11,7 +11,7 @@ use super::IndexOperation::{
     ScanBack, Sync, Update, Visit,
 };
 use super::IndexOutcome::{self, Held, Value};
-use super::{Condition, Entries, IndexSubject, text};
+use super::{Caller, Condition, Entries, IndexSubject, OpenedIndex, text};
 use crate::schedule::{Concurrent, PartOf};
 use crate::subject::Complaint;
 
@@ -19,13 +19,13 @@ impl IndexSubject {
     /// A range as a scan returns it; in order, and no key twice.
     fn entries(
         &self,
-        tree: &dyn Index,
+        caller: Caller<'_>,
         (from, to): (u64, u64),
         direction: Direction,
     ) -> Result<IndexOutcome, Complaint> {
         let keys = self.keys();
         let bounds = Bounds::of(&(keys.key_bytes(from)..=keys.key_bytes(to)));
-        let mut entries = self.scan(tree, bounds, direction)?;
+        let mut entries = self.scan(caller, bounds, direction)?;
         if direction == Direction::Reverse {
             entries.reverse();
         }
@@ -67,9 +67,9 @@ impl IndexSubject {
     }
 
     /// A range as the fast path of words returns it, for trees that have one.
-    fn visit(&self, tree: &dyn Index, (from, to): (u64, u64)) -> Result<IndexOutcome, Complaint> {
-        let Some(words) = tree.words() else {
-            return self.entries(tree, (from, to), Direction::Forward);
+    fn visit(&self, caller: Caller<'_>, (from, to): (u64, u64)) -> Result<IndexOutcome, Complaint> {
+        let Some(words) = caller.tree.words() else {
+            return self.entries(caller, (from, to), Direction::Forward);
         };
         let mut entries = Vec::new();
         words
@@ -95,19 +95,22 @@ fn in_order(entries: Vec<(u64, u64)>, (from, to): (u64, u64)) -> Result<IndexOut
     Ok(IndexOutcome::Entries(entries))
 }
 
-impl Concurrent for IndexSubject {
-    fn call(
+impl IndexSubject {
+    /// Calls an operation, and waits until its answer is durable, or does not.
+    pub(super) fn call_as(
         &self,
-        opened: &Self::Instance,
+        opened: &OpenedIndex,
         operation: &IndexOperation,
+        waits: bool,
     ) -> Result<IndexOutcome, Complaint> {
-        let tree = opened.tree.as_deref().ok_or("not open")?;
+        let tree: &dyn Index = opened.tree.as_deref().ok_or("not open")?;
+        let caller = Caller { tree, waits };
         let outcome = match *operation {
-            Insert(key, value) => self.write(tree, key, Some(value), Condition::Absent),
-            Update(key, value) => self.write(tree, key, Some(value), Condition::Present),
-            Put(key, value) => self.write(tree, key, Some(value), Condition::Always),
-            Remove(key) => self.write(tree, key, None, Condition::Present),
-            Exchange(key, old, new) => self.write(tree, key, Some(new), Condition::Equals(old)),
+            Insert(key, value) => self.write(caller, key, Some(value), Condition::Absent),
+            Update(key, value) => self.write(caller, key, Some(value), Condition::Present),
+            Put(key, value) => self.write(caller, key, Some(value), Condition::Always),
+            Remove(key) => self.write(caller, key, None, Condition::Present),
+            Exchange(key, old, new) => self.write(caller, key, Some(new), Condition::Equals(old)),
             Load(from, to) => self.load(tree, (from, to)),
             Sync => tree.sync().map(|()| Held(true)),
             Mark => match &opened.pool {
@@ -124,18 +127,21 @@ impl Concurrent for IndexSubject {
                     .compact()
                     .map(|()| Held(true))
             }
-            Scan(from, to) => return self.entries(tree, (from, to), Direction::Forward),
-            ScanBack(from, to) => return self.entries(tree, (from, to), Direction::Reverse),
-            Visit(from, to) => return self.visit(tree, (from, to)),
+            Scan(from, to) => return self.entries(caller, (from, to), Direction::Forward),
+            ScanBack(from, to) => return self.entries(caller, (from, to), Direction::Reverse),
+            Visit(from, to) => return self.visit(caller, (from, to)),
             GetMany(one, other) => {
-                return self.find(tree, &[one, other]).map(IndexOutcome::Entries);
+                return self.find(caller, &[one, other]).map(IndexOutcome::Entries);
             }
             Reopen | DropTree => {
                 return Err("a tree is reopened and dropped by one thread alone".to_owned());
             }
             Get(key) => {
                 let keys = self.keys();
-                let found = tree.get(&keys.key_bytes(key)).map_err(text)?;
+                let found = tree
+                    .read(&keys.key_bytes(key))
+                    .and_then(|found| caller.answer(found))
+                    .map_err(text)?;
                 let value = found.map(|found| {
                     keys.value_number(&found)
                         .ok_or("a value that no operation wrote")
@@ -144,6 +150,16 @@ impl Concurrent for IndexSubject {
             }
         };
         outcome.map_err(text)
+    }
+}
+
+impl Concurrent for IndexSubject {
+    fn call(
+        &self,
+        opened: &Self::Instance,
+        operation: &IndexOperation,
+    ) -> Result<IndexOutcome, Complaint> {
+        self.call_as(opened, operation, true)
     }
 
     /// Each key is a part of its own. The end of an epoch is an operation on every key, at one

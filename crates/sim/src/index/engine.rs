@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use engines::batch::StripedTree;
 use engines::engine::{Codec, Contract, Engine, Nodes, Opening};
 use engines::index::{EpochLength, Index};
 use medium::sim::Sim;
@@ -25,10 +26,10 @@ pub trait Explorable: Send + Sync {
     fn keys(&self) -> KeyShape;
 
     /// Makes a tree.
-    fn create(&self, pool: &Pool<Sim>, name: &str) -> Result<Arc<dyn Index>>;
+    fn create(&self, pool: &Pool<Sim>, name: &str) -> Result<Arc<StripedTree>>;
 
     /// Opens a tree: recovers it after a crash. On the calling thread.
-    fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> Result<Arc<dyn Index>>;
+    fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> Result<Arc<StripedTree>>;
 
     /// Entries of a leaf: so many inserts side by side force a split.
     fn leaf_entries(&self) -> usize;
@@ -209,12 +210,14 @@ impl Explorable for Explored {
         }
     }
 
-    fn create(&self, pool: &Pool<Sim>, name: &str) -> Result<Arc<dyn Index>> {
-        Ok((self.engine.media.sim.create)(pool, name, self.coded(), &self.creation)?.index)
+    fn create(&self, pool: &Pool<Sim>, name: &str) -> Result<Arc<StripedTree>> {
+        let created = (self.engine.media.sim.create)(pool, name, self.coded(), &self.creation)?;
+        Ok(Arc::new(StripedTree::new(pool, created)))
     }
 
-    fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> Result<Arc<dyn Index>> {
-        Ok((self.engine.media.sim.open)(pool, root, self.coded(), &self.opening)?.index)
+    fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> Result<Arc<StripedTree>> {
+        let opened = (self.engine.media.sim.open)(pool, root, self.coded(), &self.opening)?;
+        Ok(Arc::new(StripedTree::new(pool, opened)))
     }
 
     fn leaf_entries(&self) -> usize {

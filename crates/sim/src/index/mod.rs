@@ -12,8 +12,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use engines::batch::StripedTree;
 pub use engines::engine::Engine;
-use engines::index::{Bounds, Condition, Direction, Index};
+use engines::index::{Bounds, Condition, Direction, Index, Observed, Scan as Scanned};
 use medium::sim::Sim;
 use pool::{Pool, PoolOptions, PoolStat};
 
@@ -187,16 +188,15 @@ pub enum FollowUp {
     Reuse,
 }
 
-/// The operations that return before they are durable, as on a file medium with deferred waits.
+/// The operations that return before they are durable, as pending operations of a store do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Deferral {
     /// None.
     #[default]
     Nothing,
-    /// Writes, whose tickets are waited for by [`IndexOperation::Sync`]; a read waits for what it
-    /// returns.
+    /// Writes, which [`IndexOperation::Sync`] waits for; a read waits for what it returns.
     Writes,
-    /// All until [`IndexOperation::Sync`], including reads and recovery.
+    /// All until [`IndexOperation::Sync`], reads included.
     Everything,
 }
 
@@ -211,8 +211,37 @@ pub struct IndexSubject {
 pub struct OpenedIndex {
     sim: Sim,
     /// Dropped before the pool.
-    tree: Option<Arc<dyn Index>>,
+    tree: Option<Arc<StripedTree>>,
     pool: Option<Pool<Sim>>,
+}
+
+/// A caller of a tree: whether it waits, before it takes an answer, until that is durable.
+#[derive(Clone, Copy)]
+struct Caller<'t> {
+    tree: &'t dyn Index,
+    waits: bool,
+}
+
+impl<'t> Caller<'t> {
+    fn waiting(tree: &'t dyn Index) -> Self {
+        Self { tree, waits: true }
+    }
+
+    /// The answer of an operation.
+    fn answer<T>(self, observed: Observed<T>) -> engines::Result<T> {
+        if self.waits {
+            self.tree.wait(observed.lsn)?;
+        }
+        Ok(observed.value)
+    }
+
+    fn range(self, bounds: Bounds, direction: Direction) -> engines::Result<Box<dyn Scanned + 't>> {
+        if self.waits {
+            self.tree.range(bounds, direction)
+        } else {
+            self.tree.cursor(bounds, direction)
+        }
+    }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "called by `map_err`")]
@@ -254,16 +283,7 @@ impl IndexSubject {
         self.engine.keys()
     }
 
-    /// Runs `call`, with its waits deferred if `deferral` says so.
-    fn maybe_deferred<T>(&self, is_put_off: bool, run: impl FnOnce() -> T) -> T {
-        if is_put_off {
-            medium::deferred(run).0
-        } else {
-            run()
-        }
-    }
-
-    fn open_tree(&self, sim: &Sim) -> engines::Result<(Pool<Sim>, Arc<dyn Index>)> {
+    fn open_tree(&self, sim: &Sim) -> engines::Result<(Pool<Sim>, Arc<StripedTree>)> {
         let pool = Pool::open(sim.clone(), pool_options())?;
         let tree = match pool.trees()?.first() {
             Some(root) => self.engine.open(&pool, root)?,
@@ -295,35 +315,40 @@ impl IndexSubject {
 
     fn write(
         &self,
-        tree: &dyn Index,
+        caller: Caller<'_>,
         key: u64,
         value: Option<u64>,
         condition: Condition<u64>,
     ) -> engines::Result<IndexOutcome> {
         let keys = self.keys();
-        let (key, value) = (
-            keys.key_bytes(key),
-            value.map(|value| keys.value_bytes(value)),
-        );
-        let held = match condition {
-            Condition::Equals(old) => {
-                let old = keys.value_bytes(old);
-                tree.write(&key, value.as_deref(), Condition::Equals(&old))?
-            }
-            Condition::Always => tree.write(&key, value.as_deref(), Condition::Always)?,
+        let key = keys.key_bytes(key);
+        let value = value.map(|value| keys.value_bytes(value));
+        let condition = condition.map(|old| keys.value_bytes(old));
+        let condition = match &condition {
+            Condition::Always => Condition::Always,
+            Condition::Absent => Condition::Absent,
+            Condition::Present => Condition::Present,
+            Condition::Equals(old) => Condition::Equals(&old[..]),
             Condition::Written(_) => unreachable!("only batches write records ahead"),
-            Condition::Absent => tree.write(&key, value.as_deref(), Condition::Absent)?,
-            Condition::Present => tree.write(&key, value.as_deref(), Condition::Present)?,
         };
+        let written = caller.tree.write(&key, value.as_deref(), condition)?;
+        let held = caller.answer(Observed {
+            value: written.held,
+            lsn: written.lsn,
+        })?;
         Ok(Held(held))
     }
 
     /// The entries of those of some keys that are present.
-    fn find(&self, tree: &dyn Index, keys: &[u64]) -> Result<Vec<(u64, u64)>, Complaint> {
+    fn find(&self, caller: Caller<'_>, keys: &[u64]) -> Result<Vec<(u64, u64)>, Complaint> {
         let shape = self.keys();
         let bytes: Vec<Vec<u8>> = keys.iter().map(|key| shape.key_bytes(*key)).collect();
         let bytes: Vec<&[u8]> = bytes.iter().map(Vec::as_slice).collect();
-        let found = tree.get_many(&bytes).map_err(text)?;
+        let found = caller
+            .tree
+            .read_many(&bytes)
+            .and_then(|found| caller.answer(found))
+            .map_err(text)?;
         let mut entries = Vec::new();
         for (&key, found) in keys.iter().zip(found) {
             let Some(found) = found else { continue };
@@ -341,7 +366,10 @@ impl IndexSubject {
     /// Checks that a descent finds each key that a scan found.
     fn check_finds(&self, tree: &dyn Index, state: &Entries) -> Result<(), Complaint> {
         let keys: Vec<u64> = state.keys().copied().collect();
-        let found: Entries = self.find(tree, &keys)?.into_iter().collect();
+        let found: Entries = self
+            .find(Caller::waiting(tree), &keys)?
+            .into_iter()
+            .collect();
         match state
             .iter()
             .find(|(key, value)| found.get(key) != Some(value))
@@ -358,12 +386,12 @@ impl IndexSubject {
 
     fn scan(
         &self,
-        tree: &dyn Index,
+        caller: Caller<'_>,
         bounds: Bounds,
         direction: Direction,
     ) -> Result<Vec<(u64, u64)>, Complaint> {
         let shape = self.keys();
-        let mut scan = tree.range(bounds, direction).map_err(text)?;
+        let mut scan = caller.range(bounds, direction).map_err(text)?;
         let (mut key, mut value) = (Vec::new(), Vec::new());
         let mut entries = Vec::new();
         while scan.next_into(&mut key, &mut value).map_err(text)? {
@@ -455,10 +483,7 @@ impl Subject for IndexSubject {
     }
 
     fn open(&self, sim: &Sim) -> Result<Self::Instance, Complaint> {
-        let opened = self.maybe_deferred(self.deferral == Deferral::Everything, || {
-            self.open_tree(sim)
-        });
-        let (pool, tree) = opened.map_err(text)?;
+        let (pool, tree) = self.open_tree(sim).map_err(text)?;
         Ok(OpenedIndex {
             sim: sim.clone(),
             tree: Some(tree),
@@ -473,7 +498,7 @@ impl Subject for IndexSubject {
     ) -> Result<IndexOutcome, Complaint> {
         if *operation == Reopen {
             if let Some(tree) = opened.tree.take() {
-                tree.sync().map_err(text)?;
+                (&*tree as &dyn Index).sync().map_err(text)?;
             }
             if let Some(pool) = opened.pool.take() {
                 pool.close().map_err(text)?;
@@ -496,13 +521,13 @@ impl Subject for IndexSubject {
                 .map_err(text);
         }
         let is_put_off = self.deferral == Deferral::Everything || operation.writes();
-        self.maybe_deferred(is_put_off, || self.call(opened, operation))
+        self.call_as(opened, operation, !is_put_off)
     }
 
     fn observe(&self, opened: &mut Self::Instance) -> Result<Entries, Complaint> {
         let tree = opened.tree.as_deref().ok_or("not open")?;
-        let forward = self.scan(tree, Bounds::all(), Direction::Forward)?;
-        let mut reverse = self.scan(tree, Bounds::all(), Direction::Reverse)?;
+        let forward = self.scan(Caller::waiting(tree), Bounds::all(), Direction::Forward)?;
+        let mut reverse = self.scan(Caller::waiting(tree), Bounds::all(), Direction::Reverse)?;
         reverse.reverse();
         if forward != reverse {
             return Err(format!(

@@ -148,7 +148,7 @@ impl Concurrent for Batches {
             Batch(writes) if !self.are_torn => tree.within_epoch(&mut |_| {
                 writes.iter().try_for_each(|(number, value)| {
                     let value = bytes(value);
-                    tree.write(
+                    tree.write_durably(
                         &key(*number),
                         value.as_ref().map(|value| &value[..]),
                         Condition::Always,
@@ -158,7 +158,7 @@ impl Concurrent for Batches {
             }),
             Apart(writes) | Batch(writes) => writes.iter().try_for_each(|(number, value)| {
                 let value = bytes(value);
-                tree.write(
+                tree.write_durably(
                     &key(*number),
                     value.as_ref().map(|value| &value[..]),
                     Condition::Always,

@@ -153,7 +153,7 @@ impl Subject for Words {
                 .observe(&guard, opened.cell(&guard, word)?, &mut seen)
                 .map_err(text)?;
         }
-        opened.pmwcas.settle(&guard, &mut seen).map_err(text)?;
+        opened.pmwcas.settle(&guard, &seen).map_err(text)?;
         Ok(values)
     }
 

@@ -7,8 +7,11 @@
 use std::sync::Arc;
 
 use engines::Result;
+use engines::batch::StripedTree;
+use engines::engine::AnyTree;
 use engines::index::{
-    Bounds, Condition, Direction, Index, IndexStat, NextEntry, Scan, Value, Violation,
+    Bounds, Condition, Direction, Index, IndexStat, NextEntry, Observed, Scan, Value, Violation,
+    Written,
 };
 use everleaf_sim::index::IndexOperation::{
     self, Insert, Remove, Scan as Forward, ScanBack as Backward, Visit,
@@ -19,6 +22,7 @@ use everleaf_sim::index::{
 use everleaf_sim::{
     Durability, Explorer, Images, Options, Program, Scheduling, Search, SecondCrash, ThreadsFailure,
 };
+use medium::Lsn;
 use medium::sim::Sim;
 use pool::{Pool, TreeRoot};
 
@@ -36,12 +40,14 @@ impl Explorable for ByPosition {
         self.0.codec()
     }
 
-    fn create(&self, pool: &Pool<Sim>, name: &str) -> Result<Arc<dyn Index>> {
-        Ok(Arc::new(Positions(self.0.create(pool, name)?)))
+    fn create(&self, pool: &Pool<Sim>, name: &str) -> Result<Arc<StripedTree>> {
+        let tree = AnyTree::records(Positions(self.0.create(pool, name)?));
+        Ok(Arc::new(StripedTree::new(pool, tree)))
     }
 
-    fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> Result<Arc<dyn Index>> {
-        Ok(Arc::new(Positions(self.0.open(pool, root)?)))
+    fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> Result<Arc<StripedTree>> {
+        let tree = AnyTree::records(Positions(self.0.open(pool, root)?));
+        Ok(Arc::new(StripedTree::new(pool, tree)))
     }
 
     fn leaf_entries(&self) -> usize {
@@ -69,7 +75,8 @@ impl Explorable for ByPosition {
     }
 }
 
-struct Positions(Arc<dyn Index>);
+/// Its own stripes are above those of this tree, so it writes beneath these.
+struct Positions(Arc<StripedTree>);
 
 /// Begins anew for each entry, and skips as many as it has returned.
 struct PositionScan<'i> {
@@ -95,6 +102,11 @@ impl Scan for PositionScan<'_> {
     fn entry(&self) -> (&[u8], &[u8]) {
         (&self.entry.0, &self.entry.1)
     }
+
+    fn lsn(&self) -> Lsn {
+        // Each entry was waited for.
+        Lsn::DURABLE
+    }
 }
 
 impl Index for Positions {
@@ -106,19 +118,28 @@ impl Index for Positions {
         self.0.codec()
     }
 
-    fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        self.0.get_into(key, value)
+    fn read_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Observed<bool>> {
+        self.0.read_into(key, value)
     }
 
-    fn write(&self, key: &[u8], value: Option<&[u8]>, condition: Condition<&[u8]>) -> Result<bool> {
-        self.0.write(key, value, condition)
+    fn write(
+        &self,
+        key: &[u8],
+        value: Option<&[u8]>,
+        condition: Condition<&[u8]>,
+    ) -> Result<Written> {
+        self.0.beneath().write(key, value, condition)
     }
 
-    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
-        self.0.get_many(keys)
+    fn read_many(&self, keys: &[&[u8]]) -> Result<Observed<Vec<Option<Value>>>> {
+        self.0.read_many(keys)
     }
 
-    fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
+    fn wait(&self, lsn: Lsn) -> Result<()> {
+        self.0.wait(lsn)
+    }
+
+    fn cursor<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
         Ok(Box::new(PositionScan {
             tree: &*self.0,
             bounds,

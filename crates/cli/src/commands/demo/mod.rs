@@ -140,13 +140,18 @@ fn finish(store: &Store, tree: &Tree, listing: &Listing) -> Result<usize, Failur
     let add = |thread: usize| -> everleaf::Result<()> {
         let mut last = None;
         for index in writer::part(thread, listing.len()) {
-            let (inserted, ticket) =
-                tree.insert_async(listing.path(index), listing.value(index))?;
-            added.fetch_add(usize::from(inserted), Ordering::Relaxed);
-            last = Some(ticket);
+            let inserted = tree
+                .pending()
+                .insert(listing.path(index), listing.value(index))?;
+            let is_new = inserted.peek() == Some(&true);
+            added.fetch_add(usize::from(is_new), Ordering::Relaxed);
+            last = Some(inserted);
         }
         // When the last one is durable, so are those before it.
-        last.map_or(Ok(()), |last| last.wait())
+        if let Some(last) = last {
+            last.wait()?;
+        }
+        Ok(())
     };
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..THREADS)

@@ -89,11 +89,13 @@ fn write_part(store: &Store, tree: &Tree, listing: &Listing, thread: usize) -> R
     let mut acknowledgements = Vec::with_capacity(4 * together);
     let last = part.end.saturating_sub(1);
     for index in part {
-        let (_, ticket) = tree.insert_async(listing.path(index), listing.value(index))?;
+        let inserted = tree
+            .pending()
+            .insert(listing.path(index), listing.value(index))?;
         acknowledgements.extend_from_slice(&(index as u32).to_le_bytes());
         if acknowledgements.len() == 4 * together || index == last {
             // Paths that are acknowledged together become durable together.
-            ticket.wait()?;
+            inserted.wait()?;
             if tree.kind().engine.is_buffered() {
                 store.sync()?;
             }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
-use everleaf::{Batch, ErrorKind, Store, Ticket, Tree};
+use everleaf::{Batch, ErrorKind, Pending, Store, Tree};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use sim::torture::{
@@ -79,8 +79,8 @@ struct Writer<'a> {
     answer: Option<bool>,
     seen: Version,
     value: Vec<u8>,
-    /// Tickets of writes that were not waited for.
-    tickets: Vec<Ticket>,
+    /// Writes that were not waited for.
+    pending: Vec<Pending<bool>>,
 }
 
 /// Ends the process at once because an operation failed, before other threads write more. Damage is
@@ -187,7 +187,7 @@ impl Writer<'_> {
                 self.seen != 0
             }
             OperationKind::Sync if self.args.work.durability == Promise::Ticket => {
-                Ticket::wait_all(self.tickets.drain(..)).map(|()| true)?
+                Pending::wait_all(self.pending.drain(..)).map(|_| true)?
             }
             OperationKind::Sync => self.store.sync().map(|()| true)?,
             OperationKind::Batch => self.transfer(version)?,
@@ -234,8 +234,8 @@ impl Writer<'_> {
         }
         let written = if self.args.work.durability == Promise::Ticket {
             self.store
-                .write_async(&batch)
-                .map(|ticket| self.tickets.push(ticket))
+                .write_pending(&batch)
+                .map(|pending| self.pending.push(pending.map(|()| true)))
         } else {
             self.store.write(&batch)
         };
@@ -245,7 +245,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes, and keeps the ticket if that is what the writer relies on.
+    /// Writes, and keeps the pending result if that is what the writer relies on.
     fn write(
         &mut self,
         kind: OperationKind,
@@ -258,7 +258,21 @@ impl Writer<'_> {
         let old = (expected != 0).then(|| value_bytes(tree, expected));
         let current = old.as_deref();
         let handle = &self.trees[usize::from(tree)];
-        let write = || match kind {
+        if self.args.work.durability != Promise::Ticket {
+            return match kind {
+                OperationKind::Insert => handle.insert(key, &new),
+                OperationKind::Update => handle.update(key, &new),
+                OperationKind::Remove => handle.remove(key),
+                OperationKind::Exchange => handle.compare_exchange(key, current, Some(&new)),
+                OperationKind::ExchangeOut => handle.compare_exchange(key, current, None),
+                OperationKind::Put
+                | OperationKind::Get
+                | OperationKind::Sync
+                | OperationKind::Batch => handle.put(key, &new).map(|()| true),
+            };
+        }
+        let handle = handle.pending();
+        let pending = match kind {
             OperationKind::Insert => handle.insert(key, &new),
             OperationKind::Update => handle.update(key, &new),
             OperationKind::Remove => handle.remove(key),
@@ -267,13 +281,10 @@ impl Writer<'_> {
             OperationKind::Put
             | OperationKind::Get
             | OperationKind::Sync
-            | OperationKind::Batch => handle.put(key, &new).map(|()| true),
-        };
-        if self.args.work.durability != Promise::Ticket {
-            return write();
-        }
-        let (answer, ticket) = handle.ticketed(write)?;
-        self.tickets.push(ticket);
+            | OperationKind::Batch => handle.put(key, &new).map(|pending| pending.map(|()| true)),
+        }?;
+        let answer = pending.peek() == Some(&true);
+        self.pending.push(pending);
         Ok(answer)
     }
 
@@ -355,7 +366,7 @@ fn write(args: &Args) -> Result<(), Failure> {
                     answer: None,
                     seen: 0,
                     value: Vec::new(),
-                    tickets: Vec::new(),
+                    pending: Vec::new(),
                 };
                 scope.spawn(move || {
                     loop {

@@ -9,12 +9,12 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use medium::sync::schedule::AccessKind;
-use medium::sync::{AtomicBool, Mutex, Ordering, SharedLock, hand_over};
+use medium::sync::{AtomicBool, AtomicU64, Mutex, Ordering, SharedLock, hand_over};
 use medium::{Lsn, Medium, MediumError};
 use pool::{Guard, Pool};
 
 use super::ticker::Ticker;
-use super::words::{self, FAILED_MAX, Written};
+use super::words::{self, EpochState, FAILED_MAX};
 use super::{Epochs, take};
 use crate::{ErrorKind, Result};
 
@@ -42,6 +42,7 @@ pub(crate) struct PoolEpochs<M: Medium, S> {
     state: Mutex<State>,
     /// Shared by batches; the end of an epoch has it alone.
     batches: SharedLock,
+    last_ended: LastEnded,
     /// A batch could not be finished, so no epoch ends any more.
     is_given_up: AtomicBool,
     /// Ends epochs. Started by the first tree that asks for it.
@@ -53,7 +54,7 @@ type Members<M, S> = Vec<Weak<dyn Member<M, S>>>;
 /// What changes only at the beginning or the end of an epoch.
 struct State {
     /// What the pool has; the running epoch is 0 while there is no member.
-    written: Written,
+    written: EpochState,
     /// The end of the last epoch.
     ended: Lsn,
     /// Whether the running epoch has something to end, though nothing may be listed: an attempt to
@@ -66,18 +67,18 @@ struct State {
 impl<M: Medium, S> Default for PoolEpochs<M, S> {
     fn default() -> Self {
         let state = State {
-            written: Written::default(),
+            written: EpochState::default(),
             ended: Lsn::DURABLE,
             is_owed: false,
             is_cut_off: false,
         };
-        let (members, batches, is_given_up, ticker) = Default::default();
         Self {
-            members,
+            members: Mutex::default(),
             state: Mutex::new(state),
-            batches,
-            is_given_up,
-            ticker,
+            batches: SharedLock::default(),
+            last_ended: LastEnded::default(),
+            is_given_up: AtomicBool::default(),
+            ticker: Mutex::default(),
         }
     }
 }
@@ -90,6 +91,31 @@ pub(crate) struct Joined<'s> {
     pub(crate) failed: &'s [u64],
     /// The last one of those that the pool had no room for.
     pub(crate) dropped: u64,
+}
+
+/// The last epoch that has ended, for readers that take no lock.
+#[derive(Debug, Default)]
+struct LastEnded {
+    epoch: AtomicU64,
+    /// When it is durable.
+    lsn: AtomicU64,
+}
+
+impl LastEnded {
+    /// Notes the end of an epoch. The caller holds the lock of the state.
+    fn note(&self, epoch: u64, lsn: Lsn) {
+        self.lsn.store(lsn.0, Ordering::Relaxed);
+        // ORDER: pairs with the acquire in `is_durable`: a reader of the epoch finds its LSN, or a
+        // later one.
+        self.epoch.store(epoch, Ordering::Release);
+    }
+
+    fn is_durable<M: Medium>(&self, pool: &Pool<M>, epoch: u64) -> bool {
+        self.epoch.load(Ordering::Acquire) >= epoch
+            && pool
+                .peek()
+                .is_durable(Lsn(self.lsn.load(Ordering::Relaxed)))
+    }
 }
 
 impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
@@ -127,7 +153,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
             // What the tree wrote when it was open before lies in an epoch that has ended.
             self.end(&mut state, pool, Some(first))?;
         }
-        let Written {
+        let EpochState {
             running,
             ref failed,
             dropped,
@@ -212,6 +238,12 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         pool.peek().settle(ended)
     }
 
+    /// Whether an epoch has ended and is durable, also if nobody has waited for that. Waits for
+    /// nothing.
+    pub(crate) fn is_durable(&self, pool: &Pool<M>, epoch: u64) -> bool {
+        self.last_ended.is_durable(pool, epoch)
+    }
+
     /// Runs a batch within the running epoch, whose number it gets: the epoch does not end
     /// meanwhile. `run` must not wait for the end of an epoch. `epochs` are those of a tree that
     /// takes part.
@@ -221,15 +253,15 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         run(epochs.running())
     }
 
-    /// Ends an epoch, if it still runs: what was written in it is ordered when this returns, and
-    /// need not be durable.
-    pub(crate) fn complete(&self, pool: &Pool<M>, epoch: u64) -> Result<()> {
+    /// Ends an epoch, if it still runs: what was written in it is ordered when this returns.
+    /// Returns the LSN at which it is durable.
+    pub(crate) fn complete(&self, pool: &Pool<M>, epoch: u64) -> Result<Lsn> {
         let mut state = self.state.lock();
-        if state.written.running > epoch {
-            return Ok(());
+        if state.written.running <= epoch {
+            self.try_end(&mut state, pool, Some(epoch + 1))
+                .inspect_err(|_| self.note_end(&state, true))?;
         }
-        self.try_end(&mut state, pool, Some(epoch + 1))
-            .inspect_err(|_| self.note_end(&state, true))
+        Ok(state.ended)
     }
 
     /// Ends no epoch any more. Within a batch.
@@ -401,6 +433,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         words::write_running(&guard, next)?;
         state.ended = guard.fence();
         (state.written.running, state.is_owed) = (next, false);
+        self.last_ended.note(next - 1, state.ended);
         let mut begun = Ok(());
         // The memory of a tree that was dropped meanwhile belongs to others.
         for member in members.iter().filter(|member| !member.epochs().are_over()) {
@@ -432,7 +465,7 @@ impl State {
     fn resume<M: Medium>(&mut self, pool: &Pool<M>, first: u64) -> Result<()> {
         let guard = pool.peek();
         let mut written = words::read(&guard)?;
-        let Written {
+        let EpochState {
             running,
             is_clean,
             mut failed,

@@ -32,7 +32,7 @@ const _: () =
 
 /// The content of a copy; 0 stands for none.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Written {
+pub(super) struct EpochState {
     pub(super) running: u64,
     pub(super) is_clean: bool,
     pub(super) dropped: u64,
@@ -40,7 +40,7 @@ pub(super) struct Written {
     pub(super) failed: [u64; FAILED_MAX],
 }
 
-impl Default for Written {
+impl Default for EpochState {
     fn default() -> Self {
         Self {
             running: 0,
@@ -57,17 +57,17 @@ fn word_of(epoch: u64) -> u64 {
 
 impl EpochWords {
     /// The content; `None` if it is damaged.
-    fn read<M: Medium>(&self, guard: &Guard<'_, M>) -> Option<Written> {
+    fn read<M: Medium>(&self, guard: &Guard<'_, M>) -> Option<EpochState> {
         let epoch = |cell: &Word| match cell.load(guard) {
             0 => Some(0),
             word => unchecked(word).filter(|epoch| (1..1 << 47).contains(epoch)),
         };
         let [running, clean, dropped] = [&self.running, &self.clean, &self.dropped].map(epoch);
-        let mut written = Written {
+        let mut written = EpochState {
             running: running?,
             is_clean: clean? != 0,
             dropped: dropped?,
-            ..Written::default()
+            ..EpochState::default()
         };
         for (failed, cell) in written.failed.iter_mut().zip(&self.failed) {
             *failed = epoch(cell).filter(|failed| *failed <= written.running)?;
@@ -87,7 +87,7 @@ fn both<'g, M: Medium>(
 
 /// Reads the later copy. Of failed epochs it has those of both: one that a crash kept in one copy
 /// only may still be needed.
-pub(super) fn read<M: Medium>(guard: &Guard<'_, M>) -> Result<Written> {
+pub(super) fn read<M: Medium>(guard: &Guard<'_, M>) -> Result<EpochState> {
     let [first, second] = EPOCHS.map(|at| guard.node::<EpochWords>(at));
     let (mut later, other) = match (first?.read(guard), second?.read(guard)) {
         (Some(first), Some(second)) if first.running < second.running => (second, Some(first)),
@@ -112,7 +112,7 @@ pub(super) fn read<M: Medium>(guard: &Guard<'_, M>) -> Result<Written> {
 }
 
 /// Writes the failed epochs; ordered when this returns.
-pub(super) fn write_failed<M: Medium>(guard: &Guard<'_, M>, written: &Written) -> Result<()> {
+pub(super) fn write_failed<M: Medium>(guard: &Guard<'_, M>, written: &EpochState) -> Result<()> {
     for (index, failed) in written.failed.into_iter().enumerate() {
         let word = word_of(failed);
         for cell in both(guard, |words| &words.failed[index])? {
@@ -128,7 +128,7 @@ pub(super) fn write_failed<M: Medium>(guard: &Guard<'_, M>, written: &Written) -
 }
 
 /// Writes the failed epoch that is dropped; ordered when this returns.
-pub(super) fn write_dropped<M: Medium>(guard: &Guard<'_, M>, written: &Written) -> Result<()> {
+pub(super) fn write_dropped<M: Medium>(guard: &Guard<'_, M>, written: &EpochState) -> Result<()> {
     for cell in both(guard, |words| &words.dropped)? {
         // PERSIST: nothing must precede; lost, the epoch is in the set still.
         cell.publish(guard, word_of(written.dropped));

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::log::Anchor;
 use super::{Format, Item, Kind, Node, Order, Paged, unchecked};
-use crate::index::{Codec, EntryWords};
+use crate::index::{Codec, EntryWords, Observed};
 use crate::kit::bits;
 use crate::kit::scan::{Tied, Way};
 
@@ -417,13 +417,13 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         ))
     }
 
-    /// Calls `use_entry` with the entry of a key, once what was read is durable. O(log n).
+    /// Calls `use_entry` with the entry of a key. O(log n).
     #[inline(always)]
     pub fn find<R>(
         &self,
         key: C::Key<'_>,
         use_entry: impl FnOnce(&Guard<'_, M>, EntryWords) -> Result<R>,
-    ) -> Result<Option<R>> {
+    ) -> Result<Observed<Option<R>>> {
         // A record is read after the look, so it must not be reused; words are there already.
         let guard = if C::TIES {
             self.pool.pin()
@@ -438,17 +438,19 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             }
             Ok((found, self.latch.lsn(leaf.offset)))
         })?;
-        guard.wait_for(lsn)?;
-        found.map(|words| use_entry(&guard, words)).transpose()
+        let value = found.map(|words| use_entry(&guard, words)).transpose()?;
+        let lsn = guard.left_to_caller(lsn);
+        Ok(Observed { value, lsn })
     }
 
     /// As [`Paged::find`] for many keys, whose cache misses overlap: all descend together, level by
-    /// level.
+    /// level. Returns when all that was seen is durable.
     pub fn find_many(
         &self,
         keys: &[C::Key<'_>],
         mut use_entry: impl FnMut(&Guard<'_, M>, usize, Option<EntryWords>) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<Lsn> {
+        let mut seen = Lsn::DURABLE;
         for (group, keys) in keys.chunks(GROUP).enumerate() {
             let guard = if C::TIES {
                 self.pool.pin()
@@ -458,12 +460,12 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             let (found, lsn) = self
                 .latch
                 .read(&guard, |_| self.look_together(&guard, keys))?;
-            guard.wait_for(lsn)?;
+            seen = seen.max(guard.left_to_caller(lsn));
             for (position, words) in found.into_iter().enumerate().take(keys.len()) {
                 use_entry(&guard, group * GROUP + position, words)?;
             }
         }
-        Ok(())
+        Ok(seen)
     }
 
     /// The entries of a group of keys, and when they are durable.

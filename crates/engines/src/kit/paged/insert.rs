@@ -5,7 +5,7 @@ use medium::Medium;
 
 use super::find::Path;
 use super::{Format, Item, Paged};
-use crate::index::{Codec, Condition};
+use crate::index::{Codec, Condition, Written};
 use crate::kit::scan::{Tied, Way};
 use crate::kit::write::{Encoded, holds};
 
@@ -16,7 +16,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         key: C::Key<'_>,
         value: C::Value<'_>,
         condition: Condition<C::Value<'_>>,
-    ) -> Result<bool> {
+    ) -> Result<Written> {
         let guard = self.pool.pin();
         guard.admit()?;
         let mut new = Encoded::<M, C>::new(&guard, key, value, condition);
@@ -27,8 +27,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             self.format.mend(&guard, &leaf, || writing.change());
             let look = self.look(&guard, &leaf, key)?;
             if !holds::<M, C>(&guard, condition, look.entry())? {
-                writing.settle(&guard, self.latch.lsn(leaf.offset))?;
-                return Ok(false);
+                let lsn = writing.end(&guard, self.latch.lsn(leaf.offset));
+                return Ok(Written::refused(lsn));
             }
             if look.found.is_some() || self.count(&guard, &leaf) < leaf.entries.len() {
                 break (leaf, look);
@@ -62,10 +62,10 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         };
         new.published();
         writing.stamp(leaf.offset, lsn);
-        writing.settle(&guard, lsn)?;
-        look.entry()
-            .into_iter()
-            .for_each(|old| C::retire(&guard, old));
-        Ok(true)
+        let lsn = writing.end(&guard, lsn);
+        if let Some(old) = look.entry() {
+            C::retire(&guard, old);
+        }
+        Ok(Written::done(lsn))
     }
 }

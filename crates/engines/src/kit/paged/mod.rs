@@ -250,6 +250,10 @@ where
     methods_of_entries!();
     methods_of_trees!();
 
+    fn wait(&self, lsn: Lsn) -> Result<()> {
+        self.pool.peek().wait_for(lsn)
+    }
+
     fn len(&self) -> Result<u64> {
         Ok(self.figures()?.keys)
     }

@@ -5,13 +5,13 @@ use medium::Medium;
 
 use super::find::Path;
 use super::{Format, Paged};
-use crate::index::{Codec, Condition};
+use crate::index::{Codec, Condition, Written};
 use crate::kit::scan::{Tied, Way};
 use crate::kit::write::holds;
 
 impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     /// Removes a key, if `condition` holds.
-    pub fn erase(&self, key: C::Key<'_>, condition: Condition<C::Value<'_>>) -> Result<bool> {
+    pub fn erase(&self, key: C::Key<'_>, condition: Condition<C::Value<'_>>) -> Result<Written> {
         let guard = self.pool.pin();
         guard.admit()?;
         let writing = self.latch.write(&guard);
@@ -20,17 +20,20 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         self.format.mend(&guard, &leaf, || writing.change());
         let look = self.look(&guard, &leaf, key)?;
         let held = holds::<M, C>(&guard, condition, look.entry())?;
-        let Some((slot, old)) = look.found.filter(|_| held) else {
-            writing.settle(&guard, self.latch.lsn(leaf.offset))?;
-            return Ok(held);
+        let (slot, old) = match look.found {
+            Some(found) if held => found,
+            _ => {
+                let lsn = writing.end(&guard, self.latch.lsn(leaf.offset));
+                return Ok(Written { held, lsn });
+            }
         };
         let at = self.place(&guard, &leaf, &look, key)?;
         writing.change();
         let lsn = self.format.remove(&guard, &leaf, at, slot);
         writing.stamp(leaf.offset, lsn);
         let merged = self.shrink(&guard, &writing, &path, self.count(&guard, &leaf));
-        writing.settle(&guard, lsn)?;
+        let lsn = writing.end(&guard, lsn);
         C::retire(&guard, old);
-        merged.map(|()| true)
+        merged.map(|()| Written::done(lsn))
     }
 }

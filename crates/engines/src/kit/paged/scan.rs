@@ -1,13 +1,13 @@
 //! Ranges: one leaf after the other, each copied at once, both ways.
 
 use crate::Result;
-use medium::Medium;
+use medium::{Lsn, Medium};
 use pool::{Guard, Pool};
 use smallvec::SmallVec;
 
 use super::find::Path;
 use super::{Format, Item, Kind, Node, Paged};
-use crate::index::{Codec, Direction, EntryWords};
+use crate::index::{Codec, Direction, EntryWords, VisitWords};
 use crate::kit::scan::{Goal, LeafCopy, Leaves, Tied, Way};
 
 type Entries = SmallVec<[EntryWords; 64]>;
@@ -33,12 +33,15 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     }
 
     /// Calls `visit` with the entries from `from` on, ascending and leaf by leaf, until it returns
-    /// `false`. Follows the links as long as no writer comes between.
-    pub fn visit_words(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()>
+    /// `false`. Follows the links as long as no writer comes between. Returns when all that was seen
+    /// is durable.
+    pub fn visit_words(&self, from: u64, visit: &mut VisitWords<'_>) -> Result<Lsn>
     where
         C: for<'k> Codec<Key<'k> = u64>,
     {
-        let (mut from, mut entries) = (from, Entries::new());
+        let mut from = from;
+        let mut entries = Entries::new();
+        let mut seen = Lsn::DURABLE;
         let mut next: Option<(u64, u64)> = None;
         let mut was_empty = false;
         loop {
@@ -55,15 +58,17 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
                 self.copy_entries(&guard, &leaf, &mut entries)?;
                 Ok((version, link, self.latch.lsn(leaf.offset)))
             })?;
-            guard.wait_for(lsn)?;
+            let lsn = guard.left_to_caller(lsn);
+            seen = seen.max(lsn);
             let start = entries.partition_point(|[key, _]| *key < from);
             match &entries[start..] {
                 // Damaged links may run in a circle; the separators tell. One leaf may be empty.
                 [] if next.is_some() && (was_empty || !entries.is_empty()) => {
-                    return Leaves::visit_words(self, from, visit);
+                    let rest = Leaves::visit_words(self, from, visit)?;
+                    return Ok(seen.max(rest));
                 }
                 [] => {}
-                entries if !visit(entries) => return Ok(()),
+                entries if !visit(entries, lsn) => return Ok(seen),
                 _ => {}
             }
             was_empty = entries.is_empty();
@@ -72,7 +77,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
                 .map_or(Some(from), |[last, _]| from.max(*last).checked_add(1))
             {
                 Some(above) if link != 0 => (from, next) = (above, Some((version, link))),
-                _ => return Ok(()),
+                _ => return Ok(seen),
             }
         }
     }
@@ -89,7 +94,7 @@ impl<M: Medium, C: Codec, F: Format> Leaves<M, C> for Paged<M, C, F> {
         goal: Goal<'_>,
         direction: Direction,
         copy: &mut LeafCopy,
-    ) -> Result<()> {
+    ) -> Result<Lsn> {
         let way = goal.way::<C>();
         let mut entries = Entries::new();
         let lsn = self.latch.read(guard, |_| {
@@ -104,7 +109,7 @@ impl<M: Medium, C: Codec, F: Format> Leaves<M, C> for Paged<M, C, F> {
             Ok(self.latch.lsn(leaf.offset))
         })?;
         copy.entries.extend(entries);
-        guard.wait_for(lsn)
+        Ok(guard.left_to_caller(lsn))
     }
 }
 

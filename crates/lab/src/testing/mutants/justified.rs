@@ -320,7 +320,7 @@ const OF_WBTREE: &[&str] = &["engines/src/wbtree/", "engines/src/kit/paged/"];
 /// The kit's tree below a node format.
 const PAGED: &[Justified] = &[
     justified(
-        "engines/src/kit/paged/find.rs Paged::find wait_for 1",
+        "engines/src/kit/paged/find.rs Paged::find left_to_caller 1",
         &[Wait],
         SEEN_ALONE,
     ),
@@ -381,7 +381,7 @@ const WBTREE_SLOT_ONLY: &[Justified] = &[
         "a node of three entries is one line, which is flushed with its head; a larger one needs it",
     ),
     justified(
-        "engines/src/kit/paged/remove.rs Paged::erase settle 1",
+        "engines/src/kit/paged/remove.rs Paged::erase end 1",
         &[Wait],
         SEEN_ALONE,
     ),
@@ -400,12 +400,12 @@ const CAWBT: &[Justified] = &[
         EITHER_FIRST,
     ),
     justified(
-        "engines/src/cawbt/find.rs CawbTree::find wait_for 1",
+        "engines/src/cawbt/find.rs CawbTree::find left_to_caller 1",
         &[Wait],
         SEEN_ALONE,
     ),
     justified(
-        "engines/src/cawbt/scan.rs CawbTree::copy_leaf wait_for 1",
+        "engines/src/cawbt/scan.rs CawbTree::copy_leaf left_to_caller 1",
         &[Wait],
         SEEN_ALONE,
     ),
@@ -523,22 +523,22 @@ const RNTREE: &[Justified] = &[
         BOTH_BEFORE,
     ),
     justified(
-        "engines/src/rntree/find.rs RnTree::find wait_for 1",
+        "engines/src/rntree/find.rs RnTree::find left_to_caller 1",
         &[Wait],
         SEEN_ALONE,
     ),
     justified(
-        "engines/src/rntree/find.rs RnTree::find wait_for 2",
+        "engines/src/rntree/find.rs RnTree::find left_to_caller 2",
         &[Wait],
         SEEN_ALONE,
     ),
     justified(
-        "engines/src/rntree/remove.rs RnTree::erase wait_for 1",
+        "engines/src/rntree/remove.rs RnTree::erase left_to_caller 1",
         &[Wait],
         SEEN_ALONE,
     ),
     justified(
-        "engines/src/rntree/remove.rs RnTree::erase wait_for 2",
+        "engines/src/rntree/remove.rs RnTree::erase left_to_caller 2",
         &[Wait],
         SEEN_ALONE,
     ),

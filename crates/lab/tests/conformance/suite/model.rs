@@ -220,7 +220,10 @@ fn apply_condition(kind: Kind, tree: &dyn Index, model: &mut Model, case: &Case,
             let condition = concrete(kind, model.get(key), condition);
             let found = match tree.words().filter(|_| words) {
                 Some(tree) => write_words(tree, key, new.as_deref(), &condition)?,
-                None => tree.write(key, new.as_deref(), condition.as_ref().map(Vec::as_slice))?,
+                None => {
+                    let condition = condition.as_ref().map(Vec::as_slice);
+                    tree.write_durably(key, new.as_deref(), condition)?
+                }
             };
             (found, model_write(model, key, new, condition))
         }
@@ -252,7 +255,7 @@ fn write_words(
     new: Option<&[u8]>,
     condition: &Condition<Vec<u8>>,
 ) -> Result<bool, Failure> {
-    Ok(tree.write(
+    Ok(tree.write_durably(
         word(key),
         new.map(word),
         condition.as_ref().map(|value| word(value)),

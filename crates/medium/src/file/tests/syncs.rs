@@ -191,7 +191,7 @@ fn who_writes_more_than_the_disk_takes_is_held_up_where_it_would_wait() {
     }
     assert_eq!(file.durable(), before, "a fence waited");
     // Of an operation whose wait is put off as well.
-    let (result, _) = crate::deferred(|| Guard::new(&file).wait(last));
+    let result = Guard::new(&file).keep_up(last);
     result.unwrap();
     let behind = last.0 - file.durable().0;
     assert!(behind < 16 << 20, "{behind} bytes are not durable");

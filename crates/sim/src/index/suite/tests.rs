@@ -1,3 +1,4 @@
+use engines::index::Index as _;
 use medium::sim::{Sim, SimOptions};
 
 use super::*;

@@ -1,0 +1,474 @@
+//! Operations that return before their answer is durable.
+
+use std::borrow::Borrow;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use engines::Result;
+use engines::index::{Condition, Index, Value, WordIndex as _, Written};
+use medium::Lsn;
+
+use crate::store::Inner;
+use crate::typed::{key_bytes, value_bytes};
+use crate::{Batch, EncodedValue, Key, Store, Tree, TypedTree, WordTree};
+
+/// The result of an operation that may not be durable yet, to be waited for. Dropping it does not
+/// wait, and loses nothing: a write becomes durable all the same, with a later sync. Like a tree, a
+/// pending result keeps its store open.
+///
+/// It is a future, too, for any executor. No thread waits for it: the thread that syncs the store's
+/// log wakes the task, so a disk that hangs delays no other store.
+///
+/// ```
+/// # let store = everleaf::Store::in_memory()?;
+/// # let tree = store.tree("readings")?;
+/// let write = async {
+///     tree.pending().put("monday", "21.5")?.await // other tasks run meanwhile
+/// };
+/// # assert!(std::pin::pin!(write).poll(&mut Context::from_waker(Waker::noop())).is_ready());
+/// # use std::{future::Future, task::{Context, Waker}};
+/// # Ok::<(), everleaf::Error>(())
+/// ```
+#[must_use = "the answer may not be durable yet; wait for it, or drop it on purpose"]
+pub struct Pending<T> {
+    /// `None` once a task has got it.
+    value: Option<T>,
+    lsn: Lsn,
+    /// Of a write to a tree that is durable by epochs. Dropped before the store.
+    epoch: Option<OpenEpoch>,
+    store: Arc<Inner>,
+}
+
+/// An epoch that need not have ended.
+#[derive(Clone)]
+struct OpenEpoch {
+    tree: Arc<dyn Index>,
+    number: u64,
+}
+
+impl OpenEpoch {
+    fn is_durable(&self) -> bool {
+        match self.tree.epochs() {
+            Some(epochs) => epochs.is_durable(self.number),
+            None => true,
+        }
+    }
+
+    /// Ends the epoch, if it still runs, and waits until that is durable.
+    fn sync(&self) -> Result<()> {
+        match self.tree.epochs() {
+            Some(epochs) if !epochs.is_durable(self.number) => epochs.sync(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the epoch, if it still runs. Returns when it is durable.
+    fn complete(&self) -> Result<Lsn> {
+        match self.tree.epochs() {
+            Some(epochs) if !epochs.is_durable(self.number) => epochs.complete(self.number),
+            _ => Ok(Lsn::DURABLE),
+        }
+    }
+}
+
+impl<T> Pending<T> {
+    /// The result of a read, or of a write to trees of immediate durability.
+    pub(crate) fn new(value: T, lsn: Lsn, store: &Arc<Inner>) -> Self {
+        Self {
+            value: Some(value),
+            lsn,
+            epoch: None,
+            store: Arc::clone(store),
+        }
+    }
+
+    /// The result of a write to a tree that is durable with the epoch that runs now.
+    pub(crate) fn in_running_epoch(self, tree: &Arc<dyn Index>) -> Self {
+        let Some(epochs) = tree.epochs() else {
+            return self;
+        };
+        let number = epochs.epoch_stat().running;
+        let tree = Arc::clone(tree);
+        Self {
+            epoch: Some(OpenEpoch { tree, number }),
+            ..self
+        }
+    }
+
+    /// The position of the operation in the order of durability: of two writes to a store, the one
+    /// with the lower number is durable no later. 0 on media where a write is durable at once.
+    pub fn lsn(&self) -> u64 {
+        self.lsn.0
+    }
+
+    /// Whether the result is durable already. With trees that are durable by epochs
+    /// ([`Engine::is_buffered`](crate::Engine::is_buffered)): whether the epoch that ran when the
+    /// write returned is complete and durable. O(1), no system call.
+    pub fn is_durable(&self) -> bool {
+        let has_ended = match &self.epoch {
+            Some(epoch) => epoch.is_durable(),
+            None => true,
+        };
+        has_ended && self.store.durable() >= self.lsn
+    }
+
+    /// The result, which a crash may still take back. `None` once the future has returned it.
+    pub fn peek(&self) -> Option<&T> {
+        self.value.as_ref()
+    }
+
+    /// Returns the result when it is durable, whatever the store's
+    /// [`Durability`](crate::Durability). The thread that waits may do the sync for all that wait.
+    /// With trees that are durable by epochs
+    /// ([`Engine::is_buffered`](crate::Engine::is_buffered)) it ends the epoch of the write, unless
+    /// that has ended. A read of such a tree is ready at once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Medium`](crate::ErrorKind::Medium) if the medium failed: then it is not known
+    /// whether the write is durable; [`ErrorKind::InBatch`](crate::ErrorKind::InBatch) within a
+    /// batch.
+    ///
+    /// # Panics
+    /// If the future has returned the result.
+    pub fn wait(mut self) -> Result<T> {
+        self.settle()?;
+        Ok(self.take())
+    }
+
+    /// Returns all results when they are durable: one sync, if they are of one store.
+    ///
+    /// # Errors
+    /// The first error of [`Pending::wait`].
+    pub fn wait_all(pending: impl IntoIterator<Item = Self>) -> Result<Vec<T>> {
+        let pending: Vec<Self> = pending.into_iter().collect();
+        // A wait for the last one makes the others durable.
+        if let Some(last) = pending.iter().max_by_key(|pending| pending.lsn) {
+            last.settle()?;
+        }
+        pending.into_iter().map(Self::wait).collect()
+    }
+
+    fn settle(&self) -> Result<()> {
+        if let Some(epoch) = &self.epoch {
+            epoch.sync().map_err(|error| self.store.name_path(error))?;
+        }
+        self.store.settle(self.lsn)
+    }
+
+    fn take(&mut self) -> T {
+        self.value
+            .take()
+            .expect("a future is not polled again after it has returned")
+    }
+
+    /// Asks that the task of `context` be woken when the result is durable; `true` if it is.
+    fn poll_durable(&mut self, context: &Context<'_>) -> Result<bool> {
+        if let Some(epoch) = self.epoch.take() {
+            self.lsn = self.lsn.max(epoch.complete()?);
+        }
+        if self.store.wake_when_durable(self.lsn, context.waker())? {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+}
+
+impl<T: Clone> Clone for Pending<T> {
+    fn clone(&self) -> Self {
+        Self {
+            value: self.value.clone(),
+            lsn: self.lsn,
+            epoch: self.epoch.clone(),
+            store: Arc::clone(&self.store),
+        }
+    }
+}
+
+/// Nothing in it is pinned.
+impl<T> Unpin for Pending<T> {}
+
+impl<T> Future for Pending<T> {
+    type Output = Result<T>;
+
+    /// As [`Pending::wait`], without waiting for the disk.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        match self.poll_durable(context) {
+            Ok(true) => Poll::Ready(Ok(self.take())),
+            Ok(false) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(self.store.name_path(error))),
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for Pending<T> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Pending")
+            .field("lsn", &self.lsn.0)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The operations of a [`Tree`], each of which returns before its answer is durable: see
+/// [`Tree::pending`].
+#[derive(Clone, Copy, Debug)]
+pub struct PendingTree<'t> {
+    tree: &'t Tree,
+}
+
+impl<'t> PendingTree<'t> {
+    pub(crate) fn new(tree: &'t Tree) -> Self {
+        Self { tree }
+    }
+
+    fn write(self, write: impl Fn(&dyn Index) -> Result<Written>) -> Result<Pending<bool>> {
+        self.tree.write_pending(|| write(self.tree.index()))
+    }
+
+    /// As [`Tree::get`].
+    pub fn get(self, key: impl AsRef<[u8]>) -> Result<Pending<Option<Value>>> {
+        let found = self.tree.at(self.tree.index().read(key.as_ref()))?;
+        Ok(Pending::new(found.value, found.lsn, self.tree.store()))
+    }
+
+    /// As [`Tree::get_many`].
+    pub fn get_many<K: AsRef<[u8]>>(self, keys: &[K]) -> Result<Pending<Vec<Option<Value>>>> {
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        let found = self.tree.at(self.tree.index().read_many(&keys))?;
+        Ok(Pending::new(found.value, found.lsn, self.tree.store()))
+    }
+
+    /// As [`Tree::insert`].
+    pub fn insert(self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Pending<bool>> {
+        let value = Some(value.as_ref());
+        self.write(|tree| tree.write(key.as_ref(), value, Condition::Absent))
+    }
+
+    /// As [`Tree::update`].
+    pub fn update(self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Pending<bool>> {
+        let value = Some(value.as_ref());
+        self.write(|tree| tree.write(key.as_ref(), value, Condition::Present))
+    }
+
+    /// As [`Tree::put`].
+    pub fn put(self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Pending<()>> {
+        let value = Some(value.as_ref());
+        let written = self.write(|tree| tree.write(key.as_ref(), value, Condition::Always))?;
+        Ok(written.map(|_| ()))
+    }
+
+    /// As [`Tree::remove`].
+    pub fn remove(self, key: impl AsRef<[u8]>) -> Result<Pending<bool>> {
+        self.write(|tree| tree.write(key.as_ref(), None, Condition::Present))
+    }
+
+    /// As [`Tree::compare_exchange`].
+    pub fn compare_exchange(
+        self,
+        key: impl AsRef<[u8]>,
+        current: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<Pending<bool>> {
+        self.write(|tree| tree.exchange(key.as_ref(), current, new))
+    }
+}
+
+/// The operations of a [`WordTree`], each of which returns before its answer is durable: see
+/// [`Tree::pending`].
+#[derive(Clone, Copy, Debug)]
+pub struct PendingWords<'t> {
+    words: &'t WordTree,
+}
+
+impl<'t> PendingWords<'t> {
+    pub(crate) fn new(words: &'t WordTree) -> Self {
+        Self { words }
+    }
+
+    fn write(
+        self,
+        key: u64,
+        value: Option<u64>,
+        condition: Condition<u64>,
+    ) -> Result<Pending<bool>> {
+        let tree = self.words.as_tree();
+        tree.write_pending(|| self.words.words().write(key, value, condition))
+    }
+
+    /// As [`WordTree::get`].
+    pub fn get(self, key: u64) -> Result<Pending<Option<u64>>> {
+        let tree = self.words.as_tree();
+        let found = tree.at(self.words.words().read(key))?;
+        Ok(Pending::new(found.value, found.lsn, tree.store()))
+    }
+
+    /// As [`WordTree::get_many`].
+    pub fn get_many(self, keys: &[u64]) -> Result<Pending<Vec<Option<u64>>>> {
+        let tree = self.words.as_tree();
+        let mut values = vec![None; keys.len()];
+        let lsn = tree.at(self.words.words().read_many(keys, &mut values))?;
+        Ok(Pending::new(values, lsn, tree.store()))
+    }
+
+    /// As [`WordTree::insert`].
+    pub fn insert(self, key: u64, value: u64) -> Result<Pending<bool>> {
+        self.write(key, Some(value), Condition::Absent)
+    }
+
+    /// As [`WordTree::update`].
+    pub fn update(self, key: u64, value: u64) -> Result<Pending<bool>> {
+        self.write(key, Some(value), Condition::Present)
+    }
+
+    /// As [`WordTree::put`].
+    pub fn put(self, key: u64, value: u64) -> Result<Pending<()>> {
+        let written = self.write(key, Some(value), Condition::Always)?;
+        Ok(written.map(|_| ()))
+    }
+
+    /// As [`WordTree::remove`].
+    pub fn remove(self, key: u64) -> Result<Pending<bool>> {
+        self.write(key, None, Condition::Present)
+    }
+
+    /// As [`WordTree::compare_exchange`].
+    pub fn compare_exchange(
+        self,
+        key: u64,
+        current: Option<u64>,
+        new: Option<u64>,
+    ) -> Result<Pending<bool>> {
+        match (current, new) {
+            (None, None) => Ok(self.get(key)?.map(|value| value.is_none())),
+            (None, Some(_)) => self.write(key, new, Condition::Absent),
+            (Some(current), _) => self.write(key, new, Condition::Equals(current)),
+        }
+    }
+}
+
+/// The operations of a [`TypedTree`], each of which returns before its answer is durable: see
+/// [`Tree::pending`].
+pub struct PendingTyped<'t, K: Key, V: EncodedValue> {
+    tree: &'t TypedTree<K, V>,
+}
+
+impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
+    pub(crate) fn new(tree: &'t TypedTree<K, V>) -> Self {
+        Self { tree }
+    }
+
+    /// As [`TypedTree::get`].
+    pub fn get<Q: Key + ?Sized>(self, key: &Q) -> Result<Pending<Option<V>>>
+    where
+        K: Borrow<Q>,
+    {
+        let found = self.tree.as_tree().pending().get(key_bytes(key))?;
+        found.try_map(|bytes| match bytes {
+            Some(bytes) => Ok(Some(self.tree.value(&bytes)?)),
+            None => Ok(None),
+        })
+    }
+
+    /// As [`TypedTree::insert`].
+    pub fn insert<Q, W>(self, key: &Q, value: &W) -> Result<Pending<bool>>
+    where
+        Q: Key + ?Sized,
+        W: EncodedValue + ?Sized,
+        K: Borrow<Q>,
+        V: Borrow<W>,
+    {
+        let tree = self.tree.as_tree().pending();
+        tree.insert(key_bytes(key), value_bytes(value))
+    }
+
+    /// As [`TypedTree::update`].
+    pub fn update<Q, W>(self, key: &Q, value: &W) -> Result<Pending<bool>>
+    where
+        Q: Key + ?Sized,
+        W: EncodedValue + ?Sized,
+        K: Borrow<Q>,
+        V: Borrow<W>,
+    {
+        let tree = self.tree.as_tree().pending();
+        tree.update(key_bytes(key), value_bytes(value))
+    }
+
+    /// As [`TypedTree::put`].
+    pub fn put<Q, W>(self, key: &Q, value: &W) -> Result<Pending<()>>
+    where
+        Q: Key + ?Sized,
+        W: EncodedValue + ?Sized,
+        K: Borrow<Q>,
+        V: Borrow<W>,
+    {
+        let tree = self.tree.as_tree().pending();
+        tree.put(key_bytes(key), value_bytes(value))
+    }
+
+    /// As [`TypedTree::remove`].
+    pub fn remove<Q: Key + ?Sized>(self, key: &Q) -> Result<Pending<bool>>
+    where
+        K: Borrow<Q>,
+    {
+        self.tree.as_tree().pending().remove(key_bytes(key))
+    }
+
+    /// As [`TypedTree::compare_exchange`].
+    pub fn compare_exchange<Q, W>(
+        self,
+        key: &Q,
+        current: Option<&W>,
+        new: Option<&W>,
+    ) -> Result<Pending<bool>>
+    where
+        Q: Key + ?Sized,
+        W: EncodedValue + ?Sized,
+        K: Borrow<Q>,
+        V: Borrow<W>,
+    {
+        let current = current.map(value_bytes);
+        let new = new.map(value_bytes);
+        let tree = self.tree.as_tree().pending();
+        tree.compare_exchange(key_bytes(key), current.as_deref(), new.as_deref())
+    }
+}
+
+impl<T> Pending<T> {
+    /// The same result in another form, if it has one.
+    fn try_map<U>(self, convert: impl FnOnce(T) -> Result<U>) -> Result<Pending<U>> {
+        let value = match self.value {
+            Some(value) => Some(convert(value)?),
+            None => None,
+        };
+        Ok(Pending {
+            value,
+            lsn: self.lsn,
+            epoch: self.epoch,
+            store: self.store,
+        })
+    }
+
+    /// The same result in another form.
+    pub fn map<U>(self, convert: impl FnOnce(T) -> U) -> Pending<U> {
+        Pending {
+            value: self.value.map(convert),
+            lsn: self.lsn,
+            epoch: self.epoch,
+            store: self.store,
+        }
+    }
+}
+
+impl Store {
+    /// As [`Store::write`], but returns before the batch is durable.
+    pub fn write_pending(&self, batch: &Batch) -> Result<Pending<()>> {
+        let lsn = self.write_ordered(batch)?;
+        let pending = Pending::new((), lsn, &self.inner);
+        Ok(match batch.last_by_epochs() {
+            Some(tree) => pending.in_running_epoch(&tree.shared()),
+            None => pending,
+        })
+    }
+}
