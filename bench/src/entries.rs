@@ -72,7 +72,8 @@ impl Shape {
 
     /// An entry of its own.
     pub(crate) fn entry(&self, index: u64, updates: u64) -> (Vec<u8>, Vec<u8>) {
-        let (mut key, mut value) = (Vec::new(), Vec::new());
+        let mut key = Vec::new();
+        let mut value = Vec::new();
         self.key(index, &mut key);
         self.value(index, updates, &mut value);
         (key, value)

@@ -56,7 +56,8 @@ fn kill_a_writer(run: &Run, folder: &std::path::Path) -> Result<u64> {
         .map(BufReader::new)
         .into_iter()
         .flat_map(BufRead::lines);
-    let (mut loaded, mut end) = (None, run.plan.shape.entries);
+    let mut loaded = None;
+    let mut end = run.plan.shape.entries;
     for line in lines.map_while(std::result::Result::ok) {
         if line == LOADED {
             loaded = Some(Instant::now());

@@ -110,7 +110,9 @@ fn compare_all(args: &Compare) -> Result<bool> {
             let Plan { shape, seconds, .. } = &args.plan;
             print_json(&serde_json::json!({ "machine": machine, "shape": shape, "seconds": seconds, "runs": args.runs }))?;
             for kind in &kinds {
-                let (store, version, settings) = (kind.name, kind.version(), kind.settings);
+                let store = kind.name;
+                let version = kind.version();
+                let settings = kind.settings;
                 print_json(&serde_json::json!({ "store": store, "version": version, "settings": settings }))?;
             }
         }

@@ -126,7 +126,8 @@ pub(crate) fn run(args: MeasureArgs) -> Result {
         plan,
         folder,
     } = args;
-    let (sorted, next_index) = (plan.shape.sorted(), AtomicU64::new(plan.shape.entries));
+    let sorted = plan.shape.sorted();
+    let next_index = AtomicU64::new(plan.shape.entries);
     let run = Run {
         kind,
         plan,
@@ -274,7 +275,9 @@ impl Run {
     /// Waits for work in the background; the bytes on disk afterwards.
     fn wait_until_idle(&self, folder: &std::path::Path) -> Result<f64> {
         let idle = Duration::from_secs_f64(self.plan.idle);
-        let (start, mut changed, mut bytes) = (Instant::now(), Instant::now(), disk_bytes(folder)?);
+        let start = Instant::now();
+        let mut changed = Instant::now();
+        let mut bytes = disk_bytes(folder)?;
         while changed.elapsed() < idle && start.elapsed() < IDLE_MAX.max(idle) {
             thread::sleep(Duration::from_millis(50).min(idle));
             let now = disk_bytes(folder)?;
@@ -330,7 +333,9 @@ impl Run {
         let shape = self.plan.shape;
         self.timed(threads, |thread, deadline| {
             let mut reader = self.reader(peer)?;
-            let (mut key, mut expected, mut count) = (Vec::new(), Vec::new(), 0);
+            let mut key = Vec::new();
+            let mut expected = Vec::new();
+            let mut count = 0;
             while Instant::now() < deadline {
                 for _ in 0..OPERATIONS_PER_LOOK {
                     let index = mix(count ^ ((thread + 1) << 48)) % shape.entries;
@@ -358,14 +363,16 @@ impl Run {
     fn ranges(&self, peer: &dyn Peer) -> Result<f64> {
         self.timed(1, |_, deadline| {
             let mut reader = self.reader(peer)?;
-            let (mut first, mut expected, mut count) = (Vec::new(), Vec::new(), 0);
+            let mut first = Vec::new();
+            let mut expected = Vec::new();
+            let mut count = 0;
             while Instant::now() < deadline {
                 let start = mix(count) as usize % self.sorted.len();
                 count += 1;
                 self.plan
                     .shape
                     .key(u64::from(self.sorted[start]), &mut first);
-                self.check_range(&mut *reader, (start, RANGE), &first, &mut expected)?;
+                self.check_range(&mut *reader, start, RANGE, &first, &mut expected)?;
             }
             Ok(count)
         })
@@ -375,11 +382,13 @@ impl Run {
     fn check_range(
         &self,
         reader: &mut dyn Reader,
-        (start, length): (usize, usize),
+        start: usize,
+        length: usize,
         first: &[u8],
         expected: &mut Vec<u8>,
     ) -> Result {
-        let (mut seen, mut is_right) = (0, true);
+        let mut seen = 0;
+        let mut is_right = true;
         let mut see = |key: &[u8], value: &[u8]| {
             let index = self.sorted.get(start + seen).map(|index| u64::from(*index));
             is_right &=
@@ -401,10 +410,12 @@ impl Run {
     /// Reads the whole store once, as it was loaded: what follows finds caches warm.
     fn check_all(&self, peer: &dyn Peer) -> Result {
         let mut reader = self.reader(peer)?;
-        let (mut first, mut expected) = (Vec::new(), Vec::new());
+        let mut first = Vec::new();
+        let mut expected = Vec::new();
         // LMDB takes no empty key.
         self.plan.shape.key(u64::from(self.sorted[0]), &mut first);
-        self.check_range(&mut *reader, (0, self.sorted.len()), &first, &mut expected)
+        let all = self.sorted.len();
+        self.check_range(&mut *reader, 0, all, &first, &mut expected)
     }
 
     /// Reads some of these, untimed: each index after so many updates, or absent.
@@ -416,7 +427,8 @@ impl Run {
         is_present: bool,
     ) -> Result {
         let mut reader = self.reader(peer)?;
-        let (mut key, mut expected) = (Vec::new(), Vec::new());
+        let mut key = Vec::new();
+        let mut expected = Vec::new();
         for (index, updates) in indices {
             self.plan.shape.key(index, &mut key);
             let mut is_right = false;
@@ -441,7 +453,9 @@ impl Run {
         let base = self.next_index.load(Ordering::Relaxed);
         let counts: Vec<AtomicU64> = (0..threads).map(|_| AtomicU64::new(0)).collect();
         let rate = self.timed(threads, |thread, deadline| {
-            let (mut key, mut value, mut count) = (Vec::new(), Vec::new(), 0);
+            let mut key = Vec::new();
+            let mut value = Vec::new();
+            let mut count = 0;
             while Instant::now() < deadline {
                 let index = base + count * threads + thread;
                 self.plan.shape.key(index, &mut key);

@@ -114,7 +114,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         }
     };
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let (mut runs, mut failed) = (runs(&pools, &engines), 0);
+    let mut runs = runs(&pools, &engines);
+    let mut failed = 0;
     runs.retain(|run| run.name.contains(&args.only));
     if runs.is_empty() {
         eprintln!(

@@ -163,9 +163,8 @@ impl Reader for DatabaseReader<'_> {
         let mut cursor = self.database.raw_iterator();
         cursor.seek(first);
         for _ in 0..count {
-            let (Some(key), Some(value)) = (cursor.key(), cursor.value()) else {
-                break;
-            };
+            let Some(key) = cursor.key() else { break };
+            let Some(value) = cursor.value() else { break };
             see(key, value);
             cursor.next();
         }

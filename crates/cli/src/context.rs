@@ -165,7 +165,8 @@ impl PoolArgs {
     pub(crate) fn new(pool: PathBuf) -> Self {
         let (limit_bytes, line_store, flush, log_bytes, log_bytes_max, private_bytes_max) =
             Default::default();
-        let (medium, wait) = (MediumChoice::Auto, Duration::ZERO);
+        let medium = MediumChoice::Auto;
+        let wait = Duration::ZERO;
         Self {
             pool,
             limit_bytes,
@@ -510,10 +511,8 @@ impl NewTreeArgs {
             return Ok(store.open_tree(&name)?);
         }
         let default = found.and_then(|tree| tree.kind).unwrap_or_default();
-        let (engine, codec) = (
-            self.engine.unwrap_or(default.engine),
-            self.codec.unwrap_or(default.codec),
-        );
+        let engine = self.engine.unwrap_or(default.engine);
+        let codec = self.codec.unwrap_or(default.codec);
         Ok(store.tree_with(
             &name,
             TreeOptions {

@@ -48,7 +48,8 @@ pub(crate) struct DumpWriter<W> {
 impl<W: Write> DumpWriter<W> {
     pub(crate) fn new(mut output: W) -> Result<Self, Failure> {
         writeln!(output, "{FIRST}")?;
-        let (line, codec) = (Vec::new(), Codec::Record);
+        let line = Vec::new();
+        let codec = Codec::Record;
         Ok(Self {
             output,
             codec,
@@ -62,11 +63,9 @@ impl<W: Write> DumpWriter<W> {
 
     /// Begins a tree.
     pub(crate) fn tree(&mut self, name: &str, kind: TreeOptions) -> Result<(), Failure> {
-        let (engine, codec, name) = (
-            kind.engine.name(),
-            kind.codec.name(),
-            text::escape(name.as_bytes()),
-        );
+        let engine = kind.engine.name();
+        let codec = kind.codec.name();
+        let name = text::escape(name.as_bytes());
         let line = format!("{TREE}engine={engine} codec={codec} name={name}\n");
         self.output.write_all(line.as_bytes())?;
         (self.codec, self.crc, self.entries) = (kind.codec, crc32c::crc32c(line.as_bytes()), 0);
@@ -149,7 +148,8 @@ pub(crate) struct DumpReader<R> {
 impl<R: BufRead> DumpReader<R> {
     /// Reads from `input`, which errors call `name`.
     pub(crate) fn new(input: R, name: &str) -> Result<Self, Failure> {
-        let (name, line) = (name.to_owned(), Vec::new());
+        let name = name.to_owned();
+        let line = Vec::new();
         let mut reader = Self {
             input,
             name,
@@ -241,10 +241,8 @@ impl<R: BufRead> DumpReader<R> {
         self.entries += 1;
         self.line.pop();
         let mut fields = self.line.split(|byte| *byte == b'\t');
-        let (key, value) = (
-            fields.next().unwrap_or_default(),
-            fields.next().unwrap_or_default(),
-        );
+        let key = fields.next().unwrap_or_default();
+        let value = fields.next().unwrap_or_default();
         if fields.next().is_some() {
             return Err(
                 self.bad(r"more than one tab; a tab in a key or a value is written as `\t`")
@@ -269,15 +267,16 @@ impl<R: BufRead> DumpReader<R> {
         let Some((engine, codec, name)) = fields else {
             return Err(self.bad("a tree's line reads `# tree engine=... codec=... name=...`"));
         };
-        let (Some(engine), Some(codec)) = (Engine::from_name(engine), Codec::from_name(codec))
-        else {
+        let kind = Engine::from_name(engine).zip(Codec::from_name(codec));
+        let Some((engine, codec)) = kind else {
             return Err(self.bad(format!("this release has no engine {engine:?} with codec {codec:?}; `everleaf engines` lists those there are: change the line, \
                  or use the release that wrote it")));
         };
         let name = text::unescape(name.as_bytes()).map_err(|bad| self.bad(bad.to_string()))?;
         let name = String::from_utf8(name.into_owned())
             .map_err(|_| self.bad(format!("the name is not UTF-8{AGAIN}")))?;
-        (self.codec, self.entries) = (Some(codec), 0);
+        self.codec = Some(codec);
+        self.entries = 0;
         self.crc = crc32c::crc32c_append(crc32c::crc32c(&self.line), b"\n");
         Ok(Event::Tree(
             name,
@@ -302,7 +301,8 @@ impl<R: BufRead> DumpReader<R> {
             );
         }
         if fields != Some((self.entries, self.crc)) {
-            let (entries, crc) = (self.entries, self.crc);
+            let entries = self.entries;
+            let crc = self.crc;
             let found = format!(
                 "{} with checksum {crc:08x} before it, from its tree's line on: the dump was changed{AGAIN}",
                 many(entries, "entry")

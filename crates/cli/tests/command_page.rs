@@ -100,7 +100,8 @@ fn every_answer_has_the_shape_that_the_page_shows() {
         );
         for (printed, shown) in printed.lines().zip(output) {
             if line.contains("--json") {
-                let (printed_shape, shown_shape) = (shape_of(printed), shape_of(shown));
+                let printed_shape = shape_of(printed);
+                let shown_shape = shape_of(shown);
                 let differing: Vec<_> = printed_shape.symmetric_difference(&shown_shape).collect();
                 assert!(
                     differing.is_empty(),

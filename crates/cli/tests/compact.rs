@@ -58,10 +58,8 @@ fn a_pool_is_written_anew() {
             (report["trees"].as_u64(), report["entries"].as_u64()),
             (Some(6), Some(5_001))
         );
-        let (old, new) = (
-            report["bytes_before"].as_u64().unwrap(),
-            report["bytes"].as_u64().unwrap(),
-        );
+        let old = report["bytes_before"].as_u64().unwrap();
+        let new = report["bytes"].as_u64().unwrap();
         assert!(new < old, "{report}");
         assert_eq!(
             names(folder.path()),
@@ -86,10 +84,8 @@ fn a_pool_takes_no_more_room_after_it_than_before() {
     let report = run(&on("compact", &pool, &["--json", "--medium", "file"]))
         .expect(0)
         .json();
-    let (before, after) = (
-        report["bytes_before"].as_u64().unwrap(),
-        report["bytes"].as_u64().unwrap(),
-    );
+    let before = report["bytes_before"].as_u64().unwrap();
+    let after = report["bytes"].as_u64().unwrap();
     assert!(after > 0 && after <= before, "{report}");
 }
 

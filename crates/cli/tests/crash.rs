@@ -70,7 +70,9 @@ fn small_scopes_are_exhausted_without_a_violation() {
 #[test]
 fn a_random_sequence_is_that_of_its_seed() {
     let run = |seed| crash(&["--ops", "150", "--seed", seed], 0);
-    let (one, again, other) = (run("7"), run("7"), run("8"));
+    let one = run("7");
+    let again = run("7");
+    let other = run("8");
     let figures = |report: &Value| ["points", "recoveries"].map(|figure| report[figure].clone());
     assert_eq!(
         (figures(&one), &one["leaf_entries"]),
@@ -279,7 +281,10 @@ fn children(parent: u32) -> Vec<Pid> {
         // After the name, which is in parentheses: the state, and the parent.
         let mut fields = text.rsplit_once(") ")?.1.split(' ').skip(1);
         let is_child = fields.next()?.parse() == Ok(parent);
-        Pid::from_raw(entry.file_name().to_str()?.parse().ok()?).filter(|_| is_child)
+        if !is_child {
+            return None;
+        }
+        Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)
     };
     std::fs::read_dir("/proc")
         .unwrap()

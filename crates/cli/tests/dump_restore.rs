@@ -48,10 +48,8 @@ fn any_bytes_survive_a_dump_and_a_restore() {
         text.lines()
             .all(|line| !line.contains(|c: char| c.is_control() && c != '\t'))
     );
-    let (file, other) = (
-        folder.path().join("pool.dump"),
-        folder.path().join("other.pool"),
-    );
+    let file = folder.path().join("pool.dump");
+    let other = folder.path().join("other.pool");
     let said = run(&on("dump", &pool, &[file.to_str().unwrap(), "--json"])).expect(0);
     assert_eq!(said.json()["entries"], serde_json::json!(1101));
     assert!(fs::read(&file).unwrap() == dump);
@@ -152,7 +150,8 @@ fn nor_is_its_log() {
 #[test]
 fn a_dump_that_fails_leaves_the_last_one() {
     let (folder, pool, dump) = sample();
-    let (file, link) = (folder.path().join("pool.dump"), folder.path().join("link"));
+    let file = folder.path().join("pool.dump");
+    let link = folder.path().join("link");
     fs::write(&file, "an old dump, much longer than nothing").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
     std::os::unix::fs::symlink("pool.dump", &link).unwrap();

@@ -38,7 +38,8 @@ fn frames(command: &mut Command) -> Vec<String> {
     let mut child = command.spawn().unwrap();
     // Its own copy of the terminal would keep the reader waiting.
     command.stderr(Stdio::null());
-    let (mut output, mut part) = (Vec::new(), [0; 4096]);
+    let mut output = Vec::new();
+    let mut part = [0; 4096];
     // At the end a terminal gives an error.
     while let Ok(length) = File::from(terminal.try_clone().unwrap()).read(&mut part) {
         output.extend_from_slice(&part[..length]);

@@ -68,10 +68,8 @@ fn ns_per_call<const CHAINED: bool>(mut call: impl FnMut(u64) -> u64) -> f64 {
 }
 
 fn report(name: &str, mut call: impl FnMut(u64) -> u64) {
-    let (latency, rate) = (
-        ns_per_call::<true>(&mut call),
-        ns_per_call::<false>(&mut call),
-    );
+    let latency = ns_per_call::<true>(&mut call);
+    let rate = ns_per_call::<false>(&mut call);
     println!("  {name:<28} {latency:>8.2} {rate:>8.2}");
 }
 

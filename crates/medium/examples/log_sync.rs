@@ -95,7 +95,8 @@ fn with_uring(file: &File, block: &Block) -> io::Result<()> {
 fn two_threads(path: &Path, block: &Block) -> io::Result<()> {
     let file = prepare(path, Prepared::Zeros, OFlags::empty())?;
     let run = |half: u64| -> io::Result<u64> {
-        let (start, mut number) = (Instant::now(), 0);
+        let start = Instant::now();
+        let mut number = 0;
         while start.elapsed() < DURATION {
             let place = (half * BLOCKS / 2 + number % (BLOCKS / 2)) * BLOCK as u64;
             file.write_all_at(&block.0, place)?;

@@ -62,7 +62,8 @@ impl Sub for Counts {
     type Output = Self;
 
     fn sub(self, before: Self) -> Self {
-        let (after, before) = (self.all(), before.all());
+        let after = self.all();
+        let before = before.all();
         Self::of(std::array::from_fn(|index| after[index] - before[index]))
     }
 }

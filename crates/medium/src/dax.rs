@@ -99,8 +99,9 @@ impl Dax {
 
     fn of_plain(mapping: Mapping, survives: Survives) -> Self {
         // The line store is not used.
-        let (flush, line_store, line_form) =
-            (FlushKind::Nothing, LineStore::Twin, LineForm::Single);
+        let flush = FlushKind::Nothing;
+        let line_store = LineStore::Twin;
+        let line_form = LineForm::Single;
         Self {
             mapping,
             flush,

@@ -99,7 +99,8 @@ impl Holes {
 
     /// Punches whole units out of the file. What the file system cannot do stays undone.
     pub(crate) fn punch(&self, io: &dyn Io, start: u64, end: u64) {
-        let (mut units, punched) = (self.units.lock(), units_of(start, end));
+        let mut units = self.units.lock();
+        let punched = units_of(start, end);
         if !punched.is_empty() && io.punch(start, end).is_ok() {
             units.insert(punched);
         }

@@ -44,7 +44,8 @@ fn is_in_memory(file: &File) -> bool {
 pub fn disable_huge_pages() -> bool {
     #[cfg(target_os = "linux")]
     {
-        let (on, unused) = (1 as libc::c_ulong, 0 as libc::c_ulong);
+        let on = 1 as libc::c_ulong;
+        let unused = 0 as libc::c_ulong;
         // SAFETY: a flag of this process, which changes no content.
         unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, on, unused, unused, unused) == 0 }
     }

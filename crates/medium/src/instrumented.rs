@@ -221,7 +221,8 @@ impl std::fmt::Debug for Instrumented {
 
 /// Keeps the processor busy for `ns` nanoseconds, to within a reading of the clock (about 20 ns).
 fn spin(ns: u64) {
-    let (start, delay) = (Instant::now(), Duration::from_nanos(ns));
+    let start = Instant::now();
+    let delay = Duration::from_nanos(ns);
     while start.elapsed() < delay {
         std::hint::spin_loop();
     }

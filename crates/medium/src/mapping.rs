@@ -286,10 +286,8 @@ impl Mapping {
             // A load from a hole of a file system in memory takes a page, or ends the process if
             // there is none.
             Holes::each(file, length, |hole, end| {
-                let (start, end) = (
-                    hole.next_multiple_of(page_bytes()),
-                    end - end % page_bytes(),
-                );
+                let start = hole.next_multiple_of(page_bytes());
+                let end = end - end % page_bytes();
                 if start < end {
                     mapping
                         .map_zeros(start, end)
@@ -514,7 +512,8 @@ impl Mapping {
 
     /// Replaces whole pages by memory of zeros.
     fn map_zeros(&self, start: u64, end: u64) -> rustix::io::Result<()> {
-        let (access, bytes) = (ProtFlags::READ | ProtFlags::WRITE, (end - start) as usize);
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let bytes = (end - start) as usize;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
         // SAFETY: inside the reserved range; what replaces the file's pages is accessed as these
         // are.
@@ -606,10 +605,8 @@ impl Mapping {
         length: u64,
         kind: MapFlags,
     ) -> rustix::io::Result<()> {
-        let (access, bytes) = (
-            ProtFlags::READ | ProtFlags::WRITE,
-            (length - start) as usize,
-        );
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let bytes = (length - start) as usize;
         // SAFETY: inside the reserved range, where only this mapping's own earlier pages can be
         // replaced, by the same pages of the same file.
         unsafe {
@@ -719,10 +716,8 @@ pub(crate) unsafe fn show_file(extent: &Extent, offset: u64, bytes: u64) -> bool
 /// Whether the file system of `file` grants `MAP_SYNC`. Only a mapping tells: persistent memory
 /// behind a hypervisor may be mapped directly without it.
 pub(crate) fn grants_sync(file: &File) -> bool {
-    let (bytes, kind) = (
-        page_bytes() as usize,
-        MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
-    );
+    let bytes = page_bytes() as usize;
+    let kind = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
     // SAFETY: a fresh range at an address of the system's choice, which nobody touches.
     match unsafe { mmap(std::ptr::null_mut(), bytes, ProtFlags::READ, kind, file, 0) } {
         Ok(address) => {

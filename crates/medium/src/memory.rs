@@ -36,7 +36,10 @@ fn of_groups(groups: &str, root: &Path) -> Vec<u64> {
     for line in groups.lines() {
         // Number, controllers, path. The one hierarchy of version 2 has no controllers here.
         let mut parts = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
+        let Some(controllers) = parts.next() else {
+            continue;
+        };
+        let Some(path) = parts.next() else {
             continue;
         };
         let (root, file) = match controllers {

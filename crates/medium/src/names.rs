@@ -6,7 +6,8 @@ use std::io;
 /// Bytes as a person writes them: `1 byte`, `56 KiB`, `19.9 MiB`.
 #[must_use]
 pub fn size(bytes: u64) -> String {
-    let (mut value, mut unit) = (bytes as f64, "bytes");
+    let mut value = bytes as f64;
+    let mut unit = "bytes";
     for larger in ["KiB", "MiB", "GiB", "TiB", "PiB"] {
         if value < 1023.95 {
             break;

@@ -172,7 +172,8 @@ fn row<const N: usize>(keys: [&str; N], options: &[&str]) -> Row {
 
 /// One thread: small scopes, and random sequences at full size.
 fn sequences(engines: &[Engine], Extent { length, ops, .. }: Extent) -> Vec<Row> {
-    let (length, ops) = (length.to_string(), ops.to_string());
+    let length = length.to_string();
+    let ops = ops.to_string();
     let small = (
         format!("all sequences of {length}"),
         ["--exhaustive", "--length", &length, "--jobs", "2"],
@@ -204,7 +205,8 @@ fn threads(
         ..
     }: Extent,
 ) -> Vec<Row> {
-    let (preemptions, ops) = (preemptions.to_string(), random_ops.to_string());
+    let preemptions = preemptions.to_string();
+    let ops = random_ops.to_string();
     let pairs = format!("all pairs, {preemptions} preemption");
     let pairs = (
         "2",

@@ -120,10 +120,10 @@ fn arrows(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for package in &tree.packages {
         let folder = tree.folder(package);
-        let (Some(name), Some(manifest)) = (
-            folder.strip_prefix("crates/"),
-            tree.file(&format!("{folder}/Cargo.toml")),
-        ) else {
+        let Some(name) = folder.strip_prefix("crates/") else {
+            continue;
+        };
+        let Some(manifest) = tree.file(&format!("{folder}/Cargo.toml")) else {
             continue;
         };
         let Some(layer) = layer(name) else {

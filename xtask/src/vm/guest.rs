@@ -38,10 +38,8 @@ impl Guest {
         machine::find()?;
         let target = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../target"));
         let packages = Packages::new(target.join("vm/packages"))?;
-        let (kernel, busybox) = (
-            packages.unpacked(&args.kernel)?,
-            packages.unpacked("busybox-static")?,
-        );
+        let kernel = packages.unpacked(&args.kernel)?;
+        let busybox = packages.unpacked("busybox-static")?;
         let command = build(target)?;
         let folder = target.join(format!("vm/{}-{}", args.medium.name(), args.fs.name()));
         std::fs::create_dir_all(&folder).map_err(Failure::io("make", &folder))?;
@@ -176,11 +174,10 @@ fn format(fs: FileSystem, image: &Path) -> Result<(), Failure> {
 /// Copies an image into a part of another one. Parts that are zeros are left out.
 fn copy_into(image: &Path, target: &Path, at: u64) -> std::io::Result<()> {
     use std::os::unix::fs::FileExt;
-    let (image, target) = (
-        File::open(image)?,
-        File::options().write(true).open(target)?,
-    );
-    let (length, mut part) = (image.metadata()?.len(), vec![0; 1 << 20]);
+    let image = File::open(image)?;
+    let target = File::options().write(true).open(target)?;
+    let length = image.metadata()?.len();
+    let mut part = vec![0; 1 << 20];
     for offset in (0..length).step_by(part.len()) {
         let bytes = (length - offset).min(part.len() as u64) as usize;
         image.read_exact_at(&mut part[..bytes], offset)?;

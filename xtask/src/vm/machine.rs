@@ -132,7 +132,9 @@ fn kernel_line(args: &Args, round: u32, seed: u64) -> String {
     if args.medium == Medium::Dax {
         reserved = format!("{reserved} {}", part(POOL_AT, POOL_BYTES));
     }
-    let (medium, fs, engine) = (args.medium.name(), args.fs.name(), &args.engine);
+    let medium = args.medium.name();
+    let fs = args.fs.name();
+    let engine = &args.engine;
     let Args {
         threads,
         keys,
@@ -176,7 +178,8 @@ fn base(accelerator: Accelerator, cpus: u8, console: &Path) -> Command {
 /// The machine.
 fn command(args: &Args, guest: &Guest, console: &Path, round: u32, seed: u64) -> Command {
     let mut command = base(guest.accelerator, args.cpus, console);
-    let (ram, bytes) = (guest.ram.display(), RAM_BYTES);
+    let ram = guest.ram.display();
+    let bytes = RAM_BYTES;
     let ram = format!("memory-backend-file,id=ram,share=on,mem-path={ram},size={bytes}");
     command.args(["-object", &ram, "-machine", "q35,memory-backend=ram"]);
     command

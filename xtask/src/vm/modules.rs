@@ -58,7 +58,8 @@ fn in_order(wanted: &[&str], depends: &mut Depends<'_>) -> Result<Vec<String>, F
         }
         Ok(())
     }
-    let (mut seen, mut order) = (BTreeSet::new(), Vec::new());
+    let mut seen = BTreeSet::new();
+    let mut order = Vec::new();
     wanted
         .iter()
         .try_for_each(|name| visit(name, depends, &mut seen, &mut order))?;

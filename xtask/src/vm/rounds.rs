@@ -59,9 +59,11 @@ struct Run<'a> {
 /// Cuts the power as often as the arguments say, or until something is lost.
 pub(super) fn run(args: &Args, guest: &Guest) -> Result<Report, Failure> {
     let seed = args.seed.unwrap_or_else(rand::random);
-    let (start, mut random) = (Instant::now(), SmallRng::seed_from_u64(seed));
+    let start = Instant::now();
+    let mut random = SmallRng::seed_from_u64(seed);
     let report = Report::new(args, seed, guest.accelerator.name());
-    let (boots_seconds, opens_ns) = (Vec::new(), Vec::new());
+    let boots_seconds = Vec::new();
+    let opens_ns = Vec::new();
     let mut run = Run {
         args,
         guest,
@@ -181,7 +183,9 @@ impl Run<'_> {
             None => reading.violations,
             Some(before) => self.compare(&before, &after)?,
         };
-        if let Some(end) = left.ended.as_ref().filter(|_| violations.is_empty()) {
+        if violations.is_empty()
+            && let Some(end) = &left.ended
+        {
             violations.push(format!("the writer ended by itself: {end}"));
         }
         self.report.add_violations(round, violations);

@@ -140,10 +140,8 @@ fn found_with(args: &[&str], files: &[(&str, &str)]) -> Vec<String> {
 /// What is found in the crate `crates/<name>` whose manifest has these lines, from line 3 on.
 fn found_in(name: &str, lines: &str) -> Vec<String> {
     let text = format!("[package]\nname = \"everleaf-{name}\"\n{lines}\n");
-    let (manifest, root) = (
-        format!("crates/{name}/Cargo.toml"),
-        format!("crates/{name}/src/lib.rs"),
-    );
+    let manifest = format!("crates/{name}/Cargo.toml");
+    let root = format!("crates/{name}/src/lib.rs");
     let map = format!("{} crates/{name}", TIDY[1].1);
     found(&[
         (&manifest, &text),

@@ -61,7 +61,9 @@ fn a_tuple_parameter_is_refused() {
         let expected = ["a tuple taken apart as a parameter"];
         assert_eq!(found_in_file(text), expected, "{text}");
     }
-    assert_eq!(found_in_file("fn f(pair: (u32, u32)) {}"), [""; 0]);
+    for text in ["fn f(pair: (u32, u32)) {}", "fn f((): ()) {}"] {
+        assert_eq!(found_in_file(text), [""; 0], "{text}");
+    }
     assert_eq!(
         found_in_body("let f = |(a, b): (u32, u32)| a + b;"),
         [""; 0]
@@ -166,6 +168,7 @@ fn shapes_are_counted_whether_refused_or_not() {
             "a closure that assigns",
             "fn f() { x.map(|y| z.field = y); }",
         ),
+        ("assignment of tuples", "fn f() { (a, b) = (b, a); }"),
         ("begins as `MAX`", "fn f() { A { at: usize::MAX }; }"),
     ] {
         assert_eq!(counted(shape, text), 1, "{text}");

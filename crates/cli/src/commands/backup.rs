@@ -66,9 +66,8 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         }
         copied => copied?,
     };
-    [&args.pool.pool, &args.target]
-        .into_iter()
-        .for_each(|path| context.note_file(path));
+    context.note_file(&args.pool.pool);
+    context.note_file(&args.target);
     let found = verify(args, context).inspect_err(|failure| {
         // An interrupted backup leaves no file; a copy that cannot be verified stays, to be looked
         // into.

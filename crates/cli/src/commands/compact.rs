@@ -131,10 +131,12 @@ fn copy(from: &Tree, to: &Tree, fill: f64, bar: &ProgressBar) -> Result<u64, Fai
 
 /// Whether two trees hold the same.
 fn are_equal(one: &Tree, other: &Tree, bar: &ProgressBar) -> Result<bool, Failure> {
-    let (mut one, mut other) = (one.iter(), other.iter());
+    let mut one = one.iter();
+    let mut other = other.iter();
     loop {
         interrupt::check()?;
-        let (left, right) = (one.next_entry()?, other.next_entry()?);
+        let left = one.next_entry()?;
+        let right = other.next_entry()?;
         if left != right {
             return Ok(false);
         }
@@ -222,10 +224,8 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         .map_err(|error| part.named(error.into(), pool))?;
     let after = room(pool);
     let report = serde_json::json!({ "trees": trees, "entries": entries, "bytes_before": before, "bytes": after });
-    let (trees, entries) = (
-        progress::many(trees, "tree"),
-        progress::many(entries, "entry"),
-    );
+    let trees = progress::many(trees, "tree");
+    let entries = progress::many(entries, "entry");
     let words = format!(
         "{entries} in {trees}: {} before, {} now",
         progress::bytes(before),

@@ -24,7 +24,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let store = args.pool.read(context)?;
     let tree = args.tree.open(&store)?;
-    let (codec, notation) = (tree.kind().codec, args.notation);
+    let codec = tree.kind().codec;
+    let notation = args.notation;
     let key = notation.argument(&args.key, codec)?;
     let value = tree.get(&key)?;
     let mut output = Context::output();

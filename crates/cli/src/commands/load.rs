@@ -70,7 +70,8 @@ impl Args {
                 .read(text, codec)
                 .map_err(|what| Ok(what + way_out))
         };
-        let (key, value) = (read(&line[..tab])?, read(&line[tab + 1..])?);
+        let key = read(&line[..tab])?;
+        let value = read(&line[tab + 1..])?;
         writes
             .put(&key, &value)
             .map_err(|error| match error.kind() {
@@ -89,7 +90,9 @@ impl Args {
         bar: &indicatif::ProgressBar,
         report: &mut Report,
     ) -> Result<(), Failure> {
-        let (mut line, mut number, mut bytes) = (Vec::new(), 0_u64, 0_u64);
+        let mut line = Vec::new();
+        let mut number = 0_u64;
+        let mut bytes = 0_u64;
         loop {
             interrupt::check()?;
             let read = input.read_line(&mut line)?;
@@ -98,7 +101,7 @@ impl Args {
             };
             number += 1;
             bytes += length as u64;
-            if number % 256 == 0 {
+            if number.is_multiple_of(256) {
                 bar.set_position(bytes);
                 bar.set_message(progress::count(writes.durable()));
             }
@@ -136,7 +139,9 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         None => "{spinner} {msg} entries, {binary_bytes} read, {elapsed}",
     };
     let bar = progress::bar(context, input.length, "0", template);
-    let (mut report, start, mut is_begun) = (Report::default(), Instant::now(), false);
+    let mut report = Report::default();
+    let start = Instant::now();
+    let mut is_begun = false;
     let loaded = args.pool.write(context, |store| {
         let tree = args.tree.open(store)?;
         is_begun = true;

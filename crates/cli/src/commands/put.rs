@@ -41,7 +41,8 @@ impl Args {
         };
         interrupt::gently();
         let mut input = Input::open(file)?;
-        let (mut text, most) = (Vec::new(), LINE_BYTES_MAX as u64);
+        let mut text = Vec::new();
+        let most = LINE_BYTES_MAX as u64;
         let read = input.reader.by_ref().take(most + 1).read_to_end(&mut text);
         read.map_err(Failure::io(format!("read {}", input.name)))?;
         if text.len() as u64 > most {
@@ -57,10 +58,11 @@ impl Args {
     fn entry(&self, value: &[u8], codec: Codec) -> Result<(Vec<u8>, Vec<u8>), Failure> {
         let is_text = codec == Codec::Word || self.notation.hex || self.notation.escaped;
         // A file of text ends with a line feed that is not a part of it.
-        let value = value
-            .strip_suffix(b"\n")
-            .filter(|_| is_text)
-            .unwrap_or(value);
+        let value = if is_text {
+            value.strip_suffix(b"\n").unwrap_or(value)
+        } else {
+            value
+        };
         let value = self.notation.read(value, codec).map_err(Failure::Usage)?;
         Ok((self.notation.argument(&self.key, codec)?, value))
     }

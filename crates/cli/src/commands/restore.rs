@@ -104,7 +104,9 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let bar = progress::bar(context, input.length, "restoring", template);
     let counted: Box<dyn BufRead> = Box::new(bar.wrap_read(input.reader));
     let mut reader = DumpReader::new(counted, &input.name)?;
-    let (mut trees, mut entries, mut is_begun) = (0_u64, 0, false);
+    let mut trees = 0_u64;
+    let mut entries = 0;
+    let mut is_begun = false;
     let restored = args.pool.write(context, |store| {
         loop {
             match reader.next()? {

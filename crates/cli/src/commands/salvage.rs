@@ -134,7 +134,8 @@ impl Damages {
             kind,
             is_written: false,
         };
-        let (mut saved, mut written) = (0_u64, Ok(()));
+        let mut saved = 0_u64;
+        let mut written = Ok(());
         let salvaged = store.salvage(name, |key, value| {
             written = head
                 .write(writer)

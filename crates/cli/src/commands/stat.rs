@@ -172,8 +172,11 @@ impl Report {
             allocations: stat.allocations,
             marked: stat.marked,
             keys,
-            // Not of a lower bound.
-            bytes_per_key: per_key(stat.used_bytes, keys).filter(|_| stat.marked.is_none()),
+            bytes_per_key: match stat.marked {
+                None => per_key(stat.used_bytes, keys),
+                // The bytes in use are only a lower bound.
+                Some(_) => None,
+            },
             recovered_after_crash: stat.recovery.after_crash,
             damaged: stat
                 .recovery
@@ -211,10 +214,8 @@ impl Report {
         } else {
             ""
         };
-        let (used, file) = (
-            progress::bytes(self.used_bytes),
-            progress::bytes(self.file_bytes),
-        );
+        let used = progress::bytes(self.used_bytes);
+        let file = progress::bytes(self.file_bytes);
         line(
             "space",
             format!(

@@ -111,9 +111,9 @@ impl Violations {
 impl<V: Into<Violation>> FromIterator<V> for Violations {
     fn from_iter<I: IntoIterator<Item = V>>(violations: I) -> Self {
         let mut all = Self::default();
-        violations
-            .into_iter()
-            .for_each(|violation| all.add(violation));
+        for violation in violations {
+            all.add(violation);
+        }
         all
     }
 }

@@ -12,7 +12,8 @@ fn lines_up_to_the_limit_are_read_and_longer_ones_are_skipped() {
         of(LINE_BYTES_MAX, ""),
     ]
     .concat();
-    let (mut input, mut line) = (BufReader::new(&input[..]), Vec::new());
+    let mut input = BufReader::new(&input[..]);
+    let mut line = Vec::new();
     let mut next = || {
         let read = read_line(&mut input, &mut line).unwrap();
         assert!(line.capacity() <= 2 * LINE_BYTES_MAX);

@@ -95,7 +95,8 @@ impl Appender {
         let buffer = &mut self.current.bytes;
         let begin = buffer.len();
         buffer.reserve(bytes);
-        let (incarnation, lines) = (self.incarnation, count as u32);
+        let incarnation = self.incarnation;
+        let lines = count as u32;
         let durable = match durable {
             _ if Mutant::NothingSaidDurable.is_planted() => 0,
             _ if Mutant::AllSaidDurable.is_planted() => position,

@@ -120,7 +120,8 @@ impl File {
         target: &CopyTarget,
         mark_offset: u64,
     ) -> Result<Option<u64>, LogError> {
-        let (pool, sizes) = (Disk(pool), Sizes::default());
+        let pool = Disk(pool);
+        let sizes = Sizes::default();
         let mark = read_mark(&pool, mark_offset)?;
         let Some(log) = open_log(log_path, Access::Read)? else {
             return Ok(None);
@@ -209,7 +210,8 @@ pub(super) fn copy(
         return Ok(Copied::Closed);
     };
     let mut tail = Tail::new(log, &target.spool, header, sizes);
-    let (mut part, mut offset) = (vec![0; sizes.part_bytes], 0);
+    let mut part = vec![0; sizes.part_bytes];
+    let mut offset = 0;
     loop {
         let bytes = read_some(pool, &mut part, offset).map_err(refused("read the pool"))?;
         write_all(&*target.copy, &part[..bytes], offset).map_err(refused("write the copy"))?;
@@ -274,7 +276,8 @@ struct Tail<'c> {
 
 impl<'c> Tail<'c> {
     fn new(log: &'c Arc<dyn Io>, spool: &'c Arc<dyn Io>, header: Header, sizes: Sizes) -> Self {
-        let (begin, length) = (header.start, header.pool_bytes);
+        let begin = header.start;
+        let length = header.pool_bytes;
         Self {
             log,
             spool,
@@ -320,7 +323,8 @@ impl<'c> Tail<'c> {
                 [0; 2],
                 self.sizes,
             );
-            let (end, incarnation) = (self.position, incarnation_at(&self.header, self.position));
+            let end = self.position;
+            let incarnation = incarnation_at(&self.header, self.position);
             let behind = look_behind(&log, end, incarnation, end + self.header.capacity);
             if behind.map_err(refused("read the log"))? != Behind::Durable {
                 return Ok(Copied::Whole(self.length));
@@ -362,7 +366,8 @@ impl<'c> Tail<'c> {
             self.sizes,
         );
         let mut reader = Reader::new(&log, self.position + self.header.capacity);
-        let (mut first, mut kept) = (self.position, Vec::new());
+        let mut first = self.position;
+        let mut kept = Vec::new();
         loop {
             let incarnation = incarnation_at(&self.header, self.position);
             let found = reader

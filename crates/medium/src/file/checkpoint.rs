@@ -93,10 +93,12 @@ fn write_span(
     contents: &[[u8; LINE_BYTES]],
     span: &mut Vec<u8>,
 ) -> io::Result<()> {
-    let (Some((first, _)), Some((last, _))) = (lines.first(), lines.last()) else {
+    let [(first, _), ..] = lines else {
         return Ok(());
     };
-    let (offset, count) = (first * LINE_BYTES as u64, last - first + 1);
+    let (last, _) = lines[lines.len() - 1];
+    let offset = first * LINE_BYTES as u64;
+    let count = last - first + 1;
     span.resize(count as usize * LINE_BYTES, 0);
     if count > lines.len() as u64 {
         read_all(target, span, offset)?;
@@ -125,7 +127,8 @@ pub(super) fn write_back(
         mark: mark_offset / LINE_BYTES as u64,
         ..Batch::default()
     };
-    let (mut position, mut batch_begin) = (from, from);
+    let mut position = from;
+    let mut batch_begin = from;
     while position < to {
         let Found::Frame(frame, bytes) =
             reader.look(position, incarnation_at(&header, position))?
@@ -184,7 +187,8 @@ impl Core {
 
     pub(super) fn try_checkpoint(&self) -> io::Result<()> {
         let _checkpointing = self.checkpointing.lock();
-        let (from, mut to) = (self.log.start(), self.commit.durable());
+        let from = self.log.start();
+        let mut to = self.commit.durable();
         if Mutant::CheckpointUnbound.is_planted() {
             to = self.end();
         }

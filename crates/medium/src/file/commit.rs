@@ -143,7 +143,9 @@ impl Commit {
             }
         }
         let waiting = std::mem::take(&mut self.waiting.lock().threads);
-        waiting.into_iter().for_each(|(_, thread)| thread.unpark());
+        for (_, thread) in waiting {
+            thread.unpark();
+        }
         self.wake_tasks(u64::MAX);
     }
 

@@ -63,8 +63,11 @@ impl File {
             (None, Mark(Some(uuid))) => return Err(LogError::Missing { uuid }.into()),
         };
         let ram = Dax::plain_copy(pool.file())?;
-        if let (Some(log), LogFile::Log(newest)) = (log, there) {
-            let (length, expected) = (ram.extent().length(), newest.header.pool_bytes);
+        if let Some(log) = log
+            && let LogFile::Log(newest) = there
+        {
+            let length = ram.extent().length();
+            let expected = newest.header.pool_bytes;
             if length < expected {
                 return Err(LogError::PoolTruncated { length, expected }.into());
             }
@@ -93,7 +96,8 @@ impl File {
         target: &CopyTarget,
         mark_offset: u64,
     ) -> Result<u64, MediumError> {
-        let (extent, copy) = (image.extent(), &*target.copy);
+        let extent = image.extent();
+        let copy = &*target.copy;
         // A pool consists of whole words.
         let length = extent.length() / 8 * 8;
         let mut bytes = Vec::with_capacity(PART_WORDS * 8);

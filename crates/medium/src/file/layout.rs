@@ -159,7 +159,9 @@ impl Header {
             return Err(NoHeader::Version(words[0]));
         }
         let ranges = (words[7] >> 32) as usize;
-        let (capacity, start, base) = (words[4], words[6], words[8]);
+        let capacity = words[4];
+        let start = words[6];
+        let base = words[8];
         let blocks = capacity.is_multiple_of(BLOCK_BYTES) && base.is_multiple_of(BLOCK_BYTES);
         if ranges > RANGES_MAX || !blocks || base > start || start > POSITION_MAX {
             return Err(NoHeader::Damaged);
@@ -254,7 +256,8 @@ impl FrameHeader {
     /// The header in the first bytes of `bytes`, if these are the header of a frame at this
     /// position.
     pub(super) fn decode(bytes: &[u8], position: u64) -> Option<Self> {
-        let (first, last) = (word(bytes, 0), word(bytes, 2));
+        let first = word(bytes, 0);
+        let last = word(bytes, 2);
         let behind = (last >> 32) * 8;
         let lines = (first >> 32) as u32;
         let is_here = word(bytes, 1) == position || Mutant::AnyPosition.is_planted();

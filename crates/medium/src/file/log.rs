@@ -184,10 +184,8 @@ impl Log {
     /// is lost; `None` if the file ends with the ring.
     pub(super) fn as_grown(&self) -> io::Result<Option<Self>> {
         let header = self.header();
-        let (base, capacity) = (
-            self.ring().lap(header.start),
-            self.io.length()?.saturating_sub(RING),
-        );
+        let base = self.ring().lap(header.start);
+        let capacity = self.io.length()?.saturating_sub(RING);
         let is_larger = capacity > header.capacity && capacity.is_multiple_of(BLOCK_BYTES);
         Ok(is_larger.then(|| {
             Self::new(

@@ -320,7 +320,8 @@ impl Core {
         }
         let target = self.end();
         let begin = self.commit.durable();
-        let (mut end, mut groups) = (begin, 0);
+        let mut end = begin;
+        let mut groups = 0;
         while end < target {
             let Some(mut buffer) = self.tail.lock().appender.take() else {
                 break;

@@ -132,7 +132,8 @@ impl Beside {
         let through = unsynced
             .or(options.through)
             .unwrap_or(std::convert::identity);
-        let (pool, log) = (through(Arc::new(Disk(pool))), through(Arc::new(Disk(log))));
+        let pool = through(Arc::new(Disk(pool)));
+        let log = through(Arc::new(Disk(log)));
         let mut file = File::open_found(pool, log, there, options).inspect_err(|_| {
             if is_new {
                 // The log is empty, and no pool names it.
@@ -408,15 +409,13 @@ impl File {
 impl Drop for File {
     fn drop(&mut self) {
         self.stop_workers();
-        if let Some(path) = self
-            .log_path
-            .as_ref()
-            .filter(|_| !self.core.marked.load(Ordering::Relaxed))
+        let is_marked = self.core.marked.load(Ordering::Relaxed);
+        // Without a mark nothing was ever written to the log, and the pool does not name it.
+        if !is_marked
+            && let Some(path) = &self.log_path
+            && fs::remove_file(path).is_ok()
         {
-            // Nothing was ever written to the log, and the pool does not name it.
-            if fs::remove_file(path).is_ok() {
-                self.keep_reserve();
-            }
+            self.keep_reserve();
         }
     }
 }
@@ -479,7 +478,8 @@ fn lengthen(pool: &dyn Io, length: u64, options: &FileOptions) -> Result<u64, Me
         return Ok(length);
     }
     if wanted > options.limit_bytes {
-        let (limit, by) = (options.limit_bytes, LimitedBy::Limit);
+        let limit = options.limit_bytes;
+        let by = LimitedBy::Limit;
         return Err(MediumError::Full {
             wanted,
             limit,
@@ -500,7 +500,8 @@ fn allocate_ring(
     pool_bytes: u64,
     wanted: u64,
 ) -> Result<u64, MediumError> {
-    let (mut capacity, mut has_reserve) = (wanted, true);
+    let mut capacity = wanted;
+    let mut has_reserve = true;
     while let Err(error) = io.allocate(0, RING + capacity) {
         io.truncate(0).map_err(refused("empty the log"))?;
         let smaller = (capacity / 2).next_multiple_of(BLOCK_BYTES);
@@ -659,7 +660,9 @@ pub(super) fn replay_into(
                     what: format!("a line of number {number} lies outside of the pool"),
                 });
             }
-            note.into_iter().for_each(|note| note(number, position));
+            if let Some(note) = note {
+                note(number, position);
+            }
             // What is stored there is not in the file yet.
             mapping.holes().forget(number * LINE_BYTES as u64);
             Ok(())
@@ -700,7 +703,9 @@ fn begin(
     replayed: &Replayed,
     writes_back: bool,
 ) -> std::io::Result<()> {
-    let (mark_offset, durable, end) = (options.mark_offset, replayed.durable, replayed.end);
+    let mark_offset = options.mark_offset;
+    let durable = replayed.durable;
+    let end = replayed.end;
     // What replay read may be in the page cache only, and after a failed sync the system may take
     // pages for clean that never reached the disk. So all that is not known to be durable is
     // written again: first the header that was read, because the next header overwrites the other

@@ -25,7 +25,8 @@ impl Pages {
     #[inline]
     pub(super) fn add(&mut self, line: u64) -> bool {
         let page = line / PAGE_LINES;
-        let (word, bit) = ((page / 64) as usize, 1 << (page % 64));
+        let word = (page / 64) as usize;
+        let bit = 1 << (page % 64);
         if word >= self.bits.len() {
             self.bits.resize((word + 1).next_power_of_two(), 0);
         }

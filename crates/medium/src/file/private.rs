@@ -144,7 +144,8 @@ impl Private {
         let Some(entry) = self.entry(page) else {
             return;
         };
-        let (old, new) = (entry.load(Ordering::Relaxed), (position + 1) << 1);
+        let old = entry.load(Ordering::Relaxed);
+        let new = (position + 1) << 1;
         if self.is_active() {
             // Stores note their pages, and may do so now: only the bits of the position change.
             entry.fetch_xor((old ^ new) & !PRIVATE, Ordering::Relaxed);
@@ -280,7 +281,8 @@ impl Core {
     /// Gives back the pages that may be. Returns the lines that differ from the file although no
     /// frame has them.
     pub(super) fn give_back_pages(&self) -> Vec<u64> {
-        let (private, mut lines) = (&self.lines.private, Vec::new());
+        let private = &self.lines.private;
+        let mut lines = Vec::new();
         let mut base = [0; PAGE_BYTES as usize];
         for page in private.noted(private.first.load(Ordering::Relaxed)) {
             // Checkpoints also punch released units out of the file, and cut it. They wait for one

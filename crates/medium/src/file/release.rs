@@ -77,7 +77,8 @@ impl Core {
             }
             if !run.is_empty() {
                 let holes = &self.released.holes;
-                let (start, end) = (run.start * RELEASE_BYTES, run.end * RELEASE_BYTES);
+                let start = run.start * RELEASE_BYTES;
+                let end = run.end * RELEASE_BYTES;
                 holes.punch(&*self.pool, start, end);
                 self.give_back_punched(start, end);
             }

@@ -72,7 +72,8 @@ impl File {
         let syncs = load(&figures.syncs);
         let last = core.checkpoints.lock();
         // Read in this order, none is greater than the next.
-        let (start, durable) = (core.log.start(), core.commit.durable());
+        let start = core.log.start();
+        let durable = core.commit.durable();
         let end = core.end();
         let mut sync_sizes: Vec<u64> = figures.sizes.iter().map(load).collect();
         let used = SIZES

@@ -88,7 +88,9 @@ impl<'s, 'm> Stores<'s, 'm> {
                     window: Arc::clone(window),
                     range,
                 });
-                full.into_iter().for_each(|run| self.store(&run));
+                if let Some(full) = full {
+                    self.store(&full);
+                }
             }
         }
     }
@@ -125,9 +127,8 @@ impl<'s, 'm> Stores<'s, 'm> {
 
     /// Stores the frames of the last window.
     pub(super) fn finish(mut self) {
-        self.run
-            .take()
-            .into_iter()
-            .for_each(|run| self.hand_over(&run));
+        if let Some(run) = self.run.take() {
+            self.hand_over(&run);
+        }
     }
 }

@@ -508,7 +508,8 @@ fn a_log_that_grows_beside_a_checkpoint_loses_nothing() {
         churn(&mut rig, &mut random, 6 * seed as u32);
         rig.let_the_log_grow();
         rig.file().checkpoint().unwrap();
-        let (from, capacity) = (rig.machine.now(), rig.file().stat().log_capacity_bytes);
+        let from = rig.machine.now();
+        let capacity = rig.file().stat().log_capacity_bytes;
         // Nobody brings anything home for now, as if somebody were about to.
         let core = Arc::clone(&rig.file().core);
         let still = core.checkpointing.lock();

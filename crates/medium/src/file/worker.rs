@@ -195,7 +195,8 @@ impl<'c> Syncer<'c> {
     /// The state for a log that ends at `opened_at` and is durable up to there.
     pub(super) fn new(core: &'c Core, opened_at: u64) -> Self {
         let now = Instant::now();
-        let (tick, dozes) = (core.tick(), false);
+        let tick = core.tick();
+        let dozes = false;
         Self {
             core,
             tick,
@@ -264,7 +265,9 @@ impl<'c> Syncer<'c> {
 /// Starts the threads.
 pub(super) fn start(core: &Arc<Core>) -> std::io::Result<Vec<std::thread::JoinHandle<()>>> {
     let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
-    let (syncing, filling, opened_at) = (Arc::clone(core), Arc::clone(core), core.end());
+    let syncing = Arc::clone(core);
+    let filling = Arc::clone(core);
+    let opened_at = core.end();
     let syncer = thread("everleaf-sync").spawn(move || syncing.run_syncer(opened_at))?;
     match thread("everleaf-ckpt").spawn(move || filling.run_checkpointer()) {
         Ok(checkpointer) => Ok(vec![syncer, checkpointer]),

@@ -194,7 +194,8 @@ static KEYS: [u64; 8] = [0, 2, 4, 6, 8, 10, 12, 14];
 /// AVX-512 F, BW and DQ exist; there are at most 64 entries.
 #[inline(always)]
 pub(super) unsafe fn compare_entries(entries: &[[AtomicU64; 2]], key: u64) -> (u64, u64) {
-    let (mut below, mut equal) = (0, 0);
+    let mut below = 0;
+    let mut equal = 0;
     for (index, group) in entries.chunks(8).enumerate() {
         let wanted = !(!0_u32 << (2 * group.len()));
         let (less, same): (u64, u64);

@@ -41,7 +41,8 @@ pub fn insert_slot(line: &LineValue, position: usize, slot: u8) -> LineValue {
     for index in 1..8 {
         let word = line.0[index] & !TAG_MASK;
         let moved = word << 8 | before >> 56;
-        let (kept, kept_or_new) = (bits_before(index, at), bits_before(index, at + 1));
+        let kept = bits_before(index, at);
+        let kept_or_new = bits_before(index, at + 1);
         let merged = word & kept | new & (kept_or_new & !kept) | moved & !kept_or_new;
         result.0[index] = line.0[index] & TAG_MASK | merged & !TAG_MASK;
         before = word;

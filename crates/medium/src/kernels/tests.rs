@@ -104,7 +104,8 @@ fn check_line(words: [u64; 8], byte: u8) {
             mask | u64::from(holds(bytes.as_flattened()[index])) << index
         })
     };
-    let (below, wanted) = (mask(&|other| other < byte), mask(&|other| other == byte));
+    let below = mask(&|other| other < byte);
+    let wanted = mask(&|other| other == byte);
     for table in tables() {
         assert_eq!(
             (table.compare_bytes)(&atomics(words), byte),
@@ -189,7 +190,8 @@ fn with_slots(line: &LineValue, slots: &[u8]) -> LineValue {
 
 fn check_slots(line: &LineValue, position: usize, slot: u8) {
     let slots = slots_of(line);
-    let (mut inserted, mut removed) = (slots.clone(), slots.clone());
+    let mut inserted = slots.clone();
+    let mut removed = slots.clone();
     inserted.insert(position, slot);
     inserted.truncate(SLOTS);
     removed.remove(position);

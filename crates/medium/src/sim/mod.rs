@@ -511,7 +511,8 @@ impl Shared {
         }
         self.before_store(inner, line, 1 << (number % LINE_WORDS));
         word.store(value, Ordering::Release);
-        let (word, thread) = (number as u32, thread_number());
+        let word = number as u32;
+        let thread = thread_number();
         self.record(
             inner,
             Event::Store {
@@ -565,7 +566,8 @@ impl Shared {
         }
         let first = self.number_of(&memory[0]) / LINE_WORDS;
         let last = self.number_of(&memory[memory.len() - 1]) / LINE_WORDS;
-        let (line, count) = (first as u32, (last - first + 1) as u32);
+        let line = first as u32;
+        let count = (last - first + 1) as u32;
         self.record(
             inner,
             Event::Flush {
@@ -619,10 +621,8 @@ unsafe impl Medium for Sim {
     }
 
     fn reserve(&self, start: u64, bytes: u64) -> Result<(), MediumError> {
-        let (first, end) = (
-            (start / LINE_BYTES as u64) as u32,
-            ((start + bytes) / LINE_BYTES as u64) as u32,
-        );
+        let first = (start / LINE_BYTES as u64) as u32;
+        let end = ((start + bytes) / LINE_BYTES as u64) as u32;
         self.shared
             .inner
             .lock()
@@ -721,16 +721,16 @@ unsafe impl Medium for Sim {
     }
 
     fn flush(&self, notes: &SimNotes, memory: &[AtomicU64]) {
-        if let ([first, ..], [.., last]) = (memory, memory)
+        if let Some(first) = memory.first()
+            && let Some(last) = memory.last()
             && schedule::is_running()
         {
             // What it covers is what the lines hold now, so others' stores to them come before or
             // after it.
-            let (first, last) = (self.shared.number_of(first), self.shared.number_of(last));
-            let (line, lines) = (
-                first / LINE_WORDS,
-                last / LINE_WORDS - first / LINE_WORDS + 1,
-            );
+            let first = self.shared.number_of(first);
+            let last = self.shared.number_of(last);
+            let line = first / LINE_WORDS;
+            let lines = last / LINE_WORDS - first / LINE_WORDS + 1;
             schedule::reach(Access::lines(line, lines, AccessKind::Load));
         }
         self.shared

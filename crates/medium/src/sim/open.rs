@@ -253,7 +253,8 @@ impl OpenLines {
             return Answer::InMemory;
         }
         slot.known |= 1 << word;
-        let (mut newest, mut is_newest_left) = (0, false);
+        let mut newest = 0;
+        let mut is_newest_left = false;
         for &candidate in &slot.alive {
             if !slot.is_possible(candidate, self.worlds.as_ref()) {
                 continue;

@@ -92,7 +92,9 @@ impl Drop for Counted {
             schedule::reach(Access::free_memory());
         }
         // With the collector let go: what is called may pin and retire.
-        free.into_iter().for_each(|(_, call)| call());
+        for (_, call) in free {
+            call();
+        }
     }
 }
 
@@ -100,9 +102,9 @@ impl Drop for Counted {
 pub(super) fn forget() {
     COLLECTOR.with_borrow_mut(|collector| {
         collector.pinned.clear();
-        std::mem::take(&mut collector.deferred)
-            .into_iter()
-            .for_each(std::mem::forget);
+        for deferred in std::mem::take(&mut collector.deferred) {
+            std::mem::forget(deferred);
+        }
     });
 }
 

@@ -265,7 +265,8 @@ fn add_pieces(
             apply(&mut content, event);
             continue;
         };
-        let (begin, end) = (*offset as usize, *offset as usize + bytes.len());
+        let begin = *offset as usize;
+        let end = *offset as usize + bytes.len();
         for number in begin / piece_bytes..end.div_ceil(piece_bytes) {
             let place = number * piece_bytes;
             let piece = |content: &[u8]| {
@@ -278,7 +279,8 @@ fn add_pieces(
             let before = piece(&content);
             // What is written piece by piece is there piece by piece.
             let mut after = before.clone();
-            let (from, to) = (begin.max(place), end.min(place + piece_bytes));
+            let from = begin.max(place);
+            let to = end.min(place + piece_bytes);
             after[from - place..to - place].copy_from_slice(&bytes[from - begin..to - begin]);
             let known = pieces[first..]
                 .iter()

@@ -4,9 +4,9 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{
-    BinOp, Block, Expr, ExprCall, ExprClosure, ExprIndex, ExprLet, ExprMethodCall, ExprStruct,
-    Field, FnArg, GenericArgument, Local, Pat, PathArguments, ReturnType, Signature, Token, Type,
-    TypePath, UnOp,
+    BinOp, Block, Expr, ExprAssign, ExprCall, ExprClosure, ExprIndex, ExprLet, ExprMethodCall,
+    ExprStruct, Field, FnArg, GenericArgument, Local, Pat, PathArguments, ReturnType, Signature,
+    Token, Type, TypePath, UnOp,
 };
 
 use super::{Shape, Sighting, closures};
@@ -66,6 +66,12 @@ impl Visit<'_> for Finder {
         let is_both = is_tuple_pattern(&condition.pat) && is_tuple(&condition.expr);
         self.note_if(is_both, Shape::TupleLet, condition);
         visit::visit_expr_let(self, condition);
+    }
+
+    fn visit_expr_assign(&mut self, assignment: &ExprAssign) {
+        let is_both = is_tuple(&assignment.left) && is_tuple(&assignment.right);
+        self.note_if(is_both, Shape::TupleAssignment, assignment);
+        visit::visit_expr_assign(self, assignment);
     }
 
     fn visit_signature(&mut self, signature: &Signature) {
@@ -133,7 +139,8 @@ impl Visit<'_> for Finder {
     }
 
     fn visit_expr_call(&mut self, call: &ExprCall) {
-        if let (Some(outer), Some(argument)) = (wrapper_made(call), call.args.first())
+        if let Some(outer) = wrapper_made(call)
+            && let Some(argument) = call.args.first()
             && let Expr::Call(argument) = without_parentheses(argument)
             && let Some(inner) = wrapper_made(argument)
         {
@@ -194,7 +201,7 @@ impl Visit<'_> for LongTuples {
 
 fn is_tuple_pattern(pattern: &Pat) -> bool {
     match pattern {
-        Pat::Tuple(_) => true,
+        Pat::Tuple(tuple) => !tuple.elems.is_empty(),
         Pat::Type(typed) => is_tuple_pattern(&typed.pat),
         Pat::Reference(reference) => is_tuple_pattern(&reference.pat),
         Pat::Paren(inner) => is_tuple_pattern(&inner.pat),

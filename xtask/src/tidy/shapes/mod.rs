@@ -31,6 +31,7 @@ pub(super) enum Shape {
     ForEachOfOption,
     ThenSomeUnit,
     IndexByBool,
+    TupleAssignment,
     NestedOption,
     LongTuple,
     FlattenedResult,
@@ -40,13 +41,14 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::TupleLet,
         Self::TupleParameter,
         Self::FilterAsIf,
         Self::ForEachOfOption,
         Self::ThenSomeUnit,
         Self::IndexByBool,
+        Self::TupleAssignment,
         Self::NestedOption,
         Self::LongTuple,
         Self::FlattenedResult,
@@ -63,6 +65,7 @@ impl Shape {
             Self::ForEachOfOption => "`.into_iter().for_each(..)`",
             Self::ThenSomeUnit => "`then_some(()).ok_or(..)`",
             Self::IndexByBool => "an index made of a bool",
+            Self::TupleAssignment => "an assignment of tuples, `(a, b) = (x, y)`",
             Self::NestedOption => "`Option` and `Result` three deep in a type",
             Self::LongTuple => "a tuple type of more than two, in a signature or a field",
             Self::FlattenedResult => "`.ok()` with `.copied()`, `.cloned()` or `.flatten()`",
@@ -81,7 +84,8 @@ impl Shape {
             Self::ForEachOfOption => Some("write `if let` for an option, else `for`"),
             Self::ThenSomeUnit => Some("write `if`, and return the error"),
             Self::IndexByBool => Some("write `if` and `else`, or a struct with two fields"),
-            Self::NestedOption
+            Self::TupleAssignment
+            | Self::NestedOption
             | Self::LongTuple
             | Self::FlattenedResult
             | Self::NestedResult

@@ -76,16 +76,13 @@ pub(super) fn run(args: &Args, context: Context) -> Result<Report, Failure> {
     let (stats, violation) = match (&args.replay, args.exhaustive, args.threads) {
         (Some(repeat), ..) => match &repeat.threads {
             Some((programs, schedule)) => of_threads(threads::repeat(
-                engine,
-                options,
-                repeat,
-                (programs, schedule),
+                engine, options, repeat, programs, schedule,
             )?),
             None => of_one(repeat_crash(engine, args, options, repeat)?),
         },
         (None, true, Some(_)) => of_threads(threads::all(engine, args, &options, context)),
         (None, false, Some(_)) => {
-            of_threads(threads::random(engine, args, (&options, seed), context))
+            of_threads(threads::random(engine, args, &options, seed, context))
         }
         (None, true, None) => of_one(all(engine, args, &options, context)),
         (None, false, None) => {
@@ -146,10 +143,8 @@ pub(super) fn message(stats: &Stats) -> String {
         0 => String::new(),
         schedules => format!("{}, ", progress::many(schedules, "schedule")),
     };
-    let (points, recoveries) = (
-        progress::many(stats.points, "crash point"),
-        progress::many(stats.recoveries, "recovery"),
-    );
+    let points = progress::many(stats.points, "crash point");
+    let recoveries = progress::many(stats.recoveries, "recovery");
     format!("{schedules}{points}, {recoveries}")
 }
 
@@ -223,7 +218,8 @@ fn mutations(
     place: &str,
 ) -> Result<Vec<Mutation>, Failure> {
     let (file, line) = parse_place(place)?;
-    let (images, second_crash) = (Images::Some { random: 0 }, SecondCrash::Never);
+    let images = Images::Some { random: 0 };
+    let second_crash = SecondCrash::Never;
     let once = Options {
         images,
         second_crash,

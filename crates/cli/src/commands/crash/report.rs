@@ -224,7 +224,8 @@ impl Violation {
     pub(super) fn of_ended(ended: &Ended, whole: &str) -> Self {
         let mut what = ended.what.clone();
         let mut story = what.clone();
-        let (mut first, mut repeats) = (None, Vec::new());
+        let mut first = None;
+        let mut repeats = Vec::new();
         for Doing {
             command,
             word,
@@ -232,10 +233,11 @@ impl Violation {
             crash,
         } in &ended.doing
         {
-            let repeat = format!("{word}{crash}")
-                .parse::<Repeat>()
-                .ok()
-                .filter(|_| !word.is_empty());
+            let repeat = if word.is_empty() {
+                None
+            } else {
+                format!("{word}{crash}").parse::<Repeat>().ok()
+            };
             let replay = match &repeat {
                 Some(repeat) => repeat.command(command),
                 None => whole.to_owned(),

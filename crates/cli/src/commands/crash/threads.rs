@@ -20,7 +20,8 @@ pub(super) type Found = (Stats, Option<Box<ThreadsFailure<IndexOperation>>>);
 
 /// How programs are explored; `tell` gets the counts of each.
 fn work<'w>(
-    (options, scheduling): (&'w Options, &'w Scheduling),
+    options: &'w Options,
+    scheduling: &'w Scheduling,
     args: &Args,
     tell: &'w (dyn Fn(&Stats) + Sync),
 ) -> Work<'w> {
@@ -57,7 +58,7 @@ pub(super) fn all(engine: &AnyEngine, args: &Args, options: &Options, context: C
         };
         let next = |number: usize| Some((programs.get(number)?.clone(), search.clone()));
         let scheduling = Scheduling::default();
-        let work = work((options, &scheduling), args, &tell);
+        let work = work(options, &scheduling, args, &tell);
         if let Err(failure) = exhaust(engine, &scope.setup, next, work) {
             bar.finish_and_clear();
             return (*stats.lock(), Some(failure));
@@ -71,7 +72,8 @@ pub(super) fn all(engine: &AnyEngine, args: &Args, options: &Options, context: C
 pub(super) fn random(
     engine: &AnyEngine,
     args: &Args,
-    (options, seed): (&Options, u64),
+    options: &Options,
+    seed: u64,
     context: Context,
 ) -> Found {
     let start = Instant::now();
@@ -90,7 +92,8 @@ pub(super) fn random(
         _ => (limit.as_secs(), "{bar:20} {pos} of {len} s: {wide_msg}", 0),
     };
     let bar = progress::bar(context, Some(length), &message(&Stats::default()), template);
-    let (stats, done) = (Mutex::new(Stats::default()), AtomicU64::new(0));
+    let stats = Mutex::new(Stats::default());
+    let done = AtomicU64::new(0);
     let tell = |more: &Stats| {
         *stats.lock() += *more;
         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
@@ -106,7 +109,7 @@ pub(super) fn random(
         is_more.then(|| chance.program(seed.wrapping_add(number as u64), engine.durability()))
     };
     let scheduling = Scheduling::default();
-    let work = work((options, &scheduling), args, &tell);
+    let work = work(options, &scheduling, args, &tell);
     let failure = exhaust(engine, &[], next, work).err();
     bar.finish_and_clear();
     (stats.into_inner(), failure)
@@ -117,7 +120,8 @@ pub(super) fn repeat(
     engine: &AnyEngine,
     options: Options,
     repeat: &Repeat,
-    (threads, schedule): (&[Vec<IndexOperation>], &Schedule),
+    threads: &[Vec<IndexOperation>],
+    schedule: &Schedule,
 ) -> Result<Found, Failure> {
     let replay = Some(repeat.crashes.clone());
     let mut explorer = explorer(engine, FollowUp::Keys, Options { replay, ..options })?;

@@ -71,18 +71,23 @@ fn write_and_kill(
     arguments.extend(pool.to_arguments());
     let mut child = child::spawn(arguments, Stdio::piped(), Stdio::piped())?;
     let process = child.id();
-    let (Some(input), Some(mut output)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(Failure::Refused(
+    let no_pipes = || {
+        Failure::Refused(
             "the writer has no pipes; this is a fault of everleaf, please report it".to_owned(),
-        ));
+        )
     };
+    let input = child.stdin.take().ok_or_else(no_pipes)?;
+    let mut output = child.stdout.take().ok_or_else(no_pipes)?;
     // `send` closes the pipe at its end, which tells the writer that there are no more paths.
     let sent = writer::send(listing, BufWriter::with_capacity(1 << 20, input));
     let bar = progress::bar(context, Some(listing.len() as u64), "0 acknowledged", BAR);
     let kill_at = ((listing.len() as f64 * KILLED_AFTER) as usize).max(1);
     let mut acknowledged = Acknowledged::none(listing.len());
-    let (mut start, mut duration, mut status) = (None, Duration::ZERO, None);
-    let (mut part, mut rest) = (vec![0; 64 << 10], Vec::new());
+    let mut start = None;
+    let mut duration = Duration::ZERO;
+    let mut status = None;
+    let mut part = vec![0; 64 << 10];
+    let mut rest = Vec::new();
     loop {
         let length = output
             .read(&mut part)
@@ -218,7 +223,8 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
 }
 
 fn show_all(args: &Args, pool: &PoolArgs, context: Context) -> Outcome {
-    let (show, mut report) = (Show::new(context), Report::new(&args.pool));
+    let show = Show::new(context);
+    let mut report = Report::new(&args.pool);
     show.title("everleaf demo: a durable ordered map of this machine's own files");
     let (listing, words) = walk(args, context, &mut report)?;
     show.step("walk", &words);

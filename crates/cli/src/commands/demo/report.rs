@@ -70,10 +70,8 @@ impl Report {
             0 => String::new(),
             count => format!(", {} could not be read", progress::count(count)),
         };
-        let (paths, duration) = (
-            progress::many(self.paths, "path"),
-            progress::duration(duration),
-        );
+        let paths = progress::many(self.paths, "path");
+        let duration = progress::duration(duration);
         format!("{paths} in {} in {duration}{unreadable}", self.root)
     }
 
@@ -86,10 +84,8 @@ impl Report {
         let slowed = || " (slowed down, as there are so few)".to_owned();
         let rate = || format!(", {}", progress::rate(self.acknowledged, killed.duration));
         let rate = self.write_per_second.map_or_else(slowed, |_| rate());
-        let (acknowledged, paths) = (
-            progress::count(self.acknowledged),
-            progress::many(self.paths, "path"),
-        );
+        let acknowledged = progress::count(self.acknowledged);
+        let paths = progress::many(self.paths, "path");
         format!(
             "SIGKILL to process {} in mid-write: {acknowledged} of {paths} acknowledged{rate}",
             self.writer_process
@@ -133,21 +129,18 @@ impl Report {
         duration: Duration,
     ) -> Result<String, Failure> {
         self.proof_seconds = duration.as_secs_f64();
-        (self.in_flight_done, self.in_flight_max) =
-            (proof.in_flight_done as u64, proof.in_flight_max as u64);
-        store
-            .check()?
-            .into_iter()
-            .for_each(|violation| proof.violations.add(violation));
+        self.in_flight_done = proof.in_flight_done as u64;
+        self.in_flight_max = proof.in_flight_max as u64;
+        for violation in store.check()? {
+            proof.violations.add(violation);
+        }
         self.violations = proof.violations;
         if !self.is_proved() {
             let count = progress::many(self.violations.count(), "violation").to_uppercase();
             return Ok(format!("{count}:\n{}", self.violations.told().join("\n")));
         }
-        let (done, max) = (
-            progress::count(self.in_flight_done),
-            progress::count(self.in_flight_max),
-        );
+        let done = progress::count(self.in_flight_done);
+        let max = progress::count(self.in_flight_max);
         let others = match self.in_flight_done {
             0 => format!(
                 "no other path is there (up to {max} could be: stored, but not yet acknowledged)"
@@ -252,12 +245,13 @@ impl Report {
         tree: &Tree,
         listing: &Listing,
     ) -> Result<(), Failure> {
-        let (stat, tree) = (store.stat()?, tree.stat()?);
-        let per_key = |bytes: u64| bytes as f64 / tree.keys.max(1) as f64;
-        self.keys = tree.keys;
+        let stat = store.stat()?;
+        let tree_stat = tree.stat()?;
+        let per_key = |bytes: u64| bytes as f64 / tree_stat.keys.max(1) as f64;
+        self.keys = tree_stat.keys;
         self.content_bytes_per_key = per_key(listing.content_bytes());
         self.pool_bytes_per_key = per_key(stat.used_bytes);
-        self.volatile_bytes_per_key = per_key(tree.volatile_bytes);
+        self.volatile_bytes_per_key = per_key(tree_stat.volatile_bytes);
         self.file_bytes = stat.file_bytes;
         self.medium = stat.medium;
         self.survives = survives_name(stat.survives);
@@ -277,8 +271,10 @@ impl Report {
             ),
             _ => ("nothing", "the end of the process"),
         };
-        let finish = Some(self.finish_per_second).filter(|_| self.finished > 0);
-        let write = self.write_per_second.or(finish);
+        let write = match self.write_per_second {
+            None if self.finished > 0 => Some(self.finish_per_second),
+            measured => measured,
+        };
         let of_a_key = |bytes: f64| progress::bytes(bytes.round() as u64);
         let recovery = Duration::from_secs_f64(self.recovery_seconds);
         let mut summary = vec![("keys", progress::count(self.keys))];

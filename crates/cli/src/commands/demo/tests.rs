@@ -5,7 +5,8 @@ use super::*;
 #[test]
 fn what_is_finished_is_durable() -> Result<(), Failure> {
     let folder = tempfile::tempdir().unwrap();
-    let (root, pool) = (folder.path().join("files"), folder.path().join("demo.pool"));
+    let root = folder.path().join("files");
+    let pool = folder.path().join("demo.pool");
     std::fs::create_dir(&root).unwrap();
     (0..100).for_each(|number| std::fs::write(root.join(number.to_string()), "content").unwrap());
     let listing = Listing::walk(&root, 1000, &pool, |_| ());

@@ -59,7 +59,9 @@ pub(super) fn send(listing: &Listing, mut input: impl Write) -> std::io::Result<
 
 fn receive(mut input: impl Read) -> std::io::Result<Listing> {
     let mut listing = Listing::default();
-    let (mut length, mut path, mut figures) = ([0; 4], Vec::new(), [0; 16]);
+    let mut length = [0; 4];
+    let mut path = Vec::new();
+    let mut figures = [0; 16];
     loop {
         match input.read_exact(&mut length) {
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(listing),
@@ -124,7 +126,9 @@ fn write(args: &Args) -> Outcome {
         },
     )?;
     let written = std::thread::scope(|scope| {
-        let (store, tree, listing) = (&store, &tree, &listing);
+        let store = &store;
+        let tree = &tree;
+        let listing = &listing;
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| scope.spawn(move || write_part(store, tree, listing, thread)))
             .collect();

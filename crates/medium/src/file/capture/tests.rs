@@ -27,7 +27,8 @@ fn beside(write: impl Fn(u64) + Sync, mut look: impl FnMut() -> u64) {
         });
         // Also when `look` panics.
         let _stop = StopOnDrop(&stop);
-        let (mut before, mut states) = (0, 0);
+        let mut before = 0;
+        let mut states = 0;
         while states < STATES {
             let seen = look();
             states += u32::from(seen != before);

@@ -85,7 +85,9 @@ fn copy_beside(seed: u64, steps: &'static [Step], every: u32, burst: u32) -> Cop
 #[test]
 fn a_copy_is_one_moment_whatever_goes_on_meanwhile() {
     use Step::{Checkpoint, Close, Kill, Settle, Write};
-    let (mut whole, mut overrun, mut closed) = (0, 0, 0);
+    let mut whole = 0;
+    let mut overrun = 0;
+    let mut closed = 0;
     for seed in 0..120 {
         let (steps, every, burst): (&[Step], _, _) = match seed % 4 {
             0 => (&[Write, Settle, Checkpoint], 2, 1),
@@ -139,7 +141,8 @@ fn a_backup_beside_writers_is_one_moment() {
                 files: [copy.shown().files[0].clone(), Vec::new()],
             };
             let found = reopened(&image).unwrap().1;
-            let (first, second) = (found[0], found[512]);
+            let first = found[0];
+            let second = found[512];
             assert!(
                 first == second || first == second + 1,
                 "{first} and {second}"
@@ -152,7 +155,8 @@ fn a_backup_beside_writers_is_one_moment() {
 #[test]
 fn damage_in_the_middle_of_the_log_is_not_its_end() {
     let machine = Machine::new(&killed().0);
-    let (pool, log) = (machine.io(Which::Pool), machine.io(Which::Log));
+    let pool = machine.io(Which::Pool);
+    let log = machine.io(Which::Log);
     let header = Log::read_header(&*log).unwrap().ok().unwrap().header;
     let first =
         Log::new(Arc::clone(&log), header.clone(), [0; 2], SIZES).physical(header.start) + 20;
@@ -206,7 +210,8 @@ fn a_header_that_is_about_to_be_written_again_is_no_damage() {
 #[test]
 fn a_copy_waits_for_who_recovers_the_pool() {
     let machine = Machine::new(&killed_at_its_header());
-    let (recovered, reads) = (Arc::clone(&machine), std::sync::atomic::AtomicU32::new(0));
+    let recovered = Arc::clone(&machine);
+    let reads = std::sync::atomic::AtomicU32::new(0);
     let hook = move |call| {
         if call == Call::Read && reads.fetch_add(1, Ordering::Relaxed) == 210 {
             open(&recovered).unwrap();

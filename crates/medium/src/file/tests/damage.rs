@@ -112,7 +112,8 @@ pub(super) fn a_flip_in_the_newer_header_loses_nothing_silently() {
         grown(9),
     ];
     for (number, (image, content)) in images.iter().enumerate() {
-        let (mut found, mut harmless) = (0, 0);
+        let mut found = 0;
+        let mut harmless = 0;
         for copy in layout::HEADERS {
             for place in (copy as usize..copy as usize + layout::HEADER_BYTES).step_by(3) {
                 let mut flipped = image.clone();
@@ -252,7 +253,8 @@ fn a_flip_in_a_log_that_went_around_or_grew_or_was_opened_again_is_harmless_or_f
 fn a_torn_header_is_no_damage() {
     for (image, content) in [opened_again(), gone_around(9), grown(9)] {
         let machine = Machine::new(&image);
-        let (log, from) = (machine.io(Which::Log), machine.now());
+        let log = machine.io(Which::Log);
+        let from = machine.now();
         let newest = Log::read_header(&*log).unwrap().ok().unwrap().header;
         open(&machine).unwrap();
         let mut torn = 0;

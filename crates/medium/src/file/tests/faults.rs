@@ -90,7 +90,9 @@ fn live_with(faults: Faults, what: &dyn std::fmt::Debug) -> bool {
     machine.set_faults(faults);
     let mut rig = Rig::to_live(machine);
     let ended = rig.try_live();
-    if let (Err(error), Some(file)) = (&ended, &rig.file) {
+    if let Err(error) = &ended
+        && let Some(file) = &rig.file
+    {
         let is_full = matches!(error, MediumError::Full { .. });
         assert!(
             is_full || matches!(error, MediumError::Failed(_)),

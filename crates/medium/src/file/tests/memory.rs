@@ -33,10 +33,8 @@ fn private_pages(file: &File) -> u64 {
     const PRESENT: u64 = 1 << 63;
     const OF_A_FILE: u64 = 1 << 61;
     let map = std::fs::File::open("/proc/self/pagemap").unwrap();
-    let (base, pages) = (
-        file.extent().base().addr() as u64,
-        file.extent().length() / PAGE_BYTES,
-    );
+    let base = file.extent().base().addr() as u64;
+    let pages = file.extent().length() / PAGE_BYTES;
     let mut bytes = vec![0; pages as usize * 8];
     std::os::unix::fs::FileExt::read_exact_at(&map, &mut bytes, base / PAGE_BYTES * 8).unwrap();
     let entries = bytes
@@ -173,7 +171,8 @@ fn an_open_of_a_large_pool_writes_its_log_back() {
 fn loses_a_store(planted: Option<Mutant>, pages: u64) -> bool {
     let machine = Machine::new(&Image::default());
     let file = open_with(&machine, limited()).unwrap();
-    let (is_over, is_lost) = (AtomicBool::new(false), AtomicBool::new(false));
+    let is_over = AtomicBool::new(false);
+    let is_lost = AtomicBool::new(false);
     let writer = |first: u64| {
         let guard = Guard::new(&file);
         for index in (first..first + 16).cycle() {

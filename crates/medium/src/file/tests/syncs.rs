@@ -94,10 +94,8 @@ fn a_leader_gathers_as_long_as_it_is_told() {
         file.stat().syncs
     };
     // Whom a sync has served comes back too late for the next one, unless that waits.
-    let (patient, impatient) = (
-        syncs(Some(Duration::from_millis(5))),
-        syncs(Some(Duration::ZERO)),
-    );
+    let patient = syncs(Some(Duration::from_millis(5)));
+    let impatient = syncs(Some(Duration::ZERO));
     assert!(
         patient < impatient,
         "{patient} syncs with a window of 5 ms, {impatient} without one"
@@ -118,7 +116,8 @@ fn what_nobody_waits_for_becomes_durable_in_the_background() {
         };
         let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
         for round in 0..3 {
-            let (lsn, start) = (publish(&file, 0, round), Instant::now());
+            let lsn = publish(&file, 0, round);
+            let start = Instant::now();
             while file.durable() < lsn {
                 assert!(start.elapsed() < Duration::from_secs(30), "{durability:?}");
                 std::thread::yield_now();

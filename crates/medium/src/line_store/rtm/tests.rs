@@ -3,7 +3,8 @@ use super::retry;
 /// Runs `retry` against a transaction that commits at the given try; counts tries and dirtying
 /// stores.
 fn run(tries_max: u32, commits_at: u32) -> (bool, u32, u32) {
-    let (mut tries, mut dirtied) = (0, 0);
+    let mut tries = 0;
+    let mut dirtied = 0;
     let try_once = || {
         tries += 1;
         tries == commits_at

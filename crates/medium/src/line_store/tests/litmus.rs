@@ -37,7 +37,8 @@ fn watch(store: LineStore) -> Seen {
             }
             done.store(true, Ordering::Relaxed);
         });
-        let (mut seen, mut before) = (Seen::default(), LineValue::ZERO);
+        let mut seen = Seen::default();
+        let mut before = LineValue::ZERO;
         while !done.load(Ordering::Relaxed) {
             // SAFETY: AVX-512 exists, as the caller checked.
             let value = unsafe { load_line(&line.0) };

@@ -24,7 +24,8 @@ fn what_is_retired_is_freed_with_the_last_pin_that_was_there() {
     let count = || freed.load(Ordering::Relaxed);
     let scheduler: Rc<dyn Scheduler> = Rc::new(Nobody);
     schedule::enter(&scheduler, 0, || {
-        let (first, second) = (pin(), pin());
+        let first = pin();
+        let second = pin();
         retire(&first);
         let third = pin();
         retire(&third);

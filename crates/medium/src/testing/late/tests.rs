@@ -48,7 +48,8 @@ fn a_crash_takes_back_what_was_not_released() {
 #[test]
 fn notes_belong_to_their_guard() {
     let late = late();
-    let (flushing, fencing) = (Guard::new(&late), Guard::new(&late));
+    let flushing = Guard::new(&late);
+    let fencing = Guard::new(&late);
     flushing.words(64, 1).unwrap()[0].publish(&flushing, 1);
     let foreign = fencing.fence();
     assert_eq!(after_crash(&late, foreign, 64), 0);
