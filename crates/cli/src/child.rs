@@ -13,7 +13,7 @@ use everleaf::{ErrorKind, Options, Store};
 use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::context::PoolArgs;
+use crate::arguments::PoolArgs;
 use crate::failure::{Answer, Failure};
 
 /// How long the lock of a killed process may stay taken.

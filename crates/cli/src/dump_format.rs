@@ -14,7 +14,7 @@ use std::str::FromStr;
 
 use everleaf::{Codec, Engine, TreeOptions};
 
-use crate::context::Notation;
+use crate::arguments::Notation;
 use crate::failure::Failure;
 use crate::input::{LineRead, read_line, too_long};
 use crate::progress::many;

@@ -163,6 +163,12 @@ fn of_system(source: &io::Error) -> &'static str {
     }
 }
 
+impl From<Interruption> for Failure {
+    fn from(_: Interruption) -> Self {
+        Self::Interrupted
+    }
+}
+
 impl From<lab::failure::Failure> for Failure {
     fn from(failure: lab::failure::Failure) -> Self {
         match failure {

@@ -12,9 +12,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::context::Context;
-use crate::failure::Failure;
-
 static IS_GENTLE: AtomicBool = AtomicBool::new(false);
 static IS_READING: AtomicBool = AtomicBool::new(false);
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
@@ -25,8 +22,9 @@ const LOOK_EVERY: Timespec = Timespec {
     tv_nsec: 50_000_000,
 };
 
-/// Takes the signals of this process from now on.
-pub(crate) fn install(context: Context) {
+/// Takes the signals of this process from now on. A signal that ends the process at once calls
+/// `report`, which returns the exit code.
+pub(crate) fn install(report: impl Fn() -> u8 + Send + 'static) {
     // Without this thread a signal ends the process at once, which harms no pool.
     let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else {
         return;
@@ -41,7 +39,7 @@ pub(crate) fn install(context: Context) {
             }
             if IS_ASKED.swap(true, SeqCst) || !IS_GENTLE.load(SeqCst) {
                 lab::temporary::remove_all();
-                std::process::exit(crate::report(context, &Failure::Interrupted).into());
+                std::process::exit(report().into());
             }
         }
     });
@@ -72,9 +70,9 @@ pub(crate) fn is_asked() -> bool {
 }
 
 /// Fails if the command was asked to end.
-pub(crate) fn check() -> Result<(), Failure> {
+pub(crate) fn check() -> Result<(), Interruption> {
     if is_asked() {
-        Err(Failure::Interrupted)
+        Err(Interruption)
     } else {
         Ok(())
     }
@@ -97,7 +95,7 @@ impl Read for Interruptible {
     }
 }
 
-/// The error of a read that was interrupted.
+/// The command was asked to end, and has to. Reads of [`Interruptible`] fail with it as well.
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted")]
 pub(crate) struct Interruption;

@@ -4,6 +4,7 @@
 //! answers.
 #![forbid(unsafe_code)]
 
+mod arguments;
 mod child;
 mod commands;
 mod context;
@@ -54,7 +55,7 @@ fn main() -> ExitCode {
         return run(&arguments, commands::run_child);
     }
     run(&arguments, |command, context| {
-        interrupt::install(context);
+        interrupt::install(move || report(context, &Failure::Interrupted));
         commands::run(command, context)
     })
 }

@@ -11,7 +11,8 @@ use serde::Serialize;
 
 use super::check;
 use super::violations::Violations;
-use crate::context::{Context, PoolArgs};
+use crate::arguments::PoolArgs;
+use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
 use crate::{interrupt, progress};
 

@@ -6,7 +6,8 @@ use everleaf::{Store, StoreViolation};
 use serde::Serialize;
 
 use super::violations::Violations;
-use crate::context::{Context, PoolArgs, write_json};
+use crate::arguments::PoolArgs;
+use crate::context::{Context, write_json};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::{interrupt, progress};
 

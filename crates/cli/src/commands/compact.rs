@@ -12,7 +12,8 @@ use lab::arguments::parse_fill;
 use tempfile::TempPath;
 
 use super::check;
-use crate::context::{Context, PoolArgs};
+use crate::arguments::PoolArgs;
+use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
 use crate::whole_file::{part_beside, parts_beside};
 use crate::{interrupt, progress};
@@ -119,8 +120,8 @@ fn remove_left_behind(context: Context, pool: &Path) -> Result<(), Failure> {
 fn copy(from: &Tree, to: &Tree, fill: f64, bar: &ProgressBar) -> Result<u64, Failure> {
     let mut range = from.iter();
     let entries = std::iter::from_fn(|| {
-        if let Err(failure) = interrupt::check() {
-            return Some(Err(failure));
+        if let Err(interruption) = interrupt::check() {
+            return Some(Err(interruption.into()));
         }
         let next = range.next_entry().map_err(Failure::from).transpose()?;
         bar.inc(1);

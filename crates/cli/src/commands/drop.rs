@@ -2,7 +2,8 @@
 
 use everleaf::{ErrorKind, Result, Store};
 
-use crate::context::{Context, PoolArgs};
+use crate::arguments::PoolArgs;
+use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::interrupt;
 

@@ -10,7 +10,8 @@ use serde::Serialize;
 
 use super::check;
 use super::salvage::Damages;
-use crate::context::{Context, PoolArgs};
+use crate::arguments::PoolArgs;
+use crate::context::Context;
 use crate::dump_format::{DumpWriter, Written};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::whole_file::{WholeFile, are_same};

@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::io::Write;
 
-use crate::context::{Context, Notation, PoolArgs, TreeArgs, write_json};
+use crate::arguments::{Notation, PoolArgs, TreeArgs};
+use crate::context::{Context, write_json};
 use crate::failure::{Answer, Outcome};
 
 #[derive(clap::Args, Debug)]

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use everleaf::{Codec, Error, ErrorKind};
 use serde::Serialize;
 
-use crate::context::{Context, NewTreeArgs, Notation, PoolArgs};
+use crate::arguments::{NewTreeArgs, Notation, PoolArgs};
+use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
 use crate::input::{Input, LineRead, too_long};
 use crate::under_way::Writes;

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use everleaf::{Codec, VALUE_BYTES_MAX};
 
-use crate::context::{Context, NewTreeArgs, Notation, PoolArgs};
+use crate::arguments::{NewTreeArgs, Notation, PoolArgs};
+use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
 use crate::input::{Input, LINE_BYTES_MAX};
 use crate::interrupt;

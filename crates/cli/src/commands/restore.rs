@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use everleaf::{ErrorKind, Store, Tree};
 use lab::arguments::parse_fill;
 
-use crate::context::{Context, PoolArgs};
+use crate::arguments::PoolArgs;
+use crate::context::Context;
 use crate::dump_format::{DumpReader, Event};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::input::Input;
@@ -32,11 +33,16 @@ type Reader = DumpReader<Box<dyn BufRead>>;
 
 /// Fills an empty tree: wholly, or not at all if the dump turns out to be damaged.
 fn fill(tree: &Tree, reader: &mut Reader, fill: f64) -> Result<u64, Failure> {
-    let entries = std::iter::from_fn(|| match interrupt::check().and_then(|()| reader.next()) {
-        Ok(Event::Entry(key, value)) => Some(Ok((key, value))),
-        // Only the tree's end can follow: the reader refuses anything else inside a tree.
-        Ok(_) => None,
-        Err(failure) => Some(Err(failure)),
+    let entries = std::iter::from_fn(|| {
+        if let Err(interruption) = interrupt::check() {
+            return Some(Err(interruption.into()));
+        }
+        match reader.next() {
+            Ok(Event::Entry(key, value)) => Some(Ok((key, value))),
+            // Only the tree's end can follow: the reader refuses anything else inside a tree.
+            Ok(_) => None,
+            Err(failure) => Some(Err(failure)),
+        }
     });
     tree.try_bulk_load(entries, fill)
 }

@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use everleaf::{Bounds, Store, Tree};
 use serde_json::json;
 
-use crate::context::{Context, Notation, PoolArgs, RangeArgs, TreeArgs};
+use crate::arguments::{Notation, PoolArgs, RangeArgs, TreeArgs};
+use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::under_way::Writes;
 use crate::{interrupt, progress};

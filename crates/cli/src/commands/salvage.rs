@@ -137,10 +137,7 @@ impl Damages {
         let mut saved = 0_u64;
         let mut written = Ok(());
         let salvaged = store.salvage(name, |key, value| {
-            written = head
-                .write(writer)
-                .and_then(|()| interrupt::check())
-                .and_then(|()| writer.entry(key, value));
+            written = head.write_entry(writer, key, value);
             saved += 1;
             bar.inc(1);
             written.is_ok()
@@ -210,5 +207,17 @@ impl Head<'_> {
         }
         self.is_written = true;
         writer.tree(self.name, self.kind)
+    }
+
+    /// Writes an entry below it.
+    fn write_entry(
+        &mut self,
+        writer: &mut DumpWriter<Output>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), Failure> {
+        self.write(writer)?;
+        interrupt::check()?;
+        writer.entry(key, value)
     }
 }

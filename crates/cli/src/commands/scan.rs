@@ -4,7 +4,8 @@ use std::io::Write;
 
 use everleaf::{Codec, Range};
 
-use crate::context::{Context, Notation, PoolArgs, RangeArgs, TreeArgs, write_json};
+use crate::arguments::{Notation, PoolArgs, RangeArgs, TreeArgs};
+use crate::context::{Context, write_json};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::interrupt;
 

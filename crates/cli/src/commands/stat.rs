@@ -7,7 +7,8 @@ use std::time::Duration;
 use everleaf::{EpochStat, IndexStat, LineForm, Store, StoreStat, Survives};
 use serde::Serialize;
 
-use crate::context::{Context, PoolArgs};
+use crate::arguments::PoolArgs;
+use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
 use crate::{progress, text};
 

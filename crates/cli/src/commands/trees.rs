@@ -4,7 +4,8 @@ use std::io::Write;
 
 use serde::Serialize;
 
-use crate::context::{Context, PoolArgs, write_json};
+use crate::arguments::PoolArgs;
+use crate::context::{Context, write_json};
 use crate::failure::{Answer, Outcome};
 use crate::{progress, text};
 

@@ -16,7 +16,8 @@ use everleaf::{Engine, Store, Tree};
 use lab::arguments::engine_of;
 use lab::temporary::Scratch;
 
-use crate::context::{Context, PoolArgs};
+use crate::arguments::PoolArgs;
+use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
 use crate::{child, progress};
 use listing::Listing;

@@ -13,8 +13,8 @@ use lab::arguments::engine_of;
 
 use super::TREE;
 use super::listing::Listing;
+use crate::arguments::PoolArgs;
 use crate::child;
-use crate::context::PoolArgs;
 use crate::failure::{Answer, Failure, Outcome};
 
 /// Threads that write.

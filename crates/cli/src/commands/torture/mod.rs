@@ -17,8 +17,9 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde::Serialize;
 
+use crate::arguments::PoolArgs;
 use crate::commands::violations::Violations;
-use crate::context::{Context, PoolArgs};
+use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
 use crate::{child, interrupt, progress, text};
 use promise::Promise;

@@ -8,8 +8,9 @@ use std::path::PathBuf;
 use super::channel::Reading;
 use super::log::LogReport;
 use super::{Work, verify};
+use crate::arguments::PoolArgs;
 use crate::commands::stat::survives_name;
-use crate::context::{PoolArgs, write_json};
+use crate::context::write_json;
 use crate::failure::{Answer, Failure, Outcome};
 
 /// For tests with power cuts: reads a torture pool, which is made if it is missing.

@@ -17,7 +17,7 @@ use super::Work;
 use super::channel::ChannelArgs;
 use super::promise::Promise;
 use super::verify::open_trees;
-use crate::context::PoolArgs;
+use crate::arguments::PoolArgs;
 use crate::failure::{Answer, Failure, Outcome};
 
 /// The exit code of a writer that found something wrong while it ran.

@@ -1,0 +1,496 @@
+//! Arguments that several commands take: a pool, a tree, a range of keys, a notation.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::ops::Bound;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use everleaf::{
+    Bounds, Codec, Engine, ErrorKind, FlushKind, LineStore, MediumChoice, Options, Store, Tree,
+    TreeOptions,
+};
+use lab::arguments::{any_of, engine_of};
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::{interrupt, progress, text};
+
+/// The name of the tree that is made if none is named.
+pub(crate) const MAIN_TREE: &str = "main";
+
+/// A pool, and how it is opened.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PoolArgs {
+    /// The pool's file
+    pub(crate) pool: PathBuf,
+    /// The largest length of the file: bytes, or with K, M, G, T
+    #[arg(long, value_name = "BYTES", value_parser = parse_limit, help_heading = "Opening the pool")]
+    pub(crate) limit_bytes: Option<u64>,
+    /// The medium: dax is mapped persistent memory, emulated if there is none; file is a file with
+    /// a log beside it
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = medium(), help_heading = "Opening the pool")]
+    pub(crate) medium: MediumChoice,
+    /// The store of a 64-byte line [default: detected]
+    #[arg(long, value_name = "NAME", value_parser = any_of::<LineStore, _>(LineStore::all().map(LineStore::name)), help_heading = "Opening the pool")]
+    pub(crate) line_store: Option<LineStore>,
+    /// The instruction that flushes a line; nothing is for eADR [default: detected]
+    #[arg(long, value_name = "NAME", value_parser = any_of::<FlushKind, _>(FlushKind::all().map(FlushKind::name)), help_heading = "Opening the pool")]
+    pub(crate) flush: Option<FlushKind>,
+    /// The size of a new log beside a file [default: 32M, growing]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Opening the pool")]
+    pub(crate) log_bytes: Option<u64>,
+    /// The size up to which the log grows with its pool [default: 2G, or --log-bytes]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Opening the pool")]
+    pub(crate) log_bytes_max: Option<u64>,
+    /// The most memory for written pages; writers wait beyond it [default: a quarter of the memory]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Opening the pool")]
+    pub(crate) private_bytes_max: Option<u64>,
+    /// How long to wait for a pool that another process has open, instead of failing at once
+    #[arg(long, value_name = "SECONDS", default_value = "0", hide_default_value = true, value_parser = parse_wait, help_heading = "Opening the pool")]
+    pub(crate) wait: Duration,
+}
+
+/// The pause between two attempts to open a pool that another process has open.
+const REST: Duration = Duration::from_millis(5);
+
+impl PoolArgs {
+    /// A pool with default options.
+    pub(crate) fn new(pool: PathBuf) -> Self {
+        let (limit_bytes, line_store, flush, log_bytes, log_bytes_max, private_bytes_max) =
+            Default::default();
+        let medium = MediumChoice::Auto;
+        let wait = Duration::ZERO;
+        Self {
+            pool,
+            limit_bytes,
+            medium,
+            line_store,
+            flush,
+            log_bytes,
+            log_bytes_max,
+            private_bytes_max,
+            wait,
+        }
+    }
+
+    /// The same as command-line arguments.
+    pub(crate) fn to_arguments(&self) -> Vec<OsString> {
+        let mut arguments = Vec::new();
+        let mut option = |name: &str, value: Option<String>| {
+            arguments.extend(
+                value
+                    .map(|value| [name.into(), OsString::from(value)])
+                    .into_iter()
+                    .flatten(),
+            );
+        };
+        option(
+            "--limit-bytes",
+            self.limit_bytes.map(|limit| limit.to_string()),
+        );
+        option("--medium", Some(medium_name(self.medium).to_owned()));
+        option(
+            "--line-store",
+            self.line_store.map(|line_store| line_store.to_string()),
+        );
+        option("--flush", self.flush.map(|flush| flush.to_string()));
+        option("--log-bytes", self.log_bytes.map(|bytes| bytes.to_string()));
+        option(
+            "--log-bytes-max",
+            self.log_bytes_max.map(|bytes| bytes.to_string()),
+        );
+        option(
+            "--private-bytes-max",
+            self.private_bytes_max.map(|bytes| bytes.to_string()),
+        );
+        arguments.extend([OsString::from("--"), self.pool.clone().into_os_string()]);
+        arguments
+    }
+
+    pub(crate) fn options(&self) -> Options {
+        let mut options = Options::new().medium(self.medium).engines(lab::ENGINES);
+        if let Some(limit) = self.limit_bytes {
+            options = options.limit_bytes(limit);
+        }
+        if let Some(line_store) = self.line_store {
+            options = options.line_store(line_store);
+        }
+        if let Some(flush) = self.flush {
+            options = options.flush(flush);
+        }
+        if let Some(bytes) = self.log_bytes {
+            options = options.log_bytes(bytes);
+        }
+        if let Some(bytes) = self.log_bytes_max {
+            options = options.log_bytes_max(bytes);
+        }
+        if let Some(bytes) = self.private_bytes_max {
+            options = options.private_bytes_max(bytes);
+        }
+        options
+    }
+
+    /// Opens the pool, and notes if its medium is volatile or a tree is damaged.
+    pub(crate) fn open(&self, context: Context, create: bool) -> Result<Store, Failure> {
+        let store = self.opened(context, || self.options().create(create).open(&self.pool))?;
+        context.note_medium(&store);
+        Ok(store)
+    }
+
+    /// Opens the pool to be read, beside other readers: nothing is written, so this works on a full
+    /// disk and on a read-only file system. Notes if a tree is damaged.
+    pub(crate) fn read(&self, context: Context) -> Result<Store, Failure> {
+        self.opened(context, || self.options().read_only(true).open(&self.pool))
+    }
+
+    /// As [`PoolArgs::read`], though the file was cut off or the log is damaged.
+    pub(crate) fn read_damaged(&self, context: Context) -> Result<Store, Failure> {
+        self.opened(context, || self.options().open_damaged(&self.pool))
+    }
+
+    fn opened(
+        &self,
+        context: Context,
+        open: impl Fn() -> everleaf::Result<Store>,
+    ) -> Result<Store, Failure> {
+        let store = progress::while_running(context, "opening the pool", || self.wait(open))?;
+        for (tree, why) in &store.recovery().damaged {
+            match tree.starts_with('(') {
+                true => context.note(format!("warning: {why}")),
+                false => context.note(format!(
+                    "warning: tree {tree:?} could not be recovered: {why}"
+                )),
+            }
+        }
+        Ok(store)
+    }
+
+    /// Tries `open` until no other process has the pool open, or the time to wait is over.
+    pub(crate) fn wait<T>(&self, open: impl Fn() -> everleaf::Result<T>) -> Result<T, Failure> {
+        let start = Instant::now();
+        loop {
+            let error = match open() {
+                Ok(opened) => return Ok(opened),
+                Err(error) => error,
+            };
+            let is_locked = matches!(error.kind(), ErrorKind::Locked { .. });
+            if !is_locked || start.elapsed() >= self.wait {
+                return Err(error.into());
+            }
+            interrupt::check()?;
+            std::thread::sleep(REST);
+        }
+    }
+
+    /// Opens the pool, or makes it, for `write`, and closes it. If `write` fails, a pool that was
+    /// made here and holds no entry is removed.
+    pub(crate) fn write<T>(
+        &self,
+        context: Context,
+        write: impl FnOnce(&Store) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let is_new = self.is_new();
+        if is_new {
+            // From here on a signal must not leave an empty pool behind.
+            interrupt::gently();
+        }
+        let store = self.open(context, true)?;
+        interrupt::gently();
+        let written = write(&store);
+        if written.is_err() && is_new && has_no_entry(&store).unwrap_or(false) {
+            // Removed under its lock, so no other process has it open. If that fails, an empty pool
+            // remains, which does no harm.
+            let _ = std::fs::remove_file(&self.pool);
+        }
+        let closed = store.close();
+        let written = written?;
+        closed?;
+        Ok(written)
+    }
+
+    /// Whether the pool does not exist yet.
+    pub(crate) fn is_new(&self) -> bool {
+        std::fs::metadata(&self.pool).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+fn has_no_entry(store: &Store) -> everleaf::Result<bool> {
+    for tree in store.trees()? {
+        if !store.open_tree(&tree.name)?.is_empty()? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+const MEDIA: [(&str, MediumChoice); 3] = [
+    ("auto", MediumChoice::Auto),
+    ("dax", MediumChoice::Dax),
+    ("file", MediumChoice::File),
+];
+
+fn medium() -> impl TypedValueParser<Value = MediumChoice> {
+    let named = |name: String| {
+        MEDIA
+            .into_iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, medium)| medium)
+    };
+    PossibleValuesParser::new(MEDIA.map(|(name, _)| name))
+        .map(move |name| named(name).unwrap_or_default())
+}
+
+fn parse_wait(text: &str) -> Result<Duration, String> {
+    let seconds = text
+        .parse()
+        .ok()
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| "give a number of seconds, such as 5 or 0.5".to_owned())
+}
+
+fn medium_name(medium: MediumChoice) -> &'static str {
+    MEDIA
+        .into_iter()
+        .find(|(_, known)| *known == medium)
+        .map_or("auto", |(name, _)| name)
+}
+
+/// What the smallest pool has that holds an entry: its prefix, a slab for the tree, and one for its
+/// entries.
+const POOL_BYTES_MIN: u64 = 192 << 10;
+
+fn parse_limit(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text)?;
+    if bytes >= POOL_BYTES_MIN {
+        Ok(bytes)
+    } else {
+        Err("no pool is so small; give 192K or more".to_owned())
+    }
+}
+
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|last: char| last.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KIB" => 10,
+        "M" | "MIB" => 20,
+        "G" | "GIB" => 30,
+        "T" | "TIB" => 40,
+        other => return Err(format!("unknown unit {other}; give K, M, G or T")),
+    };
+    let number: u64 = digits
+        .parse()
+        .map_err(|error| format!("{digits:?} is not a number: {error}; give one such as 64M"))?;
+    number
+        .checked_mul(1 << shift)
+        .ok_or_else(|| format!("{text} is too large; give less than 2^64 bytes"))
+}
+
+/// The tree of the pool.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct TreeArgs {
+    /// The tree [default: the only one, or `main`]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tree: Option<String>,
+}
+
+/// The options of a new tree.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct NewTreeArgs {
+    #[command(flatten)]
+    pub(crate) tree: TreeArgs,
+    /// What a new tree holds: record is byte strings, word is numbers of 64 bits [default: record]
+    #[arg(long, value_name = "NAME", value_parser = codec())]
+    pub(crate) codec: Option<Codec>,
+    /// The engine of a new tree; `everleaf engines` describes them [default: rntree]
+    #[arg(long, value_name = "NAME", value_parser = engine_of(Engine::ALL))]
+    pub(crate) engine: Option<Engine>,
+}
+
+fn codec() -> impl TypedValueParser<Value = Codec> {
+    let codecs = [Codec::Record, Codec::Word];
+    let named = move |name: String| Codec::from_name(&name).unwrap_or(codecs[0]);
+    PossibleValuesParser::new(codecs.map(Codec::name)).map(named)
+}
+
+/// A range of keys.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RangeArgs {
+    /// The first key
+    #[arg(long, value_name = "KEY")]
+    pub(crate) from: Option<OsString>,
+    /// The key before which the range ends
+    #[arg(long, value_name = "KEY")]
+    pub(crate) to: Option<OsString>,
+    /// Only keys that begin with this
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
+    pub(crate) prefix: Option<OsString>,
+}
+
+impl RangeArgs {
+    pub(crate) fn bounds(&self, notation: Notation, codec: Codec) -> Result<Bounds, Failure> {
+        let read = |key: &OsString| notation.argument(key, codec);
+        if let Some(prefix) = &self.prefix {
+            if codec == Codec::Word && !notation.hex {
+                return Err(Failure::Usage(
+                    "--prefix does not apply to a tree of numbers; give --from and --to, or --hex"
+                        .into(),
+                ));
+            }
+            return Ok(Bounds::prefix(&read(prefix)?));
+        }
+        let lower = self
+            .from
+            .as_ref()
+            .map(read)
+            .transpose()?
+            .map_or(Bound::Unbounded, Bound::Included);
+        let upper = self
+            .to
+            .as_ref()
+            .map(read)
+            .transpose()?
+            .map_or(Bound::Unbounded, Bound::Excluded);
+        Ok(Bounds { lower, upper })
+    }
+}
+
+impl TreeArgs {
+    /// The name of the chosen tree.
+    pub(crate) fn name(&self, store: &Store) -> Result<String, Failure> {
+        if let Some(name) = &self.tree {
+            return Ok(name.clone());
+        }
+        let mut names: Vec<String> = store.trees()?.into_iter().map(|tree| tree.name).collect();
+        if names.len() == 1 {
+            return Ok(names.remove(0));
+        }
+        if names.is_empty() || names.iter().any(|name| name == MAIN_TREE) {
+            return Ok(MAIN_TREE.to_owned());
+        }
+        Err(Failure::Usage(format!(
+            "the pool has {} trees; name one with --tree: {names:?}",
+            names.len()
+        )))
+    }
+
+    /// The tree, which must exist.
+    pub(crate) fn open(&self, store: &Store) -> Result<Tree, Failure> {
+        Ok(store.open_tree(&self.name(store)?)?)
+    }
+}
+
+impl NewTreeArgs {
+    /// The codec of a new tree.
+    pub(crate) fn new_codec(&self) -> Codec {
+        self.codec.unwrap_or(TreeOptions::default().codec)
+    }
+
+    /// The codec of the tree, which need not exist yet.
+    pub(crate) fn codec(&self, store: &Store) -> Result<Codec, Failure> {
+        let name = self.tree.name(store)?;
+        let found = store.trees()?.into_iter().find(|tree| tree.name == name);
+        Ok(found
+            .and_then(|tree| tree.kind)
+            .map_or_else(|| self.new_codec(), |kind| kind.codec))
+    }
+
+    /// The tree; made if it is missing. An existing one must have the codec and the engine that
+    /// were asked for, if any were.
+    pub(crate) fn open(&self, store: &Store) -> Result<Tree, Failure> {
+        let name = self.tree.name(store)?;
+        let found = store.trees()?.into_iter().find(|tree| tree.name == name);
+        if found.is_some() && self.codec.is_none() && self.engine.is_none() {
+            return Ok(store.open_tree(&name)?);
+        }
+        let default = found.and_then(|tree| tree.kind).unwrap_or_default();
+        let engine = self.engine.unwrap_or(default.engine);
+        let codec = self.codec.unwrap_or(default.codec);
+        Ok(store.tree_with(
+            &name,
+            TreeOptions {
+                engine,
+                codec,
+                ..TreeOptions::default()
+            },
+        )?)
+    }
+}
+
+/// The notation of keys and values.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct Notation {
+    /// Read and print keys and values as hex digits
+    #[arg(long, conflicts_with = "escaped")]
+    pub(crate) hex: bool,
+    /// Read keys and values as they are printed: `\t` `\n` `\r` `\\` `\xNN` stand for bytes
+    #[arg(long)]
+    pub(crate) escaped: bool,
+}
+
+impl Notation {
+    /// The bytes that a text stands for in a tree of this codec.
+    pub(crate) fn read(self, text: &[u8], codec: Codec) -> Result<Vec<u8>, String> {
+        if self.hex {
+            return text::from_hex(text).map_err(|bad| format!("{}: {bad}", text::quoted(text)));
+        }
+        if codec == Codec::Word {
+            let number = std::str::from_utf8(text)
+                .ok()
+                .and_then(|text| text.parse::<u64>().ok());
+            let number = number.ok_or_else(|| {
+                let text = text::quoted(text);
+                format!(
+                    "{text} is no number, and this tree holds numbers; give one from 0 to 2^64 - 1"
+                )
+            });
+            return number.map(|number| number.to_be_bytes().to_vec());
+        }
+        if self.escaped {
+            let bytes =
+                text::unescape(text).map_err(|bad| format!("{}: {bad}", text::quoted(text)))?;
+            return Ok(bytes.into_owned());
+        }
+        Ok(text.to_vec())
+    }
+
+    /// An argument as bytes.
+    pub(crate) fn argument(self, text: &OsStr, codec: Codec) -> Result<Vec<u8>, Failure> {
+        self.read(text.as_bytes(), codec).map_err(Failure::Usage)
+    }
+
+    /// Bytes of a tree as text.
+    pub(crate) fn show(self, bytes: &[u8], codec: Codec) -> std::borrow::Cow<'_, str> {
+        if self.hex {
+            return text::to_hex(bytes).into();
+        }
+        match (codec, bytes.first_chunk::<8>()) {
+            (Codec::Word, Some(word)) => u64::from_be_bytes(*word).to_string().into(),
+            _ => text::escape(bytes),
+        }
+    }
+
+    /// Bytes of a tree as JSON, and a field that names their encoding: number, text, or hex.
+    pub(crate) fn add_json(
+        self,
+        object: &mut serde_json::Map<String, serde_json::Value>,
+        name: &str,
+        bytes: &[u8],
+        codec: Codec,
+    ) {
+        let (encoding, value) = match (codec, bytes.first_chunk::<8>(), std::str::from_utf8(bytes))
+        {
+            (Codec::Word, Some(word), _) if !self.hex => {
+                ("number", u64::from_be_bytes(*word).into())
+            }
+            (_, _, Ok(text)) if !self.hex => ("text", text.into()),
+            _ => ("hex", text::to_hex(bytes).into()),
+        };
+        object.insert(name.to_owned(), value);
+        object.insert(format!("{name}_encoding"), encoding.into());
+    }
+}
