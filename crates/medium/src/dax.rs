@@ -4,10 +4,11 @@
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::error::MapError;
 use crate::file::survives;
 use crate::flush::{FlushKind, flush_range, store_fence};
 use crate::line_store::{store_single, stream};
-use crate::mapping::{MapError, Mapping, grants_sync};
+use crate::mapping::{Mapping, grants_sync};
 use crate::{Extent, LineForm, LineStore, LineValue, Lsn, Medium, MediumError, Survives};
 
 /// How [`Dax`] makes bytes durable; the default asks the processor.

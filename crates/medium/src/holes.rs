@@ -10,9 +10,11 @@ use parking_lot::Mutex;
 use rangemap::RangeSet;
 use rustix::fs::{SeekFrom, seek};
 
-use crate::file::Io;
-use crate::mapping::{MapError, not_allocated};
-use crate::{MediumError, RELEASE_BYTES};
+use crate::error::{MapError, MediumError, not_allocated};
+use crate::io::Io;
+
+/// The unit in which a medium gives room on its disk back: 64 KiB.
+pub const RELEASE_BYTES: u64 = 1 << 16;
 
 /// The holes of a file.
 #[derive(Debug, Default)]

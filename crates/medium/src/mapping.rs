@@ -13,10 +13,11 @@ use rustix::mm::{
     Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
 };
 
-use crate::file::{Disk, Io, is_full};
+use crate::Extent;
+use crate::error::{Grown, LimitedBy, MapError, MediumError, not_allocated};
 use crate::holes::Holes;
 use crate::huge_pages::{self, HUGE_PAGE_BYTES};
-use crate::{Extent, Grown, LimitedBy, MediumError};
+use crate::io::{Disk, Io, is_full};
 
 /// The address space that a mapping asks for first; it is halved as long as the system refuses.
 const RESERVE_BYTES_WANTED: u64 = 1 << 40;
@@ -24,18 +25,6 @@ const RESERVE_BYTES_WANTED: u64 = 1 << 40;
 const RESERVE_BYTES_MIN: u64 = 16 << 20;
 /// Addresses have 47 bits, so no range may be larger than half of that.
 const RESERVE_BYTES_MAX: u64 = 1 << 46;
-
-/// The operating system refused a mapping.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {action} {bytes} bytes: {source}; free memory, or raise what `ulimit -v` allows")]
-pub struct MapError {
-    /// What was tried.
-    pub action: &'static str,
-    /// How much.
-    pub bytes: u64,
-    /// Why not.
-    pub source: io::Error,
-}
 
 fn refused(action: &'static str, bytes: u64) -> impl FnOnce(rustix::io::Errno) -> MapError {
     move |errno| MapError {
@@ -748,24 +737,6 @@ fn expect_room(
         }
         not_allocated(error, old, length, io.file())
     })
-}
-
-/// Why a file could not grow.
-pub(crate) fn not_allocated(source: io::Error, old: u64, length: u64, file: &File) -> MediumError {
-    match LimitedBy::of(&source, file) {
-        Some(by) => MediumError::Full {
-            wanted: length,
-            limit: old,
-            by,
-            file: Grown::Pool,
-        },
-        None => MapError {
-            action: "allocate",
-            bytes: length - old,
-            source,
-        }
-        .into(),
-    }
 }
 
 #[cfg(test)]

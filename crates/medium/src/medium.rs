@@ -1,17 +1,11 @@
 //! The trait that every medium implements.
 
-use std::io;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
-use crate::file::{File, LogError};
-use crate::line_store::{LineNotStored, LineValue};
-use crate::mapping::MapError;
-use crate::{Extent, kernels, size};
-
-/// The unit in which a medium gives room on its disk back: 64 KiB.
-pub const RELEASE_BYTES: u64 = 1 << 16;
+use crate::file::File;
+use crate::line_store::LineValue;
+use crate::{Extent, MediumError, kernels};
 
 /// A position in the order of durability (log sequence number). On media where a fence is itself
 /// durable every LSN is [`Lsn::DURABLE`].
@@ -43,134 +37,6 @@ pub enum Survives {
     ProcessCrash,
     /// Loss of power.
     PowerLoss,
-}
-
-/// What keeps a file from growing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum LimitedBy {
-    /// The limit that the pool was opened with.
-    Limit,
-    /// The addresses that the system reserved for it when it was opened.
-    Addresses,
-    /// The disk: its file system has no room.
-    Disk {
-        /// What it has, for this user, in bytes.
-        free_bytes: u64,
-    },
-    /// The user's quota on the disk.
-    Quota,
-    /// The longest file that the file system or the process may have (`ulimit -f`). The latter ends
-    /// a process that does not call [`ignore_file_size_signal`](crate::ignore_file_size_signal).
-    FileSize,
-}
-
-impl LimitedBy {
-    /// What an error says that kept `file` from growing; `None` if it is another one.
-    pub fn of(error: &io::Error, file: &std::fs::File) -> Option<Self> {
-        match error.kind() {
-            io::ErrorKind::StorageFull => {
-                let free_bytes = rustix::fs::fstatvfs(file)
-                    .map_or(0, |system| system.f_bavail.saturating_mul(system.f_frsize));
-                Some(Self::Disk { free_bytes })
-            }
-            io::ErrorKind::QuotaExceeded => Some(Self::Quota),
-            io::ErrorKind::FileTooLarge => Some(Self::FileSize),
-            _ => None,
-        }
-    }
-
-    /// A message: what was wanted, what is full, the way out.
-    #[must_use]
-    pub fn explain(self, file: Grown, pool: Option<&Path>, wanted: u64, limit: u64) -> String {
-        let mut name =
-            pool.map_or_else(|| "the pool".to_owned(), |path| path.display().to_string());
-        if file == Grown::Log {
-            name = pool.map_or_else(|| "the log".to_owned(), |_| name + ".log");
-        }
-        let [from, to] = [limit, wanted].map(size);
-        let growing = match limit {
-            _ if limit >= wanted => {
-                format!("taking released space of {name} into use again failed")
-            }
-            0 => format!("creating {name} with {to} failed"),
-            _ if from == to => format!(
-                "growing {name}, of {from}, by {} failed",
-                size(wanted - limit)
-            ),
-            _ => format!("growing {name} from {from} to {to} failed"),
-        };
-        // Nothing can be removed from what could not be opened.
-        let way_out = if limit == 0 {
-            "free some space"
-        } else {
-            "free some space or remove entries"
-        };
-        match self {
-            Self::Limit => {
-                format!(
-                    "pool full: growing {name} to {to} failed, its limit is {from}; raise the limit or remove entries"
-                )
-            }
-            Self::Addresses => format!(
-                "out of addresses: growing {name} to {to} failed, the system reserved {from}; raise what `ulimit -v` allows \
-                 or remove entries"
-            ),
-            Self::Disk { free_bytes } => {
-                format!(
-                    "disk full: {growing}, with {} free; {way_out}",
-                    size(free_bytes)
-                )
-            }
-            Self::Quota => format!(
-                "disk quota used up: {growing}; free some space, remove entries or have the quota raised"
-            ),
-            Self::FileSize => format!(
-                "file too long: {growing}, the file system or `ulimit -f` allows less; raise that limit or remove entries"
-            ),
-        }
-    }
-}
-
-/// A file that grows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Grown {
-    /// The pool's.
-    Pool,
-    /// The log beside it.
-    Log,
-}
-
-/// A medium failed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum MediumError {
-    /// The medium cannot grow: the disk or a configured limit is full. Nothing was changed.
-    #[error("{}", by.explain(*file, None, *wanted, *limit))]
-    Full {
-        /// Bytes that the file would have had.
-        wanted: u64,
-        /// Bytes that it may have: by the limit, or because it has them and the disk gives no more.
-        limit: u64,
-        /// What is full.
-        by: LimitedBy,
-        /// The file that was to grow.
-        file: Grown,
-    },
-    /// Log and pool do not fit together, or one of them is damaged.
-    #[error(transparent)]
-    Log(#[from] LogError),
-    /// Mapping or growing failed.
-    #[error(transparent)]
-    Map(#[from] MapError),
-    /// The processor could not store a line whole, and has no other instruction that could.
-    #[error(transparent)]
-    Line(#[from] LineNotStored),
-    /// What was written may not be durable; nothing is acknowledged any more.
-    #[error(
-        "the medium failed and accepts nothing more: {0}; reopen the pool to see what is durable"
-    )]
-    Failed(String),
 }
 
 /// Where bytes become durable.
@@ -205,7 +71,7 @@ pub unsafe trait Medium: Send + Sync + 'static {
     /// Gives back what lies beyond `length` bytes, once no thread reads it.
     fn shrink(&mut self, length: u64) -> Result<(), MediumError>;
 
-    /// Gives back the room on the disk that whole units of [`RELEASE_BYTES`] take, which nothing in
+    /// Gives back the room on the disk that whole units of [`RELEASE_BYTES`](crate::RELEASE_BYTES) take, which nothing in
     /// memory or in the pool leads to. What led there was fenced away: it is done once all fences
     /// before are durable, or later, or never. What the units hold is arbitrary from now on.
     fn release(&self, start: u64, bytes: u64) {

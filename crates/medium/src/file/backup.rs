@@ -26,12 +26,12 @@ use std::time::{Duration, Instant};
 use super::checkpoint::{incarnation_at, write_back};
 use super::error::{LogError, refused};
 use super::find::{Access, open_log, read_mark};
-use super::io::{Disk, Io, read_some, write_all};
 use super::layout::{BLOCK_BYTES, Header, LENGTH, Mark, RING, first_word, lines_of};
 use super::log::{Found, Log, Reader};
 use super::open::write_mark;
 use super::replay::{Behind, look_behind, lost};
 use super::{File, Sizes};
+use crate::io::{Disk, Io, read_some, write_all};
 use crate::{LINE_BYTES, MediumError};
 
 /// Lines of this many bytes of log are written over the copy together.

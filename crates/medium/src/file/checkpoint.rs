@@ -17,10 +17,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::Core;
-use super::io::{Io, read_all, write_all};
 use super::layout::{Header, LENGTH, lines_of};
 use super::log::{Found, Log, Reader};
 use super::pages::{PAGE_BYTES, PAGE_LINES, Pages};
+use crate::io::{Io, read_all, write_all};
 use crate::testing::mutant::Mutant;
 use crate::{LINE_BYTES, MediumError};
 

@@ -10,10 +10,10 @@ use rustix::io::Errno;
 
 use super::access::PRIVATE_MODE;
 use super::error::{LogError, refused};
-use super::io::{Io, data_from, read_all, read_some};
 use super::layout::{FRAME_HEADER_BYTES, FrameHeader, Mark, NoHeader, RING};
 use super::log::{Log, NewestHeader};
 use crate::LINE_BYTES;
+use crate::io::{Io, data_from, read_all, read_some};
 
 /// What lies where the log of a pool belongs.
 #[derive(Debug)]

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use super::backup::advance;
 use super::error::{LogError, refused};
 use super::find::{Access, LogFile, find, open_log, read_mark};
-use super::io::{Disk, Io, write_all};
 use super::layout::Mark;
 use super::log::Log;
 use super::open::replay_into;
 use super::{CopyTarget, File, FileOptions};
+use crate::io::{Disk, Io, write_all};
 use crate::{Dax, Medium, MediumError};
 
 /// Words that a copy writes at a time.

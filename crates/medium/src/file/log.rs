@@ -9,11 +9,11 @@ use parking_lot::Mutex;
 use super::Sizes;
 use super::append::Buffer;
 use super::error::{LogError, refused};
-use super::io::{Io, data_from, is_full, read_all, write_all};
 use super::layout::{
     BLOCK_BYTES, CAPACITY_MIN, FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, HEADERS, Header,
     NoHeader, POSITION_MAX, RING, SEQUENCE_MAX, VERSION,
 };
+use crate::io::{Io, data_from, is_full, read_all, write_all};
 use crate::testing::mutant::Mutant;
 
 /// Where positions of the log lie in its file.

@@ -39,7 +39,6 @@ mod commit;
 mod error;
 mod find;
 mod image;
-mod io;
 mod layout;
 mod log;
 #[cfg(all(test, loom))]
@@ -67,11 +66,10 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 use parking_lot::{Condvar, Mutex};
 
+pub use crate::io::{Disk, Io, Through};
 pub use access::{PRIVATE_MODE, share_access};
 pub use backup::CopyTarget;
 pub use error::LogError;
-pub(crate) use io::is_full;
-pub use io::{Disk, Io, Through};
 pub use notes::Notes;
 pub use open::{Beside, UNSAFE_NO_SYNC, folder_of, sync_folder};
 pub use replay::{LogEnd, Replay};

@@ -34,10 +34,10 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 use parking_lot::{Condvar, Mutex};
 
-use super::io::read_all;
 use super::layout::{FRAME_LINES_MAX, LENGTH};
 use super::pages::{PAGE_BYTES, PAGE_LINES};
 use super::{Core, File};
+use crate::io::read_all;
 use crate::mapping::{expect_random_loads, show_file};
 use crate::testing::mutant::Mutant;
 use crate::{LINE_BYTES, LineValue, MediumError};

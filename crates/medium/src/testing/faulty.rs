@@ -14,7 +14,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use crate::file::Io;
+use crate::io::Io;
 
 /// The two files of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use crate::file::Io;
+use crate::io::Io;
 
 /// An operation on a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

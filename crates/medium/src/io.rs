@@ -1,4 +1,4 @@
-//! Between the file medium and the operating system: all that the medium does to its two files.
+//! Between a medium and the operating system: all that a medium does to its files.
 
 use std::fs::File;
 use std::io;
@@ -95,7 +95,7 @@ impl Io for Disk {
 
 /// Keeps room on the disk behind the end of a file, which gets no longer. Cutting the file off at
 /// its length gives it up. Does nothing where there is no room, or the file system cannot do that.
-pub(super) fn keep_room(io: &dyn Io, bytes: u64) {
+pub(crate) fn keep_room(io: &dyn Io, bytes: u64) {
     if let Ok(length) = io.length() {
         let _ = fallocate(io.file(), FallocateFlags::KEEP_SIZE, length, bytes);
     }
@@ -103,7 +103,7 @@ pub(super) fn keep_room(io: &dyn Io, bytes: u64) {
 
 /// Where data of a file lies from `offset` on; `None` if there is only a hole. On a file system
 /// without holes there is data everywhere.
-pub(super) fn data_from(io: &dyn Io, offset: u64) -> io::Result<Option<u64>> {
+pub(crate) fn data_from(io: &dyn Io, offset: u64) -> io::Result<Option<u64>> {
     match seek(io.file(), SeekFrom::Data(offset)) {
         Ok(data) => Ok(Some(data)),
         Err(Errno::NXIO) => Ok(None),
@@ -115,7 +115,7 @@ pub(super) fn data_from(io: &dyn Io, offset: u64) -> io::Result<Option<u64>> {
 }
 
 /// Writes all of `bytes`, however many calls it takes.
-pub(super) fn write_all(io: &dyn Io, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+pub(crate) fn write_all(io: &dyn Io, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match io.write(bytes, offset) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -131,14 +131,14 @@ pub(super) fn write_all(io: &dyn Io, mut bytes: &[u8], mut offset: u64) -> io::R
 }
 
 /// Fills `buffer`; what lies beyond the end of the file reads as zero.
-pub(super) fn read_all(io: &dyn Io, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+pub(crate) fn read_all(io: &dyn Io, buffer: &mut [u8], offset: u64) -> io::Result<()> {
     let bytes = read_some(io, buffer, offset)?;
     buffer[bytes..].fill(0);
     Ok(())
 }
 
 /// Reads what there is, and returns how much: less than `buffer` holds only at the end of the file.
-pub(super) fn read_some(io: &dyn Io, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+pub(crate) fn read_some(io: &dyn Io, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut bytes = 0;
     while bytes < buffer.len() {
         match io.read(&mut buffer[bytes..], offset + bytes as u64) {

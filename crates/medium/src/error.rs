@@ -1,0 +1,171 @@
+//! Why a medium fails, and what keeps it from growing.
+
+use std::io;
+use std::path::Path;
+
+use crate::file::LogError;
+use crate::line_store::LineNotStored;
+use crate::size;
+
+/// What keeps a file from growing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum LimitedBy {
+    /// The limit that the pool was opened with.
+    Limit,
+    /// The addresses that the system reserved for it when it was opened.
+    Addresses,
+    /// The disk: its file system has no room.
+    Disk {
+        /// What it has, for this user, in bytes.
+        free_bytes: u64,
+    },
+    /// The user's quota on the disk.
+    Quota,
+    /// The longest file that the file system or the process may have (`ulimit -f`). The latter ends
+    /// a process that does not call [`ignore_file_size_signal`](crate::ignore_file_size_signal).
+    FileSize,
+}
+
+impl LimitedBy {
+    /// What an error says that kept `file` from growing; `None` if it is another one.
+    pub fn of(error: &io::Error, file: &std::fs::File) -> Option<Self> {
+        match error.kind() {
+            io::ErrorKind::StorageFull => {
+                let free_bytes = rustix::fs::fstatvfs(file)
+                    .map_or(0, |system| system.f_bavail.saturating_mul(system.f_frsize));
+                Some(Self::Disk { free_bytes })
+            }
+            io::ErrorKind::QuotaExceeded => Some(Self::Quota),
+            io::ErrorKind::FileTooLarge => Some(Self::FileSize),
+            _ => None,
+        }
+    }
+
+    /// A message: what was wanted, what is full, the way out.
+    #[must_use]
+    pub fn explain(self, file: Grown, pool: Option<&Path>, wanted: u64, limit: u64) -> String {
+        let mut name =
+            pool.map_or_else(|| "the pool".to_owned(), |path| path.display().to_string());
+        if file == Grown::Log {
+            name = pool.map_or_else(|| "the log".to_owned(), |_| name + ".log");
+        }
+        let [from, to] = [limit, wanted].map(size);
+        let growing = match limit {
+            _ if limit >= wanted => {
+                format!("taking released space of {name} into use again failed")
+            }
+            0 => format!("creating {name} with {to} failed"),
+            _ if from == to => format!(
+                "growing {name}, of {from}, by {} failed",
+                size(wanted - limit)
+            ),
+            _ => format!("growing {name} from {from} to {to} failed"),
+        };
+        // Nothing can be removed from what could not be opened.
+        let way_out = if limit == 0 {
+            "free some space"
+        } else {
+            "free some space or remove entries"
+        };
+        match self {
+            Self::Limit => {
+                format!(
+                    "pool full: growing {name} to {to} failed, its limit is {from}; raise the limit or remove entries"
+                )
+            }
+            Self::Addresses => format!(
+                "out of addresses: growing {name} to {to} failed, the system reserved {from}; raise what `ulimit -v` allows \
+                 or remove entries"
+            ),
+            Self::Disk { free_bytes } => {
+                format!(
+                    "disk full: {growing}, with {} free; {way_out}",
+                    size(free_bytes)
+                )
+            }
+            Self::Quota => format!(
+                "disk quota used up: {growing}; free some space, remove entries or have the quota raised"
+            ),
+            Self::FileSize => format!(
+                "file too long: {growing}, the file system or `ulimit -f` allows less; raise that limit or remove entries"
+            ),
+        }
+    }
+}
+
+/// A file that grows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Grown {
+    /// The pool's.
+    Pool,
+    /// The log beside it.
+    Log,
+}
+
+/// A medium failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MediumError {
+    /// The medium cannot grow: the disk or a configured limit is full. Nothing was changed.
+    #[error("{}", by.explain(*file, None, *wanted, *limit))]
+    Full {
+        /// Bytes that the file would have had.
+        wanted: u64,
+        /// Bytes that it may have: by the limit, or because it has them and the disk gives no more.
+        limit: u64,
+        /// What is full.
+        by: LimitedBy,
+        /// The file that was to grow.
+        file: Grown,
+    },
+    /// Log and pool do not fit together, or one of them is damaged.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// Mapping or growing failed.
+    #[error(transparent)]
+    Map(#[from] MapError),
+    /// The processor could not store a line whole, and has no other instruction that could.
+    #[error(transparent)]
+    Line(#[from] LineNotStored),
+    /// What was written may not be durable; nothing is acknowledged any more.
+    #[error(
+        "the medium failed and accepts nothing more: {0}; reopen the pool to see what is durable"
+    )]
+    Failed(String),
+}
+
+/// The operating system refused a mapping.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {bytes} bytes: {source}; free memory, or raise what `ulimit -v` allows")]
+pub struct MapError {
+    /// What was tried.
+    pub action: &'static str,
+    /// How much.
+    pub bytes: u64,
+    /// Why not.
+    pub source: io::Error,
+}
+
+/// Why a file could not grow.
+pub(crate) fn not_allocated(
+    source: io::Error,
+    old: u64,
+    length: u64,
+    file: &std::fs::File,
+) -> MediumError {
+    match LimitedBy::of(&source, file) {
+        Some(by) => MediumError::Full {
+            wanted: length,
+            limit: old,
+            by,
+            file: Grown::Pool,
+        },
+        None => MapError {
+            action: "allocate",
+            bytes: length - old,
+            source,
+        }
+        .into(),
+    }
+}
