@@ -63,7 +63,9 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         violations: after.violations,
         ..Verdict::default()
     };
-    if let (Some(before), Some(after)) = (before.contents, after.contents) {
+    if let Some(before) = before.contents
+        && let Some(after) = after.contents
+    {
         let history = RoundHistory::read(&records, &workload).unwrap_or_else(|what| {
             verdict.violations.push(what);
             RoundHistory::default()

@@ -196,10 +196,9 @@ impl Report {
 impl Report {
     /// Also with `--quiet`.
     fn tell_violations(&self) {
-        self.violations
-            .told()
-            .into_iter()
-            .for_each(|violation| eprintln!("violation: {violation}"));
+        for violation in self.violations.told() {
+            eprintln!("violation: {violation}");
+        }
     }
 
     /// The failure of a run that was interrupted: what was done before, and what was found.
@@ -266,9 +265,9 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         let ran = ran.map(|(recovery, violations)| {
             recoveries.extend(recovery.map(|recovery| recovery.as_nanos() as u64));
             report.rounds = round;
-            violations
-                .into_iter()
-                .for_each(|violation| report.violations.add(violation));
+            for violation in violations {
+                report.violations.add(violation);
+            }
         });
         if interrupt::is_asked() {
             bar.finish_and_clear();

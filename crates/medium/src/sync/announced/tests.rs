@@ -4,10 +4,8 @@ use super::*;
 
 #[test]
 fn a_share_and_the_lock_alone_exclude_each_other() {
-    let (locks, value) = (
-        [SharedLock::default(), SharedLock::default()],
-        AtomicU64::new(0),
-    );
+    let locks = [SharedLock::default(), SharedLock::default()];
+    let value = AtomicU64::new(0);
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..2 {
