@@ -1,6 +1,6 @@
 //! Size classes: what a slab is cut into.
 
-use crate::SLAB_BYTES;
+use crate::limits::SLAB_BYTES;
 
 /// Sizes of slots, in bytes. Up to 128 in steps of 16, then four to six steps per doubling; 960 and
 /// 1,024 fit the leaves of RNTree (56 entries, one or two copies of the slot line), 1,408 those of

@@ -18,7 +18,8 @@
 
 use medium::{LineForm, Medium, Word};
 
-use crate::{Error, ErrorKind, Result, SLAB_BYTES};
+use crate::limits::SLAB_BYTES;
+use crate::{Error, ErrorKind, Result};
 
 /// The version of the format that this crate writes.
 pub const FORMAT_VERSION: u32 = 10;

@@ -14,8 +14,10 @@ mod class;
 mod error;
 mod header;
 mod limbo;
+mod limits;
 #[cfg(all(test, loom))]
 mod loom_tests;
+mod options;
 #[allow(clippy::module_inception)]
 mod pool;
 mod quarantine;
@@ -25,9 +27,9 @@ mod space;
 pub use class::lines_taken;
 pub use error::{Error, ErrorKind, Result};
 pub use header::{BATCH_SLOTS, BATCHES, EPOCHS, FORMAT_VERSION, Identity, MEDIUM_LINE};
-pub use pool::{
-    Guard, Pool, PoolOptions, PoolStat, bytes_expected, holder_of_file, set_holder_of_file,
-};
+pub use limits::{ALLOCATION_BYTES_MAX, SLAB_BYTES};
+pub use options::PoolOptions;
+pub use pool::{Guard, Pool, PoolStat, bytes_expected, holder_of_file, set_holder_of_file};
 pub use quarantine::Quarantine;
 pub use roots::{DamagedRoot, ROOT_WORDS, Roots, TREE_NAME_BYTES_MAX, TREES_MAX, TreeRoot};
-pub use space::{ALLOCATION_BYTES_MAX, SLAB_BYTES, Usage};
+pub use space::Usage;

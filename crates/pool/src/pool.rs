@@ -12,39 +12,12 @@ use medium::{LineForm, Lsn, Medium};
 use crate::class::{CLASSES, Class};
 use crate::header::{self, Identity, PREFIX_BYTES, State};
 use crate::limbo::{Batch, Limbo, Sink, free_batch};
+use crate::limits::SLAB_BYTES;
+use crate::options::PoolOptions;
 use crate::quarantine::Quarantine;
 use crate::roots::{self, ROOT_WORDS, Roots, TreeRoot};
-use crate::space::{SLAB_BYTES, SLABS_MAX, Space, Usage};
+use crate::space::{Space, Usage};
 use crate::{Error, ErrorKind, FORMAT_VERSION, Result};
-
-/// How a pool is opened.
-#[derive(Clone, Copy, Debug)]
-pub struct PoolOptions {
-    /// The least by which the file grows, in slabs of 64 KiB.
-    pub step_slabs_min: u32,
-    /// Whether retired memory waits for readers. Without, retired memory is reused at once: for
-    /// single-threaded exploration, where it makes addresses reproducible.
-    pub reclaim_by_epoch: bool,
-    /// Whether dropping the last handle closes the pool cleanly, as [`Pool::close`] does.
-    pub close_on_drop: bool,
-    /// The most slabs that the pool can have: each takes address space.
-    pub slabs_max: u32,
-    /// Whether the caller calls [`Pool::read_bitmaps`] later, while trees already work. Otherwise,
-    /// or if there are few slabs, the open reads the bitmaps: O(slabs).
-    pub read_bitmaps_later: bool,
-}
-
-impl Default for PoolOptions {
-    fn default() -> Self {
-        Self {
-            step_slabs_min: 16,
-            reclaim_by_epoch: true,
-            close_on_drop: true,
-            slabs_max: SLABS_MAX,
-            read_bitmaps_later: false,
-        }
-    }
-}
 
 /// How often, and with what pauses, a full pool checks whether retired memory is free: for a fifth
 /// of a second in all.

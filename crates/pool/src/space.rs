@@ -37,15 +37,9 @@ use self::left_alone::LEFT_ALONE;
 pub use self::usage::Usage;
 use crate::class::{BITMAP_WORDS_MAX, CLASSES, Class};
 use crate::header::{State, checked, unchecked};
-use crate::{Error, ErrorKind, PoolOptions, Result};
-
-/// Bytes of a slab.
-pub const SLAB_BYTES: u64 = 1 << 16;
-/// The largest allocation: the longest record (16 MiB value, 64 KiB key) and its header.
-pub const ALLOCATION_BYTES_MAX: usize = (16 << 20) + (128 << 10);
-
-/// Slabs that 47-bit addresses can hold, as far as an arena's 32-bit indices go.
-pub(crate) const SLABS_MAX: u32 = 1 << 26;
+use crate::limits::{ALLOCATION_BYTES_MAX, SLAB_BYTES};
+use crate::options::PoolOptions;
+use crate::{Error, ErrorKind, Result};
 
 /// Bytes at the head of a large span, before its allocation.
 const SPAN_HEADER_BYTES: u64 = 64;

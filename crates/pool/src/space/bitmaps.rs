@@ -5,10 +5,11 @@ use medium::sync::Ordering;
 
 use super::left_alone::CLASS_DAMAGED;
 use super::usage::Head;
-use super::{MediumGuard, SLAB_BYTES, Space, UNMARKED, slab_start};
+use super::{MediumGuard, Space, UNMARKED, slab_start};
 use crate::Result;
 use crate::class::{BITMAP_WORD, Class};
 use crate::header::checked;
+use crate::limits::SLAB_BYTES;
 
 impl Space {
     /// Reads from the bitmaps which slots of old slabs are in use. If a bitmap is damaged, returns

@@ -6,11 +6,11 @@ use medium::Medium;
 use medium::sync::Ordering;
 
 use super::{
-    MediumGuard, SLAB_BYTES, SPAN_HEADER_BYTES, SPAN_SLABS_MAX, Slab, Space, UNMARKED, slab_of,
-    slab_start,
+    MediumGuard, SPAN_HEADER_BYTES, SPAN_SLABS_MAX, Slab, Space, UNMARKED, slab_of, slab_start,
 };
 use crate::Result;
 use crate::header::unchecked;
+use crate::limits::SLAB_BYTES;
 
 /// The description of such a slab.
 pub(super) const CLASS_DAMAGED: &str =

@@ -8,9 +8,10 @@ use std::collections::BTreeSet;
 
 use medium::{Medium, RELEASE_BYTES};
 
-use super::{MediumGuard, SLAB_BYTES, Space, Unowned, find_run, slab_start};
+use super::{MediumGuard, Space, Unowned, find_run, slab_start};
 use crate::Result;
 use crate::header::State;
+use crate::limits::SLAB_BYTES;
 
 const _: () = assert!(SLAB_BYTES == RELEASE_BYTES);
 

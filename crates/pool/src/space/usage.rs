@@ -13,9 +13,10 @@ use medium::sync::Ordering;
 use super::bitmaps::bitmap_check;
 use super::left_alone::LEFT_ALONE;
 use super::{MediumGuard, SPAN, SPAN_SLABS_MAX, Space, slab_of, slab_start};
+use crate::Result;
 use crate::class::{BITMAP_WORD, Class};
 use crate::header::unchecked;
-use crate::{Result, SLAB_BYTES};
+use crate::limits::SLAB_BYTES;
 
 /// What is known of a slab.
 pub(super) enum Head {
