@@ -498,7 +498,7 @@ const RNTREE: &[Justified] = &[
         NO_PUBLISH,
     ),
     justified(
-        "engines/src/rntree/insert.rs RnTree::store_as fence 1",
+        "engines/src/rntree/insert.rs RnTree::attempt fence 1",
         &[Swapped],
         BOTH_BEFORE,
     ),
