@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use everleaf::{
-    Bounds, Codec, Engine, ErrorKind, FlushKind, LineStore, MediumChoice, Options, Store, Tree,
+    Bounds, Codec, DamagedPart, Engine, ErrorKind, FlushKind, LineStore, MediumChoice, Options, Store, Tree,
     TreeOptions,
 };
 use lab::arguments::{any_of, engine_of};
@@ -158,13 +158,14 @@ impl PoolArgs {
         open: impl Fn() -> everleaf::Result<Store>,
     ) -> Result<Store, Failure> {
         let store = progress::while_running(context, "opening the pool", || self.wait(open))?;
-        for (tree, why) in &store.recovery().damaged {
-            match tree.starts_with('(') {
-                true => context.note(format!("warning: {why}")),
-                false => context.note(format!(
-                    "warning: tree {tree:?} could not be recovered: {why}"
-                )),
-            }
+        for damage in &store.recovery().damaged {
+            let what = &damage.what;
+            context.note(match &damage.part {
+                DamagedPart::Tree { name } => {
+                    format!("warning: tree {name:?} could not be recovered: {what}")
+                }
+                _ => format!("warning: {what}"),
+            });
         }
         Ok(store)
     }

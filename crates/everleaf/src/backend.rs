@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use engines::batch::{self, Batch, StripedTree, Unfinished};
+use engines::batch::{self, Batch, StripedTree};
 use engines::engine::{self, Engine, Host, Salvaged, Settings, Visit};
 use engines::index::{EpochLength, Index};
 use engines::{ErrorKind, Result};
@@ -13,7 +13,8 @@ use pool::{Pool, PoolStat, Roots, TreeRoot};
 
 use crate::TreeOptions;
 
-/// What a store needs of its pool, whatever the medium.
+/// What a store needs of its pool, whatever the medium. Recovery needs more: it runs before the
+/// type of the medium is forgotten.
 pub(crate) trait Backend: Send + Sync {
     fn roots(&self) -> Result<Roots>;
     fn create_tree(
@@ -30,29 +31,12 @@ pub(crate) trait Backend: Send + Sync {
     ) -> Result<Arc<StripedTree>>;
     /// `None` for engines whose trees have to be opened for that.
     fn salvage(&self, root: &TreeRoot, opening: &Opening, visit: &mut Visit<'_>) -> Salvaged;
-    /// Before any tree is opened.
-    fn unfinished_batches(&self) -> Result<Unfinished>;
-    fn mark_batches(&self, batches: &Unfinished) -> Result<()>;
     fn expect_batches_finished(&self) -> Result<()>;
-    /// `tree` gives the tree with this first root word.
-    fn finish_batches<'t>(
-        &self,
-        batches: Unfinished,
-        tree: &dyn Fn(u64) -> Option<&'t dyn Index>,
-    ) -> Result<()>;
     /// Returns the LSN at which the batch is durable.
     fn write_batch(&self, batch: &Batch<'_>) -> Result<Lsn>;
     fn remove_tree(&self, root: &TreeRoot) -> Result<()>;
     fn rename_tree(&self, root: &TreeRoot, name: &str) -> Result<()>;
-    fn needs_mark(&self) -> bool;
-    fn finish_marking(&self);
-    fn finish_marking_later(&self);
-    fn has_bitmaps_to_read(&self) -> bool;
-    fn read_bitmaps(&self) -> Result<()>;
-    fn give_up_marking(&self);
     fn leave_unclean(&self);
-    /// Another handle of the same pool.
-    fn share(&self) -> Arc<dyn Backend>;
     /// Makes durable what was written so far, by any thread.
     fn sync(&self) -> Result<()>;
     /// Waits, as operations do.
@@ -117,6 +101,39 @@ impl Opening {
     }
 }
 
+/// A tree that is open.
+pub(crate) struct OpenTree {
+    pub(crate) striped: Arc<StripedTree>,
+    pub(crate) kind: TreeOptions,
+    /// Its first root word.
+    pub(crate) anchor: u64,
+}
+
+impl OpenTree {
+    pub(crate) fn open(
+        backend: &dyn Backend,
+        root: &TreeRoot,
+        settings: Settings,
+        opening: &Opening,
+    ) -> Result<Self> {
+        let kind = opening.kind(root)?;
+        Ok(Self {
+            striped: backend.open_tree(root, settings, opening)?,
+            kind,
+            anchor: root.words[0],
+        })
+    }
+
+    pub(crate) fn index(&self) -> &dyn Index {
+        &*self.striped
+    }
+
+    /// Whether there is no handle of the tree.
+    pub(crate) fn is_unshared(&self) -> bool {
+        Arc::strong_count(&self.striped) == 1
+    }
+}
+
 impl<M: Host> Backend for Pool<M> {
     fn roots(&self) -> Result<Roots> {
         Pool::roots(self)
@@ -154,24 +171,8 @@ impl<M: Host> Backend for Pool<M> {
         (M::factory(&kind.engine.media).salvage)(self, root, kind.codec, visit)
     }
 
-    fn unfinished_batches(&self) -> Result<Unfinished> {
-        Unfinished::read(self)
-    }
-
     fn expect_batches_finished(&self) -> Result<()> {
         batch::expect_finished(self)
-    }
-
-    fn mark_batches(&self, batches: &Unfinished) -> Result<()> {
-        batches.mark(self)
-    }
-
-    fn finish_batches<'t>(
-        &self,
-        batches: Unfinished,
-        tree: &dyn Fn(u64) -> Option<&'t dyn Index>,
-    ) -> Result<()> {
-        batches.finish(self, tree)
     }
 
     fn write_batch(&self, batch: &Batch<'_>) -> Result<Lsn> {
@@ -186,36 +187,8 @@ impl<M: Host> Backend for Pool<M> {
         Pool::rename_tree(self, root, name).map(drop)
     }
 
-    fn needs_mark(&self) -> bool {
-        Pool::needs_mark(self)
-    }
-
-    fn finish_marking(&self) {
-        Pool::finish_marking(self);
-    }
-
-    fn finish_marking_later(&self) {
-        Pool::finish_marking_later(self);
-    }
-
-    fn has_bitmaps_to_read(&self) -> bool {
-        Pool::has_bitmaps_to_read(self)
-    }
-
-    fn read_bitmaps(&self) -> Result<()> {
-        Pool::read_bitmaps(self)
-    }
-
-    fn give_up_marking(&self) {
-        Pool::give_up_marking(self);
-    }
-
     fn leave_unclean(&self) {
         Pool::leave_unclean(self);
-    }
-
-    fn share(&self) -> Arc<dyn Backend> {
-        Arc::new(self.clone())
     }
 
     fn sync(&self) -> Result<()> {

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use engines::engine::Host;
 use engines::index::Index;
 use engines::{Error, ErrorKind};
 use medium::sync::{AtomicBool, Ordering};
 use parking_lot::{Condvar, Mutex};
+use pool::Pool;
 
 use crate::StoreViolation;
-use crate::backend::Backend;
 
 /// How often the thread checks whether operations have ended that ran when the last tree was
 /// marked.
@@ -38,8 +39,13 @@ struct State {
 /// starts again.
 pub(crate) struct Background {
     state: Arc<State>,
-    backend: Arc<dyn Backend>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// An open tree that has not marked the space that it uses.
+pub(crate) struct UnmarkedTree {
+    pub(crate) name: String,
+    pub(crate) index: Arc<dyn Index>,
 }
 
 impl State {
@@ -52,37 +58,40 @@ impl State {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Marks what `trees` reach, or reads the bitmaps where there are none to mark.
-    fn work(&self, backend: &dyn Backend, trees: Vec<(String, Arc<dyn Index>)>) {
-        let _end = EndIfPanicking(self);
-        if trees.is_empty() {
-            if let Err(error) = backend.read_bitmaps() {
-                self.note(None, &error);
-            }
-            return self.set(Progress::Ended);
+    /// Reads the bitmaps that a clean close has written.
+    fn read_bitmaps<M: Host>(&self, pool: &Pool<M>) {
+        if let Err(error) = pool.read_bitmaps() {
+            self.note(None, &error);
         }
-        for (name, tree) in &trees {
-            match tree.mark(&|| !self.is_stopped()) {
+        self.set(Progress::Ended);
+    }
+
+    /// Lets the trees mark the space that they use, and then frees the rest.
+    fn mark<M: Host>(&self, pool: &Pool<M>, trees: Vec<UnmarkedTree>) {
+        for tree in &trees {
+            match tree.index.mark(&|| !self.is_stopped()) {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => {
                     // No space is reused that was in use before, so nothing of the tree is lost.
-                    backend.give_up_marking();
-                    self.note(Some(name.clone()), &error);
+                    pool.give_up_marking();
+                    self.note(Some(tree.name.clone()), &error);
                     return self.set(Progress::Ended);
                 }
             }
         }
         drop(trees);
-        backend.finish_marking_later();
+        pool.finish_marking_later();
         self.set(Progress::Marked);
-        while backend.needs_mark() && !self.is_stopped() {
-            backend.reclaim();
+        while pool.needs_mark() && !self.is_stopped() {
+            pool.reclaim();
             std::thread::sleep(PAUSE);
         }
-        if !backend.needs_mark() {
-            self.set(Progress::Ended);
+        if pool.needs_mark() {
+            // The store is dropped, so the operations that this thread waited for have ended.
+            pool.finish_marking();
         }
+        self.set(Progress::Ended);
     }
 
     fn note(&self, tree: Option<String>, error: &Error) {
@@ -106,26 +115,36 @@ impl Drop for EndIfPanicking<'_> {
 }
 
 impl Background {
-    /// Begins to mark what `trees` reach; without trees, to read the bitmaps of a clean close.
-    pub(crate) fn begin(backend: Arc<dyn Backend>, trees: Vec<(String, Arc<dyn Index>)>) -> Self {
+    /// Begins to read the bitmaps of a clean close.
+    pub(crate) fn read_bitmaps<M: Host>(pool: Pool<M>) -> Self {
+        Self::begin(move |state| state.read_bitmaps(&pool))
+    }
+
+    /// Begins to let the trees mark the space that they use.
+    pub(crate) fn mark<M: Host>(pool: Pool<M>, trees: Vec<UnmarkedTree>) -> Self {
+        Self::begin(move |state| state.mark(&pool, trees))
+    }
+
+    fn begin(work: impl FnOnce(&State) + Send + 'static) -> Self {
         let state = Arc::new(State {
             stop: AtomicBool::new(false),
             progress: Mutex::new(Progress::Running),
             ended: Condvar::new(),
             damage: Mutex::new(None),
         });
-        let (shared, pool) = (Arc::clone(&state), Arc::clone(&backend));
-        let thread = std::thread::Builder::new().name("everleaf-mark".to_owned());
-        let thread = thread.spawn(move || shared.work(&*pool, trees)).ok();
+        let shared = Arc::clone(&state);
+        let thread = std::thread::Builder::new()
+            .name("everleaf-mark".to_owned())
+            .spawn(move || {
+                let _end = EndIfPanicking(&shared);
+                work(&shared);
+            })
+            .ok();
         if thread.is_none() {
             // Without a thread, space is not reused before the next open.
             state.set(Progress::Ended);
         }
-        Self {
-            state,
-            backend,
-            thread,
-        }
+        Self { state, thread }
     }
 
     /// Waits until all trees are marked, and then for the end, but for a limited time: an open
@@ -158,10 +177,6 @@ impl Drop for Background {
         if let Some(thread) = self.thread.take() {
             // A panic there is a logic bug, reported where it happened; the next open marks.
             let _ = thread.join();
-        }
-        if *self.state.progress.lock() == Progress::Marked {
-            // The thread only waited for operations to end, and none is left.
-            self.backend.finish_marking();
         }
     }
 }

@@ -19,7 +19,8 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, test_kill_process};
 
 use crate::Store;
-use crate::backend::{Backend, Opening};
+use crate::backend::Opening;
+use crate::recovery::{self, Terms};
 
 /// The least memory for written pages.
 const PRIVATE_BYTES_MIN: u64 = 1 << 20;
@@ -697,7 +698,6 @@ impl Options {
         if self.verify {
             pool.verify_reads();
         }
-        let pool: Box<dyn Backend> = Box::new(pool);
         let opening = Opening {
             engines: self.engines,
             threads: self.recovery_threads,
@@ -705,7 +705,13 @@ impl Options {
             close_cleanly,
             settings: self.settings.clone(),
         };
-        Store::recover(path, pool, opening, start, source)
+        let terms = Terms {
+            opening: &opening,
+            is_only_read: source.is_some(),
+            start,
+        };
+        let recovered = recovery::recover(&pool, terms)?;
+        Ok(Store::on(path, Box::new(pool), opening, recovered, source))
     }
 }
 

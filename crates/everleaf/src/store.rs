@@ -1,12 +1,10 @@
 //! A store: one pool file and the trees in it.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::{Duration, Instant};
 
 use engines::batch::StripedTree;
 use engines::engine::Settings;
@@ -14,12 +12,15 @@ use engines::index::{Index, LeftOut, Violation};
 use engines::{Error, ErrorKind, Result};
 use medium::{FileStat, LineForm, Lsn, Survives};
 use parking_lot::Mutex;
-use pool::{DamagedRoot, TreeRoot};
+use pool::DamagedRoot;
 
-use crate::backend::{Backend, Opening};
+use crate::backend::{Backend, OpenTree, Opening};
 use crate::background::Background;
 use crate::backup::NewCopy;
+use crate::recovery::{DamagedPart, NotRecovered, OpenTrees, Recovered, Recovery};
 use crate::{EncodedValue, Key, Options, Tree, TreeOptions, TypedTree, WordTree};
+
+mod full_pool;
 
 /// A file with named trees. Cheap to clone; closed cleanly when the last clone and the last tree of
 /// it are dropped.
@@ -39,43 +40,10 @@ pub(crate) struct Inner {
     // It holds trees and the pool, so it goes before both.
     background: Option<Background>,
     // The trees hold the pool, so they go before it.
-    trees: Mutex<BTreeMap<String, OpenTree>>,
+    trees: Mutex<OpenTrees>,
     backend: Box<dyn Backend>,
     /// The pool's file, with its lock, if the store is only read.
     source: Option<File>,
-}
-
-/// A tree that is open.
-pub(crate) struct OpenTree {
-    pub(crate) striped: Arc<StripedTree>,
-    pub(crate) kind: TreeOptions,
-    /// Its first root word.
-    pub(crate) anchor: u64,
-}
-
-/// What [`Recovery::damaged`] calls damage that is not of one tree.
-const THE_POOL: &str = "(the pool)";
-
-/// How long it waits for open ranges: the calling thread may have one.
-const RANGES_WAIT: Duration = Duration::from_millis(200);
-
-/// What opening the store took.
-#[derive(Clone, Debug)]
-pub struct Recovery {
-    /// Whether the pool was not closed cleanly. All trees are then opened before the open returns.
-    /// Nodes of [`Engine::MASSTREE`](crate::Engine::MASSTREE) are recovered when they are first
-    /// used, or by a sweep in the background; with trees of
-    /// [`Engine::BZTREE`](crate::Engine::BZTREE) the space in use is found out in the background,
-    /// see [`Store::finish_recovery`]; before the open returns if a batch was under way.
-    pub after_crash: bool,
-    /// The whole of opening: from the mapping of the file to the end of recovery.
-    pub duration: Duration,
-    /// Trees that could not be recovered, and why. While there are any, no space that was in use
-    /// before the crash is reused, so that no more of them is lost. In [`Store::stat`] also damage
-    /// that was found in the background. What is not of one tree is named `(the pool)` or `(a
-    /// batch)`. After a batch that could not be finished all writes return
-    /// [`ErrorKind::BatchUnfinished`].
-    pub damaged: Vec<(String, String)>,
 }
 
 /// A named tree, as [`Store::trees`] lists it.
@@ -146,6 +114,17 @@ impl std::fmt::Display for StoreViolation {
     }
 }
 
+impl From<StoreViolation> for NotRecovered {
+    fn from(found: StoreViolation) -> Self {
+        let what = found.to_string();
+        let part = match found.tree {
+            Some(name) => DamagedPart::Tree { name },
+            None => DamagedPart::Pool,
+        };
+        Self { part, what }
+    }
+}
+
 impl Store {
     /// Opens the store at `path`, and makes it if it is missing. The same as
     /// `Options::new().open(path)`: [`Options::open`] names cost and errors.
@@ -166,106 +145,39 @@ impl Store {
         Options::new()
     }
 
-    /// Takes a pool; recovers all trees if it was not closed cleanly. Its opening began at `start`.
-    pub(crate) fn recover(
+    /// A store on a pool that was recovered. `source` is the pool's file, if the store is only
+    /// read.
+    pub(crate) fn on(
         path: &Path,
         backend: Box<dyn Backend>,
         opening: Opening,
-        start: Instant,
+        recovered: Recovered,
         source: Option<File>,
-    ) -> Result<Self> {
-        let after_crash = backend.needs_mark();
-        let (mut trees, mut damaged, mut background) = (BTreeMap::new(), Vec::new(), None);
-        // Before any tree opens, as that may begin another epoch.
-        let batches = backend.unfinished_batches()?;
-        damaged.extend(
-            batches
-                .damage
-                .iter()
-                .map(|error| ("(a batch)".to_owned(), error.what())),
-        );
-        if after_crash {
-            let marked = backend.mark_batches(&batches);
-            damaged.extend(
-                marked
-                    .err()
-                    .map(|error| ("(a batch)".to_owned(), error.what())),
-            );
-            let roots = backend.roots()?;
-            damaged.extend(
-                roots
-                    .damaged
-                    .iter()
-                    .map(|root| (root.label(), root.error().what())),
-            );
-            for root in roots.trees {
-                match OpenTree::open(backend.as_ref(), &root, Settings::NONE, &opening) {
-                    Ok(tree) => drop(trees.insert(root.name, tree)),
-                    Err(error) => damaged.push((root.name, error.what())),
-                }
-            }
-            let later = |(name, tree): (&String, &OpenTree)| {
-                tree.kind
-                    .engine
-                    .marks_later
-                    .then(|| (name.clone(), Arc::clone(&tree.striped) as Arc<dyn Index>))
-            };
-            let mut later: Vec<_> = trees.iter().filter_map(later).collect();
-            if damaged.is_empty() && !batches.is_empty() {
-                // What is left of them may need space, which is known to be free once all trees
-                // have marked.
-                for (name, tree) in later.drain(..) {
-                    damaged.extend(tree.mark(&|| true).err().map(|error| (name, error.what())));
-                }
-            }
-            if damaged.is_empty() && later.is_empty() {
-                backend.finish_marking();
-            } else if damaged.is_empty() && source.is_none() {
-                background = Some(Background::begin(backend.share(), later));
-            } else {
-                backend.give_up_marking();
-            }
-        } else if backend.has_bitmaps_to_read() {
-            background = Some(Background::begin(backend.share(), Vec::new()));
-        }
-        let finished = backend.finish_batches(batches, &|anchor| {
-            let tree = trees.values().find(|tree| tree.anchor == anchor);
-            tree.map(|tree| &*tree.striped as &dyn Index)
-        });
-        match finished {
-            Err(error) if error.is_corrupt() || error.is_full() => {
-                damaged.push(("(a batch)".to_owned(), error.what()));
-            }
-            finished => finished?,
-        }
-        let recovery = Recovery {
-            after_crash,
-            duration: start.elapsed(),
-            damaged,
-        };
-        let (path, trees) = (path.to_owned(), Mutex::new(trees));
+    ) -> Self {
         let inner = Inner {
-            path,
-            recovery,
+            path: path.to_owned(),
+            recovery: recovered.recovery,
             opening,
-            background,
-            trees,
+            background: recovered.background,
+            trees: Mutex::new(recovered.trees),
             backend,
             source,
         };
-        Ok(Self {
+        Self {
             inner: Arc::new(inner),
-        })
+        }
     }
 
-    /// The store, of which this is missing.
+    /// The store, with a note for each part of the pool's files that is missing.
     pub(crate) fn lacking(mut self, missing: Vec<String>) -> Self {
         // No other handle of it exists yet.
         if let Some(inner) = Arc::get_mut(&mut self.inner) {
-            inner
-                .recovery
-                .damaged
-                .extend(missing.into_iter().map(|what| (THE_POOL.to_owned(), what)));
+            for what in missing {
+                inner.recovery.damaged.push(NotRecovered {
+                    part: DamagedPart::Pool,
+                    what,
+                });
+            }
         }
         self
     }
@@ -427,10 +339,7 @@ impl Store {
                     ..kind
                 };
                 let create = || backend.create_tree(name, kind, opening);
-                let striped = tried_twice(create, || {
-                    self.inner.has_recovered();
-                    self.inner.find_space_of(&trees);
-                })?;
+                let striped = self.inner.retry_if_full(&trees, create)?;
                 let roots = backend.roots()?;
                 let made = roots.find(name)?.ok_or_else(|| Error::no_such_tree(name))?;
                 OpenTree {
@@ -672,16 +581,11 @@ impl Store {
         let roots = self.at(backend.roots())?;
         let mut recovery = recovery.clone();
         if let Some(found) = self.inner.background.as_ref().and_then(Background::damage) {
-            let name = found.tree.clone().unwrap_or_else(|| THE_POOL.to_owned());
-            recovery.damaged.push((name, found.to_string()));
+            recovery.damaged.push(found.into());
         }
-        let classes = pool
-            .classes_damaged
-            .iter()
-            .map(|offset| of_class(*offset).to_string());
-        recovery
-            .damaged
-            .extend(classes.map(|what| (THE_POOL.to_owned(), what)));
+        for offset in &pool.classes_damaged {
+            recovery.damaged.push(of_class(*offset).into());
+        }
         Ok(StoreStat {
             path: path.clone(),
             format_version: pool.identity.version,
@@ -860,13 +764,6 @@ impl Inner {
         self.backend.expect_batches_finished()
     }
 
-    /// A write, tried twice if the pool is full at first. It is ordered when this returns.
-    #[inline(always)]
-    pub(crate) fn ordered<T>(&self, attempt: impl Fn() -> Result<T>) -> Result<T> {
-        self.expect_writable()?;
-        tried_twice(attempt, || self.find_space())
-    }
-
     /// Slows an operation down that does not wait for `lsn`, if the disk is far behind.
     pub(crate) fn keep_up(&self, lsn: Lsn) -> Result<()> {
         self.backend.keep_up(lsn)
@@ -882,68 +779,10 @@ impl Inner {
         self.backend.wake_when_durable(lsn, waker)
     }
 
-    /// Finds space that is free after a crash, or was removed in any tree and not yet reused.
-    #[cold]
-    pub(crate) fn find_space(&self) {
-        self.has_recovered();
-        self.find_space_of(&self.trees.lock());
-    }
-
-    /// Of the pool, and of these trees.
-    fn find_space_of(&self, trees: &BTreeMap<String, OpenTree>) {
-        self.backend.reclaim();
-        trees.values().for_each(|tree| tree.striped.reclaim());
-    }
-
-    /// Waits until the space in use is known, or until only an open range prevents that. Returns
-    /// whether it is known.
-    fn has_recovered(&self) -> bool {
-        self.background
-            .as_ref()
-            .is_none_or(|background| background.wait(RANGES_WAIT))
-    }
-
     /// The error with the path of this store.
     #[cold]
     pub(crate) fn name_path(&self, error: Error) -> Error {
         error.at(&self.path)
-    }
-}
-
-/// Tries again, after `find_space`, what finds the pool full.
-#[inline(always)]
-fn tried_twice<T>(attempt: impl Fn() -> Result<T>, find_space: impl FnOnce()) -> Result<T> {
-    match attempt() {
-        Err(error) if error.is_full() => {
-            find_space();
-            attempt()
-        }
-        result => result,
-    }
-}
-
-impl OpenTree {
-    fn index(&self) -> &dyn Index {
-        &*self.striped
-    }
-
-    /// Whether there is no handle of the tree.
-    fn is_unshared(&self) -> bool {
-        Arc::strong_count(&self.striped) == 1
-    }
-
-    fn open(
-        backend: &dyn Backend,
-        root: &TreeRoot,
-        settings: Settings,
-        opening: &Opening,
-    ) -> Result<Self> {
-        let (kind, anchor) = (opening.kind(root)?, root.words[0]);
-        Ok(Self {
-            kind,
-            anchor,
-            striped: backend.open_tree(root, settings, opening)?,
-        })
     }
 }
 

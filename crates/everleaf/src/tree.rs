@@ -10,7 +10,8 @@ use engines::index::{
 use engines::{Error, ErrorKind, Result};
 use medium::Lsn;
 
-use crate::store::{Inner, OpenTree};
+use crate::backend::OpenTree;
+use crate::store::Inner;
 use crate::{KeyRange, Pending, PendingTree, Range, TreeOptions, WordTree};
 
 /// A thread keeps no larger buffer than this for [`Tree::get_with`].

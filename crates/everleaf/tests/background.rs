@@ -225,7 +225,7 @@ fn a_damaged_class_word_is_told_and_costs_its_slab() {
         );
         let damaged = store.stat().unwrap().recovery.damaged;
         assert!(
-            matches!(&damaged[..], [(_, what)] if is_class(what, Some(last as u64))),
+            matches!(&damaged[..], [one] if is_class(&one.what, Some(last as u64))),
             "{damaged:?}"
         );
         let tree = store.open_tree("words").unwrap();

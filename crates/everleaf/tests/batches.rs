@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use everleaf::{Batch, Engine, ErrorKind, MediumChoice, Options, Result, Store, Tree, TreeOptions};
+use everleaf::{
+    Batch, DamagedPart, Engine, ErrorKind, MediumChoice, Options, Result, Store, Tree, TreeOptions,
+};
 use tempfile::tempdir;
 
 fn tree_of(store: &Store, engine: Engine) -> Result<Tree> {
@@ -354,11 +356,10 @@ fn a_batch_that_meets_damage_stays_half_done() -> Result<()> {
     bytes[lost] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
     let store = options.open(&path)?;
-    let (tree, what) = &store.recovery().damaged[0];
-    assert!(
-        tree == "(a batch)" && what.contains("fails its check"),
-        "{tree}: {what}"
-    );
+    let damage = &store.recovery().damaged[0];
+    assert_eq!(damage.part, DamagedPart::Batch);
+    assert_eq!(damage.part.to_string(), "(a batch)");
+    assert!(damage.what.contains("fails its check"), "{damage:?}");
     let sound = store.tree("sound")?;
     assert_eq!(
         value(&sound, "key of the record")?.as_deref(),

@@ -681,7 +681,7 @@ fn saved_of_rest(path: &Path) -> Result<(u64, Vec<String>)> {
             .recovery()
             .damaged
             .iter()
-            .map(|(_, what)| what.clone())
+            .map(|damage| damage.what.clone())
             .collect(),
     ))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use everleaf::{Part, Store, TreeOptions};
+use everleaf::{DamagedPart, Part, Store, TreeOptions};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
@@ -39,14 +39,15 @@ impl Damages {
             unreadable_trees: 0,
             missing_entries: Some(0),
         };
-        let of_pool = store
-            .recovery()
-            .damaged
-            .iter()
-            .filter(|(tree, _)| !trees.contains(tree));
-        for (_, what) in of_pool {
-            damages.missing_entries = None;
-            damages.add(Violation::from(what.clone()));
+        for damage in &store.recovery().damaged {
+            let is_of_tree = match &damage.part {
+                DamagedPart::Tree { name } => trees.contains(name),
+                _ => false,
+            };
+            if !is_of_tree {
+                damages.missing_entries = None;
+                damages.add(Violation::from(damage.what.clone()));
+            }
         }
         damages
     }

@@ -183,7 +183,10 @@ impl Report {
                 .recovery
                 .damaged
                 .into_iter()
-                .map(|(tree, what)| Damaged { tree, what })
+                .map(|damage| Damaged {
+                    tree: damage.part.to_string(),
+                    what: damage.what,
+                })
                 .collect(),
             open_ns: stat.recovery.duration.as_nanos() as u64,
             trees,

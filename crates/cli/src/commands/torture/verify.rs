@@ -37,8 +37,9 @@ pub(super) fn read_all(
     round: u32,
     violations: &mut Vec<String>,
 ) -> Result<Contents, Failure> {
-    for (tree, why) in &store.recovery().damaged {
-        violations.push(format!("tree {tree:?} could not be recovered: {why}"));
+    for damage in &store.recovery().damaged {
+        let (part, what) = (damage.part.to_string(), &damage.what);
+        violations.push(format!("tree {part:?} could not be recovered: {what}"));
     }
     let mut contents = Contents::empty(workload);
     if !store.recovery().damaged.is_empty() {

@@ -1,0 +1,70 @@
+//! What a store does about a full pool: it finds space that is free and not known to be, and tries
+//! once more.
+
+use std::time::Duration;
+
+use engines::Result;
+
+use super::Inner;
+use crate::recovery::OpenTrees;
+
+/// How long a writer waits for open ranges, which keep the space in use after a crash from being
+/// known: the writer's own thread may have one.
+const RANGES_WAIT: Duration = Duration::from_millis(200);
+
+impl Inner {
+    /// A write, tried twice if the pool is full at first. It is ordered when this returns.
+    #[inline(always)]
+    pub(crate) fn ordered<T>(&self, attempt: impl Fn() -> Result<T>) -> Result<T> {
+        self.expect_writable()?;
+        retry(attempt, || self.find_space())
+    }
+
+    /// As [`Inner::ordered`], for a caller that holds the lock of the store's trees.
+    pub(super) fn retry_if_full<T>(
+        &self,
+        trees: &OpenTrees,
+        attempt: impl Fn() -> Result<T>,
+    ) -> Result<T> {
+        retry(attempt, || {
+            self.has_recovered();
+            self.find_space_of(trees);
+        })
+    }
+
+    /// Finds space that is free after a crash, or that was removed in any tree and not yet reused.
+    #[cold]
+    pub(crate) fn find_space(&self) {
+        // Other threads may open trees while this one waits, so it does not hold their lock yet.
+        self.has_recovered();
+        self.find_space_of(&self.trees.lock());
+    }
+
+    fn find_space_of(&self, trees: &OpenTrees) {
+        self.backend.reclaim();
+        for tree in trees.values() {
+            tree.index().reclaim();
+        }
+    }
+
+    /// Waits until the space in use is known, or until only an open range prevents that. Returns
+    /// whether it is known.
+    pub(super) fn has_recovered(&self) -> bool {
+        match &self.background {
+            Some(background) => background.wait(RANGES_WAIT),
+            None => true,
+        }
+    }
+}
+
+/// Attempts a write; once more after `find_space` if the pool is full.
+#[inline(always)]
+fn retry<T>(attempt: impl Fn() -> Result<T>, find_space: impl FnOnce()) -> Result<T> {
+    match attempt() {
+        Err(error) if error.is_full() => {
+            find_space();
+            attempt()
+        }
+        result => result,
+    }
+}
