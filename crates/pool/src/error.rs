@@ -318,7 +318,8 @@ pub enum ErrorKind {
     },
     /// An earlier batch could not be finished, so the pool takes no more writes. The next open
     /// finishes the batch or undoes it, unless a tree that it writes to is damaged: then the open
-    /// lists that, and what is whole can be saved.
+    /// lists that, and what is whole can be saved. A batch also gets this error if the journal is
+    /// full of such batches; single writes go on then.
     #[error(
         "a batch could not be finished, so nothing more is written; close the pool and open it again, which finishes the batch or undoes it; if a damaged tree is in its way, a salvage saves the rest"
     )]
@@ -326,7 +327,7 @@ pub enum ErrorKind {
     /// The operation would wait for ever: it is called while its own thread holds what it would
     /// wait for, as by the source of a bulk load that writes a batch to the tree being loaded.
     #[error(
-        "the operation would wait for its own thread for ever; call it after the load, the salvage or the batch"
+        "the operation would wait for its own thread for ever; call it after the load or the batch"
     )]
     InBatch,
     /// A batch changed more nodes than the log of an epoch takes. Its earlier writes stay.

@@ -48,7 +48,10 @@ const IN_RECORD: u64 = 1 << 63;
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
     /// Bit i: slot i is taken.
-    pub(super) taken: AtomicU64,
+    taken: AtomicU64,
+    /// Bit i: slot i holds a batch that an earlier process left, and that no open could finish so
+    /// far. Such a slot is taken, and becomes free only while the pool is opened.
+    left: AtomicU64,
     /// A batch could not be finished.
     is_broken: AtomicBool,
 }
@@ -93,8 +96,30 @@ impl Journal {
         pool.leave_unclean_and_keep_all();
     }
 
-    /// A slot. Waits while all are taken.
-    pub(super) fn take_slot(&self) -> Slot<'_> {
+    /// Notes that a slot holds a batch that an earlier process left. Before any batch takes a slot.
+    pub(super) fn keep_left(&self, slot: usize) {
+        self.taken.fetch_or(1 << slot, Ordering::Relaxed);
+        self.left.fetch_or(1 << slot, Ordering::Relaxed);
+    }
+
+    /// Frees a slot: the batch that an earlier process left there is finished.
+    pub(super) fn free_left(&self, slot: usize) {
+        self.left.fetch_and(!(1 << slot), Ordering::Relaxed);
+        // ORDER: pairs with the acquire of the batch that takes the slot.
+        self.taken.fetch_and(!(1 << slot), Ordering::Release);
+    }
+
+    /// A slot. Waits while other batches have all of them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::BatchUnfinished`] if every slot holds a batch that an earlier process left: none
+    /// becomes free before the next open.
+    pub(super) fn take_slot(&self) -> Result<Slot<'_>> {
+        const ALL: u64 = u64::MAX;
+        const { assert!(BATCH_SLOTS == u64::BITS as usize) };
+        if self.left.load(Ordering::Relaxed) == ALL {
+            return Err(ErrorKind::BatchUnfinished.into());
+        }
         let mut spins = 0;
         loop {
             let taken = self.taken.load(Ordering::Relaxed);
@@ -112,10 +137,10 @@ impl Journal {
                     )
                     .is_ok()
             {
-                return Slot {
+                return Ok(Slot {
                     journal: self,
                     index,
-                };
+                });
             }
             pause(&mut spins);
         }
@@ -344,3 +369,6 @@ fn read_bytes<M: Medium>(
     };
     Some((key, value))
 }
+
+#[cfg(test)]
+mod tests;

@@ -427,7 +427,7 @@ impl<'b, M: Medium> Commit<'_, 'b, M> {
     }
 
     fn take_slot(&self) -> Result<Slot<'_>> {
-        let slot = self.journal.take_slot();
+        let slot = self.journal.take_slot()?;
         // A batch that gave up leaves its slot as it is, for the next open.
         self.journal.expect_whole()?;
         Ok(slot)

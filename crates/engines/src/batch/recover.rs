@@ -1,7 +1,6 @@
 //! What an open does with batches that were under way.
 
 use medium::Medium;
-use medium::sync::Ordering;
 use pool::{BATCH_SLOTS, Pool};
 
 use super::journal::{Found, Journal, Logged, Read, publish, read_entry, write_entry};
@@ -36,7 +35,7 @@ impl Unfinished {
                 Err(error) if error.is_corrupt() => unfinished.damage.push(error),
                 Err(error) => return Err(error),
             }
-            journal.taken.fetch_or(1 << slot, Ordering::Relaxed);
+            journal.keep_left(slot);
         }
         Ok(unfinished)
     }
@@ -116,7 +115,7 @@ impl Unfinished {
             publish(&guard, slot, rest)?;
             guard.free(offset);
             if rest.is_none() {
-                journal.taken.fetch_and(!(1 << slot), Ordering::Release);
+                journal.free_left(slot);
             }
         }
         // No wait: what a crash takes back of this is done again by the next open.
