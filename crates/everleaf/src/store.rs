@@ -256,8 +256,9 @@ impl Store {
     /// being read ([`Part`](crate::Part)), or else what [`Tree::check`] finds, which is no error
     /// here; for [`Engine::MASSTREE`](crate::Engine::MASSTREE) also damage that cost no entry, such
     /// as a wrong count. The tree need not open, and is not changed except as an open changes it.
-    /// Other threads wait for a tree of `masstree` meanwhile, and `visit` must not use it; of other
-    /// trees, entries that are written meanwhile may be left out. Where the nodes of a tree of byte
+    /// Entries that are written meanwhile may be left out. `visit` may use all trees, this one
+    /// included, and may wait for other threads: no lock is held while it is called. Between its
+    /// calls other threads wait for a tree of `masstree` while it is read. Where the nodes of a tree of byte
     /// strings no longer lead to others, these are found in the slabs of the pool; what is returned
     /// says so, and whether some of what they hold may be older values. O(n); O(pool) then.
     ///

@@ -526,9 +526,9 @@ pub trait Index: Any + Send + Sync {
 
     /// Calls `visit` with the entries that can be read, in ascending order of keys, until it
     /// returns `false`. Returns what was left out, or, if that is nothing, other damage. Returns
-    /// `None` and reads nothing for engines whose salvage needs no open tree. Other threads may
-    /// have to wait until the end, and calls of `visit` on the tree are refused as within a batch.
-    /// O(n).
+    /// `None` and reads nothing for engines whose salvage needs no open tree. No lock is held while
+    /// `visit` is called, so it may use the tree, and wait for other threads. Entries that are
+    /// written meanwhile may be left out. O(n).
     fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Option<Vec<LeftOut>>> {
         let _ = visit;
         Ok(None)

@@ -1,6 +1,11 @@
 //! Verification and salvage: one walk over all of a tree, in the order of keys, while no other
 //! thread works.
+//!
+//! The walk of a salvage is cut into rounds ([`Core::salvage`]): it holds all shards while it reads
+//! some entries, and none while it calls `visit` with them. The caller may do anything in `visit`,
+//! so it may wait for another thread; that thread may wait for this tree.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use medium::Medium;
@@ -13,16 +18,20 @@ use super::core::Core;
 use super::layout::{Anchor, Border, Interior, OFFSET_MASK, nibble};
 use super::permutation::Permutation;
 use super::record::Record;
-use super::slice::{LAYER, Slice};
+use super::slice::{LAYER, LONGER, Slice};
 use super::version::Version;
-use crate::index::record::KEY_BYTES_MAX;
+use crate::index::record::{KEY_BYTES_MAX, prefix_word};
 use crate::index::{LeftOut, Part, Violation};
 use crate::kit::salvage::{Entry, Salvage, note_lost, what_of};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Of so many objects the walk remembers that it reached them, to find those that two pointers lead
 /// to.
 const OBJECTS_REMEMBERED: usize = 1 << 22;
+
+/// A round of a salvage ends behind so many entries, or so many bytes of them.
+const ROUND_ENTRIES: usize = 1 << 10;
+const ROUND_BYTES: usize = 1 << 20;
 
 /// A node, so many levels below the root of its layer, and what it may hold.
 struct Place {
@@ -34,6 +43,8 @@ struct Place {
     high: Option<Slice>,
     /// Entries of a border node that the walk has gone through.
     done: usize,
+    /// Whether an earlier round came here, and stopped at this node or below it.
+    is_resumed: bool,
 }
 
 impl Place {
@@ -45,7 +56,71 @@ impl Place {
             low: None,
             high: None,
             done: 0,
+            is_resumed: false,
         }
+    }
+}
+
+/// How far a walk has come.
+struct Position {
+    /// What all keys of the layer begin with.
+    prefix: Rc<[u8]>,
+    /// The slice of the last entry that was read there. `None` in a layer that was not yet read.
+    last: Option<Slice>,
+}
+
+/// Where in a layer a walk goes on.
+#[derive(Clone, Copy)]
+struct Resume {
+    /// All entries before this slice were read.
+    slice: Slice,
+    /// Whether the walk stopped in the layer to which this slice leads. Otherwise the entry of this
+    /// slice was read as well.
+    is_below: bool,
+}
+
+impl Position {
+    /// Where the walk goes on in the layer whose keys begin with `prefix`; `None` to read all of
+    /// it.
+    fn resume_in(&self, prefix: &[u8]) -> Option<Resume> {
+        let below = self.prefix.strip_prefix(prefix)?;
+        if below.is_empty() {
+            return Some(Resume {
+                slice: self.last?,
+                is_below: false,
+            });
+        }
+        let slice = Slice {
+            word: prefix_word(below),
+            class: LONGER,
+        };
+        Some(Resume {
+            slice,
+            is_below: true,
+        })
+    }
+}
+
+/// Entries that a round of a salvage has read, in ascending order of keys.
+#[derive(Default)]
+struct Round {
+    entries: Vec<Entry>,
+    bytes: usize,
+}
+
+impl Round {
+    fn add(&mut self, key: &[u8], value: &[u8]) {
+        self.entries.push((key.to_vec(), value.to_vec()));
+        self.bytes += key.len() + value.len();
+    }
+
+    fn is_full(&self) -> bool {
+        self.entries.len() >= ROUND_ENTRIES || self.bytes >= ROUND_BYTES
+    }
+
+    /// Calls `visit` with the entries. Returns whether it wants more.
+    fn hand_over(self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> bool {
+        self.entries.iter().all(|(key, value)| visit(key, value))
     }
 }
 
@@ -65,9 +140,57 @@ pub(super) struct Survey<'v> {
     is_sound: bool,
     /// Where the walk goes, the next one last.
     places: Vec<Place>,
+    /// What was read last; `None` at the beginning.
+    position: Option<Position>,
+    /// The epoch in which `seen` was begun.
+    epoch: u64,
 }
 
-impl Survey<'_> {
+impl<'v> Survey<'v> {
+    fn new(salvage: Salvage<'v>) -> Self {
+        Self {
+            violations: Vec::new(),
+            salvage,
+            keys: 0,
+            borders: 0,
+            height: 0,
+            objects: 0,
+            seen: FxHashSet::default(),
+            is_sound: true,
+            places: Vec::new(),
+            position: None,
+            epoch: 0,
+        }
+    }
+
+    /// Goes on from the root of the tree to where the walk stopped, as other threads may have
+    /// changed nodes since.
+    fn resume(&mut self, root: u64, epoch: u64) {
+        if self.epoch != epoch {
+            // Nodes that were freed in the earlier epoch may be in use again, elsewhere.
+            self.seen.clear();
+            self.epoch = epoch;
+        }
+        self.places.clear();
+        self.places.push(Place {
+            is_resumed: self.resume_in(&[]).is_some(),
+            ..Place::root(root, Rc::new([]))
+        });
+    }
+
+    fn resume_in(&self, prefix: &[u8]) -> Option<Resume> {
+        self.position.as_ref()?.resume_in(prefix)
+    }
+
+    /// Where in the layer of a node the walk goes on; `None` to read all of the node.
+    fn resume_at(&self, place: &Place) -> Option<Resume> {
+        if place.is_resumed {
+            self.resume_in(&place.prefix)
+        } else {
+            None
+        }
+    }
+
     fn expect(&mut self, offset: u64, holds: bool, what: impl FnOnce() -> String) {
         if !holds {
             self.violations.push(Violation {
@@ -91,22 +214,83 @@ impl Survey<'_> {
 
 impl<M: Medium> Core<M> {
     /// Calls `visit` with the entries that can be read, in ascending order of keys, until it
-    /// returns `false`; no other thread works meanwhile. Where nodes do not lead to others, those
-    /// are found in the slabs. Returns what was left out, or else what is damaged. O(n).
+    /// returns `false`. Where nodes do not lead to others, those are found in the slabs. Returns
+    /// what was left out, or else what is damaged. Entries that other threads, or `visit`, write
+    /// meanwhile may be left out. O(n).
+    ///
+    /// 1. A survey of the whole tree finds what is damaged, while no other thread works.
+    /// 2. If that costs entries, nodes to which nothing leads are looked for in the slabs.
+    /// 3. In rounds: some entries are read, while no other thread works; then all shards are
+    ///    unlocked, and `visit` is called.
     pub(super) fn salvage(
         &self,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<Vec<LeftOut>> {
         let mut all = |_: &[u8], _: &[u8]| true;
-        let Survey { seen, salvage, .. } = self.survey(&mut all, Vec::new())?;
-        if salvage.finish().is_empty() {
-            let (_, violations) = self.survey(visit, Vec::new())?.finish();
-            return Ok(violations.into_iter().map(LeftOut::unknown).collect());
+        let Survey {
+            seen,
+            salvage,
+            violations,
+            ..
+        } = self.survey(&mut all)?;
+        let mut left_out: Vec<LeftOut> = violations.into_iter().map(LeftOut::unknown).collect();
+        let mut lost = Vec::new();
+        if !salvage.finish().is_empty() {
+            left_out.clear();
+            let (entries, note) = self.lost(|object| !seen.contains(&object))?;
+            lost = entries;
+            left_out.extend(note);
         }
-        let (lost, note) = self.lost(|object| !seen.contains(&object))?;
-        let (mut left_out, _) = self.survey(visit, lost)?.finish();
-        left_out.extend(note);
+        drop(seen);
+        let mut found = self.salvage_in_rounds(lost, visit)?;
+        found.append(&mut left_out);
+        Ok(found)
+    }
+
+    /// Step 3 of [`Core::salvage`]. Returns what was left out.
+    fn salvage_in_rounds(
+        &self,
+        lost: Vec<Entry>,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<Vec<LeftOut>> {
+        let round = RefCell::new(Round::default());
+        let mut keep = |key: &[u8], value: &[u8]| {
+            round.borrow_mut().add(key, value);
+            true
+        };
+        let mut survey = Survey::new(Salvage::with_lost(&mut keep, lost));
+        loop {
+            self.read_round(&mut survey, &round)?;
+            let is_at_end = survey.places.is_empty();
+            if !round.take().hand_over(visit) {
+                let (left_out, _) = survey.finish();
+                return Ok(left_out);
+            }
+            if is_at_end {
+                break;
+            }
+        }
+        // The last entries, which the salvage has kept back to see whether they are in order.
+        let (left_out, _) = survey.finish();
+        round.take().hand_over(visit);
         Ok(left_out)
+    }
+
+    /// Goes on with a walk until a round is full or all was read, while no other thread works.
+    fn read_round(&self, survey: &mut Survey<'_>, round: &RefCell<Round>) -> Result<()> {
+        let _shards = self.epochs.stop();
+        if self.epochs.are_over() {
+            return Err(ErrorKind::InUse.into());
+        }
+        let view = self.view(self.epochs.running(), true);
+        survey.resume(view.root()?, view.epoch);
+        while let Some(place) = survey.places.pop() {
+            view.survey_place(place, survey);
+            if round.borrow().is_full() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// The entries of border nodes that are not free, and that nothing leads to. Touches no node,
@@ -138,41 +322,18 @@ impl<M: Medium> Core<M> {
         Ok((lost, note))
     }
 
+    /// Walks over the whole tree, while no other thread works. Calls `visit` with the entries that
+    /// can be read; all shards are locked, so it must not wait for another thread.
     pub(super) fn survey<'v>(
         &self,
         visit: &'v mut dyn FnMut(&[u8], &[u8]) -> bool,
-        lost: Vec<Entry>,
     ) -> Result<Survey<'v>> {
         let _shards = self.epochs.stop();
         let view = self.view(self.epochs.running(), true);
-        let root = view
-            .guard
-            .node::<Anchor>(self.anchor)?
-            .root
-            .value
-            .load(&view.guard);
-        let mut survey = Survey {
-            violations: Vec::new(),
-            salvage: Salvage::with_lost(visit, lost),
-            keys: 0,
-            borders: 0,
-            height: 0,
-            objects: 0,
-            seen: FxHashSet::default(),
-            is_sound: true,
-            places: vec![Place::root(root, Rc::new([]))],
-        };
+        let mut survey = Survey::new(Salvage::new(visit));
+        survey.resume(view.root()?, view.epoch);
         while let Some(place) = survey.places.pop() {
-            let offset = place.pointer & OFFSET_MASK;
-            if let Err(stop) = view.survey_node(place, &mut survey) {
-                let what = what_of(&self.error_of(stop));
-                survey.salvage.leave_out(
-                    offset,
-                    Part::Node,
-                    format!("a node and all below it: {what}"),
-                );
-                survey.is_sound = false;
-            }
+            view.survey_place(place, &mut survey);
         }
         match self.space(&view.guard).objects_taken(view.epoch) {
             Ok(taken) => {
@@ -188,20 +349,41 @@ impl<M: Medium> Core<M> {
 }
 
 impl<M: Medium> View<'_, M> {
+    /// The pointer to the root of the tree.
+    fn root(&self) -> Result<u64> {
+        let anchor = self.guard.node::<Anchor>(self.core.anchor)?;
+        Ok(anchor.root.value.load(&self.guard))
+    }
+
+    /// As [`View::survey_node`], and notes why it ended.
+    fn survey_place(&self, place: Place, survey: &mut Survey<'_>) {
+        let offset = place.pointer & OFFSET_MASK;
+        if let Err(stop) = self.survey_node(place, survey) {
+            let what = what_of(&self.core.error_of(stop));
+            survey.salvage.leave_out(
+                offset,
+                Part::Node,
+                format!("a node and all below it: {what}"),
+            );
+            survey.is_sound = false;
+        }
+    }
+
     /// Goes through a node, up to its first layer. What is below it, and the rest of it, become the
     /// next places.
     fn survey_node(&self, place: Place, survey: &mut Survey<'_>) -> Walk<()> {
         let offset = place.pointer & OFFSET_MASK;
         // A node that was seen is not gone through once more: what lies below it may lead back to
         // it.
-        if place.done == 0 && !survey.reach(offset) {
+        let is_first_visit = place.done == 0 && !place.is_resumed;
+        if is_first_visit && !survey.reach(offset) {
             return Err(Error::corrupt(offset, "two ways lead to it").into());
         }
         if place.level >= HEIGHT_MAX || place.prefix.len() > KEY_BYTES_MAX {
             return Err(Error::corrupt(offset, "deeper than a tree can be").into());
         }
         let node = self.node(place.pointer)?;
-        if place.done == 0 {
+        if is_first_visit {
             // Versions are volatile, but no thread works now, so each must be at rest.
             let is_at_rest = Version::now(&self.guard, node.version()).is_at_rest();
             survey.expect(offset, is_at_rest, || {
@@ -223,12 +405,19 @@ impl<M: Medium> View<'_, M> {
             return Err(Error::corrupt(offset, format!("{claimed} separators")).into());
         }
         let parts = self.parts(node);
+        let resume = survey.resume_at(place);
         for (index, child) in parts.children.iter().enumerate().rev() {
             let low = index
                 .checked_sub(1)
                 .map(|before| parts.separators[before])
                 .or(place.low);
             let high = parts.separators.get(index).copied().or(place.high);
+            let is_resumed = match resume {
+                // An earlier round has read all of the child.
+                Some(resume) if high.is_some_and(|high| high <= resume.slice) => continue,
+                Some(resume) => low.is_none_or(|low| low <= resume.slice),
+                None => false,
+            };
             let is_ordered = low.zip(high).is_none_or(|(low, high)| low < high);
             survey.expect(offset, is_ordered, || {
                 format!("separator {index} is out of order")
@@ -241,6 +430,7 @@ impl<M: Medium> View<'_, M> {
                 low,
                 high,
                 done: 0,
+                is_resumed,
             });
         }
         Ok(())
@@ -256,7 +446,8 @@ impl<M: Medium> View<'_, M> {
             permutation.count(self.core.width),
             node.classes.load(&self.guard),
         );
-        if place.done == 0 {
+        let resume = survey.resume_at(&place);
+        if place.done == 0 && !place.is_resumed {
             survey.borders += 1;
             let is_first = place.prefix.is_empty();
             survey.height = survey
@@ -268,7 +459,16 @@ impl<M: Medium> View<'_, M> {
             }
         }
         let slice_at = |position| self.slice_of(node, permutation.slot(position));
-        for position in place.done..count {
+        let first = match resume {
+            Some(resume) => {
+                let slices = (0..count).map(slice_at);
+                first_unread(slices, resume, |position| {
+                    nibble(classes, permutation.slot(position)) == LAYER
+                })
+            }
+            None => place.done,
+        };
+        for position in first..count {
             let (slot, slice) = (permutation.slot(position), slice_at(position));
             let class = nibble(classes, slot);
             let is_class = if self.core.are_words {
@@ -290,6 +490,10 @@ impl<M: Medium> View<'_, M> {
                 format!("position {position} is out of order")
             });
             if class != LAYER || self.core.are_words {
+                survey.position = Some(Position {
+                    prefix: Rc::clone(&place.prefix),
+                    last: Some(slice),
+                });
                 let content = node.values.value(slot).load(&self.guard);
                 let is_new = self.core.are_words || survey.reach(content);
                 survey.expect(content, is_new, || "two ways lead to one record".to_owned());
@@ -297,21 +501,29 @@ impl<M: Medium> View<'_, M> {
                 medium::progress::advance(1);
                 let read = self.read_slot(node, slot, Some(&place.prefix));
                 survey.is_sound &= read.is_ok();
-                if !survey.salvage.entry(offset, read) {
-                    // No more are wanted.
-                    (survey.is_sound, survey.places) = (false, Vec::new());
-                    return Ok(());
-                }
+                survey.salvage.entry(offset, read);
             } else if is_inside {
-                let prefix = [&*place.prefix, &slice.word.to_be_bytes()].concat().into();
+                let prefix: Rc<[u8]> = [&*place.prefix, &slice.word.to_be_bytes()].concat().into();
+                // The first entry that this round reads leads to the layer in which the round before
+                // stopped, if it stopped below this node.
+                let is_resumed = position == first
+                    && resume.is_some_and(|at| at.is_below && at.slice == slice)
+                    && survey.resume_in(&prefix).is_some();
+                if !is_resumed {
+                    survey.position = Some(Position {
+                        prefix: Rc::clone(&prefix),
+                        last: None,
+                    });
+                }
                 survey.places.push(Place {
                     done: position + 1,
+                    is_resumed: false,
                     ..place
                 });
-                survey.places.push(Place::root(
-                    node.values.value(slot).load(&self.guard),
-                    prefix,
-                ));
+                survey.places.push(Place {
+                    is_resumed,
+                    ..Place::root(node.values.value(slot).load(&self.guard), prefix)
+                });
                 return Ok(());
             } else {
                 // If its slice is wrong, so are all keys of the layer, and they would displace
@@ -377,5 +589,20 @@ impl<M: Medium> View<'_, M> {
             offset,
             "a record that fails its check, or of another key",
         ))
+    }
+}
+
+/// The first position of a border node that an earlier round has not read. `is_layer` says whether
+/// the entry at a position leads to a layer.
+fn first_unread(
+    slices: impl Iterator<Item = Slice> + Clone,
+    resume: Resume,
+    is_layer: impl Fn(usize) -> bool,
+) -> usize {
+    match slices.clone().position(|slice| slice == resume.slice) {
+        Some(position) if resume.is_below && is_layer(position) => position,
+        Some(position) => position + 1,
+        // Another thread has removed it.
+        None => slices.take_while(|slice| *slice < resume.slice).count(),
     }
 }

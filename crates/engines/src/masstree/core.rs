@@ -443,11 +443,6 @@ impl<M: Medium> Core<M> {
         }
     }
 
-    /// Where this is in memory, which tells the tree from others.
-    pub(super) fn address(&self) -> usize {
-        std::ptr::from_ref(self).addr()
-    }
-
     /// Bytes of memory beside the pool's.
     pub(super) fn volatile_bytes(&self) -> u64 {
         let shards = self.epochs.barrier.shards().map(|shard| {

@@ -138,7 +138,7 @@ use crate::index::{
     Bounds, Codec, Condition, Direction, EpochLength, EpochStat, Epochs, Index, IndexStat, LeftOut,
     NextEntry, Observed, Part, Scan, Value, Violation, VisitWords, WordCodec, WordIndex, Written,
 };
-use crate::kit::epochs::in_batch::{Mark, refuse_in_any_batch, refuse_in_salvage_of};
+use crate::kit::epochs::in_batch::refuse_in_any_batch;
 use crate::kit::epochs::ticker::Ticker;
 use crate::{Error, Result};
 use layout::{ROOT_ANCHOR, ROOT_TRANSIENT, ROOT_WIDTH, WIDTH_MAX};
@@ -326,7 +326,7 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
 
     fn check(&self) -> Result<Vec<Violation>> {
         refuse_in_any_batch::<M>()?;
-        let (left_out, violations) = self.core.survey(&mut |_, _| true, Vec::new())?.finish();
+        let (left_out, violations) = self.core.survey(&mut |_, _| true)?.finish();
         Ok(left_out
             .into_iter()
             .map(Violation::from)
@@ -335,8 +335,7 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
     }
 
     fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Option<Vec<LeftOut>>> {
-        // As in a batch, `visit` may not call what would wait for the end of this survey.
-        let _mark = Mark::salvage::<M>(self.core.address())?;
+        refuse_in_any_batch::<M>()?;
         self.core.salvage(visit).map(Some)
     }
 
@@ -345,7 +344,7 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
         // Before the survey, which recovers nodes, as the sweep does.
         let epochs = self.epoch_stat();
         let visit = &mut |_: &[u8], _: &[u8]| true;
-        let survey = self.core.survey(visit, Vec::new())?;
+        let survey = self.core.survey(visit)?;
         let (keys, leaves, height) = (survey.keys, survey.borders, survey.height);
         // Without the nodes that cannot be read, the figures would be too small.
         if let Some(node) = survey
@@ -379,7 +378,6 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
 
     fn destroy(&self) -> Result<()> {
         // No other thread uses the tree.
-        refuse_in_salvage_of::<M>(self.core.address())?;
         self.core.give_back()
     }
 

@@ -11,7 +11,7 @@ use super::layout::line_of;
 use super::shard::Work;
 use crate::index::Condition;
 use crate::index::record::prefix_word;
-use crate::kit::epochs::in_batch::{refuse_in_any_batch, refuse_in_salvage_of};
+use crate::kit::epochs::in_batch::refuse_in_any_batch;
 use crate::{Error, ErrorKind, Result};
 
 impl<M: Medium> Core<M> {
@@ -22,7 +22,6 @@ impl<M: Medium> Core<M> {
         value: Option<&[u8]>,
         condition: Condition<&[u8]>,
     ) -> Result<bool> {
-        refuse_in_salvage_of::<M>(self.address())?;
         self.end_failed()?;
         let attempt = |(view, mut work): (View<'_, M>, Work<'_>)| {
             view.write(&mut work, key, value, condition)

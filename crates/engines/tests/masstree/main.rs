@@ -6,3 +6,4 @@ mod common;
 mod damage;
 mod everyday;
 mod free_space;
+mod salvage;

@@ -1,4 +1,4 @@
-//! Whether a thread is in a batch, or salvages a tree: what would wait for itself is refused then.
+//! Whether a thread is in a batch: an operation that would wait for the batch is refused then.
 
 use std::cell::Cell;
 
@@ -10,16 +10,13 @@ use crate::{ErrorKind, Result};
 /// Threads of a scheduler, which all run on one thread of the system.
 const SCHEDULED_MAX: usize = 8;
 
-/// What a thread is in, if it is no salvage. No tree has this address.
-const BATCH: usize = 1;
-
 thread_local! {
-    /// The address of the tree that the thread salvages, or [`BATCH`]; 0 for neither. Each thread
-    /// of a scheduler has an entry; others use the first one.
-    static BUSY: [Cell<usize>; SCHEDULED_MAX] = const { [const { Cell::new(0) }; SCHEDULED_MAX] };
+    /// Whether the thread is in a batch. Each thread of a scheduler has an entry; others use the
+    /// first one.
+    static IN_BATCH: [Cell<bool>; SCHEDULED_MAX] = const { [const { Cell::new(false) }; SCHEDULED_MAX] };
 }
 
-/// The calling thread's entry of [`BUSY`].
+/// The calling thread's entry of [`IN_BATCH`].
 #[inline(always)]
 fn own_entry<M: Medium>() -> usize {
     if is_scheduled::<M>() {
@@ -29,58 +26,37 @@ fn own_entry<M: Medium>() -> usize {
     }
 }
 
-#[inline(always)]
-fn busy_with<M: Medium>() -> usize {
-    BUSY.with(|busy| busy[own_entry::<M>()].get())
-}
-
-/// A thread's batch or salvage; it ends when this is dropped, also when the caller panics.
+/// A thread's batch; it ends when this is dropped, also when the caller panics.
 pub(crate) struct Mark {
     own: usize,
 }
 
 impl Mark {
-    /// Notes that the thread salvages the tree at this address.
-    pub(crate) fn salvage<M: Medium>(tree: usize) -> Result<Self> {
-        let own = own_entry::<M>();
-        BUSY.with(|busy| match busy[own].get() {
-            0 => {
-                busy[own].set(tree);
-                Ok(Self { own })
-            }
-            _ => Err(ErrorKind::InBatch.into()),
-        })
-    }
-
     /// Notes that the thread is in a batch.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InBatch`] if it is in one already.
     pub(crate) fn batch<M: Medium>() -> Result<Self> {
-        Self::salvage::<M>(BATCH)
+        let own = own_entry::<M>();
+        if IN_BATCH.with(|in_batch| in_batch[own].replace(true)) {
+            return Err(ErrorKind::InBatch.into());
+        }
+        Ok(Self { own })
     }
 }
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        BUSY.with(|busy| busy[self.own].set(0));
+        IN_BATCH.with(|in_batch| in_batch[self.own].set(false));
     }
 }
 
-/// Refuses, within a batch or a salvage, what waits for the end of all batches or locks all shards
+/// Refuses, within a batch, an operation that waits for the end of all batches or locks all shards
 /// of a tree.
-pub(crate) fn refuse_in_any_batch<M: Medium>() -> Result<()> {
-    if busy_with::<M>() == 0 {
-        Ok(())
-    } else {
-        Err(ErrorKind::InBatch.into())
-    }
-}
-
-/// Refuses to write to the tree at this address while the same thread salvages it, and so has all
-/// of its shards.
 #[inline(always)]
-pub(crate) fn refuse_in_salvage_of<M: Medium>(tree: usize) -> Result<()> {
-    if busy_with::<M>() == tree {
-        Err(ErrorKind::InBatch.into())
-    } else {
-        Ok(())
+pub(crate) fn refuse_in_any_batch<M: Medium>() -> Result<()> {
+    if IN_BATCH.with(|in_batch| in_batch[own_entry::<M>()].get()) {
+        return Err(ErrorKind::InBatch.into());
     }
+    Ok(())
 }
