@@ -130,23 +130,19 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         if keep == 0 || keep >= count {
             return Ok(false);
         }
-        if self.gathers {
-            // The records that move, before the inner nodes are locked: they may have to come from
-            // the disk.
-            self.load_records(guard, record, keep)?;
-            self.load_records(guard, neighbour, 0)?;
-        }
         let (mut bound, high) = (Vec::new(), record.high.load(Ordering::Relaxed));
         let separator = Separator {
             word: high,
             tail: high,
         };
         InnerTree::<C>::copy_separator(&self.inner.heap(), separator, &mut bound)?;
+        let bound = C::key(&bound)?;
         guard.interleave(&self.inner);
-        let mut structure = self.inner.structure();
-        let Some(parent) = structure.parent_of(C::key(&bound)?, old)? else {
+        // A leaf is entered and removed under its lock and that of the leaf before it. This thread
+        // has both, so the answer holds until they are unlocked.
+        if !self.inner.structure().leads_to(bound, old)? {
             return Ok(false);
-        };
+        }
         // Damage stays where it is, and is found there.
         if self.verify_check(guard, neighbour).is_err() || !neighbour.close() {
             return Ok(false);
@@ -161,7 +157,11 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             return Err(error);
         }
         guard.interleave(&self.inner);
-        let replaced = structure.replace(parent, new.leaves[0].separator, new.leaves[0].index);
+        let mut structure = self.inner.structure();
+        let first = &new.leaves[0];
+        let replaced = structure
+            .replace(bound, first.separator, first.index)
+            .expect("separators are in the memory of this process, which was read before");
         self.enter(&mut structure, &new.leaves[1..]);
         drop((structure, lock));
         new.records.published();
@@ -258,23 +258,6 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             leaves: built,
             records,
         })
-    }
-
-    /// Reads the beginning of each record of a leaf from position `start` on.
-    fn load_records(
-        &self,
-        guard: &Guard<'_, M>,
-        record: &LeafRecord<M>,
-        start: usize,
-    ) -> Result<()> {
-        let mut entries = Vec::new();
-        self.collect(guard, record, start, &mut entries)?;
-        for offset in entries.iter().filter_map(|entry| C::record(entry.words)) {
-            if let Ok([header, ..]) = guard.words(offset, 1) {
-                header.load(guard);
-            }
-        }
-        Ok(())
     }
 
     /// Appends the entries of a leaf from position `start` on.

@@ -168,6 +168,36 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
+/// A share once held the lock of the inner nodes across the fences of its new leaves and of the line
+/// that links them. All other splits of the tree waited for these persists.
+#[test]
+fn a_split_does_not_wait_for_the_persists_of_leaves_that_share() {
+    // The fences of the share: the new leaves, and the line that links them.
+    for further in 0..2 {
+        let _deadline = Deadline::begin();
+        // Keys in ascending order fill the leaves but for one entry, and 24 fills the first one. So
+        // that has a right neighbour to share with, and the last leaf has none.
+        let (late, tree) = tree(8, (0..1000).step_by(10).chain([24]));
+        let leaves_before = leaves(&*tree);
+        late.hold_fence(further);
+        std::thread::scope(|scope| {
+            let sharing = scope.spawn(|| assert!(insert(&*tree, 25)));
+            let _let_go = LetGo(&late);
+            assert!(late.until_held(PATIENCE), "the insert has fewer fences");
+            let splitting = scope.spawn(|| (1000..1040).all(|key| insert(&*tree, key)));
+            until("a split waits for the fence of a share", || {
+                splitting.is_finished()
+            });
+            assert!(!sharing.is_finished());
+        });
+        assert!(leaves(&*tree) > leaves_before + 2);
+        let expected = (0..1000).step_by(10).chain([24, 25]).chain(1000..1040);
+        let mut expected: Vec<u64> = expected.collect();
+        expected.sort_unstable();
+        assert_holds(&*tree, expected);
+    }
+}
+
 #[test]
 fn an_entry_claimed_before_a_split_is_published_in_the_leaf_that_covers_its_key() {
     // The key belongs to the upper half. Its writer has claimed and written an entry, and stops

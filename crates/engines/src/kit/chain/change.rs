@@ -28,6 +28,13 @@ struct Step {
     image: Image,
 }
 
+impl Step {
+    /// The child on the path.
+    fn child(&self) -> u32 {
+        self.image.children[self.position]
+    }
+}
+
 /// How a node that had few children was changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mended {
@@ -37,11 +44,6 @@ enum Mended {
     Evened,
     /// It was merged with its neighbour: the parent has one child less.
     Merged,
-}
-
-/// The place of a leaf in its parent, valid until the structure is changed otherwise.
-pub struct Parent {
-    step: Step,
 }
 
 /// Two neighbouring leaves under one parent, valid until the structure is changed otherwise.
@@ -56,9 +58,9 @@ pub struct Neighbours {
 }
 
 impl<C: Codec> InnerTree<C> {
-    /// Waits for the right to change the structure. Held for a few hundred nanoseconds, and by a
-    /// leaf that shares its entries with its neighbour until the new leaves are written; never
-    /// across a wait for durability.
+    /// Waits for the right to change the structure. A thread holds it while it changes inner nodes,
+    /// for a few hundred nanoseconds, and across no flush or fence. The exception is a merge of two
+    /// leaves, which other threads do not wait to begin ([`InnerTree::try_structure`]).
     pub fn structure(&self) -> Structure<'_, C> {
         Structure {
             tree: self,
@@ -217,29 +219,43 @@ impl<C: Codec> Structure<'_, C> {
         Ok(())
     }
 
-    /// The place of `leaf`, whose lower bound is `key`, in its parent; `None` if its separator is
-    /// not in the parent.
-    pub fn parent_of(&self, key: C::Key<'_>, leaf: u32) -> Result<Option<Parent>> {
-        let step = self.way(key)?.pop();
-        let is_there =
-            |step: &Step| step.position > 0 && step.image.children[step.position] == leaf;
-        Ok(step.filter(is_there).map(|step| Parent { step }))
+    /// Whether the inner nodes lead to `leaf` for its lower bound `key`. They do not if there was no
+    /// memory to enter it.
+    pub fn leads_to(&self, key: C::Key<'_>, leaf: u32) -> Result<bool> {
+        let steps = self.way(key)?;
+        Ok(steps.last().is_some_and(|step| step.child() == leaf))
     }
 
-    /// Replaces a leaf by one with a lower bound that is lower, but above the leaf before. Returns
-    /// the separator that is no longer in use.
-    pub fn replace(&mut self, parent: Parent, separator: Separator, leaf: u32) -> Separator {
-        let Step {
-            node,
-            position,
-            mut image,
-        } = parent.step;
-        image.children[position] = leaf;
-        let old = std::mem::replace(&mut image.separators[position - 1], separator);
-        let mut locked = Vec::with_capacity(1);
-        self.store_locked(node, &image, &mut locked);
-        self.tree.nodes.get(node).unlock();
-        old
+    /// Replaces a leaf, to which the inner nodes lead for its lower bound `key`, by one whose lower
+    /// bound is lower, but above the leaf before. Returns the separator that is no longer in use.
+    pub fn replace(
+        &mut self,
+        key: C::Key<'_>,
+        separator: Separator,
+        leaf: u32,
+    ) -> Result<Separator> {
+        let mut steps = self.way(key)?;
+        // The separator of a first child is that of the node above.
+        let bounded = steps
+            .iter()
+            .rposition(|step| step.position > 0)
+            .expect("a leaf with a leaf before it has a separator");
+        let parent = steps.last_mut().expect("it hangs in a node");
+        let position = parent.position;
+        parent.image.children[position] = leaf;
+        let above = &mut steps[bounded];
+        let position = above.position - 1;
+        let old = std::mem::replace(&mut above.image.separators[position], separator);
+        let mut locked = Vec::with_capacity(2);
+        let parent = steps.len() - 1;
+        self.store_locked(steps[parent].node, &steps[parent].image, &mut locked);
+        if bounded != parent {
+            self.store_locked(steps[bounded].node, &steps[bounded].image, &mut locked);
+        }
+        for node in locked {
+            self.tree.nodes.get(node).unlock();
+        }
+        Ok(old)
     }
 
     /// Two neighbouring leaves under one parent, of which one covers `key`: candidates for a merge.

@@ -40,7 +40,7 @@ use crate::Result;
 use crate::index::Codec;
 use node::{InnerNode, Tails};
 
-pub use change::{Neighbours, Parent, Structure};
+pub use change::{Neighbours, Structure};
 pub use descend::{GROUP, Place, Target};
 pub use node::CHILDREN_MAX;
 
