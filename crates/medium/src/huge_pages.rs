@@ -39,18 +39,65 @@ fn is_in_memory(file: &File) -> bool {
         && fstatfs(file).is_ok_and(|system| system.f_type as u64 == TMPFS_MAGIC)
 }
 
-/// Gives this process small pages only, from now on, whatever is asked for: to compare media by the
-/// same pages. Whether the system does so.
-pub fn disable_huge_pages() -> bool {
-    #[cfg(target_os = "linux")]
-    {
-        let on = 1 as libc::c_ulong;
-        let unused = 0 as libc::c_ulong;
-        // SAFETY: a flag of this process, which changes no content.
-        unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, on, unused, unused, unused) == 0 }
+/// This process gets small pages only while this lives, whatever is asked for: to compare media by
+/// the same pages. Memory that has huge pages already keeps them.
+#[derive(Debug)]
+pub struct SmallPages {
+    /// Whether the process had small pages only before.
+    before: bool,
+}
+
+impl SmallPages {
+    /// Gives the process small pages only; `None` if the system has no such switch. Of guards that
+    /// live at the same time the last one taken is dropped first.
+    pub fn take() -> Option<Self> {
+        let before = Self::are_all()?;
+        if Self::set(true) {
+            Some(Self { before })
+        } else {
+            None
+        }
     }
-    #[cfg(not(target_os = "linux"))]
-    false
+
+    /// Whether the process gets small pages only; `None` if the system does not say.
+    pub fn are_all() -> Option<bool> {
+        #[cfg(target_os = "linux")]
+        {
+            let unused = 0 as libc::c_ulong;
+            // SAFETY: reads a flag of this process.
+            let flag =
+                unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, unused, unused, unused, unused) };
+            match flag {
+                0 => Some(false),
+                1 => Some(true),
+                _ => None,
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        None
+    }
+
+    /// Whether the system has done so.
+    fn set(small_only: bool) -> bool {
+        #[cfg(target_os = "linux")]
+        {
+            let flag = libc::c_ulong::from(small_only);
+            let unused = 0 as libc::c_ulong;
+            // SAFETY: a flag of this process, which changes no content.
+            unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, flag, unused, unused, unused) == 0 }
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            let _ = small_only;
+            false
+        }
+    }
+}
+
+impl Drop for SmallPages {
+    fn drop(&mut self) {
+        Self::set(self.before);
+    }
 }
 
 /// Makes huge pages of a mapped range.
@@ -65,4 +112,23 @@ pub(crate) unsafe fn collapse(address: *mut std::ffi::c_void, bytes: usize) {
     }
     #[cfg(not(target_os = "linux"))]
     let _ = (address, bytes);
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_gets_small_pages_only_while_a_guard_lives() {
+        let before = SmallPages::are_all();
+        let Some(outer) = SmallPages::take() else {
+            return;
+        };
+        let inner = SmallPages::take().unwrap();
+        assert_eq!(SmallPages::are_all(), Some(true));
+        drop(inner);
+        assert_eq!(SmallPages::are_all(), Some(true));
+        drop(outer);
+        assert_eq!(SmallPages::are_all(), before);
+    }
 }

@@ -53,7 +53,7 @@ pub use file::{Durability, File, FileOptions, FileStat, LogError};
 pub use flush::FlushKind;
 pub use guard::{BadOffset, Guard};
 pub use holes::RELEASE_BYTES;
-pub use huge_pages::disable_huge_pages;
+pub use huge_pages::SmallPages;
 pub use instrumented::Instrumented;
 pub use line_store::{LineNotStored, LineStore, LineValue, TAG_MASK, WholeLoad, twin};
 pub use medium::{LineForm, Lsn, Medium, Survives};

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use everleaf::{Engine, Settings};
+use medium::SmallPages;
 use medium::kernels::Kernels;
 use medium::{Durability, LineStore};
 
@@ -250,14 +251,17 @@ pub struct Args {
 }
 
 impl Args {
-    /// Sets the size of the process's memory pages.
-    pub(crate) fn take_pages(&self) -> Result<()> {
-        if self.pages == Pages::Small && !medium::disable_huge_pages() {
-            return Err(Failure::Usage(
-                "--pages 4k: the system has no such switch".to_owned(),
-            ));
+    /// Sets the size of the process's memory pages, for as long as the result lives.
+    pub(crate) fn take_pages(&self) -> Result<Option<SmallPages>> {
+        match self.pages {
+            Pages::Huge => Ok(None),
+            Pages::Small => match SmallPages::take() {
+                Some(pages) => Ok(Some(pages)),
+                None => Err(Failure::Usage(
+                    "--pages 4k: the system has no such switch".to_owned(),
+                )),
+            },
         }
-        Ok(())
     }
 
     /// Selects the search kernels.

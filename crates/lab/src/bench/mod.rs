@@ -44,7 +44,7 @@ pub fn steps(args: &Args) -> u64 {
 
 /// Runs the benchmark.
 pub fn run(args: &Args, notes: Notes<'_>) -> Result<Said> {
-    args.take_pages()?;
+    let _pages = args.take_pages()?;
     args.take_kernels()?;
     if args.line_stores {
         return line_stores::run(args);

@@ -9,6 +9,7 @@ use crate::bench::{
 use crate::comparison::{grouped, median};
 use crate::failure::Result;
 use crate::notes::Notes;
+use medium::SmallPages;
 
 /// One curve.
 #[derive(Clone, Copy)]
@@ -212,6 +213,8 @@ fn skewed(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
 
 /// A tree in memory and a durable one, in turns.
 fn durability(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
+    // The same pages for both media: a file in memory need not get huge ones.
+    let _small_pages = SmallPages::take();
     let media = [
         ("volatile", MediumChoice::Ram),
         ("durable", MediumChoice::Dax),
@@ -377,6 +380,8 @@ fn sizes(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
 }
 
 fn parts(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
+    // As in `durability`.
+    let _small_pages = SmallPages::take();
     let (mut points, mut claims) = (Vec::new(), Vec::new());
     for (panel, workload, papers) in [
         ("50/50", Workload::Balanced, ["12%", "61%"]),

@@ -6,6 +6,7 @@ use crate::bench::{Distribution, MediumChoice, Once, Workload, once, recoveries,
 use crate::comparison::{grouped, median};
 use crate::failure::{Failure, Result};
 use crate::notes::Notes;
+use medium::SmallPages;
 
 /// The figures there are.
 pub(super) const FIGURES: &[(u8, Measure)] = &[
@@ -134,17 +135,19 @@ struct Lab<'a> {
     keys: u64,
     notes: Notes<'a>,
     points: Vec<Point>,
+    /// `None` where the system has no such switch.
+    _small_pages: Option<SmallPages>,
 }
 
 impl<'a> Lab<'a> {
     fn new(setup: &'a Setup, notes: Notes<'a>) -> Self {
-        // Pages of a file in memory are small, so those of memory are to be.
-        medium::disable_huge_pages();
         Self {
             setup,
             keys: setup.keys,
             notes,
             points: Vec::new(),
+            // A file in memory need not get huge pages, so memory must not get any.
+            _small_pages: SmallPages::take(),
         }
     }
 
