@@ -175,6 +175,7 @@ impl From<lab::failure::Failure> for Failure {
             lab::failure::Failure::Store(error) => Self::Store(error),
             lab::failure::Failure::Io { action, source } => Self::Io { action, source },
             lab::failure::Failure::Usage(what) => Self::Usage(what),
+            lab::failure::Failure::Wrong(what) => Self::Refused(what),
         }
     }
 }

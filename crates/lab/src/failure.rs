@@ -16,6 +16,9 @@ pub enum Failure {
         /// Why it failed.
         source: io::Error,
     },
+    /// A tree does not hold what was written to it.
+    #[error("{0}")]
+    Wrong(String),
     /// The arguments contradict each other.
     #[error("{0}")]
     Usage(String),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::args::{Args, Workload};
 use super::keys::{Keys, Random};
 use super::subject::{Bench, histogram, on_threads, padded};
-use super::workload::{Script, Step};
+use super::workload::Script;
 use crate::failure::Result;
 
 /// A distance of keys that are never in one leaf.
@@ -71,7 +71,7 @@ pub(crate) fn across(args: &Args, bench: &Bench, keys: &Keys) -> Result<Option<H
     let script = Script::new(args, keys, args.runs);
     let mut all = histogram();
     for times in on_threads(script.threads.len(), |thread| {
-        across_of(bench, &script.threads[thread])
+        across_of(bench, &script, thread)
     }) {
         all.add(times?).expect("histograms of one shape");
     }
@@ -79,13 +79,14 @@ pub(crate) fn across(args: &Args, bench: &Bench, keys: &Keys) -> Result<Option<H
     Ok(Some(all))
 }
 
-fn across_of(bench: &Bench, steps: &[Step]) -> Result<Histogram<u64>> {
+fn across_of(bench: &Bench, script: &Script, thread: usize) -> Result<Histogram<u64>> {
     let running = || bench.epoch_stat().map_or(0, |stat| stat.running);
     let (subject, mut latency_ns) = (bench.subject(), histogram());
     let (mut sum, mut buffer, mut before) = (0_u64, Vec::new(), running());
-    for step in steps {
+    let mut stamps = script.stamps(thread);
+    for step in &script.threads[thread] {
         let start = Instant::now();
-        sum = sum.wrapping_add(subject.step(*step, &mut buffer)?);
+        sum = sum.wrapping_add(subject.step(*step, stamps.take(), &mut buffer)?);
         let elapsed = start.elapsed();
         let after = running();
         if after != before {

@@ -6,7 +6,7 @@ use engines::index::Profile;
 
 use super::args::Args;
 use super::subject::{Bench, Operations, count_of};
-use super::workload::{Script, Step};
+use super::workload::{Script, Step, updated};
 use crate::comparison::median;
 use crate::failure::{Failure, Result};
 
@@ -39,10 +39,11 @@ pub(crate) fn shares(args: &Args) -> Result<Shares> {
     let (bench, keys) = Bench::loaded(args)?;
     let (script, subject, clock) = (Script::new(args, &keys, 0), bench.subject(), clock_ns());
     let (mut sum, mut buffer) = (Profile::default(), Vec::new());
+    let mut stamps = script.stamps(0);
     for (number, step) in script.steps().enumerate() {
         let (key, value) = match step {
             Step::Find(key) => (key, None),
-            Step::Put(key) => (key, Some(key)),
+            Step::Put(key) => (key, Some(updated(key, number as u64 + 1))),
             _ => {
                 return Err(Failure::Usage(
                     "only finds and upserts can be measured part by part".to_owned(),
@@ -50,7 +51,7 @@ pub(crate) fn shares(args: &Args) -> Result<Shares> {
             }
         };
         if !number.is_multiple_of(TAKEN_APART) {
-            subject.step(step, &mut buffer)?;
+            subject.step(step, stamps.take(), &mut buffer)?;
             continue;
         }
         let taken = subject.profile(key, value)?;
@@ -88,9 +89,10 @@ pub(crate) fn split_ns(args: &Args) -> Result<f64> {
     let (script, subject, mut buffer) = (Script::new(args, &keys, 0), bench.subject(), Vec::new());
     let splits = || count_of(&bench.counters(), "splits");
     let (mut before, mut taken) = (splits(), Vec::<Vec<f64>>::new());
+    let mut stamps = script.stamps(0);
     for step in script.steps() {
         let start = Instant::now();
-        subject.step(step, &mut buffer)?;
+        subject.step(step, stamps.take(), &mut buffer)?;
         let ns = start.elapsed().as_nanos() as f64;
         let after = splits();
         let made = (after - std::mem::replace(&mut before, after)) as usize;

@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 use super::args::{Args, MediumChoice};
 use super::epochs::{Touches, first_touches};
 use super::keys::{Keys, Random};
-use super::workload::{Script, Step};
+use super::workload::{Script, Stamps, Step, updated};
 use crate::comparison::median;
 use crate::failure::{Failure, Result};
 use crate::notes::Notes;
@@ -330,8 +330,10 @@ impl Bench {
             let latency_ns = match &script.finds {
                 Some(finds) if script.batched => subject.run_batched(&finds[thread]),
                 Some(finds) => subject.run_finds(&finds[thread]),
-                None if subject.tickets > 0 => subject.run_ticketed(&script.threads[thread]),
-                None => subject.run(&script.threads[thread]),
+                None if subject.tickets > 0 => {
+                    subject.run_ticketed(&script.threads[thread], script.stamps(thread))
+                }
+                None => subject.run(&script.threads[thread], script.stamps(thread)),
             };
             latency_ns.map(|latency_ns| (start, Instant::now(), latency_ns))
         };
@@ -350,6 +352,7 @@ impl Bench {
             .counts()
             .zip(before)
             .map(|(after, before)| after - before);
+        self.verify(script)?;
         let operations = script.threads.iter().map(|steps| steps.len() as u64).sum();
         Ok(Measured {
             operations,
@@ -357,6 +360,25 @@ impl Bench {
             latency_ns,
             counts,
         })
+    }
+
+    /// Verifies that keys have the values of their last updates in a script that has just run.
+    ///
+    /// # Errors
+    /// [`Failure::Wrong`] if one has another value, or none.
+    pub(crate) fn verify(&self, script: &Script) -> Result<()> {
+        let subject = self.subject();
+        let mut buffer = Vec::new();
+        for (key, expected) in script.last_updates() {
+            let found = subject.value(key, &mut buffer)?;
+            if !found.is_some_and(|found| expected.contains(&found)) {
+                return Err(Failure::Wrong(format!(
+                    "key {key:#x} has {found:x?} after the run, and its last updates wrote {expected:x?}: an update was \
+                     lost, or a value was changed"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// The time of one persist to a random line, on the same medium.
@@ -688,6 +710,25 @@ impl Operations<'_> {
         }
     }
 
+    /// The value of a key as it was before it was padded; `None` also if the padding is wrong.
+    fn value(&self, key: u64, buffer: &mut Vec<u8>) -> Result<Option<u64>> {
+        if let Some(words) = self.words {
+            return Ok(words.get(key)?);
+        }
+        if !self.index.get_into(&padded(key, self.sizes.0), buffer)? {
+            return Ok(None);
+        }
+        let Some(word) = buffer.first_chunk::<8>() else {
+            return Ok(None);
+        };
+        let value = u64::from_be_bytes(*word);
+        if padded(value, self.sizes.1).as_slice() == buffer.as_slice() {
+            Ok(Some(value))
+        } else {
+            Ok(None)
+        }
+    }
+
     fn scan(&self, from: u64, entries: u32) -> Result<u64> {
         let (mut sum, mut left) = (0_u64, entries);
         if let Some(words) = self.words {
@@ -712,15 +753,15 @@ impl Operations<'_> {
         Ok(sum)
     }
 
-    fn run(&self, steps: &[Step]) -> Result<Histogram<u64>> {
+    fn run(&self, steps: &[Step], mut stamps: Stamps) -> Result<Histogram<u64>> {
         let mut latency_ns = histogram();
         let (mut sum, mut buffer) = (0_u64, Vec::new());
         for chunk in steps.chunks(SAMPLED) {
             let start = Instant::now();
-            sum = sum.wrapping_add(self.step(chunk[0], &mut buffer)?);
+            sum = sum.wrapping_add(self.step(chunk[0], stamps.take(), &mut buffer)?);
             latency_ns.saturating_record(start.elapsed().as_nanos() as u64);
             for step in &chunk[1..] {
-                sum = sum.wrapping_add(self.step(*step, &mut buffer)?);
+                sum = sum.wrapping_add(self.step(*step, stamps.take(), &mut buffer)?);
             }
         }
         std::hint::black_box(sum);
@@ -729,7 +770,7 @@ impl Operations<'_> {
 
     /// As `run`, with writes under way. The time of a write is from its call until it is known to
     /// be durable.
-    fn run_ticketed(&self, steps: &[Step]) -> Result<Histogram<u64>> {
+    fn run_ticketed(&self, steps: &[Step], mut stamps: Stamps) -> Result<Histogram<u64>> {
         let mut latency_ns = histogram();
         let (mut sum, mut buffer, mut under_way) = (0_u64, Vec::new(), VecDeque::new());
         let wait = |write: UnderWay, latency_ns: &mut Histogram<u64>| -> Result<()> {
@@ -744,10 +785,11 @@ impl Operations<'_> {
                 wait(oldest, &mut latency_ns)?;
             }
             let start = Instant::now();
-            match self.write_of(*step, &mut buffer)? {
+            let stamp = stamps.take();
+            match self.write_of(*step, stamp, &mut buffer)? {
                 Some(pending) => under_way.push_back(UnderWay { pending, start }),
                 None => {
-                    sum = sum.wrapping_add(self.step(*step, &mut buffer)?);
+                    sum = sum.wrapping_add(self.step(*step, stamp, &mut buffer)?);
                     latency_ns.saturating_record(start.elapsed().as_nanos() as u64);
                 }
             }
@@ -760,32 +802,42 @@ impl Operations<'_> {
     }
 
     /// Begins the write of a step; `None` if the step only reads.
-    fn write_of(&self, step: Step, buffer: &mut Vec<u8>) -> Result<Option<Pending<bool>>> {
+    fn write_of(
+        &self,
+        step: Step,
+        stamp: u64,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Option<Pending<bool>>> {
         let pending = match step {
             Step::Find(_) | Step::Scan(..) => return Ok(None),
             Step::Insert(key) => self.write_pending(key, Some(key), Condition::Absent)?,
-            Step::Update(key) => self.write_pending(key, Some(key), Condition::Present)?,
+            Step::Update(key) => {
+                self.write_pending(key, Some(updated(key, stamp)), Condition::Present)?
+            }
             Step::Remove(key) => self.write_pending(key, None, Condition::Always)?,
-            Step::Put(key) => self.write_pending(key, Some(key), Condition::Always)?,
+            Step::Put(key) => {
+                self.write_pending(key, Some(updated(key, stamp)), Condition::Always)?
+            }
             Step::ReadModifyWrite(key) => {
-                let value = self.find(key, buffer)?.wrapping_add(1);
-                self.write_pending(key, Some(value), Condition::Present)?
+                std::hint::black_box(self.find(key, buffer)?);
+                self.write_pending(key, Some(updated(key, stamp)), Condition::Present)?
             }
         };
         Ok(Some(pending))
     }
 
-    pub(crate) fn step(&self, step: Step, buffer: &mut Vec<u8>) -> Result<u64> {
+    /// Does an operation, which has this stamp.
+    pub(crate) fn step(&self, step: Step, stamp: u64, buffer: &mut Vec<u8>) -> Result<u64> {
         Ok(match step {
             Step::Find(key) => self.find(key, buffer)?,
             Step::Insert(key) => u64::from(self.insert(key, key)?),
-            Step::Update(key) => u64::from(self.update(key, key)?),
+            Step::Update(key) => u64::from(self.update(key, updated(key, stamp))?),
             Step::Remove(key) => u64::from(self.remove(key)?),
             Step::Scan(key, entries) => self.scan(key, entries)?,
-            Step::Put(key) => u64::from(self.put(key, key)?),
+            Step::Put(key) => u64::from(self.put(key, updated(key, stamp))?),
             Step::ReadModifyWrite(key) => {
-                let value = self.find(key, buffer)?;
-                u64::from(self.update(key, value.wrapping_add(1))?)
+                std::hint::black_box(self.find(key, buffer)?);
+                u64::from(self.update(key, updated(key, stamp))?)
             }
         })
     }

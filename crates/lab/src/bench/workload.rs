@@ -1,5 +1,7 @@
 //! The operations of a run: drawn beforehand, so that drawing takes no measured time.
 
+use std::collections::{HashMap, HashSet};
+
 use super::args::{Args, Distribution, Workload};
 use super::keys::{Keys, Random, Zipfian};
 
@@ -15,13 +17,40 @@ pub(crate) enum Step {
     Put(u64),
 }
 
+/// About how many keys of a script are verified after its run.
+const KEYS_VERIFIED: usize = 50_000;
+
 /// The operations of a run, for each thread its own.
 pub(crate) struct Script {
+    /// The number of the run. An update derives its value from it, so that no two runs write the
+    /// same values.
+    number: usize,
     pub(crate) threads: Vec<Vec<Step>>,
     /// Whether consecutive finds go together.
     pub(crate) batched: bool,
     /// The keys, if all operations are finds: reading them takes less time than reading steps.
     pub(crate) finds: Option<Vec<Vec<u64>>>,
+}
+
+/// What tells operations apart, each another number, never 0.
+pub(crate) struct Stamps {
+    next: u64,
+}
+
+impl Stamps {
+    /// The stamp of the next operation.
+    #[inline]
+    pub(crate) fn take(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+}
+
+/// The value that an update with a stamp gives to a key: not the key, which is the value that a load
+/// gives to it, and another one for each stamp.
+#[inline]
+pub(crate) fn updated(key: u64, stamp: u64) -> u64 {
+    key ^ stamp.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// Draws the numbers of keys that are in the tree.
@@ -96,12 +125,13 @@ impl Script {
                 .collect()
         };
         Self::of(
+            number,
             (0..threads).map(script).collect(),
             args.workload == Workload::GetMany,
         )
     }
 
-    fn of(threads: Vec<Vec<Step>>, batched: bool) -> Self {
+    fn of(number: usize, threads: Vec<Vec<Step>>, batched: bool) -> Self {
         let key = |step: &Step| match step {
             Step::Find(key) => Some(*key),
             _ => None,
@@ -111,6 +141,7 @@ impl Script {
             .map(|steps| steps.iter().map(key).collect())
             .collect();
         Self {
+            number,
             threads,
             batched,
             finds,
@@ -130,9 +161,49 @@ impl Script {
         let mut random = Random::new(args.seed + 77 + number as u64);
         let find = |_| Step::Find(keys.key(random.below(present)));
         Self::of(
+            number,
             vec![(0..plain.operations().min(1_000_000)).map(find).collect()],
             false,
         )
+    }
+
+    /// The stamps of a thread's operations.
+    pub(crate) fn stamps(&self, thread: usize) -> Stamps {
+        Stamps {
+            next: (self.number as u64 + 1) << 48 | (thread as u64) << 40,
+        }
+    }
+
+    /// Keys that the script updates, neither adds nor removes, and the values that one of them may
+    /// have in the end: for each thread that of its last update. Of a long script only some keys.
+    pub(crate) fn last_updates(&self) -> HashMap<u64, Vec<u64>> {
+        let length: usize = self.threads.iter().map(Vec::len).sum();
+        let apart = (length / KEYS_VERIFIED) as u64 + 1;
+        let mut last: HashMap<u64, Vec<u64>> = HashMap::new();
+        let mut others = HashSet::new();
+        for (thread, steps) in self.threads.iter().enumerate() {
+            let mut of_thread = HashMap::new();
+            let mut stamps = self.stamps(thread);
+            for step in steps {
+                let stamp = stamps.take();
+                match *step {
+                    Step::Update(key) | Step::Put(key) | Step::ReadModifyWrite(key) => {
+                        if key.is_multiple_of(apart) {
+                            of_thread.insert(key, updated(key, stamp));
+                        }
+                    }
+                    Step::Insert(key) | Step::Remove(key) => {
+                        others.insert(key);
+                    }
+                    Step::Find(_) | Step::Scan(..) => {}
+                }
+            }
+            for (key, value) in of_thread {
+                last.entry(key).or_default().push(value);
+            }
+        }
+        last.retain(|key, _| !others.contains(key));
+        last
     }
 
     /// All operations.
@@ -203,3 +274,6 @@ fn step(
         },
     }
 }
+
+#[cfg(test)]
+mod tests;
