@@ -249,7 +249,8 @@ fn child_of(args: &Args, pool: &Path, round: u64) -> std::io::Result<Child> {
 
 fn run_rounds(args: &Args) -> Outcome<Report> {
     let engine = everleaf_lab::engine_from_name(&args.engine).ok_or("there is no such engine")?;
-    let (folder, content) = (folder()?, content(args.codec, args.seed));
+    let folder = folder()?;
+    let content = content(args.codec, args.seed);
     let pool = folder.path().join("a.pool");
     let kind = TreeOptions {
         engine,
@@ -329,7 +330,9 @@ fn print(report: &Report) {
         "  {} called sound, though a read failed",
         report.missed_by_check
     );
-    if let (Some(saved), Some(round)) = (report.saved_min, report.saved_min_round) {
+    if let Some(saved) = report.saved_min
+        && let Some(round) = report.saved_min_round
+    {
         println!(
             "  after one flipped bit at least {saved} of 20,000 entries were saved (round {round})"
         );
@@ -338,7 +341,9 @@ fn print(report: &Report) {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    if let (Some(pool), Some(round)) = (&args.pool, args.round) {
+    if let Some(pool) = &args.pool
+        && let Some(round) = args.round
+    {
         // Also a panic of another thread ends the process.
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {

@@ -37,7 +37,8 @@ impl Ground {
             tempfile::tempdir()
         }
         .unwrap();
-        let (path, content) = (folder.path().join("a.pool"), content(Codec::Record, seed));
+        let path = folder.path().join("a.pool");
+        let content = content(Codec::Record, seed);
         let kind = TreeOptions {
             engine,
             ..TreeOptions::RECORDS
@@ -107,7 +108,8 @@ fn no_damage_is_silent_and_what_is_sound_is_saved() {
 /// In this round the inner nodes lead a check back to leaves that it has seen.
 #[test]
 fn a_check_of_leaves_that_do_not_ascend_ends() {
-    let (seed, round) = (1, 1027);
+    let seed = 1;
+    let round = 1027;
     let ground = Ground::of_seed(Engine::RNTREE, seed);
     let mut bytes = ground.bytes.clone();
     let done = damage(&mut bytes, seed, round);

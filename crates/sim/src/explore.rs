@@ -84,10 +84,17 @@ impl<S: Subject> Explorer<S> {
         };
         let plan = Arc::new(Mutex::new(plan));
         sim.set_chooser(Some(Box::new(Follower(Arc::clone(&plan)))));
-        let (start, setup) = (subject.initial(), Vec::new());
-        let (known, moves, stats) = (FxHashSet::default(), None, Stats::default());
-        let (beacon, schedule, trail) = (Beacon::new(), String::new(), Replay::default());
-        let (subject, progress, steps_max) = (Arc::new(subject), None, options.steps_max);
+        let start = subject.initial();
+        let setup = Vec::new();
+        let known = FxHashSet::default();
+        let moves = None;
+        let stats = Stats::default();
+        let beacon = Beacon::new();
+        let schedule = String::new();
+        let trail = Replay::default();
+        let subject = Arc::new(subject);
+        let progress = None;
+        let steps_max = options.steps_max;
         Ok(Self {
             subject,
             sim,
@@ -430,9 +437,11 @@ impl<S: Subject> Explorer<S> {
                 && let Some(point) = point_before(model, event, reduced)
             {
                 if index >= from {
-                    self.visit(level, model, (index, point), &context)?;
+                    self.visit(level, model, index, point, &context)?;
                 }
-                if let Some(progress) = self.progress.as_mut().filter(|_| level == 1) {
+                if level == 1
+                    && let Some(progress) = &mut self.progress
+                {
                     progress(&self.stats, index as f64 / trace.events.len() as f64);
                 }
                 expected.clone_from(&context.acceptable);
@@ -445,9 +454,11 @@ impl<S: Subject> Explorer<S> {
             if let Event::Mark(mark) = event {
                 context.mark(&self.subject, *mark);
                 let stricter = stored && context.acceptable != expected;
-                if let Some(point) = point_after(*mark).filter(|_| changed || stricter) {
+                if let Some(point) = point_after(*mark)
+                    && (changed || stricter)
+                {
                     if index >= from {
-                        self.visit(level, model, (index, point), &context)?;
+                        self.visit(level, model, index, point, &context)?;
                     }
                     expected.clone_from(&context.acceptable);
                     changed = false;
@@ -455,7 +466,7 @@ impl<S: Subject> Explorer<S> {
             }
         }
         if changed && !context.is_cut {
-            self.visit(level, model, (trace.events.len(), Point::AtEnd), &context)?;
+            self.visit(level, model, trace.events.len(), Point::AtEnd, &context)?;
         }
         Ok(())
     }
@@ -465,7 +476,8 @@ impl<S: Subject> Explorer<S> {
         &mut self,
         level: usize,
         model: &mut Model,
-        (event, point): (usize, Point),
+        event: usize,
+        point: Point,
         context: &Context<S>,
     ) -> Verdict<S> {
         let path = match &self.options.replay {
@@ -691,7 +703,8 @@ impl<S: Subject> Explorer<S> {
 
     /// Opens the structure after a crash and judges what it finds.
     fn run(&self, context: &Context<S>, record: bool) -> Run<S> {
-        let (mut seen, mut followed) = (None, Vec::new());
+        let mut seen = None;
+        let mut followed = Vec::new();
         self.sim.set_mutations(self.options.mutations.clone());
         self.sim.set_step_limit(self.steps_max);
         self.sim.set_recording(record);
@@ -700,10 +713,11 @@ impl<S: Subject> Explorer<S> {
                 .subject
                 .open(&self.sim)
                 .map_err(|what| format!("recovery failed: {what}"))?;
-            let known = context
-                .acceptable
-                .only()
-                .filter(|_| self.options.follow_up_first);
+            let known = if self.options.follow_up_first {
+                context.acceptable.only()
+            } else {
+                None
+            };
             let mut state = match known {
                 Some(state) => state.clone(),
                 None => self.see(&mut instance, context)?,

@@ -61,7 +61,8 @@ fn stored(event: &Event) -> Range<u32> {
 
 fn conflict(events: &[Event], others: &[Event]) -> bool {
     let meets = |one: &Event, other: &Event| {
-        let (one, other) = (stored(one), stored(other));
+        let one = stored(one);
+        let other = stored(other);
         one.start.max(other.start) < one.end.min(other.end)
     };
     events
@@ -92,7 +93,8 @@ fn publish_before(
 /// Publishes that could be done before the persist that comes before them.
 fn early_publishes(events: &[Event], stretch: Range<usize>, moves: &mut Vec<Move>) {
     // The starts of the last two persists.
-    let (mut before, mut last) = (stretch.start, stretch.start);
+    let mut before = stretch.start;
+    let mut last = stretch.start;
     for index in stretch.clone() {
         if matches!(events[index], Event::Fence { .. }) {
             (before, last) = (last, index + 1);
@@ -136,13 +138,15 @@ fn swaps(events: &[Event], stretch: Range<usize>, moves: &mut Vec<Move>) {
     let fences: Vec<usize> = stretch.clone().filter(is_fence).collect();
     let mut start = stretch.start;
     for pair in fences.windows(2) {
-        let (first, second) = (start..pair[0] + 1, pair[0] + 1..pair[1] + 1);
+        let first = start..pair[0] + 1;
+        let second = pair[0] + 1..pair[1] + 1;
         start = second.start;
         let both_store = [&first, &second]
             .iter()
             .all(|part| events[(*part).clone()].iter().any(is_store));
         let sites = events[pair[0]].site().zip(events[pair[1]].site());
-        if let Some(((_, one), (_, other))) = sites.filter(|_| both_store)
+        if both_store
+            && let Some(((_, one), (_, other))) = sites
             && !conflict(&events[first.clone()], &events[second.clone()])
         {
             let mutation = Mutation::SwapPersists(one, other);

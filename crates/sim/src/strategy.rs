@@ -147,7 +147,9 @@ pub(crate) struct Follower(pub(crate) Arc<Mutex<Plan>>);
 impl Chooser for Follower {
     fn choose(&mut self, decision: &Decision<'_>) -> usize {
         let mut plan = self.0.lock();
-        let (oldest, newest, count) = (0, decision.newest, decision.values.len());
+        let oldest = 0;
+        let newest = decision.newest;
+        let count = decision.values.len();
         let newest_if = |is_new: bool| if is_new { newest } else { oldest };
         let choice = match &plan.choices {
             // A replay that does not repeat the run may have a choice out of range here; it must

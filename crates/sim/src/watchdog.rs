@@ -208,7 +208,9 @@ fn attempts(file: &File) -> io::Result<Vec<String>> {
 fn doing(file: &File, slot: usize, attempt: &str) -> io::Result<Doing> {
     let at = (slot * SLOT_BYTES + PROGRAM_AT) as u64;
     let mut bytes = read(file, at, SLOT_BYTES - PROGRAM_AT)?.into_iter();
-    let (command, word, program) = (text(&mut bytes), text(&mut bytes), text(&mut bytes));
+    let command = text(&mut bytes);
+    let word = text(&mut bytes);
+    let program = text(&mut bytes);
     let (_, crash) = parts(attempt);
     Ok(Doing {
         command,
@@ -222,10 +224,8 @@ fn doing(file: &File, slot: usize, attempt: &str) -> io::Result<Doing> {
 /// another one.
 fn parts(attempt: &str) -> (&str, &str) {
     let mut parts = attempt.splitn(3, ' ').skip(1);
-    let (thread, crash) = (
-        parts.next().unwrap_or_default(),
-        parts.next().unwrap_or_default(),
-    );
+    let thread = parts.next().unwrap_or_default();
+    let crash = parts.next().unwrap_or_default();
     (
         thread,
         if attempt.len() < ATTEMPT_MAX {

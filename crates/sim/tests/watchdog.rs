@@ -55,7 +55,7 @@ impl Subject for Counter {
         0
     }
 
-    fn step(&self, state: &mut u64, (): &()) {
+    fn step(&self, state: &mut u64, _operation: &()) {
         *state += 1;
     }
 
@@ -87,7 +87,7 @@ impl Subject for Counter {
         Ok(sim.clone())
     }
 
-    fn apply(&self, sim: &mut Sim, (): &()) -> Result<(), Complaint> {
+    fn apply(&self, sim: &mut Sim, _operation: &()) -> Result<(), Complaint> {
         let guard = Guard::new(&*sim);
         let word = &guard.words(64, 1).map_err(|bad| bad.to_string())?[0];
         word.publish(&guard, word.load(&guard) + 1);

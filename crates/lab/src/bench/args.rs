@@ -300,7 +300,8 @@ impl Args {
             );
         }
         if self.keys_of_size().is_none() {
-            let (keys, size) = (self.keys, self.key_size);
+            let keys = self.keys;
+            let size = self.key_size;
             return refuse(&format!(
                 "{size} bytes do not tell {keys} keys apart: raise --key-size, or lower --keys to at most {}",
                 1_u128 << (8 * size)

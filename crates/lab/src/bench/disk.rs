@@ -35,7 +35,8 @@ fn measure(path: &Path) -> std::io::Result<DiskRates> {
     file.write_all_at(&vec![0; FILE_BYTES], 0)?;
     file.sync_all()?;
     let blocks_per_second = |block: &[u8]| -> std::io::Result<f64> {
-        let (start, mut blocks) = (Instant::now(), 0_u64);
+        let start = Instant::now();
+        let mut blocks = 0_u64;
         while start.elapsed() < DURATION {
             file.write_all_at(block, blocks * block.len() as u64 % FILE_BYTES as u64)?;
             file.sync_data()?;

@@ -81,8 +81,11 @@ pub(crate) fn across(args: &Args, bench: &Bench, keys: &Keys) -> Result<Option<H
 
 fn across_of(bench: &Bench, script: &Script, thread: usize) -> Result<Histogram<u64>> {
     let running = || bench.epoch_stat().map_or(0, |stat| stat.running);
-    let (subject, mut latency_ns) = (bench.subject(), histogram());
-    let (mut sum, mut buffer, mut before) = (0_u64, Vec::new(), running());
+    let subject = bench.subject();
+    let mut latency_ns = histogram();
+    let mut sum = 0_u64;
+    let mut buffer = Vec::new();
+    let mut before = running();
     let mut stamps = script.stamps(thread);
     for step in &script.threads[thread] {
         let start = Instant::now();

@@ -55,7 +55,8 @@ pub(crate) fn store_over_engine(args: &Args, keys: &Keys, path: &Path) -> Result
         let script = Script::finds(args, keys, 2000 + run);
         let finds = script.finds.as_ref().map_or(&[][..], |finds| &finds[0]);
         let turn_length = (finds.len() / 2).clamp(1, TURN_MAX);
-        let (mut engine_ns, mut face_ns) = (0.0, 0.0);
+        let mut engine_ns = 0.0;
+        let mut face_ns = 0.0;
         for (turn, finds) in finds.chunks_exact(2 * turn_length).enumerate() {
             let (first, second) = finds.split_at(turn_length);
             if turn % 2 == 0 {
@@ -77,7 +78,8 @@ fn time(
     keys: &[u64],
     mut find: impl FnMut(u64, &mut Vec<u8>) -> everleaf::Result<u64>,
 ) -> Result<f64> {
-    let (mut sum, mut value) = (0_u64, Vec::new());
+    let mut sum = 0_u64;
+    let mut value = Vec::new();
     let start = Instant::now();
     for key in keys {
         sum = sum.wrapping_add(find(*key, &mut value)?);

@@ -37,8 +37,11 @@ fn clock_ns() -> u64 {
 /// and its own time is subtracted. The other operations run as usual, so that caches are as usual.
 pub(crate) fn shares(args: &Args) -> Result<Shares> {
     let (bench, keys) = Bench::loaded(args)?;
-    let (script, subject, clock) = (Script::new(args, &keys, 0), bench.subject(), clock_ns());
-    let (mut sum, mut buffer) = (Profile::default(), Vec::new());
+    let script = Script::new(args, &keys, 0);
+    let subject = bench.subject();
+    let clock = clock_ns();
+    let mut sum = Profile::default();
+    let mut buffer = Vec::new();
     let mut stamps = script.stamps(0);
     for (number, step) in script.steps().enumerate() {
         let (key, value) = match step {
@@ -68,11 +71,9 @@ pub(crate) fn shares(args: &Args) -> Result<Shares> {
             .saturating_sub(clock * if value.is_some() { 6 } else { 4 });
     }
     let share = |ns: u64| 100.0 * ns as f64 / sum.total_ns.max(1) as f64;
-    let (leaf, inner, pmwcas) = (
-        share(sum.leaf_ns),
-        share(sum.inner_ns),
-        share(sum.pmwcas_ns),
-    );
+    let leaf = share(sum.leaf_ns);
+    let inner = share(sum.inner_ns);
+    let pmwcas = share(sum.pmwcas_ns);
     Ok(Shares {
         leaf,
         inner,
@@ -85,10 +86,14 @@ pub(crate) fn shares(args: &Args) -> Result<Shares> {
 /// workload is timed alone. For each number of splits, the median of inserts with no split is
 /// subtracted from that of inserts with so many.
 pub(crate) fn split_ns(args: &Args) -> Result<f64> {
-    let (bench, keys) = (Bench::create(args)?, args.keys_drawn());
-    let (script, subject, mut buffer) = (Script::new(args, &keys, 0), bench.subject(), Vec::new());
+    let bench = Bench::create(args)?;
+    let keys = args.keys_drawn();
+    let script = Script::new(args, &keys, 0);
+    let subject = bench.subject();
+    let mut buffer = Vec::new();
     let splits = || count_of(&bench.counters(), "splits");
-    let (mut before, mut taken) = (splits(), Vec::<Vec<f64>>::new());
+    let mut before = splits();
+    let mut taken = Vec::<Vec<f64>>::new();
     let mut stamps = script.stamps(0);
     for step in script.steps() {
         let start = Instant::now();
@@ -100,7 +105,8 @@ pub(crate) fn split_ns(args: &Args) -> Result<f64> {
         taken[made].push(ns);
     }
     let without = taken.first().map_or(f64::NAN, |none| median(none));
-    let (mut added, mut count) = (0.0, 0);
+    let mut added = 0.0;
+    let mut count = 0;
     for (made, ns) in taken
         .iter()
         .enumerate()
@@ -143,7 +149,8 @@ pub(crate) fn words(args: &Args) -> Result<Vec<Words>> {
     let mut all: Vec<u64> = (0..args.keys).map(|index| keys.key(index)).collect();
     all.sort_unstable();
     let update = counted(&|subject| subject.put(all[0], 1))?;
-    let (mut insert, mut remove) = (Counted::default(), Counted::default());
+    let mut insert = Counted::default();
+    let mut remove = Counted::default();
     let mut changes = [None; 3];
     for key in &all {
         let one = counted(&|subject| subject.insert(key.wrapping_add(1), 1))?;

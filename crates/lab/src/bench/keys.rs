@@ -48,7 +48,8 @@ impl Keys {
         if self.ordered {
             return index << unused;
         }
-        let (mask, half) = (u64::MAX >> unused, self.bits / 2);
+        let mask = u64::MAX >> unused;
+        let half = self.bits / 2;
         let mut word = index
             .wrapping_add(self.salt)
             .wrapping_mul(0x9e37_79b9_7f4a_7c15)

@@ -88,7 +88,7 @@ pub fn run(args: &Args, notes: Notes<'_>) -> Result<Said> {
         for series in turns(number, 2) {
             if series == IN_MEMORY {
                 if let Some(ram) = &ram {
-                    let found = turn(args, ram, (&script, &finds), false, |measured| {
+                    let found = turn(args, ram, &script, &finds, false, |measured| {
                         report.ram_ns.push(measured.ns());
                         Ok(())
                     })?;
@@ -96,10 +96,11 @@ pub fn run(args: &Args, notes: Notes<'_>) -> Result<Said> {
                 }
                 continue;
             }
-            let (log_before, counters_before) = (bench.log()?, bench.counters());
+            let log_before = bench.log()?;
+            let counters_before = bench.counters();
             // Sizes and recovery are measured on the tree of the last run.
             let is_kept = args.workload.only_adds() && number + 1 == args.runs;
-            let found = turn(args, &bench, (&script, &finds), is_kept, |measured| {
+            let found = turn(args, &bench, &script, &finds, is_kept, |measured| {
                 report.run(&measured);
                 report.log = log_before
                     .zip(bench.log()?)
@@ -166,7 +167,8 @@ fn in_memory(args: &Args, keys: &Keys, prefill: u64) -> Result<Option<Bench>> {
 fn turn(
     args: &Args,
     bench: &Bench,
-    (script, finds): (&Script, &Script),
+    script: &Script,
+    finds: &Script,
     is_kept: bool,
     note: impl FnOnce(Measured) -> Result<()>,
 ) -> Result<Measured> {

@@ -34,7 +34,9 @@ pub(crate) fn once(args: &Args, is_counted: bool) -> Result<Once> {
     let Measured {
         elapsed, counts, ..
     } = bench.measure(&Script::new(args, &keys, 0))?;
-    let (counters, stat, sizes) = (bench.counters(), bench.stat()?, bench.sizes()?);
+    let counters = bench.counters();
+    let stat = bench.stat()?;
+    let sizes = bench.sizes()?;
     let is_told = counters.iter().any(|(name, _)| *name == "splits");
     let splits = if is_told {
         count_of(&counters, "splits")

@@ -204,7 +204,9 @@ impl Report {
             self.ram_json(ns),
             self.log_json(ns),
         ] {
-            if let (Value::Object(figures), Value::Object(mut part)) = (&mut figures, part) {
+            if let Value::Object(figures) = &mut figures
+                && let Value::Object(mut part) = part
+            {
                 figures.append(&mut part);
             }
         }
@@ -268,8 +270,8 @@ impl Report {
             .iter()
             .map(|(name, count)| ((*name).to_owned(), json!(count)))
             .collect();
-        if let (Some(attempts), Some(failures)) =
-            (count("pmwcas_attempts"), count("pmwcas_failures"))
+        if let Some(attempts) = count("pmwcas_attempts")
+            && let Some(failures) = count("pmwcas_failures")
         {
             let percent = 100.0 * failures as f64 / attempts.max(1) as f64;
             figures.insert("pmwcas_failures_percent".to_owned(), rounded(percent));

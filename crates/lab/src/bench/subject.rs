@@ -184,7 +184,8 @@ impl Bench {
 
     fn new(args: &Args, counted: bool) -> Result<Self> {
         let kind = if counted { "counted" } else { "pool" };
-        let (process, number) = (std::process::id(), CREATED.fetch_add(1, Ordering::Relaxed));
+        let process = std::process::id();
+        let number = CREATED.fetch_add(1, Ordering::Relaxed);
         let name = format!("everleaf-bench-{process}-{number}.{kind}");
         let default = if args.medium == MediumChoice::File {
             PathBuf::from(".")
@@ -267,7 +268,8 @@ impl Bench {
 
     /// The tree's operations.
     pub(crate) fn subject(&self) -> Operations<'_> {
-        let (tree, args) = (self.tree(), &self.args);
+        let tree = self.tree();
+        let args = &self.args;
         let sizes = (args.key_size, args.value_size);
         Operations {
             tree,
@@ -337,7 +339,8 @@ impl Bench {
             };
             latency_ns.map(|latency_ns| (start, Instant::now(), latency_ns))
         };
-        let (mut latency_ns, mut spans) = (histogram(), Vec::new());
+        let mut latency_ns = histogram();
+        let mut spans = Vec::new();
         for result in on_threads(script.threads.len(), run) {
             let (start, end, latencies) = result?;
             latency_ns.add(latencies).expect("histograms of one shape");
@@ -446,7 +449,8 @@ impl Bench {
 
     pub(crate) fn sizes(&self) -> Result<Sizes> {
         let stat = self.store().stat()?;
-        let (keys, volatile_bytes) = (self.tree().len()?, self.tree().stat()?.volatile_bytes);
+        let keys = self.tree().len()?;
+        let volatile_bytes = self.tree().stat()?.volatile_bytes;
         Ok(Sizes {
             keys,
             used_bytes: stat.used_bytes,
@@ -462,7 +466,9 @@ impl Bench {
 
     /// Sets the delay of the medium's fences, if the medium can delay them.
     pub(crate) fn set_delay(&self, args: &Args) {
-        if let (Some(instrumented), Some(delay_ns)) = (&self.instrumented, args.persist_delay_ns) {
+        if let Some(instrumented) = &self.instrumented
+            && let Some(delay_ns) = args.persist_delay_ns
+        {
             instrumented.set_delay_ns(delay_ns);
         }
     }
@@ -578,7 +584,8 @@ impl Bench {
         let options = store_options(args)?.manual_epochs().close_cleanly(false);
         let store = open_store(&self.path, args, &options)?;
         let tree = store.open_tree(NAME)?;
-        let (keys, mut random) = (args.keys_drawn(), Random::new(args.seed));
+        let keys = args.keys_drawn();
+        let mut random = Random::new(args.seed);
         let end = Instant::now() + Duration::from_millis(args.epoch_ms);
         while Instant::now() < end {
             let key = keys.key(random.below(args.keys - args.withheld()));
@@ -691,10 +698,8 @@ impl Operations<'_> {
 
     /// A find or an update in parts, if the engine can measure them.
     pub(crate) fn profile(&self, key: u64, value: Option<u64>) -> Result<Option<Profile>> {
-        let (key, value) = (
-            padded(key, self.sizes.0),
-            value.map(|value| padded(value, self.sizes.1)),
-        );
+        let key = padded(key, self.sizes.0);
+        let value = value.map(|value| padded(value, self.sizes.1));
         Ok(self
             .index
             .measured()
@@ -730,7 +735,8 @@ impl Operations<'_> {
     }
 
     fn scan(&self, from: u64, entries: u32) -> Result<u64> {
-        let (mut sum, mut left) = (0_u64, entries);
+        let mut sum = 0_u64;
+        let mut left = entries;
         if let Some(words) = self.words {
             words.scan_each(from, |key, value| {
                 sum = sum.wrapping_add(key ^ value);
@@ -745,7 +751,8 @@ impl Operations<'_> {
             upper: std::ops::Bound::Unbounded,
         };
         let mut scan = self.index.range(bounds, Direction::Forward)?;
-        let (mut key, mut value) = (Vec::new(), Vec::new());
+        let mut key = Vec::new();
+        let mut value = Vec::new();
         while left > 0 && scan.next_into(&mut key, &mut value)? {
             sum = sum.wrapping_add((key.len() + value.len()) as u64);
             left -= 1;
@@ -755,7 +762,8 @@ impl Operations<'_> {
 
     fn run(&self, steps: &[Step], mut stamps: Stamps) -> Result<Histogram<u64>> {
         let mut latency_ns = histogram();
-        let (mut sum, mut buffer) = (0_u64, Vec::new());
+        let mut sum = 0_u64;
+        let mut buffer = Vec::new();
         for chunk in steps.chunks(SAMPLED) {
             let start = Instant::now();
             sum = sum.wrapping_add(self.step(chunk[0], stamps.take(), &mut buffer)?);
@@ -772,7 +780,9 @@ impl Operations<'_> {
     /// be durable.
     fn run_ticketed(&self, steps: &[Step], mut stamps: Stamps) -> Result<Histogram<u64>> {
         let mut latency_ns = histogram();
-        let (mut sum, mut buffer, mut under_way) = (0_u64, Vec::new(), VecDeque::new());
+        let mut sum = 0_u64;
+        let mut buffer = Vec::new();
+        let mut under_way = VecDeque::new();
         let wait = |write: UnderWay, latency_ns: &mut Histogram<u64>| -> Result<()> {
             write.pending.wait()?;
             latency_ns.saturating_record(write.start.elapsed().as_nanos() as u64);
@@ -844,7 +854,8 @@ impl Operations<'_> {
 
     fn run_finds(&self, keys: &[u64]) -> Result<Histogram<u64>> {
         let mut latency_ns = histogram();
-        let (mut sum, mut buffer) = (0_u64, Vec::new());
+        let mut sum = 0_u64;
+        let mut buffer = Vec::new();
         for chunk in keys.chunks(SAMPLED) {
             let start = Instant::now();
             sum = sum.wrapping_add(self.find(chunk[0], &mut buffer)?);

@@ -108,7 +108,8 @@ impl Report {
     fn parts(&self) -> Vec<Row> {
         let mut rows: Vec<Row> = Vec::new();
         if self.args.workload != Workload::Find {
-            let (find, map) = (median(&self.find_ns), median(&self.baseline_find_ns));
+            let find = median(&self.find_ns);
+            let map = median(&self.baseline_find_ns);
             rows.push((
                 "find",
                 time(find),

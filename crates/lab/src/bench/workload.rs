@@ -230,8 +230,11 @@ fn step(
         .upserts_percent()
         .is_some_and(|upserts| percent < upserts)
     {
-        let above = absent.next().filter(|_| is_monotonic);
-        return Step::Put(above.map_or_else(any, |number| keys.key(number)));
+        let key = match absent.next() {
+            Some(above) if is_monotonic => keys.key(above),
+            Some(_) | None => any(),
+        };
+        return Step::Put(key);
     }
     match workload {
         Workload::ReadMostly | Workload::ReadHeavy | Workload::Balanced => Step::Find(any()),

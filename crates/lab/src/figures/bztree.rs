@@ -75,7 +75,8 @@ struct ByThreads {
 impl ByThreads {
     fn note(&mut self, curve: &Curve, threads: usize, sample: &Sample) {
         let count = |name| count_of(&sample.counters, name);
-        let (attempts, failures) = (count("pmwcas_attempts"), count("pmwcas_failures"));
+        let attempts = count("pmwcas_attempts");
+        let failures = count("pmwcas_failures");
         if attempts > 0 {
             let what = format!(
                 "PMwCAS failed, {}, {}, {}",
@@ -118,15 +119,13 @@ fn by_threads(setup: &Setup, curves: &[Curve], notes: Notes<'_>) -> Result<ByThr
 /// Claims about each curve: its throughput at the most threads, and how it scales. The paper
 /// compares with a rival.
 fn scaling(setup: &Setup, figure: &Figure, claims: &[(&str, &'static str)]) -> Vec<Claim> {
-    let (Some(fewest), Some(most)) = (setup.threads.iter().min(), setup.threads.iter().max())
-    else {
+    let Some(fewest) = setup.threads.iter().min() else {
         return Vec::new();
     };
+    let most = setup.threads.iter().max().unwrap_or(fewest);
     let claim = |(panel, paper): &(&str, &'static str)| {
-        let (one, all) = (
-            figure.at(panel, "bztree", *fewest as f64),
-            figure.at(panel, "bztree", *most as f64),
-        );
+        let one = figure.at(panel, "bztree", *fewest as f64);
+        let all = figure.at(panel, "bztree", *most as f64);
         let ours = format!(
             "{all:.2} M/s on {}, {:.2}x those of {fewest}",
             threads_in_words(*most),
@@ -382,7 +381,8 @@ fn sizes(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
 fn parts(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
     // As in `durability`.
     let _small_pages = SmallPages::take();
-    let (mut points, mut claims) = (Vec::new(), Vec::new());
+    let mut points = Vec::new();
+    let mut claims = Vec::new();
     for (panel, workload, papers) in [
         ("50/50", Workload::Balanced, ["12%", "61%"]),
         (
@@ -429,7 +429,8 @@ fn parts(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
 fn pmwcas_words(setup: &Setup, _: Notes<'_>) -> Result<Figure> {
     let mut bench = bench_args(setup);
     (bench.medium, bench.keys) = (MediumChoice::Ram, setup.keys.clamp(5_000, 20_000));
-    let (mut points, mut claims) = (Vec::new(), Vec::new());
+    let mut points = Vec::new();
+    let mut claims = Vec::new();
     for (operation, attempts, words) in words(&bench)? {
         let paper = match operation {
             "insert" => "2, 2",
@@ -467,7 +468,8 @@ fn memory(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
         (1_000_000, "21 MB"),
         (10_000_000, "228 MB"),
     ];
-    let (mut points, mut claims) = (Vec::new(), Vec::new());
+    let mut points = Vec::new();
+    let mut claims = Vec::new();
     for (keys, paper) in papers.into_iter().filter(|(keys, _)| *keys <= setup.keys) {
         let mut bench = bench_args(setup);
         (bench.workload, bench.medium, bench.keys, bench.runs) =
@@ -499,7 +501,8 @@ fn memory(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
 }
 
 fn recovery(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
-    let (mut points, mut claims) = (Vec::new(), Vec::new());
+    let mut points = Vec::new();
+    let mut claims = Vec::new();
     for keys in SIZES.into_iter().filter(|keys| *keys <= setup.keys) {
         let mut bench = bench_args(setup);
         (bench.medium, bench.keys, bench.workload) = (MediumChoice::Dax, keys, Workload::Find);

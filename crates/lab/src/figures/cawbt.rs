@@ -274,13 +274,12 @@ impl<'a> Lab<'a> {
                 continue;
             };
             let of = |count: u64| count as f64 / self.keys as f64;
-            let (lines, fences) = (of(counts.lines_flushed), of(counts.fences));
+            let lines = of(counts.lines_flushed);
+            let fences = of(counts.fences);
             self.point("flushes", &tree, lines);
             self.point("fences", &tree, fences);
-            let (what, paper) = (
-                format!("{}, degree {}", tree.series, tree.degree.1),
-                claimed_flushes(&tree),
-            );
+            let what = format!("{}, degree {}", tree.series, tree.degree.1);
+            let paper = claimed_flushes(&tree);
             claims.push(Claim::new(
                 what,
                 paper,
@@ -327,7 +326,8 @@ impl<'a> Lab<'a> {
         let mut all = trees(&[plain, consistent, wb]);
         all.push(FAST_FAIR);
         self.times(&all, Workload::Load)?;
-        let (keys, split_ns) = (self.keys, self.split_ns()?);
+        let keys = self.keys;
+        let split_ns = self.split_ns()?;
         let missing = "the paper's compiler: it did not optimise there, which makes searches dearer beside flushes. How the paper has \
                        timed a split: here each insert is timed alone, and the time of inserts without a split is subtracted. \
                        A leaf's split shares the fences of its insert, and writes a log, a leaf and the parent more; each split \

@@ -266,10 +266,8 @@ impl<'a> Lab<'a> {
             .collect();
         let settings: Vec<_> = panels.iter().map(|(_, setting, _)| *setting).collect();
         let trees = [TRANSIENT, IN_LINE, LOGGING];
-        let (found, threads) = (
-            self.measure(&trees, self.setup.keys, &settings)?,
-            self.threads_max() as f64,
-        );
+        let found = self.measure(&trees, self.setup.keys, &settings)?;
+        let threads = self.threads_max() as f64;
         for ((panel, ..), samples) in panels.iter().zip(found) {
             self.points_of(panel, &trees, threads, &samples);
         }
@@ -344,10 +342,13 @@ impl<'a> Lab<'a> {
         for ((panel, setting), samples) in panels.zip(&settings).zip(found) {
             self.points_of(panel, &trees, setting.threads as f64, &samples);
         }
-        let (threads, tree) = (
-            self.setup.threads.clone(),
-            &TREES[usize::from(self.setup.keys >= LARGE_TREE)],
-        );
+        let threads = self.setup.threads.clone();
+        let [tree, large_tree] = &TREES;
+        let tree = if self.setup.keys >= LARGE_TREE {
+            large_tree
+        } else {
+            tree
+        };
         let mut figure = self.figure("Figure 4: threads, YCSB-A", THREADS, MOPS, tree.other);
         for ((panel, _), paper) in DISTRIBUTIONS.into_iter().zip(tree.losses) {
             for threads in &threads {
@@ -466,7 +467,8 @@ impl<'a> Lab<'a> {
         let found = self.measure(&[IN_LINE], self.setup.keys, &self.both())?;
         for ((panel, _), samples) in DISTRIBUTIONS.into_iter().zip(found) {
             let of = |name| count_of(&samples[0].counters, name) as f64;
-            let (epochs, epoch_ns) = (of("epochs").max(1.0), EPOCH_MS * 1e6);
+            let epochs = of("epochs").max(1.0);
+            let epoch_ns = EPOCH_MS * 1e6;
             let pause_ns = of("pause_ns") / epochs;
             self.point(
                 panel,
@@ -475,7 +477,8 @@ impl<'a> Lab<'a> {
                 of("lines_flushed") / epochs,
             );
             self.point(panel, "us in which writers wait", EPOCH_MS, pause_ns / 1e3);
-            let (ms, percent) = (pause_ns / 1e6, 100.0 * pause_ns / epoch_ns);
+            let ms = pause_ns / 1e6;
+            let percent = 100.0 * pause_ns / epoch_ns;
             let what = format!("writers wait at the end of an epoch, {panel}");
             claims.push(Claim::new(
                 what,
@@ -508,7 +511,8 @@ impl<'a> Lab<'a> {
                 (bench.engine, bench.set) = (Engine::MASSTREE, vec![mode.to_owned()]);
                 (bench.medium, bench.keys, bench.workload) =
                     (MediumChoice::Dax, keys, Workload::Find);
-                let (mut ms, mut nodes) = (Vec::new(), 0);
+                let mut ms = Vec::new();
+                let mut nodes = 0;
                 for _ in 0..self.setup.runs {
                     let found = recoveries(&bench)?;
                     ms.push(found.crash.as_secs_f64() * 1e3);

@@ -158,7 +158,8 @@ impl Figure {
     }
 
     fn text(&self) -> String {
-        let (x, y) = (12.max(self.x.len() + 2), 12.max(self.y.len() + 2));
+        let x = 12.max(self.x.len() + 2);
+        let y = 12.max(self.y.len() + 2);
         let mut lines = vec![
             self.title.to_owned(),
             format!("{:<28}{:<22}{:>x$}{:>y$}", "", "", self.x, self.y),
@@ -174,10 +175,8 @@ impl Figure {
         }
         let longest =
             |length: fn(&Claim) -> usize| self.claims.iter().map(length).max().unwrap_or(0) + 2;
-        let (what, paper) = (
-            50.max(longest(|claim| claim.what.len())),
-            34.max(longest(|claim| claim.paper.len())),
-        );
+        let what = 50.max(longest(|claim| claim.what.len()));
+        let paper = 34.max(longest(|claim| claim.paper.len()));
         lines.push(format!(
             "{:<what$}{:<paper$}{}",
             "claim", "the paper", "here"
@@ -248,7 +247,8 @@ impl Args {
             ("incll", 4) | ("bztree", 4..=7) => given,
             _ => given.into_iter().max().into_iter().collect(),
         };
-        let (keys, ops) = (self.keys.unwrap_or(keys), self.ops.unwrap_or(ops));
+        let keys = self.keys.unwrap_or(keys);
+        let ops = self.ops.unwrap_or(ops);
         Setup {
             system: self.system.clone(),
             keys,

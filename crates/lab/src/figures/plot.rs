@@ -110,10 +110,8 @@ fn names(figure: &Figure, name: impl Fn(&Point) -> &String) -> Vec<&String> {
 }
 
 fn try_draw(figure: &Figure, setup: &str, path: &Path) -> Drawn {
-    let (panels, series) = (
-        names(figure, |point| &point.panel),
-        names(figure, |point| &point.series),
-    );
+    let panels = names(figure, |point| &point.panel);
+    let series = names(figure, |point| &point.series);
     let wanted =
         TITLE_SIZE * figure.title.chars().count().max(setup.chars().count()) as u32 * 3 / 5;
     let width = wanted.max(PANEL.0 * panels.len() as u32);
@@ -131,10 +129,8 @@ fn try_draw(figure: &Figure, setup: &str, path: &Path) -> Drawn {
         let mut all_x: Vec<f64> = points.iter().map(|point| point.x).collect();
         all_x.sort_by(f64::total_cmp);
         all_x.dedup();
-        let (least, most) = (
-            all_x.first().copied().unwrap_or(0.0),
-            all_x.last().copied().unwrap_or(1.0) * 1.05,
-        );
+        let least = all_x.first().copied().unwrap_or(0.0);
+        let most = all_x.last().copied().unwrap_or(1.0) * 1.05;
         let chart = Panel {
             figure,
             points,

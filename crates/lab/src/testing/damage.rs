@@ -85,7 +85,8 @@ pub fn make(
     seed: u64,
 ) -> Result<()> {
     let store = options(medium).open(path)?;
-    let (tree, codec) = (store.tree_with(TREE, kind)?, kind.codec);
+    let tree = store.tree_with(TREE, kind)?;
+    let codec = kind.codec;
     let removed = |index: usize| match codec {
         Codec::Word => (index as u64).to_be_bytes().to_vec(),
         _ => format!("removed {index}").into_bytes(),
@@ -145,8 +146,10 @@ pub fn damage(bytes: &mut [u8], seed: u64, round: u64) -> Damage {
         };
         tried.into_iter().find(used).unwrap_or(0)
     };
-    let (at, other) = (place(), place());
-    let (line, other) = (at / LINE * LINE, other / LINE * LINE);
+    let at = place();
+    let other = place();
+    let line = at / LINE * LINE;
+    let other = other / LINE * LINE;
     let offset = match kind {
         0 => {
             bytes[at] ^= 1 << random.random_range(0..8);
@@ -221,7 +224,9 @@ pub fn examine(path: &Path, medium: MediumChoice, content: &Content) -> Seen {
 
 fn look_at(store: &Store, content: &Content, seen: &mut Seen) {
     let read = || -> Result<bool> {
-        let (tree, mut expected, mut is_same) = (store.open_tree(TREE)?, content.iter(), true);
+        let tree = store.open_tree(TREE)?;
+        let mut expected = content.iter();
+        let mut is_same = true;
         let mut range = tree.iter();
         while let Some((key, value)) = range.next_entry()? {
             is_same &= expected

@@ -37,11 +37,10 @@ impl KeyShape {
                 bytes
             }
             Self::Layers => {
-                let (rest, ties) = (key / TIES, (key % TIES) as usize);
-                let (first, path) = (
-                    rest / PATHS.len() as u64,
-                    (rest % PATHS.len() as u64) as usize,
-                );
+                let rest = key / TIES;
+                let ties = (key % TIES) as usize;
+                let first = rest / PATHS.len() as u64;
+                let path = (rest % PATHS.len() as u64) as usize;
                 let (zeros, tildes) = PATHS[path];
                 let mut bytes = vec![b'k'];
                 bytes.extend_from_slice(&first.to_be_bytes()[1..]);

@@ -411,10 +411,10 @@ pub fn layers_in_epochs() -> Vec<IndexOperation> {
 
 /// A mix of operations: makes one from a number below 100, a key, a value, and whether the tree is
 /// to grow.
-pub type Mix = fn(u64, (u64, u64), bool) -> IndexOperation;
+pub type Mix = fn(u64, u64, u64, bool) -> IndexOperation;
 
 /// Writes, and occasionally a clean close.
-pub fn writes(chance: u64, (key, value): (u64, u64), is_growing: bool) -> IndexOperation {
+pub fn writes(chance: u64, key: u64, value: u64, is_growing: bool) -> IndexOperation {
     match (chance, is_growing) {
         (0, _) => Reopen,
         (1..10, _) => Update(key, value),
@@ -425,7 +425,7 @@ pub fn writes(chance: u64, (key, value): (u64, u64), is_growing: bool) -> IndexO
 }
 
 /// Writes, with the end of an epoch every few of them.
-pub fn writes_in_epochs(chance: u64, (key, value): (u64, u64), is_growing: bool) -> IndexOperation {
+pub fn writes_in_epochs(chance: u64, key: u64, value: u64, is_growing: bool) -> IndexOperation {
     match (chance, is_growing) {
         (0, _) => Reopen,
         (1..15, _) => Sync,
@@ -448,7 +448,7 @@ pub fn random_operations(seed: u64, count: usize, keys: u64, mix: Mix) -> Vec<In
     };
     let operation = |position: usize| {
         let key = below(keys);
-        mix(below(100), (key, position as u64), position < count / 2)
+        mix(below(100), key, position as u64, position < count / 2)
     };
     (0..count).map(operation).collect()
 }

@@ -50,7 +50,8 @@ impl Scope {
 /// The four seed trees, for leaves of `entries` entries (at least 4) and inner nodes of `children`
 /// children.
 pub fn scopes(entries: usize, children: usize) -> Vec<Scope> {
-    let (entries, children) = (entries as u64, children as u64);
+    let entries = entries as u64;
+    let children = children as u64;
     let inserts =
         |keys: &mut dyn Iterator<Item = u64>| keys.map(|key| Insert(key, key)).collect::<Vec<_>>();
     // Ascending inserts leave each leaf but the last one short of full; two more make the first two
@@ -139,7 +140,8 @@ pub fn layer_scopes() -> Vec<Scope> {
 /// All sequences of `length` of the twelve choices; a write stores its position.
 pub fn sequences(keys: [u64; 3], length: usize) -> impl Iterator<Item = Vec<IndexOperation>> {
     let choice = move |choice: usize, position: usize| {
-        let (key, value) = (keys[choice / 4], 100 + position as u64);
+        let key = keys[choice / 4];
+        let value = 100 + position as u64;
         [
             Insert(key, value),
             Update(key, value),

@@ -174,7 +174,8 @@ pub fn takers() -> Vec<(Vec<IndexOperation>, Program<IndexOperation>)> {
 /// beside them.
 pub fn random(
     seed: u64,
-    (threads, length): (usize, usize),
+    threads: usize,
+    length: usize,
     keys: u64,
     durability: Durability,
 ) -> Program<IndexOperation> {
@@ -239,7 +240,7 @@ impl Default for Chance {
 impl Chance {
     /// The program of a seed on a few keys, and how its schedules are searched.
     pub fn program(self, seed: u64, durability: Durability) -> (Program<IndexOperation>, Search) {
-        let program = random(seed, (self.threads, self.length), 14, durability);
+        let program = random(seed, self.threads, self.length, 14, durability);
         (
             program,
             Search::Random {

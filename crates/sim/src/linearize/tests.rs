@@ -28,11 +28,11 @@ impl Subject for Register {
         Ok(())
     }
 
-    fn apply(&self, (): &mut (), _: &u64) -> Result<u64, Complaint> {
+    fn apply(&self, _state: &mut (), _: &u64) -> Result<u64, Complaint> {
         Err("never called".to_owned())
     }
 
-    fn observe(&self, (): &mut ()) -> Result<u64, Complaint> {
+    fn observe(&self, _state: &mut ()) -> Result<u64, Complaint> {
         Err("never called".to_owned())
     }
 }
@@ -161,11 +161,11 @@ impl Subject for Pair {
         Ok(())
     }
 
-    fn apply(&self, (): &mut (), _: &PairOperation) -> Result<(), Complaint> {
+    fn apply(&self, _state: &mut (), _: &PairOperation) -> Result<(), Complaint> {
         Err("never called".to_owned())
     }
 
-    fn observe(&self, (): &mut ()) -> Result<[u64; 2], Complaint> {
+    fn observe(&self, _state: &mut ()) -> Result<[u64; 2], Complaint> {
         Err("never called".to_owned())
     }
 }

@@ -91,6 +91,21 @@ pub(super) enum Choice {
     Astray,
 }
 
+/// A choice between threads.
+#[derive(Clone, Copy)]
+pub(super) struct Decision<'o> {
+    /// The threads that can run next. The first one costs nothing.
+    pub(super) options: &'o [u16],
+    /// The threads whose next step was tried already, as bits.
+    pub(super) asleep: u64,
+    /// Whether the other options are preemptions.
+    pub(super) preempts: bool,
+    /// The step, counted over all threads.
+    pub(super) step: u32,
+    /// The event that is recorded next.
+    pub(super) event: usize,
+}
+
 impl Tree {
     pub(super) fn new(preemptions_max: u32, prunes: bool) -> Self {
         Self {
@@ -177,15 +192,19 @@ impl Tree {
         false
     }
 
-    /// The thread that runs next, of `options`. The first one costs nothing; the others are
-    /// preemptions if `preempts`.
+    /// The thread that runs next.
     pub(super) fn choose(
         &mut self,
-        (options, asleep): (&[u16], u64),
-        preempts: bool,
-        (step, event): (u32, usize),
+        decision: &Decision<'_>,
         state: impl FnOnce() -> u64,
     ) -> Choice {
+        let Decision {
+            options,
+            asleep,
+            preempts,
+            step,
+            event,
+        } = *decision;
         let left = self.preemptions_max - self.preemptions;
         let position = self.decided.len();
         // One number for the state and the thread that would run.
@@ -199,9 +218,12 @@ impl Tree {
             return Choice::Go(options[0]);
         }
         let (chosen, step_before) = self.path.get(position).copied().unwrap_or((0, step));
-        let Some(thread) = options.get(chosen).copied().filter(|_| step == step_before) else {
+        let Some(thread) = options.get(chosen).copied() else {
             return Choice::Astray;
         };
+        if step != step_before {
+            return Choice::Astray;
+        }
         self.preemptions += u32::from(preempts && chosen > 0);
         self.decided.push(Decided {
             options: options.len(),

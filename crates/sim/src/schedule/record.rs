@@ -128,13 +128,7 @@ impl<S: Concurrent + 'static> Explorer<S> {
         let mut first = 0;
         let mut jobs = Vec::with_capacity(program.threads.len());
         for (thread, operations) in program.threads.iter().enumerate() {
-            jobs.push(self.job(
-                (thread, first),
-                operations.clone(),
-                turn,
-                &instance,
-                &results,
-            ));
+            jobs.push(self.job(thread, first, operations.clone(), turn, &instance, &results));
             first += operations.len();
         }
         crew.run(turn, jobs);
@@ -148,14 +142,18 @@ impl<S: Concurrent + 'static> Explorer<S> {
     /// The job of one thread; its first operation has number `first`.
     fn job(
         &self,
-        (thread, first): (usize, usize),
+        thread: usize,
+        first: usize,
         operations: Vec<S::Operation>,
         turn: &Rc<Turn>,
         instance: &Rc<S::Instance>,
         results: &Rc<RefCell<Results<S>>>,
     ) -> Job {
-        let (subject, sim) = (Arc::clone(&self.subject), self.sim.clone());
-        let (turn, instance, results) = (Rc::clone(turn), Rc::clone(instance), Rc::clone(results));
+        let subject = Arc::clone(&self.subject);
+        let sim = self.sim.clone();
+        let turn = Rc::clone(turn);
+        let instance = Rc::clone(instance);
+        let results = Rc::clone(results);
         Box::new(move || {
             for (position, operation) in operations.iter().enumerate() {
                 let number = first + position;

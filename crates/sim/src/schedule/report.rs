@@ -54,7 +54,9 @@ impl<O> ThreadsFailure<O> {
             before: operations,
             ..Program::of(Vec::new())
         };
-        let (schedule, places, crashes) = (Schedule::default(), Vec::new(), Vec::new());
+        let schedule = Schedule::default();
+        let places = Vec::new();
+        let crashes = Vec::new();
         Self {
             what,
             setup,

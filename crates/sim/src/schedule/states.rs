@@ -203,7 +203,8 @@ impl State {
         &mut self,
         conflicts: &mut Conflicts,
         thread: usize,
-        (access, rules): (&Access, Rules),
+        access: &Access,
+        rules: Rules,
     ) {
         conflicts.learn(thread, access);
         if access.kind == AccessKind::Fence {

@@ -6,7 +6,7 @@ use medium::sim::Sim;
 use medium::sync::schedule::{Access, AccessKind, Scheduler};
 
 use super::crew::give_way;
-use super::order::{Choice, Random, Schedule, Tree};
+use super::order::{Choice, Decision, Random, Schedule, Tree};
 use super::states::{Conflicts, Sleepers, State, mix};
 use crate::model::Rules;
 
@@ -138,9 +138,14 @@ impl Run {
                             matches!(status, Status::Waiting(since) if *since >= self.changes),
                         )
                 });
-                match tree.choose((&options, asleep), stays, (step, event), || {
-                    mix(state.number(), waiting)
-                }) {
+                let decision = Decision {
+                    options: &options,
+                    asleep,
+                    preempts: stays,
+                    step,
+                    event,
+                };
+                match tree.choose(&decision, || mix(state.number(), waiting)) {
                     Choice::Go(next) => {
                         if prunes && stays && next != options[0] {
                             self.sleepers.add(self.current, pending);
@@ -436,7 +441,7 @@ impl Turn {
         if let Some(access) = access {
             let run = &mut *self.run.borrow_mut();
             run.state
-                .note(&mut run.conflicts, run.current, (&access, run.rules));
+                .note(&mut run.conflicts, run.current, &access, run.rules);
             run.sleepers.note(&access, run.rules);
             if access.kind == AccessKind::Store {
                 run.unsure |= 1 << run.current;

@@ -85,12 +85,8 @@ fn repeat() -> Option<Repeat> {
 
 /// Repeats a crash with the engine and the options of an exploration. Of a test that explores
 /// several ways, those in which these operations do not come to it find nothing.
-fn explore_again(
-    engine: &AnyEngine,
-    follow_up: FollowUp,
-    options: &Options,
-    (setup, operations, crashes): &Repeat,
-) {
+fn explore_again(engine: &AnyEngine, follow_up: FollowUp, options: &Options, repeat: &Repeat) {
+    let (setup, operations, crashes) = repeat;
     let options = Options {
         replay: Some(crashes.clone()),
         ..options.clone()
@@ -110,7 +106,8 @@ fn explore_again(
 
 /// The report of a failure, with the command that repeats it.
 pub(crate) fn report(failure: &Failure<IndexOperation>) -> String {
-    let (setup, operations) = (to_word(&failure.setup), to_word(&failure.operations));
+    let setup = to_word(&failure.setup);
+    let operations = to_word(&failure.operations);
     let crash = format!("EVERLEAF_CRASH={setup},{operations}@{}", failure.replay());
     failure.narrate(&format!("{crash} {}", failure.command))
 }

@@ -370,7 +370,7 @@ fn pairs_of_operations() {
 #[test]
 fn random_threads() {
     for seed in common::seeds(3, 8) {
-        let program = threads::random(seed, (3, 8), 9, Durability::OnReturn);
+        let program = threads::random(seed, 3, 8, 9, Durability::OnReturn);
         let scope = Scope {
             name: "random",
             setup: Vec::new(),

@@ -53,7 +53,7 @@ impl Subject for Program {
 
     fn initial(&self) {}
 
-    fn step(&self, (): &mut (), _operation: &Operation) {}
+    fn step(&self, _state: &mut (), _operation: &Operation) {}
 
     fn open(&self, sim: &Sim) -> Result<(Sim, u64), Complaint> {
         sim.grow(64 * (LINES + 1))
@@ -72,9 +72,10 @@ impl Subject for Program {
         Ok((sim.clone(), 0))
     }
 
-    fn apply(&self, (sim, _): &mut (Sim, u64), operation: &Operation) -> Result<(), Complaint> {
+    fn apply(&self, opened: &mut (Sim, u64), operation: &Operation) -> Result<(), Complaint> {
+        let sim = &opened.0;
         if *operation == Operation::Wait {
-            return Guard::new(&*sim).drain().map_err(|error| error.to_string());
+            return Guard::new(sim).drain().map_err(|error| error.to_string());
         }
         // One guard for each operation would leave nothing to fence.
         thread_local!(static GUARD: RefCell<Vec<Operation>> = const { RefCell::new(Vec::new()) });
@@ -82,7 +83,7 @@ impl Subject for Program {
             waiting.borrow_mut().push(*operation);
             (*operation == Operation::Fence).then(|| waiting.take())
         });
-        let guard = Guard::new(&*sim);
+        let guard = Guard::new(sim);
         for operation in fenced.unwrap_or_default() {
             match operation {
                 Operation::Store { line, word, value } => {
@@ -106,8 +107,9 @@ impl Subject for Program {
         Ok(())
     }
 
-    fn observe(&self, (sim, _): &mut (Sim, u64)) -> Result<(), Complaint> {
-        let guard = Guard::new(&*sim);
+    fn observe(&self, opened: &mut (Sim, u64)) -> Result<(), Complaint> {
+        let sim = &opened.0;
+        let guard = Guard::new(sim);
         let mut seen = Vec::new();
         let mut line = 1;
         for _ in 0..3 {
@@ -130,10 +132,13 @@ fn random(state: &mut u64, below: u64) -> u64 {
 fn program(seed: u64, count: usize) -> Vec<Operation> {
     let mut state = seed;
     // Since the last fence: a line that is stored whole is not stored to otherwise.
-    let (mut in_words, mut whole) = (BTreeSet::new(), BTreeSet::new());
+    let mut in_words = BTreeSet::new();
+    let mut whole = BTreeSet::new();
     let operation = |_| {
-        let (kind, line) = (random(&mut state, 11), random(&mut state, LINES) + 1);
-        let (word, value) = (random(&mut state, 3), random(&mut state, 4));
+        let kind = random(&mut state, 11);
+        let line = random(&mut state, LINES) + 1;
+        let word = random(&mut state, 3);
+        let value = random(&mut state, 4);
         if kind == 9 {
             in_words.clear();
             whole.clear();
@@ -197,7 +202,9 @@ fn explore_by(
 
 #[test]
 fn the_lazy_explorer_sees_what_all_images_show() {
-    let (mut lazy_runs, mut eager_runs, mut outcomes) = (0, 0, 0);
+    let mut lazy_runs = 0;
+    let mut eager_runs = 0;
+    let mut outcomes = 0;
     for seed in 0..600 {
         let operations = program(seed, 14);
         let (lazy, lazy_stats) = explore(&operations, Rules::Lines, Images::All);
@@ -219,7 +226,9 @@ fn the_lazy_explorer_sees_what_all_images_show() {
 
 #[test]
 fn in_a_log_as_well_and_it_leaves_nothing_that_lines_do_not() {
-    let (mut outcomes, mut of_lines, mut images) = (0, 0, 0.0);
+    let mut outcomes = 0;
+    let mut of_lines = 0;
+    let mut images = 0.0;
     for seed in 0..600 {
         let operations = program(seed, 24);
         let (lazy, lazy_stats) = explore(&operations, Rules::Log, Images::All);
@@ -240,7 +249,10 @@ fn in_a_log_as_well_and_it_leaves_nothing_that_lines_do_not() {
 #[test]
 fn second_crashes_show_what_all_images_of_both_show() {
     for rules in [Rules::Lines, Rules::Log] {
-        let (mut lazy_runs, mut eager_runs, mut outcomes, mut more) = (0, 0, 0, 0);
+        let mut lazy_runs = 0;
+        let mut eager_runs = 0;
+        let mut outcomes = 0;
+        let mut more = 0;
         for seed in 0..6_000 {
             let operations = program(seed, 14);
             let of = |images, second_crash| {
@@ -271,7 +283,8 @@ fn second_crashes_show_what_all_images_of_both_show() {
 fn no_crash_point_is_left_out_that_leaves_something_new() {
     for rules in [Rules::Lines, Rules::Log, Rules::PersistentCaches] {
         for second_crash in [SecondCrash::Never, SecondCrash::InRecovery] {
-            let (mut points, mut all_points) = (0, 0);
+            let mut points = 0;
+            let mut all_points = 0;
             for seed in 0..60 {
                 let operations = program(seed, 14);
                 let of = |reduced| {
@@ -284,7 +297,8 @@ fn no_crash_point_is_left_out_that_leaves_something_new() {
                     let repairs = second_crash != SecondCrash::Never;
                     explore_by(&operations, repairs, options)
                 };
-                let ((outcomes, stats), (all_outcomes, all_stats)) = (of(true), of(false));
+                let (outcomes, stats) = of(true);
+                let (all_outcomes, all_stats) = of(false);
                 assert_eq!(
                     outcomes, all_outcomes,
                     "{rules:?}, {second_crash:?}, seed {seed}: {operations:?}"
@@ -308,7 +322,8 @@ fn more_is_tried_when_the_options_ask_for_more() {
             seen: Rc::clone(&seen),
             repairs: false,
         };
-        let (images, second_crash) = (Images::Some { random: 0 }, SecondCrash::Never);
+        let images = Images::Some { random: 0 };
+        let second_crash = SecondCrash::Never;
         let few = Options {
             images,
             second_crash,

@@ -55,7 +55,8 @@ impl Opened {
                 Fault::OutOfBounds => node.expect("a node"),
                 _ => node.map_err(|bad| bad.to_string())?,
             };
-            let (value, next) = (node[0].load(&guard), node[1].load(&guard));
+            let value = node[0].load(&guard);
+            let next = node[1].load(&guard);
             if node[2].load(&guard) != value + 1 && fault != Fault::Endless {
                 return Err(format!("the node at {offset:#x} is damaged"));
             }

@@ -575,7 +575,7 @@ impl Subject for TwoWays {
 
     fn initial(&self) {}
 
-    fn step(&self, (): &mut (), (): &()) {}
+    fn step(&self, _state: &mut (), _operation: &()) {}
 
     fn open(&self, sim: &Sim) -> Result<Sim, Complaint> {
         sim.grow(4096).map_err(|error| error.to_string())?;
@@ -587,7 +587,7 @@ impl Subject for TwoWays {
         Ok(sim.clone())
     }
 
-    fn apply(&self, sim: &mut Sim, (): &()) -> Result<(), Complaint> {
+    fn apply(&self, sim: &mut Sim, _operation: &()) -> Result<(), Complaint> {
         if !self.while_opening {
             self.store(sim)?;
         }

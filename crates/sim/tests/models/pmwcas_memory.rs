@@ -85,7 +85,8 @@ impl Opened {
             let mut swap = self.pmwcas.allocate();
             swap.add_word(guard, cell, status, status | 1)
                 .map_err(text)?;
-            let (lead, values) = (self.cell(guard, 1)?, (old, new));
+            let lead = self.cell(guard, 1)?;
+            let values = (old, new);
             swap.add_recycling(guard, lead, values, Recycling::FreeOne)
                 .map_err(text)?;
             // The default callback would free the new node after a failure.

@@ -33,8 +33,13 @@ fn below(state: &mut u64, bound: u64) -> u64 {
 
 /// Threads, two or three, of one to two operations each.
 fn threads<O: Clone>(state: &mut u64, mut operation: impl FnMut(&mut u64) -> O) -> Program<O> {
-    let lengths: &[usize] =
-        [&[1, 1, 1][..], &[1, 1], &[2, 1], &[1, 2], &[2, 2]][below(state, 5) as usize];
+    let lengths: &[usize] = match below(state, 5) {
+        0 => &[1, 1, 1],
+        1 => &[1, 1],
+        2 => &[2, 1],
+        3 => &[1, 2],
+        _ => &[2, 2],
+    };
     Program::of(
         lengths
             .iter()
@@ -117,7 +122,7 @@ impl Subject for Steps {
 
     fn initial(&self) {}
 
-    fn step(&self, (): &mut (), _operation: &Numbered) {}
+    fn step(&self, _state: &mut (), _operation: &Numbered) {}
 
     fn open(&self, sim: &Sim) -> Result<Opened, Complaint> {
         self.returned.borrow_mut().clear();
@@ -138,15 +143,13 @@ impl Subject for Steps {
 }
 
 impl Concurrent for Steps {
-    fn call(
-        &self,
-        Opened { sim, lock }: &Opened,
-        (number, steps): &Numbered,
-    ) -> Result<(), Complaint> {
+    fn call(&self, Opened { sim, lock }: &Opened, operation: &Numbered) -> Result<(), Complaint> {
+        let (number, steps) = operation;
         let guard = Guard::new(sim);
         let mut locked = None;
         let word = |register| &guard.words(offset(register), 1).expect("a register")[0];
-        let (mut value, mut is_skipped) = (0_u64, false);
+        let mut value = 0_u64;
+        let mut is_skipped = false;
         for step in steps {
             if std::mem::take(&mut is_skipped) {
                 continue;
@@ -180,7 +183,7 @@ impl Concurrent for Steps {
 
     fn parts(
         &self,
-        (): &(),
+        _start: &(),
         calls: &[(Numbered, Option<()>)],
     ) -> Vec<Vec<(u64, Numbered, Option<()>)>> {
         if calls.iter().all(|call| call.1.is_some()) {
@@ -351,9 +354,10 @@ fn counters(seed: u64, flaws: u64) -> Program<Operation> {
 fn explore<S: Concurrent + 'static>(
     subject: S,
     program: &Program<S::Operation>,
-    (rules, preemptions_max): (Rules, u32),
+    extent: (Rules, u32),
     reduced: bool,
 ) -> (Option<String>, Stats) {
+    let (rules, preemptions_max) = extent;
     let options = Options {
         rules,
         images: Images::All,
@@ -394,7 +398,9 @@ fn seeds(usual: u64) -> std::ops::Range<u64> {
 
 #[test]
 fn what_is_left_out_shows_nothing_new() {
-    let (mut few, mut many, mut outcomes) = (0, 0, 0);
+    let mut few = 0;
+    let mut many = 0;
+    let mut outcomes = 0;
     let preemptions = setting("EVERLEAF_PREEMPTIONS", 2) as u32;
     for seed in seeds(10) {
         let program = steps(seed);
@@ -413,7 +419,8 @@ fn what_is_left_out_shows_nothing_new() {
 
 #[test]
 fn a_flaw_is_found_where_all_schedules_find_it() {
-    let (mut right, mut wrong) = (0, 0);
+    let mut right = 0;
+    let mut wrong = 0;
     for seed in seeds(16) {
         let program = counters(seed, seed % 2 * 4);
         for extent in MODELS.map(|rules| (rules, 1 + u32::from(seed % 8 == 1))) {
@@ -455,7 +462,7 @@ impl Subject for Beside {
 
     fn initial(&self) {}
 
-    fn step(&self, (): &mut (), _side: &Side) {}
+    fn step(&self, _state: &mut (), _side: &Side) {}
 
     fn open(&self, sim: &Sim) -> Result<Sim, Complaint> {
         sim.grow(256).map_err(text)?;
@@ -481,7 +488,9 @@ impl Concurrent for Beside {
     fn call(&self, sim: &Sim, side: &Side) -> Result<(), Complaint> {
         let guard = Guard::new(sim);
         let word = |offset| guard.words(offset, 1).map(|words| &words[0]).map_err(text);
-        let (neighbour, word, record) = (word(64)?, word(72)?, word(128)?);
+        let neighbour = word(64)?;
+        let record = word(128)?;
+        let word = word(72)?;
         match side {
             Side::Neighbour => {
                 // For a log the line's content at the fence matters.

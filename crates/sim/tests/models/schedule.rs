@@ -201,7 +201,8 @@ impl Subject for Toy {
         let guard = Guard::new(&opened.sim);
         let [value, copy] =
             [64, 128].map(|offset| guard.words(offset, 1).map(|words| words[0].load(&guard)));
-        let (value, copy) = (value.map_err(text)?, copy.map_err(text)?);
+        let value = value.map_err(text)?;
+        let copy = copy.map_err(text)?;
         match copy / 3 == value || copy / 3 == value + 1 || self.0 == Flaw::LostUpdate {
             true => Ok(value),
             false => Err(format!("the value is {value}, but its copy is {copy}")),

@@ -38,7 +38,8 @@ impl Table {
     fn segments(memory: &Memory<'_>) -> Vec<u64> {
         let directory = memory.load(0);
         let global = memory.load(directory);
-        let (mut prefix, mut segments) = (0, Vec::new());
+        let mut prefix = 0;
+        let mut segments = Vec::new();
         while prefix < 1 << global {
             let segment = memory.load(directory + 8 + 8 * prefix);
             segments.push(segment);
@@ -50,11 +51,9 @@ impl Table {
     fn double(&self, memory: &Memory<'_>, old: u64) {
         let old_directory = memory.load(0);
         let global = memory.load(old_directory);
-        let (directory, low, high) = (
-            old_directory + line(3),
-            old_directory + line(4),
-            old_directory + line(5),
-        );
+        let directory = old_directory + line(3);
+        let low = old_directory + line(4);
+        let high = old_directory + line(5);
         let (is_low, is_high): (Vec<_>, Vec<_>) = entries_of(memory, old)
             .into_iter()
             .partition(|entry| entry.0 >> (KEY_BITS - global - 1) & 1 == 0);

@@ -86,9 +86,9 @@ impl Toy for Node {
             memory.store(pointer_of(0), 0);
             memory.store(0, NODE);
             if self.0 != Fault::ConstructorUnflushed {
-                [NODE, pointer_of(0), 0]
-                    .into_iter()
-                    .for_each(|offset| memory.persist(offset));
+                for offset in [NODE, pointer_of(0), 0] {
+                    memory.persist(offset);
+                }
             }
         }
         if self.0 != Fault::BlindRemoval {

@@ -93,9 +93,9 @@ impl Chain {
         memory.store(new + line(1), 1);
         memory.store(new + line(2), memory.load(leaf + line(2)));
         let flush_new = || {
-            [new, new + line(1), new + line(2)]
-                .into_iter()
-                .for_each(|offset| memory.flush(offset));
+            for offset in [new, new + line(1), new + line(2)] {
+                memory.flush(offset);
+            }
             memory.fence();
         };
         let shorten = || memory.publish(leaf + line(1), bitmap(memory, leaf) & !(1 << slot));
@@ -140,7 +140,8 @@ impl Toy for Chain {
                 .sum();
             memory.publish(pair[0] + line(1), bitmap(memory, pair[0]) & kept);
         }
-        let (mut index, mut spare) = (Vec::new(), Vec::new());
+        let mut index = Vec::new();
+        let mut spare = Vec::new();
         for leaf in leaves {
             match () {
                 () if self.fault == Fault::IndexStuck => index = vec![leaf],
@@ -188,10 +189,8 @@ impl Toy for Chain {
     }
 
     fn check(&self, memory: &Memory<'_>) -> Result<(), String> {
-        let (linked, known) = (
-            chain(memory).len(),
-            self.index.borrow().len() + self.spare.borrow().len(),
-        );
+        let linked = chain(memory).len();
+        let known = self.index.borrow().len() + self.spare.borrow().len();
         match linked == known {
             true => Ok(()),
             false => Err(format!(

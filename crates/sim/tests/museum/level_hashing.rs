@@ -48,7 +48,8 @@ fn find(memory: &Memory<'_>, key: u64) -> Option<(u64, u64)> {
 }
 
 impl Levels {
-    fn fill(&self, memory: &Memory<'_>, (bucket, index): (u64, u64), (key, value): (u64, u64)) {
+    fn fill(&self, memory: &Memory<'_>, bucket: u64, index: u64, entry: (u64, u64)) {
+        let (key, value) = entry;
         let offset = slot(bucket, index);
         memory.store(offset, key);
         memory.store(offset + 8, value);
@@ -74,7 +75,7 @@ impl Levels {
             memory.persist(slot(BOTTOM, free));
             memory.publish(line(TOP), tokens(memory, TOP) | 1 << free);
         } else {
-            self.fill(memory, (BOTTOM, free), entry);
+            self.fill(memory, BOTTOM, free, entry);
         }
         memory.publish(line(TOP), tokens(memory, TOP) & !(1 << index));
     }
@@ -102,7 +103,7 @@ impl Toy for Levels {
         let free = (0..SLOTS)
             .find(|slot| tokens(memory, TOP) >> slot & 1 == 0)
             .expect("a free slot");
-        self.fill(memory, (TOP, free), (key, value));
+        self.fill(memory, TOP, free, (key, value));
     }
 
     fn update(&self, memory: &Memory<'_>, key: u64, value: u64) {
@@ -235,7 +236,8 @@ impl Toy for Growing {
     /// Grows, whatever is in the way.
     fn insert(&self, memory: &Memory<'_>, key: u64, value: u64) {
         let (capacity, table) = self.table(memory);
-        let (larger, new) = (2 * capacity, table + line(2 * capacity));
+        let larger = 2 * capacity;
+        let new = table + line(2 * capacity);
         for (key, value) in self.entries(memory).into_iter().chain([(key, value)]) {
             memory.store(new + line(key % larger), key);
             memory.store(new + line(key % larger) + 8, value);

@@ -54,7 +54,8 @@ fn some_leaf(memory: &Memory<'_>, mut at: u64) -> u64 {
 
 impl Toy for Woart {
     fn insert(&self, memory: &Memory<'_>, key: u64, value: u64) {
-        let (mut reference, mut depth) = (0, 0);
+        let mut reference = 0;
+        let mut depth = 0;
         loop {
             let at = memory.load(reference);
             if at == 0 {
@@ -93,7 +94,8 @@ impl Toy for Woart {
     }
 
     fn entries(&self, memory: &Memory<'_>) -> Vec<(u64, u64)> {
-        let (mut entries, mut stack) = (Vec::new(), vec![memory.load(0)]);
+        let mut entries = Vec::new();
+        let mut stack = vec![memory.load(0)];
         while let Some(at) = stack.pop() {
             match (at, at & 1) {
                 (0, _) => {}
@@ -105,7 +107,8 @@ impl Toy for Woart {
     }
 
     fn get(&self, memory: &Memory<'_>, key: u64) -> Option<u64> {
-        let (mut at, mut depth) = (memory.load(0), 0);
+        let mut at = memory.load(0);
+        let mut depth = 0;
         while at != 0 && at & 1 == 0 {
             depth += memory.load(at);
             at = memory.load(at + 8 + 8 * digit(key, depth));

@@ -133,8 +133,12 @@ impl Toy for Rewritten {
     }
 
     fn entries(&self, memory: &Memory<'_>) -> Vec<(u64, u64)> {
-        let (table, mut entries) = (memory.load(0), Vec::new());
-        for first in [table, table + line(1)].into_iter().filter(|_| table != 0) {
+        let table = memory.load(0);
+        let mut entries = Vec::new();
+        if table == 0 {
+            return entries;
+        }
+        for first in [table, table + line(1)] {
             let mut offset = first;
             while offset != 0 {
                 let [key, value, next] = bucket(memory, offset);
@@ -264,7 +268,8 @@ impl Blocks {
         if oldest == 0 {
             return;
         }
-        let (bitmap, bit) = (memory.load(line(1)), 1 << (oldest / line(1) - 2));
+        let bitmap = memory.load(line(1));
+        let bit = 1 << (oldest / line(1) - 2);
         assert!(bitmap & bit != 0, "the block at {oldest:#x} is freed twice");
         memory.publish(line(1), bitmap & !bit);
         memory.store(8, 0);
@@ -323,10 +328,8 @@ impl Toy for Blocks {
     }
 
     fn check(&self, memory: &Memory<'_>) -> Result<(), String> {
-        let (taken, reached) = (
-            memory.load(line(1)).count_ones(),
-            u32::from(memory.load(0) != 0),
-        );
+        let taken = memory.load(line(1)).count_ones();
+        let reached = u32::from(memory.load(0) != 0);
         match taken == reached || self.0 == Reclamation::OldestUnflushed {
             true => Ok(()),
             false => Err(format!(

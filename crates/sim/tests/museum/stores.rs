@@ -118,7 +118,8 @@ impl Toy for Counted {
     }
 
     fn check(&self, memory: &Memory<'_>) -> Result<(), String> {
-        let (counter, entries) = (memory.load(0), self.entries(memory).len() as u64);
+        let counter = memory.load(0);
+        let entries = self.entries(memory).len() as u64;
         match counter == entries {
             true => Ok(()),
             false => Err(format!(

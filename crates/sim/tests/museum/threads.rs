@@ -120,7 +120,8 @@ impl Exhibit<'_> {
     fn explore(
         &self,
         toy: Box<dyn OneKey>,
-        (program, search): (&Program<Operation>, Search),
+        program: &Program<Operation>,
+        search: Search,
         options: Options,
     ) -> Result<(), Box<ThreadsFailure<Operation>>> {
         let mut explorer = Explorer::new(Shown(toy), options).unwrap();
@@ -153,7 +154,7 @@ impl Exhibit<'_> {
         };
         let program = Program::single(&self.threads);
         let all = Search::Exhaustive { preemptions_max: 2 };
-        let failure = self.explore(toy(false), (&program, all.clone()), options.clone());
+        let failure = self.explore(toy(false), &program, all.clone(), options.clone());
         let failure = failure.expect_err("the bug was not noticed");
         println!("{failure}\n");
         assert!(
@@ -168,7 +169,8 @@ impl Exhibit<'_> {
         let again = self
             .explore(
                 toy(false),
-                (&failure.program, search),
+                &failure.program,
+                search,
                 Options {
                     replay,
                     ..options.clone()
@@ -180,7 +182,7 @@ impl Exhibit<'_> {
             (&failure.what, failure.replay())
         );
         if sweep {
-            let swept = self.explore(toy(false), (&program, Search::Sweep), options.clone());
+            let swept = self.explore(toy(false), &program, Search::Sweep, options.clone());
             let swept = swept.expect_err("the sweep did not notice the bug");
             assert!(
                 swept.what.contains(self.complaint),
@@ -188,7 +190,7 @@ impl Exhibit<'_> {
             );
         }
         for search in [all, Search::Sweep] {
-            self.explore(toy(true), (&program, search), options.clone())
+            self.explore(toy(true), &program, search, options.clone())
                 .unwrap_or_else(|failure| panic!("mended: {failure}"));
         }
     }

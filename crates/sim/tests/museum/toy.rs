@@ -191,7 +191,8 @@ impl Subject for Shown<'_> {
     fn check(&self, sim: &mut Sim, state: &BTreeMap<u64, u64>) -> Result<(), Complaint> {
         let memory = Memory::new(sim);
         for key in 0..16 {
-            let (found, scanned) = (self.toy.get(&memory, key), state.get(&key).copied());
+            let found = self.toy.get(&memory, key);
+            let scanned = state.get(&key).copied();
             if found != scanned {
                 return Err(format!(
                     "get {key} found {found:?}, a scan found {scanned:?}"

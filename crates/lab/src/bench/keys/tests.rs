@@ -25,7 +25,8 @@ fn short_keys_are_all_there_are() {
 
 #[test]
 fn zipfian_ranks_have_their_frequencies() {
-    let (zipfian, mut random) = (Zipfian::new(1_000_000, 0.99), Random::new(3));
+    let zipfian = Zipfian::new(1_000_000, 0.99);
+    let mut random = Random::new(3);
     let draws = 200_000;
     let mut counts = [0_u32; 2];
     let mut among_first_hundred = 0;

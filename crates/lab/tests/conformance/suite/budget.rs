@@ -14,7 +14,8 @@ pub fn operations_keep_their_budget(cell: &Cell, _seed: Seed) -> Check {
         Contract::Epoch => return Ok(()),
     };
     let world = cell.world()?;
-    let (tree, kind) = (world.tree(), cell.kind);
+    let tree = world.tree();
+    let kind = cell.kind;
     let Some(_) = world.counts() else {
         return Ok(());
     };
@@ -25,10 +26,8 @@ pub fn operations_keep_their_budget(cell: &Cell, _seed: Seed) -> Check {
     };
     let fences = || world.counts().map_or(0, |counts| counts.fences);
     // Half a leaf, so that nothing splits; the first keys open the slabs of their size.
-    let (warm, ids) = (
-        (cell.capacity as u32 / 4).max(1),
-        (cell.capacity as u32 / 2).max(2),
-    );
+    let warm = (cell.capacity as u32 / 4).max(1);
+    let ids = (cell.capacity as u32 / 2).max(2);
     for id in 0..warm {
         tree.insert(&key_of(kind, id), &value_of(kind, id, 1))?;
     }
@@ -51,7 +50,8 @@ pub fn operations_keep_their_budget(cell: &Cell, _seed: Seed) -> Check {
         Ok(())
     };
     for id in warm..ids {
-        let (key, value) = (key_of(kind, id), value_of(kind, id, 1));
+        let key = key_of(kind, id);
+        let value = value_of(kind, id, 1);
         measure("insert", budget.insert, &|| tree.insert(&key, &value))?;
         measure("insert of a key that is there", 0, &|| {
             Ok(!tree.insert(&key, &value)?)
@@ -59,7 +59,8 @@ pub fn operations_keep_their_budget(cell: &Cell, _seed: Seed) -> Check {
     }
     for round in 0..20 {
         for id in 0..ids {
-            let (key, value) = (key_of(kind, id), value_of(kind, id, 1));
+            let key = key_of(kind, id);
+            let value = value_of(kind, id, 1);
             if round % 2 == 0 {
                 measure("update", update, &|| tree.update(&key, &value))?;
             } else {
@@ -68,7 +69,8 @@ pub fn operations_keep_their_budget(cell: &Cell, _seed: Seed) -> Check {
             }
         }
     }
-    let (key, value) = (key_of(kind, ids + 1), value_of(kind, 1, 1));
+    let key = key_of(kind, ids + 1);
+    let value = value_of(kind, 1, 1);
     measure("get", 0, &|| Ok(tree.get(&key_of(kind, 0))?.is_some()))?;
     measure("get of an absent key", 0, &|| Ok(tree.get(&key)?.is_none()))?;
     measure("get_many", 0, &|| {

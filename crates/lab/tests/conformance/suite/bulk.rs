@@ -14,7 +14,8 @@ fn load<'e>(
     entries: impl IntoIterator<Item = (&'e [u8], &'e [u8])>,
     fill: f64,
 ) -> engines::Result<u64> {
-    let (mut entries, mut is_over) = (entries.into_iter(), false);
+    let mut entries = entries.into_iter();
+    let mut is_over = false;
     let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
         if is_over {
             return Err(ErrorKind::Setting {
@@ -90,17 +91,16 @@ pub fn bulk_load_at_every_fill(cell: &Cell, seed: Seed) -> Check {
             expect_equal(world.tree(), &model)
                 .map_err(|failure| Failure(format!("{count} at {fill}: {}", failure.0)))?;
             let per_leaf = ((f64::from(capacity) * fill) as u64).max(1);
-            let (leaves, most) = (
-                world.tree().stat()?.leaves,
-                u64::from(count).div_ceil(per_leaf) + 2,
-            );
+            let leaves = world.tree().stat()?.leaves;
+            let most = u64::from(count).div_ceil(per_leaf) + 2;
             ensure!(
                 leaves <= most,
                 "{count} entries at {fill} in {leaves} leaves, {most} are enough"
             );
             for _ in 0..count / 2 {
                 let id = rng.random_range(0..3 * count);
-                let (key, value) = (key_of(cell.kind, id), value_of(cell.kind, id, 51));
+                let key = key_of(cell.kind, id);
+                let value = value_of(cell.kind, id, 51);
                 if rng.random() {
                     world.tree().put(&key, &value)?;
                     model.insert(key, value);
@@ -161,7 +161,8 @@ fn load_with(tree: &dyn Index, kind: Kind, trouble: Trouble, at: u64) -> Result<
 pub fn bulk_load_is_all_or_nothing(cell: &Cell, seed: Seed) -> Check {
     let mut world = cell.limited(3 << 20)?;
     world.reopen(Closing::Clean)?;
-    let (mut before, mut rng) = (world.stat().allocations, seed.rng(1));
+    let mut before = world.stat().allocations;
+    let mut rng = seed.rng(1);
     for trouble in [
         Trouble::Unsorted,
         Trouble::Twice,

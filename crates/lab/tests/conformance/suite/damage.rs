@@ -19,15 +19,14 @@ const ENTRIES_MAX: usize = 10_000;
 fn small_tree(cell: &Cell, world: &dyn World) -> Result<Model, Failure> {
     let mut model = Model::new();
     for id in 0..(3 * cell.capacity as u32).min(100) {
-        let (key, value) = (
-            key_of(cell.kind, id * 7),
-            value_of(cell.kind, id * 7, id % 40),
-        );
+        let key = key_of(cell.kind, id * 7);
+        let value = value_of(cell.kind, id * 7, id % 40);
         world.tree().insert(&key, &value)?;
         model.insert(key, value);
     }
     if cell.kind == Kind::Record {
-        let (key, value) = (b"a large one".to_vec(), vec![0xa5; 70_000]);
+        let key = b"a large one".to_vec();
+        let value = vec![0xa5; 70_000];
         world.tree().insert(&key, &value)?;
         model.insert(key, value);
     }
@@ -141,7 +140,8 @@ pub fn every_flipped_byte_is_survived(cell: &Cell, seed: Seed) -> Check {
         let mut world = cell.limited(4 << 20)?;
         let model = small_tree(cell, &*world)?;
         world.close(how)?;
-        let (image, mut rng) = (world.image(), seed.rng(1));
+        let image = world.image();
+        let mut rng = seed.rng(1);
         let mut places = places(&image, &mut rng);
         places.shuffle(&mut rng);
         places.truncate((cell.flips as usize).saturating_mul(factor() as usize));
@@ -156,7 +156,11 @@ pub fn every_flipped_byte_is_survived(cell: &Cell, seed: Seed) -> Check {
             world.set_image(&damaged);
             // After a crash the copy of a twin line with another tag is one that the crash tore.
             let may_be_torn = how == Closing::Crash && place % 8 == 7 && mask & 0xc0 != 0;
-            let noticed = Some(&model).filter(|_| notices && !may_be_torn);
+            let noticed = if notices && !may_be_torn {
+                Some(&model)
+            } else {
+                None
+            };
             let at = format!("{how:?}, byte {place:#x} xor {mask:#x}");
             match catch_unwind(AssertUnwindSafe(|| {
                 survive(&mut *world, cell.kind, &mut rng, noticed)

@@ -117,7 +117,8 @@ fn refused<T: std::fmt::Debug>(
 }
 
 fn beyond_the_limits(tree: &dyn Index) -> Check {
-    let (key, value) = (vec![b'k'; KEY_BYTES_MAX + 1], vec![0; VALUE_BYTES_MAX + 1]);
+    let key = vec![b'k'; KEY_BYTES_MAX + 1];
+    let value = vec![0; VALUE_BYTES_MAX + 1];
     let tries = [
         ("insert", tree.insert(&key, b"v")),
         ("put", tree.put(&key, b"v").map(|()| true)),

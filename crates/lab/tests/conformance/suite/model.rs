@@ -109,7 +109,8 @@ fn compare_range(
         let mut scan = tree.range(bounds, direction)?;
         let mut found = Vec::new();
         for _ in 0..limit {
-            let (mut key, mut value) = (Vec::new(), Vec::new());
+            let mut key = Vec::new();
+            let mut value = Vec::new();
             ensure!(scan.next_into(&mut key, &mut value)?, "{name} ends early");
             found.push((key, value));
         }
@@ -156,21 +157,24 @@ fn apply(kind: Kind, world: &mut dyn World, model: &mut Model, case: &Case, op: 
 fn apply_simple(kind: Kind, tree: &dyn Index, model: &mut Model, case: &Case, op: &Op) -> Check {
     let (found, wanted) = match *op {
         Op::Insert { key, value: number } => {
-            let (key, value) = (case.key(key), value(kind, number));
+            let key = case.key(key);
+            let value = value(kind, number);
             (
                 tree.insert(key, &value)?,
                 model_write(model, key, Some(value), Condition::Absent),
             )
         }
         Op::Update { key, value: number } => {
-            let (key, value) = (case.key(key), value(kind, number));
+            let key = case.key(key);
+            let value = value(kind, number);
             (
                 tree.update(key, &value)?,
                 model_write(model, key, Some(value), Condition::Present),
             )
         }
         Op::Put { key, value: number } => {
-            let (key, value) = (case.key(key), value(kind, number));
+            let key = case.key(key);
+            let value = value(kind, number);
             tree.put(key, &value)?;
             (
                 true,
@@ -218,7 +222,7 @@ fn apply_condition(kind: Kind, tree: &dyn Index, model: &mut Model, case: &Case,
             let key = case.key(key);
             let new = number.map(|number| value(kind, number));
             let condition = concrete(kind, model.get(key), condition);
-            let found = match tree.words().filter(|_| words) {
+            let found = match words_of(tree, words) {
                 Some(tree) => write_words(tree, key, new.as_deref(), &condition)?,
                 None => {
                     let condition = condition.as_ref().map(Vec::as_slice);
@@ -292,10 +296,8 @@ fn apply_run(kind: Kind, tree: &dyn Index, model: &mut Model, case: &Case, op: &
             value: number,
         } => {
             for index in 0..count.min(case.keys.len()) {
-                let (key, value) = (
-                    case.key(first + index),
-                    value(kind, number.wrapping_add(index as u32) | 16),
-                );
+                let key = case.key(first + index);
+                let value = value(kind, number.wrapping_add(index as u32) | 16);
                 let wanted = model_write(model, key, Some(value.clone()), Condition::Absent);
                 ensure_eq!(tree.insert(key, &value)?, wanted, "insert {}", brief(&key));
             }
@@ -320,7 +322,7 @@ fn apply_read(tree: &dyn Index, model: &Model, case: &Case, op: &Op) -> Check {
     match op {
         Op::Get { key, words } => {
             let key = case.key(*key);
-            let found = match tree.words().filter(|_| *words) {
+            let found = match words_of(tree, *words) {
                 Some(tree) => tree
                     .get(word(key))?
                     .map(|value| value.to_be_bytes().to_vec()),
@@ -368,7 +370,7 @@ fn get_many(
     keys: &[&[u8]],
     words: bool,
 ) -> Result<Vec<Option<Vec<u8>>>, Failure> {
-    let Some(tree) = tree.words().filter(|_| words) else {
+    let Some(tree) = words_of(tree, words) else {
         return Ok(tree
             .get_many(keys)?
             .into_iter()
@@ -400,4 +402,9 @@ fn scan_words(tree: &dyn Index, model: &Model, from: u64, limit: usize) -> Check
     })?;
     ensure_eq!(found, wanted, "scan from {from:#x}");
     Ok(())
+}
+
+/// The tree's interface for words, if that is to be used.
+fn words_of(tree: &dyn Index, is_wanted: bool) -> Option<&dyn WordIndex> {
+    if is_wanted { tree.words() } else { None }
 }

@@ -91,7 +91,8 @@ impl Seen {
 }
 
 fn random_range(ids: u32, rng: &mut SmallRng) -> (u32, u32, Direction) {
-    let (one, other) = (rng.random_range(0..=ids), rng.random_range(0..=ids));
+    let one = rng.random_range(0..=ids);
+    let other = rng.random_range(0..=ids);
     let direction = if rng.random() {
         Direction::Forward
     } else {
@@ -111,8 +112,11 @@ fn bounds(kind: Kind, from: u32, to: u32) -> Bounds {
 fn scan_once(tree: &dyn Index, kind: Kind, ids: u32, rng: &mut SmallRng) -> Check {
     let (from, to, direction) = random_range(ids, rng);
     let mut seen = Seen::new(kind, direction);
-    if let Some(words) = tree.words().filter(|_| rng.random()) {
-        let (mut seen, mut outcome) = (Seen::new(kind, Direction::Forward), Ok(()));
+    if let Some(words) = tree.words()
+        && rng.random()
+    {
+        let mut seen = Seen::new(kind, Direction::Forward);
+        let mut outcome = Ok(());
         words.scan_each(u64::from(from), |key, value| {
             if key >= u64::from(to) {
                 return false;
@@ -124,7 +128,8 @@ fn scan_once(tree: &dyn Index, kind: Kind, ids: u32, rng: &mut SmallRng) -> Chec
         return seen.judge(from, to);
     }
     let mut scan = tree.range(bounds(kind, from, to), direction)?;
-    let (mut key, mut value) = (Vec::new(), Vec::new());
+    let mut key = Vec::new();
+    let mut value = Vec::new();
     while scan.next_into(&mut key, &mut value)? {
         seen.add(&key, &value)?;
     }
@@ -136,9 +141,11 @@ fn scan_once(tree: &dyn Index, kind: Kind, ids: u32, rng: &mut SmallRng) -> Chec
 pub fn ranges_beside_writers(cell: &Cell, seed: Seed) -> Check {
     let ids = 200 * cell.capacity as u32 / 4;
     let mut world = cell.world()?;
-    let (tree, kind) = (world.tree(), cell.kind);
+    let tree = world.tree();
+    let kind = cell.kind;
     fill(tree, kind, ids)?;
-    let (scanning, writes) = (AtomicU32::new(2), AtomicU32::new(0));
+    let scanning = AtomicU32::new(2);
+    let writes = AtomicU32::new(0);
     in_threads(seed, |thread, mut rng| {
         if thread >= 2 {
             while scanning.load(Ordering::Relaxed) > 0 {
@@ -147,7 +154,8 @@ pub fn ranges_beside_writers(cell: &Cell, seed: Seed) -> Check {
             }
             return Ok(());
         }
-        let (mut scans, mut outcome) = (0, Ok(()));
+        let mut scans = 0;
+        let mut outcome = Ok(());
         // Scans without concurrent writes test nothing.
         while outcome.is_ok()
             && (scans < cell.cases(30) || writes.load(Ordering::Relaxed) < cell.cases(5_000))
@@ -170,14 +178,16 @@ pub fn ranges_beside_writers(cell: &Cell, seed: Seed) -> Check {
 pub fn a_range_holds_no_lock(cell: &Cell, seed: Seed) -> Check {
     let ids = 50 * cell.capacity as u32 / 4;
     let mut world = cell.world()?;
-    let (tree, kind) = (world.tree(), cell.kind);
+    let tree = world.tree();
+    let kind = cell.kind;
     fill(tree, kind, ids)?;
     let mut rng = seed.rng(1);
     for _ in 0..cell.cases(20) {
         let (from, to, direction) = random_range(ids, &mut rng);
         let mut seen = Seen::new(kind, direction);
         let mut scan = tree.range(bounds(kind, from, to), direction)?;
-        let (mut key, mut value) = (Vec::new(), Vec::new());
+        let mut key = Vec::new();
+        let mut value = Vec::new();
         while scan.next_into(&mut key, &mut value)? {
             seen.add(&key, &value)?;
             for _ in 0..rng.random_range(0..4) {

@@ -23,7 +23,8 @@ fn fill_up(tree: &dyn Index, kind: Kind, model: &mut Model, seed: Seed) -> Check
     let mut refused = 0;
     while refused < 50 {
         let id = rng.random_range(0..100_000_000 / 16);
-        let (key, value) = (key_of(kind, id), value_of(kind, id, id % 90));
+        let key = key_of(kind, id);
+        let value = value_of(kind, id, id % 90);
         match tree.insert(&key, &value) {
             Ok(done) => ensure_eq!(
                 done,
@@ -172,9 +173,11 @@ pub fn an_emptied_tree_gives_its_space_back(cell: &Cell, seed: Seed) -> Check {
     let count = 300 * cell.capacity as u32 / 4;
     let mut world = cell.world()?;
     world.reopen(Closing::Clean)?;
-    let (mut start, mut high_water) = (world.stat(), 0);
+    let mut start = world.stat();
+    let mut high_water = 0;
     for round in 0..cell.cases(5).max(2).into() {
-        let (tree, mut rng) = (world.tree(), seed.rng(round));
+        let tree = world.tree();
+        let mut rng = seed.rng(round);
         let mut ids: Vec<u32> = (0..count).collect();
         if round % 2 == 0 {
             ids.shuffle(&mut rng);
@@ -211,7 +214,8 @@ pub fn an_emptied_tree_gives_its_space_back(cell: &Cell, seed: Seed) -> Check {
         } else {
             Closing::Crash
         })?;
-        let (pool, tree) = (world.stat(), world.tree().stat()?);
+        let pool = world.stat();
+        let tree = world.tree().stat()?;
         if cell.keeps_space() && round == 0 {
             start = pool.clone();
         }
@@ -249,7 +253,8 @@ pub fn a_removed_tree_gives_its_space_back(cell: &Cell, seed: Seed) -> Check {
     let mut world = cell.world()?;
     let mut model = Model::new();
     for id in 0..200 {
-        let (key, value) = (key_of(cell.kind, id), value_of(cell.kind, id, 7));
+        let key = key_of(cell.kind, id);
+        let value = value_of(cell.kind, id, 7);
         world.tree().insert(&key, &value)?;
         model.insert(key, value);
     }
@@ -287,13 +292,15 @@ pub fn a_removed_tree_gives_its_space_back(cell: &Cell, seed: Seed) -> Check {
 pub fn nothing_leaks(cell: &Cell, seed: Seed) -> Check {
     let ids = 40 * cell.capacity as u32 / 4;
     let mut world = cell.world()?;
-    let (tree, kind) = (world.tree(), cell.kind);
+    let tree = world.tree();
+    let kind = cell.kind;
     for id in (0..ids).step_by(2) {
         tree.insert(&key_of(kind, id), &value_of(kind, id, 1))?;
     }
     let before = world.stat().allocations;
     for id in 0..ids {
-        let (key, value) = (key_of(kind, id), value_of(kind, id, 2));
+        let key = key_of(kind, id);
+        let value = value_of(kind, id, 2);
         let done = if id % 2 == 0 {
             tree.insert(&key, &value)?
         } else {
@@ -317,10 +324,8 @@ pub fn nothing_leaks(cell: &Cell, seed: Seed) -> Check {
     in_threads(seed, |thread, mut rng| {
         for _ in 0..cell.cases(4000) {
             let id = rng.random_range(0..ids);
-            let (key, value) = (
-                key_of(kind, id),
-                value_of(kind, id, rng.random_range(0..200)),
-            );
+            let key = key_of(kind, id);
+            let value = value_of(kind, id, rng.random_range(0..200));
             match rng.random_range(0..6) {
                 0 | 1 => drop(tree.insert(&key, &value)?),
                 2 => tree.put(&key, &value)?,

@@ -19,7 +19,8 @@ pub fn in_threads(seed: Seed, work: impl Fn(u32, SmallRng) -> Check + Sync) -> C
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {
-                let (work, begin) = (&work, &begin);
+                let work = &work;
+                let begin = &begin;
                 scope.spawn(move || {
                     begin.wait();
                     work(thread, seed.rng(u64::from(thread) + 100))
@@ -97,7 +98,8 @@ struct History<'t> {
 impl History<'_> {
     fn write(&mut self, id: u32, rng: &mut SmallRng) -> Check {
         self.version += 1;
-        let (key, value) = (key_of(self.kind, id), value_of(self.kind, id, self.version));
+        let key = key_of(self.kind, id);
+        let value = value_of(self.kind, id, self.version);
         let current = self.own.get(&id).copied();
         let was = current.is_some();
         let written = match rng.random_range(0..5) {
@@ -221,7 +223,9 @@ pub fn contended_counters_sum_up(cell: &Cell, seed: Seed) -> Check {
     const COUNTERS: u32 = 4;
     const SPREAD: u32 = 100;
     let mut world = cell.world()?;
-    let (tree, kind, raises) = (world.tree(), cell.kind, cell.cases(1500));
+    let tree = world.tree();
+    let kind = cell.kind;
+    let raises = cell.cases(1500);
     let number = |count: u64| count.to_be_bytes();
     for counter in 0..COUNTERS {
         tree.insert(&key_of(kind, counter * SPREAD), &number(0))?;
@@ -264,7 +268,8 @@ pub fn contended_counters_sum_up(cell: &Cell, seed: Seed) -> Check {
 pub fn inserts_and_removes_balance(cell: &Cell, seed: Seed) -> Check {
     let ids = 6 * cell.capacity as u32;
     let mut world = cell.world()?;
-    let (tree, kind) = (world.tree(), cell.kind);
+    let tree = world.tree();
+    let kind = cell.kind;
     let balances: Vec<AtomicI64> = (0..ids).map(|_| AtomicI64::new(0)).collect();
     in_threads(seed, |thread, mut rng| {
         for round in 0..cell.cases(5000) {

@@ -30,8 +30,10 @@ pub fn trees_do_not_mix(cell: &Cell, seed: Seed) -> Check {
         Closing::Clean,
     ] {
         for _ in 0..cell.cases(1000) {
-            let (which, id) = (rng.random_range(0..3), rng.random_range(0..300));
-            let (key, value) = (key_of(cell.kind, id), value_of(cell.kind, id, which as u32));
+            let which = rng.random_range(0..3);
+            let id = rng.random_range(0..300);
+            let key = key_of(cell.kind, id);
+            let value = value_of(cell.kind, id, which as u32);
             let tree = world.named(names[which]);
             if rng.random_bool(0.6) {
                 ensure_eq!(
@@ -61,7 +63,8 @@ pub fn a_tree_opens_only_as_what_it_is(cell: &Cell, _seed: Seed) -> Check {
     let mut world = cell.world()?;
     let mut model = Model::new();
     for id in 0..100 {
-        let (key, value) = (key_of(cell.kind, id), value_of(cell.kind, id, 3));
+        let key = key_of(cell.kind, id);
+        let value = value_of(cell.kind, id, 3);
         world.tree().insert(&key, &value)?;
         model.insert(key, value);
     }

@@ -60,13 +60,15 @@ fn splits_and_merges(engine: &AnyEngine) {
     for scope in scopes(4, 32) {
         let subject = IndexSubject::new(engine, FollowUp::SplitAndMerge);
         let sim = Sim::new(SimOptions::default()).unwrap();
-        let (mut opened, mut state) = (subject.open(&sim).unwrap(), subject.initial());
+        let mut opened = subject.open(&sim).unwrap();
+        let mut state = subject.initial();
         for operation in &scope.setup {
             subject.step(&mut state, operation);
             subject.apply(&mut opened, operation).unwrap();
         }
         for key in scope.keys {
-            let (mut opened, mut state) = (subject.open(&sim).unwrap(), state.clone());
+            let mut opened = subject.open(&sim).unwrap();
+            let mut state = state.clone();
             let mut leaves = Vec::new();
             for operation in subject.follow_up(&state, &[Put(key, 1)]) {
                 subject.step(&mut state, &operation);

@@ -11,13 +11,21 @@ fn schedules_read_back() {
 #[test]
 fn a_tree_tries_every_choice_once() {
     let mut tree = Tree::new(1, true);
-    let (mut runs, mut state) = (Vec::new(), 0);
+    let mut runs = Vec::new();
+    let mut state = 0;
     loop {
         tree.begin_run();
         let mut run = Vec::new();
         for step in 0..3 {
             state += 1;
-            match tree.choose((&[0, 1], 0), true, (step, 0), || state) {
+            let decision = Decision {
+                options: &[0, 1],
+                asleep: 0,
+                preempts: true,
+                step,
+                event: 0,
+            };
+            match tree.choose(&decision, || state) {
                 Choice::Go(thread) => run.push(thread),
                 Choice::Known | Choice::Astray => panic!("no two states are the same"),
             }

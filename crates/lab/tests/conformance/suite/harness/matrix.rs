@@ -72,7 +72,8 @@ pub fn trials(engine: Engine) -> Vec<Trial> {
     let is_thorough = factor() > 1;
     // Where both sizes are the same, as of CAWBT, ordinary runs have small nodes only.
     let full_is_larger = engine.full.leaf_entries > engine.small.leaf_entries;
-    let (mut trials, engine_name) = (Vec::new(), engine.name.replace('-', "_"));
+    let mut trials = Vec::new();
+    let engine_name = engine.name.replace('-', "_");
     for column in COLUMNS
         .iter()
         .filter(|column| (column.is_for)(engine) && (column.is_available)())
@@ -81,7 +82,8 @@ pub fn trials(engine: Engine) -> Vec<Trial> {
         let full = has_full.then_some((engine.full, "wide"));
         for (nodes, size) in std::iter::once((engine.small, "narrow")).chain(full) {
             for kind in [Kind::Word, Kind::Record] {
-                let (cell, codec) = ((column.cell)(engine, kind, nodes), kind.codec().name());
+                let cell = (column.cell)(engine, kind, nodes);
+                let codec = kind.codec().name();
                 for &(test, body) in TESTS {
                     let name = format!("{engine_name}::{}::{codec}_{size}::{test}", column.name);
                     let seed = Seed::of(&name);

@@ -216,7 +216,9 @@ pub fn collect(
     most: usize,
 ) -> Result<Entries, Failure> {
     let mut scan = tree.range(bounds, direction)?;
-    let (mut entries, mut key, mut value) = (Vec::new(), b"stale".to_vec(), b"stale".to_vec());
+    let mut entries = Vec::new();
+    let mut key = b"stale".to_vec();
+    let mut value = b"stale".to_vec();
     while scan.next_into(&mut key, &mut value)? {
         entries.push((key.clone(), value.clone()));
         ensure!(entries.len() <= most, "a scan that does not end");
