@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use everleaf::{
     Codec, Engine, ErrorKind, LineStore, MediumChoice, Options, Part, Result, Store, TreeOptions,
 };
-use medium::testing::stride;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
@@ -500,9 +499,6 @@ fn no_damage_of_twin_lines_of_cawbt_is_silent() {
 
 /// Entries of the pools below: many leaves, in some slabs.
 const MANY: u64 = 20_000;
-/// The most entries of a leaf of rntree.
-const LEAF_ENTRIES: usize = 56;
-const SLAB: usize = 64 << 10;
 
 fn key_of(number: u64) -> [u8; 8] {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
@@ -528,115 +524,6 @@ fn thinned(engine: Engine) -> (TempDir, PathBuf, Vec<u8>) {
     store.close().unwrap();
     let bytes = fs::read(&path).unwrap();
     (folder, path, bytes)
-}
-
-/// How many entries a salvage of these bytes saves, and how many that were removed; and what it
-/// says.
-fn saved_of(path: &Path, bytes: &[u8]) -> Result<(usize, usize, Vec<String>)> {
-    fs::write(path, bytes).unwrap();
-    let (mut saved, mut removed) = (0, 0);
-    let left_out = opened(path)?.salvage("t", |key, value| {
-        let number = u64::from_be_bytes(value.try_into().unwrap());
-        assert_eq!(key, key_of(number));
-        *(if number < MANY {
-            &mut saved
-        } else {
-            &mut removed
-        }) += 1;
-        true
-    })?;
-    Ok((
-        saved,
-        removed,
-        left_out.into_iter().map(|left_out| left_out.what).collect(),
-    ))
-}
-
-/// The leaves of the tree of rntree in a pool, in the order of its chain.
-fn chain_of_rntree(bytes: &[u8]) -> Vec<usize> {
-    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
-    let mask = (1 << 48) - 1;
-    let (mut leaf, mut leaves) = (word(0x3000 + 18 * 8) & mask, Vec::new());
-    while leaf != 0 {
-        leaves.push(leaf);
-        leaf = word(leaf) & mask & !63;
-    }
-    leaves
-}
-
-/// Each of the two lines is whole, so the chain once jumped from one leaf to the successor of the
-/// other, and nothing was looked for.
-#[test]
-fn two_slot_lines_of_rntree_that_are_swapped_cost_their_own_leaves() -> Result<()> {
-    let (_folder, path, whole) = thinned(Engine::RNTREE);
-    let leaves = chain_of_rntree(&whole);
-    let last = leaves.len() - 1;
-    for (one, other) in [
-        (0, last),
-        (1, 2),
-        (10, last - 10),
-        (last / 2, last / 2 + 40),
-    ] {
-        let mut bytes = whole.clone();
-        (0..LINE).for_each(|byte| bytes.swap(leaves[one] + byte, leaves[other] + byte));
-        let (saved, removed, said) = saved_of(&path, &bytes)?;
-        assert!(
-            saved >= MANY as usize - 2 * LEAF_ENTRIES,
-            "{one}, {other}: {saved} saved: {said:?}"
-        );
-        assert!(
-            removed == 0 && !said.is_empty(),
-            "{one}, {other}: {removed} removed: {said:?}"
-        );
-    }
-    Ok(())
-}
-
-/// The page has how the slab is cut up, and which of its slots are in use. The leaves behind it are
-/// found all the same, and those that were removed before the close are not.
-#[test]
-fn the_lost_first_page_of_a_slab_costs_the_nodes_in_it() -> Result<()> {
-    for engine in [
-        Engine::RNTREE,
-        Engine::WBTREE,
-        Engine::CAWBT,
-        Engine::BZTREE,
-    ] {
-        let (_folder, path, whole) = thinned(engine);
-        let (mut least, mut damaged) = (MANY as usize, 0);
-        for slab in (1..whole.len() / SLAB).step_by(5) {
-            let mut bytes = whole.clone();
-            bytes[slab * SLAB..slab * SLAB + PAGE].fill(0);
-            let (saved, removed, said) = saved_of(&path, &bytes)?;
-            assert_eq!(removed, 0, "{engine:?}, slab {slab}: {said:?}");
-            damaged += usize::from(!said.is_empty());
-            least = least.min(saved);
-        }
-        assert!(damaged > 3, "{engine:?}: {damaged}");
-        // 64 records of 64 bytes, or the leaves in a page.
-        assert!(
-            least >= MANY as usize - PAGE / 16,
-            "{engine:?}: {least} saved"
-        );
-    }
-    Ok(())
-}
-
-/// One damaged link between free objects once made all of them count as in use, with the entries
-/// that they had; and without its first page no node of a run was found.
-#[test]
-fn what_was_removed_of_masstree_stays_so_where_free_objects_are_damaged() -> Result<()> {
-    let (_folder, path, whole) = thinned(Engine::MASSTREE);
-    let mut least = MANY as usize;
-    for page in (2 * SLAB / PAGE..whole.len() / PAGE).step_by(61) {
-        let mut bytes = whole.clone();
-        bytes[page * PAGE..][..PAGE].fill(0);
-        let (saved, removed, said) = saved_of(&path, &bytes)?;
-        assert_eq!(removed, 0, "page {page}: {said:?}");
-        least = least.min(saved);
-    }
-    assert!(least >= MANY as usize - PAGE / 16, "{least} saved");
-    Ok(())
 }
 
 /// A line that the name has for itself: all that leads to the tree is in other lines.
@@ -735,56 +622,6 @@ fn what_the_file_has_is_salvaged_without_a_damaged_log() -> Result<()> {
         assert!(said[0].contains("the log had"), "{engine:?}: {said:?}");
     }
     Ok(())
-}
-
-/// Once nothing but a violation told of the entries of a node of zeros: of wbtree, bztree and
-/// masstree.
-#[test]
-fn what_a_page_of_zeros_costs_is_said_to_be_entries_or_nodes() {
-    for engine in Engine::ALL.iter().copied() {
-        let folder = folder();
-        let path = folder.path().join("a.pool");
-        let store = Options::new().open(&path).unwrap();
-        let tree = store
-            .tree_with(
-                "t",
-                TreeOptions {
-                    engine,
-                    ..TreeOptions::RECORDS
-                },
-            )
-            .unwrap();
-        (0..5000).for_each(|number| tree.put(key_of(number), number.to_be_bytes()).unwrap());
-        drop(tree);
-        store.close().unwrap();
-        let whole = fs::read(&path).unwrap();
-        let mut costly = 0;
-        for at in (0..whole.len()).step_by(PAGE * stride(3)) {
-            let mut bytes = whole.clone();
-            bytes[at..][..PAGE].fill(0);
-            fs::write(&path, &bytes).unwrap();
-            let Ok(store) = opened(&path) else { continue };
-            let mut saved = 0;
-            let salvaged = store.salvage("t", |_, _| {
-                saved += 1;
-                true
-            });
-            let Ok(left_out) = salvaged else { continue };
-            let is_said = left_out
-                .iter()
-                .any(|left_out| left_out.part != Part::Unknown);
-            assert!(
-                saved == 5000 || is_said,
-                "{engine:?}, {at:#x}: {saved} saved, {left_out:?}"
-            );
-            assert!(
-                saved > 3000,
-                "{engine:?}, {at:#x}: {saved} saved, {left_out:?}"
-            );
-            costly += usize::from(saved < 5000);
-        }
-        assert!(costly * stride(3) > 10, "{engine:?}: {costly}");
-    }
 }
 
 /// `stat` called such a tree sound.

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use everleaf::{Codec, MediumChoice, Options, Result, Store, TreeOptions};
+use everleaf::{Codec, LeftOut, MediumChoice, Options, Part, Result, Store, TreeOptions};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
@@ -199,6 +199,10 @@ pub struct Seen {
     pub wrong: usize,
     /// Damages that the salvage reported.
     pub left_out: usize,
+    /// Those of them that are entries or nodes.
+    pub named: usize,
+    /// Whether the salvage could be done.
+    pub is_salvaged: bool,
 }
 
 impl Seen {
@@ -251,12 +255,20 @@ fn look_at(store: &Store, content: &Content, seen: &mut Seen) {
     seen.found = checked.or_else(|| told.map(|error| format!("read: {error}")));
     let salvaged = store.salvage(TREE, |key, value| {
         let is_stored = content.get(key).is_some_and(|stored| stored == value);
-        *(if is_stored {
-            &mut seen.saved
+        if is_stored {
+            seen.saved += 1;
         } else {
-            &mut seen.wrong
-        }) += 1;
+            seen.wrong += 1;
+        }
         true
     });
-    seen.left_out = salvaged.map_or(1, |left_out| left_out.len());
+    match salvaged {
+        Ok(left_out) => {
+            let is_named = |left_out: &&LeftOut| left_out.part != Part::Unknown;
+            seen.is_salvaged = true;
+            seen.left_out = left_out.len();
+            seen.named = left_out.iter().filter(is_named).count();
+        }
+        Err(_) => seen.left_out = 1,
+    }
 }
