@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use everleaf::{
-    Bounds, Codec, DamagedPart, Engine, ErrorKind, FlushKind, LineStore, MediumChoice, Options, Store, Tree,
-    TreeOptions,
+    Bounds, Codec, DamagedPart, Engine, ErrorKind, FlushKind, LineStore, MediumChoice, Options,
+    Store, Tree, TreeOptions,
 };
 use lab::arguments::{any_of, engine_of};
 

@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use everleaf::{
-    Codec, Engine, ErrorKind, LineStore, MediumChoice, Options, Part, Result, Store, TreeOptions,
-};
+use everleaf::{Codec, Engine, LineStore, MediumChoice, Options, Part, Result, Store, TreeOptions};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tempfile::TempDir;

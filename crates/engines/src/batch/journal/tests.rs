@@ -7,8 +7,8 @@ use pool::{BATCH_SLOTS, Pool, PoolOptions};
 
 use super::{Logged, publish, write_entry};
 use crate::ErrorKind;
-use crate::batch::{Batch, Target, Unfinished, Write, striped, write};
-use crate::engine::{Codec, Engine};
+use crate::batch::{Batch, StripedTree, Target, Unfinished, Write, write};
+use crate::engine::{AnyTree, Codec, Engine};
 use crate::index::RecordCodec;
 use crate::rntree::{RnTree, RnTreeOptions};
 
@@ -18,14 +18,8 @@ const EVER: Duration = Duration::from_secs(60);
 /// Writes a batch to a new tree of a pool.
 fn write_to_new_tree(pool: &Pool<Dax>) -> crate::Result<()> {
     let tree = RnTree::<Dax, RecordCodec>::create(pool, "tree", RnTreeOptions::default())?;
-    let index = striped(pool, tree);
-    let target = Target {
-        name: "tree",
-        index: &index,
-        engine: Engine::RNTREE,
-        codec: Codec::Record,
-        anchor: 1,
-    };
+    let tree = StripedTree::new(pool, AnyTree::records(tree));
+    let target = Target::new("tree", &tree, 1, Codec::Record, &Engine::RNTREE);
     let only = Write {
         tree: 0,
         key: b"key",
@@ -36,7 +30,7 @@ fn write_to_new_tree(pool: &Pool<Dax>) -> crate::Result<()> {
         writes: vec![only],
         conditions: Vec::new(),
     };
-    write(pool, &batch)
+    write(pool, &batch).map(drop)
 }
 
 /// All slots hold batches of an earlier process, whose trees do not open. A further batch must not
