@@ -103,7 +103,7 @@ fn a_salvage_finds_every_entry_that_stays_while_others_are_written() {
             let at = found.len() as u64;
             for number in 0..ENTRIES {
                 let is_near = number.abs_diff(at) < 700;
-                if is_near && at % 200 == 0 {
+                if is_near && at.is_multiple_of(200) {
                     tree.put(&key_behind(number), b"between").unwrap();
                 } else if is_near {
                     tree.remove(&key_behind(number)).unwrap();
