@@ -11,7 +11,7 @@ use medium::sync::{AtomicBool, Ordering};
 use parking_lot::{Condvar, Mutex};
 use pool::Pool;
 
-use crate::StoreViolation;
+use crate::violation::StoreViolation;
 
 /// How often the thread checks whether operations have ended that ran when the last tree was
 /// marked.

@@ -14,8 +14,8 @@ use medium::{Grown, LimitedBy, LogError, MediumError};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use crate::Options;
 use crate::options::{locked_to_read, log_path};
+use crate::{Options, Store};
 
 /// How often a copy is tried if the holder of the pool changes meanwhile.
 const ATTEMPTS: u32 = 5;
@@ -152,6 +152,31 @@ fn take_place(part: &Path, place: &Path) -> io::Result<()> {
             std::fs::remove_file(part)
         }
         renamed => Ok(renamed?),
+    }
+}
+
+impl Store {
+    /// Copies the store, as it is at some moment of the call, into the new file `target`, while
+    /// other threads go on writing, and returns the copy's bytes. The copy is durable when this
+    /// returns. It is a pool of its own with the same UUID, and opens as after a crash. It gets the
+    /// permissions of the pool, and its owner if the system allows that. `target` appears only when
+    /// the copy is whole: a process that ends before leaves a file beside it whose name ends with
+    /// `.part`. O(file + log); the log is copied into an unnamed file beside `target` meanwhile.
+    /// Writers wait only if they fill the log faster than it can be read. For a store that another
+    /// process has open: [`Options::backup`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if `target` exists or cannot be made; [`ErrorKind::PoolFull`] if there is
+    /// no room for it; [`ErrorKind::NoBackup`] if the store is written to and not on
+    /// [`MediumChoice::File`](crate::MediumChoice::File); [`ErrorKind::Medium`] if the disk fails.
+    /// After an error there is no copy.
+    pub fn backup(&self, target: impl AsRef<Path>) -> Result<u64> {
+        if let Some(source) = &self.inner.source {
+            return Options::new().copy_unopened(&self.inner.path, source, target.as_ref());
+        }
+        let new = NewCopy::make(target.as_ref(), &self.inner.path)?;
+        let copied = self.inner.backend.backup(&new.target).map(Some);
+        Ok(self.at(new.finish(copied))?.unwrap_or_default())
     }
 }
 

@@ -10,7 +10,7 @@ use engines::index::Condition;
 use engines::{Error, Result};
 use medium::Lsn;
 
-use crate::{Store, Tree};
+use crate::{Pending, Store, Tree};
 
 /// Writes to any trees of one store, and conditions: [`Store::write`] does all of them or none,
 /// whatever crash comes.
@@ -201,6 +201,16 @@ impl Store {
     pub fn write(&self, batch: &Batch) -> Result<()> {
         let lsn = self.write_ordered(batch)?;
         self.at(self.inner.wait_for(lsn))
+    }
+
+    /// As [`Store::write`], but returns before the batch is durable.
+    pub fn write_pending(&self, batch: &Batch) -> Result<Pending<()>> {
+        let lsn = self.write_ordered(batch)?;
+        let pending = Pending::new((), lsn, &self.inner);
+        Ok(match batch.last_by_epochs() {
+            Some(tree) => pending.in_running_epoch(&tree.shared()),
+            None => pending,
+        })
     }
 
     /// As [`Store::write`], without its wait: returns when the batch is durable.

@@ -103,6 +103,27 @@ impl Default for Options {
     }
 }
 
+impl Store {
+    /// Opens the store at `path`, and makes it if it is missing. The same as
+    /// `Options::new().open(path)`: [`Options::open`] names cost and errors.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Options::new().open(path)
+    }
+
+    /// A store in memory, for tests and caches: the same trees, nothing durable.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Medium`] if the system gives no memory.
+    pub fn in_memory() -> Result<Self> {
+        Options::new().open_in_memory()
+    }
+
+    /// Options to open a store with.
+    pub fn options() -> Options {
+        Options::new()
+    }
+}
+
 impl Options {
     /// The default: create what is missing, no limit, everything detected.
     pub fn new() -> Self {

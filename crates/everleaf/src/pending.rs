@@ -10,9 +10,9 @@ use engines::Result;
 use engines::index::{Condition, Index, Value, WordIndex as _, Written};
 use medium::Lsn;
 
-use crate::store::Inner;
+use crate::open_store::OpenStore;
 use crate::typed::{key_bytes, value_bytes};
-use crate::{Batch, EncodedValue, Key, Store, Tree, TypedTree, WordTree};
+use crate::{EncodedValue, Key, Tree, TypedTree, WordTree};
 
 /// The result of an operation that may not be durable yet, to be waited for. Dropping it does not
 /// wait, and loses nothing: a write becomes durable all the same, with a later sync. Like a tree, a
@@ -38,7 +38,7 @@ pub struct Pending<T> {
     lsn: Lsn,
     /// Of a write to a tree that is durable by epochs. Dropped before the store.
     epoch: Option<OpenEpoch>,
-    store: Arc<Inner>,
+    store: Arc<OpenStore>,
 }
 
 /// An epoch that need not have ended.
@@ -75,7 +75,7 @@ impl OpenEpoch {
 
 impl<T> Pending<T> {
     /// The result of a read, or of a write to trees of immediate durability.
-    pub(crate) fn new(value: T, lsn: Lsn, store: &Arc<Inner>) -> Self {
+    pub(crate) fn new(value: T, lsn: Lsn, store: &Arc<OpenStore>) -> Self {
         Self {
             value: Some(value),
             lsn,
@@ -211,6 +211,42 @@ impl<T> std::fmt::Debug for Pending<T> {
     }
 }
 
+impl Tree {
+    /// The operations of the tree in their pending form: each returns before its answer is durable,
+    /// and gives a [`Pending`] result to wait for. One thread can so keep many writes under way and
+    /// wait for them together. Other readers see a write only once it is durable (with
+    /// [`Durability::Immediate`](crate::Durability::Immediate)): they wait for it. A writer that
+    /// gets 8 MiB of log ahead of the disk waits.
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let tree = store.tree("readings")?;
+    /// let writes = (0..64_u32)
+    ///     .map(|time| tree.pending().put(time.to_be_bytes(), "21.5 C"))
+    ///     .collect::<Result<Vec<_>, _>>()?;
+    /// everleaf::Pending::wait_all(writes)?;
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    pub fn pending(&self) -> PendingTree<'_> {
+        PendingTree::new(self)
+    }
+
+    /// A write without its wait.
+    pub(crate) fn write_pending(
+        &self,
+        attempt: impl Fn() -> Result<Written>,
+    ) -> Result<Pending<bool>> {
+        let store = self.store();
+        let written = self.at(store.ordered(attempt))?;
+        self.at(store.keep_up(written.lsn))?;
+        let pending = Pending::new(written.held, written.lsn, store);
+        if self.kind().engine.is_buffered() {
+            return Ok(pending.in_running_epoch(&self.shared()));
+        }
+        Ok(pending)
+    }
+}
+
 /// The operations of a [`Tree`], each of which returns before its answer is durable: see
 /// [`Tree::pending`].
 #[derive(Clone, Copy, Debug)]
@@ -272,6 +308,13 @@ impl<'t> PendingTree<'t> {
         new: Option<&[u8]>,
     ) -> Result<Pending<bool>> {
         self.write(|tree| tree.exchange(key.as_ref(), current, new))
+    }
+}
+
+impl WordTree {
+    /// The operations of the tree in their pending form: see [`Tree::pending`].
+    pub fn pending(&self) -> PendingWords<'_> {
+        PendingWords::new(self)
     }
 }
 
@@ -345,6 +388,13 @@ impl<'t> PendingWords<'t> {
             (None, Some(_)) => self.write(key, new, Condition::Absent),
             (Some(current), _) => self.write(key, new, Condition::Equals(current)),
         }
+    }
+}
+
+impl<K: Key, V: EncodedValue> TypedTree<K, V> {
+    /// The operations of the tree in their pending form: see [`Tree::pending`].
+    pub fn pending(&self) -> PendingTyped<'_, K, V> {
+        PendingTyped::new(self)
     }
 }
 
@@ -458,17 +508,5 @@ impl<T> Pending<T> {
             epoch: self.epoch,
             store: self.store,
         }
-    }
-}
-
-impl Store {
-    /// As [`Store::write`], but returns before the batch is durable.
-    pub fn write_pending(&self, batch: &Batch) -> Result<Pending<()>> {
-        let lsn = self.write_ordered(batch)?;
-        let pending = Pending::new((), lsn, &self.inner);
-        Ok(match batch.last_by_epochs() {
-            Some(tree) => pending.in_running_epoch(&tree.shared()),
-            None => pending,
-        })
     }
 }

@@ -81,6 +81,33 @@ pub struct Range<'t> {
     done: bool,
 }
 
+impl Tree {
+    /// The entries within a range of keys, in order; `rev()` reads them from the end. O(log n),
+    /// then O(1) an entry.
+    pub fn range(&self, range: impl KeyRange) -> Range<'_> {
+        Range::new(self, range.into_bounds())
+    }
+
+    /// The entries whose keys begin with `prefix`, as [`Tree::range`].
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range<'_> {
+        Range::new(self, Bounds::prefix(prefix.as_ref()))
+    }
+
+    /// All entries, as [`Tree::range`].
+    pub fn iter(&self) -> Range<'_> {
+        self.range(..)
+    }
+}
+
+impl<'t> IntoIterator for &'t Tree {
+    type Item = Result<(Value, Value)>;
+    type IntoIter = Range<'t>;
+
+    fn into_iter(self) -> Range<'t> {
+        self.iter()
+    }
+}
+
 impl<'t> Range<'t> {
     pub(crate) fn new(tree: &'t Tree, bounds: Bounds) -> Self {
         Self {

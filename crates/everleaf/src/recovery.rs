@@ -36,6 +36,7 @@ use pool::Pool;
 
 use crate::backend::{OpenTree, Opening};
 use crate::background::{Background, UnmarkedTree};
+use crate::violation::StoreViolation;
 
 /// What opening the store took.
 #[derive(Clone, Debug)]
@@ -106,6 +107,17 @@ impl NotRecovered {
             part: DamagedPart::Batch,
             what: error.what(),
         }
+    }
+}
+
+impl From<StoreViolation> for NotRecovered {
+    fn from(found: StoreViolation) -> Self {
+        let what = found.to_string();
+        let part = match found.tree {
+            Some(name) => DamagedPart::Tree { name },
+            None => DamagedPart::Pool,
+        };
+        Self { part, what }
     }
 }
 

@@ -4,46 +4,31 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::task::Waker;
 
 use engines::batch::StripedTree;
 use engines::engine::Settings;
 use engines::index::{Index, LeftOut, Violation};
 use engines::{Error, ErrorKind, Result};
-use medium::{FileStat, LineForm, Lsn, Survives};
+use medium::{FileStat, LineForm, Survives};
 use parking_lot::Mutex;
 use pool::DamagedRoot;
 
 use crate::backend::{Backend, OpenTree, Opening};
 use crate::background::Background;
-use crate::backup::NewCopy;
-use crate::recovery::{DamagedPart, NotRecovered, OpenTrees, Recovered, Recovery};
-use crate::{EncodedValue, Key, Options, Tree, TreeOptions, TypedTree, WordTree};
-
-mod full_pool;
+use crate::open_store::OpenStore;
+use crate::recovery::{DamagedPart, NotRecovered, Recovered, Recovery};
+use crate::violation::{StoreViolation, of_class};
+use crate::{EncodedValue, Key, Tree, TreeOptions, TypedTree, WordTree};
 
 /// A file with named trees. Cheap to clone; closed cleanly when the last clone and the last tree of
 /// it are dropped.
 ///
 /// One process has a pool open at a time, and within it one store: a second open fails with
 /// [`ErrorKind::Locked`], also in the same process. Any number of stores may read it instead:
-/// [`Options::read_only`]. All methods may be called from any thread.
+/// [`Options::read_only`](crate::Options::read_only). All methods may be called from any thread.
 #[derive(Clone)]
 pub struct Store {
-    pub(crate) inner: Arc<Inner>,
-}
-
-pub(crate) struct Inner {
-    path: PathBuf,
-    recovery: Recovery,
-    opening: Opening,
-    // It holds trees and the pool, so it goes before both.
-    background: Option<Background>,
-    // The trees hold the pool, so they go before it.
-    trees: Mutex<OpenTrees>,
-    backend: Box<dyn Backend>,
-    /// The pool's file, with its lock, if the store is only read.
-    source: Option<File>,
+    pub(crate) inner: Arc<OpenStore>,
 }
 
 /// A named tree, as [`Store::trees`] lists it.
@@ -91,60 +76,7 @@ pub struct StoreStat {
     pub log: Option<FileStat>,
 }
 
-/// Something that [`Store::check`] found wrong.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct StoreViolation {
-    /// The tree concerned; `None` for the pool itself.
-    pub tree: Option<String>,
-    /// The offset in the file, if it is known.
-    pub offset: Option<u64>,
-    /// What is wrong.
-    pub what: String,
-}
-
-impl std::fmt::Display for StoreViolation {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if let Some(tree) = &self.tree {
-            write!(formatter, "tree {tree:?}, ")?;
-        }
-        if let Some(offset) = self.offset {
-            write!(formatter, "offset {offset:#x}: ")?;
-        }
-        formatter.write_str(&self.what)
-    }
-}
-
-impl From<StoreViolation> for NotRecovered {
-    fn from(found: StoreViolation) -> Self {
-        let what = found.to_string();
-        let part = match found.tree {
-            Some(name) => DamagedPart::Tree { name },
-            None => DamagedPart::Pool,
-        };
-        Self { part, what }
-    }
-}
-
 impl Store {
-    /// Opens the store at `path`, and makes it if it is missing. The same as
-    /// `Options::new().open(path)`: [`Options::open`] names cost and errors.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Options::new().open(path)
-    }
-
-    /// A store in memory, for tests and caches: the same trees, nothing durable.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Medium`] if the system gives no memory.
-    pub fn in_memory() -> Result<Self> {
-        Options::new().open_in_memory()
-    }
-
-    /// Options to open a store with.
-    pub fn options() -> Options {
-        Options::new()
-    }
-
     /// A store on a pool that was recovered. `source` is the pool's file, if the store is only
     /// read.
     pub(crate) fn on(
@@ -154,7 +86,7 @@ impl Store {
         recovered: Recovered,
         source: Option<File>,
     ) -> Self {
-        let inner = Inner {
+        let inner = OpenStore {
             path: path.to_owned(),
             recovery: recovered.recovery,
             opening,
@@ -272,7 +204,7 @@ impl Store {
         name: &str,
         mut visit: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<Vec<LeftOut>> {
-        let Inner {
+        let OpenStore {
             backend, opening, ..
         } = &*self.inner;
         // Kept open, so that no other thread drops the tree. A tree that does not open cannot be
@@ -315,7 +247,7 @@ impl Store {
     }
 
     fn find(&self, name: &str, create: Option<TreeOptions>) -> Result<Tree> {
-        let Inner {
+        let OpenStore {
             trees,
             backend,
             opening,
@@ -424,7 +356,7 @@ impl Store {
         if !self.inner.has_recovered() {
             return Err(ErrorKind::InUse.into());
         }
-        let Inner { trees, backend, .. } = &*self.inner;
+        let OpenStore { trees, backend, .. } = &*self.inner;
         let mut trees = trees.lock();
         if let Some(tree) = trees.remove(name) {
             let ended = if tree.is_unshared() {
@@ -452,7 +384,7 @@ impl Store {
         if !self.inner.has_recovered() {
             return Err(ErrorKind::InUse.into());
         }
-        let Inner {
+        let OpenStore {
             trees,
             backend,
             opening,
@@ -540,35 +472,12 @@ impl Store {
         Ok(before.saturating_sub(room()))
     }
 
-    /// Copies the store, as it is at some moment of the call, into the new file `target`, while
-    /// other threads go on writing, and returns the copy's bytes. The copy is durable when this
-    /// returns. It is a pool of its own with the same UUID, and opens as after a crash. It gets the
-    /// permissions of the pool, and its owner if the system allows that. `target` appears only when
-    /// the copy is whole: a process that ends before leaves a file beside it whose name ends with
-    /// `.part`. O(file + log); the log is copied into an unnamed file beside `target` meanwhile.
-    /// Writers wait only if they fill the log faster than it can be read. For a store that another
-    /// process has open: [`Options::backup`].
-    ///
-    /// # Errors
-    /// [`ErrorKind::Io`] if `target` exists or cannot be made; [`ErrorKind::PoolFull`] if there is
-    /// no room for it; [`ErrorKind::NoBackup`] if the store is written to and not on
-    /// [`MediumChoice::File`](crate::MediumChoice::File); [`ErrorKind::Medium`] if the disk fails.
-    /// After an error there is no copy.
-    pub fn backup(&self, target: impl AsRef<Path>) -> Result<u64> {
-        if let Some(source) = &self.inner.source {
-            return Options::new().copy_unopened(&self.inner.path, source, target.as_ref());
-        }
-        let new = NewCopy::make(target.as_ref(), &self.inner.path)?;
-        let copied = self.inner.backend.backup(&new.target).map(Some);
-        Ok(self.at(new.finish(copied))?.unwrap_or_default())
-    }
-
     /// Figures about the pool and its medium. O(slabs).
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] if the file ends inside of the root table.
     pub fn stat(&self) -> Result<StoreStat> {
-        let Inner {
+        let OpenStore {
             path,
             recovery,
             backend,
@@ -729,80 +638,11 @@ impl Store {
     }
 }
 
-impl Inner {
-    /// Waits until everything up to `lsn` is durable.
-    pub(crate) fn settle(&self, lsn: Lsn) -> Result<()> {
-        self.backend
-            .settle(lsn)
-            .map_err(|error| self.name_path(error))
-    }
-
-    pub(crate) fn durable(&self) -> Lsn {
-        self.backend.durable()
-    }
-
-    pub(crate) fn backend(&self) -> &dyn Backend {
-        &*self.backend
-    }
-
-    /// Whether writes are taken.
-    ///
-    /// # Errors
-    /// [`ErrorKind::ReadOnly`].
-    #[inline(always)]
-    pub(crate) fn expect_writable(&self) -> Result<()> {
-        if self.source.is_none() {
-            Ok(())
-        } else {
-            Err(ErrorKind::ReadOnly.into())
-        }
-    }
-
-    /// Whether trees may be made, renamed and dropped: what is left of a batch is written to the
-    /// trees that it names.
-    fn expect_trees_may_change(&self) -> Result<()> {
-        self.expect_writable()?;
-        self.backend.expect_batches_finished()
-    }
-
-    /// Slows an operation down that does not wait for `lsn`, if the disk is far behind.
-    pub(crate) fn keep_up(&self, lsn: Lsn) -> Result<()> {
-        self.backend.keep_up(lsn)
-    }
-
-    /// Waits for an operation, unless the durability of operations is put off.
-    pub(crate) fn wait_for(&self, lsn: Lsn) -> Result<()> {
-        self.backend.wait_for(lsn)
-    }
-
-    /// Has `waker` called when everything up to `lsn` is durable; `false` if it is.
-    pub(crate) fn wake_when_durable(&self, lsn: Lsn, waker: &Waker) -> Result<bool> {
-        self.backend.wake_when_durable(lsn, waker)
-    }
-
-    /// The error with the path of this store.
-    #[cold]
-    pub(crate) fn name_path(&self, error: Error) -> Error {
-        error.at(&self.path)
-    }
-}
-
 impl std::fmt::Debug for Store {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("Store")
             .field("path", &self.inner.path)
             .finish_non_exhaustive()
-    }
-}
-
-/// A slab whose class word is damaged.
-fn of_class(offset: u64) -> StoreViolation {
-    let what = "the class word of a slab, which tells how it is cut up, is damaged: what lies there is read as before, and its \
-                space is not reused; dump the trees and restore them into a new pool to have it back";
-    StoreViolation {
-        tree: None,
-        offset: Some(offset),
-        what: what.to_owned(),
     }
 }

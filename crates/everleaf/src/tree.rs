@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use engines::batch::{StripedTree, Target};
 use engines::index::{
-    Bounds, Condition, EpochStat, Epochs, Index, IndexStat, Observed, Value, Violation, Written,
+    Condition, EpochStat, Epochs, Index, IndexStat, Observed, Value, Violation, Written,
 };
 use engines::{Error, ErrorKind, Result};
 use medium::Lsn;
 
+use crate::TreeOptions;
 use crate::backend::OpenTree;
-use crate::store::Inner;
-use crate::{KeyRange, Pending, PendingTree, Range, TreeOptions, WordTree};
+use crate::open_store::OpenStore;
 
 /// A thread keeps no larger buffer than this for [`Tree::get_with`].
 const LENT_BYTES_KEPT: usize = 1 << 20;
@@ -43,11 +43,11 @@ struct Context {
     kind: TreeOptions,
     /// The first root word, which no other tree of the pool has.
     anchor: u64,
-    store: Arc<Inner>,
+    store: Arc<OpenStore>,
 }
 
 impl Tree {
-    pub(crate) fn new(tree: &OpenTree, name: &str, store: Arc<Inner>) -> Self {
+    pub(crate) fn new(tree: &OpenTree, name: &str, store: Arc<OpenStore>) -> Self {
         let context = Context {
             name: name.to_owned(),
             kind: tree.kind,
@@ -60,7 +60,7 @@ impl Tree {
         }
     }
 
-    pub(crate) fn store(&self) -> &Arc<Inner> {
+    pub(crate) fn store(&self) -> &Arc<OpenStore> {
         &self.context.store
     }
 
@@ -104,22 +104,6 @@ impl Tree {
         &*self.striped
     }
 
-    /// The same tree as a tree of words, whatever its engine; `None` if it is one of records.
-    ///
-    /// ```
-    /// # use everleaf::{Engine, Store, TreeOptions};
-    /// # let store = Store::in_memory()?;
-    /// let tree = store.tree_with("ages", TreeOptions { engine: Engine::BZTREE, ..TreeOptions::WORDS })?;
-    /// let ages = tree.as_words().expect("made as one");
-    /// ages.put(7, 41)?;
-    /// assert_eq!(tree.get(7_u64.to_be_bytes())?.as_deref(), Some(&41_u64.to_be_bytes()[..]));
-    /// # Ok::<(), everleaf::Error>(())
-    /// ```
-    pub fn as_words(&self) -> Option<WordTree> {
-        self.striped.as_words()?;
-        Some(WordTree::new(self.clone()))
-    }
-
     #[cold]
     pub(crate) fn name_path(&self, error: Error) -> Error {
         self.context.store.name_path(error)
@@ -138,21 +122,6 @@ impl Tree {
         let written = self.at(store.ordered(attempt))?;
         self.wait_for(written.lsn)?;
         Ok(written.held)
-    }
-
-    /// The same without the wait.
-    pub(crate) fn write_pending(
-        &self,
-        attempt: impl Fn() -> Result<Written>,
-    ) -> Result<Pending<bool>> {
-        let store = &self.context.store;
-        let written = self.at(store.ordered(attempt))?;
-        self.at(store.keep_up(written.lsn))?;
-        let pending = Pending::new(written.held, written.lsn, store);
-        if self.kind().engine.is_buffered() {
-            return Ok(pending.in_running_epoch(&self.shared()));
-        }
-        Ok(pending)
     }
 
     /// Takes the answer of a read, once it is durable.
@@ -266,47 +235,12 @@ impl Tree {
         self.write(|| self.striped.exchange(key.as_ref(), current, new))
     }
 
-    /// The operations of the tree in their pending form: each returns before its answer is durable,
-    /// and gives a [`Pending`] result to wait for. One thread can so keep many writes under way and
-    /// wait for them together. Other readers see a write only once it is durable (with
-    /// [`Durability::Immediate`](crate::Durability::Immediate)): they wait for it. A writer that
-    /// gets 8 MiB of log ahead of the disk waits.
-    ///
-    /// ```
-    /// # let store = everleaf::Store::in_memory()?;
-    /// let tree = store.tree("readings")?;
-    /// let writes = (0..64_u32)
-    ///     .map(|time| tree.pending().put(time.to_be_bytes(), "21.5 C"))
-    ///     .collect::<Result<Vec<_>, _>>()?;
-    /// everleaf::Pending::wait_all(writes)?;
-    /// # Ok::<(), everleaf::Error>(())
-    /// ```
-    pub fn pending(&self) -> PendingTree<'_> {
-        PendingTree::new(self)
-    }
-
     /// The values of many keys, in their order: several times as fast as one [`Tree::get`] after
     /// the other, because the waits for memory overlap. O(keys * log n). Not a snapshot: each value
     /// is as of some moment of the call.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         self.answer(self.striped.read_many(&keys))
-    }
-
-    /// The entries within a range of keys, in order; `rev()` reads them from the end. O(log n),
-    /// then O(1) an entry.
-    pub fn range(&self, range: impl KeyRange) -> Range<'_> {
-        Range::new(self, range.into_bounds())
-    }
-
-    /// The entries whose keys begin with `prefix`, as [`Tree::range`].
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range<'_> {
-        Range::new(self, Bounds::prefix(prefix.as_ref()))
-    }
-
-    /// All entries, as [`Tree::range`].
-    pub fn iter(&self) -> Range<'_> {
-        self.range(..)
     }
 
     /// The number of keys; exact when no thread writes. O(leaves).
@@ -405,15 +339,6 @@ impl Tree {
     /// own.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         self.index().counters()
-    }
-}
-
-impl<'t> IntoIterator for &'t Tree {
-    type Item = Result<(Value, Value)>;
-    type IntoIter = Range<'t>;
-
-    fn into_iter(self) -> Range<'t> {
-        self.iter()
     }
 }
 

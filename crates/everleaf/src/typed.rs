@@ -7,7 +7,7 @@ use std::ops::RangeBounds;
 use engines::index::Bounds;
 use engines::{ErrorKind, Result};
 
-use crate::{EncodedValue, Key, PendingTyped, Range, StartsWith, Tree};
+use crate::{EncodedValue, Key, Range, StartsWith, Tree};
 
 /// An ordered map from `K` to `V`, by name in a [`Store`](crate::Store): a [`Tree`] whose keys and
 /// values are encoded. [`Tree`] has the rest: threads, durability, errors.
@@ -163,11 +163,6 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         V: Borrow<W>,
     {
         self.tree.put(key_bytes(key), value_bytes(value))
-    }
-
-    /// The operations of the tree in their pending form: see [`Tree::pending`].
-    pub fn pending(&self) -> PendingTyped<'_, K, V> {
-        PendingTyped::new(self)
     }
 
     /// As [`Tree::remove`].

@@ -6,7 +6,7 @@ use engines::Result;
 use engines::batch::StripedWords;
 use engines::index::{Bounds, Condition, WordIndex};
 
-use crate::{PendingWords, Range, Tree};
+use crate::{Range, Tree};
 
 /// An ordered map from `u64` to `u64`, by name in a [`Store`](crate::Store): the fast path for
 /// small fixed entries, without byte strings in between. [`Tree`] has the rest: threads,
@@ -25,6 +25,24 @@ use crate::{PendingWords, Range, Tree};
 #[derive(Clone)]
 pub struct WordTree {
     tree: Tree,
+}
+
+impl Tree {
+    /// The same tree as a tree of words, whatever its engine; `None` if it is one of records.
+    ///
+    /// ```
+    /// # use everleaf::{Engine, Store, TreeOptions};
+    /// # let store = Store::in_memory()?;
+    /// let tree = store.tree_with("ages", TreeOptions { engine: Engine::BZTREE, ..TreeOptions::WORDS })?;
+    /// let ages = tree.as_words().expect("made as one");
+    /// ages.put(7, 41)?;
+    /// assert_eq!(tree.get(7_u64.to_be_bytes())?.as_deref(), Some(&41_u64.to_be_bytes()[..]));
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    pub fn as_words(&self) -> Option<WordTree> {
+        self.striped().as_words()?;
+        Some(WordTree::new(self.clone()))
+    }
 }
 
 impl WordTree {
@@ -95,11 +113,6 @@ impl WordTree {
             (None, Some(_)) => self.write(key, new, Condition::Absent),
             (Some(current), _) => self.write(key, new, Condition::Equals(current)),
         }
-    }
-
-    /// The operations of the tree in their pending form: see [`Tree::pending`].
-    pub fn pending(&self) -> PendingWords<'_> {
-        PendingWords::new(self)
     }
 
     /// The values of many keys, in their order: several times as fast as one [`WordTree::get`]

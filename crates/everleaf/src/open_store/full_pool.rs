@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use engines::Result;
 
-use super::Inner;
+use super::OpenStore;
 use crate::recovery::OpenTrees;
 
 /// How long a writer waits for open ranges, which keep the space in use after a crash from being
 /// known: the writer's own thread may have one.
 const RANGES_WAIT: Duration = Duration::from_millis(200);
 
-impl Inner {
+impl OpenStore {
     /// A write, tried twice if the pool is full at first. It is ordered when this returns.
     #[inline(always)]
     pub(crate) fn ordered<T>(&self, attempt: impl Fn() -> Result<T>) -> Result<T> {
@@ -20,8 +20,8 @@ impl Inner {
         retry(attempt, || self.find_space())
     }
 
-    /// As [`Inner::ordered`], for a caller that holds the lock of the store's trees.
-    pub(super) fn retry_if_full<T>(
+    /// As [`OpenStore::ordered`], for a caller that holds the lock of the store's trees.
+    pub(crate) fn retry_if_full<T>(
         &self,
         trees: &OpenTrees,
         attempt: impl Fn() -> Result<T>,
@@ -49,7 +49,7 @@ impl Inner {
 
     /// Waits until the space in use is known, or until only an open range prevents that. Returns
     /// whether it is known.
-    pub(super) fn has_recovered(&self) -> bool {
+    pub(crate) fn has_recovered(&self) -> bool {
         match &self.background {
             Some(background) => background.wait(RANGES_WAIT),
             None => true,
