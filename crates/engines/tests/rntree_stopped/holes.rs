@@ -18,7 +18,7 @@
 //! | a missing key reads before the slot array | [`a_find_of_a_missing_key_stays_within_the_slots`] |
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Barrier, mpsc};
 use std::time::{Duration, Instant};
 
 use everleaf_engines::engine::Codec;
@@ -178,23 +178,38 @@ fn a_split_does_not_wait_for_the_persists_of_leaves_that_share() {
         // Keys in ascending order fill the leaves but for one entry, and 24 fills the first one. So
         // that has a right neighbour to share with, and the last leaf has none.
         let (late, tree) = tree(8, (0..1000).step_by(10).chain([24]));
-        let leaves_before = leaves(&*tree);
-        late.hold_fence(further);
+        let tree = &*tree;
+        let are_ready = Barrier::new(3);
+        let (is_holding, is_held) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {
-            let sharing = scope.spawn(|| assert!(insert(&*tree, 25)));
             let _let_go = LetGo(&late);
+            let sharing = scope.spawn(|| {
+                // A slab of the thread's own, which a share need not fetch then.
+                assert!((2000..2020).all(|key| insert(tree, key)));
+                are_ready.wait();
+                until("the test is ready", || is_holding.load(Ordering::Acquire));
+                assert!(insert(tree, 25));
+            });
+            let splitting = scope.spawn(|| {
+                assert!((3000..3020).all(|key| insert(tree, key)));
+                are_ready.wait();
+                until("a share is held", || is_held.load(Ordering::Acquire));
+                assert!((4000..4040).all(|key| insert(tree, key)));
+            });
+            are_ready.wait();
+            late.hold_fence(further);
+            is_holding.store(true, Ordering::Release);
             assert!(late.until_held(PATIENCE), "the insert has fewer fences");
-            let splitting = scope.spawn(|| (1000..1040).all(|key| insert(&*tree, key)));
+            is_held.store(true, Ordering::Release);
             until("a split waits for the fence of a share", || {
                 splitting.is_finished()
             });
             assert!(!sharing.is_finished());
         });
-        assert!(leaves(&*tree) > leaves_before + 2);
-        let expected = (0..1000).step_by(10).chain([24, 25]).chain(1000..1040);
-        let mut expected: Vec<u64> = expected.collect();
+        let mut expected: Vec<u64> = (0..1000).step_by(10).chain([24, 25]).collect();
         expected.sort_unstable();
-        assert_holds(&*tree, expected);
+        let others = (2000..2020).chain(3000..3020).chain(4000..4040);
+        assert_holds(tree, expected.into_iter().chain(others));
     }
 }
 

@@ -15,7 +15,7 @@ struct Command {
 
 /// Arguments for a small tree in memory.
 fn args(further: &[&str]) -> Args {
-    let common = "bench --medium ram --keys 1000 --ops 4000 --threads 2".split(' ');
+    let common = "bench --medium ram --keys 20000 --ops 4000 --threads 2".split(' ');
     Command::parse_from(common.chain(further.iter().copied())).args
 }
 
