@@ -58,7 +58,8 @@ impl<M: Medium> Document<M> {
                 words,
             });
         };
-        let (place, words) = (root.words[0], root.words[1]);
+        let place = root.words[0];
+        let words = root.words[1];
         // First the words are put right, then what they lead to is in use, and nothing else is.
         let pmwcas = Pmwcas::open(&guard, place, SLOTS)?;
         if pool.needs_mark() {

@@ -64,7 +64,8 @@ fn key(number: u32) -> Vec<u8> {
 
 /// Inserts keys until the pool is full for good; returns those that are there.
 fn fill(tree: &dyn Index) -> Vec<u32> {
-    let (mut keys, mut refused) = (Vec::new(), 0);
+    let mut keys = Vec::new();
+    let mut refused = 0;
     for step in 0.. {
         // From all sides, so that leaves everywhere are full when there is no space to split them.
         let number = step * 7919 % 100_003;
@@ -152,7 +153,9 @@ fn threads_in_a_full_pool_end() {
     let full = AtomicU32::new(0);
     std::thread::scope(|scope| {
         for thread in 0..4 {
-            let (tree, keys, full) = (&*tree, &keys, &full);
+            let tree = &*tree;
+            let keys = &keys;
+            let full = &full;
             scope.spawn(move || {
                 for (step, number) in (0..)
                     .zip(keys.iter().cycle().skip(thread * keys.len() / 4))
@@ -262,7 +265,9 @@ fn on_late() -> (Arc<Late>, Pool<Instrumented>) {
 
 fn keys_of(tree: &dyn Index) -> Vec<Vec<u8>> {
     let mut scan = tree.range(Bounds::all(), Direction::Forward).unwrap();
-    let (mut key, mut value, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+    let mut key = Vec::new();
+    let mut value = Vec::new();
+    let mut keys = Vec::new();
     while scan.next_into(&mut key, &mut value).unwrap() {
         keys.push(key.clone());
     }
@@ -466,7 +471,8 @@ fn a_reader_waits_for_a_remove_that_is_not_durable() {
 fn a_bulk_load_keeps_no_memory_from_being_reused_while_its_source_runs() {
     let pool = open(&Instrumented::new(Dax::plain(16 << 20).unwrap()), true);
     let made = |name| instrumented::create(&pool, name, Codec::Record, small()).unwrap();
-    let (tree, other) = (made("tree"), made("other"));
+    let tree = made("tree");
+    let other = made("other");
     let mut left = 0..20_u64;
     let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
         std::thread::scope(|scope| {
@@ -531,7 +537,8 @@ fn each_change_of_the_structure_takes_three_persists() {
     let mut fences = BTreeMap::new();
     for step in 0..6_000_u64 {
         let key = (step * 7_919 % 1_000).to_be_bytes();
-        let (before, counted) = (changes(), medium.counts().unwrap());
+        let before = changes();
+        let counted = medium.counts().unwrap();
         let removes = step % 3 == 0 || step > 5_000;
         if removes {
             tree.remove(&key)
@@ -562,10 +569,8 @@ fn each_change_of_the_structure_takes_three_persists() {
 fn an_insert_that_renews_a_small_leaf_merges_it_as_a_remove_does() {
     let pool = open(&Instrumented::new(Dax::plain(LIMIT_BYTES).unwrap()), true);
     let tree = create_words(&pool);
-    let (insert, remove) = (
-        |key: u64| assert!(tree.insert(&key.to_be_bytes(), &[0; 8]).unwrap()),
-        |key: u64| assert!(tree.remove(&key.to_be_bytes()).unwrap()),
-    );
+    let insert = |key: u64| assert!(tree.insert(&key.to_be_bytes(), &[0; 8]).unwrap());
+    let remove = |key: u64| assert!(tree.remove(&key.to_be_bytes()).unwrap());
     [10, 20, 30, 40, 50, 25, 60, 70]
         .into_iter()
         .for_each(insert);
@@ -621,7 +626,8 @@ fn trees_of_any_node_sizes_keep_what_they_are_given() {
                 step.wrapping_mul(2_654_435_761) >> 20
             };
             let removes = step % 3 == 0 || (12_000..18_000).contains(&step);
-            let (key, value) = (key(number), step.to_be_bytes().to_vec());
+            let key = key(number);
+            let value = step.to_be_bytes().to_vec();
             if removes {
                 assert_eq!(
                     tree.remove(&key).unwrap(),
@@ -643,7 +649,8 @@ fn trees_of_any_node_sizes_keep_what_they_are_given() {
             assert!(counted[what] > 0, "{nodes}: no {what}");
         }
         let entries = |tree: &dyn Index| {
-            let (mut all, mut entry) = (BTreeMap::new(), (Vec::new(), Vec::new()));
+            let mut all = BTreeMap::new();
+            let mut entry = (Vec::new(), Vec::new());
             let mut scan = tree.range(Bounds::all(), Direction::Forward).unwrap();
             while scan.next_into(&mut entry.0, &mut entry.1).unwrap() {
                 all.insert(entry.0.clone(), entry.1.clone());
@@ -717,10 +724,8 @@ fn a_tree_is_opened_with_the_node_sizes_it_was_made_with() {
             matches!(refused.kind(), ErrorKind::TreeMismatch { .. }),
             "{refused}"
         );
-        let (refused, sizes) = (
-            refused.to_string(),
-            [nodes, SIZES[0]].map(|nodes| nodes.to_string()),
-        );
+        let refused = refused.to_string();
+        let sizes = [nodes, SIZES[0]].map(|nodes| nodes.to_string());
         assert!(
             sizes.iter().all(|nodes| refused.contains(nodes)),
             "{refused}"
@@ -731,7 +736,8 @@ fn a_tree_is_opened_with_the_node_sizes_it_was_made_with() {
 /// The names of the operations that no descriptor says are over, as words that they name hold them;
 /// to each what such a word is made to be.
 fn names_left(pool: &Pool<Instrumented>) -> Vec<u64> {
-    let (guard, anchor) = (pool.pin(), pool.trees().unwrap()[0].words[0]);
+    let guard = pool.pin();
+    let anchor = pool.trees().unwrap()[0].words[0];
     let status = |index: u64| guard.words(anchor + 64 + 256 * index, 1).unwrap()[0].load(&guard);
     (0..126)
         .filter(|index| status(*index) & 3 != 0)
@@ -768,7 +774,8 @@ fn is_left_alone(which: usize) -> bool {
     let Some(name) = names.get(which) else {
         return false;
     };
-    let (mut model, value) = (BTreeMap::new(), name.to_le_bytes().repeat(19));
+    let mut model = BTreeMap::new();
+    let value = name.to_le_bytes().repeat(19);
     for number in 1_000..2_000 {
         // As much as a leaf takes.
         tree.put(&key(number), &value).unwrap();
@@ -794,7 +801,8 @@ fn a_count_waits_for_what_it_saw() {
     late.set_release(Release::Manual);
     let counted = AtomicU64::new(0);
     std::thread::scope(|scope| {
-        let (tree, counted) = (&*tree, &counted);
+        let tree = &*tree;
+        let counted = &counted;
         scope.spawn(move || assert!(tree.insert(b"key", b"value").unwrap()));
         assert!(late.until_waiting(1, PATIENCE));
         scope.spawn(move || counted.store(tree.len().unwrap(), Ordering::SeqCst));

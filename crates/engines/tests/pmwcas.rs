@@ -214,7 +214,8 @@ fn memory_is_recycled_as_the_policy_says() {
         (swap, memory)
     };
     // An empty word leads to nothing, so the callback must not take its value for an offset.
-    let ((swap, first), mut seen) = (reserve(0, 0), Vec::new());
+    let (swap, first) = reserve(0, 0);
+    let mut seen = Vec::new();
     assert!(
         swap.execute_with(&guard, |recycled| seen.push(recycled))
             .unwrap()
@@ -393,7 +394,8 @@ fn move_money(bank: &Bank, threads: u64, moves: u64) {
                 };
                 let mut done = 0;
                 while done < moves {
-                    let (from, count) = (below(ACCOUNTS as u64) as usize, 2 + below(3) as usize);
+                    let from = below(ACCOUNTS as u64) as usize;
+                    let count = 2 + below(3) as usize;
                     let words: Vec<usize> =
                         (0..count).map(|step| (from + step) % ACCOUNTS).collect();
                     let values: Vec<u64> = words.iter().map(|word| bank.value(*word)).collect();
@@ -482,7 +484,8 @@ fn sums_survive_a_crash_of_a_late_medium() {
         delay: Duration::from_micros(5),
     });
     // In the middle of it, with more durable or less. The worker goes on until there are enough.
-    let (mut images, is_enough) = (Vec::new(), AtomicBool::new(false));
+    let mut images = Vec::new();
+    let is_enough = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             give_money(&bank);
@@ -534,7 +537,8 @@ fn a_reader_waits_for_what_a_crash_could_take_back() {
         let raw = bank.pmwcas.read(&guard, bank.cell(&guard, 0)).unwrap();
         assert_eq!((raw & VALUE_MASK, raw == 7), (7, false));
         let reader = scope.spawn(|| {
-            let (guard, mut seen) = (bank.pool.pin(), Seen::default());
+            let guard = bank.pool.pin();
+            let mut seen = Seen::default();
             assert_eq!(
                 bank.pmwcas
                     .observe(&guard, bank.cell(&guard, 0), &mut seen)

@@ -404,7 +404,8 @@ fn a_salvage_leaves_out_only_what_a_damaged_word_leads_to() {
 /// not name.
 #[test]
 fn a_damaged_head_of_a_leaf_is_noticed_and_costs_no_entry() {
-    let (ram, entry) = (ram(), 1 << 3);
+    let ram = ram();
+    let entry = 1 << 3;
     let pool = open(&ram, false);
     let made = tree(&pool, Codec::Record, SLOT_BITMAP, 8);
     (0..5).for_each(|number| assert!(made.insert(&key(number), b"value").unwrap()));
@@ -485,7 +486,8 @@ fn a_reverse_scan_from_bytes_that_are_too_short_for_a_word_begins_below_them() {
                 ..Bounds::all()
             };
             let mut scan = tree.range(bounds, Direction::Reverse).unwrap();
-            let (mut key, mut value) = (Vec::new(), Vec::new());
+            let mut key = Vec::new();
+            let mut value = Vec::new();
             assert!(scan.next_into(&mut key, &mut value).unwrap());
             assert_eq!(key[0], first - 1);
         }
@@ -522,7 +524,8 @@ fn a_reverse_scan_of_records_passes_every_separator() {
                         Direction::Reverse,
                     )
                     .unwrap();
-                let (mut key, mut value) = (Vec::new(), Vec::new());
+                let mut key = Vec::new();
+                let mut value = Vec::new();
                 for wanted in keys[..below].iter().rev() {
                     assert!(scan.next_into(&mut key, &mut value).unwrap());
                     assert_eq!(&key, wanted);
@@ -557,11 +560,10 @@ fn damage(codec: Codec, design: u64, entries: u64) -> Shares {
                 .unwrap()
         );
     }
-    let (sound, mut shares) = (content(&*tree).unwrap(), Shares::default());
-    let (first, last) = (
-        anchor_and_root(&pool).0 & !0xffff,
-        pool.stat().high_water_bytes,
-    );
+    let sound = content(&*tree).unwrap();
+    let mut shares = Shares::default();
+    let first = anchor_and_root(&pool).0 & !0xffff;
+    let last = pool.stat().high_water_bytes;
     for offset in (first..last)
         .step_by(8)
         .filter(|offset| offset % 0x1_0000 != 0)

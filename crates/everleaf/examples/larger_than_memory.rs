@@ -143,7 +143,8 @@ fn main() -> Result<(), Failure> {
         _ => return Err("usage: larger_than_memory FOLDER ENGINE ENTRIES [--json]".into()),
     };
     let path = folder.join(format!("{}.pool", engine.0));
-    let (peak, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let peak = AtomicU64::new(0);
+    let is_over = AtomicBool::new(false);
     let result = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
@@ -159,7 +160,8 @@ fn main() -> Result<(), Failure> {
     let _ = fs::remove_file(&path);
     let [load, gets, ranges] = result?;
     let engine = &arguments[1];
-    let (pool, peak) = (bytes >> 20, peak.into_inner() >> 10);
+    let pool = bytes >> 20;
+    let peak = peak.into_inner() >> 10;
     if arguments.iter().any(|argument| argument == "--json") {
         println!(
             "{{\"engine\":\"{engine}\",\"entries\":{entries},\"load_per_s\":{load:.0},\"gets_per_s\":{gets:.0},\"ranges_per_s\":{ranges:.0},\"pool_mib\":{pool},\"anonymous_peak_mib\":{peak}}}"

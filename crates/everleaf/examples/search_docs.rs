@@ -32,11 +32,9 @@ struct Index {
 impl Index {
     fn open(path: &str) -> Result<Self, Error> {
         let store = Store::open(path)?;
-        let (files, words, paths) = (
-            store.typed("files")?,
-            store.typed("words")?,
-            store.typed("paths")?,
-        );
+        let files = store.typed("files")?;
+        let words = store.typed("words")?;
+        let paths = store.typed("paths")?;
         Ok(Self {
             store,
             files,
@@ -47,7 +45,8 @@ impl Index {
 
     /// Adds a file, unless it is there with this length.
     fn add(&self, path: &str, text: &str) -> Result<bool, Error> {
-        let (known, length) = (self.files.get(path)?, text.len() as u64);
+        let known = self.files.get(path)?;
+        let length = text.len() as u64;
         if known.is_some_and(|(_, known)| known == length) {
             return Ok(false);
         }
@@ -128,7 +127,8 @@ fn run() -> Result<(), Error> {
     let index = Index::open("search_docs.pool")?;
     match arguments.split_first() {
         Some((command, [folder])) if command == "index" => {
-            let (before, mut added) = (index.files.len()?, 0);
+            let before = index.files.len()?;
+            let mut added = 0;
             println!("{before} files were in the index");
             texts(Path::new(folder), &mut |path, text| {
                 added += u64::from(index.add(&path.to_string_lossy(), text)?);

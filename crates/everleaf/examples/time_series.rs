@@ -62,7 +62,9 @@ fn run() -> Result<(), Error> {
         // The last day alone.
         let end = last(&readings, sensor)?;
         let day = (sensor.to_owned(), end + EVERY - DAY)..=(sensor.to_owned(), end);
-        let (mut count, mut least, mut most) = (0, f64::INFINITY, f64::NEG_INFINITY);
+        let mut count = 0;
+        let mut least = f64::INFINITY;
+        let mut most = f64::NEG_INFINITY;
         for entry in readings.range(day) {
             let (_, degrees) = entry?;
             (count, least, most) = (count + 1, degrees.min(least), degrees.max(most));

@@ -14,8 +14,8 @@ fn main() -> Result<(), Error> {
     let store = Store::open("transfer.pool")?;
     let accounts = store.tree("accounts")?;
     loop {
-        let ((mine, before), (yours, before_yours)) =
-            (amount(&accounts, "mine")?, amount(&accounts, "yours")?);
+        let (mine, before) = amount(&accounts, "mine")?;
+        let (yours, before_yours) = amount(&accounts, "yours")?;
         let mut transfer = Batch::new();
         transfer.expect(&accounts, "mine", before.as_ref().map(|bytes| &bytes[..]));
         transfer.expect(

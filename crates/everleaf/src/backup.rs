@@ -198,7 +198,8 @@ impl Options {
     ///   beside the pool is so small, and so much is written, that its space is used again before
     ///   it was read.
     pub fn backup(&self, path: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<u64> {
-        let (path, target) = (path.as_ref(), target.as_ref());
+        let path = path.as_ref();
+        let target = target.as_ref();
         let mut holder = None;
         for attempt in 0..ATTEMPTS {
             if attempt > 0 {

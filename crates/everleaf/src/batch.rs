@@ -67,7 +67,8 @@ impl Batch {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> &mut Self {
-        let (tree, key) = (self.number(tree), self.keep(key.as_ref()));
+        let tree = self.number(tree);
+        let key = self.keep(key.as_ref());
         let what = Some(self.keep(value.as_ref()));
         self.writes.push(Planned { tree, key, what });
         self
@@ -75,7 +76,8 @@ impl Batch {
 
     /// Removes a key, if it is present.
     pub fn remove(&mut self, tree: &Tree, key: impl AsRef<[u8]>) -> &mut Self {
-        let (tree, key) = (self.number(tree), self.keep(key.as_ref()));
+        let tree = self.number(tree);
+        let key = self.keep(key.as_ref());
         self.writes.push(Planned {
             tree,
             key,
@@ -101,7 +103,8 @@ impl Batch {
     }
 
     fn demand(&mut self, tree: &Tree, key: &[u8], condition: Condition<&[u8]>) -> &mut Self {
-        let (tree, key) = (self.number(tree), self.keep(key));
+        let tree = self.number(tree);
+        let key = self.keep(key);
         let what = condition.map(|value| self.keep(value));
         self.conditions.push(Planned { tree, key, what });
         self

@@ -379,7 +379,9 @@ impl Options {
     }
 
     fn open_what_is_there(&self, path: &Path) -> Result<Store> {
-        let (start, file, mut missing) = (Instant::now(), locked_to_read(path)?, Vec::new());
+        let start = Instant::now();
+        let file = locked_to_read(path)?;
+        let mut missing = Vec::new();
         let image = self.image(path, &file).or_else(|error| {
             missing.push(format!(
                 "what only the log had is left out: {}",
@@ -390,10 +392,8 @@ impl Options {
                 .and_then(as_formed);
             base.map_err(|_| error)
         })?;
-        let (length, expected) = (
-            image.extent().length(),
-            pool::bytes_expected(&image).unwrap_or(0),
-        );
+        let length = image.extent().length();
+        let expected = pool::bytes_expected(&image).unwrap_or(0);
         if length < expected {
             image.grow(expected)?;
             missing.push(format!(
@@ -411,7 +411,8 @@ impl Options {
     /// [`ErrorKind::NotDurable`] if [`Options::require`] asks for anything; [`ErrorKind::NotAPool`]
     /// with [`Options::read_only`]; [`ErrorKind::Medium`] if the system gives no memory.
     pub fn open_in_memory(&self) -> Result<Store> {
-        let (path, start) = (Path::new("(memory)"), Instant::now());
+        let path = Path::new("(memory)");
+        let start = Instant::now();
         if self.read_only {
             return Err(not_a_pool("new memory holds nothing that could be read").at(path));
         }
@@ -584,13 +585,11 @@ impl Options {
     /// As [`Options::open`].
     #[doc(hidden)]
     pub fn open_on(&self, pool: Arc<dyn Io>, log: Arc<dyn Io>) -> Result<Store> {
-        let (path, options) = (
-            Path::new("(machine)"),
-            FileOptions {
-                background: false,
-                ..self.file_options()
-            },
-        );
+        let path = Path::new("(machine)");
+        let options = FileOptions {
+            background: false,
+            ..self.file_options()
+        };
         if self.read_only {
             let source = pool.file().try_clone().map_err(refused)?;
             let image = as_formed(medium::File::image_on(&*pool, Some(log), options, false)?)?;

@@ -100,7 +100,8 @@ fn work(tree: &Tree) {
 /// pinned, of other tests, too; reads make it go on.
 fn freed(store: &Store, tree: &Tree) -> u64 {
     let allocations = || store.stat().unwrap().allocations;
-    let (mut least, mut rounds) = (allocations(), 0);
+    let mut least = allocations();
+    let mut rounds = 0;
     while rounds < 10 {
         (0..1000).for_each(|number| drop(tree.get(key(number)).unwrap()));
         std::thread::sleep(Duration::from_millis(20));
@@ -121,10 +122,8 @@ fn a_store_works_while_it_marks() {
     }
     let store = crashed(&folder);
     assert!(store.recovery().after_crash);
-    let (words, records) = (
-        store.open_tree("words").unwrap(),
-        store.open_tree("records").unwrap(),
-    );
+    let words = store.open_tree("words").unwrap();
+    let records = store.open_tree("records").unwrap();
     work(&words);
     work(&records);
     store.finish_recovery();

@@ -205,7 +205,8 @@ fn writes(store: &Store) -> u64 {
         }
         entries.last().map_or(0, |(_, value)| value + 1)
     };
-    let (first, second) = (count("first"), count("second"));
+    let first = count("first");
+    let second = count("second");
     assert!(
         second == first || second + 1 == first,
         "{first} and {second} writes"

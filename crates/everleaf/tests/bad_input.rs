@@ -30,10 +30,8 @@ fn pool_with(line_store: LineStore) -> (TempDir, PathBuf) {
     let folder = folder();
     let path = folder.path().join("a.pool");
     let store = Options::new().line_store(line_store).open(&path).unwrap();
-    let (records, words) = (
-        store.tree("records").unwrap(),
-        store.word_tree("words").unwrap(),
-    );
+    let records = store.tree("records").unwrap();
+    let words = store.word_tree("words").unwrap();
     for number in 0..200_u64 {
         records
             .put(format!("key {number:03}"), format!("value {number}"))
@@ -58,7 +56,8 @@ fn pool_with(line_store: LineStore) -> (TempDir, PathBuf) {
 }
 
 fn expect_whole(store: &Store) -> Result<()> {
-    let (records, words) = (store.tree("records")?, store.word_tree("words")?);
+    let records = store.tree("records")?;
+    let words = store.word_tree("words")?;
     for number in 0..200_u64 {
         let value = records.get(format!("key {number:03}"))?;
         assert_eq!(value.as_deref(), Some(format!("value {number}").as_bytes()));
@@ -221,7 +220,9 @@ fn a_range_whose_one_end_met_damage_goes_on_from_the_other() -> Result<()> {
         fs::write(&path, flipped(&whole, &[at - 6], 8)).unwrap();
         let store = opened(&path)?;
         let tree = store.tree("records")?;
-        let (mut range, mut before, mut behind) = (tree.iter(), Vec::new(), Vec::new());
+        let mut range = tree.iter();
+        let mut before = Vec::new();
+        let mut behind = Vec::new();
         let text = |key: &[u8]| String::from_utf8(key.to_vec()).unwrap();
         if damaged >= 100 {
             while let Ok(Some((key, _))) = range.next_entry_back() {
@@ -349,7 +350,8 @@ fn a_flipped_byte_in_an_entry_or_a_record_is_noticed() {
     for form in forms() {
         let (_folder, path) = pool_with(form);
         let whole = fs::read(&path).unwrap();
-        let (records, words) = (first_leaf(&whole, 0) + 64, first_leaf(&whole, 1) + 64);
+        let records = first_leaf(&whole, 0) + 64;
+        let words = first_leaf(&whole, 1) + 64;
         // The first 28 entries stayed when the leaf was split, so they are in use.
         for byte in (0..16 * 28).step_by(stride(7)) {
             let noticed = try_damage(&path, &whole, form, records + byte, 1 << (byte % 8));
@@ -697,8 +699,10 @@ fn at_its_limit_a_pool_says_so_loses_nothing_and_stays_usable() -> Result<()> {
     let path = folder.path().join("small.pool");
     let limited = Options::new().limit_bytes(1 << 20);
     let store = limited.open(&path)?;
-    let (records, words) = (store.tree("records")?, store.word_tree("words")?);
-    let (mut count, mut refused) = (0_u64, 0);
+    let records = store.tree("records")?;
+    let words = store.word_tree("words")?;
+    let mut count = 0_u64;
+    let mut refused = 0;
     while refused < 2 {
         refused = 0;
         for result in [
@@ -718,7 +722,8 @@ fn at_its_limit_a_pool_says_so_loses_nothing_and_stays_usable() -> Result<()> {
         assert!(count < 100_000, "no limit");
     }
     assert!(count > 3000, "only {count} keys in a MiB");
-    let (records_kept, words_kept) = (records.len()?, words.len()?);
+    let records_kept = records.len()?;
+    let words_kept = words.len()?;
     assert_eq!(store.check()?, []);
     // Removes work, and make room.
     for number in 0..1000 {

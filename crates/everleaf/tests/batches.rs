@@ -37,7 +37,8 @@ fn a_batch_over_trees_of_every_engine() -> Result<()> {
         let path = folder.path().join("a.pool");
         let options = Options::new().medium(medium);
         let store = options.open(&path)?;
-        let (all, words) = (trees(&store)?, store.word_tree("words")?);
+        let all = trees(&store)?;
+        let words = store.word_tree("words")?;
         let mut batch = Batch::new();
         for tree in &all {
             tree.put("old", "1")?;
@@ -85,12 +86,11 @@ fn a_batch_over_trees_of_every_engine() -> Result<()> {
 
 #[test]
 fn a_batch_that_cannot_be_is_refused_whole() -> Result<()> {
-    let (store, other) = (Store::in_memory()?, Store::in_memory()?);
-    let (tree, words, masstree) = (
-        store.tree("tree")?,
-        store.word_tree("words")?,
-        tree_of(&store, Engine::MASSTREE)?,
-    );
+    let store = Store::in_memory()?;
+    let other = Store::in_memory()?;
+    let tree = store.tree("tree")?;
+    let words = store.word_tree("words")?;
+    let masstree = tree_of(&store, Engine::MASSTREE)?;
     let with = |batch: &mut Batch| store.write(batch.put(&tree, "key", "value"));
     let error = with(Batch::new().put(words.as_tree(), "seven", "1")).unwrap_err();
     assert!(
@@ -140,7 +140,8 @@ fn a_full_pool_refuses_a_batch_before_anything_is_written() -> Result<()> {
             .limit_bytes(4 << 20)
             .open(folder.path().join("a.pool"))?;
         let tree = tree_of(&store, *engine)?;
-        let (mut batch, mut written) = (Batch::new(), 0_u32);
+        let mut batch = Batch::new();
+        let mut written = 0_u32;
         let error = loop {
             batch.clear();
             for key in 50 * written..50 * (written + 1) {
@@ -196,10 +197,8 @@ fn transfers_of_many_threads_keep_the_sum() -> Result<()> {
         let transfer = |thread: usize| -> Result<()> {
             let mut batch = Batch::new();
             for step in 0..150 {
-                let (from, to) = (
-                    (thread + step) % ACCOUNTS,
-                    (thread * 5 + step * 2 + 1) % ACCOUNTS,
-                );
+                let from = (thread + step) % ACCOUNTS;
+                let to = (thread * 5 + step * 2 + 1) % ACCOUNTS;
                 if from == to {
                     continue;
                 }
@@ -318,7 +317,8 @@ fn a_batch_that_meets_damage_stays_half_done() -> Result<()> {
 
     let store = options.open(&path)?;
     assert!(!store.recovery().after_crash);
-    let (sound, damaged) = (store.tree("sound")?, store.tree("damaged")?);
+    let sound = store.tree("sound")?;
+    let damaged = store.tree("damaged")?;
     let mut batch = Batch::new();
     batch
         .put(&sound, "key of the record", "value of the batch")

@@ -316,7 +316,8 @@ fn logs_that_do_not_fit_are_refused_and_nothing_is_touched() {
             .put("key", value)
             .unwrap();
     }
-    let (log, aside) = (log_of(&path), folder.path().join("aside"));
+    let log = log_of(&path);
+    let aside = folder.path().join("aside");
     let whole = std::fs::read(&log).unwrap();
     std::fs::rename(&log, &aside).unwrap();
     assert!(matches!(log_error(&path), LogError::Missing { .. }));
@@ -845,7 +846,8 @@ fn who_may_not_read_a_pool_may_read_neither_its_log_nor_a_copy() {
 #[test]
 fn what_lies_where_the_log_belongs_and_is_none_keeps_its_mode() {
     let folder = folder();
-    let (pool, notes) = (folder.path().join("a.pool"), folder.path().join("notes"));
+    let pool = folder.path().join("a.pool");
+    let notes = folder.path().join("notes");
     options().open(&pool).unwrap().close().unwrap();
     std::fs::set_permissions(&pool, Permissions::from_mode(0o644)).unwrap();
     let log = log_of(&pool);

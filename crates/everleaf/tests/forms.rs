@@ -33,7 +33,8 @@ fn fill_and_compare(store: &Store, engine: Engine, codec: Codec) -> Result<()> {
             .all(|(key, value)| tree.get(key).unwrap().as_deref() == Some(&value[..]))
     );
     assert!(removed.iter().all(|key| tree.get(key).unwrap().is_none()));
-    let (mut entries, mut expected) = (tree.iter(), model.iter());
+    let mut entries = tree.iter();
+    let mut expected = model.iter();
     while let Some((key, value)) = entries.next_entry()? {
         assert_eq!(
             expected.next().map(|(key, value)| (&key[..], &value[..])),

@@ -65,7 +65,9 @@ fn a_range_of_bztree_leaves_out_what_is_damaged_and_nothing_else() -> Result<()>
             .map(key)
             .collect();
         for is_forward in [true, false] {
-            let (mut range, mut found, mut errors) = (tree.iter(), Vec::new(), 0);
+            let mut range = tree.iter();
+            let mut found = Vec::new();
+            let mut errors = 0;
             while found.len() + errors < 1000 {
                 let next = if is_forward {
                     range.next_entry()
@@ -281,7 +283,8 @@ fn a_damaged_slice_of_masstree_costs_its_own_entry() -> Result<()> {
 fn one_damaged_word_of_masstree_costs_no_more_than_an_entry_or_two() -> Result<()> {
     let key = |number: u64| format!("key {number:03}\0");
     let (_folder, path, whole) = pool_of(Engine::MASSTREE, key);
-    let (keys, mut tried): (BTreeSet<String>, _) = ((0..200).map(key).collect(), 0);
+    let keys: BTreeSet<String> = (0..200).map(key).collect();
+    let mut tried = 0;
     for number in (0..200).step_by(7) {
         let slice = u64::from_be_bytes(key(number).as_bytes().try_into().unwrap()).to_le_bytes();
         let places = whole
@@ -369,7 +372,8 @@ fn damage(bytes: &mut [u8], kind: usize, rng: &mut SmallRng) -> [usize; 2] {
             break at;
         }
     };
-    let (at, other) = (used([8, 8, 8, LINE, PAGE, LINE][kind]), used(LINE));
+    let at = used([8, 8, 8, LINE, PAGE, LINE][kind]);
+    let other = used(LINE);
     match kind {
         0 => bytes[at + rng.random_range(0..8)] ^= 1 << rng.random_range(0..8),
         1 => bytes[at + rng.random_range(0..8)] ^= rng.random_range(1..=255),
@@ -429,16 +433,15 @@ fn differences(one: &Entries, other: &Entries) -> usize {
 fn no_damage_of_twin_lines_of_cawbt_is_silent() {
     let [mut noticed, mut harmless, mut torn] = [[0; KINDS.len()]; 3];
     for case in 0..4_u64 {
-        let (codec, is_closed) = (
-            [Codec::Record, Codec::Word][case as usize & 1],
-            case & 2 != 0,
-        );
+        let codec = [Codec::Record, Codec::Word][case as usize & 1];
+        let is_closed = case & 2 != 0;
         let options = TreeOptions {
             engine: Engine::CAWBT,
             codec,
             ..TreeOptions::RECORDS
         };
-        let (folder, mut sound) = (folder(), Entries::new());
+        let folder = folder();
+        let mut sound = Entries::new();
         let (path, copy) = (folder.path().join("a.pool"), folder.path().join("b.pool"));
         let made = Options::new()
             .medium(MediumChoice::Dax)
@@ -462,7 +465,8 @@ fn no_damage_of_twin_lines_of_cawbt_is_silent() {
         let whole = fs::read(&path).unwrap();
         for round in 0..ROUNDS {
             let seed = 1000 * case + round;
-            let (mut bytes, mut rng) = (whole.clone(), SmallRng::seed_from_u64(seed));
+            let mut bytes = whole.clone();
+            let mut rng = SmallRng::seed_from_u64(seed);
             let kind = (round % KINDS.len() as u64) as usize;
             let at = damage(&mut bytes, kind, &mut rng);
             let what = format!(

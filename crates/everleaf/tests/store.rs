@@ -32,7 +32,8 @@ fn what_was_written_is_there_after_a_clean_close_and_after_a_crash() -> Result<(
     let (_folder, path) = folder();
     for clean in [true, false] {
         let store = Options::new().close_cleanly(clean).open(&path)?;
-        let (tree, words) = (store.tree("records")?, store.word_tree("words")?);
+        let tree = store.tree("records")?;
+        let words = store.word_tree("words")?;
         for number in 0..3000 {
             tree.put(key(number), format!("{clean} {number}"))?;
             words.put(u64::from(number), u64::from(number) << 1 | u64::from(clean))?;
@@ -46,7 +47,8 @@ fn what_was_written_is_there_after_a_clean_close_and_after_a_crash() -> Result<(
         let store = Options::new().create(false).open(&path)?;
         assert_eq!(store.recovery().after_crash, !clean);
         assert_eq!(store.recovery().damaged, []);
-        let (tree, words) = (store.tree("records")?, store.word_tree("words")?);
+        let tree = store.tree("records")?;
+        let words = store.word_tree("words")?;
         for number in 0..3000 {
             let expected = (number % 3 != 0).then(|| format!("{clean} {number}"));
             assert_eq!(
@@ -356,10 +358,8 @@ fn names_and_numbers_of_trees_have_limits() -> Result<()> {
 fn keys_and_values_have_limits() -> Result<()> {
     let store = Store::in_memory()?;
     let tree = store.tree("t")?;
-    let (long_key, long_value) = (
-        vec![1; everleaf::KEY_BYTES_MAX],
-        vec![2; everleaf::VALUE_BYTES_MAX],
-    );
+    let long_key = vec![1; everleaf::KEY_BYTES_MAX];
+    let long_value = vec![2; everleaf::VALUE_BYTES_MAX];
     tree.put(&long_key, &long_value)?;
     tree.put("", "")?;
     assert_eq!(tree.get(&long_key)?.as_deref(), Some(long_value.as_slice()));
@@ -622,7 +622,8 @@ fn epochs_become_durable_without_a_sync_by_hand() {
     };
     let tree = store.tree_with("tree", options).unwrap();
     let epochs = || tree.epoch_stat().unwrap().epochs;
-    let (before, deadline) = (epochs(), Instant::now() + Duration::from_secs(60));
+    let before = epochs();
+    let deadline = Instant::now() + Duration::from_secs(60);
     tree.put("key", "value").unwrap();
     while epochs() == before || store.stat().unwrap().log.unwrap().backlog_bytes > 0 {
         assert!(Instant::now() < deadline, "nothing is synced");

@@ -27,10 +27,8 @@ fn run_again(mut command: Command, folder: &Path, name: &str) {
         .env(SURROUNDING, folder)
         .output()
         .unwrap();
-    let (text, errors) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success() && text.contains("1 passed"),
         "{text}{errors}"
@@ -53,11 +51,13 @@ fn permissions_that_are_missing_are_named() {
         .unwrap();
     store.tree("t").unwrap().put("key", "value").unwrap();
     store.close().unwrap();
-    let (locked, program) = (folder.path().join("locked"), folder.path().join("program"));
+    let locked = folder.path().join("locked");
+    let program = folder.path().join("program");
     fs::create_dir(&locked).unwrap();
     fs::copy(&path, locked.join("a.pool")).unwrap();
     // As a killed process leaves a pool: it needs its log.
-    let (killed, log) = (locked.join("b.pool"), locked.join("b.pool.log"));
+    let killed = locked.join("b.pool");
+    let log = locked.join("b.pool.log");
     let store = Options::new()
         .medium(MediumChoice::File)
         .close_cleanly(false)

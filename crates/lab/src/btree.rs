@@ -143,7 +143,8 @@ fn dead_entry<M: Medium>(
 ) -> usize {
     let at = |index: usize| leaf.entries[index].each_ref().map(|word| word.load(guard));
     let is_passing = |index: &usize| {
-        let ([before, value_before], [word, value]) = (at(index - 1), at(*index));
+        let [before, value_before] = at(index - 1);
+        let [word, value] = at(*index);
         value == value_before && (word == before || index + 1 < count && word == at(index + 1)[0])
     };
     (from + 1..count).find(is_passing).unwrap_or(from)

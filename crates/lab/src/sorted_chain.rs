@@ -114,10 +114,8 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
 
     /// The tree at a root, its leaves not read.
     fn unopened(pool: &Pool<M>, words: &[u64; ROOT_WORDS]) -> Self {
-        let (capacity, state) = (
-            words[ROOT_CAPACITY].clamp(2, 255) as usize,
-            Mutex::new(State::default()),
-        );
+        let capacity = words[ROOT_CAPACITY].clamp(2, 255) as usize;
+        let state = Mutex::new(State::default());
         Self {
             pool: pool.clone(),
             first: words[ROOT_FIRST],
@@ -129,7 +127,8 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
 
     /// Reads the leaves, and marks what they reach if the pool asks for that.
     fn recover(self) -> Result<Self> {
-        let (guard, mut leaves) = (self.pool.pin(), Vec::new());
+        let guard = self.pool.pin();
+        let mut leaves = Vec::new();
         chain(self.first, |offset| {
             let leaf = self.read(&guard, offset)?;
             if self.pool.needs_mark() {
@@ -318,10 +317,13 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
         at: usize,
         mut leaf: Leaf,
     ) -> Result<()> {
-        let (mut space, mut right, mut freed) = (Unpublished::new(guard), None, None);
+        let mut space = Unpublished::new(guard);
+        let mut right = None;
+        let mut freed = None;
         let count = leaf.entries.len();
         if count > self.capacity {
-            let (entries, next) = (leaf.entries.split_off(count / 2), leaf.next);
+            let entries = leaf.entries.split_off(count / 2);
+            let next = leaf.next;
             leaf.next = space.allocate(self.leaf_bytes())?;
             let new = right.insert(Leaf {
                 offset: leaf.next,
@@ -410,9 +412,11 @@ where
                 Err(ErrorKind::NotEmpty)
             }
         };
-        let (guard, mut leaves) = (self.pool.pin(), Vec::<Leaf>::new());
+        let guard = self.pool.pin();
+        let mut leaves = Vec::<Leaf>::new();
         expect_empty(&self.lock(&guard))?;
-        let (mut source, mut space) = (Sorted::<M, C>::new(&guard, next), Unpublished::new(&guard));
+        let mut source = Sorted::<M, C>::new(&guard, next);
+        let mut space = Unpublished::new(&guard);
         let per_leaf = entries_per_leaf(self.capacity, fill);
         let allocate = || space.allocate(self.leaf_bytes());
         source.for_each_leaf(per_leaf, self.first, allocate, |offset, next, entries| {
@@ -442,7 +446,9 @@ where
     }
 
     fn check(&self) -> Result<Vec<Violation>> {
-        let (guard, mut violations, mut last) = (self.pool.pin(), Vec::new(), None);
+        let guard = self.pool.pin();
+        let mut violations = Vec::new();
+        let mut last = None;
         for Leaf { offset, .. } in &self.lock(&guard).leaves {
             for words in self.read(&guard, *offset)?.entries {
                 if let Some(what) = verify_entry::<M, C>(&guard, words, &mut last)? {
@@ -457,7 +463,8 @@ where
     }
 
     fn stat(&self) -> Result<IndexStat> {
-        let (keys, leaves) = (self.len()?, self.lock(&self.pool.pin()).leaves.len() as u64);
+        let keys = self.len()?;
+        let leaves = self.lock(&self.pool.pin()).leaves.len() as u64;
         let volatile_bytes =
             leaves * size_of::<Leaf>() as u64 + keys * size_of::<EntryWords>() as u64;
         let allocations = Some(leaves + if C::TIES { keys } else { 0 });
@@ -491,7 +498,8 @@ where
     Self: MaybeWords,
 {
     fn create(pool: &Pool<M>, name: &str, opening: &Opening) -> Result<Self> {
-        let (guard, mut words) = (pool.pin(), [0; ROOT_WORDS]);
+        let guard = pool.pin();
+        let mut words = [0; ROOT_WORDS];
         words[ROOT_CAPACITY] = opening
             .settings
             .get(0)

@@ -64,7 +64,8 @@ impl Identity {
         } else {
             0
         };
-        let (low, high) = (self.uuid as u64, (self.uuid >> 64) as u64);
+        let low = self.uuid as u64;
+        let high = (self.uuid >> 64) as u64;
         let mut words = [
             MAGIC,
             u64::from(self.version),

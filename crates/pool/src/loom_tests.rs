@@ -69,7 +69,8 @@ fn ram() -> Dax {
 impl Used {
     /// A space with two allocations in a slab of three, which belong to whoever made it.
     fn new() -> (Arc<Self>, [u64; 2]) {
-        let (ram, space) = (ram(), Box::new(Space::create(&options()).unwrap()));
+        let ram = ram();
+        let space = Box::new(Space::create(&options()).unwrap());
         let offsets = allocate_two(&ram, &space);
         (
             Arc::new(Self {
@@ -83,10 +84,8 @@ impl Used {
 
     /// The same in a pool that has this slab and no more.
     fn limited() -> (Arc<Self>, [u64; 2]) {
-        let (ram, space) = (
-            Dax::plain(2 * SLAB_BYTES).unwrap(),
-            Box::new(Space::create(&options()).unwrap()),
-        );
+        let ram = Dax::plain(2 * SLAB_BYTES).unwrap();
+        let space = Box::new(Space::create(&options()).unwrap());
         ram.grow(SLAB_BYTES).unwrap();
         let offsets = allocate_two(&ram, &space);
         (

@@ -210,7 +210,8 @@ impl<M: Medium> Pool<M> {
             guard.wait(lsn)?;
         }
         drop(guard);
-        let (limbo, roots) = (Limbo::default(), Mutex::new(()));
+        let limbo = Limbo::default();
+        let roots = Mutex::new(());
         Ok(Self {
             shared: Arc::new(Shared {
                 medium,

@@ -225,10 +225,8 @@ fn read<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Result<Slot> {
     let mut words: Vec<u64> = cells.iter().map(|cell| cell.load(guard)).collect();
     mend(&mut words);
     let damaged = |name: Option<String>, what: &str, tree: Option<TreeRoot>| {
-        let (offset, what) = (
-            ROOT_TABLE + slot as u64 * SLOT_BYTES,
-            format!("root table slot {slot}: {what}"),
-        );
+        let offset = ROOT_TABLE + slot as u64 * SLOT_BYTES;
+        let what = format!("root table slot {slot}: {what}");
         Ok(Slot::Damaged(DamagedRoot {
             name,
             slot,
@@ -257,7 +255,8 @@ fn read<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Result<Slot> {
         .map(|word| unchecked(*word))
         .collect();
     let roots = roots.and_then(|roots| <[u64; ROOT_WORDS]>::try_from(roots).ok());
-    let (engine, codec) = (state as u16, (state >> 16) as u16);
+    let engine = state as u16;
+    let codec = (state >> 16) as u16;
     let tree = |name, words| TreeRoot {
         slot,
         name,
@@ -290,7 +289,8 @@ fn replacing<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<Vec<(usize, usize)
 
 /// All trees, in the order of their slots.
 pub(crate) fn list<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<Roots> {
-    let (mut roots, replacing) = (Roots::default(), replacing(guard)?);
+    let mut roots = Roots::default();
+    let replacing = replacing(guard)?;
     let is_replaced = |slot: usize| replacing.iter().any(|(_, replaced)| *replaced == slot);
     for slot in (0..TREES_MAX).filter(|slot| !is_replaced(*slot)) {
         match read(guard, slot)? {

@@ -260,10 +260,8 @@ impl Space {
         if class != 0 || known.state.load(Ordering::Relaxed) != UNMARKED {
             return Ok(class);
         }
-        let (class, below) = (
-            Self::class_word(guard, slab)?,
-            self.unmarked_below.load(Ordering::Relaxed),
-        );
+        let class = Self::class_word(guard, slab)?;
+        let below = self.unmarked_below.load(Ordering::Relaxed);
         let span = class.wrapping_sub(SPAN);
         let valid = Class::from_index(class.wrapping_sub(1)).is_some()
             || (1..=SPAN_SLABS_MAX).contains(&span) && u64::from(slab) + span <= u64::from(below);
@@ -378,7 +376,8 @@ impl Space {
         for offset in early_frees.drain(..) {
             self.free_marked(offset);
         }
-        let (mut unowned, mut rest) = (self.unowned.lock(), 0);
+        let mut unowned = self.unowned.lock();
+        let mut rest = 0;
         for slab in 1..self.unmarked_below.load(Ordering::Acquire) {
             let known = self.slabs.get(slab);
             if Self::is_left_alone(known, &mut rest)

@@ -81,7 +81,8 @@ fn threads_in_a_full_pool_get_every_slot_once() {
     let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
         for thread in 0..4_usize {
-            let (pool, sender) = (&pool, sender.clone());
+            let pool = &pool;
+            let sender = sender.clone();
             scope.spawn(move || {
                 let guard = pool.pin();
                 let mut own = Vec::new();
@@ -101,7 +102,8 @@ fn threads_in_a_full_pool_get_every_slot_once() {
     });
     drop(sender);
     let mut offsets: Vec<u64> = receiver.iter().flatten().collect();
-    let (all, stat) = (offsets.len(), pool.stat());
+    let all = offsets.len();
+    let stat = pool.stat();
     offsets.sort_unstable();
     offsets.dedup();
     assert_eq!(

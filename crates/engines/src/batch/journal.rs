@@ -221,7 +221,8 @@ pub(super) fn write_entry<M: Medium, B: AsRef<[u8]>>(
             words[at - 1].store(guard, IN_RECORD | record);
             continue;
         }
-        let (key, value) = (key.as_ref(), value.as_ref().map(B::as_ref));
+        let key = key.as_ref();
+        let value = value.as_ref().map(B::as_ref);
         let value_length = value.map_or(0, |value| value.len() as u64 + 1);
         words[at - 1].store(guard, key.len() as u64 | value_length << 32);
         for bytes in [Some(key), value].into_iter().flatten() {
@@ -301,7 +302,8 @@ pub(super) fn read_entry<M: Medium>(
     if epoch != 0 && !is_complete(epoch)? {
         return Ok(Read::Uncommitted);
     }
-    let (mut writes, mut rest) = (Vec::new(), &words[WRITES..]);
+    let mut writes = Vec::new();
+    let mut rest = &words[WRITES..];
     while !rest.is_empty() {
         writes.push(read_write(guard, &mut rest)?.ok_or_else(damaged)?);
     }
@@ -338,7 +340,8 @@ fn read_write<M: Medium>(
             "a record of a batch that was being applied fails its check",
         ));
     }
-    let (mut key, mut value) = (Vec::new(), Vec::new());
+    let mut key = Vec::new();
+    let mut value = Vec::new();
     record.copy_key(guard, &mut key)?;
     record.copy_value(guard, &mut value)?;
     Ok(Some(Logged {

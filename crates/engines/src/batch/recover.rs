@@ -23,7 +23,9 @@ impl Unfinished {
     /// # Errors
     /// Those of the medium. Damage is no error here.
     pub fn read<M: Medium>(pool: &Pool<M>) -> Result<Self> {
-        let (guard, journal, mut unfinished) = (pool.peek(), Journal::of(pool), Self::default());
+        let guard = pool.peek();
+        let journal = Journal::of(pool);
+        let mut unfinished = Self::default();
         for slot in 0..BATCH_SLOTS {
             match read_entry(&guard, slot, |epoch| is_complete(pool, epoch)) {
                 Ok(Read::Nothing) => continue,

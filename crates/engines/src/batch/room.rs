@@ -27,7 +27,8 @@ pub(super) fn runs(
     by_epochs: &[Write<'_>],
     immediate: &[Write<'_>],
 ) -> Vec<u32> {
-    let (mut runs, mut singles) = (Vec::new(), 0);
+    let mut runs = Vec::new();
+    let mut singles = 0;
     // Bytes of each class of sizes.
     let mut classes = BTreeMap::<(usize, u64), u64>::new();
     let mut add = |owner: usize, bytes: u64| {
@@ -52,7 +53,8 @@ pub(super) fn runs(
                 .chain(immediate)
                 .filter(|write| write.tree == index)
         };
-        let (mut nodes, node_bytes) = (LEVELS_MAX, u64::from(tree.room_per_write));
+        let mut nodes = LEVELS_MAX;
+        let node_bytes = u64::from(tree.room_per_write);
         for write in own() {
             nodes += 1;
             if tree.is_trie {

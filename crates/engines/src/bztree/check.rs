@@ -117,7 +117,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         if one.word != other.word || !C::TIES {
             return Ok(one.word < other.word);
         }
-        let (mut below, mut above) = (Vec::new(), Vec::new());
+        let mut below = Vec::new();
+        let mut above = Vec::new();
         Self::copy_separator(guard, one, &mut below)?;
         Self::copy_separator(guard, other, &mut above)?;
         Ok(below < above)
@@ -140,7 +141,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Verifies all nodes, each as it is at some moment.
     pub(super) fn verify(&self) -> Result<Vec<Violation>> {
         let guard = self.pool.pin();
-        let (mut violations, mut leaves) = (Vec::new(), HashSet::new());
+        let mut violations = Vec::new();
+        let mut leaves = HashSet::new();
         self.walk(&guard, &mut |visited| {
             let (offset, verified) = match visited {
                 Visited::Leaf(offset, ..) if !leaves.insert(offset) => {
@@ -238,7 +240,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             Self::copy_separator(guard, separator, &mut key)?;
             Ok(Some(key))
         };
-        let (low, high) = (bound(low)?, bound(high)?);
+        let low = bound(low)?;
+        let high = bound(high)?;
         let mut keys = Vec::new();
         for (entry, words) in self.visible(guard, leaf)? {
             let mut key = Vec::new();
@@ -282,7 +285,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Counts keys, leaves and levels of inner nodes; returns once what was counted is durable.
     pub(super) fn count(&self) -> Result<(u64, u64, u32)> {
         let guard = self.pool.pin();
-        let (mut keys, mut leaves, mut height) = (0, 0, 0);
+        let mut keys = 0;
+        let mut leaves = 0;
+        let mut height = 0;
         self.walk(&guard, &mut |visited| {
             match visited {
                 Visited::Leaf(offset, ..) => {
@@ -345,7 +350,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// it is not in the root table.
     pub(super) fn give_back(&self) -> Result<()> {
         let guard = self.pool.pin();
-        let (mut nodes, mut leaves) = (vec![self.anchor], Vec::new());
+        let mut nodes = vec![self.anchor];
+        let mut leaves = Vec::new();
         self.walk(&guard, &mut |visited| {
             match visited {
                 Visited::Leaf(offset, ..) => leaves.push(offset),

@@ -199,7 +199,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         count: usize,
         (key, included): (&[u8], bool),
     ) -> Result<usize> {
-        let (mut low, mut high) = (0, count);
+        let mut low = 0;
+        let mut high = count;
         let mut bytes = Vec::new();
         while low < high {
             let middle = usize::midpoint(low, high);
@@ -535,7 +536,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         if !C::TIES || one[0] != other[0] {
             return Ok(one[0].cmp(&other[0]));
         }
-        let (mut one_key, mut other_key) = (Vec::new(), Vec::new());
+        let mut one_key = Vec::new();
+        let mut other_key = Vec::new();
         C::copy_key(guard, one, &mut one_key)?;
         C::copy_key(guard, other, &mut other_key)?;
         Ok(one_key.cmp(&other_key))

@@ -362,8 +362,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let header = Self::header(guard, inner);
         let count = header.separators();
         // With room for one more, and allocated once.
-        let (mut separators, mut children) =
-            (Vec::with_capacity(count + 1), Vec::with_capacity(count + 2));
+        let mut separators = Vec::with_capacity(count + 1);
+        let mut children = Vec::with_capacity(count + 2);
         for position in 0..count {
             separators.push(Self::separator(guard, inner, position)?);
         }
@@ -425,7 +425,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 tail: 0,
             });
         }
-        let (mut below, mut above) = (Vec::new(), Vec::new());
+        let mut below = Vec::new();
+        let mut above = Vec::new();
         C::copy_key(guard, left, &mut below)?;
         C::copy_key(guard, right, &mut above)?;
         let shared = below
@@ -457,10 +458,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             return Ok(true);
         };
         let parent = Self::inner(guard, step.offset)?;
-        let (cell, status) = (
-            &parent.children[step.position],
-            self.inner_status(guard, parent)?,
-        );
+        let cell = &parent.children[step.position];
+        let status = self.inner_status(guard, parent)?;
         if status & super::layout::FROZEN != 0
             || self.pmwcas.read(guard, cell)? & VALUE_MASK != old.0
         {
@@ -538,7 +537,8 @@ mod tests {
     /// A root that is too high is refused when it is written; every lower one can be read.
     #[test]
     fn a_tree_is_read_however_high_it_can_become() {
-        let ((pool, tree), key) = (tree(4), [1; 8]);
+        let (pool, tree) = tree(4);
+        let key = [1; 8];
         assert!(tree.insert(&key, &key).unwrap());
         let guard = pool.pin();
         let mut child = tree.root_pointer(&guard).unwrap();
@@ -567,7 +567,8 @@ mod tests {
     fn a_leaf_that_was_replaced_is_not_thawed() {
         let (pool, tree) = tree(4);
         assert!(tree.insert(&[1; 8], &[1; 8]).unwrap());
-        let (guard, key) = (pool.pin(), WordCodec::key(&[1; 8]).unwrap());
+        let guard = pool.pin();
+        let key = WordCodec::key(&[1; 8]).unwrap();
         let place = || {
             tree.descend_path(&guard, &Goal::Key(key), &mut Seen::default())
                 .unwrap()

@@ -206,7 +206,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let Some(cells) = self.reserve(guard, leaf, status)? else {
             return Ok(Attempt::Again);
         };
-        let (entry, (payload, high)) = (status.count(), Self::part(words[1]));
+        let entry = status.count();
+        let (payload, high) = Self::part(words[1]);
         // The fingerprint lies in the line of the status, whose name is flushed when the entry is
         // completed.
         leaf.set_fingerprint(guard, entry, Self::fingerprint(key));
@@ -266,7 +267,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         leaf: Leaf<'g>,
         status: LeafStatus,
     ) -> Result<Option<&'g [Word; 3]>> {
-        let (cell, cells) = (&leaf.head[LEAF_STATUS], leaf.entry(guard, status.count())?);
+        let cell = &leaf.head[LEAF_STATUS];
+        let cells = leaf.entry(guard, status.count())?;
         let is_used = leaf.fingerprint(guard, status.count()) != 0;
         let raw = self.pmwcas.read_helping(guard, cell)?;
         if raw & VALUE_MASK != status.0 {
@@ -293,7 +295,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let mut seen = Seen::default();
         for earlier in 0..entry {
             let cells = leaf.entry(guard, earlier)?;
-            let (mut looks, mut spins) = (0, 0);
+            let mut looks = 0;
+            let mut spins = 0;
             // Under a scheduler a thread that polls without seeing a change counts as one that
             // waits for ever.
             let patience = match is_scheduled::<M>() {
@@ -336,7 +339,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     ) -> Result<()> {
         let cells = leaf.entry(guard, entry)?;
         loop {
-            let (now, status) = (self.meta(guard, cells)?, self.leaf_status(guard, leaf)?);
+            let now = self.meta(guard, cells)?;
+            let status = self.leaf_status(guard, leaf)?;
             if now != meta || status.is_frozen() {
                 return Ok(());
             }
@@ -368,7 +372,8 @@ mod tests {
     /// first free entry is not empty.
     #[test]
     fn an_insert_refuses_an_entry_that_is_in_use_and_was_never_reserved() {
-        let ((pool, tree), key) = (tree(ENTRIES_MAX), [1; 8]);
+        let (pool, tree) = tree(ENTRIES_MAX);
+        let key = [1; 8];
         assert!(tree.insert(&key, &key).unwrap());
         let guard = pool.pin();
         let leaf = leaf_of(&tree, &guard, key);

@@ -369,7 +369,8 @@ impl<'g> Leaf<'g> {
         entry: usize,
         fingerprint: u8,
     ) {
-        let (cell, shift) = (&self.head[entry / 8], 8 * (entry % 8));
+        let cell = &self.head[entry / 8];
+        let shift = 8 * (entry % 8);
         let mut word = cell.load(guard);
         loop {
             let new = word & !(0xff << shift) | u64::from(fingerprint) << shift;

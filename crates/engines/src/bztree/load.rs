@@ -150,10 +150,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         // Spread evenly: an inner node takes three children or more, so none is left with one.
         let nodes = below.len().div_ceil(most);
         for number in 0..nodes {
-            let (start, end) = (
-                below.len() * number / nodes,
-                below.len() * (number + 1) / nodes,
-            );
+            let start = below.len() * number / nodes;
+            let end = below.len() * (number + 1) / nodes;
             let image = InnerImage {
                 level,
                 separators: below[start + 1..end]

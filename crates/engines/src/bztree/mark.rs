@@ -34,7 +34,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// came to the end. O(n).
     pub(super) fn mark_reached(&self, go_on: &dyn Fn() -> bool) -> Result<bool> {
         self.pool.mark(self.anchor)?;
-        let (mut marked, mut start) = (Path::new(), None::<Vec<u8>>);
+        let mut marked = Path::new();
+        let mut start = None::<Vec<u8>>;
         loop {
             let guard = self.pool.pin();
             let goal = match &start {

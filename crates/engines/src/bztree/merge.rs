@@ -102,7 +102,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let mut new = NewNodes::new(guard);
         let merged = self.allocate_leaf(&mut new, together, true)?;
         let parent = self.allocate_inner(&mut new)?;
-        let (mut copies, mut statuses) = (Copies::new(), [0; 2]);
+        let mut copies = Copies::new();
+        let mut statuses = [0; 2];
         for (pointer, status) in pair.image.children[pair.left..].iter().zip(&mut statuses) {
             let leaf = Self::leaf(guard, pointer.offset())?;
             let frozen = self.freeze(guard, leaf)?;

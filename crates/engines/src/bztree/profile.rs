@@ -20,7 +20,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         key: C::Key<'k>,
         value: Option<C::Value<'k>>,
     ) -> Result<Profile> {
-        let (mut profile, start) = (Profile::default(), Instant::now());
+        let mut profile = Profile::default();
+        let start = Instant::now();
         let guard = self.pool.pin();
         let mut seen = Seen::default();
         let pinned = Instant::now();

@@ -100,7 +100,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         (sizes, patience): (NodeSizes, u32),
         crashed: bool,
     ) -> Result<Self> {
-        let (anchor, slots) = (root.words[ROOT_ANCHOR], root.words[ROOT_SLOTS] as usize);
+        let anchor = root.words[ROOT_ANCHOR];
+        let slots = root.words[ROOT_SLOTS] as usize;
         let guard = pool.pin();
         let pmwcas = Pmwcas::open(&guard, anchor + ANCHOR_BYTES, slots)?;
         Ok(Self::assembled(
@@ -115,7 +116,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// A tree to be read without recovery, even if descriptors are damaged. It must not be changed,
     /// and its drop finishes nothing.
     pub(super) fn unrecovered(pool: &Pool<M>, root: &TreeRoot) -> Self {
-        let (anchor, slots) = (root.words[ROOT_ANCHOR], root.words[ROOT_SLOTS] as usize);
+        let anchor = root.words[ROOT_ANCHOR];
+        let slots = root.words[ROOT_SLOTS] as usize;
         let pmwcas = Pmwcas::unrecovered::<M>(anchor.saturating_add(ANCHOR_BYTES), slots);
         let tree = Self::assembled(pool, pmwcas, anchor, (NodeSizes::default(), 0), true);
         tree.destroyed.store(1, Ordering::Release);
@@ -177,7 +179,8 @@ mod tests {
         assert!(WordIndex::write_durably(&tree, 1, Some(2), Condition::Absent).unwrap());
         drop(tree);
         let root = pool.trees().unwrap().remove(0);
-        let (guard, anchor) = (pool.pin(), root.words[ROOT_ANCHOR]);
+        let guard = pool.pin();
+        let anchor = root.words[ROOT_ANCHOR];
         let place = anchor + ANCHOR_BYTES;
         let before = guard
             .words(anchor, 2)

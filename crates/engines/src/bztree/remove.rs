@@ -77,7 +77,8 @@ mod tests {
     #[test]
     fn no_search_goes_to_an_entry_that_was_removed() {
         let (pool, tree) = tree(ENTRIES_MAX);
-        let (key, guard) = ([1; 8], pool.pin());
+        let key = [1; 8];
+        let guard = pool.pin();
         for removed in 0..3 {
             assert!(tree.insert(&key, &key).unwrap() && tree.remove(&key).unwrap());
             let leaf = leaf_of(&tree, &guard, key);

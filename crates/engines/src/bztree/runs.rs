@@ -27,7 +27,8 @@ pub(super) fn sort<T: Copy>(
     let mut copied: Run<T> = SmallVec::from_slice(&run[sorted..]);
     let late = copied.as_mut_slice();
     for position in 1..late.len() {
-        let (entry, mut hole) = (late[position], position);
+        let entry = late[position];
+        let mut hole = position;
         while hole > 0 && goes_before(&entry, &late[hole - 1])? {
             late[hole] = late[hole - 1];
             hole -= 1;
@@ -36,9 +37,11 @@ pub(super) fn sort<T: Copy>(
     }
     // From the end, so that entries that are in place already are not moved. Both indices move
     // without a branch: no processor predicts which entry comes next.
-    let (mut early, mut left) = (sorted, late.len());
+    let mut early = sorted;
+    let mut left = late.len();
     while early > 0 && left > 0 {
-        let (one, other) = (late[left - 1], run[early - 1]);
+        let one = late[left - 1];
+        let other = run[early - 1];
         let is_early = goes_before(&one, &other)?;
         run[early + left - 1] = if is_early { other } else { one };
         early -= usize::from(is_early);

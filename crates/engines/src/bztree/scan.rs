@@ -160,7 +160,8 @@ impl<M: Medium, C: Codec> Leaves<M, C> for BzTree<M, C> {
             scan::Goal::UpTo(key) => Goal::Below(key, true),
             scan::Goal::Below(key) => Goal::Below(key, false),
         };
-        let (mut seen, mut snapshot) = (Seen::default(), Snapshot::new());
+        let mut seen = Seen::default();
+        let mut snapshot = Snapshot::new();
         let (path, offset) = self.descend_path(guard, &goal, &mut seen)?;
         self.snapshot(
             guard,

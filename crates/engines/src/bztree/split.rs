@@ -116,15 +116,14 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             }
             .max(1)
         };
-        let (
-            most,
-            NodeSizes {
-                leaf_entries,
-                free_entries,
-                ..
-            },
-        ) = (status.kept(), self.sizes);
-        let (lower, upper) = (middle(most), most - middle(most));
+        let most = status.kept();
+        let NodeSizes {
+            leaf_entries,
+            free_entries,
+            ..
+        } = self.sizes;
+        let lower = middle(most);
+        let upper = most - middle(most);
         let upper_room = if is_last {
             leaf_entries
         } else {

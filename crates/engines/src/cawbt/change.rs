@@ -42,7 +42,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         for _ in 0..2 * LEVELS_MAX {
             let mut place = self.locate(writer.guard, key)?;
             let held = holds::<M, C>(writer.guard, condition, place.found)?;
-            let (is_there, count) = (place.found.is_some(), place.node.count());
+            let is_there = place.found.is_some();
+            let count = place.node.count();
             let has_changed = match removes {
                 true if held && is_there && count <= MERGED_MAX => {
                     self.merge_single(writer, &mut place.path)?
@@ -102,7 +103,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         content: &Content,
         above: Option<Step>,
     ) -> Result<Lsn> {
-        let (guard, (mut left, separator, right)) = (writer.guard, content.split());
+        let guard = writer.guard;
+        let (mut left, separator, right) = content.split();
         let lsn = if let Some(above) = above {
             let new = fresh.node(&right, above.offset)?;
             let log = log::split(&left, [offset, new, above.offset], separator);
@@ -208,7 +210,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     /// Gives a node with a single child another one, if the node beside it has at least four
     /// children.
     fn move_child(&self, writer: &mut Writer<'_, '_, M>, offset: u64, above: Step) -> Result<bool> {
-        let (guard, position) = (writer.guard, above.position);
+        let guard = writer.guard;
+        let position = above.position;
         let parent = Self::inner(guard, above.offset)?;
         let is_last = position < above.count;
         let beside = parent.pointer(if is_last { position + 1 } else { position - 1 });

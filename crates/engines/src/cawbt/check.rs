@@ -166,7 +166,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         read: &Read<'_, M>,
         visit: &mut dyn FnMut(Visited, Result<Node>),
     ) -> Vec<Visited> {
-        let (mut todo, mut left) = (vec![from], Vec::new());
+        let mut todo = vec![from];
+        let mut left = Vec::new();
         while let Some(at) = todo.pop() {
             if at.level == end {
                 left.push(at);
@@ -181,7 +182,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             {
                 for (position, offset) in node.pointers().enumerate().rev() {
                     Self::prefetch_node(guard, offset);
-                    let (level, before) = (at.level + 1, position.checked_sub(1));
+                    let level = at.level + 1;
+                    let before = position.checked_sub(1);
                     let (low, low_at) =
                         before.map_or((at.low, at.low_at), |before| (node.id(before), at.offset));
                     todo.push(Visited {
@@ -201,7 +203,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     pub(super) fn survey(&self, threads: usize, read: &Read<'_, M>) -> Result<Survey> {
         let seen = Seen::new(&self.pool.peek());
         let part = |from, end| {
-            let (guard, mut survey) = (self.pool.pin(), Survey::default());
+            let guard = self.pool.pin();
+            let mut survey = Survey::default();
             let left = Self::walk(&guard, &seen, (from, end), read, &mut |at, node| {
                 survey.add(at, node);
             });
@@ -285,13 +288,11 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     )]
     pub(super) fn give_back(&self) -> Result<()> {
         let guard = self.pool.pin();
-        let (seen, from) = (
-            Seen::new(&guard),
-            Visited {
-                offset: self.root,
-                ..Visited::default()
-            },
-        );
+        let seen = Seen::new(&guard);
+        let from = Visited {
+            offset: self.root,
+            ..Visited::default()
+        };
         Self::walk(
             &guard,
             &seen,

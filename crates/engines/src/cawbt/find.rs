@@ -77,7 +77,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         let word = C::word(key);
         if !C::TIES {
             // Without a branch, which would be mispredicted: it may be any of three or four keys.
-            let (mut position, mut last) = (0, [0, 0]);
+            let mut position = 0;
+            let mut last = [0, 0];
             for index in 0..IDS_MAX {
                 let id = node.id(index);
                 let entry = self.ids.entry(id);
@@ -123,7 +124,9 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
 
     /// The place of a key. The caller keeps other writers out.
     pub(super) fn locate(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<Place> {
-        let (mut path, mut separated, mut offset) = (Path::new(), 0, self.root);
+        let mut path = Path::new();
+        let mut separated = 0;
+        let mut offset = self.root;
         loop {
             let node = Node::load(guard, offset)?;
             if node.is_leaf() {

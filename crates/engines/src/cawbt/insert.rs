@@ -58,10 +58,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         (words, record): (EntryWords, u64),
     ) -> Result<(Lsn, u64)> {
         let mut content = Content::of(&place.node);
-        let (id, pointer) = (
-            content.ids[place.position - 1],
-            &mut content.pointers[place.position - 1],
-        );
+        let id = content.ids[place.position - 1];
+        let pointer = &mut content.pointers[place.position - 1];
         let old = std::mem::replace(pointer, record);
         // PERSIST: the record is ordered before the leaf that leads to it; lost, the old value
         // counts.
@@ -93,7 +91,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         (words, record): (EntryWords, u64),
     ) -> Result<Lsn> {
         let guard = writer.guard;
-        let (mut content, leaf) = (Content::of(&place.node), (place.leaf, &place.node));
+        let mut content = Content::of(&place.node);
+        let leaf = (place.leaf, &place.node);
         if content.count > LEAF_ENTRIES {
             return Err(Error::corrupt(place.leaf, "a leaf with too many keys"));
         }

@@ -250,7 +250,8 @@ impl Content {
     /// A full node in two parts, and the separator between them: two and two keys of a leaf, three
     /// and two children.
     pub(super) fn split(&self) -> (Self, u32, Self) {
-        let (mut left, mut right) = (*self, *self);
+        let mut left = *self;
+        let mut right = *self;
         if self.is_leaf {
             let half = self.count / 2;
             (half..self.count)

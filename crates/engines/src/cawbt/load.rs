@@ -16,7 +16,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     pub(super) fn load<'s>(&self, next: &'s mut NextEntry<'s>, fill: f64) -> Result<u64> {
         let guard = self.pool.peek();
         self.expect_empty(&guard, |_| Ok(()))?;
-        let (mut source, mut fresh) = (Sorted::<M, C>::new(&guard, next), Fresh::new(self, &guard));
+        let mut source = Sorted::<M, C>::new(&guard, next);
+        let mut fresh = Fresh::new(self, &guard);
         let mut counts = Counts::default();
         let root = self.load_nodes(&mut source, &mut fresh, fill, &mut counts)?;
         if source.entries() == 0 {
@@ -63,12 +64,14 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         fill: f64,
         counts: &mut Counts,
     ) -> Result<Content> {
-        let (mut level, mut root) = (Vec::<Loaded>::new(), Content::empty_leaf());
+        let mut level = Vec::<Loaded>::new();
+        let mut root = Content::empty_leaf();
         let fresh = RefCell::new(fresh);
         let allocate = || fresh.borrow_mut().allocate_node();
         let per_leaf = entries_per_leaf(LEAF_ENTRIES, fill);
         source.for_each_leaf(per_leaf, 0, allocate, |offset, next, entries| {
-            let (mut leaf, mut fresh) = (Content::empty_leaf().with_next(next), fresh.borrow_mut());
+            let mut leaf = Content::empty_leaf().with_next(next);
+            let mut fresh = fresh.borrow_mut();
             for words in entries {
                 // The source gives back the records of byte strings.
                 let record = if C::TIES {

@@ -141,7 +141,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     /// Stores the nodes that a log names: all if it is new, otherwise the rest if some were stored.
     fn apply(&self, guard: &Guard<'_, M>, log: &Content, is_new: bool) -> Result<Lsn> {
         let [offset, other, second, first, further] = log.pointers;
-        let (node, beside) = (read_mended(guard, offset)?, read_mended(guard, second)?);
+        let node = read_mended(guard, offset)?;
+        let beside = read_mended(guard, second)?;
         let is_stored = match (log.status, log.is_leaf) {
             (SPLIT, true) => node.next() == other,
             (SPLIT, false) => node.count() < IDS_MAX,

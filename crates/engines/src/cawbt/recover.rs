@@ -20,7 +20,8 @@ where
     Self: MaybeWords,
 {
     fn create(pool: &Pool<M>, name: &str, opening: &Opening) -> Result<Self> {
-        let (guard, mut words) = (pool.pin(), [0; ROOT_WORDS]);
+        let guard = pool.pin();
+        let mut words = [0; ROOT_WORDS];
         let mut tree = Self::unopened(pool, &words)?;
         let mut fresh = Fresh::new(&tree, &guard);
         words[ROOT_NODE] = fresh.node(&Content::empty_leaf(), 0)?;
@@ -44,7 +45,9 @@ where
 
     fn open(pool: &Pool<M>, root: &TreeRoot, opening: &Opening) -> Result<Self> {
         root.demand((Self::ENGINE.0, C::ID), &[String::new(), String::new()])?;
-        let (start, guard, mut state) = (Instant::now(), pool.pin(), State::default());
+        let start = Instant::now();
+        let guard = pool.pin();
+        let mut state = State::default();
         let mut tree = Self::unopened(pool, &root.words)?;
         tree.is_search_fast = opening.settings.get(FAST_SEARCH) != Some(OFF);
         tree.recovered_from_crash = pool.needs_mark();
@@ -117,7 +120,9 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     /// Puts the entries of a chunk of the leaves into the table, and verifies their order. Returns
     /// their IDs.
     fn fill(&self, guard: &Guard<'_, M>, leaves: &[u64], chunk: usize) -> Result<Vec<u32>> {
-        let (mut last, mut key, mut ids) = (None::<EntryWords>, Vec::new(), Vec::new());
+        let mut last = None::<EntryWords>;
+        let mut key = Vec::new();
+        let mut ids = Vec::new();
         let start = chunk * CHUNK;
         if let Some(before) = start.checked_sub(1) {
             let record = Node::load(guard, leaves[before])?.pointers().next_back();

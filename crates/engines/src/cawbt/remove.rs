@@ -27,10 +27,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             let lsn = Self::end(&guard, state, self.versions.lsn(place.leaf));
             return Ok(Written { held, lsn });
         }
-        let (id, record) = (
-            place.node.id(place.position - 1),
-            place.node.pointer(place.position - 1),
-        );
+        let id = place.node.id(place.position - 1);
+        let record = place.node.pointer(place.position - 1);
         let lsn = match (
             self.to_be_merged(&guard, &place)?,
             place.path.last().copied(),
@@ -59,7 +57,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
 
     /// Removes an entry from its leaf, and its ID from the inner node that has it as a separator.
     fn take_out(&self, guard: &Guard<'_, M>, place: &Place, removed: u32) -> Result<Lsn> {
-        let (content, separated) = (Content::of(&place.node).without(removed), place.separated);
+        let content = Content::of(&place.node).without(removed);
+        let separated = place.separated;
         let above = if separated == 0 {
             None
         } else {
@@ -90,7 +89,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             return Ok(None);
         };
         let parent = Node::load(guard, above.offset)?;
-        let (next, before) = (above.position, above.position.checked_sub(1));
+        let next = above.position;
+        let before = above.position.checked_sub(1);
         let pairs = [
             (next < above.count).then_some((next, next + 1)),
             before.map(|before| (before, before)),

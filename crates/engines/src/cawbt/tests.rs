@@ -103,7 +103,9 @@ where
     assert_eq!(tree.len().unwrap(), model.len() as u64);
     for direction in [Direction::Forward, Direction::Reverse] {
         let mut scan = tree.range(Bounds::all(), direction).unwrap();
-        let (mut key, mut value, mut found) = (Vec::new(), Vec::new(), Vec::new());
+        let mut key = Vec::new();
+        let mut value = Vec::new();
+        let mut found = Vec::new();
         while scan.next_into(&mut key, &mut value).unwrap() {
             found.push((key.clone(), value.clone()));
         }
@@ -125,7 +127,8 @@ where
             upper: Bound::Unbounded,
         };
         let mut scan = tree.range(bounds, Direction::Forward).unwrap();
-        let (mut above, mut of_it) = (Vec::new(), Vec::new());
+        let mut above = Vec::new();
+        let mut of_it = Vec::new();
         let is_there = scan.next_into(&mut above, &mut of_it).unwrap();
         let next = model
             .range((Bound::Excluded(key.clone()), Bound::Unbounded))
@@ -139,16 +142,16 @@ where
     CawbTree<Dax, C>: MaybeWords,
 {
     println!("seed {seed}");
-    let (pool, mut rng, mut model) = (pool(), SmallRng::seed_from_u64(seed), BTreeMap::new());
+    let pool = pool();
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let mut model = BTreeMap::new();
     let mut tree = CawbTree::<Dax, C>::create(&pool, "t", &Opening::default()).unwrap();
     for round in 0..12 {
         // Grows, then shrinks.
         let inserts = if round % 4 < 2 { 8 } else { 2 };
         for _ in 0..400 {
-            let (key, value) = (
-                bytes_of::<C>(rng.random_range(0..600)),
-                rng.random::<u64>().to_be_bytes(),
-            );
+            let key = bytes_of::<C>(rng.random_range(0..600));
+            let value = rng.random::<u64>().to_be_bytes();
             match rng.random_range(0..10) {
                 number if number < inserts => {
                     let done = tree.insert(&key, &value).unwrap();
@@ -191,7 +194,8 @@ fn loads_of_any_length() {
         for fill in [0.5, 0.8, 1.0] {
             let pool = pool();
             let tree = CawbTree::<Dax, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
-            let (mut model, mut numbers) = (BTreeMap::new(), 0..count);
+            let mut model = BTreeMap::new();
+            let mut numbers = 0..count;
             let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
                 let Some(number) = numbers.next() else {
                     return Ok(false);
@@ -213,7 +217,8 @@ fn loads_of_any_length() {
 /// Splits the leaf of a new key or, if a level is given, the inner node there on the way to it.
 /// Nodes above stay as they are, as after a crash.
 fn split_alone(tree: &CawbTree<Dax, WordCodec>, key: u64, level: Option<usize>) {
-    let (guard, mut fresh_key) = (tree.pool.pin(), 0);
+    let guard = tree.pool.pin();
+    let mut fresh_key = 0;
     let mut state = tree.lock(&guard).unwrap();
     let mut fresh = Fresh::new(tree, &guard);
     let place = tree.locate(&guard, key).unwrap();
@@ -222,10 +227,8 @@ fn split_alone(tree: &CawbTree<Dax, WordCodec>, key: u64, level: Option<usize>) 
         let node = Node::load(&guard, offset).unwrap();
         (offset, node, Content::of(&node), place.path[level - 1])
     } else {
-        let (mut content, (words, record)) = (
-            Content::of(&place.node),
-            fresh.record(key, key, Condition::Always).unwrap(),
-        );
+        let mut content = Content::of(&place.node);
+        let (words, record) = fresh.record(key, key, Condition::Always).unwrap();
         content.insert_entry(place.position, fresh.id(words).unwrap(), record);
         fresh_key = 1;
         (place.leaf, place.node, content, *place.path.last().unwrap())
@@ -399,9 +402,11 @@ fn threads_survey_as_one_does() {
                 && other.violations.is_empty()
         );
     }
-    let (guard, mut rng) = (pool.pin(), SmallRng::seed_from_u64(11));
+    let guard = pool.pin();
+    let mut rng = SmallRng::seed_from_u64(11);
     for round in 0..300 {
-        let (mut path, mut offset) = (Vec::new(), tree.root);
+        let mut path = Vec::new();
+        let mut offset = tree.root;
         for _ in 0..round % sound.counts.levels {
             path.push(offset);
             let node = Node::load(&guard, offset).unwrap();
@@ -409,7 +414,8 @@ fn threads_survey_as_one_does() {
         }
         let line = &guard.node::<NodeLine>(offset).unwrap().line;
         let node = Node::load(&guard, offset).unwrap();
-        let (mut damaged, position) = (Content::of(&node), rng.random_range(0..=node.count()));
+        let mut damaged = Content::of(&node);
+        let position = rng.random_range(0..=node.count());
         match round % 3 {
             0 => damaged.pointers.swap(0, 1),
             1 => damaged.pointers[position] = tree.root,
@@ -432,10 +438,8 @@ fn threads_survey_as_one_does() {
 /// A length counts a key once a crash leaves it there.
 #[test]
 fn what_is_counted_is_durable() {
-    let (medium, patience) = (
-        Late::new(1 << 30, LineForm::Single).unwrap(),
-        Duration::from_secs(20),
-    );
+    let medium = Late::new(1 << 30, LineForm::Single).unwrap();
+    let patience = Duration::from_secs(20);
     let pool = Pool::open(medium, PoolOptions::default()).unwrap();
     let tree = CawbTree::<Late, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
     pool.medium().set_release(Release::Manual);

@@ -25,7 +25,8 @@ pub struct Setting {
 impl Setting {
     /// The most entries of a leaf, for engines that take smaller leaves for tests.
     pub const fn leaf_entries(least: u64, most: u64) -> Self {
-        let (name, help) = ("leaf-entries", "the most entries of a leaf");
+        let name = "leaf-entries";
+        let help = "the most entries of a leaf";
         Self {
             name,
             help,

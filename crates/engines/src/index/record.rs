@@ -98,7 +98,8 @@ pub fn check_lengths(key: &[u8], value: &[u8]) -> Result<()> {
 /// Writes and flushes a record; the caller fences before it publishes the offset.
 pub fn write<M: Medium>(guard: &Guard<'_, M>, key: &[u8], value: &[u8]) -> Result<u64> {
     check_lengths(key, value)?;
-    let (key_words, value_words) = (key.len().div_ceil(8), value.len().div_ceil(8));
+    let key_words = key.len().div_ceil(8);
+    let value_words = value.len().div_ceil(8);
     let count = 1 + key_words + value_words;
     let offset = guard.allocate(count * 8)?;
     let words = guard.words(offset, count)?;
@@ -259,7 +260,8 @@ impl Record {
     /// Whether key and value pass the record's check, and the key's padding is zero, which
     /// comparisons rely on. O(length).
     pub fn is_sound<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<bool> {
-        let (mut key, mut value) = (Vec::new(), Vec::new());
+        let mut key = Vec::new();
+        let mut value = Vec::new();
         self.copy_key(guard, &mut key)?;
         self.copy_value_as_is(guard, &mut value)?;
         let check = (self.header >> (KEY_BITS + VALUE_BITS)) as u16;

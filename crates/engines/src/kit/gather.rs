@@ -34,7 +34,8 @@ impl<'g, 'p, M: Medium, C: Codec> Gathered<'g, 'p, M, C> {
         guard: &'g Guard<'p, M>,
         entries: impl Iterator<Item = &'e mut EntryWords>,
     ) -> Self {
-        let (entries, mut gathered) = (entries.collect::<Vec<_>>(), Self::none(guard));
+        let entries = entries.collect::<Vec<_>>();
+        let mut gathered = Self::none(guard);
         entries.iter().for_each(|entry| C::prefetch(guard, **entry));
         entries
             .iter()

@@ -80,13 +80,16 @@ impl<M: Medium> Ids<M> {
     /// occurs twice.
     pub fn resume(&self, used: impl Iterator<Item = u32> + Clone) -> bool {
         let last = used.clone().max().unwrap_or(0);
-        let (mut taken, mut is_twice) = (vec![0_u64; last as usize / 64 + 1], false);
+        let mut taken = vec![0_u64; last as usize / 64 + 1];
+        let mut is_twice = false;
         for id in used {
-            let (word, bit) = (&mut taken[id as usize / 64], 1 << (id % 64));
+            let word = &mut taken[id as usize / 64];
+            let bit = 1 << (id % 64);
             is_twice |= *word & bit != 0;
             *word |= bit;
         }
-        let (mut gaps, mut next_free) = (Vec::new(), 1);
+        let mut gaps = Vec::new();
+        let mut next_free = 1;
         for (word, first) in taken.iter().zip((0..).step_by(64)) {
             for id in bits(*word).map(|bit| first + bit as u32) {
                 if next_free < id {
@@ -145,7 +148,8 @@ impl<M: Medium> Ids<M> {
         // Under a scheduler each by itself, as early as possible: a test that reads an ID that is
         // used again then fails.
         if state.retired.len() >= if M::SCHEDULED { 1 } else { BATCH } {
-            let (batch, all) = (std::mem::take(&mut state.retired), Arc::clone(&self.state));
+            let batch = std::mem::take(&mut state.retired);
+            let all = Arc::clone(&self.state);
             drop(state);
             guard.after_readers(move || all.lock().free.extend(batch));
         }

@@ -73,7 +73,9 @@ pub struct Sorted<'g, 'p, 's, M: Medium, C: Codec> {
 impl<'g, 'p, 's, M: Medium, C: Codec> Sorted<'g, 'p, 's, M, C> {
     /// The entries that `next` returns.
     pub fn new(guard: &'g Guard<'p, M>, next: &'s mut NextEntry<'s>) -> Self {
-        let (key, value, written) = (Vec::new(), Vec::new(), Vec::new());
+        let key = Vec::new();
+        let value = Vec::new();
+        let written = Vec::new();
         Self {
             guard,
             source: Source::new(next),
@@ -121,7 +123,8 @@ impl<'g, 'p, 's, M: Medium, C: Codec> Sorted<'g, 'p, 's, M, C> {
                 .take(per_leaf)
                 .collect()
         };
-        let (mut offset, mut entries) = (first, next_leaf()?);
+        let mut offset = first;
+        let mut entries = next_leaf()?;
         loop {
             let behind = next_leaf()?;
             let next = if behind.is_empty() { 0 } else { allocate()? };

@@ -92,7 +92,8 @@ pub fn share<J: Send, T: Send>(
     let jobs = jobs.into_iter();
     let mut results = Vec::new();
     results.resize_with(jobs.len(), || None);
-    let (threads, results) = (threads.min(jobs.len()), Mutex::new(results));
+    let threads = threads.min(jobs.len());
+    let results = Mutex::new(results);
     let jobs = Mutex::new(jobs.enumerate());
     let next = || jobs.lock().next();
     on_threads(threads, || {

@@ -53,7 +53,8 @@ impl<'v> Salvage<'v> {
         lost.sort_by(|one, other| one.0.cmp(&other.0));
         lost.dedup_by(|one, other| one.0 == other.0);
         let lost = lost.into_iter().peekable();
-        let (left_out, ahead) = (Vec::new(), VecDeque::new());
+        let left_out = Vec::new();
+        let ahead = VecDeque::new();
         Self {
             visit,
             left_out,
@@ -174,7 +175,8 @@ pub fn what_of(error: &Error) -> String {
 
 /// An entry whose record, if it has one, passes its check, and whose first word is that of its key.
 fn read_whole<M: Medium, C: Codec>(guard: &Guard<'_, M>, words: EntryWords) -> Result<Entry> {
-    let (mut key, mut value) = (Vec::new(), Vec::new());
+    let mut key = Vec::new();
+    let mut value = Vec::new();
     if !C::is_sound(guard, words)? {
         return Err(Error::corrupt(0, "its record fails its check"));
     }
@@ -287,9 +289,12 @@ pub fn salvage_leaves<M: Medium, C: Codec, T: Leafy<M, C>>(
     root: &TreeRoot,
     visit: &mut Visit<'_>,
 ) -> Salvaged {
-    let (guard, tree) = (pool.pin(), T::at_root(pool, root)?);
-    let (usage, led) = (guard.usage()?, tree.leaves(&guard));
-    let (mut lost, mut notes) = (Vec::new(), Vec::new());
+    let guard = pool.pin();
+    let tree = T::at_root(pool, root)?;
+    let usage = guard.usage()?;
+    let led = tree.leaves(&guard);
+    let mut lost = Vec::new();
+    let mut notes = Vec::new();
     if led.is_broken() && (C::TIES || T::IS_CHECKED) {
         (lost, notes) = lost_entries(pool, root, &usage, (&tree, &led.leaves))?;
     }
@@ -334,7 +339,8 @@ fn lost_entries<M: Medium, C: Codec, T: Leafy<M, C>>(
     usage: &Usage<'_>,
     (tree, leaves): (&T, &[u64]),
 ) -> Result<(Vec<Entry>, Vec<LeftOut>)> {
-    let (guard, mut reached) = (pool.pin(), leaves.iter().copied().collect::<HashSet<u64>>());
+    let guard = pool.pin();
+    let mut reached = leaves.iter().copied().collect::<HashSet<u64>>();
     let mut is_other_broken = false;
     // A leaf of records passes the check of one of words; but a leaf of words has no whole records.
     let is_like =

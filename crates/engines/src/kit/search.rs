@@ -17,7 +17,8 @@ pub fn rank<M: Medium, C: Codec>(
     count: usize,
     entry: impl Fn(usize) -> EntryWords,
 ) -> Result<(usize, bool)> {
-    let (mut low, mut high) = (0, count);
+    let mut low = 0;
+    let mut high = count;
     while low < high {
         let middle = usize::midpoint(low, high);
         let words = entry(middle);

@@ -16,7 +16,8 @@ use crate::{Error, Result};
 /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the chain leads to a leaf twice; otherwise
 /// what `visit` returns.
 pub fn chain(first: u64, mut visit: impl FnMut(u64) -> Result<u64>) -> Result<()> {
-    let (mut offset, mut visited) = (first, HashSet::new());
+    let mut offset = first;
+    let mut visited = HashSet::new();
     while offset != 0 {
         if !visited.insert(offset) {
             return Err(Error::corrupt(

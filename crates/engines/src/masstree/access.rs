@@ -123,7 +123,8 @@ impl<M: Medium> Core<M> {
     /// one.
     #[cold]
     pub(super) fn enter_with_log(&self) -> (View<'_, M>, Work<'_>) {
-        let (epoch, barrier) = (self.epochs.running(), self.epochs.barrier(AccessKind::Load));
+        let epoch = self.epochs.running();
+        let barrier = self.epochs.barrier(AccessKind::Load);
         let suitable = barrier.enter_suitable(|shard| self.log.has_space(shard, epoch));
         self.with_pass(suitable.unwrap_or_else(|| barrier.enter(thread_number::<M>())))
     }
@@ -290,7 +291,8 @@ impl<M: Medium> View<'_, M> {
     /// execution.
     #[inline(always)]
     fn touch(&self, pointer: u64, state: u64) -> Walk<()> {
-        let (first, stamp) = (self.core.epochs.first, self.core.stamp);
+        let first = self.core.epochs.first;
+        let stamp = self.core.stamp;
         let is_touched =
             stamped_epoch(state).wrapping_sub(first | stamp) <= self.epoch.wrapping_sub(first);
         if is_touched {
@@ -305,7 +307,8 @@ impl<M: Medium> View<'_, M> {
         if !self.has_pass {
             return Err(Stop::NeedsPass);
         }
-        let (epoch, first) = (state & EPOCH_MASK, self.core.epochs.first);
+        let epoch = state & EPOCH_MASK;
+        let first = self.core.epochs.first;
         // Also if that epoch has begun since.
         if epoch >= first {
             let what = format!("a node of epoch {epoch}, which had not begun before epoch {first}");

@@ -62,7 +62,8 @@ const BORDER: usize = CLASSES - 2;
 /// Sizes of objects. The longest record has the last size before those of border nodes.
 const SIZES: [u32; CLASSES] = {
     let mut sizes = [0; CLASSES];
-    let (mut index, mut size): (usize, u32) = (0, 32);
+    let mut index: usize = 0;
+    let mut size: u32 = 32;
     while index < BORDER - 1 {
         sizes[index] = size;
         // By 16 up to 128, then four steps per doubling up to 16 KiB, then doubling.
@@ -341,7 +342,8 @@ impl<M: Medium> Space<'_, M> {
             .map(|queue| queue.fresh.load(self.guard))
             .collect();
         let objects = runs.into_iter().map(|(run, class)| {
-            let (first, size) = (run + RUN_HEADER_BYTES, u64::from(SIZES[class]));
+            let first = run + RUN_HEADER_BYTES;
+            let size = u64::from(SIZES[class]);
             let carving = fresh.iter().find(|fresh| run_of(**fresh) == run);
             let bytes = carving.map_or(run_bytes(class), |fresh| fresh.saturating_sub(first));
             Objects {
@@ -391,7 +393,8 @@ impl<M: Medium> Space<'_, M> {
         running: u64,
         seen: &mut FxHashSet<u64>,
     ) -> Result<Vec<u64>> {
-        let (mut objects, mut object) = (Vec::new(), queue.head.load(self.guard));
+        let mut objects = Vec::new();
+        let mut object = queue.head.load(self.guard);
         while object != 0 {
             if !seen.insert(object) {
                 return Err(Error::corrupt(object, "the free objects form a circle"));
@@ -437,7 +440,8 @@ impl<M: Medium> Space<'_, M> {
     /// the last one that came from another shard; 0 if none is left.
     #[inline(always)]
     fn limit(&self, own: &Own, running: u64, class: usize, queue: &Queue) -> u64 {
-        let (limit, guard) = (&own.limits[class], self.guard);
+        let limit = &own.limits[class];
+        let guard = self.guard;
         if limit.epoch == running {
             return limit.object;
         }
@@ -474,10 +478,8 @@ impl<M: Medium> Space<'_, M> {
     /// carving.
     fn take(&self, work: &mut Work<'_>, class: usize) -> Result<Option<u64>> {
         let queue = self.queue(work.shard.index, class)?;
-        let (head, limit) = (
-            queue.head.load(self.guard),
-            self.limit(&work.shard.own, work.epoch, class, queue),
-        );
+        let head = queue.head.load(self.guard);
+        let limit = self.limit(&work.shard.own, work.epoch, class, queue);
         if head == 0 || limit == 0 {
             return self.take_fresh(work, class, queue);
         }
@@ -537,14 +539,10 @@ impl<M: Medium> Space<'_, M> {
     }
 
     fn take_from(&self, other: &mut Work<'_>, work: &mut Work<'_>, class: usize) -> Result<bool> {
-        let (theirs, own) = (
-            self.queue(other.shard.index, class)?,
-            self.queue(work.shard.index, class)?,
-        );
-        let (first, last) = (
-            theirs.head.load(self.guard),
-            self.limit(&other.shard.own, other.epoch, class, theirs),
-        );
+        let theirs = self.queue(other.shard.index, class)?;
+        let own = self.queue(work.shard.index, class)?;
+        let first = theirs.head.load(self.guard);
+        let last = self.limit(&other.shard.own, other.epoch, class, theirs);
         if first == 0 || last == 0 {
             return Ok(false);
         }

@@ -302,7 +302,8 @@ impl<M: Medium> Core<M> {
         let _shards = self.epochs.stop();
         let view = self.view(self.epochs.running(), true);
         let space = self.space(&view.guard);
-        let ((free, is_whole), runs) = (space.objects_known_free(view.epoch), space.objects());
+        let (free, is_whole) = space.objects_known_free(view.epoch);
+        let runs = space.objects();
         // Even an empty tree has a run, with its root; an anchor of zeros leads to none.
         let runs = runs.and_then(|runs| match runs.is_empty() {
             true => Err(Error::corrupt(self.anchor, "the anchor leads to no run")),
@@ -397,10 +398,8 @@ impl<M: Medium> View<'_, M> {
     }
 
     fn survey_interior(&self, node: &Interior, place: &Place, survey: &mut Survey<'_>) -> Walk<()> {
-        let (offset, claimed) = (
-            self.guard.offset_of(node),
-            node.shape.load(&self.guard) & 15,
-        );
+        let offset = self.guard.offset_of(node);
+        let claimed = node.shape.load(&self.guard) & 15;
         if claimed > self.core.width as u64 {
             return Err(Error::corrupt(offset, format!("{claimed} separators")).into());
         }
@@ -422,7 +421,8 @@ impl<M: Medium> View<'_, M> {
             survey.expect(offset, is_ordered, || {
                 format!("separator {index} is out of order")
             });
-            let (level, prefix) = (place.level + 1, Rc::clone(&place.prefix));
+            let level = place.level + 1;
+            let prefix = Rc::clone(&place.prefix);
             survey.places.push(Place {
                 pointer: *child,
                 level,
@@ -442,10 +442,8 @@ impl<M: Medium> View<'_, M> {
         if !permutation.is_sound(self.core.width) {
             return Err(Error::corrupt(offset, format!("permutation {:x}", permutation.0)).into());
         }
-        let (count, classes) = (
-            permutation.count(self.core.width),
-            node.classes.load(&self.guard),
-        );
+        let count = permutation.count(self.core.width);
+        let classes = node.classes.load(&self.guard);
         let resume = survey.resume_at(&place);
         if place.done == 0 && !place.is_resumed {
             survey.borders += 1;
@@ -469,7 +467,8 @@ impl<M: Medium> View<'_, M> {
             None => place.done,
         };
         for position in first..count {
-            let (slot, slice) = (permutation.slot(position), slice_at(position));
+            let slot = permutation.slot(position);
+            let slice = slice_at(position);
             let class = nibble(classes, slot);
             let is_class = if self.core.are_words {
                 class == 8
@@ -542,10 +541,8 @@ impl<M: Medium> View<'_, M> {
         let Ok(node) = self.guard.node::<Border>(offset) else {
             return;
         };
-        let (permutation, width) = (
-            Permutation(node.permutation.load(&self.guard)),
-            self.core.width,
-        );
+        let permutation = Permutation(node.permutation.load(&self.guard));
+        let width = self.core.width;
         let count = if permutation.is_sound(width) {
             permutation.count(width)
         } else {
@@ -560,9 +557,11 @@ impl<M: Medium> View<'_, M> {
     /// The key and the value in a slot of a border node, below `prefix` unless that is not known: a
     /// record has all of its key.
     fn read_slot(&self, node: &Border, slot: usize, prefix: Option<&[u8]>) -> Result<Entry> {
-        let (offset, slice) = (self.guard.offset_of(node), self.slice_of(node, slot));
+        let offset = self.guard.offset_of(node);
+        let slice = self.slice_of(node, slot);
         let content = node.values.value(slot).load(&self.guard);
-        let (mut key, mut value) = (Vec::new(), Vec::new());
+        let mut key = Vec::new();
+        let mut value = Vec::new();
         slice.append_to(&mut key);
         if self.core.are_words {
             let word = self

@@ -224,11 +224,9 @@ impl<M: Medium> Core<M> {
         let damaged = || Error::corrupt(anchor, "the anchor is damaged");
         let word =
             |cells: &[Word; 2]| load_twice(&guard, cells.each_ref(), damaged)?.ok_or_else(damaged);
-        let (count, restored, swept) = (
-            word(&cells.shards)? as usize,
-            word(&cells.restored)?,
-            word(&cells.swept)?,
-        );
+        let count = word(&cells.shards)? as usize;
+        let restored = word(&cells.restored)?;
+        let swept = word(&cells.swept)?;
         if !(SHARDS_MIN..=SHARDS_MAX).contains(&count) {
             return Err(damaged());
         }

@@ -106,10 +106,8 @@ impl ExternalLog {
             self.add_segment(guard, work)?;
         }
         let log = &mut work.shard.own.log;
-        let (segment, entry) = (
-            log.segments[(log.entries / per_segment) as usize],
-            log.entries % per_segment,
-        );
+        let segment = log.segments[(log.entries / per_segment) as usize];
+        let entry = log.entries % per_segment;
         log.entries += 1;
         Ok(segment + SEGMENT_HEADER_BYTES + entry * self.entry_bytes())
     }
@@ -188,10 +186,8 @@ impl ExternalLog {
         guard: &Guard<'_, M>,
         shard: usize,
     ) -> Result<Vec<u64>> {
-        let (mut segments, mut link) = (
-            Vec::new(),
-            &guard.node::<ShardArea>(shard_area(self.anchor, shard))?.log,
-        );
+        let mut segments = Vec::new();
+        let mut link = &guard.node::<ShardArea>(shard_area(self.anchor, shard))?.log;
         let damaged = || Error::corrupt(self.anchor, "the chain of the external log is damaged");
         while let Some(segment) = load_twice(guard, link.each_ref(), damaged)? {
             if segment % 64 != 0 || segments.len() == SEGMENTS_MAX {
@@ -213,7 +209,8 @@ impl ExternalLog {
     ) -> Result<u64> {
         let next_shard = std::sync::atomic::AtomicUsize::new(0);
         let restore = || -> Result<u64> {
-            let (guard, mut restored) = (pool.peek(), 0);
+            let guard = pool.peek();
+            let mut restored = 0;
             let shards = std::iter::repeat_with(|| next_shard.fetch_add(1, Ordering::Relaxed));
             for shard in shards.take_while(|shard| *shard < self.shards) {
                 restored += self.restore_shard(&guard, shard, epoch)?;
@@ -258,7 +255,8 @@ impl ExternalLog {
         let Some(target) = unchecked(header[1]).filter(|_| header[0] == checked(epoch)) else {
             return Ok(false);
         };
-        let (count, kept) = (self.node_bytes[kind(target)] / 8, self.kept[kind(target)]);
+        let count = self.node_bytes[kind(target)] / 8;
+        let kept = self.kept[kind(target)];
         let words = entry[ENTRY_HEADER_BYTES as usize / 8..]
             .iter()
             .take(count)

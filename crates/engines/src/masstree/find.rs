@@ -183,10 +183,8 @@ impl<M: Medium> View<'_, M> {
     fn leads_to(&self, border: &Border, root: u64) -> Walk<bool> {
         loop {
             let version = self.stable(&border.version)?;
-            let (permutation, classes) = (
-                Permutation(border.permutation.load(&self.guard)),
-                border.classes.load(&self.guard),
-            );
+            let permutation = Permutation(border.permutation.load(&self.guard));
+            let classes = border.classes.load(&self.guard);
             let mut slots =
                 (0..permutation.count(self.core.width)).map(|position| permutation.slot(position));
             let leads = slots.any(|slot| {
@@ -282,10 +280,8 @@ impl<M: Medium> View<'_, M> {
         let Some(above) = leaf.trail.above else {
             return;
         };
-        let (last, count) = (
-            above.rank + LEAVES_AHEAD,
-            Interior::separators(above.node.shape.load(&self.guard)),
-        );
+        let last = above.rank + LEAVES_AHEAD;
+        let count = Interior::separators(above.node.shape.load(&self.guard));
         for rank in above.rank + first..=last.min(count) {
             self.prefetch(above.node.child(rank).load(&self.guard));
         }
@@ -320,7 +316,8 @@ impl<M: Medium> View<'_, M> {
     /// used any more.
     #[inline(always)]
     pub(super) fn next_leaf<'v>(&'v self, leaf: &mut ScanLeaf<'v>) -> Walk<bool> {
-        let (end, trail) = (leaf.trail.high, &mut leaf.trail);
+        let end = leaf.trail.high;
+        let trail = &mut leaf.trail;
         let mut pointer = trail.step_aside(self);
         if pointer.is_none() {
             pointer = self.first_beyond(trail)?;
@@ -413,7 +410,8 @@ impl<M: Medium> View<'_, M> {
 
     /// How many entries lie before `slice`. The node is locked.
     pub(super) fn position(&self, node: &Border, permutation: Permutation, slice: Slice) -> usize {
-        let (mut low, mut high) = (0, permutation.count(self.core.width));
+        let mut low = 0;
+        let mut high = permutation.count(self.core.width);
         while low < high {
             let middle = usize::midpoint(low, high);
             if self.slice_of(node, permutation.slot(middle)) < slice {

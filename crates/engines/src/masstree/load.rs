@@ -274,12 +274,14 @@ impl Layer {
         work: &mut Work<'_>,
         node: (Slice, u64),
     ) -> Walk<()> {
-        let (mut level, mut node) = (0, node);
+        let mut level = 0;
+        let mut node = node;
         loop {
             if level == self.levels.len() {
                 self.levels.push(Vec::new());
             }
-            let (nodes, per_node) = (&mut self.levels[level], view.core.width + 1);
+            let nodes = &mut self.levels[level];
+            let per_node = view.core.width + 1;
             nodes.push(node);
             if nodes.len() <= 2 * per_node {
                 return Ok(());

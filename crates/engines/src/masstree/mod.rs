@@ -345,7 +345,9 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
         let epochs = self.epoch_stat();
         let visit = &mut |_: &[u8], _: &[u8]| true;
         let survey = self.core.survey(visit)?;
-        let (keys, leaves, height) = (survey.keys, survey.borders, survey.height);
+        let keys = survey.keys;
+        let leaves = survey.borders;
+        let height = survey.height;
         // Without the nodes that cannot be read, the figures would be too small.
         if let Some(node) = survey
             .finish()

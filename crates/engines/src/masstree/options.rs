@@ -80,7 +80,8 @@ impl MassTreeOptions {
     }
 
     pub(super) fn check_width(&self) -> Result<()> {
-        let (width, max) = (self.node_width(), self.width_max());
+        let width = self.node_width();
+        let max = self.width_max();
         if (WIDTH_MIN..=max).contains(&width) {
             return Ok(());
         }

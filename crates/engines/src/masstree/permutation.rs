@@ -88,7 +88,8 @@ impl Permutation {
     pub(super) fn inserted(self, position: usize, width: usize) -> Self {
         let count = self.count(width);
         let slot = self.0 >> (4 * count + 4) & 15;
-        let (below, through) = (low(position + 1), low(count + 1));
+        let below = low(position + 1);
+        let through = low(count + 1);
         let moved = self.0 & through & !below;
         let above = self.0 & !low(count + 2);
         Self((self.0 & below | slot << (4 * position + 4) | moved << 4 | above) + 1).sealed(width)
@@ -98,7 +99,8 @@ impl Permutation {
     pub(super) fn removed(self, position: usize, width: usize) -> Self {
         let count = self.count(width);
         let slot = self.0 >> (4 * position + 4) & 15;
-        let (below, through) = (low(position + 1), low(count + 1));
+        let below = low(position + 1);
+        let through = low(count + 1);
         let moved = self.0 & through & !below & !(15 << (4 * position + 4));
         let above = self.0 & !through;
         Self((self.0 & below | moved >> 4 | slot << (4 * count) | above) - 1).sealed(width)

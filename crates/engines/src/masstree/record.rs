@@ -252,7 +252,8 @@ impl<M: Medium> View<'_, M> {
     /// Writes a record.
     pub(super) fn write_record(&self, work: &mut Work<'_>, key: &[u8], value: &[u8]) -> Walk<u64> {
         let stored = if key.len() > SLICE_BYTES { key } else { &[] };
-        let (key_words, value_words) = (stored.len().div_ceil(8), value.len().div_ceil(8));
+        let key_words = stored.len().div_ceil(8);
+        let value_words = value.len().div_ceil(8);
         let bytes = LINK_BYTES + 8 * (1 + key_words + value_words) as u64;
         let object = self
             .core

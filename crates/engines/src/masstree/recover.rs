@@ -70,7 +70,8 @@ impl<M: Medium> Core<M> {
         node: &Border,
         old: u64,
     ) -> Result<()> {
-        let (mut is_cleared, mut oldest) = (false, old);
+        let mut is_cleared = false;
+        let mut oldest = old;
         let halves = [
             (&node.values.log_low, LOW_SLOTS),
             (&node.values.log_high, HIGH_SLOTS),

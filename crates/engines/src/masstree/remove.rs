@@ -77,7 +77,8 @@ impl<M: Medium> View<'_, M> {
         depth: usize,
         mut last: EntryLock<'v, M>,
     ) -> Walk<()> {
-        let (mut child, mut doomed) = (self.guard.offset_of(last.node), Doomed::new());
+        let mut child = self.guard.offset_of(last.node);
+        let mut doomed = Doomed::new();
         loop {
             match self.lock_parent(key, depth, child)? {
                 Parent::Interior(parent) if self.separators(&parent) == 0 => {

@@ -193,11 +193,11 @@ impl<M: Medium> View<'_, M> {
         };
         loop {
             let permutation = Permutation(node.permutation.load(&self.guard));
-            let (count, classes) = (
-                permutation.count(self.core.width),
-                node.classes.load(&self.guard),
-            );
-            let (mut are_words, mut are_in_cells, mut are_sorted) = (true, true, true);
+            let count = permutation.count(self.core.width);
+            let classes = node.classes.load(&self.guard);
+            let mut are_words = true;
+            let mut are_in_cells = true;
+            let mut are_sorted = true;
             let mut last = if is_forward { 0 } else { u64::MAX };
             for position in 0..count {
                 let slot = permutation.slot(if is_forward {
@@ -307,7 +307,8 @@ impl<M: Medium> View<'_, M> {
                 return Ok(false);
             }
             if end < *count {
-                let (slice, root) = (entries.slice(end), words[end][1]);
+                let slice = entries.slice(end);
+                let root = words[end][1];
                 let from = from.filter(|_| frame.is_start && frame.at == Some((slice, true)));
                 // When the layer below is read this one goes on behind its entry.
                 frame.go_on_at(slice, false);
@@ -417,7 +418,8 @@ impl<M: Medium> Pending<'_, '_, M> {
 
     /// Copies the first entries, and leaves so many. Returns whether the batch takes more.
     fn copy_all_but(&mut self, left: usize) -> Result<bool> {
-        let (view, prefix) = (self.view, &*self.prefix);
+        let view = self.view;
+        let prefix = &*self.prefix;
         for _ in left..self.entries.len() {
             if let Some((_, ahead)) = self
                 .entries
@@ -513,7 +515,8 @@ impl<M: Medium> Core<M> {
         };
         let mut next = Some(from);
         while let Some(from) = next {
-            let (view, mut nodes_read) = (self.look(), self.nothing_read());
+            let view = self.look();
+            let mut nodes_read = self.nothing_read();
             let key = from.to_be_bytes();
             let read = view.collect(
                 Some(&key),
@@ -533,7 +536,8 @@ impl<M: Medium> Core<M> {
                 break;
             };
             // `visit` is called without a pass, because it may wait for the end of the epoch.
-            let (key, mut batch) = (from.to_be_bytes(), Vec::new());
+            let key = from.to_be_bytes();
+            let mut batch = Vec::new();
             self.with_pass_held(|view| {
                 view.collect(
                     Some(&key),

@@ -24,7 +24,8 @@ pub(super) struct Own {
 
 impl Default for Own {
     fn default() -> Self {
-        let (queue_listed, limits) = ([0; CLASSES], [Limit::default(); CLASSES]);
+        let queue_listed = [0; CLASSES];
+        let limits = [Limit::default(); CLASSES];
         Self {
             queue_listed,
             limits,

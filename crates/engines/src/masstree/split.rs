@@ -70,14 +70,16 @@ impl<M: Medium> View<'_, M> {
     /// has changed meanwhile.
     fn try_lock_parent(&self, key: &[u8], depth: usize, child: u64) -> Walk<Option<Parent<'_, M>>> {
         let root = &self.anchor()?.root.value;
-        let (mut pointer, mut layer) = (root.load(&self.guard), 0);
+        let mut pointer = root.load(&self.guard);
+        let mut layer = 0;
         if is_same(pointer, child) {
             let lock = self.core.root.lock();
             let is_root = is_same(root.load(&self.guard), child);
             return Ok(is_root.then_some(Parent::Root(RootLock::Anchor(lock))));
         }
         for _ in 0..HEIGHT_MAX * (depth + 1) {
-            let (node, slice) = (self.node(pointer)?, Slice::of(Slice::rest(key, layer)));
+            let node = self.node(pointer)?;
+            let slice = Slice::of(Slice::rest(key, layer));
             self.stable(node.version())?;
             let Some((_, below)) = self.step(&node, slice) else {
                 break;
@@ -199,7 +201,8 @@ impl<M: Medium> View<'_, M> {
         self.prepare_split(work, &place, &full, &top, &mut made)
             .or_else(|stop| self.give_up(work, &made, stop))?;
 
-        let (mut left, mut right) = (self.guard.offset_of(place.node), made[0]);
+        let mut left = self.guard.offset_of(place.node);
+        let mut right = made[0];
         let mut separator =
             self.split_border(work, &mut place, position, content, (right, &upper))?;
         for (parent, offset) in full.iter_mut().zip(&made[1..]) {
@@ -308,7 +311,8 @@ impl<M: Medium> View<'_, M> {
         content: u64,
         (offset, upper): (u64, &[(Slice, u64)]),
     ) -> Walk<Slice> {
-        let (node, width) = (place.node, self.core.width);
+        let node = place.node;
+        let width = self.core.width;
         self.fill_border(work, offset, upper)?;
         place.lock.begin_change();
         let is_in_upper = upper.iter().any(|(slice, _)| *slice == place.slice);

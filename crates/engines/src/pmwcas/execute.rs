@@ -461,7 +461,8 @@ impl Pmwcas {
         offset: u64,
         raw: u64,
     ) -> Result<Progress> {
-        let (cell, name) = (word_at(guard, offset)?, Name::of(raw));
+        let cell = word_at(guard, offset)?;
+        let name = Name::of(raw);
         let _hazard = self.slots.announce(held, name);
         if cell.load(guard) != raw {
             return Ok(Progress::Failed);
@@ -600,7 +601,8 @@ impl Pmwcas {
         position: usize,
         is_owner: bool,
     ) -> Result<Installation> {
-        let (name, swap) = (operation.name, &operation.swaps[position]);
+        let name = operation.name;
+        let swap = &operation.swaps[position];
         // Before the first name is in its word no other thread knows the operation, so none can
         // have ended it.
         let alone = is_owner && position == 0;

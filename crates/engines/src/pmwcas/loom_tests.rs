@@ -97,7 +97,8 @@ fn a_descriptor_that_is_helped_is_not_filled_again() {
 fn a_helper_that_was_found_through_another_counts() {
     model(|| {
         let life = Life::new();
-        let (late, third) = (Arc::clone(&life), Arc::clone(&life));
+        let late = Arc::clone(&life);
+        let third = Arc::clone(&life);
         let late = thread::spawn(move || {
             late.help(0, || {
                 let conditional = FIRST.conditional(0, 0, 1);
@@ -119,7 +120,8 @@ fn a_helper_that_was_found_through_another_counts() {
 fn a_reader_takes_nothing_from_a_descriptor_that_was_filled_again() {
     model(|| {
         let life = Life::new();
-        let (reader, helper) = (Arc::clone(&life), Arc::clone(&life));
+        let reader = Arc::clone(&life);
+        let helper = Arc::clone(&life);
         let reader = thread::spawn(move || {
             let raw = reader.word.load(Ordering::Acquire);
             let content = reader.content.load(Ordering::Acquire);
@@ -142,7 +144,8 @@ fn a_descriptor_is_filled_again_by_the_next_holder_of_its_slot() {
     const OWN: usize = 2;
     model(|| {
         let life = Life::new();
-        let (helper, next) = (Arc::clone(&life), Arc::clone(&life));
+        let helper = Arc::clone(&life);
+        let next = Arc::clone(&life);
         let helper = thread::spawn(move || helper.help(0, || {}));
         let next = thread::spawn(move || {
             let Some(held) = next.slots.take_number(OWN) else {

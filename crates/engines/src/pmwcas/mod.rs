@@ -529,10 +529,8 @@ impl<'p> Descriptor<'p> {
         } else {
             self.swaps.insert(position, swap);
         }
-        let (below, bit) = (
-            (1 << position) - 1,
-            u32::from(recycling == Recycling::FreeOne) << position,
-        );
+        let below = (1 << position) - 1;
+        let bit = u32::from(recycling == Recycling::FreeOne) << position;
         self.recycled = self.recycled & below | bit | (self.recycled & !below) << 1;
         Ok(())
     }

@@ -312,7 +312,8 @@ mod tests {
     #[test]
     fn a_descriptor_is_helped_until_its_last_helper_is_done() {
         let slots = Slots::new(3);
-        let (one, other) = (slots.take(0, |_| true), slots.take(0, |_| true));
+        let one = slots.take(0, |_| true);
+        let other = slots.take(0, |_| true);
         let name = Name {
             index: 4,
             sequence: 7,

@@ -35,7 +35,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     pub(super) fn verify(&self) -> Result<Vec<Violation>> {
         let mut guard = self.pool.pin();
         let mut violations = Vec::new();
-        let (mut index, mut looked_at) = (self.head, 0);
+        let mut index = self.head;
+        let mut looked_at = 0;
         // No key of the leaf may be below `low`; keys from `resume` on were not verified yet.
         let (mut low, mut resume): (Vec<u8>, Vec<u8>) = Default::default();
         // Where the leaves begin that are verified under this pin.
@@ -123,10 +124,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             FAILS_CHECK.to_owned()
         });
         let live = record.live.load(Ordering::Relaxed);
-        let (claimed, dead) = (
-            record.claimed.load(Ordering::Relaxed),
-            record.dead.load(Ordering::Relaxed),
-        );
+        let claimed = record.claimed.load(Ordering::Relaxed);
+        let dead = record.dead.load(Ordering::Relaxed);
         report.expect(live == slots.bitmap(), || {
             "the live entries are not those in the slots".to_owned()
         });
@@ -206,7 +205,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Counts keys and leaves; returns once what was counted is durable. O(leaves).
     pub(super) fn count(&self) -> Result<(u64, u64)> {
         let guard = self.pool.pin();
-        let (mut keys, mut leaves, mut lsn) = (0, 0, Lsn::DURABLE);
+        let mut keys = 0;
+        let mut leaves = 0;
+        let mut lsn = Lsn::DURABLE;
         let mut index = self.head;
         while index != 0 {
             let record = self.leaves.get(index);

@@ -14,7 +14,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let mut index = self.head;
         while index != 0 {
             let record = self.leaves.get(index);
-            let (leaf, slots) = (Self::leaf(&guard, record)?, record.slots());
+            let leaf = Self::leaf(&guard, record)?;
+            let slots = record.slots();
             for position in 0..slots.count() {
                 C::discard(&guard, leaf.entry(&guard, &slots, position));
             }

@@ -185,7 +185,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let (leaves, head) = (&load.leaves, self.leaves.get(self.head));
         let leaf = Self::leaf(guard, head)?;
         let old = head.slots();
-        let (mut new, mut sum) = (old, EntrySum::default());
+        let mut new = old;
+        let mut sum = EntrySum::default();
         for (entry, words) in claims.iter().copied().zip(load.first.iter().copied()) {
             write_entry(guard, &leaf.entries[entry], words);
             head.set_fingerprint(entry, C::hash_of(words) as u8);

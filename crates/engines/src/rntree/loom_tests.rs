@@ -205,7 +205,8 @@ fn a_reader_beside_a_merge_misses_no_key_of_the_right_leaf() {
         let merger = {
             let leaf = Arc::clone(&leaf);
             thread::spawn(move || {
-                let (left, right) = (leaf.record(), leaf.records.get(2));
+                let left = leaf.record();
+                let right = leaf.records.get(2);
                 let locks = (left.lock(), right.lock());
                 left.set_fingerprint(1, fingerprint(2));
                 right.set_dead(true);
@@ -272,7 +273,8 @@ fn two_writers_never_claim_one_entry() {
             let leaf = Arc::clone(leaf);
             thread::spawn(move || leaf.record().claim(ENTRIES))
         };
-        let (one, other) = (claim(&leaf), claim(&leaf));
+        let one = claim(&leaf);
+        let other = claim(&leaf);
         let claims = [one.join().unwrap(), other.join().unwrap()];
         assert_eq!(claims.iter().flatten().count(), 1, "{claims:?}");
     });
@@ -374,7 +376,8 @@ fn a_reader_never_takes_a_record_for_what_it_was_in_another_life() {
         // Stand for the inner nodes: the index of the leaf that covers the key, and its offset.
         let root = Arc::new(AtomicU64::new(1));
         let writer = {
-            let (leaf, root) = (Arc::clone(&leaf), Arc::clone(&root));
+            let leaf = Arc::clone(&leaf);
+            let root = Arc::clone(&root);
             thread::spawn(move || {
                 let other = leaf.records.allocate().unwrap();
                 leaf.records.get(other).reset(

@@ -171,7 +171,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     pub const ENGINE: (u16, &'static str) = (ENTRY.id, ENTRY.name);
 
     fn empty(pool: &Pool<M>, options: RnTreeOptions) -> Result<Self> {
-        let (leaves, offsets) = (Arc::new(Arena::new(LEAVES_MAX)?), Arena::new(LEAVES_MAX)?);
+        let leaves = Arc::new(Arena::new(LEAVES_MAX)?);
+        let offsets = Arena::new(LEAVES_MAX)?;
         let inner = InnerTree::new(0)?;
         let pool = pool.clone();
         Ok(Self {
@@ -191,7 +192,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     pub fn create(pool: &Pool<M>, name: &str, options: RnTreeOptions) -> Result<Self> {
         let leaf_entries = options.leaf_entries;
         if !(ENTRIES_MIN as usize..=ENTRIES_MAX).contains(&leaf_entries) {
-            let (what, least) = ("entries a leaf", ENTRIES_MIN as usize);
+            let what = "entries a leaf";
+            let least = ENTRIES_MIN as usize;
             return Err(ErrorKind::NodeSize {
                 what,
                 size: leaf_entries,

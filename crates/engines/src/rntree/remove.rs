@@ -89,7 +89,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         words: EntryWords,
     ) -> Result<(Lsn, usize)> {
         let record = self.leaves.get(index);
-        let (leaf, slots) = (Self::leaf(guard, record)?, record.slots());
+        let leaf = Self::leaf(guard, record)?;
+        let slots = record.slots();
         let Some(position) = slots.position_of(entry) else {
             return Err(self.damaged(index, "a live entry without a slot"));
         };

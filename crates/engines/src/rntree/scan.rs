@@ -58,7 +58,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         snapshot: &mut Snapshot,
     ) -> Result<bool> {
         let record = self.leaves.get(index);
-        let (mut spins, mut attempts) = (0, 0);
+        let mut spins = 0;
+        let mut attempts = 0;
         let mut lock = None;
         loop {
             let version = record.version();
@@ -167,7 +168,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             return Ok(Visited::Changed);
         };
         let is_still = || record.is_still_in(sequence) && record.is_still(version);
-        let (slots, next) = (record.slots(), record.next());
+        let slots = record.slots();
+        let next = record.next();
         let leaf = match Self::leaf(guard, record) {
             Ok(leaf) if !LeafRecord::<M>::is_dead(version) => leaf,
             Err(error) if is_still() => return Err(error),

@@ -130,7 +130,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         if keep == 0 || keep >= count {
             return Ok(false);
         }
-        let (mut bound, high) = (Vec::new(), record.high.load(Ordering::Relaxed));
+        let mut bound = Vec::new();
+        let high = record.high.load(Ordering::Relaxed);
         let separator = Separator {
             word: high,
             tail: high,
@@ -268,7 +269,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         start: usize,
         moved: &mut Vec<Moved>,
     ) -> Result<&'l LeafRecord<M>> {
-        let (leaf, slots) = (Self::leaf(guard, record)?, record.slots());
+        let leaf = Self::leaf(guard, record)?;
+        let slots = record.slots();
         moved.extend((start..slots.count()).map(|position| Moved {
             words: leaf.entry(guard, &slots, position),
             fingerprint: record.fingerprint(slots.entry(position)),
@@ -296,7 +298,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             self.inner.retire_separator(separator);
             guard.free_node(offset);
         })?;
-        let (leaf, record) = (guard.node::<Leaf>(offset)?, self.leaves.get(index));
+        let leaf = guard.node::<Leaf>(offset)?;
+        let record = self.leaves.get(index);
         let mut sum = EntrySum::default();
         for (entry, Moved { words, fingerprint }) in moved[1..].iter().enumerate() {
             leaf.entries[entry][0].store(guard, words[0]);
@@ -350,7 +353,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         built: &[NewLeaf],
         absorbed: Option<&LeafRecord<M>>,
     ) -> Result<()> {
-        let (leaf, slots, first) = (Self::leaf(guard, record)?, record.slots(), built[0]);
+        let leaf = Self::leaf(guard, record)?;
+        let slots = record.slots();
+        let first = built[0];
         let moved = leaf.sum(guard, &slots, keep);
         let new = slots.with(keep, first.offset).sealed(&slots, moved);
         // PERSIST: the new leaves are ordered before; lost, the old leaves still have all entries.
@@ -397,7 +402,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
 
     /// Refuses a leaf whose slots and entries fail their check. Under the leaf's lock.
     fn verify_check(&self, guard: &Guard<'_, M>, record: &LeafRecord<M>) -> Result<()> {
-        let (leaf, slots) = (Self::leaf(guard, record)?, record.slots());
+        let leaf = Self::leaf(guard, record)?;
+        let slots = record.slots();
         slots.verify(leaf.sum(guard, &slots, 0), record.offset())
     }
 
@@ -414,7 +420,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 tail: 0,
             });
         }
-        let (mut low, mut high) = (Vec::new(), Vec::new());
+        let mut low = Vec::new();
+        let mut high = Vec::new();
         C::copy_key(guard, left, &mut low)?;
         C::copy_key(guard, right, &mut high)?;
         let common = low
@@ -449,10 +456,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             return Ok(());
         };
         let right_index = neighbours.right;
-        let (left, right) = (
-            self.leaves.get(neighbours.left),
-            self.leaves.get(right_index),
-        );
+        let left = self.leaves.get(neighbours.left);
+        let right = self.leaves.get(right_index);
         // Left to right, and only if free: a split waits for the structure with its leaf locked.
         let Some(left_lock) = left.try_lock() else {
             return Ok(());
@@ -492,10 +497,13 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             return Ok(false);
         }
         left.recycle();
-        let (left_leaf, right_leaf) = (Self::leaf(guard, left)?, Self::leaf(guard, right)?);
-        let (old, from) = (left.slots(), right.slots());
+        let left_leaf = Self::leaf(guard, left)?;
+        let right_leaf = Self::leaf(guard, right)?;
+        let old = left.slots();
+        let from = right.slots();
         let mut new = old.with(old.count(), from.next());
-        let (mut claimed, mut sum) = (0, EntrySum::default());
+        let mut claimed = 0;
+        let mut sum = EntrySum::default();
         for position in 0..from.count() {
             let Some(entry) = left.claim(self.capacity) else {
                 left.release(claimed);

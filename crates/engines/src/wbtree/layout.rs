@@ -241,7 +241,8 @@ impl Format for Layout {
         node: &Node<'_>,
         position: usize,
     ) -> Option<u64> {
-        let (first, shift) = ((1 + position) / 8, 8 * ((1 + position) % 8));
+        let first = (1 + position) / 8;
+        let shift = 8 * ((1 + position) % 8);
         match self.style(node.kind) {
             Style::SlotBitmap if node.head[BITMAP].load(guard) & VALID != 0 => {
                 let behind = if first < 7 && shift > 0 {

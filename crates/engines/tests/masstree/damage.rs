@@ -277,12 +277,15 @@ fn an_external_log_that_is_cut_anywhere() {
     let crashed = image(&pool);
     // The entries of this epoch: from the first line of the segment on, as long as they begin with
     // its number.
-    let (first, entry) = (segment / 8 + 8, (320 + 64) / 8);
+    let first = segment / 8 + 8;
+    let entry = (320 + 64) / 8;
     let entries = (0..200)
         .take_while(|number| crashed[(first + number * entry) as usize] == running)
         .count() as u64;
     assert!(entries > 20, "{entries} entries");
-    let (mut errors, mut violations, mut mixtures) = (0, 0, 0);
+    let mut errors = 0;
+    let mut violations = 0;
+    let mut mixtures = 0;
     let end = first + entries * entry;
     for cut in (first..end).rev() {
         restore(&pool, &crashed);
@@ -672,7 +675,8 @@ fn pointers_of_words_that_lead_to_no_cell_of_their_own() {
         names(content(&*tree).unwrap_err());
         names(words.scan(0, &mut |_| true).unwrap_err());
         let mut backwards = tree.range(Bounds::all(), Direction::Reverse).unwrap();
-        let (mut found, mut value) = (Vec::new(), Vec::new());
+        let mut found = Vec::new();
+        let mut value = Vec::new();
         names(
             (0..101)
                 .find_map(|_| backwards.next_into(&mut found, &mut value).err())
@@ -853,7 +857,8 @@ fn entries_that_lead_to_one_layer() {
         let tree = many_ways_through_few_layers(&pool, is_last_empty);
         for direction in [Direction::Forward, Direction::Reverse] {
             let mut scan = tree.range(Bounds::all(), direction).unwrap();
-            let (mut key, mut value) = (Vec::new(), Vec::new());
+            let mut key = Vec::new();
+            let mut value = Vec::new();
             let end = (0..1 << 20)
                 .map(|_| scan.next_into(&mut key, &mut value))
                 .find(|next| !matches!(next, Ok(true)));
@@ -914,7 +919,8 @@ fn a_slice_that_goes_on_behind_its_key() {
             .find(|slot| load(&pool, node + SLICES + 8 * slot) == word)
             .unwrap()
     };
-    let (longer, lost) = (SLICES + 8 * slot_of(b"k02"), VALUES + 8 * slot_of(b"k03"));
+    let longer = SLICES + 8 * slot_of(b"k02");
+    let lost = VALUES + 8 * slot_of(b"k03");
     store(&pool, node + longer, load(&pool, node + longer) | 1);
     store(&pool, node + lost, 1 << 40);
     let mut scan = tree.range(Bounds::all(), Direction::Forward).unwrap();

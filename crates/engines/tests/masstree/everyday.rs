@@ -84,7 +84,8 @@ fn a_load_holds_up_nobody() {
     const ENTRIES: u64 = 100;
     let tree = &*tree(64 << 20);
     let before = tree.epochs().unwrap().epoch_stat().running;
-    let (mut keys, mut is_over) = (0..ENTRIES, false);
+    let mut keys = 0..ENTRIES;
+    let mut is_over = false;
     let mut source = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
         assert!(!is_over, "a source is not called after its end");
         is_over = keys.is_empty();
@@ -174,7 +175,8 @@ fn threads_that_take_turns_within_an_epoch_need_no_more_space() {
     let mut used = Vec::new();
     std::thread::scope(|scope| {
         let workers = [0_u64, 1].map(|worker| {
-            let ((turn, turns), (done, is_done)) = (channel::<()>(), channel::<()>());
+            let (turn, turns) = channel::<()>();
+            let (done, is_done) = channel::<()>();
             scope.spawn(move || {
                 for round in 0.. {
                     if turns.recv().is_err() {
@@ -399,11 +401,14 @@ fn in_batches_of_two_trees(
             },
         ))
     };
-    let (trees, barrier) = ([make(), make()], Arc::new(std::sync::Barrier::new(2)));
+    let trees = [make(), make()];
+    let barrier = Arc::new(std::sync::Barrier::new(2));
     let (done, is_done) = channel();
     // Not joined: threads that wait for each other would wait for ever.
     for own in 0..2 {
-        let (trees, barrier, done) = (trees.clone(), Arc::clone(&barrier), done.clone());
+        let trees = trees.clone();
+        let barrier = Arc::clone(&barrier);
+        let done = done.clone();
         std::thread::spawn(move || {
             let ended = trees[own].epochs().unwrap().within_epoch(&mut |_| {
                 put(&*trees[own], 1, b"one")?;
@@ -530,7 +535,8 @@ fn without_logs_the_tree_is_the_same_map() {
         ..options()
     };
     let tree = create(&pool, transient);
-    let (mut model, mut state) = (BTreeMap::new(), 3_u64);
+    let mut model = BTreeMap::new();
+    let mut state = 3_u64;
     for step in 0..60_000_u32 {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -559,7 +565,9 @@ fn without_logs_the_tree_is_the_same_map() {
     }
     for direction in [Direction::Forward, Direction::Reverse] {
         let mut scan = tree.range(Bounds::all(), direction).unwrap();
-        let (mut key, mut value, mut found) = (Vec::new(), Vec::new(), Vec::new());
+        let mut key = Vec::new();
+        let mut value = Vec::new();
+        let mut found = Vec::new();
         while scan.next_into(&mut key, &mut value).unwrap() {
             found.push((key.clone(), value.clone()));
         }
@@ -641,7 +649,8 @@ fn a_tree_that_is_opened_for_fewer_threads_has_all_of_its_space() {
     std::thread::scope(|scope| {
         // Each with a share of its own, one after the other.
         for keys in [0..2 * all / 5, 2 * all / 5..4 * all / 5] {
-            let (fill, tree) = (&fill, &*tree);
+            let fill = &fill;
+            let tree = &*tree;
             let part = move || {
                 assert_eq!(fill(tree, keys.clone()), keys.end - keys.start);
                 keys.clone()
@@ -918,7 +927,8 @@ fn ranges_of_keys_that_share_thousands_of_slices_come_to_their_end() {
     assert_eq!(tree.len().unwrap(), 200);
     for direction in [Direction::Forward, Direction::Reverse] {
         let mut scan = tree.range(Bounds::all(), direction).unwrap();
-        let (mut found, mut value) = (Vec::new(), Vec::new());
+        let mut found = Vec::new();
+        let mut value = Vec::new();
         let mut count = 0;
         while scan.next_into(&mut found, &mut value).unwrap() {
             let number = if direction == Direction::Forward {
@@ -974,7 +984,9 @@ fn a_layer_is_read_beside_changes_of_the_node_that_leads_to_it() {
             Ok::<_, Error>(())
         });
         let read = (0..20).map(|_| {
-            let (mut found, mut key, mut value) = (Vec::new(), Vec::new(), Vec::new());
+            let mut found = Vec::new();
+            let mut key = Vec::new();
+            let mut value = Vec::new();
             let mut range = tree.range(Bounds::prefix(b"a prefix"), Direction::Reverse)?;
             while range.next_into(&mut key, &mut value)? {
                 found.push(key.clone());

@@ -21,7 +21,8 @@ fn free_space_that_is_none() {
     (0..200).for_each(|number| assert!(tree.remove(&key(number)).unwrap()));
     tree.sync().unwrap();
     drop(tree);
-    let (anchor, crashed) = (anchor(&pool, "tree"), image(&pool));
+    let anchor = anchor(&pool, "tree");
+    let crashed = image(&pool);
     let first_queue = anchor + SHARDS_BEGIN + 64;
     // Of the only shard that is worked with: head, its log, tail, its log, fresh and its log; the
     // runs with theirs; and the link of each head.

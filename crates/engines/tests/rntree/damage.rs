@@ -31,9 +31,11 @@ fn key_of(leaf_entries: usize, number: u64) -> [u8; 8] {
 /// by a check.
 fn grown(pool: &Pool<Instrumented>, codec: Codec, leaf_entries: usize) -> Box<dyn Index> {
     let tree = instrumented::create(pool, "tree", codec, of_leaf(leaf_entries)).unwrap();
-    let (key_of, scale) = (|number| key_of(leaf_entries, number), leaf_entries as u64);
+    let key_of = |number| key_of(leaf_entries, number);
+    let scale = leaf_entries as u64;
     let apply = |step: u64| {
-        let (key, value) = (key_of((step * 40_503) >> 4), (step % 11).to_be_bytes());
+        let key = key_of((step * 40_503) >> 4);
+        let value = (step % 11).to_be_bytes();
         let _held = match step % 7 {
             0..4 => tree.put(&key, &value).map(|()| true),
             4 => tree.remove(&key_of(step)),
@@ -60,7 +62,8 @@ fn grown(pool: &Pool<Instrumented>, codec: Codec, leaf_entries: usize) -> Box<dy
 /// The lines and entries of the leaves: where each lies, and the entries that its slots list.
 fn leaves(pool: &Pool<Instrumented>, root: &TreeRoot) -> Vec<(u64, Vec<u64>)> {
     let guard = pool.pin();
-    let (mut offset, mut leaves) = (root.words[0], Vec::new());
+    let mut offset = root.words[0];
+    let mut leaves = Vec::new();
     while offset != 0 {
         let line = |offset| {
             guard
@@ -132,7 +135,8 @@ fn every_byte(medium: Instrumented, codec: Codec, leaf_entries: usize, patterns:
         "{} leaves",
         all.len()
     );
-    let (mut refused, mut places) = (0, 0);
+    let mut refused = 0;
+    let mut places = 0;
     for (leaf, listed) in all {
         let start = if form == LineForm::Twin {
             leaf - LINE

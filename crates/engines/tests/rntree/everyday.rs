@@ -36,7 +36,9 @@ fn records(pool: &Pool<Instrumented>) -> Box<dyn Index> {
 
 fn collect(index: &dyn Index, direction: Direction) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut scan = index.range(Bounds::all(), direction).unwrap();
-    let (mut key, mut value, mut all) = (Vec::new(), Vec::new(), Vec::new());
+    let mut key = Vec::new();
+    let mut value = Vec::new();
+    let mut all = Vec::new();
     while scan.next_into(&mut key, &mut value).unwrap() {
         all.push((key.clone(), value.clone()));
     }
@@ -223,7 +225,8 @@ fn memory_stays_within_its_budget() {
 #[test]
 fn a_bulk_load_keeps_no_memory_from_being_reused_while_its_source_runs() {
     let pool = pool();
-    let (tree, other) = (words(&pool, 4), records(&pool));
+    let tree = words(&pool, 4);
+    let other = records(&pool);
     let mut keys = ascending(20);
     let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
         std::thread::scope(|scope| {

@@ -147,7 +147,8 @@ fn a_full_pool_holds_as_much_or_nearly() {
         );
         held
     };
-    let (apart, together) = (filled(false), filled(true));
+    let apart = filled(false);
+    let together = filled(true);
     assert!(
         together * 100 >= apart * 95,
         "{together} entries with copies, {apart} without"

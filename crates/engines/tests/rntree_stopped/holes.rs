@@ -295,7 +295,9 @@ fn value_of(tree: &dyn Index, key: u64) -> Option<u64> {
 
 fn ranged(tree: &dyn Index, bounds: Bounds, direction: Direction) -> Vec<u64> {
     let mut scan = tree.range(bounds, direction).unwrap();
-    let (mut key, mut value, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+    let mut key = Vec::new();
+    let mut value = Vec::new();
+    let mut keys = Vec::new();
     while scan.next_into(&mut key, &mut value).unwrap() {
         keys.push(u64::from_be_bytes(key[..].try_into().unwrap()));
         assert!(keys.len() < 1000, "a range that does not end");
@@ -637,7 +639,8 @@ fn a_scan_beside_splits_and_merges_returns_what_stays_once_and_in_order() {
     let (_, tree) = tree(4, (0..200).map(|key| 10 * key));
     let finished = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let (tree, finished) = (&*tree, &finished);
+        let tree = &*tree;
+        let finished = &finished;
         scope.spawn(move || {
             for round in 0..60 {
                 (0..200).for_each(|key| assert!(insert(tree, 10 * key + 1 + round % 9)));

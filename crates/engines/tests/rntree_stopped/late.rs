@@ -141,7 +141,8 @@ fn scans_failed_conditions_and_counts_wait_for_what_they_saw() {
     let words = tree.words().unwrap();
     let finished = AtomicU64::new(0);
     std::thread::scope(|scope| {
-        let (tree, finished) = (&*tree, &finished);
+        let tree = &*tree;
+        let finished = &finished;
         scope.spawn(move || assert!(words.write_durably(55, Some(1), Condition::Absent).unwrap()));
         assert!(late.until_waiting(1, PATIENCE));
         scope.spawn(move || {
@@ -196,7 +197,8 @@ fn every_durable_prefix_is_a_prefix_of_the_operations() {
                 }
             })
         };
-        let (mut released, mut reached) = (start.0, 0);
+        let mut released = start.0;
+        let mut reached = 0;
         while !worker.is_finished() {
             if !late.until_waiting(1, Duration::from_millis(20)) {
                 continue;

@@ -171,7 +171,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     /// Enters a node in a parent that has room, behind a position of its children.
     fn enter(&self, guard: &Guard<'_, M>, step: Step, right: &Node<'_>) -> Result<()> {
         let parent = self.node(guard, step.offset)?;
-        let (used, low) = (parent.used(guard), right.low(guard)[0]);
+        let used = parent.used(guard);
+        let low = right.low(guard)[0];
         let word_at = |index: usize| (index < used).then(|| parent.words(guard, index)[0]);
         let before = step.position.checked_sub(1).and_then(word_at);
         let is_in_order = before.is_none_or(|word| word <= low)
@@ -195,7 +196,9 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         right: &Node<'_>,
     ) -> Result<u64> {
         let root = self.node(guard, space.allocate_lines(Node::bytes(self.entries))?)?;
-        let (level, low, first_child) = (left.level + 1, [0; 2], left.offset);
+        let level = left.level + 1;
+        let low = [0; 2];
+        let first_child = left.offset;
         let entries = [[right.low(guard)[0], checked(right.offset)]];
         root.write(
             guard,
@@ -364,7 +367,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         if left.sibling(guard)? != right.offset || counts[0] + counts[1] + pulled > room {
             return Ok(false);
         }
-        let (sibling, low) = (right.sibling(guard)?, right.low(guard));
+        let sibling = right.sibling(guard)?;
+        let low = right.low(guard);
         let mut moved: Vec<EntryWords> = Vec::with_capacity(counts[1] + 1);
         if left.level > 0 {
             moved.push([low[0], checked(right.child(guard, 0)?)]);

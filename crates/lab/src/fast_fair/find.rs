@@ -197,7 +197,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         mut writer: Option<(&Writing<'_, M>, &mut Path)>,
         is_exact: bool,
     ) -> Result<(Node<'g>, Option<Node<'g>>)> {
-        let (mut node, mut moves) = (self.root(guard)?, 0);
+        let mut node = self.root(guard)?;
+        let mut moves = 0;
         loop {
             if let Some((writing, _)) = &writer {
                 self.mend(guard, writing, &node);
@@ -254,7 +255,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         let (below, equal) = guard
             .medium()
             .compare_entries(Word::pairs(leaf.entries), C::word(key));
-        let (below, tied) = (below & in_use, equal & in_use);
+        let below = below & in_use;
+        let tied = equal & in_use;
         let mut look = Look {
             used,
             position: below.count_ones() as usize,

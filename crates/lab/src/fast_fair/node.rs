@@ -219,7 +219,8 @@ impl<'g> Node<'g> {
     /// Writes an entry that is not in use until the last store.
     #[inline(always)]
     fn store_unused<M: Medium>(&self, guard: &Guard<'_, M>, index: usize, words: EntryWords) {
-        let (other, end) = (usize::from(!self.ties), usize::from(self.ties));
+        let other = usize::from(!self.ties);
+        let end = usize::from(self.ties);
         self.entries[index][other].store(guard, words[other]);
         self.entries[index][end].store(guard, words[end]);
     }
@@ -240,7 +241,8 @@ impl<'g> Node<'g> {
     ) -> Lsn {
         self.end_at(guard, used + 1);
         for index in (position..used).rev() {
-            let ([key, value], moved) = (&self.entries[index + 1], self.words(guard, index));
+            let [key, value] = &self.entries[index + 1];
+            let moved = self.words(guard, index);
             if index + 1 == used {
                 self.store_unused(guard, used, moved);
             } else {
@@ -291,7 +293,8 @@ impl<'g> Node<'g> {
             self.entries[position][1].store(guard, self.left_of(guard, position));
         }
         for index in position + 1..used {
-            let ([key, value], moved) = (&self.entries[index - 1], self.words(guard, index));
+            let [key, value] = &self.entries[index - 1];
+            let moved = self.words(guard, index);
             key.store(guard, moved[0]);
             value.store(guard, moved[1]);
             if index % ENTRIES_A_LINE == 0 {

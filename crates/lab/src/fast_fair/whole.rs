@@ -104,7 +104,9 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     pub(super) fn figures(&self) -> Result<IndexStat> {
         let guard = self.pool.pin();
         let writing = self.latch.write(&guard);
-        let (mut keys, mut leaves, mut others) = (0, 0, 1);
+        let mut keys = 0;
+        let mut leaves = 0;
+        let mut others = 1;
         self.walk_entries(&guard, |node, entries| {
             keys += entries.len() as u64;
             leaves += u64::from(node.level == 0);
@@ -130,7 +132,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     pub(super) fn verify(&self) -> Result<Vec<Violation>> {
         let guard = self.pool.pin();
         let _writing = self.latch.write(&guard);
-        let (mut violations, mut last) = (Vec::new(), None);
+        let mut violations = Vec::new();
+        let mut last = None;
         let walked = self.walk(&guard, |node| {
             let mut found = |what: &str| {
                 violations.push(Violation {
@@ -138,7 +141,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
                     what: what.to_owned(),
                 });
             };
-            let (mut entries, low) = (Vec::new(), Self::key_of_low(&guard, node.low(&guard))?);
+            let mut entries = Vec::new();
+            let low = Self::key_of_low(&guard, node.low(&guard))?;
             let end = self.copy_entries(&guard, node, &mut entries)?;
             if end.as_ref().is_some_and(|end| *end <= low) {
                 found("a sibling that is not above it");
@@ -211,7 +215,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         // What is written nobody else reaches.
         let guard = self.pool.peek();
         let mut source = Sorted::<M, C>::new(&guard, next);
-        let (mut nodes, mut tails) = (Unpublished::new(&guard), Unpublished::new(&guard));
+        let mut nodes = Unpublished::new(&guard);
+        let mut tails = Unpublished::new(&guard);
         let allocate =
             |nodes: &mut Unpublished<'_, '_, M>| nodes.allocate_lines(Node::bytes(self.entries));
         let first = allocate(&mut nodes)?;
@@ -310,7 +315,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     /// The lock, and all nodes of a tree without entries. Refuses one that has entries, once they
     /// are durable.
     fn lock_empty(&self, guard: &Guard<'_, M>) -> Result<(Writing<'_, M>, Vec<Placed>)> {
-        let (writing, mut nodes) = (self.latch.write(guard), Vec::new());
+        let writing = self.latch.write(guard);
+        let mut nodes = Vec::new();
         let walked = self.walk_entries(guard, |node, entries| {
             nodes.push((node.offset, node.low(guard)));
             if entries.is_empty() {
@@ -332,7 +338,8 @@ where
     Self: MaybeWords,
 {
     fn create(pool: &Pool<M>, name: &str, opening: &Opening) -> Result<Self> {
-        let (guard, mut words) = (pool.pin(), [0; ROOT_WORDS]);
+        let guard = pool.pin();
+        let mut words = [0; ROOT_WORDS];
         let mut space = Unpublished::new(&guard);
         words[ROOT_OFFSET] = space.allocate_lines(LINE_BYTES)?;
         words[ROOT_ENTRIES] = opening

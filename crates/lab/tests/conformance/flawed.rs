@@ -237,7 +237,8 @@ where
 
 /// Removes the last key.
 fn remove_last(tree: &dyn Index) -> Result<()> {
-    let (mut key, mut value) = (Vec::new(), Vec::new());
+    let mut key = Vec::new();
+    let mut value = Vec::new();
     if tree
         .range(Bounds::all(), Direction::Reverse)?
         .next_into(&mut key, &mut value)?
@@ -439,7 +440,10 @@ where
         if self.tree.len()? > 0 {
             return Err(ErrorKind::NotEmpty.into());
         }
-        let (mut key, mut value, mut last, mut entries) = (Vec::new(), Vec::new(), None, 0);
+        let mut key = Vec::new();
+        let mut value = Vec::new();
+        let mut last = None;
+        let mut entries = 0;
         while next(&mut key, &mut value)? {
             if self.has(Flaw::BulkLoadKeepsAPart) && last.is_some_and(|last| key <= last) {
                 return Err(ErrorKind::NotSorted { index: entries }.into());

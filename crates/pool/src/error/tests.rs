@@ -39,8 +39,11 @@ fn of_batches() -> Vec<(ErrorKind, &'static str, &'static str)> {
 #[expect(clippy::too_many_lines, reason = "a table of errors")]
 fn of_pools() -> Vec<(ErrorKind, &'static str, &'static str)> {
     let refused = || io::Error::other("the lock is in a state");
-    let (name, length, limit) = (|| "t".to_owned(), 77, 7);
-    let (found, wanted) = ("codec record".to_owned(), "word".to_owned());
+    let name = || "t".to_owned();
+    let length = 77;
+    let limit = 7;
+    let found = "codec record".to_owned();
+    let wanted = "word".to_owned();
     let full = |by| ErrorKind::PoolFull {
         wanted: 77 << 10,
         limit: 7 << 10,

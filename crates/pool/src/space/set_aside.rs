@@ -60,13 +60,15 @@ impl Space {
     /// Whether the calling thread is between [`Space::set_aside`] and [`Space::end_set_aside`].
     pub(crate) fn has_set_aside<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> bool {
         guard.interleave(&self.unowned);
-        let (unowned, thread) = (self.unowned.lock(), thread_number::<M>());
+        let unowned = self.unowned.lock();
+        let thread = thread_number::<M>();
         unowned.set_aside.iter().any(|(owner, _)| *owner == thread)
     }
 
     /// The slabs that the thread has set aside, and not used, are free.
     pub(crate) fn end_set_aside<M: Medium>(&self) {
-        let (mut unowned, thread) = (self.unowned.lock(), thread_number::<M>());
+        let mut unowned = self.unowned.lock();
+        let thread = thread_number::<M>();
         let own = unowned
             .set_aside
             .iter()

@@ -234,7 +234,8 @@ impl BatchSubject {
             };
             states.iter().map(state).collect()
         };
-        let (writes, before) = (bytes(writes), bytes(before));
+        let writes = bytes(writes);
+        let before = bytes(before);
         let target = |(number, kind): (usize, &Kind)| {
             let (tree, anchor) = &opened.trees[number];
             Target::new(NAMES[number], tree, *anchor, kind.codec(), &kind.engine())
@@ -348,7 +349,8 @@ impl Subject for BatchSubject {
             let mut scan = tree
                 .range(Bounds::all(), Direction::Forward)
                 .map_err(text)?;
-            let (mut key, mut value) = (Vec::new(), Vec::new());
+            let mut key = Vec::new();
+            let mut value = Vec::new();
             while scan.next_into(&mut key, &mut value).map_err(text)? {
                 let entry = number(&key).zip(number(&value));
                 found.extend([entry.ok_or_else(|| format!("{key:?} was never written"))?]);

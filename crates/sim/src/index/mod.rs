@@ -392,7 +392,8 @@ impl IndexSubject {
     ) -> Result<Vec<(u64, u64)>, Complaint> {
         let shape = self.keys();
         let mut scan = caller.range(bounds, direction).map_err(text)?;
-        let (mut key, mut value) = (Vec::new(), Vec::new());
+        let mut key = Vec::new();
+        let mut value = Vec::new();
         let mut entries = Vec::new();
         while scan.next_into(&mut key, &mut value).map_err(text)? {
             let known = shape.key_number(&key).zip(shape.value_number(&value));

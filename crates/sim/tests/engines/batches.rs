@@ -37,7 +37,8 @@ fn beside(
     change: impl Fn(&mut Program<BatchOperation>),
 ) -> Result<(), String> {
     let subject = BatchSubject::new(kinds.clone());
-    let (setup, programs) = (subject.setup(), subject.beside());
+    let setup = subject.setup();
+    let programs = subject.beside();
     let mut explorer = subject.explorer(options)?;
     explorer
         .set_up(&setup)

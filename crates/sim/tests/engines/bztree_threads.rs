@@ -56,7 +56,8 @@ fn explore_with(
     };
     let stats = threads::exhaust(engine, &scope.setup, next, work);
     let stats = stats.unwrap_or_else(|failure| panic!("{failure}"));
-    let (schedules, seconds) = (stats.schedules, start.elapsed().as_secs_f32());
+    let schedules = stats.schedules;
+    let seconds = start.elapsed().as_secs_f32();
     println!(
         "{}, {}: {} programs, {schedules} schedules; {stats}; {seconds:.1} s",
         scope.name,

@@ -95,10 +95,8 @@ fn a_script_with_layers_below_layers() {
 
 #[test]
 fn a_script_with_layers_and_crashes_in_recovery() {
-    let (operations, options) = (
-        layers_in_epochs(),
-        options(Images::Some { random: 0 }, SecondCrash::InRecovery),
-    );
+    let operations = layers_in_epochs();
+    let options = options(Images::Some { random: 0 }, SecondCrash::InRecovery);
     // The second half has nodes four layers down, and layers that are removed.
     let from_operation = if common::is_thorough() {
         0

@@ -110,7 +110,9 @@ impl Subject for Batches {
             .tree
             .range(Bounds::all(), Direction::Forward)
             .map_err(text)?;
-        let (mut found, mut value, mut state) = (Vec::new(), Vec::new(), BTreeMap::new());
+        let mut found = Vec::new();
+        let mut value = Vec::new();
+        let mut state = BTreeMap::new();
         while scan.next_into(&mut found, &mut value).map_err(text)? {
             let digits = found
                 .get(8..)

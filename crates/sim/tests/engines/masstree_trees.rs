@@ -93,7 +93,8 @@ impl Subject for Trees {
             let mut scan = tree
                 .range(Bounds::all(), Direction::Forward)
                 .map_err(text)?;
-            let (mut key, mut value) = (Vec::new(), Vec::new());
+            let mut key = Vec::new();
+            let mut value = Vec::new();
             while scan.next_into(&mut key, &mut value).map_err(text)? {
                 let number =
                     |bytes: &[u8]| bytes.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));

@@ -146,7 +146,8 @@ impl Subject for Words {
 
     fn observe(&self, opened: &mut Opened) -> Result<Values, Complaint> {
         let guard = opened.pool.pin();
-        let (mut values, mut seen) = ([0; WORDS], Seen::default());
+        let mut values = [0; WORDS];
+        let mut seen = Seen::default();
         for (word, value) in values.iter_mut().enumerate() {
             *value = opened
                 .pmwcas
@@ -634,7 +635,8 @@ fn every_flush_fence_and_store_is_needed() {
             (Rules::Lines, SecondCrash::Anywhere),
         ];
         scopes.into_iter().try_for_each(|(rules, second_crash)| {
-            let (mutations, shrink) = (mutations.clone(), false);
+            let mutations = mutations.clone();
+            let shrink = false;
             let options = Options {
                 mutations,
                 rules,
@@ -650,7 +652,8 @@ fn every_flush_fence_and_store_is_needed() {
     census
         .explore(&script())
         .unwrap_or_else(|failure| panic!("{failure}"));
-    let (mut planted, mut survivors) = (0, Vec::new());
+    let mut planted = 0;
+    let mut survivors = Vec::new();
     for (kind, site) in census.sim().census().into_keys() {
         if !site.file.contains("pmwcas") || site.file.contains("tests") {
             continue;

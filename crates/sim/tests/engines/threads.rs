@@ -190,13 +190,11 @@ fn pairs_in_epochs_with_two_preemptions() {
 fn explore_masstrees(setup: &[IndexOperation], program: &Program<IndexOperation>, search: &Search) {
     for codec in [Record, Word] {
         let next = |number: usize| (number == 0).then(|| (program.clone(), search.clone()));
-        let (options, scheduling) = (
-            options(LINEAR),
-            Scheduling {
-                crashes: false,
-                ..Scheduling::default()
-            },
-        );
+        let options = options(LINEAR);
+        let scheduling = Scheduling {
+            crashes: false,
+            ..Scheduling::default()
+        };
         let work = Work {
             options: &options,
             follow_up: FollowUp::Keys,

@@ -38,7 +38,8 @@ pub(super) fn read_all(
     violations: &mut Vec<String>,
 ) -> Result<Contents, Failure> {
     for damage in &store.recovery().damaged {
-        let (part, what) = (damage.part.to_string(), &damage.what);
+        let part = damage.part.to_string();
+        let what = &damage.what;
         violations.push(format!("tree {part:?} could not be recovered: {what}"));
     }
     let mut contents = Contents::empty(workload);

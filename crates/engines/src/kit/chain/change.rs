@@ -174,7 +174,8 @@ impl<C: Codec> Structure<'_, C> {
         let mut steps = self.way(key)?;
         let mut added = Some((separator, right));
         // All memory is allocated first: if it ran out later, locked nodes would stay locked.
-        let (mut changed, mut made) = (Vec::new(), Vec::new());
+        let mut changed = Vec::new();
+        let mut made = Vec::new();
         let give_back = |made: &[u32]| {
             let pin = medium::pin();
             made.iter()
@@ -342,8 +343,8 @@ impl<C: Codec> Structure<'_, C> {
             return Mended::Not;
         }
         let left = parent.position.min(parent.image.children.len() - 2);
-        let (left_index, right_index) =
-            (parent.image.children[left], parent.image.children[left + 1]);
+        let left_index = parent.image.children[left];
+        let right_index = parent.image.children[left + 1];
         let image_of = |index: u32| {
             if index == step.node {
                 step.image.clone()
@@ -351,7 +352,8 @@ impl<C: Codec> Structure<'_, C> {
                 self.tree.image(index)
             }
         };
-        let (mut merged, right) = (image_of(left_index), image_of(right_index));
+        let mut merged = image_of(left_index);
+        let right = image_of(right_index);
         let between = &mut parent.image.separators;
         merged.separators.push(between[left]);
         merged.separators.extend(right.separators);

@@ -89,10 +89,8 @@ fn pack(offset: u64, lines: u64) -> u64 {
 /// Adds all lines of some memory to a list.
 #[inline(always)]
 fn push(list: &mut Vec<u64>, offset: u64, bytes: u64) {
-    let (mut line, end) = (
-        offset / LINE_BYTES as u64,
-        (offset + bytes).div_ceil(LINE_BYTES as u64),
-    );
+    let mut line = offset / LINE_BYTES as u64;
+    let end = (offset + bytes).div_ceil(LINE_BYTES as u64);
     while line < end {
         let count = (end - line).min(LINES_BITS.into());
         list.push(line << LINES_BITS | ((1 << count) - 1));
@@ -124,10 +122,8 @@ pub(crate) fn note_lines(listed: u64, phase: u64, lines: u64) -> (u64, u64) {
 /// Flushes the lines of a listed word; returns how many they are.
 fn flush_lines<M: Medium>(guard: &Guard<'_, M>, listed: u64) -> Result<u64> {
     const WORDS: usize = LINE_BYTES / 8;
-    let (offset, mut lines) = (
-        (listed >> LINES_BITS) * LINE_BYTES as u64,
-        listed & LINES_MASK,
-    );
+    let offset = (listed >> LINES_BITS) * LINE_BYTES as u64;
+    let mut lines = listed & LINES_MASK;
     let count = u64::from(lines.count_ones());
     let words = guard.words(offset, (u64::BITS - lines.leading_zeros()) as usize * WORDS)?;
     while lines != 0 {
@@ -285,7 +281,8 @@ impl<M: Medium, S> Epochs<M, S> {
     /// Flushes all listed lines. If damage has listed lines that the pool does not have, the others
     /// are flushed nevertheless.
     fn flush_listed(&self, guard: &Guard<'_, M>, listed: &[Vec<u64>]) -> Result<()> {
-        let (mut lines, mut result) = (0, Ok(()));
+        let mut lines = 0;
+        let mut result = Ok(());
         for listed in listed.iter().flatten() {
             match flush_lines(guard, *listed) {
                 Ok(flushed) => lines += flushed,

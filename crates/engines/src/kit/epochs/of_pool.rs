@@ -297,7 +297,8 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     pub(crate) fn start_ticker(self: &Arc<Self>, length: Duration) -> Result<()> {
         let mut ticker = self.ticker.lock();
         if ticker.is_none() {
-            let (sweeping, ending) = (Arc::downgrade(self), Arc::downgrade(self));
+            let sweeping = Arc::downgrade(self);
+            let ending = Arc::downgrade(self);
             let sweep = move |is_time: &dyn Fn() -> bool| {
                 sweeping
                     .upgrade()
@@ -391,7 +392,8 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     /// `wanted`. It is ordered when this returns, and durable at `state.ended`.
     fn try_end(&self, state: &mut State, pool: &Pool<M>, wanted: Option<u64>) -> Result<()> {
         self.expect_whole(state)?;
-        let (guard, members) = (pool.peek(), self.live());
+        let guard = pool.peek();
+        let members = self.live();
         // After an error the flushed lines are in no list any more. This flag makes the next
         // attempt end the epoch nevertheless.
         let mut something = std::mem::replace(&mut state.is_owed, true) || wanted.is_some();

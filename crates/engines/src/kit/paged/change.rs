@@ -193,7 +193,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         if !is_short(count, Kind::Leaf) {
             return Ok(());
         }
-        let (mut kind, mut steps) = (Kind::Leaf, path.iter().rev());
+        let mut kind = Kind::Leaf;
+        let mut steps = path.iter().rev();
         while is_short(count, kind)
             && let Some(Step { offset, position }) = steps.next()
         {
@@ -228,9 +229,11 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     ) -> Result<bool> {
         let live = self.format.live(guard, parent);
         let child = |position| self.node(guard, self.child(guard, parent, (live, position))?, kind);
-        let (left, right) = (child(position)?, child(position + 1)?);
+        let left = child(position)?;
+        let right = child(position + 1)?;
         let counts = [self.count(guard, &left), self.count(guard, &right)];
-        let (capacity, pulled) = (left.entries.len(), usize::from(kind == Kind::Inner));
+        let capacity = left.entries.len();
+        let pulled = usize::from(kind == Kind::Inner);
         let room = if counts.contains(&0) {
             capacity
         } else {
@@ -281,7 +284,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
                 return Ok(());
             }
             let child = Self::offset_in(&root, root.link().load(guard))?;
-            let (anchor, mut redo) = (self.anchor(guard)?, Redo::default());
+            let anchor = self.anchor(guard)?;
+            let mut redo = Redo::default();
             redo.set(guard, anchor.root, Self::root_word(child, levels - 1)?);
             writing.change();
             redo.commit(guard, &anchor)?;

@@ -233,7 +233,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         key: C::Key<'_>,
         or_equal: bool,
     ) -> Result<usize> {
-        let (mut low, mut high) = (0, count);
+        let mut low = 0;
+        let mut high = count;
         let mut narrow: Option<(usize, u64)> = None;
         while low < high {
             let middle = usize::midpoint(low, high);
@@ -280,7 +281,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         (live, below, tied): (u64, u64, u64),
         (key, which): (C::Key<'_>, Tied),
     ) -> Result<usize> {
-        let (first, count) = (kernels::count_ones(below), kernels::count_ones(tied));
+        let first = kernels::count_ones(below);
+        let count = kernels::count_ones(tied);
         Ok(match count {
             1.. if C::TIES && which != Tied::Behind => {
                 first
@@ -475,7 +477,9 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         keys: &[C::Key<'_>],
     ) -> Result<([Option<EntryWords>; GROUP], Lsn)> {
         let (root, levels) = self.root(guard)?;
-        let (mut offsets, mut found, mut lsn) = ([root; GROUP], [None; GROUP], Lsn::DURABLE);
+        let mut offsets = [root; GROUP];
+        let mut found = [None; GROUP];
+        let mut lsn = Lsn::DURABLE;
         for level in (0..levels).rev() {
             for (offset, key) in offsets.iter_mut().zip(keys) {
                 let node = self.node(guard, *offset, Kind::Inner)?;

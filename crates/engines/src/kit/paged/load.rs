@@ -20,7 +20,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         // No other thread reaches these nodes yet.
         let guard = self.pool.peek();
         let mut source = Sorted::<M, C>::new(&guard, next);
-        let (mut nodes, mut tails) = (Unpublished::new(&guard), Unpublished::new(&guard));
+        let mut nodes = Unpublished::new(&guard);
+        let mut tails = Unpublished::new(&guard);
         let mut level: Vec<(Item, u64)> = Vec::new();
         let first = self.allocate(&mut nodes, Kind::Leaf)?;
         let per_leaf = entries_per_leaf(self.format.shape(Kind::Leaf).entries, fill);
@@ -110,7 +111,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     /// The lock, and all space of a tree without entries but the anchor. Refuses one that has
     /// entries, once they are durable.
     fn lock_empty(&self, guard: &Guard<'_, M>) -> Result<(Writing<'_, M>, Vec<u64>)> {
-        let (writing, mut offsets) = (self.latch.write(guard), Vec::new());
+        let writing = self.latch.write(guard);
+        let mut offsets = Vec::new();
         let walked = self.walk(guard, &mut |visited| {
             match visited {
                 Visited::Leaf(leaf, ..) if self.count(guard, &leaf) != 0 => {

@@ -173,8 +173,11 @@ impl Order {
     /// Puts a slot at a position. The order is not full.
     #[inline(always)]
     pub fn insert(&mut self, position: usize, slot: usize) {
-        let (first, shift) = ((1 + position) / 8, 8 * ((1 + position) % 8));
-        let (mut carried, mut kept, mut at) = (slot as u64, (1 << shift) - 1, shift);
+        let first = (1 + position) / 8;
+        let shift = 8 * ((1 + position) % 8);
+        let mut carried = slot as u64;
+        let mut kept = (1 << shift) - 1;
+        let mut at = shift;
         for word in &mut self.0[first..] {
             let old = *word;
             *word = old & kept | (old & !kept) << 8 | carried << at;
@@ -186,7 +189,8 @@ impl Order {
     /// Takes out the slot at a position.
     #[inline(always)]
     pub fn remove(&mut self, position: usize) {
-        let (first, shift) = ((1 + position) / 8, 8 * ((1 + position) % 8));
+        let first = (1 + position) / 8;
+        let shift = 8 * ((1 + position) % 8);
         for index in first..8 {
             let kept = if index == first { (1 << shift) - 1 } else { 0 };
             let next = self.0.get(index + 1).map_or(0, |word| word << 56);

@@ -18,7 +18,8 @@ where
     Self: MaybeWords,
 {
     fn create(pool: &Pool<M>, name: &str, opening: &Opening) -> Result<Self> {
-        let (guard, mut words) = (pool.pin(), [0; ROOT_WORDS]);
+        let guard = pool.pin();
+        let mut words = [0; ROOT_WORDS];
         let mut space = Unpublished::new(&guard);
         words[ROOT_ANCHOR] = space.allocate_lines(Anchor::bytes(F::LOG_WRITES_MAX))?;
         words[ROOT_FORMAT] = F::of_settings(&opening.settings)?.to_root();

@@ -134,7 +134,9 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     pub(super) fn figures(&self) -> Result<IndexStat> {
         let guard = self.pool.pin();
         let writing = self.latch.write(&guard);
-        let (mut keys, mut leaves, mut others) = (0, 0, 1);
+        let mut keys = 0;
+        let mut leaves = 0;
+        let mut others = 1;
         self.walk(&guard, &mut |visited| {
             match visited {
                 Visited::Leaf(leaf, low, high) => {
@@ -193,7 +195,9 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     pub(super) fn verify(&self) -> Result<Vec<Violation>> {
         let guard = self.pool.pin();
         let _writing = self.latch.write(&guard);
-        let (mut violations, mut last_key, mut link) = (Vec::new(), None, None);
+        let mut violations = Vec::new();
+        let mut last_key = None;
+        let mut link = None;
         self.walk(&guard, &mut |visited| {
             let mut found = Vec::new();
             let (offset, verified) = match visited {
@@ -352,7 +356,8 @@ impl<M: Medium, C: Codec, F: Format> Leafy<M, C> for Paged<M, C, F> {
     fn entries(&self, guard: &Guard<'_, M>, leaf: u64) -> Result<Vec<Result<EntryWords>>> {
         let leaf = self.node(guard, leaf, Kind::Leaf)?;
         self.expect_entries(guard, &leaf)?;
-        let (mut live, mut entries) = (self.format.live(guard, &leaf), Vec::new());
+        let mut live = self.format.live(guard, &leaf);
+        let mut entries = Vec::new();
         if let Err(error) = self.sound_content(guard, &leaf) {
             // Either of bitmap and slot array may be damaged: what one of them lists may live.
             let listed = self

@@ -69,12 +69,11 @@ impl<M: Medium> Space<'_, M> {
         &self,
         shards: &mut [MutexGuard<'_, Shard<Own>>],
     ) -> Result<Vec<u64>> {
-        let (running, runs) = (self.epochs.barrier.running(), self.runs()?);
-        let (mut seen, mut queues, mut free) = (
-            FxHashSet::default(),
-            Vec::new(),
-            FxHashMap::<u64, u64>::default(),
-        );
+        let running = self.epochs.barrier.running();
+        let runs = self.runs()?;
+        let mut seen = FxHashSet::default();
+        let mut queues = Vec::new();
+        let mut free = FxHashMap::<u64, u64>::default();
         for shard in 0..shards.len() {
             for class in 0..CLASSES {
                 let objects =
@@ -133,7 +132,8 @@ impl<M: Medium> Space<'_, M> {
         empty: &FxHashSet<u64>,
         running: u64,
     ) -> Result<()> {
-        let (guard, queue) = (self.guard, self.queue(shard, class)?);
+        let guard = self.guard;
+        let queue = self.queue(shard, class)?;
         let is_kept = |object: &u64| !empty.contains(&run_of(*object));
         let fresh = queue.fresh.load(guard);
         let fresh_left = if fresh == 0 || is_kept(&fresh) {

@@ -11,8 +11,9 @@ fn slots(permutation: Permutation, width: usize) -> Vec<usize> {
 #[test]
 fn inserts_and_removes_as_a_vector_does() {
     for width in [4, 14, 15] {
-        let (mut permutation, mut model, mut state) =
-            (Permutation::identity(0, width), Vec::new(), 7_usize);
+        let mut permutation = Permutation::identity(0, width);
+        let mut model = Vec::new();
+        let mut state = 7_usize;
         for _ in 0..10_000 {
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)

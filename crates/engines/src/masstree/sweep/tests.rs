@@ -31,7 +31,9 @@ fn remove(tree: &Tree, key: u64) {
 
 fn content(tree: &Tree) -> BTreeMap<u64, u64> {
     let mut scan = tree.range(Bounds::all(), Direction::Forward).unwrap();
-    let (mut key, mut value, mut found) = (Vec::new(), Vec::new(), BTreeMap::new());
+    let mut key = Vec::new();
+    let mut value = Vec::new();
+    let mut found = BTreeMap::new();
     let number = |bytes: &[u8]| u64::from_be_bytes(*bytes.first_chunk().unwrap());
     while scan.next_into(&mut key, &mut value).unwrap() {
         found.insert(number(&key), number(&value));
@@ -85,7 +87,8 @@ fn free_objects_are_taken_and_given_back_between_the_steps_of_a_sweep() {
     let pool = pool();
     let mut tree = crashed(&pool);
     let mut model: BTreeMap<u64, u64> = (0..100).map(|key| (key, key)).collect();
-    let (mut sweep, mut round) = (Sweep::default(), 0_u64);
+    let mut sweep = Sweep::default();
+    let mut round = 0_u64;
     while tree.core.sweep_on(&mut sweep).unwrap() {
         round += 1;
         let first = 30_000 + round * 1000;

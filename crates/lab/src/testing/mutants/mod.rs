@@ -101,7 +101,9 @@ pub fn run(
             return report;
         }
     };
-    let (next, done, survivors) = (AtomicUsize::new(0), Mutex::new(0), Mutex::new(Vec::new()));
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(0);
+    let survivors = Mutex::new(Vec::new());
     let work = || {
         while let Some((mutation, trials)) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
             let thorough = trials.iter().copied().chain(&target.suites);

@@ -45,7 +45,8 @@ impl Trial {
 
     /// As [`Trial::of_script`], but fast: one crash, few images, a short follow-up.
     pub fn quick(engine: AnyEngine, script: Vec<IndexOperation>, options: Options) -> Self {
-        let (images, second_crash) = (Images::Some { random: 0 }, SecondCrash::Never);
+        let images = Images::Some { random: 0 };
+        let second_crash = SecondCrash::Never;
         Self::new(
             engine,
             script,
@@ -60,7 +61,8 @@ impl Trial {
 
     /// As [`Trial::quick`], with a second crash anywhere after the first.
     pub fn again(engine: AnyEngine, script: Vec<IndexOperation>, options: Options) -> Self {
-        let (images, second_crash) = (Images::Some { random: 0 }, SecondCrash::Anywhere);
+        let images = Images::Some { random: 0 };
+        let second_crash = SecondCrash::Anywhere;
         Self::new(
             engine,
             script,
@@ -186,7 +188,8 @@ impl Trial {
         );
         let explore = move |mutations| {
             let subject = BatchSubject::new(kinds.clone());
-            let (setup, programs) = (subject.setup(), subject.beside());
+            let setup = subject.setup();
+            let programs = subject.beside();
             let mut explorer = subject.explorer(with_faults(&options, mutations))?;
             explorer
                 .set_up(&setup)
@@ -336,7 +339,8 @@ fn with_faults(options: &Options, mutations: Vec<Mutation>) -> Options {
 }
 
 fn options(line_form: LineForm, rules: Rules) -> Options {
-    let (second_crash, rubbish_from) = (SecondCrash::InRecovery, Some(RUBBISH_FROM));
+    let second_crash = SecondCrash::InRecovery;
+    let rubbish_from = Some(RUBBISH_FROM);
     Options {
         rules,
         line_form,
@@ -348,7 +352,8 @@ fn options(line_form: LineForm, rules: Rules) -> Options {
 
 /// One crash, few images.
 fn once(rules: Rules) -> Options {
-    let (images, second_crash) = (Images::Some { random: 0 }, SecondCrash::Never);
+    let images = Images::Some { random: 0 };
+    let second_crash = SecondCrash::Never;
     Options {
         images,
         second_crash,
@@ -390,7 +395,8 @@ fn immediate(engine: Engine) -> Target {
             .flatten()
             .collect()
     };
-    let (quick, trials) = (trials(Trial::quick), trials(Trial::of_script));
+    let quick = trials(Trial::quick);
+    let trials = trials(Trial::of_script);
     Target {
         quick,
         trials,

@@ -2,7 +2,8 @@ use super::*;
 
 #[test]
 fn an_order_is_a_list() {
-    let (mut order, mut list) = (Order::default(), Vec::new());
+    let mut order = Order::default();
+    let mut list = Vec::new();
     for slot in 0..ENTRIES_MAX {
         let position = slot * 7 % (list.len() + 1);
         order.insert(position, slot);
