@@ -49,7 +49,7 @@ fn named(engine: &str) -> Result<(Engine, Settings), Failure> {
     Ok((engine, engine.parse_settings(parts)?))
 }
 
-fn open(path: &Path, (engine, settings): (Engine, Settings)) -> Result<(Store, Tree), Failure> {
+fn open(path: &Path, engine: Engine, settings: Settings) -> Result<(Store, Tree), Failure> {
     let store = Options::new()
         .medium(MediumChoice::File)
         .settings(engine, settings)
@@ -114,14 +114,14 @@ fn anonymous_kb() -> u64 {
         .unwrap_or(0)
 }
 
-fn run(path: &Path, engine: (Engine, Settings), entries: u64) -> Result<[f64; 3], Failure> {
-    let (store, tree) = open(path, engine)?;
+fn run(path: &Path, engine: Engine, settings: Settings, entries: u64) -> Result<[f64; 3], Failure> {
+    let (store, tree) = open(path, engine, settings)?;
     let start = Instant::now();
     load(&tree, entries)?;
     let load = start.elapsed();
     drop(tree);
     store.close()?;
-    let (_store, tree) = open(path, engine)?;
+    let (_store, tree) = open(path, engine, settings)?;
     let start = Instant::now();
     read_back(&tree, entries)?;
     let gets = start.elapsed();
@@ -152,7 +152,7 @@ fn main() -> Result<(), Failure> {
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
-        let result = run(&path, engine, entries);
+        let result = run(&path, engine.0, engine.1, entries);
         is_over.store(true, Ordering::Relaxed);
         result
     });

@@ -104,7 +104,8 @@ fn texts(
     let mut folders: Vec<PathBuf> = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
-            let (path, Ok(kind)) = (entry.path(), entry.file_type()) else {
+            let path = entry.path();
+            let Ok(kind) = entry.file_type() else {
                 continue;
             };
             if kind.is_dir() {

@@ -32,7 +32,8 @@ pub trait Key {
         Self: Sized,
     {
         let mut bytes = bytes;
-        Self::decode_before(&mut bytes).filter(|_| bytes.is_empty())
+        let key = Self::decode_before(&mut bytes)?;
+        if bytes.is_empty() { Some(key) } else { None }
     }
 
     /// Reads a key, which others may follow, and leaves the bytes behind it; `None` if they are

@@ -61,19 +61,21 @@ impl TreeOptions {
         let codec = Codec::ALL
             .into_iter()
             .find(|codec| codec.id() == root.codec);
-        let (Some(engine), Some(codec)) = (engine, codec) else {
-            return Err(ErrorKind::UnknownEngine {
-                name: root.name.clone(),
-                engine: root.engine,
-                codec: root.codec,
-            }
-            .into());
-        };
-        Ok(Self {
-            engine,
-            codec,
-            settings: (engine.settings_of)(root)?,
-        })
+        if let Some(engine) = engine
+            && let Some(codec) = codec
+        {
+            return Ok(Self {
+                engine,
+                codec,
+                settings: (engine.settings_of)(root)?,
+            });
+        }
+        Err(ErrorKind::UnknownEngine {
+            name: root.name.clone(),
+            engine: root.engine,
+            codec: root.codec,
+        }
+        .into())
     }
 
     /// Refuses to take the tree `name`, which is `self`, for `wanted`.

@@ -232,21 +232,23 @@ impl Iterator for Range<'_> {
     type Item = Result<(Value, Value)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_entry().map(|entry| entry.map(owned)).transpose()
+        self.next_entry()
+            .map(|entry| entry.map(|(key, value)| owned(key, value)))
+            .transpose()
     }
 }
 
 impl DoubleEndedIterator for Range<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.next_entry_back()
-            .map(|entry| entry.map(owned))
+            .map(|entry| entry.map(|(key, value)| owned(key, value)))
             .transpose()
     }
 }
 
 impl std::iter::FusedIterator for Range<'_> {}
 
-fn owned((key, value): (&[u8], &[u8])) -> (Value, Value) {
+fn owned(key: &[u8], value: &[u8]) -> (Value, Value) {
     (Value::from_slice(key), Value::from_slice(value))
 }
 

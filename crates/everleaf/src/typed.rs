@@ -88,7 +88,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         decoded("value", &self.tree, V::decode_value(bytes))
     }
 
-    fn entry(&self, (key, value): (impl AsRef<[u8]>, impl AsRef<[u8]>)) -> Result<(K, V)> {
+    fn entry(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(K, V)> {
         Ok((
             decoded("key", &self.tree, K::decode(key.as_ref()))?,
             self.value(value.as_ref())?,
@@ -251,20 +251,23 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     pub fn first(&self) -> Result<Option<(K, V)>> {
         self.tree
             .first()?
-            .map(|entry| self.entry(entry))
+            .map(|(key, value)| self.entry(key, value))
             .transpose()
     }
 
     /// As [`Tree::last`].
     pub fn last(&self) -> Result<Option<(K, V)>> {
-        self.tree.last()?.map(|entry| self.entry(entry)).transpose()
+        self.tree
+            .last()?
+            .map(|(key, value)| self.entry(key, value))
+            .transpose()
     }
 
     /// As [`Tree::pop_first`].
     pub fn pop_first(&self) -> Result<Option<(K, V)>> {
         self.tree
             .pop_first()?
-            .map(|entry| self.entry(entry))
+            .map(|(key, value)| self.entry(key, value))
             .transpose()
     }
 
@@ -272,7 +275,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     pub fn pop_last(&self) -> Result<Option<(K, V)>> {
         self.tree
             .pop_last()?
-            .map(|entry| self.entry(entry))
+            .map(|(key, value)| self.entry(key, value))
             .transpose()
     }
 
@@ -283,7 +286,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     {
         self.tree
             .next_above(key_bytes(key))?
-            .map(|entry| self.entry(entry))
+            .map(|(key, value)| self.entry(key, value))
             .transpose()
     }
 
@@ -294,7 +297,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     {
         self.tree
             .next_below(key_bytes(key))?
-            .map(|entry| self.entry(entry))
+            .map(|(key, value)| self.entry(key, value))
             .transpose()
     }
 
@@ -397,14 +400,14 @@ impl<K: Key, V: EncodedValue> Iterator for TypedRange<'_, K, V> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let entry = self.range.next_entry().transpose()?;
-        Some(entry.and_then(|entry| self.tree.entry(entry)))
+        Some(entry.and_then(|(key, value)| self.tree.entry(key, value)))
     }
 }
 
 impl<K: Key, V: EncodedValue> DoubleEndedIterator for TypedRange<'_, K, V> {
     fn next_back(&mut self) -> Option<Self::Item> {
         let entry = self.range.next_entry_back().transpose()?;
-        Some(entry.and_then(|entry| self.tree.entry(entry)))
+        Some(entry.and_then(|(key, value)| self.tree.entry(key, value)))
     }
 }
 

@@ -317,10 +317,8 @@ fn a_copy_has_what_was_durable_and_leaves_nothing_behind_if_there_is_none() {
 #[test]
 fn a_log_that_a_killed_process_left_is_not_taken_for_that_of_mapped_memory() {
     let folder = folder();
-    let (path, log) = (
-        folder.path().join("a.pool"),
-        folder.path().join("a.pool.log"),
-    );
+    let path = folder.path().join("a.pool");
+    let log = folder.path().join("a.pool.log");
     // In the form that every processor can store to mapped memory.
     options()
         .line_store(LineStore::Twin)

@@ -270,7 +270,8 @@ fn a_batch_waits_for_the_disk_once() -> Result<()> {
 fn a_batch_waits_for_a_load() -> Result<()> {
     for engine in Engine::ALL {
         let store = Store::in_memory()?;
-        let (tree, other) = (tree_of(&store, *engine)?, store.tree("other")?);
+        let tree = tree_of(&store, *engine)?;
+        let other = store.tree("other")?;
         let mut both = Batch::new();
         both.expect(&tree, 99_u32.to_be_bytes(), Some(b"value"))
             .put(&tree, "key", "value");

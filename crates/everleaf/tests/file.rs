@@ -818,10 +818,8 @@ fn mode(path: &Path) -> u32 {
 #[test]
 fn who_may_not_read_a_pool_may_read_neither_its_log_nor_a_copy() {
     let folder = folder();
-    let (pool, copy) = (
-        folder.path().join("a.pool"),
-        folder.path().join("copy.pool"),
-    );
+    let pool = folder.path().join("a.pool");
+    let copy = folder.path().join("copy.pool");
     let store = options().open(&pool).unwrap();
     assert_eq!(mode(&log_of(&pool)), mode(&pool), "a new pool's log");
     store.tree("t").unwrap().put("secret", "secret").unwrap();
@@ -937,7 +935,8 @@ fn a_pool_names_its_holder_before_its_log_is_replayed() {
 #[test]
 fn a_pool_without_the_log_that_it_needs_is_not_touched() {
     let folder = folder();
-    let (pool, other) = (folder.path().join("a.pool"), folder.path().join("b.pool"));
+    let pool = folder.path().join("a.pool");
+    let other = folder.path().join("b.pool");
     for pool in [&pool, &other] {
         killable(pool)
             .tree("t")

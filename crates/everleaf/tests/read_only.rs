@@ -305,9 +305,9 @@ fn a_reader_that_asks_for_a_medium_without_a_log_needs_no_name_of_one() -> Resul
     store.close()?;
     let mut bytes = fs::read(&path).unwrap();
     // Both halves of the line.
-    [0, 32]
-        .into_iter()
-        .for_each(|half| bytes[pool::MEDIUM_LINE as usize + half] ^= 1);
+    for half in [0, 32] {
+        bytes[pool::MEDIUM_LINE as usize + half] ^= 1;
+    }
     fs::write(&path, &bytes).unwrap();
     assert!(
         reader(&path)

@@ -208,9 +208,9 @@ fn a_full_disk_still_uses_free_slabs_that_kept_their_room() {
         .unwrap();
     let tree = store.tree("tree").unwrap();
     let value = vec![7; 64_000];
-    [1, 2, 3]
-        .into_iter()
-        .for_each(|number| tree.put(key(number), &value).unwrap());
+    for number in [1, 2, 3] {
+        tree.put(key(number), &value).unwrap();
+    }
     tree.remove(key(1)).unwrap();
     store.compact().unwrap();
     tree.remove(key(2)).unwrap();

@@ -42,9 +42,10 @@ fn with_damaged_record(whole: &[u8], key: &str) -> Option<Vec<u8>> {
         .windows(key.len())
         .enumerate()
         .filter(|(_, window)| *window == key.as_bytes());
-    let (Some((at, _)), None) = (places.next(), places.next()) else {
+    let (at, _) = places.next()?;
+    if places.next().is_some() {
         return None;
-    };
+    }
     let mut bytes = whole.to_vec();
     bytes[at - 8..at - 3].fill(0xff);
     Some(bytes)
@@ -249,9 +250,12 @@ fn a_damaged_slice_of_masstree_costs_its_own_entry() -> Result<()> {
                 .enumerate()
                 .filter(|(_, window)| *window == slice);
             // What separates nodes, and what has moved to another one, stands elsewhere, too.
-            let (Some((at, _)), None) = (places.next(), places.next()) else {
+            let Some((at, _)) = places.next() else {
                 continue;
             };
+            if places.next().is_some() {
+                continue;
+            }
             let expected: Vec<String> =
                 (0..200).filter(|other| *other != number).map(key).collect();
             for mask in masks {
@@ -412,9 +416,10 @@ fn content(path: &Path) -> Result<Option<Entries>> {
 
 /// The salvaged entries are those that were there, or it is said that something is missing.
 fn is_salvage_honest(path: &Path, sound: &Entries) -> bool {
-    let (Ok(store), mut found) = (open_emulated(path), Entries::new()) else {
+    let Ok(store) = open_emulated(path) else {
         return true;
     };
+    let mut found = Entries::new();
     let left_out = store.salvage("t", |key, value| {
         found.push((key.to_vec(), value.to_vec()));
         found.len() < 10 * sound.len()
@@ -442,7 +447,8 @@ fn no_damage_of_twin_lines_of_cawbt_is_silent() {
         };
         let folder = folder();
         let mut sound = Entries::new();
-        let (path, copy) = (folder.path().join("a.pool"), folder.path().join("b.pool"));
+        let path = folder.path().join("a.pool");
+        let copy = folder.path().join("b.pool");
         let made = Options::new()
             .medium(MediumChoice::Dax)
             .line_store(LineStore::Twin);
@@ -595,7 +601,8 @@ fn what_is_left_of_a_file_that_was_cut_off_is_salvaged() -> Result<()> {
 fn what_the_file_has_is_salvaged_without_a_damaged_log() -> Result<()> {
     for engine in Engine::ALL.iter().copied() {
         let folder = folder();
-        let (path, copy) = (folder.path().join("a.pool"), folder.path().join("b.pool"));
+        let path = folder.path().join("a.pool");
+        let copy = folder.path().join("b.pool");
         let open = || Options::new().medium(MediumChoice::File).open(&path);
         let kind = TreeOptions {
             engine,

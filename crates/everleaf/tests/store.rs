@@ -81,7 +81,8 @@ fn a_crash_leaks_nothing() -> Result<()> {
     for clean in [true, false, false, true] {
         write(clean)?;
         let store = Store::open(&path)?;
-        let (stat, tree) = (store.stat()?, store.tree("t")?.stat()?);
+        let stat = store.stat()?;
+        let tree = store.tree("t")?.stat()?;
         assert_eq!(
             stat.allocations,
             tree.leaves + tree.keys,

@@ -214,13 +214,13 @@ unsafe impl Medium for Dax {
     }
 
     #[inline(always)]
-    fn flush(&self, (): &(), memory: &[AtomicU64]) {
+    fn flush(&self, _notes: &(), memory: &[AtomicU64]) {
         // SAFETY: the range is mapped memory; writing it back changes nothing that can be seen.
         unsafe { flush_range(self.flush, memory.as_ptr().cast(), size_of_val(memory)) };
     }
 
     #[inline(always)]
-    fn fence(&self, (): &()) -> Lsn {
+    fn fence(&self, _notes: &()) -> Lsn {
         if self.plain.is_some() {
             return Lsn::DURABLE;
         }
