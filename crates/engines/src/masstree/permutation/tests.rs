@@ -19,7 +19,7 @@ fn inserts_and_removes_as_a_vector_does() {
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
             let choice = state >> 33;
-            if model.len() < width && (model.is_empty() || choice % 2 == 0) {
+            if model.len() < width && (model.is_empty() || choice.is_multiple_of(2)) {
                 let position = choice / 2 % (model.len() + 1);
                 model.insert(position, permutation.free_slot(width));
                 permutation = permutation.inserted(position, width);

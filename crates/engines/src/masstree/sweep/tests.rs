@@ -107,7 +107,7 @@ fn free_objects_are_taken_and_given_back_between_the_steps_of_a_sweep() {
             remove(&tree, key);
             model.remove(&key);
         }
-        if round % 4 == 0 {
+        if round.is_multiple_of(4) {
             tree.sync().unwrap();
         }
     }
