@@ -17,9 +17,10 @@ use everleaf_engines::pmwcas::{Pmwcas, Recycled, Recycling, Seen, VALUE_MASK};
 use medium::{File, FileOptions, Medium, Word};
 use pool::{Guard, Pool, PoolOptions, ROOT_WORDS};
 
-/// What the root table says of who made the tree: a number that no engine has, and how its entries
-/// are coded.
-const KIND: (u16, u16) = (1 << 15, 0);
+/// What the root table says of who made the tree: a number that no engine has.
+const ENGINE: u16 = 1 << 15;
+/// What the root table says of how the tree's entries are coded.
+const CODEC: u16 = 0;
 /// Threads that may be in the middle of an operation at the same time.
 const SLOTS: usize = 4;
 /// The words: the offset of the text's record, 0 if there is none, and the number of versions.
@@ -49,7 +50,7 @@ impl<M: Medium> Document<M> {
             guard.fence();
             let mut roots = [0; ROOT_WORDS];
             (roots[0], roots[1]) = (place, words);
-            pool.create_tree("document", KIND, &roots)?;
+            pool.create_tree("document", ENGINE, CODEC, &roots)?;
             let pmwcas = Pmwcas::open(&guard, place, SLOTS)?;
             drop(guard);
             return Ok(Self {
@@ -165,9 +166,9 @@ fn medium(path: &Path) -> Result<File> {
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args_os().skip(1);
-    let (Some(path), Some(text)) = (arguments.next(), arguments.next()) else {
-        return Err("usage: pmwcas FILE TEXT, or pmwcas FILE --crash".into());
-    };
+    let usage = "usage: pmwcas FILE TEXT, or pmwcas FILE --crash";
+    let path = arguments.next().ok_or(usage)?;
+    let text = arguments.next().ok_or(usage)?;
     let document = Document::open(Pool::open(
         medium(Path::new(&path))?,
         PoolOptions::default(),

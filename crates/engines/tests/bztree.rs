@@ -571,10 +571,12 @@ fn an_insert_that_renews_a_small_leaf_merges_it_as_a_remove_does() {
     let tree = create_words(&pool);
     let insert = |key: u64| assert!(tree.insert(&key.to_be_bytes(), &[0; 8]).unwrap());
     let remove = |key: u64| assert!(tree.remove(&key.to_be_bytes()).unwrap());
-    [10, 20, 30, 40, 50, 25, 60, 70]
-        .into_iter()
-        .for_each(insert);
-    [20, 30, 25, 60, 70].into_iter().for_each(remove);
+    for key in [10, 20, 30, 40, 50, 25, 60, 70] {
+        insert(key);
+    }
+    for key in [20, 30, 25, 60, 70] {
+        remove(key);
+    }
     assert_eq!(tree.stat().unwrap().leaves, 2);
     insert(15);
     assert_eq!(tree.stat().unwrap().leaves, 1);
@@ -839,7 +841,9 @@ fn expect_a_sound_mark(leaves: u32, before: u32, meanwhile: [u32; 2]) {
     let seen = Cell::new(0);
     let go_on = || {
         if seen.replace(seen.get() + 1) == leaves {
-            meanwhile.into_iter().for_each(split);
+            for number in meanwhile {
+                split(number);
+            }
         }
         true
     };

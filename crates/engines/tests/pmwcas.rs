@@ -201,7 +201,8 @@ fn words_are_named_once_and_in_any_order() {
 fn memory_is_recycled_as_the_policy_says() {
     let bank = Bank::new(ram());
     let guard = bank.pool.pin();
-    let (cell, other) = (bank.cell(&guard, 0), bank.cell(&guard, 1));
+    let cell = bank.cell(&guard, 0);
+    let other = bank.cell(&guard, 1);
     let before = bank.pool.stat().allocations;
     let reserve = |expected, other_expected| {
         let mut swap = bank.pmwcas.allocate();
@@ -236,16 +237,11 @@ fn memory_is_recycled_as_the_policy_says() {
     let guard = bank.pool.pin();
     let mut swap = bank.pmwcas.allocate();
     let memory = guard.allocate(100).unwrap();
-    swap.add_recycling(
-        &guard,
-        bank.cell(&guard, 2),
-        (0, memory),
-        Recycling::FreeOne,
-    )
-    .unwrap();
+    swap.add_recycling(&guard, bank.cell(&guard, 2), 0, memory, Recycling::FreeOne)
+        .unwrap();
     assert!(swap.execute(&guard).unwrap());
     let mut swap = bank.pmwcas.allocate();
-    swap.add_recycling(&guard, bank.cell(&guard, 2), (5, 0), Recycling::FreeOne)
+    swap.add_recycling(&guard, bank.cell(&guard, 2), 5, 0, Recycling::FreeOne)
         .unwrap();
     assert!(!swap.execute(&guard).unwrap());
     drop(guard);
@@ -254,7 +250,7 @@ fn memory_is_recycled_as_the_policy_says() {
     // A discard tells its callback as a failure does.
     let guard = bank.pool.pin();
     let mut swap = bank.pmwcas.allocate();
-    swap.add_recycling(&guard, bank.cell(&guard, 2), (0, 48), Recycling::FreeOne)
+    swap.add_recycling(&guard, bank.cell(&guard, 2), 0, 48, Recycling::FreeOne)
         .unwrap();
     let mut seen = Vec::new();
     swap.discard_with(|recycled| seen.push(recycled));
@@ -299,7 +295,8 @@ fn memory_that_stays_where_it_is_is_not_recycled() {
         swap.add_recycling(
             &guard,
             bank.cell(&guard, 0),
-            (memory, memory),
+            memory,
+            memory,
             Recycling::FreeOne,
         )
         .unwrap();

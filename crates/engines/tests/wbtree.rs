@@ -140,9 +140,9 @@ fn a_load_into_what_a_crash_left_without_entries_leaks_nothing() {
     let (_, root) = anchor_and_root(&pool);
     let first = unchecked(load(&pool, root, LINK)).unwrap();
     let second = unchecked(load(&pool, first, LEAF_LINK)).unwrap();
-    [first, second]
-        .into_iter()
-        .for_each(|leaf| store(&pool, leaf, 0, 0));
+    for leaf in [first, second] {
+        store(&pool, leaf, 0, 0);
+    }
     drop(pool);
 
     let pool = open(&ram, true);
@@ -569,7 +569,10 @@ fn damage(codec: Codec, design: u64, entries: u64) -> Shares {
         .filter(|offset| offset % 0x1_0000 != 0)
     {
         let word = load(&pool, offset, 0);
-        for byte in (0..8).filter(|_| word != 0) {
+        if word == 0 {
+            continue;
+        }
+        for byte in 0..8 {
             let mask = if offset / 8 % 2 == 0 {
                 0xff
             } else {

@@ -250,7 +250,8 @@ impl Format for Sorted {
         self,
         guard: &Guard<'_, M>,
         leaf: &Node<'_>,
-        (order, position): (Order, usize),
+        order: Order,
+        position: usize,
         item: Item,
     ) -> Lsn {
         let count = order.count();
@@ -286,7 +287,8 @@ impl Format for Sorted {
         self,
         guard: &Guard<'_, M>,
         leaf: &Node<'_>,
-        (order, position): (Order, usize),
+        order: Order,
+        position: usize,
         _slot: usize,
     ) -> Lsn {
         let count = order.count();
@@ -301,7 +303,8 @@ impl Format for Sorted {
         self,
         guard: &Guard<'_, M>,
         node: &Node<'_>,
-        (mut order, position): (Order, usize),
+        mut order: Order,
+        position: usize,
         separator: Item,
         redo: &mut Redo,
     ) {
@@ -321,7 +324,8 @@ impl Format for Sorted {
         self,
         guard: &Guard<'_, M>,
         node: &Node<'_>,
-        (mut order, position): (Order, usize),
+        mut order: Order,
+        position: usize,
         redo: &mut Redo,
     ) {
         let shifted = (position + 1..order.count()).map(|slot| (slot - 1, node.item(guard, slot)));

@@ -352,7 +352,9 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
             [leaf].into_iter().chain(right),
         );
         // Freed at once: reads do not touch the pool, so no reader can be in this leaf.
-        freed.into_iter().for_each(|offset| guard.free(offset));
+        if let Some(offset) = freed {
+            guard.free(offset);
+        }
         Ok(())
     }
 }
@@ -375,7 +377,9 @@ impl<M: Medium, C: Codec> Leaves<M, C> for SortedChain<M, C> {
             goal.position::<C>(leaves.len(), |key| Self::positions(guard, leaves, key))?;
         (copy.offset, copy.entries) = (leaves[position].offset, leaves[position].entries.clone());
         let end = position + usize::from(direction == Direction::Forward);
-        if let Some(end) = leaves.get(end).filter(|_| end > 0) {
+        if end > 0
+            && let Some(end) = leaves.get(end)
+        {
             C::copy_key(guard, end.entries[0], copy.end.insert(Vec::new()))?;
         }
         Ok(Self::end(guard, state))
@@ -482,9 +486,9 @@ where
     fn destroy(&self) -> Result<()> {
         let guard = self.pool.pin();
         for leaf in std::mem::take(&mut self.lock(&guard).leaves) {
-            leaf.entries
-                .into_iter()
-                .for_each(|words| C::discard(&guard, words));
+            for words in leaf.entries {
+                C::discard(&guard, words);
+            }
             guard.free(leaf.offset);
         }
         Ok(())
@@ -520,7 +524,7 @@ where
         // PERSIST: the first leaf is ordered before the root that leads to it; lost, there is no
         // tree.
         guard.fence();
-        pool.create_tree(name, (ENTRY.id, C::ID), &words)?;
+        pool.create_tree(name, ENTRY.id, C::ID, &words)?;
         space.published();
         tree.recover()
     }
@@ -529,7 +533,8 @@ where
         let made = root.words[ROOT_CAPACITY];
         let entries = [made, opening.settings.get(0).unwrap_or(made)];
         root.demand(
-            (ENTRY.id, C::ID),
+            ENTRY.id,
+            C::ID,
             &entries.map(|entries| format!("{entries} entries a leaf")),
         )?;
         Self::unopened(pool, &root.words).recover()

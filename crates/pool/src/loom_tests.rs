@@ -201,10 +201,9 @@ fn a_close_that_finds_nothing_waiting_finds_it_freed() {
         if !limbo.is_waiting() {
             used.assert_in_use(0);
         }
-        limbo
-            .drain()
-            .into_iter()
-            .for_each(|offset| used.space.free(offset));
+        for offset in limbo.drain() {
+            used.space.free(offset);
+        }
         used.assert_in_use(0);
         collector.join().unwrap();
         used.assert_in_use(0);

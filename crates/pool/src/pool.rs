@@ -310,11 +310,12 @@ impl<M: Medium> Pool<M> {
     pub fn create_tree(
         &self,
         name: &str,
-        engine_and_codec: (u16, u16),
+        engine: u16,
+        codec: u16,
         words: &[u64; ROOT_WORDS],
     ) -> Result<TreeRoot> {
         let _serial = self.shared.roots.lock();
-        roots::create(&self.pin(), name, engine_and_codec, words, None)
+        roots::create(&self.pin(), name, engine, codec, words, None)
     }
 
     /// Removes a tree from the root table; its space is the caller's to free. Durable when this
@@ -519,10 +520,9 @@ impl<M: Medium> Shared<M> {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(());
         }
-        self.limbo
-            .drain()
-            .into_iter()
-            .for_each(|offset| self.space.free(offset));
+        for offset in self.limbo.drain() {
+            self.space.free(offset);
+        }
         let guard = medium::Guard::new(&self.medium);
         let is_unclean = self.is_unclean.load(Ordering::Relaxed)
             || self.space.needs_mark()

@@ -59,7 +59,7 @@ impl TreeRoot {
     ///
     /// # Errors
     /// [`ErrorKind::TreeMismatch`].
-    pub fn demand(&self, (engine, codec): (u16, u16), nodes: &[String; 2]) -> Result<()> {
+    pub fn demand(&self, engine: u16, codec: u16, nodes: &[String; 2]) -> Result<()> {
         // The error names the first difference.
         let (found, wanted) = match () {
             () if self.engine != engine => (format!("engine {}", self.engine), engine.to_string()),
@@ -196,10 +196,10 @@ fn is_whole(words: &[u64]) -> bool {
 /// Mends one damaged word of a slot as it was read.
 fn mend(words: &mut [u64]) {
     let difference = parity(words) ^ words[PARITY];
-    for index in (NAME_LENGTH..PARITY)
-        .filter(|_| !is_whole(words))
-        .collect::<Vec<_>>()
-    {
+    if is_whole(words) {
+        return;
+    }
+    for index in NAME_LENGTH..PARITY {
         words[index] ^= difference;
         if is_whole(words) {
             return;
@@ -312,7 +312,8 @@ pub(crate) fn rename<M: Medium>(
     let renamed = create(
         guard,
         name,
-        (tree.engine, tree.codec),
+        tree.engine,
+        tree.codec,
         &tree.words,
         Some(tree.slot),
     )?;
@@ -341,7 +342,8 @@ fn clear_replaced<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<()> {
 pub(crate) fn create<M: Medium>(
     guard: &MediumGuard<'_, M>,
     name: &str,
-    (engine, codec): (u16, u16),
+    engine: u16,
+    codec: u16,
     roots: &[u64; ROOT_WORDS],
     replaced: Option<usize>,
 ) -> Result<TreeRoot> {

@@ -336,12 +336,11 @@ impl Space {
         }
         let class = Class::from_index(class.wrapping_sub(1));
         let slot = class.and_then(|class| class.slot_at(offset % SLAB_BYTES));
-        let Some(slot) = slot.filter(|_| known.state.load(Ordering::Relaxed) == UNMARKED) else {
-            return Err(Error::corrupt(
-                offset,
-                "an offset that is not an allocation",
-            ));
-        };
+        let not_an_allocation = || Error::corrupt(offset, "an offset that is not an allocation");
+        let slot = slot.ok_or_else(not_an_allocation)?;
+        if known.state.load(Ordering::Relaxed) != UNMARKED {
+            return Err(not_an_allocation());
+        }
         let bit = 1 << (slot % 64);
         if known.bitmap[slot as usize / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0 {
             known.used.fetch_add(1, Ordering::Relaxed);
@@ -370,9 +369,12 @@ impl Space {
     pub(crate) fn finish_marking(&self) {
         // Held to the end, so that threads that free old allocations wait.
         let mut early_frees = self.early_frees.lock();
-        let Some(early_frees) = early_frees.as_mut().filter(|_| self.has_old()) else {
+        let Some(early_frees) = early_frees.as_mut() else {
             return;
         };
+        if !self.has_old() {
+            return;
+        }
         for offset in early_frees.drain(..) {
             self.free_marked(offset);
         }
@@ -431,7 +433,7 @@ impl Space {
         }
         let mut early_frees = self.early_frees.lock();
         let is_early = self.is_old(offset);
-        if let Some(early_frees) = early_frees.as_mut().filter(|_| is_early) {
+        if is_early && let Some(early_frees) = early_frees.as_mut() {
             early_frees.push(offset);
         }
         is_early

@@ -49,7 +49,9 @@ fn a_full_pool_gives_what_one_size_gave_back_to_another() {
             is_full(&guard.allocate(wanted)),
             "the size of {wanted} is one of those used"
         );
-        offsets.into_iter().for_each(|offset| guard.free(offset));
+        for offset in offsets {
+            guard.free(offset);
+        }
         let offset = guard
             .allocate(wanted)
             .unwrap_or_else(|error| panic!("{wanted} bytes: {error}"));
@@ -111,7 +113,9 @@ fn threads_in_a_full_pool_get_every_slot_once() {
         (all, all as u64, 0)
     );
     let guard = pool.pin();
-    offsets.into_iter().for_each(|offset| guard.free(offset));
+    for offset in offsets {
+        guard.free(offset);
+    }
     // All eight slabs in one piece.
     guard.allocate(8 * SLAB_BYTES as usize - 64).unwrap();
 }

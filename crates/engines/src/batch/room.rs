@@ -60,7 +60,9 @@ pub(super) fn runs(
             if tree.is_trie {
                 nodes += write.key.len() as u64 / SLICE_BYTES;
             }
-            if let Some(value) = write.value.filter(|_| tree.codec == Codec::Record) {
+            if tree.codec == Codec::Record
+                && let Some(value) = write.value
+            {
                 add(
                     index,
                     (write.key.len() + value.len()) as u64 + RECORD_HEADER_BYTES,

@@ -53,7 +53,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 visit(Visited::Leaf(pointer.offset(), low, high))?;
                 continue;
             }
-            let image = match self.image_of(guard, pointer, level, (low, high)) {
+            let image = match self.image_of(guard, pointer, level, low, high) {
                 Ok(image) => image,
                 Err(error) => {
                     visit(Visited::Damaged(pointer.offset(), error))?;
@@ -79,7 +79,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         guard: &Guard<'_, M>,
         pointer: Pointer,
         level: usize,
-        (low, high): (Option<Separator>, Option<Separator>),
+        low: Option<Separator>,
+        high: Option<Separator>,
     ) -> Result<InnerImage> {
         let inner = Self::inner(guard, pointer.offset())?;
         let header = Self::header(guard, inner);
@@ -171,7 +172,10 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Verifies the separators of an inner node, whose order is known.
     fn verify_inner(guard: &Guard<'_, M>, image: &InnerImage) -> Result<Vec<String>> {
         let mut found = Vec::new();
-        for (position, separator) in image.separators.iter().enumerate().filter(|_| C::TIES) {
+        if !C::TIES {
+            return Ok(found);
+        }
+        for (position, separator) in image.separators.iter().enumerate() {
             let mut key = Vec::new();
             Self::copy_separator(guard, *separator, &mut key)?;
             if crate::index::record::prefix_word(&key) != separator.word {
@@ -193,7 +197,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let leaf = Self::leaf(guard, offset)?;
         loop {
             let status = self.leaf_status(guard, leaf)?;
-            let found = self.verify_leaf_at(guard, (leaf, status), low, high);
+            let found = self.verify_leaf_at(guard, leaf, status, low, high);
             let is_sound = found.as_ref().is_ok_and(Vec::is_empty);
             if is_sound || self.leaf_status(guard, leaf)? == status {
                 return found;
@@ -204,7 +208,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     fn verify_leaf_at(
         &self,
         guard: &Guard<'_, M>,
-        (leaf, status): (Leaf<'_>, LeafStatus),
+        leaf: Leaf<'_>,
+        status: LeafStatus,
         low: Option<Separator>,
         high: Option<Separator>,
     ) -> Result<Vec<String>> {

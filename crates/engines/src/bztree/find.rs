@@ -153,7 +153,10 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// How many of the first `count` words are at most `word`.
     #[inline(always)]
     fn rank_words(guard: &Guard<'_, M>, inner: &Inner, count: usize, word: u64) -> usize {
-        let (Some(lower), Some(upper)) = (inner.keys.first_chunk(), inner.keys.last_chunk()) else {
+        let Some(lower) = inner.keys.first_chunk() else {
+            return 0;
+        };
+        let Some(upper) = inner.keys.last_chunk() else {
             return 0;
         };
         if count > 32 && inner.keys[31].load(guard) <= word {
@@ -197,7 +200,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         guard: &Guard<'_, M>,
         inner: &Inner,
         count: usize,
-        (key, included): (&[u8], bool),
+        key: &[u8],
+        included: bool,
     ) -> Result<usize> {
         let mut low = 0;
         let mut high = count;
@@ -226,7 +230,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         match goal {
             Goal::Key(key) => Self::rank(guard, inner, count, *key),
             Goal::First => Ok(0),
-            Goal::Below(key, included) => Self::rank_below(guard, inner, count, (key, *included)),
+            Goal::Below(key, included) => Self::rank_below(guard, inner, count, key, *included),
             Goal::Last => Ok(count),
         }
     }

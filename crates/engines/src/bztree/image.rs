@@ -450,10 +450,11 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         guard: &'g Guard<'_, M>,
         swap: &mut Descriptor<'g>,
         path: &[Step],
-        (old, new): (Pointer, Pointer),
+        old: Pointer,
+        new: Pointer,
     ) -> Result<bool> {
         let Some(step) = path.last() else {
-            swap.add_recycling(guard, self.root(guard)?, (old.0, new.0), Recycling::FreeOne)
+            swap.add_recycling(guard, self.root(guard)?, old.0, new.0, Recycling::FreeOne)
                 .map_err(damage)?;
             return Ok(true);
         };
@@ -465,7 +466,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         {
             return Ok(false);
         }
-        swap.add_recycling(guard, cell, (old.0, new.0), Recycling::FreeOne)
+        swap.add_recycling(guard, cell, old.0, new.0, Recycling::FreeOne)
             .map_err(damage)?;
         // Changes the status, so that a copy of the parent that lacks this swap cannot be
         // installed.

@@ -65,7 +65,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         }
         let mut swap = self.pmwcas.allocate();
         Self::bury_leaf(&guard, &mut swap, leaf, frozen)?;
-        self.swap_child(&guard, &mut swap, &[], (old, root))?;
+        self.swap_child(&guard, &mut swap, &[], old, root)?;
         load.nodes.release(root.offset());
         let Some(commit) = self.attempt_swap(&guard, swap)? else {
             return self.refuse(&guard);

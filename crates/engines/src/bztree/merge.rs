@@ -120,7 +120,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             guard,
             new,
             pair,
-            (Pointer::leaf(merged.offset), parent),
+            Pointer::leaf(merged.offset),
+            parent,
             statuses,
         )
     }
@@ -133,7 +134,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         guard: &Guard<'_, M>,
         mut new: NewNodes<'_, '_, M>,
         pair: Pair<'_>,
-        (merged, parent): (Pointer, u64),
+        merged: Pointer,
+        parent: u64,
         statuses: [u64; 2],
     ) -> Result<bool> {
         let Pair {
@@ -167,7 +169,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             guard,
             &mut swap,
             above,
-            (Pointer::inner(step.offset), replacement),
+            Pointer::inner(step.offset),
+            replacement,
         )? {
             return Ok(false);
         }
@@ -263,10 +266,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let mut new = NewNodes::new(guard);
         let merged = new.allocate(Self::INNER_BYTES)?;
         let parent = new.allocate(Self::INNER_BYTES)?;
-        let (left, right) = (
-            pair.image.children[pair.left],
-            pair.image.children[pair.left + 1],
-        );
+        let left = pair.image.children[pair.left];
+        let right = pair.image.children[pair.left + 1];
         let Some((left_status, mut image)) = self.image(guard, left.offset())? else {
             return Ok(false);
         };
@@ -283,7 +284,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         image.children.extend(upper.children);
         Self::write_inner(guard, merged, &image)?;
         let statuses = [left_status, right_status];
-        self.install_merge(guard, new, pair, (Pointer::inner(merged), parent), statuses)
+        self.install_merge(guard, new, pair, Pointer::inner(merged), parent, statuses)
     }
 
     /// The root, as others see it now.

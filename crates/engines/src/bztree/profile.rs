@@ -36,7 +36,10 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let looked = Instant::now();
         profile.inner_ns = (descended - pinned).as_nanos() as u64;
         profile.leaf_ns = (looked - descended).as_nanos() as u64;
-        if let (Some(value), Some(status), Some(found)) = (value, status, found) {
+        if let Some(value) = value
+            && let Some(status) = status
+            && let Some(found) = found
+        {
             let mut encoded = Encoded::<M, C>::new(&guard, key, value, Condition::Always);
             encoded.words()?;
             let encoding = Instant::now();

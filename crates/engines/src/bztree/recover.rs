@@ -59,13 +59,13 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             let mut words = [0; ROOT_WORDS];
             (words[ROOT_ANCHOR], words[ROOT_SLOTS]) = (anchor, slots as u64);
             sizes.enter(&mut words);
-            pool.create_tree(name, (Self::ENGINE.0, C::ID), &words)
+            pool.create_tree(name, Self::ENGINE.0, C::ID, &words)
         };
         let root = enter().inspect_err(|_| {
             guard.free(leaf);
             guard.free(anchor);
         })?;
-        Self::start(pool, &root, (sizes, options.patience), false)
+        Self::start(pool, &root, sizes, options.patience, false)
     }
 
     /// Opens a tree: finishes operations that a crash cut off. If the pool asks for a mark, marks
@@ -81,12 +81,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let start = Instant::now();
         let sizes = options.nodes.unwrap_or_default();
         let nodes = [NodeSizes::of_root(root), sizes];
-        root.demand(
-            (Self::ENGINE.0, C::ID),
-            &nodes.map(|nodes| nodes.to_string()),
-        )?;
+        root.demand(Self::ENGINE.0, C::ID, &nodes.map(|nodes| nodes.to_string()))?;
         sizes.validated()?;
-        let mut tree = Self::start(pool, root, (sizes, options.patience), crashed)?;
+        let mut tree = Self::start(pool, root, sizes, options.patience, crashed)?;
         if crashed && !options.mark_later {
             tree.mark_reached(&|| true)?;
         }
@@ -97,7 +94,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     fn start(
         pool: &Pool<M>,
         root: &TreeRoot,
-        (sizes, patience): (NodeSizes, u32),
+        sizes: NodeSizes,
+        patience: u32,
         crashed: bool,
     ) -> Result<Self> {
         let anchor = root.words[ROOT_ANCHOR];
@@ -105,11 +103,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let guard = pool.pin();
         let pmwcas = Pmwcas::open(&guard, anchor + ANCHOR_BYTES, slots)?;
         Ok(Self::assembled(
-            pool,
-            pmwcas,
-            anchor,
-            (sizes, patience),
-            crashed,
+            pool, pmwcas, anchor, sizes, patience, crashed,
         ))
     }
 
@@ -119,7 +113,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let anchor = root.words[ROOT_ANCHOR];
         let slots = root.words[ROOT_SLOTS] as usize;
         let pmwcas = Pmwcas::unrecovered::<M>(anchor.saturating_add(ANCHOR_BYTES), slots);
-        let tree = Self::assembled(pool, pmwcas, anchor, (NodeSizes::default(), 0), true);
+        let tree = Self::assembled(pool, pmwcas, anchor, NodeSizes::default(), 0, true);
         tree.destroyed.store(1, Ordering::Release);
         tree
     }
@@ -128,7 +122,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         pool: &Pool<M>,
         pmwcas: Pmwcas,
         anchor: u64,
-        (sizes, patience): (NodeSizes, u32),
+        sizes: NodeSizes,
+        patience: u32,
         crashed: bool,
     ) -> Self {
         Self {

@@ -88,12 +88,16 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let guard = self.pool.pin();
         // First the nodes that waited already, then those that were retired since.
         let mut spins = 0;
-        let _ = (0..TRIES)
-            .filter(|_| {
-                medium::sync::pause(&mut spins);
-                self.reuse_from(&guard, 1)
-            })
-            .nth(1);
+        let mut reuses = 0;
+        for _ in 0..TRIES {
+            medium::sync::pause(&mut spins);
+            if self.reuse_from(&guard, 1) {
+                reuses += 1;
+            }
+            if reuses == 2 {
+                break;
+            }
+        }
     }
 
     /// How many nodes wait that no thread reads any more.

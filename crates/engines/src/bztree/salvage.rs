@@ -24,7 +24,7 @@ impl<M: Medium, C: Codec> Leafy<M, C> for BzTree<M, C> {
 
     fn at_root(pool: &Pool<M>, root: &TreeRoot) -> Result<Self> {
         let nodes = NodeSizes::of_root(root).to_string();
-        root.demand((Self::ENGINE.0, C::ID), &[nodes.clone(), nodes])?;
+        root.demand(Self::ENGINE.0, C::ID, &[nodes.clone(), nodes])?;
         Ok(Self::unrecovered(pool, root))
     }
 

@@ -20,6 +20,26 @@ use super::{BzTree, NodeSizes};
 use crate::index::Codec;
 use crate::{Error, Result};
 
+/// A leaf that is frozen, and its status since.
+#[derive(Clone, Copy)]
+struct Frozen {
+    offset: u64,
+    status: LeafStatus,
+}
+
+/// Two nodes that are to replace one.
+#[derive(Clone, Copy)]
+struct Split {
+    old: Pointer,
+    /// The status that the old node must still have.
+    old_status: u64,
+    halves: [Pointer; 2],
+    /// The separator between the halves.
+    between: Separator,
+    /// The offset of the new parent.
+    parent: u64,
+}
+
 impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Replaces the leaf at the end of a path, or first splits a parent that is full. The caller
     /// descends again in any case.
@@ -32,7 +52,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let leaf = Self::leaf(guard, offset)?;
         let status = self.leaf_status(guard, leaf)?;
         if status.kept() > self.sizes.live_max() {
-            return self.split_leaf(guard, path, (offset, status));
+            return self.split_leaf(guard, path, offset, status);
         }
         let mut new = NewNodes::new(guard);
         // A leaf that only grows takes no spare: spares are for changes that give space back.
@@ -41,7 +61,11 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let frozen = self.freeze(guard, leaf)?;
         let mut copies = Copies::new();
         self.gather(guard, leaf, frozen, &mut copies)?;
-        self.consolidate(guard, path, (offset, frozen), new, (replacement, &copies))
+        let old = Frozen {
+            offset,
+            status: frozen,
+        };
+        self.consolidate(guard, path, old, new, replacement, &copies)
     }
 
     /// Replaces a frozen leaf by one with the same entries.
@@ -49,18 +73,21 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         &self,
         guard: &Guard<'_, M>,
         path: &[Step],
-        (offset, frozen): (u64, LeafStatus),
+        old: Frozen,
         mut new: NewNodes<'_, '_, M>,
-        (replacement, copies): (Place, &[Copied]),
+        replacement: Place,
+        copies: &[Copied],
     ) -> Result<()> {
+        let Frozen { offset, status } = old;
         if copies.len() > replacement.capacity {
-            return self.expect_other_entries(guard, (offset, frozen), copies.len());
+            return self.expect_other_entries(guard, offset, status, copies.len());
         }
         Self::write_leaf(guard, replacement, copies)?;
         let mut swap = self.pmwcas.allocate();
-        Self::bury_leaf(guard, &mut swap, Self::leaf(guard, offset)?, frozen)?;
-        let pointers = (Pointer::leaf(offset), Pointer::leaf(replacement.offset));
-        if self.swap_child(guard, &mut swap, path, pointers)? {
+        Self::bury_leaf(guard, &mut swap, Self::leaf(guard, offset)?, status)?;
+        let old = Pointer::leaf(offset);
+        let new_leaf = Pointer::leaf(replacement.offset);
+        if self.swap_child(guard, &mut swap, path, old, new_leaf)? {
             new.release(replacement.offset);
             if let Some(commit) = self.attempt_swap(guard, swap)? {
                 self.counters.consolidations.add();
@@ -79,7 +106,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     fn expect_other_entries(
         &self,
         guard: &Guard<'_, M>,
-        (offset, frozen): (u64, LeafStatus),
+        offset: u64,
+        frozen: LeafStatus,
         entries: usize,
     ) -> Result<()> {
         if entries > frozen.live() && self.leaf_status(guard, Self::leaf(guard, offset)?)? == frozen
@@ -97,7 +125,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         &self,
         guard: &Guard<'_, M>,
         path: &[Step],
-        (offset, status): (u64, LeafStatus),
+        offset: u64,
+        status: LeafStatus,
     ) -> Result<()> {
         if self.parent_is_full(guard, path)? {
             return self.split_inner(guard, path);
@@ -140,10 +169,14 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let mut copies = Copies::new();
         self.gather(guard, leaf, frozen, &mut copies)?;
         if copies.len() < 2 {
-            return self.consolidate(guard, path, (offset, frozen), new, (halves[0], &copies));
+            let old = Frozen {
+                offset,
+                status: frozen,
+            };
+            return self.consolidate(guard, path, old, new, halves[0], &copies);
         }
         if copies.len() > most {
-            return self.expect_other_entries(guard, (offset, frozen), copies.len());
+            return self.expect_other_entries(guard, offset, frozen, copies.len());
         }
         let (lower, upper) = copies.split_at(middle(copies.len()));
         let between = Self::separate(
@@ -159,9 +192,14 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             guard,
             path,
             new,
-            (known, parent),
-            (Pointer::leaf(offset), frozen.0),
-            (halves, between),
+            known,
+            Split {
+                old: Pointer::leaf(offset),
+                old_status: frozen.0,
+                halves,
+                between,
+                parent,
+            },
         )? {
             self.counters.splits.add();
         }
@@ -198,19 +236,25 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             .map(Some))
     }
 
-    /// Installs two nodes in place of `old`, the child at the end of `path`, by a new parent at
-    /// `parent`, whose content so far is `known`. Freezes `old`, which must still have
-    /// `old_status`; a leaf is frozen already, and is now frozen for good. On success the old nodes
+    /// Installs the two nodes of a split in place of the old one, the child at the end of `path`, by
+    /// a new parent, whose content so far is `known`. Freezes the old node, which must still have
+    /// its status; a leaf is frozen already, and is now frozen for good. On success the old nodes
     /// are retired, otherwise the new ones are freed.
     fn install_split(
         &self,
         guard: &Guard<'_, M>,
         path: &[Step],
         mut new: NewNodes<'_, '_, M>,
-        (known, parent): (Option<(u64, InnerImage)>, u64),
-        (old, old_status): (Pointer, u64),
-        (halves, between): ([Pointer; 2], Separator),
+        known: Option<(u64, InnerImage)>,
+        split: Split,
     ) -> Result<bool> {
+        let Split {
+            old,
+            old_status,
+            halves,
+            between,
+            parent,
+        } = split;
         let level = match &known {
             Some((_, image)) => image.level,
             None if old.is_leaf() => 1,
@@ -237,7 +281,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             ),
         };
         Self::write_inner(guard, parent, &image)?;
-        if !self.swap_child(guard, &mut swap, above, (replaced, Pointer::inner(parent)))? {
+        if !self.swap_child(guard, &mut swap, above, replaced, Pointer::inner(parent))? {
             return Ok(false);
         }
         new.release(parent);
@@ -286,9 +330,14 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             guard,
             above,
             new,
-            (known, parent),
-            (old, status),
-            (halves, between),
+            known,
+            Split {
+                old,
+                old_status: status,
+                halves,
+                between,
+                parent,
+            },
         )?;
         if done {
             self.counters.splits.add();

@@ -76,7 +76,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             self.split(
                 writer,
                 &mut fresh,
-                (offset, &node),
+                offset,
+                &node,
                 &Content::of(&node),
                 above,
             )?;
@@ -99,7 +100,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         &self,
         writer: &mut Writer<'_, '_, M>,
         fresh: &mut Fresh<'_, '_, '_, M, C>,
-        (offset, node): (u64, &Node),
+        offset: u64,
+        node: &Node,
         content: &Content,
         above: Option<Step>,
     ) -> Result<Lsn> {
@@ -121,13 +123,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             // nothing happened.
             guard.fence();
             let content = Content::of_two(before, separator, behind);
-            let lsn = self.store_one(
-                guard,
-                (offset, node),
-                &content,
-                0,
-                &[offset, before, behind],
-            )?;
+            let lsn =
+                self.store_one(guard, offset, node, &content, 0, &[offset, before, behind])?;
             writer.state.counts.levels += 1;
             writer.state.counts.inner += 1;
             lsn
@@ -143,7 +140,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     pub(super) fn store_one(
         &self,
         guard: &Guard<'_, M>,
-        (offset, old): (u64, &Node),
+        offset: u64,
+        old: &Node,
         content: &Content,
         parent: u64,
         concerned: &[u64],
@@ -174,7 +172,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             if !self.move_child(writer, path[level].offset, path[above])? {
                 // With the next one; the last one with the one before.
                 let step = path[above];
-                self.merge(writer, step, step.position.min(step.count - 1), (0, 0))?;
+                self.merge(writer, step, step.position.min(step.count - 1), 0, 0)?;
                 path[above].count -= 1;
             }
             // What is below may belong to another node now.
@@ -192,7 +190,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         writer: &mut Writer<'_, '_, M>,
         above: Step,
         position: usize,
-        (removed, separated): (u32, u64),
+        removed: u32,
+        separated: u64,
     ) -> Result<Lsn> {
         let guard = writer.guard;
         let parent = Self::inner(guard, above.offset)?;
@@ -245,7 +244,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         guard.fence();
         self.store_one(
             guard,
-            (self.root, &root),
+            self.root,
+            &root,
             &Content::of(&child),
             0,
             &[self.root, offset],

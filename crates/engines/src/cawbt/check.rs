@@ -59,9 +59,14 @@ impl Seen {
     }
 }
 
-/// A separator that is not the first key to its right: the node that has it, the separator, and
-/// that key.
-pub(super) type Stale = (u64, u32, u32);
+/// A separator that is not the first key to its right.
+pub(super) struct Stale {
+    /// The node that has it.
+    pub(super) offset: u64,
+    pub(super) separator: u32,
+    /// The first key to its right.
+    pub(super) first: u32,
+}
 
 /// What there is in a tree.
 #[derive(Default)]
@@ -103,7 +108,11 @@ impl Survey {
             self.found(at.offset, format!("a leaf with {} keys", node.count()));
         }
         if at.low != 0 && at.low != node.id(0) {
-            self.stale.push((at.low_at, at.low, node.id(0)));
+            self.stale.push(Stale {
+                offset: at.low_at,
+                separator: at.low,
+                first: node.id(0),
+            });
         }
         self.counts.keys += node.count() as u64;
         self.leaves.push(at.offset);
@@ -162,7 +171,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     fn walk(
         guard: &Guard<'_, M>,
         seen: &Seen,
-        (from, end): (Visited, usize),
+        from: Visited,
+        end: usize,
         read: &Read<'_, M>,
         visit: &mut dyn FnMut(Visited, Result<Node>),
     ) -> Vec<Visited> {
@@ -205,7 +215,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         let part = |from, end| {
             let guard = self.pool.pin();
             let mut survey = Survey::default();
-            let left = Self::walk(&guard, &seen, (from, end), read, &mut |at, node| {
+            let left = Self::walk(&guard, &seen, from, end, read, &mut |at, node| {
                 survey.add(at, node);
             });
             Ok((survey, left))
@@ -239,17 +249,19 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         } = self.survey(1, &Node::load_sound)?;
         let mut violations: Vec<Violation> = violations.into_iter().map(Violation::from).collect();
         let mut found = |offset: u64, what: String| violations.push(Violation { offset, what });
-        stale
-            .iter()
-            .for_each(|(offset, ..)| found(*offset, NOT_FIRST.to_owned()));
+        for separator in stale {
+            found(separator.offset, NOT_FIRST.to_owned());
+        }
         let mut last_key = None;
         for offset in leaves {
             let node = Node::load(&guard, offset)?;
             for (position, record) in node.pointers().enumerate() {
                 match self.verify_record(&guard, node.id(position), record, &mut last_key) {
-                    Ok(what) => what
-                        .into_iter()
-                        .for_each(|what| found(offset, what.to_owned())),
+                    Ok(what) => {
+                        if let Some(what) = what {
+                            found(offset, what.to_owned());
+                        }
+                    }
                     Err(error) => found(offset, what_of(&error)),
                 }
             }
@@ -296,7 +308,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Self::walk(
             &guard,
             &seen,
-            (from, usize::MAX),
+            from,
+            usize::MAX,
             &Node::load_sound,
             &mut |at, node| {
                 let Ok(node) = node else { return };
@@ -316,7 +329,7 @@ impl<M: Medium, C: Codec> Leafy<M, C> for CawbTree<M, C> {
     const HAS_LINE: bool = true;
 
     fn at_root(pool: &Pool<M>, root: &TreeRoot) -> Result<Self> {
-        root.demand((Self::ENGINE.0, C::ID), &[String::new(), String::new()])?;
+        root.demand(Self::ENGINE.0, C::ID, &[String::new(), String::new()])?;
         Self::unopened(pool, &root.words)
     }
 
@@ -354,8 +367,11 @@ impl<M: Medium, C: Codec> Leafy<M, C> for CawbTree<M, C> {
 
     fn entries(&self, guard: &Guard<'_, M>, leaf: u64) -> Result<Vec<Result<EntryWords>>> {
         let node = Self::read_any(guard, leaf)?;
-        let records = node.pointers().filter(|_| node.is_leaf());
-        Ok(records
+        if !node.is_leaf() {
+            return Ok(Vec::new());
+        }
+        Ok(node
+            .pointers()
             .map(|record| entry_at::<M, C>(guard, record, &mut Vec::new()))
             .collect())
     }

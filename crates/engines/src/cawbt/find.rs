@@ -213,9 +213,10 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         way: &Way<C::Key<'_>>,
         stops: bool,
     ) -> Result<Option<Reached>> {
-        let (Some(mut at), mut is_first) = (self.at_root(), true) else {
+        let Some(mut at) = self.at_root() else {
             return Ok(None);
         };
+        let mut is_first = true;
         for _ in 0..=LEVELS_MAX {
             let node = Node::load(guard, at.offset)?;
             if !node.is_leaf() {

@@ -34,12 +34,15 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             let lsn = Self::end(&guard, state, self.versions.lsn(place.leaf));
             return Ok(Written::refused(lsn));
         }
-        let record = early.map_or_else(|| fresh.record(key, value, condition), Ok)?;
+        let (words, record) = early.map_or_else(|| fresh.record(key, value, condition), Ok)?;
         let (lsn, old) = match place.found {
             Some(_) => self
-                .replace(&guard, &place, record)
+                .replace(&guard, &place, words, record)
                 .map(|(lsn, old)| (lsn, Some(old)))?,
-            None => (self.add(&mut writer, &mut fresh, &mut place, record)?, None),
+            None => (
+                self.add(&mut writer, &mut fresh, &mut place, words, record)?,
+                None,
+            ),
         };
         state.counts.keys += u64::from(old.is_none());
         fresh.published();
@@ -55,7 +58,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         &self,
         guard: &Guard<'_, M>,
         place: &Place,
-        (words, record): (EntryWords, u64),
+        words: EntryWords,
+        record: u64,
     ) -> Result<(Lsn, u64)> {
         let mut content = Content::of(&place.node);
         let id = content.ids[place.position - 1];
@@ -65,13 +69,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         // counts.
         guard.fence();
         // No reader waits: no ID changes.
-        let lsn = self.store_one(
-            guard,
-            (place.leaf, &place.node),
-            &content,
-            place.parent,
-            &[],
-        )?;
+        let lsn = self.store_one(guard, place.leaf, &place.node, &content, place.parent, &[])?;
         // A reader takes the value from the table, and after that the LSN of the node where it has
         // met the ID.
         self.versions.stamp(place.leaf, lsn);
@@ -88,11 +86,11 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         writer: &mut Writer<'_, '_, M>,
         fresh: &mut Fresh<'_, '_, '_, M, C>,
         place: &mut Place,
-        (words, record): (EntryWords, u64),
+        words: EntryWords,
+        record: u64,
     ) -> Result<Lsn> {
         let guard = writer.guard;
         let mut content = Content::of(&place.node);
-        let leaf = (place.leaf, &place.node);
         if content.count > LEAF_ENTRIES {
             return Err(Error::corrupt(place.leaf, "a leaf with too many keys"));
         }
@@ -101,10 +99,17 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             // PERSIST: the record is ordered before the leaf that leads to it; lost, the key is
             // absent.
             guard.fence();
-            return self.store_one(guard, leaf, &content, place.parent, &[place.leaf]);
+            return self.store_one(
+                guard,
+                place.leaf,
+                &place.node,
+                &content,
+                place.parent,
+                &[place.leaf],
+            );
         }
         let above = place.path.last().copied();
-        let lsn = self.split(writer, fresh, leaf, &content, above)?;
+        let lsn = self.split(writer, fresh, place.leaf, &place.node, &content, above)?;
         if let Some(step) = place.path.last_mut() {
             step.count += 1;
         }

@@ -118,9 +118,10 @@ impl Node {
 
     /// The position of a child of an inner node.
     pub(super) fn position_of(&self, child: u64) -> Option<usize> {
-        self.pointers()
-            .position(|pointer| pointer == child)
-            .filter(|_| !self.is_leaf())
+        if self.is_leaf() {
+            return None;
+        }
+        self.pointers().position(|pointer| pointer == child)
     }
 
     /// The leaf behind a leaf; 0 behind the last one.

@@ -232,13 +232,18 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         let [node, other, ..] = log.pointers;
         let mut content = Content::of(second);
         if log.status == SPLIT {
-            let position = second
-                .position_of(node)
-                .filter(|_| content.count < IDS_MAX)?;
+            let position = second.position_of(node)?;
+            if content.count >= IDS_MAX {
+                return None;
+            }
             content.insert_child(position + 1, log.ids[2], other);
             return Some(content);
         }
-        content.remove_child(second.position_of(other).filter(|_| content.count > 0)?);
+        let position = second.position_of(other)?;
+        if content.count == 0 {
+            return None;
+        }
+        content.remove_child(position);
         Some(if log.status == MERGE {
             content.with_separator(log.ids[0], first)
         } else {

@@ -29,7 +29,7 @@ where
         // PERSIST: root node and log are ordered before the root that leads to them; lost, there is
         // no tree.
         guard.fence();
-        pool.create_tree(name, (Self::ENGINE.0, C::ID), &words)?;
+        pool.create_tree(name, Self::ENGINE.0, C::ID, &words)?;
         fresh.published();
         drop(fresh);
         (tree.root, tree.log) = (words[ROOT_NODE], words[ROOT_LOG]);
@@ -44,7 +44,7 @@ where
     }
 
     fn open(pool: &Pool<M>, root: &TreeRoot, opening: &Opening) -> Result<Self> {
-        root.demand((Self::ENGINE.0, C::ID), &[String::new(), String::new()])?;
+        root.demand(Self::ENGINE.0, C::ID, &[String::new(), String::new()])?;
         let start = Instant::now();
         let guard = pool.pin();
         let mut state = State::default();
@@ -67,9 +67,9 @@ where
         if let Some(violation) = violations.into_iter().next() {
             return Err(Error::corrupt(violation.offset, violation.what));
         }
-        stale
-            .into_iter()
-            .try_for_each(|stale| tree.mend(&guard, stale))?;
+        for separator in &stale {
+            tree.mend(&guard, separator)?;
+        }
         let chunks = leaves.len().div_ceil(CHUNK);
         let ids = share(opening.threads, 0..chunks, |chunk| {
             tree.fill(&tree.pool.pin(), &leaves, chunk)
@@ -99,7 +99,12 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     }
 
     /// Replaces a separator by the first key to its right.
-    fn mend(&self, guard: &Guard<'_, M>, (offset, separator, first): Stale) -> Result<()> {
+    fn mend(&self, guard: &Guard<'_, M>, stale: &Stale) -> Result<()> {
+        let Stale {
+            offset,
+            separator,
+            first,
+        } = *stale;
         let node = Node::load(guard, offset)?;
         if !self.recovered_from_crash {
             return Err(Error::corrupt(offset, NOT_FIRST));
@@ -131,10 +136,9 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
                 .transpose()?;
         }
         for (index, offset) in leaves[start..].iter().take(CHUNK).enumerate() {
-            leaves
-                .get(start + index + 2)
-                .into_iter()
-                .for_each(|ahead| Self::prefetch_node(guard, *ahead));
+            if let Some(ahead) = leaves.get(start + index + 2) {
+                Self::prefetch_node(guard, *ahead);
+            }
             let node = Node::load(guard, *offset)?;
             for (position, record) in node.pointers().enumerate() {
                 let words = entry_at::<M, C>(guard, record, &mut key)?;

@@ -34,7 +34,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             place.path.last().copied(),
         ) {
             (Some(position), Some(above)) => {
-                let lsn = self.merge(&mut writer, above, position, (id, place.separated))?;
+                let lsn = self.merge(&mut writer, above, position, id, place.separated)?;
                 place
                     .path
                     .iter_mut()
@@ -85,7 +85,10 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     /// leaves below the parent.
     fn to_be_merged(&self, guard: &Guard<'_, M>, place: &Place) -> Result<Option<usize>> {
         let left = place.node.count() - 1;
-        let Some(above) = place.path.last().filter(|_| left < MERGED_MAX) else {
+        if left >= MERGED_MAX {
+            return Ok(None);
+        }
+        let Some(above) = place.path.last() else {
             return Ok(None);
         };
         let parent = Node::load(guard, above.offset)?;

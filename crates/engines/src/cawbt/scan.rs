@@ -35,15 +35,19 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             lsn = lsn.max(self.versions.lsn(at.offset));
             if direction == Direction::Reverse || node.next() == 0 {
                 // In reverse the keys from its first one on are in this leaf and behind it.
-                let end = copy
-                    .entries
-                    .first()
-                    .filter(|_| direction == Direction::Reverse && !is_first);
-                return Ok(self.is_still(at).then_some((end.copied(), lsn)));
+                let end = if direction == Direction::Reverse && !is_first {
+                    copy.entries.first().copied()
+                } else {
+                    None
+                };
+                return Ok(self.is_still(at).then_some((end, lsn)));
             }
-            let Some(next) = self.go_on(at, node.next()).filter(|_| node.count() > 0) else {
+            let Some(next) = self.go_on(at, node.next()) else {
                 return Ok(None);
             };
+            if node.count() == 0 {
+                return Ok(None);
+            }
             (at, node) = (next, Node::load(guard, next.offset)?);
             if copy.entries.len() >= ENTRIES {
                 let end = self.entries(&node).next();

@@ -240,7 +240,8 @@ fn split_alone(tree: &CawbTree<Dax, WordCodec>, key: u64, level: Option<usize>) 
     tree.split(
         &mut writer,
         &mut fresh,
-        (offset, &node),
+        offset,
+        &node,
         &content,
         Some(above),
     )

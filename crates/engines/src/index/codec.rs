@@ -68,16 +68,16 @@ pub trait Codec: Send + Sync + 'static {
     /// Frees the record of an entry that was never published.
     #[inline(always)]
     fn discard<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) {
-        Self::record(entry)
-            .into_iter()
-            .for_each(|record| guard.free(record));
+        if let Some(record) = Self::record(entry) {
+            guard.free(record);
+        }
     }
     /// Retires the record of an entry that new readers cannot find.
     #[inline(always)]
     fn retire<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) {
-        Self::record(entry)
-            .into_iter()
-            .for_each(|record| guard.retire(record));
+        if let Some(record) = Self::record(entry) {
+            guard.retire(record);
+        }
     }
     /// Marks the record of an entry.
     #[inline(always)]

@@ -268,7 +268,8 @@ impl Whole {
     fn read<M: Medium, C: Codec, T: Leafy<M, C>>(
         guard: &Guard<'_, M>,
         usage: &Usage<'_>,
-        (tree, leaf): (&T, u64),
+        tree: &T,
+        leaf: u64,
     ) -> Result<Self> {
         let mut whole = Self::default();
         for words in tree.entries(guard, leaf)? {
@@ -296,12 +297,12 @@ pub fn salvage_leaves<M: Medium, C: Codec, T: Leafy<M, C>>(
     let mut lost = Vec::new();
     let mut notes = Vec::new();
     if led.is_broken() && (C::TIES || T::IS_CHECKED) {
-        (lost, notes) = lost_entries(pool, root, &usage, (&tree, &led.leaves))?;
+        (lost, notes) = lost_entries(pool, root, &usage, &tree, &led.leaves)?;
     }
     let mut salvage = Salvage::with_lost(visit, lost);
     salvage.left_out.extend(led.damage.into_iter().chain(notes));
     for leaf in led.leaves {
-        match Whole::read::<M, C, T>(&guard, &usage, (&tree, leaf)) {
+        match Whole::read::<M, C, T>(&guard, &usage, &tree, leaf) {
             Ok(Whole { entries, freed }) => {
                 if freed > 0 {
                     salvage.leave_out(leaf, Part::Unknown, freed_of_leaf(freed));
@@ -337,7 +338,8 @@ fn lost_entries<M: Medium, C: Codec, T: Leafy<M, C>>(
     pool: &Pool<M>,
     root: &TreeRoot,
     usage: &Usage<'_>,
-    (tree, leaves): (&T, &[u64]),
+    tree: &T,
+    leaves: &[u64],
 ) -> Result<(Vec<Entry>, Vec<LeftOut>)> {
     let guard = pool.pin();
     let mut reached = leaves.iter().copied().collect::<HashSet<u64>>();
@@ -363,28 +365,46 @@ fn lost_entries<M: Medium, C: Codec, T: Leafy<M, C>>(
     }
     let is_lost = |leaf: &u64| !reached.contains(leaf) && tree.may_be_leaf(&guard, *leaf);
     let places = guard.places(usage, tree.leaf_bytes(), T::HAS_LINE);
-    // Those that are in use, and those that may be old; and the first leaf of each.
-    let mut lost = [(Vec::new(), 0), (Vec::new(), 0)];
+    let mut in_use = LostEntries::default();
+    let mut may_be_stale = LostEntries::default();
     for (leaf, is_in_use) in places.into_iter().filter(|(leaf, _)| is_lost(leaf)) {
-        let Ok(whole) = Whole::read::<M, C, T>(&guard, usage, (tree, leaf)) else {
+        let Ok(whole) = Whole::read::<M, C, T>(&guard, usage, tree, leaf) else {
             continue;
         };
-        let (entries, first) = &mut lost[usize::from(!is_in_use || is_other_broken)];
-        *first = if entries.is_empty() { leaf } else { *first };
-        entries.extend(whole.entries.into_iter().flatten());
+        let lost = if is_in_use && !is_other_broken {
+            &mut in_use
+        } else {
+            &mut may_be_stale
+        };
+        if lost.entries.is_empty() {
+            lost.first_leaf = leaf;
+        }
+        lost.entries.extend(whole.entries.into_iter().flatten());
     }
-    let notes = lost
-        .iter()
-        .zip([false, true])
-        .filter(|((entries, _), _)| !entries.is_empty());
-    let notes = notes
-        .map(|((entries, first), may_be_stale)| note_lost(entries.len(), *first, may_be_stale));
-    let notes = notes.collect();
+    let mut notes = Vec::new();
+    if !in_use.entries.is_empty() {
+        notes.push(in_use.note(false));
+    }
+    if !may_be_stale.entries.is_empty() {
+        notes.push(may_be_stale.note(true));
+    }
     // Of two entries with one key the first counts.
-    Ok((
-        lost.into_iter().flat_map(|(entries, _)| entries).collect(),
-        notes,
-    ))
+    let mut entries = in_use.entries;
+    entries.extend(may_be_stale.entries);
+    Ok((entries, notes))
+}
+
+/// Entries of leaves that no tree leads to.
+#[derive(Default)]
+struct LostEntries {
+    entries: Vec<Entry>,
+    first_leaf: u64,
+}
+
+impl LostEntries {
+    fn note(&self, may_be_stale: bool) -> LeftOut {
+        note_lost(self.entries.len(), self.first_leaf, may_be_stale)
+    }
 }
 
 #[cfg(test)]

@@ -210,10 +210,8 @@ impl Batch {
             false => (&mut self.rest.upper, &self.rest.lower),
         };
         let both_included = matches!((&from, end), (Bound::Included(_), Bound::Included(_)));
-        if let (
-            Bound::Included(from) | Bound::Excluded(from),
-            Bound::Included(end) | Bound::Excluded(end),
-        ) = (&from, end)
+        if let Bound::Included(from) | Bound::Excluded(from) = &from
+            && let Bound::Included(end) | Bound::Excluded(end) = end
         {
             let order = if is_forward {
                 from.cmp(end)
@@ -227,7 +225,9 @@ impl Batch {
 
     /// The scan goes on behind the last key that was taken, unless the range ends before.
     pub fn go_on_behind_last(&mut self) {
-        if let Some(last) = self.last_key().filter(|_| !self.is_finished) {
+        if !self.is_finished
+            && let Some(last) = self.last_key()
+        {
             self.go_on_from(Bound::Excluded(last));
         }
     }

@@ -91,7 +91,9 @@ impl<'g, 'p, 'k, 'v, M: Medium, C: Codec> Encoded<'g, 'p, 'k, 'v, M, C> {
 impl<M: Medium, C: Codec> Drop for Encoded<'_, '_, '_, '_, M, C> {
     #[inline(always)]
     fn drop(&mut self) {
-        if let Some(words) = self.words.filter(|_| !self.is_written) {
+        if let Some(words) = self.words
+            && !self.is_written
+        {
             C::discard(self.guard, words);
         }
     }

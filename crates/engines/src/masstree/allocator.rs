@@ -207,7 +207,8 @@ impl<M: Medium> Space<'_, M> {
 
     /// Sets the next object.
     fn store_link(&self, object: u64, next: u64, running: u64) -> Result<()> {
-        let (guard, words) = (self.guard, self.guard.words(object, 2)?);
+        let guard = self.guard;
+        let words = guard.words(object, 2)?;
         let current = Link::load(guard, words);
         let (old, is_logged) = current.next(running, |epoch| self.epochs.has_failed(epoch));
         let mut counter = current.link & COUNTER;

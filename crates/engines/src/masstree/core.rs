@@ -305,9 +305,11 @@ impl<M: Medium> Core<M> {
     pub(super) fn give_back(&self) -> Result<()> {
         let shards = self.epochs.stop_for_good();
         let guard = self.pool.peek();
-        let freed = self
-            .space_taken(&guard)
-            .map(|taken| taken.into_iter().for_each(|at| guard.free(at)));
+        let freed = self.space_taken(&guard).map(|taken| {
+            for at in taken {
+                guard.free(at);
+            }
+        });
         drop(shards);
         // Also if the tree is damaged: the thread that ends epochs ends with the last tree.
         let left = self.shared().map_or(Ok(()), |epochs| {
@@ -372,9 +374,9 @@ impl<M: Medium> Core<M> {
         }
         let weak = Arc::downgrade(self);
         let end = move || {
-            weak.upgrade()
-                .into_iter()
-                .for_each(|core| core.epochs.advance_alone());
+            if let Some(core) = weak.upgrade() {
+                core.epochs.advance_alone();
+            }
         };
         Ticker::start(length, |_| (), end).map(Some)
     }

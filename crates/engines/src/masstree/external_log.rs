@@ -252,7 +252,10 @@ impl ExternalLog {
         epoch: u64,
     ) -> Result<bool> {
         let header: [u64; 3] = std::array::from_fn(|index| entry[index].load(guard));
-        let Some(target) = unchecked(header[1]).filter(|_| header[0] == checked(epoch)) else {
+        if header[0] != checked(epoch) {
+            return Ok(false);
+        }
+        let Some(target) = unchecked(header[1]) else {
             return Ok(false);
         };
         let count = self.node_bytes[kind(target)] / 8;

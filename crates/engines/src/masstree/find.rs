@@ -28,12 +28,19 @@ pub(super) struct Leaf<'v, T = ()> {
 /// What is remembered of a descent: nothing to find a key, [`Neighbours`] to go on from there.
 pub(super) trait Trail<'v, M: Medium>: Default {
     /// The descent goes on with the child `rank` of a node.
-    fn step(&mut self, view: &'v View<'_, M>, at: (&'v Interior, Version), shape: u64, rank: usize);
+    fn step(
+        &mut self,
+        view: &'v View<'_, M>,
+        node: &'v Interior,
+        version: Version,
+        shape: u64,
+        rank: usize,
+    );
 }
 
 impl<'v, M: Medium> Trail<'v, M> for () {
     #[inline(always)]
-    fn step(&mut self, _: &'v View<'_, M>, _: (&'v Interior, Version), _: u64, _: usize) {}
+    fn step(&mut self, _: &'v View<'_, M>, _: &'v Interior, _: Version, _: u64, _: usize) {}
 }
 
 /// Between which slices a border node lies.
@@ -54,7 +61,8 @@ impl<'v, M: Medium> Trail<'v, M> for Neighbours<'v> {
     fn step(
         &mut self,
         view: &'v View<'_, M>,
-        (node, version): (&'v Interior, Version),
+        node: &'v Interior,
+        version: Version,
         shape: u64,
         rank: usize,
     ) {
@@ -262,7 +270,7 @@ impl<M: Medium> View<'_, M> {
                         let rank = self.rank(node, shape, target);
                         pointer = node.child(rank).load(&self.guard);
                         self.prefetch(pointer);
-                        trail.step(self, (node, version), shape, rank);
+                        trail.step(self, node, version, shape, rank);
                         above = Some((node, version));
                     }
                 }
@@ -352,7 +360,7 @@ impl<M: Medium> View<'_, M> {
         if version.is_deleted() || !trail.is_still(self) {
             return Ok(None);
         }
-        trail.step(self, (node, version), node.shape.load(&self.guard), 0);
+        trail.step(self, node, version, node.shape.load(&self.guard), 0);
         Ok(Some(node.child(0).load(&self.guard)))
     }
 
@@ -536,7 +544,10 @@ impl<M: Medium> Core<M> {
     ) -> Result<Option<R>> {
         let view = self.look();
         let found = view.find_with(key, &mut use_value);
-        if let (Ok(found), true) = (found, view.is_valid()) {
+        let is_valid = view.is_valid();
+        if let Ok(found) = found
+            && is_valid
+        {
             return Ok(found);
         }
         self.with_pass_held(|view| view.find_with(key, &mut use_value))

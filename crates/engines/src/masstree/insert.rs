@@ -12,6 +12,14 @@ use super::slice::{LAYER, Slice};
 use crate::Error;
 use crate::index::record::prefix_word;
 
+/// A key that a layer is made for, and its value.
+struct NewKey<'k> {
+    /// The key behind the slices of the layers above.
+    tail: &'k [u8],
+    key: &'k [u8],
+    value: &'k [u8],
+}
+
 impl<M: Medium> View<'_, M> {
     /// What a new slot is to hold, as [`View::content_of`] has it.
     pub(super) fn write_content(&self, work: &mut Work<'_>, key: &[u8], value: &[u8]) -> Walk<u64> {
@@ -78,8 +86,13 @@ impl<M: Medium> View<'_, M> {
         let root = self
             .make_layers(
                 work,
-                (&old_tail, entry.value),
-                (new_tail, key, value),
+                &old_tail,
+                entry.value,
+                &NewKey {
+                    tail: new_tail,
+                    key,
+                    value,
+                },
                 &mut made,
             )
             .and_then(|root| {
@@ -103,22 +116,23 @@ impl<M: Medium> View<'_, M> {
     fn make_layers(
         &self,
         work: &mut Work<'_>,
-        (old_tail, old_record): (&[u8], u64),
-        (new_tail, key, value): (&[u8], &[u8], &[u8]),
+        old_tail: &[u8],
+        old_record: u64,
+        new_key: &NewKey<'_>,
         made: &mut Vec<u64>,
     ) -> Walk<u64> {
         let mut depth = 0;
         let slices = |depth| {
             (
                 Slice::of(Slice::rest(old_tail, depth)),
-                Slice::of(Slice::rest(new_tail, depth)),
+                Slice::of(Slice::rest(new_key.tail, depth)),
             )
         };
         while slices(depth).0 == slices(depth).1 {
             depth += 1;
         }
         let (old, new) = slices(depth);
-        let record = self.write_record(work, key, value)?;
+        let record = self.write_record(work, new_key.key, new_key.value)?;
         made.push(record);
         let mut entries = [(old, old_record), (new, record)];
         entries.sort_unstable_by_key(|(slice, _)| *slice);

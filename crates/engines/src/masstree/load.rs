@@ -298,8 +298,10 @@ impl Layer {
         let mut nodes = levels.next().unwrap_or_default();
         loop {
             let above = levels.next();
-            if let ([(_, root)], None) = (&nodes[..], &above) {
-                return Ok(*root);
+            if above.is_none()
+                && let [(_, root)] = nodes[..]
+            {
+                return Ok(root);
             }
             let mut parents = above.unwrap_or_default();
             // Parts of one size; the last one may have a single child.

@@ -174,7 +174,7 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
         words[ROOT_TRANSIENT] = u64::from(options.mode == Mode::Transient);
         let made = core
             .begin()
-            .and_then(|()| pool.create_tree(name, (Self::ENGINE.0, C::ID), &words));
+            .and_then(|()| pool.create_tree(name, Self::ENGINE.0, C::ID, &words));
         if made.is_err() && core.give_back().is_err() {
             pool.leave_unclean();
         }
@@ -207,7 +207,7 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
             ""
         };
         let nodes = [nodes(made, found), nodes(options.node_width(), wanted)];
-        root.demand((Self::ENGINE.0, C::ID), &nodes)?;
+        root.demand(Self::ENGINE.0, C::ID, &nodes)?;
         options.check_width()?;
         refuse_in_any_batch::<M>()?;
         Self::start(

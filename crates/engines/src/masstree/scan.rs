@@ -309,7 +309,8 @@ impl<M: Medium> View<'_, M> {
             if end < *count {
                 let slice = entries.slice(end);
                 let root = words[end][1];
-                let from = from.filter(|_| frame.is_start && frame.at == Some((slice, true)));
+                let starts_below = frame.is_start && frame.at == Some((slice, true));
+                let from = if starts_below { from } else { None };
                 // When the layer below is read this one goes on behind its entry.
                 frame.go_on_at(slice, false);
                 prefix.extend_from_slice(&slice.word.to_be_bytes());
@@ -421,10 +422,8 @@ impl<M: Medium> Pending<'_, '_, M> {
         let view = self.view;
         let prefix = &*self.prefix;
         for _ in left..self.entries.len() {
-            if let Some((_, ahead)) = self
-                .entries
-                .get(RECORDS_AHEAD[1])
-                .filter(|_| !view.core.are_words)
+            if let Some((_, ahead)) = self.entries.get(RECORDS_AHEAD[1])
+                && !view.core.are_words
             {
                 view.prefetch_rest_of_record(*ahead);
             }
@@ -507,11 +506,11 @@ impl<M: Medium> Core<M> {
     /// returns `false`. For trees of words.
     pub(super) fn visit_words(&self, from: u64, visit: &mut VisitWords<'_>) -> Result<()> {
         let mut hand_over = |words: &[[u64; 2]]| {
-            let goes_on = visit(words, Lsn::DURABLE);
-            words
-                .last()
-                .and_then(|[last, _]| last.checked_add(1))
-                .filter(|_| goes_on)
+            if !visit(words, Lsn::DURABLE) {
+                return None;
+            }
+            let [last, _] = words.last()?;
+            last.checked_add(1)
         };
         let mut next = Some(from);
         while let Some(from) = next {
@@ -532,7 +531,10 @@ impl<M: Medium> Core<M> {
                     Ok(next.is_some())
                 },
             );
-            let (Err(_), Some(from)) = (read, next) else {
+            if read.is_ok() {
+                break;
+            }
+            let Some(from) = next else {
                 break;
             };
             // `visit` is called without a pass, because it may wait for the end of the epoch.

@@ -89,20 +89,24 @@ impl<M: Medium> View<'_, M> {
                 let leads = self
                     .step(&node, slice)
                     .filter(|(_, below)| is_same(*below, child));
-                return Ok(leads
-                    .filter(|_| !lock.is_deleted())
-                    .map(|(position, _)| match node {
-                        NodeRef::Interior(node) => Parent::Interior(InteriorLock {
-                            lock,
-                            node,
-                            position,
-                        }),
-                        NodeRef::Border(node) => Parent::Root(RootLock::Entry(EntryLock {
-                            lock,
-                            node,
-                            slot: position,
-                        })),
-                    }));
+                let Some((position, _)) = leads else {
+                    return Ok(None);
+                };
+                if lock.is_deleted() {
+                    return Ok(None);
+                }
+                return Ok(Some(match node {
+                    NodeRef::Interior(node) => Parent::Interior(InteriorLock {
+                        lock,
+                        node,
+                        position,
+                    }),
+                    NodeRef::Border(node) => Parent::Root(RootLock::Entry(EntryLock {
+                        lock,
+                        node,
+                        slot: position,
+                    })),
+                }));
             }
             layer += usize::from(matches!(node, NodeRef::Border(_)));
             pointer = below;
@@ -204,7 +208,7 @@ impl<M: Medium> View<'_, M> {
         let mut left = self.guard.offset_of(place.node);
         let mut right = made[0];
         let mut separator =
-            self.split_border(work, &mut place, position, content, (right, &upper))?;
+            self.split_border(work, &mut place, position, content, right, &upper)?;
         for (parent, offset) in full.iter_mut().zip(&made[1..]) {
             let Parts {
                 separators,
@@ -309,7 +313,8 @@ impl<M: Medium> View<'_, M> {
         place: &mut Locked<'_, M>,
         position: usize,
         content: u64,
-        (offset, upper): (u64, &[(Slice, u64)]),
+        offset: u64,
+        upper: &[(Slice, u64)],
     ) -> Walk<Slice> {
         let node = place.node;
         let width = self.core.width;

@@ -95,9 +95,9 @@ fn a_writer_waits_while_another_thread_holds_the_lock() {
         thread::sleep(PATIENCE / 10);
         drop(lock);
         drop(work);
-        writers
-            .into_iter()
-            .for_each(|writer| writer.join().unwrap().unwrap());
+        for writer in writers {
+            writer.join().unwrap().unwrap();
+        }
     });
     assert!(tree.check().unwrap().is_empty() && tree.len().unwrap() == 5);
 }
@@ -136,9 +136,9 @@ fn a_thread_that_waits_for_a_waiting_thread_goes_on_behind_it() {
         thread::sleep(PATIENCE / 10);
         drop(lock);
         drop(work);
-        writers
-            .into_iter()
-            .for_each(|writer| writer.join().unwrap().unwrap());
+        for writer in writers {
+            writer.join().unwrap().unwrap();
+        }
     });
     assert!(tree.check().unwrap().is_empty() && tree.len().unwrap() == 240);
 }
@@ -157,9 +157,9 @@ fn a_node_that_stays_locked_is_an_error_for_one_thread_and_for_two() {
             let tree = &tree;
             scope.spawn(move || put(tree, key))
         });
-        writers
-            .into_iter()
-            .for_each(|writer| names(writer.join().unwrap(), root));
+        for writer in writers {
+            names(writer.join().unwrap(), root);
+        }
     });
     tree.within_epoch(&mut |_| {
         names(put(&tree, 4), root);

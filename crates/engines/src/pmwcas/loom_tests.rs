@@ -85,9 +85,9 @@ fn a_descriptor_that_is_helped_is_not_filled_again() {
             })
             .collect();
         life.reuse();
-        helpers
-            .into_iter()
-            .for_each(|helper| helper.join().unwrap());
+        for helper in helpers {
+            helper.join().unwrap();
+        }
     });
 }
 

@@ -427,7 +427,7 @@ impl<'p> Descriptor<'p> {
         expected: u64,
         desired: u64,
     ) -> Named {
-        self.add_recycling(guard, cell, (expected, desired), Recycling::None)
+        self.add_recycling(guard, cell, expected, desired, Recycling::None)
     }
 
     /// As [`Descriptor::add_word`], for values that lead to memory, which the operation owns from
@@ -437,7 +437,8 @@ impl<'p> Descriptor<'p> {
         &mut self,
         guard: &Guard<'_, M>,
         cell: &'p Word,
-        (expected, desired): (u64, u64),
+        expected: u64,
+        desired: u64,
         recycling: Recycling,
     ) -> Named {
         if (expected | desired) & !VALUE_MASK != 0 {
@@ -562,12 +563,10 @@ impl<'p> Descriptor<'p> {
         finalise: impl FnMut(Recycled),
     ) -> Result<bool> {
         let pmwcas = self.pmwcas;
-        let cells: SmallVec<[&Word; WORDS_MAX]> = self
-            .swaps
-            .iter()
-            .filter(|_| M::LATE)
-            .map(|swap| swap.cell)
-            .collect();
+        let mut cells: SmallVec<[&Word; WORDS_MAX]> = SmallVec::new();
+        if M::LATE {
+            cells.extend(self.swaps.iter().map(|swap| swap.cell));
+        }
         if let Some(commit) = self.attempt_with(guard, &[], finalise)? {
             commit.wait(guard)?;
             return Ok(true);

@@ -328,7 +328,7 @@ impl<M: Medium> LeafRecord<M> {
     }
 
     /// Gives a record its first content. No other thread can reach it.
-    pub(super) fn reset(&self, offset: u64, slots: &Slots, (next, high): (u32, u64), lsn: Lsn) {
+    pub(super) fn reset(&self, offset: u64, slots: &Slots, next: u32, high: u64, lsn: Lsn) {
         // The version continues from the record's former leaf, so that a reader of that leaf cannot
         // validate.
         let version = self.version.load(Ordering::Relaxed);
@@ -522,8 +522,9 @@ impl<M: Medium> LeafRecord<M> {
     pub(super) fn rescale(&self, scale: Scale, keys: impl IntoIterator<Item = (usize, u64)>) {
         let mut orders = [[0_u8; 8]; 8];
         let bytes = orders.as_flattened_mut();
-        keys.into_iter()
-            .for_each(|(entry, key)| bytes[entry] = scale.order(key));
+        for (entry, key) in keys {
+            bytes[entry] = scale.order(key);
+        }
         let mut line = LineValue(orders.map(u64::from_le_bytes));
         line.0[SCALE] = scale.0;
         Atomic::store_together(&self.orders, &line);

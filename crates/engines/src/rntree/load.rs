@@ -131,9 +131,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             (first..)
                 .take(count)
                 .for_each(|index| self.leaves.free(index));
-            separators
-                .into_iter()
-                .for_each(|(separator, _)| self.inner.retire_separator(separator));
+            for (separator, _) in separators {
+                self.inner.retire_separator(separator);
+            }
         }
         published
     }
@@ -182,7 +182,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         first: u32,
         separators: &[(Separator, u32)],
     ) -> Result<Lsn> {
-        let (leaves, head) = (&load.leaves, self.leaves.get(self.head));
+        let leaves = &load.leaves;
+        let head = self.leaves.get(self.head);
         let leaf = Self::leaf(guard, head)?;
         let old = head.slots();
         let mut new = old;
@@ -245,7 +246,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             let number = first + position as u32;
             let record = self.leaves.get(number);
             let next_number = if next == 0 { 0 } else { number + 1 };
-            record.reset(loaded.offset, &slots, (next_number, 0), Lsn::DURABLE);
+            record.reset(loaded.offset, &slots, next_number, 0, Lsn::DURABLE);
             self.place(number, loaded.offset)?;
             for entry in 0..loaded.count {
                 let words = leaf.entry(guard, &slots, entry);

@@ -47,7 +47,8 @@ impl Leaf {
         leaf.record().reset(
             64,
             &Slots::identity(1, 0, EntrySum::default()),
-            (0, 0),
+            0,
+            0,
             medium::Lsn::DURABLE,
         );
         leaf.record().set_fingerprint(0, fingerprint(1));
@@ -160,13 +161,15 @@ fn neighbours(left: usize, right: usize) -> Arc<Leaf> {
     leaf.record().reset(
         64,
         &Slots::identity(left, 128, EntrySum::default()),
-        (next, high),
+        next,
+        high,
         medium::Lsn::DURABLE,
     );
     leaf.records.get(2).reset(
         128,
         &Slots::identity(1, 0, EntrySum::default()),
-        (0, 0),
+        0,
+        0,
         medium::Lsn::DURABLE,
     );
     leaf.records.get(2).set_fingerprint(0, fingerprint(2));
@@ -222,13 +225,12 @@ fn a_reader_beside_a_merge_misses_no_key_of_the_right_leaf() {
 
 #[test]
 fn who_finds_a_key_of_a_load_finds_all_of_them() {
-    for keys in [(1, 2), (2, 1)] {
-        check_load(keys);
-    }
+    check_load(1, 2);
+    check_load(2, 1);
 }
 
 /// Looks for one key, then for the other.
-fn check_load((one, other): (u64, u64)) {
+fn check_load(one: u64, other: u64) {
     model(move || {
         let leaf = neighbours(0, 0);
         let loader = {
@@ -383,7 +385,8 @@ fn a_reader_never_takes_a_record_for_what_it_was_in_another_life() {
                 leaf.records.get(other).reset(
                     64,
                     &Slots::identity(1, 0, EntrySum::default()),
-                    (0, 0),
+                    0,
+                    0,
                     medium::Lsn::DURABLE,
                 );
                 let lock = leaf.record().lock();
@@ -396,7 +399,8 @@ fn a_reader_never_takes_a_record_for_what_it_was_in_another_life() {
                 leaf.records.get(again).reset(
                     128,
                     &Slots::identity(2, 0, EntrySum::default()),
-                    (0, 0),
+                    0,
+                    0,
                     medium::Lsn::DURABLE,
                 );
             })

@@ -215,7 +215,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             guard.fence();
             let mut words = [0; ROOT_WORDS];
             (words[ROOT_HEAD], words[ROOT_ENTRIES]) = (offset, options.leaf_entries as u64);
-            pool.create_tree(name, (Self::ENGINE.0, C::ID), &words)
+            pool.create_tree(name, Self::ENGINE.0, C::ID, &words)
         };
         let root = enter().inspect_err(|_| guard.free_node(offset))?;
         let mut tree = Self::empty(pool, options)?;
@@ -234,7 +234,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     fn start(&mut self, root: &TreeRoot, options: RnTreeOptions, crashed: bool) -> Result<()> {
         let made = Self::capacity_of(root)?;
         let leaves = [described(made), described(self.capacity)];
-        root.demand((Self::ENGINE.0, C::ID), &leaves)?;
+        root.demand(Self::ENGINE.0, C::ID, &leaves)?;
         self.recovered_from_crash = crashed;
         self.recover(root.words[ROOT_HEAD], options.recovery_threads)
     }
@@ -242,7 +242,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     /// The most entries of a leaf of the tree at `root`. Refuses a tree of another engine or codec.
     fn capacity_of(root: &TreeRoot) -> Result<usize> {
         let entries = root.words[ROOT_ENTRIES];
-        root.demand((Self::ENGINE.0, C::ID), &[String::new(), String::new()])?;
+        root.demand(Self::ENGINE.0, C::ID, &[String::new(), String::new()])?;
         if !(ENTRIES_MIN..=ENTRIES_MAX as u64).contains(&entries) {
             return Err(Error::corrupt(
                 root.words[ROOT_HEAD],

@@ -222,7 +222,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             guard.mark_node(link.offset)?;
         }
         self.place(number, link.offset)?;
-        record.reset(link.offset, &link.slots, (0, 0), Lsn::DURABLE);
+        record.reset(link.offset, &link.slots, 0, 0, Lsn::DURABLE);
         let mut separator = Separator::default();
         for position in 0..link.slots.count() {
             let words = leaf.entry(guard, &link.slots, position);

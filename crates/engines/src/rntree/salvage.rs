@@ -42,7 +42,7 @@ impl<M: Medium, C: Codec> Leafy<M, C> for Chain {
             let (leaf, slots) = self.read_leaf(guard, offset)?;
             led.leaves.push(offset);
             slots.verify_line(offset)?;
-            led.is_doubtful |= self.verify_slots(guard, (offset, leaf, &slots)).is_err();
+            led.is_doubtful |= self.verify_slots(guard, offset, leaf, &slots).is_err();
             Ok(slots.next())
         });
         led
@@ -50,7 +50,7 @@ impl<M: Medium, C: Codec> Leafy<M, C> for Chain {
 
     fn entries(&self, guard: &Guard<'_, M>, offset: u64) -> Result<Vec<Result<EntryWords>>> {
         let (leaf, slots) = self.read_leaf(guard, offset)?;
-        self.verify_slots(guard, (offset, leaf, &slots))?;
+        self.verify_slots(guard, offset, leaf, &slots)?;
         Ok((0..slots.count())
             .map(|position| Ok(leaf.entry(guard, &slots, position)))
             .collect())
@@ -70,7 +70,7 @@ impl Chain {
         }
         // The line is torn, or only the medium's tags are damaged: the check decides.
         let copies: Vec<_> = leaf.slots.copies(guard).map(Slots).collect();
-        let is_whole = |slots: &&Slots| self.verify_slots(guard, (offset, leaf, slots)).is_ok();
+        let is_whole = |slots: &&Slots| self.verify_slots(guard, offset, leaf, slots).is_ok();
         let slots = copies.iter().find(is_whole).unwrap_or(&copies[0]);
         Ok((leaf, *slots))
     }
@@ -78,7 +78,9 @@ impl Chain {
     fn verify_slots<M: Medium>(
         &self,
         guard: &Guard<'_, M>,
-        (offset, leaf, slots): (u64, &Leaf, &Slots),
+        offset: u64,
+        leaf: &Leaf,
+        slots: &Slots,
     ) -> Result<()> {
         slots.validate(self.capacity, offset)?;
         slots.verify(leaf.sum(guard, slots, 0), offset)

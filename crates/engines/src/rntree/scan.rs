@@ -139,7 +139,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                         self.leaves.peek(leaf).version()
                     })?;
             loop {
-                match self.visit_leaf(&guard, (index, version), &mut progress, visit)? {
+                match self.visit_leaf(&guard, index, version, &mut progress, visit)? {
                     Visited::All(next, next_version) => {
                         (index, version) = (next, next_version);
                         attempts = 0;
@@ -158,7 +158,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     fn visit_leaf(
         &self,
         guard: &Guard<'_, M>,
-        (index, version): (u32, u64),
+        index: u32,
+        version: u64,
         progress: &mut Progress,
         visit: &mut VisitWords<'_>,
     ) -> Result<Visited> {

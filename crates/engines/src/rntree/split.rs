@@ -26,6 +26,15 @@ struct NewLeaf {
     separator: Separator,
 }
 
+/// The leaf behind a new one.
+#[derive(Clone, Copy)]
+struct Behind {
+    offset: u64,
+    index: u32,
+    /// The upper bound of the new leaf.
+    bound: u64,
+}
+
 /// Leaves that nothing leads to yet, and the records that were copied for them.
 struct Built<'g, 'p, M: Medium, C: Codec> {
     leaves: Vec<NewLeaf>,
@@ -119,7 +128,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         if LeafRecord::<M>::is_dead(neighbour.version()) {
             return Ok(false);
         }
-        let (count, count_right) = (record.slots().count(), neighbour.slots().count());
+        let count = record.slots().count();
+        let count_right = neighbour.slots().count();
         let room_in_two = count_right * SHARE_DENOMINATOR <= self.capacity * SHARE_NUMERATOR;
         let parts = if room_in_two && (count + count_right).div_ceil(2) < self.capacity {
             1
@@ -231,20 +241,24 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             .map(|part| 1 + (moved.len() - 1) * part / parts)
             .collect();
         let mut built = Vec::with_capacity(parts);
-        let mut next = (
-            last.slots().next(),
-            last.next(),
-            last.high.load(Ordering::Relaxed),
-        );
+        let mut behind = Behind {
+            offset: last.slots().next(),
+            index: last.next(),
+            bound: last.high.load(Ordering::Relaxed),
+        };
         for part in (0..parts).rev() {
-            match self.build_one(guard, &moved[ends[part] - 1..ends[part + 1]], next) {
+            match self.build_one(guard, &moved[ends[part] - 1..ends[part + 1]], behind) {
                 Ok(leaf) => {
-                    let high = if C::TIES {
+                    let bound = if C::TIES {
                         leaf.separator.tail
                     } else {
                         leaf.separator.word
                     };
-                    next = (leaf.offset, leaf.index, high);
+                    behind = Behind {
+                        offset: leaf.offset,
+                        index: leaf.index,
+                        bound,
+                    };
                     built.insert(0, leaf);
                 }
                 Err(error) => {
@@ -279,12 +293,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     }
 
     /// Writes and flushes one new leaf: all of `moved` but the first, which goes before it.
-    fn build_one(
-        &self,
-        guard: &Guard<'_, M>,
-        moved: &[Moved],
-        (next, next_index, high): (u64, u32, u64),
-    ) -> Result<NewLeaf> {
+    fn build_one(&self, guard: &Guard<'_, M>, moved: &[Moved], behind: Behind) -> Result<NewLeaf> {
+        let high = behind.bound;
         let separator = self.separator_between(guard, moved[0].words, moved[1].words)?;
         let offset = guard.allocate_node(size_of::<Leaf>());
         let offset = offset.inspect_err(|_| self.inner.retire_separator(separator))?;
@@ -307,12 +317,12 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             record.set_fingerprint(entry, *fingerprint);
             sum = sum.with(entry, *words);
         }
-        let slots = Slots(
-            leaf.slots
-                .init(guard, &Slots::identity(moved.len() - 1, next, sum).0),
-        );
+        let slots = Slots(leaf.slots.init(
+            guard,
+            &Slots::identity(moved.len() - 1, behind.offset, sum).0,
+        ));
         guard.flush_words(leaf.entries[..moved.len() - 1].as_flattened());
-        record.reset(offset, &slots, (next_index, high), Lsn::DURABLE);
+        record.reset(offset, &slots, behind.index, high, Lsn::DURABLE);
         let last = moved[moved.len() - 1].words[0];
         let scale = Scale::covering(
             moved[1].words[0],

@@ -13,7 +13,8 @@ impl Layout {
         self,
         guard: &Guard<'_, M>,
         leaf: &Node<'_>,
-        (mut order, position): (Order, usize),
+        mut order: Order,
+        position: usize,
         item: Item,
     ) -> Lsn {
         let style = self.style(leaf.kind);
@@ -51,7 +52,8 @@ impl Layout {
         self,
         guard: &Guard<'_, M>,
         leaf: &Node<'_>,
-        (mut order, position): (Order, usize),
+        mut order: Order,
+        position: usize,
         slot: usize,
     ) -> Lsn {
         let word = &leaf.head[0];

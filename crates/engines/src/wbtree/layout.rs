@@ -275,10 +275,11 @@ impl Format for Layout {
         self,
         guard: &Guard<'_, M>,
         leaf: &Node<'_>,
-        at: (Order, usize),
+        order: Order,
+        position: usize,
         item: Item,
     ) -> medium::Lsn {
-        self.add_entry(guard, leaf, at, item)
+        self.add_entry(guard, leaf, order, position, item)
     }
 
     #[inline]
@@ -286,10 +287,11 @@ impl Format for Layout {
         self,
         guard: &Guard<'_, M>,
         leaf: &Node<'_>,
-        at: (Order, usize),
+        order: Order,
+        position: usize,
         slot: usize,
     ) -> medium::Lsn {
-        self.remove_entry(guard, leaf, at, slot)
+        self.remove_entry(guard, leaf, order, position, slot)
     }
 
     fn fault<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>) -> Option<&'static str> {

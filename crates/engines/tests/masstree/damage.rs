@@ -564,9 +564,9 @@ fn a_circle_of_nodes_costs_check_no_more_than_its_nodes() {
         store(&pool, at, right);
     };
     // The first and the second child of the root.
-    [FIRST_CHILD, FIRST_CHILD + 8]
-        .into_iter()
-        .for_each(|child| circle(nodes[0] + child, nodes[0] | 1));
+    for child in [FIRST_CHILD, FIRST_CHILD + 8] {
+        circle(nodes[0] + child, nodes[0] | 1);
+    }
     // An entry that leads to a layer: the root of all.
     let border = *nodes.last().unwrap();
     let classes = load(&pool, border + CLASSES);

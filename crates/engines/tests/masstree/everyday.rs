@@ -361,7 +361,8 @@ fn a_tree_opens_with_the_width_that_it_was_made_with() {
 
 #[test]
 fn what_would_wait_for_a_batch_is_refused_inside_of_it() {
-    let (tree, other) = (tree(16 << 20), tree(16 << 20));
+    let other = tree(16 << 20);
+    let tree = tree(16 << 20);
     let is_refused = |result: Result<(), Error>| {
         assert!(matches!(result.unwrap_err().kind(), ErrorKind::InBatch));
     };

@@ -106,7 +106,8 @@ fn is_found(tree: &dyn Index, entries: &Entries, at: &str) -> bool {
 fn is_refused(
     pool: &Pool<Instrumented>,
     root: &TreeRoot,
-    (codec, leaf_entries): (Codec, usize),
+    codec: Codec,
+    leaf_entries: usize,
     entries: &Entries,
     at: &str,
 ) -> bool {
@@ -127,7 +128,7 @@ fn every_byte(medium: Instrumented, codec: Codec, leaf_entries: usize, patterns:
     let tree = grown(&pool, codec, leaf_entries);
     let entries = content(&*tree).unwrap();
     let root = pool.trees().unwrap().remove(0);
-    let is_refused = |at: &str| is_refused(&pool, &root, (codec, leaf_entries), &entries, at);
+    let is_refused = |at: &str| is_refused(&pool, &root, codec, leaf_entries, &entries, at);
     assert!(!is_refused("undamaged"));
     let all = leaves(&pool, &root);
     assert!(

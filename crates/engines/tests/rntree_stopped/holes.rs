@@ -362,9 +362,9 @@ fn stop_before_the_parent_is_updated(
                 );
             },
         );
-        writers
-            .into_iter()
-            .for_each(|writer| writer.join().unwrap());
+        for writer in writers {
+            writer.join().unwrap();
+        }
     });
     keys.extend(splits.iter().chain(&[75]));
     keys.sort_unstable();

@@ -29,7 +29,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
             let way = Way::Key(key, Tied::UpTo);
             match self.descend(guard, &way, Some((writing, &mut path)), false)? {
                 (leaf, None) => return Ok((leaf, path)),
-                (node, Some(right)) => self.finish(guard, writing, &path, (&node, &right))?,
+                (node, Some(right)) => self.finish(guard, writing, &path, &node, &right)?,
             }
         }
         Err(ErrorKind::Contended { offset: self.root }.into())
@@ -70,7 +70,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
                 leaf.entries[look.position][1].publish(&guard, words[1]);
                 guard.fence()
             }
-            None => leaf.insert(&guard, (look.used, look.position), words),
+            None => leaf.insert(&guard, look.used, look.position, words),
         };
         new.published();
         writing.stamp(leaf.offset, lsn);
@@ -97,7 +97,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
             }
         };
         writing.change();
-        let lsn = leaf.remove(&guard, (look.used, look.position));
+        let lsn = leaf.remove(&guard, look.used, look.position);
         writing.stamp(leaf.offset, lsn);
         // The key is gone, so an error is not the remove's. The next remove there meets it again.
         _ = self.shrink(&guard, &writing, &path, look.used - 1);
@@ -113,7 +113,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
             && let Some(dead) = (0..used).find(|index| node.is_dead(guard, *index, used))
         {
             writing.change();
-            node.remove(guard, (used, dead));
+            node.remove(guard, used, dead);
         }
     }
 
@@ -134,7 +134,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
                 kept -= 1;
             }
             if kept < used {
-                node.truncate(guard, (used, kept));
+                node.truncate(guard, used, kept);
             }
         }
         Ok(())
@@ -147,7 +147,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         guard: &Guard<'_, M>,
         writing: &Writing<'_, M>,
         path: &[Step],
-        (left, right): (&Node<'_>, &Node<'_>),
+        left: &Node<'_>,
+        right: &Node<'_>,
     ) -> Result<()> {
         let Some((step, above)) = path.split_last() else {
             let mut space = Unpublished::new(guard);
@@ -183,7 +184,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
                 "a sibling with another lower bound than its parent allows",
             ));
         }
-        parent.insert(guard, (used, step.position), [low, checked(right.offset)]);
+        parent.insert(guard, used, step.position, [low, checked(right.offset)]);
         Ok(())
     }
 
@@ -282,7 +283,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         writing.change();
         let lsn = node.publish_sibling(guard, right.offset);
         space.published();
-        node.truncate(guard, (used, kept));
+        node.truncate(guard, used, kept);
         writing.stamp(node.offset, lsn);
         writing.stamp(right.offset, lsn);
         match (root, path.last()) {
@@ -376,7 +377,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         moved.extend((0..counts[1]).map(|index| right.words(guard, index)));
         writing.change();
         left.append(guard, counts[0], &moved);
-        parent.remove(guard, (parent.used(guard), position));
+        parent.remove(guard, parent.used(guard), position);
         let lsn = left.publish_sibling(guard, sibling);
         writing.stamp(left.offset, lsn);
         Self::retire_node(guard, right.offset, low);

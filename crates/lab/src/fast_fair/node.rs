@@ -236,7 +236,8 @@ impl<'g> Node<'g> {
     pub(super) fn insert<M: Medium>(
         &self,
         guard: &Guard<'_, M>,
-        (used, position): (usize, usize),
+        used: usize,
+        position: usize,
         new: EntryWords,
     ) -> Lsn {
         self.end_at(guard, used + 1);
@@ -284,7 +285,8 @@ impl<'g> Node<'g> {
     pub(super) fn remove<M: Medium>(
         &self,
         guard: &Guard<'_, M>,
-        (used, position): (usize, usize),
+        used: usize,
+        position: usize,
     ) -> Lsn {
         if self.is_by_key() && used == 1 {
             return self.publish_first(guard, false);
@@ -312,7 +314,7 @@ impl<'g> Node<'g> {
 
     /// Removes the entries from `kept` on, which the sibling has as well: flushes them, for they do
     /// not count anyway.
-    pub(super) fn truncate<M: Medium>(&self, guard: &Guard<'_, M>, (used, kept): (usize, usize)) {
+    pub(super) fn truncate<M: Medium>(&self, guard: &Guard<'_, M>, used: usize, kept: usize) {
         if kept == 0 && self.is_by_key() {
             self.publish_first(guard, false);
         }

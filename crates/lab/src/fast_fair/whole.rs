@@ -155,9 +155,9 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
                     }
                     continue;
                 }
-                verify_entry::<M, C>(&guard, words, &mut last)?
-                    .into_iter()
-                    .for_each(&mut found);
+                if let Some(what) = verify_entry::<M, C>(&guard, words, &mut last)? {
+                    found(what);
+                }
                 if last.as_ref().is_some_and(|key| *key < low) {
                     found("an entry below the lower bound of its leaf");
                 }
@@ -254,7 +254,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
             if level.len() == 1 {
                 break;
             }
-            level = self.load_level(&guard, (&mut nodes, &mut tails), height, &level, fill)?;
+            level = self.load_level(&guard, &mut nodes, &mut tails, height, &level, fill)?;
         }
         let pinned = self.pool.pin();
         let (writing, old) = self.lock_empty(&pinned)?;
@@ -268,8 +268,9 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         tails.published();
         let loaded = source.published();
         writing.settle(&guard, lsn)?;
-        old.into_iter()
-            .for_each(|(offset, low)| Self::retire_node(&pinned, offset, low));
+        for (offset, low) in old {
+            Self::retire_node(&pinned, offset, low);
+        }
         Ok(loaded)
     }
 
@@ -277,7 +278,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     fn load_level(
         &self,
         guard: &Guard<'_, M>,
-        (nodes, tails): (&mut Unpublished<'_, '_, M>, &mut Unpublished<'_, '_, M>),
+        nodes: &mut Unpublished<'_, '_, M>,
+        tails: &mut Unpublished<'_, '_, M>,
         height: u64,
         below: &[Loaded],
         fill: f64,
@@ -364,7 +366,7 @@ where
         // PERSIST: the leaf and the word that leads to it are ordered before the root; lost, there
         // is no tree.
         guard.fence();
-        pool.create_tree(name, (ENTRY.id, C::ID), &words)?;
+        pool.create_tree(name, ENTRY.id, C::ID, &words)?;
         space.published();
         tree.is_unfinished = false;
         Ok(tree)
@@ -375,7 +377,8 @@ where
         let made = root.words[ROOT_ENTRIES];
         let entries = [made, opening.settings.get(0).unwrap_or(made)];
         root.demand(
-            (ENTRY.id, C::ID),
+            ENTRY.id,
+            C::ID,
             &entries.map(|entries| format!("{entries} entries a node")),
         )?;
         let mut tree = Self::unopened(pool, &root.words)?;

@@ -174,7 +174,7 @@ where
             .transpose()?;
         let tree = match pool.trees()?.first() {
             Some(first) if flaw == Flaw::TreesMix => {
-                let root = pool.create_tree(name, (first.engine, first.codec), &first.words)?;
+                let root = pool.create_tree(name, first.engine, first.codec, &first.words)?;
                 SortedChain::open(pool, &root, opening)?
             }
             _ => SortedChain::create(pool, name, opening)?,
@@ -344,7 +344,10 @@ where
             (Flaw::OneFenceMore, true) => drop(self.pool.pin().fence()),
             _ => {}
         }
-        if let (Some(hoard), Some(value), true) = (&self.hoard, value, held) {
+        if held
+            && let Some(hoard) = &self.hoard
+            && let Some(value) = value
+        {
             hoard.put(key, value)?;
         }
         Ok(held)
@@ -405,7 +408,9 @@ where
         mut bounds: Bounds,
         direction: Direction,
     ) -> Result<Box<dyn Scan + 'i>> {
-        if let (Flaw::ExcludedIsIncluded, Bound::Excluded(end)) = (self.flaw, &bounds.upper) {
+        if self.has(Flaw::ExcludedIsIncluded)
+            && let Bound::Excluded(end) = &bounds.upper
+        {
             bounds.upper = Bound::Included(end.clone());
         }
         let mut scan = self.tree.range(bounds.clone(), direction)?;

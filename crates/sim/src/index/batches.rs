@@ -280,7 +280,8 @@ fn number(bytes: &[u8]) -> Option<u64> {
     bytes.first_chunk().map(|bytes| u64::from_be_bytes(*bytes))
 }
 
-fn write_one(opened: &OpenedTrees, (tree, key, value): KeyState) -> EngineResult<()> {
+fn write_one(opened: &OpenedTrees, write: KeyState) -> EngineResult<()> {
+    let (tree, key, value) = write;
     let value = value.map(u64::to_be_bytes);
     let value = value.as_ref().map(|value| &value[..]);
     opened.trees[tree]
@@ -434,7 +435,7 @@ impl PlainWords {
         guard.fence();
         let mut root = [0; ROOT_WORDS];
         root[0] = at;
-        pool.create_tree(name, (u16::MAX, 0), &root)?;
+        pool.create_tree(name, u16::MAX, 0, &root)?;
         Ok(Self {
             pool: pool.clone(),
             at,

@@ -20,7 +20,8 @@ impl IndexSubject {
     fn entries(
         &self,
         caller: Caller<'_>,
-        (from, to): (u64, u64),
+        from: u64,
+        to: u64,
         direction: Direction,
     ) -> Result<IndexOutcome, Complaint> {
         let keys = self.keys();
@@ -29,7 +30,7 @@ impl IndexSubject {
         if direction == Direction::Reverse {
             entries.reverse();
         }
-        in_order(entries, (from, to))
+        in_order(entries, from, to)
     }
 
     /// Runs the mark, if the open left it for later.
@@ -41,7 +42,7 @@ impl IndexSubject {
     }
 
     /// Fills the tree, if it is empty. Epochs end while the source runs.
-    fn load(&self, tree: &dyn Index, (from, to): (u64, u64)) -> engines::Result<IndexOutcome> {
+    fn load(&self, tree: &dyn Index, from: u64, to: u64) -> engines::Result<IndexOutcome> {
         let shape = self.keys();
         let mut keys = from..=to;
         let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
@@ -49,9 +50,9 @@ impl IndexSubject {
                 return Ok(false);
             };
             // Some are as good as many.
-            if let Some(epochs) = tree
-                .epochs()
-                .filter(|_| number % 4 == 2 && number < from + 12)
+            if number % 4 == 2
+                && number < from + 12
+                && let Some(epochs) = tree.epochs()
             {
                 epochs.sync()?;
             }
@@ -67,9 +68,9 @@ impl IndexSubject {
     }
 
     /// A range as the fast path of words returns it, for trees that have one.
-    fn visit(&self, caller: Caller<'_>, (from, to): (u64, u64)) -> Result<IndexOutcome, Complaint> {
+    fn visit(&self, caller: Caller<'_>, from: u64, to: u64) -> Result<IndexOutcome, Complaint> {
         let Some(words) = caller.tree.words() else {
-            return self.entries(caller, (from, to), Direction::Forward);
+            return self.entries(caller, from, to, Direction::Forward);
         };
         let mut entries = Vec::new();
         words
@@ -79,11 +80,11 @@ impl IndexSubject {
                 is_inside
             })
             .map_err(text)?;
-        in_order(entries, (from, to))
+        in_order(entries, from, to)
     }
 }
 
-fn in_order(entries: Vec<(u64, u64)>, (from, to): (u64, u64)) -> Result<IndexOutcome, Complaint> {
+fn in_order(entries: Vec<(u64, u64)>, from: u64, to: u64) -> Result<IndexOutcome, Complaint> {
     if let Some(entry) = entries.iter().find(|entry| !(from..=to).contains(&entry.0)) {
         return Err(format!("a scan from {from} to {to} returned {entry:?}"));
     }
@@ -111,7 +112,7 @@ impl IndexSubject {
             Put(key, value) => self.write(caller, key, Some(value), Condition::Always),
             Remove(key) => self.write(caller, key, None, Condition::Present),
             Exchange(key, old, new) => self.write(caller, key, Some(new), Condition::Equals(old)),
-            Load(from, to) => self.load(tree, (from, to)),
+            Load(from, to) => self.load(tree, from, to),
             Sync => tree.sync().map(|()| Held(true)),
             Mark => match &opened.pool {
                 Some(pool) => Self::mark(pool, tree).map(|()| Held(true)),
@@ -127,9 +128,9 @@ impl IndexSubject {
                     .compact()
                     .map(|()| Held(true))
             }
-            Scan(from, to) => return self.entries(caller, (from, to), Direction::Forward),
-            ScanBack(from, to) => return self.entries(caller, (from, to), Direction::Reverse),
-            Visit(from, to) => return self.visit(caller, (from, to)),
+            Scan(from, to) => return self.entries(caller, from, to, Direction::Forward),
+            ScanBack(from, to) => return self.entries(caller, from, to, Direction::Reverse),
+            Visit(from, to) => return self.visit(caller, from, to),
             GetMany(one, other) => {
                 return self.find(caller, &[one, other]).map(IndexOutcome::Entries);
             }

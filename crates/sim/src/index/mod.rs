@@ -298,7 +298,10 @@ impl IndexSubject {
     /// Removes the tree as a store does: from the table of trees first, then from its space, once
     /// no reader is left.
     fn drop_tree(&self, opened: &mut OpenedIndex) -> engines::Result<()> {
-        let (Some(tree), Some(pool)) = (opened.tree.take(), opened.pool.as_ref()) else {
+        let Some(tree) = opened.tree.take() else {
+            return Ok(());
+        };
+        let Some(pool) = opened.pool.as_ref() else {
             return Ok(());
         };
         Self::mark(pool, &*tree)?;

@@ -29,7 +29,8 @@ fn explore(codec: CodecName, scope: &Scope, programs: &[Program<IndexOperation>]
         &common::small(Engine::BZTREE, codec),
         scope,
         programs,
-        (search, crashes),
+        search,
+        crashes,
         &options(),
     );
 }
@@ -38,7 +39,8 @@ fn explore_with(
     engine: &AnyEngine,
     scope: &Scope,
     programs: &[Program<IndexOperation>],
-    (search, crashes): (&Search, bool),
+    search: &Search,
+    crashes: bool,
     options: &Options,
 ) {
     let start = Instant::now();
@@ -87,7 +89,8 @@ fn race(name: &'static str, setup: &[IndexOperation], operations: &[IndexOperati
             &engine,
             &scope,
             &[Program::single(operations)],
-            (&search, true),
+            &search,
+            true,
             &options(),
         );
     }
@@ -125,7 +128,8 @@ fn races_on_a_file() {
                 &engine,
                 &scope,
                 &[Program::single(&operations)],
-                (&search, true),
+                &search,
+                true,
                 &options,
             );
         }
@@ -219,7 +223,8 @@ fn reservations_that_others_end() {
                     engine,
                     &scope,
                     std::slice::from_ref(program),
-                    (&search, preemptions_max < 2),
+                    &search,
+                    preemptions_max < 2,
                     &options(),
                 );
             }

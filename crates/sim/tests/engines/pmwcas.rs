@@ -122,7 +122,7 @@ impl Subject for Words {
             guard.fence();
             let mut roots = [0; ROOT_WORDS];
             (roots[0], roots[1]) = (place, lines);
-            pool.create_tree("words", (9, 9), &roots).map_err(text)?
+            pool.create_tree("words", 9, 9, &roots).map_err(text)?
         };
         if pool.needs_mark() {
             pool.finish_marking();
@@ -237,7 +237,8 @@ const TWO: Search = Search::Exhaustive { preemptions_max: 2 };
 /// ask for.
 fn explore_programs(
     programs: impl IntoIterator<Item = Program<Operation>>,
-    (slots, search): (usize, Search),
+    slots: usize,
+    search: Search,
     options: Options,
 ) {
     let scheduling = Scheduling {
@@ -394,7 +395,8 @@ fn two_threads_that_help_each_other() {
         let programs = programs.iter().step_by(share);
         explore_programs(
             programs.map(|operations| Program::single(operations)),
-            (2, TWO),
+            2,
+            TWO,
             options,
         );
     }
@@ -421,7 +423,7 @@ fn a_helper_that_is_blocked_helps_what_blocks_it() {
     let programs = helped.into_iter().zip(blocking).zip(meeting);
     let programs =
         programs.map(|((helped, blocking), meeting)| Program::single(&[helped, blocking, meeting]));
-    explore_programs(programs, (3, TWO), options);
+    explore_programs(programs, 3, TWO, options);
 }
 
 /// Visible before durable: a thread is stopped wherever it waits for a fence, or is about to,
@@ -474,7 +476,8 @@ fn what_is_visible_is_durable() {
         };
         explore_programs(
             programs_on_values_that_are_not_durable(),
-            (2, Search::Sweep),
+            2,
+            Search::Sweep,
             options,
         );
     }
@@ -542,7 +545,8 @@ fn a_helper_that_is_blocked_finds_its_operation_decided() {
     });
     explore_programs(
         programs,
-        (2, Search::Exhaustive { preemptions_max: 3 }),
+        2,
+        Search::Exhaustive { preemptions_max: 3 },
         options,
     );
 }
@@ -571,7 +575,8 @@ fn two_threads_survive_every_pair_of_crashes() {
             programs
                 .iter()
                 .map(|operations| Program::single(operations)),
-            (2, ONE),
+            2,
+            ONE,
             options,
         );
     }

@@ -40,15 +40,22 @@ fn scheduling(search: Search) -> Scheduling {
 type Programs = fn(&Scope, Durability) -> Vec<Program<IndexOperation>>;
 
 /// Explores programs on each scope, of each scope one in `share`.
-fn explore(engine: &AnyEngine, programs: Programs, share: usize, how: (&Options, Search)) {
-    explore_further(engine, programs, share, how, FollowUp::Keys);
+fn explore(
+    engine: &AnyEngine,
+    programs: Programs,
+    share: usize,
+    options: &Options,
+    search: &Search,
+) {
+    explore_further(engine, programs, share, options, search, FollowUp::Keys);
 }
 
 fn explore_further(
     engine: &AnyEngine,
     programs: Programs,
     share: usize,
-    (options, search): (&Options, Search),
+    options: &Options,
+    search: &Search,
     follow_up: FollowUp,
 ) {
     let share = if setting("EVERLEAF_LONG", 0) == 1 {
@@ -96,13 +103,13 @@ const TWO: Search = Search::Exhaustive { preemptions_max: 2 };
 
 #[test]
 fn pairs_of_words_with_two_preemptions() {
-    explore(&rntree(Word), pairs, stride(5), (&options(LINEAR), TWO));
+    explore(&rntree(Word), pairs, stride(5), &options(LINEAR), &TWO);
 }
 
 #[test]
 #[ignore = "thorough: 15 s"]
 fn pairs_of_records_with_two_preemptions() {
-    explore(&rntree(Record), pairs, 4, (&options(LINEAR), TWO));
+    explore(&rntree(Record), pairs, 4, &options(LINEAR), &TWO);
 }
 
 #[test]
@@ -115,17 +122,18 @@ fn pairs_of_records() {
         &rntree(Record),
         pairs,
         if common::is_thorough() { 2 } else { 3 },
-        (&options, ONE),
+        &options,
+        &ONE,
     );
     let gathering = Explored::small(Engine::RNTREE, Record)
         .opening_with("gather", 1)
         .shared();
-    explore(&gathering, pairs, 7, (&options, ONE));
+    explore(&gathering, pairs, 7, &options, &ONE);
 }
 
 #[test]
 fn pairs_with_every_image() {
-    explore(&rntree(Word), pairs, 3, (&options(Images::All), ONE));
+    explore(&rntree(Word), pairs, 3, &options(Images::All), &ONE);
 }
 
 /// Readers of nodes without versions validate against a table beside them.
@@ -135,25 +143,28 @@ fn pairs_of_cawbt() {
         &common::small(Engine::CAWBT, Word),
         pairs,
         1,
-        (&options(LINEAR), ONE),
+        &options(LINEAR),
+        &ONE,
     );
     explore(
         &common::small(Engine::CAWBT, Record),
         pairs,
         3,
-        (&options(LINEAR), ONE),
+        &options(LINEAR),
+        &ONE,
     );
     explore(
         &common::small(Engine::CAWBT, Word),
         pairs,
         5,
-        (&options(Images::All), Search::Sweep),
+        &options(Images::All),
+        &Search::Sweep,
     );
     let twin = Options {
         line_form: LineForm::Twin,
         ..options(LINEAR)
     };
-    explore(&common::small(Engine::CAWBT, Word), pairs, 7, (&twin, ONE));
+    explore(&common::small(Engine::CAWBT, Word), pairs, 7, &twin, &ONE);
 }
 
 /// With epochs a crash leaves each key as it was at the end of the last one, wherever that fell.
@@ -170,7 +181,8 @@ fn pairs_in_epochs() {
                 &common::small(Engine::MASSTREE, codec),
                 pairs,
                 share,
-                (&options, ONE),
+                &options,
+                &ONE,
             );
         }
     }
@@ -182,7 +194,8 @@ fn pairs_in_epochs_with_two_preemptions() {
         &common::small(Engine::MASSTREE, Word),
         pairs,
         13,
-        (&options(LINEAR), TWO),
+        &options(LINEAR),
+        &TWO,
     );
 }
 
@@ -301,7 +314,8 @@ fn pairs_with_splits_and_merges_after_the_crash() {
             &rntree(codec),
             pairs,
             share,
-            (&options(LINEAR), ONE),
+            &options(LINEAR),
+            &ONE,
             FollowUp::SplitAndMerge,
         );
     }
@@ -314,7 +328,8 @@ fn triples_in_epochs() {
         &common::small(Engine::MASSTREE, Record),
         triples,
         11,
-        (&options(LINEAR), ONE),
+        &options(LINEAR),
+        &ONE,
     );
 }
 
@@ -325,8 +340,8 @@ fn pairs_on_a_file() {
         rules: Rules::Log,
         ..options(Images::All)
     };
-    explore(&rntree(Word), pairs, 3, (&options, ONE));
-    explore(&rntree(Record), pairs, 6, (&options, ONE));
+    explore(&rntree(Word), pairs, 3, &options, &ONE);
+    explore(&rntree(Record), pairs, 6, &options, &ONE);
 }
 
 /// Two operations of two threads, of which the second reads the first one's effect, on a tree with
@@ -433,7 +448,7 @@ fn expect_waits_of_readers_are_found_missing(engine: Engine, folder: &str) {
 #[test]
 #[ignore = "thorough: 24 s"]
 fn triples_of_words() {
-    explore(&rntree(Word), triples, 5, (&options(LINEAR), ONE));
+    explore(&rntree(Word), triples, 5, &options(LINEAR), &ONE);
 }
 
 /// A part of all triples, with two preemptions: minutes. `EVERLEAF_LONG=1` takes all, which is
@@ -441,7 +456,7 @@ fn triples_of_words() {
 #[test]
 #[ignore = "thorough: minutes"]
 fn triples_of_words_with_two_preemptions() {
-    explore(&rntree(Word), triples, 29, (&options(LINEAR), TWO));
+    explore(&rntree(Word), triples, 29, &options(LINEAR), &TWO);
 }
 
 #[test]
@@ -450,13 +465,15 @@ fn what_is_visible_is_durable() {
         &rntree(Word),
         triples,
         5,
-        (&options(Images::All), Search::Sweep),
+        &options(Images::All),
+        &Search::Sweep,
     );
     explore(
         &rntree(Record),
         pairs,
         1,
-        (&options(Images::All), Search::Sweep),
+        &options(Images::All),
+        &Search::Sweep,
     );
 }
 
@@ -472,13 +489,15 @@ fn what_is_visible_is_durable_with_other_engines_lines_and_media() {
         &rntree,
         pairs,
         2,
-        (&of(LineForm::Twin, Rules::Lines), Search::Sweep),
+        &of(LineForm::Twin, Rules::Lines),
+        &Search::Sweep,
     );
     explore(
         &rntree,
         pairs,
         2,
-        (&of(LineForm::Single, Rules::Log), Search::Sweep),
+        &of(LineForm::Single, Rules::Log),
+        &Search::Sweep,
     );
     for name in [Engine::BZTREE, Engine::MASSTREE] {
         for rules in [Rules::Lines, Rules::Log] {
@@ -486,7 +505,8 @@ fn what_is_visible_is_durable_with_other_engines_lines_and_media() {
                 &common::small(name, Word),
                 pairs,
                 7,
-                (&of(LineForm::Single, rules), Search::Sweep),
+                &of(LineForm::Single, rules),
+                &Search::Sweep,
             );
         }
     }

@@ -86,8 +86,7 @@ impl Opened {
             swap.add_word(guard, cell, status, status | 1)
                 .map_err(text)?;
             let lead = self.cell(guard, 1)?;
-            let values = (old, new);
-            swap.add_recycling(guard, lead, values, Recycling::FreeOne)
+            swap.add_recycling(guard, lead, old, new, Recycling::FreeOne)
                 .map_err(text)?;
             // The default callback would free the new node after a failure.
             let done = swap.execute_with(guard, |recycled| match recycled {
@@ -155,7 +154,7 @@ impl Subject for Nodes {
         guard.words(words, 2).map_err(text)?[1].store(&guard, node);
         guard.flush_words(guard.words(words, 2).map_err(text)?);
         guard.fence();
-        pool.create_tree("nodes", (9, 9), &[0; ROOT_WORDS])
+        pool.create_tree("nodes", 9, 9, &[0; ROOT_WORDS])
             .map_err(text)?;
         let pmwcas = Pmwcas::open(&guard, place, SLOTS).map_err(text)?;
         drop(guard);

@@ -120,7 +120,7 @@ impl Opened {
         let name_text = char::from(name).to_string();
         self.trees.insert(
             name,
-            pool.create_tree(&name_text, (9, 9), &words).map_err(text)?,
+            pool.create_tree(&name_text, 9, 9, &words).map_err(text)?,
         );
         Ok(())
     }

@@ -313,13 +313,13 @@ impl<C: Codec> Structure<'_, C> {
         }
         self.store_locked(step.node, &step.image, &mut locked);
         self.drop_roots_with_one_child(&mut obsolete);
-        locked
-            .into_iter()
-            .for_each(|index| tree.nodes.get(index).unlock());
+        for index in locked {
+            tree.nodes.get(index).unlock();
+        }
         let pin = medium::pin();
-        obsolete
-            .into_iter()
-            .for_each(|index| tree.nodes.retire(&pin, index));
+        for index in obsolete {
+            tree.nodes.retire(&pin, index);
+        }
         removed
     }
 

@@ -136,7 +136,9 @@ impl<C: Codec> InnerTree<C> {
 
     /// Gives the memory of a separator back that new readers cannot find.
     pub fn retire_separator(&self, separator: Separator) {
-        if let (Some(heap), true) = (self.heap(), separator.tail != 0) {
+        if let Some(heap) = self.heap()
+            && separator.tail != 0
+        {
             heap.retire(separator.tail);
         }
     }

@@ -300,17 +300,15 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
             let sweeping = Arc::downgrade(self);
             let ending = Arc::downgrade(self);
             let sweep = move |is_time: &dyn Fn() -> bool| {
-                sweeping
-                    .upgrade()
-                    .into_iter()
-                    .for_each(|epochs| epochs.sweep_until(is_time));
+                if let Some(epochs) = sweeping.upgrade() {
+                    epochs.sweep_until(is_time);
+                }
             };
             // An error here comes again in `sync`, which returns it.
             let end = move || {
-                ending
-                    .upgrade()
-                    .into_iter()
-                    .for_each(|epochs| drop(epochs.advance_any()));
+                if let Some(epochs) = ending.upgrade() {
+                    drop(epochs.advance_any());
+                }
             };
             *ticker = Some(Ticker::start(length, sweep, end)?);
         }

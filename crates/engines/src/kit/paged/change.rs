@@ -45,7 +45,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     pub(super) fn write_node(
         &self,
         guard: &Guard<'_, M>,
-        (offset, kind): (u64, Kind),
+        offset: u64,
+        kind: Kind,
         link: u64,
         items: &[Item],
     ) -> Result<()> {
@@ -70,7 +71,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     pub(super) fn separate(
         guard: &Guard<'_, M>,
         space: &mut Unpublished<'_, '_, M>,
-        (below, above): (Item, Item),
+        below: Item,
+        above: Item,
         right: u64,
     ) -> Result<Item> {
         let mut tail = 0;
@@ -92,18 +94,19 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         &self,
         guard: &Guard<'_, M>,
         writing: &Writing<'_, M>,
-        (path, leaf): (&Path, &Node<'_>),
+        path: &Path,
+        leaf: &Node<'_>,
         is_last: bool,
     ) -> Result<()> {
         let mut node = *leaf;
         for Step { offset, position } in path.iter().rev() {
             let parent = self.node(guard, *offset, Kind::Inner)?;
             if self.count(guard, &parent) < parent.entries.len() {
-                return self.split(guard, writing, (node, is_last), Some((parent, *position)));
+                return self.split(guard, writing, node, is_last, Some((parent, *position)));
             }
             node = parent;
         }
-        self.split(guard, writing, (node, is_last), None)
+        self.split(guard, writing, node, is_last, None)
     }
 
     /// Splits a node below a parent that has room, at a position of its children; or the root.
@@ -111,7 +114,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         &self,
         guard: &Guard<'_, M>,
         writing: &Writing<'_, M>,
-        (node, is_last): (Node<'_>, bool),
+        node: Node<'_>,
+        is_last: bool,
         parent: Option<(Node<'_>, usize)>,
     ) -> Result<()> {
         let Content { order, items, .. } = self.content(guard, &node)?;
@@ -125,14 +129,13 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             Kind::Inner => items.len() / 2,
         };
         let (separator, left_link) = if node.kind == Kind::Leaf {
-            self.write_node(guard, (right, Kind::Leaf), link, &items[kept..])?;
-            let separator =
-                Self::separate(guard, &mut space, (items[kept - 1], items[kept]), right)?;
+            self.write_node(guard, right, Kind::Leaf, link, &items[kept..])?;
+            let separator = Self::separate(guard, &mut space, items[kept - 1], items[kept], right)?;
             (separator, checked(right))
         } else {
             // Its separator moves up, with its tail.
             let first_child = Self::offset_in(&node, items[kept].value)?;
-            self.write_node(guard, (right, Kind::Inner), first_child, &items[kept + 1..])?;
+            self.write_node(guard, right, Kind::Inner, first_child, &items[kept + 1..])?;
             (
                 Item {
                     value: checked(right),
@@ -145,18 +148,13 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         match parent {
             Some((parent, position)) => {
                 let above = self.order(guard, &parent, self.format.live(guard, &parent))?;
-                self.format.insert_separator(
-                    guard,
-                    &parent,
-                    (above, position),
-                    separator,
-                    &mut redo,
-                );
+                self.format
+                    .insert_separator(guard, &parent, above, position, separator, &mut redo);
             }
             None => {
                 let (old, levels) = self.root(guard)?;
                 let root = self.allocate(&mut space, Kind::Inner)?;
-                self.write_node(guard, (root, Kind::Inner), old, &[separator])?;
+                self.write_node(guard, root, Kind::Inner, old, &[separator])?;
                 redo.set(
                     guard,
                     self.anchor(guard)?.root,
@@ -204,10 +202,10 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             // than it had.
             let mut position = (*position).min(count);
             loop {
-                if position > 0 && self.merge(guard, writing, (&parent, position - 1), kind)? {
+                if position > 0 && self.merge(guard, writing, &parent, position - 1, kind)? {
                     position -= 1;
                 } else if position >= count
-                    || !self.merge(guard, writing, (&parent, position), kind)?
+                    || !self.merge(guard, writing, &parent, position, kind)?
                 {
                     break;
                 }
@@ -224,11 +222,12 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         &self,
         guard: &Guard<'_, M>,
         writing: &Writing<'_, M>,
-        (parent, position): (&Node<'_>, usize),
+        parent: &Node<'_>,
+        position: usize,
         kind: Kind,
     ) -> Result<bool> {
         let live = self.format.live(guard, parent);
-        let child = |position| self.node(guard, self.child(guard, parent, (live, position))?, kind);
+        let child = |position| self.node(guard, self.child(guard, parent, live, position)?, kind);
         let left = child(position)?;
         let right = child(position + 1)?;
         let counts = [self.count(guard, &left), self.count(guard, &right)];
@@ -264,7 +263,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             redo.set(guard, left.link(), link);
         }
         self.format
-            .remove_separator(guard, parent, (above, position), &mut redo);
+            .remove_separator(guard, parent, above, position, &mut redo);
         writing.change();
         let lsn = redo.commit(guard, &self.anchor(guard)?)?;
         writing.stamp(left.offset, lsn);

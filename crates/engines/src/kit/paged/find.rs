@@ -1,6 +1,7 @@
 //! Descents and point reads.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use crate::{Error, Result};
 use medium::{Lsn, Medium, Word, kernels};
@@ -43,7 +44,25 @@ pub(super) struct Look {
     pub(super) found: Option<(usize, EntryWords)>,
 }
 
+/// The entries of a node that live, compared by their first words with a key.
+#[derive(Clone, Copy)]
+struct Compared {
+    live: u64,
+    /// Those whose first word is below the key's.
+    below: u64,
+    /// Those whose first word is the key's.
+    tied: u64,
+}
+
 impl Look {
+    fn compared(&self) -> Compared {
+        Compared {
+            live: self.live,
+            below: self.below,
+            tied: self.tied,
+        }
+    }
+
     pub(super) fn entry(&self) -> Option<EntryWords> {
         self.found.map(|(_, words)| words)
     }
@@ -88,7 +107,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     ) -> Result<Node<'g>> {
         Node::at(
             guard,
-            (offset, kind),
+            offset,
+            kind,
             self.format.shape(kind),
             Self::has_tails(kind),
         )
@@ -214,27 +234,33 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
 
     /// Which entries that live have a first word below a key's, and which have the key's.
     #[inline(always)]
-    fn compare(&self, guard: &Guard<'_, M>, node: &Node<'_>, word: u64) -> (u64, u64, u64) {
+    fn compare(&self, guard: &Guard<'_, M>, node: &Node<'_>, word: u64) -> Compared {
         let live = self.format.live(guard, node);
         let (below, equal) = guard
             .medium()
             .compare_entries(Word::pairs(node.entries), word);
-        (live, below & live, equal & live)
+        Compared {
+            live,
+            below: below & live,
+            tied: equal & live,
+        }
     }
 
-    /// Of `count` entries from position `first` on, whose first word is the key's: how many are
-    /// below the key; with `or_equal`, below or equal. A binary search, whose last steps have all
-    /// their slots in one word that is read once.
+    /// Of the entries at the positions `tied`, whose first word is the key's: how many are below the
+    /// key; with `or_equal`, below or equal. A binary search, whose last steps have all their slots
+    /// in one word that is read once.
     fn rank_tied(
         &self,
         guard: &Guard<'_, M>,
-        (node, live): (&Node<'_>, u64),
-        (first, count): (usize, usize),
+        node: &Node<'_>,
+        live: u64,
+        tied: Range<usize>,
         key: C::Key<'_>,
         or_equal: bool,
     ) -> Result<usize> {
+        let first = tied.start;
         let mut low = 0;
-        let mut high = count;
+        let mut high = tied.len();
         let mut narrow: Option<(usize, u64)> = None;
         while low < high {
             let middle = usize::midpoint(low, high);
@@ -278,9 +304,11 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         &self,
         guard: &Guard<'_, M>,
         node: &Node<'_>,
-        (live, below, tied): (u64, u64, u64),
-        (key, which): (C::Key<'_>, Tied),
+        compared: Compared,
+        key: C::Key<'_>,
+        which: Tied,
     ) -> Result<usize> {
+        let Compared { live, below, tied } = compared;
         let first = kernels::count_ones(below);
         let count = kernels::count_ones(tied);
         Ok(match count {
@@ -288,8 +316,9 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
                 first
                     + self.rank_tied(
                         guard,
-                        (node, live),
-                        (first, count),
+                        node,
+                        live,
+                        first..first + count,
                         key,
                         which == Tied::UpTo,
                     )?
@@ -309,8 +338,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     ) -> Result<(u64, usize)> {
         let compared = self.compare(guard, node, C::word(key));
         Ok((
-            compared.0,
-            self.rank_among(guard, node, compared, (key, which))?,
+            compared.live,
+            self.rank_among(guard, node, compared, key, which)?,
         ))
     }
 
@@ -320,7 +349,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         &self,
         guard: &Guard<'_, M>,
         node: &Node<'_>,
-        (live, position): (u64, usize),
+        live: u64,
+        position: usize,
     ) -> Result<u64> {
         let word = match position.checked_sub(1) {
             None => node.link().load(guard),
@@ -363,7 +393,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
                 }
             };
             note(Step { offset, position });
-            offset = self.child(guard, &node, (live, position))?;
+            offset = self.child(guard, &node, live, position)?;
             self.prefetch(guard, offset, Self::kind_at(level));
         }
         self.node(guard, offset, Kind::Leaf)
@@ -377,7 +407,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         leaf: &Node<'_>,
         key: C::Key<'_>,
     ) -> Result<Look> {
-        let (live, below, tied) = self.compare(guard, leaf, C::word(key));
+        let Compared { live, below, tied } = self.compare(guard, leaf, C::word(key));
         let mut look = Look {
             live,
             below,
@@ -410,12 +440,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         let order = self.order(guard, leaf, look.live)?;
         Ok((
             order,
-            self.rank_among(
-                guard,
-                leaf,
-                (look.live, look.below, look.tied),
-                (key, Tied::Below),
-            )?,
+            self.rank_among(guard, leaf, look.compared(), key, Tied::Below)?,
         ))
     }
 
@@ -483,8 +508,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         for level in (0..levels).rev() {
             for (offset, key) in offsets.iter_mut().zip(keys) {
                 let node = self.node(guard, *offset, Kind::Inner)?;
-                let at = self.rank(guard, &node, *key, Tied::UpTo)?;
-                *offset = self.child(guard, &node, at)?;
+                let (live, position) = self.rank(guard, &node, *key, Tied::UpTo)?;
+                *offset = self.child(guard, &node, live, position)?;
                 self.prefetch(guard, *offset, Self::kind_at(level));
             }
         }

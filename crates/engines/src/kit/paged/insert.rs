@@ -35,7 +35,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             }
             // Whether the keys may come in ascending order, at the end of the tree.
             let is_last = look.below | look.tied == look.live;
-            self.make_room(&guard, &writing, (&path, &leaf), is_last)?;
+            self.make_room(&guard, &writing, &path, &leaf, is_last)?;
         };
         let [word, value] = new.words()?;
         let item = Item {
@@ -55,9 +55,9 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
                 guard.fence()
             }
             None => {
-                let at = self.place(&guard, &leaf, &look, key)?;
+                let (order, position) = self.place(&guard, &leaf, &look, key)?;
                 writing.change();
-                self.format.insert(&guard, &leaf, at, item)
+                self.format.insert(&guard, &leaf, order, position, item)
             }
         };
         new.published();

@@ -36,10 +36,10 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
                     tail: 0,
                 })
                 .collect();
-            self.write_node(&guard, (offset, Kind::Leaf), link, &items)?;
+            self.write_node(&guard, offset, Kind::Leaf, link, &items)?;
             let separator = match (before, items.first()) {
                 (Some(before), Some(first)) => {
-                    Self::separate(&guard, &mut tails, (before, *first), offset)?
+                    Self::separate(&guard, &mut tails, before, *first, offset)?
                 }
                 _ => Item {
                     word: 0,
@@ -72,7 +72,9 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         tails.published();
         let loaded = source.published();
         writing.settle(&guard, lsn)?;
-        old.into_iter().for_each(|offset| pinned.retire(offset));
+        for offset in old {
+            pinned.retire(offset);
+        }
         Ok(loaded)
     }
 
@@ -96,7 +98,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
                 .map(|(separator, _)| *separator)
                 .collect();
             let offset = self.allocate(nodes, Kind::Inner)?;
-            self.write_node(guard, (offset, Kind::Inner), children[0].1, &separators)?;
+            self.write_node(guard, offset, Kind::Inner, children[0].1, &separators)?;
             level.push((
                 Item {
                     value: checked(offset),

@@ -141,7 +141,8 @@ pub trait Format: Copy + Debug + Send + Sync + 'static {
         self,
         guard: &Guard<'_, M>,
         leaf: &Node<'_>,
-        at: (Order, usize),
+        order: Order,
+        position: usize,
         item: Item,
     ) -> Lsn;
 
@@ -151,7 +152,8 @@ pub trait Format: Copy + Debug + Send + Sync + 'static {
         self,
         guard: &Guard<'_, M>,
         leaf: &Node<'_>,
-        at: (Order, usize),
+        order: Order,
+        position: usize,
         slot: usize,
     ) -> Lsn;
 
@@ -161,7 +163,8 @@ pub trait Format: Copy + Debug + Send + Sync + 'static {
         self,
         guard: &Guard<'_, M>,
         node: &Node<'_>,
-        (mut order, position): (Order, usize),
+        mut order: Order,
+        position: usize,
         separator: Item,
         redo: &mut Redo,
     ) {
@@ -176,7 +179,8 @@ pub trait Format: Copy + Debug + Send + Sync + 'static {
         self,
         guard: &Guard<'_, M>,
         node: &Node<'_>,
-        (mut order, position): (Order, usize),
+        mut order: Order,
+        position: usize,
         redo: &mut Redo,
     ) {
         order.remove(position);

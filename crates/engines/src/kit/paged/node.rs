@@ -64,7 +64,8 @@ impl<'g> Node<'g> {
     #[inline(always)]
     pub(super) fn at<M: Medium>(
         guard: &'g medium::Guard<'_, M>,
-        (offset, kind): (u64, Kind),
+        offset: u64,
+        kind: Kind,
         shape: Shape,
         has_tails: bool,
     ) -> Result<Self> {
@@ -113,10 +114,9 @@ impl<'g> Node<'g> {
     pub fn write_item<M: Medium>(&self, guard: &Guard<'_, M>, slot: usize, item: Item) {
         self.store_item(guard, slot, item);
         guard.flush(&self.entries[slot]);
-        self.tails
-            .get(slot)
-            .into_iter()
-            .for_each(|tail| guard.flush(tail));
+        if let Some(tail) = self.tails.get(slot) {
+            guard.flush(tail);
+        }
     }
 }
 

@@ -25,13 +25,13 @@ where
         words[ROOT_FORMAT] = F::of_settings(&opening.settings)?.to_root();
         let tree = Self::unopened(pool, &words)?;
         let leaf = tree.allocate(&mut space, Kind::Leaf)?;
-        tree.write_node(&guard, (leaf, Kind::Leaf), 0, &[])?;
+        tree.write_node(&guard, leaf, Kind::Leaf, 0, &[])?;
         tree.anchor(&guard)?
             .start(&guard, Self::root_word(leaf, 0)?);
         // PERSIST: anchor and leaf are ordered before the root that leads to them; lost, there is
         // no tree.
         guard.fence();
-        pool.create_tree(name, (F::ENGINE.0, C::ID), &words)?;
+        pool.create_tree(name, F::ENGINE.0, C::ID, &words)?;
         space.published();
         Ok(tree)
     }
@@ -41,7 +41,8 @@ where
         let mut tree = Self::unopened(pool, &root.words)?;
         let wanted = F::of_settings(&opening.settings.or(tree.format.to_settings()))?;
         root.demand(
-            (F::ENGINE.0, C::ID),
+            F::ENGINE.0,
+            C::ID,
             &[format!("{:?}", tree.format), format!("{wanted:?}")],
         )?;
         let guard = pool.pin();

@@ -27,9 +27,9 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
                 return Ok(Written { held, lsn });
             }
         };
-        let at = self.place(&guard, &leaf, &look, key)?;
+        let (order, position) = self.place(&guard, &leaf, &look, key)?;
         writing.change();
-        let lsn = self.format.remove(&guard, &leaf, at, slot);
+        let lsn = self.format.remove(&guard, &leaf, order, position, slot);
         writing.stamp(leaf.offset, lsn);
         let merged = self.shrink(&guard, &writing, &path, self.count(&guard, &leaf));
         let lsn = writing.end(&guard, lsn);

@@ -54,11 +54,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
                 visit(Visited::Damaged(from, error))?;
                 continue;
             };
-            match self.visit_node(
-                guard,
-                (offset, Self::kind_at(level)),
-                !visited.insert(offset),
-            ) {
+            match self.visit_node(guard, offset, Self::kind_at(level), !visited.insert(offset)) {
                 Ok((node, None)) => visit(Visited::Leaf(node, low, high))?,
                 Ok((node, Some(content))) => {
                     visit(Visited::Inner(node, &content))?;
@@ -79,7 +75,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     fn visit_node<'g>(
         &self,
         guard: &'g Guard<'_, M>,
-        (offset, kind): (u64, Kind),
+        offset: u64,
+        kind: Kind,
         is_again: bool,
     ) -> Result<(Node<'g>, Option<Content>)> {
         if is_again {
@@ -312,7 +309,7 @@ impl<M: Medium, C: Codec, F: Format> Leafy<M, C> for Paged<M, C, F> {
     const IS_CHECKED: bool = false;
 
     fn at_root(pool: &Pool<M>, root: &TreeRoot) -> Result<Self> {
-        root.demand((F::ENGINE.0, C::ID), &[String::new(), String::new()])?;
+        root.demand(F::ENGINE.0, C::ID, &[String::new(), String::new()])?;
         Self::unopened(pool, &root.words)
     }
 

@@ -32,9 +32,10 @@ impl<M: Medium> Space<'_, M> {
         } else {
             BEFORE
         };
-        word(before)
-            .filter(|_| epoch.is_some())
-            .ok_or_else(|| Error::corrupt(run, "the header of a run is damaged"))
+        match word(before) {
+            Some(before) if epoch.is_some() => Ok(before),
+            _ => Err(Error::corrupt(run, "the header of a run is damaged")),
+        }
     }
 
     fn set_before(&self, run: u64, before: u64, running: u64) -> Result<()> {
@@ -97,7 +98,8 @@ impl<M: Medium> Space<'_, M> {
         for (shard, class, objects) in queues {
             self.filter_queue(
                 &mut shards[shard].own,
-                (shard, class),
+                shard,
+                class,
                 &objects,
                 &empty,
                 running,
@@ -127,7 +129,8 @@ impl<M: Medium> Space<'_, M> {
     fn filter_queue(
         &self,
         own: &mut Own,
-        (shard, class): (usize, usize),
+        shard: usize,
+        class: usize,
         objects: &[u64],
         empty: &FxHashSet<u64>,
         running: u64,

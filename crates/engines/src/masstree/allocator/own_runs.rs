@@ -43,7 +43,9 @@ impl<M: Medium> Space<'_, M> {
         work: &mut Work<'_>,
     ) -> Result<impl Iterator<Item = u64> + use<M>> {
         let mut own = work.shard.own.loading.take().unwrap_or_default();
-        if let (Some(first), Some(last)) = (own.all.first(), own.all.last()) {
+        if let Some(first) = own.all.first()
+            && let Some(last) = own.all.last()
+        {
             let _serial = self.runs.lock();
             let runs = &self.guard.node::<Anchor>(self.anchor)?.runs;
             self.guard.words(*first, 2)?[1].store(self.guard, checked(runs.value.load(self.guard)));

@@ -148,9 +148,9 @@ fn places(target: &Target) -> Result<Vec<(Mutation, Vec<&Trial>)>, String> {
     };
     let mut places: BTreeMap<Mutation, Vec<&Trial>> = BTreeMap::new();
     for trial in &target.trials {
-        survey(trial)?
-            .into_iter()
-            .for_each(|mutation| places.entry(mutation).or_default().push(trial));
+        for mutation in survey(trial)? {
+            places.entry(mutation).or_default().push(trial);
+        }
     }
     if let Some(other) = target.judged_by.map(Target::of) {
         for trial in &other.quick {

@@ -143,7 +143,9 @@ impl Calls<'_> {
         let mut name = None;
         for token in tokens {
             if let TokenTree::Group(group) = &token {
-                if let (Some(name), Delimiter::Parenthesis) = (name.take(), group.delimiter()) {
+                if let Some(name) = name.take()
+                    && group.delimiter() == Delimiter::Parenthesis
+                {
                     self.add(&name);
                 }
                 self.add_from_tokens(group.stream());
@@ -195,12 +197,10 @@ impl<'ast> Visit<'ast> for Calls<'_> {
     }
 
     fn visit_expr_call(&mut self, node: &'ast syn::ExprCall) {
-        if let syn::Expr::Path(path) = &*node.func {
-            path.path
-                .segments
-                .last()
-                .into_iter()
-                .for_each(|segment| self.add(&segment.ident));
+        if let syn::Expr::Path(path) = &*node.func
+            && let Some(segment) = path.path.segments.last()
+        {
+            self.add(&segment.ident);
         }
         visit::visit_expr_call(self, node);
     }
