@@ -10,8 +10,6 @@
 //! | `circles` | within a crate, files use each other in no circle of more than two |
 //! | `shapes` | no code in the shapes that [`shapes`] lists, which have to be read twice |
 //!
-//! `circles` and `shapes` are checked with `--strict`, until the whole workspace keeps them.
-//!
 //! Clippy and the compiler hold the rest, by the root manifest's lints: functions of at most 100
 //! lines unless one piece reads better, no unfinished code, no debugging output, no test that is
 //! ignored without a reason, no `unsafe` above `medium`.
@@ -33,10 +31,6 @@ use tree::{Error, Tree};
 
 /// Options of `cargo xtask tidy`.
 #[derive(clap::Args)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is an option of the command line"
-)]
 pub(crate) struct Args {
     /// Print one line of JSON instead of text.
     #[arg(long)]
@@ -44,14 +38,11 @@ pub(crate) struct Args {
     /// The workspace to check; without it, the one around the current folder.
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// Check the rules `circles` and `shapes` as well.
-    #[arg(long)]
-    strict: bool,
     /// Instead of checking, count the shapes that have to be read twice, as a table.
-    #[arg(long, conflicts_with_all = ["json", "strict"])]
+    #[arg(long, conflicts_with_all = ["json"])]
     count_shapes: bool,
     /// Instead of checking, list the types and traits whose name is defined more than once.
-    #[arg(long, conflicts_with_all = ["json", "strict", "count_shapes"])]
+    #[arg(long, conflicts_with_all = ["json", "count_shapes"])]
     names: bool,
 }
 
@@ -98,7 +89,7 @@ fn answer(args: &Args) -> Result<bool, Error> {
         print_list(&names::repeated(&Syntax::parse(&tree)))?;
         return Ok(true);
     }
-    print(&inspect(&tree, args.strict), args.json)
+    print(&inspect(&tree), args.json)
 }
 
 fn print_list(list: &str) -> Result<(), Error> {
@@ -109,13 +100,11 @@ fn print_list(list: &str) -> Result<(), Error> {
 }
 
 /// Runs every rule.
-fn inspect(tree: &Tree, strict: bool) -> Report {
+fn inspect(tree: &Tree) -> Report {
     let mut violations: Vec<Violation> = rules::ALL.iter().flat_map(|rule| rule(tree)).collect();
-    if strict {
-        let syntax = Syntax::parse(tree);
-        violations.extend(circles::circles(tree, &syntax));
-        violations.extend(shapes::shapes(&syntax));
-    }
+    let syntax = Syntax::parse(tree);
+    violations.extend(circles::circles(tree, &syntax));
+    violations.extend(shapes::shapes(&syntax));
     violations.sort();
     Report {
         rust_files: tree.sources().count(),

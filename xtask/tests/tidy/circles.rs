@@ -1,6 +1,6 @@
 //! Which circles of files are found.
 
-use super::found_strictly;
+use super::found as found_in;
 
 /// What is found in crate `engines` with these files of its `src/`, each without the violation's
 /// explanation of the whole.
@@ -22,7 +22,7 @@ fn found(files: &[(&str, &str)]) -> Vec<String> {
         .iter()
         .map(|(path, text)| (*path, text.as_str()))
         .collect();
-    found_strictly(&borrowed)
+    found_in(&borrowed)
 }
 
 const THREE: (&str, &str) = ("lib.rs", "mod a;\nmod b;\nmod c;\n");
@@ -193,6 +193,6 @@ fn commands_tests_and_workspaces_inside_are_crates_as_well() {
         let borrowed = all
             .each_ref()
             .map(|(path, text)| (path.as_str(), text.as_str()));
-        assert_eq!(found_strictly(&borrowed).len(), 1, "{}", all[0].0);
+        assert_eq!(found_in(&borrowed).len(), 1, "{}", all[0].0);
     }
 }

@@ -105,20 +105,11 @@ fn a_tidy_workspace_answers_0_and_prints_nothing() {
 
 /// What is found with these files added or replaced: `file:line: what`.
 fn found(files: &[(&str, &str)]) -> Vec<String> {
-    found_with(&["tidy", "--json"], files)
-}
-
-/// What is found by all rules, `circles` and `shapes` included.
-fn found_strictly(files: &[(&str, &str)]) -> Vec<String> {
-    found_with(&["tidy", "--json", "--strict"], files)
-}
-
-fn found_with(args: &[&str], files: &[(&str, &str)]) -> Vec<String> {
     let root = workspace();
     for (path, text) in files {
         write(root.path(), path, text);
     }
-    let output = xtask(root.path(), args);
+    let output = xtask(root.path(), &["tidy", "--json"]);
     let json: serde_json::Value =
         serde_json::from_slice(&output.stdout).expect("one JSON document");
     let violations = json["violations"].as_array().expect("a list");

@@ -180,7 +180,8 @@ fn a_split_does_not_wait_for_the_persists_of_leaves_that_share() {
         let (late, tree) = tree(8, (0..1000).step_by(10).chain([24]));
         let tree = &*tree;
         let are_ready = Barrier::new(3);
-        let (is_holding, is_held) = (AtomicBool::new(false), AtomicBool::new(false));
+        let is_holding = AtomicBool::new(false);
+        let is_held = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let _let_go = LetGo(&late);
             let sharing = scope.spawn(|| {
