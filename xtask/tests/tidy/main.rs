@@ -221,7 +221,7 @@ fn crates_other_than_the_medium_forbid_unsafe_code() {
     ] {
         let file = "crates/cli/tests/a.rs";
         assert_eq!(
-            found(&[(file, &format!("\n{text}\n"))]),
+            found(&[(file, &format!("\n{text}\nfn f() {{}}\n"))]),
             [format!("{file}:2: `unsafe` is allowed here")]
         );
     }
