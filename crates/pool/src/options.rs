@@ -10,12 +10,14 @@ pub struct PoolOptions {
     /// Whether retired memory waits for readers. Without, retired memory is reused at once: for
     /// single-threaded exploration, where it makes addresses reproducible.
     pub reclaim_by_epoch: bool,
-    /// Whether dropping the last handle closes the pool cleanly, as [`Pool::close`] does.
+    /// Whether dropping the last handle closes the pool cleanly, as
+    /// [`Pool::close`](crate::Pool::close) does.
     pub close_on_drop: bool,
     /// The most slabs that the pool can have: each takes address space.
     pub slabs_max: u32,
-    /// Whether the caller calls [`Pool::read_bitmaps`] later, while trees already work. Otherwise,
-    /// or if there are few slabs, the open reads the bitmaps: O(slabs).
+    /// Whether the caller calls [`Pool::read_bitmaps`](crate::Pool::read_bitmaps) later, while
+    /// trees already work. Otherwise, or if there are few slabs, the open reads the bitmaps:
+    /// O(slabs).
     pub read_bitmaps_later: bool,
 }
 
