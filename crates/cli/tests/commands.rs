@@ -3,9 +3,9 @@
 mod common;
 
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use common::{Said, everleaf, lines, on, pool, program, run, run_with};
+use common::{Said, everleaf, lines, on, pool, run, run_in_shell, run_with};
 use serde_json::json;
 
 #[test]
@@ -668,15 +668,7 @@ fn a_limit_of_the_shell_is_told_and_nothing_is_lost() {
             pool.display(),
             input.display()
         );
-        let said = Said::of(
-            Command::new("sh")
-                .arg("-c")
-                .arg(script)
-                .arg(program())
-                .output()
-                .unwrap(),
-        )
-        .expect(3);
+        let said = run_in_shell(&script).expect(3);
         assert!(said.errors.contains("ulimit -f"), "{said:?}");
         run(&on("check", &pool, &["--medium", medium])).expect(0);
     }
@@ -696,14 +688,7 @@ fn a_pool_that_needs_more_addresses_than_there_are_is_refused() {
             "ulimit -v {kib}; exec \"$0\" get {} k --medium {medium}",
             pool.display()
         );
-        let said = Said::of(
-            Command::new("sh")
-                .arg("-c")
-                .arg(script)
-                .arg(program())
-                .output()
-                .unwrap(),
-        );
+        let said = run_in_shell(&script);
         // Where the shell's limits leave room after all, the answer is right.
         if said.code != 0 {
             assert!(said.expect(3).errors.contains("ulimit -v"));

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{on, pool, run, run_with};
+use common::{on, pool, run, run_in_shell, run_with};
 use serde_json::json;
 
 #[test]
@@ -47,16 +47,8 @@ fn what_the_system_refuses_has_a_way_out() {
         said.errors.contains("cannot read ") && said.errors.contains("; check the path"),
         "{said:?}"
     );
-    let script = format!(
-        "exec {} get {} k > /dev/full",
-        common::program(),
-        pool.display()
-    );
-    let full = std::process::Command::new("sh")
-        .args(["-c", &script])
-        .output()
-        .unwrap();
-    let said = common::Said::of(full).expect(3);
+    let script = format!("exec \"$0\" get {} k > /dev/full", pool.display());
+    let said = run_in_shell(&script).expect(3);
     assert!(
         said.errors.contains("cannot write the output: ")
             && said.errors.contains("; send it elsewhere")
@@ -237,16 +229,11 @@ fn an_error_names_the_file_that_the_system_refused() {
     ] {
         let target = folder.path().join(file);
         let script = format!(
-            "ulimit -f 64; exec {} {command} {} {} --json",
-            common::program(),
+            "ulimit -f 64; exec \"$0\" {command} {} {} --json",
             pool.display(),
             target.display()
         );
-        let limited = std::process::Command::new("sh")
-            .args(["-c", &script])
-            .output()
-            .unwrap();
-        let said = common::Said::of(limited).expect(3);
+        let said = run_in_shell(&script).expect(3);
         assert_eq!(said.json()["kind"], json!("full"), "{said:?}");
         assert!(
             said.errors.contains(&format!("{text}{}", target.display())),
@@ -298,16 +285,11 @@ fn a_demo_says_why_its_writer_failed() {
     std::fs::create_dir(&files).unwrap();
     std::fs::write(files.join("one"), "").unwrap();
     let script = format!(
-        "ulimit -f 8; exec {} demo --json --root {} --pool {}",
-        common::program(),
+        "ulimit -f 8; exec \"$0\" demo --json --root {} --pool {}",
         files.display(),
         folder.path().join("demo.pool").display()
     );
-    let limited = std::process::Command::new("sh")
-        .args(["-c", &script])
-        .output()
-        .unwrap();
-    let said = common::Said::of(limited).expect(3);
+    let said = run_in_shell(&script).expect(3);
     assert_eq!(said.json()["kind"], json!("full"), "{said:?}");
     assert!(
         said.errors.contains("file too long: ") && said.errors.contains("demo.pool"),

@@ -2,9 +2,7 @@
 
 mod common;
 
-use std::process::Command;
-
-use common::{Said, program, run};
+use common::{run, run_in_shell};
 use serde_json::Value;
 
 const SMALL: [&str; 9] = [
@@ -217,15 +215,7 @@ fn a_drawing_that_cannot_be_written_fails_before_anything_is_measured() {
         "ulimit -f 64; exec \"$0\" lab incll --keys 20000000 --plot {}",
         plot.display()
     );
-    let said = Said::of(
-        Command::new("sh")
-            .arg("-c")
-            .arg(script)
-            .arg(program())
-            .output()
-            .unwrap(),
-    )
-    .expect(3);
+    let said = run_in_shell(&script).expect(3);
     assert!(
         said.errors.contains("write ") && said.errors.contains("all-2.svg"),
         "{said:?}"

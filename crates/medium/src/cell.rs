@@ -94,8 +94,8 @@ impl Word {
 }
 
 /// A word in the pool that means nothing across a restart (a lock, a version): it reads as
-/// arbitrary after a crash. Whoever uses it gives it a value first ([`VolatileWord::start`]), in
-/// each execution; only that is a store to the medium.
+/// arbitrary after a crash. The code that uses it gives it a value first
+/// ([`VolatileWord::start`]), in each execution; only that is a store to the medium.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct VolatileWord(AtomicU64);

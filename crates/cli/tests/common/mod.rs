@@ -69,6 +69,16 @@ pub(crate) fn run<A: AsRef<OsStr>>(arguments: &[A]) -> Said {
     )
 }
 
+/// Runs a script of the shell, in which `"$0"` is the command: the shell can limit a process, and
+/// send its output anywhere.
+pub(crate) fn run_in_shell(script: &str) -> Said {
+    let output = Command::new("sh")
+        .args(["-c", script, program()])
+        .output()
+        .unwrap();
+    Said::of(output)
+}
+
 /// As [`run`], with standard input.
 pub(crate) fn run_with<A: AsRef<OsStr>>(arguments: &[A], input: &[u8]) -> Said {
     let mut child = everleaf()

@@ -742,7 +742,8 @@ fn a_split_that_meets_damage_leaves_nothing_behind() {
 }
 
 /// A damaged child pointer leads to where a node begins that fits into the pool, but for its cells.
-/// Whoever comes there is told; and what others have written is durable when a sync has returned.
+/// An operation that arrives there returns an error, and the writes of other operations are durable
+/// when a sync has returned.
 #[test]
 fn a_node_of_words_that_is_cut_off_by_the_pool_s_end_keeps_no_epoch_from_ending() {
     let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
@@ -847,8 +848,7 @@ fn many_ways_through_few_layers(pool: &Pool<Instrumented>, is_last_empty: bool) 
     tree
 }
 
-/// Whoever goes through all of a tree comes to an end, though it has more ways than anybody has
-/// time for.
+/// A walk over the whole tree ends, though the tree has more paths than any walk could follow.
 #[test]
 fn entries_that_lead_to_one_layer() {
     for is_last_empty in [false, true] {

@@ -668,8 +668,8 @@ fn a_tree_that_is_opened_for_fewer_threads_has_all_of_its_space() {
     assert!(is_sound(&*tree));
 }
 
-/// A removal that empties a node logs the one above, which takes space; in a full pool that of
-/// whoever has some.
+/// A removal that empties a node logs the node above, which takes space. In a full pool the thread
+/// takes that space from a thread that has some.
 #[test]
 fn a_full_pool_is_emptied_by_threads_that_had_no_part_in_filling_it() {
     let tree = tree(2 << 20);

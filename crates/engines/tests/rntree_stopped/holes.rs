@@ -423,16 +423,16 @@ fn assert_is_found(tree: &dyn Index, keys: &[u64]) {
     }
 }
 
-/// Algorithm 3 clears the splitting bit before the parent knows the new leaf: who comes by the
-/// parent finds a leaf that is stable, and not the key.
+/// Algorithm 3 clears the splitting bit before the parent knows the new leaf: an operation
+/// that arrives by the parent finds a leaf that is stable, and not the key.
 #[test]
 fn a_split_hides_nothing_before_its_parent_is_updated() {
     stop_before_the_parent_is_updated(Codec::Word, &[85], assert_is_found);
     stop_before_the_parent_is_updated(Codec::Record, &[85], assert_is_found);
 }
 
-/// The parent is three splits behind: whoever comes by it arrives up to three leaves left of the
-/// key, to read or to write. (Readers that a split overtakes between parent and leaf are the
+/// The parent is three splits behind: a reader or a writer that comes by it arrives up to three
+/// leaves left of the key. (Readers that a split overtakes between parent and leaf are the
 /// scheduler's part: `crates/sim/tests/engines/threads.rs`.)
 #[test]
 fn a_stale_parent_never_hides_a_key() {

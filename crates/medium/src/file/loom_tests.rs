@@ -1,8 +1,8 @@
 //! Group commit under every interleaving and every weak ordering. See `crate::sync` for how to run
 //! it.
 //!
-//! Not here: who looks for the end of a sync before it sleeps, and who gathers others; that is a
-//! matter of time.
+//! Not here: whether a thread looks for the end of a sync before it sleeps, and whether it gathers
+//! the writes of others. Both only change how long a commit takes.
 
 use std::time::Duration;
 

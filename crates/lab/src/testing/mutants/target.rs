@@ -45,34 +45,26 @@ impl Trial {
 
     /// As [`Trial::of_script`], but fast: one crash, few images, a short follow-up.
     pub fn quick(engine: AnyEngine, script: Vec<IndexOperation>, options: Options) -> Self {
-        let images = Images::Some { random: 0 };
-        let second_crash = SecondCrash::Never;
-        Self::new(
-            engine,
-            script,
-            FollowUp::Keys,
-            Options {
-                images,
-                second_crash,
-                ..options
-            },
-        )
+        Self::with_few_images(engine, script, SecondCrash::Never, options)
     }
 
     /// As [`Trial::quick`], with a second crash anywhere after the first.
     pub fn again(engine: AnyEngine, script: Vec<IndexOperation>, options: Options) -> Self {
-        let images = Images::Some { random: 0 };
-        let second_crash = SecondCrash::Anywhere;
-        Self::new(
-            engine,
-            script,
-            FollowUp::Keys,
-            Options {
-                images,
-                second_crash,
-                ..options
-            },
-        )
+        Self::with_few_images(engine, script, SecondCrash::Anywhere, options)
+    }
+
+    fn with_few_images(
+        engine: AnyEngine,
+        script: Vec<IndexOperation>,
+        second_crash: SecondCrash,
+        options: Options,
+    ) -> Self {
+        let options = Options {
+            images: Images::Some { random: 0 },
+            second_crash,
+            ..options
+        };
+        Self::new(engine, script, FollowUp::Keys, options)
     }
 
     /// As [`Trial::of_script`], but what comes after a crash uses free space again, and opens the
