@@ -18,6 +18,10 @@ use crate::kit::gather::Gathered;
 const SHARE_NUMERATOR: usize = 3;
 const SHARE_DENOMINATOR: usize = 4;
 
+/// Why the inner nodes can be read again after a leaf was published.
+const SEPARATORS_ARE_IN_MEMORY: &str =
+    "separators are in the memory of this process, which was read before";
+
 /// A leaf that nothing leads to yet.
 #[derive(Clone, Copy)]
 struct NewLeaf {
@@ -140,13 +144,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         if keep == 0 || keep >= count {
             return Ok(false);
         }
-        let mut bound = Vec::new();
-        let high = record.high.load(Ordering::Relaxed);
-        let separator = Separator {
-            word: high,
-            tail: high,
-        };
-        InnerTree::<C>::copy_separator(&self.inner.heap(), separator, &mut bound)?;
+        let bound = self.copy_high_key(record)?;
         let bound = C::key(&bound)?;
         guard.interleave(&self.inner);
         // A leaf is entered and removed under its lock and that of the leaf before it. This thread
@@ -170,11 +168,11 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         guard.interleave(&self.inner);
         let mut structure = self.inner.structure();
         let first = &new.leaves[0];
-        let replaced = structure
-            .replace(bound, first.separator, first.index)
-            .expect("separators are in the memory of this process, which was read before");
+        let replaced = structure.replace(bound, first.separator, first.index);
+        let replaced = replaced.expect(SEPARATORS_ARE_IN_MEMORY);
         self.enter(&mut structure, &new.leaves[1..]);
-        drop((structure, lock));
+        drop(structure);
+        drop(lock);
         new.records.published();
         self.inner.retire_separator(replaced);
         guard.retire_node(neighbour.offset());
@@ -457,41 +455,73 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
 
     /// Merges the leaf that covers `key` with a neighbour, if one of them is empty or both are
     /// small. Gives up if a lock is taken: the next removal tries again.
+    ///
+    /// 1. Ask the inner nodes for two neighbours, and lock both leaves.
+    /// 2. Ask the inner nodes whether they lead to the right leaf. A leaf is entered and removed
+    ///    under its lock and that of the leaf before it. This thread has both, so the answer holds
+    ///    until they are unlocked.
+    /// 3. Move the entries, with two fences. The inner nodes are not locked meanwhile.
+    /// 4. Remove the right leaf from the inner nodes, unlock both leaves, and retire it.
     pub(super) fn merge(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<()> {
         guard.interleave(&self.inner);
-        let Some(mut structure) = self.inner.try_structure() else {
+        let Some(structure) = self.inner.try_structure() else {
             return Ok(());
         };
-        let Some(neighbours) = structure.neighbours(key)? else {
+        let neighbours = structure.neighbours(key)?;
+        drop(structure);
+        let Some(neighbours) = neighbours else {
             return Ok(());
         };
-        let right_index = neighbours.right;
         let left = self.leaves.get(neighbours.left);
-        let right = self.leaves.get(right_index);
-        // Left to right, and only if free: a split waits for the structure with its leaf locked.
+        let right = self.leaves.get(neighbours.right);
         let Some(left_lock) = left.try_lock() else {
             return Ok(());
         };
         let Some(right_lock) = right.try_lock() else {
             return Ok(());
         };
-        if left.next() != right_index || LeafRecord::<M>::is_dead(left.version() | right.version())
-        {
+        let is_one_dead = LeafRecord::<M>::is_dead(left.version() | right.version());
+        if is_one_dead || left.next() != neighbours.right {
             return Ok(());
         }
-        let counts = (left.slots().count(), right.slots().count());
-        let worth_it = counts.0 + counts.1 <= self.capacity / 2 || counts.0 == 0 || counts.1 == 0;
-        if !worth_it || counts.0 + counts.1 > self.capacity || !self.absorb(guard, left, right)? {
+        let count_left = left.slots().count();
+        let count_right = right.slots().count();
+        let count = count_left + count_right;
+        let worth_it = count <= self.capacity / 2 || count_left == 0 || count_right == 0;
+        if !worth_it || count > self.capacity {
             return Ok(());
         }
-        // Nothing may fail from here on: the inner nodes still lead to the dead leaf.
+        let bound = self.copy_high_key(left)?;
+        let bound = C::key(&bound)?;
         guard.interleave(&self.inner);
-        let separator = structure.remove_right(neighbours);
-        drop((left_lock, right_lock));
+        if !self.inner.structure().leads_to(bound, neighbours.right)? {
+            return Ok(());
+        }
+        if !self.absorb(guard, left, right)? {
+            return Ok(());
+        }
+        guard.interleave(&self.inner);
+        // Nothing may fail from here on: the inner nodes still lead to the dead leaf.
+        let separator = self.inner.structure().remove(bound);
+        let separator = separator.expect(SEPARATORS_ARE_IN_MEMORY);
+        drop(left_lock);
+        drop(right_lock);
         self.inner.retire_separator(separator);
         guard.retire_node(right.offset());
-        self.leaves.retire(guard.pin(), right_index);
+        self.leaves.retire(guard.pin(), neighbours.right);
         Ok(())
+    }
+
+    /// The upper bound of a leaf that has a leaf after it, as bytes. Under the leaf's lock.
+    fn copy_high_key(&self, record: &LeafRecord<M>) -> Result<Vec<u8>> {
+        let high = record.high.load(Ordering::Relaxed);
+        let separator = Separator {
+            word: high,
+            tail: high,
+        };
+        let mut bound = Vec::new();
+        InnerTree::<C>::copy_separator(&self.inner.heap(), separator, &mut bound)?;
+        Ok(bound)
     }
 
     /// Moves all entries of `right` into `left` and leaves `right` dead. Both are locked. `false`
@@ -552,3 +582,6 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         Ok(true)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

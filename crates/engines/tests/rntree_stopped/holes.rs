@@ -38,8 +38,6 @@ fn of_leaf(leaf_entries: usize) -> RnTreeOptions {
 }
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// For a thread that is to be stopped, and is not.
-const TIME_TO_GO_WRONG: Duration = Duration::from_millis(50);
 
 /// A pool on a medium that is durable late.
 fn pool() -> (Arc<Late>, Pool<Instrumented>) {
@@ -214,6 +212,39 @@ fn a_split_does_not_wait_for_the_persists_of_leaves_that_share() {
     }
 }
 
+/// A merge once held the lock of the inner nodes across the fences of the entries that it moves and
+/// of the line that lists them. All splits of the tree waited for these persists.
+#[test]
+fn a_split_does_not_wait_for_the_persists_of_leaves_that_merge() {
+    // Fence 0 is that of the remove itself.
+    for further in 1..3 {
+        let _deadline = Deadline::begin();
+        // Keys in ascending order fill the leaves but for one entry: the first leaf has 0 to 60, the
+        // second one 70 to 130.
+        let (late, tree) = tree(8, (0..1000).step_by(10));
+        for key in [70, 80, 90, 100, 110, 0, 10, 20, 30] {
+            assert!(remove(&*tree, key));
+        }
+        let leaves_before = leaves(&*tree);
+        late.hold_fence(further);
+        std::thread::scope(|scope| {
+            // Leaves 50 and 60 in the first leaf, which takes 120 and 130 from the second.
+            let merging = scope.spawn(|| assert!(remove(&*tree, 40)));
+            let _let_go = LetGo(&late);
+            assert!(late.until_held(PATIENCE), "the remove has fewer fences");
+            let splitting = scope.spawn(|| (1000..1040).all(|key| insert(&*tree, key)));
+            until("a split waits for the fence of a merge", || {
+                splitting.is_finished()
+            });
+            assert!(!merging.is_finished());
+        });
+        let kept = [50, 60].into_iter().chain((120..1000).step_by(10));
+        assert_holds(&*tree, kept.chain(1000..1040));
+        // 40 keys in ascending order fill at least four leaves.
+        assert!(leaves(&*tree) >= leaves_before + 3);
+    }
+}
+
 #[test]
 fn an_entry_claimed_before_a_split_is_published_in_the_leaf_that_covers_its_key() {
     // The key belongs to the upper half. Its writer has claimed and written an entry, and stops
@@ -278,177 +309,6 @@ fn a_claimed_entry_is_not_recycled() {
         },
     );
     assert_holds(&*tree, [10, 15, 20, 30]);
-}
-
-fn number(key: u64) -> [u8; 8] {
-    key.to_be_bytes()
-}
-
-fn is_added(tree: &dyn Index, key: u64) -> bool {
-    tree.insert(&number(key), &number(key + 1)).unwrap()
-}
-
-fn value_of(tree: &dyn Index, key: u64) -> Option<u64> {
-    tree.get(&number(key))
-        .unwrap()
-        .map(|value| u64::from_be_bytes(value[..].try_into().unwrap()))
-}
-
-fn ranged(tree: &dyn Index, bounds: Bounds, direction: Direction) -> Vec<u64> {
-    let mut scan = tree.range(bounds, direction).unwrap();
-    let mut key = Vec::new();
-    let mut value = Vec::new();
-    let mut keys = Vec::new();
-    while scan.next_into(&mut key, &mut value).unwrap() {
-        keys.push(u64::from_be_bytes(key[..].try_into().unwrap()));
-        assert!(keys.len() < 1000, "a range that does not end");
-    }
-    keys
-}
-
-/// Inserts `splits` in turn, each into a last leaf that is full, and stops them between the publish
-/// of their split and the update of the parent; calls `meanwhile` with the keys that are there. A
-/// merge of other leaves is stopped at a fence all the time, and has the right to change inner
-/// nodes: that is what the splits wait for.
-fn stop_before_the_parent_is_updated(
-    codec: Codec,
-    splits: &[u64],
-    meanwhile: fn(&dyn Index, &[u64]),
-) {
-    let (late, pool) = pool();
-    let tree = &*create(&pool, codec, 4);
-    // Three leaves: 10, 30; 40; 70 to 100, and the last is full.
-    (1..=10).for_each(|key| assert!(is_added(tree, 10 * key)));
-    [50, 60, 20]
-        .iter()
-        .for_each(|key| assert!(tree.remove(&number(*key)).unwrap()));
-    let leaves = || tree.stat().unwrap().leaves;
-    assert_eq!(leaves(), 3);
-    let mut keys = vec![10, 30, 40, 70, 80, 90, 100];
-    std::thread::scope(|scope| {
-        let mut writers = Vec::new();
-        // Its first fence is that of the remove, its second that of the entries which the merge
-        // copies.
-        stop_at_fence(
-            &late,
-            tree,
-            1,
-            &|tree| assert!(tree.remove(&number(30)).unwrap()),
-            &mut || {
-                keys.retain(|key| *key != 30);
-                for (done, key) in splits.iter().enumerate() {
-                    // Fills the leaf that is last now.
-                    while keys.len() < 6 + 2 * done {
-                        let next = keys.last().unwrap() + 10;
-                        let writer = scope.spawn(move || assert!(is_added(tree, next)));
-                        until("a key is added by a stale parent", || writer.is_finished());
-                        keys.push(next);
-                    }
-                    writers.push(scope.spawn(move || assert!(is_added(tree, *key))));
-                    until("a split is published", || leaves() == 4 + done as u64);
-                }
-                // Belongs to the leaf that was split first, and that stays locked until its parent
-                // knows of it.
-                let (begun, is_begun) = std::sync::mpsc::channel();
-                writers.push(scope.spawn(move || {
-                    begun.send(()).unwrap();
-                    assert!(is_added(tree, 75));
-                }));
-                is_begun.recv().unwrap();
-                meanwhile(tree, &keys);
-                std::thread::sleep(TIME_TO_GO_WRONG);
-                assert!(
-                    writers.iter().all(|writer| !writer.is_finished()),
-                    "nobody was stopped"
-                );
-            },
-        );
-        for writer in writers {
-            writer.join().unwrap();
-        }
-    });
-    keys.extend(splits.iter().chain(&[75]));
-    keys.sort_unstable();
-    assert_eq!(tree.check().unwrap(), []);
-    assert_eq!(ranged(tree, Bounds::all(), Direction::Forward), keys);
-}
-
-/// Everything that there is, and nothing else, is found; each way of looking is tried.
-fn assert_is_found(tree: &dyn Index, keys: &[u64]) {
-    for key in 0..200 {
-        let expected = keys.contains(&key).then_some(key + 1);
-        assert_eq!(value_of(tree, key), expected, "key {key}");
-        let held = tree
-            .compare_exchange(&number(key), Some(&number(7)), None)
-            .unwrap();
-        assert!(!held, "key {key} has a value that it never had");
-        assert!(
-            expected.is_none() || !is_added(tree, key),
-            "key {key} was there twice"
-        );
-        assert!(
-            expected.is_some() || !tree.update(&number(key), &number(7)).unwrap(),
-            "key {key}"
-        );
-        assert!(
-            expected.is_some() || !tree.remove(&number(key)).unwrap(),
-            "key {key}"
-        );
-    }
-    let numbers: Vec<_> = keys.iter().map(|key| number(*key)).collect();
-    let wanted: Vec<&[u8]> = numbers.iter().map(<[u8; 8]>::as_slice).collect();
-    assert!(tree.get_many(&wanted).unwrap().iter().all(Option::is_some));
-    let reversed: Vec<u64> = keys.iter().rev().copied().collect();
-    assert_eq!(ranged(tree, Bounds::all(), Direction::Forward), keys);
-    assert_eq!(ranged(tree, Bounds::all(), Direction::Reverse), reversed);
-    for key in keys {
-        let from = Bounds {
-            lower: std::ops::Bound::Included(number(*key).to_vec()),
-            ..Bounds::all()
-        };
-        assert_eq!(
-            ranged(tree, from, Direction::Forward)[0],
-            *key,
-            "a range from a key"
-        );
-        let to = Bounds {
-            upper: std::ops::Bound::Included(number(*key).to_vec()),
-            ..Bounds::all()
-        };
-        assert_eq!(
-            ranged(tree, to, Direction::Reverse)[0],
-            *key,
-            "a range back from a key"
-        );
-    }
-}
-
-/// Algorithm 3 clears the splitting bit before the parent knows the new leaf: an operation
-/// that arrives by the parent finds a leaf that is stable, and not the key.
-#[test]
-fn a_split_hides_nothing_before_its_parent_is_updated() {
-    stop_before_the_parent_is_updated(Codec::Word, &[85], assert_is_found);
-    stop_before_the_parent_is_updated(Codec::Record, &[85], assert_is_found);
-}
-
-/// The parent is three splits behind: a reader or a writer that comes by it arrives up to three
-/// leaves left of the key. (Readers that a split overtakes between parent and leaf are the
-/// scheduler's part: `crates/sim/tests/engines/threads.rs`.)
-#[test]
-fn a_stale_parent_never_hides_a_key() {
-    for codec in [Codec::Word, Codec::Record] {
-        stop_before_the_parent_is_updated(codec, &[85, 115, 135], |tree, keys| {
-            assert_is_found(tree, keys);
-            let last = keys[keys.len() - 1];
-            for _ in 0..20 {
-                assert!(tree.remove(&number(last)).unwrap());
-                assert_is_found(tree, &keys[..keys.len() - 1]);
-                assert!(is_added(tree, last));
-                assert!(tree.update(&number(last), &number(last + 1)).unwrap());
-            }
-            assert_is_found(tree, keys);
-        });
-    }
 }
 
 #[test]

@@ -10,9 +10,13 @@ use crate::index::Codec;
 /// Children of a node that is built: fewer than fit, so that there is room for splits.
 const CHILDREN_BUILT: usize = CHILDREN_MAX - CHILDREN_MAX / 8;
 /// A node with fewer children is merged with a neighbour, if both fit in a node with room to spare;
-/// otherwise it takes some of the neighbour's. Leaves are merged with one under the same parent, so
-/// none may be an only child.
-const CHILDREN_MIN: usize = CHILDREN_MAX / 4;
+/// otherwise it takes some of the neighbour's. No node may have a single child: a leaf that is
+/// removed as the first child hands its lower bound to the second.
+const CHILDREN_MIN: usize = if CHILDREN_MAX < 8 {
+    2
+} else {
+    CHILDREN_MAX / 4
+};
 const CHILDREN_MERGED_MAX: usize = CHILDREN_MAX - CHILDREN_MAX / 4;
 
 /// The right to change the structure.
@@ -46,21 +50,19 @@ enum Mended {
     Merged,
 }
 
-/// Two neighbouring leaves under one parent, valid until the structure is changed otherwise.
+/// Two leaves that follow each other under one parent. A thread that does not hold the structure
+/// must ask the leaves themselves whether they still do.
+#[derive(Clone, Copy)]
 pub struct Neighbours {
     /// The left one.
     pub left: u32,
     /// The right one.
     pub right: u32,
-    /// The path to one of them, and the position of the left one in the path's last node.
-    steps: Vec<Step>,
-    position: usize,
 }
 
 impl<C: Codec> InnerTree<C> {
-    /// Waits for the right to change the structure. A thread holds it while it changes inner nodes,
-    /// for a few hundred nanoseconds, and across no flush or fence. The exception is a merge of two
-    /// leaves, which other threads do not wait to begin ([`InnerTree::try_structure`]).
+    /// Waits for the right to change the structure. A thread holds it while it reads or changes
+    /// inner nodes, for a few hundred nanoseconds, and across no flush or fence.
     pub fn structure(&self) -> Structure<'_, C> {
         Structure {
             tree: self,
@@ -259,51 +261,54 @@ impl<C: Codec> Structure<'_, C> {
         Ok(old)
     }
 
-    /// Two neighbouring leaves under one parent, of which one covers `key`: candidates for a merge.
+    /// Two leaves that follow each other under one parent, of which one covers `key`: candidates
+    /// for a merge. `None` if the tree has a single leaf.
     pub fn neighbours(&self, key: C::Key<'_>) -> Result<Option<Neighbours>> {
         let steps = self.way(key)?;
-        let Some(Step {
-            position, image, ..
-        }) = steps.last()
-        else {
+        let Some(parent) = steps.last() else {
             return Ok(None);
         };
-        let position = if position + 1 < image.children.len() {
-            *position
-        } else {
-            position.wrapping_sub(1)
+        let children = &parent.image.children;
+        let Some(last_left) = children.len().checked_sub(2) else {
+            return Ok(None);
         };
-        let children = image
-            .children
-            .get(position)
-            .zip(image.children.get(position.wrapping_add(1)));
-        Ok(children
-            .map(|(left, right)| (*left, *right))
-            .map(|(left, right)| Neighbours {
-                left,
-                right,
-                steps,
-                position,
-            }))
+        let left = parent.position.min(last_left);
+        Ok(Some(Neighbours {
+            left: children[left],
+            right: children[left + 1],
+        }))
     }
 
-    /// Removes the right one of two leaves. Returns its separator; the left one covers its keys
-    /// from now on. Allocates no memory, so that it cannot fail after the leaves have been merged.
-    pub fn remove_right(&mut self, neighbours: Neighbours) -> Separator {
-        let tree = self.tree;
-        let Neighbours {
-            mut steps,
-            position,
-            ..
-        } = neighbours;
-        let mut step = steps.pop().expect("neighbours hang in a node");
-        step.image.children.remove(position + 1);
-        let removed = step.image.separators.remove(position);
+    /// Removes the leaf to which the inner nodes lead for its lower bound `key`; it has a leaf
+    /// before it, which covers its keys from now on. Returns the separator that is no longer in
+    /// use. Needs no new node, so that it cannot fail after the leaves have been merged.
+    pub fn remove(&mut self, key: C::Key<'_>) -> Result<Separator> {
+        let mut steps = self.way(key)?;
+        let mut step = steps.pop().expect("a leaf after another hangs in a node");
+        let mut bounded = None;
+        let removed = if step.position > 0 {
+            step.image.children.remove(step.position);
+            step.image.separators.remove(step.position - 1)
+        } else {
+            // The separator of a first child is that of a node above. It becomes the separator of
+            // the second child, which is the first from now on.
+            let above = steps
+                .iter()
+                .rposition(|step| step.position > 0)
+                .expect("a leaf with a leaf before it has a separator");
+            bounded = Some(above);
+            step.image.children.remove(0);
+            let next = step.image.separators.remove(0);
+            let above = &mut steps[above];
+            let between = above.position - 1;
+            std::mem::replace(&mut above.image.separators[between], next)
+        };
         let mut locked = Vec::new();
         let mut obsolete = Vec::new();
         while let Some(mut parent) = steps.pop() {
             let mended = self.mend_small(&step, &mut parent, &mut locked, &mut obsolete);
             if mended == Mended::Not {
+                steps.push(parent);
                 break;
             }
             step = parent;
@@ -312,15 +317,19 @@ impl<C: Codec> Structure<'_, C> {
             }
         }
         self.store_locked(step.node, &step.image, &mut locked);
+        // A node that is not among the steps any more has been stored, with its new separator.
+        if let Some(above) = bounded.and_then(|bounded| steps.get(bounded)) {
+            self.store_locked(above.node, &above.image, &mut locked);
+        }
         self.drop_roots_with_one_child(&mut obsolete);
         for index in locked {
-            tree.nodes.get(index).unlock();
+            self.tree.nodes.get(index).unlock();
         }
         let pin = medium::pin();
         for index in obsolete {
-            tree.nodes.retire(&pin, index);
+            self.tree.nodes.retire(&pin, index);
         }
-        removed
+        Ok(removed)
     }
 
     fn store_locked(&self, index: u32, image: &Image, locked: &mut Vec<u32>) {

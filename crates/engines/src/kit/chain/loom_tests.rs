@@ -66,7 +66,7 @@ fn a_descent_beside_a_removal_ends_at_the_leaf_or_the_one_before() {
                 let mut structure = tree.structure();
                 let neighbours = structure.neighbours(20).unwrap().unwrap();
                 assert_eq!(neighbours.right, 2);
-                structure.remove_right(neighbours);
+                assert_eq!(structure.remove(20).unwrap(), separator(20));
             })
         };
         let found = tree.descend(25).unwrap();
