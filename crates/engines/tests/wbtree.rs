@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::cell::Cell;
 use std::ops::Bound;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -634,4 +635,97 @@ fn how_much_damage_is_silent_with_the_bitmap_alone() {
 fn how_much_damage_is_silent_with_slots_alone() {
     print_shares("slot-only, record", damage(Codec::Record, SLOT_ONLY, 7));
     print_shares("slot-only, word", damage(Codec::Word, SLOT_ONLY, 7));
+}
+
+/// Fills leaves of four with keys that are 10 apart, and opens the tree as after a crash, with the
+/// mark left for later.
+fn unmarked(codec: Codec, keys: u32) -> (Pool<Instrumented>, Arc<dyn Index>) {
+    let ram = ram();
+    let pool = open(&ram, false);
+    let tree = tree(&pool, codec, SLOT_BITMAP, 4);
+    for number in 0..keys {
+        assert!(
+            tree.insert(&number_key(codec, 10 * number), b"a value.")
+                .unwrap()
+        );
+    }
+    drop((tree, pool));
+    let pool = open(&ram, false);
+    assert!(pool.needs_mark());
+    let root = pool.trees().unwrap().remove(0);
+    let opening = Opening {
+        mark_later: true,
+        ..Opening::default()
+    };
+    let open = Engine::WBTREE.media().instrumented.open;
+    let tree = open(&pool, &root, codec, &opening).unwrap().index;
+    (pool, tree)
+}
+
+/// A key of a tree of words, or one whose first word ties with all others.
+fn number_key(codec: Codec, number: u32) -> Vec<u8> {
+    if codec == Codec::Word {
+        return u64::from(number).to_be_bytes().to_vec();
+    }
+    key(number)
+}
+
+/// Between two leaves of the mark, writers split leaves and inner nodes or merge them, before and
+/// behind the place that the mark has come to. It still finds all that stays.
+#[test]
+fn a_mark_beside_splits_and_merges_finds_all_that_stays() {
+    const KEYS: u32 = 120;
+    for codec in [Codec::Word, Codec::Record] {
+        for leaves in (1..20).step_by(3) {
+            for first in (0..KEYS).step_by(17) {
+                for is_split in [true, false] {
+                    let (pool, tree) = unmarked(codec, KEYS);
+                    let change = || {
+                        for number in first..(first + 20).min(KEYS) {
+                            let place = 10 * number;
+                            if is_split {
+                                for step in 1..4 {
+                                    let new = number_key(codec, place + step);
+                                    assert!(tree.insert(&new, b"a value.").unwrap());
+                                }
+                            } else if number % 8 != 0 {
+                                assert!(tree.remove(&number_key(codec, place)).unwrap());
+                            }
+                        }
+                    };
+                    let marked = Cell::new(0);
+                    let go_on = || {
+                        marked.set(marked.get() + 1);
+                        if marked.get() == leaves {
+                            change();
+                        }
+                        true
+                    };
+                    assert!(tree.mark(&go_on).unwrap());
+                    pool.finish_marking();
+                    let before = content(&*tree).unwrap();
+                    // Space that the mark left for free is used, and only that.
+                    for number in 1000..1200 {
+                        let new = number_key(codec, 10 * number);
+                        assert!(tree.insert(&new, b"another.").unwrap());
+                    }
+                    let what = format!("{codec:?}, {leaves} leaves, {first}, {is_split}");
+                    assert_eq!(tree.check().unwrap(), [], "{what}");
+                    let mut after = content(&*tree).unwrap();
+                    after.truncate(before.len());
+                    assert!(after == before, "{what}");
+                }
+            }
+        }
+    }
+}
+
+/// The open of a crashed tree once walked the whole tree, though the caller left the mark for later.
+#[test]
+fn an_open_after_a_crash_reads_no_leaf() {
+    let (pool, tree) = unmarked(Codec::Record, 2000);
+    // Only the anchor and the root were read: no allocation is marked yet.
+    assert_eq!(pool.stat().marked, Some(0));
+    assert!(tree.mark(&|| true).unwrap());
+    assert_eq!(pool.stat().marked, tree.stat().unwrap().allocations);
 }

@@ -233,8 +233,8 @@
 //!
 //! [`Store::close`], or dropping the last handle, records which space is in use. After a crash the
 //! next open finds that out again: it reads all leaves of [`Engine::RNTREE`] on all cores before it
-//! returns; trees of [`Engine::BZTREE`] and [`Engine::MASSTREE`] are usable at once, and are read
-//! in the background. Nothing leaks.
+//! returns; trees of [`Engine::BZTREE`], [`Engine::WBTREE`] and [`Engine::MASSTREE`] are usable at
+//! once. The space that the first two use is found out in the background. Nothing leaks.
 //!
 //! # Errors
 //!

@@ -337,7 +337,8 @@ impl Options {
     /// Opens the store at `path`, and makes it if it is missing. O(pool's slabs) after a clean
     /// close; after a crash O(leaves of [`Engine::RNTREE`](crate::Engine::RNTREE)), on all cores,
     /// whatever the other trees' size, but for those of [`Engine::BZTREE`](crate::Engine::BZTREE)
-    /// if a batch was under way; on [`MediumChoice::File`] also O(log).
+    /// and [`Engine::WBTREE`](crate::Engine::WBTREE) if a batch was under way; on
+    /// [`MediumChoice::File`] also O(log).
     ///
     /// # Errors
     /// - [`ErrorKind::NoSuchPool`], [`ErrorKind::NotAPool`], [`ErrorKind::NotWritable`],

@@ -16,6 +16,9 @@ const RECORDS: TreeOptions = TreeOptions {
     ..TreeOptions::RECORDS
 };
 
+/// The engines whose trees mark what they reach while they are in use.
+const MARKING_LATER: [Engine; 2] = [Engine::BZTREE, Engine::WBTREE];
+
 /// Enough for more slabs than an open reads itself.
 const KEYS: u64 = 300_000;
 
@@ -114,11 +117,22 @@ fn freed(store: &Store, tree: &Tree) -> u64 {
 
 #[test]
 fn a_store_works_while_it_marks() {
+    for engine in MARKING_LATER {
+        expect_work_while_marking(engine);
+    }
+}
+
+fn expect_work_while_marking(engine: Engine) {
     let folder = folder();
     {
         let store = crashed(&folder);
-        fill(&store, "words", WORDS, KEYS);
-        fill(&store, "records", RECORDS, KEYS / 4);
+        fill(&store, "words", TreeOptions { engine, ..WORDS }, KEYS);
+        fill(
+            &store,
+            "records",
+            TreeOptions { engine, ..RECORDS },
+            KEYS / 4,
+        );
     }
     let store = crashed(&folder);
     assert!(store.recovery().after_crash);
@@ -253,8 +267,15 @@ fn a_damaged_class_word_is_told_and_costs_its_slab() {
 
 #[test]
 fn a_store_closes_and_drops_trees_while_it_marks() {
+    for engine in MARKING_LATER {
+        expect_closes_and_drops_while_marking(engine);
+    }
+}
+
+fn expect_closes_and_drops_while_marking(engine: Engine) {
     let folder = folder();
-    drop(fill(&crashed(&folder), "words", WORDS, KEYS));
+    let words = TreeOptions { engine, ..WORDS };
+    drop(fill(&crashed(&folder), "words", words, KEYS));
     // At once: the mark is left to the next open.
     crashed(&folder).close().unwrap();
     let store = crashed(&folder);

@@ -42,7 +42,7 @@
 //!
 //! ## Recovery and concurrency
 //!
-//! As [`paged`](engines::kit::paged): the redo log; one writer at a time, readers beside each
+//! Those of [`paged`](engines::kit::paged): the redo log; one writer at a time, readers beside each
 //! other. The paper has a single thread.
 //!
 //! ## Where this departs from the paper
@@ -68,7 +68,7 @@ pub(crate) static ENTRY: Entry = Entry {
         remove: 1,
     }),
     notices_damage: &[],
-    marks_later: false,
+    marks_later: true,
     stores_lines: false,
     is_trie: false,
     room_per_write: 4_096,

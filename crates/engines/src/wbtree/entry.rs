@@ -95,7 +95,7 @@ const fn entry(
         paper: "Persistent B+-Trees in Non-Volatile Main Memory, VLDB 2015",
         contract: Contract::Immediate(persists),
         notices_damage,
-        marks_later: false,
+        marks_later: true,
         stores_lines: false,
         is_trie: false,
         room_per_write: 4_096,

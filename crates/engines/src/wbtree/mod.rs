@@ -29,7 +29,8 @@
 //!
 //! ## Recovery
 //!
-//! As [`paged`](crate::kit::paged): the redo log, and after a crash the mark.
+//! That of [`paged`](crate::kit::paged): the open finishes the redo log. After a crash the tree also
+//! marks the space that it reaches, in the open or later.
 //!
 //! ## What a crash may leave behind
 //!

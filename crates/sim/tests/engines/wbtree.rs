@@ -1,10 +1,11 @@
 //! The wB+-Tree under crashes, with nodes of each design.
 
 use everleaf_sim::index::CodecName::{Record, Word};
-use everleaf_sim::index::IndexOperation::{self, Insert, Remove};
+use everleaf_sim::index::IndexOperation::{self, Insert, Mark, Put, Remove};
 use everleaf_sim::index::script::{every_change, random_operations, writes};
+use everleaf_sim::index::threads::{self, Work};
 use everleaf_sim::index::{AnyEngine, CodecName, Engine, Explored, FollowUp, Size, engine};
-use everleaf_sim::{Images, Options, Rules, SecondCrash};
+use everleaf_sim::{Images, Options, Program, Rules, Scheduling, Search, SecondCrash};
 
 use crate::common;
 
@@ -59,6 +60,66 @@ fn writes_come_first_after_a_crash() {
             ..options
         };
         explore_each(&every_change(), FollowUp::SplitAndMerge, &options);
+    }
+}
+
+/// The same engines, whose trees leave the mark after a crash for later.
+fn marking_later() -> impl Iterator<Item = AnyEngine> {
+    [Word, Record].into_iter().map(|codec| {
+        Explored::small(Engine::WBTREE, codec)
+            .marking_later()
+            .shared()
+    })
+}
+
+/// The operations after a crash come before the mark: nothing is reused too early, nothing leaks.
+#[test]
+fn operations_before_the_mark() {
+    for second_crash in [SecondCrash::Never, SecondCrash::InRecovery] {
+        for engine in marking_later() {
+            let options = options(Images::Some { random: 2 }, second_crash);
+            common::explore(&engine, &every_change(), FollowUp::SplitAndMerge, options);
+        }
+    }
+}
+
+/// The mark after a crash beside a thread that splits, merges and replaces records. Then free space
+/// is reused.
+#[test]
+fn a_mark_beside_changes() {
+    let full: Vec<_> = (1..9).map(|key| Insert(10 * key, key)).collect();
+    let mut small_leaves = full.clone();
+    small_leaves.extend([20, 30, 60, 70].map(Remove));
+    for engine in marking_later() {
+        let explore = |setup: &[IndexOperation], operation: IndexOperation| {
+            let scheduling = Scheduling {
+                crashes: false,
+                ..Scheduling::default()
+            };
+            let program = Program::of(vec![vec![Mark, Insert(16, 103)], vec![operation]]);
+            let search = Search::Exhaustive { preemptions_max: 2 };
+            let next = |number: usize| (number == 0).then(|| (program.clone(), search.clone()));
+            let work = Work {
+                options: &options(Images::Some { random: 0 }, SecondCrash::Never),
+                follow_up: FollowUp::Keys,
+                scheduling: &scheduling,
+                workers: 1,
+                progress: None,
+            };
+            let stats = threads::exhaust(&engine, setup, next, work);
+            let stats = stats.unwrap_or_else(|failure| panic!("{failure}"));
+            println!(
+                "{operation:?}, {}: {} schedules",
+                engine.codec(),
+                stats.schedules
+            );
+        };
+        for operation in [Insert(15, 101), Put(10, 102), Remove(20)] {
+            explore(&full, operation);
+        }
+        for key in [10, 40, 50, 80] {
+            explore(&small_leaves, Remove(key));
+        }
     }
 }
 

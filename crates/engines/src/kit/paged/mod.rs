@@ -40,8 +40,9 @@
 //!
 //! ## Recovery
 //!
-//! The redo log is finished: O(1). After a crash the tree marks what it reaches besides: O(nodes),
-//! with records O(n).
+//! 1. The open finishes the redo log: O(1). The tree is then as after a prefix of its operations.
+//! 2. If the pool asks for it, the tree marks all space that it reaches, O(nodes), with records O(n);
+//!    in the open, or later while the tree is in use (`mark`).
 //!
 //! ## What a crash may leave behind
 //!
@@ -59,6 +60,7 @@ mod find;
 mod insert;
 mod load;
 mod log;
+mod mark;
 mod node;
 mod recover;
 mod remove;
@@ -256,6 +258,10 @@ where
 
     fn wait(&self, lsn: Lsn) -> Result<()> {
         self.pool.peek().wait_for(lsn)
+    }
+
+    fn mark(&self, go_on: &dyn Fn() -> bool) -> Result<bool> {
+        self.mark_reached(go_on)
     }
 
     fn len(&self) -> Result<u64> {

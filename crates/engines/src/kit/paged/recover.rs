@@ -48,11 +48,13 @@ where
         let guard = pool.pin();
         Redo::recover(&guard, &tree.anchor(&guard)?)?;
         tree.root(&guard)?;
+        drop(guard);
         if pool.needs_mark() {
             tree.recovered_from_crash = true;
-            tree.mark_reached(&guard)?;
+            if !opening.mark_later {
+                tree.mark_reached(&|| true)?;
+            }
         }
-        drop(guard);
         tree.recovery_ns = start.elapsed().as_nanos() as u64;
         Ok(tree)
     }

@@ -1,4 +1,4 @@
-//! Walks over all nodes: verification, figures, the mark, salvage, giving back.
+//! Walks over all nodes: verification, figures, salvage, giving back.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -87,15 +87,6 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             .then(|| self.content(guard, &node))
             .transpose()?;
         Ok((node, content))
-    }
-
-    /// Marks all that the tree reaches.
-    pub(super) fn mark_reached(&self, guard: &Guard<'_, M>) -> Result<()> {
-        self.pool.mark(self.anchor)?;
-        self.reach(guard, &mut |reached| match reached? {
-            Reached::Node(offset) => Ok(self.pool.mark(offset)?),
-            Reached::Record(words) => C::mark(&self.pool, words),
-        })
     }
 
     /// Calls `visit` with each node, after what it leads to outside of nodes, or with why one
@@ -282,7 +273,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     }
 
     /// What a node holds, if its head passes its checks.
-    fn sound_content(&self, guard: &Guard<'_, M>, node: &Node<'_>) -> Result<Content> {
+    pub(super) fn sound_content(&self, guard: &Guard<'_, M>, node: &Node<'_>) -> Result<Content> {
         match self.format.fault(guard, node) {
             Some(what) => Err(Error::corrupt(node.offset, what)),
             None => self.content(guard, node),
