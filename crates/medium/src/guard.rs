@@ -3,7 +3,7 @@
 use crate::line_store::LineValue;
 use crate::sync::schedule::{Access, AccessKind, reach};
 use crate::sync::{Pin, is_scheduled, pin_on};
-use crate::{File, LINE_BYTES, Line, Lsn, Medium, MediumError, Node, Word};
+use crate::{LINE_BYTES, Line, Lsn, Medium, MediumError, Node, Word};
 
 /// An offset that does not hold what it should: out of bounds or misaligned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -226,7 +226,7 @@ impl<'m, M: Medium> Guard<'m, M> {
     /// they are durable.
     pub fn keep_up(&self, lsn: Lsn) -> Result<(), MediumError> {
         if M::LATE && lsn > self.medium.durable() {
-            return self.medium.file().map_or(Ok(()), |file| file.keep_up(lsn));
+            return self.medium.keep_up(lsn);
         }
         Ok(())
     }
@@ -235,22 +235,19 @@ impl<'m, M: Medium> Guard<'m, M> {
     /// put off ([`Durability`](crate::Durability)).
     #[track_caller]
     pub fn settle(&self, lsn: Lsn) -> Result<(), MediumError> {
-        match self.medium.file() {
-            Some(file) => file.settle(lsn),
-            None => self.medium.wait(lsn),
-        }
+        self.medium.settle(lsn)
     }
 
-    /// Waits while more memory is taken by written pages than is allowed ([`File::await_memory`]).
+    /// Waits while more memory is taken by written pages than is allowed ([`Medium::await_memory`]).
     #[inline(always)]
     pub fn await_memory(&self) -> Result<(), MediumError> {
-        self.medium.file().map_or(Ok(()), File::await_memory)
+        self.medium.await_memory()
     }
 
     /// Whether a write may begin: not after the medium has failed.
     #[inline(always)]
     pub fn admit(&self) -> Result<(), MediumError> {
-        self.medium.file().map_or(Ok(()), File::admit)
+        self.medium.admit()
     }
 
     /// Fence and wait: everything this thread flushed is durable when the call returns.

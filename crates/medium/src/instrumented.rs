@@ -12,7 +12,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::count::Counters;
-use crate::{Counts, Extent, File, LineForm, LineValue, Lsn, Medium, MediumError, Survives};
+use crate::{Counts, Extent, LineForm, LineValue, Lsn, Medium, MediumError, Survives};
 
 /// The notes of the medium inside, made when the first of them is taken.
 #[derive(Default)]
@@ -46,7 +46,11 @@ macro_rules! passed_on {
             wait(lsn: Lsn) -> Result<(), MediumError>;
             left_to_caller(lsn: Lsn) -> Lsn;
             wake_when_durable(lsn: Lsn, waker: &Waker) -> Result<bool, MediumError>;
-            file() -> Option<&File>;
+            keep_up(lsn: Lsn) -> Result<(), MediumError>;
+            settle(lsn: Lsn) -> Result<(), MediumError>;
+            await_memory() -> Result<(), MediumError>;
+            admit() -> Result<(), MediumError>;
+            finish() -> Result<(), MediumError>;
             survives() -> Survives;
         }
     };

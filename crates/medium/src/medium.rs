@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
-use crate::file::File;
 use crate::line_store::LineValue;
 use crate::{Extent, MediumError, kernels};
 
@@ -222,11 +221,47 @@ pub unsafe trait Medium: Send + Sync + 'static {
         Ok(false)
     }
 
-    /// The file medium, if this is one. What only that can do (put durability off, refuse writes,
-    /// report, copy) are methods of [`File`], and not of every medium.
+    /// For an operation that returns before `lsn` is durable: slows the caller down only if the
+    /// medium is far behind. The caller holds no lock, as in [`Medium::wait`].
+    fn keep_up(&self, lsn: Lsn) -> Result<(), MediumError> {
+        let _ = lsn;
+        Ok(())
+    }
+
+    /// Waits until everything up to `lsn` is durable, also where [`Medium::wait`] returns earlier
+    /// because the durability of operations is put off ([`Durability`](crate::Durability)).
+    #[track_caller]
+    fn settle(&self, lsn: Lsn) -> Result<(), MediumError> {
+        self.wait(lsn)
+    }
+
+    /// Waits while written pages take more memory than is allowed. The caller holds no lock that a
+    /// writer needs.
+    ///
+    /// # Errors
+    /// [`MediumError::Failed`] after a failure.
     #[inline(always)]
-    fn file(&self) -> Option<&File> {
-        None
+    fn await_memory(&self) -> Result<(), MediumError> {
+        Ok(())
+    }
+
+    /// Whether a write may begin.
+    ///
+    /// # Errors
+    /// [`MediumError::Failed`] after a failure.
+    #[inline(always)]
+    fn admit(&self) -> Result<(), MediumError> {
+        Ok(())
+    }
+
+    /// Ends a pool that is closed cleanly, and of which everything is flushed and fenced. Nothing
+    /// is written after this.
+    ///
+    /// # Errors
+    /// [`MediumError::Failed`] if the disk failed, now or before; [`MediumError::Log`] if the
+    /// system refuses.
+    fn finish(&self) -> Result<(), MediumError> {
+        Ok(())
     }
 
     /// What its promises survive.

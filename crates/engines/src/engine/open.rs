@@ -139,6 +139,22 @@ pub trait Host: Medium {
     fn factory(media: &Media) -> &Factory<Self>
     where
         Self: Sized;
+
+    /// The file medium, if this is one: it has figures of its log, and can be copied while it is in
+    /// use.
+    fn file(&self) -> Option<&File> {
+        None
+    }
+}
+
+impl Host for File {
+    fn factory(media: &Media) -> &Factory<Self> {
+        &media.file
+    }
+
+    fn file(&self) -> Option<&File> {
+        Some(self)
+    }
 }
 
 macro_rules! hosts {
@@ -154,7 +170,6 @@ macro_rules! hosts {
 
 hosts! {
     Dax: dax;
-    File: file;
     Instrumented: instrumented;
     #[cfg(feature = "sim")]
     Sim: sim;

@@ -393,33 +393,6 @@ impl Core {
 }
 
 impl File {
-    /// For an operation that returns before `lsn` is durable: slows the caller down only if the disk
-    /// is far behind. The caller holds no lock, as in [`Medium::wait`].
-    pub fn keep_up(&self, lsn: Lsn) -> Result<(), MediumError> {
-        self.core.keep_up(lsn.0)
-    }
-
-    /// Waits until everything up to `lsn` is durable, whatever [`FileOptions::durability`] says.
-    pub fn settle(&self, lsn: Lsn) -> Result<(), MediumError> {
-        self.core.settle(lsn.0)?;
-        self.core.seal_soon();
-        Ok(())
-    }
-
-    /// Whether a write may begin.
-    ///
-    /// # Errors
-    /// [`MediumError::Failed`] after a failure.
-    #[inline(always)]
-    pub fn admit(&self) -> Result<(), MediumError> {
-        // Asked at each allocation: the look is inlined, the error is not.
-        if self.core.commit.has_failed() {
-            self.core.commit.failure()
-        } else {
-            Ok(())
-        }
-    }
-
     /// Logs the length of the pool.
     fn log_length(&self, length: u64) {
         let mut value = LineValue::ZERO;
@@ -465,6 +438,36 @@ unsafe impl Medium for File {
         // SAFETY: memory beyond stays mapped.
         unsafe { self.core.extent.set_length(self.mapping.extent().length()) };
         Ok(())
+    }
+
+    fn keep_up(&self, lsn: Lsn) -> Result<(), MediumError> {
+        self.core.keep_up(lsn.0)
+    }
+
+    fn settle(&self, lsn: Lsn) -> Result<(), MediumError> {
+        self.core.settle(lsn.0)?;
+        self.core.seal_soon();
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn await_memory(&self) -> Result<(), MediumError> {
+        self.core.await_memory(self.options.background)
+    }
+
+    #[inline(always)]
+    fn admit(&self) -> Result<(), MediumError> {
+        // Asked at each allocation: the question is inlined, the error is not.
+        if self.core.commit.has_failed() {
+            self.core.commit.failure()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Writes all of the pool to its file, and removes the log.
+    fn finish(&self) -> Result<(), MediumError> {
+        self.finish_and_remove_log()
     }
 
     fn release(&self, start: u64, bytes: u64) {
@@ -584,10 +587,6 @@ unsafe impl Medium for File {
     fn wake_when_durable(&self, lsn: Lsn, waker: &Waker) -> Result<bool, MediumError> {
         self.core
             .wake_when_durable(lsn.0, waker, self.options.background)
-    }
-
-    fn file(&self) -> Option<&File> {
-        Some(self)
     }
 
     fn survives(&self) -> Survives {

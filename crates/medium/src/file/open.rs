@@ -353,13 +353,8 @@ impl File {
         self.options.line_form = line_form;
     }
 
-    /// Ends a pool that is closed cleanly, and of which everything is flushed and fenced: writes
-    /// all of it to the pool's file, and removes the log. Nothing is written after this.
-    ///
-    /// # Errors
-    /// [`MediumError::Failed`] if the disk failed, now or before; [`MediumError::Log`] if the
-    /// system refuses.
-    pub fn finish(&self) -> Result<(), MediumError> {
+    /// [`Medium::finish`]: writes all of the pool to its file, and removes the log.
+    pub(super) fn finish_and_remove_log(&self) -> Result<(), MediumError> {
         self.stop_workers();
         let core = &*self.core;
         core.settle(core.end())?;

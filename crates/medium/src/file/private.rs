@@ -34,9 +34,9 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 use parking_lot::{Condvar, Mutex};
 
+use super::Core;
 use super::layout::{FRAME_LINES_MAX, LENGTH};
 use super::pages::{PAGE_BYTES, PAGE_LINES};
-use super::{Core, File};
 use crate::io::read_all;
 use crate::mapping::{expect_random_loads, show_file};
 use crate::testing::mutant::Mutant;
@@ -363,18 +363,5 @@ impl Core {
             // It was flushed before the pool was cut. Of all lengths replay takes the greatest.
             None => (LENGTH, LineValue::ZERO),
         }
-    }
-}
-
-impl File {
-    /// Waits while more memory is private than
-    /// [`FileOptions::private_bytes_max`](super::FileOptions::private_bytes_max) allows. The caller
-    /// holds no lock that a writer needs.
-    ///
-    /// # Errors
-    /// [`MediumError::Failed`] after a failure.
-    #[inline(always)]
-    pub fn await_memory(&self) -> Result<(), MediumError> {
-        self.core.await_memory(self.options.background)
     }
 }
