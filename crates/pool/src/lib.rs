@@ -9,6 +9,7 @@
 //! [`ErrorKind::Corrupt`].
 #![forbid(unsafe_code)]
 
+mod batch_slots;
 pub mod bytes;
 mod class;
 mod error;
@@ -24,6 +25,7 @@ mod quarantine;
 mod roots;
 mod space;
 
+pub use batch_slots::{BatchSlot, BatchSlots};
 pub use class::lines_taken;
 pub use error::{Error, ErrorKind, Result};
 pub use header::{BATCH_SLOTS, BATCHES, EPOCHS, FORMAT_VERSION, Identity, MEDIUM_LINE};

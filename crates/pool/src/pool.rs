@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use medium::sync::{self, Mutex};
 use medium::{LineForm, Lsn, Medium};
 
+use crate::batch_slots::BatchSlots;
 use crate::class::{CLASSES, Class};
 use crate::header::{self, Identity, PREFIX_BYTES, State};
 use crate::limbo::{Batch, Limbo, Sink, free_batch};
@@ -59,8 +60,9 @@ struct Shared<M: Medium> {
     is_unclean: AtomicBool,
     /// See [`Guard::verifies`].
     verifies: AtomicBool,
-    /// See [`Pool::common`].
-    common: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
+    batch_slots: Arc<BatchSlots>,
+    /// See [`Pool::epochs`].
+    epochs: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
 /// A pool: cheap to clone, closed when the last clone is dropped.
@@ -223,7 +225,8 @@ impl<M: Medium> Pool<M> {
                 closed: false,
                 is_unclean: AtomicBool::new(false),
                 verifies: AtomicBool::new(false),
-                common: Mutex::new(Vec::new()),
+                batch_slots: Arc::default(),
+                epochs: Mutex::new(None),
             }),
         })
     }
@@ -258,18 +261,33 @@ impl<M: Medium> Pool<M> {
         }
     }
 
-    /// What trees have in common in this pool, made when it is first asked for: one of each type.
-    pub fn common<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
-        let mut common = self.shared.common.lock();
-        if let Some(made) = common
-            .iter()
-            .find_map(|made| Arc::clone(made).downcast().ok())
-        {
-            return made;
-        }
-        let made = Arc::new(T::default());
-        common.push(Arc::clone(&made) as _);
-        made
+    /// The slots of the pool's prefix that lead to batches.
+    pub fn batch_slots(&self) -> &Arc<BatchSlots> {
+        &self.shared.batch_slots
+    }
+
+    /// Leaves a batch that is neither done nor undone to the next open: until then nothing is
+    /// written. The batch is still pinned, so the records that it wrote are not free yet, and now
+    /// they stay so.
+    pub fn give_up_batch(&self) {
+        self.shared.batch_slots.give_up();
+        self.leave_unclean_and_keep_all();
+    }
+
+    /// The epochs that trees of this pool end together, made when they are first asked for. The
+    /// pool's prefix has room for one set of epochs ([`EPOCHS`](crate::EPOCHS)), so an open pool has
+    /// one value of this kind, whose type is that of the layer above.
+    ///
+    /// # Panics
+    /// If the pool was asked for epochs of another type before.
+    pub fn epochs<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
+        let mut slot = self.shared.epochs.lock();
+        let epochs = slot.get_or_insert_with(|| Arc::new(T::default()));
+        let epochs = Arc::clone(epochs);
+        drop(slot);
+        epochs
+            .downcast()
+            .unwrap_or_else(|_| panic!("the epochs of a pool have one type"))
     }
 
     /// The medium.
@@ -547,7 +565,7 @@ impl<M: Medium> Shared<M> {
     }
 
     fn finish(&self) -> Result<()> {
-        Ok(self.medium.file().map_or(Ok(()), medium::File::finish)?)
+        Ok(self.medium.finish()?)
     }
 }
 

@@ -19,17 +19,15 @@
 //!
 //! A word of the pool's prefix ([`BATCHES`]) leads to each entry: its offset with a check, or 0.
 
-use medium::sync::{AtomicBool, AtomicU64, Ordering, pause};
 use medium::{Lsn, Medium, Word};
 use pool::bytes::{copy_in, copy_out};
-use pool::{ALLOCATION_BYTES_MAX, BATCH_SLOTS, BATCHES, Guard, Pool};
-use std::sync::Arc;
+use pool::{ALLOCATION_BYTES_MAX, BATCHES, Guard};
 
 use super::Write;
 use crate::index::Condition;
 use crate::index::record::Record;
 use crate::kit::{checked, unchecked};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// The longest entry, in bytes. With the keys and values of a batch it must not be longer either.
 pub(super) const ENTRY_BYTES_MAX: usize = ALLOCATION_BYTES_MAX;
@@ -43,109 +41,6 @@ const EPOCH: usize = 2;
 const WRITES: usize = 3;
 /// In the second word of a write: the rest is the offset of a record.
 const IN_RECORD: u64 = 1 << 63;
-
-/// What is known of the journal of a pool that is open.
-#[derive(Debug, Default)]
-pub(crate) struct Journal {
-    /// Bit i: slot i is taken.
-    taken: AtomicU64,
-    /// Bit i: slot i holds a batch that an earlier process left, and that no open could finish so
-    /// far. Such a slot is taken, and becomes free only while the pool is opened.
-    left: AtomicU64,
-    /// A batch could not be finished.
-    is_broken: AtomicBool,
-}
-
-/// A slot that a batch has, until this is dropped.
-pub(super) struct Slot<'j> {
-    journal: &'j Journal,
-    pub(super) index: usize,
-}
-
-impl Drop for Slot<'_> {
-    fn drop(&mut self) {
-        self.journal
-            .taken
-            .fetch_and(!(1 << self.index), Ordering::Release);
-    }
-}
-
-impl Journal {
-    /// The journal of a pool.
-    pub(crate) fn of<M: Medium>(pool: &Pool<M>) -> Arc<Self> {
-        pool.common()
-    }
-
-    /// Whether all batches were finished.
-    ///
-    /// # Errors
-    /// [`ErrorKind::BatchUnfinished`].
-    #[inline(always)]
-    pub(crate) fn expect_whole(&self) -> Result<()> {
-        if self.is_broken.load(Ordering::Relaxed) {
-            return Err(ErrorKind::BatchUnfinished.into());
-        }
-        Ok(())
-    }
-
-    /// A batch is neither done nor undone: from now on nothing is written, and the next open
-    /// decides. It reads the records that the entry leads to. A batch that gives up is still
-    /// pinned, so they are not free yet, and now they stay so.
-    pub(super) fn give_up<M: Medium>(&self, pool: &Pool<M>) {
-        self.is_broken.store(true, Ordering::Relaxed);
-        pool.leave_unclean_and_keep_all();
-    }
-
-    /// Notes that a slot holds a batch that an earlier process left. Before any batch takes a slot.
-    pub(super) fn keep_left(&self, slot: usize) {
-        self.taken.fetch_or(1 << slot, Ordering::Relaxed);
-        self.left.fetch_or(1 << slot, Ordering::Relaxed);
-    }
-
-    /// Frees a slot: the batch that an earlier process left there is finished.
-    pub(super) fn free_left(&self, slot: usize) {
-        self.left.fetch_and(!(1 << slot), Ordering::Relaxed);
-        // ORDER: pairs with the acquire of the batch that takes the slot.
-        self.taken.fetch_and(!(1 << slot), Ordering::Release);
-    }
-
-    /// A slot. Waits while other batches have all of them.
-    ///
-    /// # Errors
-    /// [`ErrorKind::BatchUnfinished`] if every slot holds a batch that an earlier process left: none
-    /// becomes free before the next open.
-    pub(super) fn take_slot(&self) -> Result<Slot<'_>> {
-        const ALL: u64 = u64::MAX;
-        const { assert!(BATCH_SLOTS == u64::BITS as usize) };
-        if self.left.load(Ordering::Relaxed) == ALL {
-            return Err(ErrorKind::BatchUnfinished.into());
-        }
-        let mut spins = 0;
-        loop {
-            let taken = self.taken.load(Ordering::Relaxed);
-            let index = taken.trailing_ones() as usize;
-            // ORDER: pairs with the release of the batch that had the slot: its last store there
-            // comes before ours.
-            if index < BATCH_SLOTS
-                && self
-                    .taken
-                    .compare_exchange(
-                        taken,
-                        taken | 1 << index,
-                        Ordering::Acquire,
-                        Ordering::Relaxed,
-                    )
-                    .is_ok()
-            {
-                return Ok(Slot {
-                    journal: self,
-                    index,
-                });
-            }
-            pause(&mut spins);
-        }
-    }
-}
 
 /// The word of the prefix that leads to an entry.
 pub(super) fn slot_word<'g, M: Medium>(guard: &'g Guard<'_, M>, slot: usize) -> Result<&'g Word> {

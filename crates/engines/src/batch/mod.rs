@@ -46,16 +46,15 @@ mod stripes;
 
 use medium::sync::ExclusiveGuard;
 use medium::{Lsn, Medium};
-use pool::{Guard, Pool};
+use pool::{BatchSlot, Guard, Pool};
 
-use self::journal::{ENTRY_BYTES_MAX, Logged, NO_EPOCH, Slot, entry_bytes, publish, write_entry};
+use self::journal::{ENTRY_BYTES_MAX, Logged, NO_EPOCH, entry_bytes, publish, write_entry};
 use self::stripes::wait_for_writes;
 use crate::engine::{Codec, Contract, Entry};
 use crate::index::{Condition, Epochs, Index, Observed, check_entry, record};
 use crate::kit::write::Unpublished;
 use crate::{ErrorKind, Result};
 
-pub(crate) use self::journal::Journal;
 pub use self::recover::Unfinished;
 pub use self::stripes::{StripedTree, StripedWords, Stripes};
 
@@ -158,13 +157,12 @@ impl<'b> Target<'b> {
 /// [`ErrorKind::BatchUnfinished`], and the errors of media and of damaged trees: the next open finishes
 /// the batch or undoes it, and nothing is written before that.
 pub fn write<M: Medium>(pool: &Pool<M>, batch: &Batch<'_>) -> Result<Lsn> {
-    let journal = Journal::of(pool);
     let writes = batch.writes_to_apply()?;
     let room = room::runs(batch, &writes.by_epochs, &writes.immediate);
     pool.peek().await_memory()?;
 
     let locked = batch.lock_stripes()?;
-    journal.expect_whole()?;
+    pool.batch_slots().expect_whole()?;
     let failed = batch.failed_condition()?;
     if let Some(index) = failed.value {
         drop(locked);
@@ -176,7 +174,6 @@ pub fn write<M: Medium>(pool: &Pool<M>, batch: &Batch<'_>) -> Result<Lsn> {
 
     let commit = Commit {
         pool,
-        journal: &journal,
         batch,
         writes,
     };
@@ -190,7 +187,7 @@ pub fn write<M: Medium>(pool: &Pool<M>, batch: &Batch<'_>) -> Result<Lsn> {
 /// # Errors
 /// [`ErrorKind::BatchUnfinished`].
 pub fn expect_finished<M: Medium>(pool: &Pool<M>) -> Result<()> {
-    Journal::of(pool).expect_whole()
+    pool.batch_slots().expect_whole()
 }
 
 /// The last write to each key of a batch, in order of trees and keys.
@@ -369,7 +366,6 @@ impl<'b> Batch<'b> {
 /// A batch whose conditions hold, whose stripes are locked, and for which room is set aside.
 struct Commit<'c, 'b, M: Medium> {
     pool: &'c Pool<M>,
-    journal: &'c Journal,
     batch: &'c Batch<'b>,
     writes: Writes<'b>,
 }
@@ -426,10 +422,10 @@ impl<'b, M: Medium> Commit<'_, 'b, M> {
         self.clear(&guard, &slot, entry)
     }
 
-    fn take_slot(&self) -> Result<Slot<'_>> {
-        let slot = self.journal.take_slot()?;
+    fn take_slot(&self) -> Result<BatchSlot<'_>> {
+        let slot = self.pool.batch_slots().take()?;
         // A batch that gave up leaves its slot as it is, for the next open.
-        self.journal.expect_whole()?;
+        self.pool.batch_slots().expect_whole()?;
         Ok(slot)
     }
 
@@ -464,14 +460,14 @@ impl<'b, M: Medium> Commit<'_, 'b, M> {
     fn publish_entry(
         &self,
         guard: &Guard<'_, M>,
-        slot: &Slot<'_>,
+        slot: &BatchSlot<'_>,
         logged: &[Logged<&'b [u8]>],
         epoch: u64,
         space: &mut Unpublished<'_, '_, M>,
     ) -> Result<u64> {
         let entry = write_entry(guard, logged, epoch)?;
         space.published();
-        self.or_give_up(publish(guard, slot.index, Some(entry)))?;
+        self.or_give_up(publish(guard, slot.index(), Some(entry)))?;
         Ok(entry)
     }
 
@@ -491,8 +487,8 @@ impl<'b, M: Medium> Commit<'_, 'b, M> {
     }
 
     /// Step 5. Returns the LSN of the cleared slot, by which the whole batch is durable.
-    fn clear(&self, guard: &Guard<'_, M>, slot: &Slot<'_>, entry: u64) -> Result<Lsn> {
-        let cleared = self.or_give_up(publish(guard, slot.index, None))?;
+    fn clear(&self, guard: &Guard<'_, M>, slot: &BatchSlot<'_>, entry: u64) -> Result<Lsn> {
+        let cleared = self.or_give_up(publish(guard, slot.index(), None))?;
         guard.free(entry);
         Ok(cleared)
     }
@@ -507,7 +503,7 @@ impl<'b, M: Medium> Commit<'_, 'b, M> {
     /// nothing is written.
     fn or_give_up<T>(&self, result: Result<T>) -> Result<T> {
         if result.is_err() {
-            self.journal.give_up(self.pool);
+            self.pool.give_up_batch();
             if let Some(epochs) = self.epochs() {
                 epochs.give_up();
             }

@@ -3,7 +3,7 @@
 use medium::Medium;
 use pool::{BATCH_SLOTS, Pool};
 
-use super::journal::{Found, Journal, Logged, Read, publish, read_entry, write_entry};
+use super::journal::{Found, Logged, Read, publish, read_entry, write_entry};
 use crate::index::Index;
 use crate::kit::epochs::is_complete;
 use crate::{Error, Result};
@@ -24,7 +24,6 @@ impl Unfinished {
     /// Those of the medium. Damage is no error here.
     pub fn read<M: Medium>(pool: &Pool<M>) -> Result<Self> {
         let guard = pool.peek();
-        let journal = Journal::of(pool);
         let mut unfinished = Self::default();
         for slot in 0..BATCH_SLOTS {
             match read_entry(&guard, slot, |epoch| is_complete(pool, epoch)) {
@@ -37,7 +36,7 @@ impl Unfinished {
                 Err(error) if error.is_corrupt() => unfinished.damage.push(error),
                 Err(error) => return Err(error),
             }
-            journal.keep_left(slot);
+            pool.batch_slots().keep_left(slot);
         }
         Ok(unfinished)
     }
@@ -76,7 +75,7 @@ impl Unfinished {
     ) -> Result<()> {
         let finished = self.finish_all(pool, tree);
         if finished.is_err() {
-            Journal::of(pool).give_up(pool);
+            pool.give_up_batch();
         }
         finished
     }
@@ -87,7 +86,6 @@ impl Unfinished {
         tree: impl Fn(u64) -> Option<&'t dyn Index>,
     ) -> Result<()> {
         let guard = pool.peek();
-        let journal = Journal::of(pool);
         let mut failed = Ok(());
         for Found {
             slot,
@@ -117,7 +115,7 @@ impl Unfinished {
             publish(&guard, slot, rest)?;
             guard.free(offset);
             if rest.is_none() {
-                journal.free_left(slot);
+                pool.batch_slots().free_left(slot);
             }
         }
         // No wait: what a crash takes back of this is done again by the next open.

@@ -13,9 +13,8 @@ use medium::sync::{
     wait_for_announced,
 };
 use medium::{Lsn, Medium};
-use pool::Pool;
+use pool::{BatchSlots, Pool};
 
-use super::journal::Journal;
 use crate::engine::AnyTree;
 use crate::index::record::prefix_word;
 use crate::index::{
@@ -182,8 +181,8 @@ impl<M: Medium> Throttled for Pool<M> {
 /// The gate that writes to a tree pass: single writes and loads share it, a batch closes a part.
 struct Gate {
     stripes: Stripes,
-    /// The journal of all trees of the pool.
-    journal: Arc<Journal>,
+    /// The slots of the pool's batches, which tell whether one could not be finished.
+    batch_slots: Arc<BatchSlots>,
     /// The pool, if its writes may be held back.
     throttled: Option<Box<dyn Throttled>>,
 }
@@ -197,7 +196,7 @@ impl Gate {
             pool.await_memory()?;
         }
         let _share = self.stripes.share(stripe);
-        self.journal.expect_whole()?;
+        self.batch_slots.expect_whole()?;
         write()
     }
 }
@@ -226,7 +225,7 @@ impl StripedTree {
         };
         let gate = Arc::new(Gate {
             stripes: Stripes::new::<M>(),
-            journal: Journal::of(pool),
+            batch_slots: Arc::clone(pool.batch_slots()),
             throttled,
         });
         let words = opened.words.map(|tree| StripedWords {
@@ -312,7 +311,7 @@ impl Index for StripedTree {
             return Err(ErrorKind::InBatch.into());
         }
         let _loader = self.gate.stripes.share_all();
-        self.gate.journal.expect_whole()?;
+        self.gate.batch_slots.expect_whole()?;
         self.tree.bulk_load(next, fill)
     }
 

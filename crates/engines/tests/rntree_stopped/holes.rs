@@ -22,7 +22,7 @@ use std::sync::{Arc, Barrier, mpsc};
 use std::time::{Duration, Instant};
 
 use everleaf_engines::engine::Codec;
-use everleaf_engines::index::{Bounds, Condition, Direction, Index, WordIndex};
+use everleaf_engines::index::{Condition, Index, WordIndex};
 use everleaf_engines::rntree::{RnTreeOptions, instrumented};
 use medium::testing::Late;
 use medium::testing::late::{Image, Release};

@@ -121,7 +121,7 @@ impl LastEnded {
 impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     /// The epochs of a pool.
     pub(crate) fn of(pool: &Pool<M>) -> Arc<Self> {
-        pool.common()
+        pool.epochs()
     }
 
     /// The running epoch and the failed ones, for a look at a tree that is not opened; 1 and none

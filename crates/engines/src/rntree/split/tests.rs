@@ -96,7 +96,9 @@ where
         is_begun.recv().unwrap();
         meanwhile(tree, &keys);
         std::thread::sleep(TIME_TO_GO_WRONG);
-        let is_one_finished = writers.iter().any(|writer| writer.is_finished());
+        let is_one_finished = writers
+            .iter()
+            .any(std::thread::ScopedJoinHandle::is_finished);
         assert!(
             !is_one_finished,
             "a writer did not wait for the inner nodes"
