@@ -39,9 +39,11 @@ pub(crate) trait Backend: Send + Sync {
     fn leave_unclean(&self);
     /// Makes durable what was written so far, by any thread.
     fn sync(&self) -> Result<()>;
-    /// Waits, as operations do.
+    /// Waits until everything up to `lsn` is durable, unless the durability of operations is put
+    /// off.
     fn wait_for(&self, lsn: Lsn) -> Result<()>;
-    /// Waits, whatever the durability of operations.
+    /// Waits until everything up to `lsn` is durable, even if the durability of operations is put
+    /// off.
     fn settle(&self, lsn: Lsn) -> Result<()>;
     /// Slows an operation down that does not wait, if the disk is far behind.
     fn keep_up(&self, lsn: Lsn) -> Result<()>;

@@ -21,7 +21,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Progress {
     Running,
-    /// All trees have marked, but a thread may still be about to free what none of them found.
+    /// All trees have marked, but the thread may still be about to free the space that none of them
+    /// marked.
     Marked,
     /// The space in use is known; or a tree is damaged, and it will not be known before the next
     /// open.
@@ -165,7 +166,7 @@ impl Background {
         *progress == Progress::Ended
     }
 
-    /// A tree that could not be marked, or a bitmap that could not be read.
+    /// The tree that could not mark its space, or the bitmap that could not be read.
     pub(crate) fn damage(&self) -> Option<StoreViolation> {
         self.state.damage.lock().clone()
     }
@@ -175,7 +176,8 @@ impl Drop for Background {
     fn drop(&mut self) {
         self.state.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A panic there is a logic bug, reported where it happened; the next open marks.
+            // A panic of the thread is a logic bug, which was reported where it happened. The next
+            // open marks again.
             let _ = thread.join();
         }
     }

@@ -106,7 +106,7 @@ impl NewCopy {
                 let taken = take_place(&self.part, &self.place);
                 taken.map_err(|error| refused(error).at(&self.place))?;
                 sync_folder(&self.place).map_err(|error| {
-                    // A copy that may not survive loss of power is no copy.
+                    // A copy whose rename is not durable could be lost, so it is removed.
                     let _ = std::fs::remove_file(&self.place);
                     refused(error)
                 })?;
@@ -136,7 +136,7 @@ fn make_beside(place: &Path, what: &str) -> io::Result<(PathBuf, File)> {
             .mode(PRIVATE_MODE)
             .open(&path)
         {
-            // Left by an earlier process with the same number.
+            // An earlier process with the same number has left a file of this name.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
             made => return made.map(|file| (path, file)),
         }
@@ -190,13 +190,13 @@ impl Options {
     /// into an unnamed file beside `target` meanwhile.
     ///
     /// # Errors
-    /// - As [`Options::open`] and [`Store::backup`](crate::Store::backup);
+    /// - the errors of [`Options::open`] and [`Store::backup`](crate::Store::backup);
     /// - [`ErrorKind::PoolFull`] if there is no room for the copy; its path is that of the copy;
     /// - [`ErrorKind::NoBackup`] if another process has the store open on another medium than
     ///   [`MediumChoice::File`](crate::MediumChoice::File), or others keep opening and closing it;
     /// - [`ErrorKind::Medium`] with [`LogError::Overrun`](crate::LogError::Overrun) if the log
-    ///   beside the pool is so small, and so much is written, that its space is used again before
-    ///   it was read.
+    ///   beside the pool is too small for the rate of writes: the other process reused its space
+    ///   before this one had read it.
     pub fn backup(&self, path: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<u64> {
         let path = path.as_ref();
         let target = target.as_ref();

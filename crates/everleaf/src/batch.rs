@@ -46,7 +46,7 @@ pub struct Batch {
     conditions: Vec<Planned<Condition<Range<usize>>>>,
 }
 
-/// Something for one key of a tree, by the tree's number in the batch.
+/// A write or a condition for one key of a tree, which is given by its number in the batch.
 #[derive(Clone)]
 struct Planned<W> {
     tree: usize,
@@ -143,7 +143,7 @@ impl Batch {
     }
 
     fn number(&mut self, tree: &Tree) -> usize {
-        // A batch goes on with the tree that it had last, as a rule.
+        // Most batches write to one tree several times in a row, so the last tree is tried first.
         let known = self.trees.iter().rposition(|known| known.is_same(tree));
         known.unwrap_or_else(|| {
             self.trees.push(tree.clone());
@@ -206,7 +206,7 @@ impl Store {
         self.at(self.inner.wait_for(lsn))
     }
 
-    /// As [`Store::write`], but returns before the batch is durable.
+    /// Does the same as [`Store::write`], but returns before the batch is durable.
     pub fn write_pending(&self, batch: &Batch) -> Result<Pending<()>> {
         let lsn = self.write_ordered(batch)?;
         let pending = Pending::new((), lsn, &self.inner);
@@ -216,7 +216,8 @@ impl Store {
         })
     }
 
-    /// As [`Store::write`], without its wait: returns when the batch is durable.
+    /// Does the writes of [`Store::write`] without its wait. Returns the position at which the
+    /// batch is durable.
     pub(crate) fn write_ordered(&self, batch: &Batch) -> Result<Lsn> {
         if let Some(other) = batch.trees.iter().find(|tree| !self.has(tree)) {
             return Err(self.inner.name_path(Error::no_such_tree(other.name())));

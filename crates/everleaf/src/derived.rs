@@ -118,7 +118,8 @@ impl Tree {
         self.pop(Self::first)
     }
 
-    /// As [`Tree::pop_first`], of the greatest key.
+    /// Removes the entry with the greatest key, and returns it; threads that do so never get the
+    /// same entry. O(log n).
     pub fn pop_last(&self) -> Result<Option<Entry>> {
         self.pop(Self::last)
     }
@@ -134,10 +135,10 @@ impl Tree {
         }
     }
 
-    /// Removes the keys of a range, and returns how many. Not one step: readers may see some
-    /// removed and others not, after a crash some may be there, and a key that another thread adds
-    /// meanwhile may stay. It waits once until all is durable, with an engine that is durable by
-    /// epochs not at all. O(log n) a key.
+    /// Removes the keys of a range, and returns how many. The removal is not atomic: readers may
+    /// see some keys removed and others not, a crash may leave some of them, and a key that another
+    /// thread adds meanwhile may stay. It waits for the medium once, at the end; with an engine
+    /// that is durable by epochs it does not wait. O(log n) a key.
     ///
     /// ```
     /// # let store = everleaf::Store::in_memory()?;
@@ -180,7 +181,8 @@ impl Tree {
         Ok(removed)
     }
 
-    /// Removes all keys: [`Tree::remove_range`] of all. To drop a tree and make it again is faster.
+    /// Removes all keys, as [`Tree::remove_range`] with the range `..` does. Dropping the tree and
+    /// making it again is faster.
     pub fn clear(&self) -> Result<u64> {
         self.remove_range(..)
     }

@@ -84,7 +84,7 @@ impl TreeOptions {
         if is_same && self.engine.accepts(&self.settings, &wanted.settings) {
             return Ok(());
         }
-        // What differs first is told.
+        // The error names the first difference.
         let (found, wanted) = if self.engine != wanted.engine {
             (format!("engine {}", self.engine), wanted.engine.to_string())
         } else if self.codec != wanted.codec {

@@ -172,8 +172,8 @@
 //! given. Space of removed entries is reused, and closing the store gives the file's free tail
 //! back; [`Store::drop_tree`] frees all of a tree. [`Store::stat`] and [`Tree::stat`] say how much
 //! is used. On ordinary disks, [`Store::backup`] copies a store while it is written, and
-//! [`Options::backup`] one that another process has open. [`Store::salvage`] reads what is whole of
-//! a damaged tree.
+//! [`Options::backup`] one that another process has open. [`Store::salvage`] reads the undamaged
+//! entries of a damaged tree.
 //!
 //! ```
 //! # let folder = tempfile::tempdir().unwrap();
@@ -193,17 +193,17 @@
 //! # Processes
 //!
 //! One *process* has a pool open at a time; a second one gets [`ErrorKind::Locked`], which names
-//! the first. Any number may only read it meanwhile, if none writes: [`Options::read_only`] changes
-//! no file, so it also serves for a full disk, a read-only file system, a pool without write
-//! permission, and a look at what a killed process left.
+//! the first. If no process writes to it, any number of processes may read it:
+//! [`Options::read_only`] changes no file, so it also serves for a full disk, a read-only file
+//! system, a pool without write permission, and the pool of a process that was killed.
 //!
 //! # What is durable when
 //!
 //! With the usual engine a write is durable when it returns, and no reader sees it before. (With
-//! [`Engine::MASSTREE`] it is durable with the end of its epoch, see there.) After a crash every
-//! acknowledged write is there, one that was under way is there wholly or not at all, and nothing
-//! else is. *Which* crash depends on where the file lies, so ask [`Store::survives`] or demand it
-//! with [`Options::require`]:
+//! [`Engine::MASSTREE`] a write is durable when its epoch ends.) After a crash the trees have every
+//! acknowledged write, and each write that was under way wholly or not at all; they have nothing
+//! else. *Which* crash depends on where the file lies, so ask [`Store::survives`] or demand it with
+//! [`Options::require`]:
 //!
 //! | the file is on | [`Survives`] |
 //! | --- | --- |

@@ -57,8 +57,8 @@ impl OpenStore {
         }
     }
 
-    /// Whether trees may be made, renamed and dropped: what is left of a batch is written to the
-    /// trees that it names.
+    /// Whether trees may be made, renamed and dropped: not while a batch is unfinished, since the
+    /// next open writes its rest to the trees that it names.
     pub(crate) fn expect_trees_may_change(&self) -> Result<()> {
         self.expect_writable()?;
         self.backend.expect_batches_finished()

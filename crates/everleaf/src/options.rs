@@ -150,7 +150,7 @@ impl Options {
     ///
     /// Whatever would write fails with [`ErrorKind::ReadOnly`], and a missing tree is
     /// [`ErrorKind::NoSuchTree`]. A missing pool is never made. The medium and its settings do not
-    /// matter, but for [`MediumChoice::Ram`], where there is nothing to read.
+    /// matter, except that [`MediumChoice::Ram`] has nothing to read.
     ///
     /// ```
     /// # use everleaf::{ErrorKind, Options, Store};
@@ -234,8 +234,8 @@ impl Options {
     }
 
     /// When an operation is durable. Matters on [`MediumChoice::File`] alone: on the other media an
-    /// operation is durable when it returns. Trees that become durable by epochs
-    /// ([`Engine::is_buffered`](crate::Engine::is_buffered)) are not concerned. Default:
+    /// operation is durable when it returns. It has no effect on trees that become durable by
+    /// epochs ([`Engine::is_buffered`](crate::Engine::is_buffered)). Default:
     /// [`Durability::Immediate`].
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
@@ -262,10 +262,10 @@ impl Options {
     /// The most memory that written pages take on [`MediumChoice::File`], in bytes, at least 1 MiB.
     /// A page that was written stays in memory until a checkpoint has written it back; a pool that
     /// is smaller than half of this keeps all its pages. Beyond it, writers wait for a checkpoint,
-    /// or for four if the pages that they write themselves are more. What waits to be written to
-    /// disk takes up to half of this in addition; what an engine keeps in memory for each key is in
-    /// docs/FILES.md. Default: a quarter of the memory of the machine, or of the control
-    /// group if that has less.
+    /// or for four if the pages that they write themselves are more. Data that waits to be written
+    /// to disk takes up to half of this in addition. docs/FILES.md lists the memory that each
+    /// engine takes for each key. Default: a quarter of the memory of the machine, or of the
+    /// control group if that has less.
     pub fn private_bytes_max(mut self, private_bytes_max: u64) -> Self {
         self.private_bytes_max = Some(private_bytes_max);
         self
@@ -285,10 +285,10 @@ impl Options {
         self
     }
 
-    /// How long an epoch lasts, for trees that become durable by epochs: so much a crash takes back
-    /// of them, for all to the same moment, and so often they flush what changed. At least 1 ms. On
-    /// a disk the time begins when the sync of the last epoch ends, and an epoch can be lost until
-    /// its own sync ends. Default: 64 ms.
+    /// How long an epoch lasts, for trees that become durable by epochs. At the end of an epoch
+    /// these trees flush the nodes that changed. A crash takes all of them back to the same moment,
+    /// the end of the last complete epoch. At least 1 ms. On a disk the time begins when the sync
+    /// of the last epoch ends, and an epoch can be lost until its own sync ends. Default: 64 ms.
     pub fn epoch(mut self, length: Duration) -> Self {
         self.epoch = EpochLength::Every(length.max(Duration::from_millis(1)));
         self
@@ -326,8 +326,8 @@ impl Options {
         self
     }
 
-    /// What stands between [`MediumChoice::File`] and each of its files: for tests, with a disk
-    /// that fails.
+    /// A layer between [`MediumChoice::File`] and each of its files: for tests, with a disk that
+    /// fails.
     #[doc(hidden)]
     pub fn through(mut self, through: Through) -> Self {
         self.through = Some(through);
@@ -365,14 +365,15 @@ impl Options {
         opened.map_err(|error| error.at(path))
     }
 
-    /// Opens a damaged pool to be read, as [`Options::read_only`] does, with what there is of it.
-    /// What was cut off the file is lost; if the log is damaged or missing, so is all that only the
-    /// log had: the trees are as they were before, or damaged.
-    /// [`Recovery::damaged`](crate::Recovery::damaged) says which. For [`Store::salvage`].
+    /// Opens the readable part of a damaged pool, for reading only, as [`Options::read_only`] does.
+    /// If the file is truncated, the bytes behind its end are lost. If the log is damaged or
+    /// missing, so are the writes that only the log had: the trees are as they were before these,
+    /// or damaged. [`Recovery::damaged`](crate::Recovery::damaged) says which. For
+    /// [`Store::salvage`].
     ///
     /// # Errors
-    /// As [`Options::open`], if the header of the pool cannot be read or another process writes to
-    /// it.
+    /// The errors of [`Options::open`], if the header of the pool cannot be read or another process
+    /// writes to it.
     pub fn open_damaged(&self, path: impl AsRef<Path>) -> Result<Store> {
         let path = path.as_ref();
         self.open_what_is_there(path)
@@ -426,7 +427,7 @@ impl Options {
     /// it.
     ///
     /// # Errors
-    /// As [`Options::open`].
+    /// The same as those of [`Options::open`].
     #[doc(hidden)]
     pub fn open_with<M: Host>(&self, medium: M) -> Result<Store> {
         self.finish(Path::new("(medium)"), medium, Instant::now(), None)
@@ -441,7 +442,8 @@ impl Options {
                 break (file, made);
             }
         };
-        // Another process may have had it, and filled it, before this one had the lock.
+        // Another process may have opened the new file and written to it before this one had the
+        // lock.
         if !made || file.metadata().map_err(refused)?.len() > 0 {
             return self.open_locked(path, file);
         }
@@ -583,7 +585,7 @@ impl Options {
     /// fails.
     ///
     /// # Errors
-    /// As [`Options::open`].
+    /// The same as those of [`Options::open`].
     #[doc(hidden)]
     pub fn open_on(&self, pool: Arc<dyn Io>, log: Arc<dyn Io>) -> Result<Store> {
         let path = Path::new("(machine)");
@@ -639,7 +641,7 @@ impl Options {
         medium::File::remove_unneeded_log(&file, &log_path(path), pool::MEDIUM_LINE, asked)
             .map_err(medium::MediumError::from)?;
         if !blank {
-            // As beside a log.
+            // The number is written before recovery, which may take long: see `open_beside`.
             pool::set_holder_of_file(&file)?;
         }
         self.check_instructions()?;
@@ -696,7 +698,7 @@ impl Options {
         start: Instant,
         source: Option<File>,
     ) -> Result<Store> {
-        // What a new file survives is known only when some of it is mapped.
+        // Whether a new file survives loss of power is known only when some of it is mapped.
         medium.grow(pool::SLAB_BYTES)?;
         if medium.survives() < self.require {
             return Err(ErrorKind::NotDurable {
@@ -705,7 +707,7 @@ impl Options {
             }
             .into());
         }
-        // What is only read has no epochs to end, and is not closed but forgotten.
+        // A store that is only read has no epochs to end, and is dropped without a clean close.
         let (close_cleanly, epoch) = match source {
             Some(_) => (false, EpochLength::Manual),
             None => (self.close_cleanly, self.epoch),
@@ -754,7 +756,7 @@ fn form_of(store: LineStore) -> LineForm {
 /// The path of the log of the pool at `path`: beside the file itself if `path` is a link.
 #[must_use]
 pub fn log_path(path: &Path) -> PathBuf {
-    // A pool that does not exist yet is no link.
+    // A path that does not exist yet is no link.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".log");
@@ -800,7 +802,7 @@ pub(crate) fn locked_to_read(path: &Path) -> Result<File> {
     }
 }
 
-/// What it means that the system does not open a file for writing.
+/// The error for a file that the system does not open for writing.
 fn refused(source: io::Error) -> Error {
     match source.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
@@ -822,10 +824,10 @@ pub(crate) fn lock(file: &File, how: FlockOperation) -> Result<()> {
     match flock(file, how) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::WOULDBLOCK) => {
-            // What keeps a writer out but no reader, are readers.
+            // If readers can still get the lock, its holders are readers.
             let readers = flock(file, FlockOperation::NonBlockingLockShared).is_ok();
             if readers {
-                // Otherwise it is kept until the file is closed, which comes soon.
+                // If the unlock fails, the lock is kept until the file is closed, which comes soon.
                 let _ = flock(file, FlockOperation::Unlock);
             }
             // Until the holder has written its number, the file names the holder before it.

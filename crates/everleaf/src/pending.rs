@@ -14,9 +14,9 @@ use crate::open_store::OpenStore;
 use crate::typed::{key_bytes, value_bytes};
 use crate::{EncodedValue, Key, Tree, TypedTree, WordTree};
 
-/// The result of an operation that may not be durable yet, to be waited for. Dropping it does not
-/// wait, and loses nothing: a write becomes durable all the same, with a later sync. Like a tree, a
-/// pending result keeps its store open.
+/// The result of an operation that may not be durable yet. Its holder can wait until it is.
+/// Dropping it does not wait, and loses nothing: a later sync makes the write durable. Like a tree,
+/// a pending result keeps its store open.
 ///
 /// It is a future, too, for any executor. No thread waits for it: the thread that syncs the store's
 /// log wakes the task, so a disk that hangs delays no other store.
@@ -33,10 +33,10 @@ use crate::{EncodedValue, Key, Tree, TypedTree, WordTree};
 /// ```
 #[must_use = "the answer may not be durable yet; wait for it, or drop it on purpose"]
 pub struct Pending<T> {
-    /// `None` once a task has got it.
+    /// `None` once the future has returned it.
     value: Option<T>,
     lsn: Lsn,
-    /// Of a write to a tree that is durable by epochs. Dropped before the store.
+    /// The epoch of a write to a tree that is durable by epochs. It is dropped before the store.
     epoch: Option<OpenEpoch>,
     store: Arc<OpenStore>,
 }
@@ -137,7 +137,7 @@ impl<T> Pending<T> {
         Ok(self.take())
     }
 
-    /// Returns all results when they are durable: one sync, if they are of one store.
+    /// Returns all results when they are durable. One sync serves all results of one store.
     ///
     /// # Errors
     /// The first error of [`Pending::wait`].
@@ -192,7 +192,8 @@ impl<T> Unpin for Pending<T> {}
 impl<T> Future for Pending<T> {
     type Output = Result<T>;
 
-    /// As [`Pending::wait`], without waiting for the disk.
+    /// Returns what [`Pending::wait`] returns once the result is durable. Does not block the
+    /// thread.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
         match self.poll_durable(context) {
             Ok(true) => Poll::Ready(Ok(self.take())),
@@ -213,10 +214,10 @@ impl<T> std::fmt::Debug for Pending<T> {
 
 impl Tree {
     /// The operations of the tree in their pending form: each returns before its answer is durable,
-    /// and gives a [`Pending`] result to wait for. One thread can so keep many writes under way and
-    /// wait for them together. Other readers see a write only once it is durable (with
-    /// [`Durability::Immediate`](crate::Durability::Immediate)): they wait for it. A writer that
-    /// gets 8 MiB of log ahead of the disk waits.
+    /// and gives a [`Pending`] result to wait for. One thread can thus keep many writes under way
+    /// and wait for them together. With [`Durability::Immediate`](crate::Durability::Immediate) a
+    /// reader that finds such a write waits until it is durable. A writer that is 8 MiB of log
+    /// ahead of the disk waits.
     ///
     /// ```
     /// # let store = everleaf::Store::in_memory()?;
@@ -263,44 +264,44 @@ impl<'t> PendingTree<'t> {
         self.tree.write_pending(|| write(self.tree.index()))
     }
 
-    /// As [`Tree::get`].
+    /// Returns the value of a key; see [`Tree::get`].
     pub fn get(self, key: impl AsRef<[u8]>) -> Result<Pending<Option<Value>>> {
         let found = self.tree.at(self.tree.index().read(key.as_ref()))?;
         Ok(Pending::new(found.value, found.lsn, self.tree.store()))
     }
 
-    /// As [`Tree::get_many`].
+    /// Returns the values of many keys, in their order; see [`Tree::get_many`].
     pub fn get_many<K: AsRef<[u8]>>(self, keys: &[K]) -> Result<Pending<Vec<Option<Value>>>> {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         let found = self.tree.at(self.tree.index().read_many(&keys))?;
         Ok(Pending::new(found.value, found.lsn, self.tree.store()))
     }
 
-    /// As [`Tree::insert`].
+    /// Adds a key, if it is absent; see [`Tree::insert`].
     pub fn insert(self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Pending<bool>> {
         let value = Some(value.as_ref());
         self.write(|tree| tree.write(key.as_ref(), value, Condition::Absent))
     }
 
-    /// As [`Tree::update`].
+    /// Replaces the value of a key, if it is present; see [`Tree::update`].
     pub fn update(self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Pending<bool>> {
         let value = Some(value.as_ref());
         self.write(|tree| tree.write(key.as_ref(), value, Condition::Present))
     }
 
-    /// As [`Tree::put`].
+    /// Sets the value of a key, whether it is present or not; see [`Tree::put`].
     pub fn put(self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Pending<()>> {
         let value = Some(value.as_ref());
         let written = self.write(|tree| tree.write(key.as_ref(), value, Condition::Always))?;
         Ok(written.map(|_| ()))
     }
 
-    /// As [`Tree::remove`].
+    /// Removes a key, if it is present; see [`Tree::remove`].
     pub fn remove(self, key: impl AsRef<[u8]>) -> Result<Pending<bool>> {
         self.write(|tree| tree.write(key.as_ref(), None, Condition::Present))
     }
 
-    /// As [`Tree::compare_exchange`].
+    /// Replaces `current` by `new` in one atomic step; see [`Tree::compare_exchange`].
     pub fn compare_exchange(
         self,
         key: impl AsRef<[u8]>,
@@ -340,14 +341,14 @@ impl<'t> PendingWords<'t> {
         tree.write_pending(|| self.words.words().write(key, value, condition))
     }
 
-    /// As [`WordTree::get`].
+    /// Returns the value of a key; see [`WordTree::get`].
     pub fn get(self, key: u64) -> Result<Pending<Option<u64>>> {
         let tree = self.words.as_tree();
         let found = tree.at(self.words.words().read(key))?;
         Ok(Pending::new(found.value, found.lsn, tree.store()))
     }
 
-    /// As [`WordTree::get_many`].
+    /// Returns the values of many keys, in their order; see [`WordTree::get_many`].
     pub fn get_many(self, keys: &[u64]) -> Result<Pending<Vec<Option<u64>>>> {
         let tree = self.words.as_tree();
         let mut values = vec![None; keys.len()];
@@ -355,28 +356,28 @@ impl<'t> PendingWords<'t> {
         Ok(Pending::new(values, lsn, tree.store()))
     }
 
-    /// As [`WordTree::insert`].
+    /// Adds a key, if it is absent; see [`WordTree::insert`].
     pub fn insert(self, key: u64, value: u64) -> Result<Pending<bool>> {
         self.write(key, Some(value), Condition::Absent)
     }
 
-    /// As [`WordTree::update`].
+    /// Replaces the value of a key, if it is present; see [`WordTree::update`].
     pub fn update(self, key: u64, value: u64) -> Result<Pending<bool>> {
         self.write(key, Some(value), Condition::Present)
     }
 
-    /// As [`WordTree::put`].
+    /// Sets the value of a key, whether it is present or not; see [`WordTree::put`].
     pub fn put(self, key: u64, value: u64) -> Result<Pending<()>> {
         let written = self.write(key, Some(value), Condition::Always)?;
         Ok(written.map(|_| ()))
     }
 
-    /// As [`WordTree::remove`].
+    /// Removes a key, if it is present; see [`WordTree::remove`].
     pub fn remove(self, key: u64) -> Result<Pending<bool>> {
         self.write(key, None, Condition::Present)
     }
 
-    /// As [`WordTree::compare_exchange`].
+    /// Replaces `current` by `new` in one atomic step; see [`WordTree::compare_exchange`].
     pub fn compare_exchange(
         self,
         key: u64,
@@ -409,7 +410,7 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
         Self { tree }
     }
 
-    /// As [`TypedTree::get`].
+    /// Returns the value of a key; see [`TypedTree::get`].
     pub fn get<Q: Key + ?Sized>(self, key: &Q) -> Result<Pending<Option<V>>>
     where
         K: Borrow<Q>,
@@ -421,7 +422,7 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
         })
     }
 
-    /// As [`TypedTree::insert`].
+    /// Adds a key, if it is absent; see [`TypedTree::insert`].
     pub fn insert<Q, W>(self, key: &Q, value: &W) -> Result<Pending<bool>>
     where
         Q: Key + ?Sized,
@@ -433,7 +434,7 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
         tree.insert(key_bytes(key), value_bytes(value))
     }
 
-    /// As [`TypedTree::update`].
+    /// Replaces the value of a key, if it is present; see [`TypedTree::update`].
     pub fn update<Q, W>(self, key: &Q, value: &W) -> Result<Pending<bool>>
     where
         Q: Key + ?Sized,
@@ -445,7 +446,7 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
         tree.update(key_bytes(key), value_bytes(value))
     }
 
-    /// As [`TypedTree::put`].
+    /// Sets the value of a key, whether it is present or not; see [`TypedTree::put`].
     pub fn put<Q, W>(self, key: &Q, value: &W) -> Result<Pending<()>>
     where
         Q: Key + ?Sized,
@@ -457,7 +458,7 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
         tree.put(key_bytes(key), value_bytes(value))
     }
 
-    /// As [`TypedTree::remove`].
+    /// Removes a key, if it is present; see [`TypedTree::remove`].
     pub fn remove<Q: Key + ?Sized>(self, key: &Q) -> Result<Pending<bool>>
     where
         K: Borrow<Q>,
@@ -465,7 +466,7 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
         self.tree.as_tree().pending().remove(key_bytes(key))
     }
 
-    /// As [`TypedTree::compare_exchange`].
+    /// Replaces `current` by `new` in one atomic step; see [`TypedTree::compare_exchange`].
     pub fn compare_exchange<Q, W>(
         self,
         key: &Q,

@@ -88,12 +88,12 @@ impl Tree {
         Range::new(self, range.into_bounds())
     }
 
-    /// The entries whose keys begin with `prefix`, as [`Tree::range`].
+    /// The entries whose keys begin with `prefix`, in order; see [`Tree::range`].
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range<'_> {
         Range::new(self, Bounds::prefix(prefix.as_ref()))
     }
 
-    /// All entries, as [`Tree::range`].
+    /// All entries, in order; see [`Tree::range`].
     pub fn iter(&self) -> Range<'_> {
         self.range(..)
     }
@@ -130,7 +130,7 @@ impl<'t> Range<'t> {
         Ok(found.then(|| self.front.entry()))
     }
 
-    /// The last entry not yet returned, as [`Range::next_entry`].
+    /// The last entry not yet returned, borrowed until the next call; see [`Range::next_entry`].
     #[allow(clippy::type_complexity, reason = "a pair, twice wrapped")]
     pub fn next_entry_back(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         let found = self.advance(Direction::Reverse)?;
@@ -161,8 +161,8 @@ impl<'t> Range<'t> {
         };
     }
 
-    /// As [`Range::seek`], for the other end: [`Range::next_entry_back`] then returns the last
-    /// entry at or below the key.
+    /// Goes to a key from the other end: [`Range::next_entry_back`] then returns the last entry at
+    /// or below it that the bounds of the range include and the other end has not passed. O(log n).
     pub fn seek_back(&mut self, key: impl AsRef<[u8]>) {
         let key = key.as_ref();
         self.done = false;
@@ -178,7 +178,7 @@ impl<'t> Range<'t> {
         self.done = false;
     }
 
-    /// Replaces the entry of one end by the next; `false` if the two ends have met.
+    /// Replaces the entry of one end by the next; `false` if the two ends have passed each other.
     fn advance(&mut self, direction: Direction) -> Result<bool> {
         if self.done {
             return Ok(false);

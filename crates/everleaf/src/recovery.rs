@@ -45,8 +45,8 @@ pub struct Recovery {
     /// Nodes of [`Engine::MASSTREE`](crate::Engine::MASSTREE) are recovered when they are first
     /// used, or by a sweep in the background; with trees of
     /// [`Engine::BZTREE`](crate::Engine::BZTREE) the space in use is found out in the background,
-    /// see [`Store::finish_recovery`](crate::Store::finish_recovery); before the open returns if a
-    /// batch was under way.
+    /// see [`Store::finish_recovery`](crate::Store::finish_recovery), or before the open returns if
+    /// a batch was under way.
     pub after_crash: bool,
     /// The whole of opening: from the mapping of the file to the end of recovery.
     pub duration: Duration,
@@ -145,7 +145,7 @@ pub(crate) struct Terms<'o> {
     pub(crate) start: Instant,
 }
 
-/// Recovers a pool, as the module's page says.
+/// Recovers a pool in the steps that the module's documentation lists.
 pub(crate) fn recover<M: Host>(pool: &Pool<M>, terms: Terms<'_>) -> Result<Recovered> {
     let after_crash = pool.needs_mark();
     let mut opened = Opened {

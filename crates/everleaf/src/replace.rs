@@ -11,14 +11,15 @@ use crate::Store;
 use crate::options::lock;
 
 impl Store {
-    /// Closes this store cleanly, and puts the closed store in the file `new`, of the same file
-    /// system, in the place of its file: with its path, and durably. Whatever happens meanwhile,
-    /// the path leads to one of the two, whole. A process that waits for the pool gets the new one.
+    /// Closes this store cleanly, and then renames the file `new` to its path, durably. `new` holds
+    /// another store, which is closed and lies on the same file system. If a crash comes meanwhile,
+    /// the path leads to one of the two stores, whole. A process that waits for the pool gets the
+    /// new one.
     ///
     /// # Errors
-    /// As [`Store::close`]; [`ErrorKind::Locked`] if another process opens this store once it is
-    /// closed; [`ErrorKind::Io`] if the system refuses. After an error the path leads to this
-    /// store, and `new` is where it was, unless only its place is not durable yet.
+    /// The errors of [`Store::close`]; [`ErrorKind::Locked`] if another process opens this store
+    /// once it is closed; [`ErrorKind::Io`] if the system refuses. After an error the path leads to
+    /// this store, and `new` is where it was, unless only its place is not durable yet.
     pub fn close_and_replace(self, new: impl AsRef<Path>) -> Result<()> {
         let path = self.path().to_owned();
         let refused = |source| Error::io("replace the pool")(source);
@@ -29,7 +30,8 @@ impl Store {
                 .and_then(|new| new.sync_all())
                 .map_err(refused)?;
             self.close()?;
-            // The log is gone, so none is there to be taken for the new pool's.
+            // The close removed the log of the old pool, so no open takes it for the new pool's
+            // log.
             let file = File::open(&place).map_err(refused)?;
             lock(&file, FlockOperation::NonBlockingLockExclusive)?;
             let holder = pool::holder_of_file(&file);

@@ -53,7 +53,7 @@ pub struct StoreStat {
     pub line_form: LineForm,
     /// The medium in one line of text: its kind, its instructions, what it does not survive.
     pub medium: String,
-    /// What is survived.
+    /// What the store survives.
     pub survives: Survives,
     /// Length of the file, in bytes.
     pub file_bytes: u64,
@@ -136,7 +136,8 @@ impl Store {
         self.of_any_engine(name, TreeOptions::RECORDS)
     }
 
-    /// The tree `name`, made so if it is missing; an existing one may have another engine.
+    /// The tree `name`, made as `wanted` says if it is missing; an existing one may have another
+    /// engine.
     fn of_any_engine(&self, name: &str, wanted: TreeOptions) -> Result<Tree> {
         match self.open_tree(name) {
             Err(error) if error.is_absent() => self.tree_with(name, wanted),
@@ -153,13 +154,14 @@ impl Store {
         }
     }
 
-    /// The tree `name` with keys and values of these types: [`Store::tree`] with types. Errors and
-    /// cost as there.
+    /// The tree `name` with keys and values of these types. Errors and cost are those of
+    /// [`Store::tree`].
     pub fn typed<K: Key, V: EncodedValue>(&self, name: &str) -> Result<TypedTree<K, V>> {
         Ok(self.tree(name)?.typed())
     }
 
-    /// The tree `name`, made so if it is missing. Errors and cost as [`Store::tree`].
+    /// The tree `name`, made with these options if it is missing. Errors and cost are those of
+    /// [`Store::tree`].
     pub fn tree_with(&self, name: &str, options: TreeOptions) -> Result<Tree> {
         let found = self.find(name, Some(options)).and_then(|tree| {
             tree.kind().demand(name, options)?;
@@ -169,31 +171,33 @@ impl Store {
     }
 
     /// The tree `name` of `u64` keys and values, whatever its engine; made with the default engine
-    /// if it is missing. Errors and cost as [`Store::tree`].
+    /// if it is missing. Errors and cost are those of [`Store::tree`].
     pub fn word_tree(&self, name: &str) -> Result<WordTree> {
         let tree = self.of_any_engine(name, TreeOptions::WORDS)?;
         tree.as_words()
             .ok_or_else(|| self.inner.name_path(Error::no_such_tree(name)))
     }
 
-    /// The existing tree `name`, whatever its engine and codec. Cost as [`Store::tree`].
+    /// The existing tree `name`, whatever its engine and codec. The cost is that of
+    /// [`Store::tree`].
     ///
     /// # Errors
-    /// [`ErrorKind::NoSuchTree`]; otherwise as [`Store::tree`].
+    /// [`ErrorKind::NoSuchTree`], and the errors of [`Store::tree`].
     pub fn open_tree(&self, name: &str) -> Result<Tree> {
         self.at(self.find(name, None))
     }
 
-    /// Reads what is whole of a damaged tree: calls `visit` with its entries in ascending order of
-    /// keys, until it returns `false`. Returns the damage it met, each with how much it kept from
-    /// being read ([`Part`](crate::Part)), or else what [`Tree::check`] finds, which is no error
-    /// here; for [`Engine::MASSTREE`](crate::Engine::MASSTREE) also damage that cost no entry, such
-    /// as a wrong count. The tree need not open, and is not changed except as an open changes it.
-    /// Entries that are written meanwhile may be left out. `visit` may use all trees, this one
-    /// included, and may wait for other threads: no lock is held while it is called. Between its
-    /// calls other threads wait for a tree of `masstree` while it is read. Where the nodes of a tree of byte
-    /// strings no longer lead to others, these are found in the slabs of the pool; what is returned
-    /// says so, and whether some of what they hold may be older values. O(n); O(pool) then.
+    /// Reads the undamaged entries of a damaged tree: calls `visit` with them in ascending order of
+    /// keys, until it returns `false`. Returns the damage that it found, each with how much of the
+    /// tree could not be read because of it ([`Part`](crate::Part)). If it found none, it returns
+    /// the violations that [`Tree::check`] finds. For [`Engine::MASSTREE`](crate::Engine::MASSTREE)
+    /// it also returns damage that cost no entry, such as a wrong count. The tree may be one that
+    /// does not open. It is not changed, except by recovery if it can be opened. Entries that are
+    /// written meanwhile may be left out. `visit` may use all trees, this one included, and may
+    /// wait for other threads: no lock is held while it is called. Between its calls other threads
+    /// wait for a tree of `masstree` while it is read. If damage cuts off nodes of a tree of byte
+    /// strings, these are searched for in the slabs of the pool. The result says so, and whether
+    /// some of their values may be outdated. O(n); with such a search O(pool).
     ///
     /// # Errors
     /// - [`ErrorKind::NoSuchTree`]; [`ErrorKind::UnknownEngine`]: a newer release made it;
@@ -216,7 +220,7 @@ impl Store {
                 Some(root) => root,
                 None => roots.find(name)?.ok_or_else(|| Error::no_such_tree(name))?,
             };
-            // Bitmaps say which nodes are in use, once they are read.
+            // Salvage needs the bitmaps, which say which nodes are in use.
             self.inner.has_recovered();
             let left_out = opened
                 .as_ref()
@@ -334,7 +338,7 @@ impl Store {
     /// # Errors
     /// [`ErrorKind::NoSuchTree`]; [`ErrorKind::InUse`] while a handle or a range of it lives, or
     /// any range while the store recovers ([`Store::finish_recovery`]); [`ErrorKind::Corrupt`] if
-    /// it is damaged. A damaged tree stays, so that it can be salvaged, unless the damage is met
+    /// it is damaged. A damaged tree stays, so that it can be salvaged, unless the damage is found
     /// only while its space is freed: the next open then finds out what is free.
     pub fn drop_tree(&self, name: &str) -> Result<()> {
         self.at(self.drop_found(name))
@@ -346,7 +350,7 @@ impl Store {
     /// # Errors
     /// [`ErrorKind::NoSuchTree`]; [`ErrorKind::TreeExists`] if a tree has the new name;
     /// [`ErrorKind::BadTreeName`]; [`ErrorKind::TooManyTrees`], as the new name needs a free slot
-    /// for a moment; [`ErrorKind::InUse`] as [`Store::drop_tree`].
+    /// for a moment; [`ErrorKind::InUse`] in the same cases as with [`Store::drop_tree`].
     pub fn rename_tree(&self, name: &str, new: &str) -> Result<()> {
         self.at(self.rename_found(name, new))
     }
@@ -453,11 +457,11 @@ impl Store {
     }
 
     /// Gives the room of free space back to the file system: all free slabs of 64 KiB become holes
-    /// in the file, and the free tail of the file is cut off. Returns by how many bytes the file
-    /// takes less room on its disk; 0 in memory. The same happens by and by to what is removed,
-    /// beside some MiB that are kept for reuse, and at a clean close. Slabs in which anything is in
-    /// use stay as they are; a pool that is written anew from its entries has none of them. Other
-    /// threads may go on; those that need new slabs wait, and trees of
+    /// in the file, and the free tail of the file is cut off. Returns how many bytes of the disk
+    /// this has freed; 0 in memory. Without this call the room of removed entries is given back
+    /// gradually, except for some MiB that are kept for reuse, and at a clean close. Slabs in which
+    /// anything is in use stay as they are; a pool that is written anew from its entries has none
+    /// of them. Other threads may go on; those that need new slabs wait, and trees of
     /// [`Engine::MASSTREE`](crate::Engine::MASSTREE) stop while their free objects are counted.
     /// O(slabs), with masstree O(its free objects), and on a file a checkpoint.
     ///
@@ -532,11 +536,11 @@ impl Store {
 
     /// Verifies the whole structure of every tree and returns every violation. For a tree that does
     /// not open, the violations are the one that prevents that and those that [`Store::salvage`]
-    /// meets. O(entries). Other threads may go on, except that writers of trees of
+    /// finds. O(entries). Other threads may go on, except that writers of trees of
     /// [`Engine::MASSTREE`](crate::Engine::MASSTREE) wait.
     ///
     /// # Errors
-    /// Only if checking itself is impossible, as for want of memory.
+    /// Only if the check itself is impossible, for example for lack of memory.
     pub fn check(&self) -> Result<Vec<StoreViolation>> {
         let roots = self.at(self.inner.backend.roots())?;
         let of_root = |DamagedRoot {
@@ -599,7 +603,7 @@ impl Store {
             Err(error) if error.is_corrupt() => Vec::new(),
             found => found?.into_iter().map(Violation::from).collect(),
         };
-        // Salvage may not meet the damage that prevents an open.
+        // The damage that prevents an open may be in a part that salvage does not read.
         if found
             .iter()
             .all(|violation| violation.offset != first.offset)
@@ -624,7 +628,7 @@ impl Store {
             .and_then(|inner| {
                 drop(inner.background);
                 drop(inner.trees);
-                // What was only read is not closed but forgotten.
+                // A store that is only read is dropped without a clean close.
                 if inner.source.is_some() {
                     Ok(())
                 } else {

@@ -14,7 +14,7 @@ use crate::TreeOptions;
 use crate::backend::OpenTree;
 use crate::open_store::OpenStore;
 
-/// A thread keeps no larger buffer than this for [`Tree::get_with`].
+/// The largest buffer that a thread keeps for [`Tree::get_with`], in bytes.
 const LENT_BYTES_KEPT: usize = 1 << 20;
 
 /// An ordered map from byte strings to byte strings, by name in a [`Store`](crate::Store).
@@ -98,7 +98,7 @@ impl Tree {
     }
 
     /// The engine beneath, for comparisons. Its errors lack the pool's path, and it tries a write
-    /// to a full pool only once. In a store that is only read it takes writes, and they are lost.
+    /// to a full pool only once. In a store that is only read it accepts writes, which are lost.
     #[inline(always)]
     pub fn index(&self) -> &dyn Index {
         &*self.striped
@@ -172,7 +172,7 @@ impl Tree {
         read: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
         thread_local!(static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) });
-        // Taken out, as `read` may read another value.
+        // The buffer is taken out, since `read` may call this method for another value.
         let mut buffer = BUFFER.take();
         let found = self.get_into(key, &mut buffer);
         let result = found.map(|is_present| is_present.then(|| read(&buffer)));
@@ -254,10 +254,10 @@ impl Tree {
     }
 
     /// Fills an empty tree from entries in strictly ascending order, leaves to `fill` of their
-    /// capacity (0.5 to 1.0; other values are clamped). Wholly done or not at all, also across a
-    /// crash. Returns the number of entries. O(n), and much faster than as many inserts. Until it
-    /// is done, it keeps what it would have to undo in memory: up to 16 bytes an entry, nothing for
-    /// words in [`Engine::RNTREE`](crate::Engine::RNTREE), next to nothing in
+    /// capacity (0.5 to 1.0; other values are clamped). The load is atomic, also across a crash.
+    /// Returns the number of entries. O(n), and much faster than inserting the entries one by one.
+    /// Until it is done, it keeps in memory what an undo would need: up to 16 bytes an entry,
+    /// nothing for words in [`Engine::RNTREE`](crate::Engine::RNTREE), and a small constant in
     /// [`Engine::MASSTREE`](crate::Engine::MASSTREE). Epochs end meanwhile, and the load is durable
     /// with the one in which it ends.
     ///
@@ -272,16 +272,16 @@ impl Tree {
         self.try_bulk_load(entries.into_iter().map(Ok::<_, Error>), fill)
     }
 
-    /// As [`Tree::bulk_load`], from a source that may fail: its first error is returned, and
-    /// nothing is loaded.
+    /// Does the same as [`Tree::bulk_load`], from a source that may fail: then the source's error
+    /// is returned, and nothing is loaded.
     pub fn try_bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>, E: From<Error>>(
         &self,
         entries: impl IntoIterator<Item = std::result::Result<(K, V), E>>,
         fill: f64,
     ) -> std::result::Result<u64, E> {
         self.at(self.context.store.expect_writable())?;
-        // The source cannot be read twice, so there is no second attempt: free space is found
-        // before the first one. Soon after a crash that waits for recovery in the background.
+        // The source cannot be read twice, so there is no second attempt, and free space is found
+        // before the first one. Soon after a crash this waits for recovery in the background.
         self.context.store.find_space();
         let mut entries = entries.into_iter();
         let mut failure = None;

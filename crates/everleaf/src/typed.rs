@@ -95,7 +95,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         ))
     }
 
-    /// As [`Tree::get`].
+    /// Returns the value of a key; see [`Tree::get`].
     pub fn get<Q: Key + ?Sized>(&self, key: &Q) -> Result<Option<V>>
     where
         K: Borrow<Q>,
@@ -106,7 +106,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
             .transpose()
     }
 
-    /// As [`Tree::contains`].
+    /// Whether a key is present; see [`Tree::contains`].
     pub fn contains<Q: Key + ?Sized>(&self, key: &Q) -> Result<bool>
     where
         K: Borrow<Q>,
@@ -114,7 +114,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         self.tree.contains(key_bytes(key))
     }
 
-    /// As [`Tree::get_many`].
+    /// Returns the values of many keys, in their order; see [`Tree::get_many`].
     pub fn get_many<'q, Q: Key + ?Sized + 'q>(
         &self,
         keys: impl IntoIterator<Item = &'q Q>,
@@ -130,7 +130,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
             .collect()
     }
 
-    /// As [`Tree::insert`].
+    /// Adds a key; `false`, and nothing changes, if it is present. See [`Tree::insert`].
     pub fn insert<Q: Key + ?Sized, W: EncodedValue + ?Sized>(
         &self,
         key: &Q,
@@ -143,7 +143,8 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         self.tree.insert(key_bytes(key), value_bytes(value))
     }
 
-    /// As [`Tree::update`].
+    /// Replaces the value of a key; `false`, and nothing changes, if it is absent. See
+    /// [`Tree::update`].
     pub fn update<Q: Key + ?Sized, W: EncodedValue + ?Sized>(
         &self,
         key: &Q,
@@ -156,7 +157,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         self.tree.update(key_bytes(key), value_bytes(value))
     }
 
-    /// As [`Tree::put`].
+    /// Sets the value of a key, whether it is present or not; see [`Tree::put`].
     pub fn put<Q: Key + ?Sized, W: EncodedValue + ?Sized>(&self, key: &Q, value: &W) -> Result<()>
     where
         K: Borrow<Q>,
@@ -165,7 +166,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         self.tree.put(key_bytes(key), value_bytes(value))
     }
 
-    /// As [`Tree::remove`].
+    /// Removes a key; `false` if it is absent. See [`Tree::remove`].
     pub fn remove<Q: Key + ?Sized>(&self, key: &Q) -> Result<bool>
     where
         K: Borrow<Q>,
@@ -173,7 +174,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         self.tree.remove(key_bytes(key))
     }
 
-    /// As [`Tree::compare_exchange`].
+    /// Replaces `current` by `new` in one atomic step; see [`Tree::compare_exchange`].
     pub fn compare_exchange<Q: Key + ?Sized, W: EncodedValue + ?Sized>(
         &self,
         key: &Q,
@@ -189,7 +190,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
             .compare_exchange(key_bytes(key), current.as_deref(), new.as_deref())
     }
 
-    /// As [`Tree::replace`].
+    /// Sets the value of a key, and returns the old one; see [`Tree::replace`].
     pub fn replace<Q: Key + ?Sized, W: EncodedValue + ?Sized>(
         &self,
         key: &Q,
@@ -203,7 +204,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         old.map(|old| self.value(&old)).transpose()
     }
 
-    /// As [`Tree::take`].
+    /// Removes a key, and returns its value; see [`Tree::take`].
     pub fn take<Q: Key + ?Sized>(&self, key: &Q) -> Result<Option<V>>
     where
         K: Borrow<Q>,
@@ -214,7 +215,8 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
             .transpose()
     }
 
-    /// As [`Tree::fetch_update`].
+    /// Computes the new value of a key from the old one, in one atomic step, and returns the old
+    /// one; see [`Tree::fetch_update`].
     ///
     /// ```
     /// # let store = everleaf::Store::in_memory()?;
@@ -247,7 +249,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         }
     }
 
-    /// As [`Tree::first`].
+    /// Returns the entry with the smallest key; see [`Tree::first`].
     pub fn first(&self) -> Result<Option<(K, V)>> {
         self.tree
             .first()?
@@ -255,7 +257,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
             .transpose()
     }
 
-    /// As [`Tree::last`].
+    /// Returns the entry with the greatest key; see [`Tree::last`].
     pub fn last(&self) -> Result<Option<(K, V)>> {
         self.tree
             .last()?
@@ -263,7 +265,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
             .transpose()
     }
 
-    /// As [`Tree::pop_first`].
+    /// Removes the entry with the smallest key, and returns it; see [`Tree::pop_first`].
     pub fn pop_first(&self) -> Result<Option<(K, V)>> {
         self.tree
             .pop_first()?
@@ -271,7 +273,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
             .transpose()
     }
 
-    /// As [`Tree::pop_last`].
+    /// Removes the entry with the greatest key, and returns it; see [`Tree::pop_last`].
     pub fn pop_last(&self) -> Result<Option<(K, V)>> {
         self.tree
             .pop_last()?
@@ -279,7 +281,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
             .transpose()
     }
 
-    /// As [`Tree::next_above`].
+    /// Returns the first entry above a key; see [`Tree::next_above`].
     pub fn next_above<Q: Key + ?Sized>(&self, key: &Q) -> Result<Option<(K, V)>>
     where
         K: Borrow<Q>,
@@ -290,7 +292,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
             .transpose()
     }
 
-    /// As [`Tree::next_below`].
+    /// Returns the last entry below a key; see [`Tree::next_below`].
     pub fn next_below<Q: Key + ?Sized>(&self, key: &Q) -> Result<Option<(K, V)>>
     where
         K: Borrow<Q>,
@@ -308,7 +310,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         }
     }
 
-    /// As [`Tree::range`].
+    /// Iterates over the entries within a range of keys, in order; see [`Tree::range`].
     pub fn range<Q: Key + ?Sized>(&self, range: impl RangeBounds<Q>) -> TypedRange<'_, K, V>
     where
         K: Borrow<Q>,
@@ -319,7 +321,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         }
     }
 
-    /// The entries whose keys, which are tuples, have this first part, as [`Tree::range`].
+    /// Iterates over the entries whose keys are tuples with this first part; see [`Tree::range`].
     pub fn prefix<P: Key + ?Sized>(&self, part: &P) -> TypedRange<'_, K, V>
     where
         K: StartsWith<P>,
@@ -332,7 +334,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         }
     }
 
-    /// As [`Tree::iter`].
+    /// Iterates over all entries, in order; see [`Tree::iter`].
     pub fn iter(&self) -> TypedRange<'_, K, V> {
         TypedRange {
             range: self.tree.iter(),
@@ -340,7 +342,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         }
     }
 
-    /// As [`Tree::remove_range`].
+    /// Removes the keys of a range, and returns how many; see [`Tree::remove_range`].
     pub fn remove_range<Q: Key + ?Sized>(&self, range: impl RangeBounds<Q>) -> Result<u64>
     where
         K: Borrow<Q>,
@@ -348,22 +350,22 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         self.tree.remove_range(Self::bounds(&range))
     }
 
-    /// As [`Tree::clear`].
+    /// Removes all keys, and returns how many; see [`Tree::clear`].
     pub fn clear(&self) -> Result<u64> {
         self.tree.clear()
     }
 
-    /// As [`Tree::len`].
+    /// Returns the number of keys; see [`Tree::len`].
     pub fn len(&self) -> Result<u64> {
         self.tree.len()
     }
 
-    /// As [`Tree::is_empty`].
+    /// Whether there is no key; see [`Tree::is_empty`].
     pub fn is_empty(&self) -> Result<bool> {
         self.tree.is_empty()
     }
 
-    /// As [`Tree::bulk_load`].
+    /// Fills an empty tree from entries in strictly ascending order; see [`Tree::bulk_load`].
     pub fn bulk_load(&self, entries: impl IntoIterator<Item = (K, V)>, fill: f64) -> Result<u64> {
         let bytes = |(key, value): (K, V)| (key_bytes(&key), value_bytes(&value));
         self.tree.bulk_load(entries.into_iter().map(bytes), fill)

@@ -123,7 +123,7 @@ impl WordTree {
         Ok(values)
     }
 
-    /// As [`WordTree::get_many`], into a buffer.
+    /// Writes the values of many keys into a buffer; see [`WordTree::get_many`].
     ///
     /// # Panics
     /// If `values` is not as long as `keys`.
@@ -140,7 +140,7 @@ impl WordTree {
         self.tree.at(words.scan_each(from, visit))
     }
 
-    /// The entries within a range of keys, in order; `rev()` reads them from the end. As
+    /// The entries within a range of keys, in order; `rev()` reads them from the end. See
     /// [`Tree::range`].
     pub fn range(&self, range: impl RangeBounds<u64>) -> WordRange<'_> {
         let bytes = |bound: Bound<&u64>| bound.map(|key| key.to_be_bytes().to_vec());
@@ -163,7 +163,7 @@ impl WordTree {
         self.tree.is_empty()
     }
 
-    /// Fills an empty tree from entries in strictly ascending order; as [`Tree::bulk_load`].
+    /// Fills an empty tree from entries in strictly ascending order; see [`Tree::bulk_load`].
     pub fn bulk_load(
         &self,
         entries: impl IntoIterator<Item = (u64, u64)>,

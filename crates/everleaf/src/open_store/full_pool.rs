@@ -1,5 +1,5 @@
-//! What a store does about a full pool: it finds space that is free and not known to be, and tries
-//! once more.
+//! A write to a full pool: the store looks for space that is free but not known to be free, and
+//! tries the write once more.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use engines::Result;
 use super::OpenStore;
 use crate::recovery::OpenTrees;
 
-/// How long a writer waits for open ranges, which keep the space in use after a crash from being
-/// known: the writer's own thread may have one.
+/// How long a writer waits for open ranges. After a crash the store cannot tell which space is in
+/// use while a range is open. The wait is limited, because the writer's own thread may have one.
 const RANGES_WAIT: Duration = Duration::from_millis(200);
 
 impl OpenStore {
@@ -20,7 +20,8 @@ impl OpenStore {
         retry(attempt, || self.find_space())
     }
 
-    /// As [`OpenStore::ordered`], for a caller that holds the lock of the store's trees.
+    /// Does the same as [`OpenStore::ordered`], for a caller that holds the lock of the store's
+    /// trees.
     pub(crate) fn retry_if_full<T>(
         &self,
         trees: &OpenTrees,
@@ -35,7 +36,8 @@ impl OpenStore {
     /// Finds space that is free after a crash, or that was removed in any tree and not yet reused.
     #[cold]
     pub(crate) fn find_space(&self) {
-        // Other threads may open trees while this one waits, so it does not hold their lock yet.
+        // Other threads may open trees while this one waits, so it does not hold the lock of the
+        // trees yet.
         self.has_recovered();
         self.find_space_of(&self.trees.lock());
     }
