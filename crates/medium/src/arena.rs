@@ -1,8 +1,8 @@
 //! Volatile memory addressed by 32-bit indices.
 //!
-//! Inner nodes and the volatile records of leaves live here: denser than pointers, safe to name
-//! after they were freed (an index always leads to *some* element, and any bits are a valid one),
-//! in huge pages.
+//! Inner nodes and the volatile records of leaves live in arenas. An index takes half the bytes of
+//! a pointer. A thread may use the index of an element that was freed meanwhile: it leads to *some*
+//! element, and any bits are a valid one. The memory has huge pages where the system gives them.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use crate::{LINE_BYTES, MediumError};
 /// The type is `repr(C)` and consists of `AtomicU64`s and arrays of them, so that zeroed memory is
 /// a valid value, and has no `Drop`.
 pub unsafe trait Volatile: Send + Sync + 'static {
-    /// A value of zeros. Memory of an arena is zero anyway; `loom`'s atomics must be made.
+    /// A value of zeros. Only the arena under `loom` needs it, whose atomics have to be
+    /// constructed; mapped memory is zero.
     fn zeros() -> Self;
 }
 
@@ -89,8 +90,9 @@ pub struct Arena<T: Volatile> {
 
 /// Whether small arenas that this thread drops leave their memory to the next ones that it makes.
 ///
-/// Making an arena otherwise costs three system calls and a page fault: nothing for a pool that
-/// stays open, and most of the time of a harness that opens ten thousand pools a second.
+/// Making an arena otherwise costs three system calls and a page fault: a pool that stays open does
+/// not notice them, but a harness that opens ten thousand pools a second would spend most of its
+/// time on them.
 pub fn reuse_on_this_thread(reuse: bool) {
     keep_ranges(reuse);
 }
@@ -186,8 +188,8 @@ impl<T: Volatile> Arena<T> {
 }
 
 impl<T: Volatile> Arena<T> {
-    /// The element at `index`, or element 0 where none ever was: for an index that another thread
-    /// may have left where it was read, and that is validated afterwards.
+    /// The element at `index`, or element 0 if the index was never allocated. It is for a reader
+    /// beside writers, which may read an outdated index and validates it afterwards.
     ///
     /// # Panics
     /// If nothing was ever allocated.
@@ -199,7 +201,7 @@ impl<T: Volatile> Arena<T> {
         }
     }
 
-    /// An element for the caller alone. Its content is zero or what a freed element left.
+    /// An element for the caller alone. It holds zeros or the content of a freed element.
     pub fn allocate(&self) -> Result<u32, MediumError> {
         let mut free = self.free.lock();
         if let Some(index) = free.pop() {
@@ -220,8 +222,8 @@ impl<T: Volatile> Arena<T> {
         Ok(first)
     }
 
-    /// Makes all elements up to `index` accessible, for an arena whose elements go with those of
-    /// another.
+    /// Makes all elements up to `index` accessible, for an arena that has an element for each
+    /// element of another arena.
     pub fn reach(&self, index: u32) -> Result<(), MediumError> {
         if index < self.used.load(Ordering::Acquire) {
             return Ok(());

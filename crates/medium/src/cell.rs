@@ -40,7 +40,7 @@ impl Word {
         guard.flush(self);
     }
 
-    /// Replaces `current` by `new`; `Err` holds what was found instead.
+    /// Replaces `current` by `new`; `Err` holds the value that was found instead.
     #[inline(always)]
     #[track_caller]
     pub fn compare_exchange<M: Medium>(
@@ -52,7 +52,7 @@ impl Word {
         guard.medium().compare_exchange(&self.0, current, new)
     }
 
-    /// Hints the processor to load the word's line for a store. A flush may have thrown it out of
+    /// Hints the processor to load the word's line for a store. A flush may have evicted it from
     /// the cache.
     #[inline(always)]
     pub fn prefetch_write(&self) {
@@ -94,8 +94,8 @@ impl Word {
 }
 
 /// A word in the pool that means nothing across a restart (a lock, a version): it reads as
-/// arbitrary after a crash. The code that uses it gives it a value first
-/// ([`VolatileWord::start`]), in each execution; only that is a store to the medium.
+/// arbitrary after a crash. Each execution gives it a value before it uses it
+/// ([`VolatileWord::start`]). Only that first value is a store to the medium.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct VolatileWord(AtomicU64);
@@ -106,8 +106,8 @@ unsafe impl Node for VolatileWord {
 }
 
 impl VolatileWord {
-    /// Gives the word a value, whatever lies there, with release ordering: where the memory becomes
-    /// a node, and where an execution reaches the node for the first time.
+    /// Gives the word a first value, with release ordering. To be called when the memory becomes a
+    /// node, and when an execution reaches the node for the first time.
     #[inline(always)]
     #[track_caller]
     pub fn start<M: Medium>(&self, guard: &Guard<'_, M>, value: u64) {
@@ -121,21 +121,22 @@ impl VolatileWord {
         }
     }
 
-    /// As the atomic's; a yield point under a scheduler.
+    /// Does what the method of [`AtomicU64`] does; a yield point under a scheduler.
     #[inline(always)]
     pub fn load<M: Medium>(&self, _guard: &Guard<'_, M>, order: Ordering) -> u64 {
         self.reach::<M>(AccessKind::Load);
         self.0.load(order)
     }
 
-    /// As the atomic's; a yield point under a scheduler.
+    /// Does what the method of [`AtomicU64`] does; a yield point under a scheduler.
     #[inline(always)]
     pub fn store<M: Medium>(&self, guard: &Guard<'_, M>, value: u64, order: Ordering) {
         self.reach::<M>(AccessKind::Store);
         guard.medium().store_volatile(&self.0, value, order);
     }
 
-    /// As the atomic's, with `Relaxed` on failure; a yield point under a scheduler.
+    /// Does what the method of [`AtomicU64`] does, with `Relaxed` on failure; a yield point under a
+    /// scheduler.
     #[inline(always)]
     pub fn compare_exchange<M: Medium>(
         &self,
@@ -264,13 +265,14 @@ impl Line {
     pub fn prefetch<M: Medium>(&self, guard: &Guard<'_, M>) {
         match guard.medium().line_form() {
             LineForm::Single => crate::kernels::prefetch_write(&self.0),
-            // A copy is stored past the caches: what takes time is to find its page.
+            // A copy is stored past the caches, so the prefetch only loads the translation of its
+            // page's address.
             LineForm::Twin => crate::kernels::prefetch_read(&self.0),
         }
     }
 
-    /// The newest whole value. A copy that a crash tore is written anew and drained first, for a
-    /// later torn store with the same tag could complete it. Needs exclusive access to the line.
+    /// The newest whole value. A copy that a crash tore is first overwritten and drained: otherwise
+    /// a later torn store with the same tag could complete it. Needs exclusive access to the line.
     pub fn recover<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<LineValue, Torn> {
         let found = self.inspect(guard)?;
         if !found.is_whole {
@@ -318,8 +320,8 @@ impl Line {
         }
     }
 
-    /// The copies without their tags, torn or not: for salvage, where something else tells what is
-    /// whole.
+    /// Both copies without their tags, torn or not: for salvage, which tells by other means which
+    /// one is whole.
     pub fn copies<'l, M: Medium>(
         &'l self,
         guard: &'l Guard<'_, M>,

@@ -14,8 +14,8 @@ const SHARDS: usize = 8;
 /// The counts so far; the difference of two is what happened in between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Words stored, successful compare-exchanges included; those of single-form line stores are
-    /// not.
+    /// Words stored, including successful compare-exchanges, but not those of single-form line
+    /// stores.
     pub words_stored: u64,
     /// Lines stored failure-atomically in [`LineForm::Single`](crate::LineForm::Single) (a twin
     /// line is stored as eight words).
@@ -24,7 +24,7 @@ pub struct Counts {
     pub lines_flushed: u64,
     /// Fences: ordering points.
     pub fences: u64,
-    /// Bits that a store changed: what wears out memory.
+    /// Bits that stores changed. Changes of bits wear memory out.
     pub bits_flipped: u64,
 }
 

@@ -38,15 +38,16 @@ impl Default for DaxOptions {
 /// type, so that engines are compiled once for both.
 ///
 /// A file on an fsdax file system that grants `MAP_SYNC` survives loss of power. On any other file
-/// system it is an emulation: the same instructions run, and what they wrote survives the process
-/// but not the machine.
+/// system it is an emulation: the same instructions run, and the bytes that they wrote survive the
+/// process but not the machine.
 #[derive(Debug)]
 pub struct Dax {
     mapping: Mapping,
     flush: FlushKind,
     line_store: LineStore,
     line_form: LineForm,
-    /// In plain memory: what the file survives of which it is a copy, nothing if there is none.
+    /// In plain memory: what the file that it is a copy of survives, or [`Survives::Nothing`] if it
+    /// is no copy.
     plain: Option<Survives>,
 }
 
@@ -92,8 +93,8 @@ impl Dax {
         ))
     }
 
-    /// Plain memory that holds what `file` holds. What is stored stays in memory: only written
-    /// pages take any.
+    /// Plain memory with the content of `file`. Stores do not reach the file, and only pages that
+    /// were stored to take memory.
     pub(crate) fn plain_copy(file: &File) -> Result<Self, MediumError> {
         Ok(Self::of_plain(Mapping::copy_of(file)?, survives(file)))
     }
@@ -116,7 +117,7 @@ impl Dax {
         &self.mapping
     }
 
-    /// Sets the form of the lines of plain memory. A copy of a pool takes it from that.
+    /// Sets the form of the lines of plain memory. A copy of a pool takes the form of the pool.
     ///
     /// # Panics
     /// In persistent memory, where the form follows from how lines are stored.
@@ -204,7 +205,7 @@ unsafe impl Medium for Dax {
 
     #[inline(always)]
     fn store_copy(&self, notes: &(), copy: &[AtomicU64; 8], value: &LineValue) {
-        // With durable caches, a store past the caches only costs time.
+        // If the caches are durable, a store past them has no use and takes longer.
         if self.flush == FlushKind::Nothing || !stream(copy, value) {
             for (word, value) in copy.iter().zip(value.0) {
                 self.store(word, value);

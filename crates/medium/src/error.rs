@@ -1,4 +1,4 @@
-//! Why a medium fails, and what keeps it from growing.
+//! Why a medium fails, and which limit keeps it from growing.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use crate::file::LogError;
 use crate::line_store::LineNotStored;
 use crate::size;
 
-/// What keeps a file from growing.
+/// The limit that keeps a file from growing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum LimitedBy {
@@ -17,7 +17,7 @@ pub enum LimitedBy {
     Addresses,
     /// The disk: its file system has no room.
     Disk {
-        /// What it has, for this user, in bytes.
+        /// The free bytes of the disk for this user.
         free_bytes: u64,
     },
     /// The user's quota on the disk.
@@ -28,7 +28,8 @@ pub enum LimitedBy {
 }
 
 impl LimitedBy {
-    /// What an error says that kept `file` from growing; `None` if it is another one.
+    /// The limit that an error of growing `file` stands for; `None` if it is an error of another
+    /// kind.
     pub fn of(error: &io::Error, file: &std::fs::File) -> Option<Self> {
         match error.kind() {
             io::ErrorKind::StorageFull => {
@@ -62,7 +63,7 @@ impl LimitedBy {
             ),
             _ => format!("growing {name} from {from} to {to} failed"),
         };
-        // Nothing can be removed from what could not be opened.
+        // Nothing can be removed from a pool that could not be opened.
         let way_out = if limit == 0 {
             "free some space"
         } else {
@@ -112,7 +113,8 @@ pub enum MediumError {
     Full {
         /// Bytes that the file would have had.
         wanted: u64,
-        /// Bytes that it may have: by the limit, or because it has them and the disk gives no more.
+        /// Bytes that it may have: the configured limit, or its present length if the disk has no
+        /// more room.
         limit: u64,
         /// What is full.
         by: LimitedBy,
@@ -128,7 +130,7 @@ pub enum MediumError {
     /// The processor could not store a line whole, and has no other instruction that could.
     #[error(transparent)]
     Line(#[from] LineNotStored),
-    /// What was written may not be durable; nothing is acknowledged any more.
+    /// Writes may not be durable; nothing is acknowledged any more.
     #[error(
         "the medium failed and accepts nothing more: {0}; reopen the pool to see what is durable"
     )]

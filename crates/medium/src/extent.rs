@@ -48,8 +48,8 @@ impl Extent {
     /// Makes `length` bytes accessible.
     ///
     /// # Safety
-    /// The memory up to `length` is mapped. With a smaller length than before, what lies beyond
-    /// stays so, as [`Extent::new`] demands, or the caller has exclusive access.
+    /// The memory up to `length` is mapped. With a smaller length than before, the memory beyond
+    /// stays mapped, as [`Extent::new`] demands, or the caller has exclusive access.
     pub unsafe fn set_length(&self, length: u64) {
         self.length.store(length, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! The guard: what every access to a pool names.
+//! The guard, which every access to a pool takes as an argument.
 
 use crate::line_store::LineValue;
 use crate::sync::schedule::{Access, AccessKind, reach};
@@ -39,9 +39,9 @@ impl<'m, M: Medium> Guard<'m, M> {
         }
     }
 
-    /// Opens access without pinning: what is read may have been retired, and its memory reused, so
-    /// the reader validates what it found by something that reuse changes. Saves a full fence,
-    /// which also keeps the processor from beginning one read before the last has ended.
+    /// Opens access without pinning: the memory that is read may have been retired and reused. So
+    /// the reader validates what it found, by a value that reuse changes. Saves a full fence, which
+    /// would also keep the processor from beginning one read before the last has ended.
     #[inline(always)]
     pub fn unpinned(medium: &'m M) -> Self {
         Self {
@@ -72,8 +72,8 @@ impl<'m, M: Medium> Guard<'m, M> {
     }
 
     /// A yield point for the scheduler of the crash explorer, before a lock or a change of volatile
-    /// state that is neither a cell nor an [`Atomic`](crate::sync::Atomic) of this medium. No code
-    /// otherwise.
+    /// state that is neither a cell nor an [`Atomic`](crate::sync::Atomic) of this medium. It
+    /// compiles to no code for other media.
     #[inline(always)]
     pub fn interleave<T>(&self, _what: &T) {
         if is_scheduled::<M>() {
@@ -81,7 +81,7 @@ impl<'m, M: Medium> Guard<'m, M> {
         }
     }
 
-    /// As [`Guard::interleave`], before such state is read.
+    /// A yield point, as [`Guard::interleave`] is, before such state is read.
     #[inline(always)]
     pub fn interleave_read<T>(&self, _what: &T) {
         if is_scheduled::<M>() {
@@ -89,8 +89,8 @@ impl<'m, M: Medium> Guard<'m, M> {
         }
     }
 
-    /// As [`Guard::interleave`], before memory is allocated or given back: which memory a thread
-    /// gets depends on the order of the threads.
+    /// A yield point, as [`Guard::interleave`] is, before memory is allocated or given back: which
+    /// memory a thread gets depends on the order of the threads.
     #[inline(always)]
     pub fn interleave_memory(&self) {
         if is_scheduled::<M>() {
@@ -189,8 +189,8 @@ impl<'m, M: Medium> Guard<'m, M> {
         self.medium.store_copy(&self.notes, copy.atomics(), value);
     }
 
-    /// Orders: what was flushed is durable before what is flushed later. Returns the position to
-    /// wait for.
+    /// Orders flushes: everything this thread flushed before is durable before anything it flushes
+    /// later. Returns the position to wait for.
     #[inline(always)]
     #[track_caller]
     pub fn fence(&self) -> Lsn {

@@ -1,8 +1,8 @@
 //! Holes: units of a file that have no room on the disk.
 //!
-//! A store through a mapping to a hole of a full disk is a signal, not an error; so may be a load,
-//! where the file system has its files in memory. So what is a hole is known without a look at it,
-//! and a hole gets room before it is used again.
+//! If the disk is full, a store through a mapping to a hole raises a signal and returns no error.
+//! On a file system in memory a load may, too. So the medium keeps the set of holes, and gives a
+//! hole room on the disk before a thread accesses it again.
 
 use std::ops::Range;
 
@@ -19,7 +19,8 @@ pub const RELEASE_BYTES: u64 = 1 << 16;
 /// The holes of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Holes {
-    /// By the number of the unit. Ranges, as a sparse file may have more units than memory.
+    /// The numbers of the units. They are kept as ranges, because a sparse file may have more units
+    /// than fit in memory.
     units: Mutex<RangeSet<u64>>,
 }
 
@@ -65,7 +66,7 @@ impl Holes {
         mut visit: impl FnMut(u64, u64) -> Result<(), MediumError>,
     ) -> Result<(), MediumError> {
         let mut position = 0;
-        // A system that does not tell of holes has none.
+        // If the system does not report holes, the file counts as one without holes.
         while let Ok(hole) = seek(file, SeekFrom::Hole(position)) {
             if hole >= length {
                 break;
@@ -80,13 +81,13 @@ impl Holes {
         self.units.lock().contains(&(offset / RELEASE_BYTES))
     }
 
-    /// The unit of this offset is no hole, or must not be taken for one.
+    /// Removes the unit of this offset from the set: it is no hole, or must not be taken for one.
     pub(crate) fn forget(&self, offset: u64) {
         let unit = offset / RELEASE_BYTES;
         self.units.lock().remove(unit..unit + 1);
     }
 
-    /// The units of a range are no holes, or must not be taken for some.
+    /// Removes the units of a range from the set: they are no holes, or must not be taken for some.
     pub(crate) fn forget_all(&self, start: u64, end: u64) {
         let units = units_of(start, end);
         if !units.is_empty() {
@@ -94,12 +95,13 @@ impl Holes {
         }
     }
 
-    /// Nothing is known beyond `length`.
+    /// Forgets the holes beyond `length`.
     pub(crate) fn cut(&self, length: u64) {
         self.units.lock().remove(length / RELEASE_BYTES..u64::MAX);
     }
 
-    /// Punches whole units out of the file. What the file system cannot do stays undone.
+    /// Punches whole units out of the file. Units that the file system cannot punch keep their
+    /// room.
     pub(crate) fn punch(&self, io: &dyn Io, start: u64, end: u64) {
         let mut units = self.units.lock();
         let punched = units_of(start, end);

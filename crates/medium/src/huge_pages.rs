@@ -18,9 +18,9 @@ pub(crate) const HUGE_PAGE_BYTES: u64 = 2 << 20;
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
 /// Lengthens a file in memory from `old` bytes to `length`, and returns the range whose huge pages
-/// are then whole: map it and collapse it before the rest of the file is allocated, for what is
-/// allocated in small pages would be copied. Empty where there is nothing to collapse; then nothing
-/// was done.
+/// are then whole: the caller maps and collapses it before the rest of the file is allocated,
+/// because collapsing copies small pages that are allocated already. The range is empty if there is
+/// nothing to collapse; then the file was not changed.
 pub(crate) fn prepare(file: &File, old: u64, length: u64) -> Range<u64> {
     let huge = old - old % HUGE_PAGE_BYTES..length - length % HUGE_PAGE_BYTES;
     if huge.is_empty() || !is_in_memory(file) || ftruncate(file, length).is_err() {
@@ -39,8 +39,8 @@ fn is_in_memory(file: &File) -> bool {
         && fstatfs(file).is_ok_and(|system| system.f_type as u64 == TMPFS_MAGIC)
 }
 
-/// This process gets small pages only while this lives, whatever is asked for: to compare media by
-/// the same pages. Memory that has huge pages already keeps them.
+/// While this lives, the process gets small pages only, even where huge pages are asked for: to
+/// compare media by the same pages. Memory that has huge pages already keeps them.
 #[derive(Debug)]
 pub struct SmallPages {
     /// Whether the process had small pages only before.
@@ -48,8 +48,8 @@ pub struct SmallPages {
 }
 
 impl SmallPages {
-    /// Gives the process small pages only; `None` if the system has no such switch. Of guards that
-    /// live at the same time the last one taken is dropped first.
+    /// Gives the process small pages only; `None` if the system has no such switch. Guards that
+    /// live at the same time must be dropped in the reverse order.
     pub fn take() -> Option<Self> {
         let before = Self::are_all()?;
         if Self::set(true) {

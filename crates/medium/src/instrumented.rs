@@ -2,7 +2,7 @@
 //! stores and fences, or delay its fences.
 //!
 //! Engines are compiled for each medium. Code that only measures needs one compiled form for all of
-//! them, so every medium fits in here whose words lie in memory as they are.
+//! them. This type wraps every medium whose loads may read memory directly.
 
 use std::any::Any;
 use std::cell::OnceCell;
@@ -142,7 +142,7 @@ impl<M: Medium<Notes: 'static>> Inner for M {
 /// A medium that several owners share, and that is counted or slowed down if they ask for it. A
 /// clone is the same medium: what one owner wrote the next one opens again.
 ///
-/// A store costs an indirect call more than on the medium inside; a load costs nothing more.
+/// A store costs one indirect call more than on the medium inside; a load costs the same.
 /// [`Medium::shrink`] does nothing while there is another owner.
 #[derive(Clone)]
 pub struct Instrumented {
@@ -160,10 +160,10 @@ impl Instrumented {
         Self::sharing(&Arc::new(medium))
     }
 
-    /// Shares a medium, which the caller goes on using as what it is.
+    /// Shares a medium, which the caller goes on using by its own type.
     ///
     /// # Panics
-    /// As [`Instrumented::new`].
+    /// In the same cases as [`Instrumented::new`].
     pub fn sharing<M: Medium<Notes: 'static>>(medium: &Arc<M>) -> Self {
         assert!(
             M::DIRECT && !M::SCHEDULED,

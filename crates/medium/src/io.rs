@@ -11,7 +11,7 @@ use rustix::io::Errno;
 /// Access to one file. The real one is [`Disk`]; tests have others
 /// ([`testing`](crate::testing)).
 pub trait Io: Send + Sync + std::fmt::Debug + 'static {
-    /// The file, to be mapped; what was written shows in it at once.
+    /// The file, to be mapped; writes show in it at once.
     fn file(&self) -> &File;
     /// Its length in bytes.
     fn length(&self) -> io::Result<u64>;
@@ -19,7 +19,7 @@ pub trait Io: Send + Sync + std::fmt::Debug + 'static {
     fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Writes some bytes at `offset`.
     fn write(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
-    /// Makes what was written durable, the length included.
+    /// Makes all writes durable, and the length.
     fn sync(&self) -> io::Result<()>;
     /// Gives the bytes from `start` to `end` room on the disk, and the file at least this length.
     fn allocate(&self, start: u64, end: u64) -> io::Result<()>;
@@ -93,8 +93,9 @@ impl Io for Disk {
     }
 }
 
-/// Keeps room on the disk behind the end of a file, which gets no longer. Cutting the file off at
-/// its length gives it up. Does nothing where there is no room, or the file system cannot do that.
+/// Reserves room on the disk behind the end of a file, whose length stays the same. Truncating the
+/// file to its length gives the room up. Does nothing if there is no room, or if the file system
+/// cannot do that.
 pub(crate) fn keep_room(io: &dyn Io, bytes: u64) {
     if let Ok(length) = io.length() {
         let _ = fallocate(io.file(), FallocateFlags::KEEP_SIZE, length, bytes);
@@ -130,14 +131,15 @@ pub(crate) fn write_all(io: &dyn Io, mut bytes: &[u8], mut offset: u64) -> io::R
     Ok(())
 }
 
-/// Fills `buffer`; what lies beyond the end of the file reads as zero.
+/// Fills `buffer`; bytes beyond the end of the file read as zero.
 pub(crate) fn read_all(io: &dyn Io, buffer: &mut [u8], offset: u64) -> io::Result<()> {
     let bytes = read_some(io, buffer, offset)?;
     buffer[bytes..].fill(0);
     Ok(())
 }
 
-/// Reads what there is, and returns how much: less than `buffer` holds only at the end of the file.
+/// Reads into `buffer`, and returns how many bytes: fewer than `buffer` has only at the end of the
+/// file.
 pub(crate) fn read_some(io: &dyn Io, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut bytes = 0;
     while bytes < buffer.len() {

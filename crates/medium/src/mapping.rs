@@ -21,7 +21,7 @@ use crate::io::{Disk, Io, is_full};
 
 /// The address space that a mapping asks for first; it is halved as long as the system refuses.
 const RESERVE_BYTES_WANTED: u64 = 1 << 40;
-/// Where the system refuses so few addresses, the mapping fails.
+/// The least address space that a mapping asks for: if the system refuses it, the mapping fails.
 const RESERVE_BYTES_MIN: u64 = 16 << 20;
 /// Addresses have 47 bits, so no range may be larger than half of that.
 const RESERVE_BYTES_MAX: u64 = 1 << 46;
@@ -42,14 +42,13 @@ enum Backing {
         disk: Disk,
         synchronous: AtomicBool,
     },
-    /// What is stored stays in memory; the file is written past the mapping.
+    /// Stores stay in memory; the file is written past the mapping.
     Private {
         io: Arc<dyn Io>,
-        /// Whether what the mapping grows by is mapped from the file, too.
+        /// Whether the part by which the mapping grows is mapped from the file, too.
         is_growth_mapped: AtomicBool,
     },
-    /// What is stored stays in memory; the file is never written, and does not grow with the
-    /// mapping.
+    /// Stores stay in memory; the file is never written, and does not grow with the mapping.
     Copy,
 }
 
@@ -84,7 +83,7 @@ impl Range {
                         accessible_bytes: 0,
                     });
                 }
-                // Ranges that this thread keeps for later may be what takes all addresses.
+                // The ranges that this thread keeps for later may take up all addresses.
                 Err(_) if drop_kept() => {}
                 Err(_) if bytes > RESERVE_BYTES_MIN => bytes = bytes / 2 + HUGE_PAGE_BYTES / 2,
                 Err(errno) => return Err(refused("reserve an address range of", bytes)(errno)),
@@ -152,7 +151,7 @@ pub(crate) struct Mapping {
     extent: Extent,
     backing: Backing,
     holes: Arc<Holes>,
-    /// There until dropped.
+    /// `None` only while the mapping is dropped.
     range: Option<Range>,
     reserved_bytes: u64,
     limit_bytes: u64,
@@ -194,7 +193,7 @@ impl Mapping {
             .len();
         let disk = Disk(file);
         let holes = Holes::find(&disk.0, length, |hole, end| {
-            // The end of a file whose growth was cut short, or what a copy left out.
+            // It is the end of a file whose growth was cut short, or a part that a copy left out.
             disk.reserve(hole, end)
                 .map_err(|error| not_allocated(error, length, length, &disk.0))
         })?;
@@ -207,8 +206,8 @@ impl Mapping {
             wanted,
         )?;
         mapping.holes = Arc::new(holes);
-        // Of an empty file a page is mapped, too, and not touched before the file has it: only a
-        // mapping tells whether the file system grants `MAP_SYNC`.
+        // A page is mapped even if the file is empty, because only a mapping tells whether the file
+        // system grants `MAP_SYNC`. It is not accessed before the file has this length.
         mapping.map_file(0, length.max(page_bytes()))?;
         mapping.settle(length)?;
         // SAFETY: just mapped up to `length`.
@@ -216,9 +215,9 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// With `MAP_SYNC`, makes durable the file's length, and what a killed process left in the
-    /// processors' caches: a power cut would otherwise take back what this process reads and builds
-    /// on.
+    /// With `MAP_SYNC`, makes durable the file's length, and the stores that a killed process left
+    /// in the processors' caches. Otherwise a power cut could take back data that this process has
+    /// read and relies on.
     fn settle(&self, length: u64) -> Result<(), MapError> {
         match &self.backing {
             Backing::Shared { disk, .. } if self.is_synchronous() => disk.sync(),
@@ -255,8 +254,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Memory that holds what `file` holds, and grows without it. Nothing that is stored reaches
-    /// the file.
+    /// Memory with the content of `file`, which grows without it. No store reaches the file.
     pub(crate) fn copy_of(file: &File) -> Result<Self, MediumError> {
         let action = "measure a file of";
         let length = file
@@ -309,7 +307,7 @@ impl Mapping {
         let range = kept.map_or_else(|| Range::reserve(range_bytes), Ok)?;
         let reserved_bytes = range.bytes - HUGE_PAGE_BYTES;
         if length > reserved_bytes {
-            // What is mapped at fixed addresses replaces whatever is there.
+            // A mapping at fixed addresses replaces any mapping that is there.
             let source =
                 io::Error::other(format!("the system gives addresses for {reserved_bytes}"));
             return Err(MapError {
@@ -348,13 +346,13 @@ impl Mapping {
         matches!(&self.backing, Backing::Shared { synchronous, .. } if synchronous.load(Ordering::Relaxed))
     }
 
-    /// Makes at least `length` bytes accessible; never shrinks. What is new reads as zeros.
+    /// Makes at least `length` bytes accessible; never shrinks. The new part reads as zeros.
     ///
-    /// With `MAP_SYNC` the file's new length is durable when this returns. The file system alone
-    /// makes it so only before the first store to a *new* page; what is said of the new space may
-    /// lie in an old one, whose stores it lets pass. Otherwise nothing is synced here: nothing that
-    /// is mapped shared without `MAP_SYNC` is promised to survive the machine; and the file medium
-    /// logs the length, and syncs the file before it lets go of the log.
+    /// With `MAP_SYNC` the file's new length is durable when this returns. The file system itself
+    /// makes it durable only before the first store to a *new* page. But a store that refers to the
+    /// new space may go to an old page, where the file system does nothing. Without `MAP_SYNC`
+    /// nothing is synced here: a shared mapping is not promised to survive the machine, and the
+    /// file medium logs the length, and syncs the file before it frees the log.
     pub(crate) fn grow(&self, length: u64) -> Result<(), MediumError> {
         let _growing = self.growing.lock();
         let old = self.extent.length();
@@ -394,8 +392,8 @@ impl Mapping {
                 is_growth_mapped,
             } => {
                 expect_room(io.allocate(old, length), &**io, old, length)?;
-                // What is new in the file is zeros as well; memory that no file stands behind comes
-                // in huge pages.
+                // The new part of the file is zeros, too, so anonymous memory may stand for it,
+                // which comes in huge pages.
                 let is_mapped = is_growth_mapped.load(Ordering::Relaxed);
                 if is_mapped {
                     self.map_file(old, length)?;
@@ -410,7 +408,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// Gives back what lies beyond `length`. The range stays reserved; a file that is mapped
+    /// Gives back the memory beyond `length`. The range stays reserved; a file that is mapped
     /// privately stays as it is.
     pub(crate) fn shrink(&mut self, length: u64) -> Result<(), MediumError> {
         let old = self.extent.length();
@@ -433,7 +431,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// Has what a private mapping grows by mapped from the file as well.
+    /// From now on, maps the part by which a private mapping grows from the file as well.
     pub(crate) fn map_growth(&self) {
         if let Backing::Private {
             is_growth_mapped, ..
@@ -473,8 +471,8 @@ impl Mapping {
         }
     }
 
-    /// Gives back what lies beyond `length`, a multiple of the page, as [`Mapping::shrink`] does,
-    /// while other threads may still read there: they find zeros.
+    /// Gives back the memory beyond `length`, a multiple of the page size, as [`Mapping::shrink`]
+    /// does, but while other threads may still read there: they find zeros.
     pub(crate) fn cut(&self, length: u64) -> Result<(), MediumError> {
         let _growing = self.growing.lock();
         let old = self.extent.length();
@@ -570,8 +568,8 @@ impl Mapping {
                 self.map_shared(&disk.0, synchronous, old, length)
             }
             Backing::Private { io, .. } => {
-                // The page in which the old length ends is mapped to its end, and what was stored
-                // there is private: to map it again would lose it.
+                // The page in which the old length ends is mapped as a whole, and stores to it are
+                // private. To map it again would lose them.
                 let start = old.next_multiple_of(page_bytes());
                 if start >= length {
                     Ok(())
@@ -624,8 +622,8 @@ impl Mapping {
         let map = |kind| self.map_part(file, start, length, kind);
         let mapped = if synchronous.load(Ordering::Relaxed) {
             match map(MapFlags::SHARED_VALIDATE | MapFlags::SYNC) {
-                // What was granted at first is not given up later: writes are acknowledged because
-                // of it.
+                // If the first mapping has `MAP_SYNC`, a later one must have it, too, because
+                // writes are acknowledged on the strength of it.
                 Err(Errno::OPNOTSUPP | Errno::INVAL) if self.extent.length() == 0 => {
                     synchronous.store(false, Ordering::Relaxed);
                     map(MapFlags::SHARED)
@@ -658,7 +656,8 @@ impl Drop for Mapping {
         if !matches!(self.backing, Backing::Memory) || accessible_bytes > KEPT_BYTES_MAX {
             return;
         }
-        // A thread that ends has no kept ranges any more; then the range is unmapped here.
+        // While the thread ends, its list of kept ranges is gone already; then the range is
+        // unmapped here.
         let _ = KEPT.try_with(|kept| {
             let mut kept = kept.borrow_mut();
             let Some(kept) = kept.as_mut().filter(|kept| kept.len() < KEPT_RANGES_MAX) else {
@@ -677,8 +676,8 @@ impl Drop for Mapping {
     }
 }
 
-/// Tells the system that pages of a mapping are read in no order: what it would read ahead
-/// displaces pages that are needed.
+/// Tells the system that pages of a mapping are read in no order: pages that it would read ahead
+/// would displace pages that are needed.
 pub(crate) fn expect_random_loads(extent: &Extent) {
     // SAFETY: the extent is mapped; advice changes no content, and is only a hint.
     let _ = unsafe {
@@ -723,8 +722,8 @@ fn page_bytes() -> u64 {
 }
 
 /// Passes on whether a file got blocks for its bytes from `old` to `length`: a store to a hole of a
-/// full disk would be a signal, not an error. What a failed call may have left of a file that is
-/// full is taken back.
+/// full disk would be a signal, not an error. If the disk is full, the file is cut back to its old
+/// length.
 fn expect_room(
     allocated: io::Result<()>,
     io: &dyn Io,

@@ -12,7 +12,7 @@ use crate::{Extent, MediumError, kernels};
 pub struct Lsn(pub u64);
 
 impl Lsn {
-    /// What is durable already.
+    /// The position of everything that is durable already.
     pub const DURABLE: Self = Self(0);
 }
 
@@ -64,10 +64,10 @@ pub unsafe trait Medium: Send + Sync + 'static {
     /// The memory.
     fn extent(&self) -> &Extent;
 
-    /// Makes at least `length` bytes accessible; what is new reads as zero.
+    /// Makes at least `length` bytes accessible; the new part reads as zero.
     fn grow(&self, length: u64) -> Result<(), MediumError>;
 
-    /// Gives back what lies beyond `length` bytes, once no thread reads it.
+    /// Gives back the memory beyond `length` bytes, once no thread reads it.
     fn shrink(&mut self, length: u64) -> Result<(), MediumError>;
 
     /// Gives back the room on the disk that whole units of [`RELEASE_BYTES`](crate::RELEASE_BYTES) take, which nothing in
@@ -151,7 +151,7 @@ pub unsafe trait Medium: Send + Sync + 'static {
         word.compare_exchange(current, new, success, Ordering::Relaxed)
     }
 
-    /// Atomic compare-and-exchange; `Err` holds what was found.
+    /// Atomic compare-and-exchange; `Err` holds the value that was found.
     #[inline(always)]
     #[track_caller]
     fn compare_exchange(&self, word: &AtomicU64, current: u64, new: u64) -> Result<u64, u64> {
@@ -169,8 +169,8 @@ pub unsafe trait Medium: Send + Sync + 'static {
         value: &LineValue,
     ) -> Result<(), MediumError>;
 
-    /// Stores a copy of a line in [`LineForm::Twin`], torn in any way a crash likes, and asks that
-    /// it be written back. Not visible in order to other threads before the next fence.
+    /// Stores a copy of a line in [`LineForm::Twin`], which a crash may tear in any way, and asks
+    /// that it be written back. Not visible in order to other threads before the next fence.
     #[inline(always)]
     #[track_caller]
     fn store_copy(&self, notes: &Self::Notes, copy: &[AtomicU64; 8], value: &LineValue) {
@@ -203,7 +203,8 @@ pub unsafe trait Medium: Send + Sync + 'static {
     }
 
     /// Leaves the wait for `lsn` to the caller of the running operation: returns `lsn`. A recording
-    /// medium notes where, and can plant the fault that this LSN is forgotten.
+    /// medium notes the place of the call, and can plant the fault that the caller forgets this
+    /// LSN.
     #[inline(always)]
     #[track_caller]
     fn left_to_caller(&self, lsn: Lsn) -> Lsn {
@@ -211,8 +212,8 @@ pub unsafe trait Medium: Send + Sync + 'static {
     }
 
     /// Has `waker` called once everything up to `lsn` is durable, or the medium has failed. Returns
-    /// `false`, and calls nobody, if it is durable already. A medium that becomes durable late and
-    /// has no thread that could call waits instead.
+    /// `false`, and calls nobody, if it is durable already. A medium that becomes durable late, and
+    /// has no thread of its own to call `waker`, waits instead.
     fn wake_when_durable(&self, lsn: Lsn, waker: &Waker) -> Result<bool, MediumError> {
         let _ = waker;
         if self.durable() < lsn {
@@ -283,7 +284,7 @@ pub unsafe trait Medium: Send + Sync + 'static {
     /// Which of 64 bytes equal `byte`: bit i stands for byte i.
     #[inline(always)]
     fn match_byte(&self, line: &[AtomicU64; 8], byte: u8) -> u64 {
-        // To loom pool memory is plain memory, and its kernels take its own atomics.
+        // Under `loom` pool memory is not modelled, and the kernels of `loom` take its own atomics.
         #[cfg(not(loom))]
         if Self::DIRECT {
             return kernels::match_byte(line, byte);
@@ -297,7 +298,7 @@ pub unsafe trait Medium: Send + Sync + 'static {
     /// How many of the first `count` keys, at most 32, are less than or equal to `key`.
     #[inline(always)]
     fn rank_le(&self, keys: &[AtomicU64; 32], count: usize, key: u64) -> usize {
-        // To loom pool memory is plain memory, and its kernels take its own atomics.
+        // Under `loom` pool memory is not modelled, and the kernels of `loom` take its own atomics.
         #[cfg(not(loom))]
         if Self::DIRECT {
             return kernels::rank_le(keys, count, key);

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-/// The memory of the machine, or less: what the control groups of this process may have, of version
-/// 1 or 2. If the system does not tell, as much as can be.
+/// The memory of the machine, or the limit of the control groups of this process (of version 1 or
+/// 2) if that is lower. `u64::MAX` if the system does not tell.
 pub fn memory_bytes() -> u64 {
     let machine = fs::read_to_string("/proc/meminfo")
         .ok()
@@ -29,8 +29,8 @@ fn of_machine(meminfo: &str) -> Option<u64> {
         .checked_mul(1024)
 }
 
-/// The limits of the groups that this text of the system names, and of the groups around them,
-/// beneath the folder `root`.
+/// The limits of the groups that `groups`, a text of the system, names, and of the groups around
+/// them. Their folders lie beneath `root`.
 fn of_groups(groups: &str, root: &Path) -> Vec<u64> {
     let mut limits = Vec::new();
     for line in groups.lines() {

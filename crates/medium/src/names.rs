@@ -1,5 +1,5 @@
-//! Instructions that a user chooses by name, sizes that a user reads, and what helps against what
-//! the system refused.
+//! Names of instructions that a user chooses, sizes as a user reads them, and remedies for errors
+//! of the system.
 
 use std::io;
 
@@ -20,7 +20,7 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// What helps against what the operating system refused.
+/// The remedy for an error of the operating system, as a text for users.
 #[must_use]
 pub fn remedy(source: &io::Error) -> &'static str {
     match source.kind() {
@@ -43,7 +43,7 @@ pub fn remedy(source: &io::Error) -> &'static str {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no such {what}: {given:?}; give one of {known}")]
 pub struct UnknownName {
-    /// What was to be named.
+    /// What kind of thing the name is for.
     pub what: &'static str,
     /// The name that was given.
     pub given: String,

@@ -41,13 +41,12 @@ pub enum FlushKind {
     Clflush,
     /// AArch64 with FEAT_DPB: cleans the line to the point of persistence.
     DcCvap,
-    /// AArch64 without FEAT_DPB: cleans the line to the point of coherency. What lies between that
-    /// point and the memory is the platform's matter, as for Linux itself, which falls back to the
-    /// same instruction.
+    /// AArch64 without FEAT_DPB: cleans the line to the point of coherency. Whether the line then
+    /// survives loss of power depends on the platform. Linux falls back to the same instruction.
     DcCvac,
     /// No flush: the caches are durable (eADR), or nothing has to be (RAM). A processor cannot
     /// report this, so [`FlushKind::detect`] returns it only on processors without a known flush;
-    /// the caller who opens the medium may choose it.
+    /// the caller that opens the medium may choose it.
     Nothing,
 }
 

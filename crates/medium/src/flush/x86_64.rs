@@ -27,7 +27,7 @@ pub(super) fn is_supported(kind: FlushKind) -> bool {
 }
 
 /// # Safety
-/// As [`super::flush_range`].
+/// The contract of [`super::flush_range`].
 #[inline(always)]
 pub(super) unsafe fn flush_range(kind: FlushKind, first: *const u8, length: usize) {
     match kind {

@@ -1,6 +1,6 @@
 //! The kernels with 256-bit vectors, for processors without AVX-512.
 //!
-//! As in `avx512`, loads of shared memory are `asm!` and stand for relaxed atomic loads of the
+//! Loads of shared memory are `asm!`, as in `avx512`, and stand for relaxed atomic loads of the
 //! aligned words in it. All are single `asm!` blocks, which inline into code that is compiled
 //! without AVX; each ends with VZEROUPPER, so that code with 128-bit vectors behind it stays fast.
 //! AVX2 compares words as signed: their sign bits are flipped before.

@@ -1,17 +1,16 @@
 //! Small loops over lines that engines spend their time in: searching keys, fingerprints and slot
 //! arrays.
 //!
-//! What searches has an AVX-512, an AVX2 and a portable form, chosen once at run time by what the
-//! processor has ([`Kernels`]); all give the same answer for every input, so which one ran never
-//! matters.
+//! Each search has an AVX-512, an AVX2 and a portable form. The best that the processor supports is
+//! chosen once, at run time ([`Kernels`]). All forms give the same answer for every input.
 //!
 //! **They read memory that other threads write.** Their arguments are therefore atomics and their
 //! loads relaxed: the portable form loads word by word, the others with `asm!`, where a load of 64
 //! bytes stands for eight relaxed loads of eight bytes (an ordinary vector load would be a data
 //! race, which is undefined behaviour). Nothing here relies on bytes beyond a word being loaded
 //! *together*, and none of it orders anything: the caller brackets a search with its version check
-//! or holds the node's lock, and has loaded whatever led it here with acquire. What is found in a
-//! node that changes meanwhile may be nonsense, but it is in bounds and defined.
+//! or holds the node's lock, and has loaded whatever led it here with acquire. The result for a
+//! node that changes meanwhile may be wrong, but it is in bounds and defined.
 //!
 //! The slot functions work on a [`LineValue`], a private copy.
 
@@ -58,7 +57,8 @@ pub struct UnsupportedKernels(pub Kernels);
 static ACTIVE: AtomicU8 = AtomicU8::new(0);
 
 impl Kernels {
-    /// What is in use: unless [`Kernels::install`] said otherwise, the best that the processor has.
+    /// The kernels in use: the best that the processor has, unless [`Kernels::install`] chose
+    /// others.
     pub fn active() -> Self {
         match active() {
             1 => Self::Avx512,
@@ -180,7 +180,7 @@ pub fn rank_le(keys: &[AtomicU64; 32], count: usize, key: u64) -> usize {
     dispatch!(rank_le(keys, count.min(32), key))
 }
 
-/// How many of the first `count` keys are less than `key`, unsigned. O(1). Otherwise as
+/// How many of the first `count` keys are less than `key`, unsigned. O(1). In all else it is like
 /// [`rank_le`].
 #[cfg(not(loom))]
 #[inline(always)]

@@ -17,7 +17,7 @@ fn zero_bytes(word: u64) -> u64 {
     // byte.
     let any = ((word & !HIGH_BITS) + !HIGH_BITS) | word;
     // Collects bits 0, 8, ..., 56 in the top byte: bit 8i times 2^(56-7i) is bit 56+i, and no two
-    // products meet.
+    // products overlap.
     ((!any & HIGH_BITS) >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
 }
 

@@ -24,7 +24,8 @@ pub fn prefetch_lines<T: ?Sized>(target: &T) {
 pub fn prefetch_first<T: ?Sized>(target: &T, bytes: usize) {
     let first = std::ptr::from_ref(target).cast::<u8>();
     let length = bytes.min(size_of_val(target));
-    // Known when this is built, for what begins a line; so is then the number of lines.
+    // For a type that is aligned to a line the compiler knows the skew, and thus the number of
+    // lines.
     let skew = if align_of_val(target) >= LINE_BYTES {
         0
     } else {

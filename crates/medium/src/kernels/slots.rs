@@ -1,8 +1,8 @@
 //! Slot arrays: up to 56 one-byte slots in bytes 8 to 63 of a line, moved up or down by one.
 //!
 //! One form only, seven words with masks instead of branches. An AVX-512 form was measured as well
-//! (two shifts and a blend): no better, for storing 64 bytes at once and reloading them as words
-//! costs more than the words' arithmetic.
+//! (two shifts and a blend): it is no faster, because storing 64 bytes at once and reloading them
+//! as words costs more than the words' arithmetic.
 
 use crate::line_store::{LineValue, TAG_MASK};
 

@@ -16,9 +16,9 @@
 //! the next. The twin form takes two lines and therefore belongs to the pool's format.
 //!
 //! **Order.** A direct store is not ordered by a later release store: a reader that saw a flag
-//! stored after it may still read the old line. So of every back end: a line store is visible and
-//! durable *in order* only after the next store fence. Nor is it ordered after older stores to
-//! other lines, so what the new value leads to is fenced before.
+//! stored after it may still read the old line. So the rule for every form is: a line store is
+//! visible and durable *in order* only after the next store fence. It is not ordered after older
+//! stores to other lines either, so everything that the new value leads to is fenced before.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -149,10 +149,10 @@ named!(LineStore, "line store": Movdir64b = "movdir64b", Avx512 = "avx512", Rtm 
 
 /// A line could not be stored: its old value stands, whole.
 ///
-/// Only [`LineStore::Rtm`] fails so, when every transaction aborted up to the bound and the
-/// processor has no other store that is known to be whole. There is no plain path to take: eight
-/// plain stores can tear, and a pool in single form has no room for a second copy. The medium must
-/// fail the operation, or stop as if it had crashed there.
+/// Only [`LineStore::Rtm`] fails like this, when every transaction aborted up to the bound and the
+/// processor has no other store that is known to be whole. Plain stores are no way out: eight plain
+/// stores can tear, and a pool in single form has no room for a second copy. The medium must fail
+/// the operation, or stop as if it had crashed at this point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "a line was not stored: {} transactions in a row aborted, and this processor has no other 64-byte store; \
@@ -164,8 +164,8 @@ pub struct LineNotStored;
 /// Stores `value` to the line with the given single-copy form. Does not flush, does not fence.
 ///
 /// With [`LineStore::Rtm`] a store whose transactions all abort is done by MOVDIR64B or (Intel)
-/// AVX-512 if the processor has one. As the caller cannot tell, it flushes after an RTM store in
-/// any case.
+/// AVX-512 if the processor has one. The caller cannot tell which, so it flushes after an RTM store
+/// in any case.
 ///
 /// # Errors
 /// [`LineNotStored`], from [`LineStore::Rtm`] only: the line holds its old value.
@@ -226,7 +226,7 @@ fn not_single() -> ! {
 }
 
 /// # Safety
-/// As [`store_single`], with RTM supported.
+/// The contract of [`store_single`]; and RTM is supported.
 #[cfg(target_arch = "x86_64")]
 unsafe fn store_transaction(
     line: *const [AtomicU64; 8],

@@ -1,4 +1,4 @@
-//! Eight stores in one hardware transaction (RTM): how the papers do it.
+//! Eight stores in one hardware transaction (RTM): the way of the papers.
 //!
 //! A transaction's stores become visible together, so the line's cached copy, and with it what is
 //! written back, is never torn. But a transaction may abort, and no processor promises that any try
@@ -103,10 +103,10 @@ unsafe fn transaction(line: *const [AtomicU64; 8], value: &LineValue) -> bool {
 /// Makes the line dirty in this core's cache without changing it: a locked OR of zero to its first
 /// word.
 ///
-/// Legal at any time: the word keeps its value, so readers cannot tell, and what the medium may
-/// hold after a crash (a prefix of the line's stores) stays the same set of values. Locked, so that
-/// it takes nothing back even if, against the rules, another thread writes the word meanwhile; in
-/// `asm!`, for a compiler may turn an OR of zero into a load.
+/// Legal at any time: the word keeps its value, so readers notice nothing, and the set of values
+/// that the medium may hold after a crash (the prefixes of the line's stores) stays the same. It is
+/// locked, so that it undoes no store even if, against the rules, another thread writes the word
+/// meanwhile. It is in `asm!`, because a compiler may turn an OR of zero into a load.
 ///
 /// # Safety
 /// The line is mapped writable.

@@ -2,8 +2,8 @@
 //!
 //! The processor gathers them in a write-combining buffer and sends the line to memory without
 //! reading it first, so there is no miss to wait for, and no flush. It may send the line in pieces,
-//! in any order: what [`super::twin`] recognises. Weakly ordered like a direct store: visible and
-//! durable in order after the next SFENCE.
+//! in any order; [`super::twin`] recognises a line that was not sent as a whole. Weakly ordered
+//! like a direct store: visible and durable in order after the next SFENCE.
 
 use std::arch::asm;
 use std::sync::atomic::AtomicU64;

@@ -1,8 +1,8 @@
 //! Loading a line as it is at one instant, beside a thread that writes it.
 //!
-//! A redo log captures lines that their owner goes on storing to. Eight word loads against stores
-//! in order saw, in 3% of captures, what was no prefix of the stores; one 64-byte load on an Intel
-//! core never did. Zen 4 tears such a pair of load and store like any other. A reader without a
+//! A redo log captures lines that their owner goes on storing to. In a test, 3% of the captures by
+//! eight word loads were no prefix of the stores; of those by one 64-byte load on an Intel core
+//! none was wrong. Zen 4 tears such a pair of load and store like any other. A reader without a
 //! [`WholeLoad`] locks the writer out instead.
 
 use std::sync::atomic::AtomicU64;

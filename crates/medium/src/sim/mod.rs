@@ -1,7 +1,8 @@
-//! A medium that records, takes back, and forgets on purpose: what crash exploration runs on.
+//! The simulated medium, on which crash exploration runs: it records operations, takes stores back,
+//! and leaves operations out as a fault.
 //!
-//! A [`Sim`] is memory of this process with six abilities; the memory model that gives them a
-//! meaning (which images a crash may leave) is not here but in the explorer.
+//! A [`Sim`] is memory of this process with six abilities. The memory model (which images a crash
+//! may leave) is part of the explorer, in `everleaf-sim`.
 //!
 //! - It **records** a [`Trace`]: every store (of a word, or of a line in [`LineForm::Single`]: each
 //!   one *atom*), flush and fence with its thread and its place in the source, and the [`Mark`]s of
@@ -10,24 +11,24 @@
 //! - It **takes back**: [`Sim::push_level`] begins to note the old content of each line that is
 //!   stored to, and [`Sim::rollback`] restores it. An image is therefore a difference from the one
 //!   before, never a copy.
-//! - Its lines may be **open** ([`Sim::install`]): of each, several contents are possible, and a
-//!   load decides, through a [`Chooser`], which of the values that are still possible it finds. A
-//!   recovery then branches only on what it reads.
+//! - Its lines may be **open** ([`Sim::install`]): an open line has several possible contents. A
+//!   load asks a [`Chooser`] which of the values that are still possible it finds. A recovery then
+//!   branches only on lines that it reads.
 //! - It may be **late** ([`SimOptions::late`]), as a file is: fences order, and only a wait makes
 //!   durable.
-//! - It **releases**: the lines are zeros from then on, durably, once all fences before are
-//!   durable.
+//! - It **releases** units: once all fences before are durable, their lines are zeros, durably.
 //! - It plants **faults** ([`Mutation`]): flushes, fences and stores called from one place in the
 //!   source are not done.
 //!
-//! A `Sim` is a handle: clones are the same memory, so a pool that takes its medium by value leaves
-//! the harness one. Stores are serialised by a lock. Loads are not, unless the line is open.
+//! A `Sim` is a handle: clones are the same memory, so the harness keeps a handle when a pool takes
+//! its medium by value. Stores are serialised by a lock. Loads are not, unless the line is open.
 //!
 //! Each of its operations is a yield point of a [scheduler](crate::sync::schedule), if one runs.
 //!
-//! Of a [`VolatileWord`](crate::VolatileWord) it sees the start alone: from then on a rollback
-//! restores the line, which in another image may be something else; and in an image the word holds
-//! [`VOLATILE_LEFT`], whatever was stored to it.
+//! It notices only the first store to a [`VolatileWord`](crate::VolatileWord), which
+//! [`start`](crate::VolatileWord::start) makes. From then on a rollback restores the word's line,
+//! which may hold other data in the next image. In an image the word holds [`VOLATILE_LEFT`],
+//! whatever was stored to it.
 
 mod open;
 #[cfg(test)]
@@ -54,7 +55,7 @@ pub use self::trace::{Event, Mark, Mutation, Site, SiteKind, Trace};
 
 /// Words in a line.
 const LINE_WORDS: usize = LINE_BYTES / WORD_BYTES;
-/// What a crash leaves in a volatile word: locks that are taken, marks that are set.
+/// The value that a crash leaves in a volatile word. Locks then seem taken, and marks set.
 pub const VOLATILE_LEFT: u64 = u64::MAX;
 /// In a line's flags: its content is open.
 const OPEN: u8 = 1 << 7;
@@ -114,7 +115,7 @@ struct Inner {
     chooser: Option<Box<dyn Chooser>>,
     mutations: Vec<Mutation>,
     census: Option<BTreeMap<(SiteKind, Site), u64>>,
-    /// What was released before these fences were durable: the LSN, the first line, how many.
+    /// Lines that are released once a fence is durable: the fence's LSN, the first line, how many.
     released: Vec<(u64, u32, u32)>,
 }
 
@@ -150,7 +151,7 @@ impl Default for SimNotes {
     }
 }
 
-/// The number of the thread of the system.
+/// The number of the calling thread of the system.
 fn system_thread_number() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     thread_local!(static NUMBER: u16 = NEXT.fetch_add(1, Ordering::Relaxed) as u16);
@@ -184,7 +185,7 @@ impl Sim {
         Ok(sim)
     }
 
-    /// Growth finds what is in memory already: so it is filled once.
+    /// Growing does not clear memory, so it is enough to fill it once.
     fn fill_with_rubbish(&self, from: u64, limit_bytes: u64) -> Result<(), MediumError> {
         self.set_length(limit_bytes)?;
         let first = from / WORD_BYTES as u64;
@@ -248,7 +249,7 @@ impl Sim {
         self.shared.inner.lock().census.clone().unwrap_or_default()
     }
 
-    /// Notes from now on what changes, so that [`Sim::rollback`] takes it back. Levels nest, up to
+    /// Notes changes from now on, so that [`Sim::rollback`] takes them back. Levels nest, up to
     /// 127.
     pub fn push_level(&self) {
         let mut inner = self.shared.inner.lock();
@@ -332,8 +333,8 @@ impl Shared {
         self.mapping.extent().line(u64::from(line))
     }
 
-    /// The number of a word, from the medium's start. What does not lie there is some other
-    /// medium's: a logic error.
+    /// The number of a word, from the medium's start. A word outside of the memory belongs to
+    /// another medium, which is a logic error.
     #[inline]
     fn number_of(&self, word: &AtomicU64) -> usize {
         let offset =
@@ -360,7 +361,7 @@ impl Shared {
         // matter.
         let left = self.steps_left.load(Ordering::Relaxed);
         if left == 0 {
-            // Whoever is dropped by the panic may still use the medium.
+            // Objects that the panic drops may still use the medium.
             self.steps_left.store(u64::MAX, Ordering::Relaxed);
             std::panic::panic_any(StepLimitExceeded);
         }
@@ -423,7 +424,7 @@ impl Shared {
         inner.released.clear();
     }
 
-    /// Makes zeros of what was released before fences that are durable now.
+    /// Zeroes the lines that were released before fences that are durable now.
     fn release_due(&self, inner: &mut Inner) {
         let durable = self.durable.load(Ordering::Relaxed);
         for (_, line, count) in inner
@@ -449,8 +450,8 @@ impl Shared {
         }
     }
 
-    /// Before words of a line are stored to: notes its content, and the words need no decision any
-    /// more.
+    /// To be called before words of a line are stored to: notes its content. The words then need no
+    /// decision any more.
     fn before_store(&self, inner: &mut Inner, line: u32, words: u8) {
         self.save(inner, line);
         if self.flags[line as usize].load(Ordering::Relaxed) & OPEN != 0 {
@@ -503,8 +504,8 @@ impl Shared {
     ) {
         let number = self.number_of(word);
         let line = (number / LINE_WORDS) as u32;
-        // Also if the start is left out: what is stored to the word from now on, past the medium,
-        // is taken back.
+        // The line is saved even if a fault leaves the start out: stores to the word from now on
+        // bypass the medium, and have to be taken back.
         self.save(inner, line);
         if Self::is_dropped(inner, Mutation::DropStore, site) {
             return;
@@ -604,7 +605,7 @@ unsafe impl Medium for Sim {
         Ok(())
     }
 
-    /// Does nothing: a crash may come before the file is cut, and nobody looks at what lies beyond.
+    /// Does nothing: a crash may come before the file is cut, and no code reads beyond the length.
     fn shrink(&mut self, _length: u64) -> Result<(), MediumError> {
         Ok(())
     }
@@ -654,9 +655,9 @@ unsafe impl Medium for Sim {
             .store_locked(&mut self.shared.lock(), word, value, false, site);
     }
 
-    /// Where words go past the caches they may arrive in any order. Here some values of a copy,
-    /// half of them, are stored from the last word to the first: of two with the same tag that are
-    /// torn, one may have what the other lacks.
+    /// Words that are stored past the caches may arrive in any order. Here half of the values of a
+    /// copy are stored from the last word to the first. So of two torn stores with the same tag,
+    /// one may have the words that the other lacks.
     fn store_copy(&self, notes: &SimNotes, copy: &[AtomicU64; 8], value: &LineValue) {
         let mixed = value.0.iter().fold(0, |mixed: u64, word| {
             (mixed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -725,8 +726,8 @@ unsafe impl Medium for Sim {
             && let Some(last) = memory.last()
             && schedule::is_running()
         {
-            // What it covers is what the lines hold now, so others' stores to them come before or
-            // after it.
+            // A flush covers the present content of the lines, so stores of other threads to them
+            // come before or after it.
             let first = self.shared.number_of(first);
             let last = self.shared.number_of(last);
             let line = first / LINE_WORDS;

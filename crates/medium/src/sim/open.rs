@@ -2,8 +2,8 @@
 
 use crate::LineValue;
 
-/// A set of worlds. Where lines are not independent of each other, each thing that a crash may have
-/// done to all of them is a world: a log that was cut at some place.
+/// A set of worlds. If the contents of several lines depend on each other, each combination that a
+/// crash may leave is a *world*; for example, each place at which a log was cut.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Worlds(Vec<u64>);
 
@@ -70,10 +70,11 @@ pub struct OpenLine {
     pub line: u32,
     /// What it may hold: at least one content, each once; those that it held earlier first.
     pub candidates: Vec<LineValue>,
-    /// Which of them it held last: not the last one where it came back to an earlier one.
+    /// The index of the content that it held last. It is not always the last index, because a line
+    /// may get an earlier content again.
     pub newest: u16,
-    /// For each candidate the worlds in which the line may hold it; of any line, each world has at
-    /// least one. Empty if lines are independent of each other.
+    /// For each candidate, the worlds in which the line may hold it. Each world allows at least one
+    /// candidate of each line. Empty if lines are independent of each other.
     pub worlds: Vec<Worlds>,
 }
 
@@ -87,18 +88,19 @@ impl OpenLine {
     }
 }
 
-/// A word of an open line is about to be loaded, and the candidates that are left disagree about
-/// it.
+/// A word of an open line is about to be loaded, and the candidates that are still possible
+/// disagree on its value.
 #[derive(Debug)]
 pub struct Decision<'a> {
     /// Which line.
     pub line: u32,
     /// Which of its words, 0 to 7.
     pub word: usize,
-    /// What the word may hold: at least two distinct values, in the order of the oldest candidate
-    /// that has them.
+    /// The possible values of the word: at least two, distinct, in the order of the oldest
+    /// candidate that has them.
     pub values: &'a [u64],
-    /// Which of them the newest candidate has that is left. The oldest one has the first.
+    /// The index of the value of the newest candidate that is still possible. The oldest one has
+    /// the value at index 0.
     pub newest: usize,
 }
 
@@ -109,7 +111,7 @@ pub trait Chooser: Send {
     fn choose(&mut self, decision: &Decision<'_>) -> usize;
 }
 
-/// An open line and what was decided of it so far.
+/// An open line, and the decisions on it so far.
 #[derive(Debug)]
 struct Slot {
     content: OpenLine,
@@ -135,13 +137,13 @@ impl Slot {
         self.alive.extend(0..self.content.candidates.len() as u16);
     }
 
-    /// Whether nothing that was decided, of this line or another, excludes the candidate.
+    /// Whether no decision so far, on this line or another, excludes the candidate.
     fn is_possible(&self, candidate: u16, worlds: Option<&Worlds>) -> bool {
         let mine = self.content.worlds.get(usize::from(candidate));
         mine.zip(worlds).is_none_or(|(mine, left)| mine.meets(left))
     }
 
-    /// The worlds in which the line may hold what was decided of it.
+    /// The worlds that are consistent with the decisions on this line.
     fn worlds(&self) -> Worlds {
         let mut worlds = Worlds::default();
         let sets = self
@@ -174,7 +176,7 @@ pub(super) struct OpenLines {
     slots: Vec<Slot>,
     /// Slots to reset.
     touched: Vec<u32>,
-    /// The worlds that no decision has excluded; `None` as long as that is all.
+    /// The worlds that no decision has excluded; `None` while no world is excluded.
     worlds: Option<Worlds>,
     values: Vec<u64>,
 }
@@ -208,7 +210,7 @@ impl OpenLines {
         self.slots.drain(..).map(|slot| slot.content).collect()
     }
 
-    /// Forgets what was decided.
+    /// Forgets all decisions.
     pub(super) fn reset(&mut self) {
         self.worlds = None;
         for index in self.touched.drain(..) {
@@ -237,7 +239,8 @@ impl OpenLines {
         self.slot(line).known |= words;
     }
 
-    /// What a load finds. After `Agreed` and `Decided` the caller stores the value into memory.
+    /// Decides the value that a load finds. After `Agreed` and `Decided` the caller stores the
+    /// value into memory.
     pub(super) fn load(
         &mut self,
         line: u32,

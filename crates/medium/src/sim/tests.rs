@@ -422,7 +422,7 @@ fn what_is_volatile_is_taken_back_from_its_start_on_and_means_nothing_in_an_imag
             ..
         }
     ));
-    // Also if the start is left out.
+    // This also holds if a fault leaves the start out.
     sim.set_mutations(vec![Mutation::DropStore(trace.events[0].site().unwrap().1)]);
     work(6);
     sim.pop_level();

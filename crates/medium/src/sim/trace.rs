@@ -1,4 +1,4 @@
-//! What a [`Sim`](super::Sim) records.
+//! The recording of a [`Sim`](super::Sim).
 
 use std::fmt;
 use std::panic::Location;
@@ -50,11 +50,11 @@ pub enum SiteKind {
 /// What a harness says about the operations around the recorded ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mark {
-    /// Operation number so-and-so was called.
+    /// The operation of this number was called.
     Invoke(u32),
-    /// It returned: it is acknowledged.
+    /// The operation of this number returned: it is acknowledged.
     Response(u32),
-    /// The harness looked at all of the state; what it saw was seen.
+    /// The harness read all of the state, so a crash may not take back any of it.
     Observed,
 }
 
@@ -69,8 +69,8 @@ pub enum Event {
         value: u64,
         /// Whether a compare-exchange did.
         exchanged: bool,
-        /// Who stored it: threads are numbered from 0 in the order in which they first used any
-        /// `Sim`.
+        /// The thread that stored it: threads are numbered from 0 in the order in which they first
+        /// used any `Sim`.
         thread: u16,
         /// Where.
         site: &'static Location<'static>,
@@ -81,7 +81,7 @@ pub enum Event {
         line: u32,
         /// The index of its new value in [`Trace::line_values`].
         value: u32,
-        /// Who stored it.
+        /// The thread that stored it.
         thread: u16,
         /// Where.
         site: &'static Location<'static>,
@@ -94,7 +94,7 @@ pub enum Event {
         line: u32,
         /// How many lines.
         count: u32,
-        /// Who flushed.
+        /// The thread that flushed.
         thread: u16,
         /// Where.
         site: &'static Location<'static>,
@@ -105,27 +105,27 @@ pub enum Event {
         notes: u64,
         /// Its LSN, if the `Sim` is late.
         lsn: u64,
-        /// Who fenced.
+        /// The thread that fenced.
         thread: u16,
         /// Where.
         site: &'static Location<'static>,
     },
-    /// Somebody waited for something that was not durable, and it became so. Only where the `Sim`
-    /// is late.
+    /// A thread waited for an LSN that was not durable, and it became durable. Only if the `Sim` is
+    /// late.
     Wait {
         /// Up to which LSN.
         lsn: u64,
-        /// Who waited.
+        /// The thread that waited.
         thread: u16,
         /// Where.
         site: &'static Location<'static>,
     },
-    /// The memory grew to so many bytes.
+    /// The memory grew.
     Grow {
         /// The new length, in bytes.
         length: u64,
     },
-    /// Lines lost their content for good: the room of these was given back.
+    /// Lines lost their content for good, because their room was given back.
     Release {
         /// The first line.
         line: u32,
@@ -141,12 +141,12 @@ pub enum Event {
         /// What was decided.
         value: u64,
     },
-    /// The harness said something.
+    /// The harness set a mark.
     Mark(Mark),
 }
 
 impl Event {
-    /// Who did it, if the event is an operation on the medium.
+    /// The thread of an event that is an operation on the medium.
     pub fn thread(&self) -> Option<u16> {
         match self {
             Self::Store { thread, .. }
@@ -158,7 +158,7 @@ impl Event {
         }
     }
 
-    /// Where it happened, if the event is an operation on the medium, and of what kind it is.
+    /// The kind and the place of an event that is an operation on the medium.
     pub fn site(&self) -> Option<(SiteKind, Site)> {
         match self {
             Self::Store { site, .. } => Some((SiteKind::Store, Site::from(*site))),
@@ -188,9 +188,9 @@ impl Trace {
     }
 }
 
-/// A fault that is planted to see whether anybody notices. The source stays as it is: a
-/// [`Sim`](super::Sim) leaves out what is to be dropped; what is to be done in another order is
-/// moved on the recorded trace by whoever follows it.
+/// A fault that is planted to see whether a test notices it. The source stays as it is: a
+/// [`Sim`](super::Sim) leaves out the operations that are to be dropped. Operations that are to be
+/// done in another order are moved in the recorded trace, by the code that evaluates it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Mutation {
     /// Flushes called there are not done.
@@ -201,11 +201,11 @@ pub enum Mutation {
     DropWait(Site),
     /// Stores of words and lines called there are not done.
     DropStore(Site),
-    /// What is published there, or exchanged, is stored (and flushed) before the persist that comes
-    /// before it, not after.
+    /// Stores and compare-exchanges there are done (and flushed) before the preceding persist, not
+    /// after it.
     PublishEarly(Site),
-    /// What the second of these fences persists is done before what the first one persists, where
-    /// they are adjacent.
+    /// The operations that the second of these fences persists are done before those that the first
+    /// one persists, where the two are adjacent.
     SwapPersists(Site, Site),
 }
 

@@ -2,13 +2,13 @@
 //!
 //! A locked instruction right behind a store fence waits for that fence, which costs a short write
 //! a tenth of its time. So a thread *announces* its share by a plain store to a word of its own,
-//! and whoever wants the lock alone looks at the words of all threads:
+//! and a thread that wants the lock alone reads the words of all threads:
 //!
 //! | thread that shares | thread that wants the lock alone |
 //! | --- | --- |
 //! | 1. stores the lock's address to its word | 1. takes the lock, and says so in [`SharedLock::is_alone`] |
 //! | 2. *light barrier* | 2. *heavy barrier* |
-//! | 3. looks whether a thread has the lock alone; if so, it clears its word and waits | 3. waits until no word has the lock's address |
+//! | 3. checks whether a thread has the lock alone; if so, clears its word and waits | 3. waits until no word has the lock's address |
 //!
 //! Each stores first and loads then, so at least one sees the other. The light barrier only keeps
 //! the compiler from moving the load up; the heavy one (`membarrier`, a few microseconds) makes the
@@ -46,8 +46,8 @@ impl Drop for Share<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         if let Kind::Announced(word) = self.0 {
-            // ORDER: the thread that has the lock alone next sees what was done with the share; its
-            // load is in `wait_for`.
+            // ORDER: the thread that has the lock alone next sees what this thread did under its
+            // share; its load is in `wait_for`.
             word.store(0, Ordering::Release);
         }
     }
@@ -131,9 +131,9 @@ fn own_word() -> Option<&'static Word> {
         .flatten()
 }
 
-/// Gives the calling thread a word. A thread that wants a lock alone takes it first, and then looks
-/// at the list of words, under the mutex. So if this word is not in the list yet, the calling
-/// thread gets the mutex later, and sees that the lock is taken.
+/// Gives the calling thread a word. A thread that wants a lock alone takes it first, and then reads
+/// the list of words, under the mutex. So if this word is not in the list yet, the calling thread
+/// gets the mutex later, and sees that the lock is taken.
 #[cold]
 fn first_word(own: &OwnWord) -> Option<&'static Word> {
     if !has_membarrier() {
@@ -173,7 +173,7 @@ fn light_barrier() {
 fn heavy_barrier() {
     use rustix::thread::{MembarrierCommand, membarrier};
     if has_membarrier() {
-        // Without memory the system refuses the quick one, not the slow one.
+        // If memory is short, the system may refuse the fast barrier, but not the slow one.
         let barrier = membarrier(MembarrierCommand::PrivateExpedited);
         barrier
             .or_else(|_| membarrier(MembarrierCommand::Global))

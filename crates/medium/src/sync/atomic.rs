@@ -45,21 +45,21 @@ impl<M: Medium> Atomic<M> {
         }
     }
 
-    /// As the atomic's.
+    /// Does what the method of [`AtomicU64`] does; a yield point where the medium is scheduled.
     #[inline(always)]
     pub fn load(&self, order: Ordering) -> u64 {
         self.reach(AccessKind::Load);
         self.word.load(order)
     }
 
-    /// As the atomic's.
+    /// Does what the method of [`AtomicU64`] does; a yield point where the medium is scheduled.
     #[inline(always)]
     pub fn store(&self, value: u64, order: Ordering) {
         self.reach(AccessKind::Store);
         self.word.store(value, order);
     }
 
-    /// As the atomic's.
+    /// Does what the method of [`AtomicU64`] does; a yield point where the medium is scheduled.
     #[inline(always)]
     pub fn compare_exchange(
         &self,
@@ -72,7 +72,7 @@ impl<M: Medium> Atomic<M> {
         self.word.compare_exchange(current, new, success, failure)
     }
 
-    /// As the atomic's.
+    /// Does what the method of [`AtomicU64`] does; a yield point where the medium is scheduled.
     #[inline(always)]
     pub fn compare_exchange_weak(
         &self,
@@ -86,21 +86,21 @@ impl<M: Medium> Atomic<M> {
             .compare_exchange_weak(current, new, success, failure)
     }
 
-    /// As the atomic's.
+    /// Does what the method of [`AtomicU64`] does; a yield point where the medium is scheduled.
     #[inline(always)]
     pub fn fetch_and(&self, bits: u64, order: Ordering) -> u64 {
         self.reach(AccessKind::Store);
         self.word.fetch_and(bits, order)
     }
 
-    /// As the atomic's.
+    /// Does what the method of [`AtomicU64`] does; a yield point where the medium is scheduled.
     #[inline(always)]
     pub fn fetch_or(&self, bits: u64, order: Ordering) -> u64 {
         self.reach(AccessKind::Store);
         self.word.fetch_or(bits, order)
     }
 
-    /// As the atomic's.
+    /// Does what the method of [`AtomicU64`] does; a yield point where the medium is scheduled.
     #[inline(always)]
     pub fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
         self.reach(AccessKind::Store);
@@ -116,8 +116,8 @@ impl<M: Medium> Atomic<M> {
         Self::plain(words)
     }
 
-    /// Stores all words, relaxed: one yield point for all of them. What others see of a store that
-    /// is half done, the scheduler does not show; `loom` does.
+    /// Stores all words, relaxed: one yield point for all of them. Under the scheduler no thread
+    /// sees a part of these stores; `loom` shows such states.
     #[inline(always)]
     pub fn store_together(words: &[Self; 8], values: &LineValue) {
         if is_scheduled::<M>() {

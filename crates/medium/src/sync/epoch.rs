@@ -1,10 +1,10 @@
-//! Epochs: when what was retired is used again.
+//! Epochs: when retired memory may be reused.
 //!
 //! Without a scheduler this is `crossbeam-epoch`. Under one, epochs are counted per thread of the
-//! system, not of the process, and *exactly*: what is retired is freed at the very moment when the
-//! last pin ends that was there when it was retired. That is as early as any collector may do it,
-//! so whoever relies on later finds out; and it happens at the same place in each run of a
-//! schedule, whatever other tests of the process do.
+//! system, not of the process, and *exactly*: memory is freed at the moment when the last of the
+//! pins ends that existed when it was retired. No collector may free it earlier, so a test finds
+//! code that relies on a later time. And it happens at the same place in each run of a schedule,
+//! whatever other tests of the process do.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -36,7 +36,7 @@ struct Collector {
     next_serial: u64,
     /// Pins that have not ended, ascending.
     pinned: Vec<u64>,
-    /// What waits, with the serial number when it was retired, ascending.
+    /// Deferred calls, each with the serial number of its retirement, ascending.
     deferred: Vec<(u64, Deferred)>,
 }
 
@@ -58,7 +58,7 @@ impl Collector {
         self.next_serial
     }
 
-    /// What no thread can reach any more.
+    /// Takes the calls whose memory no thread can reach any more.
     fn take_free(&mut self) -> Vec<(u64, Deferred)> {
         let oldest = self.pinned.first().copied().unwrap_or(u64::MAX);
         let free = self
@@ -91,14 +91,14 @@ impl Drop for Counted {
         if !free.is_empty() {
             schedule::reach(Access::free_memory());
         }
-        // With the collector let go: what is called may pin and retire.
+        // The collector is not borrowed here, since the calls may pin and retire.
         for (_, call) in free {
             call();
         }
     }
 }
 
-/// Forgets all pins and all that waits for them.
+/// Forgets all pins and all calls that wait for them.
 pub(super) fn forget() {
     COLLECTOR.with_borrow_mut(|collector| {
         collector.pinned.clear();
@@ -108,8 +108,8 @@ pub(super) fn forget() {
     });
 }
 
-/// Pins the calling thread. Asks whether a scheduler runs, so it is for what happens rarely; guards
-/// know by their medium.
+/// Pins the calling thread. It asks whether a scheduler runs, so it is for rare operations; a guard
+/// knows it from its medium.
 pub fn pin() -> Pin {
     if schedule::is_running() {
         Pin(Inner::counted())

@@ -4,7 +4,7 @@
 //! Whatever several threads share outside of a pool goes through here and not through `std`,
 //! `parking_lot` or `crossbeam` directly: atomics ([`AtomicU64`], [`Atomic`]), [`Mutex`], waiting
 //! ([`pause`], [`spin_loop`], [`yield_now`]), and the epochs after which retired memory is reused
-//! ([`Pin`]). Behind the door are three back ends:
+//! ([`Pin`]). The module has three back ends:
 //!
 //! | back end | when | what it does |
 //! | --- | --- | --- |
@@ -15,16 +15,17 @@
 //! # Why the scheduler costs nothing where none runs
 //!
 //! A point read of an engine takes some two hundred nanoseconds and twenty accesses to volatile
-//! memory. Asking at each of them whether a scheduler runs would be felt, and a second build for
-//! tests would test another program. So the question is asked only where it is free:
+//! memory. Asking at each of them whether a scheduler runs would take a noticeable part of that
+//! time, and a second build for tests would test another program. So the code asks only where that
+//! costs nothing:
 //!
-//! - **Operations on the medium** are yield points on [`Sim`](crate::Sim), which asks for itself.
+//! - **Operations on the medium** are yield points on [`Sim`](crate::Sim), whose own code asks.
 //! - **Volatile words that belong to a medium's nodes** (versions, bitmaps, locks beside a leaf)
-//!   are [`Atomic<M>`]: the type names the medium, and only where [`Medium::SCHEDULED`] says so,
-//!   that is on `Sim`, the compiler leaves the question in. Engines are compiled for each medium,
-//!   so the same source and the same release build have both.
-//! - **Contended paths** ask a thread-local variable: a lock that was not free, the second look of
-//!   a spin loop. Whoever waits has the time.
+//!   are [`Atomic<M>`]: the type names the medium, and the compiler removes the question unless
+//!   [`Medium::SCHEDULED`] is set, as it is on `Sim`. Engines are compiled for each medium, so the
+//!   same source and the same release build have both forms.
+//! - **Contended paths** ask a thread-local variable: a lock that was not free, the second round of
+//!   a spin loop. The thread has to wait there anyway.
 //! - **Epochs** are asked for once per guard, by its medium; [`pin`], which knows no medium, is for
 //!   rare changes.
 //!
@@ -34,19 +35,19 @@
 //! RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release -p everleaf-medium -p everleaf-pool -p everleaf-engines --lib loom_tests
 //! ```
 //!
-//! runs the models of the volatile protocols: the pool's space and what waits to be freed;
-//! optimistic lock coupling of the inner nodes, and a leaf's version, claims, live entries and
-//! slots, each with the reuse of what was retired; and the Masstree's barrier between epochs; the
-//! file medium's group commit; announced shares of a lock. They have at most two preemptions.
+//! runs the models of the volatile protocols: the pool's space and the memory that waits to be
+//! freed; optimistic lock coupling of the inner nodes, and a leaf's version, claims, live entries
+//! and slots, each with the reuse of what was retired; and the Masstree's barrier between epochs;
+//! the file medium's group commit; announced shares of a lock. They have at most two preemptions.
 //! Everything else is built for them, but does not run: an arena has six elements then, an inner
 //! node four children. Pool memory is not modelled; where a model needs an entry, it has atomics
 //! with the orderings of cells.
 //!
 //! # What is no yield point
 //!
-//! What is left out is left out on purpose: plain atomics ([`AtomicU64`], as in the inner nodes)
-//! are no yield points. What happens between two yield points is one step for the scheduler;
-//! whether it may be one is `loom`'s part.
+//! Plain atomics ([`AtomicU64`], as in the inner nodes) are deliberately no yield points.
+//! Everything between two yield points is one step for the scheduler; `loom` tests whether it may
+//! be taken for one.
 //!
 //! # What follows for its users
 //!
@@ -102,9 +103,9 @@ pub fn is_scheduled<M: Medium>() -> bool {
     M::SCHEDULED && schedule::is_running()
 }
 
-/// A number of the calling thread, to choose a share by: from 0 on, in the order of the first
-/// calls. On a medium that a scheduler knows, that of its thread, and 0 outside of one: what
-/// follows from it is then the same in every run.
+/// The number of the calling thread, by which it chooses its shard: from 0 on, in the order of the
+/// first calls. On a scheduled medium it is the number that the scheduler gave the thread, and 0
+/// outside of a scheduler, so every run makes the same choices.
 #[inline]
 pub fn thread_number<M: Medium>() -> usize {
     thread_number_beside(M::SCHEDULED)
@@ -164,8 +165,7 @@ fn yield_thread() {
     std::thread::yield_now();
 }
 
-/// To loom a thread that spins is one that yields: it must let the others run, or the model never
-/// ends.
+/// Under `loom` a thread that spins yields: it must let the others run, or the model never ends.
 #[cfg(loom)]
 fn spin_loop_hint() {
     loom::thread::yield_now();

@@ -23,7 +23,7 @@ pub fn hand_over<T>(guard: MutexGuard<'_, T>) {
     MutexGuard::unlock_fair(guard);
 }
 
-/// Unlocks: loom tries every order of those who wait.
+/// Unlocks. Loom tries every order of the waiting threads.
 #[cfg(loom)]
 pub fn hand_over<T>(guard: MutexGuard<'_, T>) {
     drop(guard);

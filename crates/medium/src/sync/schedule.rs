@@ -1,8 +1,8 @@
-//! The scheduler's side of the door: how it learns what a thread is about to do.
+//! The interface to a scheduler: how it learns the next access of a thread.
 //!
 //! A harness runs the threads of a test one at a time, as coroutines of one thread of the system.
 //! Before each access that others could notice, the running one calls the [`Scheduler`], which
-//! returns when that thread is to go on. The scheduler itself is the harness's business;
+//! returns when that thread is to go on. The scheduler itself is part of the harness;
 //! `everleaf-sim` has one.
 
 use std::cell::{Cell, RefCell};
@@ -25,8 +25,8 @@ pub enum AccessKind {
     Fence,
 }
 
-/// What a thread is about to do. What it does after that, up to its next access, nobody else can
-/// tell from the same moment.
+/// The next access of a thread. Other threads cannot tell whether the code behind it, up to the
+/// thread's next access, runs at the same moment or later.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Access {
     /// The first of the places that it concerns, as a number: a volatile word, or a line of a
@@ -40,7 +40,7 @@ pub struct Access {
 
 /// Lines are numbered from here, far above volatile words.
 const FIRST_LINE: usize = 1 << 61;
-/// What is free and what is not: one place for all memory that is allocated and used again.
+/// One place stands for the free lists of all memory that is allocated and reused.
 const FREE_MEMORY: usize = 1 << 62;
 
 /// Words of the object that the threads share are numbered from here.
@@ -59,11 +59,11 @@ impl Access {
         }
     }
 
-    /// The access with numbers that are the same in each run of the same program, though what it
-    /// accesses is made anew for each. `home` are the addresses of the object that the threads
-    /// share: its words go by their distance from its start. All others go by their distance from a
-    /// huge page, for that is where arenas begin. Two of them may so share a number; they are then
-    /// taken for one, which costs schedules and nothing else.
+    /// The access with numbers that are the same in each run of the same program, although each run
+    /// makes its objects anew. `home` is the address range of the object that the threads share:
+    /// its words are numbered by their distance from its start. All other words are numbered by
+    /// their distance from a huge page, where arenas begin. Two words may get the same number and
+    /// are then taken for one. That costs additional schedules, but hides no failure.
     #[must_use]
     pub fn named(self, home: &Range<usize>) -> Self {
         if self.place >= FIRST_TYPE {
@@ -117,7 +117,7 @@ impl Access {
 
 /// Decides which thread runs. Called on the thread that is running; returns when it is to go on.
 pub trait Scheduler {
-    /// The running thread is about to do this.
+    /// The running thread is about to make this access.
     fn reach(&self, access: Access);
 
     /// The running thread cannot go on before another one has changed something.
@@ -125,7 +125,7 @@ pub trait Scheduler {
 }
 
 thread_local! {
-    /// The number of the thread that runs; `NOBODY` where no scheduler does.
+    /// The number of the thread that runs; `NOBODY` outside of a scheduler.
     static THREAD: Cell<u16> = const { Cell::new(NOBODY) };
     static SCHEDULER: RefCell<Option<Rc<dyn Scheduler>>> = const { RefCell::new(None) };
 }
@@ -162,8 +162,8 @@ pub fn enter<R>(scheduler: &Rc<dyn Scheduler>, thread: u16, resume: impl FnOnce(
     resume()
 }
 
-/// The threads of a scheduler are left where they stand, for ever: what they have pinned is not
-/// pinned any more, what they retired is never freed.
+/// Abandons the threads of a scheduler where they stand: their pins end, and memory that they
+/// retired is never freed.
 pub fn abandon() {
     super::epoch::forget();
 }
@@ -175,7 +175,8 @@ fn call(tell: impl FnOnce(&dyn Scheduler)) {
     }
 }
 
-/// A yield point: the running thread is about to do this. Nothing where no scheduler runs.
+/// A yield point: the running thread is about to make this access. Does nothing outside of a
+/// scheduler.
 #[inline]
 pub fn reach(access: Access) {
     if is_running() {

@@ -1,5 +1,4 @@
-//! A lock that several threads share or one has alone, without poisoning, that a scheduler can wait
-//! for.
+//! A shared-exclusive lock without poisoning, for which a scheduler can wait.
 
 use super::{AtomicBool, Ordering, schedule};
 

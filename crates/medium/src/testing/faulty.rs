@@ -1,9 +1,9 @@
 //! A machine for tests, with two files on a disk that fails, tears and forgets.
 //!
-//! It records what the file medium does to its files, and says what a loss of power may leave at
-//! any moment: what was synced is there; of what was written since then each *piece* (a sector, or
-//! less) is as it was after any of the writes to it, independently of all others; and a length that
-//! was not synced may be an older one. Writes and syncs can be made to fail, and writes to be
+//! It records what the file medium does to its files, and tells what a loss of power may leave at
+//! any moment. Writes that were synced are there. Each *piece* (a sector, or less) that was written
+//! since then is as it was after any of the writes to it, independently of all others. A length
+//! that was not synced may be an older one. Writes and syncs can be made to fail, and writes to be
 //! short.
 
 use std::fs::File;
@@ -25,7 +25,8 @@ pub enum Which {
     Log = 1,
 }
 
-/// What is to go wrong. Counts are of what comes from now on, over both files; 0 is the next one.
+/// The faults to come. Counts begin now and include both files; 0 is the next operation of its
+/// kind.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Faults {
     /// The write that finds the disk full, and with it all that follow.
@@ -36,13 +37,13 @@ pub struct Faults {
     pub write: Option<u64>,
     /// The write that panics, once.
     pub panic: Option<u64>,
-    /// The sync that fails, once: what it would have made durable is forgotten, as if it were
-    /// clean.
+    /// The sync that fails, once: the system forgets the data that it would have made durable, and
+    /// takes its pages for clean.
     pub sync: Option<u64>,
     /// The most bytes that one write takes.
     pub short: Option<usize>,
-    /// The call that changes a file or makes it durable, of whatever kind, before which the process
-    /// ends: from there on nothing is done any more.
+    /// The call before which the process ends, counted over all calls that change a file or make it
+    /// durable. From there on no call has an effect.
     pub dies: Option<u64>,
     /// Which syncs report success without syncing: a missing sync in the program, not a fault of
     /// the disk.
@@ -75,7 +76,8 @@ enum Event {
     Sync {
         file: usize,
     },
-    /// A sync that failed: what was written is neither durable nor going to be; a length may still.
+    /// A sync that failed: the writes before it are not durable and never will be; a length may
+    /// still become so.
     Forget {
         file: usize,
     },
@@ -173,7 +175,7 @@ impl Machine {
         self.state.lock().calls
     }
 
-    /// How much happened so far: a moment, for [`Machine::crash`].
+    /// How many events happened so far. It names a moment for [`Machine::crash`].
     pub fn now(&self) -> usize {
         self.state.lock().events.len()
     }
@@ -277,7 +279,7 @@ fn add_pieces(
                 piece
             };
             let before = piece(&content);
-            // What is written piece by piece is there piece by piece.
+            // Zeros are written piece by piece, so a crash may leave any of the pieces.
             let mut after = before.clone();
             let from = begin.max(place);
             let to = end.min(place + piece_bytes);
@@ -307,8 +309,8 @@ fn add_pieces(
 }
 
 impl Crash {
-    /// For each choice that the crash has, from how many it chooses: pieces first, then the lengths
-    /// of both files.
+    /// For each choice that a crash makes, the number of its options: pieces first, then the
+    /// lengths of both files.
     pub fn choices(&self) -> Vec<usize> {
         let pieces = self.pieces.iter().map(|piece| piece.versions.len());
         pieces.chain(self.lengths.iter().map(Vec::len)).collect()
@@ -498,7 +500,7 @@ impl Io for Faulty {
         let number = state.writes;
         state.writes += 1;
         if state.faults.no_room || state.faults.full_from.is_some_and(|from| number >= from) {
-            // What room there was it has got.
+            // The file has got the room that there was.
             let length = self.length()?.max(end - (end - start) / 2);
             self.file_of().set_len(length)?;
             state.events.push(Event::Length {
@@ -517,7 +519,8 @@ impl Io for Faulty {
     }
 
     fn punch(&self, start: u64, end: u64) -> io::Result<()> {
-        // As zeros that are written: until the next sync a loss of power may take them back.
+        // A punched range counts as zeros that are written: until the next sync a loss of power may
+        // take them back.
         let mut state = self.machine.state.lock();
         state.call()?;
         let bytes = vec![0; (end - start) as usize];

@@ -1,9 +1,10 @@
 //! An artificial medium whose fences return long before anything is durable.
 //!
-//! Files behave so, only faster and without telling. Here a test decides when what becomes durable,
-//! sees who waits for it, and looks at what a crash would leave. It holds engines to two rules: *no
-//! lock is held across a wait* (so a second writer gets as far as its own wait while the first
-//! still waits), and *no reader returns what a crash could take back*.
+//! A file behaves like this, but faster, and a test cannot control it. Here the test decides when
+//! each group becomes durable, sees which threads wait for it, and examines the image that a crash
+//! would leave. It holds engines to two rules: *no lock is held across a wait* (so a second writer
+//! gets as far as its own wait while the first still waits), and *no reader returns a value that a
+//! crash could take back*.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -14,7 +15,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::{Dax, Extent, LINE_BYTES, LineForm, LineValue, Lsn, Medium, MediumError, Survives};
 
-/// A timer of the system ends so late, or later.
+/// A timer of the system ends at least this late.
 const TIMER: Duration = Duration::from_micros(60);
 
 /// When a [`Late`] medium makes its groups durable.
@@ -41,7 +42,7 @@ pub struct Image {
     lines: BTreeMap<u64, LineValue>,
 }
 
-/// What one guard flushed since its last fence.
+/// The lines that one guard flushed since its last fence.
 #[derive(Debug, Default)]
 pub struct LateNotes {
     lines: RefCell<Vec<u64>>,
@@ -62,7 +63,7 @@ struct State {
     fenced: u64,
     /// Groups not yet durable, oldest first.
     groups: VecDeque<Group>,
-    /// What is durable.
+    /// The content of the lines that are durable.
     shadow: BTreeMap<u64, LineValue>,
     /// What threads are waiting for.
     waiting: Vec<Lsn>,
@@ -131,7 +132,8 @@ impl Late {
         Ok(late)
     }
 
-    /// Changes when groups become durable. Those that the new rule would have released already are.
+    /// Changes when groups become durable. Groups that the new rule would have released already
+    /// become durable now.
     pub fn set_release(&self, release: Release) {
         let mut state = self.state.lock();
         state.release = release;
@@ -176,8 +178,8 @@ impl Late {
         true
     }
 
-    /// Holds the fence after `further` others, on whatever thread, until [`Late::let_go`]: for
-    /// stopping an operation in its middle.
+    /// Holds the fence after `further` others, on whatever thread, until [`Late::let_go`], to stop
+    /// an operation in its middle.
     pub fn hold_fence(&self, further: usize) {
         self.state.lock().hold = Hold::Fence(further);
     }
@@ -200,13 +202,14 @@ impl Late {
         self.changed.notify_all();
     }
 
-    /// What a crash leaves at this moment: everything durable, and nothing of what is not.
+    /// The image that a crash leaves at this moment: everything that is durable, and nothing else.
     pub fn durable_image(&self) -> Image {
         self.image(Lsn(0))
     }
 
-    /// What a crash leaves that had got as far as `up_to`, but at least what is durable: groups
-    /// reach the medium in their order, so these are all images there are.
+    /// The image that a crash leaves when the groups up to `up_to`, or up to the durable position
+    /// if that is greater, have reached the medium. Groups reach it in their order, so there are no
+    /// other images.
     pub fn image(&self, up_to: Lsn) -> Image {
         let state = self.state.lock();
         let mut image = Image {
@@ -308,7 +311,7 @@ unsafe impl Medium for Late {
         line: &[AtomicU64; 8],
         value: &LineValue,
     ) -> Result<(), MediumError> {
-        // Under the lock under which fences capture lines, so that none captures half of it.
+        // Fences capture lines under this lock, so none captures half of the stored line.
         let _whole = self.state.lock();
         value.store(line, Ordering::Release);
         self.note(notes, line);

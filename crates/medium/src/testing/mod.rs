@@ -1,12 +1,12 @@
-//! What tests put in the place of a medium, a disk or a correct program: apart from what ships, and
-//! no part of the API.
+//! Stand-ins for a medium, a disk or a correct program, for tests only. They are no part of the
+//! API.
 //!
 //! - [`Late`]: a medium whose LSNs become durable when a test says so.
 //! - [`faulty`]: a machine with two files, whose disk fails, tears writes and forgets what was not
 //!   synced.
 //! - [`Hooked`]: a file that calls a test before each operation.
-//! - [`stride`]: how many places a test leaves out.
-//! - [`panic_text`]: what a panic said.
+//! - [`stride`]: which part of its places a test visits.
+//! - [`panic_text`]: the message of a panic.
 //! - `mutant`: faults in the file medium itself, which only its own unit tests can plant.
 
 use std::any::Any;

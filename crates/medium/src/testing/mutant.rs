@@ -1,18 +1,18 @@
-//! Faults in the file medium, planted one at a time to see that its tests notice them. Outside of
-//! its unit tests no fault can be planted, and the checks are compiled away.
+//! Faults in the file medium, which are planted one at a time to check that its tests notice them.
+//! Outside of its unit tests no fault can be planted, and the checks are compiled away.
 
 /// A fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mutant {
-    /// A checkpoint writes back what is appended, durable or not.
+    /// A checkpoint writes back all frames that are appended, durable or not.
     CheckpointUnbound,
     /// The log has room for everything.
     NoRoomNeeded,
-    /// An open goes on with the incarnation that was there.
+    /// An open goes on with the incarnation that it found.
     OldIncarnation,
     /// Frames are read wherever they lie.
     AnyPosition,
-    /// What is durable is never sealed.
+    /// The log is never sealed.
     NoSeal,
     /// Frames do not say how far the log was durable.
     NothingSaidDurable,
@@ -28,7 +28,7 @@ pub(crate) enum Mutant {
     AnyHeader,
     /// Groups are acknowledged before they are synced.
     EarlyAcknowledgement,
-    /// What was released is punched at any checkpoint.
+    /// Released units are punched at any checkpoint.
     PunchedEarly,
     /// Threads store to a page while it is given back.
     StoresGoOn,
