@@ -9,7 +9,7 @@
 //!
 //! The result is the state after a prefix of the log's groups:
 //!
-//! - It contains all that was durable when the copy began: that was checkpointed, or is in the log.
+//! - It contains all that was durable when the copy began: it was checkpointed, or is in the log.
 //! - It contains nothing newer than the end of the spool: the base image holds a line only after
 //!   the log holds it durably, and the log was read after the base image.
 //! - Its lines are whole: a line that was written to the base image meanwhile is in the spool, too.
@@ -36,14 +36,14 @@ use crate::{LINE_BYTES, MediumError};
 
 /// Lines of this many bytes of log are written over the copy together.
 const COPY_BATCH_BYTES: u64 = 16 << 20;
-/// Attempts before a copy keeps checkpoints from freeing the log's space, or gives up if another
-/// process makes them.
+/// Attempts before a copy holds off checkpoints, so that they free no space of the log. If another
+/// process makes the checkpoints, the copy gives up instead.
 const FREE_ATTEMPTS: u32 = 2;
 
 /// How a copy ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Copied {
-    /// With so many bytes.
+    /// The copy is whole; it has this many bytes.
     Whole(u64),
     /// Space of the log was reused before it was read.
     Overrun,
@@ -56,7 +56,7 @@ pub(super) enum Copied {
 pub struct CopyTarget {
     /// The copy.
     pub copy: Arc<dyn Io>,
-    /// Room for what the log holds and receives meanwhile; not needed afterwards.
+    /// Room for the frames that the log holds and receives meanwhile; not needed afterwards.
     pub spool: Arc<dyn Io>,
 }
 
@@ -68,7 +68,8 @@ impl CopyTarget {
 
     /// Makes the copy durable, and says in it that it needs no log.
     pub(super) fn finish(&self, mark_offset: u64) -> Result<(), LogError> {
-        // First: a copy that a crash cuts short must not say that it needs no log.
+        // The copy is synced before the mark is cleared: a copy that a crash cuts short must not
+        // say that it needs no log.
         self.copy.sync().map_err(refused("make the copy durable"))?;
         write_mark(&*self.copy, mark_offset, Mark(None))
     }
@@ -106,14 +107,15 @@ impl File {
         Err(LogError::Overrun.into())
     }
 
-    /// As [`File::backup`], of a pool that another process has open. The copy contains all that was
-    /// durable when this was called. `None`, with an empty copy, if no log of the pool lies at
-    /// `log_path`: the pool was closed meanwhile, or is open on another medium.
+    /// Does the same as [`File::backup`], for a pool that another process has open. The copy
+    /// contains everything that was durable when this was called. `None`, with an empty copy, if no
+    /// log of the pool lies at `log_path`: the pool was closed meanwhile, or is open on another
+    /// medium.
     ///
     /// # Errors
     /// [`LogError::Overrun`] if the log reused its space before it was read;
-    /// [`LogError::Unsettled`] if the other process takes seconds to recover the pool; else as
-    /// [`File::backup`].
+    /// [`LogError::Unsettled`] if the other process takes seconds to recover the pool; and the
+    /// errors of [`File::backup`].
     pub fn backup_beside(
         pool: fs::File,
         log_path: &Path,
@@ -181,7 +183,8 @@ fn live_header(log: &dyn Io, patience: Duration) -> Result<Option<Header>, LogEr
         if newest.unreadable.is_none() {
             return Ok(Some(newest.header).filter(|header| !header.ranges.is_empty()));
         }
-        // The copy that passes its check may be the older one, and its start be overwritten.
+        // The copy that passes its check may be the older one, and the log at its start may be
+        // overwritten already.
         match attempt {
             0..100 => std::thread::yield_now(),
             _ if start.elapsed() < patience => std::thread::sleep(HEADER_REST),
@@ -262,7 +265,8 @@ struct Tail<'c> {
     spool: &'c Arc<dyn Io>,
     /// The newest header that was read, with the incarnations that its log has dropped since.
     newest: Header,
-    /// As `newest`, but with the ring before the log grew, until everything in that is read.
+    /// The header by which frames are read: `newest`, but with the ring before the log grew until
+    /// all frames in that are read.
     header: Header,
     begin: u64,
     /// Up to here the log was read.
@@ -305,7 +309,7 @@ impl<'c> Tail<'c> {
             } else if self.header.base != self.newest.base && self.position >= self.newest.base {
                 self.header = self.newest.clone();
             } else if self.newest.start > self.position {
-                // Space from `position` on was freed, and what it held cannot be read any more.
+                // Space from `position` on was freed, so its frames cannot be read any more.
                 return Ok(Copied::Overrun);
             } else {
                 return Ok(Copied::Whole(self.length));
@@ -313,8 +317,8 @@ impl<'c> Tail<'c> {
         }
     }
 
-    /// Tells the log's end from damage that looks like it: the copy would lack what lies behind the
-    /// damage.
+    /// Tells the log's end from damage that looks like an end: the copy would lack the frames
+    /// behind the damage.
     fn expect_end(&mut self) -> Result<Copied, LogError> {
         loop {
             let log = Log::new(
@@ -339,8 +343,8 @@ impl<'c> Tail<'c> {
     }
 
     /// Takes over a newer header. This copy may still have to read incarnations that the header has
-    /// dropped, and what lies before the first lap of a ring that grew: both stay in place until
-    /// they are overwritten.
+    /// dropped, and frames before the first lap of a ring that grew. Both stay in place until they
+    /// are overwritten.
     fn learn(&mut self, mut newest: Header) {
         let first = newest.ranges[0].begin;
         let forgotten = self

@@ -1,9 +1,9 @@
 //! Storing to lines, and capturing a line while other threads store to it.
 //!
-//! What the log holds of a line must be a prefix of the line's stores. Where the processor loads a
-//! line whole ([`WholeLoad`]), a capture is one load. Elsewhere each store and each capture takes a
-//! lock, which lines share in stripes, for a few instructions. So does each store, on any
-//! processor, once pages are given back (`private`).
+//! The content of a line in the log must be a prefix of the line's stores. If the processor loads a
+//! line whole ([`WholeLoad`]), a capture is one load. On other processors each store and each
+//! capture takes a lock for a few instructions; the lines of a stripe share one lock. Once pages
+//! are given back (`private`), each store takes the lock on any processor.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -38,7 +38,7 @@ impl Drop for Locked<'_> {
 }
 
 impl Lines {
-    /// Of a pool at `base`. Loads lines whole if the processor can and it is `wanted`.
+    /// For a pool at `base`. Loads lines whole if the processor can and it is `wanted`.
     pub(super) fn new(wanted: bool, base: usize, private: Private) -> Self {
         let whole = if wanted { WholeLoad::detect() } else { None };
         let stripes = (0..STRIPES).map(|_| AtomicBool::new(false)).collect();
@@ -50,7 +50,7 @@ impl Lines {
         }
     }
 
-    /// How lines are captured, for people.
+    /// How lines are captured, as text for a report.
     pub(super) fn describe(&self) -> &'static str {
         if self.whole.is_some() {
             "lines captured by one load"
@@ -59,8 +59,8 @@ impl Lines {
         }
     }
 
-    /// Before a store: keeps captures from the line where they take several loads, and its page
-    /// from being given back.
+    /// To be called before a store. The lock keeps a capture that takes several loads from the
+    /// line, and the page from being given back.
     #[inline(always)]
     fn lock(&self, word: *const AtomicU64) -> Option<Locked<'_>> {
         if self.private.is_active() {
@@ -69,7 +69,8 @@ impl Lines {
         self.lock_if_torn(word)
     }
 
-    /// As [`Lines::lock`], for a word whose value no capture needs.
+    /// Does the same as [`Lines::lock`] for a word whose value no capture needs: takes the lock
+    /// only if pages are given back.
     #[inline(always)]
     fn lock_volatile(&self, word: *const AtomicU64) -> Option<Locked<'_>> {
         if self.private.is_active() {

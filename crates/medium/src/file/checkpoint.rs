@@ -6,8 +6,8 @@
 //!    memory.
 //! 3. The pool's file is synced.
 //! 4. A header that names L as the new start is written and synced.
-//! 5. The space before L may be overwritten. What was released before L is punched out of the
-//!    pool's file.
+//! 5. The space before L may be overwritten. Units that were released before L are punched out of
+//!    the pool's file.
 //!
 //! A crash before step 4 leaves a pool's file with some lines newer than the start in the header;
 //! the log still holds all of them, and an open replays them. Writers are not stopped at any step.
@@ -113,7 +113,7 @@ fn write_span(
 /// Writes the lines that the log holds from `from` to `to` into `target`, except the one at
 /// `mark_offset`, which belongs to the medium. Lines of `batch_bytes` bytes of log are sorted and
 /// written together: the more there are, the more of them share a page. Returns the bytes of all
-/// pages that changed: so much is written when `target` is synced.
+/// pages that changed: the sync of `target` writes this many.
 pub(super) fn write_back(
     log: &Log,
     target: &dyn Io,
@@ -160,7 +160,7 @@ pub(super) fn incarnation_at(header: &Header, position: u64) -> u32 {
     range.map_or(0, |range| range.incarnation)
 }
 
-/// Drops from the header what is before `start`, which is checkpointed.
+/// Drops the part before `start`, which is checkpointed, from the header.
 pub(super) fn forget(header: &mut Header, start: u64) {
     header.start = start;
     header.checkpointed_at = SystemTime::now()
@@ -175,7 +175,7 @@ pub(super) fn forget(header: &mut Header, start: u64) {
 }
 
 impl Core {
-    /// Checkpoints what is durable, and frees its space in the log.
+    /// Checkpoints the durable part of the log, and frees its space.
     pub(super) fn checkpoint(&self) -> Result<(), MediumError> {
         self.commit.failure()?;
         let result = self.try_checkpoint();

@@ -13,8 +13,8 @@
 //! part of what a sync takes, or for as long as the options say.
 //!
 //! **Failure.** After a failed write or sync the content of the disk is unknown: a second sync may
-//! succeed without writing anything. So a failure is final. What was durable before stays
-//! acknowledged, and nothing is acknowledged after it. A leader that panics counts as a failure.
+//! succeed without writing anything. So a failure is final. Writes that were durable before stay
+//! acknowledged, and no write is acknowledged after it. A leader that panics counts as a failure.
 
 use std::sync::atomic::AtomicU64 as Figure;
 use std::task::Waker;
@@ -33,7 +33,7 @@ const YIELD_NS_MAX: u64 = 300_000;
 /// Threads poll for that long only if at most this many wait for syncs: more threads have other
 /// work for the processor.
 const YIELDING_MAX: u64 = 4;
-/// A leader gathers others for at most this part of what a sync takes.
+/// A leader gathers others for at most one part in this many of the duration of a sync.
 const GATHER_FRACTION: u64 = 4;
 /// A leader gathers others for at most this long.
 const GATHER_NS_MAX: u64 = 200_000;
@@ -44,7 +44,7 @@ struct Waiting {
     threads: Vec<(u64, Thread)>,
 }
 
-/// A task that waits without a thread.
+/// An async task that waits, while no thread does.
 #[derive(Debug)]
 struct Task {
     position: u64,
@@ -68,11 +68,11 @@ pub(super) struct Figures {
 #[derive(Debug, Default)]
 pub(super) struct Commit {
     durable: CachePadded<AtomicU64>,
-    /// How many threads have come to wait since the last sync began.
+    /// How many threads have begun to wait since the last sync began.
     arrived: CachePadded<AtomicU64>,
     /// How many threads the last sync served, and how many arrived during it.
     active: AtomicU64,
-    /// What a sync takes: a moving average.
+    /// The duration of a sync: a moving average.
     sync_ns: AtomicU64,
     /// How many leaders have finished.
     led: AtomicU64,
@@ -116,7 +116,7 @@ impl Commit {
 
     #[inline(always)]
     pub(super) fn durable(&self) -> u64 {
-        // ORDER: pairs with the release in `advance`: what follows relies on the sync.
+        // ORDER: pairs with the release in `advance`: the code behind this load relies on the sync.
         self.durable.load(Ordering::Acquire)
     }
 
@@ -149,15 +149,15 @@ impl Commit {
         self.wake_tasks(u64::MAX);
     }
 
-    /// Has a task woken when everything up to `position` is durable, or on a failure. Returns
-    /// `false` if it is durable already.
+    /// Arranges that a task is woken when everything up to `position` is durable, or after a
+    /// failure. Returns `false` if it is durable already.
     pub(super) fn wake_when_durable(
         &self,
         position: u64,
         waker: &Waker,
     ) -> Result<bool, MediumError> {
         let mut tasks = self.tasks.lock();
-        // Under the lock: `advance` and `fail` take it after they have changed what is read here.
+        // This is read under the lock, which `advance` and `fail` take after they have changed it.
         if self.durable() >= position {
             return Ok(false);
         }

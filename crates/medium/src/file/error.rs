@@ -1,4 +1,4 @@
-//! What can be wrong with a log.
+//! Errors of a log.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ pub enum LogError {
     /// The system refused.
     #[error("cannot {action}: {source}; remove the cause, then try again")]
     Io {
-        /// What was tried.
+        /// The action that failed, as in "open the log".
         action: &'static str,
         /// Why not.
         source: io::Error,
@@ -53,8 +53,8 @@ pub enum LogError {
     )]
     NotALog,
     /// A symbolic link lies where the log should be. It is not followed: the log gets the pool's
-    /// owner and permissions, and a user who may write to the folder could redirect them to another
-    /// file.
+    /// owner and permissions, and a user with write access to the folder could redirect them to
+    /// another file.
     #[error(
         "the log `{}` is a symbolic link, and is not followed; put the log itself there, or remove the link",
         path.display()
@@ -73,7 +73,7 @@ pub enum LogError {
         /// This program's version.
         supported: u64,
     },
-    /// The log is damaged where it was durable already.
+    /// The log is damaged in its durable part.
     #[error(
         "the log is damaged at byte {position:#x}: {what}; what was written from there on is lost, restore a backup"
     )]

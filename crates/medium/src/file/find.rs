@@ -15,10 +15,10 @@ use super::log::{Log, NewestHeader};
 use crate::LINE_BYTES;
 use crate::io::{Io, data_from, read_all, read_some};
 
-/// What lies where the log of a pool belongs.
+/// The file at the path where the log of a pool belongs.
 #[derive(Debug)]
 pub(super) enum LogFile {
-    /// Nothing, or what an interrupted creation of a log left.
+    /// No file, or the remains of an interrupted creation of a log.
     None,
     /// A log that the pool does not need, because it was closed cleanly.
     Unneeded,
@@ -26,14 +26,14 @@ pub(super) enum LogFile {
     Log(NewestHeader),
 }
 
-/// What a log is opened for.
+/// The purpose for which a log is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Access {
     Read,
     Write,
 }
 
-/// Opens what lies where a log belongs; `None` if nothing does.
+/// Opens the file where a log belongs; `None` if there is none.
 pub(super) fn open_log(path: &Path, access: Access) -> Result<Option<fs::File>, LogError> {
     let mut open = fs::OpenOptions::new();
     open.read(true).write(access == Access::Write);
@@ -73,7 +73,7 @@ pub(super) fn read_mark(pool: &dyn Io, offset: u64) -> Result<Mark, LogError> {
     Mark::decode(&line).ok_or(LogError::Mark { offset })
 }
 
-/// What `io`, the file where the log belongs, is to a pool with this mark.
+/// Whether `io`, the file where the log belongs, is the log of a pool with this mark.
 pub(super) fn find(io: &dyn Io, Mark(mark): Mark) -> Result<LogFile, LogError> {
     let is_blank = |offset| is_blank(io, offset).map_err(refused("read the log"));
     let damaged = |what: &str| LogError::Damaged {

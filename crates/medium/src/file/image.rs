@@ -1,9 +1,9 @@
 //! A pool that is only read: the file and its log, brought together in memory. Neither file is
 //! written.
 //!
-//! What the memory then holds is what an open for writing would recover to. That open makes durable
-//! what it found before it goes on; here nothing is made durable, so the end of the log may be
-//! taken back by a loss of power.
+//! The memory then has the state to which an open for writing would recover. That open makes the
+//! state durable before it goes on. Here nothing is made durable, so a loss of power may take back
+//! the end of the log.
 
 use std::fs;
 use std::path::Path;
@@ -24,9 +24,8 @@ const PART_WORDS: usize = 128 << 10;
 
 impl File {
     /// Reads the pool in `pool`, with the log at `log_path` if it needs that, into memory. The
-    /// caller holds the pool's lock. If the line that names the log is damaged, that is an error;
-    /// but not if the user `asked` for a medium without a log, and no log with data lies at
-    /// `log_path`.
+    /// caller holds the pool's lock. A damaged line that names the log is an error, unless the user
+    /// `asked` for a medium without a log and no log with data lies at `log_path`.
     ///
     /// # Errors
     /// [`MediumError::Log`] if log and pool do not fit together, or one of them is damaged.
@@ -40,10 +39,10 @@ impl File {
         Self::image_on(&Disk(pool), log, options, asked)
     }
 
-    /// As [`File::image`], of files that are open already.
+    /// Does the same as [`File::image`], with files that are open already.
     ///
     /// # Errors
-    /// As [`File::image`].
+    /// The same as those of [`File::image`].
     pub fn image_on(
         pool: &dyn Io,
         log: Option<Arc<dyn Io>>,
@@ -77,8 +76,8 @@ impl File {
         Ok(ram)
     }
 
-    /// Reads the pool in `pool` into memory without its log, for a pool whose log is damaged: as it
-    /// was when a checkpoint ended, or in the middle of one.
+    /// Reads the pool in `pool` into memory without its log, for a pool whose log is damaged. The
+    /// result is the state at the end of a checkpoint, or in the middle of one.
     ///
     /// # Errors
     /// [`MediumError::Map`] if the system gives no memory.

@@ -10,7 +10,7 @@
 //! capacity`, where `base` is 0 until the log grows. An LSN is the position at which a group of
 //! lines ends.
 //!
-//! A frame is there as a whole or not at all:
+//! A frame is read as a whole or not at all:
 //!
 //! ```text
 //! word 0   CRC32C of all that follows (bits 0 to 31), lines (32 to 63)
@@ -32,7 +32,7 @@ use crate::testing::mutant::Mutant;
 pub(super) const BLOCK_BYTES: u64 = 4096;
 /// Where the ring begins.
 pub(super) const RING: u64 = 2 * BLOCK_BYTES;
-/// Where the header's copies lie.
+/// The offsets of the header's copies.
 pub(super) const HEADERS: [u64; 2] = [0, BLOCK_BYTES];
 /// A header fits in one sector.
 pub(super) const HEADER_BYTES: usize = 512;
@@ -45,7 +45,8 @@ pub(super) const FRAME_LINE_BYTES: usize = 8 + LINE_BYTES;
 /// The most lines of a frame. A larger group becomes several frames: only single lines must be
 /// whole after a crash.
 pub(super) const FRAME_LINES_MAX: usize = 512;
-/// A number in the place of a line's: the first word of its content is the pool's length.
+/// A number that stands in the place of a line's number: the first word of the content is then the
+/// pool's length.
 pub(super) const LENGTH: u64 = u64::MAX;
 
 /// The most incarnations in a log. An open that finds this many makes a checkpoint.
@@ -65,11 +66,11 @@ pub(super) struct Header {
     /// Grows with every header that is written: the copy with the greater number is the newer one.
     pub(super) sequence: u64,
     pub(super) capacity: u64,
-    /// The position that lies at the ring's beginning. What is before it is checkpointed.
+    /// The position that lies at the ring's beginning. All positions before it are checkpointed.
     pub(super) base: u64,
     /// The pool's length at the last checkpoint.
     pub(super) pool_bytes: u64,
-    /// Where replay starts. What is before it is checkpointed.
+    /// The position where replay starts. All positions before it are checkpointed.
     pub(super) start: u64,
     /// When the last checkpoint ended, in seconds since 1970; 0 if there was none.
     pub(super) checkpointed_at: u64,
@@ -320,7 +321,7 @@ impl Mark {
         bytes
     }
 
-    /// What a half that is whole says; `None` if neither is, or they disagree.
+    /// The mark in a half that passes its check; `None` if neither does, or if they disagree.
     pub(super) fn decode(bytes: &[u8; LINE_BYTES]) -> Option<Self> {
         let of_half = |half: &[u8]| {
             let uuid = u128::from_le_bytes(half[8..24].try_into().expect("16 bytes"));

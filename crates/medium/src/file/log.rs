@@ -38,11 +38,11 @@ impl Ring {
 #[derive(Debug)]
 pub(super) struct NewestHeader {
     pub(super) header: Header,
-    /// Where the other copy lies, if it fails its check: that one may have been the newer one.
+    /// The offset of the other copy, if it fails its check. It may have been the newer one.
     pub(super) unreadable: Option<u64>,
 }
 
-/// The log of an open pool, or of one that is copied.
+/// The log of an open pool, or of a pool that is copied.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) io: Arc<dyn Io>,
@@ -55,7 +55,7 @@ pub(super) struct Log {
     /// The capacity that it shrinks to.
     capacity_idle: u64,
     header: Mutex<Header>,
-    /// What is before this position is checkpointed, and may be overwritten.
+    /// The part before this position is checkpointed, and may be overwritten.
     start: AtomicU64,
     /// The end of the part of the ring that was filled with zeros or written, as a position of the
     /// first lap. Only grows.
@@ -65,8 +65,8 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// The log that `header` describes; it has the second of these capacities at most, and the
-    /// first when it is idle.
+    /// The log that `header` describes. It grows to the second of these capacities at most, and
+    /// shrinks to the first when it is idle.
     pub(super) fn new(
         io: Arc<dyn Io>,
         header: Header,
@@ -93,9 +93,9 @@ impl Log {
         }
     }
 
-    /// Makes durable what was written. The system reports data that it could not write only once:
-    /// to the next sync, whichever thread makes it. So there is one sync at a time, and after a
-    /// failed one all fail.
+    /// Makes all writes to the log durable. The system reports data that it could not write only
+    /// once: to the next sync, whichever thread makes it. So there is one sync at a time, and after
+    /// a failed one all fail.
     pub(super) fn sync(&self) -> io::Result<()> {
         let mut lost = self.lost.lock();
         if *lost {
@@ -271,8 +271,8 @@ impl Log {
     /// Returns whether it did. The ring is written up to `end`; the caller sees to it that no
     /// thread reads or writes it meanwhile.
     ///
-    /// What the ring holds stays in place. So the ring grows only while that does not wrap around
-    /// its end; the lap in which it lies becomes the first lap of the larger ring.
+    /// The frames in the ring stay in place. So the ring grows only while they do not wrap around
+    /// its end. Their lap becomes the first lap of the larger ring.
     pub(super) fn grow(&self, end: u64, limit: u64) -> io::Result<bool> {
         let _filling = self.filling.lock();
         let ring = self.ring();
@@ -281,7 +281,7 @@ impl Log {
             .min(limit)
             .min(self.capacity_max.load(Ordering::Relaxed));
         let base = ring.lap(self.start());
-        // Each time the log grows it syncs twice, so it does not grow by little.
+        // Growing takes two syncs, so the log does not grow by small steps.
         if capacity < ring.capacity / 4 * 5 || end > base + ring.capacity {
             return Ok(false);
         }
@@ -289,7 +289,7 @@ impl Log {
             if !is_full(&error) {
                 return Err(error);
             }
-            // The failed call may have taken what room there was.
+            // The failed call may have taken the rest of the room on the disk.
             self.io.truncate(RING + ring.capacity)?;
             // The log does not try again.
             self.capacity_max.store(ring.capacity, Ordering::Relaxed);
@@ -316,8 +316,8 @@ impl Log {
         self.capacity().min(self.capacity_idle)
     }
 
-    /// Cuts off what lies behind the ring: what is left of a larger one. Both copies of the header
-    /// name this one.
+    /// Cuts off the part of the file behind the ring, which is left of a larger ring. Both copies
+    /// of the header name this ring.
     pub(super) fn cut(&self) -> io::Result<()> {
         let length = RING + self.capacity();
         if self.io.length()? > length {
@@ -422,7 +422,7 @@ impl Log {
         Ok(to < wanted)
     }
 
-    /// Before a write up to `end`: from now on zeros are written only behind that.
+    /// To be called before a write up to `end`: from now on zeros are written only behind `end`.
     fn pass(&self, end: u64) {
         if end > self.filled.load(Ordering::Relaxed) {
             // Waits for zeros that are being written to the same blocks.
@@ -447,7 +447,7 @@ impl Log {
     }
 }
 
-/// What lies at a position of the log.
+/// The frame, if any, at a position of the log.
 #[derive(Debug)]
 pub(super) enum Found<'w> {
     Frame(FrameHeader, &'w [u8]),
@@ -479,7 +479,8 @@ impl<'l> Reader<'l> {
         }
     }
 
-    /// What was read last, and its position. It does not change as long as a caller keeps it.
+    /// The bytes that were read last, and their position. They do not change as long as a caller
+    /// keeps them.
     pub(super) fn window(&self) -> (&Arc<Vec<u8>>, u64) {
         (&self.window, self.window_first)
     }
@@ -523,7 +524,7 @@ impl<'l> Reader<'l> {
         Ok(Some(&self.window[begin..begin + bytes]))
     }
 
-    /// What lies at `position`, if it is of this incarnation.
+    /// The frame at `position`, if it is of this incarnation.
     pub(super) fn look(&mut self, position: u64, incarnation: u32) -> io::Result<Found<'_>> {
         let header = match self.bytes(position, FRAME_HEADER_BYTES)? {
             Some(bytes) => FrameHeader::decode(bytes, position),

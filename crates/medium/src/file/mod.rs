@@ -8,22 +8,22 @@
 //!    (`append`).
 //! 2. A wait syncs the log, once for all threads that wait (`commit`).
 //! 3. A checkpoint writes lines from the log back to the base image, and frees their space in the
-//!    log (`checkpoint`). Then what was released is punched out of it (`release`).
+//!    log (`checkpoint`). Then released units are punched out of it (`release`).
 //! 4. An open replays the lines that no checkpoint has written back (`replay`).
 //!
 //! # Invariants
 //!
-//! 1. Groups are in the log in the order of their fences, and a line in a group is what the line
-//!    held at that moment (`capture`). So every prefix of the log is a legal content of persistent
-//!    memory after a crash.
-//! 2. What is acknowledged is in a prefix of the log that was synced.
-//! 3. The base image holds no line newer than what is durable in the log.
+//! 1. Groups are in the log in the order of their fences, and a group has the content of its lines
+//!    at the moment of the fence (`capture`). So every prefix of the log is a legal content of
+//!    persistent memory after a crash.
+//! 2. Acknowledged groups are in a prefix of the log that was synced.
+//! 3. The base image holds no line newer than the durable part of the log.
 //! 4. Space of the log is used again only after its lines are durable in the base image.
 //! 5. After a failed write or sync nothing is acknowledged.
 //!
 //! A pool that is closed keeps room for a small log behind the end of its file. On a full disk an
-//! open gives it up for the log that it must make, so that entries can be removed; the close keeps
-//! it again (`open`).
+//! open uses this room for the new log, so that entries can be removed; the close reserves it again
+//! (`open`).
 //!
 //! A fence does not wait for the disk, so a lock that is held across a fence is not held across a
 //! sync. A thread that writes faster than the disk is slowed down at its waits, where it holds no
@@ -98,11 +98,12 @@ pub enum Durability {
     /// When it returns, and no reader sees it before.
     #[default]
     Immediate,
-    /// At most this long after it returned a sync begins, or, if one is under way at that moment,
-    /// when that has ended. A crash may take back the last writes, even if they were read; it
-    /// leaves the state after a prefix of the operations.
+    /// A sync begins at most this long after the operation returned. If another sync is under way
+    /// at that moment, the sync begins when that one has ended. A crash may take back the last
+    /// writes, even if they were read; it leaves the state after a prefix of the operations.
     Buffered(Duration),
-    /// When a later call that asks for durability returns; otherwise as [`Durability::Buffered`].
+    /// When a later call that asks for durability returns. A crash leaves the same states as with
+    /// [`Durability::Buffered`].
     OnSync,
 }
 
@@ -120,8 +121,8 @@ pub struct FileOptions {
     /// The largest length of the pool's file, in bytes.
     pub limit_bytes: u64,
     /// The most memory for written pages, in bytes. A pool that gets larger than half of it gives
-    /// pages back to the system, and writers wait for that beyond it. What waits to be written to
-    /// disk takes up to half of it, too.
+    /// pages back to the system. Beyond the limit, writers wait until pages are given back. Data
+    /// that waits to be written to disk takes up to half of the limit in addition.
     pub private_bytes_max: u64,
     /// The form of lines. The log keeps lines whole, so a new pool needs no more than
     /// [`LineForm::Single`].
@@ -221,11 +222,12 @@ struct Core {
     pool_bytes: AtomicU64,
     signal: Mutex<worker::Signal>,
     signalled: Condvar,
-    /// Whether nothing was appended for so long that the log is to shrink.
+    /// Whether the log is to shrink, because nothing was appended for a while.
     is_idle: AtomicBool,
     /// The highest position that a task waits for without a thread.
     awaited: AtomicU64,
-    /// The most bytes that wait in memory to be written to the log, and as many to the pool's file.
+    /// The most bytes that wait in memory to be written to the log. As many may wait to be written
+    /// to the pool's file.
     burst_bytes_max: u64,
     durability: Durability,
     mark_offset: u64,
@@ -325,7 +327,7 @@ impl Core {
                 break;
             };
             if !self.log.has_room(buffer.end()) {
-                // Only what is durable can be checkpointed, and so make room.
+                // A checkpoint makes room, and takes only durable frames.
                 self.log.sync()?;
                 self.commit.advance(end);
                 self.try_checkpoint()?;

@@ -33,8 +33,8 @@ use crate::testing::Hooked;
 use crate::testing::mutant::Mutant;
 use crate::{Extent, Grown, LINE_BYTES, LimitedBy, MediumError, Survives, random_id};
 
-/// An environment variable that takes all syncs out, and the only value that does so. What such a
-/// process writes is lost with the power: a test of power cuts must notice that.
+/// An environment variable that takes all syncs out, and the only value that does so. A loss of
+/// power loses the writes of such a process. A test of power cuts must notice that.
 pub const UNSAFE_NO_SYNC: (&str, &str) = (
     "EVERLEAF_UNSAFE_NO_SYNC",
     "lose-my-data-when-the-power-fails",
@@ -45,10 +45,10 @@ const POOL_BYTES_MIN: u64 = 64 << 10;
 /// Bytes of a new log that are filled with zeros before it is used.
 const FILLED_AT_FIRST: u64 = 1 << 20;
 
-/// The least memory for what is to be written to the log.
+/// The least memory for data that waits to be written to the log.
 const BURST_BYTES_MIN: u64 = 1 << 20;
 
-/// What a closed pool keeps on the disk for its next log.
+/// The room on the disk that a closed pool keeps for its next log.
 const RESERVE_BYTES: u64 = 256 << 10;
 
 /// The largest log on a file system in memory.
@@ -153,7 +153,7 @@ impl File {
     /// in one.
     ///
     /// # Errors
-    /// As these.
+    /// The errors of these two.
     pub fn beside(
         pool: fs::File,
         log_path: &Path,
@@ -162,10 +162,10 @@ impl File {
         Beside::find(pool, log_path, options)?.open()
     }
 
-    /// As [`File::beside`], with two files that are open already.
+    /// Does the same as [`File::beside`], with two files that are open already.
     ///
     /// # Errors
-    /// As [`File::beside`].
+    /// The same as those of [`File::beside`].
     pub fn open(
         pool: Arc<dyn Io>,
         log: Arc<dyn Io>,
@@ -343,7 +343,7 @@ impl File {
             find(&Disk(log), read_mark(&pool, mark_offset).ok()?).ok()
         };
         if matches!(find(), Some(LogFile::Unneeded | LogFile::Log(_))) {
-            // If that fails, the next open of the path reports what lies there.
+            // If that fails, the next open of the path reports the file.
             let _ = fs::remove_file(log_path);
         }
     }
@@ -526,14 +526,14 @@ fn private_pages(mapping: &Mapping, options: &FileOptions) -> Private {
     if private.is_large(mapping.extent().length()) {
         private.activate(0);
         mapping.map_growth();
-        // Also in a recovery: it reads the keys of records, which lie in no order.
+        // This helps recovery, too: it reads the keys of records, which lie in no order.
         expect_random_loads(mapping.extent());
     }
     private
 }
 
-/// A quarter of the limit of memory for what is to be written to the log, and one for what is to be
-/// written to the pool's file.
+/// A quarter of the limit of memory: this much data may wait to be written to the log, and as much
+/// to be written to the pool's file.
 fn burst_bytes_max(options: &FileOptions) -> u64 {
     BURST_BYTES_MAX
         .min(options.private_bytes_max / 4)
@@ -544,7 +544,7 @@ fn log_sizes(options: &FileOptions) -> [u64; 2] {
     [options.log_bytes, options.log_bytes_max]
 }
 
-/// Makes a new log. What the file held before is lost.
+/// Makes a new log. The former content of the file is lost.
 fn create(
     io: Arc<dyn Io>,
     pool: &dyn Io,
@@ -592,7 +592,7 @@ fn create(
     ))
 }
 
-/// Replays a log into the mapping, and begins a new incarnation behind what was found.
+/// Replays a log into the mapping, and begins a new incarnation behind the last frame.
 fn reopen(
     io: Arc<dyn Io>,
     newest: &NewestHeader,
@@ -658,7 +658,7 @@ pub(super) fn replay_into(
             if let Some(note) = note {
                 note(number, position);
             }
-            // What is stored there is not in the file yet.
+            // The content of the line is not in the file yet, so its unit must not count as a hole.
             mapping.holes().forget(number * LINE_BYTES as u64);
             Ok(())
         };
@@ -689,8 +689,8 @@ pub(super) fn replay_into(
     Ok(replayed)
 }
 
-/// Makes durable what replay found, and begins a new incarnation behind it. If `writes_back`, the
-/// log is checkpointed.
+/// Makes the replayed frames durable, and begins a new incarnation behind them. If `writes_back`,
+/// the log is checkpointed.
 fn begin(
     log: &Log,
     pool: &dyn Io,
@@ -701,10 +701,10 @@ fn begin(
     let mark_offset = options.mark_offset;
     let durable = replayed.durable;
     let end = replayed.end;
-    // What replay read may be in the page cache only, and after a failed sync the system may take
-    // pages for clean that never reached the disk. So all that is not known to be durable is
-    // written again: first the header that was read, because the next header overwrites the other
-    // copy.
+    // The frames that replay read may be in the page cache only, and after a failed sync the system
+    // may take pages for clean that never reached the disk. So everything that is not known to be
+    // durable is written again: first the header that was read, because the next header overwrites
+    // the other copy.
     if !Mutant::HeaderKept.is_planted() {
         log.rewrite_header()?;
     }

@@ -1,5 +1,5 @@
-//! Sets of pages. The pages that were written are private to the process: they are the memory that
-//! the medium takes.
+//! Sets of pages. Pages that were written are private to the process: they make up the memory of
+//! the medium.
 
 /// Bytes of a page.
 pub(super) const PAGE_BYTES: u64 = 4096;

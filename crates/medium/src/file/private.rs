@@ -3,25 +3,25 @@
 //! A page of the pool that a thread stores to becomes *private*: the system keeps it in memory, and
 //! never writes it to the file. Without a limit it stays so until the pool is closed. With a limit,
 //! pages are *given back*: they show the file again, and take no memory that the system could not
-//! take back. That begins when the pool gets larger than half of the limit; what it had of memory
-//! before stays private.
+//! take back. That begins when the pool gets larger than half of the limit. The pages that it had
+//! before stay private.
 //!
 //! A page is given back only if no store is lost by it:
 //!
 //! 1. The last frame with a line of the page is checkpointed. Otherwise a later checkpoint could
-//!    write an older content of a line, which would then show. That page and file are equal is not
-//!    enough, because values recur.
+//!    write an older content of a line, which would then show. Condition 2 alone is not enough,
+//!    because values recur.
 //! 2. Page and file are equal.
 //!
 //! The thread that gives pages back holds off checkpoints, so the file does not change, and reads
 //! the page of the file. Then it takes the lock under which frames are appended and the locks of
-//! the page's lines, without which no thread stores. Under these locks it looks whether (1) still
-//! holds, compares, and gives the page back.
+//! the page's lines, without which no thread stores. Under these locks it checks condition 1 again,
+//! compares the page with the file, and gives it back.
 //!
 //! A page whose last frame is checkpointed and that still differs has lines which were stored to
 //! and not flushed. They are appended to the log, and the page is given back after the next
-//! checkpoint. Any line may become durable at any time (docs/PERSISTENCY.md), so that takes nothing
-//! from a tree.
+//! checkpoint. That is safe for every tree: any line may become durable at any time
+//! (docs/PERSISTENCY.md).
 //!
 //! When three quarters of the limit are private, a thread in the background syncs, checkpoints and
 //! gives pages back. Beyond the limit, writers wait for it where they hold no lock of a tree. After
@@ -42,19 +42,19 @@ use crate::mapping::{expect_random_loads, show_file};
 use crate::testing::mutant::Mutant;
 use crate::{LINE_BYTES, LineValue, MediumError};
 
-/// Pages of which one chunk of the table tells.
+/// Pages that have an entry in one chunk of the table.
 const CHUNK_PAGES: u64 = 1 << 15;
 /// The lowest bit of an entry of the table: whether the page is private. The bits above are one
 /// more than the position where the last frame with a line of the page begins; 0 if there was none.
 const PRIVATE: u64 = 1;
 /// How often a writer waits for pages to be given back, before it goes on nevertheless.
 const ROUNDS_MAX: u64 = 4;
-/// After so long a waiting writer looks whether the medium has failed.
+/// How long a writer waits before it checks whether the medium has failed.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 type Chunk = OnceLock<Box<[AtomicU64]>>;
 
-/// What is known of the pages of a pool.
+/// The state of the pages of a pool.
 #[derive(Debug)]
 pub(super) struct Private {
     chunks: Box<[Chunk]>,
@@ -74,7 +74,8 @@ pub(super) struct Private {
 }
 
 impl Private {
-    /// Of a pool that may reach so many bytes; so many bytes of it are to be private at most.
+    /// For a pool that may grow to `reserved_bytes`, of which at most `bytes_max` are to be
+    /// private.
     pub(super) fn new(reserved_bytes: u64, bytes_max: u64) -> Self {
         let chunks = reserved_bytes.div_ceil(CHUNK_PAGES * PAGE_BYTES);
         Self {
@@ -102,8 +103,7 @@ impl Private {
         length / PAGE_BYTES > self.pages_max / 2 && rustix::param::page_size() as u64 == PAGE_BYTES
     }
 
-    /// Has pages given back from now on, of those that lie behind `length` bytes. No thread stores
-    /// there yet.
+    /// From now on, pages behind `length` bytes are given back. No thread stores there yet.
     pub(super) fn activate(&self, length: u64) {
         self.first
             .store(length.div_ceil(PAGE_BYTES), Ordering::Relaxed);
@@ -247,17 +247,17 @@ impl Core {
                 return Ok(());
             }
             self.commit.failure()?;
-            // After a failure nobody may end a round.
+            // After a failure it may be that no thread ends a round.
             private.round_ended.wait_for(&mut rounds, PATIENCE);
         }
     }
 
-    /// Makes durable and checkpoints what is appended, and gives pages back.
+    /// Makes all appended frames durable, checkpoints them, and gives pages back.
     pub(super) fn give_back(&self) -> Result<(), MediumError> {
-        // What the pool grew by.
+        // This includes the part by which the pool grew.
         expect_random_loads(&self.extent);
         let give_back = || {
-            // What the first pass appends, the second one can give back.
+            // The second pass can give back pages whose lines the first one appended.
             for _ in 0..2 {
                 self.settle(self.end())?;
                 self.checkpoint()?;
@@ -312,7 +312,7 @@ impl Core {
         lines
     }
 
-    /// Gives back the pages of released units that were punched out of the file: what they hold is
+    /// Gives back the pages of released units that were punched out of the file: their content is
     /// arbitrary.
     pub(super) fn give_back_punched(&self, start: u64, end: u64) {
         if !self.lines.private.is_active() {

@@ -1,9 +1,10 @@
 //! Room that is given back: units of the pool's file are punched out of it once a checkpoint has
 //! passed their last lines.
 //!
-//! A unit that was released waits until what made it free is durable, and written back: before that
-//! a crash would bring back a state in which it is in use. Lines of it that are logged later, by
-//! threads that flushed before it was free, make it take room again and harm nothing.
+//! A unit that was released waits until the stores that made it free are durable and written back:
+//! before that a crash would bring back a state in which it is in use. A thread that flushed lines
+//! of the unit before it was free may log them later. Then the unit takes room again, which does no
+//! harm.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::holes::{Holes, units_of};
 use crate::testing::mutant::Mutant;
 use crate::{MediumError, RELEASE_BYTES};
 
-/// What was released.
+/// The units that were released.
 #[derive(Debug)]
 pub(super) struct Released {
     /// By its number, each unit that waits, and where the log ended when it was released.
@@ -44,7 +45,7 @@ impl Released {
         self.holes.has(offset)
     }
 
-    /// Takes back what waits.
+    /// Takes waiting units back: they are in use again.
     pub(super) fn take_back(&self, start: u64, end: u64) {
         let mut waiting = self.waiting.lock();
         for unit in units_of(start, end) {
@@ -54,7 +55,7 @@ impl Released {
 }
 
 impl Core {
-    /// Punches what was released before `position`, up to which the log is durable and
+    /// Punches the units that were released before `position`, up to which the log is durable and
     /// checkpointed.
     pub(super) fn punch(&self, position: u64) {
         let mut waiting = self.released.waiting.lock();
@@ -88,18 +89,19 @@ impl Core {
 }
 
 impl File {
-    /// As [`Medium::cut`](crate::Medium::cut), in these steps:
+    /// Does what [`Medium::cut`](crate::Medium::cut) promises, in these steps:
     ///
     /// 1. The pool is shorter in memory. From now on no frame has lines beyond its length.
     /// 2. All frames before are made durable and checkpointed. The header of the log then has the
     ///    new length, and no line that it leads to lies beyond.
-    /// 3. The file is cut. Without this step, as after a crash, it is only longer than it need be.
+    /// 3. The file is cut. If a crash prevents this step, the file is longer than it need be, and
+    ///    nothing else.
     pub(super) fn cut_now(&self, length: u64) -> Result<(), MediumError> {
         let core = &*self.core;
         core.settle(core.end())?;
         let old = self.mapping.extent().length();
         if length < old {
-            // Under the lock under which frames are appended.
+            // Frames are appended under this lock.
             let _tail = core.tail.lock();
             self.mapping.cut(length)?;
             // SAFETY: as `Mapping::cut`: memory beyond stays mapped.

@@ -4,7 +4,7 @@
 //!
 //! - *damage*, if a later incarnation began behind it, or if a later frame says that the log was
 //!   durable beyond it when that frame was appended;
-//! - otherwise a *torn tail*: what is missing was never acknowledged.
+//! - otherwise a *torn tail*: the missing frames were never acknowledged.
 
 use std::io;
 use std::ops::Range;
@@ -24,13 +24,13 @@ use crate::testing::mutant::Mutant;
 pub enum LogEnd {
     /// There was nothing to replay: the pool is new, or was closed cleanly.
     Empty,
-    /// Behind the last frame lies only what an earlier lap left: no write was under way.
+    /// Behind the last frame lie only frames of an earlier lap: no write was under way.
     Clean,
     /// A write was under way; the part of it that was written is dropped.
     Torn,
 }
 
-/// What replay found.
+/// The result of a replay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Replay {
     /// Bytes of log that were replayed.
@@ -44,7 +44,7 @@ pub struct Replay {
     pub syncs: u64,
     /// How the log ended.
     pub end: LogEnd,
-    /// The time until what was found was durable.
+    /// The time until all replayed frames were durable.
     pub duration: Duration,
 }
 
@@ -60,7 +60,7 @@ impl Replay {
     };
 }
 
-/// What replay found, and where the log ends. What lies between `durable` and `end` may not be
+/// The result of a replay, and where the log ends. Frames between `durable` and `end` may not be
 /// durable.
 pub(super) struct Replayed {
     pub(super) replay: Replay,
@@ -130,7 +130,7 @@ pub(super) fn replay(
             found.durable = found.durable.max(frame_header.durable);
             found.end += frame_header.bytes() as u64;
         }
-        // An open made durable what it found, before the next incarnation began.
+        // An open made all frames that it found durable before it began the next incarnation.
         found.durable = found.durable.max(next.map_or(0, |next| next.begin));
     }
     Ok(found)
@@ -203,10 +203,10 @@ pub(super) fn expect_nothing_later(log: &Log, end: u64, copy: u64) -> Result<(),
     Ok(())
 }
 
-/// What lies behind the end of a log.
+/// The content of a log behind its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Behind {
-    /// Nothing, or what an earlier lap left.
+    /// Nothing, or frames of an earlier lap.
     Nothing,
     /// Parts of a write that was under way.
     Something,
@@ -233,8 +233,8 @@ pub(super) fn look_behind(
     let mut reader = Reader::new(log, ring_end);
     let mut behind = Behind::Nothing;
     let mut position = end + 8;
-    // A frame that says so lies behind all that was appended without a sync in between, which may
-    // be much. So each frame that is found extends the search.
+    // A frame that says so lies behind all frames that were appended without a sync in between,
+    // which may be many. So each frame that is found extends the search.
     let mut limit = (end + log.sizes.look_bytes).min(ring_end);
     while position + FRAME_HEADER_BYTES as u64 <= limit {
         match reader.look(position, incarnation)? {

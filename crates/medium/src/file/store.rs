@@ -3,7 +3,7 @@
 //! The lines lie all over the pool, so most of the time is spent waiting for memory. A line's place
 //! is therefore prefetched some time before the line is stored. And for a long log other threads
 //! store lines while the first one reads and checks frames: each gets whole windows of frames as
-//! they were read, and stores the lines of its share of the pages.
+//! they were read, and stores the lines of its part of the pages.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,7 +32,8 @@ struct Run {
 }
 
 impl Run {
-    /// Stores the lines of one share of the pages. The lines lie in the pool.
+    /// Stores the lines of one of the parts into which the pages are divided. The lines lie in the
+    /// pool.
     fn store(&self, extent: &Extent, share: u64) {
         let places = frames_of(&self.window[self.range.clone()])
             .flat_map(lines_of)
@@ -61,8 +62,8 @@ pub(super) struct Stores<'s, 'm> {
     extent: &'m Extent,
     /// The frames that were checked of the window that is being read.
     run: Option<Run>,
-    /// The thread of each share. If it has none, because the log is short, this thread stores its
-    /// lines.
+    /// The thread of each part of the pages. If it has none, because the log is short, this thread
+    /// stores its lines.
     threads: [Option<SyncSender<Run>>; SHARES as usize],
     is_long: bool,
 }
@@ -95,7 +96,7 @@ impl<'s, 'm> Stores<'s, 'm> {
         }
     }
 
-    /// Stores a window's frames, and others will follow.
+    /// Stores a window's frames; frames of other windows will follow.
     fn store(&mut self, run: &Run) {
         if !self.is_long {
             self.is_long = true;
@@ -114,7 +115,7 @@ impl<'s, 'm> Stores<'s, 'm> {
         }
     }
 
-    /// Starts the thread of a share, if the system can.
+    /// Starts the thread of a part of the pages, if the system can.
     fn thread(&self, share: u64) -> Option<SyncSender<Run>> {
         let (sender, runs) = sync_channel::<Run>(WINDOWS_MAX);
         let extent = self.extent;

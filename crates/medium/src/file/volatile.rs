@@ -1,4 +1,4 @@
-//! Whether a file is lost with the power however often it is synced, because its file system is in
+//! Whether a loss of power loses a file even if it was synced, because its file system is in
 //! memory.
 
 use std::fs::File;
@@ -11,8 +11,7 @@ const TMPFS: i64 = 0x0102_1994;
 const RAMFS: i64 = 0x8584_58f6;
 const OVERLAYFS: i64 = 0x794c_7630;
 
-/// What a synced file survives. A file system that does not tell promises nothing beyond the end of
-/// the process.
+/// What a synced file survives. If the system does not tell, only the end of the process.
 pub fn survives(file: &File) -> Survives {
     promise(is_volatile(file))
 }

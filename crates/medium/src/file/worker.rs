@@ -17,7 +17,7 @@ const BACKLOG_BYTES_MAX: u64 = 8 << 20;
 /// With deferred durability, a sync begins early when more than this is not durable.
 const BACKLOG_BYTES_EARLY: u64 = BACKLOG_BYTES_MAX / 4;
 
-/// What the background threads are to do.
+/// The requests to the background threads.
 #[derive(Debug, Default)]
 pub(super) struct Signal {
     stop: bool,
@@ -32,8 +32,8 @@ impl Core {
         self.signalled.notify_all();
     }
 
-    /// Has a task woken when everything up to `position` is durable. The syncing thread sees to that
-    /// soon; without one, the calling thread syncs.
+    /// Arranges that a task is woken when everything up to `position` is durable. The syncing
+    /// thread syncs soon; without one, the calling thread syncs.
     pub(super) fn wake_when_durable(
         &self,
         position: u64,
@@ -57,7 +57,7 @@ impl Core {
         self.signalled.notify_all();
     }
 
-    /// Has the log made smaller, by the thread that checkpoints: the other one must go on to sync.
+    /// Asks the thread that checkpoints to make the log smaller: the other one must go on to sync.
     fn wake_to_shrink(&self) {
         self.is_idle.store(true, Ordering::Relaxed);
         self.wake_checkpointer();
@@ -118,7 +118,7 @@ impl Core {
         }
     }
 
-    /// Has the syncing thread seal what was just made durable, if it would otherwise sleep for
+    /// Asks the syncing thread to seal the durable part of the log, if it would otherwise sleep for
     /// long.
     pub(super) fn seal_soon(&self) {
         if self.tick() > IDLE {
@@ -160,7 +160,7 @@ impl Core {
                 return;
             }
             if self.lines.private.is_due() {
-                // As below.
+                // All operations find a failure in `commit`.
                 let _ = self.give_back();
             }
             if self.is_idle.swap(false, Ordering::Relaxed) {
@@ -208,7 +208,7 @@ impl<'c> Syncer<'c> {
         }
     }
 
-    /// How long there is nothing to do; `None` if that is until something is appended.
+    /// How long the thread may sleep; `None`: until something is appended.
     pub(super) fn timeout(&mut self) -> Option<Duration> {
         let core = self.core;
         self.dozes = core.doze(self.sealed);
@@ -225,7 +225,7 @@ impl<'c> Syncer<'c> {
         })
     }
 
-    /// Syncs and seals what is due.
+    /// Syncs and seals if that is due.
     pub(super) fn turn(&mut self) {
         let core = self.core;
         let end = core.end();
@@ -245,7 +245,7 @@ impl<'c> Syncer<'c> {
         if !idle {
             self.busy_at = Instant::now();
         }
-        // Also when woken to seal: later writes keep their time.
+        // This also holds if the thread was woken to seal: later writes keep their time.
         if behind == 0 || behind >= BACKLOG_BYTES_EARLY || self.begun.elapsed() >= self.tick {
             self.begun = Instant::now();
             // All operations find a failure in `commit`.
