@@ -24,8 +24,8 @@ fn an_empty_file_promises_what_it_keeps_when_it_has_grown() {
     );
 }
 
-/// A store to a hole of a full disk would be a signal. Of whole units the user of the medium knows
-/// that nothing is there.
+/// A store to a hole of a full disk would raise a signal. The user of the medium knows which whole
+/// units are holes, so these may stay.
 #[test]
 fn holes_stay_holes_until_they_are_reserved_but_parts_get_their_blocks() {
     let file: File = memfd_create("everleaf", MemfdFlags::CLOEXEC)
@@ -36,7 +36,7 @@ fn holes_stay_holes_until_they_are_reserved_but_parts_get_their_blocks() {
     std::os::unix::fs::FileExt::write_all_at(&file, &[1; 4096], 3 << 16).unwrap();
     assert_eq!(blocks(), 4096 / 512);
     let dax = Dax::new(file.try_clone().unwrap(), DaxOptions::default()).unwrap();
-    // The unit in which something lies, and the end.
+    // The unit that holds data, and the last part of the file.
     assert_eq!(blocks(), ((1 << 16) + 8192) / 512);
     let holes = || (0..16).filter(|unit| dax.is_hole(unit << 16)).count();
     assert_eq!((holes(), dax.is_hole(3 << 16)), (15, false));

@@ -1,8 +1,8 @@
 //! Group commit under every interleaving and every weak ordering. See `crate::sync` for how to run
 //! it.
 //!
-//! Not here: whether a thread looks for the end of a sync before it sleeps, and whether it gathers
-//! the writes of others. Both only change how long a commit takes.
+//! Two steps are not modelled: that a thread polls for the end of a sync before it sleeps, and that
+//! it gathers the writes of other threads. Both only change how long a commit takes.
 
 use std::time::Duration;
 
@@ -13,11 +13,12 @@ use super::commit::Commit;
 use crate::MediumError;
 use crate::sync::{AtomicU64, Ordering, model};
 
-/// A log of which nothing is known but how long it is.
+/// A log of which only the length is modelled.
 struct Disk {
     commit: Commit,
     appended: AtomicU64,
-    /// What the disk holds. Only a leader writes it, so not even this must be ordered by itself.
+    /// The length that the disk holds. Only a leader writes it, so its accesses are relaxed: the
+    /// commit alone orders them.
     synced: AtomicU64,
     /// The length from which on syncs fail.
     breaks_at: u64,
@@ -55,7 +56,7 @@ impl Disk {
     }
 }
 
-/// That all threads end is the model's part: a wake-up that is lost is a deadlock.
+/// Loom checks that all threads end: a lost wake-up is a deadlock.
 fn write_in_threads(breaks_at: u64, threads: usize) -> Vec<(u64, Result<(), MediumError>)> {
     let disk = Disk::new(breaks_at);
     let others: Vec<_> = (1..threads)

@@ -21,7 +21,7 @@ mod released;
 mod syncs;
 
 const MARK: u64 = 0x2040;
-/// Where the tests write: a line apart from the mark's.
+/// Where the tests write: in lines behind the mark's line.
 const HERE: u64 = 0x4000;
 const WORDS: usize = 2048;
 
@@ -35,15 +35,15 @@ impl File {
         self.core.checkpoint()
     }
 
-    /// Makes durable what was appended, and records that it is: damage to it is then told from a
-    /// torn tail.
+    /// Makes all appended groups durable, and records in the log that they are: damage to them is
+    /// then told from a torn tail.
     fn seal(&self) -> Result<(), MediumError> {
         self.core.settle(self.core.end())?;
         self.core.settle(self.core.seal())
     }
 }
 
-/// As small as the logs of these tests.
+/// Sizes as small as the logs of these tests.
 const SIZES: Sizes = Sizes {
     window_bytes: 8 << 10,
     fill_ahead_bytes: 512 << 10,
@@ -89,7 +89,7 @@ fn content_of(medium: &impl Medium) -> Option<Content> {
     )
 }
 
-/// What a reader finds.
+/// The image that an open for reading finds.
 fn image_of(machine: &Arc<Machine>, options: FileOptions) -> Result<Dax, MediumError> {
     File::image_on(
         &*machine.io(Which::Pool),
@@ -99,7 +99,7 @@ fn image_of(machine: &Arc<Machine>, options: FileOptions) -> Result<Dax, MediumE
     )
 }
 
-/// A medium, and what it may be found as after a crash.
+/// A medium, and the contents that it may have after a crash.
 struct Rig {
     machine: Arc<Machine>,
     options: FileOptions,
@@ -107,11 +107,11 @@ struct Rig {
     /// The content after each fence, the first being zeros; and its LSN in the file that is open
     /// now.
     history: Vec<(Content, Lsn)>,
-    /// From which moment on which entry of the history is acknowledged.
+    /// Pairs of a moment and the entry of the history that is acknowledged from this moment on.
     acknowledged: Vec<(usize, usize)>,
     next: u64,
-    /// Whether to write also to the end of the pool, wherever that is: who opens it must know that
-    /// it is so long.
+    /// Whether to write also to the end of the pool, wherever that is: the next open must find the
+    /// pool this long.
     far: bool,
 }
 
@@ -166,14 +166,14 @@ impl Rig {
             .push((self.machine.now(), self.history.len() - 1));
     }
 
-    /// The process ends without a close, and another one opens the files: what was written is
-    /// there.
+    /// The process ends without a close, and another one opens the files. It finds everything that
+    /// was written.
     fn kill(&mut self) {
         self.file = None;
         let file = open_with(&self.machine, self.options).unwrap();
         self.found(&content(&file));
         self.file = Some(file);
-        // What an open shows is durable.
+        // Everything that an open shows is durable.
         self.acknowledged
             .push((self.machine.now(), self.history.len() - 1));
     }
@@ -185,7 +185,8 @@ impl Rig {
         self.file().grow(2 * self.options.log_bytes).unwrap();
     }
 
-    /// What is left is one of the states that may be; what came after it never happened.
+    /// The content that a crash left must be one of the allowed states. The history then ends with
+    /// this state.
     fn found(&mut self, found: &Content) {
         let least = self.acknowledged.last().unwrap().1;
         let index = self
@@ -225,7 +226,7 @@ impl Rig {
         }
     }
 
-    /// As [`Rig::verify`]: the first cut that loses or tears something.
+    /// Does the same as [`Rig::verify`], and returns the first cut that loses or tears something.
     fn find_violation(
         &self,
         from: usize,
@@ -265,7 +266,8 @@ impl Rig {
         violation
     }
 
-    /// Opens what a cut left, and cuts again in recovery: it finds the same.
+    /// Opens the image that a cut left, and cuts the power again in recovery, which must find the
+    /// same.
     fn judge(
         &self,
         image: &Image,
@@ -348,7 +350,7 @@ fn run(rig: &mut Rig, step: Step, random: &mut SmallRng, lines: usize) {
     }
 }
 
-/// Every cut of a short trace, at pieces of so many bytes.
+/// Every cut of every short trace, on a disk that writes pieces of `piece_bytes` whole.
 fn every_cut_of_every_short_trace(piece_bytes: usize) {
     const LENGTH: u32 = 4;
     let first = 2 * usize::from(piece_bytes == 64);
@@ -359,7 +361,7 @@ fn every_cut_of_every_short_trace(piece_bytes: usize) {
             .collect();
         let mut rig = Rig::new();
         rig.far = true;
-        // Something to lose, in the log.
+        // The log gets groups that a cut could lose.
         rig.write(0, 3);
         rig.settle();
         let from = rig.machine.now();
@@ -440,7 +442,7 @@ fn a_log_that_grows_loses_nothing() {
         let from = rig.machine.now();
         churn(&mut rig, &mut random, 12);
         rig.verify(from, [64, 512][seed as usize % 2], 4, &mut random, &seed);
-        // What grew is recycled as well.
+        // The larger ring is recycled as well.
         churn(&mut rig, &mut random, 60);
         rig.kill();
         grown += u32::from(rig.file().stat().log_capacity_bytes == 2 * rig.options.log_bytes);
@@ -477,7 +479,7 @@ fn a_log_that_shrinks_loses_nothing() {
     }
 }
 
-/// A background thread does so when nothing was appended for a second.
+/// A background thread shrinks it when nothing was appended for a second.
 #[test]
 fn an_idle_log_shrinks() {
     let mut rig = Rig::new();
@@ -499,7 +501,8 @@ fn an_idle_log_shrinks() {
     rig.kill();
 }
 
-/// What a checkpoint has begun to read stays where it is; the checkpoint goes on from there.
+/// Frames that a checkpoint has begun to read stay in place, and the checkpoint goes on to read
+/// them.
 #[test]
 fn a_log_that_grows_beside_a_checkpoint_loses_nothing() {
     for seed in 0..8 {
@@ -510,7 +513,7 @@ fn a_log_that_grows_beside_a_checkpoint_loses_nothing() {
         rig.file().checkpoint().unwrap();
         let from = rig.machine.now();
         let capacity = rig.file().stat().log_capacity_bytes;
-        // Nobody brings anything home for now, as if somebody were about to.
+        // This thread holds off checkpoints, as a copy of the pool does.
         let core = Arc::clone(&rig.file().core);
         let still = core.checkpointing.lock();
         while rig.file().end().0 - core.log.start() < 3 * capacity / 4 {
@@ -535,7 +538,7 @@ fn a_log_that_finds_no_room_to_grow_stays_as_it_is() {
     let length = rig.machine.shown().files[1].len();
     for round in 0..40 {
         rig.write(round, 100);
-        // The disk has no room for anything new, but takes what overwrites.
+        // The disk has no room for new blocks, but takes writes to existing ones.
         rig.machine.set_faults(Faults {
             no_room: true,
             ..Faults::default()
@@ -613,15 +616,15 @@ fn growth_finds_a_full_disk_and_goes_on() {
         &mut SmallRng::seed_from_u64(1),
         &"grown",
     );
-    // The new length was never synced by itself: the log knows it.
+    // The new length of the file was never synced, but the log has it.
     let crash = rig.machine.crash(rig.machine.now(), 512);
     let old = vec![0; crash.choices().len()];
     let file = open(&Machine::new(&crash.image(&old))).unwrap();
     assert_eq!(file.extent().length(), 1 << 20);
 }
 
-/// An image of a pool that was killed: some groups home, some in the log, all of them acknowledged
-/// and sealed.
+/// An image of a pool that was killed: some groups are checkpointed, some are in the log; all of
+/// them are acknowledged and sealed.
 fn killed() -> (Image, Content) {
     let mut rig = Rig::new();
     rig.write(0, 40);
@@ -673,7 +676,7 @@ fn a_torn_tail_and_a_stale_frame_are_no_damage() {
     );
 }
 
-/// However much was appended between two syncs.
+/// This holds however much was appended between two syncs.
 #[test]
 fn damage_far_before_the_frame_that_tells_of_it_is_found() {
     let mut rig = Rig::new();
@@ -706,7 +709,7 @@ fn what_lies_behind_a_tear_never_comes_back() {
     rig.write(0, 1);
     rig.settle();
     rig.kill();
-    // The rest of a block is written with zeros, so only what begins with a block can come back.
+    // The rest of a block is written with zeros, so only frames that begin a block can reappear.
     let (durable, lines) = loop {
         rig.write(0, 1);
         rig.settle();
@@ -780,7 +783,7 @@ fn pool_and_log_that_do_not_fit_are_told_apart() {
         reopened(&with_log(cut)),
         Err(LogError::Damaged { .. })
     ));
-    // A pool that needs no log beside one that holds something; and beside somebody else's file.
+    // A pool that needs no log, beside a log that holds data, and beside a file of another program.
     let fresh = |log: &[u8]| Image {
         files: [Vec::new(), log.to_vec()],
     };
@@ -800,7 +803,7 @@ fn pool_and_log_that_do_not_fit_are_told_apart() {
     ));
     let mut unmarked = image.clone();
     unmarked.files[0][MARK as usize + 3] ^= 1;
-    // The line has another half.
+    // The other half of the line is intact.
     assert!(reopened(&unmarked).is_ok());
     unmarked.files[0][MARK as usize + 35] ^= 1;
     assert!(matches!(

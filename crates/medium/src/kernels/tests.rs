@@ -1,4 +1,4 @@
-//! All back ends against the obvious loops, on edges and on random inputs.
+//! All back ends against plain loops, on edge cases and on random inputs.
 
 use std::sync::atomic::AtomicU64;
 
@@ -171,7 +171,7 @@ fn check_entries(entries: &[[u64; 2]], key: u64) {
     }
 }
 
-/// The slots of a line, the obvious way; the tag bits of each word are ignored.
+/// The slots of a line, byte by byte; the tag bits of each word are ignored.
 fn slots_of(line: &LineValue) -> Vec<u8> {
     line.0[1..]
         .iter()
@@ -312,7 +312,7 @@ fn rank_at_every_count_and_key() {
 #[test]
 fn entries_at_every_length() {
     for length in 0..=64 {
-        // The value words equal the key that is looked for: none may be taken for a key.
+        // The value words equal the key of the search: none may be taken for a key.
         let entries: Vec<[u64; 2]> = (0..length)
             .map(|index| [(index ^ 5) << 58, 9 << 58])
             .collect();

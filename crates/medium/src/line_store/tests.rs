@@ -18,7 +18,7 @@ fn value_of(publish: u64) -> LineValue {
     }))
 }
 
-/// What memory holds if, of a store of `new` over `old`, only the words of `subset` arrived.
+/// The content of memory if, of a store of `new` over `old`, only the words of `subset` arrived.
 fn tear(old: &LineValue, new: &LineValue, subset: u8) -> LineValue {
     LineValue(std::array::from_fn(|word| {
         if subset >> word & 1 == 1 {

@@ -2,7 +2,8 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::*;
 
-/// It was mapped over whatever lay behind the range: over the stacks and the heap of the process.
+/// Such a file was once mapped over the memory behind the range: the stacks and the heap of the
+/// process.
 #[test]
 fn a_file_that_is_longer_than_the_addresses_is_refused() {
     let file = memfd_create("long", MemfdFlags::empty()).unwrap();
@@ -19,8 +20,8 @@ fn a_file_that_is_longer_than_the_addresses_is_refused() {
     );
 }
 
-/// A load from a hole of a file in memory took a page, or ended the process if the file system had
-/// none left.
+/// A load from a hole of a file in memory once took a page, or ended the process if the file system
+/// had none left.
 #[test]
 fn a_copy_reads_holes_without_room_for_them() {
     use std::os::unix::fs::{FileExt, MetadataExt};
@@ -48,8 +49,8 @@ fn who_is_out_of_addresses_is_told_so() {
     assert!(full.contains("ulimit -v"), "{full}");
 }
 
-/// Threads that made many trees once kept so many addresses for the next ones that other threads
-/// found none.
+/// A thread that made many trees once kept their address ranges for the next ones, until other
+/// threads found no addresses.
 #[test]
 fn a_thread_keeps_few_addresses() {
     keep_ranges(true);

@@ -328,7 +328,7 @@ fn a_late_one_is_durable_when_somebody_has_waited() {
     };
     assert_eq!(waits(&sim), 1);
     assert!(guard.wait(crate::Lsn(second.0 + 1)).is_err());
-    // One that is not late is durable at the fence, and waits for nothing.
+    // A medium that is not late makes writes durable at the fence, and waits for nothing.
     let sim = self::sim();
     sim.set_recording(true);
     Guard::new(&sim).drain().unwrap();
@@ -349,7 +349,8 @@ fn what_one_line_holds_excludes_worlds_of_another() {
         worlds: vec![Worlds::range(0, cut), Worlds::range(cut, 3)],
     };
     for (choices, found) in [(vec![0], [0, 0]), (vec![1], [1, 1]), (vec![1, 0], [1, 0])] {
-        // The later line first: that it is new leaves nothing to ask of the earlier one.
+        // If the later line is loaded first and is new, the earlier line must be new, too, and no
+        // decision is left.
         let later_first = choices.len() == 1;
         sim.install(vec![line(2, 1), line(3, 2)]);
         let asked = Arc::new(Mutex::new(Vec::new()));

@@ -25,7 +25,7 @@ fn beside(write: impl Fn(u64) + Sync, mut look: impl FnMut() -> u64) {
                 write(round);
             }
         });
-        // Also when `look` panics.
+        // The writer also stops when `look` panics.
         let _stop = StopOnDrop(&stop);
         let mut before = 0;
         let mut states = 0;

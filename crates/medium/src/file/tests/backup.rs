@@ -1,21 +1,22 @@
-//! Copies that are made while the pool is written: between any two things that a copy does,
-//! anything may happen.
+//! Copies that are made while the pool is written: between any two operations of a copy the writer
+//! does any step.
 
 use parking_lot::Mutex;
 
 use super::*;
 use crate::file::backup::{Copied, CopyTarget, copy};
 
-/// What goes on meanwhile.
+/// The steps that a writer does during a copy.
 struct Life {
     rig: Rig,
     random: SmallRng,
     steps: &'static [Step],
-    /// Beside each read and write of the copy, one in so many.
+    /// The writer acts at one in this many of the copy's reads and writes.
     every: u32,
-    /// How many of them at a time.
+    /// How many steps it then does.
     burst: u32,
-    /// Then it ends: else a copy of a log that changes with every look at it would never end.
+    /// How many steps are left in all. Without an end, a copy of a log that changes at every read
+    /// would never end.
     left: u32,
 }
 
@@ -31,7 +32,7 @@ impl Life {
     }
 }
 
-/// Makes a copy in the middle of such a life.
+/// Makes a copy beside such a writer.
 fn copy_beside(seed: u64, steps: &'static [Step], every: u32, burst: u32) -> Copied {
     let mut random = SmallRng::seed_from_u64(seed);
     let mut rig = Rig::new();
@@ -49,7 +50,7 @@ fn copy_beside(seed: u64, steps: &'static [Step], every: u32, burst: u32) -> Cop
         burst,
         left: 240,
     }));
-    // Whoever reads or writes a file is held up, while life goes on.
+    // Each read or write of a file is held up while the writer acts.
     let held_up = |io: Arc<dyn Io>| -> Arc<dyn Io> {
         let life = Arc::clone(&life);
         let hook = move |call| {
@@ -110,7 +111,7 @@ fn a_copy_is_one_moment_whatever_goes_on_meanwhile() {
 #[test]
 fn a_backup_beside_writers_is_one_moment() {
     let machine = Machine::new(&Image::default());
-    // So small that it goes around faster than it is copied.
+    // The log is so small that it wraps around faster than it is copied.
     let options = FileOptions {
         background: true,
         ..options()
@@ -175,8 +176,7 @@ fn damage_in_the_middle_of_the_log_is_not_its_end() {
     );
 }
 
-/// A pool that was killed while the other copy of its log's header was written; and where that
-/// lies.
+/// The image of a pool that was killed while one copy of its log's header was written.
 fn killed_at_its_header() -> Image {
     let mut image = killed().0;
     let log = Machine::new(&image).io(Which::Log);
@@ -198,8 +198,8 @@ fn copied_beside(machine: &Arc<Machine>, log: &Arc<dyn Io>) -> Result<Copied, Lo
     copy(&*machine.io(Which::Pool), log, &target, MARK, SIZES)
 }
 
-/// Nothing is damaged: whoever opens such a pool writes both copies, but only after it has read the
-/// log.
+/// Nothing is damaged: the process that opens such a pool writes both copies of the header, but
+/// only after it has read the log.
 #[test]
 fn a_header_that_is_about_to_be_written_again_is_no_damage() {
     let machine = Machine::new(&killed_at_its_header());

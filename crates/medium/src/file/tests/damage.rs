@@ -1,5 +1,4 @@
-//! Damage: bytes that changed on the disk, headers that were made up, files that are something
-//! else.
+//! Damage: bytes that changed on the disk, forged headers, files of other programs.
 
 use super::*;
 use crate::file::backup::{CopyTarget, copy};
@@ -8,8 +7,8 @@ use crate::file::backup::{CopyTarget, copy};
 pub(super) fn every_flipped_byte_of_the_log_is_harmless_or_found() {
     let (image, content) = killed();
     let end = reopened(&image).unwrap().0.end().0 as usize + layout::RING as usize;
-    // What begins with the checkpoint is live; the seal at the end records that the rest was
-    // durable, and only itself may be taken for a torn tail.
+    // The frames from the checkpoint on are live. The seal at the end records that the frames
+    // before it are durable; only damage to the seal itself may pass for a torn tail.
     let live = layout::RING as usize + layout::FRAME_HEADER_BYTES + 40 * layout::FRAME_LINE_BYTES;
     for place in 0..end {
         let mut flipped = image.clone();
@@ -29,7 +28,7 @@ pub(super) fn every_flipped_byte_of_the_log_is_harmless_or_found() {
     }
 }
 
-/// What is in the log is all acknowledged, and a frame at its end says so.
+/// All groups in the log are acknowledged, and a frame at its end says so.
 fn sealed(rig: &Rig) -> (Image, Content) {
     rig.file().seal().unwrap();
     (rig.machine.shown(), rig.history.last().unwrap().0.clone())
@@ -51,7 +50,8 @@ fn opened_again() -> (Image, Content) {
     sealed(&rig)
 }
 
-/// A log that has gone around: `groups` groups after the checkpoint that freed the space for them.
+/// A log that has wrapped around, with `groups` groups behind the checkpoint that freed the space
+/// for them.
 fn gone_around(groups: usize) -> (Image, Content) {
     let mut rig = Rig::new();
     let checkpoints = |rig: &Rig| rig.file().stat().checkpoints;
@@ -73,7 +73,7 @@ fn grown(groups: usize) -> (Image, Content) {
         write_durably(&mut rig, 1, 6);
     }
     assert_eq!(rig.file().stat().log_capacity_bytes, 2 * capacity);
-    // The last one may go across the old end.
+    // The last group may cross the old end.
     write_durably(&mut rig, groups, 12);
     assert!(rig.file().end().0 > capacity);
     sealed(&rig)
@@ -100,8 +100,8 @@ fn either_copy_of_the_header_leads_to_all_of_a_log_that_shrank() {
     }
 }
 
-/// In a log that was opened again, that went around, that grew, the older copy of the header leads
-/// somewhere else than the newer one: it must not be believed.
+/// In a log that was opened again, has wrapped around or has grown, the older copy of the header
+/// leads to another place than the newer one. An open must not rely on it.
 #[test]
 pub(super) fn a_flip_in_the_newer_header_loses_nothing_silently() {
     let images = [
@@ -126,7 +126,8 @@ pub(super) fn a_flip_in_the_newer_header_loses_nothing_silently() {
                             "image {number}, byte {place:#x}: something is gone"
                         );
                     }
-                    // Of the header, or of what replay expects from the older copy's start on.
+                    // The error is that of the header, or that of the log from the older copy's
+                    // start on.
                     Err(LogError::Damaged { .. }) => found += 1,
                     Err(other) => panic!("image {number}, byte {place:#x}: {other}"),
                 }
@@ -136,7 +137,7 @@ pub(super) fn a_flip_in_the_newer_header_loses_nothing_silently() {
     }
 }
 
-/// A header of zeros says no less than one that fails its check: there was one.
+/// A header of zeros counts like one that fails its check: there was a header.
 #[test]
 pub(super) fn a_zeroed_header_loses_nothing_silently() {
     let images = [
@@ -169,7 +170,7 @@ pub(super) fn a_zeroed_header_loses_nothing_silently() {
     }
 }
 
-/// A log that no checkpoint and no second open wrote a header of.
+/// The header was written once: neither a checkpoint nor a second open wrote it again.
 #[test]
 fn one_copy_of_a_header_that_was_written_once_may_be_damaged() {
     let mut rig = Rig::new();
@@ -187,7 +188,7 @@ fn one_copy_of_a_header_that_was_written_once_may_be_damaged() {
             "zeros from byte {block:#x} on"
         );
     }
-    // With neither there is no telling; but it is not as if there were no log.
+    // If both are damaged the log cannot be read. That must not be taken for a missing log.
     let mut zeroed = image.clone();
     for copy in layout::HEADERS {
         zeroed.files[1][copy as usize..][..layout::HEADER_BYTES].fill(0);
@@ -199,7 +200,7 @@ fn one_copy_of_a_header_that_was_written_once_may_be_damaged() {
     );
 }
 
-/// What lies there may be the newer copy's log, and hold what is nowhere else.
+/// The damaged header may have been that of a log with writes that are nowhere else.
 #[test]
 fn a_log_with_damaged_headers_beside_a_pool_that_needs_none_is_not_emptied() {
     let (mut image, _) = killed();
@@ -214,7 +215,7 @@ fn a_log_with_damaged_headers_beside_a_pool_that_needs_none_is_not_emptied() {
         "{error}"
     );
     assert!(machine.shown() == image, "it was touched");
-    // What making a log leaves that was cut off.
+    // The file is as the interrupted creation of a log leaves it.
     image.files[1][layout::RING as usize..].fill(0);
     open(&Machine::new(&image)).unwrap();
 }
@@ -277,7 +278,7 @@ fn a_torn_header_is_no_damage() {
     }
 }
 
-/// Who makes up a header may give it a right checksum.
+/// A forged header may have a valid checksum.
 #[test]
 fn a_header_with_wild_numbers_is_an_error_and_no_panic() {
     let (image, whole) = killed();
@@ -314,7 +315,8 @@ fn a_header_with_wild_numbers_is_an_error_and_no_panic() {
             Err(_) => return,
         };
         file.stat();
-        // Whatever it says, what is acknowledged from here on is there at the next open.
+        // Whatever the header says, the next open finds every group that is acknowledged from here
+        // on.
         let guard = Guard::new(&file);
         guard.words(HERE, 1).unwrap()[0].publish(&guard, 77);
         let written = guard.drain();
@@ -371,7 +373,7 @@ fn somebody_elses_file_is_not_emptied() {
         ));
         assert!(machine.shown().files[1] == file);
     }
-    // What making a log leaves that was cut off.
+    // The file is as the interrupted creation of a log leaves it.
     open(&Machine::new(&Image {
         files: [Vec::new(), vec![0; 100_000]],
     }))
@@ -395,7 +397,7 @@ fn a_line_outside_of_the_pool_is_reported_where_it_is() {
     );
 }
 
-/// Or a copy would take memory for as many pages as whoever made the log likes.
+/// Otherwise a forged log could make a copy take memory for any number of pages.
 #[test]
 fn a_copy_takes_no_line_outside_of_the_pool() {
     for beyond in [0, 1 << 34] {
@@ -424,7 +426,7 @@ fn a_copy_takes_no_line_outside_of_the_pool() {
     }
 }
 
-/// A file may say that it is as long as no disk.
+/// A sparse file may be longer than any disk.
 #[test]
 fn a_log_of_holes_is_not_read_through() {
     const LENGTH: u64 = 1 << 43;
@@ -447,7 +449,7 @@ fn a_log_of_holes_is_not_read_through() {
             assert_eq!(super::content(&file), content);
         }
     }
-    // All of it.
+    // The whole file is one hole.
     let machine = Machine::new(&Image::default());
     machine.io(Which::Log).truncate(LENGTH).unwrap();
     open(&machine).unwrap();

@@ -1,11 +1,11 @@
-//! Processes that end in the middle of what they do to the files: while they open, write, grow,
-//! bring home or close. The next process finds what the system shows, whether or not it is durable,
-//! and goes on from there; then the power fails.
+//! Processes that end between two operations on the files: while they open, write, grow, checkpoint
+//! or close. The next process finds the files as the system shows them, durable or not, and goes on
+//! from there. Then the power fails.
 
 use super::*;
 
-/// A process that ends before its call number `at`, and one after it; whether the first one ended
-/// so.
+/// Runs a process that ends before its call number `at`, and another one after it. Returns whether
+/// the first one had that many calls.
 fn die_at(at: u64) -> bool {
     let what = ("a death before call", at);
     let mut random = SmallRng::seed_from_u64(at);
@@ -29,7 +29,7 @@ fn wherever_a_process_ends_the_next_one_may_lose_power() {
     die_before(stride(3));
 }
 
-/// A process ends before each call of which the number is a multiple of `each`.
+/// Lets a process end before each call whose number is a multiple of `each`.
 pub(super) fn die_before(each: usize) {
     let deaths = (0..1000).step_by(each).take_while(|at| die_at(*at)).count();
     assert!(deaths * each > 80, "only {} calls", deaths * each);

@@ -3,7 +3,7 @@
 use super::*;
 
 impl Rig {
-    /// A rig whose life has not begun.
+    /// A rig that has written nothing yet.
     pub(super) fn to_live(machine: Arc<Machine>) -> Self {
         let history = vec![(vec![0; WORDS], Lsn::DURABLE)];
         let acknowledged = vec![(0, 0)];
@@ -18,7 +18,7 @@ impl Rig {
         }
     }
 
-    /// Another process opens what the last one left in the page cache, and goes on.
+    /// Another process opens the files as the last one left them in the page cache, and goes on.
     pub(super) fn go_on(&mut self, what: &dyn std::fmt::Debug) {
         let mut live = || {
             self.try_open()?;
@@ -50,8 +50,8 @@ impl Rig {
         Ok(())
     }
 
-    /// Everything that is ever done to the files: a log is made, written, goes around, grows, is
-    /// taken over by another process, goes home and away.
+    /// Does everything that the medium ever does to its files: a log is made, is written, wraps
+    /// around, grows, is taken over by another process, is checkpointed and removed.
     pub(super) fn try_live(&mut self) -> Result<(), MediumError> {
         self.try_open()?;
         for round in 0..8 {
@@ -71,7 +71,7 @@ impl Rig {
         self.file().seal()?;
         for _ in 0..3 {
             self.write(5, 2);
-            // What was fenced and not waited for.
+            // This group is fenced, and no thread waits for it.
             self.write(6, 2);
             self.try_open()?;
         }
@@ -84,7 +84,8 @@ impl Rig {
     }
 }
 
-/// A life on a disk with one fault, and what is left when it is over; whether the fault came.
+/// Does everything on a disk with one fault, and checks what is left. Returns whether the fault
+/// came.
 fn live_with(faults: Faults, what: &dyn std::fmt::Debug) -> bool {
     let machine = Machine::new(&Image::default());
     machine.set_faults(faults);
@@ -98,7 +99,7 @@ fn live_with(faults: Faults, what: &dyn std::fmt::Debug) -> bool {
             is_full || matches!(error, MediumError::Failed(_)),
             "{what:?}: {error}"
         );
-        // The disk is well again, but nobody knows what it holds.
+        // The disk works again, but its content is unknown.
         rig.machine.set_faults(Faults::default());
         assert_eq!(file.checkpoint().is_err(), !is_full, "{what:?}");
     }
@@ -106,7 +107,7 @@ fn live_with(faults: Faults, what: &dyn std::fmt::Debug) -> bool {
     rig.machine.set_faults(Faults::default());
     let mut random = SmallRng::seed_from_u64(1);
     let now = rig.machine.now();
-    // A header that a failed sync kept from the disk is missed only beside one that was torn.
+    // A header that a failed sync kept from the disk matters only if the other copy is torn.
     let piece_bytes = if faults.sync.is_some() { 64 } else { 512 };
     rig.verify(now, piece_bytes, 4, &mut random, what);
     rig.go_on(what);
@@ -119,7 +120,7 @@ fn whatever_fails_nothing_acknowledged_is_lost() {
     fail_at(stride(3));
 }
 
-/// Every sync fails, and each write of which the number is a multiple of `each`.
+/// Lets each sync fail, and each write whose number is a multiple of `each`.
 pub(super) fn fail_at(each: usize) {
     let mut rig = Rig::to_live(Machine::new(&Image::default()));
     rig.try_live().unwrap();
@@ -180,7 +181,7 @@ fn a_failure_is_final() {
             matches!(rig.file().settle(lsn), Err(MediumError::Failed(_))),
             "{fault:?}"
         );
-        // The disk is well again, but nobody knows what it holds.
+        // The disk works again, but its content is unknown.
         rig.machine.set_faults(Faults::default());
         assert!(matches!(
             rig.file().settle(lsn),
@@ -201,7 +202,7 @@ fn a_failure_is_final() {
             words[0].publish(&guard, 99);
             assert!(matches!(guard.drain(), Err(MediumError::Failed(_))));
         }
-        // What was acknowledged before still is, and a reader of it need not wait.
+        // Writes that were acknowledged before stay so, and a reader of them need not wait.
         rig.file().settle(rig.history[1].1).unwrap();
         let from = rig.machine.now();
         rig.verify(from, 512, 16, &mut SmallRng::seed_from_u64(1), &fault);
@@ -209,8 +210,8 @@ fn a_failure_is_final() {
     }
 }
 
-/// The system tells of a write that it lost only once, to whoever syncs next: here to who writes
-/// the header.
+/// The system reports a lost write only once, to the next thread that syncs: here to the thread
+/// that writes the header.
 #[test]
 fn a_sync_that_failed_for_one_has_failed_for_all() {
     let mut rig = Rig::new();
@@ -246,8 +247,8 @@ fn what_a_failed_sync_left_is_written_again_before_it_is_shown() {
     });
     rig.file().settle(lsn).unwrap_err();
     rig.machine.set_faults(Faults::default());
-    // The files still show the write, so the next open replays it, and says so only when it is
-    // durable.
+    // The files still show the write, so the next open replays it, and makes it durable before it
+    // returns.
     rig.kill();
     assert_eq!(rig.history.len(), 3);
     let crash = rig.machine.crash(rig.machine.now(), 512);
@@ -256,7 +257,7 @@ fn what_a_failed_sync_left_is_written_again_before_it_is_shown() {
     assert_eq!(content(&file), rig.history[2].0);
 }
 
-/// Nobody waits for a leader that is no more.
+/// No thread waits for a leader that has ended.
 #[test]
 fn a_leader_that_panics_is_a_failure_for_all() {
     let machine = Machine::new(&Image::default());
@@ -297,7 +298,7 @@ fn a_leader_that_panics_is_a_failure_for_all() {
     assert_eq!(words[0], 1);
 }
 
-/// A file that finds no room to grow is longer for a moment.
+/// While a growth fails for lack of room, the file is longer for a moment.
 #[test]
 fn a_checkpoint_beside_a_growth_that_fails_does_not_believe_it() {
     let machine = Machine::new(&Image::default());

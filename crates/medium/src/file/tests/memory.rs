@@ -5,7 +5,7 @@ use super::*;
 use crate::testing::mutant::{Mutant, plant};
 use crate::{VolatileWord, Word};
 
-/// With the least limit, so that pages are given back from the first one on.
+/// Options with the least limit, so that pages are given back from the first one on.
 fn limited() -> FileOptions {
     FileOptions {
         private_bytes_max: PAGE_BYTES,
@@ -104,8 +104,8 @@ fn the_pages_that_are_counted_are_those_that_are_private() {
     assert!((0..40).all(|page| load(&file, (first + page * PAGE_BYTES - HERE) / 8) == page + 1));
 }
 
-/// What a pool had of memory before it got so large that pages are given back has no file behind
-/// it.
+/// Memory that the pool had before it was large enough to give pages back is not mapped from the
+/// file.
 #[test]
 fn what_was_there_before_the_pool_was_large_stays() {
     let machine = Machine::new(&Image::default());
@@ -149,7 +149,7 @@ fn what_nobody_flushed_stays() {
     );
 }
 
-/// A log may be longer than the memory has room for: its lines go to the file.
+/// The lines of a log may take more memory than there is, so an open writes them to the file.
 #[test]
 fn an_open_of_a_large_pool_writes_its_log_back() {
     let mut rig = Rig::new();
@@ -166,8 +166,8 @@ fn an_open_of_a_large_pool_writes_its_log_back() {
     );
 }
 
-/// Two threads store and load, while a third one gives so many pages back. Whether a store was
-/// lost, which ends it.
+/// Lets two threads store and load while a third one gives `pages` pages back, or until a store is
+/// lost. Returns whether one was.
 fn loses_a_store(planted: Option<Mutant>, pages: u64) -> bool {
     let machine = Machine::new(&Image::default());
     let file = open_with(&machine, limited()).unwrap();
@@ -207,7 +207,7 @@ fn loses_a_store(planted: Option<Mutant>, pages: u64) -> bool {
 #[test]
 fn stores_beside_a_thread_that_gives_pages_back_are_kept() {
     assert!(!loses_a_store(None, 40));
-    // Noticed after a few pages, as a rule; later where other tests take the processors.
+    // The loss is usually noticed after a few pages, but later if other tests take the processors.
     assert!(
         loses_a_store(Some(Mutant::StoresGoOn), 4000),
         "nobody needs the locks of lines"
@@ -319,7 +319,8 @@ fn the_file_does_not_change_while_a_page_is_given_back() {
     assert!(loses_what_was_punched(true), "checkpoints may go on");
 }
 
-/// What a released unit holds is of no use, so its pages are given back without a line in the log.
+/// The content of a released unit is not needed, so its pages are given back without a line in the
+/// log.
 #[test]
 fn a_unit_that_is_punched_takes_no_memory() {
     let machine = Machine::new(&Image::default());
@@ -334,7 +335,7 @@ fn a_unit_that_is_punched_takes_no_memory() {
     file.checkpoint().unwrap();
     assert!(file.is_hole(2 * crate::RELEASE_BYTES));
     assert_eq!((file.stat().private_bytes, private_pages(&file)), (0, 0));
-    // What is stored there after it was taken into use again stays.
+    // Stores to the unit after it was taken into use again stay.
     file.reserve(2 * crate::RELEASE_BYTES, crate::RELEASE_BYTES)
         .unwrap();
     word(&guard, first + 1024).store(&guard, 6);

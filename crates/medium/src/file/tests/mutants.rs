@@ -1,9 +1,9 @@
-//! Mutants of the file medium: each kind of its syncs, left out, and each rule about positions and
-//! about what is durable, broken, must be noticed by the cuts that find nothing otherwise.
+//! Mutants of the file medium: the cuts that find nothing in the correct program must notice if a
+//! kind of sync is left out, or a rule about positions or durability is broken.
 //!
 //! Syncs are told apart by what they make durable, so none can hide behind another one. Without a
-//! sync between them two writes may reach the disk in either order, so this is also what happens if
-//! they are swapped.
+//! sync between them two writes may reach the disk in either order, so this also covers swapped
+//! writes.
 
 use super::*;
 use crate::testing::faulty::{Lost, Unsynced};
@@ -64,8 +64,8 @@ fn is_length(unsynced: &[Unsynced]) -> bool {
         .any(|what| matches!(what, Unsynced::Length(_)))
 }
 
-/// A life with everything that a log does, without syncs of one kind; the first cut that is not
-/// survived.
+/// Does everything that a log does, without syncs of one kind. Returns the first cut that loses
+/// something.
 fn live(lost: Option<Lost>, seed: u64) -> Option<String> {
     let mut random = SmallRng::seed_from_u64(seed);
     let machine = Machine::new(&Image::default());
@@ -98,7 +98,8 @@ fn every_kind_of_sync_is_needed() {
     }
 }
 
-/// What a life and its cuts notice: also by an error or a panic where there is no reason for one.
+/// Whether the run and its cuts notice the mutant: by a loss, or by an error or a panic that has no
+/// other reason.
 fn is_noticed(mutant: Mutant) -> bool {
     plant(Some(mutant));
     let noticed = (0..6).any(|seed| {
@@ -126,7 +127,8 @@ fn every_rule_about_positions_is_needed() {
     }
 }
 
-/// What is to say what is durable, and to rely on nothing else; each with who notices.
+/// The rules that the log records what is durable, and that an open relies on nothing else: each
+/// mutant with the test that notices it.
 const DURABLE: [(Mutant, fn()); 9] = [
     (
         Mutant::NoSeal,
@@ -165,7 +167,7 @@ fn every_rule_about_what_is_durable_is_needed() {
     }
 }
 
-/// Else of two captures of one line the older one might be the later in the log.
+/// Otherwise the older of two captures of a line might come later in the log.
 #[test]
 fn a_line_is_captured_under_the_lock_of_the_logs_end() {
     let rig = Rig::new();

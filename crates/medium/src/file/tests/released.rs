@@ -34,7 +34,7 @@ fn with_a_unit(machine: &Arc<Machine>) -> File {
     file
 }
 
-/// Looks at what a loss of power leaves at every moment from `from` on.
+/// Calls `look` with the pool that a loss of power leaves at each moment from `from` on.
 fn after_each_crash(machine: &Machine, from: usize, look: impl Fn(&File)) {
     let mut random = SmallRng::seed_from_u64(3);
     for moment in from..=machine.now() {

@@ -1,4 +1,4 @@
-//! Who syncs when, and for whom.
+//! Which thread syncs, when, and for which threads.
 
 use std::time::{Duration, Instant};
 
@@ -57,7 +57,8 @@ fn many_threads_share_syncs() {
     let stat = file.stat();
     assert_eq!((stat.groups, stat.lines), (8 * ROUNDS, 8 * ROUNDS));
     assert_eq!(stat.sync_sizes.iter().sum::<u64>(), stat.syncs);
-    // Each could have one for itself; while one syncs all others come to wait.
+    // Each write could have a sync of its own; but while one thread syncs, all others begin to
+    // wait.
     assert!(
         stat.syncs < 5 * ROUNDS && stat.sync_groups_max > 2,
         "{stat:?}"
@@ -93,7 +94,8 @@ fn a_leader_gathers_as_long_as_it_is_told() {
         });
         file.stat().syncs
     };
-    // Whom a sync has served comes back too late for the next one, unless that waits.
+    // A thread that a sync has served writes again too late for the next sync, unless the leader
+    // gathers.
     let patient = syncs(Some(Duration::from_millis(5)));
     let impatient = syncs(Some(Duration::ZERO));
     assert!(
@@ -126,8 +128,9 @@ fn what_nobody_waits_for_becomes_durable_in_the_background() {
     }
 }
 
-/// The time runs from the beginning of the last sync, not from its end: else what was written right
-/// after that began would have to wait for the rest of it and then for all of its own time.
+/// The time runs from the beginning of the last sync, not from its end. Otherwise a write right
+/// after that beginning would have to wait for the rest of that sync, and then for all of its own
+/// time.
 #[test]
 fn a_bound_in_time_does_not_begin_anew_after_each_sync() {
     const TAKES: Duration = Duration::from_millis(20);
@@ -142,7 +145,7 @@ fn a_bound_in_time_does_not_begin_anew_after_each_sync() {
     let file = File::open(machine.io(Which::Pool), Arc::clone(&log.io), options).unwrap();
     let is_in_time = || {
         let begun = log.begun.lock();
-        // Those of the open come one after the other, without a rest.
+        // The syncs of the open follow each other without a pause.
         begun
             .windows(2)
             .skip(4)
@@ -162,7 +165,8 @@ fn a_bound_in_time_does_not_begin_anew_after_each_sync() {
     }
 }
 
-/// Nobody is held up at a fence: there it may hold locks. Where it would wait, it is.
+/// No thread is held up at a fence, where it may hold locks. It is held up where it would wait for
+/// durability.
 #[test]
 fn who_writes_more_than_the_disk_takes_is_held_up_where_it_would_wait() {
     let machine = Machine::new(&Image::default());
@@ -189,7 +193,7 @@ fn who_writes_more_than_the_disk_takes_is_held_up_where_it_would_wait() {
         last = fence();
     }
     assert_eq!(file.durable(), before, "a fence waited");
-    // Of an operation whose wait is put off as well.
+    // An operation whose wait is put off is held up there, too.
     let result = Guard::new(&file).keep_up(last);
     result.unwrap();
     let behind = last.0 - file.durable().0;
@@ -222,7 +226,7 @@ pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Else damage to what `sync()` made durable would pass for a torn tail as long.
+/// Without the seal, damage to data that `sync()` made durable would pass for a torn tail.
 #[test]
 fn what_was_synced_is_sealed_soon_however_long_nobody_else_syncs() {
     for durability in [
@@ -243,8 +247,9 @@ fn what_was_synced_is_sealed_soon_however_long_nobody_else_syncs() {
     }
 }
 
-/// Else damage to it would pass for a torn tail until something else is written, if ever. Whoever
-/// syncs it by hand may be done while the thread in the background is only waking up.
+/// Without the seal, damage to the data would pass for a torn tail until something else is written,
+/// if ever. A thread that calls `sync()` may have finished while the thread in the background still
+/// wakes up.
 #[test]
 fn what_is_durable_before_the_background_looks_is_sealed_all_the_same() {
     let machine = Machine::new(&Image::default());
@@ -252,7 +257,7 @@ fn what_is_durable_before_the_background_looks_is_sealed_all_the_same() {
     let mut syncer = worker::Syncer::new(&file.core, file.end().0);
     assert_eq!(syncer.timeout(), None, "nothing is to be done");
     let lsn = publish(&file, 0, 1);
-    // It sees something that is not durable, and then looks how long that has.
+    // The thread sees a write that is not durable, and then computes how long it may stay so.
     syncer.turn();
     file.wait(lsn).unwrap();
     for _ in 0..2 {
@@ -296,7 +301,7 @@ fn zeros_go_ahead_of_the_log() {
     });
 }
 
-/// Figures are asked for by people, who do not wait for a copy.
+/// A call for figures must not wait for a copy of the pool.
 #[test]
 fn figures_wait_for_no_checkpoint() {
     let machine = Machine::new(&Image::default());

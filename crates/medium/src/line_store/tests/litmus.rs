@@ -1,9 +1,9 @@
 //! Does another thread ever see half a line store?
 //!
-//! What a reader can see torn in the cache can be written back torn, so this is a necessary test of
-//! a single form, and the only one that needs no power failure. It is asserted of the form that
-//! [`LineStore::detect`] stands for, and reported of the others: on processors that split 64-byte
-//! stores the AVX-512 form is expected to fail.
+//! A line that a reader can see torn in the cache can be written back torn, so this is a necessary
+//! test of a single form, and the only one that needs no power failure. It is an assertion for the
+//! form that [`LineStore::detect`] chooses, and a report for the others: on processors that split
+//! 64-byte stores the AVX-512 form is expected to fail.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

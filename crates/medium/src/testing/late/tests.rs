@@ -38,7 +38,7 @@ fn a_crash_takes_back_what_was_not_released() {
     late.release(first);
     assert_eq!((late.durable(), after_crash(&late, Lsn(0), 64)), (first, 1));
     late.release_all();
-    // Neither flushed nor fenced: not durable, however long ago.
+    // The store was neither flushed nor fenced, so it is not durable, however long ago it was.
     assert_eq!(
         (late.durable(), after_crash(&late, late.fenced(), 64)),
         (second, 2)
@@ -94,7 +94,7 @@ fn groups_are_released_after_fences_or_a_delay() {
     let guard = Guard::new(&late);
     let lsns: Vec<Lsn> = (0..4).map(|_| guard.fence()).collect();
     assert_eq!(late.durable(), lsns[1]);
-    // No further fence comes: the delay must do.
+    // No further fence comes, so the delay must release the group.
     guard.wait(lsns[3]).unwrap();
     assert_eq!(late.durable(), lsns[3]);
 }
