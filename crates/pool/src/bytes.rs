@@ -1,4 +1,4 @@
-//! Bytes in the words of a pool: copied in and out, never lent.
+//! Bytes in the words of a pool: they are copied in and out, and never borrowed.
 
 use medium::{Medium, Word};
 

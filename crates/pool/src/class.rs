@@ -1,4 +1,4 @@
-//! Size classes: what a slab is cut into.
+//! Size classes: the sizes of slots into which slabs are cut.
 
 use crate::limits::SLAB_BYTES;
 
@@ -83,8 +83,7 @@ impl Class {
     }
 }
 
-/// The bytes that an allocation of `bytes` bytes on line boundaries takes, as far as it may use
-/// them.
+/// The usable bytes of an allocation of `bytes` bytes on line boundaries: those of its size class.
 #[must_use]
 pub fn lines_taken(bytes: usize) -> usize {
     Class::of(bytes, true).map_or_else(|| bytes.next_multiple_of(64), Class::bytes)

@@ -1,5 +1,5 @@
-//! The one error of pools and of the trees in them: [`Error`], which says where, and [`ErrorKind`],
-//! which says what.
+//! The error type of pools and of the trees in them: [`Error`] names the pool, [`ErrorKind`] what
+//! went wrong.
 
 use std::fmt;
 use std::io;
@@ -43,7 +43,7 @@ pub enum ErrorKind {
         /// Why not.
         source: io::Error,
     },
-    /// There is no such file, and none was to be made.
+    /// There is no such file, and the options say not to make one.
     #[error("no such pool; check the path, or allow the open to create it")]
     NoSuchPool,
     /// The file, its folder or its file system is read-only.
@@ -57,7 +57,7 @@ pub enum ErrorKind {
         "the store is open to be read only, so nothing was written; open it without `read_only`"
     )]
     ReadOnly,
-    /// This machine cannot do what was asked for.
+    /// This machine lacks a feature that was asked for.
     #[error(
         "this processor has no {what}; leave the choice to be detected, or use another machine"
     )]
@@ -71,7 +71,7 @@ pub enum ErrorKind {
         /// Why not.
         why: String,
     },
-    /// The file is something else.
+    /// The file is not a pool.
     #[error("not an Everleaf pool: {why}; give the path of a pool, or of a new file")]
     NotAPool {
         /// What was found.
@@ -95,7 +95,8 @@ pub enum ErrorKind {
         /// The bits that are not known.
         unknown: u64,
     },
-    /// The pool is open: a writer is alone, and readers are beside readers only.
+    /// Another process or store has the pool open. One writer has it alone; any number of readers
+    /// share it.
     #[error("{}", held(*holder, *readers))]
     Locked {
         /// The process that has it open for writing, if that is known.
@@ -141,15 +142,15 @@ pub enum ErrorKind {
         /// The longest allocation.
         limit: usize,
     },
-    /// No space is left for what was asked; nothing was changed.
+    /// No space is left for the operation; nothing was changed.
     #[error("{}", by.explain(*file, None, *wanted, *limit))]
     PoolFull {
         /// The length that the file would need.
         wanted: u64,
-        /// The length that it may have: by the limit, or because it has it and the disk gives no
-        /// more.
+        /// The length that it may have: the configured limit, or its present length if the disk has
+        /// no more room.
         limit: u64,
-        /// What is full: the limit is met, or the disk.
+        /// Which limit is reached.
         by: LimitedBy,
         /// The file that was to grow: the pool's, or its log.
         file: Grown,
@@ -159,12 +160,12 @@ pub enum ErrorKind {
     TreeMismatch {
         /// The tree.
         name: String,
-        /// What it uses.
+        /// The engine, codec or node size of the tree.
         found: String,
         /// What was asked for.
         wanted: String,
     },
-    /// Bytes in a tree are those of no key or value of the type that it was read with.
+    /// Bytes in a tree are not a key or a value of the type with which it was read.
     #[error(
         "tree {name:?} holds a {what} that is no {wanted}; read it with the type that it was written with"
     )]
@@ -204,10 +205,10 @@ pub enum ErrorKind {
         /// The most trees that a pool holds.
         limit: usize,
     },
-    /// Something still uses the pool, or the tree.
+    /// A handle of the pool or of the tree still exists.
     #[error("the pool is still in use: a tree, a range or another handle exists; drop it first")]
     InUse,
-    /// What was asked for is weaker than what was required.
+    /// The medium survives less than the options require.
     #[error(
         "durability {required:?} is required, but this is {found}; use a file system that offers it, or require less"
     )]
@@ -318,14 +319,14 @@ pub enum ErrorKind {
     },
     /// An earlier batch could not be finished, so the pool takes no more writes. The next open
     /// finishes the batch or undoes it, unless a tree that it writes to is damaged: then the open
-    /// lists that, and what is whole can be saved. A batch also gets this error if the journal is
-    /// full of such batches; single writes go on then.
+    /// lists the damage, and a salvage saves the undamaged entries. A batch also gets this error if
+    /// the journal is full of such batches; single writes are still possible then.
     #[error(
         "a batch could not be finished, so nothing more is written; close the pool and open it again, which finishes the batch or undoes it; if a damaged tree is in its way, a salvage saves the rest"
     )]
     BatchUnfinished,
-    /// The operation would wait for ever: it is called while its own thread holds what it would
-    /// wait for, as by the source of a bulk load that writes a batch to the tree being loaded.
+    /// The operation would wait for ever, because its own thread holds the lock that it needs. An
+    /// example is the source of a bulk load that writes a batch to the tree being loaded.
     #[error(
         "the operation would wait for its own thread for ever; call it after the load or the batch"
     )]
@@ -338,7 +339,7 @@ pub enum ErrorKind {
         /// The most nodes that one thread can log in an epoch.
         limit: u64,
     },
-    /// A tree of an engine that numbers its keys has as many as it has numbers.
+    /// The tree has as many keys as its engine can number.
     #[error(
         "the tree has as many keys as this engine can number, {limit}; remove some, or begin another tree"
     )]
@@ -399,8 +400,8 @@ fn form(form: LineForm) -> &'static str {
 }
 
 impl ErrorKind {
-    /// Whether the kind is about what the caller passed or did, whichever pool it was. Such an
-    /// error has no path.
+    /// Whether the kind is about the caller's arguments, and not about a pool. Such an error has no
+    /// path.
     fn is_about_the_call(&self) -> bool {
         matches!(
             self,
@@ -435,8 +436,8 @@ impl Error {
         self.0.kind
     }
 
-    /// The file of the pool that the error concerns. `None` if it concerns none, but an argument,
-    /// or if it does not come from a store.
+    /// The file of the pool that the error concerns. `None` if the error concerns an argument, or
+    /// does not come from a store.
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
     }
@@ -466,9 +467,9 @@ impl Error {
         matches!(self.kind(), ErrorKind::PoolFull { .. })
     }
 
-    /// Whether others were in the way, so that the same call may succeed later:
-    /// [`ErrorKind::Contended`] (other threads) and [`ErrorKind::Locked`] (another process).
-    /// Nothing was changed.
+    /// Whether other threads or processes prevented the operation, so that the same call may
+    /// succeed later: [`ErrorKind::Contended`] (other threads) and [`ErrorKind::Locked`] (another
+    /// process). Nothing was changed.
     pub fn is_retryable(&self) -> bool {
         matches!(
             self.kind(),
@@ -493,8 +494,8 @@ impl Error {
         }
     }
 
-    /// What is wrong, for a list of damage: without the pool and the way out, which are the same
-    /// for all of it.
+    /// The text for a list of damage: without the pool and the way out, which are the same for all
+    /// entries.
     #[must_use]
     pub fn what(&self) -> String {
         match self.kind() {
@@ -545,7 +546,7 @@ impl Error {
         move |source| ErrorKind::Io { action, source }.into()
     }
 
-    /// For opening a pool: what is damaged keeps it from being opened.
+    /// Turns damage into [`ErrorKind::Unopenable`]: the pool cannot be opened because of it.
     pub(crate) fn unopenable(mut self) -> Self {
         self.0.kind = match self.0.kind {
             ErrorKind::Corrupt { offset, what } => ErrorKind::Unopenable { offset, what },

@@ -33,7 +33,7 @@ pub const MEDIUM_LINE: u64 = 0x2040;
 /// Where the prefix has room for the epochs that trees share: two copies of 512 bytes, which the
 /// pool leaves to engines.
 pub const EPOCHS: [u64; 2] = [0x2200, 0x2800];
-/// Where the prefix has room for what leads to batches that are being applied: [`BATCH_SLOTS`]
+/// Where the prefix has room for pointers to the batches that are being applied: [`BATCH_SLOTS`]
 /// words, which the pool leaves to engines.
 pub const BATCHES: u64 = 0x2400;
 /// Words at [`BATCHES`].
@@ -132,7 +132,7 @@ type MediumGuard<'m, M> = medium::Guard<'m, M>;
 
 /// Writes both headers; the pool exists when that is durable.
 pub(crate) fn create<M: Medium>(guard: &MediumGuard<'_, M>, identity: &Identity) -> Result<()> {
-    // The first copy last: it is what makes the file a pool.
+    // The first copy is written last: it makes the file a pool.
     for offset in [COPIES[1], COPIES[0]] {
         // PERSIST: nothing must precede, for an open mends a state line of zeros; lost, the file is
         // still blank and is made a pool again.
@@ -160,7 +160,7 @@ fn read<M: Medium>(guard: &MediumGuard<'_, M>, offset: u64) -> Result<[u64; HEAD
     Ok(std::array::from_fn(|index| cells[index].load(guard)))
 }
 
-/// Reads the header; mends the second copy from the first, or the first from the second.
+/// Reads the header, and repairs a damaged copy from the other one.
 pub(crate) fn open<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<Identity> {
     let copies = [read(guard, COPIES[0])?, read(guard, COPIES[1])?];
     let decoded = copies.each_ref().map(Identity::decode);

@@ -1,9 +1,9 @@
 //! The pool: one file that holds named trees.
 //!
 //! A pool is a header kept twice, a state line, a root table and slabs of 64 KiB (see
-//! `docs/FORMAT.md`). It knows nothing of engines: it hands out space, remembers roots, and says
-//! which offsets hold what. Allocation costs no persist of its own: what the trees reach defines
-//! what is allocated (`space.rs`).
+//! `docs/FORMAT.md`). It is independent of the engines: it allocates space, keeps the roots of
+//! trees, and checks offsets. Allocation costs no persist of its own: after a crash, the
+//! allocations in use are those that the trees reach (`space.rs`).
 //!
 //! Nothing that is read from a pool is trusted to be in bounds: a damaged pool gives
 //! [`ErrorKind::Corrupt`].

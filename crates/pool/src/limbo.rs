@@ -9,7 +9,7 @@ use crate::space::Space;
 /// Offsets retired together; freed once, by the epoch collector or by the close of the pool.
 pub(crate) type Batch = Arc<Mutex<Vec<u64>>>;
 
-/// Where offsets go that no thread reads any more.
+/// Takes the offsets that no thread reads any more.
 pub(crate) trait Sink: Send + Sync + 'static {
     fn accept(&self, offset: u64);
 }
@@ -48,7 +48,7 @@ impl Default for Limbo {
 struct Inner {
     filling: Vec<u64>,
     waiting: Vec<Batch>,
-    /// With this many entries, those that were freed meanwhile are removed.
+    /// When the list has this many entries, those that were freed meanwhile are removed.
     sweep_at: usize,
 }
 
@@ -65,7 +65,7 @@ impl Inner {
 }
 
 impl Limbo {
-    /// With so many offsets in a batch.
+    /// An empty limbo with `batch_offsets` offsets in a batch.
     pub(crate) fn of_batches(batch_offsets: usize) -> Self {
         Self {
             inner: Mutex::default(),
@@ -102,7 +102,7 @@ impl Limbo {
         !(inner.filling.is_empty() && inner.waiting.is_empty())
     }
 
-    /// All that still waits. Only for a pool that no thread reads any more.
+    /// Takes all offsets that still wait. Only for a pool that no thread reads any more.
     pub(crate) fn drain(&self) -> Vec<u64> {
         let mut inner = self.inner.lock();
         let mut offsets = std::mem::take(&mut inner.filling);

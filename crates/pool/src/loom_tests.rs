@@ -1,8 +1,9 @@
 //! The protocols of space and limbo under every interleaving and every weak ordering. See
 //! `medium::sync` for how to run it.
 //!
-//! Not here: that a slab is offered which fills while its last slot is freed (`Space::offer`). That
-//! rests on sequential consistency of two words, which `loom` does not model.
+//! One case is not tested: a slab that fills while its last slot is freed is offered
+//! (`Space::offer`). That relies on sequential consistency of two words, which `loom` does not
+//! model.
 
 use std::sync::Arc;
 
@@ -31,19 +32,20 @@ fn options() -> PoolOptions {
 struct Used {
     ram: Dax,
     space: Box<Space>,
-    /// What stands for the content of an allocation: as ordered as the space makes it, and no more.
+    /// Stands for the content of an allocation. Its accesses are relaxed, so only the space orders
+    /// them.
     content: AtomicU64,
 }
 
-/// Allocates two slots of a slab of three. A function of its own: the stacks of a model are small.
+/// Allocates two slots of a slab of three. It is a function of its own because the stacks of a
+/// model are small.
 #[inline(never)]
 fn allocate_two(ram: &Dax, space: &Space) -> [u64; 2] {
     let guard = MediumGuard::new(ram);
     [(); 2].map(|()| space.allocate(&guard, BYTES, false).unwrap())
 }
 
-/// Does what a clean close does to a new pool with two allocations: what is in use stands in
-/// bitmaps.
+/// Closes a new pool with two allocations, which writes its bitmaps.
 #[inline(never)]
 fn close_with_two(ram: &Dax) -> [u64; 2] {
     let space = Box::new(Space::create(&options()).unwrap());
@@ -67,7 +69,7 @@ fn ram() -> Dax {
 }
 
 impl Used {
-    /// A space with two allocations in a slab of three, which belong to whoever made it.
+    /// A space with two allocations in a slab of three. The caller owns the allocations.
     fn new() -> (Arc<Self>, [u64; 2]) {
         let ram = ram();
         let space = Box::new(Space::create(&options()).unwrap());
@@ -82,7 +84,7 @@ impl Used {
         )
     }
 
-    /// The same in a pool that has this slab and no more.
+    /// The same in a pool that has only this slab.
     fn limited() -> (Arc<Self>, [u64; 2]) {
         let ram = Dax::plain(2 * SLAB_BYTES).unwrap();
         let space = Box::new(Space::create(&options()).unwrap());
@@ -119,7 +121,8 @@ impl Used {
             .unwrap()
     }
 
-    /// So many allocations are in use, and no free was refused: each was freed once.
+    /// Asserts that this many allocations are in use, and that no free was refused: each was freed
+    /// once.
     fn assert_in_use(&self, allocations: u64) {
         assert_eq!(
             (self.space.allocations(), self.space.frees_refused()),
@@ -147,7 +150,8 @@ fn who_is_given_what_was_freed_comes_after_who_had_it() {
     });
 }
 
-/// Whoever frees either sees what the bitmaps said, or leaves it to who reads them.
+/// A thread that frees an old allocation either sees the bitmaps' content, or leaves the free to
+/// the thread that reads the bitmaps.
 #[test]
 fn what_is_freed_while_bitmaps_are_read_is_freed_once() {
     model(|| {
@@ -167,7 +171,7 @@ fn what_is_freed_while_bitmaps_are_read_is_freed_once() {
     });
 }
 
-/// Old space is allocated from when it is known what of it is in use, and not before.
+/// Old space is allocated from only once its allocations in use are known.
 #[test]
 fn nothing_old_is_given_away_before_the_bitmaps_are_read() {
     model(|| {
@@ -186,7 +190,7 @@ fn nothing_old_is_given_away_before_the_bitmaps_are_read() {
     });
 }
 
-/// The epoch collector frees a batch while the pool is closed, which frees all that still waits.
+/// The epoch collector frees a batch while the close of the pool frees everything that still waits.
 #[test]
 fn a_close_that_finds_nothing_waiting_finds_it_freed() {
     model(|| {
@@ -210,7 +214,8 @@ fn a_close_that_finds_nothing_waiting_finds_it_freed() {
     });
 }
 
-/// A full pool gives a thread what another shard has open, and each slot to one of both.
+/// In a full pool two threads allocate from a slab that is open in one shard: each slot goes to one
+/// of them.
 #[test]
 fn in_a_full_pool_what_is_open_is_shared() {
     model(|| {
@@ -226,7 +231,7 @@ fn in_a_full_pool_what_is_open_is_shared() {
         used.space.free(offsets[0]);
         let own = allocate(&used, 2);
         let theirs = other.join().unwrap();
-        // One slot was free, and one became so before the own allocation.
+        // One slot was free, and another one became free before this thread's allocation.
         assert!(own.is_some() && theirs.is_some() && own != theirs);
         assert!(![own, theirs].contains(&Some(offsets[1])));
         used.assert_in_use(3);

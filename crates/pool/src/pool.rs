@@ -20,8 +20,8 @@ use crate::roots::{self, ROOT_WORDS, Roots, TreeRoot};
 use crate::space::{Space, Usage};
 use crate::{Error, ErrorKind, FORMAT_VERSION, Result};
 
-/// How often, and with what pauses, a full pool checks whether retired memory is free: for a fifth
-/// of a second in all.
+/// How often a full pool checks whether retired memory is free; with the pauses in between this
+/// takes a fifth of a second.
 const RECLAIM_LOOKS: usize = 200;
 const RECLAIM_PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
 
@@ -38,10 +38,10 @@ pub struct PoolStat {
     pub used_bytes: u64,
     /// Allocations in use.
     pub allocations: u64,
-    /// Frees of what was no allocation: not 0 only in a damaged pool.
+    /// Frees whose offset was no allocation. It is not 0 only in a damaged pool.
     pub frees_refused: u64,
-    /// The offsets of slabs whose class word is damaged and into which trees reach. Their content
-    /// is read as before, and their space is not reused.
+    /// The offsets of slabs whose class word is damaged and in which trees have nodes or records.
+    /// Their content is read as before, and their space is not reused.
     pub classes_damaged: Vec<u64>,
     /// After a crash, until the mark has ended: how many allocations it has found so far.
     pub marked: Option<u64>,
@@ -78,7 +78,8 @@ impl<M: Medium> Clone for Pool<M> {
     }
 }
 
-/// Access to a pool by one thread: pins the epoch, so what is retired meanwhile stays readable.
+/// Access to a pool by one thread: pins the epoch, so memory that is retired meanwhile stays
+/// readable.
 pub struct Guard<'p, M: Medium> {
     inner: medium::Guard<'p, M>,
     shared: &'p Arc<Shared<M>>,
@@ -109,7 +110,7 @@ impl Identity {
         std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, 0).map_err(io)?;
         crate::bytes::copy_in(&guard, guard.words(0, bytes.len().div_ceil(8))?, &bytes);
         // A creation that a crash cut off left exactly the prefix; a longer file of zeros is not a
-        // pool of ours.
+        // pool.
         if length == PREFIX_BYTES && header::is_blank(&guard)? {
             return Ok(None);
         }
@@ -139,8 +140,8 @@ impl Identity {
     }
 }
 
-/// How long the pool on `medium` says that it is, which may be more than there is of it; `None` if
-/// it does not say.
+/// The length that the pool on `medium` records, which may be more than the file has; `None` if it
+/// records none.
 pub fn bytes_expected(medium: &impl Medium) -> Option<u64> {
     State::HighWater
         .load(&medium::Guard::new(medium))
@@ -149,15 +150,15 @@ pub fn bytes_expected(medium: &impl Medium) -> Option<u64> {
 }
 
 /// The process that has the pool in `file` open, or had it last; `None` if the file does not say.
-/// For telling who holds a pool's lock.
+/// It serves to name the holder of a pool's lock.
 pub fn holder_of_file(file: &File) -> Option<u32> {
     let mut bytes = [0; 8];
     std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, State::Holder.offset()).ok()?;
     header::unchecked(u64::from_le_bytes(bytes)).and_then(|holder| u32::try_from(holder).ok())
 }
 
-/// Says in the pool in `file` that this process has it open: for a medium on which the file itself
-/// learns of it late.
+/// Writes to the pool in `file` that this process has it open: for a medium that writes to the file
+/// itself only later.
 pub fn set_holder_of_file(file: &File) -> Result<()> {
     let holder = header::checked(u64::from(std::process::id())).to_le_bytes();
     std::os::unix::fs::FileExt::write_all_at(file, &holder, State::Holder.offset())
@@ -171,8 +172,8 @@ impl<M: Medium> Pool<M> {
     /// # Errors
     /// [`ErrorKind::Unopenable`] if both copies of the header are damaged, or the file was
     /// truncated; [`ErrorKind::NotAPool`], [`ErrorKind::Version`], [`ErrorKind::UnknownFeatures`],
-    /// [`ErrorKind::LineForm`] if it is none that this medium can hold; [`ErrorKind::PoolFull`] if
-    /// there is no room for a new one.
+    /// [`ErrorKind::LineForm`] if this release or this medium cannot open it;
+    /// [`ErrorKind::PoolFull`] if there is no room for a new one.
     pub fn open(medium: M, options: PoolOptions) -> Result<Self> {
         Self::try_open(medium, options).map_err(Error::unopenable)
     }
@@ -203,7 +204,7 @@ impl<M: Medium> Pool<M> {
             space.read_bitmaps(&guard)?;
         }
         // PERSIST: nothing must precede; lost, the pool is still clean, and nothing was allocated
-        // from it yet. Whatever is durable later is durable after it, so no wait is needed here.
+        // from it yet. Every later store becomes durable after it, so no wait is needed here.
         State::Clean.publish(&guard, 0)?;
         space.mend_high_water(&guard)?;
         State::Holder.publish(&guard, u64::from(std::process::id()))?;
@@ -313,9 +314,9 @@ impl<M: Medium> Pool<M> {
             .map_or(Ok(roots.trees), |damaged| Err(damaged.error()))
     }
 
-    /// All named trees, and the slots of the root table that are damaged. While there are any, what
-    /// their trees reach is not known: after a crash the mark must not end. O(size of the root
-    /// table).
+    /// All named trees, and the slots of the root table that are damaged. While there are damaged
+    /// slots, the space that their trees reach is not known, so after a crash the mark must not
+    /// end. O(size of the root table).
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] if the file ends inside of the table.
@@ -336,7 +337,7 @@ impl<M: Medium> Pool<M> {
         roots::create(&self.pin(), name, engine, codec, words, None)
     }
 
-    /// Removes a tree from the root table; its space is the caller's to free. Durable when this
+    /// Removes a tree from the root table. The caller then frees its space. Durable when this
     /// returns.
     pub fn remove_tree(&self, tree: &TreeRoot) -> Result<()> {
         let _serial = self.shared.roots.lock();
@@ -368,14 +369,15 @@ impl<M: Medium> Pool<M> {
             .mark(&medium::Guard::unpinned(&self.shared.medium), offset)
     }
 
-    /// Ends the mark: what no tree marked is free. For trees that are not in use. O(slabs).
+    /// Ends the mark: allocations that no tree marked are free. For trees that are not in use.
+    /// O(slabs).
     pub fn finish_marking(&self) {
         self.shared.space.finish_marking();
     }
 
     /// Ends the mark while trees work, once every thread that is pinned now has unpinned. Until
-    /// then a thread may still read, or be about to retire, what it made unreachable before the
-    /// mark of its tree got there.
+    /// then a thread may still read, or be about to retire, an allocation that it made unreachable
+    /// before the mark of its tree got there.
     pub fn finish_marking_later(&self) {
         let space = Arc::clone(&self.shared.space);
         let guard = self.pin();
@@ -389,7 +391,7 @@ impl<M: Medium> Pool<M> {
     }
 
     /// After a clean close: reads which old allocations are in use, while trees may work. Until
-    /// this returns, no old space is reused. Does nothing if that is known already, or if trees
+    /// this returns, no old space is reused. Does nothing if the use is known already, or if trees
     /// must mark. O(slabs).
     ///
     /// # Errors
@@ -423,7 +425,8 @@ impl<M: Medium> Pool<M> {
         self.reclaim_with(None);
     }
 
-    /// As [`Pool::reclaim`], but also waits until the owner of quarantined memory may take it.
+    /// Does the same as [`Pool::reclaim`], and also waits until the owner of quarantined memory may
+    /// take it.
     pub fn reclaim_with(&self, quarantine: Option<&Quarantine>) {
         let guard = self.pin();
         if let Some(batch) = self.shared.limbo.take_batch() {
@@ -448,9 +451,9 @@ impl<M: Medium> Pool<M> {
         }
     }
 
-    /// Runs `run` with slabs set aside, as many adjacent ones as each of `runs` says: while the
-    /// pool is full, what `run` allocates comes from them. Those that are left are free afterwards.
-    /// Not to be nested.
+    /// Runs `run` with slabs set aside: for each entry of `runs` that many adjacent ones. While the
+    /// pool is full, the allocations of `run` come from them. Slabs that are left over are free
+    /// afterwards. Calls must not be nested.
     ///
     /// # Errors
     /// [`ErrorKind::PoolFull`], and `run` is not called.
@@ -483,8 +486,8 @@ impl<M: Medium> Pool<M> {
         }
     }
 
-    /// Gives the room of free space back to the file system, once what made it free is durable.
-    /// O(free slabs).
+    /// Gives the room of free space back to the file system, once the stores that made it free are
+    /// durable. O(free slabs).
     pub fn release(&self) {
         self.shared
             .space
@@ -502,7 +505,7 @@ impl<M: Medium> Pool<M> {
             .compact(&medium::Guard::unpinned(&self.shared.medium))
     }
 
-    /// Has trees verify every record that they read: see [`Guard::verifies`].
+    /// From now on, trees verify every record that they read: see [`Guard::verifies`].
     pub fn verify_reads(&self) {
         self.shared.verifies.store(true, Ordering::Relaxed);
     }
@@ -513,8 +516,8 @@ impl<M: Medium> Pool<M> {
         self.shared.is_unclean.store(true, Ordering::Relaxed);
     }
 
-    /// [`Pool::leave_unclean`], and frees nothing from now on: for work that the next open goes on
-    /// with, where it leads to allocations that are no longer in use without it.
+    /// Does the same as [`Pool::leave_unclean`], and frees nothing from now on: for work that the
+    /// next open goes on with, and that refers to allocations which nothing else reaches.
     pub fn leave_unclean_and_keep_all(&self) {
         self.leave_unclean();
         self.shared.space.keep_all();
@@ -589,21 +592,21 @@ impl<M: Medium> Guard<'_, M> {
         }
     }
 
-    /// Space for `bytes` bytes, aligned to 16. What it holds is arbitrary; a crash before its
-    /// publish frees it.
+    /// Space for `bytes` bytes, aligned to 16. Its content is arbitrary; a crash before its publish
+    /// frees it.
     pub fn allocate(&self, bytes: usize) -> Result<u64> {
         self.inner.admit()?;
         self.shared.space.allocate(&self.inner, bytes, false)
     }
 
-    /// Whether the calling thread is within [`Pool::with_set_aside`]: then it must not allocate
-    /// what can be left out.
+    /// Whether the calling thread is within [`Pool::with_set_aside`]: then it must make only
+    /// allocations that it cannot do without.
     pub fn has_set_aside(&self) -> bool {
         self.shared.space.has_set_aside(&self.inner)
     }
 
-    /// Space for `bytes` bytes on line boundaries, for a node without a [`medium::Line`]. Otherwise
-    /// as [`Guard::allocate`].
+    /// Space for `bytes` bytes on line boundaries, for a node without a [`medium::Line`]. In all
+    /// else it is like [`Guard::allocate`].
     pub fn allocate_lines(&self, bytes: usize) -> Result<u64> {
         self.inner.admit()?;
         self.shared.space.allocate(&self.inner, bytes, true)
@@ -625,9 +628,9 @@ impl<M: Medium> Guard<'_, M> {
         self.shared.space.usage(&self.inner)
     }
 
-    /// Where nodes may lie that have so many bytes, on line boundaries, and begin with a
-    /// [`medium::Line`] if `has_line`. Of each, whether its space is in use; otherwise that is not
-    /// known, as after a crash. O(pool).
+    /// The offsets at which nodes of `bytes` bytes may lie, on line boundaries. They begin with a
+    /// [`medium::Line`] if `has_line`. Each comes with `true` if its space is known to be in use,
+    /// and `false` if that is not known, as after a crash. O(pool).
     pub fn places(
         &self,
         usage: &Usage<'_>,
@@ -665,7 +668,8 @@ impl<M: Medium> Guard<'_, M> {
     pub(crate) fn retire_to(&self, offset: u64, limbo: &Limbo, sink: &Arc<impl Sink>) {
         self.shared.space.mark_retired(&self.inner, offset);
         if sync::is_scheduled::<M>() {
-            // Each by itself, as early as possible: a test that reads freed space then fails.
+            // Each allocation is freed by itself, as early as possible: a test that reads freed
+            // space then fails.
             let sink = Arc::clone(sink);
             return self.inner.pin().defer(move || sink.accept(offset));
         }
@@ -683,7 +687,7 @@ impl<M: Medium> Guard<'_, M> {
     pub(crate) fn free_later(&self, batch: Batch, sink: &Arc<impl Sink>) {
         let sink = Arc::clone(sink);
         self.pin().defer(move || free_batch(&batch, &*sink));
-        // Else up to 64 batches wait with this thread, for as long as it retires nothing more.
+        // Without this, up to 64 batches wait in this thread until it retires something more.
         self.pin().flush();
     }
 
@@ -697,7 +701,7 @@ impl<M: Medium> Guard<'_, M> {
         }
     }
 
-    /// As [`Guard::retire`], for a node that begins with a line.
+    /// Does the same as [`Guard::retire`], for a node that begins with a line.
     pub fn retire_node(&self, offset: u64) {
         self.retire(offset - self.node_lead());
     }
@@ -732,14 +736,15 @@ impl<M: Medium> Guard<'_, M> {
         Ok(())
     }
 
-    /// As [`Guard::wait_for`], but waits also where the durability of operations is put off.
+    /// Does the same as [`Guard::wait_for`], but waits even if the durability of operations is put
+    /// off.
     #[track_caller]
     pub fn settle(&self, lsn: Lsn) -> Result<()> {
         Ok(self.inner.settle(lsn)?)
     }
 
-    /// Orders what was flushed, and slows this thread down if the disk is far behind or memory is
-    /// short. For long operations, at moments when they hold no lock.
+    /// Orders everything flushed so far, and slows this thread down if the disk is far behind or
+    /// memory is short. For long operations, at moments when they hold no lock.
     pub fn keep_pace(&self) -> Result<()> {
         let lsn = self.inner.fence();
         self.inner.await_memory()?;
@@ -752,8 +757,8 @@ impl<M: Medium> Guard<'_, M> {
         Ok(self.inner.keep_up(lsn)?)
     }
 
-    /// Whether everything up to `lsn` is durable. After a wait it need not be: that may have been
-    /// put off.
+    /// Whether everything up to `lsn` is durable. After a wait it need not be, because the wait may
+    /// have been put off.
     #[inline(always)]
     pub fn is_durable(&self, lsn: Lsn) -> bool {
         !M::LATE || self.inner.medium().durable() >= lsn

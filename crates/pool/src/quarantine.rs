@@ -9,11 +9,12 @@ use medium::sync::Mutex;
 use crate::Guard;
 use crate::limbo::{Limbo, Sink};
 
-/// So many share one deferred call.
+/// How many retired allocations share one deferred call.
 const BATCH_OFFSETS: usize = 16;
 
-/// Where retired allocations wait for their readers, and then for their owner, who takes them and
-/// frees them ([`Guard::free`]). After a crash they are free like all that nothing reaches.
+/// Retired allocations wait here for their readers, and then for their owner, which takes them and
+/// frees them ([`Guard::free`]). After a crash they are free, like all allocations that no tree
+/// reaches.
 pub struct Quarantine {
     pub(crate) limbo: Limbo,
     /// Allocations that no thread reads any more.
@@ -39,14 +40,14 @@ impl Default for Quarantine {
 }
 
 impl Quarantine {
-    /// As [`Guard::retire`], but once no thread that is pinned now can still read the allocation,
-    /// its owner may take it.
+    /// Retires an allocation, as [`Guard::retire`] does; but once no thread that is pinned now can
+    /// still read it, it is not freed: its owner may take it.
     pub fn retire<M: Medium>(&self, guard: &Guard<'_, M>, offset: u64) {
         guard.retire_to(offset, &self.limbo, &self.over);
     }
 
-    /// Allocations that no thread reads any more, if there are at least so many. The caller frees
-    /// them.
+    /// Takes the allocations that no thread reads any more, if there are at least `least`. The
+    /// caller frees them.
     pub fn take(&self, least: usize) -> Vec<u64> {
         let mut over = self.over.0.lock();
         if over.len() < least {
@@ -63,7 +64,8 @@ impl Quarantine {
 
     /// All of them, for an owner that is no longer in use.
     pub fn take_all(&self) -> Vec<u64> {
-        // In this order: what a deferred call has taken from the first is in the second.
+        // The order matters: offsets that a deferred call has taken from the first list are in the
+        // second.
         let mut offsets = self.limbo.drain();
         offsets.append(&mut self.over.0.lock());
         offsets

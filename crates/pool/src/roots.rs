@@ -49,13 +49,13 @@ pub struct TreeRoot {
     pub engine: u16,
     /// How its entries are coded, by number.
     pub codec: u16,
-    /// What the engine left there, 48 bits each.
+    /// The root words of the engine, 48 bits each.
     pub words: [u64; ROOT_WORDS],
 }
 
 impl TreeRoot {
-    /// Refuses the tree unless it was made by this engine, with this codec, and with nodes as they
-    /// are wanted. `nodes` says what they are and what is wanted, in words.
+    /// Refuses the tree unless it was made by this engine, with this codec, and with the wanted
+    /// nodes. `nodes` describes in words the nodes that it has, and those that are wanted.
     ///
     /// # Errors
     /// [`ErrorKind::TreeMismatch`].
@@ -87,8 +87,8 @@ pub struct DamagedRoot {
     pub offset: u64,
     /// What is wrong.
     pub what: String,
-    /// Its tree, under [`DamagedRoot::label`], if only the name is damaged; otherwise it is not
-    /// known where the tree begins.
+    /// Its tree, under [`DamagedRoot::label`], if only the name is damaged. `None` if the root
+    /// words are damaged, so that the tree cannot be found.
     pub tree: Option<TreeRoot>,
 }
 
@@ -124,7 +124,7 @@ impl Roots {
     /// The tree `name`; `None` if there is none.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] if it may be one whose slot is damaged.
+    /// [`ErrorKind::Corrupt`] if there is no such tree, but a damaged slot that may be its slot.
     pub fn find(&self, name: &str) -> Result<Option<&TreeRoot>> {
         let tree = self.trees.iter().find(|tree| tree.name == name);
         match self.damaged.iter().find(|damaged| damaged.may_be(name)) {
@@ -133,7 +133,7 @@ impl Roots {
         }
     }
 
-    /// All trees of which it is known where they begin: also those whose names are damaged.
+    /// All trees whose root words are whole, including those whose names are damaged.
     pub fn all(&self) -> impl Iterator<Item = &TreeRoot> {
         self.trees.iter().chain(
             self.damaged
@@ -143,7 +143,7 @@ impl Roots {
     }
 }
 
-/// What a tree is called whose name is damaged.
+/// The label of a tree whose name is damaged.
 fn label_of(slot: usize) -> String {
     format!("damaged-slot-{slot}")
 }
@@ -208,10 +208,10 @@ fn mend(words: &mut [u64]) {
     }
 }
 
-/// Slots from this one on were never used, and begin with a zero. In others that is damage, as of a
-/// page that a disk has lost.
+/// The number of slots that were ever used. The slots behind them begin with a zero. A used slot
+/// that begins with a zero is damaged, for example because the disk lost its page.
 fn slots_used<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<u64> {
-    // If it fails its check, such damage is not noticed.
+    // If this word fails its check, such damage is not noticed.
     Ok(unchecked(guard.words(State::Slots.offset(), 1)?[0].load(guard)).unwrap_or(0))
 }
 
@@ -276,7 +276,7 @@ fn replacing<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<Vec<(usize, usize)
     let mut found = Vec::new();
     for slot in 0..TREES_MAX {
         let state = unchecked(slot_words(guard, slot)?[0].load(guard)).unwrap_or(0);
-        // One that names no slot replaces none.
+        // A state that names no slot replaces none.
         let replaced = (state >> REPLACES) as usize;
         found.extend(
             (1..=TREES_MAX)
@@ -321,7 +321,8 @@ pub(crate) fn rename<M: Medium>(
     Ok(renamed)
 }
 
-/// Ends renames that were not ended: clears the slots that are replaced, then what says so.
+/// Finishes interrupted renames: clears the slots that are replaced, and then the mark of the
+/// replacement.
 fn clear_replaced<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<()> {
     for (slot, replaced) in replacing(guard)? {
         // PERSIST: the new slot is durable; lost, this one is still replaced.
@@ -331,7 +332,7 @@ fn clear_replaced<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<()> {
         let kept = unchecked(state.load(guard)).unwrap_or(0) & ((1 << REPLACES) - 1);
         // PERSIST: the old slot is empty; otherwise both names would lead to the tree.
         state.publish(guard, checked(kept));
-        // Before another tree takes the old slot.
+        // The fence comes before another tree can take the old slot.
         guard.fence();
     }
     Ok(())
@@ -404,7 +405,8 @@ pub(crate) fn create<M: Medium>(
         checked(replaced | IN_USE | u64::from(codec) << 16 | u64::from(engine)),
     );
     if let Err(error) = guard.drain() {
-        // The next open may find it or not. Here it is not there: its nodes are the caller's again.
+        // The next open may find the tree or not. For this process it does not exist: the caller
+        // owns its nodes again.
         cells[0].store(guard, checked(0));
         return Err(error.into());
     }
@@ -430,7 +432,7 @@ pub(crate) fn remove<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Resu
     Ok(())
 }
 
-/// Clears both states of a slot. The second one means nothing unless the first is damaged.
+/// Clears both states of a slot. The second one counts only if the first is damaged.
 fn clear<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Result<()> {
     let cells = slot_words(guard, slot)?;
     cells[STATE_AGAIN].publish(guard, 0);

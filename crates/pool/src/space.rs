@@ -1,24 +1,24 @@
 //! Space: slabs of 64 KiB, cut into slots of one size class or spanned by one large allocation.
 //!
-//! **Allocation costs no persist of its own.** Which slots are taken is volatile: after a crash it
-//! is found anew by marking what the trees reach, after a clean close it is read from bitmaps.
-//! Durable are only
+//! **Allocation costs no persist of its own.** The record of slots in use is volatile. After a
+//! crash it is rebuilt by marking everything that the trees reach; after a clean close it is read
+//! from bitmaps. Only these are durable:
 //!
 //! - the *high-water mark*: no slab above it was ever published from; it moves in large steps;
 //! - each slab's *class word*, durable before the first publish from the slab (a slab is opened
 //!   with a fence);
-//! - the *clean flag*, which says that the bitmaps are right, cleared before the first allocation
-//!   after an open.
+//! - the *clean flag*, which says that the bitmaps are right; it is cleared before the first
+//!   allocation after an open.
 //!
 //! A crash therefore leaks nothing.
 //!
-//! **The old generation** is what was allocated before the last open. Which of it is in use is
-//! found while trees already work: by the mark after a crash, otherwise from the bitmaps. Until
-//! that ends ([`Space::finish_marking`]), threads allocate from fresh slabs above the old
-//! high-water mark, and old allocations that are freed wait. So an open takes O(1). It also makes
-//! the mark simple: no old space is allocated again meanwhile, so each tree walks its keys once and
-//! marks what it finds. What the walk misses was removed before the walk got there, and is marked
-//! when it is retired.
+//! **The old generation** consists of the allocations from before the last open. Which of them are
+//! in use is found out while trees already work: by the mark after a crash, otherwise from the
+//! bitmaps. Until that ends ([`Space::finish_marking`]), threads allocate from fresh slabs above
+//! the old high-water mark, and old allocations that are freed wait. So an open takes O(1). It also
+//! makes the mark simple: no old space is allocated again meanwhile, so each tree walks its keys
+//! once and marks the allocations that it finds. An allocation that the walk misses was removed
+//! before the walk got there, and is marked when it is retired.
 
 mod bitmaps;
 mod left_alone;
@@ -57,7 +57,7 @@ const SMALL_SLABS: u32 = 128;
 const STEP_SLABS_MAX: u32 = 1024;
 
 volatile! {
-    /// What is known of a slab, beside the slab itself.
+    /// The volatile record of a slab.
     struct Slab {
         /// Class index + 1, or `SPAN` plus the slabs of a span; 0 while free.
         class: AtomicU64,
@@ -70,8 +70,8 @@ volatile! {
     }
 }
 
-/// Old, and not known yet what is in use; or never used. The value is 0, so an open need not touch
-/// each slab's record.
+/// The slab is old, and its slots in use are not known yet; or it was never used. The value is 0,
+/// so an open need not write each slab's record.
 const UNMARKED: u64 = 0;
 /// Some shard allocates from it.
 const OPEN: u64 = 1;
@@ -87,7 +87,7 @@ const FREE: u64 = 5;
 /// Slabs without an owner.
 struct Unowned {
     free: BTreeSet<u32>,
-    /// Those whose room the medium was not told to give back.
+    /// Free slabs whose room on the disk was not given back to the medium.
     unreleased: BTreeSet<u32>,
     /// The first slab that was never used.
     next: u32,
@@ -96,7 +96,7 @@ struct Unowned {
     partial: [Vec<u32>; CLASSES],
     /// Slabs on those lists of which no slot was in use when they were put here.
     emptied: BTreeSet<u32>,
-    /// What threads have set aside, by their numbers.
+    /// The slabs that threads have set aside, by the threads' numbers.
     set_aside: Vec<(usize, BTreeSet<u32>)>,
 }
 
@@ -112,7 +112,7 @@ pub(crate) struct Space {
     /// Whether the pool was closed cleanly before this open, so that bitmaps that pass their checks
     /// are right.
     was_closed: bool,
-    /// 1 while bitmaps tell, or should, what is in use of the old slabs.
+    /// 1 while the use of the old slabs is to be read from bitmaps.
     has_bitmaps: AtomicU32,
     /// Old allocations that were freed before it was known what is in use; `None` if this open will
     /// not find out.
@@ -178,8 +178,9 @@ impl Space {
     }
 
     /// The space of an existing pool: to be read from the bitmaps if the pool was closed cleanly,
-    /// otherwise to be marked. O(1). Where the high-water mark is damaged, all of the file may be
-    /// in use, for it has the length before the mark rises; the trees tell what is.
+    /// otherwise to be marked. O(1). If the high-water mark is damaged, all of the file may be in
+    /// use, because the file grows before the mark rises. The mark of the trees then tells which
+    /// part is.
     pub(crate) fn open<M: Medium>(
         guard: &MediumGuard<'_, M>,
         options: &PoolOptions,
@@ -206,7 +207,7 @@ impl Space {
         Ok(space)
     }
 
-    /// Whether it is not known what is in use of the old slabs.
+    /// Whether the use of the old slabs is not known yet.
     pub(crate) fn has_old(&self) -> bool {
         self.unmarked_below.load(Ordering::Acquire) != 0
     }
@@ -248,12 +249,12 @@ impl Space {
             return Ok(0);
         }
         // A class word that fails its check was never durable, so nothing was published from the
-        // slab; or it is damaged, as shows when a tree reaches there (`left_alone`).
+        // slab. Or it is damaged: then a tree reaches into the slab (`left_alone`).
         Ok(unchecked(guard.words(slab_start(slab), 1)?[0].load(guard)).unwrap_or(0))
     }
 
-    /// The class of an old slab, read when it is first asked for. Only where something reaches into
-    /// a slab its word is its own: inside of a span the words are data.
+    /// The class of an old slab, read when it is first asked for. The first word of a slab is a
+    /// class word only if an allocation begins in the slab: inside of a span all words are data.
     fn old_class<M: Medium>(&self, guard: &MediumGuard<'_, M>, slab: u32) -> Result<u64> {
         let known = self.slabs.get(slab);
         let class = known.class.load(Ordering::Relaxed);
@@ -296,8 +297,8 @@ impl Space {
             .store(SPAN + u64::from(slabs), Ordering::Relaxed);
     }
 
-    /// Records that a tree reaches the allocation at `offset`. Idempotent; any thread. Nothing for
-    /// what was allocated since the open.
+    /// Records that a tree reaches the allocation at `offset`. Idempotent; any thread. Does nothing
+    /// for allocations made since the open.
     pub(crate) fn mark<M: Medium>(&self, guard: &MediumGuard<'_, M>, offset: u64) -> Result<()> {
         let slab = slab_of(offset);
         if slab == 0 || slab >= self.slabs.len() {
@@ -328,7 +329,7 @@ impl Space {
                 part.state.store(SPANNED, Ordering::Relaxed);
                 part.used.store(1, Ordering::Relaxed);
                 if !std::ptr::eq(part, known) {
-                    // What was read there as a class is the record's own data.
+                    // The word that was read there as a class is data of the large record.
                     part.class.store(0, Ordering::Relaxed);
                 }
             }
@@ -364,10 +365,10 @@ impl Space {
         *self.early_frees.lock() = None;
     }
 
-    /// Ends the mark: all trees have marked, so what is not marked is free. Does nothing if the
-    /// mark has ended or was given up.
+    /// Ends the mark: all trees have marked, so allocations without a mark are free. Does nothing
+    /// if the mark has ended or was given up.
     pub(crate) fn finish_marking(&self) {
-        // Held to the end, so that threads that free old allocations wait.
+        // The lock is held to the end, so that threads that free old allocations wait.
         let mut early_frees = self.early_frees.lock();
         let Some(early_frees) = early_frees.as_mut() else {
             return;
@@ -439,7 +440,7 @@ impl Space {
         is_early
     }
 
-    /// Space for `bytes` bytes, on line boundaries if asked. What it holds is arbitrary.
+    /// Space for `bytes` bytes, on line boundaries if asked. Its content is arbitrary.
     pub(crate) fn allocate<M: Medium>(
         &self,
         guard: &MediumGuard<'_, M>,
@@ -449,7 +450,7 @@ impl Space {
         self.allocate_from(guard, thread_number::<M>() % SHARDS, bytes, line_aligned)
     }
 
-    /// As [`Space::allocate`], for a thread of this shard.
+    /// Does the same as [`Space::allocate`], for a thread of this shard.
     #[inline]
     pub(crate) fn allocate_from<M: Medium>(
         &self,
@@ -489,9 +490,9 @@ impl Space {
         }
     }
 
-    /// For a full pool: all shards leave the slabs they have open of a class, and those in which
-    /// nothing is in use. No shard opens another one before all are unlocked. The calling thread
-    /// holds none of them.
+    /// For a full pool: all shards leave the slabs of a class that they have open, and open slabs
+    /// without a slot in use. Returns the locks of all shards; until they are dropped no shard
+    /// opens a slab. The calling thread holds none of the locks before.
     fn leave_open(&self, class: Option<Class>) -> [MutexGuard<'_, [u32; CLASSES]>; SHARDS] {
         let mut shards = self.shards.each_ref().map(|shard| shard.lock());
         for open in &mut shards {
@@ -506,7 +507,7 @@ impl Space {
         shards
     }
 
-    /// A shard leaves a slab, in which as a rule it found no free slot.
+    /// A shard leaves a slab, usually because it found no free slot in it.
     fn leave(&self, slab: u32, class: Class) {
         let known = self.slabs.get(slab);
         known.state.store(FULL, Ordering::SeqCst);
@@ -537,8 +538,8 @@ impl Space {
         {
             unowned.partial[class.index()].push(slab);
         }
-        // Of a slab that was just put on the list, its last slot may have been freed by a thread
-        // that saw it full.
+        // The thread that freed the last slot of a slab may have seen it full, just before the slab
+        // was put on the list.
         if known.state.load(Ordering::SeqCst) == PARTIAL && known.used.load(Ordering::SeqCst) == 0 {
             unowned.emptied.insert(slab);
         }
@@ -626,8 +627,8 @@ impl Space {
             (first..first + count).for_each(|slab| unowned.remove_free(slab));
             return Ok(first);
         }
-        // The free ones just before those that were never used, and as many of these as are
-        // missing.
+        // Takes the free slabs just before the slabs that were never used, and as many of the
+        // latter as are missing.
         let mut first = unowned.next;
         while unowned.free.contains(&(first - 1)) {
             first -= 1;
@@ -720,8 +721,8 @@ impl Space {
         Ok(first)
     }
 
-    /// Gives an allocation back that nothing reaches any more. What is no allocation (a damaged
-    /// pool leads there) is left alone and counted.
+    /// Gives back an allocation that no tree reaches any more. An offset that is no allocation
+    /// (which a damaged pool may contain) is left alone and counted.
     pub(crate) fn free(&self, offset: u64) {
         if self.keeps_all.load(Ordering::Relaxed) {
             return;

@@ -1,4 +1,4 @@
-//! docs/FORMAT.md is of the version that is written.
+//! docs/FORMAT.md describes the version that this release writes.
 
 #[test]
 fn the_description_names_the_version_that_is_written() {

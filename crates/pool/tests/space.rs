@@ -1,4 +1,4 @@
-//! Space: a pool at its limit gives out all that is free; damage to what says how much is in use.
+//! Space: a pool at its limit gives out all free space; damage to the records of its use.
 
 use std::sync::mpsc;
 
@@ -7,7 +7,7 @@ use medium::Dax;
 
 const SLAB_BYTES: u64 = 64 << 10;
 
-/// A pool that may have so many slabs besides its first 64 KiB.
+/// A pool that may have this many slabs besides its first 64 KiB.
 fn pool(slabs: u64) -> Pool<Dax> {
     let ram = Dax::plain((1 + slabs) * SLAB_BYTES).unwrap();
     Pool::open(
@@ -56,7 +56,7 @@ fn a_full_pool_gives_what_one_size_gave_back_to_another() {
             .allocate(wanted)
             .unwrap_or_else(|error| panic!("{wanted} bytes: {error}"));
         guard.free(offset);
-        // What was open before is so no more, and can be opened again.
+        // Slabs that were open before are not open any more, and can be opened again.
         for bytes in sizes {
             guard.free(guard.allocate(bytes).unwrap());
         }
@@ -116,11 +116,12 @@ fn threads_in_a_full_pool_get_every_slot_once() {
     for offset in offsets {
         guard.free(offset);
     }
-    // All eight slabs in one piece.
+    // The allocation takes all eight slabs in one piece.
     guard.allocate(8 * SLAB_BYTES as usize - 64).unwrap();
 }
 
-/// They were not taken together, so that a span found a pool full in which nothing was in use.
+/// The two were once not taken together, so that an allocation found a pool full in which nothing
+/// was in use.
 #[test]
 fn a_span_takes_free_slabs_and_those_behind_that_were_never_used() {
     let pool = pool(8);

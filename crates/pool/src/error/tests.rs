@@ -285,10 +285,10 @@ fn every_error_names_the_thing_and_a_way_out() {
     for (error, thing, way_out) in &errors {
         let text = error.to_string();
         assert!(text.contains(thing) && text.contains(way_out), "{text}");
-        // A library does not know how its program is called, nor that there is one.
+        // The texts are those of a library, so they name no command of a program.
         assert!(!text.contains("everleaf "), "{text}");
     }
-    // Each kind is there, two of them twice.
+    // The list has each kind, and two kinds twice.
     let kinds = errors
         .iter()
         .map(|(error, ..)| std::mem::discriminant(error.kind()));

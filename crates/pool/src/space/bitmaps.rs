@@ -1,4 +1,4 @@
-//! Bitmaps: what a clean close says about which slots are in use.
+//! Bitmaps, in which a clean close records the slots in use.
 
 use medium::Medium;
 use medium::sync::Ordering;
@@ -38,8 +38,8 @@ impl Space {
         Ok(None)
     }
 
-    /// Reads the bitmap of a slab; returns the slab behind it, or what is damaged: a clean close
-    /// leaves all whole.
+    /// Reads the bitmap of a slab. Returns the slab behind it, or the damage: after a clean close
+    /// all bitmaps should be whole.
     fn read_bitmap<M: Medium>(
         &self,
         guard: &MediumGuard<'_, M>,

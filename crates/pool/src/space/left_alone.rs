@@ -1,6 +1,6 @@
-//! Slabs whose class word is damaged, though trees reach into them: what they are cut into is not
-//! known, so they are left as they are. Nothing of them is reused, what lies there is read as
-//! before, and the rest of the pool is not concerned.
+//! Slabs whose class word is damaged although trees reach into them. Their slot size is not known,
+//! so they are left as they are: their content is read as before, none of their space is reused,
+//! and the rest of the pool is not affected.
 
 use medium::Medium;
 use medium::sync::Ordering;
@@ -16,11 +16,13 @@ use crate::limits::SLAB_BYTES;
 pub(super) const CLASS_DAMAGED: &str =
     "the class word of a slab, which tells how it is cut up, fails its check";
 
-/// State of a slab that is left alone. `used` says how many from here on may be one allocation.
+/// State of a slab that is left alone. `used` says how many slabs from here on may be one
+/// allocation.
 pub(super) const LEFT_ALONE: u64 = 6;
 
 impl Space {
-    /// A tree reaches the old allocation at `offset`: whether it lies in a slab that is left alone.
+    /// A tree reaches the old allocation at `offset`. Returns whether it lies in a slab that is
+    /// left alone.
     pub(super) fn leave_alone<M: Medium>(
         &self,
         guard: &MediumGuard<'_, M>,

@@ -1,8 +1,8 @@
 //! Room on the disk: free slabs are given back to the medium, and the free tail of the file is cut
 //! off.
 //!
-//! Nothing is expected to survive in a free slab. The class word of one that is a hole is not read;
-//! it counts as 0.
+//! The content of a free slab is not needed. If the slab is a hole, its class word is not read and
+//! counts as 0.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::limits::SLAB_BYTES;
 
 const _: () = assert!(SLAB_BYTES == RELEASE_BYTES);
 
-/// So many free slabs may keep their room: most are used again soon.
+/// How many free slabs keep their room: most are used again soon.
 const KEPT_SLABS: usize = 64;
 
 impl Unowned {
@@ -31,8 +31,8 @@ impl Unowned {
 }
 
 impl Space {
-    /// Slabs that were released get room on the disk again: a store to a hole of a full disk would
-    /// be a signal.
+    /// Gives slabs that were released room on the disk again: a store to a hole of a full disk
+    /// would raise a signal.
     pub(super) fn reserve<M: Medium>(
         guard: &MediumGuard<'_, M>,
         first: u32,
@@ -43,8 +43,8 @@ impl Space {
             .reserve(slab_start(first), u64::from(count) * SLAB_BYTES)?)
     }
 
-    /// The same for the run of free slabs at `first` or, if the disk has no room, for one that has
-    /// kept its own. Returns its first slab.
+    /// Gives room to the run of `count` free slabs at `first`. If the disk has none, takes another
+    /// run that has kept its room. Returns the first slab of the run.
     pub(super) fn reserve_one_of<M: Medium>(
         guard: &MediumGuard<'_, M>,
         free: &BTreeSet<u32>,
@@ -57,7 +57,7 @@ impl Space {
         let has_room = |slab: &u32| !guard.medium().is_hole(slab_start(*slab));
         let with_room = free.iter().copied().filter(has_room).collect();
         let first = find_run(&with_room, count).ok_or(error)?;
-        // One that waits to be punched is taken back.
+        // The medium takes back a slab that waits to be punched.
         Self::reserve(guard, first, count).map(|()| first)
     }
 
@@ -75,7 +75,7 @@ impl Space {
         self.release(guard, &mut self.unowned.lock());
     }
 
-    /// No other thread takes a free slab meanwhile.
+    /// The caller holds `unowned`, so no other thread takes a free slab meanwhile.
     fn release<M: Medium>(&self, guard: &MediumGuard<'_, M>, unowned: &mut Unowned) {
         self.free_emptied(unowned);
         let mut run = 0..0;
@@ -101,8 +101,8 @@ impl Space {
         release(&run);
     }
 
-    /// Gives the room of all free slabs back, and cuts off those at the end of the file. While it
-    /// is not known what is in use, only what was free since the open.
+    /// Gives the room of all free slabs back, and cuts off those at the end of the file. While the
+    /// use of old slabs is not known, only slabs that have become free since the open.
     pub(crate) fn compact<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Result<()> {
         drop(self.leave_open(None));
         let mut unowned = self.unowned.lock();
@@ -119,7 +119,8 @@ impl Space {
             State::HighWater.publish(guard, u64::from(end))?;
             guard.fence();
         }
-        // Also where nothing is to be cut: what was released is then given back now.
+        // This is also called if nothing is to be cut: it gives the room of released slabs back
+        // now.
         Ok(guard.medium().cut(slab_start(end))?)
     }
 }

@@ -1,4 +1,4 @@
-//! Slabs that a thread sets aside before it begins what must not find the pool full.
+//! Slabs that a thread sets aside before it begins an operation that must not find the pool full.
 
 use std::collections::BTreeSet;
 
@@ -22,8 +22,8 @@ impl Unowned {
 }
 
 impl Space {
-    /// Sets as many adjacent slabs aside for the calling thread as each of `runs` says. Until
-    /// [`Space::end_set_aside`] its allocations get them where the pool is full.
+    /// Sets slabs aside for the calling thread: for each entry of `runs` that many adjacent ones.
+    /// Until [`Space::end_set_aside`] the thread's allocations get them if the pool is full.
     ///
     /// # Errors
     /// [`ErrorKind::PoolFull`](crate::ErrorKind::PoolFull), and none is set aside.
@@ -34,7 +34,7 @@ impl Space {
     ) -> Result<()> {
         let taken = self.try_set_aside(guard, runs);
         if taken.as_ref().is_err_and(crate::Error::is_full) {
-            // Slabs in which nothing is in use may be open.
+            // A slab without a slot in use may be open in a shard.
             drop(self.leave_open(None));
             return self.try_set_aside(guard, runs);
         }
@@ -65,7 +65,7 @@ impl Space {
         unowned.set_aside.iter().any(|(owner, _)| *owner == thread)
     }
 
-    /// The slabs that the thread has set aside, and not used, are free.
+    /// Frees the slabs that the thread has set aside and not used.
     pub(crate) fn end_set_aside<M: Medium>(&self) {
         let mut unowned = self.unowned.lock();
         let thread = thread_number::<M>();

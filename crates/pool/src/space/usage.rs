@@ -1,8 +1,8 @@
-//! Which space is in use, as far as that is known: for a salvage, which looks for nodes that
-//! nothing leads to.
+//! Which space is in use, as far as that is known: for a salvage, which searches for nodes that no
+//! other node leads to.
 //!
-//! Where one bitmap of a pool that was closed cleanly is damaged, all trees must mark; a damaged
-//! tree cannot. The other bitmaps then still say what was in use at the close, and nothing is
+//! If one bitmap of a pool that was closed cleanly is damaged, all trees must mark, which a damaged
+//! tree cannot. The other bitmaps still record the slots in use at the close, and nothing is
 //! allocated from their slabs before the mark ends.
 
 use std::ops::RangeInclusive;
@@ -18,13 +18,14 @@ use crate::class::{BITMAP_WORD, Class};
 use crate::header::unchecked;
 use crate::limits::SLAB_BYTES;
 
-/// What is known of a slab.
+/// The known use of a slab.
 pub(super) enum Head {
-    /// Nothing in it is in use.
+    /// No part of it is in use.
     Free,
-    /// It begins a span of so many slabs; 0 inside of one.
+    /// It begins a span of this many slabs; 0 inside of a span.
     Span(u32),
-    /// It is cut into slots of a class. The bitmap has those in use, if they are known.
+    /// It is cut into slots of a class. The bitmap has the slots in use; `None` if they are not
+    /// known.
     Cut(Class, Option<Vec<u64>>),
     /// Its class word is damaged.
     Damaged,
@@ -37,12 +38,12 @@ fn has_slot(bitmap: &[u64], slot: u32) -> bool {
 /// Which space is in use, as far as that is known.
 pub struct Usage<'s> {
     space: &'s Space,
-    /// Of old slabs, if their use was not known when this was made.
+    /// The use of old slabs, if it was not known when this was made.
     old: Vec<Head>,
 }
 
 impl Space {
-    /// What the head of an old slab says. `end` is the first slab that is not old.
+    /// The use of an old slab by its head. `end` is the first slab that is not old.
     pub(super) fn head<M: Medium>(
         &self,
         guard: &MediumGuard<'_, M>,
@@ -75,7 +76,7 @@ impl Space {
         Ok(Head::Cut(class, is_known.then_some(bitmap)))
     }
 
-    /// What is known of a slab whose use is known.
+    /// The use of a slab that is not old, or whose use is known by now.
     fn known_head(&self, slab: u32) -> Head {
         let known = self.slabs.get(slab);
         let class = known.class.load(Ordering::Acquire);
@@ -117,7 +118,7 @@ impl Space {
 }
 
 impl Usage<'_> {
-    /// Calls `see` with what is known of a slab.
+    /// Calls `see` with the known use of a slab.
     fn with_head<R>(&self, slab: u32, see: impl FnOnce(&Head) -> R) -> R {
         match self.old.get(slab as usize) {
             Some(head) => see(head),
@@ -125,7 +126,8 @@ impl Usage<'_> {
         }
     }
 
-    /// Whether what lies at an offset was freed: it may be whole, but it is old.
+    /// Whether the allocation at an offset was freed: then its content may be whole, but is
+    /// outdated.
     #[must_use]
     pub fn is_free(&self, offset: u64) -> bool {
         let slab = slab_of(offset);
@@ -139,8 +141,8 @@ impl Usage<'_> {
             })
     }
 
-    /// Where allocations of these classes begin that are in use, or may be; and whether that is
-    /// known. A slab whose class word is damaged may be cut into any of them.
+    /// The offsets of allocations of these classes that are in use or may be, each with whether its
+    /// use is known. A slab whose class word is damaged may be cut into any of them.
     pub(crate) fn places(&self, classes: RangeInclusive<usize>) -> Vec<(u64, bool)> {
         let mut places = Vec::new();
         let mut add = |slab: u32, class: Class, bitmap: Option<&[u64]>| {
