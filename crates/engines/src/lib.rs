@@ -1,8 +1,8 @@
 //! Durable ordered indexes: the engines behind Everleaf, and the [`Index`](index::Index) trait they
 //! share.
 //!
-//! Engines are safe Rust: what they keep in a pool consists of cells, reached through a guard that
-//! checks every offset. An engine knows no other engine.
+//! Engines are safe Rust: their persistent types consist of cells, and are reached through a guard
+//! that checks every offset. No engine depends on another.
 #![forbid(unsafe_code)]
 
 #[doc(hidden)]

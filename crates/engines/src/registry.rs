@@ -46,8 +46,8 @@ impl Engine {
         Self::ALL.iter().copied().find(|engine| engine.name == name)
     }
 
-    /// The settings of a new tree: what is set, and for a variant of an engine the first one of its
-    /// nodes, which makes it one.
+    /// The settings of a new tree: those that are set, and for an entry that is a variant of an
+    /// engine also its first node setting, which selects the variant.
     #[must_use]
     pub fn settings_of_new(self, set: Settings) -> Settings {
         let is_variant = Self::ALL

@@ -1,4 +1,4 @@
-//! The journal: where a batch on trees of immediate durability is written before it is applied.
+//! The journal, to which a batch on trees of immediate durability is written before it is applied.
 //!
 //! ```text
 //! an entry, in words
@@ -12,10 +12,10 @@
 //! ```
 //!
 //! A batch writes records before the entry, so that long values are written once. The check of word
-//! 1 does not cover them: each has its own. While the entry leads to a record, nobody may free it.
-//! No other write of its key comes between, but another thread's split of the leaf may replace the
-//! record by a copy and retire it; therefore the batch is pinned. Its own splits, and those of an
-//! open that finishes it, copy no records ([`Guard::has_set_aside`]).
+//! 1 does not cover them: each has its own. While the entry leads to a record, no thread may free
+//! the record. No other write of its key comes between, but another thread's split of the leaf may
+//! replace the record by a copy and retire it. Therefore the batch is pinned. Its own splits, and
+//! those of an open that finishes it, copy no records ([`Guard::has_set_aside`]).
 //!
 //! A word of the pool's prefix ([`BATCHES`]) leads to each entry: its offset with a check, or 0.
 
@@ -32,7 +32,7 @@ use crate::{Error, Result};
 /// The longest entry, in bytes. With the keys and values of a batch it must not be longer either.
 pub(super) const ENTRY_BYTES_MAX: usize = ALLOCATION_BYTES_MAX;
 
-/// In place of an epoch, for an entry of a batch that lies in none.
+/// Stands for the epoch in the entry of a batch that names none.
 pub(super) const NO_EPOCH: u64 = 0;
 
 const BYTES: usize = 0;
@@ -47,7 +47,7 @@ pub(super) fn slot_word<'g, M: Medium>(guard: &'g Guard<'_, M>, slot: usize) -> 
     Ok(&guard.words(BATCHES + 8 * slot as u64, 1)?[0])
 }
 
-/// A write as an entry has it.
+/// A write in the form of an entry.
 #[derive(Debug)]
 pub(super) struct Logged<B> {
     /// The first root word of its tree.
@@ -145,8 +145,8 @@ pub(super) fn publish<M: Medium>(
     slot: usize,
     entry: Option<u64>,
 ) -> Result<Lsn> {
-    // PERSIST: the entry is ordered before, or all that it says is applied and ordered; lost, the
-    // batch is not done, or is applied once more before anybody reads.
+    // PERSIST: the entry is ordered before, or all of its writes are applied and ordered; lost, the
+    // batch is not done, or is applied once more before any thread reads.
     slot_word(guard, slot)?.publish(guard, entry.map_or(0, checked));
     Ok(guard.fence())
 }
@@ -159,7 +159,7 @@ pub(super) struct Found {
     pub(super) writes: Vec<Logged<Vec<u8>>>,
 }
 
-/// What a slot leads to.
+/// The entry that a slot leads to.
 pub(super) enum Read {
     Nothing,
     /// An entry whose epoch did not end.
@@ -167,7 +167,7 @@ pub(super) enum Read {
     Committed(Found),
 }
 
-/// The entry that a slot leads to; `is_complete` says of an epoch whether it ended.
+/// Reads the entry that a slot leads to; `is_complete` tells whether an epoch ended.
 ///
 /// # Errors
 /// [`ErrorKind::Corrupt`] if the slot, the entry, or a record that it leads to is damaged.
@@ -209,7 +209,7 @@ pub(super) fn read_entry<M: Medium>(
     }))
 }
 
-/// The first of some writes, of which the others are left.
+/// Reads the first of the writes in `rest`, and leaves the others there.
 fn read_write<M: Medium>(
     guard: &Guard<'_, M>,
     rest: &mut &[Word],

@@ -62,7 +62,7 @@ pub use self::stripes::{StripedTree, StripedWords, Stripes};
 /// nodes that this many writes change.
 pub const EPOCH_WRITES_MAX: usize = 10_000;
 
-/// A tree that a batch writes to, and what a batch has to know of it.
+/// A tree that a batch writes to, and its properties that matter to a batch.
 #[derive(Clone, Copy)]
 pub struct Target<'b> {
     /// Its name, for errors.
@@ -99,13 +99,13 @@ pub struct Expected<'b> {
     pub tree: usize,
     /// The key.
     pub key: &'b [u8],
-    /// What has to hold for it.
+    /// The condition on its value.
     pub condition: Condition<&'b [u8]>,
 }
 
 /// Writes of which a crash leaves all or none.
 pub struct Batch<'b> {
-    /// The trees. Each is there once.
+    /// The trees, each of them once.
     pub trees: Vec<Target<'b>>,
     /// The writes. Of those to one key the last counts.
     pub writes: Vec<Write<'b>>,
@@ -152,10 +152,10 @@ impl<'b> Target<'b> {
 /// epoch, and there is nothing to wait for. O(writes * log n).
 ///
 /// # Errors
-/// [`ErrorKind::ConditionFailed`]; [`ErrorKind::PoolFull`], [`ErrorKind::BatchTooLarge`] and what
-/// single writes return for keys and values that their tree cannot hold: nothing was written.
-/// [`ErrorKind::BatchUnfinished`], and the errors of media and of damaged trees: the next open finishes
-/// the batch or undoes it, and nothing is written before that.
+/// [`ErrorKind::ConditionFailed`]; [`ErrorKind::PoolFull`], [`ErrorKind::BatchTooLarge`] and the
+/// errors of single writes for keys and values that their tree cannot hold: nothing was written.
+/// [`ErrorKind::BatchUnfinished`], and the errors of media and of damaged trees: the next open
+/// finishes the batch or undoes it, and nothing is written before that.
 pub fn write<M: Medium>(pool: &Pool<M>, batch: &Batch<'_>) -> Result<Lsn> {
     let writes = batch.writes_to_apply()?;
     let room = room::runs(batch, &writes.by_epochs, &writes.immediate);
@@ -166,7 +166,7 @@ pub fn write<M: Medium>(pool: &Pool<M>, batch: &Batch<'_>) -> Result<Lsn> {
     let failed = batch.failed_condition()?;
     if let Some(index) = failed.value {
         drop(locked);
-        // A failed condition is an answer: what was seen must be durable.
+        // A failed condition is an answer, so the state that it rests on must be durable.
         pool.peek().wait_for(failed.lsn)?;
         let tree = batch.trees[batch.conditions[index].tree].name.to_owned();
         return Err(ErrorKind::ConditionFailed { tree, index }.into());
@@ -270,8 +270,8 @@ impl<'b> Batch<'b> {
     /// Locks the stripes of all keys that the batch reads or writes.
     fn lock_stripes(&self) -> Result<Vec<ExclusiveGuard<'_>>> {
         for tree in &self.trees {
-            // Called from the source of a bulk load, the batch would wait for that load, and so for
-            // itself.
+            // If the source of a bulk load writes this batch, it would wait for that load, and thus
+            // for itself.
             if tree.stripes().is_loader() {
                 return Err(ErrorKind::InBatch.into());
             }
@@ -324,7 +324,8 @@ impl<'b> Batch<'b> {
         Some(locked)
     }
 
-    /// The first condition that does not hold, and when all that was seen is durable.
+    /// The first condition that does not hold, with the LSN at which everything that was read is
+    /// durable.
     fn failed_condition(&self) -> Result<Observed<Option<usize>>> {
         let mut value = Vec::new();
         let mut lsn = Lsn::DURABLE;
@@ -353,8 +354,8 @@ impl<'b> Batch<'b> {
         write.value.is_some() && self.trees[write.tree].has_records()
     }
 
-    /// Applies one write to a tree whose stripes are locked, under a condition that holds. Order is
-    /// enough: the cleared slot has a later LSN.
+    /// Applies one write to a tree whose stripes are locked, under a condition that holds. It need
+    /// not wait until the write is durable: the cleared slot has a later LSN.
     fn apply(&self, write: &Write<'b>, condition: Condition<&'b [u8]>) -> Result<()> {
         let tree = self.trees[write.tree].tree.beneath();
         let written = tree.write(write.key, write.value, condition)?;
@@ -391,7 +392,7 @@ impl<'b, M: Medium> Commit<'_, 'b, M> {
     /// Step 3: the entry is the commit.
     fn commit_by_entry(&self) -> Result<Lsn> {
         let slot = self.take_slot()?;
-        // Pinned: see `journal`.
+        // The thread is pinned, so that no record of the entry is freed: see `journal`.
         let guard = self.pool.pin();
         let mut space = Unpublished::new(&guard);
         let logged = self.write_records(&guard, &mut space)?;
@@ -403,7 +404,7 @@ impl<'b, M: Medium> Commit<'_, 'b, M> {
     /// Step 4: the entry names an epoch, whose end is the commit.
     fn commit_by_entry_and_epoch(&self, epochs: &dyn Epochs) -> Result<Lsn> {
         let slot = self.take_slot()?;
-        // Pinned: see `journal`.
+        // The thread is pinned, so that no record of the entry is freed: see `journal`.
         let guard = self.pool.pin();
         let mut space = Unpublished::new(&guard);
         let logged = self.write_records(&guard, &mut space)?;
@@ -415,7 +416,7 @@ impl<'b, M: Medium> Commit<'_, 'b, M> {
             epoch_of_batch = epoch;
             self.apply_by_epochs()
         })?;
-        // Order is enough: what follows has a later LSN.
+        // This need not wait: the following steps have later LSNs.
         self.or_give_up(epochs.complete(epoch_of_batch))?;
 
         self.apply_immediate(&logged)?;
@@ -429,7 +430,8 @@ impl<'b, M: Medium> Commit<'_, 'b, M> {
         Ok(slot)
     }
 
-    /// The immediate writes as the journal has them. Their records are written and flushed.
+    /// Writes and flushes the records of the immediate writes, and returns these writes in the form
+    /// of the journal.
     fn write_records(
         &self,
         guard: &Guard<'_, M>,
@@ -455,8 +457,8 @@ impl<'b, M: Medium> Commit<'_, 'b, M> {
         Ok(logged)
     }
 
-    /// Writes the entry and makes the slot lead to it. From here on the batch is finished, here or
-    /// by the next open; the entry and its records are the journal's.
+    /// Writes the entry and makes the slot lead to it. From here on the batch is committed: this
+    /// thread or the next open finishes it. The journal owns the entry and its records.
     fn publish_entry(
         &self,
         guard: &Guard<'_, M>,

@@ -1,4 +1,4 @@
-//! What an open does with batches that were under way.
+//! Recovery of batches that were under way at a crash.
 
 use medium::Medium;
 use pool::{BATCH_SLOTS, Pool};
@@ -17,8 +17,8 @@ pub struct Unfinished {
 }
 
 impl Unfinished {
-    /// Reads the journal, and drops batches that were not committed. Before any tree is opened.
-    /// O(slots + writes).
+    /// Reads the journal, and drops batches that were not committed. To be called before any tree
+    /// is opened. O(slots + writes).
     ///
     /// # Errors
     /// Those of the medium. Damage is no error here.
@@ -45,7 +45,7 @@ impl Unfinished {
     /// be marked.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if one lies where none can.
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if one lies where no allocation can lie.
     pub fn mark<M: Medium>(&self, pool: &Pool<M>) -> Result<()> {
         for found in &self.found {
             let records = found.writes.iter().filter_map(|write| write.record);
@@ -56,18 +56,18 @@ impl Unfinished {
         Ok(())
     }
 
-    /// Whether there are none, damaged ones included.
+    /// Whether there are no batches, not even damaged ones.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty() && self.damage.is_empty()
     }
 
-    /// Applies what is left of the batches, before anybody reads: `tree` gives the tree with this
-    /// first root word. What belongs to a tree that is not there stays for a later open. O(writes *
-    /// log n).
+    /// Applies the remaining writes of the batches, before any thread reads: `tree` returns the
+    /// tree with this first root word. Writes to a tree that is not there stay for a later open.
+    /// O(writes * log n).
     ///
     /// # Errors
-    /// What a write returns first. What could not be written stays for a later open, and nothing is
-    /// written before that.
+    /// The first error of a write. Writes that failed stay for a later open, and no other write is
+    /// accepted before that.
     pub fn finish<'t, M: Medium>(
         self,
         pool: &Pool<M>,
@@ -94,9 +94,9 @@ impl Unfinished {
         } in self.found
         {
             let count = writes.len();
-            // Nothing is set aside. But where the disk is full the writes must allocate no more
-            // than they did before the crash, and a split must not retire a record that the entry
-            // leads to.
+            // No slabs are set aside. But inside of this call splits copy no records: if the disk
+            // is full, the writes must allocate no more than they did before the crash, and a split
+            // must not retire a record that the entry leads to.
             let applied = pool.with_set_aside(&[], || apply_all(writes, &tree))?;
             let left = applied.left;
             if failed.is_ok() {
@@ -118,12 +118,12 @@ impl Unfinished {
                 pool.batch_slots().free_left(slot);
             }
         }
-        // No wait: what a crash takes back of this is done again by the next open.
+        // There is no wait: if a crash takes any of this back, the next open does it again.
         failed
     }
 }
 
-/// What was done with the writes of a batch.
+/// The outcome of the writes of a batch.
 struct Applied {
     /// Those that could not be applied, or whose tree is not there.
     left: Vec<Logged<Vec<u8>>>,

@@ -8,7 +8,7 @@ use super::journal::entry_bytes;
 use super::{Batch, Write};
 use crate::engine::Codec;
 
-/// Bytes of a slab that hold allocations, whatever their size: no class of sizes wastes more of it.
+/// Bytes of a slab that are sure to hold allocations: no size class wastes more than the rest.
 const USABLE_BYTES: u64 = 2 * SLAB_BYTES / 3;
 /// A record above this size may have slabs of its own.
 const ALONE_BYTES: u64 = SLAB_BYTES / 8;
@@ -16,12 +16,12 @@ const ALONE_BYTES: u64 = SLAB_BYTES / 8;
 const RECORD_HEADER_BYTES: u64 = 64;
 /// Levels of nodes that a split may pass, and a new root.
 const LEVELS_MAX: u64 = 16;
-/// Keys of a trie share nodes of so many bytes each.
+/// Bytes of a key that each layer of a trie takes.
 const SLICE_BYTES: u64 = 8;
 
 /// The adjacent slabs that these writes may take, run by run, in the worst case: every record is
-/// new and in a class of its own size, every write splits a node, all of the space that the pool
-/// has open is full.
+/// new and in a class of its own size, every write splits a node, all open slabs of the pool are
+/// full.
 pub(super) fn runs(
     batch: &Batch<'_>,
     by_epochs: &[Write<'_>],
@@ -33,7 +33,7 @@ pub(super) fn runs(
     let mut classes = BTreeMap::<(usize, u64), u64>::new();
     let mut add = |owner: usize, bytes: u64| {
         if bytes > ALONE_BYTES {
-            // An allocator of an engine may round up to the double.
+            // An engine's own allocator may round sizes up to twice as much.
             runs.push((2 * bytes).div_ceil(SLAB_BYTES) as u32 + 1);
         } else {
             let class = (bytes + bytes / 4).next_power_of_two();
@@ -79,7 +79,7 @@ pub(super) fn runs(
         .map(|bytes| bytes.div_ceil(USABLE_BYTES))
         .sum::<u64>();
     runs.extend(std::iter::repeat_n(1, singles as usize));
-    // Long ones first, while there is most choice.
+    // Long runs come first, when most adjacent slabs are free.
     runs.sort_unstable_by(|one, other| other.cmp(one));
     runs
 }

@@ -1,8 +1,9 @@
 //! The stripes of a tree: locks that keep single writes and batches apart.
 //!
-//! A single write shares the stripe of its key until its commit is ordered, and waits for its
-//! durability without it. A bulk load shares all stripes of its tree: single writes go on, batches
-//! wait. A batch has the stripes of all its keys alone until it is done. Readers take none.
+//! A single write holds the stripe of its key in shared mode until its commit is ordered, and then
+//! waits for durability without it. A bulk load holds all stripes of its tree in shared mode:
+//! single writes go on, batches wait. A batch holds the stripes of all its keys in exclusive mode
+//! until it is done. Readers take none.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,7 @@ use crate::index::{
 };
 use crate::{ErrorKind, Result};
 
-/// How often a batch looks whether a load is over.
+/// How long a batch waits before it checks again whether a load is over.
 const WAIT: Duration = Duration::from_millis(1);
 
 /// Stripes of a tree. A batch of a few hundred keys locks most of them.
@@ -49,8 +50,8 @@ impl Stripes {
         }
     }
 
-    /// The stripe of a key: of a tree of words, those of its eight bytes. Two keys may have the
-    /// same one.
+    /// The stripe of a key. The key of a tree of words is given as its eight bytes. Several keys
+    /// have the same stripe.
     #[inline]
     pub(super) fn of(key: &[u8]) -> usize {
         let rest = if key.len() > 8 {
@@ -91,7 +92,8 @@ impl Stripes {
 
     /// Shares of all stripes, for a load.
     fn share_all(&self) -> Loader<'_> {
-        // Before the shares, so that a batch that waits for one of them sees why.
+        // The thread is listed before it takes the stripes, so that a batch that waits for one of
+        // them can tell why.
         self.loaders.lock().push(self.thread_number());
         let shares = self.stripes.iter().map(|stripe| stripe.share()).collect();
         Loader {
@@ -115,7 +117,7 @@ impl Stripes {
     }
 
     /// Waits until no thread loads the tree. The calling thread holds no stripe of any tree: the
-    /// source of the load may want it.
+    /// source of the load may need it.
     pub(super) fn wait_for_loads(&self) {
         let mut spins = 0;
         while self.is_loaded() {
@@ -127,8 +129,9 @@ impl Stripes {
         }
     }
 
-    /// The stripe alone; `None` if the tree is being loaded. A thread takes several in ascending
-    /// order, and then waits for the writes that share them already ([`wait_for_writes`]).
+    /// Locks the stripe in exclusive mode; `None` if the tree is being loaded. A thread takes
+    /// several in ascending order, and then waits for the writes that hold them in shared mode
+    /// ([`wait_for_writes`]).
     pub(super) fn lock(&self, stripe: usize) -> Option<ExclusiveGuard<'_>> {
         loop {
             let locked = self.stripes[stripe].try_lock();
@@ -139,7 +142,7 @@ impl Stripes {
     }
 }
 
-/// Waits until the single writes are over that began before the calling thread locked these
+/// Waits for the end of all single writes that began before the calling thread locked these
 /// stripes.
 pub(super) fn wait_for_writes<'s>(stripes: impl Iterator<Item = (&'s Stripes, usize)>) {
     let mut stripes = stripes.peekable();
@@ -166,9 +169,9 @@ impl Drop for Loader<'_> {
     }
 }
 
-/// A pool whose writes are held back while the pages that were written take too much memory.
+/// A pool whose writers wait while written pages take too much memory.
 trait Throttled: Send + Sync {
-    /// Waits while they do.
+    /// Waits while written pages take too much memory.
     fn await_memory(&self) -> Result<()>;
 }
 
@@ -178,7 +181,8 @@ impl<M: Medium> Throttled for Pool<M> {
     }
 }
 
-/// The gate that writes to a tree pass: single writes and loads share it, a batch closes a part.
+/// The gate that writes to a tree pass: single writes and loads hold stripes in shared mode, a
+/// batch holds some in exclusive mode.
 struct Gate {
     stripes: Stripes,
     /// The slots of the pool's batches, which tell whether one could not be finished.
@@ -188,10 +192,11 @@ struct Gate {
 }
 
 impl Gate {
-    /// A write to one key. Its stripe is shared until the engine has ordered the write.
+    /// A write to one key. Its stripe is held in shared mode until the engine has ordered the
+    /// write.
     #[inline(always)]
     fn write<R>(&self, stripe: usize, write: impl FnOnce() -> Result<R>) -> Result<R> {
-        // Without the share: a batch need not wait for this.
+        // The stripe is released before: a batch need not wait for this.
         if let Some(pool) = &self.throttled {
             pool.await_memory()?;
         }
@@ -201,8 +206,8 @@ impl Gate {
     }
 }
 
-/// An open tree above which lie its stripes. A tree like any other; batches reach the tree beneath
-/// ([`StripedTree::beneath`]).
+/// An open tree with its stripes. Each write goes through them; batches, which lock stripes
+/// themselves, use the tree beneath ([`StripedTree::beneath`]).
 pub struct StripedTree {
     tree: Arc<dyn Index>,
     words: Option<StripedWords>,

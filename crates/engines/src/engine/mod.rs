@@ -1,6 +1,6 @@
-//! What an engine says of itself, as data: its id, name, contract, settings and limits, and how its
-//! trees are made and opened on each medium. Engines and kit know these words, and no list of
-//! engines: that is [`registry`](crate::registry).
+//! The description of an engine, as data: its id, name, contract, settings and limits, and how its
+//! trees are made and opened on each medium. Engines and kit depend on this module, but not on the
+//! list of engines, which is [`registry`](crate::registry).
 //!
 //! An [`Entry`] holds function pointers that make and open trees ([`Media`]). They are instantiated
 //! where the entry is defined, so each engine is compiled once, and not again by every crate that
@@ -40,8 +40,8 @@ pub struct Entry {
     /// The codecs with which it notices any damage to a tree: either the tree does not open, or
     /// `check` finds a violation, or the content is unchanged.
     pub notices_damage: &'static [Codec],
-    /// Whether an open after a crash leaves the mark of space in use to
-    /// [`Index::mark`](crate::index::Index::mark).
+    /// Whether an open after a crash does not mark the space in use: then
+    /// [`Index::mark`](crate::index::Index::mark) does so later.
     pub marks_later: bool,
     /// Whether it uses failure-atomic line stores, so that it depends on the form of lines.
     pub stores_lines: bool,
@@ -56,7 +56,7 @@ pub struct Entry {
     pub full: Nodes,
     /// The smallest nodes, for tests: they make splits and merges frequent.
     pub small: Nodes,
-    /// Settings that keep the state that the crash explorer searches small.
+    /// Settings for the crash explorer, which keep the number of states small.
     pub explored: &'static [(&'static str, u64)],
     /// The settings with which the tree of a root was made.
     pub settings_of: fn(&pool::TreeRoot) -> crate::Result<Settings>,
@@ -67,10 +67,10 @@ pub struct Entry {
 /// When a write is durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Contract {
-    /// When it returns. It takes so many ordered persists, unless nodes split or merge.
+    /// When it returns. It takes this many ordered persists, unless nodes split or merge.
     Immediate(Persists),
-    /// As [`Contract::Immediate`], in nodes whose entries shift: each shift may take persists of
-    /// its own, beside these.
+    /// When it returns, like [`Contract::Immediate`], but nodes shift their entries: each shift may
+    /// take persists of its own, beside these.
     Shifting(Persists),
     /// With the end of its epoch.
     Epoch,

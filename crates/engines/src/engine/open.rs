@@ -11,8 +11,8 @@ use super::{Codec, Settings};
 use crate::Result;
 use crate::index::{EpochLength, Index, LeftOut, WordIndex};
 
-/// An open tree, whatever its engine, codec and medium. Nothing keeps its single writes apart from
-/// batches: that is [`StripedTree`](crate::batch::StripedTree).
+/// An open tree, whatever its engine, codec and medium. It does not keep single writes and batches
+/// apart; [`StripedTree`](crate::batch::StripedTree) does.
 #[derive(Clone)]
 pub struct AnyTree {
     /// The tree.
@@ -48,7 +48,7 @@ pub struct Opening {
     pub threads: usize,
     /// When epochs end.
     pub epoch: EpochLength,
-    /// Whether dropping a tree ends its epoch. Without, it is left as a crash leaves it.
+    /// Whether dropping a tree ends its epoch. If not, the tree is left as a crash leaves it.
     pub close_cleanly: bool,
     /// Whether an open after a crash may leave the mark to [`Index::mark`].
     pub mark_later: bool,
@@ -71,7 +71,7 @@ impl Default for Opening {
 /// Takes the entries of a damaged tree, until it returns `false`.
 pub type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> bool + 'v;
 
-/// What a salvage left out; `None` if the engine cannot read a tree without opening it.
+/// The damage that a salvage found; `None` if the engine cannot read a tree without opening it.
 pub type Salvaged = Result<Option<Vec<LeftOut>>>;
 
 /// The functions that a type of trees gives to its engine.
@@ -82,7 +82,7 @@ pub trait Build<M: Medium>: Index + Sized {
     /// Opens a tree: recovers it after a crash.
     fn open(pool: &Pool<M>, root: &TreeRoot, opening: &Opening) -> Result<Self>;
 
-    /// Reads all that can be read of a tree, without opening it, in ascending order of keys.
+    /// Reads all readable entries of a tree, without opening it, in ascending order of keys.
     /// `None`, and nothing is read, for engines that can read only an open tree.
     fn salvage_at(pool: &Pool<M>, root: &TreeRoot, visit: &mut Visit<'_>) -> Salvaged {
         let _ = (pool, root, visit);
@@ -96,7 +96,7 @@ pub struct Factory<M: Medium> {
     pub create: fn(&Pool<M>, &str, Codec, &Opening) -> Result<AnyTree>,
     /// Opens a tree: see [`Build::open`].
     pub open: fn(&Pool<M>, &TreeRoot, Codec, &Opening) -> Result<AnyTree>,
-    /// Reads all that can be read of a damaged tree: see [`Build::salvage_at`].
+    /// Reads all readable entries of a damaged tree: see [`Build::salvage_at`].
     pub salvage: fn(&Pool<M>, &TreeRoot, Codec, &mut Visit<'_>) -> Salvaged,
 }
 
@@ -208,7 +208,7 @@ impl<M: Medium> Factory<M> {
     };
 }
 
-/// As [`media_of`], in tests as well.
+/// Does the same as [`media_of`], but compiles all media in tests, too.
 #[cfg(not(feature = "sim"))]
 #[macro_export]
 macro_rules! all_media_of {
@@ -221,7 +221,7 @@ macro_rules! all_media_of {
     };
 }
 
-/// As [`media_of`], in tests as well.
+/// Does the same as [`media_of`], but compiles all media in tests, too.
 #[cfg(feature = "sim")]
 #[macro_export]
 macro_rules! all_media_of {

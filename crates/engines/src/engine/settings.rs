@@ -7,7 +7,7 @@ use crate::{Error, ErrorKind, Result};
 /// The most settings of one engine.
 const SETTINGS_MAX: usize = 8;
 
-/// Something that can be set when a tree is made or opened.
+/// A setting that is given when a tree is made or opened.
 #[derive(Debug)]
 pub struct Setting {
     /// Its name.
@@ -51,7 +51,7 @@ pub enum Values {
 pub struct Settings([Option<u64>; SETTINGS_MAX]);
 
 impl Settings {
-    /// Nothing is set.
+    /// No setting has a value.
     pub const NONE: Self = Self([None; SETTINGS_MAX]);
 
     /// The value of a setting, by its position in [`Entry::settings`](super::Entry::settings).
@@ -171,7 +171,7 @@ impl Engine {
     /// Settings as `NAME=VALUE`.
     ///
     /// # Errors
-    /// As [`Engine::settings`].
+    /// The same as those of [`Engine::settings`].
     pub fn parse_settings<'t>(self, texts: impl IntoIterator<Item = &'t str>) -> Result<Settings> {
         texts
             .into_iter()

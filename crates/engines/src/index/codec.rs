@@ -98,8 +98,8 @@ pub trait Codec: Send + Sync + 'static {
     ) -> Result<bool>;
     /// Prefetches the record of an entry.
     fn prefetch<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords);
-    /// As [`Codec::prefetch`], for what lies behind the beginning of the entry's record. That was
-    /// prefetched a while ago: its length is read.
+    /// Prefetches the rest of an entry's record. The caller has prefetched its first line a while
+    /// ago ([`Codec::prefetch`]), because the length is read from it.
     fn prefetch_rest<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords);
     /// Appends an entry's key.
     fn copy_key<M: Medium>(

@@ -28,7 +28,7 @@ pub type Value = SmallVec<[u8; 24]>;
 pub type Entry = (Value, Value);
 
 /// The condition of a conditional write. If it does not hold, the write changes nothing, and
-/// returns only when what it read is durable.
+/// returns only when the value that it read is durable.
 #[derive(Clone, Copy, Debug)]
 pub enum Condition<V> {
     /// Always holds.
@@ -39,9 +39,9 @@ pub enum Condition<V> {
     Present,
     /// The key has this value.
     Equals(V),
-    /// The key does not have the record at this offset, which a batch has written already: the tree
-    /// takes it over, instead of a record of its own. Only for writes of values to trees with
-    /// records.
+    /// The key does not have the record at this offset. A batch has written this record already,
+    /// and the tree takes it over instead of writing one of its own. Only for writes of values to
+    /// trees with records.
     #[doc(hidden)]
     Written(u64),
 }
@@ -66,7 +66,7 @@ impl<V> Condition<V> {
         condition
     }
 
-    /// As [`Condition::map`], for a conversion that can fail.
+    /// The condition with the value in another form, if the conversion succeeds.
     #[inline]
     pub fn try_map<W, E>(
         self,
@@ -88,8 +88,8 @@ impl<V> Condition<V> {
 pub struct Written {
     /// Whether its condition held. If not, it changed nothing.
     pub held: bool,
-    /// When it is durable, or, if its condition did not hold, what it saw. Its answer must not be
-    /// told before that.
+    /// The LSN at which the write is durable or, if its condition did not hold, the state that it
+    /// read. The caller must not return the answer before that.
     pub lsn: Lsn,
 }
 
@@ -100,20 +100,21 @@ impl Written {
         Self { held: true, lsn }
     }
 
-    /// A write whose condition did not hold. What it saw is durable at `lsn`.
+    /// A write whose condition did not hold. The state that it read is durable at `lsn`.
     #[inline(always)]
     pub fn refused(lsn: Lsn) -> Self {
         Self { held: false, lsn }
     }
 }
 
-/// The result of a read, and what it rests on.
+/// The result of a read, and the LSN of the state that it rests on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "a crash may take back what was read before its LSN is durable"]
 pub struct Observed<T> {
-    /// What was read.
+    /// The value that was read.
     pub value: T,
-    /// When all that was seen is durable. The value must not be told before that.
+    /// The LSN at which the state that was read is durable. The caller must not return the value
+    /// before that.
     pub lsn: Lsn,
 }
 
@@ -127,7 +128,7 @@ impl<T> Observed<T> {
         }
     }
 
-    /// Another value that rests on the same.
+    /// Another value that rests on the same state.
     #[inline(always)]
     pub fn map<U>(self, convert: impl FnOnce(T) -> U) -> Observed<U> {
         Observed {
@@ -152,31 +153,31 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Damage that a salvage met.
+/// Damage that a salvage found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeftOut {
     /// The offset in the pool of the node concerned.
     pub offset: u64,
-    /// How much it kept from being read.
+    /// How much of the tree could not be read because of it.
     pub part: Part,
     /// What is wrong.
     pub what: String,
 }
 
-/// How much damage keeps from being read.
+/// How much of a tree cannot be read because of damage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
     /// One entry.
     Entry,
     /// A node: its entries, and all that only this node leads to.
     Node,
-    /// No entry, or it is not known which ones: a wrong count, say, or a node that nothing leads
-    /// to.
+    /// No entry, or it is not known which ones: for example a wrong count, or a node that nothing
+    /// leads to.
     Unknown,
 }
 
 impl LeftOut {
-    /// Damage of which it is not known what it costs.
+    /// Damage of unknown cost.
     #[must_use]
     pub fn unknown(violation: Violation) -> Self {
         let Violation { offset, what } = violation;
@@ -262,7 +263,7 @@ pub struct EpochStat {
     pub epochs: u64,
     /// Nodes written to the external log.
     pub nodes_logged: u64,
-    /// First changes of a node, or of a line of values, in an epoch, that an in-line log took.
+    /// First changes of a node, or of a line of values, within an epoch, that were logged in line.
     pub in_line_logs: u64,
     /// Lines flushed at the ends of epochs.
     pub lines_flushed: u64,
@@ -282,7 +283,7 @@ pub struct EpochStat {
 }
 
 impl EpochStat {
-    /// What is counted, with names.
+    /// The counters, with names.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         vec![
             ("epochs", self.epochs),
@@ -300,12 +301,12 @@ pub trait Scan: Send {
     /// Goes to the next entry; `false` at the end.
     fn advance(&mut self) -> Result<bool>;
 
-    /// The key and the value of the entry that it is at: of the last [`Scan::advance`], if that
-    /// returned `true`.
+    /// The key and the value of the present entry, to which the last [`Scan::advance`] went. Only
+    /// after it returned `true`.
     fn entry(&self) -> (&[u8], &[u8]);
 
-    /// When all that was seen so far is durable, the end of the range included. Neither the entry
-    /// nor the end must be told before that.
+    /// The LSN at which the state that was read so far is durable, the end of the range included.
+    /// The caller must return neither the entry nor the end before that.
     fn lsn(&self) -> Lsn;
 
     /// Replaces `key` and `value` by the next entry; `false` at the end.
@@ -353,11 +354,11 @@ impl<T: Index + ?Sized> Scan for DurableScan<'_, T> {
 /// to call from any number of threads. Through [`Any`] a caller gets the engine's own type from a
 /// `dyn Index`.
 ///
-/// An engine orders what it writes and does not wait until that is durable: its operations
-/// ([`Index::read`], [`Index::write`], [`Index::cursor`] and their kin) return the LSN for which
-/// the caller has to wait ([`Index::wait`]) before it tells anyone the answer. The operations that
-/// follow from these ([`Index::get`], [`Index::put`], [`Index::range`] and their kin) wait once,
-/// and then return.
+/// An engine orders its writes and does not wait until they are durable. Its operations
+/// ([`Index::read`], [`Index::write`], [`Index::cursor`] and the like) return an LSN. The caller
+/// has to wait for it ([`Index::wait`]) before it returns the answer. The operations that are built
+/// on these ([`Index::get`], [`Index::put`], [`Index::range`] and the like) wait once, and then
+/// return.
 pub trait Index: Any + Send + Sync {
     /// The engine's name.
     fn engine(&self) -> &'static str;
@@ -447,8 +448,8 @@ pub trait Index: Any + Send + Sync {
         self.write_durably(key, None, Condition::Present)
     }
 
-    /// Replaces `current` by `new`, where `None` stands for absent. Does not wait. It held if the
-    /// key had `current`.
+    /// Replaces `current` by `new`, where `None` stands for absent. Does not wait. The condition
+    /// held if the key had `current`.
     fn exchange(&self, key: &[u8], current: Option<&[u8]>, new: Option<&[u8]>) -> Result<Written> {
         match (current, new) {
             (None, None) => {
@@ -491,9 +492,9 @@ pub trait Index: Any + Send + Sync {
         }))
     }
 
-    /// Marks what the tree reaches, if its open left that for later; other threads may read and
-    /// write meanwhile. Asks now and then whether to go on; returns whether all is marked. The
-    /// calling thread must not be pinned. O(n).
+    /// Marks the allocations that the tree reaches, if its open left that for later. Other threads
+    /// may read and write meanwhile. Calls `go_on` now and then to ask whether to go on; returns
+    /// whether everything is marked. The calling thread must not be pinned. O(n).
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the tree is damaged.
@@ -502,8 +503,8 @@ pub trait Index: Any + Send + Sync {
         Ok(true)
     }
 
-    /// The number of keys; exact when no thread writes. Waits until all that was counted is
-    /// durable. O(leaves).
+    /// The number of keys; exact when no thread writes. Waits until the counted state is durable.
+    /// O(leaves).
     fn len(&self) -> Result<u64>;
 
     /// Whether there is no key. O(1) unless leaves are empty.
@@ -513,8 +514,8 @@ pub trait Index: Any + Send + Sync {
     }
 
     /// Fills an empty tree from entries in strictly ascending order, leaves to `fill` (0.5 to 1.0)
-    /// of their capacity. Wholly done or not at all, also across a crash. Waits until it is
-    /// durable; returns the number of entries. O(n).
+    /// of their capacity. The load is atomic, also across a crash. Waits until it is durable;
+    /// returns the number of entries. O(n).
     ///
     /// `next` replaces key and value by the next entry and returns `false` at the end, and is then
     /// not called again. It may read this tree, and end its epochs, but must not write to it.
@@ -525,10 +526,10 @@ pub trait Index: Any + Send + Sync {
     fn check(&self) -> Result<Vec<Violation>>;
 
     /// Calls `visit` with the entries that can be read, in ascending order of keys, until it
-    /// returns `false`. Returns what was left out, or, if that is nothing, other damage. Returns
-    /// `None` and reads nothing for engines whose salvage needs no open tree. No lock is held while
-    /// `visit` is called, so it may use the tree, and wait for other threads. Entries that are
-    /// written meanwhile may be left out. O(n).
+    /// returns `false`. Returns the damage that cost entries or, if there is none, other damage.
+    /// Returns `None` and reads nothing for engines whose salvage needs no open tree. No lock is
+    /// held while `visit` is called, so it may use the tree, and wait for other threads. Entries
+    /// that are written meanwhile may be left out. O(n).
     fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Option<Vec<LeftOut>>> {
         let _ = visit;
         Ok(None)
@@ -563,13 +564,14 @@ pub trait Index: Any + Send + Sync {
 }
 
 impl dyn Index {
-    /// As [`Epochs::sync`]. Operations of other engines are durable when they return, so there is
-    /// nothing to do.
+    /// Ends the epoch, as [`Epochs::sync`] does. Operations of other engines are durable when they
+    /// return, so there is nothing to do.
     pub fn sync(&self) -> Result<()> {
         self.epochs().map_or(Ok(()), Epochs::sync)
     }
 
-    /// As [`Measured::counters`], or else those of its epochs; empty for engines without either.
+    /// The counters of [`Measured::counters`], or else those of its epochs; empty for engines
+    /// without either.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let of_epochs = || {
             self.epochs()
@@ -581,29 +583,32 @@ impl dyn Index {
 
 /// A tree whose operations become durable with the end of an epoch.
 pub trait Epochs {
-    /// Ends the epoch: all that was written before is durable when this returns.
+    /// Ends the epoch: all earlier writes are durable when this returns.
     fn sync(&self) -> Result<()>;
 
-    /// Runs writes, of any trees of the pool that are durable by epochs, within the running epoch,
-    /// whose number `run` gets: so a crash leaves all of them or none. Not isolated: other threads
-    /// see each write as soon as it is done. Not undone by an error: writes before it stay. The
-    /// epoch does not end meanwhile, and space that its end would free is not free: keep it short.
-    /// What ends an epoch fails inside of `run` with
-    /// [`ErrorKind::InBatch`](crate::ErrorKind::InBatch), and so does what holds back all writers;
-    /// a write does not make room in a full pool. A transient tree runs it outside of any epoch,
-    /// with 0.
+    /// Calls `run` with the number of the running epoch, which does not end meanwhile. `run` may
+    /// write to any trees of the pool that are durable by epochs, and a crash leaves all of these
+    /// writes or none.
+    ///
+    /// - There is no isolation: other threads see each write as soon as it is done.
+    /// - An error undoes nothing: earlier writes stay.
+    /// - `run` should be short, because space that the end of the epoch would free is not free.
+    /// - Inside of `run`, operations that end an epoch or hold back all writers fail with
+    ///   [`ErrorKind::InBatch`](crate::ErrorKind::InBatch).
+    /// - Inside of `run`, a write to a full pool does not try to make room.
+    /// - A transient tree calls `run` outside of any epoch, with 0.
     ///
     /// # Errors
-    /// [`ErrorKind::InBatch`](crate::ErrorKind::InBatch) within another one; otherwise what `run`
-    /// returns, as [`ErrorKind::EpochFull`](crate::ErrorKind::EpochFull) from a write, if an epoch
-    /// cannot log so many nodes.
+    /// [`ErrorKind::InBatch`](crate::ErrorKind::InBatch) within another one; otherwise the error
+    /// that `run` returns, for example [`ErrorKind::EpochFull`](crate::ErrorKind::EpochFull) from a
+    /// write that changes more nodes than an epoch can log.
     fn within_epoch(&self, run: &mut dyn FnMut(u64) -> Result<()>) -> Result<()>;
 
-    /// Ends this epoch, if it still runs: all that was written in it is ordered before whatever is
+    /// Ends this epoch, if it still runs: all writes in it are ordered before everything that is
     /// flushed later. Returns the LSN at which it is durable, and does not wait for that.
     fn complete(&self, epoch: u64) -> Result<Lsn>;
 
-    /// Ends no epoch any more: the next open finds the running one failed.
+    /// Ends no epoch from now on: the next open counts the running one as failed.
     fn give_up(&self);
 
     /// Whether this epoch is complete and durable. O(1).
@@ -618,7 +623,7 @@ pub trait Epochs {
     fn sweep(&self) -> Result<()>;
 
     /// The progress of the sweep after a crash, and the cost of ends of epochs. Unlike
-    /// [`Index::stat`] it walks nothing and delays no thread. O(1).
+    /// [`Index::stat`] it walks no nodes and delays no thread. O(1).
     fn epoch_stat(&self) -> EpochStat;
 }
 
@@ -638,25 +643,25 @@ pub trait Measured {
 /// A source of entries for [`Index::bulk_load`].
 pub type NextEntry<'a> = dyn FnMut(&mut Vec<u8>, &mut Vec<u8>) -> Result<bool> + 'a;
 
-/// A tree of words: keys and values are `u64`, with no conversion to bytes. What waits and what
-/// does not is as in [`Index`].
+/// A tree of words: keys and values are `u64`, with no conversion to bytes. The same methods wait
+/// for durability as in [`Index`].
 pub trait WordIndex: Send + Sync {
     /// The value of `key`. Does not wait.
     fn read(&self, key: u64) -> Result<Observed<Option<u64>>>;
 
-    /// As [`Index::write`]. Does not wait.
+    /// Writes `value`, or removes the key, under a condition: see [`Index::write`]. Does not wait.
     fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<Written>;
 
     /// The values of `keys`, in their order, interleaved with prefetching. `values` is as long as
-    /// `keys`. Returns when all that was seen is durable. Does not wait.
+    /// `keys`. Returns the LSN at which the state that was read is durable. Does not wait.
     fn read_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<Lsn>;
 
     /// Calls `visit` with the entries from `from` on, keys and values, ascending and some at a
     /// time, each time with the LSN at which they are durable, until it returns `false`. Returns
-    /// when all that was seen is durable. Does not wait. O(log n + entries).
+    /// the LSN at which the state that was read is durable. Does not wait. O(log n + entries).
     fn visit(&self, from: u64, visit: &mut VisitWords<'_>) -> Result<Lsn>;
 
-    /// As [`Index::wait`].
+    /// Waits until everything up to `lsn` is durable: see [`Index::wait`].
     #[track_caller]
     fn wait(&self, lsn: Lsn) -> Result<()>;
 
@@ -708,7 +713,7 @@ pub trait WordIndex: Send + Sync {
 pub type VisitWords<'v> = dyn FnMut(&[[u64; 2]], Lsn) -> bool + 'v;
 
 impl dyn WordIndex + '_ {
-    /// As [`WordIndex::scan`], one entry at a time.
+    /// Does the same as [`WordIndex::scan`], with one entry at a time.
     #[inline]
     pub fn scan_each(&self, from: u64, mut visit: impl FnMut(u64, u64) -> bool) -> Result<()> {
         self.scan(from, &mut |entries| {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Records are never changed after they were published. All access is by words, tails included;
-//! bytes are copied out, never lent.
+//! bytes are copied out, never borrowed.
 
 use std::cmp::Ordering;
 
@@ -25,7 +25,7 @@ pub const VALUE_BYTES_MAX: usize = 16 << 20;
 /// The most words of a record that are prefetched: 1 KiB.
 const PREFETCHED_WORDS_MAX: usize = 1 << 7;
 
-/// The most words of a record that is copied to lie near others: 1 KiB. Of longer ones few would
+/// The most words of a record that is copied to lie near others: 1 KiB. Few longer records would
 /// share a page.
 const COPIED_WORDS_MAX: usize = 1 << 7;
 
@@ -71,7 +71,7 @@ pub struct Record {
     header: u64,
 }
 
-/// Complemented, so that a line of zeros is no record.
+/// The check of a record. It is complemented, so that a line of zeros is no record.
 fn check_of(key: &[u8], value: &[u8]) -> u16 {
     !crc32c::crc32c_append(crc32c::crc32c(key), value) as u16
 }
@@ -141,8 +141,8 @@ impl Record {
         }
     }
 
-    /// As [`Record::at`], for loops over many records: the compiler keeps an [`Option`] in
-    /// registers.
+    /// Does the same as [`Record::at`], for loops over many records: the compiler keeps an
+    /// [`Option`] in registers.
     #[inline(always)]
     fn if_whole<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Option<Self> {
         let [header, ..] = guard.words(offset, 1).ok()? else {
@@ -214,8 +214,8 @@ impl Record {
         self.copy_value_as_is(guard, buffer)
     }
 
-    /// Appends the key and the value of the record at `offset` to a buffer, as
-    /// [`Record::copy_value`]; returns the length of the key.
+    /// Appends the key and the value of the record at `offset` to a buffer, with the check that
+    /// [`Record::copy_value`] makes; returns the length of the key.
     #[inline]
     pub fn copy_entry<M: Medium>(
         guard: &Guard<'_, M>,

@@ -12,7 +12,7 @@ use crate::engine::{AnyTree, Codec, Engine};
 use crate::index::RecordCodec;
 use crate::rntree::{RnTree, RnTreeOptions};
 
-/// Longer than any test takes.
+/// A time that is longer than any test takes.
 const EVER: Duration = Duration::from_secs(60);
 
 /// Writes a batch to a new tree of a pool.
@@ -54,7 +54,7 @@ fn a_batch_does_not_wait_for_slots_that_only_an_open_can_free() {
     unfinished.finish(&pool, |_| None).unwrap();
 
     let (done, is_done) = channel();
-    // Not joined: a batch that waits for a slot waits for ever.
+    // The thread is not joined: if the batch waited for a slot, it would wait for ever.
     thread::spawn(move || done.send(write_to_new_tree(&pool)));
     let written = is_done
         .recv_timeout(EVER)
