@@ -1,5 +1,5 @@
-//! Records brought together: a node that splits copies the records of the entries that move, one
-//! after the other, to where the allocator has room.
+//! Copies of records that lie together: when a node splits, it can copy the records of the entries
+//! that move, one after the other, to new space.
 
 use std::marker::PhantomData;
 
@@ -11,7 +11,7 @@ use crate::index::{Codec, EntryWords};
 /// Copies of records, given back unless they are published.
 pub struct Gathered<'g, 'p, M: Medium, C: Codec> {
     guard: &'g Guard<'p, M>,
-    /// Entries as they were, and with the copies.
+    /// Pairs of the old entry and the entry that leads to the copy.
     copies: Vec<[EntryWords; 2]>,
     codec: PhantomData<fn() -> C>,
 }
@@ -28,8 +28,8 @@ impl<'g, 'p, M: Medium, C: Codec> Gathered<'g, 'p, M, C> {
 
     /// Copies and flushes the records of neighbouring entries. The entries lead to the copies from
     /// now on; the caller fences before it publishes them. An entry keeps its record if that is
-    /// long or damaged, and once the pool is full. Records of one size lie next to each other, if
-    /// the allocator has just begun a slab; in one that was used before they lie near each other.
+    /// long or damaged, or if the pool is full. Copies of one size lie next to each other if the
+    /// allocator has just begun a slab, and near each other in a slab that was used before.
     pub fn of<'e>(
         guard: &'g Guard<'p, M>,
         entries: impl Iterator<Item = &'e mut EntryWords>,

@@ -1,9 +1,10 @@
-//! A table of IDs in memory: short names for what a node has no room for.
+//! A table of IDs in memory: short numbers for entries, for nodes that have no room for the entries
+//! themselves.
 //!
 //! The table is one flat array, and an ID its index, from 1 on. An entry is two words, as a codec
-//! makes them. IDs are given out by a counter; where that comes to the end of the array, IDs that
-//! were given back are used again, the last one first; and only if there are none, the array
-//! doubles. So it is at most twice as long as the most IDs that were ever in use.
+//! makes them. IDs are given out by a counter; when it reaches the end of the array, IDs that were
+//! given back are used again, the last one first. Only if there are none, the array doubles. So it
+//! is at most twice as long as the most IDs that were ever in use.
 //!
 //! An ID that is retired is used again once every reader that was pinned at that moment has
 //! unpinned. A reader that is not pinned must be sure, after it has read an entry, that its ID was
@@ -21,7 +22,7 @@ use crate::index::EntryWords;
 use crate::kit::bits;
 use crate::{ErrorKind, Result};
 
-/// IDs that are retired share one deferred call, so many of them.
+/// How many retired IDs share one deferred call.
 const BATCH: usize = 64;
 /// The first length of an array.
 const FIRST_BOUND: u64 = 8;
@@ -41,9 +42,10 @@ struct State {
     /// The length of the array.
     bound: u64,
     free: Vec<u32>,
-    /// What a recovery found not in use: ranges, as there may be a thousand million.
+    /// IDs that a recovery found unused. They are kept as ranges, since there may be a billion of
+    /// them.
     gaps: Vec<Range<u32>>,
-    /// Retired, but not handed over to the collector.
+    /// Retired IDs that were not handed over to the collector yet.
     retired: Vec<u32>,
 }
 
@@ -59,10 +61,10 @@ impl State {
 }
 
 impl<M: Medium> Ids<M> {
-    /// A table without IDs, for at most so many.
+    /// A table without IDs, for at most `most` of them.
     pub fn new(most: u32) -> Result<Self> {
         let entries = Arena::new(most)?;
-        // Entry 0 is there to be read, by a reader that has read no ID.
+        // Entry 0 exists for a reader that has read 0 in place of an ID.
         entries.reach(1)?;
         let state = State {
             next: 1,
@@ -130,7 +132,7 @@ impl<M: Medium> Ids<M> {
             .into());
         }
         let id = state.next as u32;
-        // For some at once: it takes a lock.
+        // This makes room for several IDs at once, because it takes a lock.
         self.entries.reach((id | 0xff).min(self.most))?;
         state.next += 1;
         Ok(id)
@@ -141,12 +143,12 @@ impl<M: Medium> Ids<M> {
         self.state.lock().free.push(id);
     }
 
-    /// Gives back an ID that new readers do not find.
+    /// Gives back an ID that new readers cannot find, once the present ones have left.
     pub fn retire(&self, guard: &Guard<'_, M>, id: u32) {
         let mut state = self.state.lock();
         state.retired.push(id);
-        // Under a scheduler each by itself, as early as possible: a test that reads an ID that is
-        // used again then fails.
+        // Under a scheduler each ID is handed over by itself, as early as possible: a test that
+        // reads a reused ID then fails.
         if state.retired.len() >= if M::SCHEDULED { 1 } else { BATCH } {
             let batch = std::mem::take(&mut state.retired);
             let all = Arc::clone(&self.state);
@@ -158,7 +160,8 @@ impl<M: Medium> Ids<M> {
     /// Gives an ID its entry, before any node has the ID.
     pub fn set(&self, id: u32, words: EntryWords) -> Result<()> {
         self.entries.reach(id)?;
-        // ORDER: a reader that has read one of them finds the node raised that had the ID before.
+        // ORDER: a reader that has read one of these words finds the raised version of the node
+        // that had the ID before.
         self.entries
             .get(id)
             .iter()
@@ -170,7 +173,7 @@ impl<M: Medium> Ids<M> {
     /// Replaces the second word of an entry.
     #[inline]
     pub fn replace(&self, id: u32, second: u64) {
-        // ORDER: pairs with the acquire in `entry`: what the word leads to is seen.
+        // ORDER: pairs with the acquire in `entry`: the record that the word leads to is visible.
         self.entries.peek(id)[1].store(second, Ordering::Release);
     }
 

@@ -21,7 +21,7 @@ const ATTEMPTS: usize = 256;
 const STRIPES: usize = 256;
 
 volatile! {
-    /// What readers read.
+    /// The words that readers read.
     struct Words<M> {
         version: Atomic<M>,
         lsns: [Atomic<M>; STRIPES],
@@ -30,7 +30,7 @@ volatile! {
 
 /// The lock.
 pub struct Latch<M: 'static> {
-    /// In an arena, where words have the same numbers in each run under a scheduler.
+    /// They lie in an arena, where words have the same numbers in each run under a scheduler.
     words: Arena<Words<M>>,
     writers: Mutex<()>,
 }
@@ -57,8 +57,8 @@ impl<M: Medium> Latch<M> {
         self.words.get(1)
     }
 
-    /// Calls `look` with the version until no writer changed anything meanwhile. What it returned
-    /// before that means nothing, errors included.
+    /// Calls `look` with the version, again and again until no writer changed anything meanwhile.
+    /// Only the last result counts; earlier ones, errors included, are dropped.
     #[inline(always)]
     pub fn read<T>(
         &self,
@@ -67,8 +67,8 @@ impl<M: Medium> Latch<M> {
     ) -> Result<T> {
         let mut spins = 0;
         for _ in 0..ATTEMPTS {
-            // ORDER: acquire pairs with the release at the end of a write: what the writer did is
-            // seen.
+            // ORDER: acquire pairs with the release at the end of a write: the writer's changes are
+            // visible.
             let version = self.words().version.load(Ordering::Acquire);
             if version & 1 == 0 {
                 let found = look(version);
@@ -100,7 +100,7 @@ impl<M: Medium> Latch<M> {
         &self.words().lsns[(offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % STRIPES]
     }
 
-    /// When the last change of a leaf is durable.
+    /// The LSN at which the last change of a leaf is durable.
     #[inline(always)]
     pub fn lsn(&self, offset: u64) -> Lsn {
         if M::LATE {
@@ -115,7 +115,7 @@ impl<M: Medium> Latch<M> {
         self.words.bytes_used()
     }
 
-    /// When everything is durable.
+    /// The LSN at which all changes are durable.
     pub fn last_lsn(&self) -> Lsn {
         self.words()
             .lsns
@@ -127,7 +127,7 @@ impl<M: Medium> Latch<M> {
 }
 
 impl<M: Medium> Writing<'_, M> {
-    /// From here on readers wait.
+    /// Begins a change: from here on readers wait.
     #[inline(always)]
     pub fn change(&self) {
         let version = self.latch.words().version.load(Ordering::Relaxed);
@@ -140,7 +140,7 @@ impl<M: Medium> Writing<'_, M> {
         }
     }
 
-    /// A leaf has changed; this is durable at `lsn`.
+    /// Notes that a leaf has changed, and that this is durable at `lsn`.
     #[inline(always)]
     pub fn stamp(&self, offset: u64, lsn: Lsn) {
         if M::LATE {
@@ -164,7 +164,7 @@ impl<M: Medium> Writing<'_, M> {
         guard.left_to_caller(lsn)
     }
 
-    /// Every leaf has changed.
+    /// Notes that every leaf has changed, and that this is durable at `lsn`.
     pub fn stamp_all(&self, lsn: Lsn) {
         self.latch
             .words()

@@ -8,7 +8,7 @@ use pool::Guard;
 use crate::index::{Codec, EntryWords, NextEntry};
 use crate::{ErrorKind, Result};
 
-/// After so many bytes of keys and values a load waits for a disk that is far behind.
+/// After this many bytes of keys and values a load waits if the disk is far behind.
 const PACE_BYTES: usize = 1 << 20;
 
 /// The source of a bulk load. The order of its keys is checked.
@@ -88,10 +88,11 @@ impl<'g, 'p, 's, M: Medium, C: Codec> Sorted<'g, 'p, 's, M, C> {
     }
 
     /// The next entry, its record flushed but not fenced; `None` at the end. The caller holds no
-    /// lock: from time to time this orders what was written, and waits while a disk is far behind.
+    /// lock: from time to time this orders all writes so far, and waits while the disk is far
+    /// behind.
     ///
     /// # Errors
-    /// As [`Source::next_into`].
+    /// The same as those of [`Source::next_into`].
     pub fn next_entry(&mut self) -> Result<Option<EntryWords>> {
         if self.bytes > PACE_BYTES {
             self.guard.keep_pace()?;
@@ -109,8 +110,8 @@ impl<'g, 'p, 's, M: Medium, C: Codec> Sorted<'g, 'p, 's, M, C> {
     }
 
     /// Cuts all entries into leaves, and calls `write` with the offset of each leaf, that of the
-    /// next one (0 after the last) and its entries. The first leaf, which has none if the source
-    /// has none, is at `first`, the others where `allocate` says.
+    /// next one (0 after the last) and its entries. The first leaf, which is empty if the source
+    /// is, lies at `first`. The others lie where `allocate` says.
     pub fn for_each_leaf(
         &mut self,
         per_leaf: usize,
@@ -146,7 +147,7 @@ impl<'g, 'p, 's, M: Medium, C: Codec> Sorted<'g, 'p, 's, M, C> {
         self.source.entries
     }
 
-    /// The tree reaches the entries; returns their number.
+    /// Keeps the records, because the tree reaches the entries now. Returns the number of entries.
     pub fn published(mut self) -> u64 {
         self.written.clear();
         self.source.entries

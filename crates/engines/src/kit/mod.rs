@@ -41,8 +41,8 @@ use medium::sync::Mutex;
 
 use crate::Result;
 
-/// Runs `work` on so many threads, this one among them; on fewer if the system gives no more.
-/// Returns what all have returned.
+/// Runs `work` on `threads` threads, this one among them; on fewer if the system gives no more.
+/// Returns the results of all.
 ///
 /// # Errors
 /// An error that `work` has returned on some thread.
@@ -56,7 +56,7 @@ pub fn on_threads<T: Send>(threads: usize, work: impl Fn() -> Result<T> + Sync) 
     results.into_iter().collect()
 }
 
-/// As [`on_threads`]. (Not generic, so that threads are compiled once.)
+/// Does the work of [`on_threads`]. It is not generic, so that it is compiled once.
 fn call_on_threads(threads: usize, work: &(dyn Fn() + Sync)) {
     std::thread::scope(|scope| {
         let helper = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
@@ -79,8 +79,8 @@ pub fn bits(set: impl Into<u64>) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Calls `work` for each of some jobs, on at most so many threads. Returns what it has returned, in
-/// the order of the jobs.
+/// Calls `work` for each of some jobs, on at most `threads` threads. Returns the results in the
+/// order of the jobs.
 ///
 /// # Errors
 /// An error that `work` has returned for some job.

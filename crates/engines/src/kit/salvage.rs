@@ -1,9 +1,9 @@
-//! Reading what is whole in a tree that is too damaged to be opened.
+//! Reads the undamaged entries of a tree that is too damaged to be opened.
 //!
-//! A leaf is found by the nodes and leaves that lead to it. Where these are damaged, it is found in
-//! the slabs of the pool: a leaf that no tree leads to, though its space is in use, belongs to the
-//! damaged tree. After a crash it may not be known what is in use; then leaves may be found that
-//! were removed before, and the salvage says so.
+//! A leaf is found by the nodes and leaves that lead to it. If these are damaged, it is found in
+//! the slabs of the pool: a leaf that no tree leads to, although its space is in use, belongs to
+//! the damaged tree. After a crash it may not be known which space is in use. Then the salvage may
+//! find leaves that were removed before, and says so.
 
 use std::collections::{HashSet, VecDeque};
 use std::iter::Peekable;
@@ -24,11 +24,11 @@ pub type Entry = (Vec<u8>, Vec<u8>);
 /// How many entries are read ahead to decide whether one is out of order: several times those of a
 /// line, so that a line of damaged keys does not outweigh those behind it.
 const AHEAD: usize = 40;
-/// How many bytes of them are kept at most.
+/// The most bytes of entries that are read ahead.
 const AHEAD_BYTES: usize = 32 << 20;
 
-/// Calls `visit` with entries in ascending order of keys until it returns `false`, and collects
-/// what is left out.
+/// Calls `visit` with entries in ascending order of keys until it returns `false`, and collects the
+/// damage because of which entries are left out.
 pub struct Salvage<'v> {
     visit: &'v mut dyn FnMut(&[u8], &[u8]) -> bool,
     left_out: Vec<LeftOut>,
@@ -42,13 +42,13 @@ pub struct Salvage<'v> {
 }
 
 impl<'v> Salvage<'v> {
-    /// Nothing was read yet.
+    /// A salvage that has read nothing yet.
     pub fn new(visit: &'v mut dyn FnMut(&[u8], &[u8]) -> bool) -> Self {
         Self::with_lost(visit, Vec::new())
     }
 
-    /// As [`Salvage::new`]. These entries come besides, unless others have their keys; of two with
-    /// one key the first does.
+    /// A salvage that has read nothing yet, and that also visits the entries `lost`. A lost entry
+    /// is skipped if the tree or an earlier lost entry has its key.
     pub fn with_lost(visit: &'v mut dyn FnMut(&[u8], &[u8]) -> bool, mut lost: Vec<Entry>) -> Self {
         lost.sort_by(|one, other| one.0.cmp(&other.0));
         lost.dedup_by(|one, other| one.0 == other.0);
@@ -66,13 +66,13 @@ impl<'v> Salvage<'v> {
         }
     }
 
-    /// Notes that something is left out.
+    /// Notes damage because of which entries are left out.
     pub fn leave_out(&mut self, offset: u64, part: Part, what: String) {
         self.left_out.push(LeftOut { offset, part, what });
     }
 
-    /// The next entry of the leaf at `offset`, or why it cannot be read; `false` if no more are
-    /// wanted.
+    /// Takes the next entry of the leaf at `offset`, or the error if it cannot be read; returns
+    /// `false` if no more are wanted.
     pub fn entry(&mut self, offset: u64, read: Result<Entry>) -> bool {
         match read {
             Ok(entry) => {
@@ -91,9 +91,10 @@ impl<'v> Salvage<'v> {
         !self.is_over
     }
 
-    /// The entries of the leaf at `offset`, in any order; `false` if no more are wanted.
+    /// Takes the entries of the leaf at `offset`, in any order; returns `false` if no more are
+    /// wanted.
     pub fn entries(&mut self, offset: u64, mut entries: Vec<Result<Entry>>) -> bool {
-        // Those that cannot be read have no key to be sorted by.
+        // Entries that cannot be read have no key by which they could be sorted.
         entries.sort_by(|one, other| match (one, other) {
             (Ok((one, _)), Ok((other, _))) => one.cmp(other),
             (one, other) => one.is_ok().cmp(&other.is_ok()),
@@ -135,7 +136,7 @@ impl<'v> Salvage<'v> {
         }
     }
 
-    /// Decides the remaining entries. Returns what was left out.
+    /// Decides the remaining entries. Returns the damage because of which entries were left out.
     pub fn finish(mut self) -> Vec<LeftOut> {
         while !self.ahead.is_empty() && !self.is_over {
             self.decide();
@@ -145,8 +146,8 @@ impl<'v> Salvage<'v> {
     }
 }
 
-/// Says that entries of nodes were saved that nothing leads to any more. If it is not known which
-/// nodes were in use, some may be older than the others.
+/// The note that entries were saved from nodes that nothing leads to any more. If it is not known
+/// which nodes were in use, some of the entries may be outdated.
 pub fn note_lost(lost: usize, offset: u64, may_be_stale: bool) -> LeftOut {
     let (entries, them, some) = if lost == 1 {
         ("entry is", "it", "it")
@@ -188,12 +189,12 @@ fn read_whole<M: Medium, C: Codec>(guard: &Guard<'_, M>, words: EntryWords) -> R
     Ok((key, value))
 }
 
-/// The leaves that a tree leads to, in order, each once; and what keeps it from leading to others.
+/// The leaves that a tree leads to, in order, each once; and the damage that may cut off others.
 #[derive(Default)]
 pub struct Led {
     /// Their offsets.
     pub leaves: Vec<u64>,
-    /// Where it does not lead on.
+    /// The damage at which the path ends.
     pub damage: Vec<LeftOut>,
     /// Whether a damaged leaf may have led on to the wrong one.
     pub is_doubtful: bool,
@@ -213,12 +214,12 @@ impl Led {
         }
     }
 
-    /// Whether there may be leaves that it does not lead to.
+    /// Whether there may be leaves that the tree does not lead to.
     fn is_broken(&self) -> bool {
         self.is_doubtful || !self.damage.is_empty()
     }
 
-    /// Notes what an error at an offset keeps it from leading to.
+    /// Notes an error at an offset, and which part of the tree it cuts off.
     pub fn note(&mut self, offset: u64, part: Part, what: &str, error: &Error) {
         self.damage.push(LeftOut {
             offset,
@@ -245,21 +246,22 @@ pub trait Leafy<M: Medium, C: Codec>: Sized {
     /// The leaves that the tree leads to.
     fn leaves(&self, guard: &Guard<'_, M>) -> Led;
 
-    /// Whether memory that nothing leads to may be a leaf in use, as far as it says so itself.
+    /// Whether memory that nothing leads to may be a leaf in use, by its content.
     fn may_be_leaf(&self, _guard: &Guard<'_, M>, _offset: u64) -> bool {
         true
     }
 
-    /// The entries of a leaf, in any order. Of other memory, anything.
+    /// The entries of a leaf, in any order. For other memory the result is arbitrary.
     fn entries(&self, guard: &Guard<'_, M>, leaf: u64) -> Result<Vec<Result<EntryWords>>>;
 }
 
-/// What is whole of a leaf.
+/// The readable part of a leaf.
 #[derive(Default)]
 struct Whole {
-    /// Its entries, or why one cannot be read.
+    /// Its entries; an error for one that cannot be read.
     entries: Vec<Result<Entry>>,
-    /// How many entries more it lists whose records were freed: they were removed, or replaced.
+    /// How many other entries it lists whose records were freed, because the entries were removed
+    /// or replaced.
     freed: usize,
 }
 
@@ -284,7 +286,7 @@ impl Whole {
     }
 }
 
-/// As [`Build::salvage_at`](crate::engine::Build::salvage_at).
+/// Implements [`Build::salvage_at`](crate::engine::Build::salvage_at).
 pub fn salvage_leaves<M: Medium, C: Codec, T: Leafy<M, C>>(
     pool: &Pool<M>,
     root: &TreeRoot,
@@ -320,7 +322,7 @@ pub fn salvage_leaves<M: Medium, C: Codec, T: Leafy<M, C>>(
     Ok(Some(salvage.finish()))
 }
 
-/// Says that a leaf lists entries that were removed or replaced.
+/// The note that a leaf lists entries that were removed or replaced.
 fn freed_of_leaf(freed: usize) -> String {
     let (entries, were) = if freed == 1 {
         ("entry", "was")
@@ -332,8 +334,8 @@ fn freed_of_leaf(freed: usize) -> String {
     )
 }
 
-/// The entries of leaves that no tree leads to, and notes that say so: apart, of those that may be
-/// old or removed.
+/// The entries of leaves that no tree leads to, and notes that say so; entries that may be outdated
+/// or removed have notes of their own.
 fn lost_entries<M: Medium, C: Codec, T: Leafy<M, C>>(
     pool: &Pool<M>,
     root: &TreeRoot,
@@ -344,7 +346,8 @@ fn lost_entries<M: Medium, C: Codec, T: Leafy<M, C>>(
     let guard = pool.pin();
     let mut reached = leaves.iter().copied().collect::<HashSet<u64>>();
     let mut is_other_broken = false;
-    // A leaf of records passes the check of one of words; but a leaf of words has no whole records.
+    // A leaf of records passes the check of a leaf of words, too. But a leaf of words has no whole
+    // records.
     let is_like =
         |other: &TreeRoot| other.engine == root.engine && (other.codec == root.codec || !C::TIES);
     for other in pool
@@ -352,7 +355,7 @@ fn lost_entries<M: Medium, C: Codec, T: Leafy<M, C>>(
         .all()
         .filter(|other| is_like(other) && other.slot != root.slot)
     {
-        // Leaves are found in the same way, whatever they hold.
+        // Leaves of the other codec are found in the same way.
         let other = TreeRoot {
             codec: root.codec,
             ..other.clone()

@@ -43,7 +43,7 @@ pub struct Batch {
     rest: Bounds,
     direction: Direction,
     is_finished: bool,
-    /// When all that was read for it, and for the batches before, is durable.
+    /// The LSN at which everything that was read for this batch and those before is durable.
     lsn: Lsn,
 }
 
@@ -90,10 +90,10 @@ impl Batch {
         self.is_finished = false;
     }
 
-    /// Takes an entry whose key lies beyond the ones before, and begins with `word`. `copy_key`
-    /// appends the key to a buffer; `copy` appends key and value, and returns the length of the
-    /// key. Returns whether the batch takes more. A key outside of the range is not taken, and its
-    /// value not read; one beyond it ends the range.
+    /// Takes an entry whose key lies behind the ones before in the order of the scan, and begins
+    /// with `word`. `copy_key` appends the key to a buffer; `copy` appends key and value, and
+    /// returns the length of the key. Returns whether the batch takes more. A key outside of the
+    /// range is not taken, and its value not read; one beyond it ends the range.
     pub fn push(
         &mut self,
         word: u64,
@@ -113,9 +113,9 @@ impl Batch {
             return Ok(!self.is_finished);
         }
         let key_length = copy(&mut self.bytes)?;
-        // In a damaged tree the key may be another one than its entry says. A scan that took it
-        // might go back, and never end. (Of a key that fits no more than a word of the copy is read
-        // back: the processor would wait for more, and so for the record.)
+        // In a damaged tree the record may have another key than its entry says. A scan that took
+        // it might go back, and never end. (For a key that fits, only one word of the copy is read
+        // back: to read more, the processor would have to wait for the record.)
         let key = &self.bytes[start..start + key_length];
         if prefix_word(key) != word && self.side_of_key(key).is_ne() {
             self.bytes.truncate(start);
@@ -123,7 +123,7 @@ impl Batch {
         }
         let length = self.bytes.len() - start;
         if self.lengths.is_empty() {
-            // The others are probably about as long.
+            // The other entries are probably about as long.
             self.bytes
                 .reserve((length * self.entries_max).min(BATCH_BYTES));
         }
@@ -131,7 +131,7 @@ impl Batch {
         Ok(self.lengths.len() < self.entries_max && self.bytes.len() < BATCH_BYTES)
     }
 
-    /// The position of the key whose copy begins at `start`, and of which no copy is left.
+    /// The position of the key whose copy begins at `start`. Removes the copy.
     fn take_side(&mut self, start: usize) -> Ordering {
         let side = self.side_of_key(&self.bytes[start..]);
         self.bytes.truncate(start);
@@ -176,8 +176,8 @@ impl Batch {
         }
     }
 
-    /// As [`Batch::push`], for the words of an entry. An entry that cannot be read is an error at
-    /// its place in the scan.
+    /// Takes an entry, as [`Batch::push`] does, by its words. If the entry cannot be read, the scan
+    /// returns the error at its place.
     fn push_entry<M: Medium, C: Codec>(&mut self, guard: &Guard<'_, M>, words: EntryWords) -> bool {
         let start = self.bytes.len();
         let copy_key = |buffer: &mut _| C::copy_key(guard, words, buffer);
@@ -192,17 +192,18 @@ impl Batch {
         })
     }
 
-    /// What the batch takes is durable at `lsn`.
+    /// Notes that the entries of the batch are durable at `lsn`.
     pub fn rests_on(&mut self, lsn: Lsn) {
         self.lsn = self.lsn.max(lsn);
     }
 
-    /// The range ends with this batch.
+    /// Notes that the range ends with this batch.
     pub fn finish(&mut self) {
         self.is_finished = true;
     }
 
-    /// The scan goes on from this key. Ends the range if no part of it lies beyond.
+    /// Notes the key from which the scan goes on. Ends the range if no part of it lies behind the
+    /// key.
     pub fn go_on_from(&mut self, from: Bound<Vec<u8>>) {
         let is_forward = self.direction == Direction::Forward;
         let (own, end) = match is_forward {
@@ -223,7 +224,8 @@ impl Batch {
         *own = from;
     }
 
-    /// The scan goes on behind the last key that was taken, unless the range ends before.
+    /// Notes that the scan goes on behind the last key that was taken, unless the range ends
+    /// before.
     pub fn go_on_behind_last(&mut self) {
         if !self.is_finished
             && let Some(last) = self.last_key()
@@ -252,8 +254,7 @@ pub trait Batches: Send {
 pub struct Cursor<B> {
     source: B,
     batch: Batch,
-    /// Where the entry begins that the cursor is at, among the batch's bytes, and the lengths of
-    /// its key and value.
+    /// Where the cursor's entry begins among the batch's bytes.
     position: usize,
     key_length: usize,
     value_length: usize,
@@ -368,8 +369,8 @@ impl<'k> Goal<'k> {
         }
     }
 
-    /// The position of the leaf among so many. `around` returns the position of the leaf that
-    /// covers the greatest keys below a key, and of the one that covers the key.
+    /// The position of the leaf among `leaves` leaves. `around` returns the position of the leaf
+    /// that covers the greatest keys below a key, and of the one that covers the key.
     pub fn position<C: Codec>(
         self,
         leaves: usize,
@@ -422,7 +423,7 @@ pub trait Leaves<M: Medium, C: Codec>: Sync {
     /// The tree's pool.
     fn pool(&self) -> &Pool<M>;
 
-    /// Copies a leaf. Returns when its content is durable.
+    /// Copies a leaf. Returns the LSN at which its content is durable.
     fn copy_leaf(
         &self,
         guard: &Guard<'_, M>,
@@ -432,7 +433,8 @@ pub trait Leaves<M: Medium, C: Codec>: Sync {
     ) -> Result<Lsn>;
 
     /// Calls `visit` with the entries of a tree of words from `from` on, ascending and leaf by
-    /// leaf, until it returns `false`. Returns when all that was seen is durable.
+    /// leaf, until it returns `false`. Returns the LSN at which everything that was read is
+    /// durable.
     fn visit_words(&self, mut from: u64, visit: &mut VisitWords<'_>) -> Result<Lsn> {
         let mut seen = Lsn::DURABLE;
         loop {
@@ -499,7 +501,7 @@ impl<T: Leaves<M, C>, M: Medium, C: Codec> Batches for LeafBatches<'_, T, M, C> 
         if batch.direction == Direction::Reverse {
             leaf.entries.reverse();
         }
-        // Those before are not wanted.
+        // Entries before the batch's range are skipped.
         let is_before = |words: &EntryWords| batch.side_of(words[0]) == Some(Ordering::Less);
         let first = leaf.entries.partition_point(is_before);
         let entries = &leaf.entries[first..];

@@ -9,12 +9,12 @@ use crate::index::{Codec, EntryWords};
 use crate::{Error, Result};
 
 /// Calls `visit` with the offset of each leaf of a chain, from `first` on; `visit` returns the next
-/// one, 0 after the last. Comes to an end on any pool. O(leaves), with some bytes of memory for
-/// each.
+/// one, 0 after the last. It ends on any pool, damaged or not. O(leaves), with some bytes of memory
+/// for each.
 ///
 /// # Errors
 /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the chain leads to a leaf twice; otherwise
-/// what `visit` returns.
+/// the errors of `visit`.
 pub fn chain(first: u64, mut visit: impl FnMut(u64) -> Result<u64>) -> Result<()> {
     let mut offset = first;
     let mut visited = HashSet::new();
@@ -31,7 +31,7 @@ pub fn chain(first: u64, mut visit: impl FnMut(u64) -> Result<u64>) -> Result<()
 }
 
 /// Verifies an entry and its record, if it has one, and that its key lies above `last`, which
-/// becomes its key. Returns what is wrong; `None` if nothing is.
+/// becomes its key. Returns a description of the damage; `None` if there is none.
 pub fn verify_entry<M: Medium, C: Codec>(
     guard: &Guard<'_, M>,
     words: EntryWords,

@@ -23,8 +23,8 @@ pub fn holds<M: Medium, C: Codec>(
     })
 }
 
-/// The entry of a key whose record a batch has written: what a write with this condition is to take
-/// over.
+/// The entry that a write with this condition is to take over: that of a record which a batch has
+/// written.
 #[inline(always)]
 pub fn written<C: Codec>(
     key: C::Key<'_>,
@@ -39,7 +39,7 @@ pub fn written<C: Codec>(
 
 /// The entry that an operation is to add. Its record, if it has one, is written when the entry is
 /// first asked for, and given back unless the operation publishes it. A record that a batch has
-/// written is the batch's until then.
+/// written belongs to the batch until then.
 pub struct Encoded<'g, 'p, 'k, 'v, M: Medium, C: Codec> {
     guard: &'g Guard<'p, M>,
     key: C::Key<'k>,
@@ -81,7 +81,7 @@ impl<'g, 'p, 'k, 'v, M: Medium, C: Codec> Encoded<'g, 'p, 'k, 'v, M, C> {
         Ok(words)
     }
 
-    /// The tree reaches the entry: it is no longer this operation's to give back.
+    /// Keeps the entry's record, because the tree reaches the entry now.
     #[inline(always)]
     pub fn published(&mut self) {
         self.words = None;
@@ -132,7 +132,7 @@ impl<'g, 'p, M: Medium> Unpublished<'g, 'p, M> {
         offset
     }
 
-    /// The tree reaches all of it.
+    /// Keeps all of the space, because the tree reaches it now.
     pub fn published(&mut self) {
         self.offsets.clear();
     }

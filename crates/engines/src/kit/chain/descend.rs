@@ -10,7 +10,7 @@ use super::{HeapGuard, InnerTree, Separator, unpack};
 use crate::Result;
 use crate::index::Codec;
 
-/// What a descent looks for.
+/// The goal of a descent.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<K> {
     /// The leaf that covers a key.
@@ -40,11 +40,11 @@ impl<C: Codec> InnerTree<C> {
         Ok(self.locate(Target::At(key))?.leaf)
     }
 
-    /// As [`InnerTree::descend`]. Calls `touch` with the leaf while the inner nodes certainly lead
-    /// there: a reader that is not pinned must take the leaf's version at that moment. (`touch` may
-    /// also be called with a wrong index; the descent then starts again, and its result is
-    /// dropped.) `touch` also gets the leaves that follow under the same parent, which may be out
-    /// of date: they may only be prefetched.
+    /// Descends as [`InnerTree::descend`] does, and calls `touch` with the leaf while the inner
+    /// nodes are certain to lead there. A reader that is not pinned must take the leaf's version at
+    /// that moment. (If the descent read a node that changed meanwhile, `touch` may get a wrong
+    /// index; the descent then starts again and drops the result.) `touch` also gets the leaves
+    /// that follow under the same parent. These may be out of date, so they may only be prefetched.
     #[inline(always)]
     pub fn descend_touching<T>(
         &self,
@@ -98,7 +98,7 @@ impl<C: Codec> InnerTree<C> {
         loop {
             let position = match self.position(heap, node, index, target) {
                 Ok(position) => position,
-                // A node that seems damaged may have been in the middle of a change.
+                // A node that seems damaged may just be changing.
                 Err(_) if !node.is_still(version) => return Ok(None),
                 Err(error) => return Err(error),
             };
@@ -183,7 +183,7 @@ impl<C: Codec> InnerTree<C> {
     }
 
     /// The leaves of up to [`GROUP`] keys, level by level for all, so that their cache misses
-    /// overlap. A leaf of 0 stands for "descend alone".
+    /// overlap. If a key gets leaf 0, the caller must descend for it alone.
     #[inline]
     pub fn descend_many(&self, keys: &[C::Key<'_>], leaves: &mut [u32]) -> Result<()> {
         let heap = self.heap();

@@ -43,7 +43,7 @@ fn a_descent_beside_an_insert_ends_at_the_old_leaf_or_the_new_one() {
 #[test]
 fn a_descent_beside_a_split_of_the_root_is_never_lost() {
     model(|| {
-        // Full: the fifth child splits it.
+        // The node is full: a fifth child splits it.
         let tree = tree(4);
         assert_eq!(tree.height(), 1);
         let writer = {
@@ -77,7 +77,7 @@ fn a_descent_beside_a_removal_ends_at_the_leaf_or_the_one_before() {
     });
 }
 
-/// A reader that is not pinned may be in a node that is retired and reused.
+/// A reader that is not pinned may read a node that is retired and reused meanwhile.
 #[test]
 fn a_reader_never_takes_a_node_for_what_it_was_in_another_life() {
     model(|| {

@@ -1,4 +1,4 @@
-//! Volatile inner nodes: a B+-tree over leaves that an engine keeps.
+//! Volatile inner nodes: the upper levels of a B+-tree whose leaves belong to an engine.
 //!
 //! ## Layout
 //!
@@ -85,7 +85,7 @@ fn unpack(root: u64) -> (u32, u32) {
 impl<C: Codec> InnerTree<C> {
     /// A tree of one leaf.
     pub fn new(leaf: u32) -> Result<Self> {
-        // Small steps: most heaps stay small, and in memory a step costs next to nothing.
+        // The steps are small: most heaps stay small, and a step in memory is cheap.
         let options = PoolOptions {
             step_slabs_min: 1,
             close_on_drop: false,

@@ -47,7 +47,7 @@ const _: () = {
 const CHANGING: u64 = 1;
 
 impl InnerNode {
-    /// The version, once the node is not being changed.
+    /// Waits until no thread changes the node, and returns the version.
     #[inline(always)]
     pub(super) fn stable_version(&self) -> u64 {
         loop {

@@ -1,9 +1,9 @@
 //! The barrier between epochs.
 //!
-//! There are a few *shards*. A writer locks one of them for the time of one operation. The epoch
-//! that it finds then is the epoch it works in. To end an epoch, a thread locks all shards: then no
-//! operation is under way. Readers without a shard read the number of the epoch before and after
-//! (`access`).
+//! There are a few *shards*. A writer locks one of them for the time of one operation, and then
+//! reads the number of the epoch in which it works. To end an epoch, a thread locks all shards:
+//! then no operation is under way. Readers without a shard read the number of the epoch before and
+//! after (`access`).
 //!
 //! 1. *Normal operation.* A thread takes its own shard, or another one that is free, or else waits
 //!    for its own one.
@@ -48,7 +48,7 @@ pub(crate) struct Pass<'b, S> {
 }
 
 impl<S> Barrier<S> {
-    /// Threads are spread over the first `worked_with` shards.
+    /// A barrier whose threads are spread over the first `worked_with` shards.
     pub(crate) fn new(running: u64, shards: impl Iterator<Item = S>, worked_with: usize) -> Self {
         let shard = |content| ShardLock {
             phase: AtomicU64::new(1),
@@ -71,12 +71,13 @@ impl<S> Barrier<S> {
     /// The running epoch.
     #[inline(always)]
     pub(crate) fn running(&self) -> u64 {
-        // ORDER: pairs with the release in `begin`: all that earlier epochs wrote is visible.
+        // ORDER: pairs with the release in `begin`: everything that was written in earlier epochs
+        // is visible.
         self.running.load(Ordering::Acquire)
     }
 
-    /// Whether an epoch still runs. Then nothing that the caller read since [`Barrier::running`]
-    /// returned it was reused.
+    /// Whether an epoch still runs. If so, no memory that the caller has read since
+    /// [`Barrier::running`] returned the epoch was reused.
     #[inline(always)]
     pub(crate) fn is_running(&self, epoch: u64) -> bool {
         // ORDER: pairs with the release of a writer that reused memory, in a later epoch. The loads
@@ -110,7 +111,8 @@ impl<S> Barrier<S> {
         free.unwrap_or_else(|| self.shards[own].enter(self))
     }
 
-    /// Locks a shard that suits, if there is one. Waits for each in turn.
+    /// Locks the first shard for which `suits` returns true, if there is one. Waits for each shard
+    /// in turn.
     pub(crate) fn enter_suitable(&self, suits: impl Fn(&S) -> bool) -> Option<Pass<'_, S>> {
         self.shards
             .iter()
@@ -118,7 +120,8 @@ impl<S> Barrier<S> {
             .find(|pass| suits(&pass.shard))
     }
 
-    /// Each shard that is wanted, by its index, and free just now.
+    /// Locks, one after the other, the shards that are wanted, by their indices, and that are free
+    /// at that moment.
     pub(crate) fn enter_free(
         &self,
         is_wanted: impl Fn(usize) -> bool,

@@ -10,11 +10,11 @@ use medium::sync::{Mutex, SharedLock, model};
 use super::barrier::Barrier;
 use super::note_lines;
 
-/// What a shard lists: nodes, of which there are two here, and lines of them.
+/// The list of a shard: pairs of a node, of which there are two here, and its changed lines.
 type Shard = Vec<(usize, u64)>;
 
-/// A node of two lines, each as memory has it and as the medium has it; and which of them changed,
-/// and when, as a tree's nodes note it.
+/// A node of two lines: the content of each in memory and on the medium, and the word in which a
+/// tree's node notes the changed lines and the phase.
 struct Node {
     lock: Mutex<()>,
     lines: [AtomicU64; 2],
@@ -29,7 +29,7 @@ struct Tree {
 }
 
 impl Tree {
-    /// With so many shards.
+    /// A tree with `shards` shards.
     fn new(shards: usize) -> Arc<Self> {
         let words = || std::array::from_fn(|_| AtomicU64::new(0));
         let node = |_| Node {
@@ -75,7 +75,7 @@ impl Tree {
         }
     }
 
-    /// As `Core::advance`.
+    /// Ends the epoch, in the steps of `Core::advance`. Returns the content of the medium.
     fn advance(&self) -> [[u64; 2]; 2] {
         let mut listed = Shard::new();
         for _ in 0..2 {
@@ -134,7 +134,7 @@ fn a_reader_without_a_shard_never_takes_what_was_reused() {
             let tree = Arc::clone(&tree);
             thread::spawn(move || {
                 tree.advance();
-                // What was freed in epoch 1 becomes something else.
+                // Memory that was freed in epoch 1 is reused.
                 let pass = tree.barrier.enter(0);
                 assert_eq!(pass.epoch, 2);
                 tree.nodes[0].lines[0].store(7, Ordering::Release);
@@ -170,7 +170,8 @@ fn an_epoch_does_not_end_while_a_shard_is_held() {
     });
 }
 
-/// A batch shares a lock that the end of an epoch has alone, and enters for each of its writes.
+/// A batch holds a lock in shared mode that the end of an epoch takes in exclusive mode, and enters
+/// the barrier for each of its writes.
 #[test]
 fn the_writes_of_a_batch_lie_in_one_epoch() {
     model(|| {

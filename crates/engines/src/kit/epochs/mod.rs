@@ -1,9 +1,9 @@
-//! Epochs: the list of what changed, the end of an epoch, the set of epochs that failed.
+//! Epochs: the lists of changed lines, the end of an epoch, the set of epochs that failed.
 //!
-//! Nothing here knows nodes. A tree has a barrier and lists of its own ([`Epochs`]); all trees of a
-//! pool end their epochs together ([`PoolEpochs`]). A thread works with a shard of the barrier.
-//! While all shards of a tree are locked, no operation on it is under way, and no thread can reach
-//! what was freed.
+//! This module is independent of node layouts. A tree has a barrier and lists of its own
+//! ([`Epochs`]); all trees of a pool end their epochs together ([`PoolEpochs`]). A thread works
+//! with a shard of the barrier. While all shards of a tree are locked, no operation on it is under
+//! way, and no thread can reach freed memory.
 //!
 //! An operation lists the lines that it changes, each once a *phase*; a node notes which of its
 //! lines are listed. An epoch ends in these steps:
@@ -14,18 +14,18 @@
 //! 3. All shards of all trees are locked. The lines of the last phase are flushed and fenced.
 //! 4. The number of the next epoch is published and fenced. The shards are unlocked.
 //!
-//! So the pause is the longest operation, the flush of what changed during the last flush, and two
-//! fences.
+//! So the pause lasts as long as the longest operation, the flush of the lines that changed during
+//! the last flush, and two fences.
 //!
 //! On a medium whose fences are durable late, an epoch is one group of lines for each phase, a
 //! group for the number, and one wait. The next epoch runs during the wait. That is safe: such a
 //! medium writes nothing back unasked, so changes of the next epoch cannot be durable first.
 //!
 //! A thread in a batch keeps its epoch from ending, so it must not wait for that end: [`in_batch`]
-//! refuses what would.
+//! refuses operations that would.
 //!
 //! An epoch that was running when the process ended has *failed*. It stays in a set in the pool
-//! until nothing is left that was written in it.
+//! until recovery has undone all of its writes.
 
 pub(crate) mod barrier;
 pub(crate) mod in_batch;
@@ -48,12 +48,12 @@ use barrier::{Barrier, Pass};
 use of_pool::FAILED_SWEPT_AT;
 pub(crate) use of_pool::{Joined, Member, PoolEpochs, is_complete};
 
-/// What a thread needs to write: the list of what changed, and what the parts of a tree keep. In
-/// lines of its own.
+/// The state that a thread needs to write: the list of changed lines, and the state of the parts of
+/// a tree. It lies in cache lines of its own.
 #[repr(align(128))]
 pub(crate) struct Shard<S> {
     pub(crate) index: usize,
-    /// What changed.
+    /// The changed lines.
     listed: Vec<u64>,
     pub(crate) own: S,
 }
@@ -77,10 +77,11 @@ fn take(list: &mut Vec<u64>) -> Vec<u64> {
 
 /// Listed words that are few enough for their lines to be flushed during the pause.
 const LISTED_IN_PAUSE: usize = 512;
-/// The same under a scheduler, whose operations are as few: those of one operation.
+/// The same under a scheduler, where few operations run: the words of one operation.
 const LISTED_IN_PAUSE_SCHEDULED: usize = 4;
 
-/// A word of a list: a line, and which of the sixteen lines from there on changed.
+/// A word of a list: the offset of a line, and a bit for each of the sixteen lines from there on
+/// that changed.
 #[inline(always)]
 fn pack(offset: u64, lines: u64) -> u64 {
     (offset / LINE_BYTES as u64) << LINES_BITS | lines
@@ -103,13 +104,13 @@ fn push(list: &mut Vec<u64>, offset: u64, bytes: u64) {
 const LINES_BITS: u32 = 16;
 const LINES_MASK: u64 = (1 << LINES_BITS) - 1;
 
-/// All lines of a node of so many bytes.
+/// All lines of a node of `bytes` bytes.
 pub(crate) const fn all_lines(bytes: usize) -> u64 {
     (1 << (bytes / LINE_BYTES)) - 1
 }
 
-/// What a node's `listed` word becomes when these lines change in a phase, and which of them have
-/// to be listed.
+/// The new value of a node's `listed` word when these lines change in a phase, and the lines that
+/// have to be listed.
 #[inline(always)]
 pub(crate) fn note_lines(listed: u64, phase: u64, lines: u64) -> (u64, u64) {
     if listed >> LINES_BITS == phase {
@@ -135,7 +136,7 @@ fn flush_lines<M: Medium>(guard: &Guard<'_, M>, listed: u64) -> Result<u64> {
     Ok(count)
 }
 
-/// What is counted.
+/// The counters.
 #[derive(Default)]
 pub(crate) struct Figures {
     pub(crate) epochs: AtomicU64,
@@ -161,15 +162,15 @@ pub(crate) struct Shards {
     pub(crate) are_durable: bool,
 }
 
-/// What a tree has of epochs. `S` is what its parts keep in each shard.
+/// The state of a tree's epochs. `S` is the state that its parts keep in each shard.
 pub(crate) struct Epochs<M: Medium, S> {
     pool: Pool<M>,
-    /// Whether the end of an epoch makes durable what changed in it.
+    /// Whether the end of an epoch makes its changes durable.
     are_durable: bool,
     pub(crate) barrier: Barrier<Shard<S>>,
-    /// What a recovery has changed, as the shards list what changed.
+    /// The lines that a recovery has changed, in the form of a shard's list.
     touched: Mutex<Vec<u64>>,
-    /// No epoch ends any more: the memory belongs to others.
+    /// No epoch of the tree ends any more: its memory was given back.
     is_over: AtomicBool,
     /// The last epoch that is durable.
     durable: AtomicU64,
@@ -177,15 +178,15 @@ pub(crate) struct Epochs<M: Medium, S> {
     is_failing: AtomicBool,
     /// The first epoch in which this process has written to the tree.
     pub(crate) first: u64,
-    /// Failed epochs of which something may have been left when the tree was opened.
+    /// Failed epochs whose writes may not all have been undone when the tree was opened.
     failed: Vec<u64>,
-    /// Whether something of them may be left.
+    /// Whether some of their writes may not be undone yet.
     any_failed: AtomicBool,
     pub(crate) figures: Figures,
 }
 
 impl<M: Medium, S: Default> Epochs<M, S> {
-    /// Epochs that begin with `first`, of a tree in which something of `failed` epochs may be left.
+    /// Epochs that begin with `first`, for a tree in which writes of `failed` epochs may be left.
     pub(crate) fn new(pool: &Pool<M>, shards: &Shards, first: u64, failed: Vec<u64>) -> Self {
         let shard = |index| Shard {
             index,
@@ -238,7 +239,8 @@ impl<M: Medium, S> Epochs<M, S> {
         self.barrier.stop()
     }
 
-    /// As [`Epochs::stop`], and no operation begins any more.
+    /// Locks all shards, as [`Epochs::stop`] does. No operation begins any more, even when they are
+    /// unlocked.
     pub(crate) fn stop_for_good(&self) -> Vec<MutexGuard<'_, Shard<S>>> {
         let shards = self.stop();
         self.is_over.store(true, Ordering::Release);
@@ -250,7 +252,7 @@ impl<M: Medium, S> Epochs<M, S> {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// Whether something of failed epochs may be left.
+    /// Whether writes of failed epochs may be left.
     #[inline]
     pub(crate) fn any_failed(&self) -> bool {
         self.any_failed.load(Ordering::Acquire)
@@ -263,7 +265,7 @@ impl<M: Medium, S> Epochs<M, S> {
         self.any_failed() && self.failed.contains(&epoch)
     }
 
-    /// Nothing is left that was written in a failed epoch.
+    /// Notes that no write of a failed epoch is left.
     pub(crate) fn forget_failed(&self) {
         self.any_failed.store(false, Ordering::Release);
     }
@@ -295,8 +297,8 @@ impl<M: Medium, S> Epochs<M, S> {
         result
     }
 
-    /// Flushes what the epoch has changed so far, while writers go on. Returns whether anything was
-    /// flushed.
+    /// Flushes the lines that the epoch has changed so far, while writers go on. Returns whether
+    /// anything was flushed.
     fn flush_beside_others(&self, guard: &Guard<'_, M>) -> Result<bool> {
         let enough = if is_scheduled::<M>() {
             LISTED_IN_PAUSE_SCHEDULED
@@ -346,7 +348,7 @@ impl<M: Medium, S> Epochs<M, S> {
         self.is_failing.load(Ordering::Relaxed)
     }
 
-    /// Notes how the end of the epochs before `running` went.
+    /// Notes whether the end of the epochs before `running` has failed.
     fn note_end(&self, running: u64, has_failed: bool) {
         self.is_failing.store(has_failed, Ordering::Relaxed);
         if !has_failed {
@@ -379,7 +381,7 @@ impl<M: Medium, S> Epochs<M, S> {
         }
     }
 
-    /// Lists lines of a locked node, those that are not listed already.
+    /// Lists those of the lines of a locked node that are not listed already.
     #[inline(always)]
     pub(crate) fn list_node(
         &self,
@@ -397,7 +399,7 @@ impl<M: Medium, S> Epochs<M, S> {
         }
     }
 
-    /// Lists a node of so many bytes that was made just now.
+    /// Lists a node of `bytes` bytes that was just made.
     pub(crate) fn list_new(
         &self,
         guard: &Guard<'_, M>,

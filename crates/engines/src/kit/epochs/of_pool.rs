@@ -1,9 +1,9 @@
-//! The epochs of a pool: its trees begin and end them together, so that after a crash all are as at
-//! one moment.
+//! The epochs of a pool: its trees begin and end them together, so that after a crash all are in
+//! the state of one moment.
 //!
 //! A tree *joins* when it is opened and *leaves* when it is closed. The first tree that joins finds
 //! out whether an epoch was running when the pool was last used; that epoch has failed. The last
-//! tree that leaves notes that the running one has not. While a tree joins, no epoch ends.
+//! tree that leaves notes that the running epoch has not failed. While a tree joins, no epoch ends.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -23,24 +23,24 @@ pub(super) const FAILED_SWEPT_AT: usize = FAILED_MAX - 4;
 /// The time between two steps of a sweep, for other threads to work.
 const SWEEP_PAUSE: Duration = Duration::from_micros(50);
 
-/// A tree that takes part.
+/// A tree that takes part in the epochs.
 pub(crate) trait Member<M: Medium, S>: Send + Sync {
-    /// Its shards, and the lists of what changed.
+    /// Its shards, and the lists of changed lines.
     fn epochs(&self) -> &Epochs<M, S>;
 
-    /// An epoch begins. No operation is under way.
+    /// To be called when an epoch begins. No operation is under way.
     fn at_begin(&self, guard: &Guard<'_, M>, epoch: u64) -> Result<()>;
 
-    /// Recovers some of what failed epochs have left; returns whether there is more.
+    /// Undoes some of the writes of failed epochs; returns whether there are more.
     fn sweep_some(&self) -> Result<bool>;
 }
 
 /// The epochs that the trees of a pool share.
 pub(crate) struct PoolEpochs<M: Medium, S> {
     members: Mutex<Members<M, S>>,
-    /// Held while an epoch begins or ends, and so while its thread may wait for a batch.
+    /// Held while an epoch begins or ends. The holder may wait for a batch meanwhile.
     state: Mutex<State>,
-    /// Shared by batches; the end of an epoch has it alone.
+    /// Batches hold it in shared mode, the end of an epoch in exclusive mode.
     batches: SharedLock,
     last_ended: LastEnded,
     /// A batch could not be finished, so no epoch ends any more.
@@ -51,13 +51,13 @@ pub(crate) struct PoolEpochs<M: Medium, S> {
 
 type Members<M, S> = Vec<Weak<dyn Member<M, S>>>;
 
-/// What changes only at the beginning or the end of an epoch.
+/// The state that changes only at the beginning or the end of an epoch.
 struct State {
-    /// What the pool has; the running epoch is 0 while there is no member.
+    /// The content of the pool's words; the running epoch is 0 while there is no member.
     written: EpochState,
     /// The end of the last epoch.
     ended: Lsn,
-    /// Whether the running epoch has something to end, though nothing may be listed: an attempt to
+    /// Whether the running epoch has to be ended even if no line is listed, because an attempt to
     /// end it failed.
     is_owed: bool,
     /// A tree was closed without the end of its epoch, which cannot end any more.
@@ -83,13 +83,13 @@ impl<M: Medium, S> Default for PoolEpochs<M, S> {
     }
 }
 
-/// What a tree that joins has to know.
+/// The epochs that a tree needs when it joins.
 pub(crate) struct Joined<'s> {
     /// The first epoch in which it may write.
     pub(crate) first: u64,
-    /// The failed epochs, and zeros.
+    /// The failed epochs; 0 in free places.
     pub(crate) failed: &'s [u64],
-    /// The last one of those that the pool had no room for.
+    /// The last failed epoch for which the pool had no room.
     pub(crate) dropped: u64,
 }
 
@@ -97,7 +97,7 @@ pub(crate) struct Joined<'s> {
 #[derive(Debug, Default)]
 struct LastEnded {
     epoch: AtomicU64,
-    /// When it is durable.
+    /// The LSN at which it is durable.
     lsn: AtomicU64,
 }
 
@@ -124,8 +124,8 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         pool.epochs()
     }
 
-    /// The running epoch and the failed ones, for a look at a tree that is not opened; 1 and none
-    /// if that is damaged.
+    /// The running epoch and the failed ones, for reading a tree that is not opened. If the words
+    /// are damaged: 1, and no failed ones.
     pub(crate) fn read(pool: &Pool<M>) -> (u64, Vec<u64>) {
         let written = words::read(&pool.peek()).unwrap_or_default();
         (
@@ -138,8 +138,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         )
     }
 
-    /// Takes up the tree that `open` makes or recovers, with `first` or a later epoch as its first
-    /// one.
+    /// Adds the tree that `open` makes or recovers. Its first epoch is `first` or a later one.
     pub(crate) fn join<T: Member<M, S> + 'static>(
         &self,
         pool: &Pool<M>,
@@ -150,7 +149,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         if state.written.running == 0 {
             state.resume(pool, first)?;
         } else {
-            // What the tree wrote when it was open before lies in an epoch that has ended.
+            // If the tree was open before, all writes of that time then lie in ended epochs.
             self.end(&mut state, pool, Some(first))?;
         }
         let EpochState {
@@ -174,7 +173,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         tree
     }
 
-    /// Lets a tree go, whose epoch ends if it is closed cleanly.
+    /// Removes a tree. Its epoch ends if the tree is closed cleanly.
     pub(crate) fn leave(
         &self,
         pool: &Pool<M>,
@@ -195,8 +194,8 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         ended.and(closed)
     }
 
-    /// Lets a tree go whose memory is given back. No operation is under way any more, and none
-    /// begins. Waits for no batch of another tree.
+    /// Removes a tree whose memory is given back. No operation on it is under way, and none begins
+    /// any more. Does not wait for batches of other trees.
     pub(crate) fn leave_for_good(&self, pool: &Pool<M>, epochs: &Epochs<M, S>) -> Result<()> {
         if !self.forget(epochs) {
             return Ok(());
@@ -206,8 +205,8 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         closed
     }
 
-    /// Ends the thread that ends epochs, if there is no tree any more. The caller holds no lock:
-    /// the thread may be about to end an epoch.
+    /// Ends the thread that ends epochs, if there is no tree any more. The caller holds no lock,
+    /// since that thread may be about to end an epoch.
     fn stop_ticker(&self) {
         let mut ticker = self.ticker.lock();
         let stopped = if self.members.lock().is_empty() {
@@ -230,16 +229,16 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
             Ok(())
         };
         let ended = state.ended;
-        // To the thread that has waited longest. If threads that come back were first, none of the
-        // others would see that its epoch has ended.
+        // The lock goes to the thread that has waited longest. If threads that come back got it
+        // first, the others would not see that their epoch has ended.
         hand_over(state);
         done?;
         // Another thread may have ended it, without waiting for the disk.
         pool.peek().settle(ended)
     }
 
-    /// Whether an epoch has ended and is durable, also if nobody has waited for that. Waits for
-    /// nothing.
+    /// Whether an epoch has ended and is durable, even if no thread has waited for that. Does not
+    /// wait.
     pub(crate) fn is_durable(&self, pool: &Pool<M>, epoch: u64) -> bool {
         self.last_ended.is_durable(pool, epoch)
     }
@@ -253,8 +252,8 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         run(epochs.running())
     }
 
-    /// Ends an epoch, if it still runs: what was written in it is ordered when this returns.
-    /// Returns the LSN at which it is durable.
+    /// Ends an epoch, if it still runs: all writes in it are ordered when this returns. Returns the
+    /// LSN at which it is durable.
     pub(crate) fn complete(&self, pool: &Pool<M>, epoch: u64) -> Result<Lsn> {
         let mut state = self.state.lock();
         if state.written.running <= epoch {
@@ -264,7 +263,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         Ok(state.ended)
     }
 
-    /// Ends no epoch any more. Within a batch.
+    /// Ends no epoch from now on. To be called within a batch.
     pub(crate) fn give_up(&self) {
         self.is_given_up.store(true, Ordering::Release);
     }
@@ -281,8 +280,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         Ok(())
     }
 
-    /// Forgets the failed epochs before `swept`: nothing is left in any tree that was written in
-    /// one.
+    /// Forgets the failed epochs before `swept`: no tree has writes of them any more.
     pub(crate) fn forget_failed(&self, pool: &Pool<M>, swept: u64) -> Result<()> {
         let mut state = self.state.lock();
         for failed in &mut state.written.failed {
@@ -293,7 +291,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         words::write_failed(&pool.peek(), &state.written)
     }
 
-    /// Has a thread sweep and end epochs of this length, until the last tree leaves.
+    /// Starts a thread that sweeps, and ends epochs of this length, until the last tree leaves.
     pub(crate) fn start_ticker(self: &Arc<Self>, length: Duration) -> Result<()> {
         let mut ticker = self.ticker.lock();
         if ticker.is_none() {
@@ -304,7 +302,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
                     epochs.sweep_until(is_time);
                 }
             };
-            // An error here comes again in `sync`, which returns it.
+            // An error here occurs again in `sync`, which returns it.
             let end = move || {
                 if let Some(epochs) = ending.upgrade() {
                     drop(epochs.advance_any());
@@ -325,7 +323,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         }
     }
 
-    /// As [`PoolEpochs::advance`], if there is a tree.
+    /// Ends the running epoch, as [`PoolEpochs::advance`] does, if there is a tree.
     fn advance_any(&self) -> Result<()> {
         match self.live().first() {
             Some(member) => self.advance(&member.epochs().pool, member.epochs()),
@@ -369,12 +367,13 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         }
     }
 
-    /// As [`PoolEpochs::try_end`], and waits until that is durable; all trees know how it went, and
-    /// so tickets do.
+    /// Ends the running epoch, as [`PoolEpochs::try_end`] does, and waits until that is durable.
+    /// Notes in all trees whether it failed.
     fn end(&self, state: &mut State, pool: &Pool<M>, wanted: Option<u64>) -> Result<()> {
         let ended = self.try_end(state, pool, wanted);
-        // The next epoch runs while this one becomes durable. Also if there was nothing to end: the
-        // caller that ended the last epoch need not have waited, or its wait has failed.
+        // The next epoch runs while this one becomes durable. It waits even if there was nothing to
+        // end: the caller that ended the last epoch may not have waited, or its wait may have
+        // failed.
         let ended = ended.and_then(|()| pool.peek().settle(state.ended));
         self.note_end(state, ended.is_err());
         ended
@@ -386,8 +385,8 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         }
     }
 
-    /// Ends the running epoch, if anything changed in it, or if a next one, from `first` on, is
-    /// `wanted`. It is ordered when this returns, and durable at `state.ended`.
+    /// Ends the running epoch if anything changed in it, or if `wanted` names an epoch from which
+    /// on the next one is to be. It is ordered when this returns, and durable at `state.ended`.
     fn try_end(&self, state: &mut State, pool: &Pool<M>, wanted: Option<u64>) -> Result<()> {
         self.expect_whole(state)?;
         let guard = pool.peek();
@@ -405,7 +404,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         let _no_batch = self.batches.lock();
         self.expect_whole(state)?;
         let pause = Instant::now();
-        // Dropped after the shards are unlocked: to free memory may take long.
+        // The lists are dropped after the shards are unlocked, since freeing memory may take long.
         let mut listed = Vec::new();
         let mut stopped = Vec::with_capacity(members.len());
         for member in &members {
@@ -435,7 +434,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         (state.written.running, state.is_owed) = (next, false);
         self.last_ended.note(next - 1, state.ended);
         let mut begun = Ok(());
-        // The memory of a tree that was dropped meanwhile belongs to others.
+        // The memory of a tree that was dropped meanwhile may be in use for something else.
         for member in members.iter().filter(|member| !member.epochs().are_over()) {
             member.epochs().begin(next);
             begun = begun.and(member.at_begin(&guard, next));
@@ -448,8 +447,8 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     }
 }
 
-/// Whether an epoch of a pool has ended, and not failed. Before any tree is opened, as that may
-/// begin another epoch.
+/// Whether an epoch of a pool has ended, and not failed. To be called before any tree is opened,
+/// since that may begin another epoch.
 ///
 /// # Errors
 /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if both copies of the epochs' numbers are
@@ -472,11 +471,11 @@ impl State {
             ..
         } = written;
         if running != 0 && !is_clean && !failed.contains(&running) {
-            // A free place, or that of the first one.
+            // Takes a free place, or else the place of the oldest failed epoch.
             if let Some(place) = failed.iter_mut().min() {
                 if *place != 0 {
-                    // Some tree that is damaged was not opened since. A tree that needs this epoch
-                    // does not open any more.
+                    // This happens only if a damaged tree was not opened for long. A tree that
+                    // needs the dropped epoch cannot be opened any more.
                     written.dropped = *place;
                     words::write_dropped(&guard, &written)?;
                 }
@@ -484,11 +483,12 @@ impl State {
             }
             written.failed = failed;
         }
-        // Before the number, without which the failed epoch would seem to be an earlier one.
+        // The failed epoch is written before the number of the next one: otherwise it would seem to
+        // have ended.
         words::write_failed(&guard, &written)?;
         written.running = first.max(running + 1);
         words::write_running(&guard, written.running)?;
-        // Whatever is durable later is so after this, so there is nothing to wait for.
+        // Every later store becomes durable after this, so there is nothing to wait for.
         self.ended = guard.fence();
         (self.written, self.is_owed) = (written, false);
         Ok(())

@@ -10,7 +10,7 @@ use crate::{Error, Result};
 
 /// The shortest epoch. With shorter ones most of the time would be spent on ending them.
 const EPOCH_MIN: Duration = Duration::from_millis(1);
-/// The longest epoch. The clock can say when it ends.
+/// The longest epoch, for which the clock can still represent the end.
 const EPOCH_MAX: Duration = Duration::from_secs(1 << 40);
 
 /// The thread that ends epochs. It ends when this is dropped.
@@ -20,9 +20,9 @@ pub(crate) struct Ticker {
 }
 
 impl Ticker {
-    /// Calls `sweep` at the beginning of each epoch, with what says that it is time for something
-    /// else, and then `end`. The first `sweep` comes at once: an epoch may last longer than the
-    /// tree is open.
+    /// Calls `sweep` at the beginning of each epoch, with a function that tells whether the time
+    /// for sweeping is over, and then `end`. The first `sweep` begins at once, because an epoch may
+    /// last longer than the tree is open.
     pub(crate) fn start(
         length: Duration,
         sweep: impl Fn(&dyn Fn() -> bool) + Send + 'static,

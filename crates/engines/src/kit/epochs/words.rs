@@ -1,8 +1,9 @@
-//! What the pool has of epochs: the running one, and those that failed. Kept twice, so that damage
-//! to one copy costs nothing.
+//! The numbers of epochs in the pool: the running one, and those that failed. They are kept twice,
+//! so that damage to one copy loses nothing.
 //!
-//! Both copies are durable before an epoch begins. If a crash comes between them, either is right:
-//! all that changed in the epoch before was ordered first. So the copy with the later epoch counts.
+//! Both copies are durable before an epoch begins. If a crash comes between the two copies, either
+//! is right: all changes of the epoch before were ordered first. So the copy with the later epoch
+//! counts.
 
 use medium::{Medium, Word, node};
 use pool::{EPOCHS, Guard};
@@ -36,7 +37,8 @@ pub(super) struct EpochState {
     pub(super) running: u64,
     pub(super) is_clean: bool,
     pub(super) dropped: u64,
-    /// Each keeps its place, so that none is lost while another one comes or goes.
+    /// Each failed epoch keeps its place, so that none is lost while another one is added or
+    /// removed.
     pub(super) failed: [u64; FAILED_MAX],
 }
 
@@ -85,8 +87,8 @@ fn both<'g, M: Medium>(
     Ok([cell(first?), cell(second?)])
 }
 
-/// Reads the later copy. Of failed epochs it has those of both: one that a crash kept in one copy
-/// only may still be needed.
+/// Reads the later copy. The result has the failed epochs of both copies: one that a crash left in
+/// one copy only may still be needed.
 pub(super) fn read<M: Medium>(guard: &Guard<'_, M>) -> Result<EpochState> {
     let [first, second] = EPOCHS.map(|at| guard.node::<EpochWords>(at));
     let (mut later, other) = match (first?.read(guard), second?.read(guard)) {
@@ -143,7 +145,8 @@ pub(super) fn write_running<M: Medium>(guard: &Guard<'_, M>, running_epoch: u64)
     let clean = both(guard, |words| &words.clean)?;
     let running = both(guard, |words| &words.running)?;
     for copy in 0..2 {
-        // Not clean before the epoch begins: these words lie in one line.
+        // The mark is cleared before the epoch begins. Both words lie in one line, so they reach
+        // the medium in this order.
         if clean[copy].load(guard) != 0 {
             clean[copy].store(guard, 0);
         }

@@ -13,7 +13,7 @@ use crate::index::Codec;
 use crate::kit::latch::Writing;
 use crate::kit::write::Unpublished;
 
-/// What a node holds, in order.
+/// The content of a node, in order.
 pub(super) struct Content {
     pub(super) live: u64,
     pub(super) order: Order,
@@ -28,7 +28,7 @@ impl Content {
 }
 
 impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
-    /// What a node holds.
+    /// Reads the content of a node.
     pub(super) fn content(&self, guard: &Guard<'_, M>, node: &Node<'_>) -> Result<Content> {
         let live = self.format.live(guard, node);
         let order = self.order(guard, node, live)?;
@@ -88,7 +88,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         })
     }
 
-    /// Makes room in a full leaf. Where nodes above it are full as well, splits the uppermost of
+    /// Makes room in a full leaf. If nodes above it are full as well, splits the uppermost of
     /// these; the caller must then try again.
     pub(super) fn make_room(
         &self,
@@ -177,8 +177,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         Ok(())
     }
 
-    /// Merges a leaf that has `count` entries left with those beside it, as far as they are short;
-    /// then what is above it.
+    /// Merges a leaf that has `count` entries left with its neighbours, if they have few entries,
+    /// too; then the nodes above it.
     pub(super) fn shrink(
         &self,
         guard: &Guard<'_, M>,

@@ -14,7 +14,7 @@ use crate::index::{Codec, EntryWords, Observed};
 use crate::kit::bits;
 use crate::kit::scan::{Tied, Way};
 
-/// So many slots are read as one word.
+/// How many slots are read as one word.
 const NARROW: usize = 8;
 /// Keys that descend together.
 const GROUP: usize = 16;
@@ -31,16 +31,16 @@ pub(super) struct Step {
 /// The inner nodes from the root to a leaf.
 pub(super) type Path = SmallVec<[Step; 8]>;
 
-/// What a search found in a leaf.
+/// The result of a search in a leaf.
 #[derive(Clone, Copy)]
 pub(super) struct Look {
-    /// The entries that live.
+    /// The live entries.
     pub(super) live: u64,
     /// Those whose first word is below the key's.
     pub(super) below: u64,
     /// Those whose first word is the key's.
     pub(super) tied: u64,
-    /// The key's, and its slot.
+    /// The key's entry, and its slot.
     pub(super) found: Option<(usize, EntryWords)>,
 }
 
@@ -137,8 +137,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         }
     }
 
-    /// Refuses a leaf of zeros, as a page that was lost leaves it: without its link it is no leaf
-    /// that is empty.
+    /// Refuses a leaf of zeros, which a lost page leaves: an empty leaf would have a link.
     #[inline(always)]
     pub(super) fn expect_entries(&self, guard: &Guard<'_, M>, leaf: &Node<'_>) -> Result<()> {
         if self.format.live(guard, leaf) == 0 {
@@ -162,7 +161,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             return order.validated(live, node.offset);
         }
         match self.format.fault(guard, node) {
-            // A writer would give the damaged head a check that fits.
+            // Otherwise a writer would give the damaged head a valid check.
             Some(what) => Err(Error::corrupt(node.offset, what)),
             None => Self::sorted(guard, node, live),
         }
@@ -197,7 +196,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             return Ok(key);
         }
         key.extend(item.word.to_be_bytes());
-        // The smallest key that has this word.
+        // The key becomes the smallest one that has this word.
         while C::TIES && key.last() == Some(&0) {
             key.pop();
         }
@@ -232,7 +231,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         Ok(slot)
     }
 
-    /// Which entries that live have a first word below a key's, and which have the key's.
+    /// Which live entries have a first word below the key's, and which have the key's.
     #[inline(always)]
     fn compare(&self, guard: &Guard<'_, M>, node: &Node<'_>, word: u64) -> Compared {
         let live = self.format.live(guard, node);
@@ -359,7 +358,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         Self::offset_in(node, word)
     }
 
-    /// The kind of a node so many levels above the leaves.
+    /// The kind of a node that lies `level` levels above the leaves.
     #[inline(always)]
     pub(super) fn kind_at(level: usize) -> Kind {
         if level == 0 { Kind::Leaf } else { Kind::Inner }
@@ -451,7 +450,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         key: C::Key<'_>,
         use_entry: impl FnOnce(&Guard<'_, M>, EntryWords) -> Result<R>,
     ) -> Result<Observed<Option<R>>> {
-        // A record is read after the look, so it must not be reused; words are there already.
+        // A record is read after the search, so its memory must not be reused: that takes a pin.
+        // Words are part of the entry, which the search has copied.
         let guard = if C::TIES {
             self.pool.pin()
         } else {
@@ -470,8 +470,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         Ok(Observed { value, lsn })
     }
 
-    /// As [`Paged::find`] for many keys, whose cache misses overlap: all descend together, level by
-    /// level. Returns when all that was seen is durable.
+    /// Does the same as [`Paged::find`] for many keys, whose cache misses overlap: all descend
+    /// together, level by level. Returns the LSN at which everything that was read is durable.
     pub fn find_many(
         &self,
         keys: &[C::Key<'_>],
@@ -495,7 +495,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         Ok(seen)
     }
 
-    /// The entries of a group of keys, and when they are durable.
+    /// The entries of a group of keys, and the LSN at which they are durable.
     fn look_together(
         &self,
         guard: &Guard<'_, M>,

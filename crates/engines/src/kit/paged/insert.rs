@@ -10,7 +10,7 @@ use crate::kit::scan::{Tied, Way};
 use crate::kit::write::{Encoded, holds};
 
 impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
-    /// Gives a key this value, if `condition` holds.
+    /// Sets the value of a key, if `condition` holds.
     pub fn store(
         &self,
         key: C::Key<'_>,

@@ -13,8 +13,8 @@ use crate::kit::load::{Sorted, entries_per_leaf};
 use crate::kit::write::Unpublished;
 
 impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
-    /// Fills an empty tree. Nothing is pinned while `next` runs, so what others retire meanwhile is
-    /// freed.
+    /// Fills an empty tree. The thread is not pinned while `next` runs, so memory that other
+    /// threads retire meanwhile is freed.
     pub(super) fn load<'s>(&self, next: &'s mut NextEntry<'s>, fill: f64) -> Result<u64> {
         self.lock_empty(&self.pool.pin()).map(drop)?;
         // No other thread reaches these nodes yet.
@@ -88,7 +88,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     ) -> Result<Vec<(Item, u64)>> {
         let most = self.format.shape(Kind::Inner).entries + 1;
         let most = entries_per_leaf(most, fill).max(3);
-        // Spread evenly: as they take three or more, none is left with one child.
+        // Children are spread evenly. Nodes have room for three or more, so none is left with one
+        // child.
         let count = below.len().div_ceil(most);
         let mut level = Vec::with_capacity(count);
         for number in 0..count {
@@ -110,8 +111,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         Ok(level)
     }
 
-    /// The lock, and all space of a tree without entries but the anchor. Refuses one that has
-    /// entries, once they are durable.
+    /// Locks an empty tree. Returns the lock and all of the tree's space except for the anchor.
+    /// Refuses a tree that has entries, once they are durable.
     fn lock_empty(&self, guard: &Guard<'_, M>) -> Result<(Writing<'_, M>, Vec<u64>)> {
         let writing = self.latch.write(guard);
         let mut offsets = Vec::new();

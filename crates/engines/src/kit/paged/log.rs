@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 
 use super::{HEAD_WORDS_MAX, Node};
 
-/// Words that change at once, at most, where heads tell which entries live: the heads of two nodes,
+/// The most words that change at once, if heads tell which entries live: the heads of two nodes,
 /// and the root.
 pub const HEAD_WRITES_MAX: usize = 24;
 const _: () = assert!(2 * HEAD_WORDS_MAX < HEAD_WRITES_MAX);
@@ -36,7 +36,7 @@ pub(super) struct Anchor<'g> {
 }
 
 impl<'g> Anchor<'g> {
-    /// Bytes of an anchor whose log has room for so many words.
+    /// Bytes of an anchor whose log has room for `writes_max` words.
     pub(super) const fn bytes(writes_max: usize) -> usize {
         LINE_BYTES + 16 * writes_max
     }
@@ -64,7 +64,7 @@ impl<'g> Anchor<'g> {
         guard.flush(self.root);
     }
 
-    /// Whether a change is to be finished: nodes may be as they were in the middle of it.
+    /// Whether a change is to be finished. If so, some of its words may be written and others not.
     pub(super) fn is_changing<M: Medium>(&self, guard: &Guard<'_, M>) -> bool {
         self.commit.load(guard) != 0
     }
@@ -75,14 +75,14 @@ impl<'g> Anchor<'g> {
 pub struct Redo(SmallVec<[[u64; 2]; HEAD_WRITES_MAX]>);
 
 impl Redo {
-    /// A word is to have this value.
+    /// Adds a word and its new value.
     pub fn set<M: Medium>(&mut self, guard: &Guard<'_, M>, word: &Word, value: u64) {
         if word.load(guard) != value {
             self.0.push([guard.offset_of(word), value]);
         }
     }
 
-    /// The head of a node is to be this, without the link.
+    /// Adds the new head of a node, without the link.
     pub fn set_head<M: Medium>(
         &mut self,
         guard: &Guard<'_, M>,
@@ -106,8 +106,8 @@ impl Redo {
         self.0.len() as u64 | u64::from(crc32c::crc32c(&bytes)) << 32
     }
 
-    /// Changes the words, all or none; what was flushed before is ordered before them. A single
-    /// word needs no log.
+    /// Changes the words, all or none, after everything that was flushed before. A single word
+    /// needs no log.
     pub(super) fn commit<M: Medium>(
         self,
         guard: &Guard<'_, M>,
@@ -115,7 +115,8 @@ impl Redo {
     ) -> Result<Lsn> {
         if let [[offset, value]] = self.0[..] {
             let word = guard.node::<Word>(offset)?;
-            // PERSIST: what the word leads to is ordered before it; lost, nothing happened.
+            // PERSIST: the nodes or records that the word leads to are ordered before it; lost,
+            // nothing happened.
             guard.fence();
             word.publish(guard, value);
             return Ok(guard.fence());
@@ -128,8 +129,8 @@ impl Redo {
             entry[1].store(guard, *value);
         }
         guard.flush_words(anchor.log[..self.0.len()].as_flattened());
-        // PERSIST: the log, and what its words lead to, is ordered before the commit record; lost,
-        // nothing happened.
+        // PERSIST: the log, and the nodes that its words lead to, are ordered before the commit
+        // record; lost, nothing happened.
         guard.fence();
         anchor.commit.publish(guard, self.commit_word());
         // PERSIST: the commit record is ordered before the words; lost, nothing happened.
@@ -154,7 +155,7 @@ impl Redo {
         Ok(guard.fence())
     }
 
-    /// Finishes what a crash cut off.
+    /// Finishes a change that a crash cut off.
     pub(super) fn recover<M: Medium>(guard: &Guard<'_, M>, anchor: &Anchor<'_>) -> Result<()> {
         let commit = anchor.commit.load(guard);
         if commit == 0 {
@@ -172,7 +173,7 @@ impl Redo {
                 "the redo log fails its check",
             ));
         }
-        // No wait: as long as this is not durable, the next recovery does the same again.
+        // This does not wait: as long as it is not durable, the next recovery does the same again.
         redo.write(guard, anchor).map(drop)
     }
 }

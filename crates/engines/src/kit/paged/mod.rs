@@ -1,4 +1,4 @@
-//! A B+-tree that lies wholly in the pool, over a node format: what such trees share.
+//! A B+-tree that lies wholly in the pool, generic over its node format.
 //!
 //! ```text
 //! anchor (log)  ->  root  ->  inner nodes  ->  leaves, each linked to the next one
@@ -16,13 +16,13 @@
 //!
 //! ## Invariants
 //!
-//! 1. All leaves are equally far from the root, whose word says how far: no node has to say what it
-//!    is.
-//! 2. The entries of a node that do not live may hold anything. Those of a node that live have
-//!    different keys.
+//! 1. All leaves are at the same depth, which the root's word names. So no node has to name its
+//!    kind.
+//! 2. A node has live entries and others. The live entries have different keys; the others may hold
+//!    anything.
 //! 3. A separator is above all keys before it and not above any behind it. Its tail belongs to the
 //!    node that has it.
-//! 4. Words that lead to nodes have 16 bits that tell damage ([`checked`]).
+//! 4. Words that lead to nodes have a check of 16 bits ([`checked`]).
 //!
 //! ## Commit points
 //!
@@ -34,8 +34,8 @@
 //! | bulk load, a root with a single child | 2 | the root's word |
 //!
 //! A split moves the upper entries to a new node, before anything leads there; then the log changes
-//! the heads of the old node and its parent at once. What it adds to nodes in use, it writes to
-//! entries that do not live. A full parent is split first, in a change of its own, so the log has a
+//! the heads of the old node and its parent at once. New entries of nodes in use are written to
+//! places that are not live. A full parent is split first, in a change of its own, so the log has a
 //! fixed size. A merge moves the entries of a node to the one before.
 //!
 //! ## Recovery
@@ -46,14 +46,14 @@
 //!
 //! ## What a crash may leave behind
 //!
-//! Heads as the format's own commit leaves them. Nodes that are small, where the crash came before
-//! a merge: merged when keys beside them are removed. Space that nothing reaches: free with the
-//! mark.
+//! Heads in the middle of the format's own commit. Small nodes, if the crash came before a merge:
+//! they are merged when neighbouring keys are removed. Space that no node reaches: the mark frees
+//! it.
 //!
 //! ## Concurrency
 //!
-//! One writer at a time; readers beside each other ([`latch`](super::latch)). No lock is held while
-//! a thread waits for durability.
+//! There is one writer at a time. Readers run in parallel ([`latch`](super::latch)). No lock is
+//! held while a thread waits for durability.
 
 mod change;
 mod find;
@@ -105,11 +105,11 @@ pub trait Format: Copy + Debug + Send + Sync + 'static {
     /// How large nodes of a kind are.
     fn shape(self, kind: Kind) -> Shape;
 
-    /// The entries of a node that live: bit i stands for entry i.
+    /// The live entries of a node: bit i stands for entry i.
     fn live<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>) -> u64;
 
-    /// The order of the entries that live; `None` if the node does not keep it, or a crash has left
-    /// it invalid. Whether it lists these entries is not checked.
+    /// The order of the live entries; `None` if the node does not keep it, or a crash has left it
+    /// invalid. Whether it lists these entries is not checked.
     fn order<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>) -> Option<Order>;
 
     /// The slot at a position of [`Format::order`].
@@ -138,7 +138,7 @@ pub trait Format: Copy + Debug + Send + Sync + 'static {
     fn head(self, kind: Kind, order: &Order) -> [u64; HEAD_WORDS_MAX];
 
     /// Adds an entry to a leaf that has room, at a position of its order if it keeps one; durable
-    /// at the LSN. What the entry leads to is flushed.
+    /// at the LSN. The record that the entry leads to is flushed.
     fn insert<M: Medium>(
         self,
         guard: &Guard<'_, M>,
@@ -189,11 +189,11 @@ pub trait Format: Copy + Debug + Send + Sync + 'static {
         redo.set_head(guard, node, self.head(Kind::Inner, &order));
     }
 
-    /// Makes a leaf whole that a crash has left in the middle of a change, before a writer changes
-    /// it; calls `change` first. For formats whose other methods rely on that.
+    /// Repairs a leaf that a crash has left in the middle of a change, before a writer changes it;
+    /// calls `change` first. For formats whose other methods rely on that.
     fn mend<M: Medium>(self, _guard: &Guard<'_, M>, _leaf: &Node<'_>, _change: impl FnOnce()) {}
 
-    /// What is wrong with the head of a node, as far as it tells.
+    /// The fault in the head of a node, if the head alone shows one.
     fn fault<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>) -> Option<&'static str>;
 }
 
@@ -203,7 +203,7 @@ const ROOT_ANCHOR: usize = 0;
 const ROOT_FORMAT: usize = 1;
 
 /// A tree. Immediate durability: an operation is durable when it returns, and no other thread has
-/// answered from it before.
+/// returned its result before.
 pub struct Paged<M: Medium, C: Codec, F: Format> {
     pool: Pool<M>,
     anchor: u64,

@@ -4,12 +4,12 @@ use crate::{Error, Result};
 use medium::{Medium, Word};
 use pool::Guard;
 
-/// The most entries of a node: so many slots share a line with their count.
+/// The most entries of a node: one line has room for this many slots and their count.
 pub const ENTRIES_MAX: usize = 63;
 /// The most words of a node before its entries.
 pub const HEAD_WORDS_MAX: usize = 10;
 
-/// What a node is.
+/// The kind of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// It holds entries of the tree.
@@ -48,15 +48,15 @@ impl Shape {
 pub struct Node<'g> {
     /// Where it lies.
     pub offset: u64,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// The words before the entries; the last is the link.
     pub head: &'g [Word],
-    /// Its entries, those that do not live as well: key word and value, or the separator's word and
-    /// the child behind it.
+    /// Its entries, live or not: key word and value, or the separator's word and the child behind
+    /// it.
     pub entries: &'g [[Word; 2]],
-    /// Of an inner node where keys can tie: records with the separators' keys, 0 where the word is
-    /// enough.
+    /// In an inner node whose keys can tie: records with the separators' keys, 0 for a separator
+    /// whose word is enough.
     pub tails: &'g [Word],
 }
 
@@ -99,7 +99,7 @@ impl<'g> Node<'g> {
         }
     }
 
-    /// Writes an entry that does not live.
+    /// Writes an entry that is not live.
     #[inline(always)]
     pub(super) fn store_item<M: Medium>(&self, guard: &Guard<'_, M>, slot: usize, item: Item) {
         self.entries[slot][0].store(guard, item.word);
@@ -109,7 +109,7 @@ impl<'g> Node<'g> {
         }
     }
 
-    /// Writes and flushes an entry that does not live.
+    /// Writes and flushes an entry that is not live.
     #[inline(always)]
     pub fn write_item<M: Medium>(&self, guard: &Guard<'_, M>, slot: usize, item: Item) {
         self.store_item(guard, slot, item);
@@ -127,11 +127,12 @@ pub struct Item {
     pub word: u64,
     /// Its value, or the child that covers the keys from the separator on.
     pub value: u64,
-    /// Of a separator the record with its key; 0 if it is the smallest key that has this word.
+    /// For a separator, the record with its key; 0 if the separator is the smallest key that has
+    /// this word.
     pub tail: u64,
 }
 
-/// The slots of the entries that live, in the order of their keys: byte 0 is their count, the bytes
+/// The slots of the live entries, in the order of their keys: byte 0 is their count, the bytes
 /// behind it are slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Order(pub [u64; 8]);
@@ -152,7 +153,7 @@ impl Order {
         }))
     }
 
-    /// How many they are.
+    /// The number of slots.
     #[inline(always)]
     pub fn count(&self) -> usize {
         (self.0[0] & 0xff) as usize
@@ -165,7 +166,7 @@ impl Order {
         (self.0[byte / 8 % 8] >> (8 * (byte % 8)) & 0xff) as usize
     }
 
-    /// All of them, as many as there is room for at most.
+    /// All slots. A damaged count is limited to the room of the line.
     pub fn slots(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.count().min(ENTRIES_MAX)).map(|position| self.slot(position))
     }
@@ -212,7 +213,7 @@ impl Order {
         self.listed().0
     }
 
-    /// Refuses what is no order of these entries.
+    /// Refuses an order that does not list exactly these entries.
     #[inline]
     pub(super) fn validated(self, live: u64, offset: u64) -> Result<Self> {
         let (listed, all) = self.listed();

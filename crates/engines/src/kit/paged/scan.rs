@@ -1,4 +1,4 @@
-//! Ranges: one leaf after the other, each copied at once, both ways.
+//! Ranges in both directions: one leaf after the other, each copied as a whole.
 
 use crate::Result;
 use medium::{Lsn, Medium};
@@ -33,8 +33,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     }
 
     /// Calls `visit` with the entries from `from` on, ascending and leaf by leaf, until it returns
-    /// `false`. Follows the links as long as no writer comes between. Returns when all that was seen
-    /// is durable.
+    /// `false`. Follows the links as long as no writer comes between. Returns the LSN at which
+    /// everything that was read is durable.
     pub fn visit_words(&self, from: u64, visit: &mut VisitWords<'_>) -> Result<Lsn>
     where
         C: for<'k> Codec<Key<'k> = u64>,
@@ -62,7 +62,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             seen = seen.max(lsn);
             let start = entries.partition_point(|[key, _]| *key < from);
             match &entries[start..] {
-                // Damaged links may run in a circle; the separators tell. One leaf may be empty.
+                // Damaged links may run in a circle, which shows in the separators. One leaf may be
+                // empty.
                 [] if next.is_some() && (was_empty || !entries.is_empty()) => {
                     let rest = Leaves::visit_words(self, from, visit)?;
                     return Ok(seen.max(rest));
@@ -127,7 +128,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             let position = step
                 .position
                 .checked_sub(usize::from(direction == Direction::Reverse));
-            // A writer may have taken entries meanwhile, and then what is read here does not count.
+            // A writer may have removed entries meanwhile; then the result of this read does not
+            // count.
             if let Some(position) = position.filter(|position| *position < order.count()) {
                 let end = node.item(guard, order.slot(position));
                 Self::tail_of(&node, end)?;

@@ -21,11 +21,11 @@ pub(super) enum Visited<'n, 'g> {
     Leaf(Node<'g>, Option<Item>, Option<Item>),
     /// An inner node, before its children.
     Inner(Node<'g>, &'n Content),
-    /// What cannot be visited, and what is below it.
+    /// The offset of a node that cannot be visited, nor the nodes below it; and the reason.
     Damaged(u64, Error),
 }
 
-/// What a tree leads to.
+/// An allocation that a tree leads to.
 enum Reached {
     /// A node, by its offset.
     Node(u64),
@@ -33,8 +33,8 @@ enum Reached {
     Record(EntryWords),
 }
 
-/// A node to go to: the node that leads there and the word that does, its level, and the separators
-/// around it.
+/// A node that is to be visited: its parent and the word that leads to it, its level, and the
+/// separators around it.
 type Next = (u64, u64, usize, Option<Item>, Option<Item>);
 
 impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
@@ -71,7 +71,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         Ok(())
     }
 
-    /// A node, and what it holds if it is an inner one.
+    /// A node, with its content if it is an inner one.
     fn visit_node<'g>(
         &self,
         guard: &'g Guard<'_, M>,
@@ -118,7 +118,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         })
     }
 
-    /// Figures, once what they count is durable.
+    /// Figures, once the counted state is durable.
     pub(super) fn figures(&self) -> Result<IndexStat> {
         let guard = self.pool.pin();
         let writing = self.latch.write(&guard);
@@ -158,7 +158,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         })
     }
 
-    /// The entries of a leaf, if all that the leaf tells without its records is sound.
+    /// The number of entries of a leaf, if its content without the records is sound.
     fn count_verified(
         &self,
         guard: &Guard<'_, M>,
@@ -204,7 +204,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
                     self.verify_inner(&guard, &node, content, &mut found),
                 ),
                 Visited::Damaged(offset, error) => {
-                    // The next leaf that is visited need not be the next one.
+                    // The next leaf of the walk need not be the one that the chain leads to.
                     link = None;
                     (offset, Err(error))
                 }
@@ -280,7 +280,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         }
     }
 
-    /// Gives back all space. What cannot be visited stays taken.
+    /// Gives back all space. Nodes that cannot be visited stay taken.
     pub(super) fn give_back(&self) -> Result<()> {
         let guard = self.pool.pin();
         self.reach(&guard, &mut |reached| {
@@ -347,7 +347,8 @@ impl<M: Medium, C: Codec, F: Format> Leafy<M, C> for Paged<M, C, F> {
         let mut live = self.format.live(guard, &leaf);
         let mut entries = Vec::new();
         if let Err(error) = self.sound_content(guard, &leaf) {
-            // Either of bitmap and slot array may be damaged: what one of them lists may live.
+            // The bitmap or the slot array may be damaged, so entries that either of them lists may
+            // be live.
             let listed = self
                 .format
                 .order(guard, &leaf)

@@ -14,7 +14,7 @@ fn saved(keys: impl Iterator<Item = u32>) -> (Vec<u32>, usize) {
     (saved, left_out)
 }
 
-/// Eight keys are as many as a line has. In a tree of words nothing else tells that they are
+/// A line has eight keys. In a tree of words only the order of the keys shows that they are
 /// damaged.
 #[test]
 fn a_line_of_damaged_keys_costs_no_other() {
