@@ -1,4 +1,4 @@
-//! Verification of everything that can be verified.
+//! Verification of all leaves, their records, and the inner nodes above them.
 
 use medium::sync::Ordering;
 use medium::{Lsn, Medium};
@@ -39,18 +39,18 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let mut looked_at = 0;
         // No key of the leaf may be below `low`; keys from `resume` on were not verified yet.
         let (mut low, mut resume): (Vec<u8>, Vec<u8>) = Default::default();
-        // Where the leaves begin that are verified under this pin.
+        // The lower bound of the first leaf that is verified under this pin.
         let mut pinned: Option<Vec<u8>> = None;
         while index != 0 {
             let record = self.leaves.get(index);
             let lock = record.lock();
             if LeafRecord::<M>::is_dead(record.version()) {
-                // Merged away after its left neighbour was verified, which has taken over its
-                // entries.
+                // The leaf was merged away after its left neighbour, which took over its entries,
+                // was verified.
                 drop(lock);
                 LeafRecord::<M>::wait();
                 index = self.descend(&guard, C::bound(&resume))?;
-                // The leaf that took them over may begin before them.
+                // The leaf that took the entries over may begin below them.
                 low.clear();
                 continue;
             }
@@ -80,7 +80,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             if looked_at % LEAVES_PINNED == 0 && index != 0 {
                 drop(lock);
                 if pinned.is_some_and(|before| before >= resume) {
-                    // In a damaged tree the inner nodes may lead back to where this was before.
+                    // In a damaged tree the inner nodes may lead back to a leaf that was verified
+                    // before.
                     let what = "the keys from which leaves begin do not ascend".to_owned();
                     violations.push(Violation {
                         offset: self.leaves.get(index).offset(),
@@ -202,7 +203,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         Ok(())
     }
 
-    /// Counts keys and leaves; returns once what was counted is durable. O(leaves).
+    /// Counts keys and leaves; returns once the counted state is durable. O(leaves).
     pub(super) fn count(&self) -> Result<(u64, u64)> {
         let guard = self.pool.pin();
         let mut keys = 0;

@@ -1,4 +1,4 @@
-//! Giving back the space of a tree that is gone from the root table.
+//! Gives back the space of a tree that was removed from the root table.
 
 use medium::Medium;
 
@@ -8,7 +8,7 @@ use crate::index::Codec;
 
 impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Frees every record and every leaf, at once. The caller promises that no other thread uses
-    /// the tree. No persist: after a crash this space is not reachable, and so is free.
+    /// the tree. This takes no persist: after a crash this space is not reachable, and thus free.
     pub(super) fn give_back(&self) -> Result<()> {
         let guard = self.pool.pin();
         let mut index = self.head;

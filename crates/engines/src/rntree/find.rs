@@ -12,11 +12,11 @@ use crate::index::{Codec, EntryWords, Observed};
 use crate::kit::bits;
 use crate::kit::chain::{GROUP, HeapGuard, InnerTree};
 
-/// What a point read found in a leaf.
+/// The result of a point read in a leaf.
 pub(super) enum Seen {
     /// The key, in this entry.
     Entry(usize, EntryWords),
-    /// Nothing, and the leaf covers the key.
+    /// The leaf covers the key, and does not have it.
     Absent,
     /// The leaf does not cover the key any more: this next leaf does, or one behind it.
     Beyond(u32),
@@ -52,7 +52,7 @@ pub(super) struct Peeked {
     pub(super) words: Option<EntryWords>,
     /// The live entries that have the key's fingerprint.
     pub(super) candidates: u64,
-    /// The LSN by which what was read is durable.
+    /// The LSN at which everything that was read is durable.
     pub(super) lsn: Lsn,
 }
 
@@ -80,7 +80,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     ///
     /// In the middle of a split the key may be live in this leaf as well. Readers may go either
     /// way: it is the same entry. A writer that goes to the next leaf, and has not read that the
-    /// key is no longer here, must first see the end of the split's change, by
+    /// key is no longer in this leaf, must first see the end of the split's change, by
     /// [`LeafRecord::sequence`]. Otherwise a reader could find the old entry here after the write.
     #[inline(always)]
     pub(super) fn beyond(
@@ -107,7 +107,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         Ok(is_beyond.then_some(next))
     }
 
-    /// Looks for `key` in a leaf, beside writers.
+    /// Searches a leaf for `key`, beside writers.
     ///
     /// The linearisation point is the load of `live`: an entry that is live then has the key's
     /// value then, and stays as it is until it is recycled, which raises the version.
@@ -185,7 +185,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         self.inner.descend(key)
     }
 
-    /// Looks for `key` from leaf `index` on, and follows splits and merges that happen meanwhile.
+    /// Searches for `key` from leaf `index` on, and follows splits and merges that happen
+    /// meanwhile.
     #[inline(always)]
     pub(super) fn seek(
         &self,
@@ -235,8 +236,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         Ok(Observed { value, lsn })
     }
 
-    /// Looks for `key`, for codecs whose entries hold the whole key and value. Needs no pin: a
-    /// leaf's version is taken while it is certain that the leaf is the right one, and whatever is
+    /// Searches for `key`, for codecs whose entries hold the whole key and value. Needs no pin: a
+    /// leaf's version is taken while the leaf is certain to be the right one, and memory that is
     /// reused after that has another version. Without the fence of a pin the processor overlaps one
     /// operation with the next.
     #[inline(always)]
@@ -290,7 +291,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                     (Some(_), _) if !P::CONFIRMS && record.sequence().is_none() => {
                         LeafRecord::<M>::wait();
                     }
-                    // It is still the next leaf, so the version was taken while it was.
+                    // It is still the next leaf, so its version was taken while it was the next
+                    // leaf.
                     (Some(next), Some(next_version)) if record.next() == next => {
                         (index, version) = (next, next_version);
                     }
@@ -311,8 +313,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
     }
 
-    /// As [`RnTree::find`] for many keys, whose cache misses overlap: all descend together, then
-    /// all fingerprints arrive, then all entries. Returns when all that was seen is durable.
+    /// Does the same as [`RnTree::find`] for many keys, whose cache misses overlap: all descend
+    /// together, then all fingerprints arrive, then all entries. Returns the LSN at which
+    /// everything that was read is durable.
     #[inline(always)]
     pub(super) fn find_many(
         &self,

@@ -1,6 +1,6 @@
 //! Writes that leave the key present: insert, update, put.
 //!
-//! A write goes through these steps; an attempt that meets a split, a merge or a full leaf starts
+//! A write goes through these steps; an attempt that finds a split, a merge or a full leaf starts
 //! again.
 //!
 //! 1. *Find the leaf.* If the condition fails at first sight, the write ends, and nothing was
@@ -52,8 +52,8 @@ impl Purpose for Put {
     const RANKS: bool = true;
 }
 
-/// Sets the value of a key that is present. A matching fingerprint nearly always means that it is;
-/// if it is not, the plan of step 4 notices.
+/// Sets the value of a key that is present. A matching fingerprint nearly always means that the key
+/// is present; if it is not, the plan of step 4 notices.
 struct Update;
 
 impl Purpose for Update {
@@ -62,7 +62,7 @@ impl Purpose for Update {
     const RANKS: bool = false;
 }
 
-/// A write, as all its steps see it.
+/// The arguments of a write, for all of its steps.
 struct Request<'r, 'k, M: Medium, C: Codec> {
     guard: &'r Guard<'r, M>,
     heap: &'r HeapGuard<'r>,
@@ -86,7 +86,7 @@ struct Claim<'l, M: Medium> {
 }
 
 impl<M: Medium> Claim<'_, M> {
-    /// The slot line lists the entry: it is no longer this write's to give back.
+    /// Keeps the entry claimed, because the slot line lists it now.
     fn published(self) {
         std::mem::forget(self);
     }
@@ -102,7 +102,7 @@ impl<M: Medium> Drop for Claim<'_, M> {
 enum Destination {
     /// The leaf that covers the key, as of this version.
     Leaf { index: u32, version: u64 },
-    /// The condition fails; what it saw is durable at this LSN.
+    /// The condition fails; the state that it rests on is durable at this LSN.
     ConditionFails { lsn: Lsn },
 }
 
@@ -110,7 +110,7 @@ enum Destination {
 enum Plan {
     /// The key belongs to this leaf, the next one.
     NextLeaf(u32),
-    /// The condition fails; what it saw is durable at this LSN.
+    /// The condition fails; the state that it rests on is durable at this LSN.
     ConditionFails { sequence: u64, lsn: Lsn },
     /// Publish a new slot line.
     Publish(Change),
@@ -138,7 +138,7 @@ enum Planning {
 /// How one attempt of a write ended.
 enum Attempt {
     Done(Written),
-    /// Start again, in this leaf if it is known.
+    /// The write starts again, in this leaf if it is known.
     Retry {
         leaf: Option<u32>,
     },
@@ -164,8 +164,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     /// [`RnTree::store`], compiled for each purpose.
     ///
     /// While a persist is under way the processor goes on only until some sixty stores are waiting,
-    /// those to the stack included. So the steps are inlined, and this function stores as little as
-    /// it can.
+    /// those to the stack included. So the steps are inlined, and this function makes as few stores
+    /// as it can.
     #[inline(never)]
     fn store_as<'k, P: Purpose>(
         &self,
@@ -203,7 +203,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         Ok(Written { lsn, ..written })
     }
 
-    /// The steps of the module's documentation, once.
+    /// One attempt: the steps of the module's documentation.
     #[inline(always)]
     fn attempt<P: Purpose>(
         &self,
@@ -234,8 +234,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let words = encoded.words()?;
         write_entry(guard, &leaf.entries[entry], words);
 
-        // Errors are ignored here: a writer beside may cause them. Under the lock the plan is made
-        // again.
+        // Errors are ignored here, because another writer may cause them. Under the lock the plan
+        // is made again.
         let early = self
             .plan(request, &claim, words, Planning::Optimistic)
             .unwrap_or(None);
@@ -264,7 +264,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         index: u32,
         version: u64,
     ) -> Result<Attempt> {
-        // A fingerprint that matched by chance would split the leaf for nothing.
+        // The fingerprint may have matched by chance, and then the leaf need not be split.
         if !P::CONFIRMS && !C::TIES {
             let peeked = self.peek::<Insert>(request.guard, request.key, request.hash)?;
             if !request.condition_holds(peeked.words)? {
@@ -354,8 +354,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 if record.sequence().is_none() {
                     LeafRecord::<M>::wait();
                 } else {
-                    // By the chain: if the parent does not know the next leaf yet, a descent would
-                    // lead here.
+                    // The search follows the chain: if the parent does not know the next leaf yet,
+                    // a descent would lead back to this leaf.
                     index = next;
                 }
                 continue;
@@ -527,8 +527,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             Some((old, _)) => 1 << old,
             None => 0,
         };
-        // Before the fence: only lock holders read these, or readers that find the entry's bit in
-        // `live`.
+        // These are set before the fence: only lock holders read them, or readers that find the
+        // entry's bit in `live`.
         record.set_fingerprint(claim.entry, request.hash as u8);
         record.set_order(claim.entry, words[0]);
         record.dead.store(
@@ -610,8 +610,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         Ok(Some(low))
     }
 
-    /// Fits the scale of the order bytes to the live keys and to the new `key`. If that lies at an
-    /// end of the leaf, leaves room for more keys there. The caller holds the leaf's lock.
+    /// Fits the scale of the order bytes to the live keys and to the new `key`. If the new key lies
+    /// at an end of the leaf, the scale leaves room for more keys there. The caller holds the
+    /// leaf's lock.
     #[cold]
     fn rescale(
         &self,

@@ -68,7 +68,7 @@ impl Leaf {
         [cells[0].load(guard), cells[1].load(guard)]
     }
 
-    /// What the entries add to the check that `slots` list from `position` on.
+    /// The part of the check that comes from the entries which `slots` list from `position` on.
     pub(super) fn sum<M: Medium>(
         &self,
         guard: &Guard<'_, M>,
@@ -114,7 +114,8 @@ const SEQUENCE: usize = 7;
 /// The word of the line of order bytes that holds their scale.
 const SCALE: usize = 7;
 
-/// The check of slots and count alone, where the next leaf's offset, a multiple of 64, has zeros.
+/// The check of slots and count alone. It lies where the next leaf's offset, a multiple of 64, has
+/// zeros.
 const SLOT_CHECK_MASK: u64 = 0x3f;
 const NEXT_MASK: u64 = ((1 << 48) - 1) & !SLOT_CHECK_MASK;
 const COUNT_SHIFT: u32 = 48;
@@ -149,8 +150,8 @@ impl Slots {
         slots.sealed_with(SEED ^ sum.0)
     }
 
-    /// With the check that follows from `before`, whose check is right, and from `change`, the sum
-    /// of the entries that differ. Slots are sealed before they are published.
+    /// These slots with a valid check. It is computed from `before`, whose check is right, and from
+    /// `change`, the sum of the entries that differ. Slots are sealed before they are published.
     #[inline(always)]
     pub(super) fn sealed(self, before: &Self, change: EntrySum) -> Self {
         self.sealed_with(before.sum() ^ change.0)
@@ -171,7 +172,8 @@ impl Slots {
     fn slot_check(&self) -> u64 {
         let checks = self.0.0[0] & (CHECK_MASK | SLOT_CHECK_MASK);
         let folded = u64::from(fold(self.sum() ^ checks));
-        // Six bits check all eight: those of the next leaf's offset lie anywhere in a byte.
+        // The six bits are folded from all eight, because the bits of the next leaf's offset lie
+        // anywhere in a byte.
         (folded ^ folded >> 6) & SLOT_CHECK_MASK
     }
 
@@ -251,7 +253,7 @@ impl Slots {
     }
 
     /// Refuses slots that fail the check of the line alone, with the next leaf; and a line of
-    /// zeros, as a page that was lost leaves it: without entries the check is [`SEED`].
+    /// zeros, which a lost page leaves: without entries the check is [`SEED`].
     pub(super) fn verify_line(&self, offset: u64) -> Result<()> {
         let first = self.0.0[0] & !medium::TAG_MASK;
         let fits = first & SLOT_CHECK_MASK == self.slot_check() && first != 0;
@@ -311,7 +313,8 @@ pub(super) struct LeafLock<'l, M: Medium> {
 impl<M: Medium> Drop for LeafLock<'_, M> {
     fn drop(&mut self) {
         let version = self.record.version.load(Ordering::Relaxed);
-        // ORDER: pairs with the acquire in `try_lock`: the next holder sees all that this one did.
+        // ORDER: pairs with the acquire in `try_lock`: the next holder sees all changes of this
+        // one.
         self.record
             .version
             .store(version & !LOCKED, Ordering::Release);
@@ -319,7 +322,7 @@ impl<M: Medium> Drop for LeafLock<'_, M> {
 }
 
 impl<M: Medium> LeafRecord<M> {
-    /// Prefetches what a scan reads: all but the orders.
+    /// Prefetches the lines that a scan reads: all except the order bytes.
     #[inline(always)]
     pub(super) fn prefetch_for_scan(&self) {
         kernels::prefetch_read(&self.version);
@@ -377,8 +380,8 @@ impl<M: Medium> LeafRecord<M> {
                 Ordering::Relaxed,
             )
         };
-        // Lazily: a `LeafLock` that is made without the lock would release another thread's when it
-        // is dropped.
+        // The `LeafLock` is made only with the lock: without it, its drop would release the lock of
+        // another thread.
         (free && locked().is_ok()).then(|| LeafLock { record: self })
     }
 
@@ -404,15 +407,15 @@ impl<M: Medium> LeafRecord<M> {
     }
 
     /// Waits a moment for the writer that changes a leaf, before the caller reads the leaf again.
-    /// If the leaf is dead, before the caller descends again: the inner nodes lead to a dead leaf
-    /// until the merge is published.
+    /// If the leaf is dead, the caller descends again after the wait: the inner nodes lead to a
+    /// dead leaf until the merge is published.
     #[cold]
     pub(super) fn wait() {
         // The writer may wait for a persist, or for a processor.
         yield_now();
     }
 
-    /// Marks the leaf as merged away, or takes that back. Under the lock.
+    /// Marks the leaf as merged away, or removes the mark. Under the lock.
     pub(super) fn set_dead(&self, dead: bool) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(
@@ -433,8 +436,8 @@ impl<M: Medium> LeafRecord<M> {
             if entry == 64 {
                 return None;
             }
-            // ORDER: acquire pairs with the release in `recycle`: the raised version precedes what
-            // is written here.
+            // ORDER: acquire pairs with the release in `recycle`: the raised version precedes the
+            // stores to the claimed entry.
             let new = claimed | 1 << entry;
             match self.claimed.compare_exchange_weak(
                 claimed,
@@ -579,8 +582,8 @@ impl<M: Medium> LeafRecord<M> {
         });
     }
 
-    /// Changes an empty leaf to the first one of many: readers of their keys wait meanwhile. Under
-    /// the lock.
+    /// Changes an empty leaf to the first one of many. Readers of keys in these leaves wait
+    /// meanwhile. Under the lock.
     pub(super) fn lead(&self, slots: &Slots, next: u32, high: u64) {
         self.set_dead(true);
         self.shorten(slots, next, high);
@@ -590,8 +593,8 @@ impl<M: Medium> LeafRecord<M> {
         self.set_dead(false);
     }
 
-    /// Changes the leaf to one that ends where `right` does, whose entries it has taken over. Under
-    /// both locks.
+    /// Changes the leaf to one that has taken over the entries of `right`, and ends where `right`
+    /// does. Under both locks.
     pub(super) fn extend(&self, slots: &Slots, right: &Self) {
         self.change(slots, || {
             self.live.store(slots.bitmap(), Ordering::Release);

@@ -22,7 +22,7 @@ struct Load {
     leaves: Vec<Loaded>,
 }
 
-/// A leaf that is written but for its slot line.
+/// A leaf of which everything but the slot line is written.
 struct Loaded {
     offset: u64,
     count: usize,
@@ -32,10 +32,11 @@ struct Loaded {
 
 impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Fills an empty tree. The slot line of the first leaf publishes its own entries and the chain
-    /// behind it. No lock is held while `next` runs, so it may read the tree; nothing is pinned, so
-    /// memory that other threads retire is freed meanwhile.
+    /// behind it. No lock is held while `next` runs, so it may read the tree; the thread is not
+    /// pinned, so memory that other threads retire is freed meanwhile.
     pub(super) fn load<'s>(&self, next: &'s mut NextEntry<'s>, fill: f64) -> Result<u64> {
-        // No other thread can reach what is written here, and the first leaf is never retired.
+        // No other thread can reach the new leaves, and the first leaf is never retired, so no pin
+        // is needed.
         let guard = self.pool.peek();
         self.expect_empty()?;
         let mut source = Sorted::<M, C>::new(&guard, next);
@@ -60,7 +61,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
     }
 
-    /// Whether the tree is empty: certain under the lock of the first leaf.
+    /// Refuses a tree that is not empty. Under the lock of the first leaf the answer stays true.
     fn expect_empty(&self) -> Result<()> {
         let head = self.leaves.get(self.head);
         if head.next() != 0 || head.slots().count() != 0 {
@@ -80,8 +81,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     ) -> Result<()> {
         let per_leaf = entries_per_leaf(self.capacity, fill);
         while let Some(words) = source.next_entry()? {
-            // The smallest keys go to the first leaf, for none can lie before them: no separator is
-            // below the smallest key that there is.
+            // The smallest keys go to the first leaf: no key can lie before them, because no
+            // separator is below the smallest possible key.
             if load.first.len() < per_leaf {
                 load.first.push(words);
                 continue;

@@ -17,7 +17,8 @@ type Record = LeafRecord<Dax>;
 
 const ENTRIES: usize = 2;
 
-/// A leaf of two entries, with the cells that a pool would have: acquire loads, release stores.
+/// A leaf of two entries. Atomics with acquire loads and release stores stand for the cells of a
+/// pool.
 struct Leaf {
     records: Arena<Record>,
     entries: [[AtomicU64; 2]; ENTRIES],
@@ -27,7 +28,7 @@ fn fingerprint(key: u64) -> u8 {
     key as u8 + 100
 }
 
-/// What a write reads: which entries are live, which of them has the key, how they rank.
+/// The state that a write reads: which entries are live, which of them has the key, how they rank.
 #[derive(PartialEq, Eq, Debug)]
 struct Planned {
     live: u64,
@@ -106,7 +107,7 @@ impl Leaf {
         drop(lock);
     }
 
-    /// What a write to `key` reads, and the sequence at which it reads that.
+    /// The state that a write to `key` reads, and the sequence at which it reads that.
     fn plan(&self, key: u64) -> Option<(u64, Planned)> {
         let record = self.record();
         let sequence = record.sequence()?;
@@ -130,7 +131,7 @@ impl Leaf {
         ))
     }
 
-    /// A point read, as the engine does it.
+    /// A point read, in the steps of the engine.
     fn get(&self, key: u64) -> Option<u64> {
         let record = self.record();
         loop {
@@ -152,8 +153,8 @@ impl Leaf {
     }
 }
 
-/// Two leaves; the left one leads on to the right one from key 2 on. `left` and `right` are how
-/// many keys they have.
+/// Two leaves; keys from 2 on belong to the right one. `left` and `right` are their numbers of
+/// keys.
 fn neighbours(left: usize, right: usize) -> Arc<Leaf> {
     let leaf = Leaf::new();
     leaf.records.allocate().unwrap();
@@ -229,7 +230,7 @@ fn who_finds_a_key_of_a_load_finds_all_of_them() {
     check_load(2, 1);
 }
 
-/// Looks for one key, then for the other.
+/// Searches for one key, then for the other.
 fn check_load(one: u64, other: u64) {
     model(move || {
         let leaf = neighbours(0, 0);
@@ -256,7 +257,7 @@ fn a_reader_beside_an_update_and_a_recycled_entry_finds_its_key() {
             let leaf = Arc::clone(&leaf);
             thread::spawn(move || {
                 leaf.publish(1, 11, Some(0));
-                // Entry 0 is free again, and goes to another key.
+                // Entry 0 is free again, and another key takes it.
                 leaf.publish(2, 20, None);
             })
         };
@@ -336,7 +337,7 @@ fn check_plan(key: u64, meanwhile: fn(&Leaf)) {
 fn a_plan_that_holds_knows_of_each_entry_that_was_recycled() {
     check_plan(1, |leaf| {
         leaf.publish(1, 11, Some(0));
-        // Entry 0 is free again, and goes to another key.
+        // Entry 0 is free again, and another key takes it.
         leaf.publish(2, 20, None);
     });
 }

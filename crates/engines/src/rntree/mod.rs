@@ -4,9 +4,9 @@
 //!
 //! ## Layout
 //!
-//! In the pool there are only leaves (`layout`) in a chain, and the records that entries lead to.
-//! Whatever is volatile (inner nodes, locks, transient slots, fingerprints) lies in memory and is
-//! rebuilt by recovery.
+//! The pool holds only leaves (`layout`), in a chain, and the records that entries lead to. All
+//! volatile state (inner nodes, locks, transient slots, fingerprints) lies in memory, and recovery
+//! rebuilds it.
 //!
 //! ## Invariants
 //!
@@ -14,14 +14,14 @@
 //!    is durable.
 //! 2. The slot line holds the offset of the next leaf. The chain from the head reaches every entry
 //!    exactly once, in ascending order. The head is never merged away.
-//! 3. An entry is, at any time, one of: free; claimed, and written by its claimant alone; live,
-//!    listed and never written; dead, not listed and not written until it is recycled.
+//! 3. An entry is always in one of four states: free; claimed, and written by its claimant alone;
+//!    live, listed and never written; dead, not listed and not written until it is recycled.
 //! 4. A leaf's lower bound never changes; its upper bound is its high key, which is the next leaf's
 //!    lower bound.
-//! 5. Readers see only what is durable, or wait until it is: the transient slots and `live` change
-//!    only after the fence of the slot line, and carry its LSN. A reader waits for a writer in one
-//!    other case: if it reaches a leaf that is being merged into its left neighbour, it waits until
-//!    the merge is published.
+//! 5. A reader returns only durable values, or waits until they are durable: the transient slots
+//!    and `live` change only after the fence of the slot line, and carry its LSN. A reader waits
+//!    for a writer in one other case: if it reaches a leaf that is being merged into its left
+//!    neighbour, it waits until the merge is published.
 //!
 //! ## Commit points
 //!
@@ -46,19 +46,19 @@
 //!
 //! ## Damage
 //!
-//! The slot line carries a check of itself and of the entries that it lists (`layout`). It travels
-//! with the line, so it costs no persist; and it changes by what an operation changes, so it costs
-//! no load. Recovery verifies every leaf before it writes anything, `check` verifies every leaf;
-//! reads do not. Leaves that fail are neither merged nor shared with, so that damage stays where it
-//! is until it is found.
+//! The slot line carries a check of itself and of the entries that it lists (`layout`). It is part
+//! of the line, so it costs no persist. An operation updates it from the entries that it changes,
+//! so it costs no load. Recovery verifies every leaf before it writes anything, `check` verifies
+//! every leaf; reads do not. Leaves that fail are neither merged nor rebalanced with neighbours, so
+//! that the damage does not spread before it is found.
 //!
 //! ## Where this departs from the paper
 //!
 //! - *Algorithm 1, line 3, Algorithm 2*: a bitmap is claimed from instead of a counter, so entries
 //!   are recycled without a copy; the counters `nlogs` and `plogs`, which Algorithm 3 forgets to
 //!   reset, do not exist.
-//! - *Algorithm 1, line 10*: the result of the conditional update is used; a condition that fails
-//!   at first sight allocates nothing. After locking, the leaf is checked again: it may have been
+//! - *Algorithm 1, line 10*: the result of the conditional update is used; if a condition fails at
+//!   first sight, nothing is allocated. After locking, the leaf is checked again: it may have been
 //!   split meanwhile.
 //! - *Algorithm 3*: the undo log is gone; `next` lies in the slot line and changes with it. Entries
 //!   are not moved within the old leaf (lines 7 to 11 overwrite slots that they still read, and
@@ -67,9 +67,9 @@
 //! - *Algorithm 3, lines 15 and 16*: the leaf stays locked until the parent knows the new one; a
 //!   reader with a stale parent compares the high key and moves right.
 //! - *Algorithm 4*: returns; and finds by fingerprint, not by binary search.
-//! - A full leaf whose right neighbour is there shares with it, or the two become three, as in a
-//!   B*-tree: leaves are four fifths full after random inserts. Only without a neighbour under the
-//!   same parent is a leaf split alone.
+//! - A full leaf moves entries to its right neighbour, or the two become three, as in a B*-tree:
+//!   leaves are four fifths full after random inserts. Only without a neighbour under the same
+//!   parent is a leaf split alone.
 //! - With `RnTreeOptions::gathers` a split copies the records of the entries that it moves next to
 //!   each other: for ranges over a pool that is larger than memory.
 //! - Point reads and scans of words are not pinned: a leaf's version is taken while its parent
@@ -223,8 +223,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         Ok(tree)
     }
 
-    /// Opens a tree: rebuilds its volatile half from the leaves, and marks what it reaches if the
-    /// pool asks for that. O(n), on `options.recovery_threads` threads.
+    /// Opens a tree: rebuilds its volatile half from the leaves, and marks the allocations that it
+    /// reaches if the pool asks for that. O(n), on `options.recovery_threads` threads.
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: RnTreeOptions) -> Result<Self> {
         let mut tree = Self::empty(pool, options)?;
         tree.start(root, options, pool.needs_mark())?;
@@ -252,7 +252,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         Ok(entries as usize)
     }
 
-    /// Remembers where the leaf of a new record lies.
+    /// Stores the offset of a new record's leaf.
     fn place(&self, index: u32, offset: u64) -> Result<()> {
         self.offsets.reach(index)?;
         self.offsets.get(index).store(offset, Ordering::Relaxed);
@@ -265,7 +265,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     }
 }
 
-/// The nodes of a tree, in an error.
+/// The description of a tree's nodes in an error.
 fn described(leaf_entries: usize) -> String {
     format!("{leaf_entries} entries a leaf")
 }

@@ -2,9 +2,9 @@
 //!
 //! A fingerprint tells keys apart but not their order, so an insert would have to read all entries,
 //! 14 lines, to rank its key among them. An order byte keeps the order: of two keys the lower one
-//! never has the higher byte. An insert compares 56 of them at once and reads only the entries that
-//! tie, one in four times for keys that spread evenly. Keys that crowd together within a leaf tie
-//! more often; then all entries are read, and the leaf gets a new scale.
+//! never has the higher byte. An insert compares all 56 order bytes at once, and reads only the
+//! entries that tie. If keys are spread evenly, one insert in four finds a tie. Keys that crowd
+//! together within a leaf tie more often; then all entries are read, and the leaf gets a new scale.
 
 /// How keys map to order bytes: from a base, in steps of a power of two.
 ///

@@ -1,7 +1,7 @@
 //! Recovery: the volatile half of the tree, rebuilt from the leaves.
 //!
-//! 1. One thread follows the chain of leaves, from slot line to slot line, and refuses lines that
-//!    no crash leaves.
+//! 1. One thread follows the chain of leaves, from slot line to slot line, and refuses lines that a
+//!    crash cannot leave.
 //! 2. All cores verify the leaves' checks and rebuild their volatile records: `live` and `claimed`
 //!    from the slots, fingerprints from the entries, a separator from the first key. After a crash
 //!    they mark leaf and records as in use.
@@ -9,8 +9,8 @@
 //!    those that follow one another.
 //! 4. The inner nodes are built bottom-up.
 //!
-//! Nothing but step 3 writes to the pool: not before all leaves have passed their checks, and each
-//! of its writes leaves a tree with the same content, so recovery may itself be cut off anywhere.
+//! Only step 3 writes to the pool, after all leaves have passed their checks. Each of its writes
+//! leaves a tree with the same content, so a crash may cut recovery off anywhere.
 
 use std::time::Instant;
 
@@ -24,16 +24,16 @@ use crate::index::{Codec, EntryWords};
 use crate::kit::{chain::Separator, share};
 use crate::{Error, Result};
 
-/// A leaf as the chain has it.
+/// A leaf of the chain.
 struct Link {
     offset: u64,
     slots: Slots,
 }
 
-/// The leaves from the head on, and what recovery has to mend.
+/// The leaves from the head on, and the parts that recovery has to mend.
 #[derive(Default)]
 struct Chain {
-    /// All leaves but empty ones; the head in any case.
+    /// All leaves except empty ones, and always the head.
     links: Vec<Link>,
     /// The links of which a crash tore the other copy of the slot line.
     torn: Vec<usize>,
@@ -41,7 +41,8 @@ struct Chain {
     empty: Vec<(usize, u64)>,
 }
 
-/// Leaves that one thread rebuilds at a time, so that threads end together.
+/// Leaves that one thread rebuilds at a time. The chunks are small, so that all threads end at
+/// about the same time.
 const CHUNK: usize = 4096;
 
 impl<M: Medium, C: Codec> RnTree<M, C> {
@@ -71,7 +72,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Collects the chain from the head on. Writes nothing.
     fn follow_chain(&self, guard: &Guard<'_, M>, head: u64) -> Result<Chain> {
         let mut chain = Chain::default();
-        // More leaves than fit in the pool are a circle.
+        // If the chain has more leaves than the pool has room for, it is a circle.
         let leaves_max = guard.medium().extent().length() / size_of::<Leaf>() as u64;
         let mut offset = head;
         let mut seen = 0;

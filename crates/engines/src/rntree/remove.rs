@@ -22,7 +22,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let hash = C::hash(key);
         let mut peeked = None;
         if !C::TIES {
-            // As in `store`.
+            // This read is not pinned, for the reason given in `store_as`.
             let guard = self.pool.peek();
             let seen = self.peek::<Find>(&guard, key, hash)?;
             let held = holds::<M, C>(&guard, condition, seen.words)?;
@@ -80,7 +80,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     }
 
     /// Publishes the leaf without an entry that it lists; the caller holds the leaf's lock. Returns
-    /// when that is durable, and how many entries are left.
+    /// the LSN at which that is durable, and the number of entries that are left.
     fn unlist(
         &self,
         guard: &Guard<'_, M>,

@@ -1,8 +1,8 @@
-//! Reading what is whole in a damaged tree, even one that does not open.
+//! Reads the undamaged entries of a damaged tree, even of one that does not open.
 //!
 //! A leaf that fails its check is left out, and the salvage goes on with the leaf that it names, if
-//! its slot line alone is whole. That need not be the right leaf, as if two slot lines were
-//! swapped: the leaves that were passed over are then found in the slabs of the pool.
+//! its slot line alone is whole. That leaf may be the wrong one, for example if two slot lines were
+//! swapped. The leaves that are skipped then are found in the slabs of the pool.
 
 use std::ops::RangeInclusive;
 

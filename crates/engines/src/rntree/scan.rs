@@ -1,9 +1,9 @@
 //! Ranges: one consistent snapshot of a leaf after the other.
 //!
-//! A snapshot takes order, entries and next leaf at one moment. A key that is there for the whole
-//! scan is in the leaf that covers it whenever that is read; a split moves keys to the right, where
-//! the scan has not been, and a merge leaves the right leaf dead: a scan that finds a dead leaf
-//! descends again from its last key. So each key comes at most once.
+//! A snapshot takes order, entries and next leaf at one moment. A key that is present for the whole
+//! scan is in the leaf that covers it, whenever that is read. A split moves keys to the right,
+//! where the scan has not been yet. A merge leaves the right leaf dead, and a scan that finds a
+//! dead leaf descends again from its last key. So each key comes at most once.
 
 use medium::sync::Ordering;
 use medium::sync::pause;
@@ -32,7 +32,7 @@ pub(super) struct Snapshot {
     pub(super) count: usize,
     pub(super) next: u32,
     high: u64,
-    /// When it is durable.
+    /// The LSN at which it is durable.
     pub(super) lsn: Lsn,
 }
 
@@ -81,7 +81,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             }
         }
         drop(lock);
-        // After the copy: what it saw is stamped with this LSN or an earlier one.
+        // The LSN is read after the copy: the content that was copied is stamped with this LSN or
+        // an earlier one.
         snapshot.lsn = guard.left_to_caller(record.lsn());
         Ok(true)
     }
@@ -152,8 +153,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
     }
 
-    /// Visits the entries of one leaf from where the scan is, and moves that behind them. `index` was
-    /// the right leaf when it had `version`.
+    /// Visits the entries of one leaf from the position of the scan on, and moves the position
+    /// behind them. `index` was the right leaf when it had `version`.
     #[inline(always)]
     fn visit_leaf(
         &self,
@@ -224,7 +225,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 progress.resume = last + 1;
             }
             if start == first {
-                // Not before: the scan may have got all that it wants.
+                // The next leaf is prefetched only here, because the scan may have ended before.
                 self.prefetch_next(guard, &slots, next);
             }
             if end == count {
@@ -238,7 +239,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
     }
 
-    /// As [`RnTree::visit_leaf`] for the leaf where the scan is, however busy its writers are: takes the
+    /// Visits a leaf, as [`RnTree::visit_leaf`] does, however often writers change it: takes the
     /// leaf's lock, which needs a pin. Both end before `visit` is called. Returns `false` if the
     /// scan is at its end.
     #[cold]
@@ -295,11 +296,11 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     }
 }
 
-/// How far a scan of words is.
+/// The position of a scan of words.
 struct Progress {
     /// The key at which it goes on.
     resume: u64,
-    /// When all that it has seen is durable.
+    /// The LSN at which everything that it has read is durable.
     seen: Lsn,
 }
 
@@ -326,7 +327,7 @@ impl<M: Medium, C: Codec> Leaves<M, C> for RnTree<M, C> {
         leaf: &mut LeafCopy,
     ) -> Result<Lsn> {
         let mut seen = Lsn::DURABLE;
-        // Keeps the heap's separators, which high keys lead to.
+        // The pin keeps the separators in the heap, to which high keys lead.
         let heap = self.inner.heap();
         let mut snapshot = Snapshot::new();
         let (low, high) = 'descend: loop {

@@ -20,7 +20,7 @@ fn slots_keep_order_next_and_tags() {
     assert_eq!(slots.position_of(55), None);
 }
 
-/// All entries have the same sum here, so only the check of the slots can notice a changed
+/// All entries have the same sum in this test, so only the check of the slots can notice a changed
 /// slot.
 #[test]
 fn every_changed_byte_of_a_line_fails_its_check() {
