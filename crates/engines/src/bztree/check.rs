@@ -25,7 +25,7 @@ pub(super) enum Visited<'n> {
     Damaged(u64, Error),
 }
 
-/// A node to go to: its pointer, its level, and the separators around it.
+/// A node that is to be visited: its pointer, its level, and the separators around it.
 type Next = (Pointer, usize, Option<Separator>, Option<Separator>);
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
@@ -265,7 +265,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 Self::fingerprint(searched) == leaf.fingerprint(guard, entry),
                 &|| format!("the fingerprint of entry {entry} is not its key's"),
             );
-            // No hash stands beside an offset here.
+            // The offset has no hash beside it here.
             let is_offset = !C::TIES || words[1] >> 48 == 0;
             expect(is_offset, &|| {
                 format!("there are bits above the offset of the record of entry {entry}")
@@ -287,7 +287,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(found)
     }
 
-    /// Counts keys, leaves and levels of inner nodes; returns once what was counted is durable.
+    /// Counts keys, leaves and levels of inner nodes; returns once the counted state is durable.
     pub(super) fn count(&self) -> Result<(u64, u64, u32)> {
         let guard = self.pool.pin();
         let mut keys = 0;
@@ -370,8 +370,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             Ok(())
         })?;
         leaves.sort_unstable();
-        // First visit all of it: in a damaged tree a leaf may be in two places, and must not be
-        // freed twice.
+        // All nodes are visited first: in a damaged tree a leaf may be in two places, and must not
+        // be freed twice.
         if let Some(twice) = leaves.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(Error::corrupt(twice[0], "a leaf that is reached twice"));
         }

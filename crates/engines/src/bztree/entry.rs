@@ -97,7 +97,7 @@ pub(crate) static ENTRY: Entry = Entry {
     media: media_of!(BzTree),
 };
 
-/// The sizes that are set; where only the leaf's are, the others follow from them.
+/// The sizes that are set. If only the leaf's are set, the others follow from them.
 fn sizes(settings: &Settings) -> Option<NodeSizes> {
     let set = |position| settings.get(position).map(|value| value as usize);
     let [leaf_entries, free_entries, inner_children] =

@@ -41,7 +41,8 @@ pub(super) enum Goal<'k, K> {
     Key(K),
     /// To the first leaf.
     First,
-    /// To the leaf that covers the keys next below these bytes, and these bytes themselves if so.
+    /// To the leaf that covers the keys next below these bytes; if the flag is set, to the one that
+    /// covers the bytes themselves.
     Below(&'k [u8], bool),
     /// To the last leaf.
     Last,
@@ -94,8 +95,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         LeafStatus(raw & VALUE_MASK).validated(leaf.offset)
     }
 
-    /// As [`BzTree::leaf_status`], for a caller that is about to change the leaf: helps an
-    /// operation that is under way there.
+    /// A leaf's status, for a caller that is about to change the leaf: helps an operation that is
+    /// under way there.
     #[inline(always)]
     pub(super) fn leaf_status_helping(
         &self,
@@ -411,7 +412,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             & ((1 << ENTRIES_MAX) - 1)
     }
 
-    /// Looks for `key` in a leaf.
+    /// Searches a leaf for `key`.
     ///
     /// The linearisation point is the load of the entry's metadata, or, where there is none, of the
     /// fingerprints; in a leaf that was replaced meanwhile it is the moment before the replacement:
@@ -454,8 +455,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(Observed { value, lsn })
     }
 
-    /// As [`BzTree::find`] for many keys, whose cache misses overlap: all descend together, level
-    /// by level. Returns when all that was seen is durable.
+    /// Does the same as [`BzTree::find`] for many keys, whose cache misses overlap: all descend
+    /// together, level by level. Returns the LSN at which everything that was read is durable.
     pub(super) fn find_many(
         &self,
         keys: &[C::Key<'_>],

@@ -127,7 +127,7 @@ impl<M: Medium> Drop for NewNodes<'_, '_, M> {
 }
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
-    /// Space for a leaf of so many entries. If the pool is full, space of any other size in which
+    /// Space for a leaf of this many entries. If the pool is full, space of any other size in which
     /// more than `least` fit: freed leaves serve only leaves of the same size, until a slab is
     /// empty.
     pub(super) fn allocate_room(
@@ -150,9 +150,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         })
     }
 
-    /// As [`BzTree::allocate_room`], for a leaf that replaces one or two others: room for so many
-    /// entries and some free ones. If the pool is full and `spared` is set, takes a spare: the
-    /// replaced leaves give space back.
+    /// Space for a leaf that replaces one or two others, with room for their entries and some free
+    /// ones ([`BzTree::allocate_room`]). If the pool is full and `spared` is set, takes a spare:
+    /// the replaced leaves give space back.
     pub(super) fn allocate_leaf(
         &self,
         new: &mut NewNodes<'_, '_, M>,
@@ -331,7 +331,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             cells[PAYLOAD].store(guard, payload);
         }
         for cells in &entries[copies.len()..] {
-            // Of a free entry only the metadata is ever read.
+            // Readers of a free entry read only its metadata.
             cells[META].store(guard, Meta::EMPTY.0);
         }
         guard.flush_words(guard.words(offset, leaf_bytes(capacity) / 8)?);
@@ -354,14 +354,14 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         offset: u64,
     ) -> Result<Option<(u64, InnerImage)>> {
         let inner = Self::inner(guard, offset)?;
-        // The status first: a child that is swapped meanwhile changes it.
+        // The status is read first: a child that is swapped meanwhile changes it.
         let status = self.inner_status(guard, inner)?;
         if status & super::layout::FROZEN != 0 {
             return Ok(None);
         }
         let header = Self::header(guard, inner);
         let count = header.separators();
-        // With room for one more, and allocated once.
+        // The vectors have room for one more, so that they are allocated only once.
         let mut separators = Vec::with_capacity(count + 1);
         let mut children = Vec::with_capacity(count + 2);
         for position in 0..count {

@@ -41,7 +41,7 @@ const USED: &str = "an entry that was never reserved is in use";
 pub(super) enum Attempt {
     /// Done.
     Done(Written),
-    /// Something changed meanwhile: try again from the root.
+    /// The tree changed meanwhile: try again from the root.
     Again,
 }
 
@@ -65,8 +65,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         condition: Condition<C::Value<'_>>,
     ) -> Result<Written> {
         match self.store_once(key, value, condition) {
-            // Nodes are replaced rather than changed, so much may be waiting to be free. Nothing is
-            // pinned here, but in a batch.
+            // Nodes are replaced and not changed, so a lot of memory may wait to be freed. Only a
+            // batch is pinned here.
             Err(error) if error.is_full() && !self.pool.peek().has_set_aside() => {
                 self.reclaim();
                 self.store_once(key, value, condition)
@@ -119,7 +119,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             free[META].prefetch_write();
             free[PAYLOAD].prefetch_write();
         }
-        // After the status was read: any later completion changes the status.
+        // This search comes after the status was read: any later completion changes the status.
         let found = self.look(guard, leaf, key, &mut seen)?;
         if !holds::<M, C>(guard, condition, found.as_ref().map(|found| found.words))? {
             let lsn = guard.left_to_caller(seen.lsn());
@@ -132,9 +132,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         }
     }
 
-    /// A leaf that is frozen or full: replaces it first, then everything again. Where that fails,
-    /// in a full pool or for an entry that is damaged, a frozen leaf goes on as it is, if there is
-    /// room in it or none is needed.
+    /// Replaces a leaf that is frozen or full; the caller then tries everything again. If the
+    /// replacement fails, because the pool is full or an entry is damaged, a frozen leaf is thawed
+    /// and stays in use, provided that it has room or none is needed.
     pub(super) fn make_way(
         &self,
         guard: &Guard<'_, M>,
@@ -153,13 +153,13 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 return Err(error);
             }
             if !error.is_full() {
-                // A merge would meet the same, and freeze it once more.
+                // A merge would fail for the same reason, and freeze the leaf once more.
                 return Ok(Attempt::Again);
             }
         }
         if live <= self.sizes.live_min() {
-            // As after a remove: the write goes on even if this merge fails, for want of space or
-            // for damage beside the leaf.
+            // The write goes on even if this merge fails, for lack of space or for damage in a
+            // neighbour; so does a remove.
             let _ = self.shrink(guard, key);
         }
         Ok(Attempt::Again)
@@ -178,7 +178,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let (payload, high) = Self::part(encoded.words()?[1]);
         let meta = Meta::visible(high, found.meta.version().wrapping_add(1));
         let mut swap = self.pmwcas.allocate();
-        // Unchanged, to notice a freeze.
+        // The status stays the same. It is part of the operation so that a freeze makes the
+        // operation fail.
         swap.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.0)?;
         swap.add_word(guard, &cells[META], found.meta.0, meta.0)?;
         swap.add_word(guard, &cells[PAYLOAD], found.payload, payload)?;
@@ -201,7 +202,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         key: C::Key<'_>,
         encoded: &mut Encoded<'_, '_, '_, '_, M, C>,
     ) -> Result<Attempt> {
-        // First the allocation, which may fail for want of space.
+        // The allocation comes first, because it may fail for lack of space.
         let words = encoded.words()?;
         let Some(cells) = self.reserve(guard, leaf, status)? else {
             return Ok(Attempt::Again);
@@ -353,7 +354,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 status.completed().buried().0,
             )?;
             if let Some(commit) = end.attempt(guard)? {
-                // Nobody is told that the reservation has ended, so order is enough.
+                // No thread returns an answer that rests on this, so it need not wait until it is
+                // durable.
                 drop(commit);
                 return Ok(());
             }

@@ -1,4 +1,4 @@
-//! What lies in the pool.
+//! The layout of a tree in the pool.
 //!
 //! ```text
 //! anchor, 64 bytes, then the descriptors of PMwCAS
@@ -66,7 +66,7 @@ pub(super) const PAYLOAD: usize = 2;
 
 /// The word of a leaf's head that is its status.
 pub(super) const LEAF_STATUS: usize = 7;
-/// Words of an inner node's keys that are none.
+/// Words of an inner node's keys that hold no key.
 pub(super) const INNER_HEADER: usize = 62;
 pub(super) const INNER_STATUS: usize = 63;
 
@@ -83,7 +83,7 @@ pub(super) const fn inner_bytes(ties: bool) -> usize {
     size_of::<Inner>() + if ties { 512 } else { 0 }
 }
 
-/// Bytes of a leaf with room for so many entries.
+/// Bytes of a leaf with room for `capacity` entries.
 pub(super) const fn leaf_bytes(capacity: usize) -> usize {
     LINE_BYTES + ENTRY_BYTES * capacity
 }
@@ -147,7 +147,7 @@ const ONE_DEAD: u64 = 1 << 24;
 const ONE_FREEZE: u64 = 1 << 40;
 
 impl LeafStatus {
-    /// Of a new leaf with so many entries, all sorted, and room for so many.
+    /// The status of a new leaf with `count` entries, all sorted, and room for `capacity`.
     pub(super) fn of_sorted(count: usize, capacity: usize) -> Self {
         Self((count as u64) << 8 | (count as u64) << 32 | (capacity as u64) << CAPACITY_SHIFT)
     }
@@ -176,12 +176,12 @@ impl LeafStatus {
         self.byte(8)
     }
 
-    /// Of the reserved entries, those that are not visible yet.
+    /// The number of reserved entries that are not visible yet.
     pub(super) fn pending(self) -> usize {
         self.byte(16)
     }
 
-    /// Of the reserved entries, those that are gone.
+    /// The number of reserved entries that are gone.
     pub(super) fn dead(self) -> usize {
         self.byte(24)
     }
@@ -212,7 +212,7 @@ impl LeafStatus {
         Self(self.0 + ONE_RESERVED + ONE_PENDING)
     }
 
-    /// With one entry that was pending and is no more.
+    /// With one pending entry fewer.
     pub(super) fn completed(self) -> Self {
         Self(self.0 - if self.pending() > 0 { ONE_PENDING } else { 0 })
     }
@@ -231,7 +231,7 @@ impl LeafStatus {
     /// Refuses a status that no leaf can have.
     #[inline(always)]
     pub(super) fn validated(self, offset: u64) -> Result<Self> {
-        // A leaf of zeros, as a page that was lost leaves it, has no room.
+        // A leaf of zeros, which a lost page leaves, has no room.
         if self.capacity().wrapping_sub(1) >= ENTRIES_MAX
             || self.count() > self.capacity()
             || self.sorted() > self.count()
@@ -259,7 +259,7 @@ const VERSION_SHIFT: u32 = 8;
 const VERSION_MASK: u64 = (1 << 40) - 1;
 
 impl Meta {
-    /// Of an entry that is free, or reserved.
+    /// The metadata of an entry that is free or reserved.
     pub(super) const EMPTY: Self = Self(0);
 
     /// Visible, with the upper three bits of a value.
@@ -376,7 +376,7 @@ impl<'g> Leaf<'g> {
             let new = word & !(0xff << shift) | u64::from(fingerprint) << shift;
             match cell.compare_exchange(guard, word, new) {
                 Ok(_) => return,
-                // Another entry of the same word.
+                // Another thread has set the fingerprint of another entry in this word.
                 Err(found) => word = found,
             }
         }

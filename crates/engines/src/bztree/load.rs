@@ -22,11 +22,11 @@ struct Load<'g, 'p, 's, M: Medium, C: Codec> {
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Fills an empty tree, whose root must be a leaf. (A tree that became empty by removals has
-    /// such a root, unless its leaves could not be merged.) Nothing is pinned while `next` runs, so
-    /// memory that other threads retire is freed meanwhile.
+    /// such a root, unless its leaves could not be merged.) The thread is not pinned while `next`
+    /// runs, so memory that other threads retire is freed meanwhile.
     pub(super) fn load<'s>(&self, next: &'s mut NextEntry<'s>, fill: f64) -> Result<u64> {
         self.empty_root(&self.pool.pin())?;
-        // No other thread can reach what is written here.
+        // No other thread can reach the new nodes.
         let guard = self.pool.peek();
         let source = Sorted::new(&guard, next);
         let mut load = Load {
@@ -45,8 +45,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let Some((_, root)) = load.level.pop() else {
             return Ok(0);
         };
-        // PERSIST: all that was written, before the root that leads to it; the operation's own
-        // fences belong to another guard.
+        // PERSIST: all new nodes are ordered before the root that leads to them; the operation's
+        // own fences belong to another guard.
         guard.fence();
         self.install_loaded(load, root)
     }
@@ -147,7 +147,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 Self::header(load.guard, Self::inner(load.guard, pointer.offset())?).level() + 1
             }
         };
-        // Spread evenly: an inner node takes three children or more, so none is left with one.
+        // Children are spread evenly. An inner node has room for three or more, so none is left
+        // with one.
         let nodes = below.len().div_ceil(most);
         for number in 0..nodes {
             let start = below.len() * number / nodes;

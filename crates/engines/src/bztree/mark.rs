@@ -1,4 +1,5 @@
-//! The mark after a crash: which allocations the tree reaches, found out while it is at work.
+//! The mark after a crash: it finds the allocations that the tree reaches, while the tree is in
+//! use.
 //!
 //! The walk visits all keys, leaf by leaf. For each leaf it descends from the root to the key where
 //! the last leaf ended, and marks the inner nodes on the way, the leaf, its records, and the record
@@ -30,8 +31,8 @@ use crate::pmwcas::Seen;
 use crate::{Error, Result};
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
-    /// Marks all that the tree reaches; asks after each leaf whether to go on. Returns whether it
-    /// came to the end. O(n).
+    /// Marks all allocations that the tree reaches. Calls `go_on` after each leaf, and stops if it
+    /// returns `false`. Returns whether it came to the end. O(n).
     pub(super) fn mark_reached(&self, go_on: &dyn Fn() -> bool) -> Result<bool> {
         self.pool.mark(self.anchor)?;
         let mut marked = Path::new();
@@ -44,8 +45,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             };
             let (path, leaf) = self.descend_path(&guard, &goal, &mut Seen::default())?;
             for (depth, step) in path.iter().enumerate() {
-                // Most are on the path of the leaf before. A node in space that was reused
-                // meanwhile is new, and need not be marked.
+                // Most inner nodes were marked on the path of the leaf before. A node in space that
+                // was reused meanwhile is new, and need not be marked.
                 if marked.get(depth).map(|marked| marked.offset) != Some(step.offset) {
                     self.pool.mark(step.offset)?;
                 }

@@ -188,7 +188,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             guard.retire(between.tail);
         }
         self.counters.merges.add();
-        // Order is enough: no answer rests on the merge.
+        // There is no wait until the merge is durable: no answer rests on it.
         drop(commit);
         self.reuse(guard);
         self.refill_spares(guard);
@@ -287,7 +287,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         self.install_merge(guard, new, pair, Pointer::inner(merged), parent, statuses)
     }
 
-    /// The root, as others see it now.
+    /// The root that other threads see at this moment.
     pub(super) fn root_pointer(&self, guard: &Guard<'_, M>) -> Result<Pointer> {
         Ok(Pointer(
             self.pmwcas.read(guard, self.root(guard)?)? & VALUE_MASK,

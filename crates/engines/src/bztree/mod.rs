@@ -13,14 +13,14 @@
 //!
 //! ## Invariants
 //!
-//! 1. A node's range of keys never changes. What a leaf does not cover is never in it.
+//! 1. A node's range of keys never changes. A leaf never has keys that it does not cover.
 //! 2. An entry goes from empty to visible to gone, or from empty to gone; never back, and never
 //!    before the status counts it as reserved. Its key does not change once it is visible; its
 //!    value does, by PMwCAS, and each change raises the version in its metadata.
 //! 3. A key is visible in at most one entry.
-//! 4. The visible entries of a leaf that is frozen stay as they are until it is thawed. Whatever
-//!    changes one names the leaf's status in the same operation; what replaces the leaf does so
-//!    too, and freezes it for good.
+//! 4. The visible entries of a leaf that is frozen stay as they are until it is thawed. Every
+//!    operation that changes one names the leaf's status, too. The operation that replaces the leaf
+//!    also names it, and freezes the leaf for good.
 //! 5. An inner node's separators never change. A child is swapped together with a change of the
 //!    status, and the node is frozen by the very operation that replaces it, which names that
 //!    status: no swap is lost in a copy.
@@ -70,7 +70,7 @@
 //!   line and the entry. The order of the sorted part serves scans and consolidation.
 //! - *4.2.1, insert*: the reservation is one compare-and-swap of the status without a persist, not
 //!   a durable PMwCAS; so an insert takes three persists instead of six. The status counts what is
-//!   pending, so only an insert that meets a reservation looks for a duplicate again; it waits a
+//!   pending, so only an insert that finds a reservation searches for a duplicate again; it waits a
 //!   bounded time, then ends the reservation by PMwCAS, so that a thread that has stopped blocks no
 //!   other thread. A reservation that a crash left is ended in the same way; so there is no index
 //!   epoch to tell it by.
@@ -78,21 +78,22 @@
 //!   three of a value lie in the metadata, which is part of the operation anyway, beside a version
 //!   by which a reader knows that both belong together. No dead entry, no consolidation for
 //!   updates.
-//! - *4.2.6, scans*: go on from the separator, not from the last key, so an empty leaf is no
-//!   obstacle.
+//! - *4.2.6, scans*: they go on from the separator, not from the last key, so they can pass an
+//!   empty leaf.
 //! - *4.3, consolidation*: the parent's status carries a counter that each swap of a child raises;
 //!   otherwise a copy of the parent could be installed that lacks the swap. A thread that finds a
-//!   frozen leaf renews it at once, not at the second try. Freezing is not flushed. Where there is
-//!   no space to renew it, the leaf is thawed and goes on as it is; so the operation that replaces
-//!   a leaf names its status as well, which counts how often it was frozen.
-//! - *4.3 and 5, node sizes*: counted in entries, as these have one size. What the allocator adds
-//!   is free space, too. The upper half of a split has twice the free entries.
+//!   frozen leaf renews it at once, not at the second try. Freezing is not flushed. If there is no
+//!   space to renew it, the leaf is thawed and stays in use. So the operation that replaces a leaf
+//!   also names its status, which counts how often it was frozen.
+//! - *4.3 and 5, node sizes*: counted in entries, as these have one size. The bytes by which the
+//!   allocator rounds up hold free entries, too. The upper half of a split has twice the free
+//!   entries.
 //! - *5*: nodes are allocated before anything is frozen, and a leaf and an inner node are kept in
 //!   reserve for consolidation and merging. Inner nodes are split and merged like leaves, and are
 //!   frozen by the operation that replaces them. The last leaf is split unevenly, for ascending
-//!   keys. A root with two children that merge is replaced by what they become.
-//! - *6.1, allocation*: nothing is handed to descriptors durably: what the tree does not reach is
-//!   free after a crash.
+//!   keys. A root with two children that merge is replaced by the merged node.
+//! - *6.1, allocation*: descriptors do not own allocations durably: space that the tree does not
+//!   reach is free after a crash.
 //!
 //! ## Not supported
 //!
@@ -148,8 +149,9 @@ pub struct BzTreeOptions {
     /// the open marks, in O(n).
     pub mark_later: bool,
     /// How often an insert polls an earlier reservation before it ends it, so that the other insert
-    /// starts again: also one that a crash left, whose insert no longer exists. 0 ends each at
-    /// once. Default: 1,024; from the 64th time on the thread yields after each.
+    /// starts again. The earlier reservation may be one that a crash left, whose insert no longer
+    /// exists. With 0 the insert ends each at once. Default: 1,024; from the 64th time on the
+    /// thread yields after each.
     pub patience: u32,
 }
 
@@ -187,7 +189,7 @@ impl Counter {
 }
 
 /// A BzTree. Immediate durability: an operation is durable when it returns, and no other thread has
-/// answered from it before.
+/// returned its result before.
 ///
 /// Latch-free: a reader never waits for a thread that has stopped; a writer does only if more
 /// operations are under way than [`BzTreeOptions::operations_max`]. The pool's allocator is not
@@ -218,7 +220,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// How large the nodes of the tree at `root` are.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::NodeSize`]: as no tree can be.
+    /// [`crate::ErrorKind::NodeSize`]: the root names sizes that no tree can have.
     pub fn sizes_of(root: &TreeRoot) -> Result<NodeSizes> {
         NodeSizes::of_root(root).validated()
     }
@@ -226,8 +228,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
 
 impl<M: Medium, C: Codec> Drop for BzTree<M, C> {
     fn drop(&mut self) {
-        // What a descriptor that is not given back names must stay in the pool, for the next open
-        // to finish it.
+        // The memory that a descriptor names, if it is not given back, must stay in the pool: the
+        // next open finishes the operation.
         if std::thread::panicking() {
             return self.pool.leave_unclean();
         }

@@ -1,9 +1,9 @@
 //! Making and opening a tree.
 //!
-//! 1. PMwCAS rolls forward or back what a crash cut off: the tree is then as after a prefix of its
-//!    operations.
-//! 2. If the pool asks for it, all that the tree reaches is marked, now or later (`mark`). The
-//!    first step takes the same time for every size.
+//! 1. PMwCAS rolls operations that a crash cut off forward or back. The tree is then in the state
+//!    after a prefix of its operations.
+//! 2. If the pool asks for it, all allocations that the tree reaches are marked, now or later
+//!    (`mark`). The first step takes the same time for every size.
 
 use std::time::Instant;
 
@@ -69,13 +69,14 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     }
 
     /// Opens a tree: finishes operations that a crash cut off. If the pool asks for a mark, marks
-    /// what the tree reaches, unless the options leave that for later. O(1), or O(n) with the mark.
+    /// the allocations that the tree reaches, unless the options leave that for later. O(1), or
+    /// O(n) with the mark.
     ///
     /// # Errors
     /// [`ErrorKind::TreeMismatch`](crate::ErrorKind::TreeMismatch): it is another engine's, of
     /// another codec, or with nodes of other sizes;
-    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) names a damaged descriptor, or says what
-    /// else is damaged.
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) names a damaged descriptor, or other
+    /// damage.
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: BzTreeOptions) -> Result<Self> {
         let crashed = pool.needs_mark();
         let start = Instant::now();

@@ -37,7 +37,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let found = match found {
             Some(found) if held => found,
             _ => {
-                // Nothing to change: the answer is what was read, in a frozen leaf as well.
+                // There is nothing to change: the answer is the result of the read, even in a
+                // frozen leaf.
                 let lsn = guard.left_to_caller(seen.lsn());
                 return Ok(Attempt::Done(Written { held, lsn }));
             }
@@ -60,8 +61,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             leaf.set_fingerprint(guard, found.entry, 0);
         }
         if status.buried().live() <= self.sizes.live_min() {
-            // The key is removed, even if the merge fails for want of space or for damage
-            // in a neighbour. An operation that reads the damaged leaf reports it.
+            // The key is removed, even if the merge fails for lack of space or for damage in a
+            // neighbour. An operation that reads the damaged leaf reports it.
             let _ = self.shrink(guard, key);
         }
         Ok(Attempt::Done(Written::done(lsn)))

@@ -1,4 +1,4 @@
-//! When the memory of nodes is used again.
+//! The reuse of the memory of nodes.
 //!
 //! A descriptor of PMwCAS keeps its content until its slot is used again. By then the leaf whose
 //! words it names may have been replaced, and its memory may hold a record. A recovery would then
@@ -19,7 +19,7 @@ use super::layout::Pointer;
 use crate::index::Codec;
 use crate::pmwcas::{Leftovers, Recycled};
 
-/// So many nodes share the fences that giving descriptors back takes.
+/// This many nodes share the fences that it takes to give descriptors back.
 const NODES: usize = 16;
 
 /// How often a full pool tries again to free nodes that wait for threads in the middle of an
@@ -29,9 +29,9 @@ const TRIES: usize = 100;
 /// Nodes that were replaced and are not freed yet.
 #[derive(Default)]
 pub(super) struct Outgoing {
-    /// Those that threads may still read.
+    /// Nodes that threads may still read.
     retired: Quarantine,
-    /// Those that descriptors may still name.
+    /// Nodes that descriptors may still name.
     named: Mutex<(Vec<u64>, Leftovers)>,
 }
 
@@ -54,11 +54,11 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         self.reuse_from(guard, if M::SCHEDULED { 1 } else { NODES });
     }
 
-    /// Frees nodes if there are so many; returns whether none is left.
+    /// Frees nodes if there are at least `least`; returns whether none is left.
     fn reuse_from(&self, guard: &Guard<'_, M>, least: usize) -> bool {
         let Outgoing { retired, named } = &self.outgoing;
         guard.interleave(named);
-        // Otherwise another thread is doing this, or has stopped while doing it.
+        // If the lock is taken, another thread is doing this, or has stopped while doing it.
         let Some(mut named) = named.try_lock() else {
             return false;
         };
@@ -82,7 +82,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         true
     }
 
-    /// Frees what was retired, for a pool that is full. The calling thread is not pinned.
+    /// Frees retired nodes, for a pool that is full. The calling thread is not pinned.
     pub(super) fn reclaim(&self) {
         self.pool.reclaim_with(Some(&self.outgoing.retired));
         let guard = self.pool.pin();
@@ -100,7 +100,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         }
     }
 
-    /// How many nodes wait that no thread reads any more.
+    /// The number of waiting nodes that no thread reads any more.
     pub(super) fn count_outgoing(&self) -> u64 {
         (self.outgoing.retired.count() + self.outgoing.named.lock().0.len()) as u64
     }

@@ -1,5 +1,5 @@
-//! Reading what is whole in a damaged tree, even one that does not open because a descriptor is
-//! damaged.
+//! Reads the undamaged entries of a damaged tree, even of one that does not open because a
+//! descriptor is damaged.
 //!
 //! Nothing is rolled forward or back. A word that names a sound descriptor has the value that the
 //! descriptor gives it. A word that names a damaged descriptor cannot be read, and everything below
@@ -70,7 +70,7 @@ impl<M: Medium, C: Codec> Leafy<M, C> for BzTree<M, C> {
             let mut entries: Vec<_> = entries.flatten().collect();
             let status = match status {
                 Ok(status) => status,
-                // A page of zeros has lost all of them.
+                // A page of zeros has no entry left.
                 Err(error) if entries.is_empty() => return Err(error),
                 Err(error) => {
                     entries.push(Err(error));
@@ -78,7 +78,7 @@ impl<M: Medium, C: Codec> Leafy<M, C> for BzTree<M, C> {
                 }
             };
             let missing = status.live().saturating_sub(entries.len());
-            // Unless a writer has changed the leaf meanwhile, they are lost.
+            // The missing entries are lost, unless a writer has changed the leaf meanwhile.
             if missing == 0 || self.leaf_status(guard, head).is_ok_and(|now| now == status) {
                 let lost = || Err(Error::corrupt(leaf, "the leaf counts it, but it is empty"));
                 entries.extend(iter::repeat_with(lost).take(missing));

@@ -1,8 +1,8 @@
-//! Ranges: one leaf after the other, each copied at once, both ways.
+//! Ranges in both directions: one leaf after the other, each copied as a whole.
 //!
-//! A range goes on from the separator where the last leaf ended. A leaf's bounds never change, so
-//! whatever was split or merged meanwhile, no key comes twice, and none that is there for the whole
-//! range is missed.
+//! A range goes on from the separator where the last leaf ended. A leaf's bounds never change. So
+//! whatever was split or merged meanwhile, no key comes twice, and no key that is present for the
+//! whole range is missed.
 
 use medium::{Lsn, Medium, kernels};
 use pool::{Guard, Pool};
@@ -94,7 +94,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     }
 
     /// Calls `visit` with the entries from `from` on, ascending and leaf by leaf, until it returns
-    /// `false`. Returns when all that was seen is durable.
+    /// `false`. Returns the LSN at which everything that was read is durable.
     pub(super) fn visit_words(&self, from: u64, visit: &mut VisitWords<'_>) -> Result<Lsn>
     where
         C: for<'k> Codec<Key<'k> = u64>,
@@ -111,8 +111,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 next.into_iter()
                     .chain(siblings)
                     .for_each(|leaf| kernels::prefetch_read(leaf.head));
-                // The entries of this leaf before those of the next: a processor fetches only so
-                // many lines at a time.
+                // The entries of this leaf are prefetched before those of the next: a processor
+                // fetches only a few lines at a time.
                 let meanwhile = || {
                     if let Some(leaf) = next {
                         Self::prefetch_entries(&guard, leaf);

@@ -40,8 +40,8 @@ impl Default for NodeSizes {
 }
 
 impl NodeSizes {
-    /// Leaves of at most so many entries, with the default's share of free ones. Inner nodes have
-    /// few children where leaves have less than 16 entries, so that small trees are deep.
+    /// Leaves of at most this many entries, with the default's proportion of free ones. Inner nodes
+    /// have few children where leaves have less than 16 entries, so that small trees are deep.
     #[must_use]
     pub const fn of_leaf(leaf_entries: usize) -> Self {
         let free_entries = if leaf_entries < 5 {
@@ -111,12 +111,12 @@ impl NodeSizes {
         self.leaf_entries - self.free_entries
     }
 
-    /// A leaf with at most so many live entries is to be merged.
+    /// A leaf with at most this many live entries is to be merged.
     pub(super) fn live_min(self) -> usize {
         self.leaf_entries / 4
     }
 
-    /// An inner node with at most so many children is to be merged.
+    /// An inner node with at most this many children is to be merged.
     pub(super) fn children_min(self) -> usize {
         (self.inner_children / 4).max(2)
     }
@@ -141,13 +141,13 @@ impl NodeSizes {
 pub(super) struct Rooms([u8; ENTRIES_MAX + 1]);
 
 impl Rooms {
-    /// The room of a leaf that is allocated for so many entries, or the largest room if that is
+    /// The room of a leaf that is allocated for `entries` entries, or the largest room if that is
     /// smaller.
     pub(super) fn room(&self, entries: usize) -> usize {
         usize::from(self.0[entries.min(ENTRIES_MAX)])
     }
 
-    /// The rooms for so many entries or more, in ascending order.
+    /// The rooms for `entries` entries or more, in ascending order.
     pub(super) fn from(&self, entries: usize) -> impl Iterator<Item = usize> {
         let larger = |room: &usize| Some(self.room(*room + 1)).filter(|larger| larger > room);
         std::iter::successors(Some(self.room(entries)), larger)

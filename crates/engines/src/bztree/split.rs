@@ -1,6 +1,6 @@
 //! Replacing a leaf that is frozen or full: by one that is consolidated, or by two.
 //!
-//! Every node that a change needs is allocated before anything is frozen. What replaces the leaf is
+//! Every node that a change needs is allocated before anything is frozen. The replacement is
 //! flushed, and ordered by fence 1 of the operation that installs it. A thread that finds the leaf
 //! frozen makes a replacement of its own; one of them is installed, the others are freed. A thread
 //! that cannot make one thaws the leaf instead: the operation that replaces a leaf names its
@@ -91,7 +91,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             new.release(replacement.offset);
             if let Some(commit) = self.attempt_swap(guard, swap)? {
                 self.counters.consolidations.add();
-                // Order is enough: the operation that needed room returns a later LSN.
+                // This need not wait: the operation that needed room returns a later LSN.
                 drop(commit);
                 self.reuse(guard);
             }
@@ -133,9 +133,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         }
         let leaf = Self::leaf(guard, offset)?;
         let mut new = NewNodes::new(guard);
-        // The last leaf grows at its end where keys come in order: it is left nearly full, and the
-        // new one has all the room. Keys often ascend elsewhere, too: so the upper half gets more
-        // free entries.
+        // If keys come in order, the last leaf grows at its end: it is left nearly full, and the
+        // new one has all the room. Keys often ascend in other places, too, so the upper half gets
+        // more free entries.
         let is_last = Self::upper_bound(guard, path)?.is_none();
         let middle = |count: usize| {
             if is_last {
@@ -292,7 +292,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         if replaced != old {
             self.retire(guard, old.offset());
         }
-        // Order is enough: the operation that needed room returns a later LSN.
+        // This need not wait: the operation that needed room returns a later LSN.
         drop(commit);
         self.reuse(guard);
         Ok(true)

@@ -1,4 +1,4 @@
-//! What unit tests of several parts start from.
+//! The starting point of unit tests of several parts.
 
 use medium::Dax;
 use pool::{Guard, Pool, PoolOptions};
@@ -10,7 +10,7 @@ use crate::pmwcas::Seen;
 
 pub(super) type Tree = BzTree<Dax, WordCodec>;
 
-/// An empty tree in memory, whose leaves have room for so many entries.
+/// An empty tree in memory, whose leaves have room for `leaf_entries` entries.
 pub(super) fn tree(leaf_entries: usize) -> (Pool<Dax>, Tree) {
     let options = PoolOptions {
         close_on_drop: false,

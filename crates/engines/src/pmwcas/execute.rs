@@ -185,8 +185,8 @@ impl Pmwcas {
         }
     }
 
-    /// Executes an operation on words in ascending order: its LSN if it succeeded.
-    /// What is `carried` is durable before success is.
+    /// Executes an operation on words in ascending order; returns its LSN if it succeeded. The
+    /// `carried` words are durable before success is.
     pub(super) fn run<M: Medium>(
         &self,
         guard: &Guard<'_, M>,
@@ -240,7 +240,7 @@ impl Pmwcas {
         let progress = self
             .complete(guard, held, &operation, Some(other))
             .or_else(|error| {
-                // Damage was in the way. Names that this operation has installed must not stay,
+                // The operation stopped at damage. Names that it has installed must not stay,
                 // unless other threads ended it.
                 let state = self.decide(guard, &operation, State::Failed)?;
                 match self.conclude(guard, &operation, state, swaps) {
@@ -301,7 +301,8 @@ impl Pmwcas {
         (0..DESCRIPTORS_PER_SLOT).try_for_each(|turn| self.give_back(guard, held, turn))
     }
 
-    /// Before a fence: flushes what must be durable before a descriptor of this slot is given back.
+    /// To be called before a fence: flushes everything that must be durable before a descriptor of
+    /// this slot is given back.
     #[inline]
     fn flush_ended<M: Medium>(
         &self,
@@ -322,14 +323,15 @@ impl Pmwcas {
                 )?;
                 held.set_phase(turn, Phase::Flushed);
             }
-            // Flushed before, but perhaps by a guard that never fenced.
+            // It was flushed before, but perhaps by a guard that never fenced.
             Phase::Freed => guard.flush(&self.node(guard, index)?.status),
             _ => {}
         }
         Ok(())
     }
 
-    /// After a fence: goes on with a descriptor of this slot, if it was for that.
+    /// To be called after a fence: takes a descriptor of this slot to its next phase, if the fence
+    /// was one that it waited for.
     #[inline]
     fn give_back<M: Medium>(
         &self,
@@ -408,7 +410,7 @@ impl Pmwcas {
     /// of them, or if a panic or damage ended an operation of the slot halfway.
     fn give_both_back<M: Medium>(&self, guard: &Guard<'_, M>, held: &Held<'_>) -> Result<bool> {
         self.recall_unseen(guard, held)?;
-        // The words, then the statuses.
+        // The first round is for the words, the second for the statuses.
         for _ in 0..2 {
             if !held.is_at_rest() {
                 self.recover_both(guard, held)?;
@@ -492,7 +494,8 @@ impl Pmwcas {
             }
             state = self.decide(guard, &operation, State::Failed)?;
         }
-        // Decided: only this word is completed. Threads that reach the other words complete those.
+        // The operation is decided, so only this word is completed. Threads that reach the other
+        // words complete those.
         Ok(self.conclude(guard, &operation, state, &swaps[position..=position]))
     }
 
@@ -546,7 +549,7 @@ impl Pmwcas {
             flush_at(guard, swaps.iter().map(|swap| swap.target.offset))?;
             // Fence 2.
             guard.fence();
-            // For the final values, which come behind fence 3.
+            // This prefetch is for the final values, which come behind fence 3.
             prefetch(swaps);
             if let Some(other) = other {
                 self.give_back(guard, held, other)?;
@@ -556,7 +559,7 @@ impl Pmwcas {
         Ok(self.conclude(guard, operation, state, swaps))
     }
 
-    /// What follows from the decision, for some of the words.
+    /// Applies the decision to some of the words.
     #[inline]
     fn conclude<M: Medium>(
         &self,

@@ -1,4 +1,4 @@
-//! What lies in the pool: descriptors.
+//! The layout of descriptors in the pool.
 //!
 //! ```text
 //!   0  status     state (2 bits), number of words (4), sequence number (35), 7 bits of zero, check (16)

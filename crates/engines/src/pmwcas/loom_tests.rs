@@ -20,7 +20,7 @@ const SECOND: Name = Name {
     index: INDEX,
     sequence: 2,
 };
-/// What the word holds between the two.
+/// The value of the word between the two operations.
 const VALUE: u64 = 5;
 
 /// A word, a descriptor's content, with the orderings of cells, and the slots.

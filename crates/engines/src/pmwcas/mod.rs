@@ -65,8 +65,8 @@
 //! | ordered before | what | otherwise |
 //! | --- | --- | --- |
 //! | fence 1 | the descriptor, before any word holds its name | a crash finds a name and not the value that it replaced |
-//! | fence 2 | all names together, before success | a crash finds success and a word with its old value: was the desired value never there, or is it long gone again? |
-//! | fence 3 | success, before any desired value | a crash finds one desired value and rolls the others back, or a reader has seen what is then taken back |
+//! | fence 2 | all names together, before success | a crash finds success and a word with its old value: it cannot tell whether the word never had the desired value or has lost it since |
+//! | fence 3 | success, before any desired value | a crash finds one desired value and rolls the others back, or a reader has seen a value that is then taken back |
 //!
 //! The fences are shared: what the caller flushed before (a record, a new node) is ordered by fence
 //! 1, all names by fence 2, and with them what lies in their lines. A failure needs no third fence,
@@ -170,7 +170,7 @@ pub const WORDS_MAX: usize = 8;
 
 const _: () = assert!(SLOTS_MAX * DESCRIPTORS_PER_SLOT <= DESCRIPTORS_MAX);
 
-/// A pool of descriptors at a known place, and what executes them.
+/// A pool of descriptors at a known place, and the volatile state for executing them.
 #[derive(Debug)]
 pub struct Pmwcas {
     /// Where the descriptors lie.
@@ -199,10 +199,10 @@ pub struct PmwcasStat {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadTarget {
-    /// The operation has as many words as it can have.
+    /// The operation already has the most words that it can have.
     #[error("an operation has at most {WORDS_MAX} words")]
     TooMany,
-    /// The word is part of the operation already.
+    /// The word is already part of the operation.
     #[error("the word at offset {0:#x} is named twice")]
     Twice(u64),
     /// The word is not part of the operation.
@@ -238,7 +238,7 @@ pub enum Recycling {
     /// The values lead to nothing.
     None,
     /// On success the expected value's memory is retired, on failure the desired value's is freed.
-    /// Neither where the two are equal: that stays where it is.
+    /// Neither if the two are equal: then the memory stays in use.
     FreeOne,
 }
 
@@ -284,7 +284,7 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// When the operation is durable.
+    /// The LSN at which the operation is durable.
     #[inline(always)]
     pub fn lsn(&self) -> Lsn {
         self.lsn
@@ -337,8 +337,8 @@ impl Pmwcas {
         }
     }
 
-    /// As [`Pmwcas::read`], for a caller that is about to change the word: helps an operation that
-    /// is under way there, and returns what the word holds afterwards.
+    /// The content of a word, for a caller that is about to change it: helps an operation that is
+    /// under way there, and returns the content afterwards. See [`Pmwcas::read`].
     #[inline(always)]
     pub fn read_helping<M: Medium>(&self, guard: &Guard<'_, M>, cell: &Word) -> Result<u64> {
         let raw = cell.load(guard);
@@ -349,8 +349,9 @@ impl Pmwcas {
         }
     }
 
-    /// The value of a word, as [`Pmwcas::read`] finds it, for a caller that answers from it. Notes
-    /// in `seen` what the caller must first wait for, with [`Pmwcas::settle`].
+    /// The value of a word, as [`Pmwcas::read`] finds it, for a caller that returns an answer based
+    /// on it. Notes the value's commit in `seen`, for which the caller must first wait with
+    /// [`Pmwcas::settle`].
     #[inline(always)]
     pub fn observe<M: Medium>(
         &self,
@@ -399,14 +400,15 @@ impl Pmwcas {
     }
 }
 
-/// An operation being put together. Nothing happens before it is executed; dropped, it never does.
+/// An operation that is being put together. It has no effect before it is executed, and none if it
+/// is dropped.
 #[derive(Debug)]
 #[must_use = "an operation does nothing until it is executed"]
 pub struct Descriptor<'p> {
     pmwcas: &'p Pmwcas,
-    /// In ascending order of offsets.
+    /// The words, in ascending order of offsets.
     swaps: Swaps<'p>,
-    /// Those of them, one bit each, whose policy is [`Recycling::FreeOne`].
+    /// One bit for each word, set if its policy is [`Recycling::FreeOne`].
     recycled: u32,
 }
 
@@ -430,8 +432,8 @@ impl<'p> Descriptor<'p> {
         self.add_recycling(guard, cell, expected, desired, Recycling::None)
     }
 
-    /// As [`Descriptor::add_word`], for values that lead to memory, which the operation owns from
-    /// now on.
+    /// Names a word, as [`Descriptor::add_word`] does, whose values lead to memory. The operation
+    /// owns that memory from now on.
     #[inline]
     pub fn add_recycling<M: Medium>(
         &mut self,
@@ -540,10 +542,10 @@ impl<'p> Descriptor<'p> {
     /// `true`; otherwise changes none and returns `false`. Recycles memory by the words' policies,
     /// with their values as offsets.
     ///
-    /// All that this guard flushed before is durable before any word changes. When this returns,
-    /// success is durable, or, after a failure, the values that it found are. The guard must have
-    /// been pinned ([`pool::Pool::pin`], not `peek`) before the words were reached: the pin keeps
-    /// their memory, for this thread and for threads that help it.
+    /// Everything that this guard flushed before is durable before any word changes. When this
+    /// returns, success is durable or, after a failure, the values that it found are durable. The
+    /// guard must have been pinned ([`pool::Pool::pin`], not `peek`) before the words were reached:
+    /// the pin keeps their memory, for this thread and for threads that help it.
     ///
     /// # Errors
     /// No word changed if it is [`ErrorKind::BadOperation`], for an operation without words or a
@@ -554,9 +556,9 @@ impl<'p> Descriptor<'p> {
         self.execute_with(guard, |recycled| recycle_offset(guard, recycled))
     }
 
-    /// As [`Descriptor::execute`], with a callback that recycles memory in place of the default
-    /// one. It is called once for each word with the policy [`Recycling::FreeOne`] whose two values
-    /// differ.
+    /// Does the same as [`Descriptor::execute`], with a callback that recycles memory in place of
+    /// the default one. It is called once for each word with the policy [`Recycling::FreeOne`]
+    /// whose two values differ.
     pub fn execute_with<M: Medium>(
         self,
         guard: &Guard<'_, M>,
@@ -580,8 +582,8 @@ impl<'p> Descriptor<'p> {
         Ok(false)
     }
 
-    /// As [`Descriptor::execute`], but does not wait until the outcome is durable. It is for
-    /// callers that read again after a failure, and that own memory which a success makes
+    /// Does the same as [`Descriptor::execute`], but does not wait until the outcome is durable. It
+    /// is for callers that read again after a failure, and that own memory which a success makes
     /// reachable.
     ///
     /// # Errors
@@ -590,10 +592,10 @@ impl<'p> Descriptor<'p> {
         self.attempt_carrying(guard, &[])
     }
 
-    /// As [`Descriptor::attempt`], and gives other words these values, which are durable before
-    /// success is. They come in ascending order of their offsets, none of them takes part in the
-    /// operation, and no thread may read them before it has succeeded. After a failure they may
-    /// have the values. They take no fence of their own.
+    /// Does the same as [`Descriptor::attempt`], and also gives other words the values `carried`,
+    /// which are durable before success is. They come in ascending order of their offsets, none of
+    /// them takes part in the operation, and no thread may read them before it has succeeded. After
+    /// a failure they may have the values. They take no fence of their own.
     ///
     /// This is faster than stores and a flush by the caller: the processor would wait for them at
     /// the next locked instruction, and for the fence again.
@@ -605,8 +607,8 @@ impl<'p> Descriptor<'p> {
         self.attempt_with(guard, carried, |recycled| recycle_offset(guard, recycled))
     }
 
-    /// As [`Descriptor::attempt_carrying`], with a callback in place of the default one, as
-    /// [`Descriptor::execute_with`] has it.
+    /// Does the same as [`Descriptor::attempt_carrying`], with a callback in place of the default
+    /// one: see [`Descriptor::execute_with`].
     pub fn attempt_with<M: Medium>(
         self,
         guard: &Guard<'_, M>,
@@ -637,7 +639,7 @@ impl<'p> Descriptor<'p> {
         self.discard_with(|recycled| recycle_offset(guard, recycled));
     }
 
-    /// As [`Descriptor::discard`], with a callback in place of the default one.
+    /// Does the same as [`Descriptor::discard`], with a callback in place of the default one.
     pub fn discard_with(self, mut finalise: impl FnMut(Recycled)) {
         let filled = self.recycled().filter(|target| target.new != UNFILLED);
         filled.for_each(|target| finalise(Recycled::Unused(target.new)));

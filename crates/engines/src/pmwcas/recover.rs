@@ -1,4 +1,4 @@
-//! Making descriptors, and rolling what a crash cut off forward or back.
+//! Makes descriptors, and rolls operations that a crash cut off forward or back.
 
 use medium::Medium;
 use pool::Guard;
@@ -180,8 +180,8 @@ fn roll<M: Medium>(guard: &Guard<'_, M>, operation: &Unfinished) -> Result<()> {
             // again.
             cell.publish(guard, if succeeded { target.new } else { target.old });
         } else if name.is_conditional_in(raw) {
-            // Only the first half of an RDCSS: the operation was not decided with its name in this
-            // word.
+            // The word holds only the first half of an RDCSS: the operation was not decided with
+            // its name in this word.
             cell.publish(guard, target.old);
         } else {
             // The word has its final value, or a later one. If only the process ended, that may be
@@ -282,7 +282,7 @@ pub(crate) mod tests {
                 .words(guard.offset_of(node), DESCRIPTOR_BYTES / 8)
                 .unwrap();
             let used = lines.len().min((2 + 3 * count).next_multiple_of(8));
-            // The rest of its lines is not used by an operation on so many words.
+            // An operation on this many words does not use the rest of the lines.
             let content: Vec<u64> = lines[..used].iter().map(|word| word.load(&guard)).collect();
             for (word, bit) in (0..used).flat_map(|word| (0..64).map(move |bit| (word, bit))) {
                 lines[word].store(&guard, content[word] ^ 1 << bit);

@@ -81,7 +81,7 @@ impl Commits {
 /// durable.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
-    /// When all of them are durable.
+    /// The LSN at which all of them are durable.
     lsn: Lsn,
 }
 
@@ -119,7 +119,7 @@ impl Seen {
         }
     }
 
-    /// When all of them are durable.
+    /// The LSN at which all of them are durable.
     #[inline(always)]
     pub fn lsn(&self) -> Lsn {
         self.lsn

@@ -29,7 +29,8 @@ pub(super) enum Phase {
     Freed = 1,
     /// No word holds its name, which may not be durable.
     Ended = 2,
-    /// As [`Phase::Ended`], and its words were flushed since the slot's current operation began.
+    /// No word holds its name, as in [`Phase::Ended`], and its words were flushed since the slot's
+    /// current operation began.
     Flushed = 3,
     /// It stands for the operation that the slot's holder executes.
     Busy = 4,
@@ -165,7 +166,7 @@ pub(super) struct Hazard<'s> {
 
 impl Drop for Hazard<'_> {
     fn drop(&mut self) {
-        // ORDER: pairs with the loads in `is_helped`: what this thread did to the words is visible
+        // ORDER: pairs with the loads in `is_helped`: this thread's stores to the words are visible
         // before.
         self.slots.hazards[self.number].store(0, Ordering::Release);
         self.slots.helpers.fetch_sub(1, Ordering::Release);
@@ -210,8 +211,8 @@ impl Slots {
             && taken
                 .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok();
-        // Lazily: a `Held` that is made without the slot would release another thread's slot when
-        // it is dropped.
+        // The `Held` is made only with the slot: without it, its drop would release another
+        // thread's slot.
         free.then(|| Held { slot, number })
     }
 
@@ -220,8 +221,8 @@ impl Slots {
         self.try_take(number)
     }
 
-    /// Takes a slot that `suits`: number `first` if it is free, else the next one. Waits only if
-    /// all slots are taken.
+    /// Takes a slot for which `suits` returns true: number `first` if it is free, else the next
+    /// one. Waits only if all slots are taken.
     #[inline]
     pub(super) fn take(&self, first: usize, mut suits: impl FnMut(&Held<'_>) -> bool) -> Held<'_> {
         let mut spins = 0;

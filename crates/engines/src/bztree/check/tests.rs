@@ -68,7 +68,7 @@ fn a_leaf_that_is_reached_twice_is_reported_and_not_freed_twice() {
         let child = Pointer(inner.children[0].load(&guard));
         inner = Tree::inner(&guard, child.offset()).unwrap();
     }
-    // Without entries, so that none of them is out of place.
+    // The leaf has no entries, so that none of them is out of place.
     let twice = Tree::leaf(&guard, Pointer(inner.children[0].load(&guard)).offset()).unwrap();
     let entries = twice.entries(&guard, 4).unwrap();
     entries
@@ -110,7 +110,7 @@ fn a_separator_outside_of_its_nodes_range_is_reported() {
         "{violations:?}"
     );
     child.keys[last].store(&guard, before);
-    // And begins with it, for the next one.
+    // The next child's range begins with it.
     let child = Tree::inner(&guard, Pointer(top.children[1].load(&guard)).offset()).unwrap();
     child.keys[0].store(&guard, top.keys[0].load(&guard));
     let violations = tree.verify().unwrap();
