@@ -1,8 +1,8 @@
-//! Changes of nodes: splits, merges, and what follows from them above.
+//! Changes of nodes: splits, merges, and the changes that these cause in the levels above.
 //!
 //! A split gives the parent one more child, a merge takes one. A parent with five children is split
-//! at once, one with a single child merged, and so on up to the root. Where a crash, or a full
-//! pool, comes in between, the next split or merge below goes on with it.
+//! at once, one with a single child merged, and so on up to the root. If a crash or a full pool
+//! interrupts that, the next split or merge below goes on with it.
 
 use super::find::{Path, Place, Step};
 use super::layout::{Content, IDS_MAX, LEAF_ENTRIES, MERGED_MAX, Node};
@@ -11,7 +11,7 @@ use super::record::Fresh;
 use super::{CawbTree, LEVELS_MAX, State, log};
 use crate::kit::prelude::*;
 
-/// What the operations of one writer share.
+/// The state that the steps of one write share.
 pub(super) struct Writer<'w, 'p, M: Medium> {
     pub(super) guard: &'w Guard<'p, M>,
     pub(super) state: &'w mut State,
@@ -60,8 +60,9 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Err(ErrorKind::Contended { offset: self.root }.into())
     }
 
-    /// Splits the inner nodes of a path that have four IDs, the uppermost first. Whether there was
-    /// one; if so, the path may lead to other nodes now, and some on it may still have four IDs.
+    /// Splits the inner nodes of a path that have four IDs, the uppermost first. Returns whether
+    /// there was one. If so, the path may lead to other nodes now, and some on it may still have
+    /// four IDs.
     pub(super) fn split_full(
         &self,
         writer: &mut Writer<'_, '_, M>,
@@ -83,7 +84,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             )?;
             path[level].count = 1;
             found = true;
-            // What is below may belong to the new node now.
+            // The nodes below may belong to the new node now.
             if path[level + 1..].iter().any(|step| step.count == IDS_MAX) {
                 break;
             }
@@ -95,7 +96,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Ok(found)
     }
 
-    /// Splits a node that is to have this content. What is new in it is in `fresh`.
+    /// Splits a node that is to have this content. `fresh` has the new nodes, records and IDs in it.
     pub(super) fn split(
         &self,
         writer: &mut Writer<'_, '_, M>,
@@ -154,8 +155,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     }
 
     /// Gives the inner nodes of a path that have a single child another one, or merges them, the
-    /// uppermost first. Whether there was one; if so, the path may lead to other nodes now, and
-    /// some on it may still have a single child.
+    /// uppermost first. Returns whether there was one. If so, the path may lead to other nodes now,
+    /// and some on it may still have a single child.
     pub(super) fn merge_single(
         &self,
         writer: &mut Writer<'_, '_, M>,
@@ -170,12 +171,12 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             };
             path[level].count = 1;
             if !self.move_child(writer, path[level].offset, path[above])? {
-                // With the next one; the last one with the one before.
+                // A node is merged with the next one, the last one with the one before.
                 let step = path[above];
                 self.merge(writer, step, step.position.min(step.count - 1), 0, 0)?;
                 path[above].count -= 1;
             }
-            // What is below may belong to another node now.
+            // The nodes below may belong to another node now.
             if path[level + 1..].iter().any(|step| step.count == 0) {
                 break;
             }
@@ -240,7 +241,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         let child = Node::load(guard, offset)?;
         self.write_log(guard, writer.state, &Content::empty_leaf())?;
         // PERSIST: the log, which may name the child, is empty before the root; lost, an open would
-        // read in the log of a node that is something else by then.
+        // find a node in the log whose memory is something else by then.
         guard.fence();
         self.store_one(
             guard,

@@ -13,7 +13,8 @@ use crate::kit::prelude::*;
 use crate::kit::salvage::what_of;
 use crate::kit::share;
 
-/// The level whose nodes threads share, each with all below it: some hundred nodes of a large tree.
+/// The level whose nodes are distributed to threads, each with its subtree: some hundred nodes of a
+/// large tree.
 const SHARED_LEVEL: usize = 6;
 
 pub(super) const NOT_FIRST: &str = "a separator that is not the first key to its right";
@@ -29,7 +30,7 @@ struct Visited {
     low_at: u64,
 }
 
-/// Lines that share an allocation of [`Seen`]: 1 MiB of the pool.
+/// Lines whose bits lie in one allocation of [`Seen`]: 1 MiB of the pool.
 const CHUNK_LINES: usize = 1 << 14;
 
 /// The nodes that a walk has visited: a bit for each line of the pool, in chunks that are made
@@ -46,7 +47,7 @@ impl Seen {
         )
     }
 
-    /// Whether a node is visited for the first time. What lies outside of the pool always is.
+    /// Whether a node is visited for the first time. `true` for every offset outside of the pool.
     fn is_new(&self, offset: u64) -> bool {
         let line = offset as usize / LINE_BYTES;
         let Some(chunk) = self.0.get(line / CHUNK_LINES) else {
@@ -68,15 +69,15 @@ pub(super) struct Stale {
     pub(super) first: u32,
 }
 
-/// What there is in a tree.
+/// The content of a tree.
 #[derive(Default)]
 pub(super) struct Survey {
     pub(super) counts: Counts,
-    /// In the order of their keys.
+    /// The leaves, in the order of their keys.
     pub(super) leaves: Vec<u64>,
     pub(super) stale: Vec<Stale>,
     pub(super) violations: Vec<LeftOut>,
-    /// What the last leaf links.
+    /// The leaf to which the last leaf links.
     next: u64,
 }
 
@@ -134,7 +135,7 @@ impl Survey {
         }
     }
 
-    /// Adds what there is behind.
+    /// Adds the survey of the part behind.
     fn join(&mut self, behind: Self) {
         if let Some(leaf) = behind.leaves.first() {
             self.follow(*leaf, behind.counts.levels);
@@ -166,8 +167,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             })
     }
 
-    /// Visits a node and all below it, parents first, children in their order, each once. What lies
-    /// on level `end` is not visited, but returned. O(nodes), whatever the damage.
+    /// Visits a node and its subtree, parents first, children in their order, each once. Nodes on
+    /// level `end` are not visited, but returned. O(nodes), whatever the damage.
     fn walk(
         guard: &Guard<'_, M>,
         seen: &Seen,
@@ -209,7 +210,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         left
     }
 
-    /// Visits and verifies all nodes, but not what leaves lead to, on so many threads.
+    /// Visits and verifies all nodes, but not the records that leaves lead to, on `threads`
+    /// threads.
     pub(super) fn survey(&self, threads: usize, read: &Read<'_, M>) -> Result<Survey> {
         let seen = Seen::new(&self.pool.peek());
         let part = |from, end| {
@@ -293,7 +295,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         verify_entry::<M, C>(guard, words, last)
     }
 
-    /// Gives back all space. What cannot be visited stays taken.
+    /// Gives back all space. Nodes that cannot be visited stay taken.
     #[expect(
         clippy::unnecessary_wraps,
         reason = "other engines' fail where damage stops the walk"

@@ -51,8 +51,8 @@ pub(super) struct At {
     pub(super) version: u64,
 }
 
-/// Where a reader has come to: the node, the key's entry if it is a key's way, and whether no node
-/// comes before on the same level.
+/// The node that a reader has reached, the key's entry if it is a key's way, and whether the node
+/// is the first one on its level.
 pub(super) type Reached = (At, Node, Option<EntryWords>, bool);
 
 fn too_deep(offset: u64) -> Error {
@@ -103,7 +103,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Ok((node.count(), None))
     }
 
-    /// As [`CawbTree::rank`], for any way.
+    /// The position of the child that a descent by any way takes, and the key's entry: see
+    /// [`CawbTree::rank`].
     #[inline(always)]
     fn rank_way(
         &self,
@@ -159,8 +160,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         }
     }
 
-    /// Calls `attempt` until no writer comes between, which `None` says. An error counts only if no
-    /// writer is at work.
+    /// Calls `attempt` again while it returns `None`, which means that a writer came between. An
+    /// error counts only if no writer is at work.
     pub(super) fn read<T>(
         &self,
         guard: &Guard<'_, M>,
@@ -194,8 +195,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     /// Goes from a node that was read to another one that it leads to; `None` if one of them
     /// changes or has changed.
     pub(super) fn go_on(&self, from: At, offset: u64) -> Option<At> {
-        // The version is taken while the node that leads there is as it was: it is that of the node
-        // meant.
+        // The version is taken while the parent has not changed, so it is the version of the child
+        // that the parent means.
         let version = self.versions.of(offset)?;
         self.is_still(from).then_some(At { offset, version })
     }
@@ -204,8 +205,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     }
 
     /// Goes down to a leaf; if `stops`, to a node that has the key's ID. A key that is a separator
-    /// is found in the inner node: the table has its entry. `None` if a writer came between; what
-    /// is returned is to be validated.
+    /// is found in the inner node: the table has its entry. `None` if a writer came between. The
+    /// caller has to validate the result.
     #[inline(always)]
     pub(super) fn descend(
         &self,
@@ -236,7 +237,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Err(too_deep(at.offset))
     }
 
-    /// The entry of a key, and when it is durable.
+    /// The entry of a key, and the LSN at which it is durable.
     fn look(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<(Option<EntryWords>, Lsn)> {
         self.read(guard, || {
             let Some((at, _, found, _)) =
@@ -244,7 +245,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             else {
                 return Ok(None);
             };
-            // Loaded after the entry, so it is that of the entry or of a later one.
+            // The LSN is loaded after the entry, so it is that of the entry or of a later one.
             let lsn = self.versions.lsn(at.offset);
             Ok(self.is_still(at).then_some((found, lsn)))
         })
@@ -276,8 +277,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Ok(Observed { value, lsn })
     }
 
-    /// As [`CawbTree::find`] for many keys, whose cache misses overlap. Returns when all that was
-    /// seen is durable.
+    /// Does the same as [`CawbTree::find`] for many keys, whose cache misses overlap. Returns the
+    /// LSN at which everything that was read is durable.
     pub(super) fn find_many(
         &self,
         keys: &[C::Key<'_>],
@@ -296,8 +297,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Ok(seen)
     }
 
-    /// Loads all that lies on the ways to some keys, level by level. What it reads counts for
-    /// nothing.
+    /// Loads all nodes on the ways to some keys into the cache, level by level. The values that it
+    /// reads are not used.
     fn prefetch_ways(&self, guard: &Guard<'_, M>, keys: &[C::Key<'_>]) {
         let mut nodes = [Some(self.root); GROUP];
         for _ in 0..LEVELS_MAX {

@@ -8,7 +8,7 @@ use super::record::{Fresh, retire};
 use crate::kit::prelude::*;
 
 impl<M: Medium, C: Codec> CawbTree<M, C> {
-    /// Gives a key this value, if `condition` holds.
+    /// Sets the value of a key, if `condition` holds.
     pub(super) fn store(
         &self,
         key: C::Key<'_>,
@@ -18,8 +18,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         let guard = self.pool.pin();
         guard.admit()?;
         let mut fresh = Fresh::new(self, &guard);
-        // Before the descent: the record is written back while nodes are read. If there is no space
-        // for it, the condition comes first.
+        // The record is written before the descent, so that it is written back while nodes are
+        // read. If there is no space for it, the condition is checked first.
         let early = match condition {
             Condition::Equals(_) => None,
             _ => fresh.record(key, value, condition).ok(),
@@ -53,7 +53,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Ok(Written::done(lsn))
     }
 
-    /// Gives a key that is there another record. Returns the old one.
+    /// Gives a key that is present another record. Returns the old one.
     fn replace(
         &self,
         guard: &Guard<'_, M>,
@@ -71,7 +71,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         // No reader waits: no ID changes.
         let lsn = self.store_one(guard, place.leaf, &place.node, &content, place.parent, &[])?;
         // A reader takes the value from the table, and after that the LSN of the node where it has
-        // met the ID.
+        // found the ID.
         self.versions.stamp(place.leaf, lsn);
         if place.separated != 0 {
             self.versions.stamp(place.separated, lsn);
@@ -80,7 +80,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Ok((lsn, old))
     }
 
-    /// Adds a key that is not there.
+    /// Adds a key that is absent.
     fn add(
         &self,
         writer: &mut Writer<'_, '_, M>,
@@ -113,7 +113,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         if let Some(step) = place.path.last_mut() {
             step.count += 1;
         }
-        // The key is there, so an error is not the insert's. The next split below meets it again.
+        // The key is added, so the insert does not return an error of this split. The next split
+        // below finds it again.
         _ = self.split_full(writer, &mut place.path);
         Ok(lsn)
     }

@@ -11,8 +11,8 @@
 //! inner node has one child more.
 //!
 //! The *check* is the exclusive or of the words, each rotated by an amount of its own, and of the
-//! node's offset, folded to 14 bits. It tells every change of a single byte, and all but one of
-//! 16,384 other damages. It travels with the line, so it costs no persist.
+//! node's offset, folded to 14 bits. It detects every change of a single byte, and all but one of
+//! 16,384 other damages. It is part of the line, so it costs no persist.
 
 use medium::{Line, LineValue, Medium, TAG_MASK, node};
 use pool::Guard;
@@ -87,7 +87,7 @@ impl Node {
         self.0.0[0] & LEAF != 0
     }
 
-    /// What the log is about, in the log.
+    /// The status of the log, in the log's line.
     pub(super) fn status(&self) -> u64 {
         self.0.0[0] >> STATUS_SHIFT & STATUS_MASK
     }
@@ -134,14 +134,15 @@ impl Node {
             .iter()
             .zip(0..)
             .map(|(word, index)| (word & !TAG_MASK).rotate_left(7 * index));
-        // Multiplied, so that it takes more than two bits of difference to bring two lines in each
-        // other's places.
+        // The offset is multiplied, so that a swap of two lines is noticed even if their offsets
+        // differ in few bits.
         let place = offset.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let sum = rotated.fold(place ^ 0x35b9, |sum, word| sum ^ word);
         (0..5).fold(0, |folded, part| folded ^ sum >> (14 * part)) & CHECK_MASK
     }
 
-    /// The node itself; refuses a line that is none of this offset, or that no node is like.
+    /// The node itself. Refuses a line that is not the node of this offset, or that no node can
+    /// have.
     pub(super) fn validated(self, offset: u64) -> Result<Self> {
         let mut words = self.0.0;
         words[0] &= !(CHECK_MASK << CHECK_SHIFT);
@@ -156,7 +157,7 @@ impl Node {
     }
 }
 
-/// What a node is to hold.
+/// The content that a node is to get.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Content {
     pub(super) is_leaf: bool,

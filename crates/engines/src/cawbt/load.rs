@@ -12,7 +12,7 @@ use crate::kit::prelude::*;
 type Loaded = (u64, u32);
 
 impl<M: Medium, C: Codec> CawbTree<M, C> {
-    /// Fills an empty tree. No lock is held, and nothing is pinned, while `next` runs.
+    /// Fills an empty tree. The thread holds no lock and is not pinned while `next` runs.
     pub(super) fn load<'s>(&self, next: &'s mut NextEntry<'s>, fill: f64) -> Result<u64> {
         let guard = self.pool.peek();
         self.expect_empty(&guard, |_| Ok(()))?;
@@ -25,8 +25,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         }
         let lsn = self.expect_empty(&guard, |state| {
             self.write_log(&guard, state, &Content::empty_leaf())?;
-            // PERSIST: all below the root, and the log, is ordered before the root; lost, the tree
-            // is empty.
+            // PERSIST: all nodes below the root, and the log, are ordered before the root; lost,
+            // the tree is empty.
             guard.fence();
             let mut change = Change::of(self, &guard, [self.root]);
             change.publish(self.root, &Node::load(&guard, self.root)?, &root, 0)?;
@@ -104,7 +104,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         if level.len() == 1 {
             return Ok(root);
         }
-        // Spread evenly: each node gets at least two children.
+        // Children are spread evenly, so each node gets at least two.
         let most = entries_per_leaf(IDS_MAX, fill).max(3);
         loop {
             let nodes = level.len().div_ceil(most);

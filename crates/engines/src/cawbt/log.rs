@@ -1,4 +1,4 @@
-//! The log: one line, which says what is about to be done with several nodes.
+//! The log: one line, which describes a change of several nodes before it is made.
 //!
 //! ```text
 //! status   1 split            2 merge                      3 move
@@ -17,11 +17,11 @@
 //! 1. New nodes, the record and the log are flushed; a fence.
 //! 2. Node, second, and a node further up that loses a separator, are stored and flushed; a fence.
 //!
-//! Recovery knows of node and second whether they were stored. If neither was, the first fence may
-//! not have been complete, and nothing has happened. If one was, the first fence was complete, and
-//! recovery stores the other. If both were, there is nothing to do, also after further operations:
-//! only operations that write a new log change the pointers by which recovery tells this.
-//! Separators are not the log's concern: recovery compares each with the first key to its right.
+//! Recovery can tell whether node and second were stored. If neither was, the first fence may not
+//! have been complete, and nothing has happened. If one was, the first fence was complete, and
+//! recovery stores the other. If both were, there is nothing to do. That stays true after further
+//! operations: only operations that write a new log change the pointers by which recovery tells
+//! this. Separators are not in the log: recovery compares each with the first key to its right.
 
 use super::layout::{Content, IDS_MAX, Node, NodeLine};
 use super::publish::Change;
@@ -114,7 +114,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Ok(())
     }
 
-    /// Splits or merges nodes as a new log says. What these lead to is flushed.
+    /// Splits or merges nodes as a new log says. The nodes and records that these lead to are
+    /// flushed.
     pub(super) fn carry_out(
         &self,
         guard: &Guard<'_, M>,
@@ -128,7 +129,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         self.apply(guard, log, true)
     }
 
-    /// Finishes what a crash has cut off. Repeating it changes nothing.
+    /// Finishes a change that a crash has cut off. Repeating it changes nothing.
     pub(super) fn finish_log(&self, guard: &Guard<'_, M>, state: &mut State) -> Result<()> {
         let log = read_mended(guard, self.log)?;
         state.log = log.0;
@@ -165,7 +166,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         } else {
             content.ids[0]
         };
-        // Before anything is stored: nodes that do not fit stay as they are.
+        // This comes before any store: nodes that do not fit stay as they are.
         let beside_content = match is_second_stored {
             true => None,
             false => Some(Self::second_of(&beside, log, first).ok_or_else(|| unfit(second))?),
@@ -180,8 +181,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             .filter(|offset| *offset != 0);
         let mut change = Change::of(self, guard, concerned);
         if !is_stored {
-            // PERSIST: the log, and what the node leads to, is ordered before; lost, recovery
-            // stores it if the second was.
+            // PERSIST: the log, and the nodes and records that the node leads to, are ordered
+            // before; lost, recovery stores it if the second was.
             let parent = if log.status == MOVE { further } else { second };
             change.publish(offset, &node, &content, parent)?;
         }
@@ -194,14 +195,14 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             // PERSIST: as the node; lost, recovery finds that it is not the first key to its right.
             change.publish(further, &node, &separators, node.parent())?;
         }
-        // PERSIST: the nodes are ordered before the log changes, or what is merged is used again;
-        // lost, recovery stores the rest.
+        // PERSIST: the nodes are ordered before the log changes, and before the memory of a merged
+        // node is reused; lost, recovery stores the rest.
         let lsn = guard.fence();
         change.end(lsn);
         Ok(lsn)
     }
 
-    /// What the node is to hold.
+    /// The content that the node is to get.
     fn first_of(guard: &Guard<'_, M>, content: Content, log: &Content) -> Result<Content> {
         match (log.status, log.is_leaf) {
             (SPLIT, false) => Ok(content.split().0),
@@ -226,8 +227,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         }
     }
 
-    /// What the second node is to hold; `None` if it does not fit. `first` replaces the removed
-    /// key.
+    /// The content that the second node is to get; `None` if it does not fit. `first` replaces the
+    /// removed key.
     fn second_of(second: &Node, log: &Content, first: u32) -> Option<Content> {
         let [node, other, ..] = log.pointers;
         let mut content = Content::of(second);
@@ -251,7 +252,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         })
     }
 
-    /// The content of a node and the next one, which is as it was until both others are durable.
+    /// The joined content of a node and the next one. The next one stays as it was until both
+    /// others are durable.
     fn joined(guard: &Guard<'_, M>, left: &Content, log: &Content) -> Result<Content> {
         let right = Content::of(&read_mended(guard, log.pointers[1])?);
         let is_fit = left.is_leaf == log.is_leaf && right.is_leaf == log.is_leaf;

@@ -18,7 +18,8 @@ const ID: u32 = 1;
 const REMOVED: [u64; 2] = [7, 70];
 const ADDED: [u64; 2] = [9, 90];
 
-/// Nodes of one word each, with the orderings of cells, and what readers validate against.
+/// Nodes of one word each, with the orderings of cells, and the versions against which readers
+/// validate.
 struct Tree {
     versions: Versions<Dax>,
     ids: Ids<Dax>,
@@ -52,7 +53,7 @@ impl Tree {
     }
 }
 
-/// A reader that is not pinned, and the ID is used again at once.
+/// The reader is not pinned, and the ID is reused at once.
 #[test]
 fn a_node_that_is_still_the_same_has_the_entry_of_its_key() {
     model(|| {
@@ -75,7 +76,7 @@ fn a_node_that_is_still_the_same_has_the_entry_of_its_key() {
     });
 }
 
-/// A child that is merged, and whose line becomes another node at once.
+/// The child is merged, and its line becomes another node at once.
 #[test]
 fn a_descent_comes_to_the_node_that_was_meant() {
     const MEANT: u64 = 5;

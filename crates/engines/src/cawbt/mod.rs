@@ -13,17 +13,17 @@
 //!
 //! ## Invariants
 //!
-//! 1. All leaves are equally far from the root. Each links the next one.
-//! 2. A separator is the ID of the first key to its right. So each key but the first is a separator
-//!    at most once, and a reader that meets it in an inner node has found it.
+//! 1. All leaves are at the same depth. Each links to the next one.
+//! 2. A separator is the ID of the first key to its right. So each key except the first is a
+//!    separator at most once, and a reader that finds its ID in an inner node has found the key.
 //! 3. A leaf has one to three keys; the root may be an empty leaf. An inner node has two to four
-//!    children. One with five, or with a single one, is split or merged at once; if a crash cuts
-//!    that off, by the next split or merge below it.
+//!    children. A node with five children is split at once, a node with one is merged; if a crash
+//!    cuts that off, the next split or merge below it does so.
 //! 4. An ID is in use from before its leaf has it until after its leaf, and the inner node that has
 //!    it as a separator, have lost it durably.
-//! 5. Readers see what is ordered, and wait until it is durable: versions are odd from before the
-//!    first store of a change until after its fence. An update changes no ID, so it raises no
-//!    version; its value enters the table after the fence.
+//! 5. Readers see only ordered changes, and wait until these are durable: versions are odd from
+//!    before the first store of a change until after its fence. An update changes no ID, so it
+//!    raises no version; its value enters the table after the fence.
 //!
 //! ## Commit points
 //!
@@ -39,18 +39,18 @@
 //! | root with one child | 2: log; root | the root's line |
 //! | bulk load | 2: all below the root; root | the root's line |
 //!
-//! The log holds what is about to be done. It is not a commit record: if any line that it names has
+//! The log describes the next change. It is not a commit record: if any line that it names has
 //! changed, the log is durable, and recovery changes the others.
 //!
 //! ## Recovery
 //!
-//! 1. The log is finished: O(1).
+//! 1. The change in the log is finished: O(1).
 //! 2. All nodes are visited, on all cores, and verified: checks, the order of keys, the links of
 //!    leaves. The entries of the leaves fill the table. After a crash nodes and records are marked,
 //!    torn twin lines mended, and a separator that is not the first key to its right is replaced by
 //!    that.
 //!
-//! The log stays as it is until the next change: finished, it finds nothing to do.
+//! The log stays as it is until the next change. A further recovery finds that its change is done.
 //!
 //! ## What a crash may leave behind
 //!
@@ -107,7 +107,7 @@ use crate::kit::prelude::*;
 use layout::{IDS_MAX, LEAF_ENTRIES};
 use versions::Versions;
 
-/// A node is one line, so there is nothing to be set.
+/// A node is always one line, so there are no settings.
 const NODES: Nodes = Nodes {
     leaf_entries: LEAF_ENTRIES,
     children: IDS_MAX,
@@ -153,12 +153,13 @@ const ROOT_NODE: usize = 0;
 /// Root word 1: the offset of the log.
 const ROOT_LOG: usize = 1;
 
-/// The most levels of inner nodes: with two children each, more than so many IDs need.
+/// The most levels of inner nodes: more than a tree with all IDs needs, even with two children a
+/// node.
 const LEVELS_MAX: usize = 40;
 /// The most keys of a tree.
 const KEYS_MAX: u32 = (1 << layout::ID_BITS) - 1;
 
-/// What a tree has.
+/// The size of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Counts {
     keys: u64,
@@ -179,7 +180,7 @@ impl Counts {
     }
 }
 
-/// What writers share, under their lock.
+/// The state of writers, under their lock.
 #[derive(Default)]
 struct State {
     /// The log's line as stored.
@@ -190,7 +191,7 @@ struct State {
 }
 
 /// A CAWBT. Immediate durability: an operation is durable when it returns, and no other thread has
-/// answered from it before.
+/// returned its result before.
 pub struct CawbTree<M: Medium, C: Codec> {
     pool: Pool<M>,
     root: u64,
@@ -239,7 +240,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         self.expect_whole().map(|()| state)
     }
 
-    /// Refuses a tree in which a change has not ended, as the medium failed.
+    /// Refuses a tree in which a change has not ended because the medium failed.
     fn expect_whole(&self) -> Result<()> {
         if self.is_cut_off.load(Ordering::Relaxed) {
             let what = "a line of a change was not stored".to_owned();

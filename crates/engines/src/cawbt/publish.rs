@@ -7,8 +7,9 @@ use super::CawbTree;
 use super::layout::{Content, Node, NodeLine};
 use crate::kit::prelude::*;
 
-/// A change of nodes, whose readers wait until it ends. If it does not, as the medium failed after
-/// the first store, the tree is not written any more, and readers of these nodes give up.
+/// A change of nodes, whose readers wait until it ends. If it does not end, because the medium
+/// failed after the first store, the tree accepts no more writes, and readers of these nodes give
+/// up.
 pub(super) struct Change<'t, 'g, 'p, M: Medium, C: Codec> {
     tree: &'t CawbTree<M, C>,
     guard: &'g Guard<'p, M>,

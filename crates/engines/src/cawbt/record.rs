@@ -1,4 +1,4 @@
-//! What leaves lead to, and what an operation has taken but not published.
+//! Records, to which leaves lead, and the space that an operation has taken but not published.
 //!
 //! With the codec for byte strings an entry has the codec's record. A word entry has a record of
 //! its own, as a leaf has room for pointers only:
@@ -93,7 +93,7 @@ impl<'t, 'g, 'p, M: Medium, C: Codec> Fresh<'t, 'g, 'p, M, C> {
         self.record_of(words)
     }
 
-    /// As [`Fresh::record`], for an entry that is encoded.
+    /// Does the same as [`Fresh::record`], for an entry that is encoded.
     pub(super) fn record_of(&mut self, words: EntryWords) -> Result<(EntryWords, u64)> {
         if C::TIES {
             self.records.push(offset_in(words));
@@ -143,7 +143,7 @@ impl<'t, 'g, 'p, M: Medium, C: Codec> Fresh<'t, 'g, 'p, M, C> {
         Ok(offset)
     }
 
-    /// The tree reaches all that was made.
+    /// Keeps everything, because the tree reaches it now.
     pub(super) fn published(&mut self) {
         self.nodes.clear();
         self.records.clear();
@@ -153,7 +153,7 @@ impl<'t, 'g, 'p, M: Medium, C: Codec> Fresh<'t, 'g, 'p, M, C> {
 
 impl<M: Medium, C: Codec> Drop for Fresh<'_, '_, '_, M, C> {
     fn drop(&mut self) {
-        // Of a change that was cut off something may lead here.
+        // Parts of a change that was cut off may lead here, so nothing is given back.
         if self.tree.is_cut_off.load(Ordering::Relaxed) {
             return;
         }

@@ -1,4 +1,4 @@
-//! Making and opening trees.
+//! Makes and opens trees.
 
 use std::time::Instant;
 
@@ -12,7 +12,8 @@ use super::{CawbTree, FAST_SEARCH, OFF, ROOT_LOG, ROOT_NODE, State};
 use crate::kit::prelude::*;
 use crate::kit::share;
 
-/// Leaves that one thread reads at a time, so that threads end together.
+/// Leaves that one thread reads at a time. The chunks are small, so that all threads end at about
+/// the same time.
 const CHUNK: usize = 4096;
 
 impl<M: Medium, C: Codec> Build<M> for CawbTree<M, C>

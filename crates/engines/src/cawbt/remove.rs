@@ -41,8 +41,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
                     .next_back()
                     .iter_mut()
                     .for_each(|step| step.count -= 1);
-                // The key is gone, so an error is not the remove's. The next merge below meets it
-                // again.
+                // The key is removed, so the remove does not return an error of this merge. The
+                // next merge below finds it again.
                 _ = self.merge_single(&mut writer, &mut place.path);
                 lsn
             }
@@ -68,7 +68,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             .into_iter()
             .take(1 + usize::from(separated != 0));
         let mut change = Change::of(self, guard, concerned);
-        // PERSIST: nothing must precede; lost, the key is there.
+        // PERSIST: nothing must precede; lost, the key is still there.
         change.publish(place.leaf, &place.node, &content, place.parent)?;
         if let Some(node) = &above {
             let separators = Content::of(node).with_separator(removed, content.ids[0]);

@@ -1,4 +1,5 @@
-//! Ranges: some leaves at once forward, along their links; one leaf at a time backward.
+//! Ranges. A forward scan reads several leaves at once, along their links; a reverse scan reads one
+//! leaf at a time.
 
 use super::CawbTree;
 use super::layout::{LEAF_ENTRIES, Node};
@@ -14,8 +15,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     }
 
     /// Reads from a leaf on, until there are enough entries, or the direction is backward. Returns
-    /// the entry at which the scan goes on, that of the first key of the next leaf or of the leaf's
-    /// own first key, and when all is durable.
+    /// the entry at which the scan goes on (that of the first key of the next leaf, or of the
+    /// leaf's own first key), and the LSN at which everything that was read is durable.
     fn gather(
         &self,
         guard: &Guard<'_, M>,
@@ -34,7 +35,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             copy.entries.extend(self.entries(&node));
             lsn = lsn.max(self.versions.lsn(at.offset));
             if direction == Direction::Reverse || node.next() == 0 {
-                // In reverse the keys from its first one on are in this leaf and behind it.
+                // In a reverse scan the keys from the leaf's first one on are in this leaf and
+                // behind it, so the scan goes on below it.
                 let end = if direction == Direction::Reverse && !is_first {
                     copy.entries.first().copied()
                 } else {

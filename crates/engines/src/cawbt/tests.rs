@@ -42,7 +42,7 @@ fn splits(tree: &impl Measured) -> u64 {
         .1
 }
 
-/// As the paper counts them (section 5.2).
+/// The splits are counted as in section 5.2 of the paper.
 #[test]
 fn sequential_inserts_make_as_many_splits_as_in_the_paper() {
     let tree = CawbTree::<Dax, WordCodec>::create(&pool(), "t", &Opening::default()).unwrap();
@@ -53,7 +53,7 @@ fn sequential_inserts_make_as_many_splits_as_in_the_paper() {
     assert_eq!(tree.check().unwrap(), []);
 }
 
-/// Keys that are separators are found at the leaf as well.
+/// Without the fast search, keys that are separators are found in the leaf.
 #[test]
 fn a_find_without_the_fast_search_finds_the_same() {
     let settings = Engine::CAWBT.parse_settings(["fast-search=off"]).unwrap();
@@ -87,7 +87,7 @@ fn a_find_without_the_fast_search_finds_the_same() {
 }
 
 fn bytes_of<C: Codec>(key: u64) -> Vec<u8> {
-    // Records: of several lengths, some with the same first word.
+    // Records have several lengths, and some keys have the same first word.
     match (C::TIES, key % 3) {
         (false, _) => key.to_be_bytes().to_vec(),
         (true, 0) => [b"the same word".as_slice(), &key.to_be_bytes()].concat(),
@@ -214,8 +214,8 @@ fn loads_of_any_length() {
     }
 }
 
-/// Splits the leaf of a new key or, if a level is given, the inner node there on the way to it.
-/// Nodes above stay as they are, as after a crash.
+/// Splits the leaf of a new key or, if a level is given, the inner node there on the way to it. The
+/// nodes above are not changed, so the tree is as after a crash.
 fn split_alone(tree: &CawbTree<Dax, WordCodec>, key: u64, level: Option<usize>) {
     let guard = tree.pool.pin();
     let mut fresh_key = 0;
@@ -382,8 +382,8 @@ fn zeros_are_no_record() {
     assert_eq!(left_out.len(), 1);
 }
 
-/// Several threads find in a large tree what one finds, and damage at each level: a changed word,
-/// or a node that has the wrong children.
+/// Several threads find the same as one thread in a large tree, also with damage at each level: a
+/// changed word, or a node that has the wrong children.
 #[test]
 fn threads_survey_as_one_does() {
     let pool = pool();
@@ -436,7 +436,7 @@ fn threads_survey_as_one_does() {
     assert_eq!(tree.check().unwrap(), []);
 }
 
-/// A length counts a key once a crash leaves it there.
+/// `len` counts only keys that a crash leaves.
 #[test]
 fn what_is_counted_is_durable() {
     let medium = Late::new(1 << 30, LineForm::Single).unwrap();
@@ -465,7 +465,7 @@ fn what_is_counted_is_durable() {
 /// The table grows with the keys, not with the inserts.
 #[test]
 fn ids_are_used_again() {
-    // No reader is waited for: readers of other tests would keep IDs, too.
+    // The pool waits for no readers: readers of other tests would keep IDs, too.
     let options = PoolOptions {
         reclaim_by_epoch: false,
         ..PoolOptions::default()
@@ -479,7 +479,7 @@ fn ids_are_used_again() {
                 || WordIndex::write_durably(&tree, round - 10, None, Condition::Present).unwrap()
         );
     }
-    // Of the tree itself, and of two batches of IDs.
+    // The memory of the tree itself, and of two batches of IDs.
     let bytes = tree.stat().unwrap().volatile_bytes;
     assert!(bytes < 32 << 10, "{bytes} bytes");
     assert_eq!(tree.check().unwrap(), []);

@@ -1,14 +1,14 @@
-//! What readers validate against: a table of versions and LSNs in memory, by the offset of the
+//! The table of versions and LSNs, in memory, against which readers validate: by the offset of the
 //! node.
 //!
 //! A node has no room for a version, and one version for the tree would make every reader wait for
 //! every writer. So nodes share [`STRIPES`] versions. A writer raises the versions of all nodes
 //! that a change concerns before it changes the first one, and again after the fence that orders
-//! the change: they are odd meanwhile. Then it notes when the change is durable.
+//! the change: they are odd meanwhile. Then it notes the LSN at which the change is durable.
 //!
-//! A reader takes the version of a node while it is certain that the tree leads there, reads the
-//! node and the entries of its IDs, and goes on if the version is what it was. So it needs no pin:
-//! whatever is reused meanwhile has raised the version.
+//! A reader takes the version of a node while the tree is certain to lead there, reads the node and
+//! the entries of its IDs, and goes on if the version has not changed. So it needs no pin: if
+//! memory is reused meanwhile, the version was raised before.
 
 use medium::arena::Arena;
 use medium::sync::{Atomic, Ordering, fence};
@@ -32,7 +32,7 @@ pub(super) const BYTES: u64 = 16 * STRIPES as u64;
 
 /// The table.
 pub(super) struct Versions<M: 'static> {
-    /// In an arena, where words have the same numbers in each run under a scheduler.
+    /// They lie in an arena, where words have the same numbers in each run under a scheduler.
     stripes: Arena<Stripes<M>>,
 }
 fn stripe(offset: u64) -> usize {
@@ -51,7 +51,7 @@ impl<M: Medium> Versions<M> {
 
     /// The version of a node; `None` while a writer changes it.
     pub(super) fn of(&self, offset: u64) -> Option<u64> {
-        // ORDER: acquire pairs with the release in `lower`: what the writer did is seen.
+        // ORDER: acquire pairs with the release in `lower`: the writer's changes are visible.
         let version = self.version(offset).load(Ordering::Acquire);
         (version & 1 == 0).then_some(version)
     }
@@ -73,7 +73,7 @@ impl<M: Medium> Versions<M> {
         }
     }
 
-    /// A change of a node is over.
+    /// Ends a change of a node: readers go on.
     pub(super) fn lower(&self, offset: u64) {
         let version = self.version(offset);
         let raised = version.load(Ordering::Relaxed);
@@ -83,7 +83,8 @@ impl<M: Medium> Versions<M> {
         }
     }
 
-    /// When the last change of a node, or of an entry that its IDs stand for, is durable.
+    /// The LSN at which the last change of a node, or of an entry that its IDs stand for, is
+    /// durable.
     pub(super) fn lsn(&self, offset: u64) -> Lsn {
         Lsn(if M::LATE {
             self.stripes.get(1).lsns[stripe(offset)].load(Ordering::Acquire)
@@ -92,14 +93,14 @@ impl<M: Medium> Versions<M> {
         })
     }
 
-    /// A change of a node is durable at `lsn`.
+    /// Notes that a change of a node is durable at `lsn`.
     pub(super) fn stamp(&self, offset: u64, lsn: Lsn) {
         if M::LATE {
             self.stripes.get(1).lsns[stripe(offset)].store(lsn.0, Ordering::Release);
         }
     }
 
-    /// A change of any node is durable at `lsn`.
+    /// Notes that changes of all nodes are durable at `lsn`.
     pub(super) fn stamp_all(&self, lsn: Lsn) {
         self.stripes
             .get(1)
@@ -108,7 +109,7 @@ impl<M: Medium> Versions<M> {
             .for_each(|stripe| stripe.store(lsn.0, Ordering::Release));
     }
 
-    /// When everything is durable.
+    /// The LSN at which all changes are durable.
     pub(super) fn last_lsn(&self) -> Lsn {
         let lsns = &self.stripes.get(1).lsns;
         lsns.iter()

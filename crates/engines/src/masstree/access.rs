@@ -1,8 +1,9 @@
 //! Access to a tree: with a pass, which holds the epoch, or without one.
 //!
-//! What is freed in one epoch is reused in a later one only. So a reader without a pass remembers
-//! the epoch it began in; if that is still running at the end of the read, nothing that it read was
-//! reused. Writers, and readers that were overtaken by the end of an epoch, hold a pass.
+//! Memory that is freed in one epoch is reused only in a later one. So a reader without a pass
+//! remembers the epoch in which it began. If that is still running at the end of the read, no
+//! memory that it read was reused. Writers hold a pass, and so do readers during whose first
+//! attempts an epoch ended.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -34,7 +35,8 @@ pub(super) enum Stop {
 }
 
 impl Stop {
-    /// The error; `otherwise` if the walk should start again, and the caller cannot do that.
+    /// The error. If the walk should start again, and the caller cannot do that, the error is
+    /// `otherwise`.
     pub(super) fn error_or(self, otherwise: impl FnOnce() -> Error) -> Error {
         match self {
             Self::Failed(error) => error,
@@ -119,8 +121,8 @@ impl<M: Medium> Core<M> {
         )
     }
 
-    /// As [`Core::enter`], with a shard whose external log needs no space of the pool, if there is
-    /// one.
+    /// A view with a pass, as [`Core::enter`] gives it; if possible, of a shard whose external log
+    /// needs no space of the pool.
     #[cold]
     pub(super) fn enter_with_log(&self) -> (View<'_, M>, Work<'_>) {
         let epoch = self.epochs.running();
@@ -180,7 +182,7 @@ impl<M: Medium> Core<M> {
 }
 
 impl<M: Medium> View<'_, M> {
-    /// Whether the epoch in which the operation began still runs: then nothing that it read was
+    /// Whether the epoch in which the operation began still runs: if so, no memory that it read was
     /// reused.
     #[inline(always)]
     pub(super) fn is_valid(&self) -> bool {
@@ -192,7 +194,8 @@ impl<M: Medium> View<'_, M> {
                 .is_running(self.epoch)
     }
 
-    /// Why a walk stops that has found damage: what was read may have been reused meanwhile.
+    /// Why a walk stops that has found damage: the memory that it read may have been reused
+    /// meanwhile.
     #[cold]
     pub(super) fn damaged(&self, pointer: u64, what: &'static str) -> Stop {
         if self.is_valid() {
@@ -202,7 +205,7 @@ impl<M: Medium> View<'_, M> {
         }
     }
 
-    /// Before another attempt, after one that a node blocked.
+    /// Waits before another attempt, after one that a node blocked.
     #[cold]
     pub(super) fn retry_at(&self, node: u64) -> Walk<()> {
         self.note_blocked_by(node);
@@ -218,7 +221,7 @@ impl<M: Medium> View<'_, M> {
         });
     }
 
-    /// Before another attempt. Waits longer after each.
+    /// Waits before another attempt, longer each time.
     #[cold]
     pub(super) fn retry(&self) -> Walk<()> {
         let mut attempts = self.attempts.get();
@@ -287,8 +290,8 @@ impl<M: Medium> View<'_, M> {
         self.epoch | self.core.stamp
     }
 
-    /// Before a node with this epoch word is used: recovers it, unless the epoch belongs to this
-    /// execution.
+    /// To be called before a node with this epoch word is used: recovers it, unless the epoch
+    /// belongs to this execution.
     #[inline(always)]
     fn touch(&self, pointer: u64, state: u64) -> Walk<()> {
         let first = self.core.epochs.first;
@@ -309,7 +312,7 @@ impl<M: Medium> View<'_, M> {
         }
         let epoch = state & EPOCH_MASK;
         let first = self.core.epochs.first;
-        // Also if that epoch has begun since.
+        // This also holds if that epoch has begun since.
         if epoch >= first {
             let what = format!("a node of epoch {epoch}, which had not begun before epoch {first}");
             return Err(Error::corrupt(pointer & OFFSET_MASK, what).into());
@@ -363,7 +366,7 @@ impl<M: Medium> View<'_, M> {
         }
     }
 
-    /// The version of a node that no thread restructures. Waits until that is so.
+    /// Waits until no thread restructures the node, and returns its version.
     #[inline(always)]
     pub(super) fn stable(&self, word: &VolatileWord) -> Walk<Version> {
         loop {
@@ -376,12 +379,12 @@ impl<M: Medium> View<'_, M> {
     }
 
     /// The current version of a node that has changed since `version`, for reading it again;
-    /// `Again` if it no longer covers what it covered then.
+    /// `Again` if it no longer covers the same keys.
     pub(super) fn renew(&self, version: Version, word: &VolatileWord) -> Walk<Version> {
         self.retry()?;
         let now = self.stable(word)?;
-        // Compared with the version that is returned: the node may be split right after it was
-        // loaded.
+        // The comparison is with the version that is returned: the node may be split right after
+        // the version was loaded.
         if now.covers_as(version) {
             Ok(now)
         } else {
@@ -424,7 +427,7 @@ impl<M: Medium> View<'_, M> {
         Ok(self.core.space(&self.guard).free(work, object)?)
     }
 
-    /// Gives back what was allocated by an operation that stops.
+    /// Gives back the objects that an operation has allocated before it stopped.
     pub(super) fn give_up<T>(&self, work: &mut Work<'_>, objects: &[u64], stop: Stop) -> Walk<T> {
         objects
             .iter()

@@ -47,8 +47,8 @@ const RUN_HEADER_BYTES: u64 = 64;
 const SLAB_LEAD_BYTES: u64 = 64;
 /// Bytes of a run of one slab.
 const RUN_BYTES: u64 = SLAB_BYTES - SLAB_LEAD_BYTES;
-/// Epochs after which all links are rewritten: a quarter of the epochs that 32 bits tell apart. So
-/// one rewriting may be missed, because its epoch fails, or is the first one after an open.
+/// Epochs after which all links are rewritten: a quarter of the epochs that 32 bits distinguish. So
+/// one rewriting may be left out, because its epoch fails, or is the first one after an open.
 const RENEWAL_EPOCHS: u64 = 1 << 30;
 
 /// How often a shard tries again while those that have free objects are locked for short
@@ -84,8 +84,8 @@ const SIZES: [u32; CLASSES] = {
 const _: () =
     assert!(SIZES[6] == 128 && SIZES[BORDER - 2] == 1 << 24 && SIZES[BORDER - 1] > 1 << 24);
 
-/// The class of an object of so many bytes, other than a border node. [`BORDER`] if there is none
-/// so large.
+/// The class of an object of `bytes` bytes, other than a border node. [`BORDER`] if no class is so
+/// large.
 fn class_of(bytes: usize) -> usize {
     SIZES[..BORDER].partition_point(|size| (*size as usize) < bytes)
 }
@@ -214,7 +214,7 @@ impl<M: Medium> Space<'_, M> {
         let mut counter = current.link & COUNTER;
         if !is_logged {
             counter = (counter + 1) & COUNTER;
-            // The log first: both lie in one line, so in this order they are durable.
+            // The log is stored first: both lie in one line, so they become durable in this order.
             words[1].store(guard, old | counter | (running & 0xffff) << 48);
         }
         words[0].store(guard, next | counter | (running >> 16 & 0xffff) << 48);
@@ -287,7 +287,8 @@ impl<M: Medium> Space<'_, M> {
             ] {
                 value.store(self.guard, old.load(self.guard));
             }
-            // The epoch stays: until it is forgotten, a crash restores the same once more.
+            // The epoch in the log stays. Until the failed epoch is forgotten, an open after a
+            // further crash restores the same again.
             self.epochs.list_touched(self.guard.offset_of(queue), 64);
         }
         Ok(())
@@ -318,11 +319,11 @@ impl<M: Medium> Space<'_, M> {
         self.objects_of(self.runs()?)
     }
 
-    /// As [`Space::objects`], for a tree whose chain of runs is damaged: found in the slabs of the
-    /// pool.
+    /// The objects of [`Space::objects`], for a tree whose chain of runs is damaged: its runs are
+    /// searched for in the slabs of the pool.
     pub(super) fn objects_in_slabs(&self) -> Result<Vec<Objects>> {
-        // What has no header may be a run whose header is damaged. Records tell nodes from other
-        // memory; of words nothing does.
+        // A slab without a header may be a run whose header is damaged. Nodes of records can be
+        // told from other memory, by their records; nodes of words cannot.
         let headless = Some(border_class(false));
         let class_of = |run| match unchecked(self.guard.words(run, 3).ok()?[2].load(self.guard)) {
             Some(anchor) if anchor != self.anchor => None,
@@ -356,8 +357,8 @@ impl<M: Medium> Space<'_, M> {
         Ok(objects.collect())
     }
 
-    /// Objects that are taken: all that were ever carved out of runs, but for those in queues. No
-    /// other thread works meanwhile.
+    /// Objects in use: all that were ever carved out of runs, except for those in queues. No other
+    /// thread works meanwhile.
     pub(super) fn objects_taken(&self, running: u64) -> Result<u64> {
         let carved = self
             .objects()?
@@ -376,7 +377,8 @@ impl<M: Medium> Space<'_, M> {
         Ok(free)
     }
 
-    /// As [`Space::objects_free`], as far as queues are whole; and whether all are.
+    /// The objects of [`Space::objects_free`] in the undamaged parts of queues, and whether all
+    /// queues are undamaged.
     pub(super) fn objects_known_free(&self, running: u64) -> (FxHashSet<u64>, bool) {
         let mut free = FxHashSet::default();
         let Ok(queues) = self.queues() else {
@@ -432,7 +434,7 @@ impl<M: Medium> Space<'_, M> {
             queue.head_old.store(guard, queue.head.load(guard));
             queue.tail_old.store(guard, queue.tail.load(guard));
             queue.fresh_old.store(guard, queue.fresh.load(guard));
-            // The order of these stores, to one line, is the order in which they are durable.
+            // These stores go to one line, so they become durable in this order.
             queue.epoch.store(guard, running);
         }
     }
@@ -611,13 +613,13 @@ impl<M: Medium> Space<'_, M> {
         header[0].store(guard, checked(class as u64));
         header[1].store(guard, checked(before));
         header[2].store(guard, checked(self.anchor));
-        // The old value of what leads to the run before is read only beside a later epoch.
+        // The old pointer to the run before is read only if the header has a later epoch.
         header[4].store(guard, checked(0));
         self.epochs.list(&mut work.shard, run, 64);
         Ok(run + RUN_HEADER_BYTES)
     }
 
-    /// Space for an object other than a border node. What it holds is arbitrary.
+    /// Space for an object other than a border node. Its content is arbitrary.
     pub(super) fn allocate(&self, work: &mut Work<'_>, bytes: usize) -> Result<u64> {
         let class = class_of(bytes);
         if class >= BORDER {

@@ -7,10 +7,10 @@
 //! - *Insert*: the value goes to the first cell of a free slot. The slot was free when the epoch
 //!   began, or the node is in the external log. So no value that a crash brings back is
 //!   overwritten.
-//! - *Update*: the other cell is written, then the pointer, which was logged. What the pointer led
-//!   to when the epoch began stays there until the epoch ends. A second update finds that the log
-//!   holds its own slot, and overwrites the valid cell. So does each update of a node that is in
-//!   the external log, cells included. So a pointer moves once an epoch.
+//! - *Update*: the other cell is written, then the pointer, which was logged. The value to which
+//!   the pointer led when the epoch began stays in its cell until the epoch ends. A second update
+//!   finds that the log holds its own slot, and overwrites the valid cell. So does each update of a
+//!   node that is in the external log, cells included. So a pointer moves once an epoch.
 //! - *Remove*: there is nothing to free.
 //!
 //! A reader loads the pointer, then the cell, then compares the node's version, and at the end the
@@ -63,7 +63,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// As a word; as bytes it is big-endian.
+    /// The value as a word; as bytes it is big-endian.
     #[inline(always)]
     pub(super) fn word<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<u64> {
         match self {
@@ -119,8 +119,8 @@ impl<M: Medium> View<'_, M> {
             .cells)
     }
 
-    /// What lies in the cell that a slot's pointer leads to; `None` if it leads to none. For trees
-    /// of words.
+    /// The content of the cell that a slot's pointer leads to; `None` if it leads to none. For
+    /// trees of words.
     #[inline(always)]
     pub(super) fn load_cell(&self, node: &Border, slot: usize, pointer: u64) -> Option<u64> {
         let cells = self.cells(node).ok()?;

@@ -25,19 +25,19 @@ use crate::index::{LeftOut, Part, Violation};
 use crate::kit::salvage::{Entry, Salvage, note_lost, what_of};
 use crate::{Error, ErrorKind, Result};
 
-/// Of so many objects the walk remembers that it reached them, to find those that two pointers lead
-/// to.
+/// The most objects of which the walk remembers that it reached them, to find those that two
+/// pointers lead to.
 const OBJECTS_REMEMBERED: usize = 1 << 22;
 
-/// A round of a salvage ends behind so many entries, or so many bytes of them.
+/// A round of a salvage ends after this many entries, or this many bytes of them.
 const ROUND_ENTRIES: usize = 1 << 10;
 const ROUND_BYTES: usize = 1 << 20;
 
-/// A node, so many levels below the root of its layer, and what it may hold.
+/// A node, its level below the root of its layer, and the keys that it may hold.
 struct Place {
     pointer: u64,
     level: usize,
-    /// What all keys of the layer begin with.
+    /// The bytes with which all keys of the layer begin.
     prefix: Rc<[u8]>,
     low: Option<Slice>,
     high: Option<Slice>,
@@ -63,7 +63,7 @@ impl Place {
 
 /// How far a walk has come.
 struct Position {
-    /// What all keys of the layer begin with.
+    /// The bytes with which all keys of the layer begin.
     prefix: Rc<[u8]>,
     /// The slice of the last entry that was read there. `None` in a layer that was not yet read.
     last: Option<Slice>,
@@ -124,11 +124,11 @@ impl Round {
     }
 }
 
-/// What a walk over the whole tree finds.
+/// The findings of a walk over the whole tree.
 pub(super) struct Survey<'v> {
-    /// What is damaged, but keeps no entry from being read.
+    /// Damage because of which no entry is lost.
     violations: Vec<Violation>,
-    /// Takes the entries, and what cannot be read.
+    /// Takes the entries, and the damage because of which some cannot be read.
     salvage: Salvage<'v>,
     pub(super) keys: u64,
     pub(super) borders: u64,
@@ -140,7 +140,7 @@ pub(super) struct Survey<'v> {
     is_sound: bool,
     /// Where the walk goes, the next one last.
     places: Vec<Place>,
-    /// What was read last; `None` at the beginning.
+    /// The place that was read last; `None` at the beginning.
     position: Option<Position>,
     /// The epoch in which `seen` was begun.
     epoch: u64,
@@ -163,7 +163,7 @@ impl<'v> Survey<'v> {
         }
     }
 
-    /// Goes on from the root of the tree to where the walk stopped, as other threads may have
+    /// Goes from the root of the tree to where the walk stopped, because other threads may have
     /// changed nodes since.
     fn resume(&mut self, root: u64, epoch: u64) {
         if self.epoch != epoch {
@@ -200,13 +200,13 @@ impl<'v> Survey<'v> {
         }
     }
 
-    /// Counts an object; returns whether nothing else was seen to lead to it.
+    /// Counts an object; returns whether the walk reaches it for the first time.
     fn reach(&mut self, offset: u64) -> bool {
         self.objects += 1;
         self.seen.len() >= OBJECTS_REMEMBERED || self.seen.insert(offset)
     }
 
-    /// What keeps entries from being read, and what is damaged besides.
+    /// Damage because of which entries cannot be read, and other damage.
     pub(super) fn finish(self) -> (Vec<LeftOut>, Vec<Violation>) {
         (self.salvage.finish(), self.violations)
     }
@@ -215,11 +215,11 @@ impl<'v> Survey<'v> {
 impl<M: Medium> Core<M> {
     /// Calls `visit` with the entries that can be read, in ascending order of keys, until it
     /// returns `false`. Where nodes do not lead to others, those are found in the slabs. Returns
-    /// what was left out, or else what is damaged. Entries that other threads, or `visit`, write
-    /// meanwhile may be left out. O(n).
+    /// the damage that cost entries or, if there is none, other damage. Entries that other threads,
+    /// or `visit`, write meanwhile may be left out. O(n).
     ///
-    /// 1. A survey of the whole tree finds what is damaged, while no other thread works.
-    /// 2. If that costs entries, nodes to which nothing leads are looked for in the slabs.
+    /// 1. A survey of the whole tree finds the damage, while no other thread works.
+    /// 2. If the damage costs entries, the slabs are searched for nodes to which nothing leads.
     /// 3. In rounds: some entries are read, while no other thread works; then all shards are
     ///    unlocked, and `visit` is called.
     pub(super) fn salvage(
@@ -247,7 +247,7 @@ impl<M: Medium> Core<M> {
         Ok(found)
     }
 
-    /// Step 3 of [`Core::salvage`]. Returns what was left out.
+    /// Step 3 of [`Core::salvage`]. Returns the damage that cost entries.
     fn salvage_in_rounds(
         &self,
         lost: Vec<Entry>,
@@ -270,7 +270,8 @@ impl<M: Medium> Core<M> {
                 break;
             }
         }
-        // The last entries, which the salvage has kept back to see whether they are in order.
+        // These are the last entries, which the salvage has held back to check whether they are in
+        // order.
         let (left_out, _) = survey.finish();
         round.take().hand_over(visit);
         Ok(left_out)
@@ -356,7 +357,7 @@ impl<M: Medium> View<'_, M> {
         Ok(anchor.root.value.load(&self.guard))
     }
 
-    /// As [`View::survey_node`], and notes why it ended.
+    /// Surveys a node, as [`View::survey_node`] does, and notes the damage at which that ended.
     fn survey_place(&self, place: Place, survey: &mut Survey<'_>) {
         let offset = place.pointer & OFFSET_MASK;
         if let Err(stop) = self.survey_node(place, survey) {
@@ -370,12 +371,11 @@ impl<M: Medium> View<'_, M> {
         }
     }
 
-    /// Goes through a node, up to its first layer. What is below it, and the rest of it, become the
-    /// next places.
+    /// Goes through a node, up to its first layer. The nodes below it, and the rest of it, become
+    /// the next places.
     fn survey_node(&self, place: Place, survey: &mut Survey<'_>) -> Walk<()> {
         let offset = place.pointer & OFFSET_MASK;
-        // A node that was seen is not gone through once more: what lies below it may lead back to
-        // it.
+        // The walk does not go through a node again: nodes below it may lead back to it.
         let is_first_visit = place.done == 0 && !place.is_resumed;
         if is_first_visit && !survey.reach(offset) {
             return Err(Error::corrupt(offset, "two ways lead to it").into());
@@ -535,8 +535,8 @@ impl<M: Medium> View<'_, M> {
         Ok(())
     }
 
-    /// Adds the entries of a border node, wherever it lies in the tree. What cannot be read costs
-    /// its own entry; one whose record is free was removed.
+    /// Adds the entries of a border node, wherever it lies in the tree. Damage in an entry costs
+    /// only that entry. An entry whose record is free was removed.
     fn read_alone(&self, offset: u64, free: &FxHashSet<u64>, entries: &mut Vec<Entry>) {
         let Ok(node) = self.guard.node::<Border>(offset) else {
             return;

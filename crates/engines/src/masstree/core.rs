@@ -37,7 +37,7 @@ use crate::{Error, Result};
 
 /// Locks for the recovery of nodes, which are found by their offset.
 const RECOVERY_LOCKS: usize = 64;
-/// A clean close after so many removals finds out which runs are empty.
+/// After this many removals, a clean close finds out which runs are empty.
 const MANY_FREED: u64 = 4096;
 
 /// A tree of byte strings, of any codec.
@@ -74,8 +74,8 @@ pub(super) struct Core<M: Medium> {
 }
 
 impl<M: Medium> Core<M> {
-    /// The parts of a tree with `count` shards. This process writes from epoch `first` on;
-    /// something of the `failed` epochs may be left.
+    /// The parts of a tree with `count` shards. This process writes from epoch `first` on; writes
+    /// of the `failed` epochs may be left.
     fn new(
         pool: &Pool<M>,
         anchor: u64,
@@ -170,7 +170,7 @@ impl<M: Medium> Core<M> {
         PoolEpochs::of(pool).join(pool, options.first_epoch, |joined| make(joined.first))
     }
 
-    /// A tree that exists, as it is: nothing of it is recovered, and nothing is to be written.
+    /// A tree that exists, without recovery. It must not be written.
     pub(super) fn unopened(
         pool: &Pool<M>,
         anchor: u64,
@@ -263,7 +263,7 @@ impl<M: Medium> Core<M> {
             // PERSIST: the nodes are restored; lost, they are restored once more, and the log is
             // still as it was.
             publish_twice(&guard, &cells.restored, joined.first);
-            // Before the first entry of the log in a new epoch.
+            // This comes before the first entry of the log in a new epoch.
             guard.fence();
         }
         if core.epochs.has_failed(cells.root.epoch.load(&guard)) {
@@ -286,7 +286,7 @@ impl<M: Medium> Core<M> {
         Ok(core)
     }
 
-    /// All that was taken from the pool.
+    /// All space that was taken from the pool.
     fn space_taken(&self, guard: &Guard<'_, M>) -> Result<Vec<u64>> {
         let mut taken: Vec<u64> = self
             .space(guard)
@@ -311,7 +311,8 @@ impl<M: Medium> Core<M> {
             }
         });
         drop(shards);
-        // Also if the tree is damaged: the thread that ends epochs ends with the last tree.
+        // The tree leaves even if it is damaged: the thread that ends epochs stops with the last
+        // tree.
         let left = self.shared().map_or(Ok(()), |epochs| {
             epochs.leave_for_good(&self.pool, &self.epochs)
         });
@@ -356,8 +357,8 @@ impl<M: Medium> Core<M> {
         }
     }
 
-    /// Runs a batch: the running epoch, whose number it gets, does not end meanwhile. A transient
-    /// tree has no epoch that matters: 0.
+    /// Runs a batch with the number of the running epoch, which does not end meanwhile. In a
+    /// transient tree epochs do not matter, and the number is 0.
     pub(super) fn within_epoch(&self, run: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
         let _mark = Mark::batch::<M>()?;
         match self.shared() {
@@ -366,8 +367,8 @@ impl<M: Medium> Core<M> {
         }
     }
 
-    /// Has a thread end epochs of this length. Returns the thread of a tree that shares its epochs
-    /// with none.
+    /// Starts a thread that ends epochs of this length. Returns the thread if the tree has epochs
+    /// of its own.
     pub(super) fn start_ticker(self: &Arc<Self>, length: Duration) -> Result<Option<Ticker>> {
         if let Some(epochs) = self.shared() {
             return epochs.start_ticker(length).map(|()| None);
@@ -381,9 +382,9 @@ impl<M: Medium> Core<M> {
         Ticker::start(length, |_| (), end).map(Some)
     }
 
-    /// Takes no part in epochs any more. If `is_clean`, the running one ends; it has not failed
-    /// when the tree is opened again. Epochs that failed before stay in their set until a sweep has
-    /// come to its end.
+    /// Ends the tree's part in epochs. If `is_clean`, the running epoch ends first, so it has not
+    /// failed when the tree is opened again. Epochs that failed before stay in their set until a
+    /// sweep has come to its end.
     pub(super) fn close(&self, is_clean: bool) -> Result<()> {
         match self.shared() {
             Some(epochs) if !self.epochs.are_over() => {
@@ -403,12 +404,12 @@ impl<M: Medium> Core<M> {
         }
     }
 
-    /// Notes that nothing is left of failed epochs in this tree; if so in all trees, the pool
-    /// forgets them.
+    /// Notes that this tree has no writes of failed epochs any more. If that is so in all trees,
+    /// the pool forgets these epochs.
     pub(super) fn forget_failed(&self) -> Result<()> {
         let guard = self.pool.peek();
-        // PERSIST: no node and no link of a failed epoch is left; lost, they are looked for once
-        // more.
+        // PERSIST: no node and no link of a failed epoch is left; lost, the next open searches for
+        // them once more.
         publish_twice(
             &guard,
             &guard.node::<Anchor>(self.anchor)?.swept,
@@ -432,8 +433,8 @@ impl<M: Medium> Core<M> {
         epochs.forget_failed(&self.pool, least)
     }
 
-    /// If the last end of an epoch has failed, as in the background, tries again: so a writer is
-    /// told.
+    /// If the last end of an epoch has failed, which may have been in the background, tries again,
+    /// so that a writer gets the error.
     #[inline(always)]
     pub(super) fn end_failed(&self) -> Result<()> {
         if self.epochs.is_failing() && refuse_in_any_batch::<M>().is_ok() {

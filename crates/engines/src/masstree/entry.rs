@@ -136,7 +136,7 @@ impl<M: Medium, C: Codec> Build<M> for MassTree<M, C> {
         let core = Core::unopened(pool, root.words[ROOT_ANCHOR], &options, Self::ARE_WORDS)?;
         let (lost, note) = core.lost(|_| true)?;
         Salvage::with_lost(visit, lost).finish();
-        // Nodes are looked for one by one, so what a damaged one held is not known.
+        // Salvage finds nodes one by one, so it is not known which entries a damaged one held.
         let what = "what leads to the nodes of the tree, which does not open".to_owned();
         let unopened = LeftOut {
             offset: root.words[ROOT_ANCHOR],

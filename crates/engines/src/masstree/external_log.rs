@@ -35,7 +35,7 @@ pub(super) struct ExternalLog {
     shards: usize,
     /// Bytes of a border node, and of an interior one.
     node_bytes: [usize; 2],
-    /// The words of each that are kept, each a bit.
+    /// The words of each node that the log keeps, one bit for each.
     kept: [u128; 2],
     /// Nodes that were written.
     pub(super) nodes: AtomicU64,
@@ -115,7 +115,8 @@ impl ExternalLog {
     /// The first segment of a new tree. In a full pool it is the one with which removals make room.
     pub(super) fn begin<M: Medium>(&self, guard: &Guard<'_, M>, work: &mut Work<'_>) -> Result<()> {
         self.add_segment(guard, work)?;
-        // Otherwise the first entry's fence would order this, and there may be no entry.
+        // Without this fence only the first entry's fence would order the segment, and there may be
+        // no entry.
         guard.fence();
         Ok(())
     }
@@ -130,7 +131,7 @@ impl ExternalLog {
             }
         };
         let segment = guard.allocate(SEGMENT_BYTES)?;
-        // What a former owner left there must not be read as an entry.
+        // The former content of the space must not be read as an entry.
         for at in std::iter::once(segment).chain(self.entries(segment)) {
             let words = guard.words(at, 2)?;
             words.iter().for_each(|word| word.store(guard, 0));
@@ -215,7 +216,8 @@ impl ExternalLog {
             for shard in shards.take_while(|shard| *shard < self.shards) {
                 restored += self.restore_shard(&guard, shard, epoch)?;
             }
-            // Ordered before the epoch is in the set; no open reads the log of an epoch that is.
+            // The restored nodes are ordered before the epoch enters the set of failed ones; no
+            // open reads the log of an epoch in the set.
             guard.fence();
             Ok(restored)
         };

@@ -21,11 +21,12 @@ pub(super) struct Leaf<'v, T = ()> {
     pub(super) node: &'v Border,
     /// The version of the node when the descent reached it and it was the right one.
     pub(super) version: Version,
-    /// What is remembered of the descent.
+    /// The parts of the descent that are remembered.
     pub(super) trail: T,
 }
 
-/// What is remembered of a descent: nothing to find a key, [`Neighbours`] to go on from there.
+/// The parts of a descent that are remembered: nothing for finding a key, [`Neighbours`] for going
+/// on from there.
 pub(super) trait Trail<'v, M: Medium>: Default {
     /// The descent goes on with the child `rank` of a node.
     fn step(
@@ -142,7 +143,7 @@ pub(super) struct Entry {
     pub(super) class: u8,
     /// The pointer.
     pub(super) value: u64,
-    /// In a tree of words what lies in its cell, if it leads to one.
+    /// In a tree of words, the content of its cell, if it leads to one.
     pub(super) cell: Option<u64>,
 }
 
@@ -164,7 +165,7 @@ pub(super) struct Place<'v> {
     pub(super) entry: Option<Entry>,
 }
 
-/// A border node locked for a write, and what its key has there.
+/// A border node locked for a write, and the entry of the key there.
 pub(super) struct Locked<'v, M: Medium> {
     pub(super) lock: Lock<'v, M>,
     pub(super) node: &'v Border,
@@ -175,7 +176,7 @@ pub(super) struct Locked<'v, M: Medium> {
 }
 
 impl<M: Medium> View<'_, M> {
-    /// Whether a layer's root is still what it was read as.
+    /// Whether a layer's root is still the one that was read.
     #[inline(always)]
     pub(super) fn is_root(&self, origin: Origin<'_>, root: u64) -> Walk<bool> {
         match origin {
@@ -275,14 +276,14 @@ impl<M: Medium> View<'_, M> {
                     }
                 }
             }
-            // Only a circle is so high.
+            // Only a circle has this many levels.
             return Err(self.damaged(pointer, "a layer that is too high"));
         }
     }
 
-    /// Hints the processor to load what a scan reads next: the border nodes from the `first` to the
-    /// last of [`LEAVES_AHEAD`] behind one, as far as they have the same parent; then that parent's
-    /// neighbour, and once that was asked for, its first children.
+    /// Hints the processor to load the nodes that a scan reads next: the border nodes from the
+    /// `first` to the last of [`LEAVES_AHEAD`] behind one, as far as they have the same parent;
+    /// then that parent's neighbour, and once that was asked for, its first children.
     #[inline(always)]
     pub(super) fn prefetch_behind(&self, leaf: &ScanLeaf<'_>, first: usize) {
         let Some(above) = leaf.trail.above else {
@@ -299,8 +300,8 @@ impl<M: Medium> View<'_, M> {
         }
     }
 
-    /// Hints the processor to load so many children of the parent's neighbour, or if none that
-    /// neighbour.
+    /// Hints the processor to load the first children of the parent's neighbour, or the neighbour
+    /// itself if the number is 0.
     #[inline(never)]
     fn prefetch_beyond(&self, leaf: &ScanLeaf<'_>, children: usize) {
         let Some(Above { node, rank, .. }) = leaf.trail.beyond else {
@@ -482,7 +483,8 @@ impl<M: Medium> View<'_, M> {
                 let slice = Slice::of(Slice::rest(key, depth));
                 let permutation = Permutation(leaf.node.permutation.load(&self.guard));
                 let entry = self.search(leaf.node, permutation, slice);
-                // Another writer may have made a layer of what was no entry, or one key.
+                // Another writer may have made a layer meanwhile where there was no entry, or one
+                // key.
                 if entry.is_none_or(|entry| entry.class != LAYER) {
                     return Ok(Locked {
                         lock,
@@ -518,7 +520,7 @@ impl<M: Medium> View<'_, M> {
         Ok(is_same.then_some(Value::Record(record)))
     }
 
-    /// The value of `key`, and what `use_value` makes of it.
+    /// The result of `use_value` for the value of `key`.
     #[inline(always)]
     pub(super) fn find_with<R>(
         &self,
@@ -535,7 +537,8 @@ impl<M: Medium> View<'_, M> {
 }
 
 impl<M: Medium> Core<M> {
-    /// Calls `use_value` with the value of `key`; what it returned last counts. O(log n).
+    /// Calls `use_value` with the value of `key`, perhaps several times; its last result counts.
+    /// O(log n).
     #[inline(always)]
     pub(super) fn find<R>(
         &self,

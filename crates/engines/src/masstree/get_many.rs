@@ -1,9 +1,9 @@
 //! Finding many keys at once, so that their cache misses overlap.
 //!
 //! A batch is walked twice. The first walk goes down level by level, all keys together, and only
-//! hints the processor what it will read; it checks nothing, because nothing depends on what it
-//! reads. The second walk is the ordinary find of each key, which now finds its nodes and its
-//! record in the cache.
+//! gives the processor hints of the memory that it will read. It checks nothing, because no result
+//! depends on it. The second walk is the ordinary find of each key, which now finds its nodes and
+//! its record in the cache.
 
 use medium::Medium;
 use smallvec::SmallVec;
@@ -19,7 +19,7 @@ use crate::Result;
 const BATCH: usize = 16;
 
 impl<M: Medium> View<'_, M> {
-    /// Loads what finding keys with these slices will read in the first layer.
+    /// Loads the nodes of the first layer that the search for keys with these slices will read.
     fn warm(&self, slices: impl Iterator<Item = Slice>) -> Walk<()> {
         let root = self.anchor()?.root.value.load(&self.guard);
         let mut walks: SmallVec<[(Slice, u64); BATCH]> =
@@ -65,7 +65,7 @@ impl<M: Medium> Core<M> {
         mut find: impl FnMut(&K) -> Result<()>,
     ) -> Result<()> {
         for batch in keys.chunks(BATCH) {
-            // An error of the first walk comes again in the find, which returns it.
+            // An error of the first walk occurs again in the find, which returns it.
             let _ = self.look().warm(batch.iter().map(&slice));
             batch.iter().try_for_each(&mut find)?;
         }

@@ -31,7 +31,7 @@ use super::shard::Work;
 use super::value_log::{EPOCHS_APART_MAX, ValueLog};
 use crate::kit::epochs::all_lines;
 
-/// What is about to change in a border node.
+/// The kind of the next change of a border node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Change {
     /// The permutation, and a slot that is free.
@@ -45,10 +45,10 @@ pub(super) enum Change {
 }
 
 impl<M: Medium> View<'_, M> {
-    /// Before a locked border node is changed: writes the log that the change needs, and lists the
-    /// lines that change, except the line of an updated cell. Returns whether the cell that the
-    /// value of an updated slot leads to may be overwritten: either the whole node is logged, or
-    /// the log has the pointer of the epoch's begin, which leads to the other cell.
+    /// To be called before a locked border node is changed: writes the log that the change needs,
+    /// and lists the lines that change, except the line of an updated cell. Returns whether the
+    /// cell that the value of an updated slot leads to may be overwritten: either the whole node is
+    /// logged, or the log has the pointer of the epoch's begin, which leads to the other cell.
     ///
     /// # Errors
     /// If the external log is full; nothing was changed then.
@@ -63,7 +63,7 @@ impl<M: Medium> View<'_, M> {
             state &= !TOUCHED;
             node.epoch.store(&self.guard, state);
             // PERSIST: the sixteen bits of a new value log are read relative to this epoch; lost,
-            // they would be read relative to a much older one, and mean another epoch.
+            // they would be read relative to a much older one, and stand for another epoch.
             self.guard.flush(&node.epoch);
             self.guard.fence();
         }
@@ -123,8 +123,8 @@ impl<M: Medium> View<'_, M> {
             }
         }
         let flags = state & TOUCHED | if change == Change::Remove { REMOVED } else { 0 };
-        // The order of these stores, to one line, is the order in which they are durable. The
-        // permutation comes last.
+        // These stores go to one line, so they become durable in this order. The permutation comes
+        // last.
         node.permutation_log
             .store(&self.guard, node.permutation.load(&self.guard));
         node.epoch.store(&self.guard, self.epoch_word() | flags);
@@ -185,13 +185,13 @@ impl<M: Medium> View<'_, M> {
     fn log_value<'n>(&self, values: &'n Values, slot: usize) -> &'n Word {
         let log = values.log(slot);
         let value = values.value(slot).load(&self.guard);
-        // Before the value, in the same line.
+        // The log is stored before the value, in the same line.
         log.store(&self.guard, ValueLog::new(slot, value, self.epoch).0);
         log
     }
 
-    /// Before a locked interior node is changed: writes it to the external log once an epoch, and
-    /// lists it.
+    /// To be called before a locked interior node is changed: writes it to the external log once an
+    /// epoch, and lists it.
     pub(super) fn prepare_interior(&self, work: &mut Work<'_>, node: &Interior) -> Walk<()> {
         if self.core.mode == Mode::Transient {
             return Ok(());

@@ -21,7 +21,7 @@ struct NewKey<'k> {
 }
 
 impl<M: Medium> View<'_, M> {
-    /// What a new slot is to hold, as [`View::content_of`] has it.
+    /// The content of the new slot, in the form of [`View::content_of`].
     pub(super) fn write_content(&self, work: &mut Work<'_>, key: &[u8], value: &[u8]) -> Walk<u64> {
         if self.core.are_words {
             Ok(prefix_word(value))
@@ -79,7 +79,7 @@ impl<M: Medium> View<'_, M> {
         old.copy_tail(&self.guard, 8 * (place.depth + 1), &mut old_tail)?;
         let new_tail = Slice::rest(key, place.depth + 1);
         if old_tail == new_tail {
-            // No number of layers would tell them apart.
+            // The keys are equal, so no number of layers would tell them apart.
             return Err(Error::corrupt(entry.value, "two reads of a record's key disagree").into());
         }
         let mut made = Vec::new();
@@ -111,8 +111,8 @@ impl<M: Medium> View<'_, M> {
         Ok(())
     }
 
-    /// Makes as many layers as it takes to tell two keys apart; returns the root of the first. What
-    /// was allocated goes to `made`.
+    /// Makes as many layers as it takes to tell two keys apart; returns the root of the first. Adds
+    /// the objects that it allocates to `made`.
     fn make_layers(
         &self,
         work: &mut Work<'_>,

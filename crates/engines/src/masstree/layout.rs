@@ -1,4 +1,4 @@
-//! What lies in the pool, line by line.
+//! The layout of a tree in the pool, line by line.
 //!
 //! ```text
 //! border node, 320 bytes                           interior node, 312 bytes
@@ -20,11 +20,11 @@
 //! 320  cells              two for each slot
 //! ```
 //!
-//! A log and what it logs lie in one line, so that the log reaches the medium first. A pointer to
-//! an interior node has bit 0 set; nodes and records begin at multiples of 16. A pointer to a cell
-//! is `16 * (number + 1)`, with cells `2 * slot` and `2 * slot + 1` for a slot: no object lies so
-//! low (`cells`). An epoch word has 48 bits of epoch, 13 of a stamp that the execution has which
-//! wrote it, and three flags.
+//! A log lies in the line of the words that it logs, so that it reaches the medium before their
+//! changes. A pointer to an interior node has bit 0 set; nodes and records begin at multiples of
+//! 16. A pointer to a cell is `16 * (number + 1)`, with cells `2 * slot` and `2 * slot + 1` for a
+//! slot: no object lies so low (`cells`). An epoch word has 48 bits of epoch, 13 bits of the stamp
+//! of the execution that wrote it, and three flags.
 //!
 //! ```text
 //! record                                           external log entry
@@ -52,8 +52,8 @@ pub(super) const WIDTH: usize = 14;
 /// The most slots of any border node: without logs there is one more.
 pub(super) const WIDTH_MAX: usize = 15;
 
-/// Flag of a border node's epoch word: it is of a first touch, so the medium may have an older one,
-/// and as long as it has no value log may be written.
+/// Flag of a border node's epoch word: it was written by a first touch, so the medium may have an
+/// older one. Until the new one is durable, no value log may be written.
 pub(super) const TOUCHED: u64 = 1 << 61;
 /// Flag of a node's epoch word: a key was removed in this epoch, so inserts need the external log.
 pub(super) const REMOVED: u64 = 1 << 62;
@@ -152,14 +152,14 @@ node! {
         /// The external log was restored for all failed epochs before this one, with its check.
         /// Twice.
         pub(super) restored: [Word; 2],
-        /// Nothing is left of failed epochs before this one, with its check. Twice.
+        /// No writes are left of failed epochs before this one, with its check. Twice.
         pub(super) swept: [Word; 2],
         spare: [Word; 4],
     }
 }
 
 node! {
-    /// What a shard has in the pool.
+    /// The area of a shard in the pool.
     #[repr(align(64))]
     pub(super) struct ShardArea {
         /// The first segment of the external log, with its check. Twice.
@@ -247,7 +247,7 @@ fn words(words: Range<usize>) -> u128 {
 }
 
 /// The words that the external log keeps of a border node, each a bit: those in use, without the
-/// allocator's link and what is volatile.
+/// allocator's link and the volatile words.
 pub(super) fn border_words_logged(width: usize, are_words: bool) -> u128 {
     const SLICES: usize = std::mem::offset_of!(Border, slices) / 8;
     const VALUES: usize = std::mem::offset_of!(Border, values) / 8;
@@ -264,7 +264,7 @@ pub(super) fn border_words_logged(width: usize, are_words: bool) -> u128 {
     words(3..7) | words(SLICES + start..SLICES + end) | values | cells
 }
 
-/// As [`border_words_logged`] of an interior node.
+/// The words that the external log keeps of an interior node: see [`border_words_logged`].
 pub(super) fn interior_words_logged(width: usize) -> u128 {
     const SLICES: usize = std::mem::offset_of!(Interior, slices) / 8;
     const CHILDREN: usize = std::mem::offset_of!(Interior, first) / 8;
@@ -297,8 +297,8 @@ pub(super) fn line_of(node: &Border, word: &Word) -> u64 {
     1 << ((offset / medium::LINE_BYTES) & 15)
 }
 
-/// What the epoch words of nodes say that are touched in the execution that begins with this epoch:
-/// so an epoch that was damaged before is not taken for one of its own.
+/// The stamp in the epoch words of nodes that are touched in the execution that begins with this
+/// epoch. So an epoch word that was damaged before is not taken for one of this execution.
 pub(super) fn stamp(first: u64) -> u64 {
     first.wrapping_mul(0x9e37_79b9_7f4a_7c15) & STAMP_MASK
 }
@@ -330,15 +330,16 @@ impl Logged {
     /// lists the line.
     pub(super) fn set<M: Medium>(&self, guard: &Guard<'_, M>, epoch: u64, value: u64) {
         if self.epoch.load(guard) != epoch {
-            // The order of these stores, to one line, is the order in which they are durable.
+            // These stores go to one line, so they become durable in this order.
             self.old.store(guard, self.value.load(guard));
             self.epoch.store(guard, epoch);
         }
         self.value.store(guard, value);
     }
 
-    /// Restores the word that the last completed epoch had, after its last epoch has failed. That
-    /// epoch stays: until it is forgotten, a crash restores the same once more.
+    /// Restores the word that the last completed epoch had, after its last epoch has failed. The
+    /// epoch in the log stays. Until the failed epoch is forgotten, an open after a further crash
+    /// restores the same again.
     pub(super) fn restore<M: Medium>(&self, guard: &Guard<'_, M>) {
         self.value.store(guard, self.old.load(guard));
     }

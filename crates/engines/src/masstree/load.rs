@@ -23,7 +23,7 @@ use crate::kit::epochs::in_batch::refuse_in_any_batch;
 use crate::kit::load::{Source, entries_per_leaf};
 use crate::{Error, ErrorKind, Result};
 
-/// So many bytes of keys and values are written within one epoch, and an entry more.
+/// The bytes of keys and values that are written within one epoch; the last entry may exceed them.
 const STEP_BYTES: usize = 64 << 10;
 
 /// A layer that is being filled.
@@ -117,7 +117,7 @@ impl<M: Medium> Load<'_, M> {
         self.within_epoch(|load, view, work| load.join(view, work, spare))
     }
 
-    /// Runs a step within one epoch. What it allocates comes from the runs of the load.
+    /// Runs a step within one epoch. Its allocations come from the runs of the load.
     fn within_epoch<R>(
         &mut self,
         step: impl FnOnce(&mut Self, &View<'_, M>, &mut Work<'_>) -> Walk<R>,
@@ -166,8 +166,8 @@ impl<M: Medium> Load<'_, M> {
     /// Step 3.
     fn join(&mut self, view: &View<'_, M>, work: &mut Work<'_>, spare: u64) -> Walk<()> {
         let root = self.close_layers(view, work, 0)?;
-        // The node is locked before the root, as everywhere. A tree whose root has changed
-        // meanwhile counts as not empty.
+        // The node is locked before the root: all operations lock in this order. A tree whose root
+        // has changed meanwhile counts as not empty.
         let (old, node) = view.empty_root()?;
         let mut old_lock = view.lock(&node.version)?;
         let lock = view.core.root.lock();
@@ -185,7 +185,7 @@ impl<M: Medium> Load<'_, M> {
             .try_for_each(|object| view.free(work, object))
     }
 
-    /// Adds an entry behind all that are there.
+    /// Adds an entry behind all others.
     fn add(
         &mut self,
         view: &View<'_, M>,
@@ -205,7 +205,7 @@ impl<M: Medium> Load<'_, M> {
             let depth = self.layers.len() - 1;
             let slice = Slice::of(Slice::rest(key, depth));
             let entries = &mut self.layers[depth].entries;
-            // A key before that shares this slice: both go a layer down.
+            // The key before has the same slice: both go a layer down.
             if let Some((before, record)) = entries.last_mut()
                 && *before == slice
                 && slice.class == LONGER
@@ -304,7 +304,7 @@ impl Layer {
                 return Ok(root);
             }
             let mut parents = above.unwrap_or_default();
-            // Parts of one size; the last one may have a single child.
+            // The parts have one size; the last one may have a single child.
             let per_node = nodes
                 .len()
                 .div_ceil(nodes.len().div_ceil(view.core.width + 1));

@@ -19,13 +19,13 @@
 //!    that it does not list are free. A listed slot changes only by the update of its value, or
 //!    while the dirty bit is set.
 //! 2. A node covers the slices from one separator above it to the next. Nodes have no links to
-//!    their neighbours: the next one is found from above, by the end of what this one covers.
-//! 3. What changes in an epoch can be undone from the line it lies in, or from the external log,
+//!    their neighbours: the next one is found by a descent to the upper bound of this one.
+//! 3. Every change of an epoch can be undone, from a log in the same line or from the external log,
 //!    which was durable before the change.
-//! 4. Every operation lies in one epoch. At the end of an epoch all that changed in it is durable,
-//!    then its number.
-//! 5. What is freed in an epoch is not reused in it. Nor is a cell overwritten that was valid when
-//!    the epoch began, unless its node is in the external log.
+//! 4. Every operation lies in one epoch. At the end of an epoch all of its changes become durable,
+//!    and then the number of the next one.
+//! 5. An object that is freed in an epoch is not reused in it. A cell that was valid when the epoch
+//!    began is not overwritten in it, unless its node is in the external log.
 //!
 //! ## Commit points
 //!
@@ -50,8 +50,8 @@
 //!
 //! ## What a crash may leave behind
 //!
-//! In-line logs that were not applied yet; they name their epoch. Nothing else: what was allocated
-//! in the failed epoch is free again, what was freed is not.
+//! In-line logs that were not applied yet; they name their epoch. Nothing else: objects that were
+//! allocated in the failed epoch are free again, and objects that were freed in it are not free.
 //!
 //! ## Where this departs from the paper
 //!
@@ -68,12 +68,12 @@
 //! - Keys of one slice may lie in several nodes: separators have a class, too. So nodes may be
 //!   narrower than ten slots.
 //! - *Section 4*: no `wbinvd`, which is privileged: the first change of a node in an epoch lists
-//!   it, and what is listed is flushed, most of it while writers go on (`kit::epochs`).
+//!   it, and the listed lines are flushed, most of them while writers go on (`kit::epochs`).
 //! - *Section 4.1*: value buffers of words lie in the node, two a slot. They are still logged as
 //!   pointers, in the packed form (`cells`).
 //! - *Section 5*: free objects form a queue, not a stack, so that those freed in an epoch come
-//!   last; and a shard takes what others have free before it takes new space (`allocator`). Records
-//!   hold the rest of the key, so there are no separate suffixes.
+//!   last; and a shard takes free objects of other shards before it takes new space (`allocator`).
+//!   Records hold the rest of the key, so there are no separate suffixes.
 //! - The set of failed epochs is durable (`kit::epochs`).
 //! - The trees of a pool share their epochs (`kit::epochs`).
 //! - The paper has a log for each thread. Here each shard has one, so the number of threads does
@@ -81,7 +81,7 @@
 //!
 //! ## Parts
 //!
-//! Each row knows those above it, and none below.
+//! Each row depends on the rows above it, and on none below.
 //!
 //! | part | files |
 //! | --- | --- |
@@ -148,7 +148,8 @@ use slice::Slice;
 /// A durable Masstree. Epoch durability: after a crash the tree, with all others of its pool, is as
 /// it was at the end of the last epoch that was completed; `sync` completes one.
 pub struct MassTree<M: Medium, C: Codec> {
-    /// Of a transient tree; the durable ones of a pool share one. Stops before the tree is closed.
+    /// The thread that ends the epochs of a transient tree; the durable trees of a pool share one.
+    /// It stops before the tree is closed.
     ticker: Option<Ticker>,
     core: Arc<Core<M>>,
     close_cleanly: bool,
@@ -163,8 +164,8 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
     /// Makes an empty tree and enters it in the pool's root table. Durable when this returns.
     ///
     /// # Errors
-    /// [`ErrorKind::Setting`](crate::ErrorKind::Setting) if a node cannot have so many entries;
-    /// [`ErrorKind::InBatch`](crate::ErrorKind::InBatch) within a batch.
+    /// [`ErrorKind::Setting`](crate::ErrorKind::Setting) if nodes cannot have this number of
+    /// entries; [`ErrorKind::InBatch`](crate::ErrorKind::InBatch) within a batch.
     pub fn create(pool: &Pool<M>, name: &str, options: MassTreeOptions) -> Result<Self> {
         options.check_width()?;
         refuse_in_any_batch::<M>()?;
@@ -186,7 +187,7 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
     ///
     /// # Errors
     /// [`ErrorKind::TreeMismatch`](crate::ErrorKind::TreeMismatch) if the tree is of another kind
-    /// or width; [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if what recovery rests on is
+    /// or width; [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if a part that recovery needs is
     /// damaged; [`ErrorKind::InBatch`](crate::ErrorKind::InBatch) within a batch.
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: MassTreeOptions) -> Result<Self> {
         let nodes = |width, mode| format!("{width} keys a node{mode}");
@@ -270,14 +271,14 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
             value.clear();
             found.copy_of(&view.guard, key, value)
         });
-        // An attempt that failed may have left something.
+        // A failed attempt may have left objects to give back.
         if !matches!(found, Ok(Some(()))) {
             value.clear();
         }
         Ok(Observed::durable(found?.is_some()))
     }
 
-    /// Nobody waits for a write but by [`Epochs::sync`]: it is durable with its epoch.
+    /// A write is durable with its epoch, so only [`Epochs::sync`] waits for it.
     fn write(
         &self,
         key: &[u8],
@@ -341,7 +342,7 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
 
     fn stat(&self) -> Result<IndexStat> {
         refuse_in_any_batch::<M>()?;
-        // Before the survey, which recovers nodes, as the sweep does.
+        // The figures are read before the survey, because the survey recovers nodes, too.
         let epochs = self.epoch_stat();
         let visit = &mut |_: &[u8], _: &[u8]| true;
         let survey = self.core.survey(visit)?;

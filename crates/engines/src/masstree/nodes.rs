@@ -37,8 +37,9 @@ impl<M: Medium> View<'_, M> {
             .allocate_class(work, border_class(self.core.are_words))?)
     }
 
-    /// Space for an interior node. It is of another class than border nodes, so that these few and
-    /// often read nodes share pages, and their addresses stay in the processor's translation cache.
+    /// Space for an interior node. Its class differs from that of border nodes. So interior nodes,
+    /// which are few and read often, lie together on few pages, whose addresses stay in the
+    /// processor's translation cache.
     pub(super) fn allocate_interior(&self, work: &mut Work<'_>) -> Walk<u64> {
         Ok(self
             .core
@@ -77,7 +78,8 @@ impl<M: Medium> View<'_, M> {
     ) -> Walk<()> {
         let node = self.guard.node::<Border>(offset)?;
         node.version.start(&self.guard, 0);
-        // Before the values: a tree without logs has one of them in the place of the high log.
+        // The logs are written before the values: a tree without logs has a value in the place of
+        // the high log.
         node.values.log_low.store(&self.guard, 0);
         node.values.log_high.store(&self.guard, 0);
         let permutation = Permutation::identity(entries.len(), self.core.width);
@@ -90,7 +92,8 @@ impl<M: Medium> View<'_, M> {
         }
         node.classes.store(&self.guard, classes);
         node.permutation.store(&self.guard, permutation.0);
-        // New in this epoch, so nothing of it has to be logged; if that fails, nothing leads here.
+        // The node is new in this epoch, so nothing of it has to be logged: if the epoch fails,
+        // nothing leads here.
         node.epoch.store(&self.guard, self.epoch_word() | LOGGED);
         self.core.epochs.list_new(
             &self.guard,

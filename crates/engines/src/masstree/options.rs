@@ -38,7 +38,7 @@ pub struct MassTreeOptions {
     /// Threads that may write at once, 1 to 64, by default 8. A further thread waits for an
     /// operation of another one. A tree that exists has as many as it was made with, or fewer.
     pub shards: usize,
-    /// Whether dropping the tree ends the epoch. Without, the next open recovers as after a crash:
+    /// Whether dropping the tree ends the epoch. If not, the next open recovers as after a crash:
     /// for tests.
     pub close_cleanly: bool,
     /// How long an operation waits for a locked node that does not change. Then it ends with

@@ -84,7 +84,7 @@ impl Permutation {
         self.slot(self.count(width))
     }
 
-    /// The free slot is in use, at `position`.
+    /// Takes the free slot into use, at `position`.
     pub(super) fn inserted(self, position: usize, width: usize) -> Self {
         let count = self.count(width);
         let slot = self.0 >> (4 * count + 4) & 15;
@@ -95,7 +95,7 @@ impl Permutation {
         Self((self.0 & below | slot << (4 * position + 4) | moved << 4 | above) + 1).sealed(width)
     }
 
-    /// The slot at `position` is free, and the first that the next insert takes.
+    /// Frees the slot at `position`; the next insert takes it first.
     pub(super) fn removed(self, position: usize, width: usize) -> Self {
         let count = self.count(width);
         let slot = self.0 >> (4 * position + 4) & 15;

@@ -1,7 +1,7 @@
 //! Records: a value, and the whole key if one slice does not hold it.
 //!
-//! The key is there from its first byte, so a record moves into a new layer as it is: what is left
-//! of the key there is found by skipping the slices above. Records are never changed while the tree
+//! The key is there from its first byte, so a record moves into a new layer as it is: the rest of
+//! the key there is found by skipping the slices above. Records are never changed while the tree
 //! leads to them. The check of a record covers the lengths, the value and the whole key, also a key
 //! that only a slice holds.
 
@@ -51,11 +51,11 @@ impl Record {
         }
     }
 
-    /// As [`Record::at`], for loops over many records: the compiler keeps an [`Option`] in
-    /// registers.
+    /// Does the same as [`Record::at`], for loops over many records: the compiler keeps an
+    /// [`Option`] in registers.
     #[inline(always)]
     fn if_whole<M: Medium>(guard: &Guard<'_, M>, object: u64) -> Option<Self> {
-        // A sum that wraps around would lie within the pool.
+        // A sum that wraps around could lie within the pool.
         let start = object.saturating_add(LINK_BYTES);
         let [header, ..] = guard.words(start, 1).ok()? else {
             return None;
@@ -146,7 +146,7 @@ impl Record {
             && is_same(guard, self.key_offset() + skipped as u64, tail)?)
     }
 
-    /// Appends what is left of the key behind `skipped` bytes, a multiple of 8.
+    /// Appends the rest of the key behind `skipped` bytes, a multiple of 8.
     pub(super) fn copy_tail<M: Medium>(
         &self,
         guard: &Guard<'_, M>,
@@ -175,7 +175,7 @@ impl Record {
         Ok(self.header == header_of(self.key_length(), key, value) && self.is_padded(guard)?)
     }
 
-    /// As [`Record::is_sound`].
+    /// Refuses a record that is not sound: see [`Record::is_sound`].
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] if it is not.
@@ -236,8 +236,9 @@ impl<M: Medium> View<'_, M> {
         self.prefetch_word(object.saturating_add(LINK_BYTES));
     }
 
-    /// As [`View::prefetch_record`], for the lines behind the first one, which was prefetched a
-    /// while ago: the record's lengths are read.
+    /// Hints the processor to load the lines of a record behind the first one. The caller has
+    /// prefetched that a while ago ([`View::prefetch_record`]), because the lengths are read from
+    /// it.
     pub(super) fn prefetch_rest_of_record(&self, object: u64) {
         if let Some(record) = Record::if_whole(&self.guard, object) {
             prefetch_rest(

@@ -1,11 +1,11 @@
 //! Recovery of a node that is touched for the first time after an open (section 4.3 of the paper).
 //!
 //! A first touch that restores nothing is not listed for the end of the epoch, so reads write
-//! nothing. It stores a lock and a stamp, which mean something to this process only, and a
-//! permutation log that equals the permutation, all in the header line. If the cache writes that
-//! line back anyway, the node still reads as unchanged. As long as it does not, the epoch word on
-//! the medium may be arbitrarily old. So the new one is marked (`TOUCHED`), and made durable before
-//! the first value log, whose sixteen bits depend on it (`in_line_log`).
+//! nothing. It stores a lock and a stamp, which only this process uses, and a permutation log that
+//! equals the permutation, all in the header line. If the cache writes that line back anyway, the
+//! node still reads as unchanged. Until the cache writes it back, the epoch word on the medium may
+//! be arbitrarily old. So the new one is marked (`TOUCHED`), and made durable before the first
+//! value log, whose sixteen bits depend on it (`in_line_log`).
 
 use medium::Medium;
 use pool::Guard;
@@ -52,8 +52,8 @@ impl<M: Medium> Core<M> {
         let is_listed = self.epochs.has_failed(old) || logs.iter().any(|log| log.load(guard) != 0);
         let recovered = self.recover_border(guard, running, node, old);
         if is_listed {
-            // Also if the node is damaged: when the failed epochs are forgotten, this restoration
-            // is not repeated.
+            // This is done even if the node is damaged: once the failed epochs are forgotten, the
+            // restoration is not repeated.
             let lines = logs
                 .iter()
                 .fold(HEADER_LINE, |lines, log| lines | line_of(node, log));
@@ -86,13 +86,13 @@ impl<M: Medium> Core<M> {
             if self.epochs.has_failed(epoch) && slots.contains(&log.slot()) {
                 node.values.value(log.slot()).store(guard, log.value());
             }
-            // After the value, in the same line.
+            // This store comes after the value's, in the same line.
             cell.store(guard, 0);
             is_cleared = true;
         }
         if is_cleared && running - oldest >= EPOCHS_APART_MAX {
-            // PERSIST: beside the new epoch word the sixteen bits of the old log would mean another
-            // epoch.
+            // PERSIST: with the new epoch word the sixteen bits of the old log would stand for
+            // another epoch.
             guard.flush(&node.values);
             guard.fence();
         }
@@ -110,7 +110,7 @@ impl<M: Medium> Core<M> {
         }
         node.version.start(guard, 0);
         node.listed.start(guard, 0);
-        // ORDER: pairs with the load in `border`: what was restored, and the version, are visible.
+        // ORDER: pairs with the load in `border`: the restored values and the version are visible.
         node.epoch.store(guard, running | self.stamp | TOUCHED);
         Ok(())
     }

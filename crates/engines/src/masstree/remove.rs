@@ -1,9 +1,9 @@
 //! Removal: of a key, of nodes that it leaves empty, of layers that they leave empty.
 //!
-//! Nodes are not merged; a node goes when its last key goes. An interior node goes with its last
-//! child, a layer with its last node, and its entry in the layer above with it, which may be the
-//! last of its node, and so on up. The first layer keeps one border node. A root with a single
-//! child gives its place to that.
+//! Nodes are not merged: a node is removed with its last key, an interior node with its last child,
+//! and a layer with its last node. Then the layer's entry in the layer above is removed, which may
+//! be the last of its node, and so on up. The first layer keeps one border node. A root with a
+//! single child is replaced by the child.
 
 use medium::Medium;
 
@@ -15,7 +15,7 @@ use super::shard::Work;
 use super::split::{EntryLock, InteriorLock, Parent, RootLock};
 use super::version::Lock;
 
-/// Locks of nodes that go.
+/// Locks of nodes that are removed.
 type Doomed<'v, M> = Vec<Lock<'v, M>>;
 
 impl<M: Medium> View<'_, M> {
@@ -68,8 +68,8 @@ impl<M: Medium> View<'_, M> {
         Ok(())
     }
 
-    /// Removes the last entry of a border node, and all nodes that go with it. Locks upwards, up to
-    /// the first node that stays.
+    /// Removes the last entry of a border node, and all nodes that become empty by that. Locks
+    /// upwards, up to the first node that stays.
     fn remove_nodes<'v>(
         &'v self,
         work: &mut Work<'_>,
@@ -118,7 +118,7 @@ impl<M: Medium> View<'_, M> {
                 }
             }
         }
-        // All of them are gone, whether or not their space can be given back.
+        // All of them are removed, whether or not their space can be given back.
         doomed.iter_mut().for_each(Lock::delete);
         doomed
             .into_iter()

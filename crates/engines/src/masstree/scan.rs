@@ -2,9 +2,9 @@
 //!
 //! A scan holds nothing between two batches: it remembers the last key, and descends to it again. A
 //! border node is read at one version, together with the slices between which it lies; the next
-//! node is the one that covers its upper end (or what lies below its lower end). So whatever is
-//! split or removed meanwhile, each key comes at most once, in order, and a key that is there for
-//! the whole scan comes.
+//! node is the one that covers its upper end (in reverse, the slices just below its lower end). So
+//! whatever is split or removed meanwhile, each key comes at most once, in order, and a key that is
+//! present for the whole scan does come.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -35,7 +35,7 @@ const READS_OF_A_NODE: u64 = 8;
 #[derive(Clone, Copy)]
 pub(super) struct NodesRead {
     count: u64,
-    /// The epoch in which the scan began. In each later one nodes may lie where others were before.
+    /// The epoch in which the scan began. In later epochs nodes may lie where others were before.
     first_epoch: u64,
 }
 
@@ -146,7 +146,7 @@ impl Found<'_> {
         self.copy_key(view, buffer)?;
         let key_length = buffer.len() - start;
         let value = self.value(view)?;
-        // Asked for only by what verifies it.
+        // Only code that verifies the key asks for it.
         let key = if view.guard.verifies() {
             buffer[start..].to_vec()
         } else {
@@ -157,8 +157,8 @@ impl Found<'_> {
     }
 }
 
-/// The entries of a border node: of each the word of its slice, its pointer, or in a tree of words
-/// its value, and its class.
+/// The entries of a border node: for each the word of its slice; its pointer or, in a tree of
+/// words, its value; and its class.
 struct Entries {
     words: [[u64; 2]; WIDTH_MAX],
     classes: [u8; WIDTH_MAX],
@@ -176,8 +176,8 @@ impl Entries {
 
 impl<M: Medium> View<'_, M> {
     /// Reads the entries of a border node at one version, in the order of the scan, to its end
-    /// there. It may have come to cover more than when it was found, as its neighbour went: what
-    /// lies there is taken where the scan goes on.
+    /// there. If its neighbour was removed, the node covers more than when it was found. The scan
+    /// reads the additional part where it goes on.
     #[inline(always)]
     fn read_entries(
         &self,
@@ -246,9 +246,9 @@ impl<M: Medium> View<'_, M> {
         }
     }
 
-    /// Calls `take` with what the keys of some entries begin with, and with words and classes of
-    /// these entries, from the slices of `from` on, until it returns `false`. The first ones may
-    /// lie before `from`. Returns whether it came to the end.
+    /// Calls `take` with the common beginning of the keys of some entries, and with the words and
+    /// classes of these entries, from the slices of `from` on, until it returns `false`. The first
+    /// ones may lie before `from`. Returns whether it came to the end.
     #[inline(always)]
     fn collect(
         &self,
@@ -403,7 +403,7 @@ impl<M: Medium> Pending<'_, '_, M> {
                 self.view.prefetch_record(content);
             }
         }
-        // Without reading more than the batch can take, or behind the range.
+        // The scan reads no more entries than the batch can take, and none behind the range.
         let is_last = |(slice, content): &(Slice, u64)| {
             let found = Found {
                 prefix: &self.prefix,
@@ -417,7 +417,7 @@ impl<M: Medium> Pending<'_, '_, M> {
         self.copy_all_but(if is_enough { 0 } else { RECORDS_AHEAD[0] })
     }
 
-    /// Copies the first entries, and leaves so many. Returns whether the batch takes more.
+    /// Copies the first entries, and leaves the last `left`. Returns whether the batch takes more.
     fn copy_all_but(&mut self, left: usize) -> Result<bool> {
         let view = self.view;
         let prefix = &*self.prefix;

@@ -1,14 +1,14 @@
-//! What the parts of a tree keep in a shard, for the thread that has it locked.
+//! The state that the parts of a tree keep in a shard, for the thread that has it locked.
 
 use super::layout::CLASSES;
 use crate::kit::epochs::Shard;
 use crate::kit::epochs::barrier::Pass;
 
-/// What a writer holds for the time of one operation: a locked shard. The epoch does not end
-/// meanwhile.
+/// The pass that a writer holds for the time of one operation: a locked shard. The epoch does not
+/// end meanwhile.
 pub(super) type Work<'e> = Pass<'e, Shard<Own>>;
 
-/// What the allocator and the external log keep in a shard.
+/// The state of the allocator and the external log in a shard.
 pub(super) struct Own {
     /// For each class the phase in which the line of its queue was listed.
     pub(super) queue_listed: [u64; CLASSES],

@@ -1,4 +1,4 @@
-//! Keys as slices of eight bytes: what one layer of the trie compares.
+//! Keys as slices of eight bytes. One layer of the trie compares one slice.
 
 /// Class of a key that goes on behind its slice.
 pub(super) const LONGER: u8 = 9;
@@ -19,7 +19,7 @@ impl Slice {
     /// The smallest: that of the empty key.
     pub(super) const FIRST: Self = Self { word: 0, class: 0 };
 
-    /// The first slice of what is left of a key.
+    /// The first slice of the rest of a key.
     #[inline(always)]
     pub(super) fn of(rest: &[u8]) -> Self {
         let class = if rest.len() > 8 {
@@ -33,7 +33,7 @@ impl Slice {
         }
     }
 
-    /// What is left of `key` in layer `depth`.
+    /// The rest of `key` in layer `depth`.
     #[inline(always)]
     pub(super) fn rest(key: &[u8], depth: usize) -> &[u8] {
         key.get(8 * depth..).unwrap_or_default()
@@ -55,7 +55,7 @@ impl Slice {
 pub(super) enum Target {
     /// To the node that covers this slice.
     At(Slice),
-    /// To the node that covers what is just below this slice.
+    /// To the node that covers the slices just below this one.
     Below(Slice),
     /// To the last node.
     Last,

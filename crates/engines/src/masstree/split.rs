@@ -1,8 +1,8 @@
 //! Splits: a full border node gives its upper half to a new one; so do the interior nodes above
 //! that are full.
 //!
-//! All that a split needs (locks, what is to move, nodes, entries of the external log) is there
-//! before it changes anything, so that it happens wholly or not at all.
+//! A split acquires everything that it needs (locks, the entries that move, nodes, entries of the
+//! external log) before it changes anything, so that it happens wholly or not at all.
 //!
 //! Nodes do not know their parents. They are found by one more descent. A parent cannot lose the
 //! child meanwhile, for the child is locked. Locks are taken upwards: from a layer's border to its
@@ -21,7 +21,7 @@ use super::shard::Work;
 use super::slice::{LAYER, LONGER, Slice, Target};
 use super::version::Lock;
 
-/// The parent of a node, locked: what leads to it.
+/// The locked parent of a node, which leads to it.
 pub(super) enum Parent<'v, M: Medium> {
     Interior(InteriorLock<'v, M>),
     Root(RootLock<'v, M>),
@@ -55,8 +55,8 @@ fn is_same(one: u64, other: u64) -> bool {
 }
 
 impl<M: Medium> View<'_, M> {
-    /// Locks what leads to the node `child`. The child is locked, and covers `key` in layer `depth`
-    /// or above.
+    /// Locks the parent of the node `child`: an interior node, or the place of a root. The child is
+    /// locked, and covers `key` in layer `depth` or above.
     pub(super) fn lock_parent(&self, key: &[u8], depth: usize, child: u64) -> Walk<Parent<'_, M>> {
         loop {
             if let Some(parent) = self.try_lock_parent(key, depth, child)? {
@@ -66,8 +66,8 @@ impl<M: Medium> View<'_, M> {
         }
     }
 
-    /// As [`View::lock_parent`], which descends from the first root; `None` if the way to the child
-    /// has changed meanwhile.
+    /// One attempt of [`View::lock_parent`], which descends from the first root; `None` if the way
+    /// to the child has changed meanwhile.
     fn try_lock_parent(&self, key: &[u8], depth: usize, child: u64) -> Walk<Option<Parent<'_, M>>> {
         let root = &self.anchor()?.root.value;
         let mut pointer = root.load(&self.guard);
@@ -155,8 +155,8 @@ impl<M: Medium> View<'_, M> {
         match root {
             RootLock::Anchor(_) => self.set_first_root(work, pointer)?,
             RootLock::Entry(entry) => {
-                // Readers that wait for the old root see when they go on that it is no root any
-                // more.
+                // Readers that wait for the old root notice, when they go on, that it is no root
+                // any more.
                 entry.lock.begin_change();
                 entry
                     .node
@@ -194,7 +194,8 @@ impl<M: Medium> View<'_, M> {
             (None, Parent::Root(_)) => None,
         };
         let is_last = parent.is_none_or(|parent| parent.position == self.separators(parent));
-        // With keys in ascending order the left node stays full, and those above nearly so.
+        // If keys come in ascending order, the left node stays full, and the nodes above stay
+        // nearly full.
         let kept = if is_last && position == width {
             width
         } else {
@@ -254,7 +255,7 @@ impl<M: Medium> View<'_, M> {
         Ok(())
     }
 
-    /// Allocates and logs all that a split needs.
+    /// Allocates and logs everything that a split needs.
     fn prepare_split(
         &self,
         work: &mut Work<'_>,
@@ -277,8 +278,8 @@ impl<M: Medium> View<'_, M> {
         self.prepare(work, place.node, Change::Everything).map(drop)
     }
 
-    /// What the new node gets when an entry is inserted into a full one, whose first `kept` entries
-    /// stay.
+    /// The entries that the new node gets when an entry is inserted into a full one, whose first
+    /// `kept` entries stay.
     fn upper_of(
         &self,
         place: &Locked<'_, M>,

@@ -1,4 +1,4 @@
-//! An operation waits for a locked node, and gives up when nobody has changed it for long.
+//! An operation waits for a locked node, and gives up when no thread has changed the node for long.
 
 use medium::Instrumented;
 use std::mem::forget;
@@ -118,7 +118,7 @@ fn a_reader_waits_for_as_long_as_a_node_is_restructured() {
     });
 }
 
-/// One of two waiting threads holds what the other one waits for. Both come to their end.
+/// One of two waiting threads holds the lock that the other one waits for. Both operations end.
 #[test]
 fn a_thread_that_waits_for_a_waiting_thread_goes_on_behind_it() {
     let pool = pool();
@@ -128,7 +128,7 @@ fn a_thread_that_waits_for_a_waiting_thread_goes_on_behind_it() {
     let (view, work) = tree.core.enter();
     let lock = view.lock(version_of(&view.guard, root)).unwrap();
     thread::scope(|scope| {
-        // Splits go up to the root; the thread that splits has locked what lies below.
+        // Splits go up to the root; the thread that splits has locked the nodes below.
         let writers = [0, 1].map(|offset| {
             let tree = &tree;
             scope.spawn(move || (40..140).try_for_each(|key| put(tree, 2 * key + offset)))

@@ -1,8 +1,8 @@
-//! The sweep: recovers what a crash has left, so that the set of failed epochs can be emptied.
+//! The sweep: recovers all nodes after a crash, so that the set of failed epochs can be emptied.
 //!
-//! It goes through the runs, object by object, and does not follow the tree. A border node is known
-//! by its run; a free one is recovered as well, which does no harm. So the sweep comes to its end
-//! whatever is damaged. A damaged node stays as it is, for `check` to name.
+//! It goes through the runs, object by object, and does not follow the tree. It recognises a border
+//! node by its run. A free one is recovered as well, which does no harm. So the sweep ends whatever
+//! is damaged. A damaged node stays as it is, for `check` to name.
 //!
 //! Each step locks all shards for a thousand objects, so no operation changes these meanwhile.
 
@@ -21,7 +21,7 @@ use crate::Result;
 const OBJECTS_TOGETHER: u32 = 1024;
 
 /// How far a sweep has come: the objects that are left, run by run, as the first step found them.
-/// What was made since needs no recovery.
+/// Objects that were made since need no recovery.
 pub(super) type Sweep = Option<Vec<Objects>>;
 
 impl<M: Medium> Core<M> {

@@ -32,7 +32,7 @@ impl Version {
     /// The version now.
     #[inline(always)]
     pub(super) fn now<M: Medium>(guard: &Guard<'_, M>, word: &VolatileWord) -> Self {
-        // ORDER: pairs with the releases below; what was stored before them is visible.
+        // ORDER: pairs with the releases below; the stores before them are visible.
         Self(word.load(guard, Ordering::Acquire))
     }
 
@@ -51,7 +51,7 @@ impl Version {
         self.0 & (LOCKED | DIRTY | DELETED) == 0
     }
 
-    /// Whether all that was read since this version is of one state.
+    /// Whether everything that was read since this version is of one state.
     #[inline(always)]
     pub(super) fn is_still<M: Medium>(self, guard: &Guard<'_, M>, word: &VolatileWord) -> bool {
         // Orders all earlier loads, also the relaxed ones of kernels, before the load of the
@@ -60,7 +60,7 @@ impl Version {
         (self.0 ^ word.load(guard, Ordering::Acquire)) & !LOCKED == 0
     }
 
-    /// Whether the node covers what it covered at another version, and is there as it was then.
+    /// Whether the node covers the same keys as at another version, and has not been deleted.
     pub(super) fn covers_as(self, other: Self) -> bool {
         (self.0 ^ other.0) & (!(CHANGE - 1) | DELETED) == 0
     }
@@ -96,7 +96,7 @@ impl<'n, M: Medium> Lock<'n, M> {
             .store(self.guard, version | LOCKED, Ordering::Release);
     }
 
-    /// Whether the node covers what it covered at `version`, and is there.
+    /// Whether the node covers the same keys as at `version`, and has not been deleted.
     pub(super) fn covers_since(&self, version: Version) -> bool {
         (self.version ^ version.0) & !(CHANGE - 1) == 0 && self.version & DELETED == 0
     }
@@ -111,19 +111,19 @@ impl<'n, M: Medium> Lock<'n, M> {
         self.version & DELETED != 0
     }
 
-    /// Before a slot is written that a reader may still read.
+    /// To be called before a slot is written that a reader may still read.
     pub(super) fn begin_insert(&mut self) {
         self.version = self.version.wrapping_add(INSERT);
         self.store(self.version);
     }
 
-    /// Before the node is restructured; readers wait until it is unlocked.
+    /// To be called before the node is restructured; readers wait until it is unlocked.
     pub(super) fn begin_change(&mut self) {
         self.version = self.version.wrapping_add(CHANGE) | DIRTY;
         self.store(self.version);
     }
 
-    /// The node is no part of the tree any more.
+    /// Marks the node as deleted: it is no part of the tree any more.
     pub(super) fn delete(&mut self) {
         self.version = self.version.wrapping_add(CHANGE) | DELETED;
         self.store(self.version);

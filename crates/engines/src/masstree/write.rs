@@ -41,7 +41,7 @@ impl<M: Medium> Core<M> {
 }
 
 impl<M: Medium> View<'_, M> {
-    /// As [`Core::write`], with a pass.
+    /// Does the work of [`Core::write`], with a pass.
     pub(super) fn write(
         &self,
         work: &mut Work<'_>,
@@ -115,7 +115,7 @@ impl<M: Medium> View<'_, M> {
         // cell again, or all of the node is put back.
         cells[side].store(&self.guard, word);
         if !may_overwrite {
-            // ORDER: pairs with the load in `search`: what the cell holds is visible.
+            // ORDER: pairs with the load in `search`: the cell's content is visible.
             node.values
                 .value(entry.slot)
                 .store(&self.guard, cell_pointer(entry.slot, side));

@@ -1,4 +1,4 @@
-//! Single entries: how they come into a leaf and leave it, and with which persists.
+//! Adds and removes single entries of a leaf, with the persists of the paper.
 
 use medium::{Lsn, Medium};
 use pool::Guard;
@@ -39,8 +39,8 @@ impl Layout {
             }
         };
         leaf.write_item(guard, slot, item);
-        // PERSIST: the entry and what it leads to are ordered before the head that names it; lost,
-        // it is not there.
+        // PERSIST: the entry and its record are ordered before the head that names the entry; lost,
+        // the entry is not there.
         guard.fence();
         word.publish(guard, new);
         guard.fence()
@@ -74,22 +74,22 @@ impl Layout {
         guard.fence()
     }
 
-    /// Says that the slot array is invalid, unless a crash has left that; returns the bits of
-    /// entries that live.
+    /// Marks the slot array as invalid, unless a crash has left it so; returns the bits of the live
+    /// entries.
     #[inline]
     fn invalidate<M: Medium>(guard: &Guard<'_, M>, leaf: &Node<'_>) -> u64 {
         let bitmap = leaf.head[BITMAP].load(guard);
         let bits = bitmap & bits_of((1 << leaf.entries.len()) - 1);
         if bitmap & VALID != 0 {
-            // PERSIST: nothing must precede; lost, the slot array is as it was, for it changes
-            // behind the fence.
+            // PERSIST: nothing must precede; lost, the slot array is as it was, because it changes
+            // only behind the fence.
             leaf.head[BITMAP].publish(guard, sealed(bits));
             guard.fence();
         }
         bits
     }
 
-    /// Writes a slot array and says that it is valid, together with the entries that live now.
+    /// Writes a slot array, and marks it as valid, together with the entries that are live now.
     #[inline]
     fn validate<M: Medium>(guard: &Guard<'_, M>, leaf: &Node<'_>, order: &Order, bits: u64) -> Lsn {
         for (word, value) in leaf.head[..8].iter().zip(order.0) {
@@ -98,8 +98,8 @@ impl Layout {
             }
         }
         guard.flush_words(&leaf.head[..8]);
-        // PERSIST: slot array and entry are ordered before the bitmap; lost, the bitmap that was
-        // there counts, and no slot array.
+        // PERSIST: slot array and entry are ordered before the bitmap; lost, the former bitmap
+        // counts, and no slot array.
         guard.fence();
         leaf.head[BITMAP].publish(guard, sealed(bits | VALID));
         guard.fence()

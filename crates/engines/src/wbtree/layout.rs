@@ -50,7 +50,7 @@ pub(super) const DESIGNS: [(Design, &str, usize); 3] = [
 /// The fewest entries of a node: an inner node that is split leaves two children on either side.
 pub(super) const ENTRIES_MIN: usize = 3;
 
-/// What a node keeps of its entries.
+/// How a node records its entries and their order.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
     SlotBitmap,
@@ -62,7 +62,7 @@ pub(super) enum Style {
 pub(super) const BITMAP: usize = 8;
 /// The bit that says that the slot array is valid.
 pub(super) const VALID: u64 = 1;
-/// The bits that say which entries live.
+/// The bits of the live entries.
 const LIVE: u64 = (1 << 60) - 2;
 const CHECK_SHIFT: u32 = 60;
 
@@ -111,7 +111,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Nodes of a design with so many entries.
+    /// Nodes of a design whose leaves have `leaf_entries` entries.
     ///
     /// # Errors
     /// [`ErrorKind::Setting`] if the design has no such nodes.

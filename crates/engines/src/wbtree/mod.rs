@@ -11,11 +11,10 @@
 //!
 //! ## Invariants
 //!
-//! 1. A slot array that the bitmap calls valid lists the entries that live, in the order of their
-//!    keys.
+//! 1. A slot array that the bitmap calls valid lists the live entries, in the order of their keys.
 //! 2. While the bitmap calls the slot array invalid, the bitmap alone tells which entries live.
 //!    Readers need no slot array then; the next writer of the leaf writes it anew.
-//! 3. An entry's key does not change while it lives. Its value does, by one store.
+//! 3. A live entry's key does not change. Its value does, by one store.
 //!
 //! ## Commit points
 //!
@@ -34,8 +33,8 @@
 //!
 //! ## What a crash may leave behind
 //!
-//! Leaves whose slot array is invalid, at most one for each crash: an insert or a remove was under
-//! way, and is not done.
+//! Leaves whose slot array is invalid, at most one for each crash: the insert or the remove that
+//! was under way has not happened.
 //!
 //! ## Where this departs from the slides
 //!
@@ -47,9 +46,9 @@
 //!   A leaf that a crash has left invalid is made valid by the insert itself, and not before.
 //! - *Deletion*: the slides say that it is like insertion, and give its counts. With a slot array
 //!   and a bitmap it takes the insert's three persists.
-//! - *Splits*: a full parent is split before, in a change of its own, so that the redo log has a
-//!   fixed size. So an insert with splits of l nodes has 4 fences for each, and its own; by the
-//!   slides' Table 3 it has three in all.
+//! - *Splits*: a full parent is split first, in a change of its own, so that the redo log has a
+//!   fixed size. So an insert that splits l nodes takes 4 fences for each, and its own; in the
+//!   slides' Table 3 it takes three in all.
 //! - *Keys of variable size*: the first 8 bytes lie in the node. A separator has a copy of its key
 //!   only where the bytes tie.
 //! - Merges, ranges, concurrency and recovery are not in the slides.

@@ -42,7 +42,7 @@ impl<M: Medium> Space<'_, M> {
         let header = self.guard.words(run, 8)?;
         if header[EPOCH].load(self.guard) != checked(running) {
             header[BEFORE_OLD].store(self.guard, header[BEFORE].load(self.guard));
-            // The order of these stores, to one line, is the order in which they are durable.
+            // These stores go to one line, so they become durable in this order.
             header[EPOCH].store(self.guard, checked(running));
         }
         header[BEFORE].store(self.guard, checked(before));
@@ -56,7 +56,8 @@ impl<M: Medium> Space<'_, M> {
             let before = self.before(run)?;
             let header = self.guard.words(run, 8)?;
             if header[BEFORE].load(self.guard) != checked(before) {
-                // The epoch stays: until it is forgotten, a crash restores the same once more.
+                // The epoch in the log stays. Until the failed epoch is forgotten, an open after a
+                // further crash restores the same again.
                 header[BEFORE].store(self.guard, checked(before));
                 self.epochs.list_touched(run, 64);
             }
@@ -64,8 +65,8 @@ impl<M: Medium> Space<'_, M> {
         Ok(())
     }
 
-    /// Step 1: the runs that were taken out. No epoch has failed of which something is left.
-    /// O(runs + free objects).
+    /// Step 1. Returns the runs that were taken out. No writes of failed epochs are left. O(runs +
+    /// free objects).
     pub(in crate::masstree) fn take_out_empty_runs(
         &self,
         shards: &mut [MutexGuard<'_, Shard<Own>>],

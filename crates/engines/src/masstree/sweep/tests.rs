@@ -16,7 +16,7 @@ const OPTIONS: fn() -> MassTreeOptions = || MassTreeOptions {
     epoch: EpochLength::Manual,
     width: Some(4),
     recovery_threads: 1,
-    // As after a crash that came when all was written back.
+    // The state is as after a crash at which everything was written back.
     close_cleanly: false,
     ..MassTreeOptions::default()
 };
