@@ -147,7 +147,8 @@ impl PoolArgs {
         self.opened(context, || self.options().read_only(true).open(&self.pool))
     }
 
-    /// As [`PoolArgs::read`], though the file was cut off or the log is damaged.
+    /// Opens the pool to be read, as [`PoolArgs::read`] does, even if the file was cut off or the
+    /// log is damaged.
     pub(crate) fn read_damaged(&self, context: Context) -> Result<Store, Failure> {
         self.opened(context, || self.options().open_damaged(&self.pool))
     }
@@ -203,8 +204,8 @@ impl PoolArgs {
         interrupt::gently();
         let written = write(&store);
         if written.is_err() && is_new && has_no_entry(&store).unwrap_or(false) {
-            // Removed under its lock, so no other process has it open. If that fails, an empty pool
-            // remains, which does no harm.
+            // The pool is removed under its lock, so no other process has it open. If that fails,
+            // an empty pool remains, which does no harm.
             let _ = std::fs::remove_file(&self.pool);
         }
         let closed = store.close();
@@ -260,8 +261,8 @@ fn medium_name(medium: MediumChoice) -> &'static str {
         .map_or("auto", |(name, _)| name)
 }
 
-/// What the smallest pool has that holds an entry: its prefix, a slab for the tree, and one for its
-/// entries.
+/// The bytes of the smallest pool that holds an entry: its prefix, a slab for the tree, and one for
+/// its entries.
 const POOL_BYTES_MIN: u64 = 192 << 10;
 
 fn parse_limit(text: &str) -> Result<u64, String> {

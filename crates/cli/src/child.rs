@@ -18,7 +18,7 @@ use crate::failure::{Answer, Failure};
 
 /// How long the lock of a killed process may stay taken.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
-/// Bytes that a pipe to the parent holds, if the system allows so many.
+/// Bytes that a pipe to the parent holds, if the system allows this size.
 const PIPE_BYTES: usize = 1 << 20;
 
 /// A child process, killed when this is dropped, so that no error leaves behind a process that
@@ -101,11 +101,11 @@ pub(crate) fn tell_parent(failure: &Failure) -> Answer {
     Answer::Child(failure.exit_code())
 }
 
-/// The failure that a child reported by [`tell_parent`] before it ended. What else is at its
-/// standard error, such as the report of a panic, goes on to that of this process.
+/// The failure that a child reported by [`tell_parent`] before it ended. Other text on the child's
+/// standard error, such as the report of a panic, is passed on to that of this process.
 pub(crate) fn failure_of(child: &mut Child) -> Option<Failure> {
     let mut said = String::new();
-    // What is no text is no report.
+    // Bytes that are no text are no report.
     child.stderr.take()?.read_to_string(&mut said).ok()?;
     let mut found = None;
     for line in said.lines() {
@@ -166,6 +166,6 @@ pub(crate) fn replace_own(pool: &PoolArgs, names: &[&str], what: &str) -> Result
     {
         return Err(refused(format!("it has a tree {:?}; ", foreign.name)));
     }
-    // Removed under the lock, so no other process has it open.
+    // The pool is removed under its lock, so no other process has it open.
     std::fs::remove_file(path).map_err(Failure::io(format!("remove {}", path.display())))
 }

@@ -36,7 +36,8 @@ impl Context {
         Ok(output.flush()?)
     }
 
-    /// Prints an answer that is no more than yes or no; `no` says why it is no, on standard error.
+    /// Prints an answer that is only yes or no. If it is no, prints the reason `no` on standard
+    /// error.
     pub(crate) fn answer(self, json: &impl Serialize, yes: bool, no: &str) -> Outcome {
         self.say(json, "")?;
         if !yes && !self.json {
@@ -45,8 +46,8 @@ impl Context {
         Ok(Answer::from_bool(yes))
     }
 
-    /// Notes on standard error if the store would not survive a loss of power, as on emulated
-    /// persistent memory or on a file system in memory.
+    /// Prints a note on standard error if the store would not survive a loss of power, for example
+    /// on emulated persistent memory or on a file system in memory.
     pub(crate) fn note_medium(self, store: &Store) {
         if store.survives() == Survives::ProcessCrash {
             let medium = store
@@ -62,8 +63,8 @@ impl Context {
         }
     }
 
-    /// Notes on standard error if the file would not survive a loss of power even when it is
-    /// synced.
+    /// Prints a note on standard error if the file would not survive a loss of power even when it
+    /// is synced.
     pub(crate) fn note_file(self, path: &Path) {
         // A file that cannot be opened is reported elsewhere.
         let is_volatile = |file: File| medium::file::survives(&file) == Survives::ProcessCrash;

@@ -28,9 +28,9 @@ pub(crate) enum Failure {
     DiskFull {
         /// The file.
         file: String,
-        /// What the disk has, for this user, in bytes.
+        /// The free bytes of the disk for this user.
         free_bytes: u64,
-        /// What to do instead.
+        /// The advice where to write the file instead.
         elsewhere: &'static str,
     },
     /// A command that makes a file does not replace one.
@@ -71,10 +71,10 @@ pub(crate) enum Failure {
     /// A signal asked the command to end.
     #[error("interrupted{}", interrupt::consequence())]
     Interrupted,
-    /// Something had been done before the command failed.
+    /// A part of the work had been done before the command failed.
     #[error("{failure}; before that, {words}")]
     Halfway {
-        /// What was done, in words.
+        /// The work that was done, in words.
         words: String,
         /// The same for a script.
         done: Map<String, Value>,
@@ -134,7 +134,7 @@ fn words(error: &Error) -> String {
 
 const SALVAGE: &str = " (`everleaf dump --salvage` saves what is there)";
 
-/// The commands that help, which the library does not know of.
+/// The commands that help. The library's own texts cannot name them.
 fn hint(error: &Error) -> &'static str {
     match error.kind() {
         ErrorKind::Locked { .. } => " (`--wait SECONDS` waits for it)",
@@ -153,7 +153,7 @@ fn hint(error: &Error) -> &'static str {
     }
 }
 
-/// What kind of failure it is that the system refused.
+/// The kind of a failure that the system reports.
 fn of_system(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
@@ -213,7 +213,7 @@ impl Failure {
         }
     }
 
-    /// The failure, and what had been done before it: in words, and as an object of JSON.
+    /// The failure, and the work that had been done before it: in words, and as a JSON object.
     pub(crate) fn after(self, words: String, done: Value) -> Self {
         let Value::Object(done) = done else {
             return self;

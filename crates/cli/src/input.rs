@@ -49,7 +49,7 @@ impl Input {
         }
     }
 
-    /// As [`read_line`].
+    /// Reads the next line: see [`read_line`].
     pub(crate) fn read_line(&mut self, line: &mut Vec<u8>) -> Result<LineRead, Failure> {
         read_line(&mut self.reader, line).map_err(Failure::io(format!("read {}", self.name)))
     }
@@ -60,9 +60,9 @@ impl Input {
 pub(crate) enum LineRead {
     /// Nothing: the input has ended.
     End,
-    /// A line of so many bytes, with its end if it has one.
+    /// A line of this many bytes, with its end if it has one.
     Line(usize),
-    /// A line of so many bytes, which are more than [`LINE_BYTES_MAX`]: it was skipped, so that
+    /// A line of this many bytes, which are more than [`LINE_BYTES_MAX`]: it was skipped, so that
     /// memory stays bounded.
     TooLong(usize),
 }
@@ -86,7 +86,7 @@ pub(crate) fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Res
     Ok(LineRead::TooLong(read + rest))
 }
 
-/// The error for a line of so many bytes.
+/// The error for a line of `bytes` bytes.
 pub(crate) fn too_long(bytes: usize) -> String {
     format!(
         "a line of {bytes} bytes; the limit is {LINE_BYTES_MAX}: keys have up to {KEY_BYTES_MAX} bytes and values \

@@ -1,8 +1,8 @@
 //! Ctrl-C, and the other signals that ask a process to end.
 //!
-//! A command that has something to tidy up, or to report, calls [`gently`] and then [`check`] now
-//! and then. At any other time, and for a second signal, the process ends at once: pools survive
-//! that, and temporary files are removed.
+//! A command that has files to remove, or results to report, calls [`gently`] and then [`check`]
+//! now and then. At any other time, and for a second signal, the process ends at once: pools
+//! survive that, and temporary files are removed.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,7 +16,7 @@ static IS_GENTLE: AtomicBool = AtomicBool::new(false);
 static IS_READING: AtomicBool = AtomicBool::new(false);
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
 
-/// Between two looks at whether a signal came while input is awaited.
+/// How often a command that waits for input checks whether a signal came.
 const LOOK_EVERY: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
@@ -55,7 +55,7 @@ pub(crate) fn changes_nothing() {
     IS_READING.store(true, SeqCst);
 }
 
-/// What an interrupted command says of the pool.
+/// The sentence of an interrupted command about the pool.
 pub(crate) fn consequence() -> &'static str {
     if IS_READING.load(SeqCst) {
         "; the pool is as it was"
@@ -87,7 +87,7 @@ impl Read for Interruptible {
             let mut input = [PollFd::new(&self.0, PollFlags::IN)];
             match poll(&mut input, Some(&LOOK_EVERY)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}
-                // What cannot be waited for can be read.
+                // Input for which the system cannot wait can be read at once.
                 _ => return self.0.read(buffer),
             }
         }

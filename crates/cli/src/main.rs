@@ -92,7 +92,7 @@ fn run<C: Subcommand>(arguments: &[OsString], run: impl FnOnce(C, Context) -> Ou
     }
 }
 
-/// What the parser found wrong, without the usage below it.
+/// The error of the parser, without the usage below it.
 fn of_parser(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let first = text.split("\n\n").next().unwrap_or_default();

@@ -39,8 +39,8 @@ pub(crate) fn entries(context: Context, total: u64, message: &str) -> ProgressBa
     )
 }
 
-/// Shows `message` and the time while `run` does what cannot be counted. Nothing appears if it
-/// takes less than a moment.
+/// Shows `message` and the elapsed time while `run` does work that cannot be counted. Nothing
+/// appears if it takes less than a moment.
 pub(crate) fn while_running<T>(context: Context, message: &str, run: impl FnOnce() -> T) -> T {
     let (done, is_done) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {
@@ -60,7 +60,7 @@ pub(crate) fn while_running<T>(context: Context, message: &str, run: impl FnOnce
     })
 }
 
-/// What takes less is not worth a bar.
+/// Work that takes less time gets no bar.
 const MOMENT: Duration = Duration::from_millis(300);
 
 /// A count with separators: 1,234,567.

@@ -82,7 +82,7 @@ pub(crate) fn quoted(text: &[u8]) -> String {
     format!("\"{}{more}\"", escape(text).replace("\\\\", "\\"))
 }
 
-/// So many bytes tell a person which text is meant.
+/// This many bytes are enough to recognise the text.
 const QUOTED_BYTES_MAX: usize = 80;
 
 /// The bytes whose escaped form is `text`.

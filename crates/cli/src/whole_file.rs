@@ -93,8 +93,8 @@ pub(crate) fn parts_beside(place: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// A new file with another name beside `place`. An error does not have that name, which means
-/// nothing to a user.
+/// A new file with another name beside `place`. Errors do not contain that name, which a user does
+/// not know.
 pub(crate) fn part_beside(place: &Path, mode: u32) -> io::Result<NamedTempFile> {
     tempfile::Builder::new()
         .prefix(&part_prefix(place))

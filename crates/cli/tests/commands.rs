@@ -142,7 +142,7 @@ fn a_benchmark_measures_the_tree_that_it_filled() {
 
 #[test]
 fn a_benchmark_of_a_bulk_load_tells_how_dense_that_is() {
-    // Twin lines, where the processor has no others, are 1.4 bytes of a key in a leaf.
+    // If the processor has only twin lines, they add 1.4 bytes for each key of a leaf.
     for (engine, bytes) in [("rntree", 22.0), ("bztree", 60.0), ("masstree", 90.0)] {
         let what = [
             "bench",
@@ -287,7 +287,7 @@ fn binary_keys_are_given_and_shown_in_hex_or_escaped() {
         json,
         json!({ "key": "00ff", "key_encoding": "hex", "value": "\n\t", "value_encoding": "text" })
     );
-    // Without a notation bytes are taken as they are.
+    // Without an option for the notation, bytes are taken as they are.
     run(&on("put", &pool, &["a\\tb", "v"])).expect(0);
     assert_eq!(
         run(&on("get", &pool, &["a\\\\tb", "--escaped"]))
@@ -441,7 +441,7 @@ fn a_scan_is_loaded_as_it_was() {
     let third = folder.path().join("third.pool");
     run_with(&on("load", &third, &["--hex"]), &hex).expect(0);
     assert_eq!(run(&on("scan", &third, &[])).expect(0).output, scanned);
-    // What other programs write has backslashes of its own.
+    // The output of other programs has backslashes of its own.
     run_with(
         &on("load", &third, &["--raw", "--tree", "raw"]),
         b"C:\\new\t\\\\host\n",
@@ -674,12 +674,12 @@ fn a_limit_of_the_shell_is_told_and_nothing_is_lost() {
     }
 }
 
-/// More than the system gives addresses for was mapped over what lay behind them: over the stacks
-/// of the process, and they were written to the pool.
+/// A pool larger than the addresses that the system gave was once mapped over the memory behind
+/// them: over the stacks of the process, which were written to the pool.
 #[test]
 fn a_pool_that_needs_more_addresses_than_there_are_is_refused() {
     let (_folder, pool) = pool();
-    // In the form that every processor can store to mapped memory.
+    // Every processor can store lines of this form to mapped memory.
     run(&on("put", &pool, &["k", "v", "--line-store", "twin"])).expect(0);
     let file = std::fs::OpenOptions::new().write(true).open(&pool).unwrap();
     file.set_len(2200 << 20).unwrap();
@@ -689,7 +689,7 @@ fn a_pool_that_needs_more_addresses_than_there_are_is_refused() {
             pool.display()
         );
         let said = run_in_shell(&script);
-        // Where the shell's limits leave room after all, the answer is right.
+        // If the shell's limits leave enough room, the answer is right.
         if said.code != 0 {
             assert!(said.expect(3).errors.contains("ulimit -v"));
         }
@@ -903,7 +903,7 @@ fn damage_is_found_by_check() {
     assert!(said.text().contains("offset"), "{said:?}");
 }
 
-/// Its exit code was 0, as if all were well.
+/// The exit code was once 0, as if the tree were sound.
 #[test]
 fn stat_of_a_damaged_tree_is_a_no() {
     let (_folder, pool) = pool();
@@ -987,7 +987,7 @@ fn completions_are_made_for_shells() {
             "{shell}"
         );
     }
-    // Of values that are no files no file is offered.
+    // For values that are no files, no file is offered.
     let bash = run(&["completions", "bash"]).expect(0).text().to_owned();
     let of = |option: &str| {
         bash.split(&format!("{option})\n"))

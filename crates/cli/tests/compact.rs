@@ -76,7 +76,7 @@ fn a_pool_is_written_anew() {
     }
 }
 
-/// The size after it counted the reserve, which a pool on `dax` has not.
+/// The size after `compact` once included the reserve, which a pool on `dax` does not have.
 #[test]
 fn a_pool_takes_no_more_room_after_it_than_before() {
     let (_folder, pool) = pool();
@@ -89,7 +89,7 @@ fn a_pool_takes_no_more_room_after_it_than_before() {
     assert!(after > 0 && after <= before, "{report}");
 }
 
-/// Of a run that was killed they once lay there for ever.
+/// The files of a run that was killed once stayed for ever.
 #[test]
 fn files_of_a_run_that_was_killed_are_removed_by_the_next() {
     let (folder, pool) = pool();

@@ -293,7 +293,7 @@ fn children(parent: u32) -> Vec<Pid> {
         .collect()
 }
 
-/// The report of an exploration whose process is killed after so long.
+/// The report of an exploration whose process is killed after this time.
 fn report_of_a_death(after: Duration) -> Value {
     let arguments = [
         "crash",

@@ -362,7 +362,7 @@ fn whole_leaves_are_salvaged_from_a_tree_that_does_not_open() {
     );
 }
 
-/// It said that nothing was stored.
+/// The error once said that nothing was stored.
 #[test]
 fn a_merge_that_fails_says_what_it_stored() {
     let (_folder, pool) = pool();
@@ -384,7 +384,7 @@ fn a_merge_that_fails_says_what_it_stored() {
     );
 }
 
-/// Once nothing was saved of it.
+/// Once nothing of such a file was saved.
 #[test]
 fn what_is_left_of_a_file_that_was_cut_off_is_salvaged() {
     let (_folder, pool) = pool();

@@ -101,7 +101,7 @@ fn wrong_arguments_are_answered_with_right_ones() {
     }
 }
 
-/// A text that was escaped already was escaped twice more.
+/// A text that was escaped already was once escaped twice more.
 #[test]
 fn a_malformed_line_is_shown_as_it_was_written() {
     let (_folder, pool) = pool();
@@ -147,7 +147,7 @@ fn a_malformed_line_is_shown_as_it_was_written() {
             texts.iter().all(|text| said.errors.contains(text)),
             "{texts:?}: {said:?}"
         );
-        // That this is left out needs no advice.
+        // A note about a line that is left out needs no advice.
         let skipped = run_with(
             &on("load", &pool, &[more, &["--skip-bad"]].concat()),
             line.as_bytes(),
@@ -213,8 +213,8 @@ fn what_was_done_is_said_only_if_something_was_begun() {
     assert_eq!(said.json()["stored"], json!(0));
 }
 
-/// The disk of the copy was full, and the error named the pool. What the system refuses had three
-/// kinds.
+/// When the disk of the copy was full, the error once named the pool; and errors of the system had
+/// three kinds.
 #[test]
 fn an_error_names_the_file_that_the_system_refused() {
     let (folder, pool) = pool();
@@ -277,7 +277,7 @@ fn an_error_names_the_file_that_the_system_refused() {
     );
 }
 
-/// It said that a writer had failed, and not why.
+/// The error once said that a writer had failed, but not why.
 #[test]
 fn a_demo_says_why_its_writer_failed() {
     let (folder, _) = pool();

@@ -1,4 +1,4 @@
-//! Ctrl-C: what was stored is said, and no file is left behind.
+//! Ctrl-C: the command reports the entries that it has stored, and leaves no file behind.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn start<A: AsRef<std::ffi::OsStr>>(arguments: &[A]) -> Child {
 }
 
 fn interrupt(mut child: Child) -> Said {
-    // Kept open: the end of its input would end it as well.
+    // The input is kept open: its end would end the command, too.
     let _input = child.stdin.take();
     let killed = std::process::Command::new("kill")
         .args(["-INT", &child.id().to_string()])
@@ -135,7 +135,7 @@ fn a_dump_leaves_no_part() {
     assert!(!has_part(folder.path()));
 }
 
-/// Ctrl-C during the check of the copy was ignored, or left a copy that nothing had verified.
+/// Ctrl-C during the check of the copy was once ignored, or left a copy that was not verified.
 #[test]
 fn a_backup_is_verified_or_not_there() {
     let (folder, pool) = pool();
@@ -171,7 +171,7 @@ fn a_benchmark_removes_its_pool() {
     assert!(files(folder.path()).is_empty());
 }
 
-/// The file in which the disk itself is measured stayed behind.
+/// The file in which the disk itself is measured once stayed behind.
 #[test]
 fn a_benchmark_on_a_disk_leaves_no_file() {
     let (folder, _) = pool();

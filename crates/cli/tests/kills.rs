@@ -184,8 +184,8 @@ fn torture_reports_damage_that_happens_meanwhile() {
     );
 }
 
-/// What the round of the Ctrl-C found was not counted, and a writer that the Ctrl-C of a terminal
-/// ended was a violation.
+/// Violations in the round of the Ctrl-C were once not counted, and a writer that the Ctrl-C of a
+/// terminal ended counted as a violation.
 #[test]
 fn an_interrupted_torture_says_what_it_found_so_far() {
     for is_damaged in [false, true] {
@@ -213,7 +213,7 @@ fn an_interrupted_torture_says_what_it_found_so_far() {
         if is_damaged {
             damage(&pool);
         }
-        // As a terminal does: to the writer as well.
+        // The signal goes to the writer, too, as from a terminal.
         let group = format!("-{}", torture.id());
         assert!(
             std::process::Command::new("kill")
@@ -295,7 +295,7 @@ fn the_demo_proves_itself_on_a_small_folder() {
         .lines()
         .count();
     assert_eq!(count, 308);
-    // Something else of the same name is not touched.
+    // Another pool at the same path is not touched.
     run(&on("put", &pool, &["k", "v", "--tree", "mine"])).expect(0);
     let said = demo(&[]).expect(3);
     assert!(said.errors.contains("a tree \"mine\""), "{said:?}");

@@ -31,7 +31,7 @@ fn expect_sound(figure: &Value) {
     let points = figure["points"].as_array().unwrap();
     assert!(!points.is_empty(), "{figure}");
     for point in points {
-        // By how much one is slower may be less than nothing.
+        // A difference in percent may be negative.
         let is_any = figure["y"] == "percent";
         assert!(
             point["y"].as_f64().is_some_and(|y| y >= 0.0 || is_any),

@@ -91,7 +91,7 @@ fn the_first_frame_of_every_bar_is_right() {
             .errors,
         ""
     );
-    // No bar where there is no terminal.
+    // Without a terminal there is no bar.
     assert!(
         !run(&on("check", &pool, &[]))
             .expect(0)

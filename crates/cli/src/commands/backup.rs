@@ -1,7 +1,7 @@
 //! `everleaf backup`: a consistent copy of a pool, in a new file.
 //!
 //! The pool may be open in another process, which goes on writing. The copy is opened and checked;
-//! a copy that is damaged, as the pool is, stays.
+//! a damaged copy of a damaged pool is kept.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -70,8 +70,8 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     context.note_file(&args.pool.pool);
     context.note_file(&args.target);
     let found = verify(args, context).inspect_err(|failure| {
-        // An interrupted backup leaves no file; a copy that cannot be verified stays, to be looked
-        // into.
+        // An interrupted backup leaves no file; a copy that cannot be verified is kept, so that the
+        // user can examine it.
         if matches!(failure, Failure::Interrupted) {
             let _ = std::fs::remove_file(&args.target);
         }

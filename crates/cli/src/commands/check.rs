@@ -26,13 +26,13 @@ struct Report {
     violations: Violations,
 }
 
-/// What a pool holds.
+/// The counts of a pool.
 #[derive(Serialize, Default)]
 pub(super) struct Counted {
     pub(super) trees: u64,
-    /// Of the trees that could be counted.
+    /// The entries of the trees that could be counted.
     pub(super) entries: u64,
-    /// The trees that are too damaged for that.
+    /// The number of trees that are too damaged to be counted.
     trees_not_counted: u64,
 }
 
@@ -45,7 +45,7 @@ impl Counted {
         )
     }
 
-    /// The result of a check with so many violations, in words.
+    /// The result of a check that found `violations` violations, in words.
     fn damage(&self, violations: u64) -> String {
         let mut words = progress::many(violations, "violation");
         if self.trees_not_counted < self.trees {
@@ -82,7 +82,7 @@ pub(super) fn violations(context: Context, store: &Store) -> Result<Vec<StoreVio
     violations_among(context, store, count(store)?.entries)
 }
 
-/// All violations of a store whose trees have so many entries.
+/// All violations of a store. `entries` is the number of its entries, for the progress bar.
 pub(super) fn violations_among(
     context: Context,
     store: &Store,

@@ -34,7 +34,7 @@ struct Part {
 }
 
 impl Part {
-    /// In the folder of the pool, with its owner and permissions.
+    /// A file in the folder of the pool, with the pool's owner and permissions.
     fn beside(pool: &Path) -> Result<Self, Failure> {
         let make = || {
             let place = pool.canonicalize()?;
@@ -51,7 +51,7 @@ impl Part {
         )))
     }
 
-    /// The failure, with words for the new pool instead of its name, which it has for a while only.
+    /// The failure, with a description of the new pool instead of its name, which is temporary.
     fn named(&self, failure: Failure, pool: &Path) -> Failure {
         let Failure::Store(error) = &failure else {
             return failure;
@@ -86,7 +86,7 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // A clean close has removed it.
+        // Usually a clean close has removed the log already.
         let _ = std::fs::remove_file(self.log());
     }
 }
@@ -130,7 +130,7 @@ fn copy(from: &Tree, to: &Tree, fill: f64, bar: &ProgressBar) -> Result<u64, Fai
     to.try_bulk_load(entries, fill)
 }
 
-/// Whether two trees hold the same.
+/// Whether two trees have the same entries.
 fn are_equal(one: &Tree, other: &Tree, bar: &ProgressBar) -> Result<bool, Failure> {
     let mut one = one.iter();
     let mut other = other.iter();

@@ -12,8 +12,7 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-/// The command without names of files where no file is meant: shells offer them for any value of
-/// which nothing is said.
+/// The command with hints for values that are no files: without a hint shells offer names of files.
 fn with_hints(command: Command) -> Command {
     let hint = |arg: Arg| match arg.get_value_hint() {
         ValueHint::Unknown if arg.get_action().takes_values() => arg.value_hint(ValueHint::Other),

@@ -32,10 +32,10 @@ fn change(
     tree: &str,
     change: impl FnOnce(&Store) -> Result<()>,
 ) -> std::result::Result<bool, Failure> {
-    // What was begun is finished and told: it is one step.
+    // The change is one step, so a signal does not interrupt it before the answer is printed.
     interrupt::gently();
     let store = pool.open(context, false)?;
-    // Space is freed only once it is known after a crash what is in use.
+    // After a crash, space is freed only once it is known which space is in use.
     store.finish_recovery();
     interrupt::check()?;
     let changed = change(&store);

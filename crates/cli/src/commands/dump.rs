@@ -79,7 +79,7 @@ impl Args {
         }
     }
 
-    /// Writes these trees, and notes in `damages` what was left out.
+    /// Writes these trees, and notes the damage in `damages` because of which parts were left out.
     fn write(
         &self,
         context: Context,
@@ -108,7 +108,7 @@ impl Args {
     }
 }
 
-/// Writes a tree that is whole.
+/// Writes an undamaged tree.
 fn dump_tree(
     store: &Store,
     name: &str,
@@ -126,7 +126,7 @@ fn dump_tree(
     writer.end_tree()
 }
 
-/// Refuses damaged trees: a dump of them would lack something, or have it wrong.
+/// Refuses damaged trees: a dump of them would lack entries, or have wrong ones.
 fn verify(context: Context, store: &Store, names: &BTreeSet<String>) -> Result<(), Failure> {
     let found = check::violations(context, store)?;
     let of_these =
@@ -158,7 +158,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         [] => store.trees()?.into_iter().map(|tree| tree.name).collect(),
         names => names.iter().cloned().collect(),
     };
-    // Before anything is written.
+    // This is checked before anything is written.
     let known: BTreeSet<String> = store.trees()?.into_iter().map(|tree| tree.name).collect();
     for absent in names.difference(&known) {
         store.open_tree(absent)?;

@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
 use crate::progress;
 
-/// A bar of so many steps, which names the step that is under way.
+/// A bar of `count` steps, which names the step that is under way.
 fn steps(context: Context, count: u64, first: &str) -> ProgressBar {
     progress::bar(
         context,
@@ -17,7 +17,8 @@ fn steps(context: Context, count: u64, first: &str) -> ProgressBar {
     )
 }
 
-/// Measures; `tell` takes what is measured next. Where no bar is drawn, it becomes a note.
+/// Measures. `tell` takes the name of the next measurement, which is printed as a note if no bar is
+/// drawn.
 fn with_notes<T>(
     context: Context,
     bar: &ProgressBar,
@@ -41,7 +42,7 @@ fn with_notes<T>(
 pub(crate) fn bench(args: &lab::bench::Args, context: Context) -> Outcome {
     let bar = steps(context, lab::bench::steps(args), "opening a pool");
     let is_first = std::cell::Cell::new(true);
-    // A note begins a step, and so ends the one before.
+    // A note begins a step, and thus ends the one before.
     let tell = |text: &str| {
         bar.inc(u64::from(!is_first.replace(false)));
         bar.set_message(text.to_owned());

@@ -92,11 +92,10 @@ pub(crate) enum Command {
     Crash(crash::Args),
     /// Measure throughput, latency, persists and memory, beside the standard library's map
     ///
-    /// Prints the figures that one looks for first; --json prints all. Throughput counts all
-    /// operations. Latencies are taken from one operation in 128, so the longest is that of the
-    /// sample, and a rare pause may be missed. Two cases differ: with --tickets every write is
-    /// timed until it is durable, and in get_many every batch of 16 is timed. The pool's file is
-    /// deleted at the end.
+    /// Prints the most important figures; --json prints all. Throughput counts all operations.
+    /// Latencies are taken from one operation in 128, so the longest is that of the sample, and a
+    /// rare pause may be missed. Two cases differ: with --tickets every write is timed until it is
+    /// durable, and in get_many every batch of 16 is timed. The pool's file is deleted at the end.
     ///
     /// Ratios compare what was measured in this run, in turns: "2.0 times that of the BTreeMap" is
     /// twice its throughput. The floor is the time of a find, or half that of the BTreeMap if it is
@@ -109,7 +108,8 @@ pub(crate) enum Command {
     Completions(completions::Args),
 }
 
-/// What this program starts itself as child processes, and tests in virtual machines.
+/// Hidden subcommands: this program starts them as child processes, and tests in virtual machines
+/// do so, too.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Child {
     DemoWriter(demo::writer::Args),

@@ -47,8 +47,8 @@ fn fill(tree: &Tree, reader: &mut Reader, fill: f64) -> Result<u64, Failure> {
     tree.try_bulk_load(entries, fill)
 }
 
-/// Writes the entries of a tree over existing ones. Adds those that are durable to `stored`, also
-/// if an error ends it.
+/// Writes the entries of a tree over existing ones. Adds the number of durable ones to `stored`,
+/// even if it ends with an error.
 fn merge(store: &Store, tree: &Tree, reader: &mut Reader, stored: &mut u64) -> Result<(), Failure> {
     let mut writes = Writes::new(store, tree);
     let mut write_all = || {
@@ -77,7 +77,7 @@ impl Args {
         let tree = store
             .tree_with(name, kind)
             .map_err(|error| match error.kind() {
-                // Here it is not the arguments that are wrong.
+                // The error is in the dump, not in the arguments.
                 ErrorKind::BadTreeName { .. } => reader.bad(error.to_string()),
                 _ => error.into(),
             })?;
@@ -118,7 +118,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
             match reader.next()? {
                 Event::Tree(name, kind) => {
                     let restored = args.restore_tree(store, &mut reader, &name, kind, &mut entries);
-                    // A tree that is refused is not begun.
+                    // If a tree is refused, nothing of it was written.
                     is_begun |= !matches!(restored, Err(Failure::Refused(_)));
                     restored?;
                     trees += 1;

@@ -1,4 +1,4 @@
-//! `everleaf dump --salvage`: what is whole of damaged trees, and an account of the rest.
+//! `everleaf dump --salvage`: the undamaged entries of damaged trees, and an account of the rest.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::dump_format::DumpWriter;
 use crate::failure::Failure;
 use crate::{interrupt, progress};
 
-/// What was not saved.
+/// The damage because of which parts were not saved.
 #[derive(Serialize)]
 pub(super) struct Damages {
     damages: u64,
@@ -24,12 +24,13 @@ pub(super) struct Damages {
     unreadable_nodes: u64,
     /// Trees of which nothing, or not all, can be read.
     unreadable_trees: u64,
-    /// How many entries more the trees count than were saved; `None` if a tree cannot be counted.
+    /// The difference between the entries that the trees count and those that were saved; `None` if
+    /// a tree cannot be counted.
     missing_entries: Option<u64>,
 }
 
 impl Damages {
-    /// Those that are of the pool, and not of one of its trees.
+    /// The damage of the pool itself, which belongs to none of its trees.
     pub(super) fn of_pool(store: &Store, trees: &BTreeSet<String>) -> Self {
         let mut damages = Self {
             damages: 0,
@@ -63,7 +64,7 @@ impl Damages {
         }
     }
 
-    /// A tree that cannot be read, or read on.
+    /// Counts a tree of which nothing, or not the rest, can be read.
     fn leave_out(&mut self, context: Context, tree: &str, error: &everleaf::Error) {
         let what = error.what();
         context.note(format!("left out: tree {tree:?}: {what}"));
@@ -72,7 +73,7 @@ impl Damages {
         self.add(Violation::of_tree(tree, what));
     }
 
-    /// What was not saved, in words.
+    /// The parts that were not saved, in words.
     pub(super) fn words(&self) -> String {
         let mut words = Vec::new();
         if self.damaged_entries > 0 {
@@ -108,7 +109,7 @@ impl Damages {
         format!("left out: {}; {missing}", words.join(", "))
     }
 
-    /// Writes all that can be read of a tree.
+    /// Writes all readable entries of a tree.
     pub(super) fn salvage_tree(
         &mut self,
         context: Context,
@@ -162,7 +163,7 @@ impl Damages {
             .zip(missing)
             .map(|(before, missing)| before + missing);
         let mut found = Violations::default();
-        // Without the parts that cost it entries, all of a tree that does not open may be missing.
+        // If the salvage reports no part, all of a tree that does not open may be missing.
         if opened.is_err()
             && left_out
                 .iter()
@@ -201,7 +202,7 @@ struct Head<'n> {
 }
 
 impl Head<'_> {
-    /// Writes it, unless it is written.
+    /// Writes the line, unless it is written already.
     fn write(&mut self, writer: &mut DumpWriter<Output>) -> Result<(), Failure> {
         if self.is_written {
             return Ok(());
@@ -210,7 +211,7 @@ impl Head<'_> {
         writer.tree(self.name, self.kind)
     }
 
-    /// Writes an entry below it.
+    /// Writes an entry below the line.
     fn write_entry(
         &mut self,
         writer: &mut DumpWriter<Output>,

@@ -31,8 +31,8 @@ struct Report {
     high_water_bytes: u64,
     used_bytes: u64,
     allocations: u64,
-    /// After a crash, if only an open for writing finds out which space is in use: the allocations
-    /// that this one met.
+    /// After a crash, if only an open for writing finds out which space is in use: the number of
+    /// allocations that this open has found.
     marked: Option<u64>,
     keys: u64,
     /// Bytes of slabs in use per key, over all trees.

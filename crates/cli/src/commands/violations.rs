@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::progress;
 
-/// Something that is wrong, and where, as far as that is known.
+/// A violation, and where it is, as far as that is known.
 #[derive(Serialize, Clone, Debug)]
 pub(super) struct Violation {
     tree: Option<String>,
@@ -15,7 +15,7 @@ pub(super) struct Violation {
 }
 
 impl Violation {
-    /// Damage that a salvage of a tree met.
+    /// Damage that a salvage of a tree found.
     pub(super) fn of_salvage(tree: &str, left_out: LeftOut) -> Self {
         Self {
             tree: Some(tree.to_owned()),
@@ -62,7 +62,7 @@ impl std::fmt::Display for Violation {
     }
 }
 
-/// How many there are, and the first of them.
+/// The number of violations, and the first of them.
 #[derive(Serialize, Default, Debug)]
 pub(super) struct Violations {
     #[serde(rename = "violations")]
@@ -73,7 +73,7 @@ pub(super) struct Violations {
 
 /// The most that an answer in JSON lists.
 pub(super) const LISTED_MAX: usize = 100;
-/// The most that a command tells one by one, beside what it is for.
+/// The most violations that a command prints one by one if checking is not its purpose.
 const TOLD_MAX: usize = 20;
 
 impl Violations {
@@ -100,7 +100,7 @@ impl Violations {
             .collect()
     }
 
-    /// Notes them, each behind `what` it is.
+    /// Prints them as notes, each behind the text `what`.
     pub(super) fn note(&self, context: Context, what: &str) {
         for violation in self.told() {
             context.note(format!("{what}: {violation}"));

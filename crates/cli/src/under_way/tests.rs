@@ -45,7 +45,7 @@ fn what_a_disk_that_fails_did_not_keep_is_not_called_durable() {
                 "{faults:?} of {}",
                 engine.name()
             );
-            // As `load` does to say what was stored.
+            // `load` settles like this to report the entries that were stored.
             assert!(writes.settle().is_err());
             assert_eq!(writes.durable(), 1);
         }

@@ -79,7 +79,7 @@ pub(crate) fn run_in_shell(script: &str) -> Said {
     Said::of(output)
 }
 
-/// As [`run`], with standard input.
+/// Does the same as [`run`], with standard input.
 pub(crate) fn run_with<A: AsRef<OsStr>>(arguments: &[A], input: &[u8]) -> Said {
     let mut child = everleaf()
         .args(arguments)
@@ -95,7 +95,8 @@ pub(crate) fn run_with<A: AsRef<OsStr>>(arguments: &[A], input: &[u8]) -> Said {
 
 /// A folder, and a path for a pool in it.
 pub(crate) fn pool() -> (TempDir, PathBuf) {
-    // In memory, if that can be: a disk would sync thousands of times.
+    // The folder lies in memory, if that is possible: on a disk the tests would sync thousands of
+    // times.
     let memory = std::path::Path::new("/dev/shm");
     let folder = if memory.is_dir() {
         tempfile::tempdir_in(memory)

@@ -14,9 +14,9 @@ use crate::text::command_line;
 
 /// The scheduler's limit.
 const THREADS_MAX: usize = 64;
-/// More would exceed the steps of a run.
+/// A longer load would exceed the steps of a run.
 const LOAD_MAX: u64 = 1 << 14;
-/// Larger keys and values are not told apart in records.
+/// Larger keys and values cannot be distinguished in records.
 const NUMBER_MAX: u64 = u32::MAX as u64;
 
 /// The setup, the operations, and the crashes: `SETUP,OPERATIONS@CRASHES`. With several threads

@@ -27,7 +27,7 @@ pub(super) struct Report {
     pub(super) images_tried: String,
     #[serde(flatten)]
     pub(super) scope: Scope,
-    /// Counts; unknown if the exploration ended its process.
+    /// Counts; `None` if the exploration ended its process.
     #[serde(flatten)]
     pub(super) stats: Option<Stats>,
     pub(super) images_avoided: Option<f64>,
@@ -43,7 +43,7 @@ pub(super) struct Report {
 #[derive(Serialize)]
 #[serde(tag = "scope", rename_all = "snake_case")]
 pub(super) enum Scope {
-    /// Every sequence of so many operations, from every seed tree.
+    /// Every sequence of this length, from every seed tree.
     AllSequences { length: u64 },
     /// One sequence.
     RandomSequence { length: u32, seed: u64 },
@@ -315,7 +315,7 @@ impl Report {
         Ok(())
     }
 
-    /// As an object, without the counts that are too large to be told.
+    /// The report as a JSON object, without counts that are too large to be printed.
     pub(super) fn json(&self) -> Result<Value, Failure> {
         let mut report = serde_json::to_value(self).map_err(std::io::Error::from)?;
         if let Value::Object(fields) = &mut report {
@@ -375,8 +375,8 @@ impl Report {
     }
 }
 
-/// From here on a count of images is not told: the type ends soon after it, and the counts stay at
-/// its end.
+/// A count of images from here on is not printed: the type cannot represent much larger numbers,
+/// and the counts stay at its end.
 const IMAGES_MAX: f64 = 1e300;
 
 /// A count that may be very large.

@@ -80,7 +80,7 @@ fn what_is_random_has_images_by_chance_and_what_is_exhaustive_has_none() {
     assert_eq!(random(&["--images", "all"]), None);
 }
 
-/// The end of the type was printed as a number of images.
+/// The largest number of the type was once printed as a number of images.
 #[test]
 fn more_images_than_can_be_counted_are_no_number() {
     let [report, few] = [f64::MAX, 143.0].map(|images| report::Report {

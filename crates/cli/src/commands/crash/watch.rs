@@ -20,7 +20,7 @@ pub(super) fn run(args: &Args, context: Context) -> Outcome {
     command.args(std::env::args_os().skip(1));
     let seed = args.seed();
     if args.seed.is_none() && args.is_random() {
-        // Chosen here, so that it is known even if the child fails.
+        // The seed is chosen here, so that it is known even if the child fails.
         command.arg(format!("--seed={seed}"));
     }
     let watched = watchdog::watch(command, Duration::from_secs(args.patience));

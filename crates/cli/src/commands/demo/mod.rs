@@ -106,7 +106,7 @@ fn write_and_kill(
         bar.set_position(acknowledged.count as u64);
         let count = acknowledged.count as u64;
         let elapsed = start.elapsed();
-        // A rate of a few writes is none.
+        // A rate of only a few writes would be meaningless.
         let rate = (elapsed >= RATE_AFTER).then(|| format!(", {}", progress::rate(count, elapsed)));
         bar.set_message(format!(
             "{} acknowledged{}",
@@ -121,7 +121,7 @@ fn write_and_kill(
     bar.finish_and_clear();
     match status {
         Some(status) if child::was_killed(status) => {}
-        // It ended by itself.
+        // The writer ended by itself.
         _ => {
             if let Some(failure) = child::failure_of(&mut child) {
                 return Err(failure);
@@ -216,7 +216,7 @@ fn walk(args: &Args, context: Context, report: &mut Report) -> Result<(Listing, 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let pool = PoolArgs::new(args.pool.clone());
     child::replace_own(&pool, &[TREE], "pool of an earlier demo")?;
-    // A signal removes it. What fails leaves it, to be looked at.
+    // A signal removes the pool. A failure leaves it, so that the user can examine it.
     let scratch = Scratch::adopt(&args.pool);
     let outcome = show_all(args, &pool, context);
     scratch.keep();

@@ -19,7 +19,7 @@ use crate::failure::{Answer, Failure, Outcome};
 
 /// Threads that write.
 pub(super) const THREADS: usize = 2;
-/// Acknowledgements that are sent together. Less than a pipe takes in one piece.
+/// Acknowledgements that are sent together: fewer bytes than a pipe takes in one piece.
 pub(super) const ACKNOWLEDGED_TOGETHER: usize = 64;
 /// A load of fewer paths is slowed down, so that there is something left to interrupt.
 const PACED_BELOW: usize = 50_000;
@@ -40,7 +40,7 @@ pub(super) fn part(thread: usize, count: usize) -> Range<usize> {
     count * thread / THREADS..count * (thread + 1) / THREADS
 }
 
-/// Whether a load of so many paths is slowed down.
+/// Whether a load of `count` paths is slowed down.
 pub(super) fn is_paced(count: usize) -> bool {
     count < PACED_BELOW
 }

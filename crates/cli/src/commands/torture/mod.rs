@@ -194,14 +194,14 @@ impl Report {
 }
 
 impl Report {
-    /// Also with `--quiet`.
+    /// Prints the violations, even with `--quiet`.
     fn tell_violations(&self) {
         for violation in self.violations.told() {
             eprintln!("violation: {violation}");
         }
     }
 
-    /// The failure of a run that was interrupted: what was done before, and what was found.
+    /// The failure of a run that was interrupted, with the rounds and violations before that.
     fn interrupted(&self) -> Failure {
         self.tell_violations();
         let words = format!(
@@ -219,7 +219,7 @@ impl Report {
     }
 }
 
-/// What an interrupted run answers, within its error.
+/// The answer of an interrupted run, as a part of its error.
 #[derive(Serialize)]
 struct Interrupted<'r> {
     rounds: u32,

@@ -10,14 +10,14 @@ use sim::torture::Acknowledged;
 /// When an operation is durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Promise {
-    /// As the store's options say: when it returns, some time later, or at a sync.
+    /// According to the store's options: when it returns, some time later, or at a sync.
     Store(Durability),
     /// After a wait for its ticket; other threads read only durable values.
     Ticket,
 }
 
 impl Promise {
-    /// What an acknowledgement says, if the engine is not durable by epochs.
+    /// The meaning of an acknowledgement, if the engine is not durable by epochs.
     pub(super) fn acknowledged(self) -> Acknowledged {
         match self {
             Self::Store(Durability::Immediate) => Acknowledged::Durable,

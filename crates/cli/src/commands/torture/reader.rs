@@ -45,7 +45,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
 fn read(args: &Args) -> Result<Reading, Failure> {
     let mut reading = Reading::default();
-    // In half of the rounds without a clean close, so that the next open has to recover as well.
+    // In half of the rounds the pool is not closed cleanly, so that the next open has to recover,
+    // too.
     let options = args
         .pool
         .options()

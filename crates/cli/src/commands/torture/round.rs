@@ -145,7 +145,8 @@ pub(super) fn run(
     };
     history.add_to(&mut report.tally);
     report.killed_while_opening += u32::from(history.announced() == 0);
-    // In half of the rounds without a clean close, so that the next writer has to recover as well.
+    // In half of the rounds the pool is not closed cleanly, so that the next writer has to recover,
+    // too.
     let options = args
         .pool
         .options()

@@ -245,7 +245,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes, and keeps the pending result if that is what the writer relies on.
+    /// Writes, and keeps the pending result if the writer relies on tickets.
     fn write(
         &mut self,
         kind: OperationKind,
