@@ -22,7 +22,7 @@ pub(crate) struct List {
     pub(crate) mended: bool,
 }
 
-/// What can be done to it.
+/// An operation on a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Operation {
     /// Puts a number on top.
@@ -34,8 +34,8 @@ pub(crate) enum Operation {
 pub(crate) use Operation::{Pop, Push};
 
 impl Operation {
-    /// What a stack is, without any memory: how its numbers change, from the top, and what is
-    /// returned.
+    /// The specification of a stack, without persistent memory: changes its numbers, the top one
+    /// first, and returns the result.
     pub(crate) fn specification(self, stack: &mut Vec<u64>) -> Option<u64> {
         match self {
             Push(value) => {
@@ -133,7 +133,7 @@ impl Subject for List {
         Ok(walk(sim)?.into_iter().map(|(_, value)| value).collect())
     }
 
-    // A crash may leave something that looks right until it is used.
+    // A crash may leave a list that seems right until it is used.
     fn follow_up(&self, _: &Vec<u64>, _: &[Operation]) -> Vec<Operation> {
         vec![Push(9), Pop, Pop]
     }

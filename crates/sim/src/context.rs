@@ -15,7 +15,7 @@ pub(crate) struct Context<S: Subject> {
     /// The state that becomes current when it is observed.
     seen: Option<S::State>,
     operations: Vec<S::Operation>,
-    /// Operations before the crash before this one.
+    /// The operations before the previous crash.
     earlier: Vec<S::Operation>,
     recent_from: usize,
     invoked: usize,
@@ -26,7 +26,7 @@ pub(crate) struct Context<S: Subject> {
 }
 
 impl<S: Subject> Context<S> {
-    /// At the start of a recording.
+    /// The context at the start of a recording.
     pub(crate) fn first(
         start: S::State,
         operations: Vec<S::Operation>,
@@ -46,7 +46,7 @@ impl<S: Subject> Context<S> {
         }
     }
 
-    /// At the start of a recording in which several threads took part.
+    /// The context at the start of a recording in which several threads took part.
     pub(crate) fn of_threads(subject: &S, history: History<S>, is_cut: bool) -> Self {
         let acceptable = history.expected(subject);
         let first = Self::first(acceptable.states[0].clone(), Vec::new(), 0);
@@ -58,8 +58,8 @@ impl<S: Subject> Context<S> {
         }
     }
 
-    /// At the start of the recovery after a crash in this context. It will observe `seen` and then
-    /// execute `operations`.
+    /// The context at the start of the recovery after a crash in this context. The recovered
+    /// structure will observe `seen` and then execute `operations`.
     pub(crate) fn second(&self, seen: Option<S::State>, operations: Vec<S::Operation>) -> Self {
         Self {
             acceptable: self.acceptable.clone(),

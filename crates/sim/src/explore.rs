@@ -40,7 +40,7 @@ pub struct Explorer<S: Subject> {
     plan: Arc<Mutex<Plan>>,
     pub(crate) setup: Vec<S::Operation>,
     pub(crate) start: S::State,
-    /// The most steps of a run of what is explored: [`Options::steps_max`], for so many operations.
+    /// The most steps of a run: [`Options::steps_max`], raised for long sequences.
     pub(crate) steps_max: u64,
     known: FxHashSet<u64>,
     /// The faults that could be planted in the traces, while they are collected.
@@ -60,8 +60,8 @@ type Progress = dyn FnMut(&Stats, f64);
 impl<S: Subject> Explorer<S> {
     /// An explorer of a subject on empty memory.
     pub fn new(subject: S, options: Options) -> Result<Self, MediumError> {
-        // So that opening a pool makes no system call, which would take most of the time of a
-        // recovery.
+        // Opening a pool then makes no system call. Otherwise these would take most of the time of
+        // a recovery.
         medium::arena::reuse_on_this_thread(true);
         let Options {
             line_form,
@@ -113,7 +113,7 @@ impl<S: Subject> Explorer<S> {
         })
     }
 
-    /// How much was explored so far.
+    /// The counts of the exploration so far.
     pub fn stats(&self) -> Stats {
         self.stats
     }
@@ -162,8 +162,8 @@ impl<S: Subject> Explorer<S> {
         Ok(())
     }
 
-    /// Explores every crash of these operations. On a failure, looks for a shorter sequence that
-    /// fails as well.
+    /// Explores every crash of these operations. On a failure, searches for a shorter sequence that
+    /// fails, too.
     pub fn explore(&mut self, operations: &[S::Operation]) -> Verdict<S> {
         let verdict = self.explore_and_shrink(operations);
         self.rest();
@@ -185,8 +185,8 @@ impl<S: Subject> Explorer<S> {
     }
 
     /// Explores every crash of these operations, and returns each fault that could be planted in
-    /// what was run: every flush, fence, wait and store left out, every publish done first, every
-    /// two adjacent persists swapped. The same call in a loop counts once.
+    /// the code that ran: every flush, fence, wait and store left out, every publish done first,
+    /// every two adjacent persists swapped. The same call in a loop counts once.
     pub fn survey(
         &mut self,
         operations: &[S::Operation],
@@ -214,7 +214,7 @@ impl<S: Subject> Explorer<S> {
         Ok(mutations)
     }
 
-    /// From now on runs are of so many operations, after those of the setup.
+    /// Sets the number of operations of the next runs, after those of the setup.
     pub(crate) fn allow_steps(&mut self, operations: usize) {
         let hundreds = (self.setup.len() + operations) as u64 / 100;
         self.steps_max = self.options.steps_max.saturating_mul(1 + hundreds);
@@ -288,9 +288,9 @@ impl<S: Subject> Explorer<S> {
             .for_each(|mutation| mutation::rearrange(trace, mutation));
     }
 
-    /// Looks for a shorter failure: leaves out the second crash, then operations, from the end on,
-    /// as long as the exploration still fails: half of them at once, then a quarter, down to one.
-    /// If that takes too long, the result is not the shortest.
+    /// Searches for a shorter failure: leaves out the second crash, then operations, from the end
+    /// on, as long as the exploration still fails: half of them at once, then a quarter, down to
+    /// one. If that takes too long, the result is not the shortest.
     fn shrink(&mut self, mut failure: Box<Failure<S::Operation>>) -> Box<Failure<S::Operation>> {
         let from_operation = std::mem::take(&mut self.options.from_operation);
         let second_crash = std::mem::replace(&mut self.options.second_crash, SecondCrash::Never);
@@ -494,8 +494,8 @@ impl<S: Subject> Explorer<S> {
         if self.options.reduced && path.is_none() && is_told {
             let mut hasher = DefaultHasher::new();
             (level, digest, &context.acceptable, &recent).hash(&mut hasher);
-            // Includes how much is tried here: a point at which less was tried does not count as
-            // known.
+            // The digest includes which images are tried here: a point at which fewer were tried
+            // does not count as known.
             let Options {
                 images,
                 second_crash,
@@ -701,7 +701,7 @@ impl<S: Subject> Explorer<S> {
         result
     }
 
-    /// Opens the structure after a crash and judges what it finds.
+    /// Opens the structure after a crash and judges the state that it finds.
     fn run(&self, context: &Context<S>, record: bool) -> Run<S> {
         let mut seen = None;
         let mut followed = Vec::new();

@@ -3,13 +3,14 @@
 //! A [`Subject`] is a durable structure on a [`medium::Sim`], with its sequential specification.
 //! The [`Explorer`] runs operations on it once, records every store, flush and fence, and then
 //! crashes it: at every moment that matters, with every content that the memory may then have, and
-//! again during what follows. After each crash it lets the structure recover and judges the result:
+//! again during the recovery and the operations after it. After each crash it lets the structure
+//! recover and judges the result:
 //!
 //! - the state is that after all acknowledged operations, with the pending one wholly or not at
 //!   all; or, where durability is buffered ([`Durability`]), exactly that at the end of the last
 //!   epoch;
 //! - the structure's own check finds nothing;
-//! - further operations return what they should, and leave what they should.
+//! - further operations return the right results, and leave the right state.
 //!
 //! The crate needs only `medium`. The module `index`, behind the feature `engines`, drives
 //! Everleaf's own engines, and `torture` judges pools of processes that were really killed.
@@ -140,8 +141,8 @@
 //! The report tells the schedule step by step, and gives it in a form that repeats it
 //! ([`Search::Replay`]); the crash as well ([`Options::replay`]).
 //!
-//! Volatile state that threads share must be behind [`medium::sync`]; its docs say what that asks
-//! of an engine. For engines behind `Index` there is nothing else to do: `index::IndexSubject` is
+//! Volatile state that threads share must be behind [`medium::sync`]; its docs list the rules for
+//! an engine. For engines behind `Index` there is nothing else to do: `index::IndexSubject` is
 //! concurrent, so `explorer.explore_threads(&Program::single(&[Insert(1, 1), Remove(2)]),
 //! &Scheduling::default())` explores any of them, and `index::threads` has the programs that are
 //! tried: all pairs and triples of operations on small trees.
@@ -152,8 +153,9 @@
 //!   writes a line to the `Sim` once only one content is possible, so that an image is a difference
 //!   from the one before. Each rule has a litmus test (`tests/litmus.rs`).
 //! - **Crash points**: before each fence (in a log, each wait) that makes something durable, and
-//!   before growth. A crash there can leave every image that an earlier crash could leave. Also
-//!   where expectations become stricter: after each operation, and after recovery.
+//!   before growth. A crash there can leave every image that an earlier crash could leave. There
+//!   are also crash points where expectations become stricter: after each operation, and after
+//!   recovery.
 //! - **Lazy recovery** ([`Images::All`]): lines with several possible contents stay open. When
 //!   recovery loads a word in which these contents differ, the exploration branches over the
 //!   distinct values. All paths are run depth first, each by a new recovery that repeats its

@@ -41,8 +41,8 @@ pub(crate) struct Choice<T> {
     whole: Vec<u32>,
 }
 
-/// The states that are right: one of `states`, in which each of `parts` may instead be as in
-/// another of its choices, if these agree about the calls that take effect on all parts at one
+/// The states that are right: one of `states`, in which each of `parts` may instead have the state
+/// of another of its choices, if these agree on the calls that take effect on all parts at one
 /// moment.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Expected<T> {
@@ -51,7 +51,7 @@ pub(crate) struct Expected<T> {
 }
 
 impl<T: Clone + PartialEq + Debug> Expected<T> {
-    /// One of these.
+    /// Exactly the states `states` are right.
     pub(crate) fn one_of(states: Vec<T>) -> Self {
         Self {
             states,
@@ -106,9 +106,10 @@ impl<T: Clone + PartialEq + Debug> Expected<T> {
 /// A configuration of one part.
 struct Configuration<S: Subject> {
     state: S::State,
-    /// The state that a crash leaves: with buffered durability, that at the end of the last epoch.
+    /// The state that a crash leaves: with buffered durability, the state at the end of the last
+    /// epoch.
     durable: S::State,
-    /// Pending calls that took effect, and what they will return.
+    /// Pending calls that took effect, and the results that they will return.
     done: Vec<(u32, S::Outcome)>,
 }
 
@@ -201,7 +202,7 @@ impl<S: Subject> Part<S> {
         reached
     }
 
-    /// A call returns. `false` if nothing explains that.
+    /// Notes that a call returns. `false` if no order of the calls explains that.
     fn respond(&mut self, subject: &S, number: u32, outcome: &S::Outcome) -> bool {
         let reached = self.reach(subject, |configuration| configuration.has(number));
         self.configurations.clear();
@@ -261,7 +262,7 @@ pub(crate) struct History<S: Subject> {
 }
 
 impl<S: Subject> History<S> {
-    /// No call was made yet.
+    /// A history in which no call was made yet.
     pub(crate) fn new(start: S::State, calls: Rc<Vec<Call<S>>>) -> Self {
         let invoked = vec![false; calls.len()];
         Self {
@@ -273,7 +274,7 @@ impl<S: Subject> History<S> {
         }
     }
 
-    /// A call is made.
+    /// Notes that a call is made.
     pub(crate) fn invoke(&mut self, subject: &S, number: u32) {
         self.invoked[number as usize] = true;
         self.pending.push(number);
@@ -306,7 +307,7 @@ impl<S: Subject> History<S> {
             .binary_search_by_key(&part, |(number, _)| *number)
     }
 
-    /// A call returns what it did.
+    /// Notes that a call returns, with its recorded outcome.
     pub(crate) fn respond(&mut self, subject: &S, number: u32) -> Result<(), Complaint> {
         self.pending.retain(|pending| *pending != number);
         let call = &self.calls[number as usize];

@@ -177,7 +177,7 @@ pub(crate) fn moves(trace: &Trace) -> BTreeSet<Mutation> {
         .collect()
 }
 
-/// Moves events as the mutation says, wherever it applies.
+/// Moves events according to the mutation, wherever it applies.
 pub(crate) fn rearrange(trace: &mut Trace, mutation: &Mutation) {
     if !matches!(
         mutation,
@@ -199,7 +199,7 @@ pub(crate) fn rearrange(trace: &mut Trace, mutation: &Mutation) {
     renumber(trace);
 }
 
-/// LSNs have the order of fences.
+/// Renumbers LSNs in the order of fences.
 fn renumber(trace: &mut Trace) {
     let mut lsns: Vec<u64> = Vec::new();
     for event in &trace.events {

@@ -41,7 +41,7 @@ pub struct Options {
     /// The most bytes of memory.
     pub limit_bytes: u64,
     /// From this offset on, in bytes, fresh memory holds rubbish instead of zeros. No medium does
-    /// that, but a structure finds the same in space that was used before.
+    /// that, but a structure finds such content in space that was used before.
     pub rubbish_from: Option<u64>,
     /// Which images.
     pub images: Images,
@@ -65,9 +65,9 @@ pub struct Options {
     pub follow_up_first: bool,
     /// Faults to plant.
     pub mutations: Vec<Mutation>,
-    /// Whether a shorter sequence of operations is looked for when one fails.
+    /// Whether to search for a shorter sequence of operations when one fails.
     pub shrink: bool,
-    /// Whether to skip crash points that can leave nothing new: those since which nothing changed,
+    /// Whether to skip crash points that can leave nothing new: those before which nothing changed,
     /// and those with the same images and expectations as another one. If not, there is a crash
     /// before every event: slow, to check that nothing is missed.
     pub reduced: bool,

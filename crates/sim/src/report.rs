@@ -115,7 +115,7 @@ impl std::str::FromStr for Replay {
     }
 }
 
-/// A crash from which the structure did not recover as it should.
+/// A crash from which the structure did not recover correctly.
 #[derive(Clone, Debug)]
 pub struct Failure<O> {
     /// What is wrong.
@@ -276,7 +276,7 @@ impl AddAssign for Stats {
         self.known += other.known;
         self.recoveries += other.recoveries;
         self.second_points += other.second_points;
-        // There may be more than the type can tell.
+        // The number may be larger than the type can represent.
         self.images = (self.images + other.images).min(f64::MAX);
         self.cut_short += other.cut_short;
         self.decisions_max = self.decisions_max.max(other.decisions_max);
@@ -287,7 +287,7 @@ impl AddAssign for Stats {
 
 impl fmt::Display for Stats {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The count stays at the end of its type, which is no number of images.
+        // A count at the end of its type is not the number of images.
         let images = if self.images < f64::MAX {
             format!("{:.3e}", self.images)
         } else {

@@ -1,4 +1,4 @@
-//! The sequential specification of a map, as far as judges share it.
+//! The part of the sequential specification of a map that all judges use.
 
 use engines::index::Condition;
 

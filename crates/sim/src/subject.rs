@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 use medium::sim::Sim;
 
-/// Why something is wrong, for people.
+/// The description of a violation.
 pub type Complaint = String;
 
 /// When an operation's effect is durable: the contract of the operation.
@@ -16,25 +16,26 @@ pub enum Durability {
     /// epoch.
     #[default]
     OnReturn,
-    /// When a later operation ends the epoch, and not before: a crash until then leaves exactly
-    /// what the last epoch that ended had left. The contract of buffered durability.
+    /// When a later operation ends the epoch, and not before: a crash until then leaves exactly the
+    /// state at the end of the last complete epoch. The contract of buffered durability.
     WithEpoch,
     /// At any time: the structure may end an epoch by itself before or during this operation.
     AtAnyTime,
-    /// At any time, as [`Durability::AtAnyTime`]; but the value that it read of one part is durable
-    /// when it returns, together with everything before the operation that wrote the value. The
-    /// contract of a read if writes are waited for later.
+    /// At any time, like [`Durability::AtAnyTime`]. But the value that it read of this part is
+    /// durable when it returns, together with everything before the operation that wrote the value.
+    /// The contract of a read if writes are waited for later.
     OfPart(u64),
 }
 
 /// A durable structure under exploration, with its sequential specification.
 ///
-/// All of it must be *deterministic*: what it does may depend on the medium's content and on the
-/// operations, not on time, addresses or random numbers. Recovery must run on the calling thread.
+/// All of it must be *deterministic*: its behaviour may depend on the medium's content and on the
+/// operations, but not on time, addresses or random numbers. Recovery must run on the calling
+/// thread.
 pub trait Subject {
     /// An operation.
     type Operation: Clone + Debug + Hash;
-    /// What an operation returns.
+    /// The result of an operation.
     type Outcome: Clone + PartialEq + Debug;
     /// The state of the specification.
     type State: Clone + Eq + Debug + Hash;
@@ -44,7 +45,8 @@ pub trait Subject {
     /// The state of a structure that was just made.
     fn initial(&self) -> Self::State;
 
-    /// The specification: changes the state as `operation` does, and returns what it returns.
+    /// The specification: changes the state as `operation` does, and returns the operation's
+    /// result.
     fn step(&self, state: &mut Self::State, operation: &Self::Operation) -> Self::Outcome;
 
     /// When the effect of this operation is durable.
@@ -60,7 +62,7 @@ pub trait Subject {
         one == other
     }
 
-    /// Makes one part of `to` as it is in `from`.
+    /// Copies one part of the state `from` to `to`.
     fn copy_part(&self, part: u64, from: &Self::State, to: &mut Self::State) {
         let _ = part;
         to.clone_from(from);
@@ -73,7 +75,7 @@ pub trait Subject {
         false
     }
 
-    /// Operations in one word without commas, for a command that repeats what a report names; none
+    /// Operations in one word without commas, for the command in a report that repeats them; `None`
     /// if there is no such word.
     fn word(&self, operations: &[Self::Operation]) -> Option<String> {
         let _ = operations;
@@ -93,7 +95,7 @@ pub trait Subject {
     /// Reads everything: returns the state that the structure represents.
     fn observe(&self, instance: &mut Self::Instance) -> Result<Self::State, Complaint>;
 
-    /// Verifies what [`Subject::observe`] does not read: structure, leaks.
+    /// Verifies everything that [`Subject::observe`] does not read: structure, leaks.
     fn check(&self, instance: &mut Self::Instance, state: &Self::State) -> Result<(), Complaint> {
         let _ = (instance, state);
         Ok(())

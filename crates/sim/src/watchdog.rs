@@ -83,7 +83,7 @@ impl Beacon {
                 self.text.push(0);
             }
         }
-        // A failure to write makes a report less exact, and does not affect the exploration.
+        // If writing fails, a report is less exact, but the exploration is not affected.
         let _ = self
             .file
             .write_all_at(&self.text, self.slot * SLOT_BYTES as u64 + at as u64);
@@ -151,7 +151,7 @@ impl fmt::Display for Doing {
 /// Why a watched process did not finish.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ended {
-    /// What the watcher found.
+    /// The watcher's finding.
     pub what: String,
     /// The attempts of its explorers: of the one without progress, or of all, as the signal may
     /// have hit any of them.
@@ -273,7 +273,7 @@ fn activity(thread: &str) -> Option<Activity> {
 #[derive(Default)]
 struct Watched {
     attempt: String,
-    /// How long it has tried that.
+    /// How long it has made the present attempt.
     idle: Duration,
     /// The processor time of its thread at the last observation, if known.
     used: Option<Duration>,

@@ -56,7 +56,8 @@ impl Kind {
         matches!(self, Self::Engine(engine) | Self::Words(engine) if engine.contract == Contract::Epoch)
     }
 
-    /// Plain words are immediate, as [`Engine::RNTREE`] is.
+    /// The engine whose contract the tree has. Plain words have immediate durability, like
+    /// [`Engine::RNTREE`].
     fn engine(&self) -> Engine {
         if let Self::Engine(engine) | Self::Words(engine) = self {
             *engine
@@ -160,7 +161,7 @@ impl BatchSubject {
             .into()
     }
 
-    /// What the programs begin with.
+    /// The operations that come before the programs.
     pub fn setup(&self) -> Vec<BatchOperation> {
         vec![
             BatchOperation::Batch(vec![(0, 1, Some(1)), (1, 2, Some(2))], Vec::new()),

@@ -49,7 +49,7 @@ impl IndexSubject {
             let Some(number) = keys.next() else {
                 return Ok(false);
             };
-            // Some are as good as many.
+            // A few epochs are enough for the test.
             if number % 4 == 2
                 && number < from + 12
                 && let Some(epochs) = tree.epochs()

@@ -31,10 +31,10 @@ pub trait Explorable: Send + Sync {
     /// Opens a tree: recovers it after a crash. On the calling thread.
     fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> Result<Arc<StripedTree>>;
 
-    /// Entries of a leaf: so many inserts side by side force a split.
+    /// Entries of a leaf. This many inserts side by side force a split.
     fn leaf_entries(&self) -> usize;
 
-    /// The most children of an inner node: so many leaves and one more force it to split.
+    /// The most children of an inner node. One leaf more than this forces it to split.
     fn children_max(&self) -> usize;
 
     /// Whether an open after a crash leaves the mark to
@@ -45,7 +45,7 @@ pub trait Explorable: Send + Sync {
     /// [`Epochs::sync`](engines::index::Epochs::sync).
     fn durability(&self) -> Durability;
 
-    /// How many allocations of the pool `tree`, with so many keys, should have; `None` if the
+    /// How many allocations of the pool `tree` should have if it has `keys` keys; `None` if the
     /// engine has space of its own.
     fn allocations(&self, tree: &dyn Index, keys: u64) -> Result<Option<u64>>;
 }
@@ -60,7 +60,7 @@ pub enum CodecName {
     Word,
     /// Byte strings.
     Record,
-    /// Byte strings as [`KeyShape::Layers`] has them.
+    /// Byte strings of the form [`KeyShape::Layers`].
     Layers,
 }
 
@@ -148,8 +148,8 @@ impl Explored {
             .unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The same with so many entries a leaf, by the setting `setting`, and the number of children
-    /// of an inner node that follows.
+    /// The same with `entries` entries a leaf, by the setting `setting`, and the number of children
+    /// of an inner node that follows from it.
     #[must_use]
     pub fn with_nodes(self, setting: &str, entries: usize, children: usize) -> Self {
         Self {

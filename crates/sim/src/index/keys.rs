@@ -7,7 +7,7 @@ const TIES: u64 = 10;
 /// Paths below each first slice of [`KeyShape::Layers`]: the number of slices of zeros, and of
 /// tildes behind them.
 const PATHS: [(usize, usize); 5] = [(0, 0), (2, 0), (2, 1), (2, 2), (0, 2)];
-/// Zeros at the end of a key: so many belong to its path, fewer than [`TIES`] to its tie.
+/// Zeros at the end of a key that belong to its path; fewer than [`TIES`] more belong to its tie.
 const ZEROS_OF_PATH: usize = 2 * SLICE_BYTES;
 
 /// How numbers become keys and values. Keys sort as their numbers do.
@@ -102,11 +102,11 @@ impl KeyShape {
 /// The number of a value that, with records, is longer than any slot of a slab.
 pub const LONG_VALUE: u64 = 70_000;
 
-/// The number of a value that, with records, makes one of which three fill a slab.
+/// The number of a value that, with records, is so long that three of its records fill a slab.
 pub const THIRD_VALUE: u64 = 16_000;
 
-/// The number of a value that, with records, makes one that fits into a line and not into half of
-/// one, with a short key.
+/// The number of a value that, with records and a short key, gives a record which fits into a line
+/// but not into half of one.
 pub(super) const LINE_VALUE: u64 = 60_000;
 
 #[cfg(test)]

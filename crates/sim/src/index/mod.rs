@@ -55,7 +55,7 @@ pub enum IndexOperation {
     Sync,
     /// Closes the pool cleanly and opens it again.
     Reopen,
-    /// Marks what the tree reaches, if the open left that for later.
+    /// Marks the allocations that the tree reaches, if the open left that for later.
     Mark,
     /// Ends an epoch, gives free space back, and cuts the pool.
     Compact,
@@ -100,7 +100,7 @@ impl IndexOperation {
         )
     }
 
-    /// The write to one key that it is; `None` for all other operations.
+    /// The operation as a write to one key; `None` if it is not such a write.
     fn as_write(self) -> Option<KeyWrite> {
         match self {
             Insert(key, value) => Some(KeyWrite {
@@ -155,7 +155,7 @@ struct KeyWrite {
     condition: Condition<u64>,
 }
 
-/// What an operation returned.
+/// The result of an operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum IndexOutcome {
     /// Whether a write's condition held.
@@ -180,11 +180,11 @@ pub const RUBBISH_FROM: u64 = pool::SLAB_BYTES;
 pub enum FollowUp {
     /// Each touched key once more.
     Keys,
-    /// As [`FollowUp::Keys`]; then inserts beside the last key that force a split, and removals of
-    /// all of these that force a merge.
+    /// Each touched key once more; then inserts beside the last key that force a split, and
+    /// removals of all of these that force a merge.
     SplitAndMerge,
-    /// The last two keys get longer values, then the first one others, which use the space again;
-    /// leaves between stay as they are. Then the tree is opened again. Nothing is split.
+    /// The last two keys get longer values. Then the first key gets other values, which reuse the
+    /// space; leaves in between stay as they are. Then the tree is opened again. Nothing is split.
     Reuse,
 }
 
@@ -194,9 +194,9 @@ pub enum Deferral {
     /// None.
     #[default]
     Nothing,
-    /// Writes, which [`IndexOperation::Sync`] waits for; a read waits for what it returns.
+    /// Writes, for which [`IndexOperation::Sync`] waits; a read waits until its result is durable.
     Writes,
-    /// All until [`IndexOperation::Sync`], reads included.
+    /// All operations, reads included, until [`IndexOperation::Sync`].
     Everything,
 }
 
@@ -249,21 +249,21 @@ fn text(error: impl ToString) -> Complaint {
     error.to_string()
 }
 
-/// The options of explored pools: small, left as by a crash when they are dropped, and the same in
-/// every run.
+/// The options of explored pools: the pools are small, are left as after a crash when they are
+/// dropped, and behave the same in every run.
 pub fn pool_options() -> PoolOptions {
     PoolOptions {
         step_slabs_min: 1,
         reclaim_by_epoch: false,
         close_on_drop: false,
-        // Pools are made by the thousand.
+        // An exploration makes thousands of pools.
         slabs_max: 1 << 14,
         ..PoolOptions::default()
     }
 }
 
 impl IndexSubject {
-    /// A subject on a pool with single or twin lines, as the `Sim` has them.
+    /// A subject on a pool whose form of lines is that of the `Sim`.
     pub fn new(engine: &AnyEngine, follow_up: FollowUp) -> Self {
         Self {
             engine: Arc::clone(engine),

@@ -1,7 +1,7 @@
 //! Sequences of operations: random ones, and their form as one word.
 //!
-//! The word is what a command line takes: operations with dots between them, a letter and its
-//! numbers each: `i10=7` insert, `u10=7` update, `p10=7` put, `r10` remove, `x10=7-8` exchange,
+//! A command line takes the word. It has the operations with dots between them, each a letter and
+//! its numbers: `i10=7` insert, `u10=7` update, `p10=7` put, `r10` remove, `x10=7-8` exchange,
 //! `g10` get, `a1=9` get 1 and 9 at once, `l1=9` load all from 1 to 9, `f1=9` scan from 1 to 9,
 //! `b1=9` scan back, `v1=9` visit, `s` sync, `o` reopen, `m` mark, `c` compact, `d` drop the tree
 //! and make another.
@@ -32,7 +32,8 @@ pub fn every_change() -> Vec<IndexOperation> {
     ]);
     script.extend([Exchange(25, 8, 9), Exchange(25, 8, 10), Reopen]);
     script.extend((41..53).map(|key| Insert(key, key)));
-    // In sequence, so that each operation finds what the one before the last has left.
+    // They come in sequence, so that each operation finds the state that the one before the last
+    // has left.
     script.extend((0..4).map(|value| Update(50, 12 + value)));
     script.extend([10, 25, 30, 40, 41, 42, 43, 48, 49].map(Remove));
     script.extend([
@@ -110,8 +111,8 @@ pub fn every_drop() -> Vec<IndexOperation> {
     script
 }
 
-/// Gives space back: of values that have slabs of their own, first and last and between others, and
-/// of all that a tree took; and takes it again. The last ones are of an epoch that does not end.
+/// Gives space back, and takes it again: that of values with slabs of their own (first, last and
+/// between others), and all of a tree's. The last operations lie in an epoch that does not end.
 pub fn every_compaction() -> Vec<IndexOperation> {
     let mut script: Vec<_> = (10..20).map(|key| Insert(key, key)).collect();
     script.extend([50, 51, 52].map(|key| Put(key, LONG_VALUE)));
@@ -132,8 +133,8 @@ pub fn every_compaction() -> Vec<IndexOperation> {
         Sync,
         Reopen,
     ]);
-    // The second of two slabs goes, whose only value is the last one in a list of free ones that
-    // goes on.
+    // The second of two slabs is given back. Its only value is the last one in a list of free ones
+    // that goes on.
     script.extend([60, 61, 62, 63].map(|key| Put(key, THIRD_VALUE)));
     script.extend([
         Sync,
@@ -262,9 +263,9 @@ pub fn loaded_and_left_alone() -> Vec<IndexOperation> {
     script
 }
 
-/// Changes that meet in one epoch, and the same nodes touched again in the next: of one key
-/// updated, removed and inserted, of both lines of values, of nodes that are split, emptied and
-/// made again; in short epochs.
+/// Several changes of one node within one epoch, and the same nodes touched again in the next: one
+/// key is updated, removed and inserted; both lines of values change; nodes are split, emptied and
+/// made again. Epochs are short.
 pub fn what_epochs_meet() -> Vec<IndexOperation> {
     let mut script: Vec<_> = (1..5).map(|key| Insert(10 * key, key)).collect();
     script.push(Sync);
@@ -373,7 +374,7 @@ pub fn layers_in_epochs() -> Vec<IndexOperation> {
     script.extend([Sync, Remove(26), Remove(25), Sync, Insert(25, 18), Sync]);
     script.extend((21..26).map(Remove));
     script.extend([Sync, Put(29, 19), Put(21, 20), Exchange(21, 20, 21), Reopen]);
-    // Layers go, one after the other or several at once, in nodes that go with them.
+    // Layers are removed, one after the other or several at once, with the nodes that become empty.
     script.extend([29, 21, 20, 30, 40].map(Remove));
     script.extend([
         Sync,

@@ -113,7 +113,7 @@ pub fn layer_scopes() -> Vec<Scope> {
             setup: inserts(&[20, 30]),
             keys: [20, 30, 10],
         },
-        // The first layer has no free slot; a layer with one key goes with that key.
+        // The first layer has no free slot; a layer with one key is removed with that key.
         Scope {
             name: "layers in a full node",
             setup: then(inserts(&[20, 30, 50, 60, 70, 100]), &[30]),

@@ -16,7 +16,7 @@ use crate::report::Stats;
 use crate::schedule::{Program, Scheduling, Search, ThreadsFailure};
 use crate::subject::Durability;
 
-/// The seed trees, for leaves of `entries` entries (at least 4): one where the threads meet in one
+/// The seed trees, for leaves of `entries` entries (at least 4): one where the threads work in one
 /// leaf, one where they split it (alone, and with its neighbour), one where they merge leaves.
 pub fn scopes(entries: usize) -> Vec<Scope> {
     let entries = entries as u64;
@@ -125,7 +125,7 @@ pub fn triples(scope: &Scope, durability: Durability) -> Vec<Program<IndexOperat
 /// second thread needs them. For a tree without a failed epoch, which would keep a shard from
 /// taking records over.
 pub fn takers() -> Vec<(Vec<IndexOperation>, Program<IndexOperation>)> {
-    // Without the first record of a layer, which holds its key and is longer.
+    // The first record of a layer is left out: it holds its key and is longer.
     let one = vec![
         Insert(10, 1),
         Insert(20, 2),
@@ -222,7 +222,7 @@ pub struct Chance {
     pub length: usize,
     /// Random schedules of each program.
     pub runs: u32,
-    /// As [`Search::Random`] has it.
+    /// The depth of [`Search::Random`].
     pub depth: u32,
 }
 

@@ -2,7 +2,7 @@ use medium::sim::Sim;
 
 use super::*;
 
-/// A number that is set; setting it returns what it was.
+/// A number that can be set; setting it returns the former number.
 struct Register;
 
 impl Subject for Register {
@@ -53,7 +53,7 @@ fn history(outcomes: [Option<u64>; 3]) -> History<Register> {
     )
 }
 
-/// What a crash may leave now.
+/// The numbers that a crash may leave now.
 fn left(history: &History<Register>) -> Vec<u64> {
     let Expected { mut states, parts } = history.expected(&Register);
     states.extend(
@@ -88,7 +88,7 @@ fn what_was_seen_happened() {
 
 #[test]
 fn what_returned_happened_in_time() {
-    // The read began after 7 was set, so it returned too little.
+    // The read began after 7 was set, so it returned an outdated number.
     let mut late = history([Some(0), Some(0), None]);
     late.invoke(&Register, 0);
     late.respond(&Register, 0).unwrap();
@@ -105,7 +105,8 @@ fn what_returned_happened_in_time() {
 
 #[test]
 fn nothing_takes_effect_after_it_was_passed_by() {
-    // 9 found 0, so 7 was not set before it; pending, it may be set after it, or never.
+    // Setting 9 returned 0, so 7 was not set before. That call is pending, so it may take effect
+    // later or never.
     let mut history = history([None, None, Some(0)]);
     history.invoke(&Register, 0);
     history.invoke(&Register, 2);

@@ -11,9 +11,9 @@ enum Kind {
     Whole,
 }
 
-/// A line that was stored whole, and also by other stores without a fence in between, if there is
-/// one. Only a fence orders a line store, so either store may win; the models here apply them in
-/// program order.
+/// A line, if there is one, that was stored as a whole and also by other stores, without a fence in
+/// between. Only a fence orders a line store, so either store may win; the models here apply them
+/// in program order.
 pub(crate) fn misused(trace: &Trace) -> Option<String> {
     let mut written: BTreeMap<u32, (Kind, u16, Site)> = BTreeMap::new();
     for event in &trace.events {

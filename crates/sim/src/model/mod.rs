@@ -13,11 +13,11 @@
 //!    on. *Only* a fence does this; a compare-exchange does not, nor does a fence through another
 //!    guard.
 //! 5. A flush does not cover later stores.
-//! 6. A line that is stored whole is there wholly or not at all.
+//! 6. After a crash a line that was stored as a whole has all of that store or nothing of it.
 //! 7. Growth is durable when it returns.
-//! 8. What is released is zeros, durably, from then on.
-//! 9. A line that is stored whole is not stored to otherwise before a fence of the same thread:
-//!    that is a violation.
+//! 8. Released lines are zeros, durably, from then on.
+//! 9. If a line is stored as a whole, any other store to it before a fence of the same thread is a
+//!    violation.
 //!
 //! With persistent caches ([`Rules::PersistentCaches`], eADR) every store is durable at once, in
 //! the order of all stores.
@@ -30,9 +30,9 @@
 //!    after it.
 //! 3. A wait makes the groups up to its LSN durable. *Only* a wait does.
 //! 4. Stores that are in no group are lost.
-//! 5. What is released is zeros, durably, once the groups before are durable.
-//! 6. Growth is durable when it returns. (If growth is in the log as well, a crash may lose it and
-//!    all that came after it: that is the same as a crash before the growth, which is explored.)
+//! 5. Released lines are zeros, durably, once the groups before are durable.
+//! 6. Growth is durable when it returns. (If growth is in the log, too, a crash may lose it and
+//!    everything after it. That is the same as a crash before the growth, which is explored.)
 //!
 //! Every image of a log is also one of lines, if each fence is followed by a wait: with lines the
 //! fence alone makes durable.
@@ -130,7 +130,7 @@ impl Memory {
         sim.peek(line).expect("a recorded line lies in the memory")
     }
 
-    /// From now on the line has one content.
+    /// Notes that the line has one content from now on.
     fn settle(&mut self, sim: &Sim, line: u32, content: &LineValue) {
         let old = Self::content(sim, line);
         if old != *content {
@@ -149,8 +149,8 @@ enum Kind {
 /// The state of the memory at one moment of a trace.
 ///
 /// The model walks along a [`Trace`] ([`Model::apply`]). It writes lines that are settled, with one
-/// possible content, into the `Sim`. Its memory and [`Model::open_lines`] together are all that a
-/// crash may leave.
+/// possible content, into the `Sim`. Its memory and [`Model::open_lines`] together describe all
+/// images that a crash may leave.
 #[derive(Clone, Debug)]
 pub struct Model {
     memory: Memory,
@@ -177,8 +177,8 @@ impl Model {
         self.memory.digest
     }
 
-    /// Whether the event makes something durable, so that a crash just before it can leave what a
-    /// crash after it cannot.
+    /// Whether the event makes something durable, so that a crash just before it can leave an image
+    /// that a crash after it cannot.
     pub fn raises(&self, event: &Event) -> bool {
         match (event, &self.kind) {
             (Event::Grow { .. } | Event::Release { .. }, _) => true,
@@ -187,7 +187,7 @@ impl Model {
         }
     }
 
-    /// Whether a crash after the event may leave something that a crash before it cannot.
+    /// Whether a crash after the event may leave an image that a crash before it cannot.
     pub(crate) fn adds(&self, event: &Event) -> bool {
         match event {
             Event::Grow { .. } | Event::Release { .. } => true,
@@ -240,8 +240,8 @@ impl Model {
         }
     }
 
-    /// The lines that a crash now leaves open, and a digest of all that it may leave: as
-    /// [`Model::digest`], with open lines.
+    /// The lines that a crash at this moment leaves open, and a digest of all images that it may
+    /// leave: [`Model::digest`], with open lines included.
     pub fn open_lines(&mut self, sim: &Sim) -> (Vec<OpenLine>, u64) {
         let open = match &mut self.kind {
             Kind::Lines(lines) => lines.open_lines(&mut self.memory, sim),

@@ -62,8 +62,8 @@ impl Crew {
             schedule::enter(&scheduler, next as u16, || member.resume());
         }
         if turn.is_stuck() {
-            // Leaked, not dropped: unwinding would run code that waits for locks that are never
-            // released.
+            // The coroutines are leaked, not dropped: unwinding would run code that waits for locks
+            // that are never released.
             self.members.drain(..).for_each(std::mem::forget);
             schedule::abandon();
         }

@@ -5,9 +5,9 @@
 //! notice ([`medium::sync`] lists these) the scheduler may switch to another thread. Each run is
 //! recorded, and then
 //!
-//! - its **history** is judged: some order of the operations must explain what they returned, part
-//!   by part of the state (key by key, for a map), and each operation takes effect between its call
-//!   and its return;
+//! - its **history** is judged: some order of the operations must explain their results, separately
+//!   for each part of the state (for each key of a map). Each operation takes effect between its
+//!   call and its return;
 //! - it is **crashed** at every crash point, like the trace of a single thread; the state after a
 //!   crash must contain every operation that had returned, and each pending one wholly or not at
 //!   all;
@@ -15,9 +15,10 @@
 //!
 //! [`Search`] chooses the runs:
 //!
-//! - [`Search::Exhaustive`]: all schedules with so many *preemptions* (a thread is stopped though
-//!   it could have gone on). Two are enough for most bugs (Musuvathi, Qadeer, PLDI 2007). Three
-//!   reductions keep the number of runs small, and lose no outcome (`tests/reduction.rs`):
+//! - [`Search::Exhaustive`]: all schedules with a bounded number of *preemptions* (a thread is
+//!   stopped although it could have gone on). Two are enough for most bugs (Musuvathi, Qadeer, PLDI
+//!   2007). Three reductions keep the number of runs small, and lose no outcome
+//!   (`tests/reduction.rs`):
 //!   1. Threads are stopped only before accesses in conflict with those of a thread that is not
 //!      done, and before a step that makes something durable (a fence, or a store with persistent
 //!      caches), when stores are visible and not yet durable.
@@ -73,7 +74,7 @@ pub type PartOf<S> = (
 /// Given the order of its threads' steps it must be deterministic, as a [`Subject`] is. All state
 /// that its threads share must be in the medium or behind [`medium::sync`].
 pub trait Concurrent: Subject {
-    /// As [`Subject::apply`], beside other threads.
+    /// Executes an operation, as [`Subject::apply`] does, beside other threads.
     fn call(
         &self,
         instance: &Self::Instance,
@@ -137,7 +138,7 @@ impl<O: Clone> Program<O> {
             .map(Vec::as_slice)
     }
 
-    /// The program without one of its operations; `None` if there are not so many.
+    /// The program without the operation at `position`; `None` if there are fewer operations.
     fn without(&self, mut position: usize) -> Option<Self> {
         let mut shorter = self.clone();
         if position < self.before.len() {
@@ -180,7 +181,7 @@ impl<O: fmt::Debug> Program<O> {
 /// The schedules that are tried. See the [module](self).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Search {
-    /// All with at most so many preemptions.
+    /// All schedules with at most this number of preemptions.
     Exhaustive {
         /// How many.
         preemptions_max: u32,
@@ -230,8 +231,8 @@ impl Default for Scheduling {
 pub type ThreadsVerdict<S> = Result<(), Box<ThreadsFailure<<S as Subject>::Operation>>>;
 
 impl<S: Concurrent + 'static> Explorer<S> {
-    /// Explores threads, from the state that [`Explorer::set_up`] left. On a failure, looks for a
-    /// simpler one.
+    /// Explores threads, from the state that [`Explorer::set_up`] left. On a failure, searches for
+    /// a simpler one.
     pub fn explore_threads(
         &mut self,
         program: &Program<S::Operation>,
@@ -250,8 +251,8 @@ impl<S: Concurrent + 'static> Explorer<S> {
         verdict
     }
 
-    /// As [`Explorer::survey`], for threads. Publishes and persists of the threads are not moved,
-    /// only those after a crash.
+    /// Explores threads, and returns each fault that could be planted, as [`Explorer::survey`]
+    /// does. Publishes and persists of the threads are not moved, only those after a crash.
     pub fn survey_threads(
         &mut self,
         program: &Program<S::Operation>,
@@ -260,7 +261,7 @@ impl<S: Concurrent + 'static> Explorer<S> {
         self.survey_while(|explorer| explorer.explore_threads(program, scheduling))
     }
 
-    /// Looks for a failure with fewer operations, by the same search; with no more preemptions,
+    /// Searches for a failure with fewer operations, by the same search; with no more preemptions,
     /// where they are counted. If that takes too long, or random schedules do not find it again,
     /// the result is not the shortest.
     fn simplify(
@@ -318,8 +319,8 @@ impl<S: Concurrent + 'static> Explorer<S> {
         let mut crew = Crew::default();
         match &scheduling.search {
             Search::Exhaustive { preemptions_max } => {
-                // Few preemptions first: a failure then has the fewest that it needs, and conflicts
-                // are learned while there are few runs.
+                // Schedules with few preemptions come first: a failure then has the fewest that it
+                // needs, and conflicts are learned while there are few runs.
                 let first = if reduced { 0 } else { *preemptions_max };
                 for preemptions in first..=*preemptions_max {
                     // Again as long as runs show new conflicts.

@@ -62,8 +62,8 @@ pub(super) struct Decided {
     event: usize,
 }
 
-/// All schedules with so many preemptions, depth first. A thread is preempted if it could have gone
-/// on.
+/// All schedules up to a number of preemptions, depth first. A thread is preempted if it could have
+/// gone on.
 pub(super) struct Tree {
     preemptions_max: u32,
     /// Whether a run ends at a state from which everything was tried.
@@ -169,8 +169,8 @@ impl Tree {
         self.prunes
     }
 
-    /// Whether everything was tried from a state with so many preemptions left, except steps of
-    /// sleeping threads. From now on this counts as tried.
+    /// Whether everything was tried from a state with this number of preemptions left, except steps
+    /// of sleeping threads. From now on this counts as tried.
     fn visit(&mut self, state: u64, asleep: u64, left: u32) -> bool {
         let number = |asleep| mix(state, asleep);
         // A trial with fewer threads asleep tried more. Checks all subsets of the sleeping threads.
@@ -237,7 +237,7 @@ impl Tree {
 
 /// Probabilistic concurrency testing (Burckhardt, Kothari, Musuvathi, Nagarakatte, ASPLOS 2010):
 /// threads have random priorities, the highest goes on, and at `depth - 1` random steps it falls to
-/// the lowest. A bug that needs so many orderings is found with a probability of at least 1 in
+/// the lowest. A bug that needs `depth` orderings is found with a probability of at least 1 in
 /// (threads * steps^(depth-1)) a run.
 pub(super) struct Random {
     priorities: Vec<u32>,

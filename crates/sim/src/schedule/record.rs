@@ -72,7 +72,7 @@ impl<S: Concurrent + 'static> Explorer<S> {
                         .to_owned(),
                 ),
                 (_, Some(failure)) => Err(failure),
-                // Other runs show the rest.
+                // Other runs cover the rest of this one.
                 (Some(End::Known | End::Asleep | End::Failure), None) => Ok(None),
                 (None, None) => {
                     let instance = Rc::get_mut(&mut instance).expect("the threads are done");
@@ -207,8 +207,7 @@ impl<S: Concurrent + 'static> Explorer<S> {
         Rc::new(made.into_iter().zip(parts).map(call).collect())
     }
 
-    /// Checks that some order of the operations explains what they returned, and the state at the
-    /// end.
+    /// Checks that some order of the operations explains their results, and the state at the end.
     fn judge(&self, recorded: &Recorded<S>, seen: Option<&S::State>) -> Result<(), Complaint> {
         let subject = &*self.subject;
         let mut history = History::new(recorded.start.clone(), Rc::clone(&recorded.calls));

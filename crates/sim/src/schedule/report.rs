@@ -105,7 +105,7 @@ pub(super) fn places<S: Subject>(
 }
 
 impl<O: fmt::Debug> ThreadsFailure<O> {
-    /// The report, with what repeats it.
+    /// The report, with the command that repeats it.
     pub fn narrate(&self, repeat: &str) -> String {
         format!("{}  seed {:#x}; replay: {repeat}", Story(self), self.seed)
     }

@@ -39,11 +39,11 @@ impl Users {
 
 /// The places that threads share in conflict: one writes, another one reads or writes.
 ///
-/// A thread that is stopped before any other access could as well be stopped later: its steps up to
-/// the next conflict commute with those of the others. So a switch is tried only before accesses in
-/// conflict with those of a thread that is not done. The conflicts are learned from the runs
-/// themselves: a round of the exploration uses the conflicts known when it began, and is repeated
-/// if it found new ones.
+/// A thread that is stopped before an access without conflict could as well be stopped later: its
+/// steps up to the next conflict commute with those of the others. So a switch is tried only before
+/// accesses in conflict with those of a thread that is not done. The conflicts are learned from the
+/// runs themselves: a round of the exploration uses the conflicts known when it began, and is
+/// repeated if it found new ones.
 #[derive(Default)]
 pub(super) struct Conflicts {
     users: PlaceMap<Users>,
@@ -170,7 +170,7 @@ fn places(access: &Access) -> impl Iterator<Item = usize> + use<> {
 /// was last written by the same thread with the same knowledge.
 #[derive(Default)]
 pub(super) struct State {
-    /// For each thread, a digest of all that it has seen.
+    /// For each thread, a digest of everything that it has read.
     threads: Vec<u64>,
     /// For each shared place, the thread that wrote it and that thread's digest at the time.
     places: PlaceMap<u64>,

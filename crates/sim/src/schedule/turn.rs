@@ -107,8 +107,8 @@ impl Run {
         (0..self.status.len()).filter(move |thread| *thread != self.current && can_go(thread))
     }
 
-    /// Chooses the next thread. `stays` says whether the current thread can go on; it is about to
-    /// do `pending`.
+    /// Chooses the next thread. `stays` says whether the current thread can go on, whose next
+    /// access is `pending`.
     fn choose(&mut self, stays: bool, pending: Option<Access>, event: usize) {
         let current = stays.then_some(self.current as u16);
         let mut options: Vec<u16> = current
@@ -180,7 +180,7 @@ impl Run {
         self.status[next] = Status::Ready;
     }
 
-    /// Without a visible change: lets each waiting thread try once more, in turn.
+    /// Lets each waiting thread try once more, in turn, although there was no visible change.
     fn choose_among_waiting(&mut self, event: usize) {
         let count = self.status.len();
         let turn = (1..=count).map(|distance| (self.current + distance) % count);
@@ -323,8 +323,8 @@ impl Turn {
         self.run.borrow_mut().order = order;
     }
 
-    /// Starts all schedules with so many preemptions again, with the conflicts known by now.
-    /// Returns `false` if the last round was the same.
+    /// Starts all schedules with at most `preemptions_max` preemptions again, with the conflicts
+    /// known by now. Returns `false` if the last round was the same.
     pub(super) fn begin_round(&self, preemptions_max: u32) -> bool {
         let run = &mut *self.run.borrow_mut();
         let found = run.conflicts.next_round();
@@ -365,13 +365,14 @@ impl Turn {
         (!is_over).then_some(run.current)
     }
 
-    /// The current thread has nothing left to do.
+    /// Notes that the current thread has no operations left.
     pub(super) fn finish(&self, thread: usize) {
         let event = self.sim.recorded();
         let run = &mut *self.run.borrow_mut();
         run.status[thread] = Status::Done;
         run.live &= !(1 << thread);
-        // A step of its own, so that this choice of a thread is told from that at the last access.
+        // This is a step of its own, to distinguish this choice of a thread from that at the last
+        // access.
         run.step();
         run.change();
         run.choose(false, None, event);
@@ -391,7 +392,8 @@ impl Turn {
         }
     }
 
-    /// The current thread begins an operation: operations that have returned by now came before it.
+    /// Notes that the current thread begins an operation. Operations that have returned by now came
+    /// before it.
     pub(super) fn invoke(&self, is_first: bool) {
         if !is_first {
             self.pass(None);
@@ -401,7 +403,7 @@ impl Turn {
         run.state.see(run.current, returned);
     }
 
-    /// An operation has returned.
+    /// Notes that an operation has returned.
     pub(super) fn respond(&self, number: u32) {
         let run = &mut *self.run.borrow_mut();
         run.returned ^= mix(1, u64::from(number));
@@ -468,7 +470,8 @@ impl Scheduler for Turn {
     }
 
     fn contend(&self) {
-        // Also during a panic: a value that the thread drops while it unwinds may wait for a lock.
+        // This also runs during a panic: a value that the thread drops while it unwinds may wait
+        // for a lock.
         let event = self.sim.recorded();
         let stays = {
             let run = &mut *self.run.borrow_mut();

@@ -153,7 +153,7 @@ pub struct Announcement {
     pub answer: Option<bool>,
     /// The version that the last operation read, if it was a read; 0 for none.
     pub seen: Version,
-    /// What is done.
+    /// The kind of the operation.
     pub kind: OperationKind,
     /// The tree, by its number.
     pub tree: u8,
@@ -184,7 +184,8 @@ impl Announcement {
         bytes
     }
 
-    /// As [`Announcement::decode`]; `None` also for trees and keys that the workload does not have.
+    /// Decodes a record, as [`Announcement::decode`] does. Returns `None` also for trees and keys
+    /// that the workload does not have.
     pub(super) fn decode_of(workload: &Workload, bytes: &[u8; ANNOUNCEMENT_BYTES]) -> Option<Self> {
         let announcement = Self::decode(bytes)?;
         let is_known =

@@ -1,5 +1,5 @@
-//! The check of batches: of each all or nothing, all that were acknowledged, and no balance that
-//! does not follow from them.
+//! The check of batches: each is present wholly or not at all, all that must be durable are
+//! present, and every balance follows from them.
 
 use super::history::{NEVER, RecordedOperation};
 use super::oracle::{DurableUntil, Landmark};
@@ -117,8 +117,8 @@ impl TransferBatches {
         self.judge_balances(workload, before, found, violations);
     }
 
-    /// Checks that each balance is what it was before the round, and what the batches that are
-    /// there added; and that no money was made or lost.
+    /// Checks that each balance is the one before the round plus the amounts of the batches that
+    /// are present, and that no money was made or lost.
     fn judge_balances(
         &self,
         workload: &Workload,
@@ -205,7 +205,7 @@ impl TransferBatch {
         Ok(())
     }
 
-    /// Whether a batch that was acknowledged may be lost.
+    /// Refuses the loss of a batch that was acknowledged and must be durable.
     fn judge_loss(&self, until: &DurableUntil) -> Result<(), String> {
         let must_be_present = self.operation.end <= until.of(self.transfer.is_by_epochs());
         if must_be_present || self.operation.is_durable {

@@ -6,13 +6,13 @@ use super::contents::TreeKey;
 use super::{ANNOUNCEMENT_BYTES, Announcement, OperationKind, Tally, Version, Workload};
 
 /// The positions of records in the pipe order operations in time: a record says how one operation
-/// ended, and which one begins. This position is before all records: that of the content at the
-/// start of the round.
+/// ended, and which one begins. This position lies before all records. The content at the start of
+/// the round has it.
 pub(super) const BEFORE: u64 = 0;
 /// An operation that was never acknowledged.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// An operation on a key, as records tell it.
+/// An operation on a key, according to the records.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordedOperation {
     pub(super) kind: OperationKind,
@@ -62,7 +62,7 @@ struct OperationIndex {
     index: usize,
 }
 
-/// What one thread did so far.
+/// The operations of one thread so far.
 #[derive(Default)]
 struct ThreadSoFar {
     /// The operation that is under way.

@@ -1,17 +1,17 @@
-//! Processes that are killed while they write: what the pool may hold afterwards.
+//! Processes that are killed while they write, and a judge of the content of the pool afterwards.
 //!
 //! The explorer knows every store, so it knows every image that a crash may leave. A process that
-//! is really killed tells less: its threads announce each operation by a [`Announcement`] before they
-//! execute it, and the answer of an operation is part of its thread's next record. The judge here
-//! reads these records ([`RoundHistory`]) and the trees after the next open ([`Contents`]), and says
-//! whether the trees may be as they are:
+//! is really killed gives less information: its threads announce each operation by a
+//! [`Announcement`] before they execute it, and the answer of an operation is part of its thread's
+//! next record. The judge here reads these records ([`RoundHistory`]) and the trees after the next
+//! open ([`Contents`]), and says whether the trees may be as they are:
 //!
 //! 1. The history tells when each operation began and when it was acknowledged.
-//! 2. Batches are found by what they left in their trees. Each is in all of its trees or in none.
+//! 2. Batches are found by their traces in their trees. Each is in all of its trees or in none.
 //! 3. Operations found in the trees, and syncs, give the moment up to which acknowledged operations
 //!    must be present, if operations are not durable when they return.
-//! 4. Each key is judged by itself: its version must be that of a write, after which no other
-//!    operation certainly came that must be present.
+//! 4. Each key is judged by itself: its version must be that of a write, and no other operation
+//!    that must be present may certainly have come after that write.
 //!
 //! Each write writes a version of its own, so the state of a key names the operation that made it.
 //! That makes histories of millions of operations cheap to judge. The explorer's histories are
@@ -47,7 +47,7 @@ pub const TREES: [&str; 4] = [
     "torture more words",
 ];
 
-/// What the acknowledgement of a write says.
+/// The meaning of the acknowledgement of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Acknowledged {
     /// The write is durable.
@@ -64,7 +64,7 @@ pub enum Acknowledged {
 pub struct Workload {
     /// The engine of the trees, if there are no batches.
     pub engine: Engine,
-    /// What an acknowledgement says, if the engine is not durable by epochs.
+    /// The meaning of an acknowledgement, if the engine is not durable by epochs.
     pub acknowledged: Acknowledged,
     /// Threads of a writer.
     pub threads: u8,
@@ -156,6 +156,6 @@ pub struct BatchTally {
     pub pending_done: u64,
     /// Under way when their writer died, and found not done.
     pub pending_undone: u64,
-    /// Written, and lost, as they need not have been durable yet.
+    /// Written and lost, which is allowed because they were not durable yet.
     pub lost_before_durable: u64,
 }

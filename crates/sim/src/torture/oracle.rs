@@ -55,9 +55,9 @@ impl Oracle {
 
     /// The moments up to which acknowledged operations must be present. If an operation is durable
     /// when it returns, all of them must. Otherwise those must that were acknowledged before the
-    /// last sync began, or before any operation on any tree began that is present: a log, or an
-    /// epoch, is kept up to some place, for all trees. Only operations in an epoch tell how far
-    /// epochs are kept. With tickets a wait covers only the writes of its own thread.
+    /// last sync began, or before the beginning of any operation, on any tree, that is present: a
+    /// crash keeps a log or the epochs up to one place, for all trees. Only operations in an epoch
+    /// tell how far epochs are kept. With tickets a wait covers only the writes of its own thread.
     fn durable_until(
         &self,
         history: &RoundHistory,
@@ -211,7 +211,7 @@ struct KeyRules {
 }
 
 impl KeyRules {
-    /// Whether a crash must keep what an operation changed, or what it read.
+    /// Whether a crash must keep the change of an operation, or the value that it read.
     fn must_keep(&self, operation: &RecordedOperation) -> bool {
         let is_durable = match operation.kind {
             OperationKind::Get => self.are_reads_durable,

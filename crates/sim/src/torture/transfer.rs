@@ -50,7 +50,7 @@ pub fn ledger(workload: &Workload, thread: u8) -> u32 {
     workload.keys + ACCOUNTS + u32::from(thread)
 }
 
-/// What a batch adds to an account.
+/// The amount that a batch adds to an account.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Move {
     /// The account's tree.
@@ -71,7 +71,7 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// The transfer with this version: all that it does follows from that.
+    /// The transfer with this version, from which all of its moves follow.
     pub fn of(version: Version, workload: &Workload) -> Self {
         let mut random = SmallRng::seed_from_u64(version);
         // A batch over both kinds of trees ends the epoch. In every second round they are rare, so

@@ -32,12 +32,12 @@ fn seeds_are_what_they_are_called() {
         .map(|scope| figures(&scope.setup))
         .collect();
     assert_eq!(seeds, [(1, 0, 0), (1, 0, 3), (32, 1, 99), (3, 1, 4)]);
-    // Each of the keys that are absent splits a leaf, and the parent with it.
+    // Inserting any of the absent keys splits a leaf, and its parent.
     assert_eq!(
         [15, 975].map(|key| after(2, Insert(key, 1))),
         [(33, 2, 100); 2]
     );
-    // Each of the keys that are present is one without which leaves merge.
+    // Removing any of the present keys merges leaves.
     assert_eq!(
         [10, 40, 50].map(|key| after(3, Remove(key))),
         [(2, 1, 3); 3]

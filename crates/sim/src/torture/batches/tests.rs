@@ -50,7 +50,7 @@ fn said(versions: &[Version], refused: Option<Version>) -> Vec<u8> {
     said
 }
 
-/// Does a part of a batch: what is in trees that `is_done` chooses.
+/// Does a part of a batch: its writes to the trees that `is_done` chooses.
 fn apply(contents: &mut Contents, version: Version, is_done: impl Fn(u8) -> bool) {
     let transfer = Transfer::of(version, &work());
     for Move { tree, key, amount } in transfer.moves {
@@ -174,7 +174,7 @@ fn an_acknowledged_batch_stays_and_a_refused_one_leaves_nothing() {
     assert!(violations[0].contains("was refused"), "{violations:?}");
 }
 
-/// What an epoch loses it loses from the end.
+/// If a part of the batches by epochs is lost, it is the last part.
 #[test]
 fn batches_by_epochs_are_lost_together() {
     let versions = versions(4, Transfer::is_by_epochs);
@@ -200,7 +200,7 @@ fn batches_by_epochs_are_lost_together() {
     );
 }
 
-/// A batch over both kinds of trees ends the epoch: what came before it is durable with it.
+/// A batch over both kinds of trees ends the epoch: earlier operations are durable with it.
 #[test]
 fn a_batch_over_both_kinds_keeps_what_came_before() {
     let first = versions(1, Transfer::is_by_epochs)[0];

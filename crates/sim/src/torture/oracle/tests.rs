@@ -99,7 +99,7 @@ fn an_absence_that_was_read_is_durable() {
     assert!(judged(5, &[removal], 5));
     let ops = [removal, read(0, 2, 3)];
     assert!(judged(5, &ops, 0) && !judged(5, &ops, 5));
-    // A write that was done before the read, and one that may have come after it.
+    // One write was done before the read, another one may have come after it.
     let put = op(OperationKind::Put, 7, 1, 2);
     let ops = [put, op(OperationKind::Remove, 0, 3, NEVER), read(0, 4, 5)];
     assert!(judged(5, &ops, 0) && !judged(5, &ops, 7));
@@ -109,7 +109,7 @@ fn an_absence_that_was_read_is_durable() {
         read(0, 4, 5),
     ];
     assert!(judged(0, &ops, 7) && judged(0, &ops, 0) && !judged(5, &ops, 5));
-    // What is not durable yet may be lost all the same, unless a sync came after it.
+    // A write that is not durable yet may still be lost, unless a sync came after it.
     let ops = [removal, read(0, 2, 3)];
     let judged = |until| judge_key(5, &mut ops.to_vec(), 5, false, &rules(until, false)).is_ok();
     assert!(judged(BEFORE) && judged(2) && !judged(3));
@@ -125,7 +125,7 @@ fn what_a_thread_does_next_comes_after() {
     assert!(judged(5, &ops, 0) && !judged(5, &ops, 7));
 }
 
-/// What was read of two writes that overlap tells their order.
+/// A read shows the order of two writes that overlap.
 #[test]
 fn a_write_that_was_read_over_does_not_come_back() {
     let ops = [
@@ -136,7 +136,8 @@ fn a_write_that_was_read_over_does_not_come_back() {
     assert!(judged(0, &ops, 8) && !judged(0, &ops, 7));
 }
 
-/// With buffers, a removal that is there once did not say that what came before it is durable.
+/// With buffered durability, a removal that was present once did not count as evidence that earlier
+/// operations are durable.
 #[test]
 fn a_removal_that_is_there_says_what_was_before_it() {
     let record = |answer, kind, key, version| Announcement {
@@ -181,7 +182,8 @@ fn a_removal_that_is_there_says_what_was_before_it() {
     );
 }
 
-/// Epochs and logs are of all trees: what came first is not lost alone, whichever tree it was in.
+/// All trees have one log and one sequence of epochs: an earlier operation is not lost alone,
+/// whichever tree it was in.
 #[test]
 fn all_trees_are_as_at_one_moment() {
     let record = |answer, tree, version| Announcement {
