@@ -5,8 +5,8 @@
 //! cargo run --release --package everleaf-engines --example pmwcas -- FILE TEXT
 //! ```
 //!
-//! Each run writes a new version. Run with `--crash` in place of the text, the file is left as a
-//! crash leaves it, in the middle of things, and the next run recovers it.
+//! Each run writes a new version. With `--crash` in place of the text, the run leaves the file in
+//! the state after a crash in the middle of an operation, and the next run recovers it.
 
 use std::error::Error;
 use std::fs::OpenOptions;
@@ -17,9 +17,9 @@ use everleaf_engines::pmwcas::{Pmwcas, Recycled, Recycling, Seen, VALUE_MASK};
 use medium::{File, FileOptions, Medium, Word};
 use pool::{Guard, Pool, PoolOptions, ROOT_WORDS};
 
-/// What the root table says of who made the tree: a number that no engine has.
+/// The number of the tree's engine in the root table: one that no engine has.
 const ENGINE: u16 = 1 << 15;
-/// What the root table says of how the tree's entries are coded.
+/// The number of the tree's codec in the root table.
 const CODEC: u16 = 0;
 /// Threads that may be in the middle of an operation at the same time.
 const SLOTS: usize = 4;
@@ -46,7 +46,7 @@ impl<M: Medium> Document<M> {
             let cells = guard.words(words, 2)?;
             cells.iter().for_each(|cell| cell.store(&guard, 0));
             guard.flush_words(cells);
-            // What the root leads to is durable before the root is.
+            // The words that the root leads to are durable before the root is.
             guard.fence();
             let mut roots = [0; ROOT_WORDS];
             (roots[0], roots[1]) = (place, words);
@@ -61,7 +61,8 @@ impl<M: Medium> Document<M> {
         };
         let place = root.words[0];
         let words = root.words[1];
-        // First the words are put right, then what they lead to is in use, and nothing else is.
+        // PMwCAS first recovers the words. Then the memory that they lead to is marked as in use;
+        // all other memory is free.
         let pmwcas = Pmwcas::open(&guard, place, SLOTS)?;
         if pool.needs_mark() {
             println!("it was not closed: recovered");
@@ -95,7 +96,7 @@ impl<M: Medium> Document<M> {
             if self.pmwcas.read(&guard, &cells[VERSIONS])? & VALUE_MASK != versions {
                 continue;
             }
-            // A file becomes durable later than others see it.
+            // On a file a value is visible before it is durable.
             self.pmwcas.settle(&guard, &seen)?;
             let mut text = Vec::new();
             if offset != 0 {
@@ -114,8 +115,8 @@ impl<M: Medium> Document<M> {
             let versions = self.pmwcas.read_helping(&guard, &cells[VERSIONS])? & VALUE_MASK;
             let mut change = self.pmwcas.allocate();
             change.add_word(&guard, &cells[VERSIONS], versions, versions + 1)?;
-            // The operation owns what the word leads to: where nothing comes of it the new record
-            // is free, else the old one.
+            // The operation owns the records of the word: if it fails the new record is freed,
+            // otherwise the old one.
             change.reserve_entry(&guard, &cells[TEXT], old, Recycling::FreeOne)?;
             change.fill_entry(
                 &guard,
@@ -140,8 +141,8 @@ impl<M: Medium> Document<M> {
     /// Closes the pool.
     fn close(self) -> Result<()> {
         let guard = self.pool.pin();
-        // Else descriptors may name what is cut off with the file's free tail, and the next open
-        // refuses them.
+        // Otherwise descriptors may name words that are cut off with the file's free tail, and the
+        // next open refuses them.
         self.pmwcas.finish(&guard)?;
         drop(guard);
         Ok(self.pool.close()?)

@@ -62,12 +62,13 @@ fn key(number: u32) -> Vec<u8> {
     format!("one prefix for all {number:06}").into_bytes()
 }
 
-/// Inserts keys until the pool is full for good; returns those that are there.
+/// Inserts keys until the pool is full for good; returns the keys that are present.
 fn fill(tree: &dyn Index) -> Vec<u32> {
     let mut keys = Vec::new();
     let mut refused = 0;
     for step in 0.. {
-        // From all sides, so that leaves everywhere are full when there is no space to split them.
+        // Keys come in mixed order, so that leaves in all places are full when there is no space to
+        // split them.
         let number = step * 7919 % 100_003;
         match tree.insert(&key(number), b"value") {
             Ok(done) => {
@@ -84,7 +85,7 @@ fn fill(tree: &dyn Index) -> Vec<u32> {
     keys
 }
 
-/// Whether the tree reaches all that is allocated.
+/// Whether the tree reaches all allocations of the pool.
 fn expect_no_leak(ram: &Instrumented, pool: Pool<Instrumented>, tree: Tree) {
     assert!(tree.check().unwrap().is_empty());
     drop(tree);
@@ -122,7 +123,7 @@ fn a_full_pool_freezes_no_leaf_for_good() {
     let tree = create(&pool, small());
     let keys = fill(&*tree);
     assert!(keys.len() > 500, "{} keys", keys.len());
-    // What takes no space is done at the first attempt, in every leaf.
+    // Operations that take no space succeed at the first attempt, in every leaf.
     for number in &keys {
         assert_eq!(
             tree.get(&key(*number)).unwrap().unwrap().as_slice(),
@@ -161,7 +162,7 @@ fn threads_in_a_full_pool_end() {
                     .zip(keys.iter().cycle().skip(thread * keys.len() / 4))
                     .take(600)
                 {
-                    // Writes in the same leaves: what frees space beside what takes it.
+                    // The writes go to the same leaves: some free space, and others take it.
                     let fresh = number + 1_000_000 + thread as u32;
                     let outcome = match step % 4 {
                         0 => tree.insert(&key(fresh), b"another").map(drop),
@@ -182,7 +183,8 @@ fn threads_in_a_full_pool_end() {
     expect_no_leak(&ram, pool, tree);
 }
 
-/// What is reachable when the wait for it fails stays so until the process ends: others read it.
+/// A write that is visible when the wait for it fails stays visible until the process ends: other
+/// threads may have read it.
 #[test]
 fn a_disk_that_fails_takes_nothing_from_the_tree() {
     type Operation = fn(&dyn Index) -> Result<bool, Error>;
@@ -209,7 +211,7 @@ fn a_disk_that_fails_takes_nothing_from_the_tree() {
         }),
     ];
     for (name, keys, removed, operation) in operations {
-        // Of an operation in two steps the second may be the one that fails.
+        // In an operation of two steps the second one may fail.
         for sync in 0..3 {
             let machine = Machine::new(&Image::default());
             let options = FileOptions {
@@ -238,7 +240,7 @@ fn a_disk_that_fails_takes_nothing_from_the_tree() {
             let outcome = operation(&*tree);
             let is_failure = matches!(&outcome, Err(error) if error.medium().is_some());
             assert!(sync > 0 || is_failure, "{name}: {outcome:?}");
-            // Each allocation once: what was given back before is refused.
+            // Each allocation was freed once: a second free would be refused.
             tree.destroy().unwrap();
             assert_eq!(pool.stat().frees_refused, 0, "{name}, sync {sync}");
         }
@@ -247,7 +249,7 @@ fn a_disk_that_fails_takes_nothing_from_the_tree() {
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Lets whoever is held go on, also where the test fails meanwhile.
+/// Lets the held thread go on, even if the test fails meanwhile.
 struct LetGo<'m>(&'m Late);
 
 impl Drop for LetGo<'_> {
@@ -299,8 +301,8 @@ fn beside_one_that_stopped(
     }
     let stopped = std::thread::scope(|scope| {
         let worker = scope.spawn(|| {
-            // What allocates has locks, and fences when it comes to fresh space: that is over when
-            // the tree has its own.
+            // An allocation holds a lock of the pool, and fences when it takes a fresh slab. This
+            // comes before the test: from then on the tree has slabs of its own.
             (1..40).for_each(|number| tree.put(&key(1_000 + number), b"space").unwrap());
             assert!((1..40).all(|number| tree.remove(&key(1_000 + number)).unwrap()));
             late.hold_fence(further);
@@ -329,7 +331,7 @@ fn beside_one_that_stopped(
     stopped
 }
 
-/// All slots may be taken by those who stopped: readers need none.
+/// All slots may be taken by stopped threads: readers need none.
 #[test]
 fn readers_wait_for_nobody_who_stopped() {
     type Operation = fn(&dyn Index);
@@ -355,7 +357,7 @@ fn readers_wait_for_nobody_who_stopped() {
     }
 }
 
-/// Whoever meets an operation of one that stopped ends it, or undoes it, and goes on.
+/// A thread that finds the operation of a stopped thread completes it, or undoes it, and goes on.
 #[test]
 fn writers_wait_for_nobody_who_stopped() {
     type Operation = fn(&dyn Index);
@@ -386,7 +388,7 @@ fn writers_wait_for_nobody_who_stopped() {
     }
 }
 
-/// What others wrote may become durable whenever it does, and so may what comes behind it.
+/// Writes of other threads may become durable at any time, and so may later ones.
 fn expect_a_reader_waits_for_nobody(medium: &Late, tree: &dyn Index) {
     medium.set_release(Release::Manual);
     std::thread::scope(|scope| {
@@ -408,7 +410,7 @@ fn expect_a_reader_waits_for_nobody(medium: &Late, tree: &dyn Index) {
     });
 }
 
-/// If no writer has waited, nothing says of nodes and entries that they are durable.
+/// If no writer has waited, nodes and entries do not count as durable.
 #[test]
 fn a_reader_waits_for_nothing_but_what_it_has_seen() {
     let (late, pool) = on_late();
@@ -533,7 +535,8 @@ fn each_change_of_the_structure_takes_three_persists() {
             .map(|what| counted[what])
             .collect()
     };
-    // The least of each kind: now and then space is opened, or space given back.
+    // The test takes the minimum for each kind, because now and then a slab is opened, or space is
+    // given back.
     let mut fences = BTreeMap::new();
     for step in 0..6_000_u64 {
         let key = (step * 7_919 % 1_000).to_be_bytes();
@@ -564,7 +567,8 @@ fn each_change_of_the_structure_takes_three_persists() {
     }
 }
 
-/// The leaf became small beside one that was too full to be merged with, and is not any more.
+/// The leaf became small when its neighbour was too full for a merge. The neighbour is not too full
+/// any more.
 #[test]
 fn an_insert_that_renews_a_small_leaf_merges_it_as_a_remove_does() {
     let pool = open(&Instrumented::new(Dax::plain(LIMIT_BYTES).unwrap()), true);
@@ -642,7 +646,7 @@ fn trees_of_any_node_sizes_keep_what_they_are_given() {
             }
         }
         let counted: BTreeMap<_, _> = tree.counters().into_iter().collect();
-        // Where half of a leaf is to be free, a full one is split.
+        // If half of a leaf is to be free, a full leaf is split.
         let grows = 2 * nodes.free_entries < nodes.leaf_entries;
         for what in ["splits", "merges", "consolidations"]
             .iter()
@@ -735,8 +739,8 @@ fn a_tree_is_opened_with_the_node_sizes_it_was_made_with() {
     }
 }
 
-/// The names of the operations that no descriptor says are over, as words that they name hold them;
-/// to each what such a word is made to be.
+/// The names of operations whose descriptors have not been given back, in the form in which words
+/// hold them; and for each the content that the test stores in such a word.
 fn names_left(pool: &Pool<Instrumented>) -> Vec<u64> {
     let guard = pool.pin();
     let anchor = pool.trees().unwrap()[0].words[0];
@@ -747,28 +751,29 @@ fn names_left(pool: &Pool<Instrumented>) -> Vec<u64> {
         .collect()
 }
 
-/// A thread's last descriptor stays as it was as long as nobody executes in its place. The leaf
-/// whose words it named is replaced meanwhile, its memory used for a record: whatever the value is,
-/// recovery has nothing to do with it.
+/// A thread's last descriptor stays as it was as long as no operation uses its slot. The leaf whose
+/// words it named is replaced meanwhile, and its memory used for a record. Recovery must not change
+/// the record, whatever value it has.
 #[test]
 fn values_that_look_like_names_are_left_alone_by_recovery() {
     assert!((0..252).take_while(|which| is_left_alone(*which)).count() > 0);
 }
 
-/// With values that look like that name which is left; `false` if there are not so many.
+/// Runs the test with values that equal the leftover name of this number; `false` if there are
+/// fewer names.
 fn is_left_alone(which: usize) -> bool {
     let ram = Instrumented::new(Dax::plain(16 << 20).unwrap());
     let pool = open(&ram, false);
     let tree = create(&pool, small());
     (0..40).for_each(|number| tree.put(&key(10 * number), b"value").unwrap());
-    // The last operations of two threads that are gone: one that succeeded, one that failed.
+    // These are the last operations of two threads that have ended: one succeeded, one failed.
     std::thread::scope(|scope| {
         scope.spawn(|| assert!(tree.update(&key(200), b"last").unwrap()));
     });
     std::thread::scope(|scope| {
         scope.spawn(|| assert!(tree.insert(&key(201), b"last").unwrap()));
     });
-    // All leaves there are replaced, and what is free is used again.
+    // All leaves there are replaced, and free memory is used again.
     (0..400).for_each(|number| tree.put(&key(number), b"other").unwrap());
     (0..400).for_each(|number| assert!(tree.remove(&key(number)).unwrap()));
     (0..3).for_each(|_| pool.reclaim());
@@ -779,11 +784,11 @@ fn is_left_alone(which: usize) -> bool {
     let mut model = BTreeMap::new();
     let value = name.to_le_bytes().repeat(19);
     for number in 1_000..2_000 {
-        // As much as a leaf takes.
+        // The record is as long as a leaf.
         tree.put(&key(number), &value).unwrap();
         model.insert(key(number), value.clone());
     }
-    // As a crash does.
+    // The pool is left as by a crash.
     std::mem::forget(tree);
     drop(pool);
     let pool = open(&ram, false);
@@ -795,7 +800,7 @@ fn is_left_alone(which: usize) -> bool {
     true
 }
 
-/// As a get does: a number with a key in it that a crash takes back was never true.
+/// `len` waits, as a get does: a count that includes a key which a crash takes back would be wrong.
 #[test]
 fn a_count_waits_for_what_it_saw() {
     let (late, pool) = on_late();
@@ -849,7 +854,7 @@ fn expect_a_sound_mark(leaves: u32, before: u32, meanwhile: [u32; 2]) {
     };
     assert!(tree.mark(&go_on).unwrap());
     pool.finish_marking();
-    // What is taken for free is used.
+    // Memory that is taken for free is used.
     (1000..1200).for_each(|number| assert!(tree.insert(&key(number), b"value").unwrap()));
     let lost: Vec<_> = keys
         .iter()
@@ -860,11 +865,11 @@ fn expect_a_sound_mark(leaves: u32, before: u32, meanwhile: [u32; 2]) {
     assert!(tree.check().unwrap().is_empty(), "{what}");
 }
 
-/// An inner node whose address was used again is on the way of the mark after a crash, with
-/// separators that are old.
+/// After a crash the mark passes an inner node whose address was used again, and which has old
+/// separators.
 #[test]
 fn a_mark_finds_the_separators_of_nodes_whose_space_was_used_again() {
-    // Where the nodes are hangs on all that was allocated and freed before.
+    // The places of the nodes depend on all earlier allocations and frees.
     for leaves in 1..9 {
         for before in [1, 2 * leaves] {
             for first in 2 * leaves..2 * leaves + 3 {
@@ -878,8 +883,8 @@ fn a_mark_finds_the_separators_of_nodes_whose_space_was_used_again() {
     }
 }
 
-/// A read of a leaf that is not sorted took bits above the offset of a record for a part of the
-/// offset, and the check did not look at them.
+/// A read of a leaf that is not sorted once took the bits above the offset of a record for a part
+/// of the offset, and the check ignored them.
 #[test]
 fn bits_above_the_offset_of_a_record_are_found_and_cost_no_entry() {
     let ram = Instrumented::new(Dax::plain(LIMIT_BYTES).unwrap());

@@ -1,4 +1,4 @@
-//! PMwCAS: what it costs, threads that meet, media that are durable late, damaged descriptors.
+//! PMwCAS: its cost, threads in contention, media that become durable late, damaged descriptors.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -101,8 +101,8 @@ fn three_fences_whatever_the_number_of_words() {
             assert_eq!(fences(&down, true), 3, "{count} words");
         }
     }
-    // What fails has its descriptor fenced, and no more; what fails at its first word leaves
-    // nothing to be given back.
+    // An operation that fails takes the fence of its descriptor, and no more. If it fails at its
+    // first word, it leaves nothing to be given back.
     for _ in 0..20 {
         assert_eq!(fences(&[(0, 5, 6), (1, 0, 1)], false), 1);
     }
@@ -136,8 +136,8 @@ fn words_of_one_line_are_flushed_together() {
     assert_eq!(flushed(2), one);
 }
 
-/// What is carried in the line of a name rides on the flush of the name; in another line it takes a
-/// flush of that line.
+/// A carried word in the line of a name is flushed with the name; in another line it takes a flush
+/// of that line.
 #[test]
 fn carried_words_are_flushed_once_for_each_line_without_a_name() {
     let bank = Bank::new(ram().counted());
@@ -263,7 +263,8 @@ fn memory_is_recycled_as_the_policy_says() {
     assert!(swap.execute(&guard).is_err());
 }
 
-/// Its descriptor would say that it succeeded with no words, which no open takes for sound.
+/// The descriptor of such an operation would say that it succeeded with no words, which every open
+/// refuses.
 #[test]
 fn an_operation_without_words_leaves_nothing_that_no_open_takes() {
     let bank = Bank::new(ram());
@@ -283,7 +284,8 @@ fn an_operation_without_words_leaves_nothing_that_no_open_takes() {
     assert!(Pmwcas::open(&guard, bank.place, SLOTS).is_ok());
 }
 
-/// A word that is to be as it is keeps what it leads to, whatever comes of the operation.
+/// A word whose two values are equal keeps the memory that it leads to, whether or not the
+/// operation succeeds.
 #[test]
 fn memory_that_stays_where_it_is_is_not_recycled() {
     let bank = Bank::new(ram());
@@ -329,7 +331,7 @@ fn memory_that_stays_where_it_is_is_not_recycled() {
     );
 }
 
-/// Who names words wrongly is told so, and not that the pool is damaged.
+/// A caller that names words wrongly gets an error that says so, and not that the pool is damaged.
 #[test]
 fn a_word_that_cannot_be_named_is_no_damage() {
     let bank = Bank::new(ram());
@@ -480,7 +482,8 @@ fn sums_survive_a_crash_of_a_late_medium() {
         fences: 7,
         delay: Duration::from_micros(5),
     });
-    // In the middle of it, with more durable or less. The worker goes on until there are enough.
+    // The crash comes in the middle of the work, with more or fewer groups durable. The worker goes
+    // on until there are enough.
     let mut images = Vec::new();
     let is_enough = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -510,7 +513,7 @@ fn sums_survive_a_crash_of_a_late_medium() {
     for image in &images {
         let accounts = recovered(&bank, image);
         let sum: u64 = accounts.iter().sum();
-        // Before the money is there nobody has any.
+        // Before the first deposit all accounts are empty.
         assert!([0, MONEY * ACCOUNTS as u64].contains(&sum), "{accounts:?}");
         seen.insert(accounts);
     }
@@ -529,7 +532,7 @@ fn a_reader_waits_for_what_a_crash_could_take_back() {
     std::thread::scope(|scope| {
         scope.spawn(|| assert!(bank.swap(&[(0, 0, 7), (1, 0, 8)])));
         assert!(late.until_waiting(1, PATIENCE));
-        // Visible, but dirty: who answers from it waits first.
+        // The value is visible, but dirty: a thread that returns an answer based on it waits first.
         let guard = bank.pool.pin();
         let raw = bank.pmwcas.read(&guard, bank.cell(&guard, 0)).unwrap();
         assert_eq!((raw & VALUE_MASK, raw == 7), (7, false));
@@ -545,7 +548,7 @@ fn a_reader_waits_for_what_a_crash_could_take_back() {
             bank.pmwcas.settle(&guard, &seen).unwrap();
         });
         assert!(late.until_waiting(2, PATIENCE) && !reader.is_finished());
-        // An operation that only builds on it gets as far as its own wait.
+        // An operation that only expects the value gets as far as its own wait.
         scope.spawn(|| assert!(bank.swap(&[(0, 7, 9)])));
         assert!(late.until_waiting(3, PATIENCE));
         late.release_all();
@@ -562,7 +565,7 @@ fn a_reader_waits_for_what_a_crash_could_take_back() {
     );
 }
 
-/// Dirty, they would have every reader wait, and for nothing.
+/// If the words stayed dirty, every reader would wait without need.
 #[test]
 fn a_failure_leaves_its_words_as_clean_as_they_were() {
     let bank = Bank::new(Instrumented::sharing(&late()));
@@ -571,8 +574,8 @@ fn a_failure_leaves_its_words_as_clean_as_they_were() {
     assert_eq!(bank.cell(&guard, 0).load(&guard), 0);
 }
 
-/// The words of one that is left may be cut off with the file's free tail: then the pool would not
-/// open any more.
+/// If a descriptor is left, its words may be cut off with the file's free tail. Then the pool would
+/// not open any more.
 #[test]
 fn a_pool_is_closed_without_operations_whatever_became_of_them() {
     let bank = Bank::new(Instrumented::new(Dax::plain(1 << 30).unwrap()));
@@ -623,8 +626,8 @@ fn damaged_descriptors_are_refused_by_name() {
             refusal(0, status).contains(&(name.clone() + "the status fails its check")),
             "bit {bit}"
         );
-        // An address out of the pool, one twice, a value too wide: the check notices before anybody
-        // looks.
+        // An offset outside of the pool, a word that is named twice, a value that is too wide: the
+        // check notices each before the words are read.
         for word in 1..11 {
             let damaged = words[32 * used + word].load(&guard) ^ 1 << bit;
             assert!(
@@ -644,7 +647,7 @@ fn damaged_descriptors_are_refused_by_name() {
     }
 }
 
-/// The only slot is taken by one that stopped after it had put its name into the words.
+/// The only slot is taken by a thread that stopped after it had put its name into the words.
 #[test]
 fn a_reader_needs_no_slot() {
     for (fence, names) in [(0, false), (1, true), (2, true)] {
@@ -668,7 +671,7 @@ fn a_reader_needs_no_slot() {
                 is_done,
                 "a reader that waits for one that stopped at its fence {fence}"
             );
-            // Decided at the last fence only.
+            // The operation is decided only at the last fence.
             assert_eq!(
                 reader.join().unwrap(),
                 if fence == 2 { (7, 8) } else { (0, 0) }

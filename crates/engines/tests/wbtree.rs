@@ -1,4 +1,4 @@
-//! The wB+-Tree where space, durability or a hostile pool are the matter. Most of it is about
+//! Tests of the wB+-Tree about space, durability and damaged pools. Most of it is about
 //! `kit::paged`.
 
 mod common;
@@ -23,13 +23,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const SLOT_BITMAP: u64 = 0;
 const BITMAP_ONLY: u64 = 1;
 const SLOT_ONLY: u64 = 2;
-/// Of a node with a slot array and a bitmap: the words of the link and of the first entry's value.
+/// In a node with a slot array and a bitmap: the words of the link and of the first entry's value.
 const LINK: u64 = 9;
 const FIRST_VALUE: u64 = 11;
 /// The word of its bitmap, and there the bit that says that the slot array is valid.
 const BITMAP: u64 = 8;
 const VALID: u64 = 1;
-/// Of a bitmap-only leaf: the word of the link.
+/// In a bitmap-only leaf: the word of the link.
 const LEAF_LINK: u64 = 1;
 
 fn settings(design: u64, entries: u64) -> Opening {
@@ -58,7 +58,7 @@ fn reopen(
     open(pool, root, codec, &Opening::default()).map(|tree| tree.index)
 }
 
-/// What a salvage leaves out, and how many entries it finds.
+/// The damage that a salvage reports, and how many entries it finds.
 fn salvaged(pool: &Pool<Instrumented>, root: &TreeRoot, codec: Codec) -> (Vec<LeftOut>, u64) {
     let mut entries = 0;
     let visit: &mut Visit<'_> = &mut |_, _| {
@@ -104,7 +104,7 @@ fn anchor_and_root(pool: &Pool<Instrumented>) -> (u64, u64) {
     (anchor, unchecked(load(pool, anchor, 0)).unwrap() & !0x3f)
 }
 
-/// Whether the tree reaches all that is allocated.
+/// Whether the tree reaches all allocations of the pool.
 fn expect_no_leak(pool: &Pool<Instrumented>, tree: &dyn Index) {
     assert_eq!(tree.check().unwrap(), []);
     pool.reclaim();
@@ -137,7 +137,8 @@ fn a_load_into_what_a_crash_left_without_entries_leaks_nothing() {
     (0..5).for_each(|number| assert!(made.insert(&key(number), b"value").unwrap()));
     assert_eq!(made.stat().unwrap().leaves, 2);
     drop(made);
-    // As if the last removes of both leaves had come to their commit, and no further.
+    // The state is as if the last removes of both leaves had reached their commit, but not their
+    // merge.
     let (_, root) = anchor_and_root(&pool);
     let first = unchecked(load(&pool, root, LINK)).unwrap();
     let second = unchecked(load(&pool, first, LEAF_LINK)).unwrap();
@@ -195,7 +196,7 @@ fn a_root_that_names_no_nodes_is_told_with_its_word() {
     let pool = open(&ram(), false);
     drop(tree(&pool, Codec::Word, SLOT_BITMAP, 4));
     let mut root = pool.trees().unwrap().remove(0);
-    // A design that there is not; sizes that no node of the design has.
+    // A design that does not exist, and sizes that no node of the design has.
     for word in [0x304, 0x2, 0x3c, 0x208] {
         root.words[1] = word;
         let opened = reopen(&pool, &root, Codec::Word);
@@ -215,10 +216,10 @@ fn a_root_that_names_no_nodes_is_told_with_its_word() {
     }
 }
 
-/// What a tree has counted: words stored, lines flushed, fences.
+/// The counts of a tree: words stored, lines flushed, fences.
 type Cost = [u64; 3];
 
-/// What an operation of one key costs, in a tree of `count` even keys that is a single leaf.
+/// The cost of an operation on one key, in a tree of `count` even keys that is a single leaf.
 fn cost(design: u64, entries: u64, count: u64, operation: impl FnOnce(&dyn WordIndex)) -> Cost {
     let dax = Dax::new(tempfile::tempfile().unwrap(), DaxOptions::default()).unwrap();
     let pool = Pool::open(Instrumented::new(dax).counted(), PoolOptions::default()).unwrap();
@@ -237,8 +238,8 @@ fn cost(design: u64, entries: u64, count: u64, operation: impl FnOnce(&dyn WordI
     [spent.words_stored, spent.lines_flushed, spent.fences]
 }
 
-/// What an insert and a remove cost at the first key, in the middle and at the last key of a leaf
-/// with so many entries.
+/// The cost of an insert and a remove at the first key, in the middle and at the last key of a leaf
+/// with this many entries.
 fn costs(design: u64, entries: u64, count: u64) -> ([Cost; 3], [Cost; 3]) {
     let inserts = [1, count + (count + 1) % 2, 2 * count + 1].map(|key| {
         cost(design, entries, count, |tree| {
@@ -286,8 +287,8 @@ fn one_word_commits_cost_what_the_slides_say() {
     }
 }
 
-/// At the front all slots move, which costs what the slides say. Elsewhere it costs fewer words,
-/// for words of the slot array that stay the same are not stored.
+/// At the front all slots move, at the cost that the slides give. In other places it costs fewer
+/// words, because words of the slot array that stay the same are not stored.
 #[test]
 fn slots_and_bitmap_cost_no_more_than_the_slides_say() {
     for (count, inserts, removes) in [
@@ -311,7 +312,7 @@ fn slots_and_bitmap_cost_no_more_than_the_slides_say() {
     }
 }
 
-/// Whether something comes to an end.
+/// Whether an operation ends in time.
 fn ends(run: impl FnOnce() + Send + 'static) -> bool {
     let (done, ended) = mpsc::channel();
     std::thread::spawn(move || {
@@ -401,8 +402,8 @@ fn a_salvage_leaves_out_only_what_a_damaged_word_leads_to() {
     assert!((4..8).contains(&entries), "{entries} entries");
 }
 
-/// A writer would seal the damaged bitmap; an open after a crash would free the record that it does
-/// not name.
+/// A writer would give the damaged bitmap a valid check; an open after a crash would free the
+/// record that it does not name.
 #[test]
 fn a_damaged_head_of_a_leaf_is_noticed_and_costs_no_entry() {
     let ram = ram();
@@ -434,7 +435,7 @@ fn a_damaged_head_of_a_leaf_is_noticed_and_costs_no_entry() {
     assert_eq!(entries, 5);
 }
 
-/// A leaf may be empty for a while, as after a crash: a scan goes on behind it.
+/// A leaf may be empty for a while, for example after a crash: a scan goes on behind it.
 #[test]
 fn a_scan_passes_an_empty_leaf() {
     let pool = open(&ram(), false);
@@ -537,8 +538,8 @@ fn a_reverse_scan_of_records_passes_every_separator() {
     }
 }
 
-/// What came of bytes that were damaged: `check` or a scan said so; nothing changed; a scan
-/// returned something else.
+/// The effects of damaged bytes: `check` or a scan reported damage; nothing changed; a scan
+/// returned wrong entries.
 #[derive(Default, Debug)]
 struct Shares {
     noticed: u32,
@@ -594,7 +595,8 @@ fn damage(codec: Codec, design: u64, entries: u64) -> Shares {
     shares
 }
 
-/// Prints the shares that docs/engines/wbtree.md has. Returns how many bytes are silent.
+/// Prints the percentages for docs/engines/wbtree.md. Returns the number of bytes whose damage is
+/// not noticed.
 fn print_shares(
     name: &str,
     Shares {

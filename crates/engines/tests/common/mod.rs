@@ -1,4 +1,4 @@
-//! What the tests of damage share.
+//! Functions for the tests of damage.
 
 use everleaf_engines::Error;
 use everleaf_engines::index::{Bounds, Direction, Index};

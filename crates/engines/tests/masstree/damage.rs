@@ -1,6 +1,6 @@
-//! Damage to what recovery of a Masstree rests on: the number of the running epoch, the set of
-//! failed epochs, the external log. A typed error, a violation that `check` names, or nothing;
-//! never a panic, never a walk without an end.
+//! Damage to the parts that the recovery of a Masstree needs: the number of the running epoch, the
+//! set of failed epochs, the external log. The result is a typed error, a violation that `check`
+//! names, or no effect; never a panic, and never a walk without an end.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) const OPTIONS: MassTreeOptions = MassTreeOptions {
     mode: everleaf_engines::masstree::Mode::InLine,
     recovery_threads: 1,
     shards: 1,
-    // As after a crash that came when all was written back.
+    // The state is as after a crash at which everything was written back.
     close_cleanly: false,
     patience: Duration::from_millis(100),
     first_epoch: 1,
@@ -101,7 +101,7 @@ pub(crate) fn key(number: u64) -> Vec<u8> {
     key
 }
 
-/// A tree of so many keys, each few in an epoch of their own.
+/// A tree of `keys` keys; a few keys share an epoch.
 pub(crate) fn grown(pool: &Pool<Instrumented>, name: &str, keys: u64) -> Box<Tree> {
     let tree = instrumented::create(pool, name, Codec::Record, OPTIONS).unwrap();
     for number in 0..keys {
@@ -170,7 +170,7 @@ fn a_counter_of_epochs_that_lies() {
     assert!(is_corrupt(said));
 }
 
-/// Entries that lie in one of two contents each, in order: nothing was invented.
+/// Whether each entry is in one of two contents, and entries are in order.
 fn is_of(found: &[(Vec<u8>, Vec<u8>)], contents: [&[(Vec<u8>, Vec<u8>)]; 2]) -> bool {
     found.is_sorted_by(|(one, _), (next, _)| one < next)
         && found
@@ -178,9 +178,9 @@ fn is_of(found: &[(Vec<u8>, Vec<u8>)], contents: [&[(Vec<u8>, Vec<u8>)]; 2]) -> 
             .all(|entry| contents.iter().any(|content| content.contains(entry)))
 }
 
-/// A number from the future cannot be told from a right one, as it has its check. What was under
-/// way then counts as complete, though a part of it may be missing: an error, a violation, or
-/// entries that somebody wrote.
+/// A number from the future cannot be told from a right one, as it has its check. Writes that were
+/// under way then count as complete, although a part of them may be missing. The result is an
+/// error, a violation, or entries that were once written.
 #[test]
 fn a_counter_of_epochs_from_the_future_while_something_is_under_way() {
     let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
@@ -192,7 +192,7 @@ fn a_counter_of_epochs_from_the_future_while_something_is_under_way() {
     drop(tree);
     store_epochs(&pool, 0, checked(500));
     let tree = reopen(&pool, "tree").unwrap();
-    // All was written back here, so all of it is there.
+    // Everything was written back here, so all entries are present.
     assert_eq!(content(&*tree).unwrap(), changed);
     assert!(tree.check().unwrap().is_empty());
     assert!(is_of(&changed, [&changed, &before]) && !is_of(&changed, [&before, &before]));
@@ -203,7 +203,7 @@ fn a_set_of_failed_epochs_that_is_damaged() {
     let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
     let pool = open_pool(&ram);
     drop(grown(&pool, "tree", 200));
-    // Epochs fail; nobody sweeps.
+    // Epochs fail, and no thread sweeps.
     for _ in 0..3 {
         drop(reopen(&pool, "tree").unwrap());
     }
@@ -403,7 +403,7 @@ fn crash_again_and_again(damage: impl Fn(&Pool<Instrumented>)) -> Vec<usize> {
             found.len() == model.len(),
             "crash {round}"
         );
-        // An update that lasts, and one in vain, of keys that can be read.
+        // One update of a readable key is durable, another one is lost.
         let [lasting, vain] =
             [7, 11].map(|step| found[(round * step) as usize % found.len()].clone());
         let value = [&b"round "[..], &round.to_be_bytes()].concat();
@@ -424,8 +424,8 @@ fn more_crashes_than_the_set_of_failed_epochs_has_room_for() {
     );
 }
 
-/// A sweep leaves what is damaged as it is, and is done with the rest; so the tree opens, however
-/// often.
+/// A sweep leaves damaged nodes as they are, and recovers all others. So the tree opens again and
+/// again.
 #[test]
 fn a_damaged_node_keeps_no_tree_from_being_opened_after_many_crashes() {
     let of_border = crash_again_and_again(|pool| {
@@ -438,7 +438,8 @@ fn a_damaged_node_keeps_no_tree_from_being_opened_after_many_crashes() {
         of_border.iter().all(|keys| (380..400).contains(keys)),
         "{of_border:?}"
     );
-    // An interior node from the future: what lies below it cannot be read, all else can.
+    // An interior node has an epoch in the future: the nodes below it cannot be read, all others
+    // can.
     let of_interior = crash_again_and_again(|pool| {
         let nodes = first_nodes(pool, "tree");
         assert!(nodes.len() > 2);
@@ -450,8 +451,8 @@ fn a_damaged_node_keeps_no_tree_from_being_opened_after_many_crashes() {
     );
 }
 
-/// A node whose epoch is a little above the running one stays damaged when that has come, whether
-/// or not anybody has met it before.
+/// A node whose epoch is a little above the running one stays damaged when that epoch has come,
+/// whether or not a thread has read it before.
 #[test]
 fn a_node_from_the_future_is_named_also_when_its_epoch_has_come() {
     for is_met_before in [true, false] {
@@ -483,8 +484,8 @@ fn a_node_from_the_future_is_named_also_when_its_epoch_has_come() {
     }
 }
 
-/// Keys and values are padded with zeros to whole words. Other bits there make no other key of one,
-/// and no other value.
+/// Keys and values are padded with zeros to whole words. Other bits in the padding do not change
+/// the key or the value.
 #[test]
 fn damaged_padding_of_a_record_is_named_and_does_no_harm() {
     // Three words, then a value and a key of two words each.
@@ -518,7 +519,7 @@ fn damaged_padding_of_a_record_is_named_and_does_no_harm() {
     }
 }
 
-/// An offset at the end of all numbers is as wrong as any other one, and no overflow.
+/// An offset at the end of the number range is an error like any other, and causes no overflow.
 #[test]
 fn a_value_that_leads_beyond_all_bounds() {
     let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
@@ -576,8 +577,7 @@ fn a_circle_of_nodes_costs_check_no_more_than_its_nodes() {
     assert!(tree.check().unwrap().is_empty());
 }
 
-/// Epochs end while the sweep is under way, or what was promised of the time between them would not
-/// hold after a crash.
+/// Epochs end while the sweep is under way. Otherwise a crash could take back more than one epoch.
 #[test]
 fn epochs_end_beside_a_sweep() {
     let ram = Instrumented::new(Dax::plain(256 << 20).unwrap());
@@ -609,8 +609,8 @@ fn epochs_end_beside_a_sweep() {
     )
     .unwrap();
     while tree.epochs().unwrap().epoch_stat().is_sweeping {
-        // An epoch in which nothing changed does not end: what a sweep leaves as it is counts as
-        // nothing.
+        // An epoch in which nothing changed does not end, and nodes that a sweep leaves as they are
+        // do not count as changes.
         assert!(tree.update(&0_u64.to_be_bytes(), b"").unwrap());
     }
     let found = tree.epochs().unwrap().epoch_stat();
@@ -624,8 +624,8 @@ const FIRST_CHILD: u64 = 184;
 /// Where a border node has its slices.
 const SLICES: u64 = 64 + 8 * 4;
 
-/// Pointers to no cell, to another slot's, to two words at once, to where a record could be, to
-/// nowhere.
+/// Pointers that lead to no cell, to a cell of another slot, to parts of two words, to where a
+/// record could be, and outside of the pool.
 const NO_CELLS: [u64; 7] = [0, 48, 24, 17, 16 | 1 << 48, 1 << 20, u64::MAX];
 
 #[test]
@@ -650,7 +650,7 @@ fn pointers_of_words_that_lead_to_no_cell_of_their_own() {
         )
     });
     let damages = damages.into_iter().chain([0, 9, 10].map(|class| {
-        // What is no word is no key that anybody looks for.
+        // A key that is no word cannot be searched for in a tree of words.
         (
             border + CLASSES,
             classes & !(15 << 16) | class << 16,
@@ -697,7 +697,7 @@ fn pointers_of_words_that_lead_to_no_cell_of_their_own() {
         let is_it =
             |violation: &Violation| violation.offset == border && violation.what.contains(named);
         assert!(violations.iter().any(is_it), "{named}: {violations:?}");
-        // A sweep goes around it.
+        // A sweep skips the damaged node.
         tree.epochs().unwrap().sweep().unwrap();
         assert!(!tree.epochs().unwrap().epoch_stat().is_sweeping);
         tree.update(&99_u64.to_be_bytes(), &99_u64.to_be_bytes())
@@ -711,8 +711,8 @@ fn pointers_of_words_that_lead_to_no_cell_of_their_own() {
     assert!(tree.check().unwrap().is_empty());
 }
 
-/// The split of a full node finds a value that lies in no cell. It has taken nothing yet that it
-/// would have to give back.
+/// The split of a full node finds a value that lies in no cell. It has allocated nothing yet that
+/// it would have to give back.
 #[test]
 fn a_split_that_meets_damage_leaves_nothing_behind() {
     for slot in &SLOTS[2..] {
@@ -741,9 +741,9 @@ fn a_split_that_meets_damage_leaves_nothing_behind() {
     }
 }
 
-/// A damaged child pointer leads to where a node begins that fits into the pool, but for its cells.
-/// An operation that arrives there returns an error, and the writes of other operations are durable
-/// when a sync has returned.
+/// A damaged child pointer leads to an offset at which a node would fit into the pool, but not its
+/// cells. An operation that arrives there returns an error, and the writes of other operations are
+/// durable when a sync has returned.
 #[test]
 fn a_node_of_words_that_is_cut_off_by_the_pool_s_end_keeps_no_epoch_from_ending() {
     let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
@@ -802,9 +802,9 @@ fn pointers_to_cells_in_a_tree_of_records() {
 
 const BEHIND: [&[u8]; 2] = [b"zzzzzzzz1", b"zzzzzzzz2"];
 
-/// So many layers whose nodes have four entries each, all of which lead to one layer: 4^40 ways to
-/// the last one, whose node has as many keys as it had, or none. Two keys at each entry, so that it
-/// leads to a layer.
+/// This many layers have nodes of four entries each, all of which lead to one layer: there are 4^40
+/// ways to the last one, whose node has as many keys as it had, or none. Two keys at each entry, so
+/// that it leads to a layer.
 fn many_ways_through_few_layers(pool: &Pool<Instrumented>, is_last_empty: bool) -> Box<Tree> {
     const LAYERS: usize = 40;
     let tree = create(pool, OPTIONS);
@@ -840,7 +840,7 @@ fn many_ways_through_few_layers(pool: &Pool<Instrumented>, is_last_empty: bool) 
             .iter()
             .for_each(|word| store(pool, node + word, EMPTY));
     }
-    // A layer behind all that.
+    // There is one more layer behind them.
     BEHIND
         .iter()
         .for_each(|key| tree.put(key, b"value").unwrap());
@@ -885,7 +885,7 @@ fn entries_that_lead_to_one_layer() {
             Some(&b"value"[..]),
             "behind the damage"
         );
-        // What one entry leads to goes, and is what the others lead to.
+        // The layer that one entry leads to is removed, and the other entries lead to it, too.
         let way = |last: u8| [&b"a".repeat(8 * 40)[..], &[last; 9]].concat();
         assert_eq!(tree.get(&way(b'1')).unwrap().is_some(), !is_last_empty);
         for _ in 0..3 {
@@ -931,7 +931,7 @@ fn a_slice_that_goes_on_behind_its_key() {
     assert_eq!(found.len(), 2, "the range reads a key twice");
 }
 
-/// What a damaged entry leads to is not taken for free space.
+/// The space that a damaged entry leads to does not count as free.
 #[test]
 fn what_is_no_object_is_not_freed() {
     let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
@@ -939,7 +939,7 @@ fn what_is_no_object_is_not_freed() {
     let tree = grown(&pool, "tree", 400);
     let border = *first_nodes(&pool, "tree").last().unwrap();
     let pointer = load(&pool, border + VALUES);
-    // What is taken for the length of its value is 0.
+    // The word that is taken for the length of its value is 0.
     store(&pool, pointer, 0);
     store(&pool, border + VALUES, pointer - 16);
     let before: Vec<_> = content(&*tree).unwrap();

@@ -1,5 +1,5 @@
-//! The durable Masstree: batches, bulk loads and who waits for them, media that fail, what
-//! operations cost.
+//! The durable Masstree: batches, bulk loads and the operations that wait for them, media that
+//! fail, the cost of operations.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -74,11 +74,11 @@ fn is_sound(tree: &dyn Index) -> bool {
     tree.check().unwrap().is_empty()
 }
 
-/// As long as nobody could take it for slowness.
+/// A time so long that a slow machine is no explanation.
 const EVER: Duration = Duration::from_secs(60);
 
-/// A load held its epoch until its source had ended: what ends an epoch or holds writers back
-/// waited for it, and was refused in the source itself.
+/// A load once held its epoch until its source had ended. Operations that end an epoch or hold
+/// writers back waited for it, and were refused in the source itself.
 #[test]
 fn a_load_holds_up_nobody() {
     const ENTRIES: u64 = 100;
@@ -141,7 +141,7 @@ fn a_load_that_fails_late_takes_no_space() {
     assert!(is_sound(&*tree));
 }
 
-/// Each thread has its share of the free space.
+/// Each thread has a part of the free space.
 #[test]
 fn threads_that_come_and_go_use_the_space_of_those_before() {
     const ROUNDS: usize = 12;
@@ -166,8 +166,8 @@ fn threads_that_come_and_go_use_the_space_of_those_before() {
     assert!(used[ROUNDS - 1] < 2 * used[0], "{used:?}");
 }
 
-/// They update keys, each for an epoch and a half, so that one of them still takes what is free
-/// where the other one began to look for more.
+/// Two threads update keys, each for an epoch and a half, so that one of them still takes free
+/// objects where the other one began to search for more.
 #[test]
 fn threads_that_take_turns_within_an_epoch_need_no_more_space() {
     let pool = pool(256 << 20);
@@ -206,7 +206,7 @@ fn threads_that_take_turns_within_an_epoch_need_no_more_space() {
     assert!(used[59] <= used[9], "{used:?}");
 }
 
-/// What it had to remember is 8 bytes for each record and each node.
+/// The load had to remember 8 bytes for each record and each node.
 #[test]
 fn a_load_keeps_no_memory_when_its_epoch_has_ended() {
     let tree = tree(256 << 20);
@@ -405,7 +405,7 @@ fn in_batches_of_two_trees(
     let trees = [make(), make()];
     let barrier = Arc::new(std::sync::Barrier::new(2));
     let (done, is_done) = channel();
-    // Not joined: threads that wait for each other would wait for ever.
+    // The threads are not joined: threads that wait for each other would wait for ever.
     for own in 0..2 {
         let trees = trees.clone();
         let barrier = Arc::clone(&barrier);
@@ -471,8 +471,8 @@ fn a_batch_in_a_full_pool_fails_and_leaves_a_tree_that_goes_on() {
     assert!(written > 1000, "{written} keys");
     assert!(is_sound(&*tree));
     assert_eq!(tree.len().unwrap(), written);
-    // Three of four keys of each node: what needs no log, which would need space. What was freed in
-    // an epoch is reused in a later one.
+    // Three of four keys of each node are removed: that needs no log, which would take space.
+    // Objects that are freed in an epoch are reused in a later one.
     let freed = (0..written).filter(|key| key % 4 != 0);
     let removed = freed
         .filter(|key| tree.remove(&key.to_be_bytes()).is_ok_and(|held| held))
@@ -508,7 +508,7 @@ fn a_batch_that_ends_by_an_error_or_a_panic_ends() {
         if let Ok(ended) = ended {
             assert!(matches!(ended.unwrap_err().kind(), ErrorKind::InUse));
         }
-        // What was written before stays, and nothing waits for the batch.
+        // Earlier writes stay, and nothing waits for the batch.
         assert_eq!(
             tree.get(&1_u64.to_be_bytes()).unwrap().unwrap().as_slice(),
             b"kept"
@@ -526,7 +526,7 @@ fn a_batch_that_ends_by_an_error_or_a_panic_ends() {
     }
 }
 
-/// Writes what it is told, at the width and in the mode that only comparisons take.
+/// The operations also work with the width and in the mode that exist only for comparisons.
 #[test]
 fn without_logs_the_tree_is_the_same_map() {
     let pool = pool(64 << 20);
@@ -583,14 +583,14 @@ fn without_logs_the_tree_is_the_same_map() {
     assert!(is_sound(&*tree));
 }
 
-/// The row of the table: none; one where a node goes to the external log.
+/// The persists in the table of the module: none, or one if a node goes to the external log.
 #[test]
 fn operations_take_no_fence_but_for_the_external_log() {
     let medium = Instrumented::new(Dax::plain(64 << 20).unwrap()).counted();
     let pool = pool_on(medium.clone());
     let tree = create_words(&pool);
     let word = |word: u64| word.to_be_bytes();
-    // Nodes of 7 or so, so that there is room; and space of each size.
+    // Nodes have about 7 entries, so that there is room; and there is free space of each size.
     (0..200).for_each(|key| assert!(tree.insert(&word(10 * key), &word(key)).unwrap()));
     (0..200)
         .filter(|key| key % 2 == 0)
@@ -632,8 +632,8 @@ fn operations_take_no_fence_but_for_the_external_log() {
     }
 }
 
-/// What was freed through one share is found through another one, also if fewer are used than once
-/// were.
+/// Space that was freed through one shard is found through another one, even if fewer shards are
+/// used than before.
 #[test]
 fn a_tree_that_is_opened_for_fewer_threads_has_all_of_its_space() {
     let fill = |tree: &Tree, keys: std::ops::Range<u64>| {
@@ -648,7 +648,7 @@ fn a_tree_that_is_opened_for_fewer_threads_has_all_of_its_space() {
     };
     let tree = create(&pool, of_shards(8));
     std::thread::scope(|scope| {
-        // Each with a share of its own, one after the other.
+        // The threads run one after the other, each with a shard of its own.
         for keys in [0..2 * all / 5, 2 * all / 5..4 * all / 5] {
             let fill = &fill;
             let tree = &*tree;
@@ -693,7 +693,7 @@ fn a_full_pool_is_emptied_by_threads_that_had_no_part_in_filling_it() {
     assert!(is_sound(&*tree));
 }
 
-/// A tree that was never logged has a log all the same.
+/// A tree that has logged nothing yet has a log, too.
 #[test]
 fn a_pool_that_a_load_has_filled_is_emptied() {
     let pool = pool(2 << 20);
@@ -721,8 +721,8 @@ fn a_pool_that_a_load_has_filled_is_emptied() {
     assert!(is_sound(&*tree));
 }
 
-/// Links of free objects tell their epoch for 2^32 epochs. They are written anew so often that this
-/// may be missed: by an open that begins with the very epoch.
+/// Links of free objects identify their epoch for 2^32 epochs. They are rewritten more often than
+/// that, so one rewriting may be missed: here by an open that begins with that very epoch.
 #[test]
 fn links_keep_their_epochs_where_a_renewal_was_missed() {
     let pool = pool(16 << 20);
@@ -755,7 +755,7 @@ fn links_keep_their_epochs_where_a_renewal_was_missed() {
     end_epoch(&*tree, (1 << 32) + (1 << 30));
     end_epoch(&*tree, (1 << 32) + (1 << 30) + 1);
     drop(tree);
-    // An epoch that cannot be told from that of the links fails.
+    // An epoch that cannot be distinguished from that of the links fails.
     let tree = open(3 * (1 << 31) - 1, false);
     end_epoch(&*tree, 3 * (1 << 31));
     assert!(is_sound(&*tree));
@@ -835,7 +835,7 @@ fn who_syncs_after_a_disk_has_failed_is_told() {
             .within_epoch(&mut |_| put(&*tree, 1, b"value").map(drop)),
     );
     has_failed(tree.sync());
-    // What is there can be read.
+    // The entries can be read.
     assert_eq!(tree.get(b"key").unwrap().unwrap().as_slice(), b"value");
 }
 
@@ -867,8 +867,8 @@ fn a_write_is_told_that_an_epoch_could_not_be_ended_in_the_background() {
     );
 }
 
-/// Tickets ask whether an epoch is durable. One that another tree has ended, as it was made, is not
-/// before the disk says so.
+/// Tickets ask whether an epoch is durable. An epoch that the creation of another tree has ended is
+/// durable only when the disk has synced it.
 #[test]
 fn an_epoch_that_another_tree_ends_is_not_durable_if_the_disk_fails() {
     let machine = Machine::new(&Image::default());
@@ -891,8 +891,8 @@ fn an_epoch_that_another_tree_ends_is_not_durable_if_the_disk_fails() {
     assert!(!epochs.is_durable(epoch));
 }
 
-/// What a first look at a node stores there is worth nothing to the next process. So reads after an
-/// open that has nothing to undo write nothing.
+/// The first touch of a node stores only values that the next process does not need. So reads after
+/// an open that has nothing to undo write nothing.
 #[test]
 fn reads_after_a_clean_close_write_nothing() {
     let machine = Machine::new(&Image::default());
@@ -918,8 +918,8 @@ fn reads_after_a_clean_close_write_nothing() {
     }
 }
 
-/// Each batch of a range goes down all layers once more, which once counted as so many nodes that
-/// it was taken for damage.
+/// Each batch of a range descends through all layers again. These nodes were once counted each
+/// time, until the scan was taken for damage.
 #[test]
 fn ranges_of_keys_that_share_thousands_of_slices_come_to_their_end() {
     let tree = tree(256 << 20);
@@ -944,7 +944,7 @@ fn ranges_of_keys_that_share_thousands_of_slices_come_to_their_end() {
     }
 }
 
-/// What such a load had made stayed allocated, and nothing led to it.
+/// The nodes of such a load once stayed allocated, although nothing led to them.
 #[test]
 fn a_load_whose_source_panics_leaves_nothing_behind() {
     let tree = tree(16 << 20);
@@ -966,8 +966,8 @@ fn a_load_whose_source_panics_leaves_nothing_behind() {
     assert!(is_sound(&*tree));
 }
 
-/// Reads of a layer began anew whenever the node above it changed, and took it for damaged in the
-/// end.
+/// Reads of a layer once began anew whenever the node above it changed, and finally took it for
+/// damaged.
 #[test]
 fn a_layer_is_read_beside_changes_of_the_node_that_leads_to_it() {
     let tree = &*tree(64 << 20);

@@ -1,5 +1,5 @@
-//! Damage to what leads to free space: a typed error, or space that is given to somebody; no entry
-//! is lost.
+//! Damage to pointers that lead to free space. The result is a typed error, or the space is used;
+//! no entry is lost.
 
 use everleaf_engines::masstree::MassTreeOptions;
 use medium::{Dax, Instrumented};
@@ -11,8 +11,8 @@ use crate::damage::{
     is_corrupt, key, load, open_pool, reopen, restore, store,
 };
 
-/// What leads to free space leads elsewhere: beyond all bounds, into the middle of an object, to
-/// itself. It is named, or somebody gets that space.
+/// Pointers to free space lead elsewhere: out of bounds, into the middle of an object, to
+/// themselves. Either an error names the damage, or the space is used.
 #[test]
 fn free_space_that_is_none() {
     let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
@@ -24,8 +24,8 @@ fn free_space_that_is_none() {
     let anchor = anchor(&pool, "tree");
     let crashed = image(&pool);
     let first_queue = anchor + SHARDS_BEGIN + 64;
-    // Of the only shard that is worked with: head, its log, tail, its log, fresh and its log; the
-    // runs with theirs; and the link of each head.
+    // The words of the only shard in use: head, its log, tail, its log, fresh and its log; the runs
+    // with theirs; and the link of each head.
     let queues = (0..SIZE_CLASSES)
         .flat_map(|class| (1..7).map(move |word| first_queue + 64 * class + 8 * word));
     let links = queues
@@ -64,7 +64,7 @@ fn free_space_that_is_none() {
             (0..300).for_each(|number| drop(tree.remove(&key(number))));
             let _ = (tree.check(), tree.len(), content(&*tree));
             for word in 0..16 {
-                // Nothing takes the pool's header for a free object.
+                // No thread takes the pool's header for a free object.
                 assert_eq!(
                     load(&pool, 8 * word),
                     crashed[word as usize],
@@ -79,7 +79,7 @@ fn free_space_that_is_none() {
 
 const SHARDS: u64 = 8;
 
-/// Removes so many keys in each of as many threads as there are shards, so that most of them have
+/// Removes `each` keys in each of as many threads as there are shards, so that most of them have
 /// another shard than this thread.
 fn remove_in_shards(tree: &Tree, each: u64) {
     for thread in 0..SHARDS {
@@ -91,8 +91,7 @@ fn remove_in_shards(tree: &Tree, each: u64) {
     tree.sync().unwrap();
 }
 
-/// The heads of the queues in which something is free, of each shard that has taken no space from
-/// the pool.
+/// The heads of the queues with free objects, of each shard that has taken no space from the pool.
 fn heads_of_others(pool: &Pool<Instrumented>) -> Vec<Vec<u64>> {
     let first_queue = anchor(pool, "tree") + SHARDS_BEGIN + 64;
     let queues_of =
@@ -108,8 +107,8 @@ fn heads_of_others(pool: &Pool<Instrumented>) -> Vec<Vec<u64>> {
     heads.filter(|heads: &Vec<u64>| !heads.is_empty()).collect()
 }
 
-/// Breaks the links of what other shards have free: an insert that would take it says so, and no
-/// entry is lost.
+/// Breaks the links of free objects in other shards: an insert that would take them returns an
+/// error, and no entry is lost.
 #[test]
 fn damage_to_free_space_is_an_error_and_costs_no_entry() {
     let ram = Instrumented::new(Dax::plain(64 << 20).unwrap());
@@ -126,7 +125,7 @@ fn damage_to_free_space_is_an_error_and_costs_no_entry() {
     let mut model = content(tree).unwrap();
     let heads = heads_of_others(pool).concat();
     assert!(heads.len() > 7, "{}", heads.len());
-    // The link of each.
+    // The link of each head.
     heads
         .iter()
         .map(|head| load(pool, *head))
@@ -152,8 +151,8 @@ fn damage_to_free_space_is_an_error_and_costs_no_entry() {
     );
 }
 
-/// In a full pool only what is free in other shards is left. If that is damaged, no entry is lost,
-/// and all can be removed.
+/// In a full pool only the free objects of other shards are left. If these are damaged, no entry is
+/// lost, and all can be removed.
 #[test]
 fn a_full_pool_with_damaged_free_space_loses_nothing() {
     let ram = Instrumented::new(Dax::plain(2 << 20).unwrap());

@@ -13,7 +13,7 @@ use pool::Pool;
 
 use crate::damage::{OPTIONS, Tree, open_pool};
 
-/// Longer than any test takes.
+/// A time that is longer than any test takes.
 const EVER: Duration = Duration::from_secs(60);
 /// Several rounds of a salvage.
 const ENTRIES: u64 = 5_000;
@@ -36,7 +36,8 @@ fn key_behind(number: u64) -> Vec<u8> {
     format!("a prefix{:08}{:06}", number / 100, number % 100 * 2 + 1).into_bytes()
 }
 
-/// No value of another number, and no other word of a pool.
+/// The value of a number. It differs from the value of any other number, and from any other word of
+/// a pool.
 fn value(number: u64) -> u64 {
     0xfeed_beef << 32 | number
 }
@@ -54,7 +55,7 @@ fn fill(tree: &Tree) {
 #[test]
 fn the_callback_of_a_salvage_may_use_every_tree_and_wait_for_other_threads() {
     let (done, is_done) = channel();
-    // Not joined: threads that wait for each other wait for ever.
+    // The threads are not joined: threads that wait for each other would wait for ever.
     std::thread::spawn(move || {
         let pool = pool();
         let trees = [create(&pool, "tree"), create(&pool, "other")];
@@ -121,7 +122,7 @@ fn a_salvage_finds_every_entry_that_stays_while_others_are_written() {
     assert!(tree.check().unwrap().is_empty());
 }
 
-/// One damaged entry is left out and said to be once, in whichever round it is met.
+/// One damaged entry is left out, and is reported once, in whichever round it is read.
 #[test]
 fn a_salvage_of_several_rounds_leaves_out_each_damaged_entry_once() {
     let pool = pool();

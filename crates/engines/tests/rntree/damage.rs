@@ -1,6 +1,6 @@
-//! Damage to RNTree's leaves: every byte of every leaf, changed in several ways, is a typed error
-//! or means nothing. And a check that every operation keeps right, for a check that is wrong
-//! without damage is found by these tests as well.
+//! Damage to RNTree's leaves: every byte of every leaf, changed in several ways, gives a typed
+//! error or has no effect. Every operation must keep the checks valid: these tests also find a
+//! check that is wrong without damage.
 
 use everleaf_engines::engine::{Codec, Engine};
 use everleaf_engines::index::{Condition, Index};
@@ -121,7 +121,7 @@ fn is_refused(
     }
 }
 
-/// Changes every byte of every leaf: all its bits, one of them, and so many other patterns.
+/// Changes every byte of every leaf: all its bits, one of them, and `patterns` other patterns.
 fn every_byte(medium: Instrumented, codec: Codec, leaf_entries: usize, patterns: usize) {
     let form = medium.line_form();
     let pool = Pool::open(medium, PoolOptions::default()).unwrap();
@@ -146,7 +146,7 @@ fn every_byte(medium: Instrumented, codec: Codec, leaf_entries: usize, patterns:
         };
         for byte in start..leaf + LINE + 16 * leaf_entries as u64 {
             let entry = byte.checked_sub(leaf + LINE).map(|at| at / 16);
-            // Of the copies of a twin line only one says something.
+            // Only one copy of a twin line counts.
             let says_something =
                 entry.map_or(form == LineForm::Single, |entry| listed.contains(&entry));
             for mask in [1 << (byte / 8 % 8), 0xff, 0x41, 0xc0, 0x80]
@@ -241,7 +241,7 @@ fn relink(pool: &Pool<Instrumented>, leaf: u64, change: impl FnOnce(u64) -> u64)
     word.store(&guard, change(word.load(&guard)));
 }
 
-/// The keys that are salvaged, and the leaves of which something is left out.
+/// The keys that are salvaged, and the leaves with entries that are left out.
 fn salvaged(pool: &Pool<Instrumented>, root: &TreeRoot) -> (Vec<u64>, Vec<u64>) {
     let mut keys = Vec::new();
     let left_out =
@@ -271,7 +271,7 @@ fn salvage_goes_on_behind_a_leaf_whose_slots_are_none() {
     let (keys, left_out) = salvaged(&pool, &root);
     assert_eq!(keys, [10, 20, 30, 70, 80, 90, 100, 110, 120]);
     assert_eq!(left_out, [all[1].0, all[2].0, all[1].0]);
-    // What is too many for a leaf is not looked for beyond its end.
+    // If the number of entries is too large for a leaf, nothing is read beyond the leaf's end.
     relink(&pool, all[1].0, |word| word | 63 << 48);
     assert_eq!(salvaged(&pool, &root).1, left_out);
 }
@@ -303,17 +303,17 @@ fn salvage_finds_the_leaves_behind_one_that_leads_back_or_out_of_the_pool() {
     assert_eq!(salvaged(&pool, &root).0.len(), 12);
 }
 
-/// Damage is found by a check, by an open, and nowhere but in one leaf.
+/// A check and an open find the damage, in this one leaf only.
 fn assert_is_damaged(pool: &Pool<Instrumented>, root: &TreeRoot, tree: &dyn Index) {
     assert_eq!(tree.check().unwrap().len(), 1);
     let opened = instrumented::open(pool, root, Codec::Word, of_leaf(4));
     assert!(matches!(opened.map(drop), Err(error) if error.is_corrupt()));
 }
 
-/// What moves to another leaf gets a new check there: damage would be sound from then on.
+/// Entries that move to another leaf get a new check there: damage would be hidden from then on.
 #[test]
 fn a_split_launders_no_damage() {
-    // In the part that would stay, and in the part that would move.
+    // The damage lies in the part that would stay, and then in the part that would move.
     for damaged in [10, 40] {
         let (pool, tree, root) = ascending(4);
         damage(&pool, &root, damaged);

@@ -1,4 +1,4 @@
-//! RNTree as it is meant to be used.
+//! RNTree in ordinary use.
 
 use std::collections::BTreeMap;
 
@@ -70,8 +70,8 @@ fn assert_clean(index: &dyn Index) {
     );
 }
 
-/// Leaves beyond the first few thousand were not entered in the table that finds lead by: the first
-/// find panicked.
+/// Leaves beyond the first few thousand were once missing in the table of offsets that finds use:
+/// the first find panicked.
 #[test]
 fn a_large_load_is_found_without_opening_it_again() {
     const KEYS: u64 = 600_000;
@@ -243,8 +243,8 @@ fn a_bulk_load_keeps_no_memory_from_being_reused_while_its_source_runs() {
     );
 }
 
-/// Inner nodes that recovery or a load built are full; one that came down to a single leaf could
-/// not give it back.
+/// Inner nodes that recovery or a load built are full. A node that was left with a single leaf once
+/// could not give it back.
 #[test]
 fn a_loaded_tree_that_is_emptied_in_any_order_gives_its_leaves_back() {
     const KEYS: u64 = 200_000;
@@ -327,8 +327,8 @@ fn a_lock_that_was_not_taken_is_not_released() {
     assert_clean(&*tree);
 }
 
-/// Where two leaves became three, a check once came by way of the second to the third before the
-/// inner nodes knew that.
+/// When two leaves became three, a check once reached the third through the second before the inner
+/// nodes led to it.
 #[test]
 fn a_check_beside_leaves_that_are_shared_finds_them_settled() {
     const KEYS: u64 = 64;
@@ -380,7 +380,7 @@ fn a_bulk_load_holds_no_lock_while_its_source_runs() {
         assert_eq!(tree.bulk_load(&mut next, 1.0).unwrap(), 50);
         assert_clean(&*tree);
         assert_eq!(tree.len().unwrap(), 50);
-        // Whoever writes meanwhile comes first.
+        // Writers that come meanwhile get the lock first.
         let other = instrumented::create(&pool, "other", Codec::Word, of_leaf(4)).unwrap();
         let mut is_first = true;
         let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {

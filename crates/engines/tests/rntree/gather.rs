@@ -119,8 +119,8 @@ fn a_full_pool_holds_as_much_or_nearly() {
         let attempt = |number| {
             tree.write_durably(&key(number), Some(&[number as u8; 150]), Condition::Absent)
         };
-        // Tried twice, as by the store: a retired record is not free while another thread of the
-        // process is pinned.
+        // The write is tried twice, as the store does: a retired record is not free while another
+        // thread of the process is pinned.
         let put = |number| {
             attempt(number).or_else(|error| {
                 assert!(error.is_full(), "{error}");

@@ -1,8 +1,8 @@
 //! The holes of the RNTree paper and of its published code, one named test each. Operations are
-//! stopped in their middle, at a fence; what crashes leave within a persist is the crash explorer's
-//! part (`crates/sim/tests/engines/rntree_holes.rs`).
+//! stopped in their middle, at a fence; the crash explorer tests the images that crashes leave
+//! within a persist (`crates/sim/tests/engines/rntree_holes.rs`).
 //!
-//! The ten bugs of the published code, and who looks for them:
+//! The ten bugs of the published code, and the test for each:
 //!
 //! | bug | test |
 //! | --- | --- |
@@ -107,7 +107,7 @@ fn leaves(tree: &dyn Index) -> u64 {
     tree.stat().unwrap().leaves
 }
 
-/// Lets whoever waits go on, also where the test fails meanwhile.
+/// Lets the stopped thread go on, even if the test fails meanwhile.
 struct LetGo<'m>(&'m Late);
 
 impl Drop for LetGo<'_> {
@@ -157,7 +157,7 @@ fn stop_at_fence(
     });
 }
 
-/// Waits until something has become so.
+/// Waits until `is_so` returns true.
 fn until(what: &str, is_so: impl Fn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {
@@ -264,7 +264,7 @@ fn an_entry_claimed_before_a_split_is_published_in_the_leaf_that_covers_its_key(
     assert_holds(&*tree, [10, 20, 25, 26, 30, 40, 50, 55, 60]);
 }
 
-/// Who holds a claim is not pinned: the claim alone keeps the leaf where it is.
+/// A thread that holds a claim is not pinned: the claim alone keeps the leaf from being retired.
 #[test]
 fn a_leaf_with_a_claimed_entry_is_not_merged_away() {
     let (late, tree) = tree(4, [10, 20, 30, 40, 50]);
@@ -289,7 +289,7 @@ fn a_leaf_with_a_claimed_entry_is_not_merged_away() {
     assert_holds(&*tree, [55]);
 }
 
-/// An unpublished claim survives recycling: nobody else gets its entry.
+/// An unpublished claim survives recycling: no other thread gets its entry.
 #[test]
 fn a_claimed_entry_is_not_recycled() {
     let (late, tree) = tree(8, [10, 20, 30]);
@@ -359,7 +359,8 @@ fn a_separator_is_the_middle_key_and_not_that_of_the_middle_entry() {
         let (_, tree) = tree(8, order);
         assert!(insert(&*tree, 45));
         assert_eq!(leaves(&*tree), 2);
-        // What comes by the inner nodes arrives where the key is, and where it belongs.
+        // An operation that descends through the inner nodes arrives at the leaf that has and
+        // covers the key.
         assert!(
             order.iter().all(|key| get(&*tree, *key) == Some(key + 1)),
             "{order:?}"
@@ -531,9 +532,9 @@ fn a_tree_emptied_by_removes_gives_its_space_back() {
     assert_eq!(pool.stat().allocations, empty);
 }
 
-/// In the published code the next leaf is outside of what a split flushes. Whatever is fenced of a
-/// split, a crash keeps all keys; and when the insert that needed it has returned, the new leaf is
-/// linked.
+/// In the published code the link to the next leaf is outside of the range that a split flushes. At
+/// whichever fence of a split a crash comes, it keeps all keys; and when the insert that needed it
+/// has returned, the new leaf is linked.
 #[test]
 fn a_split_that_returned_has_its_link_on_the_medium() {
     let _deadline = Deadline::begin();

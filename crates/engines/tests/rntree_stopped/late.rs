@@ -1,5 +1,5 @@
 //! RNTree on a medium that becomes durable late: no lock is held across a wait, and no reader
-//! returns what a crash could take back.
+//! returns a value that a crash could take back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ fn late(form: LineForm) -> Arc<Late> {
     Arc::new(Late::new(1 << 30, form).unwrap())
 }
 
-/// A pool that a crash leaves unclean, as crashes do.
+/// A pool that is not closed cleanly, so that its end is like a crash.
 fn open(medium: &Arc<Late>) -> Pool<Instrumented> {
     let options = PoolOptions {
         close_on_drop: false,
@@ -54,7 +54,7 @@ fn tree(late: &Arc<Late>, leaf_entries: usize, keys: u64) -> Box<dyn Index> {
     tree
 }
 
-/// What a crash now would leave.
+/// The entries that a crash at this moment would leave.
 fn after_crash(late: &Late, leaf_entries: usize, form: LineForm) -> Vec<(u64, u64)> {
     let medium = Arc::new(Late::from_image(&late.durable_image(), 1 << 30, form).unwrap());
     medium.set_release(Release::Immediate);
@@ -81,7 +81,7 @@ fn no_lock_is_held_across_a_wait() {
         let tree = tree(&late, 56, 10);
         let words = tree.words().unwrap();
         std::thread::scope(|scope| {
-            // Ten writers meet in one leaf. Were the lock held across the wait, only one would get
+            // Ten writers write to one leaf. Were the lock held across the wait, only one would get
             // as far as waiting.
             for key in 0..10 {
                 scope.spawn(move || {
@@ -121,7 +121,8 @@ fn a_reader_waits_for_what_a_crash_could_take_back() {
             });
             assert!(late.until_waiting(1, PATIENCE));
             scope.spawn(move || read.store(words.get(50).unwrap().unwrap(), Ordering::SeqCst));
-            // The reader waits, too, so nobody has seen the 99 that a crash now would take back.
+            // The reader waits, too, so no thread has returned the 99, which a crash at this moment
+            // would take back.
             assert!(late.until_waiting(2, PATIENCE));
             assert_eq!(read.load(Ordering::SeqCst), 0);
             assert!(after_crash(&late, 56, form).contains(&(50, 5)));
@@ -132,8 +133,8 @@ fn a_reader_waits_for_what_a_crash_could_take_back() {
     }
 }
 
-/// The same for scans, for conditional writes that fail on what they saw, and for the number of
-/// keys.
+/// The same holds for scans, for conditional writes that fail because of the value that they read,
+/// and for the number of keys.
 #[test]
 fn scans_failed_conditions_and_counts_wait_for_what_they_saw() {
     let late = late(LineForm::Single);
@@ -169,7 +170,7 @@ fn scans_failed_conditions_and_counts_wait_for_what_they_saw() {
 }
 
 /// Whatever prefix of the groups is durable, a crash leaves a prefix of one thread's operations:
-/// through splits, shares, merges and the reuse of what they gave up.
+/// through splits, shares, merges and the reuse of the space that they free.
 #[test]
 fn every_durable_prefix_is_a_prefix_of_the_operations() {
     for form in FORMS {
