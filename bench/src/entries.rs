@@ -1,8 +1,8 @@
-//! The keys and values that every store gets, and what must be read back.
+//! The keys and values that every store gets, and that a reader must find again.
 
 use clap::Args;
 
-/// The smallest key: what orders it, and its index.
+/// Bytes of the smallest key: 8 that give its order, and 8 of its index.
 const KEY_BYTES_MIN: usize = 16;
 
 /// The sizes of entries and how many there are.
@@ -64,7 +64,7 @@ impl Shape {
         fill(key, self.key_bytes, mix(!index));
     }
 
-    /// The value of an index after so many updates.
+    /// The value of an index after `updates` updates.
     pub(crate) fn value(&self, index: u64, updates: u64, value: &mut Vec<u8>) {
         value.clear();
         fill(value, self.value_bytes, mix(index ^ (updates << 40)));
@@ -87,14 +87,14 @@ impl Shape {
     }
 
     /// The place of the `step`th index in an order that differs from that of the load, so that no
-    /// write meets entries in the order in which they lie in the file. Each index comes once in
+    /// write finds entries in the order in which they lie in the file. Each index comes once in
     /// `entries` steps.
     pub(crate) fn shuffled(&self, step: u64) -> u64 {
         // The factor is a prime, so it has no divisor in common with the count.
         (u128::from(step) * 3_037_000_493 % u128::from(self.entries)) as u64
     }
 
-    /// Whether what a reader saw is the entry of this index.
+    /// Whether an entry that a reader found is that of this index.
     pub(crate) fn is_entry(
         &self,
         index: u64,
@@ -106,7 +106,7 @@ impl Shape {
         key == expected.as_slice() && self.is_value(index, 0, value, expected)
     }
 
-    /// Whether what a reader saw is the value of this index after so many updates.
+    /// Whether a value that a reader found is that of this index after `updates` updates.
     pub(crate) fn is_value(
         &self,
         index: u64,
@@ -119,7 +119,7 @@ impl Shape {
     }
 }
 
-/// Entries one by one, each lent until the next one is asked for.
+/// Entries one by one, each borrowed until the next one is asked for.
 pub(crate) struct Source<'i> {
     shape: Shape,
     indices: Box<dyn Iterator<Item = u64> + 'i>,

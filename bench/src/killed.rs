@@ -1,5 +1,5 @@
-//! How long a store takes to open after its process was killed in mid-write, and whether all that
-//! it promised is there.
+//! How long a store takes to open after its process was killed in mid-write, and whether it has all
+//! entries that it acknowledged.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use crate::measure::{MeasureArgs, Run};
 
 /// How long the writer makes durable puts before it is killed.
 const PUTS: Duration = Duration::from_millis(300);
-/// What the writer prints once the load is durable.
+/// The line that the writer prints once the load is durable.
 const LOADED: &str = "loaded";
 
 /// The writer, in a process of its own: loads, then puts new keys durably and says so, until it is
@@ -65,7 +65,7 @@ fn kill_a_writer(run: &Run, folder: &std::path::Path) -> Result<u64> {
             end = index + 1;
         }
         if loaded.is_some_and(|loaded| loaded.elapsed() > PUTS && end > run.plan.shape.entries) {
-            // What it said before it was killed is still read.
+            // The acknowledgements that it wrote before it was killed are still read.
             let _ = writer.kill();
         }
     }
@@ -79,7 +79,7 @@ fn kill_a_writer(run: &Run, folder: &std::path::Path) -> Result<u64> {
     Ok(end)
 }
 
-/// Measures the open after a kill, and checks what is there.
+/// Measures the open after a kill, and checks the entries.
 pub(crate) fn measure(run: &Run) -> Result {
     let folder = run.folder("killed")?;
     let end = kill_a_writer(run, &folder)?;

@@ -1,4 +1,4 @@
-//! What the system says: of this machine, of this process, of a folder.
+//! Figures of the system about this machine, this process and a folder.
 
 use std::fs;
 use std::io::Write;
@@ -18,7 +18,7 @@ const LOAD_MAX: f64 = 0.5;
 #[derive(Clone, Copy)]
 pub(crate) struct Memory {
     pub(crate) resident: f64,
-    /// Of it, what is no page of a file.
+    /// The part of it that is no page of a file.
     pub(crate) private: f64,
 }
 
@@ -55,12 +55,12 @@ fn read(path: &str) -> Result<String> {
     })
 }
 
-/// The bytes that the files in a folder take on disk: what is allocated, not how long they are.
+/// The bytes that the files in a folder take on disk: allocated blocks, not lengths.
 pub(crate) fn disk_bytes(folder: &Path) -> Result<f64> {
     let mut bytes = 0.0;
     for entry in fs::read_dir(folder).map_err(Failure::path("list", folder))? {
         let Ok(entry) = entry else { continue };
-        // A store may remove a file while it is looked at.
+        // A store may remove a file meanwhile.
         let Ok(metadata) = entry.metadata() else {
             continue;
         };
@@ -73,7 +73,7 @@ pub(crate) fn disk_bytes(folder: &Path) -> Result<f64> {
     Ok(bytes)
 }
 
-/// What a reader must know to judge the figures.
+/// The data about a machine that a reader needs to judge the figures.
 #[derive(Serialize, Clone)]
 pub(crate) struct Machine {
     pub(crate) processor: String,

@@ -17,22 +17,22 @@ use crate::machine::{Memory, disk_bytes};
 use crate::metric::{self, BATCH, PUT_THREADS, RANGE, Workload};
 use crate::peers::{Kind, Peer, Reader};
 
-/// The most reads of an untimed check of what was written.
+/// The most reads of an untimed check after a workload that writes.
 const CHECKS_MAX: u64 = 20_000;
-/// Operations between two looks at the clock, where an operation takes about a microsecond.
+/// Operations between two readings of the clock, where an operation takes about a microsecond.
 const OPERATIONS_PER_LOOK: u64 = 64;
 /// The longest wait for a store to become idle.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 
-/// What one run measures.
+/// The workloads and sizes of one run.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Plan {
     #[command(flatten)]
     pub(crate) shape: Shape,
-    /// Seconds of each timed workload but the loads.
+    /// Seconds of each timed workload except the loads.
     #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds)]
     pub(crate) seconds: f64,
-    /// A store is idle when the room that it takes on disk has not changed for so many seconds.
+    /// A store is idle when the room that it takes on disk has not changed for this many seconds.
     #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds)]
     pub(crate) idle: f64,
     /// Only these workloads; all if it is left out.
@@ -61,7 +61,7 @@ impl Plan {
             .filter(|metric| self.has(metric.workload))
     }
 
-    /// What repeats it, as arguments.
+    /// The arguments that repeat it.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let Self {
             shape,
@@ -119,7 +119,7 @@ pub(crate) struct Run {
     next_index: AtomicU64,
 }
 
-/// Measures all that the plan asks for.
+/// Measures all workloads of the plan.
 pub(crate) fn run(args: MeasureArgs) -> Result {
     let MeasureArgs {
         store: kind,
@@ -292,7 +292,7 @@ impl Run {
         Instant::now() + Duration::from_secs_f64(self.plan.seconds)
     }
 
-    /// Runs the same on each thread at once; the sum of what they did, a second.
+    /// Runs the same on each thread at once; returns the sum of their operations a second.
     fn timed(
         &self,
         threads: u64,
@@ -407,7 +407,7 @@ impl Run {
         Ok(())
     }
 
-    /// Reads the whole store once, as it was loaded: what follows finds caches warm.
+    /// Reads the whole store once, in the state after the load: later workloads find warm caches.
     fn check_all(&self, peer: &dyn Peer) -> Result {
         let mut reader = self.reader(peer)?;
         let mut first = Vec::new();
@@ -418,7 +418,7 @@ impl Run {
         self.check_range(&mut *reader, 0, all, &first, &mut expected)
     }
 
-    /// Reads some of these, untimed: each index after so many updates, or absent.
+    /// Reads some of these entries, untimed, and compares each with its expected value or absence.
     pub(crate) fn read(
         &self,
         peer: &dyn Peer,

@@ -1,10 +1,10 @@
-//! What is measured, as data: names, units, and what it means to lose.
+//! The figures, as data: names, units, and what a worse figure means to a user.
 
 use clap::ValueEnum;
 use lab::comparison::digits;
 use serde::{Deserialize, Serialize};
 
-/// What can be asked for by name.
+/// The workloads that can be chosen by name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Workload {

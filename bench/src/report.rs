@@ -12,7 +12,7 @@ use crate::turns::Results;
 /// Medians that are nearer than this are called about equal.
 const EQUAL: f64 = 1.05;
 
-/// What the page is written from.
+/// The data of the page.
 pub(crate) struct Page<'r> {
     pub(crate) results: &'r Results,
     pub(crate) plan: &'r Plan,

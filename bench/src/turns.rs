@@ -24,7 +24,7 @@ pub(crate) struct Sample {
     pub(crate) unit: Unit,
 }
 
-/// What all runs gave.
+/// The results of all runs.
 #[derive(Default)]
 pub(crate) struct Results {
     pub(crate) samples: Vec<Sample>,
@@ -106,7 +106,7 @@ pub(crate) fn take(
                 }
             }
             std::fs::remove_dir_all(&place).map_err(Failure::path("remove", &place))?;
-            // What this store left to be written must not slow down the next one.
+            // Data that this store left in the page cache must not slow down the next one.
             let _ = Command::new("sync").status();
         }
     }

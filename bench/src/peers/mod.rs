@@ -1,5 +1,5 @@
-//! What a store must do to be compared, and the list of stores. Each has one file beside this one,
-//! and nothing else in this program knows which store it measures.
+//! The operations that a store needs for the comparison, and the list of stores. Each has one file
+//! beside this one, and nothing else in this program knows which store it measures.
 
 mod everleaf;
 mod fjall;
@@ -24,7 +24,7 @@ pub(crate) trait Peer: Sync {
     /// durable when it returns.
     fn load(&self, entries: &mut Source) -> Result;
 
-    /// As `load`, for entries that come in ascending order of their keys.
+    /// Stores all entries, as `load` does; they come in ascending order of their keys.
     fn load_sorted(&self, entries: &mut Source) -> Result;
 
     /// Stores one entry, which is durable when this returns.
@@ -37,21 +37,21 @@ pub(crate) trait Peer: Sync {
     /// `sync`. Only one thread calls it.
     fn put(&self, key: &[u8], value: &[u8]) -> Result;
 
-    /// Removes one entry; otherwise as `put`.
+    /// Removes one entry, with the same promises as `put`.
     fn remove(&self, key: &[u8]) -> Result;
 
-    /// Makes durable whatever `put` and `remove` did.
+    /// Makes the writes of `put` and `remove` durable.
     fn sync(&self) -> Result;
 
-    /// Reads on the calling thread. It need not show what is written after this call, and no write
-    /// follows while it lives.
+    /// Reads on the calling thread. It need not show writes that come after this call, and none
+    /// comes while it lives.
     fn reader(&self) -> Result<Box<dyn Reader + '_>>;
 
     /// Closes the store cleanly.
     fn close(self: Box<Self>) -> Result;
 }
 
-/// What a thread reads with. Values are borrowed, so that no store must copy what it need not copy.
+/// A reader of one thread. Values are borrowed, so that no store has to copy them without need.
 pub(crate) trait Reader {
     /// Calls `see` with the value of `key`; `false` if it is absent.
     fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool>;
@@ -78,7 +78,7 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    /// The package and its version, and those of what it binds.
+    /// The package and its version, and those of the library that it binds.
     pub(crate) fn version(&self) -> String {
         let beneath =
             (self.beneath)().map_or_else(String::new, |beneath| format!(", with {beneath}"));

@@ -139,7 +139,7 @@ impl Peer for Rocks {
     }
 
     fn close(self: Box<Self>) -> Result {
-        // Else the next open would read the log.
+        // Otherwise the next open would read the log.
         self.database.flush()?;
         self.database.cancel_all_background_work(true);
         Ok(())

@@ -1,4 +1,4 @@
-//! What a program does about a full pool. Run with `cargo run -p everleaf --example full`.
+//! How a program handles a full pool. Run with `cargo run -p everleaf --example full`.
 
 use everleaf::{Error, Options};
 
@@ -10,7 +10,7 @@ fn main() -> Result<(), Error> {
             Ok(()) => {}
             Err(error) if error.is_full() => {
                 println!("after {number} entries: {error}");
-                // Nothing was lost, and removes still work: the oldest entries go.
+                // Nothing was lost, and removes still work: the oldest entries are removed.
                 for old in 0..number.min(1000) {
                     log.remove(old.to_be_bytes())?;
                 }

@@ -78,7 +78,7 @@ fn load(tree: &Tree, entries: u64) -> Result<(), Failure> {
 
 /// In another order than they were written in.
 fn read_back(tree: &Tree, entries: u64) -> Result<(), Failure> {
-    // Odd, and no divisor of what people ask for.
+    // Odd, and without a divisor in common with usual numbers of entries.
     const STEP: u64 = 7_368_787;
     for number in (0..entries).map(|index| index * STEP % entries) {
         let found = tree
@@ -104,7 +104,7 @@ fn read_ranges(tree: &Tree) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Kilobytes of memory that no file stands behind.
+/// Kilobytes of anonymous memory.
 fn anonymous_kb() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status

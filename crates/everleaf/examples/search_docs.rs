@@ -43,7 +43,7 @@ impl Index {
         })
     }
 
-    /// Adds a file, unless it is there with this length.
+    /// Adds a file, unless the index has it with this length.
     fn add(&self, path: &str, text: &str) -> Result<bool, Error> {
         let known = self.files.get(path)?;
         let length = text.len() as u64;
@@ -96,7 +96,7 @@ fn count_words(text: &str) -> HashMap<String, u32> {
     counts
 }
 
-/// All files below a folder that hold text. What cannot be read is left out.
+/// All files below a folder that hold text. Files that cannot be read are left out.
 fn texts(
     folder: &Path,
     visit: &mut impl FnMut(&Path, &str) -> Result<(), Error>,

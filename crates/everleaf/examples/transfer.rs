@@ -2,7 +2,7 @@
 
 use everleaf::{Batch, Error, ErrorKind, Store, Tree};
 
-/// What an account has; nothing if it is new.
+/// The balance of an account; 0 if it is new.
 fn amount(accounts: &Tree, name: &str) -> Result<(i64, Option<[u8; 8]>), Error> {
     let bytes = accounts
         .get(name)?

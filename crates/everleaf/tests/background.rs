@@ -1,4 +1,5 @@
-//! What an open leaves for later: stores that work while it is found out which space is in use.
+//! The work that an open leaves for later: stores are used while a thread finds out which space is
+//! in use.
 
 use std::ops::Deref;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -55,7 +56,7 @@ fn folder() -> Folder<RwLockReadGuard<'static, ()>> {
     Folder::new(RUNNING.read().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// For a test that needs all the space of its pool: what is retired is not free while a thread of
+/// For a test that needs all the space of its pool: retired space is not free while a thread of
 /// another test is pinned.
 fn folder_alone() -> Folder<RwLockWriteGuard<'static, ()>> {
     Folder::new(RUNNING.write().unwrap_or_else(PoisonError::into_inner))
@@ -73,7 +74,7 @@ fn fill(store: &Store, name: &str, options: TreeOptions, keys: u64) -> Tree {
     tree
 }
 
-/// Opens as after a crash: the last handle was dropped without closing.
+/// Opens the store as after a crash: the last handle was dropped without closing.
 fn crashed(folder: &TempDir) -> Store {
     Options::new()
         .close_cleanly(false)
@@ -99,8 +100,8 @@ fn work(tree: &Tree) {
     }
 }
 
-/// The allocations in use when what was retired is free again. That waits for all threads that are
-/// pinned, of other tests, too; reads make it go on.
+/// The allocations in use when retired space is free again. That takes until all pinned threads
+/// have unpinned, those of other tests included; reads advance it.
 fn freed(store: &Store, tree: &Tree) -> u64 {
     let allocations = || store.stat().unwrap().allocations;
     let mut least = allocations();
@@ -145,11 +146,12 @@ fn expect_work_while_marking(engine: Engine) {
     assert!(store.check().unwrap().is_empty());
     let allocations = freed(&store, &records);
     drop((words, records, store));
-    // Found out once more, with nobody at work: neither more nor less.
+    // The use is found out once more, while no thread works: it is exactly the same.
     let store = crashed(&folder);
     store.finish_recovery();
     let found = store.stat().unwrap().allocations;
-    // Spares of two trees, and what was retired last, were in use and are not reached.
+    // Spares of two trees, and the space that was retired last, were in use, and no tree reaches
+    // them.
     assert!(
         found <= allocations && allocations - found < 200,
         "{allocations}, then {found}"
@@ -178,7 +180,7 @@ fn an_open_after_a_clean_close_works_at_once() {
     assert_eq!(store.open_tree("words").unwrap().len().unwrap(), KEYS);
 }
 
-/// It once was a secret that no space was reused.
+/// The store once did not report that no space was reused.
 #[test]
 fn a_damaged_bitmap_is_told_and_costs_a_mark_at_the_next_open() {
     let folder = folder();
@@ -210,7 +212,7 @@ fn a_damaged_bitmap_is_told_and_costs_a_mark_at_the_next_open() {
     assert_eq!(store.stat().unwrap().recovery.damaged, []);
 }
 
-/// It once took the mark of all trees with it, at every open from then on.
+/// Such damage once ended the mark of all trees, at every later open.
 #[test]
 fn a_damaged_class_word_is_told_and_costs_its_slab() {
     let folder = folder();
@@ -244,8 +246,7 @@ fn a_damaged_class_word_is_told_and_costs_its_slab() {
         let tree = store.open_tree("words").unwrap();
         if open == 2 {
             work(&tree);
-            // Where leaves are split space is taken that was found to be free, and none of what is
-            // left alone.
+            // Splits of leaves take space that was found to be free, and none that is left alone.
             (0..KEYS).for_each(|number| {
                 tree.put(key(2 * KEYS + number), number.to_be_bytes())
                     .unwrap();
@@ -314,7 +315,7 @@ fn a_full_store_waits_for_its_mark() {
             assert!(tree.remove(key(other)).unwrap());
         }
     }
-    // Nothing is free above the high-water mark: what was removed must be found first.
+    // Nothing is free above the high-water mark: the space of removed entries must be found first.
     let store = open();
     let tree = store.open_tree("words").unwrap();
     for number in 1_000_000..1_050_000 {
@@ -323,7 +324,7 @@ fn a_full_store_waits_for_its_mark() {
     assert!(store.check().unwrap().is_empty());
 }
 
-/// Both once waited for ever for their own thread's range.
+/// Both calls once waited for ever for their own thread's range.
 #[test]
 fn a_thread_that_holds_a_range_is_not_waited_for() {
     let folder = folder();
@@ -351,7 +352,7 @@ fn a_thread_that_holds_a_range_is_not_waited_for() {
     store.finish_recovery();
 }
 
-/// What a panic interrupted may name what a clean close cuts off.
+/// An operation that a panic interrupted may name space that a clean close cuts off.
 #[test]
 fn a_store_dropped_by_a_panic_opens_as_after_a_crash() {
     let folder = folder();

@@ -10,11 +10,11 @@ use everleaf::{
     WordTree,
 };
 
-/// Where a process that was started by a test finds the pool that it writes.
+/// The variable with the pool that a child process of a test writes.
 const POOL: &str = "EVERLEAF_TEST_BACKUP_POOL";
 
 fn options() -> Options {
-    // So small that checkpoints come all the time.
+    // The log is so small that checkpoints come all the time.
     Options::new()
         .medium(MediumChoice::File)
         .log_bytes(1 << 20)
@@ -31,8 +31,8 @@ fn folder() -> tempfile::TempDir {
     .unwrap()
 }
 
-/// Writes key after key, each into one tree first and then into the other, and says what is
-/// durable.
+/// Writes key after key, each into one tree first and then into the other, and prints the keys that
+/// are durable.
 #[test]
 fn writer() {
     let Some(pool) = std::env::var_os(POOL) else {
@@ -42,7 +42,7 @@ fn writer() {
     let [first, second] = ["first", "second"].map(|name| store.word_tree(name).unwrap());
     let mut output = std::io::stderr().lock();
     for key in 0_u64.. {
-        // Old keys again, so that lines go home more than once.
+        // Old keys are written again, so that lines are checkpointed more than once.
         first.put(key / 2, key).unwrap();
         second.put(key / 2, key).unwrap();
         if key % 16 == 0 && writeln!(output, "{}", key + 1).is_err() {
@@ -51,8 +51,7 @@ fn writer() {
     }
 }
 
-/// Where a process that was started by a test finds the pool that it copies, and where the copy is
-/// to lie.
+/// The variables with the pool that a child process of a test copies, and the path of the copy.
 const COPY: &str = "EVERLEAF_TEST_BACKUP_COPY";
 
 #[test]
@@ -135,7 +134,7 @@ fn a_copy_that_was_cut_off_is_none_and_keeps_nobody_from_the_next_one() {
     assert!(is_whole(&copy));
 }
 
-/// Also what appears there while the copy is made.
+/// This also checks the files that appear there while the copy is made.
 #[test]
 fn a_copy_takes_nobodys_place() {
     let folder = folder();
@@ -186,8 +185,8 @@ fn start_writer(pool: &Path) -> (Child, BufReader<std::process::ChildStderr>) {
     (child, said)
 }
 
-/// What was written is a moment: both trees without a gap, the second no more than one write
-/// behind. Returns how many writes to the first there were.
+/// Checks that the copy is the state of one moment: both trees have no gap, and the second is at
+/// most one write behind. Returns the number of writes to the first.
 fn writes(store: &Store) -> u64 {
     assert_eq!(store.check().unwrap(), []);
     let count = |name: &str| {
@@ -221,7 +220,8 @@ fn a_pool_that_another_process_writes_is_copied_and_that_notices_nothing() {
     let (mut child, mut said) = start_writer(&pool);
     let mut line = String::new();
     for number in 0..8 {
-        // What it has said by now must be there. It goes on meanwhile.
+        // The copy must have the keys that the writer has printed by now. The writer goes on
+        // meanwhile.
         let mut acknowledged = 0;
         while acknowledged < 2000 * (number + 1) {
             line.clear();
@@ -263,7 +263,7 @@ fn a_pool_that_another_process_writes_is_copied_and_that_notices_nothing() {
             .all(|path| path.extension().is_none_or(|name| name != "spool")),
         "{left:?}"
     );
-    // And of one that nobody has open, but that a crash left.
+    // Then a copy of a pool that no process has open, and that was left by a crash.
     options().backup(&pool, folder.path().join("last")).unwrap();
     assert!(writes(&options().open(folder.path().join("last")).unwrap()) > 0);
 }
@@ -272,7 +272,7 @@ fn a_pool_that_another_process_writes_is_copied_and_that_notices_nothing() {
 fn a_copy_has_what_was_durable_and_leaves_nothing_behind_if_there_is_none() {
     let folder = folder();
     let [pool, copy] = ["a.pool", "copy"].map(|name| folder.path().join(name));
-    // A holder that has written nothing yet.
+    // The holder has written nothing yet.
     let store = options()
         .durability(Durability::Buffered(Duration::from_secs(3600)))
         .open(&pool)
@@ -289,12 +289,12 @@ fn a_copy_has_what_was_durable_and_leaves_nothing_behind_if_there_is_none() {
         .unwrap()
         .get(0)
         .unwrap();
-    // Where durability is deferred, more than was asked for may be durable.
+    // If durability is deferred, more writes than were synced may be durable.
     assert!(found.is_some(), "what was durable");
     let again = options().backup(&pool, &copy).unwrap_err();
     assert!(matches!(again.kind(), ErrorKind::Io { .. }), "{again}");
     drop((store, words));
-    // Held on a medium without a log.
+    // The pool is open on a medium without a log.
     let other = folder.path().join("b.pool");
     let mapped = Options::new()
         .medium(MediumChoice::Dax)
@@ -312,14 +312,14 @@ fn a_copy_has_what_was_durable_and_leaves_nothing_behind_if_there_is_none() {
     assert!(matches!(missing.kind(), ErrorKind::NoSuchPool), "{missing}");
 }
 
-/// It looks like the log of a pool that is open, but whoever opens the pool as mapped memory writes
-/// none.
+/// It looks like the log of a pool that is open, but a process that opens the pool as mapped memory
+/// writes no log.
 #[test]
 fn a_log_that_a_killed_process_left_is_not_taken_for_that_of_mapped_memory() {
     let folder = folder();
     let path = folder.path().join("a.pool");
     let log = folder.path().join("a.pool.log");
-    // In the form that every processor can store to mapped memory.
+    // Every processor can store lines of this form to mapped memory.
     options()
         .line_store(LineStore::Twin)
         .open(&path)
@@ -327,7 +327,7 @@ fn a_log_that_a_killed_process_left_is_not_taken_for_that_of_mapped_memory() {
         .close()
         .unwrap();
     {
-        // A process that is killed before its first sync.
+        // The process is killed before its first sync.
         let file = std::fs::File::options()
             .read(true)
             .write(true)

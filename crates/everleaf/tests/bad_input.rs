@@ -1,5 +1,5 @@
-//! Files that are no pools, or were: a typed error or a whole store, never a panic, and nothing
-//! lost.
+//! Files that are no pools, or not any more: the result is a typed error or a whole store, never a
+//! panic, and nothing is lost.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -132,7 +132,7 @@ fn both_header_copies_with_a_flipped_byte_are_a_typed_error_and_nothing_is_writt
     expect_whole(&opened(&path).unwrap()).unwrap();
 }
 
-/// What the pool knows of itself is found anew, as after a crash, where it is not known any more.
+/// If the records of the pool's own space are damaged, its use is found anew, as after a crash.
 #[test]
 fn a_flipped_byte_in_the_state_line_costs_nothing() {
     let (_folder, path) = pool();
@@ -150,7 +150,7 @@ fn a_flipped_byte_in_the_state_line_costs_nothing() {
         (200..4000).for_each(|number| assert!(words.remove(number).unwrap()));
         assert_eq!(store.check().unwrap(), []);
         drop(words);
-        // A close beside the mark that an open left for later leaves it to the next open.
+        // If an open left the mark for later, a close before its end leaves it to the next open.
         store.finish_recovery();
         store.close().unwrap();
         let store = opened(&path).unwrap();
@@ -172,7 +172,7 @@ fn a_flipped_byte_in_the_root_table_is_a_typed_error_or_costs_nothing() {
     }
 }
 
-/// Uses every part of the trees; answers may be wrong, but there is an answer.
+/// Uses every part of the trees. Answers may be wrong, but each operation returns one.
 fn use_all(store: &Store) -> bool {
     let mut clean = store.check().unwrap().is_empty();
     for name in ["records", "words"] {
@@ -199,8 +199,8 @@ fn use_all(store: &Store) -> bool {
     clean
 }
 
-/// An end that met damage once stood for the whole range: the other end stopped, and said nothing
-/// of what was missing.
+/// Damage at one end once ended the whole range: the other end stopped, and did not report that
+/// entries were missing.
 #[test]
 fn a_range_whose_one_end_met_damage_goes_on_from_the_other() -> Result<()> {
     let (_folder, path) = pool();
@@ -216,7 +216,7 @@ fn a_range_whose_one_end_met_damage_goes_on_from_the_other() -> Result<()> {
             .windows(key.len())
             .position(|window| window == key.as_bytes())
             .unwrap();
-        // The length of its record's key.
+        // The damaged word is the length of its record's key.
         fs::write(&path, flipped(&whole, &[at - 6], 8)).unwrap();
         let store = opened(&path)?;
         let tree = store.tree("records")?;
@@ -234,7 +234,8 @@ fn a_range_whose_one_end_met_damage_goes_on_from_the_other() -> Result<()> {
             }
         }
         range.skip_damage();
-        // From the other end on, up to the damage, and past it to what came first.
+        // The range goes on from the other end, up to the damage, and past it to the entries at the
+        // front.
         loop {
             let next = if damaged >= 100 {
                 range.next_entry()
@@ -301,7 +302,7 @@ fn try_damage(path: &Path, whole: &[u8], form: LineStore, offset: usize, mask: u
     })
 }
 
-/// What was not noticed has changed nothing.
+/// Damage that was not noticed must have changed nothing.
 fn expect_kept(path: &Path, whole: &[u8], form: LineStore, offset: usize, mask: u8) {
     for clean in [true, false] {
         let mut damaged = flipped(whole, &[offset], mask);
@@ -310,7 +311,7 @@ fn expect_kept(path: &Path, whole: &[u8], form: LineStore, offset: usize, mask: 
         }
         fs::write(path, damaged).unwrap();
         let opened = Options::new().create(false).line_store(form).open(path);
-        // One of both may have noticed.
+        // Only one of the two opens may have noticed it.
         if let Ok(store) = opened
             && store.check().unwrap().is_empty()
         {
@@ -328,9 +329,9 @@ fn a_flipped_byte_in_a_slot_line_is_noticed() {
             for line in slot_lines(leaf, form) {
                 for byte in (0..64).step_by(stride(5)) {
                     let noticed = try_damage(&path, &whole, form, line + byte, 1 << (byte % 8));
-                    // Of twins one copy counts, and the other says nothing. A tag says which, and
-                    // after a crash a copy with another one looks torn: then the leaf may be as it
-                    // was one change earlier.
+                    // Only one copy of twin lines counts, and the tags say which. After a crash a
+                    // copy with another tag looks torn: then the leaf may be as it was one change
+                    // earlier.
                     let is_tag = byte % 8 == 7;
                     assert!(
                         noticed || form == LineStore::Twin,
@@ -398,7 +399,7 @@ fn a_damaged_tree_leaves_the_others_usable_and_is_not_overwritten() {
                 ErrorKind::Corrupt { .. }
             ));
             let found = store.check().unwrap();
-            // The leaf, and what lies behind it, which is found in the slabs.
+            // The damage concerns the leaf, and the leaves behind it, which are found in the slabs.
             assert!(!found.is_empty());
             assert!(
                 found
@@ -422,7 +423,7 @@ fn a_damaged_tree_leaves_the_others_usable_and_is_not_overwritten() {
     }
 }
 
-/// Its space once was taken until the next crash.
+/// Its space once stayed taken until the next crash.
 #[test]
 fn what_a_damaged_tree_that_was_dropped_leaves_behind_is_found_by_the_next_open() -> Result<()> {
     let (_folder, path) = pool();
@@ -625,7 +626,7 @@ fn a_missing_file_is_made_only_if_asked() {
     assert!(!path.exists());
     let error = Store::open(folder.path().join("no/such/folder")).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Io { .. }), "{error}");
-    // What fails leaves no file behind.
+    // An open that fails leaves no file behind.
     if let Err(error) = Options::new().require(Survives::PowerLoss).open(&path) {
         assert!(
             matches!(error.kind(), ErrorKind::NotDurable { .. }),
@@ -741,7 +742,8 @@ fn at_its_limit_a_pool_says_so_loses_nothing_and_stays_usable() -> Result<()> {
     Ok(())
 }
 
-/// A page or a sector of zeros was taken for slots without trees: `check` called the pool sound.
+/// A page or a sector of zeros was once taken for slots without trees: `check` called the pool
+/// sound.
 #[test]
 fn zeros_in_the_root_table_are_damage() -> Result<()> {
     let (_folder, path) = pool();
@@ -842,7 +844,7 @@ fn a_damaged_slot_of_the_root_table_costs_one_tree() -> Result<()> {
                     store.tree(name).err(),
                     store.drop_tree(name).err(),
                 ];
-                // All that leads to a tree without a name is whole.
+                // All pointers to a tree without a name are whole.
                 let is_salvaged = !named && *name == lost.name;
                 let salvaged = store.salvage(name, |_, _| true);
                 assert_eq!(salvaged.is_ok(), is_salvaged, "{name}");
@@ -851,9 +853,9 @@ fn a_damaged_slot_of_the_root_table_costs_one_tree() -> Result<()> {
                     assert!(error.is_corrupt(), "{error}");
                 }
             }
-            // A tree of a name that cannot be read may have any.
+            // A tree whose name cannot be read may have any name.
             assert_eq!(store.tree("another").is_ok(), named);
-            // Nothing that the lost tree may hold is reused.
+            // No space that the lost tree may hold is reused.
             for name in names.iter().filter(|name| *name != missing) {
                 let tree = store.open_tree(name)?;
                 (1000..1500_u64)

@@ -66,7 +66,8 @@ fn a_batch_over_trees_of_every_engine() -> Result<()> {
             Ok(())
         };
         is_done(&store)?;
-        // The conditions do not hold any more: nothing is written, not even what has no condition.
+        // The conditions do not hold any more, so nothing is written, not even to keys without a
+        // condition.
         batch.put(&all[0], "other", "4");
         let error = store.write(&batch).unwrap_err();
         assert!(
@@ -238,7 +239,7 @@ fn transfers_of_many_threads_keep_the_sum() -> Result<()> {
     Ok(())
 }
 
-/// On a disk, however many trees.
+/// A batch on a disk waits once, however many trees it has.
 #[test]
 fn a_batch_waits_for_the_disk_once() -> Result<()> {
     let folder = tempdir().unwrap();
@@ -294,8 +295,8 @@ fn a_batch_waits_for_a_load() -> Result<()> {
     Ok(())
 }
 
-/// A batch meets a damaged record in one of its trees. Until a tree is mended nothing is written,
-/// however often the store is opened, and what the batch has written is not lost.
+/// A batch finds a damaged record in one of its trees. Until the tree is mended no write is
+/// accepted, however often the store is opened, and the writes of the batch are not lost.
 #[test]
 fn a_batch_that_meets_damage_stays_half_done() -> Result<()> {
     let folder = tempdir().unwrap();
@@ -344,14 +345,15 @@ fn a_batch_that_meets_damage_stays_half_done() -> Result<()> {
             refused.is_err_and(|error| matches!(error.kind(), ErrorKind::BatchUnfinished))
         };
         assert!(is_refused(sound.put("another key", "1")));
-        // Another tree might lie where the damaged one is, which the rest of the batch is for.
+        // If the damaged tree could be dropped, the rest of the batch might go to another tree in
+        // its place.
         assert!(
             is_refused(store.drop_tree("damaged"))
                 && is_refused(store.tree("another tree").map(drop))
         );
     }
 
-    // The same damage to the record of the batch that no tree has.
+    // The same damage, in the record of the batch that no tree has taken over.
     let mut bytes = std::fs::read(&path).unwrap();
     let lost = place(&bytes, b"lost").unwrap();
     bytes[lost] ^= 1;

@@ -20,7 +20,7 @@ use pool::{Pool, PoolOptions};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-/// Where a pool's file names its holder.
+/// The offset at which a pool's file names its holder.
 const HOLDER: u64 = 0x2010;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -46,7 +46,7 @@ fn log_of(pool: &Path) -> PathBuf {
     PathBuf::from(format!("{}.log", pool.display()))
 }
 
-/// Opened so that it ends as a killed process does.
+/// Options with which a store ends as a killed process does.
 fn killable(pool: &Path) -> Store {
     options().close_cleanly(false).open(pool).unwrap()
 }
@@ -67,8 +67,8 @@ fn read(tree: &Tree) -> Model {
         .collect()
 }
 
-/// What a tree may be found as: after each operation, and from which moment on each was
-/// acknowledged.
+/// The states in which a tree may be found: the one after each operation, and the moment from which
+/// on that was acknowledged.
 struct History {
     models: Vec<Model>,
     acknowledged: Vec<usize>,
@@ -103,7 +103,8 @@ impl History {
         Ok(())
     }
 
-    /// Everything acknowledged before `moment` is there, and nothing that never was.
+    /// Checks that everything that was acknowledged before `moment` is there, and nothing that was
+    /// never written.
     fn verify(&self, machine: &Machine, moment: usize, piece_bytes: usize, random: &mut SmallRng) {
         let least = self
             .acknowledged
@@ -140,7 +141,7 @@ impl History {
                 let index = index.unwrap_or_else(|| {
                     panic!("cut at {moment}: at least {least} of {count} are lost")
                 });
-                // At most the one that was under way.
+                // Only the operation that was under way may be done, too.
                 assert!(index <= 1, "cut at {moment}: {index} more than was begun");
                 assert_eq!(store.check().unwrap(), []);
                 tree.put("after", "the crash").unwrap();
@@ -264,7 +265,7 @@ fn a_pool_that_was_closed_is_one_file_and_one_that_was_not_is_two() {
     assert!(store.tree("main").unwrap().contains("key").unwrap());
 }
 
-/// Or its log would be missed, and with it what was written last.
+/// Otherwise its log would be missing, and with it the last writes.
 #[test]
 fn a_pool_that_is_opened_by_another_name_has_its_log_beside_the_file() {
     let folder = folder();
@@ -339,7 +340,7 @@ fn logs_that_do_not_fit_are_refused_and_nothing_is_touched() {
     std::fs::write(&log, "somebody's notes").unwrap();
     assert!(matches!(log_error(&path), LogError::NotALog));
     assert_eq!(std::fs::read_to_string(&log).unwrap(), "somebody's notes");
-    // A pool that needs none beside one that holds something.
+    // The pool needs no log, beside a log that holds data.
     let new = folder.path().join("c.pool");
     std::fs::copy(&aside, log_of(&new)).unwrap();
     assert!(matches!(log_error(&new), LogError::Unasked { .. }));
@@ -357,7 +358,7 @@ fn a_pool_goes_from_the_file_medium_to_emulated_memory_and_back() {
     let folder = folder();
     let path = folder.path().join("a.pool");
     let dax = || Options::new().medium(MediumChoice::Dax);
-    // Made on the emulation, its lines have the form that this processor needs.
+    // The pool is made on the emulation, so its lines have the form that this processor needs.
     dax()
         .open(&path)
         .unwrap()
@@ -383,8 +384,8 @@ fn a_pool_goes_from_the_file_medium_to_emulated_memory_and_back() {
     );
 }
 
-/// A damaged bit in the line that names the log: mapped memory needs no log, and so is a way out,
-/// if none lies there that holds something.
+/// A bit in the line that names the log is damaged. Mapped memory needs no log, and is a way out if
+/// no log with data lies there.
 #[test]
 fn a_damaged_line_that_names_the_log_is_an_error_with_a_way_out() {
     let folder = folder();
@@ -437,7 +438,7 @@ fn a_damaged_line_that_names_the_log_is_an_error_with_a_way_out() {
     flip();
     expect_damage(MediumChoice::File);
     expect_damage(MediumChoice::Dax);
-    // Nor where what lies there says nothing any more.
+    // It is also refused if the file there cannot be recognised any more.
     let log = std::fs::read(log_of(&path)).unwrap();
     let blanked: Vec<u8> = log
         .iter()
@@ -477,7 +478,7 @@ fn a_file_in_memory_is_no_promise_against_loss_of_power() {
     assert!(!folder.path().join("b.pool").exists());
 }
 
-/// Such a ticket was once durable at once, though a crash would have taken the write back.
+/// Such a ticket once counted as durable at once, although a crash would have taken the write back.
 #[test]
 fn a_ticket_of_a_tree_of_epochs_waits_for_its_epoch() {
     let folder = tempfile::tempdir().unwrap();
@@ -589,7 +590,7 @@ fn deferred_durability_is_durable_after_a_sync() {
     }
 }
 
-/// As its page says, whatever durability operations on entries have.
+/// A removed tree is durably gone, whatever durability operations on entries have.
 #[test]
 fn a_tree_that_is_removed_is_durably_gone_when_that_returns() {
     for engine in Engine::ALL.iter().copied() {
@@ -621,7 +622,7 @@ fn a_tree_that_is_removed_is_durably_gone_when_that_returns() {
     }
 }
 
-/// What followed a sync was once synced by itself, at once, however long it had time.
+/// A write after a sync was once synced by itself, at once, although it had time.
 #[test]
 fn a_sync_by_hand_is_followed_by_none_in_the_background() {
     for durability in [
@@ -639,7 +640,7 @@ fn a_sync_by_hand_is_followed_by_none_in_the_background() {
         for key in 0..100 {
             words.put(key, key).unwrap();
             store.sync().unwrap();
-            // Time for whoever was woken.
+            // This gives woken threads time to run.
             for other in 0..100 {
                 words.put(other, key).unwrap();
                 std::thread::yield_now();
@@ -677,7 +678,7 @@ fn a_backup_is_taken_while_writers_run() {
                 .range(..)
                 .collect::<Result<_>>()
                 .unwrap();
-            // All keys were put in order, so a moment of the tree has no gap.
+            // All keys were put in order, so the state of the tree at any moment has no gap.
             assert!(
                 copied
                     .iter()
@@ -701,7 +702,7 @@ fn a_backup_is_taken_while_writers_run() {
     assert!(!folder.path().join("memory").exists());
 }
 
-/// Of a pool that is larger than the memory that it may take, by each engine and codec.
+/// The pool is larger than the memory that it may take; each engine and codec is tested.
 #[test]
 fn written_pages_are_limited() {
     const LIMIT: u64 = 1 << 20;
@@ -722,7 +723,7 @@ fn written_pages_are_limited() {
         } else {
             (10_000, vec![7; 400])
         };
-        // Multiplied by an odd number, so that keys come in no order.
+        // The number is multiplied by an odd one, so that keys come in no order.
         let key = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
         let tickets: Vec<_> = (0..keys)
             .map(|number| tree.pending().put(key(number), &value).unwrap())
@@ -782,7 +783,7 @@ fn a_log_that_has_failed_gives_no_space() {
     }
 }
 
-/// A tree that was not made once was listed all the same, at space that had been given back.
+/// A tree whose creation failed was once listed nevertheless, at space that had been given back.
 #[test]
 fn a_tree_is_listed_or_not_as_was_answered_when_the_disk_failed() {
     for engine in Engine::ALL.iter().copied() {
@@ -814,7 +815,7 @@ fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// The log and every copy hold what the pool holds.
+/// The log and every copy have the same content as the pool, so they have its permissions.
 #[test]
 fn who_may_not_read_a_pool_may_read_neither_its_log_nor_a_copy() {
     let folder = folder();
@@ -840,7 +841,7 @@ fn who_may_not_read_a_pool_may_read_neither_its_log_nor_a_copy() {
     }
 }
 
-/// Somebody else's file that only happens to lie there; a link may even lead to one anywhere.
+/// A file of another program may lie at the log's path, or a link that leads to any file.
 #[test]
 fn what_lies_where_the_log_belongs_and_is_none_keeps_its_mode() {
     let folder = folder();
@@ -871,11 +872,11 @@ fn what_lies_where_the_log_belongs_and_is_none_keeps_its_mode() {
             (0o600, content)
         );
     }
-    // One that leads nowhere yet.
+    // The link leads to a path that does not exist yet.
     std::fs::remove_file(&notes).unwrap();
     assert!(matches!(log_error(&pool), LogError::Link { .. }));
     assert!(!notes.exists());
-    // And a log that is one, elsewhere: a copy and mapped memory do not follow the link either.
+    // The link leads to a real log elsewhere: a copy and mapped memory do not follow it either.
     std::fs::remove_file(&log).unwrap();
     killable(&pool)
         .tree("t")
@@ -908,7 +909,7 @@ fn what_lies_where_the_log_belongs_and_is_none_keeps_its_mode() {
     );
 }
 
-/// To replay a log may take long, and others ask meanwhile who does it.
+/// Replaying a log may take long, and other processes ask for the holder meanwhile.
 #[test]
 fn a_pool_names_its_holder_before_its_log_is_replayed() {
     let folder = folder();
@@ -931,7 +932,7 @@ fn a_pool_names_its_holder_before_its_log_is_replayed() {
     assert_eq!(pool::holder_of_file(&file), Some(std::process::id()));
 }
 
-/// Not even its holder is named in it.
+/// A failed open does not even write its holder to the file.
 #[test]
 fn a_pool_without_the_log_that_it_needs_is_not_touched() {
     let folder = folder();
@@ -969,7 +970,7 @@ fn a_pool_without_the_log_that_it_needs_is_not_touched() {
             );
         }
     }
-    // And one that needs none, beside a log that holds something.
+    // The same with a pool that needs no log, beside a log that holds data.
     let closed = folder.path().join("c.pool");
     options()
         .line_store(LineStore::Twin)
@@ -998,10 +999,10 @@ fn a_pool_without_the_log_that_it_needs_is_not_touched() {
     }
 }
 
-/// Syncs that succeed before one fails, and all after it.
+/// A disk on which some syncs succeed; then one fails, and all after it.
 static SYNCS_LEFT: AtomicI64 = AtomicI64::new(0);
 
-/// Its log would be refused beside every pool that is made there later.
+/// If its log stayed, it would be refused beside every pool that is made there later.
 #[test]
 fn a_pool_that_could_not_be_made_leaves_nothing() {
     let fail = |io| -> Arc<dyn Io> {
@@ -1049,8 +1050,8 @@ impl Gate {
     }
 }
 
-/// It once waited for the disk under the lock of the pool's space, or of the tree's first leaf; and
-/// so did whoever needed that.
+/// Such an operation once waited for the disk while it held the lock of the pool's space, or of the
+/// tree's first leaf; so threads that needed the lock waited, too.
 #[test]
 fn a_bulk_load_that_waits_for_the_disk_holds_no_lock() {
     for engine in [Engine::RNTREE, Engine::BZTREE] {
@@ -1096,7 +1097,7 @@ fn a_bulk_load_that_waits_for_the_disk_holds_no_lock() {
             }
             is_so()
         };
-        // More than what one operation may append without a wait.
+        // More bytes than one operation may append without a wait.
         let entries = || {
             (1..6_000_000)
                 .take_while(|_| is_shut() || !has_waited())
@@ -1111,7 +1112,7 @@ fn a_bulk_load_that_waits_for_the_disk_holds_no_lock() {
             let put = scope.spawn(|| {
                 let before = groups();
                 let put = scope.spawn(|| words.put(0, 1));
-                // The last of its groups it appends under its locks.
+                // The operation appends its last groups under its locks.
                 while is_shut() && !has_put.load(Ordering::Relaxed) {
                     has_put.store(groups() >= before + 2, Ordering::Relaxed);
                 }

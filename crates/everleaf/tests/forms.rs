@@ -1,5 +1,5 @@
-//! Each form of the search kernels, and each line store, under each engine: as far as the processor
-//! has them.
+//! Each form of the search kernels, and each line store, with each engine, if the processor has
+//! them.
 
 use std::collections::BTreeMap;
 

@@ -31,8 +31,8 @@ fn key(number: u64) -> [u8; 8] {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
 }
 
-/// Two trees of an engine, with splits, updates and removes; of the second half of the writes
-/// nothing need be durable.
+/// Two trees of an engine, with splits, updates and removes. The second half of the writes need not
+/// be durable.
 fn fill(store: &Store, engine: Engine) -> Result<()> {
     for codec in Codec::ALL {
         let tree = store.tree_with(
@@ -294,8 +294,8 @@ fn a_reader_refuses_what_a_writer_refuses() -> Result<()> {
     Ok(())
 }
 
-/// A damaged line that names the log: as for a writer, it matters unless a medium without a log is
-/// asked for.
+/// The line that names the log is damaged. As for a writer, that is an error unless a medium
+/// without a log is asked for.
 #[test]
 fn a_reader_that_asks_for_a_medium_without_a_log_needs_no_name_of_one() -> Result<()> {
     let folder = tempfile::tempdir().unwrap();

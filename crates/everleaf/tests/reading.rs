@@ -1,4 +1,4 @@
-//! Reading: values that are lent, ranges that seek and change threads, records that are verified,
+//! Reading: borrowed values, ranges that seek and change threads, records that are verified,
 //! tickets that are awaited.
 
 use std::future::Future;
@@ -41,7 +41,7 @@ fn a_range_seeks_from_either_end() -> Result<()> {
         );
         range.seek(9_u32.to_be_bytes());
         assert_eq!(number(range.next()), Some(100));
-        // At the other end nothing is left, and back before it something is.
+        // Nothing is left at the other end; after a seek backwards there are entries again.
         range.seek(1500_u32.to_be_bytes());
         assert_eq!(number(range.next()), None);
         range.seek(9_u32.to_be_bytes());
@@ -111,7 +111,8 @@ fn a_record_that_is_damaged_is_an_error_where_reads_are_verified() -> Result<()>
                 assert_eq!(is_corrupt, verify, "{}", engine.name);
             }
             assert_eq!(tree.get("key")?.as_deref(), Some(b"sound".as_slice()));
-            // What lies before a range is not read, also if it begins as the range does.
+            // Entries before a range are not read, even if their keys begin like those of the
+            // range.
             let first = tree.range("a key longer than b"..).next().transpose()?;
             assert_eq!(
                 first.as_ref().map(|(_, value)| &**value),

@@ -1,4 +1,4 @@
-//! The room that a pool's file takes: what is removed comes back, and is taken again.
+//! The room that a pool's file takes: the room of removed entries is given back, and taken again.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -78,7 +78,7 @@ fn expect_whole(store: &Store, name: &str, value: u8) {
     assert_eq!(store.check().unwrap(), []);
 }
 
-/// Before, a file stayed at its greatest size, except for a free tail that a close cut off.
+/// A file once stayed at its greatest size, except for a free tail that a close cut off.
 #[test]
 fn what_a_dropped_tree_took_comes_back_and_is_used_again() {
     for (medium, kind) in cases() {
@@ -156,7 +156,7 @@ fn what_was_removed_from_a_tree_comes_back() {
     }
 }
 
-/// Masstree kept its runs until it was dropped.
+/// A tree of Masstree once kept its runs until it was dropped.
 #[test]
 fn a_close_gives_back_what_was_removed() {
     for (medium, kind) in cases() {
@@ -247,7 +247,7 @@ fn free_slabs_of_zeros_are_free_whether_or_not_they_are_holes() {
             "{medium:?}: {zeros} free slabs of {}",
             bytes.len() / SLAB
         );
-        // Written as they are, they are no holes.
+        // The bytes are written as they are, so they are no holes.
         std::fs::write(&path, &bytes).unwrap();
         let store = options(medium).open(&path).unwrap();
         assert!(!store.recovery().after_crash);
@@ -262,7 +262,7 @@ fn free_slabs_of_zeros_are_free_whether_or_not_they_are_holes() {
         );
         drop(tree);
         store.close().unwrap();
-        // What is in use is not all zeros, so its class word is damaged if that is zero.
+        // A slab in use is not all zeros, so a class word of zero in it is damaged.
         bytes = std::fs::read(&path).unwrap();
         let used = bytes
             .chunks(SLAB)

@@ -1,5 +1,4 @@
-//! What can still be read and written of trees that are damaged somewhere, and whether their users
-//! are told.
+//! Damaged trees: which entries can still be read and written, and whether the damage is reported.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -94,7 +93,7 @@ fn a_range_of_bztree_leaves_out_what_is_damaged_and_nothing_else() -> Result<()>
                 "{damaged}, forward: {is_forward}"
             );
         }
-        // It is in nobody's way who does not ask for what begins as it does.
+        // The damage affects only reads of keys with the same beginning.
         let behind = tree.range(key(damaged + 1)..).collect::<Result<Vec<_>>>()?;
         assert_eq!(behind.len() as u64, 199 - damaged);
         if let Some(last) = damaged.checked_sub(1) {
@@ -107,14 +106,15 @@ fn a_range_of_bztree_leaves_out_what_is_damaged_and_nothing_else() -> Result<()>
     Ok(())
 }
 
-/// What met damage once it had frozen a leaf left it so, and nobody could write to the leaf again.
+/// An operation that found damage after it had frozen a leaf once left the leaf frozen, and no
+/// thread could write to it again.
 #[test]
 fn a_damaged_record_of_bztree_keeps_nobody_from_the_others_in_its_leaf() -> Result<()> {
     let key = |number| format!("a prefix that all share {number:03}");
     let (_folder, path, whole) = pool_of(Engine::BZTREE, key);
     let mut tried = 0;
     for damaged in (0..200).step_by(23) {
-        // Not a key that separates leaves, which is there twice.
+        // The key is not one that separates leaves, which would be there twice.
         let Some(bytes) = with_damaged_record(&whole, &key(damaged)) else {
             continue;
         };
@@ -122,8 +122,8 @@ fn a_damaged_record_of_bztree_keeps_nobody_from_the_others_in_its_leaf() -> Resu
         fs::write(&path, bytes).unwrap();
         let store = opened(&path)?;
         let tree = store.open_tree("t")?;
-        // One whose fingerprint is the same, in the same leaf, is told from it by the whole key,
-        // which cannot be read.
+        // A key with the same fingerprint in the same leaf differs only in the whole key, which
+        // cannot be read.
         let is_hidden = |number: u64| tree.get(key(number)).is_err();
         let mut hidden = 0;
         for put in [true, false] {
@@ -147,7 +147,7 @@ fn a_damaged_record_of_bztree_keeps_nobody_from_the_others_in_its_leaf() -> Resu
     Ok(())
 }
 
-/// And a range of rntree or masstree ends where the damage is, and not before.
+/// A range of rntree or masstree ends at the damage, and not before.
 #[test]
 fn what_lies_before_damage_and_behind_it_is_salvaged_from_a_tree_that_opens() -> Result<()> {
     let key = |number| format!("a prefix that all share {number:03}");
@@ -159,7 +159,7 @@ fn what_lies_before_damage_and_behind_it_is_salvaged_from_a_tree_that_opens() ->
     {
         let (_folder, path, whole) = pool_of(engine, key);
         let mut bytes = whole.clone();
-        // Of masstree the value comes before the key, and the lengths before that.
+        // In a record of masstree the lengths come first, then the value, then the key.
         let value = b"value 120\0";
         let at = whole
             .windows(value.len())
@@ -192,8 +192,8 @@ fn what_lies_before_damage_and_behind_it_is_salvaged_from_a_tree_that_opens() ->
             visits < 3
         })?;
         assert_eq!(visits, 3, "{engine:?}");
-        // The salvage holds nothing while it calls this. No thread has used some of these nodes since
-        // the open.
+        // The salvage holds no lock while it calls this. No thread has used some of these nodes
+        // since the open.
         if engine == Engine::MASSTREE {
             store.salvage("t", |_, _| {
                 store.sync().unwrap();
@@ -220,7 +220,8 @@ fn what_lies_before_damage_and_behind_it_is_salvaged_from_a_tree_that_does_not_o
     Ok(())
 }
 
-/// What is salvaged of the only tree of a pool of these bytes, and how much was said to be missing.
+/// The entries that are salvaged from the only tree of a pool with these bytes, and the parts that
+/// are reported as missing.
 fn salvaged(path: &Path, bytes: &[u8]) -> Result<(Vec<String>, usize)> {
     fs::write(path, bytes).unwrap();
     let mut found = Vec::new();
@@ -231,17 +232,17 @@ fn salvaged(path: &Path, bytes: &[u8]) -> Result<(Vec<String>, usize)> {
     Ok((found, left_out.len()))
 }
 
-/// A slice that was too high once had all entries behind it left out; and a range passed over those
-/// in its node, and said nothing.
+/// Because of a slice that was too high, all entries behind it were once left out; and a range
+/// skipped those in its node without an error.
 #[test]
 fn a_damaged_slice_of_masstree_costs_its_own_entry() -> Result<()> {
-    // Keys of one slice, of which only their order says what is damaged; and longer ones, whose
-    // records have them.
+    // Keys of one slice, where only the order shows which one is damaged; and longer keys, which
+    // their records contain.
     for (rest, masks) in [("", &[0x80, 0x40][..]), (" goes on", &[0x80, 0x08])] {
         let key = |number: u64| format!("key {number:03}\0{rest}");
         let (_folder, path, whole) = pool_of(Engine::MASSTREE, key);
         let mut tried = 0;
-        // Of the first node nothing says where its entries begin.
+        // Nothing records where the entries of the first node begin.
         for number in (14..199).step_by(3) {
             let slice =
                 u64::from_be_bytes(key(number).as_bytes()[..8].try_into().unwrap()).to_le_bytes();
@@ -249,7 +250,8 @@ fn a_damaged_slice_of_masstree_costs_its_own_entry() -> Result<()> {
                 .windows(8)
                 .enumerate()
                 .filter(|(_, window)| *window == slice);
-            // What separates nodes, and what has moved to another one, stands elsewhere, too.
+            // Keys that separate nodes, and entries that have moved to another node, have copies
+            // elsewhere.
             let Some((at, _)) = places.next() else {
                 continue;
             };
@@ -281,8 +283,7 @@ fn a_damaged_slice_of_masstree_costs_its_own_entry() -> Result<()> {
     Ok(())
 }
 
-/// A separator that was wrong once cost all that lay on one side of it, when it was taken at its
-/// word.
+/// A wrong separator once cost all entries on one side of it, because it was trusted.
 #[test]
 fn one_damaged_word_of_masstree_costs_no_more_than_an_entry_or_two() -> Result<()> {
     let key = |number: u64| format!("key {number:03}\0");
@@ -296,7 +297,7 @@ fn one_damaged_word_of_masstree_costs_no_more_than_an_entry_or_two() -> Result<(
             .enumerate()
             .filter(|(_, window)| *window == slice);
         for (at, _) in places {
-            // The last digit, then the first letter.
+            // The damage changes the last digit, then the first letter.
             for (byte, mask) in [(1, 1), (1, 2), (7, 0x80), (7, 0x40)] {
                 let (found, missing) = salvaged(&path, &flipped(&whole, &[at + byte], mask))?;
                 let what = format!("{number}, byte {byte} at {at}, {mask:x}: {missing} missing");
@@ -329,7 +330,7 @@ fn is_permutation(word: u64) -> bool {
     (2..15).contains(&(word & 15)) && seen == (1 << 14) - 1
 }
 
-/// Nobody said so.
+/// The damage was once not reported.
 #[test]
 fn entries_that_a_node_of_masstree_has_lost_count_of_are_said_to_be_missing() -> Result<()> {
     let (_folder, path, whole) = pool_of(Engine::MASSTREE, |number| format!("key {number:03}"));
@@ -396,7 +397,7 @@ fn open_emulated(path: &Path) -> Result<Store> {
         .open(path)
 }
 
-/// The content of the tree, if nothing tells of damage. Then writes to it.
+/// Returns the content of the tree if no operation reports damage. Then writes to it.
 fn content(path: &Path) -> Result<Option<Entries>> {
     let store = open_emulated(path)?;
     let tree = store.open_tree("t")?;
@@ -414,7 +415,7 @@ fn content(path: &Path) -> Result<Option<Entries>> {
     Ok(Some(found))
 }
 
-/// The salvaged entries are those that were there, or it is said that something is missing.
+/// Checks that the salvaged entries are all entries, or that missing parts are reported.
 fn is_salvage_honest(path: &Path, sound: &Entries) -> bool {
     let Ok(store) = open_emulated(path) else {
         return true;
@@ -534,7 +535,7 @@ fn thinned(engine: Engine) -> (TempDir, PathBuf, Vec<u8>) {
     (folder, path, bytes)
 }
 
-/// A line that the name has for itself: all that leads to the tree is in other lines.
+/// A line that holds only the name: all pointers to the tree are in other lines.
 #[test]
 fn a_tree_whose_name_is_lost_is_salvaged_under_the_number_of_its_slot() -> Result<()> {
     for engine in Engine::ALL.iter().copied() {
@@ -557,8 +558,8 @@ fn a_tree_whose_name_is_lost_is_salvaged_under_the_number_of_its_slot() -> Resul
     Ok(())
 }
 
-/// How many entries of the tree are read from a pool of which something is missing, and what that
-/// is.
+/// The number of entries that are read from a pool with a missing part, and the parts that are
+/// reported.
 fn saved_of_rest(path: &Path) -> Result<(u64, Vec<String>)> {
     let store = Options::new().open_damaged(path)?;
     let mut saved = 0;
@@ -633,7 +634,7 @@ fn what_the_file_has_is_salvaged_without_a_damaged_log() -> Result<()> {
     Ok(())
 }
 
-/// `stat` called such a tree sound.
+/// `stat` once called such a tree sound.
 #[test]
 fn a_line_of_zeros_in_a_node_of_wbtree_is_met_by_stat() {
     let (_folder, path, whole) = pool_of(Engine::WBTREE, |number| {
@@ -660,7 +661,7 @@ fn a_line_of_zeros_in_a_node_of_wbtree_is_met_by_stat() {
     assert!(met > 10, "{met}");
 }
 
-/// The second state of a slot counts where the first one is damaged. It must not bring back a tree
+/// The second state of a slot counts if the first one is damaged. It must not bring back a tree
 /// whose nodes were freed.
 #[test]
 fn a_dropped_tree_does_not_come_back_where_the_state_of_its_slot_is_damaged() -> Result<()> {

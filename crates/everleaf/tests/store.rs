@@ -11,7 +11,7 @@ use everleaf::{
 use tempfile::TempDir;
 
 fn folder() -> (TempDir, PathBuf) {
-    // In memory, if that can be: a disk would sync thousands of times.
+    // The folder lies in memory, if that is possible: a disk would sync thousands of times.
     let memory = std::path::Path::new("/dev/shm");
     let folder = if memory.is_dir() {
         tempfile::tempdir_in(memory)
@@ -105,7 +105,7 @@ fn the_second_opener_is_told_who_is_first() -> Result<()> {
         .flat_map(|first| media.map(|second| (first, second)))
     {
         let (_folder, path) = folder();
-        // In the form that every processor can store to mapped memory.
+        // Every processor can store lines of this form to mapped memory.
         let options = |medium| Options::new().medium(medium).line_store(LineStore::Twin);
         let [first, second] = [first, second].map(options);
         let store = first.open(&path)?;
@@ -249,7 +249,7 @@ fn a_tree_is_opened_as_what_it_is() -> Result<()> {
             ErrorKind::TreeMismatch { .. }
         ));
     }
-    // As byte strings a tree of words takes 8 bytes and nothing else.
+    // As byte strings, a tree of words takes exactly 8 bytes.
     let words = store.open_tree("words")?;
     assert_eq!(words.kind(), TreeOptions::WORDS);
     assert_eq!(
@@ -273,7 +273,7 @@ fn a_tree_is_opened_as_what_it_is() -> Result<()> {
     ));
     drop(words);
     store.close()?;
-    // And when the tree is not open yet.
+    // The same holds when the tree is not open yet.
     let store = Store::open(&path)?;
     assert!(matches!(
         store.word_tree("records").unwrap_err().kind(),
@@ -323,7 +323,7 @@ fn a_tree_is_opened_by_the_engine_that_it_was_made_with() -> Result<()> {
             refused(&store);
             store.sync()?;
         }
-        // As after a crash.
+        // The store is opened as after a crash.
         let store = Store::open(&path)?;
         refused(&store);
         assert!(store.open_tree("t")?.contains("still")?);
@@ -488,7 +488,7 @@ fn a_bulk_load_is_done_wholly_or_not_at_all() -> Result<()> {
     Ok(())
 }
 
-/// What is free behind the last thing in use is cut off by a clean close; what lies between is kept
+/// A clean close cuts off the free space behind the last slab in use; free space in between is kept
 /// for later.
 #[test]
 fn a_clean_close_gives_the_free_tail_of_the_file_back() -> Result<()> {

@@ -1,5 +1,4 @@
-//! Disks that are full and files that may not be written: the tests run themselves again, where
-//! that is so.
+//! Full disks, and files that may not be written: each test runs itself again in such surroundings.
 
 use std::fs;
 use std::io::Write;
@@ -13,11 +12,10 @@ use everleaf::{
     Engine, ErrorKind, Grown, LimitedBy, LineStore, MediumChoice, Options, TreeOptions,
 };
 
-/// A process that is being made holds for a moment what all tests have open: files, and their
-/// locks.
+/// A new process holds for a moment the files that all tests have open, and their locks.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Where the test runs that is run again, in another surrounding.
+/// The variable with the folder of a test that runs again, in other surroundings.
 const SURROUNDING: &str = "EVERLEAF_TEST_FOLDER";
 
 /// Runs one test of this file again, by a command that ends with this program.
@@ -35,8 +33,8 @@ fn run_again(mut command: Command, folder: &Path, name: &str) {
     );
 }
 
-/// Files that may be read only, and a folder that may: told as such, to whom permissions mean
-/// something.
+/// Files and a folder that are read-only are reported as such, to a user who is bound by
+/// permissions.
 #[test]
 fn permissions_that_are_missing_are_named() {
     if let Some(folder) = std::env::var_os(SURROUNDING) {
@@ -55,7 +53,7 @@ fn permissions_that_are_missing_are_named() {
     let program = folder.path().join("program");
     fs::create_dir(&locked).unwrap();
     fs::copy(&path, locked.join("a.pool")).unwrap();
-    // As a killed process leaves a pool: it needs its log.
+    // The pool is left as by a killed process: it needs its log.
     let killed = locked.join("b.pool");
     let log = locked.join("b.pool.log");
     let store = Options::new()
@@ -80,7 +78,7 @@ fn permissions_that_are_missing_are_named() {
     }
     let mut command = Command::new(&program);
     if fs::metadata(&path).unwrap().uid() == 0 {
-        // To root no permission is missing: somebody else tries.
+        // Permissions do not bind root, so another user tries.
         command.uid(65534).gid(65534);
     }
     run_again(
@@ -139,10 +137,10 @@ fn expect_refusals(folder: &Path) {
     );
 }
 
-/// What the small disk holds.
+/// The size of the small disk.
 const DISK_BYTES: u64 = 8 << 20;
 
-/// On a disk of its own that is really full; where the system grants none, with a limit on the
+/// Runs on a disk of its own that is really full or, if the system grants none, with a limit on the
 /// length of files.
 #[test]
 fn on_a_full_disk_a_pool_says_so_loses_nothing_and_stays_usable() {
@@ -158,8 +156,8 @@ fn on_a_full_disk_a_pool_says_so_loses_nothing_and_stays_usable() {
     );
 }
 
-/// Runs a test again, on a small disk. Where the system grants none, with a limit on the length of
-/// files if that will do; else the test is left out.
+/// Runs a test again, on a small disk. If the system grants none, runs it with a limit on the
+/// length of files if that is enough; otherwise the test is left out.
 fn on_a_small_disk(test: &str, limit_will_do: bool) {
     let _alone = ALONE.lock().unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -231,7 +229,7 @@ fn a_pool_is_read_on_a_read_only_file_system() {
 fn read_on_read_only_disk(folder: &Path) {
     let path = |number: usize| folder.join(format!("{number}.pool"));
     for (number, engine) in Engine::ALL.iter().enumerate() {
-        // Half of them as a killed process leaves them.
+        // Half of the pools are left as by a killed process.
         let options = Options::new()
             .medium(MediumChoice::File)
             .log_bytes(64 << 10);
@@ -416,7 +414,7 @@ fn fill_disk(folder: &Path, medium: MediumChoice) {
         (tree.len().unwrap(), store.check().unwrap()),
         (u64::from(count), vec![])
     );
-    // Nothing is left for another pool, and nothing is left of it.
+    // There is no room for another pool, and the failed attempt leaves no file.
     let other = folder.join("other.pool");
     fs::write(folder.join("filler"), vec![1; DISK_BYTES as usize]).unwrap_err();
     if let Err(error) = options.open(&other) {

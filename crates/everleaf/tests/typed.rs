@@ -1,5 +1,5 @@
-//! Keys and values of types: their bytes sort as they do, and what was not written with a type is
-//! told.
+//! Keys and values of types: their bytes sort as they do, and bytes that were not written with the
+//! type are an error.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -14,7 +14,8 @@ fn bytes(key: &(impl Key + ?Sized)) -> Vec<u8> {
     bytes
 }
 
-/// Both come back, and sort as `order` says: alone, and as the first part of a tuple.
+/// Both keys are decoded to the same values, and sort as `order` says: alone, and as the first part
+/// of a tuple.
 fn expect_order<K: Key + Clone>(
     one: &K,
     other: &K,
@@ -100,7 +101,7 @@ fn a_typed_tree_is_a_map() -> Result<()> {
                 ..TreeOptions::RECORDS
             },
         )?;
-        // Of the engine that it was made with.
+        // The tree has the engine with which it was made.
         let tree = store.typed::<(String, i32), f64>(name)?;
         assert_eq!(tree.as_tree().kind().engine, *engine);
         let mut model = BTreeMap::new();
@@ -209,7 +210,7 @@ fn what_is_of_another_type_is_told() -> Result<()> {
         matches!(error.kind(), ErrorKind::NotOfType { what: "value", .. }),
         "{error}"
     );
-    // A range goes on behind it.
+    // A range goes on behind such an entry.
     store.tree("t")?.put(7_u64.to_be_bytes(), "y")?;
     let found: Vec<_> = numbers.iter().collect();
     assert!(found[0].is_ok() && found[1].is_err() && found.len() == 2);

@@ -5,8 +5,8 @@ use std::path::Path;
 use everleaf::{Options, Result, Store};
 use tempfile::TempDir;
 
-/// In memory, if that can be: pools are overwritten thousands of times, and a disk would sync as
-/// often.
+/// The folder lies in memory, if that is possible: pools are overwritten thousands of times, and a
+/// disk would sync as often.
 pub(crate) fn folder() -> TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() {
@@ -26,7 +26,7 @@ pub(crate) fn flipped(bytes: &[u8], offsets: &[usize], mask: u8) -> Vec<u8> {
     bytes
 }
 
-/// The store of a pool that is there.
+/// Opens an existing pool.
 pub(crate) fn opened(path: &Path) -> Result<Store> {
     Options::new().create(false).open(path)
 }
