@@ -23,7 +23,7 @@ fn room(path: &Path) -> String {
     format!("{:.1}", (512 * blocks) as f64 / f64::from(1 << 20))
 }
 
-/// Keys in an order that is not theirs.
+/// Keys in an order that differs from the order of keys.
 fn keys(round: u8) -> impl Iterator<Item = [u8; 8]> {
     (0..KEYS).map(move |number| {
         ((number * 7_919 + u64::from(round) * 101) % KEYS)
@@ -56,7 +56,7 @@ fn measure(engine: Engine, path: &Path) -> Result<Vec<String>> {
     }
     store.compact()?;
     note(&store, &mut figures)?;
-    // What the command `compact` writes.
+    // The pool that the command `compact` writes.
     let new = path.with_extension("new");
     let rewritten = options.open(&new)?;
     let entries = tree

@@ -1,13 +1,13 @@
-//! Damages a pool in one place a round, and counts what is noticed.
+//! Damages a pool in one place a round, and counts the damage that is noticed.
 //!
 //! ```text
 //! cargo xtask damage --engine rntree --rounds 2000 --json
 //! ```
 //!
 //! Each round runs in a child process, so that a panic, an abort and a loop are seen as such. Exit
-//! code: 0 = all damage was noticed, and what the check called sound was saved; 1 = not, or a round
-//! panicked or went on for ever; 2 = wrong usage. With `--codec word` damage may go unnoticed:
-//! numbers have no check.
+//! code: 0 = all damage was noticed, and pools that the check called sound were saved; 1 = not so,
+//! or a round panicked or went on for ever; 2 = wrong usage. With `--codec word` damage may go
+//! unnoticed: numbers have no check.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -84,7 +84,7 @@ impl MediumArg {
     }
 }
 
-/// What a child process prints.
+/// The line that a child process prints.
 #[derive(Serialize, Deserialize)]
 struct Round {
     damage: Damage,
@@ -122,7 +122,8 @@ struct Report {
     /// Rounds of each kind of damage, and how many of them were silent.
     kinds: BTreeMap<String, u64>,
     silent_kinds: BTreeMap<String, u64>,
-    /// What was not noticed or not saved, panicked or went on for ever.
+    /// Rounds whose damage was not noticed or that were not saved, and rounds that panicked or went
+    /// on for ever.
     survivors: Vec<String>,
 }
 
@@ -189,7 +190,7 @@ impl Report {
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// In memory, if that can be: a disk would sync at each open.
+/// The folder lies in memory, if that is possible: a disk would sync at each open.
 fn folder() -> std::io::Result<tempfile::TempDir> {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() {
@@ -344,7 +345,7 @@ fn main() -> ExitCode {
     if let Some(pool) = &args.pool
         && let Some(round) = args.round
     {
-        // Also a panic of another thread ends the process.
+        // A panic of another thread ends the process, too.
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             hook(panic);

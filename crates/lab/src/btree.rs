@@ -20,10 +20,10 @@
 //!
 //! ## Invariants
 //!
-//! 1. The entries of a node that is not shifting live, and are in order.
-//! 2. Of a leaf that is shifting, all entries but one live, and these are in order: `dead_entry`
-//!    tells which one does not. Only a crash leaves that to readers. The next writer of the leaf
-//!    makes it whole.
+//! 1. If a node is not shifting, all of its entries are live and in order.
+//! 2. If a leaf is shifting, all entries except one are live, and these are in order: `dead_entry`
+//!    finds the dead one. Only a crash leaves that to readers. The next writer of the leaf makes it
+//!    whole.
 //! 3. An entry lies in one line. A shift to the right stores the value first, a shift to the left
 //!    the key.
 //!
@@ -47,7 +47,7 @@
 //!
 //! ## Where this departs from the paper
 //!
-//! It does not say how a shift that a crash cuts off is told from one that is complete: the
+//! The paper does not say how to distinguish a shift that a crash cuts off from a complete one: the
 //! position in the state word is ours, and costs two of the persists above. Nodes that are full
 //! split before an insert, the last leaf so that it keeps most of its entries.
 
@@ -107,7 +107,7 @@ pub struct Sorted {
     degree: usize,
 }
 
-/// The state of a node with so many entries.
+/// The state of a node with `count` entries.
 const fn state(count: usize, shifting_from: Option<usize>) -> u64 {
     let shifting = match shifting_from {
         Some(position) => position as u64 + 1,
@@ -129,12 +129,12 @@ fn state_of<M: Medium>(guard: &Guard<'_, M>, node: &Node<'_>) -> (usize, Option<
     )
 }
 
-/// The entry of a shifting leaf that does not live.
+/// The dead entry of a shifting leaf.
 ///
 /// While entries move past each other, one of them is that of a neighbour already, or has its value
 /// and the other neighbour's key. In trees of words keys are unique, in trees of records values
-/// are, so no entry that lives looks like that, unless the one beside it is the same. If there is
-/// none, the entry where the shift ends is being inserted or removed.
+/// are, so no live entry looks like that, unless the one beside it is the same. If there is none,
+/// the entry where the shift ends is being inserted or removed.
 fn dead_entry<M: Medium>(
     guard: &Guard<'_, M>,
     leaf: &Node<'_>,
@@ -173,7 +173,7 @@ fn shift_left<M: Medium>(
         // nowhere.
         guard.fence();
     }
-    // PERSIST: all shifts are ordered before; lost, the last entry does not live.
+    // PERSIST: all shifts are ordered before; lost, the last entry is dead.
     publish_state(guard, leaf, state(count - 1, None))
 }
 
@@ -258,7 +258,7 @@ impl Format for Sorted {
         if position < count {
             leaf.write_item(guard, count, leaf.item(guard, count - 1));
             // PERSIST: the entry behind the last one is ordered before the state that counts it;
-            // lost, it is none.
+            // lost, it is no entry.
             guard.fence();
             publish_state(guard, leaf, state(count + 1, Some(position)));
             for pair in leaf.entries[position..count].windows(2).rev() {
@@ -271,14 +271,14 @@ impl Format for Sorted {
                 guard.fence();
             }
         }
-        // The value first, as in a shift: with a new key and the old value this entry would be
-        // taken for a neighbour's.
+        // The value is stored first, as in a shift: with a new key and the old value this entry
+        // would be taken for a neighbour's.
         let [word, value] = &leaf.entries[position];
         value.store(guard, item.value);
         word.store(guard, item.word);
         guard.flush(&leaf.entries[position]);
-        // PERSIST: the entry, and what it leads to, is ordered before the state that says that it
-        // lives; lost, it is not there.
+        // PERSIST: the entry and its record are ordered before the state that says that the entry
+        // is live; lost, it is not there.
         guard.fence();
         publish_state(guard, leaf, state(count + 1, None))
     }
@@ -348,7 +348,7 @@ impl Format for Sorted {
     }
 }
 
-/// Entries of an inner node, and its head, are to be these.
+/// Adds the new entries of an inner node, and its new head, to the redo log.
 fn set_items<M: Medium>(
     guard: &Guard<'_, M>,
     node: &Node<'_>,

@@ -22,7 +22,8 @@
 //! Every change writes the image that is not valid, fences, and makes it valid by one store of the
 //! leaf's header: two persists, also if leaves split or merge. The image of a split names a new
 //! leaf; that of a merge has the entries of the next leaf, and names the one behind it. Recovery
-//! follows the chain and verifies every leaf: O(n). What a crash cut off is free after the mark.
+//! follows the chain and verifies every leaf: O(n). Leaves and records that a crash has cut off are
+//! free after the mark.
 
 use std::{marker::PhantomData, ops::RangeInclusive};
 
@@ -78,7 +79,7 @@ pub struct SortedChain<M: Medium, C: Codec> {
 #[derive(Default)]
 struct State {
     leaves: Vec<Leaf>,
-    /// The LSN by which all that was written is durable.
+    /// The LSN at which all writes are durable.
     lsn: Lsn,
 }
 
@@ -125,7 +126,7 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
         }
     }
 
-    /// Reads the leaves, and marks what they reach if the pool asks for that.
+    /// Reads the leaves, and marks the allocations that they reach if the pool asks for that.
     fn recover(self) -> Result<Self> {
         let guard = self.pool.pin();
         let mut leaves = Vec::new();
@@ -150,8 +151,8 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
         self.state.lock()
     }
 
-    /// Ends an operation that needs the lock no longer. Returns when the state is durable: the
-    /// caller of the operation waits for that.
+    /// Ends an operation that needs the lock no longer. Returns the LSN at which the state is
+    /// durable: the caller of the operation waits for it.
     fn end(guard: &Guard<'_, M>, state: MutexGuard<'_, State>) -> Lsn {
         let lsn = state.lsn;
         drop(state);
@@ -207,8 +208,8 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
             .for_each(|(word, value)| word.store(guard, value));
         guard.flush_words(&words[..=2 * leaf.entries.len()]);
         if is_reached {
-            // PERSIST: the image, and all that it leads to, is ordered before the header; lost, the
-            // other image is valid.
+            // PERSIST: the image, and the leaves and records that it leads to, are ordered before
+            // the header; lost, the other image is valid.
             guard.fence();
         }
         header.publish(guard, leaf.header());
@@ -276,7 +277,7 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
         self.set(key, None, when)
     }
 
-    /// Gives a key this value, or removes it, if `when` holds.
+    /// Sets the value of a key, or removes the key, if `when` holds.
     fn set(
         &self,
         key: C::Key<'_>,
@@ -351,7 +352,7 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
             at - usize::from(freed.is_some())..=at,
             [leaf].into_iter().chain(right),
         );
-        // Freed at once: reads do not touch the pool, so no reader can be in this leaf.
+        // The leaf is freed at once: reads do not touch the pool, so no reader can be in it.
         if let Some(offset) = freed {
             guard.free(offset);
         }

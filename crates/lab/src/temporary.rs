@@ -1,4 +1,4 @@
-//! Files that are removed at the end: also if a signal ends the process before.
+//! Files that are removed at the end, even if a signal ends the process before.
 
 use std::path::{Path, PathBuf};
 
@@ -53,7 +53,7 @@ impl Drop for Scratch {
 }
 
 fn remove(path: &Path) {
-    // One that is not there need not be removed.
+    // A file that is not there need not be removed.
     let _ = std::fs::remove_file(path);
     let _ = std::fs::remove_file(everleaf::log_path(path));
 }

@@ -43,7 +43,7 @@ fn explore(tree: Engine, operations: &[IndexOperation], follow_up: FollowUp, opt
     }
 }
 
-/// Every sequence of so many operations on small trees, every crash of the last one and of its
+/// Every short sequence of operations on small trees, every crash of the last one and of its
 /// recovery, every image.
 fn exhaust(tree: Engine, length: usize, options: &Options) {
     for codec in CODECS {
@@ -95,7 +95,7 @@ fn survives_crashes(tree: Engine) {
     exhaust(tree, 1, &all(Rules::Log));
 }
 
-/// Several levels: inner nodes split and merge, the root comes and goes; and random scripts.
+/// Several levels: inner nodes split and merge, the tree gets and loses levels; and random scripts.
 fn survives_crashes_of_inner_nodes(tree: Engine) {
     let mut operations: Vec<_> = (0..40).map(|key| Insert(key * 7 % 40, key)).collect();
     operations.extend((0..40).map(|key| Remove(key * 11 % 40)));

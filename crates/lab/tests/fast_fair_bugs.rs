@@ -44,8 +44,8 @@ fn explore_with(follow_up: FollowUp, setup: &[IndexOperation], operations: &[Ind
     }
 }
 
-/// What a crash leaves of a split or a merge names the sibling's records, which may then be used
-/// again.
+/// Entries that a crash leaves of a split or a merge name the sibling's records, whose memory may
+/// then be reused.
 #[test]
 fn copies_that_a_crash_leaves_do_not_outlive_their_records() {
     explore_with(
@@ -64,8 +64,8 @@ fn up_to(last: u64) -> Vec<IndexOperation> {
     (1..=last).map(|key| Insert(10 * key, key)).collect()
 }
 
-/// A search tolerates what an interrupted insert leaves behind; a later remove must not meet it
-/// first. Witcher, bug 4.
+/// A search tolerates the entry that an interrupted insert leaves behind; a later remove must not
+/// find it first. Witcher, bug 4.
 #[test]
 fn an_interrupted_insert_leaves_no_ghost() {
     explore(
@@ -81,13 +81,13 @@ fn a_remove_flushes_a_line_when_it_leaves_it() {
     explore(&up_to(9), &[Remove(20), Insert(20, 21), Remove(10)]);
 }
 
-/// A line is durable before what it has taken over changes. RECIPE, issue 9.
+/// A line is durable before the entry that it has taken over changes. RECIPE, issue 9.
 #[test]
 fn shifts_over_several_lines_are_ordered() {
     explore(&up_to(9), &[Insert(5, 1), Insert(35, 2)]);
 }
 
-/// What a new tree consists of is flushed. FAST_FAIR, issue 13.
+/// All parts of a new tree are flushed. FAST_FAIR, issue 13.
 #[test]
 fn a_new_tree_is_durable() {
     explore(&up_to(1), &[DropTree, Insert(10, 1)]);

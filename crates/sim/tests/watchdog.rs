@@ -1,4 +1,4 @@
-//! Recoveries that take their process with them: each is a report that says where.
+//! Recoveries that end or block their process: each gives a report that says where.
 
 use std::process::Command;
 use std::sync::Once;
@@ -12,7 +12,7 @@ use medium::{Guard, Medium};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
     Nothing,
-    /// Recovery loops, if the counter is not what it was, and looks at nothing.
+    /// If the counter has changed, recovery loops without an access to the medium.
     Loops,
     /// It aborts the process.
     Aborts,
@@ -24,7 +24,7 @@ enum Fault {
     IsStopped,
 }
 
-/// The variables that tell the child its fault, which images it tries, and what it repeats.
+/// The variables with the child's fault, the images that it tries, and the crash that it repeats.
 const VARIABLE: &str = "EVERLEAF_TEST_FAULT";
 const IMAGES: &str = "EVERLEAF_TEST_IMAGES";
 const REPLAY: &str = "EVERLEAF_CRASH";
@@ -100,7 +100,7 @@ impl Subject for Counter {
     }
 }
 
-/// What runs in the child; by itself it does nothing.
+/// The test that runs in the child; without the variables it does nothing.
 #[test]
 fn child() {
     let Ok(fault) = std::env::var(VARIABLE) else {
@@ -183,7 +183,7 @@ fn a_recovery_that_loops_aborts_or_overflows_is_a_report() {
     }
 }
 
-/// Whichever images are tried, what the report repeats is the one that did it.
+/// Whichever images are tried, the report repeats the crash that caused the loop.
 #[test]
 fn the_replay_of_a_report_opens_the_same_image() {
     let long = Duration::from_secs(300);
@@ -199,8 +199,7 @@ fn the_replay_of_a_report_opens_the_same_image() {
     }
 }
 
-/// The time that counts is that of the processor: a process that is stopped, or gets none, is no
-/// loop.
+/// Only processor time counts: a process that is stopped, or gets no processor time, is no loop.
 #[test]
 fn a_process_that_is_stopped_for_a_while_is_no_report() {
     assert_eq!(watch(Fault::IsStopped, Duration::from_secs(2)), Ok(true));

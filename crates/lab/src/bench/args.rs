@@ -190,7 +190,7 @@ pub struct Args {
     #[arg(long)]
     pub(crate) count: bool,
     /// When an operation on the file medium is durable: immediate, sync (only at a sync), or a
-    /// number of milliseconds (at most so much later)
+    /// number of milliseconds (at most this much later)
     #[arg(long, default_value = "immediate", value_parser = parse_durability)]
     pub(crate) durability: Durability,
     /// Writes that each thread may have under way before it waits for the oldest; 0 waits for each
@@ -369,7 +369,7 @@ impl Args {
             Workload::Scan | Workload::Scan10 | Workload::E => {
                 self.ops.unwrap_or((self.keys / 50).clamp(20_000, 200_000))
             }
-            // Half of the keys is what these may add.
+            // These workloads may add half as many keys as the tree has.
             Workload::Insert | Workload::Mixed => self.ops.unwrap_or(
                 (self.keys / 10)
                     .clamp(100_000, 2_000_000)
@@ -403,7 +403,7 @@ impl Args {
         self.keys_of_size().expect("arguments that were validated")
     }
 
-    /// The keys; `None` if so many do not differ in so few bytes.
+    /// The keys; `None` if this many keys cannot differ in so few bytes.
     fn keys_of_size(&self) -> Option<Keys> {
         let ordered = self.ordered_keys || self.distribution == Distribution::Monotonic;
         let keys = if ordered {

@@ -22,7 +22,7 @@ impl Baseline {
             count
         };
         let mut map = BTreeMap::new();
-        // One by one, as the tree was loaded: `collect` would sort first.
+        // Keys are inserted one by one, as into the tree: `collect` would sort first.
         for key in (0..count).map(|index| keys.key(index)) {
             map.insert(key, key);
         }

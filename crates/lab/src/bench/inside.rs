@@ -10,12 +10,12 @@ use super::workload::{Script, Step, updated};
 use crate::comparison::median;
 use crate::failure::{Failure, Result};
 
-/// One operation in so many is measured part by part.
+/// One operation in this many is measured part by part.
 const TAKEN_APART: usize = 8;
 /// Readings of the clock, whose median is used.
 const READINGS: usize = 1001;
 
-/// Shares of the time of operations, in percent.
+/// The parts of the time of operations, in percent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shares {
     pub(crate) leaf: f64,
@@ -84,7 +84,7 @@ pub(crate) fn shares(args: &Args) -> Result<Shares> {
 
 /// Nanoseconds that a split adds to an insert, for engines that count splits. Each insert of a
 /// workload is timed alone. For each number of splits, the median of inserts with no split is
-/// subtracted from that of inserts with so many.
+/// subtracted from that of inserts with this number.
 pub(crate) fn split_ns(args: &Args) -> Result<f64> {
     let bench = Bench::create(args)?;
     let keys = args.keys_drawn();

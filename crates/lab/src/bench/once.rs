@@ -1,4 +1,4 @@
-//! One run on a tree of its own, and all that can be told of the tree afterwards.
+//! One run on a tree of its own, and the figures of the tree afterwards.
 
 use engines::index::IndexStat;
 use medium::Counts;
@@ -12,7 +12,7 @@ use crate::failure::Result;
 pub(crate) struct Once {
     /// Milliseconds of the run.
     pub(crate) ms: f64,
-    /// What reached the medium, if that was counted.
+    /// The counts of the medium, if it counted.
     pub(crate) counts: Option<Counts>,
     /// The splits since the tree was made, if it had no merges.
     pub(crate) splits: u64,

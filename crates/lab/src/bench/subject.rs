@@ -528,7 +528,7 @@ impl Bench {
                 nodes_restored,
             });
         }
-        // The first is left unclean, so that the second follows a crash.
+        // The first open is left unclean, so that the second one follows a crash.
         let clean = self.open(&some_key, false)?.elapsed;
         if self.args.engine.is_buffered() {
             self.cut_an_epoch()?;
@@ -595,7 +595,7 @@ impl Bench {
     }
 }
 
-/// Runs `work` on so many threads with their numbers; returns the results in that order.
+/// Runs `work` on `threads` threads with their numbers; returns the results in that order.
 pub(crate) fn on_threads<T: Send>(threads: usize, run: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let run = &run;
     std::thread::scope(|scope| {
@@ -776,8 +776,8 @@ impl Operations<'_> {
         Ok(latency_ns)
     }
 
-    /// As `run`, with writes under way. The time of a write is from its call until it is known to
-    /// be durable.
+    /// Does the same as `run`, with several writes under way. The time of a write is from its call
+    /// until it is known to be durable.
     fn run_ticketed(&self, steps: &[Step], mut stamps: Stamps) -> Result<Histogram<u64>> {
         let mut latency_ns = histogram();
         let mut sum = 0_u64;
@@ -836,7 +836,7 @@ impl Operations<'_> {
         Ok(Some(pending))
     }
 
-    /// Does an operation, which has this stamp.
+    /// Does the operation with this stamp.
     pub(crate) fn step(&self, step: Step, stamp: u64, buffer: &mut Vec<u8>) -> Result<u64> {
         Ok(match step {
             Step::Find(key) => self.find(key, buffer)?,

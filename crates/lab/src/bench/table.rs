@@ -1,4 +1,4 @@
-//! The figures that a person looks for first, with units, as a short table. `--json` has all.
+//! The most important figures, with units, as a short table. `--json` has all.
 
 use super::args::Workload;
 use super::report::Report;
@@ -25,7 +25,7 @@ fn rate(ns: f64) -> String {
     }
 }
 
-/// A line of the table: its name, its figure, and what that is.
+/// A line of the table: its name, its figure, and the figure's meaning.
 type Row = (&'static str, String, String);
 
 /// How many times `theirs` is of `ours`, in words; nothing if one of them was not measured.
@@ -104,7 +104,7 @@ impl Report {
         rows
     }
 
-    /// What the speed is made of, and what the tree takes.
+    /// The parts of the time of an operation, and the space of the tree.
     fn parts(&self) -> Vec<Row> {
         let mut rows: Vec<Row> = Vec::new();
         if self.args.workload != Workload::Find {

@@ -8,8 +8,7 @@ use super::workload::Script;
 use crate::comparison::{median, turns};
 use crate::failure::{Failure, Result};
 
-/// Bytes of memory that a key of 8 bytes takes, its value, and its share of the nodes, with room to
-/// spare.
+/// Bytes of memory for a key of 8 bytes, its value, and its part of the nodes, with a margin.
 const KEY_BYTES: u64 = 96;
 
 /// A throughput, with its space and counters.

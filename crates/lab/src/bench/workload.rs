@@ -32,7 +32,7 @@ pub(crate) struct Script {
     pub(crate) finds: Option<Vec<Vec<u64>>>,
 }
 
-/// What tells operations apart, each another number, never 0.
+/// Stamps, which distinguish operations: each has another number, never 0.
 pub(crate) struct Stamps {
     next: u64,
 }

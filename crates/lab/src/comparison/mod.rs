@@ -1,5 +1,5 @@
-//! Comparing stores, engines and trees: the order of measurements, statistics over their runs, and
-//! tables.
+//! Comparisons of stores, engines and trees: the order of measurements, statistics over their runs,
+//! and tables.
 
 mod numbers;
 mod statistics;

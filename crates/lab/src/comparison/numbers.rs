@@ -7,7 +7,7 @@ pub fn digits(number: f64) -> String {
     match number {
         number if number >= 99.95 => format!("{number:.0}"),
         number if number >= 9.995 => format!("{number:.1}"),
-        // Two digits that say something: "0.00 times" does not.
+        // Two significant digits: "0.00 times" would say nothing.
         number if (1e-6..0.0995).contains(&number) => {
             format!("{number:.*}", (1.0 - number.log10().floor()) as usize)
         }

@@ -16,7 +16,7 @@ pub struct Table {
 
 /// A line of a table.
 pub struct Row {
-    /// What is compared.
+    /// The name of the compared figure.
     pub title: String,
     /// A figure for each column.
     pub cells: Vec<String>,

@@ -1,5 +1,5 @@
-//! Writes: single entries; splits and merges without a log (FAIR), and how writers finish what a
-//! crash has left of them.
+//! Writes: single entries; splits and merges without a log (FAIR), and how writers finish those
+//! that a crash has cut off.
 
 use engines::index::record;
 use engines::kit::latch::Writing;
@@ -16,8 +16,8 @@ use super::node::{Content, Low, Node};
 const FINISHED_MAX: usize = 256;
 
 impl<M: Medium, C: Codec> FastFair<M, C> {
-    /// Goes down to the leaf of a key, with the path. What a crash has left on the way is finished
-    /// first.
+    /// Goes down to the leaf of a key, with the path. Changes on the way that a crash has cut off
+    /// are finished first.
     fn descend_to_write<'g>(
         &self,
         guard: &'g Guard<'_, M>,
@@ -35,7 +35,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         Err(ErrorKind::Contended { offset: self.root }.into())
     }
 
-    /// Gives a key this value, if `condition` holds.
+    /// Sets the value of a key, if `condition` holds.
     pub fn store(
         &self,
         key: C::Key<'_>,
@@ -99,14 +99,15 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         writing.change();
         let lsn = leaf.remove(&guard, look.used, look.position);
         writing.stamp(leaf.offset, lsn);
-        // The key is gone, so an error is not the remove's. The next remove there meets it again.
+        // The key is removed, so the remove does not return an error of this merge. The next remove
+        // there finds it again.
         _ = self.shrink(&guard, &writing, &path, look.used - 1);
         let lsn = writing.end(&guard, lsn);
         C::retire(&guard, old);
         Ok(Written::done(lsn))
     }
 
-    /// Takes an entry that does not live out of a node, if a crash may have left one.
+    /// Takes the dead entry out of a node, if a crash may have left one.
     pub(super) fn mend(&self, guard: &Guard<'_, M>, writing: &Writing<'_, M>, node: &Node<'_>) {
         let used = node.used(guard);
         if self.is_unfinished
@@ -126,7 +127,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
             let end = Self::key_of_low(guard, self.node(guard, sibling)?.low(guard))?;
             let used = node.used(guard);
             let mut kept = used;
-            // The last one may be one that does not live.
+            // The last entry may be dead.
             while kept > 0
                 && (node.is_dead(guard, kept - 1, used)
                     || self.key_of(guard, node.level, node.words(guard, kept - 1))? >= end)
@@ -140,8 +141,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         Ok(())
     }
 
-    /// Finishes what a crash has left: enters a node in the parent of its sibling on the left, the
-    /// last one of the path, or in a new root; makes room there if there is none.
+    /// Finishes a split that a crash has cut off: enters a node in the parent of its sibling on the
+    /// left, the last one of the path, or in a new root; makes room there if there is none.
     fn finish(
         &self,
         guard: &Guard<'_, M>,
@@ -220,8 +221,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         Ok(guard.fence())
     }
 
-    /// Makes room in a full node. Where nodes above it are full as well, splits the uppermost of
-    /// these, so that the caller comes again.
+    /// Makes room in a full node. If nodes above it are full as well, splits the uppermost of
+    /// these; the caller must then try again.
     fn make_room(
         &self,
         guard: &Guard<'_, M>,
@@ -241,8 +242,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     }
 
     /// Splits a full node: the sibling is written, then reached from the node, then the node is
-    /// cut, then the parent leads to the sibling. Whatever of this a crash leaves out, descents go
-    /// on to the sibling, and a writer does the rest.
+    /// cut, then the parent leads to the sibling. If a crash leaves some of these steps out,
+    /// descents go on to the sibling, and a writer does the rest.
     fn split(
         &self,
         guard: &Guard<'_, M>,
@@ -311,8 +312,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         ])
     }
 
-    /// Merges a leaf that has `count` entries left with those beside it, as far as they are short;
-    /// then what is above it.
+    /// Merges a leaf that has `count` entries left with its neighbours, if they have few entries,
+    /// too; then the nodes above it.
     fn shrink(
         &self,
         guard: &Guard<'_, M>,

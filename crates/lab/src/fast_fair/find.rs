@@ -12,8 +12,8 @@ use engines::kit::latch::Writing;
 use engines::kit::paged::unchecked;
 use engines::kit::prelude::*;
 
-/// Siblings that a descent passes at most: so many crashes in a row each left one that no parent
-/// leads to.
+/// The most siblings that a descent passes: each crash in a row may leave one that no parent leads
+/// to.
 const MOVES_MAX: usize = 1 << 10;
 
 /// An inner node on a path, and the position of the child that the path goes to.
@@ -26,7 +26,7 @@ pub(super) struct Step {
 /// The inner nodes from the root to a leaf.
 pub(super) type Path = SmallVec<[Step; 8]>;
 
-/// What a search found in a leaf.
+/// The result of a search in a leaf.
 pub(super) struct Look {
     pub(super) used: usize,
     /// Where the key is or would be.
@@ -111,7 +111,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         };
         Ok(match C::word(key).cmp(&word) {
             Ordering::Equal if C::TIES && which != Tied::Behind => {
-                // That of the leftmost node has no record, and no key is below it.
+                // The bound of the leftmost node has no record, and no key is below it.
                 let order = if tail == 0 {
                     Ordering::Greater
                 } else {
@@ -143,9 +143,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         Ok(Self::passes(guard, way, right.low(guard))?.then_some(right))
     }
 
-    /// The position of the child that a descent goes to, and how many entries are in use. An entry
-    /// that does not live leads to the child that covers its keys as well, so it makes no
-    /// difference.
+    /// The position of the child that a descent goes to, and how many entries are in use. A dead
+    /// entry also leads to the child that covers its keys, so it makes no difference.
     #[inline(always)]
     fn rank(
         &self,
@@ -242,7 +241,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         }
     }
 
-    /// Looks for a key in a leaf.
+    /// Searches a leaf for a key.
     #[inline(always)]
     pub(super) fn look(
         &self,
@@ -287,7 +286,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         Ok(look)
     }
 
-    /// Looks for a key in a leaf and its siblings, where the key may be above all of the leaf.
+    /// Searches for a key in a leaf and its siblings, if the key may be above all entries of the
+    /// leaf.
     #[inline(always)]
     pub(super) fn look_right<'g>(
         &self,
@@ -318,7 +318,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         key: C::Key<'_>,
         use_entry: impl FnOnce(&Guard<'_, M>, EntryWords) -> Result<R>,
     ) -> Result<Observed<Option<R>>> {
-        // A record is read after the look, so it must not be reused; words are there already.
+        // A record is read after the search, so its memory must not be reused: that takes a pin.
+        // Words are part of the entry, which the search has copied.
         let guard = if C::TIES {
             self.pool.pin()
         } else {
@@ -337,7 +338,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         Ok(Observed { value, lsn })
     }
 
-    /// As [`FastFair::find`] for many keys, one after the other.
+    /// Does the same as [`FastFair::find`] for many keys, one after the other.
     pub fn find_many(
         &self,
         keys: &[C::Key<'_>],
@@ -353,12 +354,12 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         Ok(lsn)
     }
 
-    /// As [`Leaves::visit_words`].
+    /// Visits the entries of a tree of words: see [`Leaves::visit_words`].
     pub fn visit_words(&self, from: u64, visit: &mut VisitWords<'_>) -> Result<Lsn> {
         Leaves::visit_words(self, from, visit)
     }
 
-    /// The entries of a node that live, in order, and the lower bound of its sibling.
+    /// The live entries of a node, in order, and the lower bound of its sibling.
     pub(super) fn copy_entries(
         &self,
         guard: &Guard<'_, M>,

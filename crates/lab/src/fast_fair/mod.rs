@@ -1,5 +1,5 @@
 //! FAST-FAIR: a B+-tree, all of it in the pool, that needs no log: every store of a shift or a
-//! split leaves what a reader can use.
+//! split leaves a node that a reader can use.
 //!
 //! After Hwang, Kim, Won, Nam: *Endurable Transient Inconsistency in Byte-Addressable Persistent
 //! B+-Tree*, FAST 2018.
@@ -22,9 +22,9 @@
 //!
 //! 1. An entry is not in use, and neither is what is behind it, if its value is 0; in trees of
 //!    words, if its key is 0 (but see `Node::used`: the first entry of a leaf).
-//! 2. An entry in use does not live if its value is that of the entry before it; in leaves of
-//!    words, where values may be equal, if its key is that of the next entry. At most one entry of
-//!    a node is like that. So each store of a shift leaves all entries.
+//! 2. An entry in use is dead if its value is that of the entry before it; in leaves of words,
+//!    where values may be equal, if its key is that of the next entry. At most one entry of a node
+//!    is like that. So each store of a shift leaves all entries.
 //! 3. Entries at or above the lower bound of the sibling are copies. Only a crash leaves any, and
 //!    the next open takes them out.
 //! 4. A child's lower bound is the separator before it, and its first child's. It never changes.
@@ -41,26 +41,26 @@
 //!
 //! ## Recovery
 //!
-//! Lazy, but for copies. After a crash a descent goes to a sibling that no parent leads to. A
-//! writer that comes there first enters it in the parent, and takes an entry that does not live out
-//! of each node on its way. Copies are taken out at the open: they name records of the sibling's,
-//! and a writer that passes the sibling alone could free these. The mark of space is made as
-//! always, level by level along the siblings: O(n).
+//! Lazy, but for copies. After a crash a descent goes to a sibling that no parent leads to. The
+//! first writer that comes there enters it in the parent, and removes the dead entry of each node
+//! on its way. Copies are taken out at the open: they name records of the sibling's, and a writer
+//! that passes the sibling alone could free these. The mark of space is made as always, level by
+//! level along the siblings: O(n).
 //!
 //! ## Concurrency
 //!
 //! One writer at a time, where the paper has a latch on each node. Readers take no lock, as in the
 //! paper, but what they have read counts only if no writer changed anything meanwhile
-//! ([`latch`](engines::kit::latch)): the paper's readers may return what a crash takes back.
+//! ([`latch`](engines::kit::latch)): the paper's readers may return values that a crash takes back.
 //!
 //! ## Where this departs from the paper
 //!
-//! - *Values* of words may be equal, so duplicate pointers cannot tell entries of leaves that do
-//!   not live: duplicate keys do.
-//! - *Merges* are as `merge` has them; the published code leaves nodes empty.
+//! - *Values* of words may be equal, so duplicate pointers cannot mark dead entries of leaves:
+//!   duplicate keys do.
+//! - *Merges* are those of `merge`; the published code leaves nodes empty.
 //! - *Search*: all entries of a node at once, and not one by one.
-//! - *Moving right*: a tree that was opened looks at the sibling of each node, one that was made
-//!   since does not need to.
+//! - *Moving right*: after an open a descent checks the sibling of each node; in a tree that this
+//!   process has made it need not.
 
 mod change;
 mod find;

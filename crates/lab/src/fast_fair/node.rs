@@ -13,7 +13,7 @@ const SIBLING: usize = 2;
 const FIRST: usize = 3;
 const LEVEL: usize = 4;
 const ENTRIES_A_LINE: usize = LINE_BYTES / 16;
-/// What stands left of the first entry of a leaf: the offset of no record.
+/// The value that counts as left of the first entry of a leaf: the offset of no record.
 const NO_RECORD: u64 = 1;
 
 /// A node in the pool.
@@ -29,10 +29,10 @@ pub(super) struct Node<'g> {
 }
 
 /// The lower bound of a node: the first word of the key, and in trees of records a record with the
-/// key. Zeros of the leftmost node.
+/// key. The leftmost node has zeros.
 pub(super) type Low = [u64; 2];
 
-/// What a new node has.
+/// The content of a new node.
 pub(super) struct Content<'c> {
     pub(super) level: u64,
     pub(super) low: Low,
@@ -42,7 +42,7 @@ pub(super) struct Content<'c> {
 }
 
 impl<'g> Node<'g> {
-    /// Bytes of a node with so many entries.
+    /// Bytes of a node with this many entries.
     pub(super) fn bytes(entries: usize) -> usize {
         (8 * HEAD_WORDS + 16 * entries).next_multiple_of(LINE_BYTES)
     }
@@ -144,7 +144,7 @@ impl<'g> Node<'g> {
         self.entries[index].each_ref().map(|word| word.load(guard))
     }
 
-    /// Whether equal keys, and not equal values, tell an entry that does not live.
+    /// Whether equal keys, and not equal values, mark a dead entry.
     #[inline(always)]
     fn is_by_key(&self) -> bool {
         !self.ties && self.level == 0
@@ -184,7 +184,7 @@ impl<'g> Node<'g> {
         }
     }
 
-    /// Whether an entry in use does not live: it is on its way, as the one beside it tells.
+    /// Whether an entry in use is dead: it is being shifted, which shows in the one beside it.
     #[inline(always)]
     pub(super) fn is_dead<M: Medium>(
         &self,
@@ -210,8 +210,8 @@ impl<'g> Node<'g> {
     fn end_at<M: Medium>(&self, guard: &Guard<'_, M>, index: usize) {
         if index < self.entries.len() && self.end_word(index).load(guard) != 0 {
             self.end_word(index).publish(guard, 0);
-            // PERSIST: the end is ordered before the entries before it are in use; lost, what
-            // stands there would be as well.
+            // PERSIST: the end is ordered before the entries before it are in use; lost, the old
+            // content there would be in use as well.
             guard.fence();
         }
     }
@@ -231,7 +231,7 @@ impl<'g> Node<'g> {
         guard.fence()
     }
 
-    /// Adds an entry at a position; durable at the LSN. What it leads to is ordered before.
+    /// Adds an entry at a position; durable at the LSN. Its record is ordered before.
     #[inline]
     pub(super) fn insert<M: Medium>(
         &self,
@@ -252,14 +252,14 @@ impl<'g> Node<'g> {
             }
             if (index + 1) % ENTRIES_A_LINE == 0 {
                 guard.flush(key);
-                // PERSIST: a line is ordered before what it has taken over changes in the line
-                // before it; lost, that is nowhere.
+                // PERSIST: a line is ordered before the entry that it has taken over changes in the
+                // line before it; lost, that entry is nowhere.
                 guard.fence();
             }
         }
         let [key, value] = &self.entries[position];
         if self.is_by_key() {
-            // Has the next one's key until the last store.
+            // The entry has the next one's key until the last store.
             value.store(guard, new[1]);
             key.publish(guard, new[0]);
             let lsn = guard.fence();
@@ -272,7 +272,7 @@ impl<'g> Node<'g> {
             };
         }
         if position < used || !self.ties {
-            // Has the value of the one before until the last store.
+            // The entry has the value of the one before until the last store.
             value.store(guard, self.left_of(guard, position));
         }
         key.store(guard, new[0]);
@@ -280,7 +280,7 @@ impl<'g> Node<'g> {
         guard.fence()
     }
 
-    /// Removes the entry at a position, or one that does not live; durable at the LSN.
+    /// Removes the entry at a position, or a dead one; durable at the LSN.
     #[inline]
     pub(super) fn remove<M: Medium>(
         &self,
@@ -301,13 +301,13 @@ impl<'g> Node<'g> {
             value.store(guard, moved[1]);
             if index % ENTRIES_A_LINE == 0 {
                 guard.flush(key);
-                // PERSIST: a line is ordered before what it has taken over changes in the line
-                // behind it; lost, that is nowhere.
+                // PERSIST: a line is ordered before the entry that it has taken over changes in the
+                // line behind it; lost, that entry is nowhere.
                 guard.fence();
             }
         }
-        // PERSIST: lines before it are ordered before; lost, the last entry is as the one before
-        // it, and does not live.
+        // PERSIST: lines before it are ordered before; lost, the last entry equals the one before
+        // it, and is dead.
         self.end_word(used - 1).publish(guard, 0);
         guard.fence()
     }

@@ -1,4 +1,4 @@
-//! What concerns the whole tree: making and opening it, bulk loads, verification, figures, giving
+//! Operations on the whole tree: making and opening it, bulk loads, verification, figures, giving
 //! back.
 
 use std::time::Instant;
@@ -41,7 +41,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     }
 
     /// Calls `visit` with all nodes, level by level from the root on, each level from the left to
-    /// the right: nodes that no parent leads to yet as well. Comes to an end on any pool.
+    /// the right: nodes that no parent leads to yet as well. It ends on any pool, damaged or not.
     fn walk<'g>(
         &self,
         guard: &'g Guard<'_, M>,
@@ -64,7 +64,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         }
     }
 
-    /// Calls `visit` with all nodes and the entries of leaves that live.
+    /// Calls `visit` with all nodes and the live entries of leaves.
     fn walk_entries(
         &self,
         guard: &Guard<'_, M>,
@@ -100,7 +100,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         })
     }
 
-    /// Figures, once what they count is durable.
+    /// Figures, once the counted state is durable.
     pub(super) fn figures(&self) -> Result<IndexStat> {
         let guard = self.pool.pin();
         let writing = self.latch.write(&guard);
@@ -176,7 +176,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         Ok(violations)
     }
 
-    /// Gives back all space. What cannot be reached stays taken.
+    /// Gives back all space. Nodes that cannot be reached stay taken.
     pub(super) fn give_back(&self) -> Result<()> {
         let guard = self.pool.pin();
         let mut nodes = Vec::new();
@@ -212,7 +212,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     /// Fills an empty tree.
     pub(super) fn load<'s>(&self, next: &'s mut NextEntry<'s>, fill: f64) -> Result<u64> {
         self.lock_empty(&self.pool.pin()).map(drop)?;
-        // What is written nobody else reaches.
+        // No other thread reaches these nodes yet.
         let guard = self.pool.peek();
         let mut source = Sorted::<M, C>::new(&guard, next);
         let mut nodes = Unpublished::new(&guard);
@@ -285,7 +285,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         fill: f64,
     ) -> Result<Vec<Loaded>> {
         let most = entries_per_leaf(self.entries + 1, fill).max(3);
-        // Spread evenly: as they take three or more, none is left with one child.
+        // Children are spread evenly. Nodes have room for three or more, so none is left with one.
         let count = below.len().div_ceil(most);
         let offsets = (0..count).map(|_| nodes.allocate_lines(Node::bytes(self.entries)));
         let offsets = offsets.collect::<Result<Vec<_>>>()?;
@@ -314,8 +314,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         Ok(level)
     }
 
-    /// The lock, and all nodes of a tree without entries. Refuses one that has entries, once they
-    /// are durable.
+    /// Locks an empty tree. Returns the lock and all nodes. Refuses a tree that has entries, once
+    /// they are durable.
     fn lock_empty(&self, guard: &Guard<'_, M>) -> Result<(Writing<'_, M>, Vec<Placed>)> {
         let writing = self.latch.write(guard);
         let mut nodes = Vec::new();

@@ -65,7 +65,8 @@ fn measure(setup: &Setup, curve: &Curve, threads: usize, notes: Notes<'_>) -> Re
     sample(&curve_args(setup, curve, threads))
 }
 
-/// Points of throughput by threads, and the share of PMwCAS that failed, if there was any.
+/// Points of throughput by threads, and the percentage of PMwCAS operations that failed, if there
+/// were any.
 #[derive(Default)]
 struct ByThreads {
     points: Vec<Point>,
@@ -379,7 +380,7 @@ fn sizes(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
 }
 
 fn parts(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
-    // As in `durability`.
+    // Both media get the same pages, as in `durability`.
     let _small_pages = SmallPages::take();
     let mut points = Vec::new();
     let mut claims = Vec::new();

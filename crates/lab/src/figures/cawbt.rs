@@ -477,7 +477,7 @@ impl<'a> Lab<'a> {
     }
 }
 
-/// What the paper tells of a tree's flushes.
+/// The paper's claims about a tree's flushes.
 fn claimed_flushes(tree: &Tree) -> &'static str {
     match (tree.series, tree.degree.1) {
         (WB, 4) => "the most of all",

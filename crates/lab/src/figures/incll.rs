@@ -159,7 +159,7 @@ impl<'a> Lab<'a> {
         DISTRIBUTIONS.map(|(_, distribution)| self.setting(Workload::A, distribution))
     }
 
-    /// Measures trees of so many keys in turns; each tree is loaded once. Returns samples by
+    /// Measures trees of `keys` keys in turns; each tree is loaded once. Returns samples by
     /// setting, tree and delay.
     fn measure(&self, trees: &[Tree], keys: u64, settings: &[Setting]) -> Result<Vec<Vec<Sample>>> {
         let is_delayed = settings.iter().any(|setting| !setting.delays_ns.is_empty());
@@ -461,7 +461,7 @@ impl<'a> Lab<'a> {
         Ok(measured)
     }
 
-    /// Section 6.2: what the end of an epoch costs.
+    /// Section 6.2: the cost of the end of an epoch.
     fn flushes(mut self) -> Result<Figure> {
         let mut claims = Vec::new();
         let found = self.measure(&[IN_LINE], self.setup.keys, &self.both())?;
@@ -522,7 +522,7 @@ impl<'a> Lab<'a> {
                 self.point("open to first answer, ms", series, keys as f64, median);
                 self.point("nodes put back", series, keys as f64, nodes as f64);
                 let what = format!("{series}, {} keys", grouped(keys));
-                // The paper tells of one tree only.
+                // The paper describes only one tree.
                 let is_papers = series == IN_LINE.0 && keys == 1_000_000;
                 let paper = if is_papers { "15 ms, 84 K nodes" } else { "-" };
                 claims.push(Claim::new(
@@ -596,7 +596,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// That of a curve of a figure, if it has points.
+    /// The text about a curve of a figure, if it has points.
     fn of(figure: &Figure, panel: &str, series: &str) -> Option<Self> {
         let curve = figure
             .points

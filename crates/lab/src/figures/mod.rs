@@ -57,7 +57,7 @@ pub struct Args {
     plot: Option<PathBuf>,
 }
 
-/// What a figure is measured with.
+/// The setup of a figure.
 struct Setup {
     system: String,
     keys: u64,
@@ -212,7 +212,7 @@ fn bench_args(setup: &Setup) -> bench::Args {
     defaults
 }
 
-/// So many threads, in words.
+/// A number of threads, in words.
 fn threads_in_words(threads: usize) -> String {
     format!(
         "{threads} {}",

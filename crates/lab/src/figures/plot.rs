@@ -11,7 +11,7 @@ use plotters::prelude::*;
 use super::{Args, Figure, KEYS, Point, THREADS};
 use crate::failure::{Failure, Result};
 
-/// As many as a large drawing has.
+/// The colours of the series: as many as a large drawing needs.
 const DRAWING_BYTES: usize = 256 << 10;
 const PANEL: (u32, u32) = (400, 340);
 /// Most letters are less wide than three fifths of their height.

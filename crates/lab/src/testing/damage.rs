@@ -1,7 +1,7 @@
-//! Damage to one place of a pool: what is noticed, and what a salvage saves.
+//! Damage to one place of a pool: whether it is noticed, and which entries a salvage saves.
 //!
 //! A pool is made once. Each round then damages a copy of it, in a place that follows from seed and
-//! round alone, and looks at the copy: [`examine`] opens it, checks it, reads all of it and
+//! round alone, and examines the copy: [`examine`] opens it, checks it, reads all of it and
 //! salvages it.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRIES: usize = 20_000;
 /// Entries that were there for a while, and must not come back.
 const REMOVED: usize = 1_000;
-/// One place in so many lies in the first slabs, with the header, the root table and the first
+/// One place in this many lies in the first slabs, with the header, the root table and the first
 /// nodes.
 const OF_FIRST_SLABS: u32 = 8;
 const FIRST_SLABS: usize = 256 << 10;
@@ -28,7 +28,7 @@ const TREE: &str = "t";
 /// The entries of a tree.
 pub type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Keys of 1 to 60 bytes, some of which share what they begin with; values of 0 to 120 bytes, some
+/// Keys of 1 to 60 bytes, some of which begin with the same bytes; values of 0 to 120 bytes, some
 /// of 8, a few longer. In a tree of words any numbers.
 #[must_use]
 pub fn content(codec: Codec, seed: u64) -> Content {
@@ -76,7 +76,7 @@ fn options(medium: MediumChoice) -> Options {
 /// overwritten and removed meanwhile.
 ///
 /// # Errors
-/// Of the store.
+/// Those of the store.
 pub fn make(
     path: &Path,
     kind: TreeOptions,
@@ -126,7 +126,7 @@ pub struct Damage {
 /// Damages one place of a pool: most often one that has something in it.
 pub fn damage(bytes: &mut [u8], seed: u64, round: u64) -> Damage {
     let mut random = StdRng::seed_from_u64(seed ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    // Bits are half of all, for they tell what is saved.
+    // Half of the damages are bits, because these show how much is saved.
     let kind = if random.random() {
         0
     } else {
@@ -184,10 +184,10 @@ pub fn damage(bytes: &mut [u8], seed: u64, round: u64) -> Damage {
     }
 }
 
-/// What was seen of a damaged pool.
+/// The observations of a damaged pool.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
 pub struct Seen {
-    /// What the open, the check or the reading of all entries reported first.
+    /// The first report of the open, the check or the reading of all entries.
     pub found: Option<String>,
     /// Whether the check reported nothing, and yet a read failed.
     pub is_missed_by_check: bool,
@@ -215,7 +215,7 @@ impl Seen {
     }
 }
 
-/// Looks at a pool.
+/// Examines a pool.
 #[must_use]
 pub fn examine(path: &Path, medium: MediumChoice, content: &Content) -> Seen {
     let mut seen = Seen::default();
@@ -247,7 +247,7 @@ fn look_at(store: &Store, content: &Content, seen: &mut Seen) {
             .map(|violation| format!("check: {violation}")),
         Err(error) => Some(format!("check: {error}")),
     };
-    // That there is no such tree tells nobody of damage.
+    // An error that there is no such tree does not report damage.
     let told = read
         .err()
         .filter(|error| !matches!(error.kind(), everleaf::ErrorKind::NoSuchTree { .. }));

@@ -74,7 +74,7 @@ flaws! {
     FullPoolLoses,
     /// A bulk load that fails keeps what it had loaded.
     BulkLoadKeepsAPart,
-    /// A bulk load does not look at the order.
+    /// A bulk load does not check the order.
     BulkLoadTakesAnyOrder,
     /// A bulk load calls its source once more after the end.
     BulkLoadAsksAgain,

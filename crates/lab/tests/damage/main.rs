@@ -1,9 +1,9 @@
-//! Damaged pools: what must be noticed, and what must be saved.
+//! Damaged pools: which damage must be noticed, and which entries must be saved.
 //!
-//! [`table::TABLE`] says what is damaged, how, in pools of which engines, and what is expected
-//! then. A test is made of each row and engine at run time, and `libtest-mimic` runs them: `cargo
-//! test --release -p everleaf-lab --test damage -- ::rntree`. Damage that needs checks of its own
-//! is tested beside its engine.
+//! Each row of [`table::TABLE`] names the damage, the engines of the pools, and the expected
+//! results. A test is made of each row and engine at run time, and `libtest-mimic` runs them:
+//! `cargo test --release -p everleaf-lab --test damage -- ::rntree`. Damage that needs checks of
+//! its own is tested beside its engine.
 
 mod pools;
 mod table;
@@ -16,7 +16,7 @@ use pools::{Ground, PoolKind};
 
 /// A row of the table.
 pub(crate) struct Row {
-    /// What is damaged.
+    /// The name of the damaged part.
     pub(crate) what: &'static str,
     /// The engines whose pools are damaged.
     pub(crate) engines: &'static [Engine],
@@ -24,9 +24,10 @@ pub(crate) struct Row {
     pub(crate) pool: PoolKind,
     /// The damages. Each is done to a fresh copy of the pool.
     pub(crate) damages: fn(&Ground) -> Vec<Damage>,
-    /// What is expected after each of them.
+    /// The expected result after each of them.
     pub(crate) expected: Expected,
-    /// How many of the damages must cost entries, at least: else too few places were met.
+    /// How many of the damages must cost entries, at least. With fewer, the test would have hit too
+    /// few places in use.
     pub(crate) costly_min: fn() -> usize,
     /// How many of the damages the salvage must report, at least.
     pub(crate) reported_min: usize,
@@ -65,7 +66,7 @@ impl Damage {
     }
 }
 
-/// What must be noticed of a damage.
+/// The part of a damage that must be noticed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Noticed {
     /// There is none: the open, the check and the reads report nothing, all is read, and the salvage
@@ -85,13 +86,13 @@ pub(crate) enum Noticed {
     Free,
 }
 
-/// What is expected after a damage.
+/// The expected result after a damage.
 pub(crate) struct Expected {
     pub(crate) noticed: Noticed,
     /// The fewest entries that the salvage may save.
     pub(crate) saved_min: usize,
-    /// The most entries that the salvage may return and that the tree has not: older ones, or
-    /// removed ones.
+    /// The most entries that the salvage may return although the tree does not have them: outdated
+    /// or removed ones.
     pub(crate) wrong_max: usize,
 }
 

@@ -37,7 +37,7 @@ pub(crate) struct Ground {
 
 impl Ground {
     pub(crate) fn new(engine: Engine, kind: PoolKind) -> Self {
-        // In memory, if that can be: a disk would sync at each open.
+        // The folder lies in memory, if that is possible: a disk would sync at each open.
         let memory = Path::new("/dev/shm");
         let folder = if memory.is_dir() {
             tempfile::tempdir_in(memory)
@@ -73,7 +73,7 @@ impl Ground {
         u64::from_le_bytes(self.bytes[at..at + 8].try_into().unwrap())
     }
 
-    /// Damages a copy of the pool, and looks at it.
+    /// Damages a copy of the pool, and examines it.
     pub(crate) fn examine(&self, damage: Damage) -> Seen {
         let mut bytes = self.bytes.clone();
         damage.do_to(&mut bytes);

@@ -97,7 +97,7 @@ pub(crate) const TABLE: &[Row] = &[
         reported_min: 0,
     },
     // Each of the two lines is whole, so the chain once jumped from one leaf to the successor of
-    // the other, and nothing was looked for.
+    // the other, and the salvage did not search the slabs.
     Row {
         what: "two slot lines that are swapped",
         engines: &[Engine::RNTREE],
@@ -111,8 +111,8 @@ pub(crate) const TABLE: &[Row] = &[
         costly_min: || 0,
         reported_min: 4,
     },
-    // The page has how the slab is cut up, and which of its slots are in use. The leaves behind it
-    // are found all the same, and those that were removed before the close are not.
+    // The page records how the slab is cut into slots, and which of them are in use. The leaves
+    // behind it are found nevertheless, and leaves that were removed before the close are not.
     Row {
         what: "the first page of a slab",
         engines: &[
@@ -138,7 +138,7 @@ pub(crate) const TABLE: &[Row] = &[
         costly_min: || 0,
         reported_min: 0,
     },
-    // Once nothing but a violation told of the entries of a node of zeros: of wbtree, bztree and
+    // Once only a violation reported the lost entries of a node of zeros, in wbtree, bztree and
     // masstree.
     Row {
         what: "a page of zeros",
@@ -156,8 +156,8 @@ pub(crate) const TABLE: &[Row] = &[
     },
 ];
 
-/// No more is lost than what lies in a page: 64 records of 64 bytes, or its leaves. Nothing that
-/// was removed comes back.
+/// No more is lost than the content of a page: 64 records of 64 bytes, or its leaves. No removed
+/// entry comes back.
 const A_PAGE_AT_MOST: Expected = Expected {
     noticed: Noticed::Free,
     saved_min: THINNED - PAGE / 16,
@@ -171,8 +171,8 @@ fn any_places(_ground: &Ground) -> Vec<Damage> {
         .collect()
 }
 
-/// The slot of the root table, and the first lines of what it leads to: of `rntree` the first leaf,
-/// of others the anchor or the root.
+/// The slot of the root table, and the first lines of the node to which it leads: of `rntree` the
+/// first leaf, of others the anchor or the root.
 fn bits_where_all_begins(ground: &Ground) -> Vec<Damage> {
     let first = (ground.word(SLOT + 8 * FIRST_ROOT) & OFFSET) as usize;
     let slot = (0..SLOT_WORDS).map(|word| SLOT + 8 * word);

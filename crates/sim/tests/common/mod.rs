@@ -1,4 +1,4 @@
-//! What the tests of engines share.
+//! Functions for the tests of engines.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::time::Instant;
@@ -27,8 +27,8 @@ pub(crate) fn setting(name: &str, usual: u64) -> u64 {
     })
 }
 
-/// Whether `cargo xtask thorough` runs the tests: then scopes are those that the ordinary tests
-/// have no time for.
+/// Whether `cargo xtask thorough` runs the tests: then scopes are larger, and take longer than
+/// ordinary tests may.
 pub(crate) fn is_thorough() -> bool {
     setting("EVERLEAF_CASES", 1) > 1
 }
@@ -64,7 +64,7 @@ pub(crate) fn options(test: &str, images: Images, second_crash: SecondCrash) -> 
 /// A crash to be repeated, as a report names it: the setup, the operations, the crashes.
 type Repeat = (Vec<IndexOperation>, Vec<IndexOperation>, Replay);
 
-/// What `EVERLEAF_CRASH` says: `SETUP,OPERATIONS@CRASHES`.
+/// The value of `EVERLEAF_CRASH`: `SETUP,OPERATIONS@CRASHES`.
 fn repeat() -> Option<Repeat> {
     let text = std::env::var("EVERLEAF_CRASH").ok()?;
     let (programs, crashes) = text
@@ -83,8 +83,8 @@ fn repeat() -> Option<Repeat> {
     Some((program(setup), program(operations), crashes))
 }
 
-/// Repeats a crash with the engine and the options of an exploration. Of a test that explores
-/// several ways, those in which these operations do not come to it find nothing.
+/// Repeats a crash with the engine and the options of an exploration. If a test explores in several
+/// ways, those whose operations do not reach the crash find nothing.
 fn explore_again(engine: &AnyEngine, follow_up: FollowUp, options: &Options, repeat: &Repeat) {
     let (setup, operations, crashes) = repeat;
     let options = Options {
@@ -149,13 +149,13 @@ pub(crate) fn explore_loads_and_drops(name: Engine, options: &Options) {
     );
 }
 
-/// As [`explore_loads_and_drops`], for these trees.
+/// Does the same as [`explore_loads_and_drops`], for these trees.
 pub(crate) fn explore_loads_and_drops_of(engines: &[AnyEngine], options: &Options) {
     for engine in engines {
         for rules in [Rules::Lines, Rules::Log, Rules::PersistentCaches] {
             // With persistent caches there are as many second crashes as pairs of stores.
             let is_short = engine.codec() == "word" && rules == Rules::Lines || is_thorough();
-            // There every store is a point to crash at.
+            // Every store is a crash point there.
             if rules == Rules::PersistentCaches && engine.codec() != "word" && !is_thorough() {
                 continue;
             }

@@ -85,7 +85,7 @@ fn pairs() -> Vec<[Kind; 2]> {
 
 const WORDS: [Kind; 2] = [Kind::PlainWords, Kind::PlainWords];
 
-/// Every image of every crash of the journal, over trees that are nothing but words.
+/// Every image of every crash of the journal, over trees that consist only of words.
 #[test]
 fn the_journal_over_plain_words() {
     one_thread(&WORDS, Images::All, SecondCrash::InRecovery);
@@ -141,8 +141,8 @@ fn each_pair_of_engines_beside_a_single_write() {
     }
 }
 
-/// A split beside a batch copies the record that a tree has just taken over from it. What the batch
-/// writes after that must not lie where the record was.
+/// A split beside a batch copies the record that a tree has just taken over from it. The batch's
+/// later writes must not reuse the space of the record.
 #[test]
 fn a_split_that_copies_the_record_of_a_batch() {
     let kinds = [Kind::Gathering, Kind::Words(Engine::CAWBT)];

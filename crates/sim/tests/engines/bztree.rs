@@ -127,7 +127,7 @@ fn operations_before_the_mark() {
     }
 }
 
-/// Enough keys for three levels: inner nodes split and merge, the root comes and goes.
+/// Enough keys for three levels: inner nodes split and merge, and the tree gets and loses levels.
 #[test]
 fn inner_nodes_that_split_and_merge() {
     let mut operations: Vec<_> = (0..24).map(|key| Insert(key * 7 % 24, key)).collect();
@@ -166,7 +166,7 @@ fn exhaust(codec: CodecName, length: usize, rules: Rules, second_crash: SecondCr
     common::exhaust(&common::small(Engine::BZTREE, codec), length, &options);
 }
 
-/// Every sequence of so many operations on small trees, every crash of the last one, every image.
+/// Every short sequence of operations on small trees, every crash of the last one, every image.
 /// With a crash of the recovery as well `everleaf crash --exhaustive` does it at length 2 and
 /// beyond.
 #[test]

@@ -69,8 +69,8 @@ fn explore_with(
     assert_eq!(stats.cut_short, 0);
 }
 
-/// One race: all schedules with two preemptions, of words only where it is to be fast, with the
-/// crashes of each.
+/// One race: all schedules with two preemptions, with the crashes of each; in ordinary runs with
+/// words only.
 fn race(name: &'static str, setup: &[IndexOperation], operations: &[IndexOperation]) {
     let scope = Scope {
         name,
@@ -96,7 +96,8 @@ fn race(name: &'static str, setup: &[IndexOperation], operations: &[IndexOperati
     }
 }
 
-/// Where a fence orders and does not yet make durable, with what any crash leaves of the log.
+/// On a medium whose fences order but do not make durable, with every image that a crash leaves of
+/// the log.
 #[test]
 fn races_on_a_file() {
     let options = Options {
@@ -275,7 +276,7 @@ fn two_merges() {
 
 #[test]
 fn a_remove_from_a_leaf_that_is_being_consolidated() {
-    // Full, of entries that are gone: the insert consolidates.
+    // The leaf is full of removed entries, so the insert consolidates it.
     let mut setup = full();
     setup.extend([Remove(30), Remove(40)]);
     race(

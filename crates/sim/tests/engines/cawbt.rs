@@ -1,4 +1,4 @@
-//! CAWBT under crashes: nodes are small as they are.
+//! CAWBT under crashes. Its nodes are always small.
 
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::IndexOperation::{self, Insert, Remove, Update};
@@ -32,7 +32,7 @@ fn explore_each(operations: &[IndexOperation], follow_up: FollowUp, options: &Op
     explore_in(&SCOPES, operations, follow_up, options);
 }
 
-/// In the scopes of memory, where it is to be fast.
+/// In ordinary runs only on the models of memory.
 fn explore_lines(operations: &[IndexOperation], follow_up: FollowUp, options: &Options) {
     let scopes = if common::is_thorough() {
         SCOPES.len()
@@ -78,7 +78,7 @@ fn a_script_of_every_change() {
     );
 }
 
-/// A write that meets what a crash has left goes on with it.
+/// A write that finds an unfinished change of a crash goes on with it.
 #[test]
 fn writes_come_first_after_a_crash() {
     let options = Options {
@@ -88,8 +88,8 @@ fn writes_come_first_after_a_crash() {
     explore_each(&every_change(), FollowUp::SplitAndMerge, &options);
 }
 
-/// The log names nodes. Once they are gone their lines may be records, and an open must not read
-/// them as nodes.
+/// The log names nodes. Once the nodes are freed, their lines may hold records, and an open must
+/// not read these as nodes.
 #[test]
 fn the_log_names_no_node_that_is_gone() {
     let images = if common::is_thorough() {
@@ -138,7 +138,7 @@ fn changes_that_go_up_to_the_root() {
         FollowUp::Keys,
         &options(Images::Some { random: 1 }, SecondCrash::Never),
     );
-    // From the end: nodes lose their last children, and get some from the left.
+    // Keys are removed from the end: nodes lose their last children, and get others from the left.
     let ascending = (0..40).map(|key| Insert(key, key));
     let operations: Vec<_> = ascending.chain((0..40).rev().map(Remove)).collect();
     explore_lines(
@@ -166,7 +166,7 @@ fn random_scripts() {
     }
 }
 
-/// Every sequence of so many operations on small trees, every crash of the last one and of its
+/// Every short sequence of operations on small trees, every crash of the last one and of its
 /// recovery, every image.
 #[test]
 fn small_scopes_exhausted() {

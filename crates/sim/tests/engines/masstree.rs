@@ -130,7 +130,7 @@ fn random_scripts_with_layers_below_layers() {
     }
 }
 
-/// Runs go back to the pool, and come again.
+/// Runs go back to the pool, and are taken again.
 #[test]
 fn a_script_of_compactions() {
     explore(
@@ -283,7 +283,7 @@ fn nodes_that_were_left_alone_for_long() {
 }
 
 /// The same without a restart: other nodes change, in 2^15 epochs and a few. In each line of values
-/// the log of the new epoch then looks like one of another epoch beside the old epoch word, so the
+/// beside the old epoch word the log of the new epoch would then stand for another epoch, so the
 /// node goes to the external log.
 #[test]
 fn nodes_that_were_left_alone_for_long_in_one_life() {
@@ -477,8 +477,8 @@ fn shares_that_take_over_what_others_have_free() {
     }
 }
 
-/// What is allocated is published at the end of the epoch, long after the guard that took slabs for
-/// it is gone.
+/// New objects are published at the end of the epoch, long after the guard that took slabs for them
+/// was dropped.
 #[test]
 fn the_fences_for_slabs_are_missed() {
     // More keys than a node takes, so that there is one above, of another size.

@@ -165,7 +165,7 @@ impl Concurrent for Batches {
                     value.as_ref().map(|value| &value[..]),
                     Condition::Always,
                 )?;
-                // Here others may come between.
+                // Operations of other threads may come between here.
                 medium::sync::yield_now();
                 Ok(())
             }),

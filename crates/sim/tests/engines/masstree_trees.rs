@@ -1,4 +1,5 @@
-//! Several trees of the durable Masstree in one pool: after a crash all are as at one moment.
+//! Several trees of the durable Masstree in one pool: after a crash all are in the state of one
+//! moment.
 
 use std::collections::BTreeMap;
 

@@ -37,11 +37,11 @@ struct Words {
 
 /// The numbers of operations: 35 bits.
 const NUMBERS: u64 = 1 << 35;
-/// What the format multiplies by for its checks.
+/// The factor that the format uses for its checks.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Makes free descriptors such as so many operations leave, of which the first had eight words and
-/// the others two.
+/// Makes free descriptors as a number of operations leave them, of which the first had eight words
+/// and the others two.
 fn age(guard: &pool::Guard<'_, Sim>, place: u64, slots: usize, last: u64) -> Result<(), Complaint> {
     for descriptor in 0..2 * slots as u64 {
         let words = guard.words(place + 256 * descriptor, 32).map_err(text)?;
@@ -233,8 +233,8 @@ fn explorer(slots: usize, options: Options) -> Explorer<Words> {
 const ONE: Search = Search::Exhaustive { preemptions_max: 1 };
 const TWO: Search = Search::Exhaustive { preemptions_max: 2 };
 
-/// Every schedule of some programs that the search makes, and of each every crash that the options
-/// ask for.
+/// Every schedule of some programs that the search makes, and for each schedule every crash that
+/// the options ask for.
 fn explore_programs(
     programs: impl IntoIterator<Item = Program<Operation>>,
     slots: usize,
@@ -328,7 +328,7 @@ fn twin_lines_change_nothing() {
         .unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-/// All sequences of so many operations on two and three words with values 0 and 1.
+/// All short sequences of operations on two and three words with values 0 and 1.
 fn exhaust(length: u32) {
     let mut choices = Vec::new();
     for words in [&[0, 1][..], &[0, 2], &[1, 3], &[0, 2, 3], &[0, 1, 2]] {
@@ -427,7 +427,8 @@ fn a_helper_that_is_blocked_helps_what_blocks_it() {
 }
 
 /// Visible before durable: a thread is stopped wherever it waits for a fence, or is about to,
-/// another does the whole of its operation on what it finds, and then comes the crash.
+/// another thread executes its whole operation on the values that it finds, and then comes the
+/// crash.
 fn sweep(mutations: Vec<Mutation>) -> Explorer<Words> {
     let images = Images::All;
     explorer(
@@ -483,8 +484,8 @@ fn what_is_visible_is_durable() {
     }
 }
 
-/// The fence behind the decision is what the sweep is for: without it another thread sees, and
-/// answers from, what a crash takes back.
+/// The sweep is for the fence behind the decision: without it another thread reads, and returns, a
+/// value that a crash takes back.
 #[test]
 fn the_sweep_misses_the_fence_behind_the_decision() {
     let scheduling = Scheduling {
@@ -551,8 +552,8 @@ fn a_helper_that_is_blocked_finds_its_operation_decided() {
     );
 }
 
-/// Two words, and three, and two threads, with all that a crash may leave, and one more crash in
-/// the recovery from that.
+/// Two words, three words, and two threads, with every image that a crash may leave, and one more
+/// crash in the recovery.
 #[test]
 fn two_threads_survive_every_pair_of_crashes() {
     let programs = [
@@ -582,8 +583,8 @@ fn two_threads_survive_every_pair_of_crashes() {
     }
 }
 
-/// Operations that can be left out unnoticed, and why: a file of `pmwcas`, and a part of one line
-/// of it.
+/// Operations that can be left out without a failure, and why: a file of `pmwcas`, and a part of
+/// one line of it.
 const REDUNDANT: [(&str, &str, &str); 4] = [
     (
         "execute.rs",
@@ -633,7 +634,7 @@ fn is_redundant(site: Site) -> bool {
 #[ignore = "thorough: 12 s; `cargo xtask mutants --engine bztree` plants the same faults"]
 fn every_flush_fence_and_store_is_needed() {
     let run = |mutations: Vec<Mutation>| {
-        // The slowest last: most mutants are noticed before.
+        // The slowest comes last: most mutants are noticed before.
         let scopes = [
             (Rules::Lines, SecondCrash::InRecovery),
             (Rules::Log, SecondCrash::InRecovery),

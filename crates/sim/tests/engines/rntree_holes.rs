@@ -46,7 +46,7 @@ fn explore(
         .map_err(|failure| failure.to_string())
 }
 
-/// Whether it is a place in the source where a leaf that others know is published by a split.
+/// Whether it is a place in the source where a split publishes a leaf that other threads can reach.
 fn is_publish(site: Site) -> bool {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let line = |text: String| text.lines().nth(site.line as usize - 1).map(str::to_owned);

@@ -39,7 +39,7 @@ fn scheduling(search: Search) -> Scheduling {
 /// The programs of a seed tree.
 type Programs = fn(&Scope, Durability) -> Vec<Program<IndexOperation>>;
 
-/// Explores programs on each scope, of each scope one in `share`.
+/// Explores programs on each scope: one in `share` of the scope's programs.
 fn explore(
     engine: &AnyEngine,
     programs: Programs,
@@ -220,13 +220,13 @@ fn explore_masstrees(setup: &[IndexOperation], program: &Program<IndexOperation>
     }
 }
 
-/// The same if threads work on a full node, and on one beside it.
+/// The same holds if threads work on a full node, and on one beside it.
 fn explore_in_a_node_to_share(program: &Program<IndexOperation>, search: &Search) {
     explore_masstrees(&scopes(4)[2].setup, program, search);
 }
 
-/// A scan reads a node again, as something was inserted into it, and meanwhile it is split: what
-/// has moved to the new node is read there.
+/// A scan reads a node again because an entry was inserted into it, and meanwhile the node is
+/// split: the scan reads entries that have moved in the new node.
 #[test]
 fn a_scan_finds_what_moves_out_of_the_node_that_it_reads_again() {
     for scan in [ScanBack(0, 400), Scan(0, 400), Visit(0, 400)] {
@@ -280,7 +280,7 @@ fn explore_beside_a_reader(reader: &[IndexOperation], writer: &[IndexOperation],
     explore_masstrees(&scopes(4)[0].setup, &program, search);
 }
 
-/// A key's slot goes to another key after a reader has found it, in the same epoch: the reader must
+/// Another key gets a key's slot after a reader has found it, in the same epoch: the reader must
 /// not return the other key's value.
 #[test]
 fn a_reader_takes_no_value_of_the_key_that_has_the_slot_by_then() {
@@ -554,7 +554,7 @@ fn faults_in_the_end_of_an_epoch_are_found_by_chance() {
         .collect();
     println!("{}; {flushes:?}", sound.stats());
     assert!(!flushes.is_empty(), "{places:?}");
-    // That of the lines, and what `publish` does for the number of the epoch.
+    // The flush of the lines, and the one in `publish` for the number of the epoch.
     for site in flushes {
         let mut mutant = explorer(vec![Mutation::DropFlush(site)]);
         assert!(
@@ -629,8 +629,8 @@ fn readers_beside_the_split_of_the_last_leaf_are_never_sent_past_their_leaf() {
     );
 }
 
-/// A split sends writers on to the new leaf before it takes out of the old one what has moved
-/// there: a reader would still find it, as it was before a write that has returned.
+/// A split sends writers on to the new leaf before it removes the moved entries from the old one. A
+/// reader could still find an entry there, in its state before a write that has returned.
 #[test]
 fn who_is_sent_on_by_a_split_writes_after_its_end() {
     let setup = [10, 20, 30, 40].map(|key| Insert(key, key));

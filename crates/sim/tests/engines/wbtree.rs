@@ -24,7 +24,7 @@ fn designs(codec: CodecName) -> [AnyEngine; 4] {
     [of(0, 4), of(0, 3), of(1, 4), of(2, 3)]
 }
 
-/// All designs, with words and with records; where it is to be fast, records only in nodes of one
+/// All designs, with words and with records; in ordinary runs with records only in nodes of one
 /// design.
 fn engines() -> impl Iterator<Item = AnyEngine> {
     let records = if common::is_thorough() { 4 } else { 1 };
@@ -144,7 +144,7 @@ fn loads_and_drops() {
     }
 }
 
-/// Enough keys for several levels: inner nodes split and merge, the root comes and goes.
+/// Enough keys for several levels: inner nodes split and merge, and the tree gets and loses levels.
 #[test]
 fn inner_nodes_that_split_and_merge() {
     let mut operations: Vec<_> = (0..40).map(|key| Insert(key * 7 % 40, key)).collect();
@@ -182,7 +182,7 @@ fn random_scripts() {
     }
 }
 
-/// Every sequence of so many operations on small trees, every crash of the last one and of its
+/// Every short sequence of operations on small trees, every crash of the last one and of its
 /// recovery, every image.
 #[test]
 fn small_scopes_exhausted() {

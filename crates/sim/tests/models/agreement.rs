@@ -1,4 +1,4 @@
-//! The lazy explorer finds what a plain enumeration of all images finds, on random programs.
+//! On random programs the lazy explorer finds the same as a plain enumeration of all images.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -34,7 +34,7 @@ enum Operation {
 /// Every state is acceptable; the observations are kept.
 struct Program {
     seen: Rc<RefCell<BTreeSet<Vec<u64>>>>,
-    /// Whether opening stores something: what, depends on what it finds.
+    /// Whether opening stores a value, which depends on the values that it finds.
     repairs: bool,
 }
 
@@ -131,7 +131,7 @@ fn random(state: &mut u64, below: u64) -> u64 {
 
 fn program(seed: u64, count: usize) -> Vec<Operation> {
     let mut state = seed;
-    // Since the last fence: a line that is stored whole is not stored to otherwise.
+    // The lines stored since the last fence: a line that is stored as a whole gets no other store.
     let mut in_words = BTreeSet::new();
     let mut whole = BTreeSet::new();
     let operation = |_| {

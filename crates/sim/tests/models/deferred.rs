@@ -1,5 +1,5 @@
-//! Operations that return before they are durable, on a file: what a crash may take back, and what
-//! a read may return.
+//! Operations that return before they are durable, on a file: which writes a crash may take back,
+//! and which values a read may return.
 
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::IndexOperation::{Get, Insert, Put, Sync, Update};

@@ -3,7 +3,7 @@
 //! Each cell is a line of three words: its value, the value that it had when the epoch began, and
 //! the number of the epoch in which it was last written. Stores to one line arrive in order, so the
 //! old value is there before the new one can be. A sync flushes the cells that were written and
-//! then counts the epoch up; recovery takes back what was written in the epoch that did not end.
+//! then counts the epoch up; recovery takes back the writes of the epoch that did not end.
 
 use std::collections::{BTreeMap, BTreeSet};
 

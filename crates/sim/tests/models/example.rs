@@ -1,4 +1,4 @@
-//! docs/TESTING.md shows what the example prints.
+//! docs/TESTING.md shows the output of the example.
 
 use crate::linked_list_example as linked_list;
 

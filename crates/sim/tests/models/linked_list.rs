@@ -235,7 +235,7 @@ fn a_recovery_that_reads_out_of_bounds_is_a_report() {
     );
 }
 
-/// A run of many operations takes many steps, and so does what follows a late crash of it.
+/// A run of many operations takes many steps, and so does the recovery from a late crash.
 #[test]
 fn a_long_run_is_no_loop() {
     let options = Options {

@@ -480,8 +480,8 @@ fn what_recovery_read_stays_as_it_was() {
     }
 }
 
-/// A line that may hold several things after a crash is durable with what recovery stored,
-/// whichever it was.
+/// A line with several possible contents after a crash is durable with the stores of the recovery,
+/// whichever content it had.
 #[test]
 fn after_a_crash_a_flush_and_a_fence_make_durable_what_came_on_top_of_each_content() {
     let sim = memory(LineForm::Single, false);
@@ -545,8 +545,8 @@ fn in_a_log_after_a_crash_a_wait_makes_durable_what_came_on_top_of_each_content(
     assert_eq!(second(true), outcomes([[0, 7], [1, 7]]));
 }
 
-/// A line is stored whole, and a word of it, with a fence between or none; by operations, or by
-/// what opens the memory.
+/// A line is stored whole, and a word of it, with a fence between or none; by operations, or by the
+/// opening of the memory.
 struct TwoWays {
     fences: bool,
     while_opening: bool,

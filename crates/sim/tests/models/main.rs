@@ -1,5 +1,5 @@
-//! The models of what a crash leaves, the scheduler, and toys that break a rule; one binary, so
-//! that both cores have work.
+//! The models of the images that a crash leaves, the scheduler, and toys that break a rule; one
+//! binary, so that both cores have work.
 
 #[path = "../common/mod.rs"]
 mod common;

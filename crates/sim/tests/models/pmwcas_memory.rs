@@ -218,7 +218,7 @@ fn who_helps_writes_to_no_memory_that_was_free_before() {
     };
     let mut explorer = Explorer::new(Nodes, options).unwrap();
     let program = Program {
-        // The second thread does in one go what it does.
+        // The second thread runs without preemption.
         uninterrupted: vec![1],
         ..Program::of(vec![vec![Change, Fill], vec![Replace], vec![Count]])
     };

@@ -1,6 +1,6 @@
 //! The pool: a crash at any point of its creation, of a tree's creation, of opening slabs and
-//! spans, and of a clean close. It must open again, and the mark must find what was published and
-//! nothing else.
+//! spans, and of a clean close. The pool must open again, and the mark must find exactly the
+//! published allocations.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ use crate::common::text;
 enum Operation {
     /// Makes a tree: a directory of blocks.
     Create { tree: u8 },
-    /// Fills a new block of so many bytes and enters it in the directory, in place of what was
-    /// there.
+    /// Fills a new block of this many bytes and enters it in the directory, in place of the old
+    /// block.
     Put {
         tree: u8,
         slot: usize,
@@ -26,7 +26,8 @@ enum Operation {
     },
     /// Takes a block out of the directory, and frees it.
     Clear { tree: u8, slot: usize },
-    /// As `Clear`, and gives the block's room back at once, or before what frees it is durable.
+    /// Does the same as `Clear`, and gives the block's room back at once, or before the store that
+    /// frees it is durable.
     Release { tree: u8, slot: usize, early: bool },
     /// Gives all free room back, and cuts the file.
     Compact,
@@ -335,7 +336,7 @@ impl Subject for PoolProtocol {
             tree: b'z',
             slot: 0,
         });
-        // The slot that a rename left is used again, and what it held does not come back.
+        // The slot that a rename left is used again, and its former content does not come back.
         operations.extend(state.keys().next().map(|tree| Remove { tree: *tree }));
         operations.extend([
             Create { tree: b'y' },
@@ -508,7 +509,7 @@ fn the_fences_of_a_rename_are_missed() {
     }
 }
 
-/// Of spans and slabs; and what is free at the end of the file is used again.
+/// The space is that of spans and slabs; free space at the end of the file is used again.
 fn releasing(early: bool) -> Vec<Operation> {
     let release = |slot| Release {
         tree: b'a',

@@ -75,7 +75,7 @@ impl Explorable for ByPosition {
     }
 }
 
-/// Its own stripes are above those of this tree, so it writes beneath these.
+/// The toy is wrapped in stripes of its own, so it writes to the tree beneath the inner stripes.
 struct Positions(Arc<StripedTree>);
 
 /// Begins anew for each entry, and skips as many as it has returned.

@@ -380,7 +380,7 @@ fn explore<S: Concurrent + 'static>(
     )
 }
 
-/// What is seen while steps are explored.
+/// The outcomes that are seen while steps are explored.
 fn shown(program: &Program<Numbered>, extent: (Rules, u32), reduced: bool) -> (Shown, Stats) {
     let subject = Steps::default();
     let shown = Rc::clone(&subject.shown);

@@ -26,7 +26,7 @@ enum Flaw {
     NoVersionCheck,
     /// Two locks, taken in either order.
     Deadlock,
-    /// A thread goes on until another one has begun, which may never be.
+    /// A thread loops until another one has begun, which may never happen.
     Livelock,
     /// An assertion that fails if two threads are inside at the same time.
     Panic,

@@ -11,9 +11,9 @@ const LENGTH: u64 = 4096;
 /// How the line is written and recovered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Variant {
-    /// As the medium does it.
+    /// Like the medium.
     Medium,
-    /// As the medium does, but a torn copy is not mended.
+    /// Like the medium, but a torn copy is not mended.
     MediumUnmended,
     /// By hand, the words from the last to the first.
     Backwards,

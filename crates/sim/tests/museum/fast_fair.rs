@@ -14,7 +14,7 @@ enum Fault {
     FlushAtLineStart,
     /// An insertion flushes the line that it leaves, without a fence.
     FlushUnordered,
-    /// What the constructor makes is not flushed.
+    /// The objects that the constructor makes are not flushed.
     ConstructorUnflushed,
 }
 
@@ -56,7 +56,7 @@ fn starts_line(index: u64) -> bool {
 }
 
 impl Node {
-    /// Shifts what is right of an entry over it.
+    /// Shifts the entries to the right of an entry over it.
     fn shift_left(&self, memory: &Memory<'_>, index: u64) {
         let count = count(memory);
         memory.store(pointer_of(index), left_pointer(memory, index));
@@ -139,7 +139,7 @@ impl Toy for Node {
     }
 }
 
-/// A search tolerates the entry that an interrupted insertion left behind; a removal meets it
+/// A search tolerates the entry that an interrupted insertion left behind; a removal finds it
 /// first, removes it, and reports success, while the key is still there.
 ///
 /// Source: Witcher, bug 4 (FAST_FAIR).

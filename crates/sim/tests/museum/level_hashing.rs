@@ -11,8 +11,7 @@ enum Fault {
     TokenFirst,
     /// An update clears the old token and sets the new one, in two stores.
     TokensOneByOne,
-    /// A movement sets one token and clears the other, and nobody looks for duplicates after a
-    /// crash.
+    /// A movement sets one token and clears the other, and recovery does not search for duplicates.
     DuplicateKept,
     /// A movement sets a token of the bucket that it moves from.
     WrongToken,
@@ -62,7 +61,7 @@ impl Levels {
         memory.persist(line(bucket));
     }
 
-    /// Moves what is in a slot of the top level to the bottom.
+    /// Moves the pair in a slot of the top level to the bottom.
     fn move_down(&self, memory: &Memory<'_>, index: u64) {
         let from = slot(TOP, index);
         let entry = (memory.load(from), memory.load(from + 8));
@@ -140,8 +139,8 @@ impl Toy for Levels {
     }
 }
 
-/// The token may be written back before key and value are: the slot counts as taken, and what it
-/// holds is arbitrary.
+/// The token may be written back before key and value are: the slot counts as taken, and its
+/// content is arbitrary.
 ///
 /// Source: Witcher, bug 7 (Level Hashing, insert; bugs 8 to 16 are the same at other places).
 #[test]
@@ -262,7 +261,7 @@ impl Toy for Growing {
 }
 
 /// Growing stores the new capacity first. After a crash the old table is searched with the new
-/// capacity, and keys are looked for where they never were.
+/// capacity, and keys are searched for where they never were.
 ///
 /// Source: Witcher, bug 17 (Level Hashing, expand).
 #[test]

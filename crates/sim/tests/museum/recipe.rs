@@ -35,8 +35,8 @@ impl Toy for Bump {
     }
 }
 
-/// Space is taken by an atomic subtraction that nobody flushes. After a crash the same space is
-/// given out again, and what is written there overwrites a record that is in use.
+/// Space is taken by an atomic subtraction that is not flushed. After a crash the same space is
+/// given out again, and a write to it overwrites a record that is in use.
 ///
 /// Source: Witcher, bug 28 (P-BwTree, `TryAllocate`).
 #[test]
@@ -62,7 +62,7 @@ enum Fault {
     WrongChain,
     /// The new table is flushed, but not fenced before the root leads to it.
     Unfenced,
-    /// What is flushed is where a variable lies that points to the root.
+    /// The flush covers a variable that points to the root, and not the root.
     AddressOfPointer,
 }
 
@@ -180,7 +180,7 @@ fn p_hot_new_node_is_not_fenced() {
     .show(&Rewritten(Fault::Unfenced), &Rewritten(Fault::Nothing));
 }
 
-/// One `&` too many: what is flushed is the variable that holds the pointer's address, not the
+/// One `&` too many: the flush covers the variable that holds the pointer's address, not the
 /// pointer.
 ///
 /// Source: Witcher, bug 38 (P-HOT, `insertNewValue`).
@@ -229,8 +229,8 @@ impl Toy for Locked {
     }
 }
 
-/// A lock that lies in persistent memory is found taken after a crash, and whoever wants it waits
-/// for ever.
+/// A lock that lies in persistent memory is found taken after a crash, and a thread that wants it
+/// waits for ever.
 ///
 /// Source: utsaslab/RECIPE#19 (P-CLHT, `clht_put`).
 #[test]
@@ -249,9 +249,10 @@ fn p_clht_lock_is_held_across_the_crash() {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reclamation {
-    /// What is not reached after a crash is free.
+    /// Blocks that nothing reaches after a crash are free.
     ByReach,
-    /// The old table is freed; that it was is not durable, and it is freed again after a crash.
+    /// The old table is freed, but the note of that is not durable, so it is freed again after a
+    /// crash.
     OldestUnflushed,
     /// A block is taken before anything leads to it.
     TakenFirst,
@@ -357,8 +358,8 @@ fn p_clht_old_table_is_freed_twice() {
     );
 }
 
-/// A block is marked as taken before anything leads to it; a crash between the two, and it belongs
-/// to nobody.
+/// A block is marked as taken before anything leads to it. After a crash between the two it is
+/// lost: nothing owns it.
 ///
 /// Source: microsoft/pmwcas#8 (PMwCAS: a crash during allocation may cause a memory leak).
 #[test]

@@ -137,8 +137,8 @@ impl Toy for Tree {
 }
 
 /// A root splits: the sibling is linked, and a crash comes before the new root is. All keys are
-/// found, for readers follow the link; but the sibling has no parent, and when it splits in turn
-/// there is nobody to tell.
+/// found, for readers follow the link; but the sibling has no parent, so when it splits in turn no
+/// parent can be updated.
 ///
 /// Source: Witcher, bug 5 (FAST_FAIR, `store`) and bug 39 (P-Masstree, `split`), which is the same.
 #[test]

@@ -1,4 +1,5 @@
-//! Bugs that need two threads: what one has made visible and not yet durable, another returns.
+//! Bugs that need two threads: one returns a value that another has made visible but not yet
+//! durable.
 
 use everleaf_sim::{
     Complaint, Concurrent, Explorer, Options, Program, Schedule, Scheduling, Search, Subject,
@@ -109,7 +110,8 @@ impl Concurrent for Shown {
     }
 }
 
-/// How a bug is shown: what sets the stage, what two threads do, what the report must say.
+/// How a bug is shown: the operations before, those of two threads, and the text that the report
+/// must have.
 struct Exhibit<'e> {
     setup: &'e [Operation],
     threads: [Operation; 2],
@@ -146,7 +148,7 @@ impl Exhibit<'_> {
         self.show_to(&|mended| Box::new(toy(mended)), true);
     }
 
-    /// As [`Exhibit::show`], also for bugs that are no business of the sweep.
+    /// Does the same as [`Exhibit::show`], also for bugs that the sweep is not made for.
     fn show_to(&self, toy: &dyn Fn(bool) -> Box<dyn OneKey>, sweep: bool) {
         let options = Options {
             command: "cargo test -p everleaf-sim --test museum".to_owned(),
@@ -226,8 +228,8 @@ impl OneKey for Slot {
     }
 }
 
-/// A writer releases its lock and flushes then. Whoever takes the lock in between returns what a
-/// crash takes back.
+/// A writer releases its lock, and flushes after that. A thread that takes the lock in between
+/// returns a value that a crash takes back.
 ///
 /// Source: schencoding/lbtree#2 (LB+-tree).
 #[test]
@@ -295,7 +297,7 @@ impl OneKey for AppendOnlyLeaf {
     }
 }
 
-/// Readers look at the count of entries without a lock, and may see it before it is durable.
+/// Readers read the count of entries without a lock, and may see it before it is durable.
 ///
 /// Source: RNTree (ICPP 2019), section 3.5, on NVTree: the read-uncommitted anomaly.
 #[test]
@@ -401,8 +403,8 @@ impl OneKey for Directory {
     }
 }
 
-/// A doubled directory is used by others before it is durable that it is the one in use: what they
-/// add to it is lost.
+/// Other threads use a doubled directory before the switch to it is durable: entries that they add
+/// are lost.
 ///
 /// Source: cuhk-mass/SEPH#2 (CCEH, directory doubling).
 #[test]
@@ -420,8 +422,8 @@ fn cceh_doubled_directory_is_used_before_it_is_durable() {
 }
 
 /// An entry is allocated in a leaf before a split and listed in it after the split has moved its
-/// key range on: the write is acknowledged, and nobody finds it. The tables stand for the leaves,
-/// the doubling for the split.
+/// key range on: the write is acknowledged, but no thread finds it. The tables stand for the
+/// leaves, the doubling for the split.
 ///
 /// Source: RNTree (ICPP 2019), Algorithm 1, whose insert looks up the leaf, allocates, and only
 /// then takes the leaf's lock.
@@ -444,7 +446,7 @@ fn rntree_insert_lists_its_entry_in_a_leaf_that_was_split_meanwhile() {
     );
 }
 
-/// The value in line 0. Readers take no lock; they make durable what they return.
+/// The value in line 0. Readers take no lock; they make a value durable before they return it.
 struct HelpingReaders {
     /// Whether they do so for an absent key, too.
     misses_help: bool,
@@ -471,7 +473,7 @@ impl OneKey for HelpingReaders {
     }
 }
 
-/// A lookup finds that a key is gone before it is durable that it is.
+/// A lookup finds that a key is gone before the removal is durable.
 ///
 /// Source: utsaslab/RECIPE#13 (negative lookups), mended by utsaslab/RECIPE#12.
 #[test]

@@ -1,5 +1,5 @@
-//! What all exhibits share: memory with few words of ceremony, a map as the specification, and the
-//! visit itself.
+//! The common part of all exhibits: memory with short methods, a map as the specification, and the
+//! test itself.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -69,7 +69,7 @@ impl<'s> Memory<'s> {
     }
 }
 
-/// What can be done to a toy: a map of words.
+/// An operation on a toy, which is a map of words.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Operation {
     /// Adds a key if it is absent.
@@ -112,10 +112,10 @@ pub(crate) trait Toy {
         unreachable!("this toy has no remove")
     }
 
-    /// What a scan finds.
+    /// The entries that a scan finds.
     fn entries(&self, memory: &Memory<'_>) -> Vec<(u64, u64)>;
 
-    /// What a point read finds.
+    /// The value that a point read finds.
     fn get(&self, memory: &Memory<'_>, key: u64) -> Option<u64> {
         self.entries(memory)
             .iter()
@@ -123,15 +123,15 @@ pub(crate) trait Toy {
             .map(|entry| entry.1)
     }
 
-    /// What else must hold.
+    /// Further conditions that must hold.
     fn check(&self, memory: &Memory<'_>) -> Result<(), Complaint> {
         let _ = memory;
         Ok(())
     }
 }
 
-/// A toy under exploration, and what is done to it after each recovery. (Not generic over the toy:
-/// the explorer is compiled for each subject.)
+/// A toy under exploration, and the operations after each recovery. (Not generic over the toy: the
+/// explorer is compiled for each subject.)
 struct Shown<'e> {
     toy: &'e dyn Toy,
     then: &'e [Operation],
@@ -209,13 +209,13 @@ impl Subject for Shown<'_> {
 
 /// How a bug is shown.
 pub(crate) struct Exhibit<'e> {
-    /// What sets the stage, without a crash.
+    /// The operations before, without a crash.
     pub(crate) setup: &'e [Operation],
-    /// What is crashed.
+    /// The operations that are crashed.
     pub(crate) operations: &'e [Operation],
-    /// What follows each recovery.
+    /// The operations after each recovery.
     pub(crate) then: &'e [Operation],
-    /// What the report must say.
+    /// The text that the report must have.
     pub(crate) complaint: &'e str,
 }
 

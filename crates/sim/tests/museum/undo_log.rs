@@ -1,4 +1,4 @@
-//! Undo logs: what is about to be changed in place is copied first, and the copy is marked valid.
+//! Undo logs: before a change in place the old content is copied, and the copy is marked valid.
 
 use crate::recipe::Bump;
 use crate::toy::{Exhibit, Insert, Memory, Operation, Toy, line};
@@ -121,7 +121,7 @@ fn rntree_split_log_is_valid_before_its_content() {
     show(Fault::ValidFirst, &[Insert(3, 30)]);
 }
 
-/// A full leaf is compacted in place, and what would restore it is a copy on the heap.
+/// A full leaf is compacted in place, and the copy that would restore it lies on the heap.
 ///
 /// Source: liumx10/ICPP-RNTree, `include/nv_tree.h`, `splitLeafNode` and `generateNextLeaf` (its
 /// NVTree).

@@ -19,7 +19,7 @@ fn args(further: &[&str]) -> Args {
     Command::parse_from(common.chain(further.iter().copied())).args
 }
 
-/// An update that writes the value that is there already cannot be told from one that is lost.
+/// An update that writes the present value cannot be distinguished from one that is lost.
 #[test]
 fn every_update_writes_a_value_of_its_own() {
     // Each run has the same keys, so the same value would come again.

@@ -43,12 +43,12 @@ impl Trial {
         Self::new(engine, script, FollowUp::SplitAndMerge, options)
     }
 
-    /// As [`Trial::of_script`], but fast: one crash, few images, a short follow-up.
+    /// Does the same as [`Trial::of_script`], but fast: one crash, few images, a short follow-up.
     pub fn quick(engine: AnyEngine, script: Vec<IndexOperation>, options: Options) -> Self {
         Self::with_few_images(engine, script, SecondCrash::Never, options)
     }
 
-    /// As [`Trial::quick`], with a second crash anywhere after the first.
+    /// Does the same as [`Trial::quick`], with a second crash anywhere after the first.
     pub fn again(engine: AnyEngine, script: Vec<IndexOperation>, options: Options) -> Self {
         Self::with_few_images(engine, script, SecondCrash::Anywhere, options)
     }
@@ -67,8 +67,8 @@ impl Trial {
         Self::new(engine, script, FollowUp::Keys, options)
     }
 
-    /// As [`Trial::of_script`], but what comes after a crash uses free space again, and opens the
-    /// tree again. It finds no places for faults.
+    /// Does the same as [`Trial::of_script`], but the operations after a crash reuse free space,
+    /// and open the tree again. It finds no places for faults.
     pub fn reusing(engine: AnyEngine, script: Vec<IndexOperation>, options: Options) -> Self {
         Self::new(engine, script, FollowUp::Reuse, options)
     }
@@ -229,7 +229,7 @@ pub struct Target {
     pub(super) justified: Vec<Justified>,
     /// The folders whose justifications must all be needed.
     folders: &'static [&'static str],
-    /// Whether only what lies in its folders is judged.
+    /// Whether only the code in its folders is judged.
     pub(super) is_part: bool,
     /// The engine whose target judges the shared code that it reaches.
     pub(super) judged_by: Option<Engine>,
@@ -399,7 +399,7 @@ fn immediate(engine: Engine) -> Target {
 /// The name of the target of batches.
 const BATCHES: &str = "batches";
 
-/// The journal of batches: over trees that are nothing but words, and over one of them and one that
+/// The journal of batches: over trees that consist only of words, and over one of them and one that
 /// is durable by epochs.
 fn batches() -> Target {
     let words = || [Kind::PlainWords, Kind::PlainWords];
@@ -492,7 +492,7 @@ fn cawbt() -> Target {
                 .push(Trial::of_script(engine, script(), options));
         }
     }
-    // What is freed when the root is lowered is used again, and the tree is opened once more.
+    // Nodes that are freed when the root is lowered are reused, and the tree is opened once more.
     let engine = self::engine(Engine::CAWBT, CodecName::Record, Size::Small);
     let single = options(LineForm::Single, Rules::Lines);
     target

@@ -26,12 +26,12 @@ pub enum Edge {
     Excluded(KeyRef),
 }
 
-/// What `compare_exchange` expects.
+/// The expectation of `compare_exchange`.
 #[derive(Clone, Copy, Debug)]
 pub enum Expected {
     /// The key is absent.
     Absent,
-    /// What the key has, if it has anything.
+    /// The present value of the key, if it has one.
     Current,
     /// This value.
     Value(u32),

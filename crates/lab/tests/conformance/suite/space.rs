@@ -88,8 +88,8 @@ fn is_for_thorough(cell: &Cell) -> bool {
     cell.slowness > 1 && cell.capacity > 4 && factor() == 1
 }
 
-/// A pool at its limit says so, loses nothing, reads and removes; what was removed makes room
-/// again.
+/// A pool at its limit returns an error and loses nothing. Reads and removes still work, and
+/// removes make room again.
 pub fn a_full_pool_loses_nothing(cell: &Cell, seed: Seed) -> Check {
     if is_for_thorough(cell) {
         return Ok(());
@@ -105,7 +105,7 @@ pub fn a_full_pool_loses_nothing(cell: &Cell, seed: Seed) -> Check {
     fill_up(world.tree(), cell.kind, &mut model, seed)?;
     // A leaf limited to 4 entries takes as much space as a full-size one; and a tree with an
     // allocator of its own takes a slab for each size, which is much in so small a pool. On a busy
-    // machine what splits have freed may still be held for readers.
+    // machine space that splits have freed may still be held for readers.
     let bytes_per_key_max = match (cell.capacity, cell.keeps_space()) {
         (4, _) => 1600,
         (_, true) => 800,

@@ -36,8 +36,8 @@ const fn all(_: Engine) -> bool {
     true
 }
 
-/// Engines for comparison only are left out. They are looked for by name: designs of one engine
-/// share its id.
+/// Engines for comparison only are left out. They are found by name, because the designs of one
+/// engine share its id.
 fn of_users(engine: Engine) -> bool {
     Engine::from_name(engine.name).is_some()
 }
@@ -70,7 +70,7 @@ pub fn lacking() -> impl Iterator<Item = &'static str> {
 /// most media.
 pub fn trials(engine: Engine) -> Vec<Trial> {
     let is_thorough = factor() > 1;
-    // Where both sizes are the same, as of CAWBT, ordinary runs have small nodes only.
+    // If both sizes are the same, as for CAWBT, ordinary runs have small nodes only.
     let full_is_larger = engine.full.leaf_entries > engine.small.leaf_entries;
     let mut trials = Vec::new();
     let engine_name = engine.name.replace('-', "_");

@@ -51,7 +51,7 @@ impl Kind {
     }
 }
 
-/// Makes a pool of at most so many bytes with an empty tree.
+/// Makes a pool of at most this many bytes, with an empty tree.
 pub type MakeWorld = fn(&Cell, u64) -> Result<Box<dyn World>>;
 
 /// A cell of the matrix: engine, medium, codec and size of nodes.
@@ -69,7 +69,7 @@ pub struct Cell {
     pub flips: u32,
     /// A divisor for the number of cases.
     pub slowness: u32,
-    /// Makes a pool of at most so many bytes with an empty tree.
+    /// Makes a pool of at most this many bytes, with an empty tree.
     pub make: MakeWorld,
 }
 
@@ -113,7 +113,7 @@ impl Cell {
         (usual / self.slowness).max(1) * factor()
     }
 
-    /// A pool of at most so many bytes with an empty tree.
+    /// A pool of at most this many bytes, with an empty tree.
     pub fn limited(&self, bytes: u64) -> Result<Box<dyn World>> {
         (self.make)(self, bytes)
     }
@@ -150,7 +150,7 @@ pub trait World {
         self.open()
     }
 
-    /// Frees what was retired.
+    /// Frees retired memory.
     fn reclaim(&self);
 
     /// Figures about the pool.

@@ -21,11 +21,11 @@ pub trait Place: Sized + 'static {
     /// A divisor for the number of cases, for slow media.
     const SLOWNESS: u32 = 1;
 
-    /// Whether ordinary runs have nodes of full size here. What a medium adds shows in small nodes
+    /// Whether ordinary runs have nodes of full size here. Faults of a medium show in small nodes
     /// as well, which split more often.
     const HAS_FULL_NODES: bool = false;
 
-    /// Whether this machine has what it takes.
+    /// Whether this machine has the instructions and file systems that it needs.
     fn is_available() -> bool {
         true
     }
@@ -33,7 +33,7 @@ pub trait Place: Sized + 'static {
     /// A new place for at most `limit_bytes`.
     fn new(limit_bytes: u64) -> Self;
 
-    /// The medium, with all that was written there before.
+    /// The medium, with everything that was written there before.
     fn open(&self) -> Self::Medium;
 
     /// Called when the pool ended without a close.

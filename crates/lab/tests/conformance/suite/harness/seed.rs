@@ -17,7 +17,7 @@ const HANGS_AFTER: Duration = Duration::from_secs(300);
 pub struct Seed(pub u64);
 
 impl Seed {
-    /// That of a test.
+    /// The seed of a test.
     pub fn of(test: &str) -> Self {
         match std::env::var("EVERLEAF_SEED").ok().as_deref() {
             None => Self(u64::from(crc32c::crc32c(test.as_bytes()))),
@@ -88,7 +88,8 @@ fn run(name: &str, seed: Seed, cell: Cell, body: Test) -> Result<(), Failed> {
         .unwrap_or_else(|panic| Err(Failure::of_panic(&*panic)));
     outcome.map_err(|failure| {
         let text = format!("{failure:?}\n  {replay}");
-        // At once: what is returned is printed behind the last test, and another one may hang.
+        // The failure is printed at once: a returned text is printed after the last test, and
+        // another test may hang.
         eprintln!("{text}");
         text.into()
     })

@@ -169,7 +169,8 @@ impl<P: Place> World for Site<P> {
             .grow(8 * image.len() as u64)
             .expect("the length that it had");
         self.with_words(|guard, words| {
-            // Most words are there already: a test of damage changes one after the other.
+            // Most words have the right value already: a test of damage changes one after the
+            // other.
             for (word, value) in words
                 .iter()
                 .zip(image)
