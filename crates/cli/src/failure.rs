@@ -44,9 +44,9 @@ pub(crate) enum Failure {
     /// A child process failed.
     #[error("{error}")]
     Child {
-        /// Its error.
+        /// The error of the child process, in words.
         error: String,
-        /// What kind of failure that is.
+        /// The kind of the failure, for scripts.
         kind: String,
     },
     /// Output could not be written.
@@ -57,9 +57,9 @@ pub(crate) enum Failure {
     Line {
         /// The name of the input.
         input: String,
-        /// Its line, from 1.
+        /// The number of the line, from 1.
         number: u64,
-        /// What is wrong with it.
+        /// The fault of the line.
         what: String,
     },
     /// The arguments contradict each other.
@@ -234,7 +234,7 @@ impl Failure {
         }
     }
 
-    /// What kind of failure it is, for scripts.
+    /// The kind of the failure, for scripts.
     fn kind(&self) -> &str {
         match self {
             Self::Store(error) => match error.kind() {

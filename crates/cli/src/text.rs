@@ -12,9 +12,9 @@ use std::fmt::Write as _;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{what} at byte {at}; {way_out}")]
 pub(crate) struct BadText {
-    /// Its position, from 0.
+    /// The position of the first malformed byte, from 0.
     pub(crate) at: usize,
-    /// What is wrong there.
+    /// The fault at that position.
     pub(crate) what: &'static str,
     way_out: &'static str,
 }

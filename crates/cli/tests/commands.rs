@@ -856,7 +856,7 @@ fn what_only_reads_changes_no_file_even_after_a_kill() {
     assert!(
         refused
             .errors
-            .contains("open to be read, and a writer must be alone"),
+            .contains("readers have the pool open, and a writer needs it alone"),
         "{refused:?}"
     );
     assert!(files() == before, "a file has changed");

@@ -25,7 +25,7 @@ const REST: Duration = Duration::from_millis(20);
 /// A copy that is made under another name beside its place, and renamed when it is whole.
 pub(crate) struct NewCopy {
     place: PathBuf,
-    /// Where it lies until then.
+    /// The path of the copy until it is renamed.
     part: PathBuf,
     /// The length of the pool, or about that.
     length: u64,

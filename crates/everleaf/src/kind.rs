@@ -16,11 +16,11 @@ use pool::TreeRoot;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub struct TreeOptions {
-    /// Its engine.
+    /// The engine of the tree.
     pub engine: Engine,
-    /// How its entries are coded.
+    /// The coding of the tree's entries.
     pub codec: Codec,
-    /// Settings of its engine. A setting that is left out has its default in a new tree, and any
+    /// Settings of the engine. A setting that is left out has its default in a new tree, and any
     /// value in an existing one.
     pub settings: Settings,
 }

@@ -44,7 +44,7 @@ impl OpenStore {
         &*self.backend
     }
 
-    /// Whether writes are taken.
+    /// Checks that the store takes writes.
     ///
     /// # Errors
     /// [`ErrorKind::ReadOnly`].

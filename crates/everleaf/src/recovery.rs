@@ -38,7 +38,7 @@ use crate::backend::{OpenTree, Opening};
 use crate::background::{Background, UnmarkedTree};
 use crate::violation::StoreViolation;
 
-/// What opening the store took.
+/// The report of an open: its duration, and the damage that it found.
 #[derive(Clone, Debug)]
 pub struct Recovery {
     /// Whether the pool was not closed cleanly. All trees are then opened before the open returns.
@@ -61,9 +61,9 @@ pub struct Recovery {
 /// A part of a pool that could not be recovered, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NotRecovered {
-    /// Which part.
+    /// The part.
     pub part: DamagedPart,
-    /// What is wrong with it.
+    /// The damage, in words.
     pub what: String,
 }
 
@@ -124,7 +124,7 @@ impl From<StoreViolation> for NotRecovered {
 /// The open trees of a store by their names.
 pub(crate) type OpenTrees = BTreeMap<String, OpenTree>;
 
-/// What an open hands to the store.
+/// The results that an open hands to the store.
 pub(crate) struct Recovered {
     pub(crate) recovery: Recovery,
     /// All whole trees after a crash; none after a clean close.
@@ -133,10 +133,10 @@ pub(crate) struct Recovered {
     pub(crate) background: Option<Background>,
 }
 
-/// How a pool is recovered.
+/// The conditions of a recovery.
 #[derive(Clone, Copy)]
 pub(crate) struct Terms<'o> {
-    /// How its trees are opened.
+    /// The options with which the trees are opened.
     pub(crate) opening: &'o Opening,
     /// Whether the store is only read: it then reuses no space, so nothing is marked in the
     /// background.

@@ -53,7 +53,7 @@ pub struct StoreStat {
     pub line_form: LineForm,
     /// The medium in one line of text: its kind, its instructions, what it does not survive.
     pub medium: String,
-    /// What the store survives.
+    /// The failures that the store survives.
     pub survives: Survives,
     /// Length of the file, in bytes.
     pub file_bytes: u64,
@@ -65,7 +65,7 @@ pub struct StoreStat {
     pub allocations: u64,
     /// Named trees.
     pub trees: u64,
-    /// What opening took.
+    /// The report of the open.
     pub recovery: Recovery,
     /// After a crash, while the space in use is found out: how many allocations were found so far.
     /// `used_bytes` and `allocations` count only those. In a store that is only read it is not

@@ -266,8 +266,8 @@ impl Format for Sorted {
                 value.store(guard, previous[1].load(guard));
                 word.store(guard, previous[0].load(guard));
                 guard.flush(&pair[1]);
-                // PERSIST: the entry is ordered before the previous one is overwritten; lost, that
-                // would be nowhere.
+                // PERSIST: the entry is ordered before the previous one is overwritten; if it were
+                // lost, the previous one would be nowhere.
                 guard.fence();
             }
         }

@@ -38,9 +38,9 @@ pub enum ErrorKind {
     /// The operating system refused.
     #[error("cannot {action}: {source}; {}", medium::remedy(source))]
     Io {
-        /// What was tried.
+        /// The action that failed, as in "open the pool".
         action: &'static str,
-        /// Why not.
+        /// The reason of the system.
         source: io::Error,
     },
     /// There is no such file, and the options say not to make one.
@@ -49,37 +49,37 @@ pub enum ErrorKind {
     /// The file, its folder or its file system is read-only.
     #[error("{}", not_writable(source))]
     NotWritable {
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The store was opened with `read_only`, and this would write to it. Nothing was changed.
     #[error(
-        "the store is open to be read only, so nothing was written; open it without `read_only`"
+        "the store is open only for reading, so nothing was written; open it without `read_only`"
     )]
     ReadOnly,
     /// This machine lacks a feature that was asked for.
     #[error(
-        "this processor has no {what}; leave the choice to be detected, or use another machine"
+        "this processor has no {what}; let the program detect what the processor has, or use another machine"
     )]
     Unsupported {
-        /// What was asked for.
+        /// The feature that the caller asked for.
         what: String,
     },
     /// The pool cannot be copied while it is open.
     #[error("cannot copy an open pool: {why}; copy its file when it is closed")]
     NoBackup {
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// The file is not a pool.
     #[error("not an Everleaf pool: {why}; give the path of a pool, or of a new file")]
     NotAPool {
-        /// What was found.
+        /// The reason why it is none.
         why: String,
     },
     /// The pool was written by another version of the format.
     #[error(
-        "format version {found}, and this program reads {supported}; dump it with the release that made it, and restore it here"
+        "the pool has format version {found}, but this program reads {supported}; dump it with the release that made it, and restore it here"
     )]
     Version {
         /// The pool's version.
@@ -95,8 +95,8 @@ pub enum ErrorKind {
         /// The bits that are not known.
         unknown: u64,
     },
-    /// Another process or store has the pool open. One writer has it alone; any number of readers
-    /// share it.
+    /// Another process or store has the pool open. A writer needs the pool alone; any number of
+    /// readers share it.
     #[error("{}", held(*holder, *readers))]
     Locked {
         /// The process that has it open for writing, if that is known.
@@ -105,7 +105,7 @@ pub enum ErrorKind {
         readers: bool,
     },
     /// The pool's lines have a form that this medium cannot write.
-    #[error("created with {} lines, but this medium writes {} lines; choose a line store of that form, or dump it where it works", form(*pool), form(*medium))]
+    #[error("the pool was created with {} lines, but this medium writes {} lines; choose a line store of the pool's form, or dump the pool on a machine that can open it", form(*pool), form(*medium))]
     LineForm {
         /// The form of the pool.
         pool: LineForm,
@@ -137,7 +137,7 @@ pub enum ErrorKind {
         "an allocation of {bytes} bytes exceeds the limit of {limit} bytes; store the value in several parts"
     )]
     TooLong {
-        /// What was asked for, in bytes.
+        /// The length that the caller asked for, in bytes.
         bytes: usize,
         /// The longest allocation.
         limit: usize,
@@ -156,13 +156,15 @@ pub enum ErrorKind {
         file: Grown,
     },
     /// The tree was made with another engine or codec, or with nodes of other sizes.
-    #[error("tree {name:?} uses {found}, not {wanted}; open it with what it was made with")]
+    #[error(
+        "tree {name:?} uses {found}, not {wanted}; open it with the engine, codec and node size that it was made with"
+    )]
     TreeMismatch {
         /// The tree.
         name: String,
         /// The engine, codec or node size of the tree.
         found: String,
-        /// What was asked for.
+        /// The one that the caller asked for.
         wanted: String,
     },
     /// Bytes in a tree are not a key or a value of the type with which it was read.
@@ -213,15 +215,15 @@ pub enum ErrorKind {
         "durability {required:?} is required, but this is {found}; use a file system that offers it, or require less"
     )]
     NotDurable {
-        /// What was required.
+        /// The failures that the caller requires the medium to survive.
         required: medium::Survives,
-        /// What the medium is.
+        /// A description of the medium.
         found: String,
     },
     /// The medium failed.
     #[error("{source}")]
     Medium {
-        /// Why.
+        /// The error of the medium.
         source: MediumError,
     },
     /// An operation gave up after a bounded number of attempts: another thread held a node for too
@@ -231,7 +233,7 @@ pub enum ErrorKind {
         "other threads blocked an operation for too long at offset {offset:#x}, and it changed nothing; try it again"
     )]
     Contended {
-        /// Where, in bytes from the start of the pool.
+        /// The offset of the node in the pool, in bytes.
         offset: u64,
     },
     // From here on: kinds about keys, values, nodes, batches and loads. This crate never makes them.
@@ -257,7 +259,7 @@ pub enum ErrorKind {
     },
     /// A tree of words was given bytes of another length.
     #[error(
-        "a {what} of {length} bytes, but this tree holds words of exactly 8; make a tree with the record codec for other lengths"
+        "a {what} of {length} bytes was given, but this tree holds words of exactly 8 bytes; make a tree with the record codec for other lengths"
     )]
     NotAWord {
         /// Key or value.
@@ -265,16 +267,16 @@ pub enum ErrorKind {
         /// Its length.
         length: usize,
     },
-    /// A node size out of bounds.
+    /// A node size is out of bounds.
     #[error("{size} {what} are out of bounds; take {least} to {most}")]
     NodeSize {
-        /// What is counted.
+        /// The objects that are counted.
         what: &'static str,
-        /// How many were asked for.
+        /// The number that the caller asked for.
         size: usize,
-        /// The fewest.
+        /// The smallest possible number.
         least: usize,
-        /// The most.
+        /// The largest possible number.
         most: usize,
     },
     /// An engine has no such setting, or the setting does not take this value.
@@ -310,11 +312,11 @@ pub enum ErrorKind {
         "a batch of {size} {what} is too large, the limit is {limit}; write it in several batches"
     )]
     BatchTooLarge {
-        /// What is counted.
+        /// The objects that are counted.
         what: &'static str,
-        /// How many there are.
+        /// The number of them in the batch.
         size: usize,
-        /// The most.
+        /// The largest possible number.
         limit: usize,
     },
     /// An earlier batch could not be finished, so the pool takes no more writes. The next open
@@ -363,7 +365,7 @@ pub enum ErrorKind {
     /// An invalid operation on several words. Nothing was changed.
     #[error("invalid PMwCAS operation: {what}; build another one")]
     BadOperation {
-        /// What is wrong with it.
+        /// The fault of the operation.
         what: String,
     },
 }
@@ -371,7 +373,7 @@ pub enum ErrorKind {
 fn not_writable(source: &io::Error) -> String {
     match source.kind() {
         io::ErrorKind::ReadOnlyFilesystem => {
-            "not writable, its file system is mounted read-only; mount it to be written, copy the pool elsewhere, or open it only to read".to_owned()
+            "not writable, its file system is mounted read-only; mount it for writing, copy the pool elsewhere, or open it only to read".to_owned()
         }
         _ => format!("this user may not write it ({source}); give write permission, or open it only to read"),
     }
@@ -379,7 +381,7 @@ fn not_writable(source: &io::Error) -> String {
 
 fn held(holder: Option<u32>, readers: bool) -> String {
     if readers {
-        return "the pool is open to be read, and a writer must be alone; close it there, or open it only to read, too"
+        return "readers have the pool open, and a writer needs it alone; close it there, or open it here only to read"
             .to_owned();
     }
     let holder = holder.map_or_else(
@@ -426,12 +428,12 @@ impl ErrorKind {
 }
 
 impl Error {
-    /// What went wrong.
+    /// The kind of the error.
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// What went wrong, without the path.
+    /// The kind of the error, without the path.
     pub fn into_kind(self) -> ErrorKind {
         self.0.kind
     }

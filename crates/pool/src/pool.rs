@@ -28,7 +28,7 @@ const RECLAIM_PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
 /// Figures about a pool.
 #[derive(Clone, Debug)]
 pub struct PoolStat {
-    /// What the pool is.
+    /// The identity of the pool.
     pub identity: Identity,
     /// Bytes of the file.
     pub file_bytes: u64,
@@ -296,7 +296,7 @@ impl<M: Medium> Pool<M> {
         &self.shared.medium
     }
 
-    /// What the pool is.
+    /// Returns the identity of the pool.
     pub fn identity(&self) -> Identity {
         self.shared.identity
     }

@@ -84,7 +84,7 @@ pub(crate) struct Decided {
     pub(crate) value: u64,
     /// The index of the value among those that were possible.
     pub(crate) choice: u16,
-    /// How many were possible.
+    /// The number of possible values.
     pub(crate) choices: u16,
 }
 

@@ -65,17 +65,17 @@ pub const EPOCH_WRITES_MAX: usize = 10_000;
 /// A tree that a batch writes to, and its properties that matter to a batch.
 #[derive(Clone, Copy)]
 pub struct Target<'b> {
-    /// Its name, for errors.
+    /// The tree's name, for errors.
     pub name: &'b str,
     /// The tree.
     pub tree: &'b StripedTree,
     /// The first root word of the tree, which no other tree of the pool has.
     pub anchor: u64,
-    /// How its entries are coded.
+    /// The coding of the tree's entries.
     pub codec: Codec,
-    /// Whether it is durable by epochs.
+    /// Whether the tree is durable by epochs.
     pub is_by_epochs: bool,
-    /// Whether it is a trie: keys that share slices lie in layers below layers.
+    /// Whether the tree is a trie: keys that share slices lie in layers below layers.
     pub is_trie: bool,
     /// Bytes of nodes that a write may allocate, at most.
     pub room_per_write: u32,

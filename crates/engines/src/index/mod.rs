@@ -143,7 +143,7 @@ impl<T> Observed<T> {
 pub struct Violation {
     /// The offset in the pool of the node concerned.
     pub offset: u64,
-    /// What is wrong with it.
+    /// The fault of the node, in words.
     pub what: String,
 }
 
@@ -160,7 +160,7 @@ pub struct LeftOut {
     pub offset: u64,
     /// How much of the tree could not be read because of it.
     pub part: Part,
-    /// What is wrong.
+    /// The damage, in words.
     pub what: String,
 }
 

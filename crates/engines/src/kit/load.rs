@@ -51,7 +51,7 @@ impl<'s> Source<'s> {
         Ok(true)
     }
 
-    /// How many entries it gave.
+    /// The number of entries that the source gave so far.
     pub fn entries(&self) -> u64 {
         self.entries
     }

@@ -36,7 +36,7 @@ pub(crate) struct Series {
 pub(crate) struct Trees {
     trees: Vec<Bench>,
     keys: Keys,
-    /// Whether each had a run already.
+    /// Whether each tree had a run already.
     are_warm: bool,
 }
 

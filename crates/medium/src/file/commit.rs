@@ -54,7 +54,7 @@ struct Task {
 /// Sizes of groups in powers of two: entry i counts syncs of 2^i to 2^(i+1) - 1 groups.
 pub(super) const SIZES: usize = 24;
 
-/// What syncs have done so far.
+/// Figures of all syncs so far.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
     pub(super) syncs: Figure,

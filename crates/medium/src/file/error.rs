@@ -7,12 +7,12 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
-    /// The system refused.
+    /// The operating system refused.
     #[error("cannot {action}: {source}; remove the cause, then try again")]
     Io {
         /// The action that failed, as in "open the log".
         action: &'static str,
-        /// Why not.
+        /// The reason of the system.
         source: io::Error,
     },
     /// The pool needs the log beside it, and there is none.
@@ -63,9 +63,9 @@ pub enum LogError {
         /// The link.
         path: PathBuf,
     },
-    /// Another version of the format.
+    /// The log has another version of the format.
     #[error(
-        "the log has format version {found}, this program reads {supported}; open it with the release that made it and close it cleanly"
+        "the log has format version {found}, but this program reads {supported}; open it with the release that made it and close it cleanly"
     )]
     Version {
         /// The log's version.
@@ -78,28 +78,28 @@ pub enum LogError {
         "the log is damaged at byte {position:#x}: {what}; what was written from there on is lost, restore a backup"
     )]
     Damaged {
-        /// Where in the log's file.
+        /// The position in the log's file.
         position: u64,
-        /// What is wrong there.
+        /// The fault at that position.
         what: String,
     },
     /// The pool's file is damaged in the line that names its log.
     #[error(
-        "the pool is damaged at offset {offset:#x}: the line that names its log fails its check; if it was closed cleanly, and so no log lies beside it, open it as mapped memory, which writes the line anew; else restore a backup"
+        "the pool is damaged at offset {offset:#x}: the line that names its log fails its check; if it was closed cleanly, and so no log lies beside it, open it as mapped memory, which writes the line anew; otherwise restore a backup"
     )]
     Mark {
-        /// Where in the pool's file.
+        /// The offset in the pool's file.
         offset: u64,
     },
-    /// A copy was to be made of a pool that another process writes, and the space of its log was
-    /// used again before it was read.
+    /// A copy was being made of a pool that another process writes, and the process used the space
+    /// of its log again before the copy had read it.
     #[error(
         "the log was overwritten faster than it could be copied; copy the pool when less is written, or from within the process that has it open"
     )]
     Overrun,
-    /// A copy was to be made of a pool that another process has open, and one copy of its log's
-    /// header could not be read for a while. That may be because the process recovers the pool;
-    /// then it writes both again.
+    /// A copy was being made of a pool that another process has open, and one of the two copies of
+    /// its log's header failed its check for a while. The process may be recovering the pool; it
+    /// then writes both copies again.
     #[error(
         "a copy of the log's header fails its check: try again later, if the process that has the pool open is still recovering it; otherwise the header is damaged: close the pool and open it again"
     )]
@@ -109,7 +109,7 @@ pub enum LogError {
     PoolTruncated {
         /// Its length.
         length: u64,
-        /// What it was at the last checkpoint.
+        /// Its length at the last checkpoint.
         expected: u64,
     },
 }

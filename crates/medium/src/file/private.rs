@@ -58,7 +58,7 @@ type Chunk = OnceLock<Box<[AtomicU64]>>;
 #[derive(Debug)]
 pub(super) struct Private {
     chunks: Box<[Chunk]>,
-    /// How many are private.
+    /// The number of private pages.
     pages: CachePadded<AtomicU64>,
     pages_max: u64,
     /// Whether pages are given back. From then on each store notes its page.

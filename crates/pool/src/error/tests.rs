@@ -72,7 +72,7 @@ fn of_pools() -> Vec<(ErrorKind, &'static str, &'static str)> {
         ),
         (
             ErrorKind::ReadOnly,
-            "to be read only",
+            "only for reading",
             "open it without `read_only`",
         ),
         (
@@ -122,7 +122,7 @@ fn of_pools() -> Vec<(ErrorKind, &'static str, &'static str)> {
                 holder: None,
                 readers: true,
             },
-            "open to be read",
+            "readers have the pool open",
             "close it there",
         ),
         (

@@ -210,7 +210,7 @@ pub struct SuiteReport {
     pub violations: u64,
     /// The report of the failure, with the command that repeats it.
     pub report: Option<String>,
-    /// How long it took.
+    /// The duration of the suite, in seconds.
     pub seconds: f64,
     /// The failure, for programs.
     #[serde(skip)]

@@ -183,14 +183,14 @@ impl<O: fmt::Debug> Program<O> {
 pub enum Search {
     /// All schedules with at most this number of preemptions.
     Exhaustive {
-        /// How many.
+        /// The largest number of preemptions.
         preemptions_max: u32,
     },
     /// One preemption, at a fence.
     Sweep,
-    /// Random ones.
+    /// Random schedules.
     Random {
-        /// How many runs.
+        /// The number of runs.
         runs: u32,
         /// How many ordering constraints a bug may need: 1 to about 5.
         depth: u32,

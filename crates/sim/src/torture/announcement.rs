@@ -124,7 +124,7 @@ impl OperationKind {
         Self::Batch,
     ];
 
-    /// Whether it writes its version.
+    /// Whether the operation writes its version.
     pub fn writes(self) -> bool {
         matches!(
             self,
@@ -132,7 +132,7 @@ impl OperationKind {
         )
     }
 
-    /// Whether it removes the key.
+    /// Whether the operation removes the key.
     pub fn removes(self) -> bool {
         matches!(self, Self::Remove | Self::ExchangeOut)
     }

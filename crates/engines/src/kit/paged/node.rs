@@ -46,7 +46,7 @@ impl Shape {
 /// A node in the pool.
 #[derive(Clone, Copy)]
 pub struct Node<'g> {
-    /// Where it lies.
+    /// The offset of the node in the pool.
     pub offset: u64,
     /// Its kind.
     pub kind: Kind,

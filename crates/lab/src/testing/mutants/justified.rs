@@ -32,7 +32,7 @@ pub struct Justified {
     pub changes: &'static [Change],
     /// For a swap, the end of the path of the first persist's file; empty for any.
     pub after: &'static str,
-    /// Why they do no harm.
+    /// The reason why the changes do no harm.
     pub why: &'static str,
 }
 

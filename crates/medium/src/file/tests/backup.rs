@@ -13,7 +13,7 @@ struct Life {
     steps: &'static [Step],
     /// The writer acts at one in this many of the copy's reads and writes.
     every: u32,
-    /// How many steps it then does.
+    /// The number of steps that the writer does each time.
     burst: u32,
     /// How many steps are left in all. Without an end, a copy of a log that changes at every read
     /// would never end.
