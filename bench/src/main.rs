@@ -80,7 +80,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures all; the answer is whether every store gave its figures.
+/// Measures all stores; returns whether every one gave its figures.
 fn compare_all(args: &Compare) -> Result<bool> {
     let kinds: Vec<&'static Kind> = if args.store.is_empty() {
         peers::ALL.iter().collect()
@@ -88,7 +88,7 @@ fn compare_all(args: &Compare) -> Result<bool> {
         args.store.clone()
     };
     if let Some(report) = &args.report {
-        // Found out now, not after an hour.
+        // A report that cannot be written should be an error now, not after an hour.
         std::fs::OpenOptions::new()
             .append(true)
             .create(true)

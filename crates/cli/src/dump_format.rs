@@ -113,7 +113,7 @@ impl<W: Write> DumpWriter<W> {
     }
 }
 
-/// How much a dump holds.
+/// The numbers of trees and entries in a dump.
 pub(crate) struct Written {
     pub(crate) trees: u64,
     pub(crate) entries: u64,
@@ -146,7 +146,7 @@ pub(crate) struct DumpReader<R> {
 }
 
 impl<R: BufRead> DumpReader<R> {
-    /// Reads from `input`, which errors call `name`.
+    /// Reads from `input`; errors give it the name `name`.
     pub(crate) fn new(input: R, name: &str) -> Result<Self, Failure> {
         let name = name.to_owned();
         let line = Vec::new();

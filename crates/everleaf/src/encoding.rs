@@ -20,13 +20,13 @@ pub trait Key {
     /// Appends the bytes of the key, behind which nothing follows.
     fn encode(&self, bytes: &mut Vec<u8>);
 
-    /// Appends the bytes of the key, behind which those of another one follow: they must say where
-    /// they end.
+    /// Appends the bytes of the key, behind which those of another key follow: a reader must be
+    /// able to tell where they end.
     fn encode_before(&self, bytes: &mut Vec<u8>) {
         self.encode(bytes);
     }
 
-    /// Reads a key from all bytes; `None` if they are those of no key.
+    /// Reads a key from all bytes; `None` if they are not the bytes of a key.
     fn decode(bytes: &[u8]) -> Option<Self>
     where
         Self: Sized,
@@ -36,8 +36,8 @@ pub trait Key {
         if bytes.is_empty() { Some(key) } else { None }
     }
 
-    /// Reads a key, which others may follow, and leaves the bytes behind it; `None` if they are
-    /// those of no key.
+    /// Reads a key, behind which others may follow, and leaves the bytes behind it; `None` if the
+    /// first bytes are not those of a key.
     fn decode_before(bytes: &mut &[u8]) -> Option<Self>
     where
         Self: Sized;
@@ -73,7 +73,7 @@ pub trait EncodedValue {
     /// Appends the bytes of the value.
     fn encode_value(&self, bytes: &mut Vec<u8>);
 
-    /// Reads a value from all bytes; `None` if they are those of no value.
+    /// Reads a value from all bytes; `None` if they are not the bytes of a value.
     fn decode_value(bytes: &[u8]) -> Option<Self>
     where
         Self: Sized;

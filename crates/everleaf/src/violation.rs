@@ -1,4 +1,4 @@
-//! What a check of a store finds.
+//! The violations that a check of a store finds.
 
 /// Something that [`Store::check`](crate::Store::check) found wrong.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -7,7 +7,7 @@ pub struct StoreViolation {
     pub tree: Option<String>,
     /// The offset in the file, if it is known.
     pub offset: Option<u64>,
-    /// What is wrong.
+    /// The fault, in words.
     pub what: String,
 }
 

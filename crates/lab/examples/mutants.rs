@@ -24,7 +24,7 @@ struct Args {
     /// Threads.
     #[arg(long, default_value_t = 2)]
     threads: usize,
-    /// Plant only what has this text in its description, as external_log.rs:95.
+    /// Plant only faults with this text in their descriptions, such as external_log.rs:95.
     #[arg(long, default_value = "")]
     only: String,
     /// Print JSON.

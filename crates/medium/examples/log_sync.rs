@@ -23,7 +23,7 @@ const DURATION: Duration = Duration::from_secs(2);
 #[repr(align(4096))]
 struct Block([u8; BLOCK]);
 
-/// How the blocks of the log are there before they are written.
+/// The state of the log's blocks before they are written.
 #[derive(Clone, Copy)]
 enum Prepared {
     Not,
@@ -51,7 +51,7 @@ fn prepare(path: &Path, prepared: Prepared, flags: OFlags) -> io::Result<File> {
         .open(path)
 }
 
-/// Calls `write` with the numbers of blocks until the time is over; prints what one call costs.
+/// Calls `write` with the numbers of blocks until the time is over; prints the time of one call.
 fn measure(name: &str, mut write: impl FnMut(u64) -> io::Result<()>) -> io::Result<()> {
     let mut times = Vec::new();
     let start = Instant::now();

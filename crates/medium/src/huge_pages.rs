@@ -107,7 +107,7 @@ impl Drop for SmallPages {
 pub(crate) unsafe fn collapse(address: *mut std::ffi::c_void, bytes: usize) {
     #[cfg(target_os = "linux")]
     if bytes > 0 {
-        // SAFETY: mapped, says the caller; the advice changes no content.
+        // SAFETY: the caller ensures that the range is mapped; the advice changes no content.
         let _ = unsafe { libc::madvise(address, bytes, libc::MADV_COLLAPSE) };
     }
     #[cfg(not(target_os = "linux"))]

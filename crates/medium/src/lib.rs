@@ -1,10 +1,10 @@
 //! How bytes become durable.
 //!
-//! A [`Medium`] is the place where bytes survive: persistent memory or plain memory ([`Dax`]), a
-//! recorded simulation ([`Sim`]). Pool memory is reached only through *cells*: a [`Word`] of 8
-//! bytes, a [`Line`] of 64 bytes that is written failure-atomically. Every access names a
-//! [`Guard`], and through it the medium, so that no store can be forgotten by a recorder, a counter
-//! or a log.
+//! A [`Medium`] is the place where bytes survive: persistent memory or plain memory ([`Dax`]), an
+//! ordinary file ([`File`]), or a recorded simulation ([`Sim`]). Pool memory is reached only
+//! through *cells*: a [`Word`] of 8 bytes, or a [`Line`] of 64 bytes that is written
+//! failure-atomically. Every access names a [`Guard`], and through it the medium, so that no store
+//! can be forgotten by a recorder, a counter or a log.
 //!
 //! Persistent types are declared with [`node!`] and consist of cells only. Any bit pattern is then
 //! a valid value, and [`Guard::node`], which turns a checked offset into a shared reference, is a
@@ -67,7 +67,7 @@ pub use sync::{Pin, pin};
 
 #[doc(hidden)]
 pub mod private {
-    //! What the macros of this crate name in other crates.
+    //! The items that the macros of this crate name in other crates.
     pub use crate::arena::Volatile;
     pub use crate::node::Node;
 }

@@ -1,5 +1,5 @@
-//! The order of a leaf's entries: those from its last consolidation are sorted, the few that came
-//! since are not.
+//! The order of a leaf's entries: those from its last consolidation are sorted, the few that were
+//! added since are not.
 
 use std::cmp::Ordering as Compare;
 

@@ -13,8 +13,8 @@ use super::workload::Script;
 use crate::comparison::median;
 use crate::failure::Result;
 
-/// Whether it is measured: for finds by an engine of users, in a pool that a store opens without
-/// options.
+/// Whether this cost is measured. It is for finds by an engine for users, in a pool that a store
+/// opens without options.
 pub(crate) fn is_measured(args: &Args) -> bool {
     args.workload == Workload::Find
         && engines::engine::Engine::ALL.contains(&args.engine)

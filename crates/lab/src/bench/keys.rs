@@ -6,7 +6,7 @@ pub(crate) struct Keys {
     count: u64,
     salt: u64,
     ordered: bool,
-    /// Bits of a key: its upper ones, the others are 0.
+    /// The number of upper bits in which keys differ; the other bits are 0.
     bits: u32,
 }
 
@@ -30,8 +30,8 @@ impl Keys {
         }
     }
 
-    /// The same number of keys with only `bytes` bytes; `None` if so few bytes do not tell them
-    /// apart.
+    /// The same number of keys with only `bytes` bytes; `None` if keys that short cannot all be
+    /// distinct.
     pub(crate) fn of_bytes(self, bytes: usize) -> Option<Self> {
         let bits = 8 * bytes.min(size_of::<u64>()) as u32;
         (u128::from(self.count) <= 1 << bits).then_some(Self { bits, ..self })

@@ -16,13 +16,13 @@ pub(crate) struct Report {
     pub(super) args: Args,
     pub(crate) load_mops: f64,
     pub(super) ns: Vec<f64>,
-    /// The same on one thread.
+    /// The times on one thread.
     pub(crate) alone_ns: Vec<f64>,
     pub(crate) find_ns: Vec<f64>,
-    /// The standard library's map.
+    /// The times of the standard library's map.
     pub(crate) baseline_ns: Vec<f64>,
     pub(crate) baseline_find_ns: Vec<f64>,
-    /// The same tree in memory.
+    /// The times of the same tree in memory.
     pub(crate) ram_ns: Vec<f64>,
     pub(crate) ram_find_ns: Vec<f64>,
     pub(super) latency_ns: Histogram<u64>,
@@ -33,7 +33,7 @@ pub(crate) struct Report {
     pub(crate) recoveries: Option<Recoveries>,
     pub(crate) store_over_engine: f64,
     pub(crate) disk: Option<DiskRates>,
-    /// The pool's file after a clean close.
+    /// The length of the pool's file after a clean close.
     pub(crate) file_bytes: Option<u64>,
     /// The cost of the last run in the log.
     pub(crate) log: Option<LogShare>,
@@ -129,7 +129,7 @@ impl Report {
             Workload::B => update / 20.0,
             Workload::D | Workload::E => insert / 20.0,
             Workload::Mixed => (insert + update + remove) / 4.0,
-            // Above.
+            // The match above has returned the budget of these.
             _ => f64::NAN,
         }
     }
@@ -229,7 +229,7 @@ impl Report {
         })
     }
 
-    /// The same in memory: throughput of this over throughput of that.
+    /// The throughput of this tree over that of the same tree in memory.
     fn ram_json(&self, ns: f64) -> Value {
         json!({
             "ratio_to_ram": rounded(median(&self.ram_ns) / ns),

@@ -26,7 +26,7 @@ pub(crate) struct Script {
     /// same values.
     number: usize,
     pub(crate) threads: Vec<Vec<Step>>,
-    /// Whether consecutive finds go together.
+    /// Whether consecutive finds are one call of `find_many`.
     pub(crate) batched: bool,
     /// The keys, if all operations are finds: reading them takes less time than reading steps.
     pub(crate) finds: Option<Vec<Vec<u64>>>,

@@ -6,8 +6,8 @@ use pool::PoolOptions;
 
 use super::*;
 
-/// A bounded number of attempts that runs out says that nothing was changed, and not that the tree
-/// is corrupt.
+/// The error after the last allowed attempt says that nothing was changed, and not that the tree is
+/// corrupt.
 #[test]
 fn siblings_that_never_end_are_contention() {
     let pool = Pool::open(Dax::plain(64 << 20).unwrap(), PoolOptions::default()).unwrap();

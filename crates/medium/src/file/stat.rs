@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::commit::SIZES;
 use super::{File, Replay};
 
-/// What checkpoints have done so far.
+/// Figures of the checkpoints so far.
 #[derive(Debug, Default)]
 pub(super) struct Checkpoints {
     pub(super) checkpoints: u64,
@@ -53,9 +53,9 @@ pub struct FileStat {
     pub private_bytes: u64,
     /// Bytes of such pages that were given back.
     pub given_back_bytes: u64,
-    /// The limit of that.
+    /// The limit of `private_bytes`.
     pub private_bytes_max: u64,
-    /// What the open has replayed.
+    /// The replay of the log by the open.
     pub replay: Replay,
 }
 

@@ -27,16 +27,16 @@ pub(super) fn is_supported(kind: FlushKind) -> bool {
 pub(super) unsafe fn flush_range(kind: FlushKind, first: *const u8, length: usize) {
     match kind {
         FlushKind::DcCvap => each_line(first, length, line_bytes(), |line| {
-            // SAFETY: the line is mapped and FEAT_DPB is there, says the caller; cleaning changes
-            // no value in memory. The instruction is `dc cvap`, spelt so that assemblers without
-            // the feature take it.
+            // SAFETY: the caller ensures that the line is mapped and that FEAT_DPB exists; cleaning
+            // changes no value in memory. The instruction is `dc cvap`, spelt so that assemblers
+            // without the feature take it.
             unsafe {
                 asm!("sys #3, c7, c12, #1, {line}", line = in(reg) line, options(nostack, preserves_flags));
             }
         }),
         FlushKind::DcCvac => each_line(first, length, line_bytes(), |line| {
-            // SAFETY: the line is mapped, says the caller; cleaning changes no value in memory, and
-            // Linux permits it to programs (SCTLR_EL1.UCI).
+            // SAFETY: the caller ensures that the line is mapped; cleaning changes no value in
+            // memory, and Linux permits it to programs (SCTLR_EL1.UCI).
             unsafe {
                 asm!("dc cvac, {line}", line = in(reg) line, options(nostack, preserves_flags))
             }

@@ -1,4 +1,4 @@
-//! What CPUID says about the instructions that this crate chooses among.
+//! The answers of CPUID about the instructions that this crate chooses among.
 
 use std::arch::x86_64::{__cpuid, __cpuid_count, CpuidResult};
 

@@ -32,19 +32,20 @@ pub(super) fn is_supported(kind: FlushKind) -> bool {
 pub(super) unsafe fn flush_range(kind: FlushKind, first: *const u8, length: usize) {
     match kind {
         FlushKind::Clwb => each_line(first, length, LINE_BYTES, |line| {
-            // SAFETY: the line is mapped and CLWB exists, says the caller; it changes no value in
-            // memory.
+            // SAFETY: the caller ensures that the line is mapped and that CLWB exists; CLWB changes
+            // no value in memory.
             unsafe { asm!("clwb [{line}]", line = in(reg) line, options(nostack, preserves_flags)) }
         }),
         FlushKind::Clflushopt => each_line(first, length, LINE_BYTES, |line| {
-            // SAFETY: the line is mapped and CLFLUSHOPT exists, says the caller; it changes no
-            // value in memory.
+            // SAFETY: the caller ensures that the line is mapped and that CLFLUSHOPT exists;
+            // CLFLUSHOPT changes no value in memory.
             unsafe {
                 asm!("clflushopt [{line}]", line = in(reg) line, options(nostack, preserves_flags));
             }
         }),
         FlushKind::Clflush => each_line(first, length, LINE_BYTES, |line| {
-            // SAFETY: the line is mapped, says the caller; CLFLUSH changes no value in memory.
+            // SAFETY: the caller ensures that the line is mapped; CLFLUSH changes no value in
+            // memory.
             unsafe {
                 asm!("clflush [{line}]", line = in(reg) line, options(nostack, preserves_flags));
             }

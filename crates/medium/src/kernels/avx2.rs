@@ -49,8 +49,8 @@ macro_rules! zero_upper {
 #[inline(always)]
 pub(super) unsafe fn match_byte(line: &[AtomicU64; 8], byte: u8) -> u64 {
     let (low, high): (u64, u64);
-    // SAFETY: the instructions exist, says the caller; reads the 64 bytes that the reference
-    // covers.
+    // SAFETY: the caller ensures that the instructions exist; the block reads the 64 bytes that the
+    // reference covers.
     unsafe {
         asm!(
             "vmovd xmm0, {byte:e}",
@@ -77,8 +77,8 @@ pub(super) unsafe fn match_byte(line: &[AtomicU64; 8], byte: u8) -> u64 {
 #[inline(always)]
 pub(super) unsafe fn compare_bytes(line: &[AtomicU64; 8], byte: u8) -> (u64, u64) {
     let (most_low, most_high, equal_low, equal_high): (u64, u64, u64, u64);
-    // SAFETY: the instructions exist, says the caller; reads the 64 bytes that the reference
-    // covers.
+    // SAFETY: the caller ensures that the instructions exist; the block reads the 64 bytes that the
+    // reference covers.
     unsafe {
         asm!(
             "vmovd xmm0, {byte:e}",
@@ -120,8 +120,8 @@ pub(super) unsafe fn compare_bytes(line: &[AtomicU64; 8], byte: u8) -> (u64, u64
 macro_rules! compare_keys {
     ($keys:ident, $key:ident, $first:literal, $second:literal) => {{
         let (low, high): (u64, u64);
-        // SAFETY: the instructions exist, says the caller; reads the 256 bytes that the reference
-        // covers.
+        // SAFETY: the caller ensures that the instructions exist; the block reads the 256 bytes
+        // that the reference covers.
         unsafe {
             asm!(
                 "vmovq xmm4, {key}",
@@ -182,7 +182,7 @@ macro_rules! compare_keys {
 #[inline(always)]
 unsafe fn count_pairs(mask: u64, count: usize) -> usize {
     let bits: u64;
-    // SAFETY: the instructions exist, says the caller.
+    // SAFETY: the caller ensures that the instructions exist.
     unsafe {
         asm!(
             "bzhi {bits}, {mask}, {length}",
@@ -221,8 +221,8 @@ pub(super) unsafe fn compare_words(words: &[AtomicU64], key: u64) -> (u32, u32) 
     let valid = !(!0_u32 << words.len());
     let masks = MASKS.as_ptr().wrapping_add(16 - words.len());
     let (below, equal): (u32, u32);
-    // SAFETY: the instructions exist, says the caller; a masked load reads only what the mask has,
-    // one bit for each of the words; the masks are 16 words of `MASKS`.
+    // SAFETY: the caller ensures that the instructions exist; a masked load reads only what the
+    // mask has, one bit for each of the words; the masks are 16 words of `MASKS`.
     unsafe {
         asm!(
             "vmovq xmm4, {key}",
@@ -291,8 +291,8 @@ pub(super) unsafe fn compare_words(words: &[AtomicU64], key: u64) -> (u32, u32) 
 #[inline(always)]
 pub(super) unsafe fn load_line(line: &[AtomicU64; 8]) -> LineValue {
     let mut value = MaybeUninit::<LineValue>::uninit();
-    // SAFETY: the instructions exist, says the caller; reads the 64 bytes that the reference
-    // covers, and fills `value`, which is as long, and for which any bits are valid.
+    // SAFETY: the caller ensures that the instructions exist; the block reads the 64 bytes that the
+    // reference covers, and fills `value`, which is as long, and for which any bits are valid.
     unsafe {
         copy(line.as_ptr().cast(), value.as_mut_ptr().cast());
         value.assume_init()
@@ -303,9 +303,9 @@ pub(super) unsafe fn load_line(line: &[AtomicU64; 8]) -> LineValue {
 /// AVX2 exists.
 #[inline(always)]
 pub(super) unsafe fn store_line(line: &[AtomicU64; 8], value: &LineValue) {
-    // SAFETY: the instructions exist, says the caller; writes the 64 bytes that the reference
-    // covers, for other threads atomic word stores. `AtomicU64` permits writing through a shared
-    // pointer.
+    // SAFETY: the caller ensures that the instructions exist; the block writes the 64 bytes that
+    // the reference covers, for other threads atomic word stores. `AtomicU64` permits writing
+    // through a shared pointer.
     unsafe { copy(value.0.as_ptr(), line.as_ptr().cast_mut().cast()) }
 }
 
@@ -337,8 +337,8 @@ unsafe fn copy(from: *const u64, to: *mut u64) {
 #[inline(always)]
 pub(super) unsafe fn find_slot(line: &LineValue, count: usize, slot: u8) -> Option<usize> {
     let (low, high): (u64, u64);
-    // SAFETY: the instructions exist, says the caller; reads the 64 bytes that the reference
-    // covers.
+    // SAFETY: the caller ensures that the instructions exist; the block reads the 64 bytes that the
+    // reference covers.
     unsafe {
         asm!(
             "vmovq xmm0, {tags}",
@@ -381,8 +381,8 @@ pub(super) unsafe fn compare_entries(entries: &[[AtomicU64; 2]], key: u64) -> (u
     // Two words for each entry of the last group, which may have less than four.
     let masks = MASKS.as_ptr().wrapping_add(16 - 2 * (last % 4 + 1));
     let (below, equal): (u64, u64);
-    // SAFETY: the instructions exist, says the caller; reads whole groups of four entries, and of
-    // the last group, by the masks, what it has; the masks are 8 words of `MASKS`.
+    // SAFETY: the caller ensures that the instructions exist; the block reads whole groups of four
+    // entries, and of the last group, by the masks, what it has; the masks are 8 words of `MASKS`.
     unsafe {
         asm!(
             "vmovq xmm3, {key}",

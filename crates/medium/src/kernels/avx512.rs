@@ -18,8 +18,8 @@ use crate::line_store::{LineValue, TAG_MASK};
 #[inline(always)]
 pub(super) unsafe fn match_byte(line: &[AtomicU64; 8], byte: u8) -> u64 {
     let mask: u64;
-    // SAFETY: the instructions exist, says the caller; reads the 64 bytes that the reference
-    // covers.
+    // SAFETY: the caller ensures that the instructions exist; the block reads the 64 bytes that the
+    // reference covers.
     unsafe {
         asm!(
             "vpbroadcastb zmm16, {byte:e}",
@@ -41,8 +41,8 @@ pub(super) unsafe fn match_byte(line: &[AtomicU64; 8], byte: u8) -> u64 {
 #[inline(always)]
 pub(super) unsafe fn compare_bytes(line: &[AtomicU64; 8], byte: u8) -> (u64, u64) {
     let (below, equal): (u64, u64);
-    // SAFETY: the instructions exist, says the caller; reads the 64 bytes that the reference
-    // covers.
+    // SAFETY: the caller ensures that the instructions exist; the block reads the 64 bytes that the
+    // reference covers.
     unsafe {
         asm!(
             "vpbroadcastb zmm16, {byte:e}",
@@ -74,8 +74,8 @@ macro_rules! rank {
         #[inline(always)]
         pub(super) unsafe fn $name(keys: &[AtomicU64; 32], count: usize, key: u64) -> usize {
             let rank: u64;
-            // SAFETY: the instructions exist, says the caller; reads the 256 bytes that the
-            // reference covers.
+            // SAFETY: the caller ensures that the instructions exist; the block reads the 256 bytes
+            // that the reference covers.
             unsafe {
                 asm!(
                     "vpbroadcastq zmm16, {key}",
@@ -115,8 +115,8 @@ rank!(rank_lt, 6); // key > other
 pub(super) unsafe fn compare_words(words: &[AtomicU64], key: u64) -> (u32, u32) {
     let wanted = !(!0_u32 << words.len());
     let (below, equal): (u32, u32);
-    // SAFETY: the instructions exist, says the caller; a masked compare reads only what the mask
-    // has a bit for, and the mask has one for each of the words.
+    // SAFETY: the caller ensures that the instructions exist; a masked compare reads only what the
+    // mask has a bit for, and the mask has one for each of the words.
     unsafe {
         asm!(
             "vpbroadcastq zmm16, {key}",
@@ -153,8 +153,9 @@ pub(super) unsafe fn compare_words(words: &[AtomicU64], key: u64) -> (u32, u32) 
 #[inline(always)]
 pub(crate) unsafe fn load_line(line: &[AtomicU64; 8]) -> LineValue {
     let mut value = MaybeUninit::<LineValue>::uninit();
-    // SAFETY: the instruction exists, says the caller; reads the 64 bytes that the reference
-    // covers, and fills `value`, which is as long and aligned, and for which any bits are valid.
+    // SAFETY: the caller ensures that the instruction exists; the block reads the 64 bytes that the
+    // reference covers, and fills `value`, which is as long and aligned, and for which any bits are
+    // valid.
     unsafe {
         asm!(
             "vmovdqu64 zmm16, [{line}]",
@@ -172,9 +173,9 @@ pub(crate) unsafe fn load_line(line: &[AtomicU64; 8]) -> LineValue {
 /// AVX-512 F exists.
 #[inline(always)]
 pub(super) unsafe fn store_line(line: &[AtomicU64; 8], value: &LineValue) {
-    // SAFETY: the instruction exists, says the caller; writes the 64 bytes that the reference
-    // covers, for other threads at least eight atomic word stores. `AtomicU64` permits writing
-    // through a shared pointer.
+    // SAFETY: the caller ensures that the instruction exists; the block writes the 64 bytes that
+    // the reference covers, for other threads at least eight atomic word stores. `AtomicU64`
+    // permits writing through a shared pointer.
     unsafe {
         asm!(
             "vmovdqa64 zmm16, [{value}]",
@@ -199,9 +200,9 @@ pub(super) unsafe fn compare_entries(entries: &[[AtomicU64; 2]], key: u64) -> (u
     for (index, group) in entries.chunks(8).enumerate() {
         let wanted = !(!0_u32 << (2 * group.len()));
         let (less, same): (u64, u64);
-        // SAFETY: the instructions exist, says the caller; a masked load reads only what the mask
-        // has a bit for, and the mask has one for each word of the group. What it does not read is
-        // zero.
+        // SAFETY: the caller ensures that the instructions exist; a masked load reads only what the
+        // mask has a bit for, and the mask has one for each word of the group. What it does not
+        // read is zero.
         unsafe {
             asm!(
                 "kmovd k1, {wanted:e}",
@@ -241,8 +242,8 @@ pub(super) unsafe fn compare_entries(entries: &[[AtomicU64; 2]], key: u64) -> (u
 #[inline(always)]
 pub(super) unsafe fn find_slot(line: &LineValue, count: usize, slot: u8) -> Option<usize> {
     let equal: u64;
-    // SAFETY: the instructions exist, says the caller; reads the 64 bytes that the reference
-    // covers.
+    // SAFETY: the caller ensures that the instructions exist; the block reads the 64 bytes that the
+    // reference covers.
     unsafe {
         asm!(
             "vpbroadcastq zmm16, {tags}",

@@ -189,7 +189,8 @@ pub(crate) unsafe fn store_single(
     debug_assert!(line.addr().is_multiple_of(64), "a line at {line:p}");
     #[cfg(target_arch = "x86_64")]
     match store {
-        // SAFETY: the instruction exists, and the line is what it must be, says the caller.
+        // SAFETY: the caller ensures that the instruction exists, and that the line is aligned and
+        // mapped as the instruction requires.
         LineStore::Movdir64b => unsafe { movdir64b::store(line, value) },
         // SAFETY: as above.
         LineStore::Avx512 => unsafe { avx512::store(line, value) },

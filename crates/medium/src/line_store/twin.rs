@@ -24,8 +24,8 @@
 //!    **recovery repairs**: before the first publish it overwrites a torn copy with [`repair`] and
 //!    fences. (Words that a crash of the repair leaves behind carry tag n or n-2, as before the
 //!    repair, so repairing again is right; nothing is lost, for the newest copy is untouched.)
-//! 5. The fence of one publish precedes the next publish of the same line; else a crash could tear
-//!    both copies.
+//! 5. The fence of one publish precedes the next publish of the same line; otherwise a crash could
+//!    tear both copies.
 //!
 //! These functions are pure: they see values, never memory. They suit values at rest (recovery) and
 //! values read under the line's lock. A reader *beside* a writer needs more: loading eight words
@@ -89,8 +89,8 @@ pub fn copy_of(tag: u8) -> usize {
     usize::from(tag & 1)
 }
 
-/// The first values of both copies of a new line: `value` with tag 0, and zeros with tag 3. Written
-/// before the line is reachable, so in any order.
+/// The first values of both copies of a new line: `value` with tag 0, and zeros with tag 3. They
+/// are written before the line is reachable, so their order does not matter.
 #[inline]
 pub fn initial(value: &LineValue) -> [LineValue; 2] {
     [with_tag(value, 0), with_tag(&LineValue::ZERO, 3)]
@@ -101,7 +101,7 @@ pub fn initial(value: &LineValue) -> [LineValue; 2] {
 pub fn choose(first: &[u64; 8], second: &[u64; 8]) -> Choice {
     let sound = |words, copy| tag(words).filter(|&tag| copy_of(tag) == copy);
     match (sound(first, 0), sound(second, 1)) {
-        // Of opposite parity, so they differ by 1 or by 3.
+        // The tags have opposite parity, so they differ by 1 or by 3.
         (Some(even), Some(odd)) if next_tag(odd) == even => Choice::Newest {
             copy: 0,
             tag: even,
@@ -126,8 +126,8 @@ pub fn choose(first: &[u64; 8], second: &[u64; 8]) -> Choice {
     }
 }
 
-/// What recovery stores over a torn copy beside the newest value with this tag: zeros, with the tag
-/// one behind.
+/// The value that recovery stores over a torn copy, if the newest value has the tag `newest`:
+/// zeros, with the tag one behind.
 #[inline]
 pub fn repair(newest: u8) -> LineValue {
     with_tag(&LineValue::ZERO, (newest + 3) & 3)

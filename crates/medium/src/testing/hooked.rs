@@ -24,19 +24,19 @@ pub enum Call {
     Truncate,
 }
 
-/// What becomes of an operation.
+/// The fate of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Then {
-    /// It is done.
+    /// The operation is done.
     Go,
-    /// It reports success without being done. A read or write is done all the same.
+    /// The operation reports success without being done; but a read or write is done nevertheless.
     Skip,
 }
 
 type Hook = Box<dyn Fn(Call) -> io::Result<Then> + Send + Sync>;
 
-/// A file with a hook that runs after each read and before each other operation, and decides what
-/// becomes of it.
+/// A file with a hook that runs after each read and before each other operation, and decides the
+/// fate of each.
 pub struct Hooked {
     io: Arc<dyn Io>,
     hook: Hook,
@@ -76,8 +76,8 @@ impl Hooked {
         })
     }
 
-    /// Makes reads of more than a sector return a part of what was asked for: the parts are then
-    /// read at different moments.
+    /// Makes reads of more than a sector return only a part of the bytes, so that the caller reads
+    /// the parts at different moments.
     #[must_use]
     pub fn reading_parts(self) -> Self {
         Self {

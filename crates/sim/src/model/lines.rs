@@ -103,7 +103,7 @@ impl History {
     }
 }
 
-/// For each line a history of its own. See [`Model`](super::Model).
+/// A history for each line. See [`Model`](super::Model).
 #[derive(Clone, Debug)]
 pub(super) struct Lines {
     rules: Rules,
@@ -251,8 +251,8 @@ impl Lines {
         open
     }
 
-    /// How many of its stores arrived, of how many, and the first missing one; if a single content
-    /// is left.
+    /// The number of the line's stores that arrived, the number of all its stores, and the first
+    /// missing store; `None` unless a single content is left.
     pub(super) fn behind(
         &self,
         line: u32,

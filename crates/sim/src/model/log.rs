@@ -293,8 +293,8 @@ impl Log {
         lines
     }
 
-    /// How many of its groups arrived, of how many, and the fence of the first missing one; if a
-    /// single content is left.
+    /// The number of the line's groups that arrived, the number of all its groups, and the fence of
+    /// the first missing group; `None` unless a single content is left.
     pub(super) fn behind(
         &self,
         line: u32,

@@ -1,5 +1,5 @@
-//! Faults planted on the trace: a publish done first, two persists swapped. A log of two cells,
-//! right as it is.
+//! Faults planted on the trace: a publish done first, two persists swapped. The subject is a log of
+//! two cells, which is correct without faults.
 
 use everleaf_sim::{Complaint, Explorer, Options, Subject};
 use medium::sim::{Mutation, Sim};

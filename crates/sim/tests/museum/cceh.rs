@@ -103,8 +103,8 @@ impl Toy for Table {
 }
 
 /// Doubling the directory begins by raising the local depth of the segment that is split. After a
-/// crash it is larger than the global depth, and the walk of recovery makes steps of nothing. (In
-/// the toy, mended: both halves are new segments.)
+/// crash the local depth is larger than the global depth, and the walk of recovery makes steps of
+/// length 0. (In the toy, mended: both halves are new segments.)
 ///
 /// Source: Witcher, bug 24, example 0 (CCEH, split).
 #[test]
@@ -155,8 +155,8 @@ impl Toy for Segment {
     }
 }
 
-/// The sentinel with which an insertion takes a slot is durable, the key is not: the slot is dead
-/// for ever.
+/// The sentinel with which an insertion takes a slot is durable, but the key is not. The slot can
+/// never be used again.
 ///
 /// Source: Witcher, bug 25 (CCEH, insertion into a segment).
 #[test]

@@ -126,7 +126,7 @@ impl Chain {
 impl Toy for Chain {
     fn open(&self, memory: &Memory<'_>) {
         let leaves = chain(memory);
-        // A split that was interrupted: the old leaf still has what moved to the new one.
+        // A split was interrupted: the old leaf still has the entries that moved to the new one.
         for pair in leaves.windows(2) {
             let moved = entries_of(memory, pair[1]);
             let twice = |slot: &u64| {
@@ -230,7 +230,8 @@ fn wbtree_new_sibling_is_never_flushed() {
     show(Fault::SiblingUnflushed, "but it should be one of");
 }
 
-/// A split flushes the old leaf before the new one; a crash between the two loses what moved.
+/// A split flushes the old leaf before the new one; a crash between the two loses the entries that
+/// moved.
 ///
 /// Source: tarides/cactus#1.
 #[test]

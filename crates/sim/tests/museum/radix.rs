@@ -119,7 +119,7 @@ impl Toy for Woart {
 }
 
 /// Splitting a path stores the reference to the new node and the shorter path of the old one; a
-/// crash may leave either alone, and then digits are skipped twice or not at all.
+/// crash may leave only one of the two, and then digits are skipped twice or not at all.
 ///
 /// Source: Witcher, bug 2 (WOART); that recovery of paths is missing: SeKwonLee/WORT#2.
 #[test]
@@ -133,8 +133,7 @@ fn woart_path_and_reference_are_not_atomic() {
     .show(&Woart { in_place: true }, &Woart { in_place: false });
 }
 
-/// A node of a line. N4: count, three keys, three children. The child is what makes an entry be
-/// there.
+/// A node of a line. N4: count, three keys, three children. An entry exists if its child does.
 struct N4 {
     /// The count is stored after the child.
     count_last: bool,

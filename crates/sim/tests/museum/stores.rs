@@ -59,7 +59,8 @@ fn memcached_pmem_cas_number_is_never_flushed() {
     show(Fault::Unflushed, "after recovery {1: 0} was found");
 }
 
-/// An item is linked first and gets its CAS number then: a crash between the two, and it has none.
+/// An item is linked first and gets its CAS number afterwards. After a crash between the two it has
+/// none.
 ///
 /// Source: lenovo/memcached-pmem#4, bugs 2 and 3 (3: the item's time).
 #[test]
@@ -70,7 +71,7 @@ fn memcached_pmem_item_is_linked_before_its_cas_number() {
     );
 }
 
-/// An allocated array is durable, the descriptor that gives its size (the toy's value) is not.
+/// An allocated array is durable, but the descriptor that gives its size (the toy's value) is not.
 ///
 /// Source: pmem/pmdk#4927 (libpmemobj's array example; removed by pmem/pmdk#5218).
 #[test]

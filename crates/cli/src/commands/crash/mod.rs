@@ -75,7 +75,7 @@ pub(crate) struct Args {
     /// threads; with each codec. Prints a report for each, up to the first violation
     #[arg(long, conflicts_with_all = ["ops", "exhaustive", "threads", "codec", "replay", "images"])]
     long: bool,
-    /// The crashes to explore: those of which memory model
+    /// The memory model that says which crashes are possible
     #[arg(long, value_enum, default_value_t = MediumName::Dax)]
     medium: MediumName,
     /// The store of a 64-byte line
@@ -284,7 +284,7 @@ impl Args {
         command
     }
 
-    /// The command that repeats all of it.
+    /// The command that repeats all explorations.
     fn whole_command(&self, seed: u64) -> String {
         let command = self.command();
         if self.long {
@@ -308,7 +308,7 @@ impl Args {
         }
     }
 
-    /// The exploration.
+    /// The scope of the exploration.
     fn scope(&self, seed: u64) -> Scope {
         match (&self.replay, self.exhaustive, self.threads) {
             _ if self.long => Scope::Long,

@@ -31,7 +31,7 @@ pub(super) struct Report {
     /// `None` if the load was slowed down.
     write_per_second: Option<f64>,
     recovery_seconds: f64,
-    /// From opening the pool to the open tree.
+    /// The time from the start of the open to the open tree.
     reopen_seconds: f64,
     /// Leaves that were read to recover the tree; 0 for engines that need to read none.
     leaves_read: u64,

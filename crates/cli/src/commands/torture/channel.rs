@@ -43,7 +43,7 @@ pub(super) struct ChannelArgs {
 /// Recent figures of a writer's log.
 #[derive(Serialize)]
 struct Figures {
-    /// Since the pool was opened.
+    /// Seconds since the pool was opened.
     seconds: f64,
     log_bytes_at_open: u64,
     #[serde(flatten)]

@@ -1,6 +1,6 @@
 //! Mutants: each flush, fence, wait and store of an engine is left out, each publish is done first,
-//! each two adjacent persists are swapped; one at a time. Each mutant must be caught, or be in the
-//! list of justified ones, with an argument why it does no harm.
+//! each two adjacent persists are swapped; one fault at a time. Each mutant must be caught, or be
+//! in the list of justified ones, with an argument why it does no harm.
 
 mod justified;
 mod place;
@@ -37,7 +37,7 @@ pub struct Survivor {
     pub mutant: String,
     /// The place as a justification names it.
     pub place: String,
-    /// Why it does no harm; none if no justification covers it.
+    /// The reason why it does no harm; `None` if no justification covers it.
     pub why: Option<&'static str>,
 }
 
@@ -48,7 +48,7 @@ pub struct MutantReport {
     pub engine: String,
     /// Mutants that were planted.
     pub mutants: usize,
-    /// By kind.
+    /// The number of planted mutants of each kind.
     pub kinds: BTreeMap<&'static str, usize>,
     /// Mutants that were caught.
     pub killed: usize,
@@ -56,7 +56,7 @@ pub struct MutantReport {
     pub justified: usize,
     /// Mutants that were not caught, and are not justified.
     pub survived: usize,
-    /// All that were not caught.
+    /// All mutants that were not caught.
     pub survivors: Vec<Survivor>,
     /// Entries of the list that justify nothing: to be deleted.
     pub unused: Vec<String>,

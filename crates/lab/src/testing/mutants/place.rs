@@ -16,7 +16,7 @@ pub(super) struct Place {
     pub(super) file: String,
     /// The function around it: `function`, or `Type::function`.
     pub(super) function: String,
-    /// The name of what is called, such as `publish`.
+    /// The name of the called function, such as `publish`.
     pub(super) call: String,
     /// Which of the calls of that name in the function it is, from 1.
     pub(super) ordinal: usize,
@@ -138,7 +138,7 @@ impl Calls<'_> {
         self.owner = around;
     }
 
-    /// What a macro is given need not be Rust, so calls are found by their shape: `name(...)`.
+    /// The arguments of a macro need not be Rust, so calls are found by their shape: `name(...)`.
     fn add_from_tokens(&mut self, tokens: TokenStream) {
         let mut name = None;
         for token in tokens {

@@ -263,8 +263,8 @@ pub fn contended_counters_sum_up(cell: &Cell, seed: Seed) -> Check {
     expect_no_leak(&mut *world)
 }
 
-/// Of each key the successful inserts and removes alternate, so their difference is 1 if it is
-/// there, else 0.
+/// For each key, successful inserts and removes alternate, so their difference is 1 if the key is
+/// present, and 0 otherwise.
 pub fn inserts_and_removes_balance(cell: &Cell, seed: Seed) -> Check {
     let ids = 6 * cell.capacity as u32;
     let mut world = cell.world()?;
