@@ -76,7 +76,7 @@ pub(crate) enum Failure {
     Halfway {
         /// The work that was done, in words.
         words: String,
-        /// The same for a script.
+        /// The work that was done, as fields for a script.
         done: Map<String, Value>,
         /// Why the rest failed.
         failure: Box<Failure>,

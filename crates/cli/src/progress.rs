@@ -79,7 +79,7 @@ pub(crate) fn many(number: u64, thing: &str) -> String {
     format!("{} {things}", count(number))
 }
 
-/// The same with a verb: 1 entry was, 2 entries were.
+/// A number of things with a verb: 1 entry was, 2 entries were.
 pub(crate) fn were(number: u64, thing: &str) -> String {
     format!("{} {}", many(number, thing), was_or_were(number))
 }

@@ -39,8 +39,8 @@ impl TreeOptions {
         settings: Settings::NONE,
     };
 
-    /// The same with one more setting. [`Engine`]'s `settings` lists those of an engine, with the
-    /// values that they take.
+    /// Returns these options with one more setting. [`Engine`]'s `settings` lists the settings of
+    /// an engine, with the values that they take.
     ///
     /// # Errors
     /// [`ErrorKind::Setting`] if the engine has no such setting, or it does not take this value.

@@ -487,7 +487,7 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
 }
 
 impl<T> Pending<T> {
-    /// The same result in another form, if it has one.
+    /// Converts the result of the write; an error if `convert` returns one.
     fn try_map<U>(self, convert: impl FnOnce(T) -> Result<U>) -> Result<Pending<U>> {
         let value = match self.value {
             Some(value) => Some(convert(value)?),
@@ -501,7 +501,7 @@ impl<T> Pending<T> {
         })
     }
 
-    /// The same result in another form.
+    /// Converts the result of the write.
     pub fn map<U>(self, convert: impl FnOnce(T) -> U) -> Pending<U> {
         Pending {
             value: self.value.map(convert),

@@ -970,7 +970,7 @@ fn a_pool_without_the_log_that_it_needs_is_not_touched() {
             );
         }
     }
-    // The same with a pool that needs no log, beside a log that holds data.
+    // The same holds for a pool that needs no log, beside a log that holds data.
     let closed = folder.path().join("c.pool");
     options()
         .line_store(LineStore::Twin)

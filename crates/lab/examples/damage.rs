@@ -112,7 +112,7 @@ struct Report {
     /// The least number of entries that were saved after one flipped bit; and the round.
     saved_min: Option<usize>,
     saved_min_round: Option<u64>,
-    /// The same after any damage.
+    /// The least number of entries that were saved after any damage; and the round.
     saved_min_any: Option<usize>,
     saved_min_any_round: Option<u64>,
     /// The most entries that a salvage returned and that were not in the tree; and the first such

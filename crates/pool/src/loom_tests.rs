@@ -84,7 +84,7 @@ impl Used {
         )
     }
 
-    /// The same in a pool that has only this slab.
+    /// A space with two allocations in a slab of three, in a pool that has only this slab.
     fn limited() -> (Arc<Self>, [u64; 2]) {
         let ram = Dax::plain(2 * SLAB_BYTES).unwrap();
         let space = Box::new(Space::create(&options()).unwrap());
@@ -100,7 +100,7 @@ impl Used {
         )
     }
 
-    /// The same after a clean close.
+    /// A space with two allocations in a slab of three, after a clean close.
     fn reopened() -> (Arc<Self>, [u64; 2]) {
         let ram = ram();
         let offsets = close_with_two(&ram);

@@ -345,7 +345,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         self.read_cells(guard, leaf.entry(guard, entry)?, entry, seen)
     }
 
-    /// The same of the cells of an entry.
+    /// Does the same as `read_entry`, for the cells of an entry.
     #[inline(always)]
     pub(super) fn read_cells(
         &self,

@@ -111,7 +111,7 @@ impl Status {
         (status.encode() == word && count <= WORDS_MAX).then_some(status)
     }
 
-    /// The same operation in another state.
+    /// The status of the same operation in another state.
     pub(super) fn in_state(self, state: State) -> Self {
         Self { state, ..self }
     }

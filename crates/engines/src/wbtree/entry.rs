@@ -38,7 +38,7 @@ pub(crate) static ENTRY: Entry = entry(
     },
 );
 
-/// The same engine, where trees have bitmap-only leaves unless they are told otherwise.
+/// The wB+-Tree whose new trees have bitmap-only leaves by default.
 pub static BITMAP_LEAVES: Entry = entry(
     "wbtree-bitmap-only",
     Persists {
@@ -60,7 +60,7 @@ pub static BITMAP_LEAVES: Entry = entry(
     },
 );
 
-/// The same engine, where trees have slot-only nodes unless they are told otherwise.
+/// The wB+-Tree whose new trees have slot-only nodes by default.
 pub static SLOT_ONLY: Entry = entry(
     "wbtree-slot-only",
     Persists {

@@ -22,7 +22,7 @@
 //! | --- | --- | --- | --- |
 //! | insert | 3: bitmap (invalid); entry and slots; bitmap | 2: entry; bitmap | 2: entry; slot array |
 //! | remove | 3: bitmap (invalid); slots; bitmap | 1: bitmap | 1: slot array |
-//! | update | 1: value; with records 2: record; value | as there | as there |
+//! | update | 1: value; with records 2: record; value | 1: value; with records 2: record; value | 1: value; with records 2: record; value |
 //!
 //! The last persist of each is the commit. Splits and merges: [`paged`](crate::kit::paged).
 //!

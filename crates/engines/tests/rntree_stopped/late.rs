@@ -133,8 +133,8 @@ fn a_reader_waits_for_what_a_crash_could_take_back() {
     }
 }
 
-/// The same holds for scans, for conditional writes that fail because of the value that they read,
-/// and for the number of keys.
+/// Scans, conditional writes that fail because of the value that they read, and the number of keys
+/// also wait for the writes that they saw.
 #[test]
 fn scans_failed_conditions_and_counts_wait_for_what_they_saw() {
     let late = late(LineForm::Single);

@@ -348,7 +348,7 @@ impl Args {
         self.set.iter().any(|set| set == "mode=transient")
     }
 
-    /// The same on fewer keys, with fewer operations in proportion.
+    /// These arguments with fewer keys, and fewer operations in proportion.
     pub(crate) fn for_counting(&self) -> Self {
         let keys = self.keys.min(COUNTED_KEYS_MAX);
         let operations =

@@ -74,7 +74,7 @@ const CAWBT: Tree = Tree {
     set: None,
     medium: MediumChoice::Dax,
 };
-/// The same, where a find goes down to the leaf in any case.
+/// The tree of the CAWBT paper, but each find goes down to a leaf.
 const TO_LEAVES: Tree = Tree {
     series: "CAWBT, no fast search",
     set: Some("fast-search=off"),

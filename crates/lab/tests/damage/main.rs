@@ -74,7 +74,8 @@ pub(crate) enum Noticed {
     Nothing,
     /// The open, the check or the reads report it, or all is read.
     UnlessIntact,
-    /// The same; if the check reports nothing, the reads do not either and the salvage saves all.
+    /// The open, the check or the reads report it, or all is read. If the check reports nothing,
+    /// the reads report nothing either, and the salvage saves all.
     ByCheck,
     /// The open, the check or the reads report it.
     Always,

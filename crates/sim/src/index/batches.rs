@@ -28,7 +28,8 @@ pub type KeyState = (usize, u64, Option<u64>);
 pub enum BatchOperation {
     /// Writes in one batch, provided that keys are in these states before it.
     Batch(Vec<KeyState>, Vec<KeyState>),
-    /// The same without conditions, each write by itself: a crash may leave some of them.
+    /// The writes of a batch, but each by itself and without conditions: a crash may leave some of
+    /// them.
     Torn(Vec<KeyState>),
     /// A write by itself.
     Single(KeyState),
@@ -43,9 +44,9 @@ use BatchOperation::{Single, Sync, Torn};
 pub enum Kind {
     /// A line of words in the pool, one for each key below 8.
     PlainWords,
-    /// A tree of an engine, with the smallest nodes, of records.
+    /// A tree of records of an engine, with the smallest nodes.
     Engine(Engine),
-    /// The same, of words.
+    /// A tree of words of an engine, with the smallest nodes.
     Words(Engine),
     /// [`Engine::RNTREE`], with splits that copy records.
     Gathering,

@@ -126,7 +126,7 @@ impl Explored {
         Self::new(engine, codec, Size::Small)
     }
 
-    /// The same with another setting.
+    /// This engine with another setting.
     #[must_use]
     pub fn with(self, setting: &str, value: u64) -> Self {
         let mut other = self.opening_with(setting, value);
@@ -135,7 +135,7 @@ impl Explored {
         other
     }
 
-    /// The same with another setting for opens, but not for new trees.
+    /// This engine with another setting for opens, but not for new trees.
     #[must_use]
     pub fn opening_with(mut self, setting: &str, value: u64) -> Self {
         self.opening.settings = self.set(setting, value).or(self.opening.settings);
@@ -148,8 +148,8 @@ impl Explored {
             .unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The same with `entries` entries a leaf, by the setting `setting`, and the number of children
-    /// of an inner node that follows from it.
+    /// This engine with `entries` entries a leaf, by the setting `setting`, and the number of
+    /// children of an inner node that follows from it.
     #[must_use]
     pub fn with_nodes(self, setting: &str, entries: usize, children: usize) -> Self {
         Self {
@@ -159,15 +159,15 @@ impl Explored {
         }
     }
 
-    /// The same, whose opens leave the mark for later.
+    /// This engine, but its opens leave the mark for later.
     #[must_use]
     pub fn marking_later(mut self) -> Self {
         self.opening.mark_later = true;
         self
     }
 
-    /// The same, whose trees end their epoch when they are dropped. For sequences whose last write
-    /// is followed by a sync, so that the end of the epoch adds nothing.
+    /// This engine, but its trees end their epoch when they are dropped. For sequences whose last
+    /// write is followed by a sync, so that the end of the epoch adds nothing.
     #[must_use]
     pub fn closing_cleanly(mut self) -> Self {
         self.creation.close_cleanly = true;

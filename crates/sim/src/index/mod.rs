@@ -47,9 +47,10 @@ pub enum IndexOperation {
     Load(u64, u64),
     /// Reads the entries from one key to another, both included, ascending.
     Scan(u64, u64),
-    /// The same, descending.
+    /// Reads the entries from one key to another, both included, descending.
     ScanBack(u64, u64),
-    /// The same, ascending, by the fast path for trees of words where there is one.
+    /// Reads the entries from one key to another, both included, ascending, by the fast path for
+    /// trees of words where there is one.
     Visit(u64, u64),
     /// Ends an epoch: all earlier writes are durable when this returns.
     Sync,
@@ -272,8 +273,8 @@ impl IndexSubject {
         }
     }
 
-    /// The same, where operations return before they are durable. For engines whose operations are
-    /// durable on return otherwise.
+    /// This subject, but its operations return before they are durable. For engines whose
+    /// operations are otherwise durable when they return.
     #[must_use]
     pub fn deferring(self, deferral: Deferral) -> Self {
         Self { deferral, ..self }

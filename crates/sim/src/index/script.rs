@@ -161,8 +161,8 @@ pub fn every_compaction() -> Vec<IndexOperation> {
     script
 }
 
-/// The same for buffered durability: each kind of change alone in an epoch, and those that cannot
-/// share an in-line log.
+/// All changes of an engine with buffered durability: each kind of change alone in an epoch, and
+/// together those that cannot share an in-line log.
 pub fn every_change_in_epochs() -> Vec<IndexOperation> {
     let mut script = vec![
         Insert(10, 1),
@@ -346,7 +346,8 @@ pub fn layers_in_epochs() -> Vec<IndexOperation> {
         Remove(20),
         Sync,
     ]);
-    // The same within one epoch; then all of it is removed, and an entry beside it stays.
+    // The same layers are made within one epoch; then all of them are removed, and an entry beside
+    // them stays.
     script.extend([
         Insert(50, 6),
         Insert(20, 7),

@@ -282,9 +282,9 @@ fn nodes_that_were_left_alone_for_long() {
     }
 }
 
-/// The same without a restart: other nodes change, in 2^15 epochs and a few. In each line of values
-/// beside the old epoch word the log of the new epoch would then stand for another epoch, so the
-/// node goes to the external log.
+/// Nodes without a change for 2^15 epochs and a few, without a restart: other nodes change
+/// meanwhile. In each line of values beside the old epoch word the log of the new epoch would then
+/// stand for another epoch, so the node goes to the external log.
 #[test]
 fn nodes_that_were_left_alone_for_long_in_one_life() {
     let mut script: Vec<_> = (1..6).map(|key| Insert(10 * key, key)).collect();
@@ -306,8 +306,9 @@ fn nodes_that_were_left_alone_for_long_in_one_life() {
     }
 }
 
-/// The same, half of it before a restart and half after. A node is touched, and changed, in an
-/// epoch that is far from its own, though the first one of this life is near to both.
+/// Nodes without a change for that many epochs, half of them before a restart and half after. A
+/// node is touched, and changed, in an epoch that is far from its own, though the first one of this
+/// life is near to both.
 #[test]
 fn nodes_that_were_left_alone_for_long_in_two_lives() {
     let mut script: Vec<_> = (1..6).map(|key| Insert(10 * key, key)).collect();

@@ -220,7 +220,7 @@ fn explore_masstrees(setup: &[IndexOperation], program: &Program<IndexOperation>
     }
 }
 
-/// The same holds if threads work on a full node, and on one beside it.
+/// Explores a program on masstrees whose threads work on a full node, and on one beside it.
 fn explore_in_a_node_to_share(program: &Program<IndexOperation>, search: &Search) {
     explore_masstrees(&scopes(4)[2].setup, program, search);
 }
@@ -237,9 +237,9 @@ fn a_scan_finds_what_moves_out_of_the_node_that_it_reads_again() {
     }
 }
 
-/// The same for a reader of one key. Before the reader reads again it waits for an operation of the
-/// last thread; otherwise that would need another preemption. All other threads run without a
-/// pause.
+/// A read or an update of one key reads a node again, and finds the entry in the new node of a
+/// split. Before it reads again it waits for an operation of the last thread; otherwise the program
+/// would need another preemption. All other threads run without a pause.
 #[test]
 #[ignore = "thorough: 22 s"]
 fn a_read_and_a_write_find_what_moves_out_of_the_node_that_they_read_again() {

@@ -60,8 +60,8 @@ enum Step {
     Load(u64),
     /// Stores the local value plus one.
     Store(u64),
-    /// The same, if the register has the local value; otherwise the local value becomes the
-    /// register's.
+    /// Stores the local value plus one if the register has the local value; otherwise the local
+    /// value becomes the register's.
     Exchange(u64),
     Flush(u64),
     Fence,

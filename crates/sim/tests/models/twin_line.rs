@@ -20,7 +20,7 @@ enum Variant {
     /// By hand, the words of even values from the first to the last, those of odd ones from the
     /// last to the first.
     AnyOrder,
-    /// The same, but a torn copy is not mended.
+    /// In the order of `AnyOrder`, but a torn copy is not mended.
     AnyOrderUnmended,
     /// By hand, over the newer copy.
     WrongCopy,

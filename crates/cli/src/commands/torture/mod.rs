@@ -70,7 +70,7 @@ impl Work {
         format!("{trees} --threads {threads} --keys {keys} --durability {durability}")
     }
 
-    /// The same, as writers and the oracle need it.
+    /// The workload in the form that writers and the oracle need.
     fn workload(&self) -> Workload {
         let Self {
             engine,

@@ -77,7 +77,7 @@ fn take(list: &mut Vec<u64>) -> Vec<u64> {
 
 /// Listed words that are few enough for their lines to be flushed during the pause.
 const LISTED_IN_PAUSE: usize = 512;
-/// The same under a scheduler, where few operations run: the words of one operation.
+/// The number under a scheduler, where few operations run: the words of one operation.
 const LISTED_IN_PAUSE_SCHEDULED: usize = 4;
 
 /// A word of a list: the offset of a line, and a bit for each of the sixteen lines from there on
