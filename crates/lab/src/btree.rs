@@ -169,11 +169,11 @@ fn shift_left<M: Medium>(
         word.store(guard, next[0].load(guard));
         value.store(guard, next[1].load(guard));
         guard.flush(&pair[0]);
-        // PERSIST: the entry is ordered before the next one is overwritten; lost, that would be
-        // nowhere.
+        // PERSIST: the entry is ordered before the next one is overwritten; if this is lost, the
+        // next one would be nowhere.
         guard.fence();
     }
-    // PERSIST: all shifts are ordered before; lost, the last entry is dead.
+    // PERSIST: all shifts are ordered before; if this is lost, the last entry is dead.
     publish_state(guard, leaf, state(count - 1, None))
 }
 
@@ -257,8 +257,8 @@ impl Format for Sorted {
         let count = order.count();
         if position < count {
             leaf.write_item(guard, count, leaf.item(guard, count - 1));
-            // PERSIST: the entry behind the last one is ordered before the state that counts it;
-            // lost, it is no entry.
+            // PERSIST: the entry behind the last one is ordered before the state that counts it; if
+            // this is lost, it is no entry.
             guard.fence();
             publish_state(guard, leaf, state(count + 1, Some(position)));
             for pair in leaf.entries[position..count].windows(2).rev() {
@@ -278,7 +278,7 @@ impl Format for Sorted {
         word.store(guard, item.word);
         guard.flush(&leaf.entries[position]);
         // PERSIST: the entry and its record are ordered before the state that says that the entry
-        // is live; lost, it is not there.
+        // is live; if this is lost, it is not there.
         guard.fence();
         publish_state(guard, leaf, state(count + 1, None))
     }
@@ -293,7 +293,7 @@ impl Format for Sorted {
     ) -> Lsn {
         let count = order.count();
         if position + 1 < count {
-            // PERSIST: nothing must precede; lost, the entry is still there.
+            // PERSIST: nothing must precede; if this is lost, the entry is still there.
             publish_state(guard, leaf, state(count, Some(position)));
         }
         shift_left(guard, leaf, position, count)

@@ -209,7 +209,7 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
         guard.flush_words(&words[..=2 * leaf.entries.len()]);
         if is_reached {
             // PERSIST: the image, and the leaves and records that it leads to, are ordered before
-            // the header; lost, the other image is valid.
+            // the header; if this is lost, the other image is valid.
             guard.fence();
         }
         header.publish(guard, leaf.header());
@@ -522,8 +522,8 @@ where
             },
             false,
         )?;
-        // PERSIST: the first leaf is ordered before the root that leads to it; lost, there is no
-        // tree.
+        // PERSIST: the first leaf is ordered before the root that leads to it; if this is lost,
+        // there is no tree.
         guard.fence();
         pool.create_tree(name, ENTRY.id, C::ID, &words)?;
         space.published();

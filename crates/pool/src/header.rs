@@ -134,8 +134,8 @@ type MediumGuard<'m, M> = medium::Guard<'m, M>;
 pub(crate) fn create<M: Medium>(guard: &MediumGuard<'_, M>, identity: &Identity) -> Result<()> {
     // The first copy is written last: it makes the file a pool.
     for offset in [COPIES[1], COPIES[0]] {
-        // PERSIST: nothing must precede, for an open mends a state line of zeros; lost, the file is
-        // still blank and is made a pool again.
+        // PERSIST: nothing must precede, for an open mends a state line of zeros; if this is lost,
+        // the file is still blank and is made a pool again.
         write(guard, offset, &identity.encode())?;
     }
     Ok(())

@@ -203,8 +203,9 @@ impl<M: Medium> Pool<M> {
         if !options.read_bitmaps_later || space.is_small() {
             space.read_bitmaps(&guard)?;
         }
-        // PERSIST: nothing must precede; lost, the pool is still clean, and nothing was allocated
-        // from it yet. Every later store becomes durable after it, so no wait is needed here.
+        // PERSIST: nothing must precede; if this is lost, the pool is still clean, and nothing was
+        // allocated from it yet. Every later store becomes durable after it, so no wait is needed
+        // here.
         State::Clean.publish(&guard, 0)?;
         space.mend_high_water(&guard)?;
         State::Holder.publish(&guard, u64::from(std::process::id()))?;
@@ -559,7 +560,7 @@ impl<M: Medium> Shared<M> {
         let end = self.space.write_bitmaps(&guard)?;
         State::HighWater.publish(&guard, u64::from(end))?;
         guard.fence();
-        // PERSIST: all bitmaps are ordered before; lost, the next open marks.
+        // PERSIST: all bitmaps are ordered before; if this is lost, the next open marks.
         State::Clean.publish(&guard, 1)?;
         guard.drain()?;
         drop(guard);

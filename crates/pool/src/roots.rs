@@ -325,7 +325,7 @@ pub(crate) fn rename<M: Medium>(
 /// replacement.
 fn clear_replaced<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<()> {
     for (slot, replaced) in replacing(guard)? {
-        // PERSIST: the new slot is durable; lost, this one is still replaced.
+        // PERSIST: the new slot is durable; if this is lost, this one is still replaced.
         clear(guard, replaced)?;
         guard.fence();
         let state = &slot_words(guard, slot)?[0];
@@ -392,12 +392,12 @@ pub(crate) fn create<M: Medium>(
         .for_each(|(cell, word)| cell.store(guard, word));
     guard.flush_words(cells);
     guard.fence();
-    // PERSIST: the slot and the tree's first nodes are ordered before; lost, the tree does not
-    // exist.
+    // PERSIST: the slot and the tree's first nodes are ordered before; if this is lost, the tree
+    // does not exist.
     let replaced = replaced.map_or(0, |slot| slot as u64 + 1) << REPLACES;
     if slot as u64 >= slots_used(guard)? {
-        // PERSIST: the slot holds no zeros any more; lost, zeros that a disk leaves there are not
-        // noticed.
+        // PERSIST: the slot holds no zeros any more; if this is lost, zeros that a disk leaves
+        // there are not noticed.
         State::Slots.publish(guard, slot as u64 + 1)?;
     }
     cells[0].publish(
@@ -424,7 +424,7 @@ pub(crate) fn remove<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Resu
     clear_replaced(guard)?;
     let state = &slot_words(guard, slot)?[0];
     let listed = state.load(guard);
-    // PERSIST: nothing must precede; lost, the tree is still there.
+    // PERSIST: nothing must precede; if this is lost, the tree is still there.
     clear(guard, slot)?;
     // After a failed drain the next open may find the tree or not. This process keeps it, because
     // its nodes were not freed.

@@ -232,8 +232,8 @@ impl Space {
     /// cleared the clean flag, and fences.
     pub(crate) fn mend_high_water<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Result<()> {
         if State::HighWater.load(guard).is_err() {
-            // PERSIST: the clean flag was cleared in the same line before; lost, the mark is
-            // damaged still.
+            // PERSIST: the clean flag was cleared in the same line before; if this is lost, the
+            // mark is still damaged.
             State::HighWater.publish(guard, u64::from(self.unowned.lock().high_water))?;
         }
         Ok(())
@@ -681,9 +681,9 @@ impl Space {
             high_water = end.max(high_water - (high_water - end).div_ceil(2));
         }
         self.know_slabs(high_water)?;
-        // PERSIST: the file has the length; lost, slabs above the old mark would be taken for
-        // unused. The fence comes before the caller unlocks `unowned`: another thread then takes
-        // slabs below the new mark, and its fences do not cover this flush.
+        // PERSIST: the file has the length; if this is lost, slabs above the old mark would be
+        // taken for unused. The fence comes before the caller unlocks `unowned`: another thread
+        // then takes slabs below the new mark, and its fences do not cover this flush.
         State::HighWater.publish(guard, u64::from(high_water))?;
         guard.fence();
         unowned.high_water = high_water;

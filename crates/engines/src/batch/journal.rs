@@ -145,8 +145,8 @@ pub(super) fn publish<M: Medium>(
     slot: usize,
     entry: Option<u64>,
 ) -> Result<Lsn> {
-    // PERSIST: the entry is ordered before, or all of its writes are applied and ordered; lost, the
-    // batch is not done, or is applied once more before any thread reads.
+    // PERSIST: the entry is ordered before, or all of its writes are applied and ordered; if this
+    // is lost, the batch is not done, or is applied once more before any thread reads.
     slot_word(guard, slot)?.publish(guard, entry.map_or(0, checked));
     Ok(guard.fence())
 }

@@ -53,8 +53,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             node.root.store(&guard, Pointer::leaf(leaf).0);
             guard.flush(node);
             Pmwcas::format(&guard, anchor + ANCHOR_BYTES, slots)?;
-            // PERSIST: leaf, anchor and descriptors before the root that leads to them; lost, there
-            // is no tree yet. The fences of `create_tree` are another guard's.
+            // PERSIST: leaf, anchor and descriptors are ordered before the root that leads to them;
+            // if this is lost, there is no tree yet. The fences of `create_tree` are another
+            // guard's.
             guard.fence();
             let mut words = [0; ROOT_WORDS];
             (words[ROOT_ANCHOR], words[ROOT_SLOTS]) = (anchor, slots as u64);

@@ -120,8 +120,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             }
             let before = fresh.node(&left, offset)?;
             self.write_log(guard, writer.state, &Content::empty_leaf())?;
-            // PERSIST: the new nodes, the record and the log are ordered before the root; lost,
-            // nothing happened.
+            // PERSIST: the new nodes, the record and the log are ordered before the root; if this
+            // is lost, nothing happened.
             guard.fence();
             let content = Content::of_two(before, separator, behind);
             let lsn =
@@ -240,8 +240,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         let offset = root.pointer(0);
         let child = Node::load(guard, offset)?;
         self.write_log(guard, writer.state, &Content::empty_leaf())?;
-        // PERSIST: the log, which may name the child, is empty before the root; lost, an open would
-        // find a node in the log whose memory is something else by then.
+        // PERSIST: the log, which may name the child, is empty before the root; if this is lost, an
+        // open would find a node in the log whose memory is something else by then.
         guard.fence();
         self.store_one(
             guard,

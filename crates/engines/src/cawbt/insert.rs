@@ -65,8 +65,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         let id = content.ids[place.position - 1];
         let pointer = &mut content.pointers[place.position - 1];
         let old = std::mem::replace(pointer, record);
-        // PERSIST: the record is ordered before the leaf that leads to it; lost, the old value
-        // counts.
+        // PERSIST: the record is ordered before the leaf that leads to it; if this is lost, the old
+        // value counts.
         guard.fence();
         // No reader waits: no ID changes.
         let lsn = self.store_one(guard, place.leaf, &place.node, &content, place.parent, &[])?;
@@ -96,8 +96,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         }
         content.insert_entry(place.position, fresh.id(words)?, record);
         if content.count <= LEAF_ENTRIES {
-            // PERSIST: the record is ordered before the leaf that leads to it; lost, the key is
-            // absent.
+            // PERSIST: the record is ordered before the leaf that leads to it; if this is lost, the
+            // key is absent.
             guard.fence();
             return self.store_one(
                 guard,

@@ -25,8 +25,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         }
         let lsn = self.expect_empty(&guard, |state| {
             self.write_log(&guard, state, &Content::empty_leaf())?;
-            // PERSIST: all nodes below the root, and the log, are ordered before the root; lost,
-            // the tree is empty.
+            // PERSIST: all nodes below the root, and the log, are ordered before the root; if this
+            // is lost, the tree is empty.
             guard.fence();
             let mut change = Change::of(self, &guard, [self.root]);
             change.publish(self.root, &Node::load(&guard, self.root)?, &root, 0)?;

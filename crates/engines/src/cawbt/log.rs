@@ -89,7 +89,7 @@ pub(super) fn read_mended<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Resul
     let line = &guard.node::<NodeLine>(offset)?.line;
     let value = line.recover(guard).map_err(Error::torn(offset))?;
     Node(value).validated(offset)?;
-    // PERSIST: the torn copy is repaired; lost, it is not sound, and is mended again.
+    // PERSIST: the torn copy is repaired; if this is lost, it is not sound, and is mended again.
     let node = Node(line.publish(guard, &value, &value)?);
     // PERSIST: ordered before the line is stored again.
     guard.fence();
@@ -123,8 +123,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         log: &Content,
     ) -> Result<Lsn> {
         self.write_log(guard, state, log)?;
-        // PERSIST: the new node, the record and the log are ordered before the nodes; lost, nothing
-        // happened.
+        // PERSIST: the new node, the record and the log are ordered before the nodes; if this is
+        // lost, nothing happened.
         guard.fence();
         self.apply(guard, log, true)
     }
@@ -182,21 +182,23 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         let mut change = Change::of(self, guard, concerned);
         if !is_stored {
             // PERSIST: the log, and the nodes and records that the node leads to, are ordered
-            // before; lost, recovery stores it if the second was.
+            // before; if this is lost, recovery stores it if the second node was stored.
             let parent = if log.status == MOVE { further } else { second };
             change.publish(offset, &node, &content, parent)?;
         }
         if let Some(content) = beside_content {
-            // PERSIST: as the node; lost, recovery stores it if the node was.
+            // PERSIST: the same is ordered before as for the node; if this is lost, recovery stores
+            // it if the node was stored.
             change.publish(second, &beside, &content, beside.parent())?;
         }
         if let Some(node) = further_node {
             let separators = Content::of(&node).with_separator(log.ids[0], first);
-            // PERSIST: as the node; lost, recovery finds that it is not the first key to its right.
+            // PERSIST: the same is ordered before as for the node; if this is lost, recovery finds
+            // that the separator is not the first key to its right.
             change.publish(further, &node, &separators, node.parent())?;
         }
         // PERSIST: the nodes are ordered before the log changes, and before the memory of a merged
-        // node is reused; lost, recovery stores the rest.
+        // node is reused; if this is lost, recovery stores the rest.
         let lsn = guard.fence();
         change.end(lsn);
         Ok(lsn)

@@ -27,8 +27,8 @@ where
         let mut fresh = Fresh::new(&tree, &guard);
         words[ROOT_NODE] = fresh.node(&Content::empty_leaf(), 0)?;
         words[ROOT_LOG] = fresh.node(&Content::empty_leaf(), 0)?;
-        // PERSIST: root node and log are ordered before the root that leads to them; lost, there is
-        // no tree.
+        // PERSIST: root node and log are ordered before the root that leads to them; if this is
+        // lost, there is no tree.
         guard.fence();
         pool.create_tree(name, Self::ENGINE.0, C::ID, &words)?;
         fresh.published();
@@ -113,7 +113,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         let new = Content::of(&node)
             .with_separator(separator, first)
             .sealed(offset, node.parent());
-        // PERSIST: nothing must precede; lost, the separator is replaced again.
+        // PERSIST: nothing must precede; if this is lost, the separator is replaced again.
         guard
             .node::<NodeLine>(offset)?
             .line

@@ -68,12 +68,12 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             .into_iter()
             .take(1 + usize::from(separated != 0));
         let mut change = Change::of(self, guard, concerned);
-        // PERSIST: nothing must precede; lost, the key is still there.
+        // PERSIST: nothing must precede; if this is lost, the key is still there.
         change.publish(place.leaf, &place.node, &content, place.parent)?;
         if let Some(node) = &above {
             let separators = Content::of(node).with_separator(removed, content.ids[0]);
-            // PERSIST: nothing must precede; lost, recovery finds that the separator is not the
-            // first key to its right.
+            // PERSIST: nothing must precede; if this is lost, recovery finds that the separator is
+            // not the first key to its right.
             change.publish(separated, node, &separators, node.parent())?;
         }
         let lsn = guard.fence();

@@ -260,8 +260,8 @@ impl<M: Medium> Core<M> {
         }
         core.recovered_from_crash = !unrestored.is_empty();
         if core.recovered_from_crash {
-            // PERSIST: the nodes are restored; lost, they are restored once more, and the log is
-            // still as it was.
+            // PERSIST: the nodes are restored; if this is lost, they are restored once more, and
+            // the log is still as it was.
             publish_twice(&guard, &cells.restored, joined.first);
             // This comes before the first entry of the log in a new epoch.
             guard.fence();
@@ -408,8 +408,8 @@ impl<M: Medium> Core<M> {
     /// the pool forgets these epochs.
     pub(super) fn forget_failed(&self) -> Result<()> {
         let guard = self.pool.peek();
-        // PERSIST: no node and no link of a failed epoch is left; lost, the next open searches for
-        // them once more.
+        // PERSIST: no node and no link of a failed epoch is left; if this is lost, the next open
+        // searches for them once more.
         publish_twice(
             &guard,
             &guard.node::<Anchor>(self.anchor)?.swept,

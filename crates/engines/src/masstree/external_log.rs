@@ -138,8 +138,8 @@ impl ExternalLog {
             guard.flush_words(words);
         }
         guard.fence();
-        // PERSIST: the segment is empty; lost, it is in no chain, and free. The fence of the first
-        // entry orders this, too.
+        // PERSIST: the segment is empty; if this is lost, it is in no chain, and free. The fence of
+        // the first entry orders this, too.
         link[1].store(guard, checked(segment));
         link[0].publish(guard, checked(segment));
         work.shard.own.log.segments.push(segment);
@@ -175,7 +175,8 @@ impl ExternalLog {
         entry[2].store(guard, sum);
         entry[0].store(guard, checked(work.epoch));
         guard.flush_words(entry);
-        // PERSIST: the node as it is now; lost, the changes that follow could not be undone.
+        // PERSIST: the node as it is now; if this is lost, the changes that follow could not be
+        // undone.
         guard.fence();
         self.nodes.fetch_add(1, Ordering::Relaxed);
         Ok(())

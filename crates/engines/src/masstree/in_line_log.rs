@@ -62,8 +62,9 @@ impl<M: Medium> View<'_, M> {
         if state & TOUCHED != 0 && matches!(change, Change::Update(_)) {
             state &= !TOUCHED;
             node.epoch.store(&self.guard, state);
-            // PERSIST: the sixteen bits of a new value log are read relative to this epoch; lost,
-            // they would be read relative to a much older one, and stand for another epoch.
+            // PERSIST: the sixteen bits of a new value log are read relative to this epoch; if this
+            // is lost, they would be read relative to a much older one, and stand for another
+            // epoch.
             self.guard.flush(&node.epoch);
             self.guard.fence();
         }

@@ -263,8 +263,8 @@ impl Pmwcas {
     #[cold]
     fn begin_anew<M: Medium>(guard: &Guard<'_, M>, node: &DescriptorNode) -> u64 {
         node.forget_writers(guard);
-        // PERSIST: before an operation has a number that was there before; lost, the next one
-        // begins anew again.
+        // PERSIST: this is ordered before an operation gets a number that an earlier one had; if
+        // this is lost, the next one begins anew again.
         guard.fence();
         1
     }
@@ -344,9 +344,9 @@ impl Pmwcas {
                 let index = held.number * DESCRIPTORS_PER_SLOT + turn;
                 let node = self.node(guard, index)?;
                 let status = status_of(guard, node, index)?;
-                // PERSIST: its words are durable; lost, recovery finds nothing to do for it. Not to
-                // be filled before this is durable: recovery takes a status that is decided for the
-                // status of the words beside it.
+                // PERSIST: its words are durable; if this is lost, recovery finds nothing to do for
+                // it. Not to be filled before this is durable: recovery takes a status that is
+                // decided for the status of the words beside it.
                 node.status
                     .publish(guard, status.in_state(State::Free).encode());
                 held.set_phase(turn, Phase::Freed);
@@ -589,8 +589,8 @@ impl Pmwcas {
     /// Makes success durable, or ordered, before any thread can see a desired value.
     fn make_durable<M: Medium>(guard: &Guard<'_, M>, node: &DescriptorNode) -> Lsn {
         guard.flush(&node.status);
-        // Fence 3. PERSIST: all names are durable; lost, recovery rolls back what no reader has
-        // seen.
+        // Fence 3. PERSIST: all names are durable; if this is lost, recovery rolls back what no
+        // reader has seen.
         guard.fence()
     }
 
@@ -700,8 +700,8 @@ impl Pmwcas {
         for Swap { cell, target } in swaps {
             let value = if succeeded { target.new } else { target.old };
             let value = self.commits.visible(guard, target.offset, value);
-            // PERSIST: success is durable; lost, recovery does the same again, for the descriptor
-            // stays until this is durable.
+            // PERSIST: success is durable; if this is lost, recovery does the same again, for the
+            // descriptor stays until this is durable.
             let _ = cell.compare_exchange(guard, name.installed(), value);
         }
     }

@@ -74,8 +74,8 @@ impl Pmwcas {
             for operation in &unfinished {
                 roll(guard, operation)?;
             }
-            // PERSIST: the words before the descriptors that hold their values are freed; lost,
-            // they are rolled again.
+            // PERSIST: the words are ordered before the descriptors that hold their values are
+            // freed; if this is lost, they are rolled again.
             guard.fence();
             for operation in &unfinished {
                 let free = operation.status.in_state(State::Free).encode();
@@ -99,8 +99,8 @@ impl Pmwcas {
         };
         let sequence = node.last_sequence(guard, status);
         if sequence > status.sequence {
-            // Not flushed: lost, the next open does it again, or the line has the next operation's
-            // number.
+            // This is not flushed. If it is lost, the next open does it again, or the line has the
+            // next operation's number.
             node.status
                 .store(guard, Status { sequence, ..status }.encode());
         }
@@ -176,8 +176,8 @@ fn roll<M: Medium>(guard: &Guard<'_, M>, operation: &Unfinished) -> Result<()> {
         let raw = cell.load(guard);
         if raw == name.installed() {
             let succeeded = status.state == State::Succeeded;
-            // PERSIST: success is durable, or no desired value was ever visible; lost, it is done
-            // again.
+            // PERSIST: success is durable, or no desired value was ever visible; if this is lost,
+            // it is done again.
             cell.publish(guard, if succeeded { target.new } else { target.old });
         } else if name.is_conditional_in(raw) {
             // The word holds only the first half of an RDCSS: the operation was not decided with

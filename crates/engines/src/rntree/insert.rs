@@ -245,8 +245,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             return Ok(Attempt::Done(Written::refused(lsn)));
         }
 
-        // PERSIST: record and entry before the slot line that lists the entry; lost, the key is as
-        // it was.
+        // PERSIST: record and entry are ordered before the slot line that lists the entry; if this
+        // is lost, the key is as it was.
         guard.fence();
 
         let attempt = self.publish_entry(request, claim, words, early)?;
@@ -516,7 +516,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         };
 
         let leaf = Self::leaf(guard, record)?;
-        // PERSIST: the entry is ordered before; lost, the leaf is as it was.
+        // PERSIST: the entry is ordered before; if this is lost, the leaf is as it was.
         let stored = Slots(
             leaf.slots
                 .publish(guard, &change.before.0, &change.after.0)?,

@@ -200,7 +200,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             .with(new.count(), leaves.first().map_or(0, |leaf| leaf.offset))
             .sealed(&old, sum);
         guard.fence();
-        // PERSIST: all leaves and records are ordered before; lost, the tree is empty.
+        // PERSIST: all leaves and records are ordered before; if this is lost, the tree is empty.
         let stored = Slots(leaf.slots.publish(guard, &old.0, &new.0)?);
         let lsn = guard.fence();
         head.stamp(lsn);

@@ -132,7 +132,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             let new = slots
                 .with(slots.count(), next)
                 .sealed(slots, EntrySum::default());
-            // PERSIST: nothing must precede; lost, the empty leaves are still in the chain.
+            // PERSIST: nothing must precede; if this is lost, the empty leaves are still in the
+            // chain.
             let stored = guard
                 .node::<Leaf>(*offset)?
                 .slots

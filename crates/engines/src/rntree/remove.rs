@@ -97,7 +97,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let new = slots
             .removed(position)
             .sealed(&slots, EntrySum::default().with(entry, words));
-        // PERSIST: nothing must precede; lost, the key is still there.
+        // PERSIST: nothing must precede; if this is lost, the key is still there.
         let stored = leaf.slots.publish(guard, &slots.0, &new.0)?;
         let lsn = guard.fence();
         record.stamp(lsn);

@@ -39,8 +39,8 @@ impl Layout {
             }
         };
         leaf.write_item(guard, slot, item);
-        // PERSIST: the entry and its record are ordered before the head that names the entry; lost,
-        // the entry is not there.
+        // PERSIST: the entry and its record are ordered before the head that names the entry; if
+        // this is lost, the entry is not there.
         guard.fence();
         word.publish(guard, new);
         guard.fence()
@@ -63,11 +63,11 @@ impl Layout {
                 order.remove(position);
                 return Self::validate(guard, leaf, &order, live & !bits_of(1 << slot));
             }
-            // PERSIST: nothing must precede; lost, the entry is still there.
+            // PERSIST: nothing must precede; if this is lost, the entry is still there.
             Style::Bitmap => word.publish(guard, word.load(guard) & !(1 << slot)),
             Style::Slots => {
                 order.remove(position);
-                // PERSIST: nothing must precede; lost, the entry is still there.
+                // PERSIST: nothing must precede; if this is lost, the entry is still there.
                 word.publish(guard, order.0[0]);
             }
         }
@@ -81,8 +81,8 @@ impl Layout {
         let bitmap = leaf.head[BITMAP].load(guard);
         let bits = bitmap & bits_of((1 << leaf.entries.len()) - 1);
         if bitmap & VALID != 0 {
-            // PERSIST: nothing must precede; lost, the slot array is as it was, because it changes
-            // only behind the fence.
+            // PERSIST: nothing must precede; if this is lost, the slot array is as it was, because
+            // it changes only behind the fence.
             leaf.head[BITMAP].publish(guard, sealed(bits));
             guard.fence();
         }
@@ -98,8 +98,8 @@ impl Layout {
             }
         }
         guard.flush_words(&leaf.head[..8]);
-        // PERSIST: slot array and entry are ordered before the bitmap; lost, the former bitmap
-        // counts, and no slot array.
+        // PERSIST: slot array and entry are ordered before the bitmap; if this is lost, the former
+        // bitmap counts, and no slot array.
         guard.fence();
         leaf.head[BITMAP].publish(guard, sealed(bits | VALID));
         guard.fence()

@@ -60,8 +60,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         };
         let words = new.words()?;
         if C::TIES {
-            // PERSIST: the record is ordered before the word that leads to it; lost, the operation
-            // did not happen.
+            // PERSIST: the record is ordered before the word that leads to it; if this is lost, the
+            // operation did not happen.
             guard.fence();
         }
         writing.change();
@@ -154,8 +154,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         let Some((step, above)) = path.split_last() else {
             let mut space = Unpublished::new(guard);
             let root = self.new_root(guard, &mut space, left, right)?;
-            // PERSIST: the root is ordered before the word that leads to it; lost, the old root and
-            // its sibling are the tree.
+            // PERSIST: the root is ordered before the word that leads to it; if this is lost, the
+            // old root and its sibling are the tree.
             guard.fence();
             writing.change();
             self.publish_root(guard, root)?;
@@ -278,8 +278,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
             [] => Some(self.new_root(guard, &mut space, node, &right)?),
             _ => None,
         };
-        // PERSIST: the sibling, and a root, are ordered before the words that lead to them; lost,
-        // nothing happened.
+        // PERSIST: the sibling, and a root, are ordered before the words that lead to them; if this
+        // is lost, nothing happened.
         guard.fence();
         writing.change();
         let lsn = node.publish_sibling(guard, right.offset);

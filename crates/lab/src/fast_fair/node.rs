@@ -210,8 +210,8 @@ impl<'g> Node<'g> {
     fn end_at<M: Medium>(&self, guard: &Guard<'_, M>, index: usize) {
         if index < self.entries.len() && self.end_word(index).load(guard) != 0 {
             self.end_word(index).publish(guard, 0);
-            // PERSIST: the end is ordered before the entries before it are in use; lost, the old
-            // content there would be in use as well.
+            // PERSIST: the end is ordered before the entries before it are in use; if this is lost,
+            // the old content there would be in use as well.
             guard.fence();
         }
     }
@@ -253,7 +253,7 @@ impl<'g> Node<'g> {
             if (index + 1) % ENTRIES_A_LINE == 0 {
                 guard.flush(key);
                 // PERSIST: a line is ordered before the entry that it has taken over changes in the
-                // line before it; lost, that entry is nowhere.
+                // line before it; if this is lost, that entry is nowhere.
                 guard.fence();
             }
         }
@@ -263,8 +263,8 @@ impl<'g> Node<'g> {
             value.store(guard, new[1]);
             key.publish(guard, new[0]);
             let lsn = guard.fence();
-            // PERSIST: the first entry is ordered before the head says that there is one; lost,
-            // there is none.
+            // PERSIST: the first entry is ordered before the head says that there is one; if this
+            // is lost, there is none.
             return if used == 0 {
                 self.publish_first(guard, true)
             } else {
@@ -302,12 +302,12 @@ impl<'g> Node<'g> {
             if index % ENTRIES_A_LINE == 0 {
                 guard.flush(key);
                 // PERSIST: a line is ordered before the entry that it has taken over changes in the
-                // line behind it; lost, that entry is nowhere.
+                // line behind it; if this is lost, that entry is nowhere.
                 guard.fence();
             }
         }
-        // PERSIST: lines before it are ordered before; lost, the last entry equals the one before
-        // it, and is dead.
+        // PERSIST: lines before it are ordered before; if this is lost, the last entry equals the
+        // one before it, and is dead.
         self.end_word(used - 1).publish(guard, 0);
         guard.fence()
     }
@@ -331,8 +331,8 @@ impl<'g> Node<'g> {
             self.store_unused(guard, index, *words);
         }
         guard.flush_words(self.entries[used..end].as_flattened());
-        // PERSIST: the entries are ordered before the parent no longer leads to the sibling; lost,
-        // they would be nowhere.
+        // PERSIST: the entries are ordered before the parent no longer leads to the sibling; if
+        // this is lost, they would be nowhere.
         guard.fence();
         if used == 0 && !new.is_empty() && self.is_by_key() {
             self.publish_first(guard, true);

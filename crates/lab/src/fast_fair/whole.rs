@@ -84,8 +84,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     /// is used again.
     fn mark_reached(&self, guard: &Guard<'_, M>) -> Result<()> {
         self.walk(guard, |node| self.cut_copies(guard, node))?;
-        // PERSIST: the copies are gone before a record is used again; lost, they are taken out
-        // again.
+        // PERSIST: the copies are gone before a record is used again; if this is lost, they are
+        // taken out again.
         guard.fence();
         self.pool.mark(self.root)?;
         self.walk_entries(guard, |node, entries| {
@@ -258,8 +258,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         }
         let pinned = self.pool.pin();
         let (writing, old) = self.lock_empty(&pinned)?;
-        // PERSIST: the nodes are ordered before the word that leads to them; lost, the tree is
-        // empty.
+        // PERSIST: the nodes are ordered before the word that leads to them; if this is lost, the
+        // tree is empty.
         guard.fence();
         writing.change();
         let lsn = self.publish_root(&guard, level[0].0)?;
@@ -363,8 +363,8 @@ where
         guard
             .node::<Word>(tree.root)?
             .publish(&guard, checked(leaf.offset));
-        // PERSIST: the leaf and the word that leads to it are ordered before the root; lost, there
-        // is no tree.
+        // PERSIST: the leaf and the word that leads to it are ordered before the root; if this is
+        // lost, there is no tree.
         guard.fence();
         pool.create_tree(name, ENTRY.id, C::ID, &words)?;
         space.published();

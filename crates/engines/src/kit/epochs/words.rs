@@ -119,8 +119,9 @@ pub(super) fn write_failed<M: Medium>(guard: &Guard<'_, M>, written: &EpochState
         let word = word_of(failed);
         for cell in both(guard, |words| &words.failed[index])? {
             if cell.load(guard) != word {
-                // PERSIST: adding an epoch needs nothing before it; lost, the next open adds it
-                // again. Removing one needs a finished sweep; lost, the next open sweeps again.
+                // PERSIST: adding an epoch needs nothing before it; if this is lost, the next open
+                // adds it again. Removing one needs a finished sweep; if this is lost, the next
+                // open sweeps again.
                 cell.publish(guard, word);
             }
         }
@@ -132,7 +133,7 @@ pub(super) fn write_failed<M: Medium>(guard: &Guard<'_, M>, written: &EpochState
 /// Writes the failed epoch that is dropped; ordered when this returns.
 pub(super) fn write_dropped<M: Medium>(guard: &Guard<'_, M>, written: &EpochState) -> Result<()> {
     for cell in both(guard, |words| &words.dropped)? {
-        // PERSIST: nothing must precede; lost, the epoch is in the set still.
+        // PERSIST: nothing must precede; if this is lost, the epoch is still in the set.
         cell.publish(guard, word_of(written.dropped));
     }
     guard.fence();
@@ -150,8 +151,8 @@ pub(super) fn write_running<M: Medium>(guard: &Guard<'_, M>, running_epoch: u64)
         if clean[copy].load(guard) != 0 {
             clean[copy].store(guard, 0);
         }
-        // PERSIST: all that changed in the epoch before is ordered before; lost, that epoch has
-        // failed.
+        // PERSIST: all that changed in the epoch before is ordered before; if this is lost, that
+        // epoch has failed.
         running[copy].publish(guard, checked(running_epoch));
     }
     Ok(())
@@ -161,8 +162,8 @@ pub(super) fn write_running<M: Medium>(guard: &Guard<'_, M>, running_epoch: u64)
 /// returns.
 pub(super) fn write_clean<M: Medium>(guard: &Guard<'_, M>) -> Result<()> {
     for cell in both(guard, |words| &words.clean)? {
-        // PERSIST: the last epoch is complete, and nothing was written since; lost, an empty epoch
-        // has failed.
+        // PERSIST: the last epoch is complete, and nothing was written since; if this is lost, an
+        // empty epoch has failed.
         cell.publish(guard, checked(1));
     }
     Ok(guard.drain()?)

@@ -46,8 +46,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         let lsn = match look.found {
             Some((slot, _)) => {
                 if C::TIES {
-                    // PERSIST: the record is ordered before the word that leads to it; lost, the
-                    // old value counts.
+                    // PERSIST: the record is ordered before the word that leads to it; if this is
+                    // lost, the old value counts.
                     guard.fence();
                 }
                 writing.change();

@@ -115,8 +115,8 @@ impl Redo {
     ) -> Result<Lsn> {
         if let [[offset, value]] = self.0[..] {
             let word = guard.node::<Word>(offset)?;
-            // PERSIST: the nodes or records that the word leads to are ordered before it; lost,
-            // nothing happened.
+            // PERSIST: the nodes or records that the word leads to are ordered before it; if this
+            // is lost, nothing happened.
             guard.fence();
             word.publish(guard, value);
             return Ok(guard.fence());
@@ -130,10 +130,11 @@ impl Redo {
         }
         guard.flush_words(anchor.log[..self.0.len()].as_flattened());
         // PERSIST: the log, and the nodes that its words lead to, are ordered before the commit
-        // record; lost, nothing happened.
+        // record; if this is lost, nothing happened.
         guard.fence();
         anchor.commit.publish(guard, self.commit_word());
-        // PERSIST: the commit record is ordered before the words; lost, nothing happened.
+        // PERSIST: the commit record is ordered before the words; if this is lost, nothing
+        // happened.
         guard.fence();
         self.write(guard, anchor)
     }
@@ -147,8 +148,8 @@ impl Redo {
             }
             guard.flush(guard.node::<Word>(writes[0][0])?);
         }
-        // PERSIST: the words are ordered before the log is cleared; lost, recovery writes them
-        // again.
+        // PERSIST: the words are ordered before the log is cleared; if this is lost, recovery
+        // writes them again.
         guard.fence();
         anchor.commit.publish(guard, 0);
         // PERSIST: ordered before the log, or one of these words, changes again.
