@@ -41,6 +41,9 @@ pub(crate) struct Args {
     /// Instead of checking, count the shapes that have to be read twice, as a table.
     #[arg(long, conflicts_with_all = ["json"])]
     count_shapes: bool,
+    /// List every place of a shape that is counted and not refused, in place of the table.
+    #[arg(long, requires = "count_shapes")]
+    places: bool,
     /// Instead of checking, list the types and traits whose name is defined more than once.
     #[arg(long, conflicts_with_all = ["json", "count_shapes"])]
     names: bool,
@@ -82,7 +85,13 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 fn answer(args: &Args) -> Result<bool, Error> {
     let tree = Tree::load(args.root.as_deref())?;
     if args.count_shapes {
-        print_list(&shapes::count(&Syntax::parse(&tree)))?;
+        let syntax = Syntax::parse(&tree);
+        let list = if args.places {
+            shapes::places(&syntax)
+        } else {
+            shapes::count(&syntax)
+        };
+        print_list(&list)?;
         return Ok(true);
     }
     if args.names {

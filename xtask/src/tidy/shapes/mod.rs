@@ -10,7 +10,7 @@
 //! | `[a, b][usize::from(flag)]` | `if` and `else`, or a struct |
 //!
 //! Further shapes are only counted, by `cargo xtask tidy --count-shapes`, since some of them are
-//! the plainest way at times.
+//! the plainest way at times; with `--places` it lists where they stand.
 
 mod closures;
 mod finder;
@@ -127,6 +127,19 @@ pub(in crate::tidy) fn shapes(syntax: &Syntax) -> Vec<Violation> {
         }
     }
     found
+}
+
+/// Every place of a shape that is only counted, tests included, a line for each.
+pub(in crate::tidy) fn places(syntax: &Syntax) -> String {
+    let mut list = String::new();
+    for (path, file) in syntax.files() {
+        for Sighting { shape, line } in Finder::find(file) {
+            if shape.way_out().is_none() {
+                let _ = writeln!(list, "{path}:{line}: {}", shape.name());
+            }
+        }
+    }
+    list
 }
 
 /// How often each shape occurs in each package, tests included, as a table.
