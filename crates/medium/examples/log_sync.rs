@@ -6,6 +6,7 @@
 
 #![allow(unsafe_code)]
 
+use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -126,10 +127,11 @@ fn main() -> io::Result<()> {
         Ok(fdatasync(file)?)
     };
     let file = prepare(&path, Prepared::Not, OFlags::empty())?;
-    let mut end = 0;
+    let end = Cell::new(0);
     measure("append, write + fdatasync", |_| {
-        end += 1;
-        synced(&file, end)
+        // Unlike the other numbers this one does not start over.
+        end.set(end.get() + 1);
+        synced(&file, end.get())
     })?;
     let file = prepare(&path, Prepared::Allocated, OFlags::empty())?;
     measure("allocated, write + fdatasync", |number| {

@@ -157,8 +157,8 @@ pub(crate) struct Mapping {
     limit_bytes: u64,
     /// The greatest length that it ever had.
     length_max: AtomicU64,
-    /// Bytes that may be other than zero; `u64::MAX` for all.
-    written_bytes: u64,
+    /// How many bytes, from the first one on, may be other than zero; `None` if all may be.
+    written_bytes: Option<u64>,
     growing: Mutex<()>,
 }
 
@@ -326,14 +326,14 @@ impl Mapping {
             reserved_bytes,
             limit_bytes,
             length_max: AtomicU64::new(0),
-            written_bytes: u64::MAX,
+            written_bytes: None,
             growing: Mutex::new(()),
         })
     }
 
     /// Says that only the first `bytes` bytes may be other than zero.
     pub(crate) fn set_written(&mut self, bytes: u64) {
-        self.written_bytes = bytes;
+        self.written_bytes = Some(bytes);
     }
 
     pub(crate) fn extent(&self) -> &Extent {
@@ -667,9 +667,12 @@ impl Drop for Mapping {
             {
                 return;
             }
-            let written = self.written_bytes.min(length_max) as usize;
+            let written = match self.written_bytes {
+                Some(bytes) => bytes.min(length_max),
+                None => length_max,
+            };
             // SAFETY: exclusive access to memory that was made accessible up to `length_max`.
-            unsafe { self.extent.base().write_bytes(0, written) };
+            unsafe { self.extent.base().write_bytes(0, written as usize) };
             range.accessible_bytes = accessible_bytes;
             kept.push(range);
         });

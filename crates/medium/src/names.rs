@@ -12,7 +12,8 @@ pub fn size(bytes: u64) -> String {
         if value < 1023.95 {
             break;
         }
-        (value, unit) = (value / 1024.0, larger);
+        value /= 1024.0;
+        unit = larger;
     }
     match format!("{value:.1}").trim_end_matches(".0") {
         "1" if unit == "bytes" => "1 byte".to_owned(),

@@ -27,7 +27,7 @@ use super::checkpoint::{incarnation_at, write_back};
 use super::error::{LogError, refused};
 use super::find::{Access, open_log, read_mark};
 use super::layout::{BLOCK_BYTES, Header, LENGTH, Mark, RING, first_word, lines_of};
-use super::log::{Found, Log, Reader};
+use super::log::{Found, FoundHeader, Log, Reader};
 use super::open::write_mark;
 use super::replay::{Behind, look_behind, lost};
 use super::{File, Sizes};
@@ -177,7 +177,7 @@ const HEADER_REST: Duration = Duration::from_millis(1);
 fn live_header(log: &dyn Io, patience: Duration) -> Result<Option<Header>, LogError> {
     let start = Instant::now();
     for attempt in 0.. {
-        let Ok(newest) = Log::read_header(log)? else {
+        let FoundHeader::Newest(newest) = Log::read_header(log)? else {
             return Ok(None);
         };
         if newest.unreadable.is_none() {
@@ -356,7 +356,8 @@ impl<'c> Tail<'c> {
         newest.ranges = forgotten.chain(newest.ranges.iter().copied()).collect();
         self.newest = newest.clone();
         if newest.base > self.position {
-            (newest.base, newest.capacity) = (self.header.base, self.header.capacity);
+            newest.base = self.header.base;
+            newest.capacity = self.header.capacity;
         }
         self.header = newest;
     }
@@ -391,7 +392,8 @@ impl<'c> Tail<'c> {
             self.position += frame.bytes() as u64;
             if kept.len() >= self.sizes.part_bytes {
                 self.keep(first, &kept)?;
-                (first, kept) = (self.position, Vec::new());
+                first = self.position;
+                kept.clear();
             }
         }
         self.keep(first, &kept)

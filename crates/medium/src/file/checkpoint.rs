@@ -13,6 +13,7 @@
 //! the log still holds all of them, and an open replays them. Writers are not stopped at any step.
 
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -60,20 +61,11 @@ impl Batch {
             is_same
         });
         let mut rest = &self.lines[..];
-        while let Some((first, _)) = rest.first() {
-            let begin = first / PAGE_LINES;
-            let mut end = begin;
-            let joined = rest.iter().take_while(|(number, _)| {
-                let page = number / PAGE_LINES;
-                let is_joined = page <= end && page < begin + SPAN_PAGES;
-                if is_joined {
-                    end = page + 1;
-                }
-                is_joined
-            });
-            let (lines, later) = rest.split_at(joined.count());
+        while !rest.is_empty() {
+            let span = first_span(rest);
+            let (lines, later) = rest.split_at(span.lines);
             write_span(target, lines, &self.contents, &mut self.span)?;
-            for page in begin..end {
+            for page in span.pages {
                 self.pages.add(page * PAGE_LINES);
             }
             rest = later;
@@ -82,6 +74,38 @@ impl Batch {
         self.contents.clear();
         Ok(())
     }
+}
+
+/// Neighbouring pages that are written with one call.
+struct Span {
+    /// How many of the lines, from the first one on, lie in these pages.
+    lines: usize,
+    pages: Range<u64>,
+}
+
+/// The span that begins with the page of the first line. The lines are in order.
+fn first_span(lines: &[(u64, u32)]) -> Span {
+    let Some((first, _)) = lines.first() else {
+        return Span {
+            lines: 0,
+            pages: 0..0,
+        };
+    };
+    let begin = first / PAGE_LINES;
+    let mut span = Span {
+        lines: 0,
+        pages: begin..begin,
+    };
+    for (number, _) in lines {
+        let page = number / PAGE_LINES;
+        let is_neighbour = page <= span.pages.end;
+        if !is_neighbour || page >= begin + SPAN_PAGES {
+            break;
+        }
+        span.lines += 1;
+        span.pages.end = page + 1;
+    }
+    span
 }
 
 /// Writes lines of neighbouring pages with one call, which is cheaper than a call for each. The
@@ -207,13 +231,12 @@ impl Core {
         // Read before the sync: a length that the pool reaches after the sync may not be durable.
         let pool_bytes = self.pool_bytes.load(Ordering::Relaxed);
         self.pool.sync()?;
-        let mut last_s = 0;
         self.log.update(|header| {
             forget(header, to);
             header.pool_bytes = pool_bytes;
-            last_s = header.checkpointed_at;
         })?;
         self.punch(to);
+        let last_s = self.log.header().checkpointed_at;
         let mut last = self.checkpoints.lock();
         last.last_s = last_s;
         last.checkpoints += 1;

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::access::PRIVATE_MODE;
 use super::error::{LogError, refused};
 use super::layout::{FRAME_HEADER_BYTES, FrameHeader, Mark, NoHeader, RING};
-use super::log::{Log, NewestHeader};
+use super::log::{FoundHeader, Log, NewestHeader};
 use crate::LINE_BYTES;
 use crate::io::{Io, data_from, read_all, read_some};
 
@@ -80,21 +80,21 @@ pub(super) fn find(io: &dyn Io, Mark(mark): Mark) -> Result<LogFile, LogError> {
         position: 0,
         what: what.to_owned(),
     };
-    let newest = match (Log::read_header(io)?, mark) {
-        (Ok(newest), _) => newest,
-        (Err(NoHeader::Blank), None) if !is_blank(0)? => return Err(LogError::NotALog),
-        (Err(NoHeader::Damaged), None) if !is_blank(RING)? => return Err(LogError::UnaskedDamaged),
-        // The creation of a log was interrupted.
-        (Err(NoHeader::Blank | NoHeader::Damaged), None) => return Ok(LogFile::None),
-        (Err(NoHeader::Blank), Some(uuid)) if is_blank(0)? => {
-            return Err(LogError::Missing { uuid });
-        }
-        (Err(NoHeader::Blank), Some(_)) => {
-            return Err(damaged("both copies of its header are zeros"));
-        }
-        (Err(NoHeader::Foreign), _) => return Err(LogError::NotALog),
-        (Err(NoHeader::Damaged | NoHeader::Version(_)), _) => {
-            return Err(damaged("both copies of its header fail their check"));
+    let newest = match Log::read_header(io)? {
+        FoundHeader::Newest(newest) => newest,
+        FoundHeader::None(reason) => {
+            return match (reason, mark) {
+                (NoHeader::Blank, None) if !is_blank(0)? => Err(LogError::NotALog),
+                (NoHeader::Damaged, None) if !is_blank(RING)? => Err(LogError::UnaskedDamaged),
+                // The creation of a log was interrupted.
+                (NoHeader::Blank | NoHeader::Damaged, None) => Ok(LogFile::None),
+                (NoHeader::Blank, Some(uuid)) if is_blank(0)? => Err(LogError::Missing { uuid }),
+                (NoHeader::Blank, Some(_)) => Err(damaged("both copies of its header are zeros")),
+                (NoHeader::Foreign, _) => Err(LogError::NotALog),
+                (NoHeader::Damaged | NoHeader::Version(_), _) => {
+                    Err(damaged("both copies of its header fail their check"))
+                }
+            };
         }
     };
     let header = &newest.header;

@@ -279,16 +279,27 @@ impl FrameHeader {
 }
 
 /// The frames that `bytes` consist of.
-pub(super) fn frames_of(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
-    std::iter::from_fn(move || {
-        let lines = bytes
-            .first_chunk::<8>()
-            .map(|first| u64::from_le_bytes(*first) >> 32)? as usize;
-        let (frame, rest) =
-            bytes.split_at_checked(FRAME_HEADER_BYTES + lines * FRAME_LINE_BYTES)?;
-        bytes = rest;
+pub(super) fn frames_of(bytes: &[u8]) -> Frames<'_> {
+    Frames { rest: bytes }
+}
+
+/// The iterator of [`frames_of`].
+#[derive(Clone)]
+pub(super) struct Frames<'b> {
+    rest: &'b [u8],
+}
+
+impl<'b> Iterator for Frames<'b> {
+    type Item = &'b [u8];
+
+    fn next(&mut self) -> Option<&'b [u8]> {
+        let first_word = self.rest.first_chunk::<8>()?;
+        let lines = (u64::from_le_bytes(*first_word) >> 32) as usize;
+        let bytes = FRAME_HEADER_BYTES + lines * FRAME_LINE_BYTES;
+        let (frame, rest) = self.rest.split_at_checked(bytes)?;
+        self.rest = rest;
         Some(frame)
-    })
+    }
 }
 
 /// The lines of a frame: their numbers and their bytes.

@@ -42,7 +42,16 @@ pub(super) struct NewestHeader {
     pub(super) unreadable: Option<u64>,
 }
 
-/// The log of an open pool, or of a pool that is copied.
+/// What a log's file has for a header.
+#[derive(Debug)]
+pub(super) enum FoundHeader {
+    /// At least one copy passes its check.
+    Newest(NewestHeader),
+    /// No copy passes its check.
+    None(NoHeader),
+}
+
+/// The log of an open pool, or of one that is copied.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) io: Arc<dyn Io>,
@@ -105,7 +114,7 @@ impl Log {
     }
 
     /// The newer whole header of a log's file.
-    pub(super) fn read_header(io: &dyn Io) -> Result<Result<NewestHeader, NoHeader>, LogError> {
+    pub(super) fn read_header(io: &dyn Io) -> Result<FoundHeader, LogError> {
         let mut copies = Vec::new();
         for offset in HEADERS {
             let mut bytes = [0; HEADER_BYTES];
@@ -121,7 +130,7 @@ impl Log {
                 .iter()
                 .position(Result::is_err)
                 .map(|copy| HEADERS[copy]);
-            return Ok(Ok(NewestHeader {
+            return Ok(FoundHeader::Newest(NewestHeader {
                 header: header.clone(),
                 unreadable,
             }));
@@ -135,13 +144,16 @@ impl Log {
             }
         }
         // A damaged copy tells more than a blank or foreign one: there was a header.
-        let damaged = copies.contains(&Err(NoHeader::Damaged));
-        let blank = copies.iter().all(|copy| *copy == Err(NoHeader::Blank));
-        Ok(Err(match (damaged, blank) {
-            (true, _) => NoHeader::Damaged,
-            (false, true) => NoHeader::Blank,
-            (false, false) => NoHeader::Foreign,
-        }))
+        let is_damaged = copies.contains(&Err(NoHeader::Damaged));
+        let is_blank = copies.iter().all(|copy| *copy == Err(NoHeader::Blank));
+        let reason = if is_damaged {
+            NoHeader::Damaged
+        } else if is_blank {
+            NoHeader::Blank
+        } else {
+            NoHeader::Foreign
+        };
+        Ok(FoundHeader::None(reason))
     }
 
     /// Changes the header and makes it durable, together with all of the log that was written.
@@ -297,7 +309,10 @@ impl Log {
         }
         // The file must have its new length durably before the header says so.
         self.sync()?;
-        self.update(|header| (header.base, header.capacity) = (base, capacity))?;
+        self.update(|header| {
+            header.base = base;
+            header.capacity = capacity;
+        })?;
         *self.ring.lock() = Ring { base, capacity };
         // The new part is not filled with zeros yet.
         if self.filled.load(Ordering::Relaxed) >= ring.base + ring.capacity {
@@ -342,7 +357,10 @@ impl Log {
         // Both copies have to name the smaller ring durably before the file is cut: a copy that
         // names the larger one would lead an open beyond the file's end.
         for _ in HEADERS {
-            self.update(|header| (header.base, header.capacity) = (ring.base, ring.capacity))?;
+            self.update(|header| {
+                header.base = ring.base;
+                header.capacity = ring.capacity;
+            })?;
         }
         *self.ring.lock() = ring;
         // The ring lies where the larger one began, which was written before.

@@ -185,7 +185,7 @@ impl File {
         let survives = survives(pool.file()).min(survives(log.file()));
         let options = for_files([pool.file(), log.file()], options);
         let length = pool.length().map_err(refused("measure the pool"))?;
-        let (log, mapping, tail, private, replayed) = match there {
+        let begun = match there {
             LogFile::Log(newest) => {
                 let expected = newest.header.pool_bytes;
                 if length < expected {
@@ -193,9 +193,12 @@ impl File {
                 }
                 let mapping = Mapping::private(Arc::clone(&pool), options.limit_bytes)?;
                 let private = private_pages(&mapping, &options);
-                let (log, tail, replayed) =
-                    reopen(log, &newest, &*pool, &options, &mapping, &private)?;
-                (log, mapping, tail, private, Some(replayed))
+                let log = reopen(log, &newest, &*pool, &options, &mapping, &private)?;
+                Begun {
+                    log,
+                    mapping,
+                    private,
+                }
             }
             LogFile::None | LogFile::Unneeded => {
                 if matches!(there, LogFile::Unneeded)
@@ -206,12 +209,26 @@ impl File {
                     write_mark(&*pool, options.mark_offset, Mark(None))?;
                 }
                 let length = lengthen(&*pool, length, &options)?;
-                let (log, tail) = create(log, &*pool, length, &options)?;
+                let log = create(log, &*pool, length, &options)?;
                 let mapping = Mapping::private(Arc::clone(&pool), options.limit_bytes)?;
                 let private = private_pages(&mapping, &options);
-                (log, mapping, tail, private, None)
+                Begun {
+                    log,
+                    mapping,
+                    private,
+                }
             }
         };
+        let Begun {
+            log: begun_log,
+            mapping,
+            private,
+        } = begun;
+        let BegunLog {
+            log,
+            tail,
+            replayed,
+        } = begun_log;
         let end = tail.appender.end();
         let base = mapping.extent().base();
         // SAFETY: mapped as long as the medium lives, and only used by threads that it joins before
@@ -544,13 +561,28 @@ fn log_sizes(options: &FileOptions) -> [u64; 2] {
     [options.log_bytes, options.log_bytes_max]
 }
 
-/// Makes a new log. The former content of the file is lost.
+/// A pool whose log and memory are ready.
+struct Begun {
+    log: BegunLog,
+    mapping: Mapping,
+    private: Private,
+}
+
+/// A log that is ready for the first write.
+struct BegunLog {
+    log: Log,
+    tail: Tail,
+    /// What replay found; `None` if the log is new.
+    replayed: Option<Replayed>,
+}
+
+/// Makes a new log. What the file held before is lost.
 fn create(
     io: Arc<dyn Io>,
     pool: &dyn Io,
     pool_bytes: u64,
     options: &FileOptions,
-) -> Result<(Log, Tail), MediumError> {
+) -> Result<BegunLog, MediumError> {
     let held = io.length().map_err(refused("measure the log"))?;
     io.truncate(0).map_err(refused("empty the log"))?;
     if held > 0 {
@@ -583,13 +615,14 @@ fn create(
     log.write_first_header()
         .map_err(refused("write the log's header"))?;
     let appender = Appender::new(incarnation, 0, &[], capacity);
-    Ok((
+    Ok(BegunLog {
         log,
-        Tail {
+        tail: Tail {
             appender,
             dozing: false,
         },
-    ))
+        replayed: None,
+    })
 }
 
 /// Replays a log into the mapping, and begins a new incarnation behind the last frame.
@@ -600,7 +633,7 @@ fn reopen(
     options: &FileOptions,
     mapping: &Mapping,
     private: &Private,
-) -> Result<(Log, Tail, Replayed), MediumError> {
+) -> Result<BegunLog, MediumError> {
     let start = Instant::now();
     let log = Log::new(io, newest.header.clone(), log_sizes(options), options.sizes);
     log.set_filled();
@@ -625,14 +658,14 @@ fn reopen(
         .last()
         .map_or(0, |range| range.incarnation);
     let appender = Appender::new(incarnation, end, &block, log.capacity_least());
-    Ok((
+    Ok(BegunLog {
         log,
-        Tail {
+        tail: Tail {
             appender,
             dozing: false,
         },
-        replayed,
-    ))
+        replayed: Some(replayed),
+    })
 }
 
 /// Checks a log. With `note` its lines are stored into the mapping, and `note` is called before
@@ -644,7 +677,6 @@ pub(super) fn replay_into(
     mapping: &Mapping,
     note: Option<&dyn Fn(u64, u64)>,
 ) -> Result<Replayed, MediumError> {
-    let mut grown = Ok(());
     let replayed = thread::scope(|scope| {
         let extent = mapping.extent();
         let mut stores = Stores::new(scope, extent);
@@ -662,16 +694,7 @@ pub(super) fn replay_into(
             mapping.holes().forget(number * LINE_BYTES as u64);
             Ok(())
         };
-        let grow = |length| {
-            grown = mapping.grow(length);
-            match &grown {
-                Ok(()) => Ok(()),
-                Err(error) => Err(LogError::Io {
-                    action: "give the pool the length that its log says",
-                    source: std::io::Error::other(error.to_string()),
-                }),
-            }
-        };
+        let grow = |length| mapping.grow(length);
         let mut store = |window: &Arc<Vec<u8>>, range| {
             if note.is_some() {
                 stores.frame(window, range);
@@ -680,9 +703,7 @@ pub(super) fn replay_into(
         let replayed = replay(log, &newest.header, &mut store, check_line, grow);
         stores.finish();
         replayed
-    });
-    grown?;
-    let replayed = replayed?;
+    })?;
     if let Some(copy) = newest.unreadable {
         expect_nothing_later(log, replayed.end, copy)?;
     }

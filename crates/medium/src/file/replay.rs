@@ -16,6 +16,7 @@ use super::layout::{
     BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, Header, LENGTH, first_word, lines_of,
 };
 use super::log::{Found, Log, Reader};
+use crate::MediumError;
 use crate::testing::mutant::Mutant;
 
 /// How a log ended.
@@ -78,8 +79,8 @@ pub(super) fn replay(
     header: &Header,
     store: &mut impl FnMut(&Arc<Vec<u8>>, Range<usize>),
     mut check_line: impl FnMut(u64, u64) -> Result<(), LogError>,
-    mut grow: impl FnMut(u64) -> Result<(), LogError>,
-) -> Result<Replayed, LogError> {
+    mut grow: impl FnMut(u64) -> Result<(), MediumError>,
+) -> Result<Replayed, MediumError> {
     let mut found = Replayed {
         replay: Replay::NOTHING,
         end: header.start,
@@ -92,22 +93,16 @@ pub(super) fn replay(
     for (index, range) in header.ranges.iter().enumerate() {
         let next = header.ranges.get(index + 1);
         while next.is_none_or(|next| found.end < next.begin) {
-            let (frame_header, frame) = match reader
+            let frame = reader
                 .look(found.end, range.incarnation)
-                .map_err(refused("read the log"))?
-            {
-                Found::Frame(header, frame) => (header, frame),
-                other => {
-                    let broken = matches!(other, Found::Broken);
-                    if next.is_some() {
-                        return Err(damaged(
-                            log,
-                            found.end,
-                            "a frame that was durable cannot be read",
-                        ));
-                    }
-                    return finish(log, found, range.incarnation, broken);
+                .map_err(refused("read the log"))?;
+            let Found::Frame(frame_header, frame) = frame else {
+                if next.is_some() {
+                    let what = "a frame that was durable cannot be read";
+                    return Err(damaged(log, found.end, what).into());
                 }
+                let is_broken = matches!(frame, Found::Broken);
+                return Ok(finish(log, found, range.incarnation, is_broken)?);
             };
             for (number, line) in lines_of(frame) {
                 if number == LENGTH {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use super::log::{FoundHeader, NewestHeader};
 use super::*;
 use crate::testing::faulty::{Faults, Image, Machine, Which};
 use crate::testing::{Call, Hooked, stride};
@@ -24,6 +25,14 @@ const MARK: u64 = 0x2040;
 /// Where the tests write: in lines behind the mark's line.
 const HERE: u64 = 0x4000;
 const WORDS: usize = 2048;
+
+/// The newer whole header of a log that has one.
+fn newest_header(log: &dyn Io) -> NewestHeader {
+    match Log::read_header(log).unwrap() {
+        FoundHeader::Newest(newest) => newest,
+        FoundHeader::None(reason) => panic!("no header: {reason:?}"),
+    }
+}
 
 impl File {
     /// Where everything appended so far ends.
@@ -234,7 +243,6 @@ impl Rig {
         limit: usize,
         random: &mut SmallRng,
     ) -> Option<String> {
-        let mut violation = None;
         for moment in from..=self.machine.now() {
             let least = self
                 .acknowledged
@@ -244,26 +252,15 @@ impl Rig {
             let least = least.max().unwrap();
             let crash = self.machine.crash(moment, piece_bytes);
             let mut pick = SmallRng::seed_from_u64(random.random());
-            crash.images(
-                limit,
-                |below| pick.random_range(0..below),
-                |choice, image| {
-                    if violation.is_none() {
-                        violation = self.judge(&image, least, piece_bytes, random).err().map(
-                            |what| {
-                                format!(
-                                    "{what}; cut at {moment}, {piece_bytes}-byte pieces {choice:?}"
-                                )
-                            },
-                        );
-                    }
-                },
-            );
-            if violation.is_some() {
-                break;
+            for choice in crash.samples(limit, |below| pick.random_range(0..below)) {
+                let image = crash.image(&choice);
+                if let Err(what) = self.judge(&image, least, piece_bytes, random) {
+                    let cut = format!("cut at {moment}, {piece_bytes}-byte pieces {choice:?}");
+                    return Some(format!("{what}; {cut}"));
+                }
             }
         }
-        violation
+        None
     }
 
     /// Opens the image that a cut left, and cuts the power again in recovery, which must find the
@@ -299,21 +296,17 @@ impl Rig {
                 self.history.len()
             ));
         }
-        let mut result = Ok(());
         let twice = machine.crash(random.random_range(0..=machine.now()), piece_bytes);
-        let pick = |below| random.random_range(0..below);
-        twice.images(2, pick, |_, image| {
-            match open_with(&Machine::new(&image), self.options) {
-                Ok(file) => {
-                    let second = content(&file);
-                    if second != found && !may_be(&second) {
-                        result = Err("lost or torn, the second time".to_owned());
-                    }
-                }
-                Err(error) => result = Err(format!("{error}, the second time")),
+        for choice in twice.samples(2, |below| random.random_range(0..below)) {
+            let machine = Machine::new(&twice.image(&choice));
+            let file = open_with(&machine, self.options)
+                .map_err(|error| format!("{error}, the second time"))?;
+            let second = content(&file);
+            if second != found && !may_be(&second) {
+                return Err("lost or torn, the second time".to_owned());
             }
-        });
-        result
+        }
+        Ok(())
     }
 }
 

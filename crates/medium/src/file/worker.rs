@@ -254,7 +254,8 @@ impl<'c> Syncer<'c> {
         if idle && self.sealed != end && core.commit.durable() == end {
             let end = core.seal();
             let _ = core.settle(end);
-            (self.seen, self.sealed) = (end, end);
+            self.seen = end;
+            self.sealed = end;
         } else if idle && self.dozes && self.busy_at.elapsed() >= LONG_IDLE && core.log.is_grown() {
             core.wake_to_shrink();
             self.busy_at = Instant::now();

@@ -33,25 +33,37 @@ fn tear(old: &LineValue, new: &LineValue, subset: u8) -> LineValue {
 #[derive(Clone, Copy, Debug)]
 struct Twin([LineValue; 2]);
 
+/// The copy of a twin line that counts.
+#[derive(PartialEq, Eq, Debug)]
+struct Newest {
+    copy: usize,
+    tag: u8,
+    other_is_sound: bool,
+}
+
 impl Twin {
-    fn newest(&self) -> (usize, u8, bool) {
+    fn newest(&self) -> Newest {
         match choose(&self.0[0].0, &self.0[1].0) {
             Choice::Newest {
                 copy,
                 tag,
                 other_is_sound,
-            } => (copy, tag, other_is_sound),
+            } => Newest {
+                copy,
+                tag,
+                other_is_sound,
+            },
             Choice::BothTorn => panic!("both torn: {self:x?}"),
         }
     }
 
     fn payload(&self) -> LineValue {
-        twin::payload(&self.0[self.newest().0])
+        twin::payload(&self.0[self.newest().copy])
     }
 
     /// A publish of which the words of `subset` arrive.
     fn publish(mut self, value: &LineValue, subset: u8) -> Self {
-        let tag = twin::next_tag(self.newest().1);
+        let tag = twin::next_tag(self.newest().tag);
         let copy = &mut self.0[twin::copy_of(tag)];
         *copy = tear(copy, &twin::with_tag(value, tag), subset);
         self
@@ -59,10 +71,10 @@ impl Twin {
 
     /// Recovery of which the words of `subset` arrive.
     fn repair(mut self, subset: u8) -> Self {
-        let (copy, tag, other_is_sound) = self.newest();
-        if !other_is_sound {
-            let other = &mut self.0[1 - copy];
-            *other = tear(other, &twin::repair(tag), subset);
+        let newest = self.newest();
+        if !newest.other_is_sound {
+            let other = &mut self.0[1 - newest.copy];
+            *other = tear(other, &twin::repair(newest.tag), subset);
         }
         self
     }
@@ -153,7 +165,13 @@ fn choice_of_all_pairs_of_tags() {
 #[test]
 fn a_torn_publish_leaves_the_old_value_or_the_new() {
     let mut line = Twin(twin::initial(&value_of(0)));
-    assert_eq!((line.payload(), line.newest()), (value_of(0), (0, 0, true)));
+    assert_eq!(line.payload(), value_of(0));
+    let first = Newest {
+        copy: 0,
+        tag: 0,
+        other_is_sound: true,
+    };
+    assert_eq!(line.newest(), first);
     for publish in 1..=9 {
         for subset in 0..=255 {
             let torn = line.publish(&value_of(publish), subset);
@@ -163,7 +181,7 @@ fn a_torn_publish_leaves_the_old_value_or_the_new() {
                 value_of(wanted),
                 "publish {publish}, words {subset:08b}"
             );
-            assert_eq!(torn.newest().2, subset == 0 || subset == 255);
+            assert_eq!(torn.newest().other_is_sound, subset == 0 || subset == 255);
         }
         line = line.publish(&value_of(publish), 255);
     }
@@ -188,10 +206,8 @@ fn with_repair_no_tearing_makes_a_value_that_nobody_published() {
                     "{first:08b} {torn_repair:08b}"
                 );
                 let repaired = crashed_again.repair(255);
-                assert_eq!(
-                    (repaired.payload(), repaired.newest().2),
-                    (value_of(whole), true)
-                );
+                assert_eq!(repaired.payload(), value_of(whole));
+                assert!(repaired.newest().other_is_sound);
                 assert_repaired_line_publishes(&repaired, whole, next + 1);
             }
         }

@@ -115,8 +115,22 @@ struct Inner {
     chooser: Option<Box<dyn Chooser>>,
     mutations: Vec<Mutation>,
     census: Option<BTreeMap<(SiteKind, Site), u64>>,
-    /// Lines that are released once a fence is durable: the fence's LSN, the first line, how many.
-    released: Vec<(u64, u32, u32)>,
+    released: Vec<ReleasedLines>,
+}
+
+/// Lines that were released before a fence was durable.
+#[derive(Clone, Copy)]
+struct ReleasedLines {
+    /// The LSN of the fence.
+    lsn: u64,
+    first: u32,
+    count: u32,
+}
+
+impl ReleasedLines {
+    fn end(&self) -> u32 {
+        self.first + self.count
+    }
 }
 
 struct Shared {
@@ -427,12 +441,12 @@ impl Shared {
     /// Zeroes the lines that were released before fences that are durable now.
     fn release_due(&self, inner: &mut Inner) {
         let durable = self.durable.load(Ordering::Relaxed);
-        for (_, line, count) in inner
+        let due: Vec<ReleasedLines> = inner
             .released
-            .extract_if(.., |(lsn, ..)| *lsn <= durable)
-            .collect::<Vec<_>>()
-        {
-            for line in line..line + count {
+            .extract_if(.., |released| released.lsn <= durable)
+            .collect();
+        for released in due {
+            for line in released.first..released.end() {
                 let Some(words) = self.words(line) else { break };
                 let is_open = self.flags[line as usize].load(Ordering::Relaxed) & OPEN != 0;
                 if is_open || LineValue::load(words, Ordering::Relaxed) != LineValue::ZERO {
@@ -440,7 +454,11 @@ impl Shared {
                     LineValue::ZERO.store(words, Ordering::Release);
                 }
             }
-            self.record(inner, Event::Release { line, count });
+            let event = Event::Release {
+                line: released.first,
+                count: released.count,
+            };
+            self.record(inner, event);
         }
     }
 
@@ -615,9 +633,11 @@ unsafe impl Medium for Sim {
         let mut inner = self.shared.lock();
         let line = LINE_BYTES as u64;
         let lsn = self.shared.fenced.load(Ordering::Relaxed);
-        inner
-            .released
-            .push((lsn, (start / line) as u32, (bytes / line) as u32));
+        inner.released.push(ReleasedLines {
+            lsn,
+            first: (start / line) as u32,
+            count: (bytes / line) as u32,
+        });
         self.shared.release_due(&mut inner);
     }
 
@@ -628,7 +648,7 @@ unsafe impl Medium for Sim {
             .inner
             .lock()
             .released
-            .retain(|(_, line, count)| line + count <= first || end <= *line);
+            .retain(|released| released.end() <= first || end <= released.first);
         Ok(())
     }
 

@@ -271,7 +271,8 @@ impl OpenLines {
                     values.len() - 1
                 });
             if !is_newest_left {
-                (newest, is_newest_left) = (position, candidate == slot.content.newest);
+                newest = position;
+                is_newest_left = candidate == slot.content.newest;
             }
         }
         let answer = if values.len() == 1 {

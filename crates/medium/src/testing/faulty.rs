@@ -161,7 +161,10 @@ impl Machine {
     /// What is to go wrong from now on.
     pub fn set_faults(&self, faults: Faults) {
         let mut state = self.state.lock();
-        (state.faults, state.calls, state.writes, state.syncs) = (faults, 0, 0, 0);
+        state.faults = faults;
+        state.calls = 0;
+        state.writes = 0;
+        state.syncs = 0;
     }
 
     /// How many writes and how many syncs came since the faults were set.
@@ -333,32 +336,16 @@ impl Crash {
         image
     }
 
-    /// Calls `visit` with images: all of them if there are at most `limit`; else everything old,
-    /// everything new, each piece alone new, each alone old, and as many at `random` (numbers below
-    /// the one given) as remain.
-    pub fn images(
-        &self,
-        limit: usize,
-        mut random: impl FnMut(usize) -> usize,
-        mut visit: impl FnMut(&[usize], Image),
-    ) {
+    /// Choices, each for one [`Crash::image`]: all of them if there are at most `limit`; else
+    /// everything old, everything new, each piece alone new, each alone old, and as many at
+    /// `random` (numbers below the one given) as remain.
+    pub fn samples(&self, limit: usize, mut random: impl FnMut(usize) -> usize) -> Vec<Vec<usize>> {
         let choices = self.choices();
         let all = choices
             .iter()
             .try_fold(1_usize, |all, count| all.checked_mul(*count));
         if let Some(all) = all.filter(|all| *all <= limit) {
-            for mut number in 0..all {
-                let choice: Vec<usize> = choices
-                    .iter()
-                    .map(|count| {
-                        let chosen = number % count;
-                        number /= count;
-                        chosen
-                    })
-                    .collect();
-                visit(&choice, self.image(&choice));
-            }
-            return;
+            return (0..all).map(|number| choice_of(number, &choices)).collect();
         }
         let old = vec![0; choices.len()];
         let new: Vec<usize> = choices.iter().map(|count| count - 1).collect();
@@ -378,11 +365,20 @@ impl Crash {
         while chosen.len() < limit {
             chosen.push(choices.iter().map(|count| random(*count)).collect());
         }
-        for choice in chosen {
-            let image = self.image(&choice);
-            visit(&choice, image);
-        }
+        chosen
     }
+}
+
+/// The choices of the image with this number: its digits, the first one last, each to the base
+/// that its choice has.
+fn choice_of(number: usize, choices: &[usize]) -> Vec<usize> {
+    let mut rest = number;
+    let mut choice = Vec::with_capacity(choices.len());
+    for count in choices {
+        choice.push(rest % count);
+        rest /= count;
+    }
+    choice
 }
 
 impl Faulty {

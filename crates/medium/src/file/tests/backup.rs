@@ -158,7 +158,7 @@ fn damage_in_the_middle_of_the_log_is_not_its_end() {
     let machine = Machine::new(&killed().0);
     let pool = machine.io(Which::Pool);
     let log = machine.io(Which::Log);
-    let header = Log::read_header(&*log).unwrap().ok().unwrap().header;
+    let header = newest_header(&*log).header;
     let first =
         Log::new(Arc::clone(&log), header.clone(), [0; 2], SIZES).physical(header.start) + 20;
     let mut byte = [0];
@@ -180,7 +180,7 @@ fn damage_in_the_middle_of_the_log_is_not_its_end() {
 fn killed_at_its_header() -> Image {
     let mut image = killed().0;
     let log = Machine::new(&image).io(Which::Log);
-    let newest = Log::read_header(&*log).unwrap().unwrap().header;
+    let newest = newest_header(&*log).header;
     let other = layout::HEADERS
         .into_iter()
         .find(|place| *place != newest.place())

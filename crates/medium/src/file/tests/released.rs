@@ -40,9 +40,9 @@ fn after_each_crash(machine: &Machine, from: usize, look: impl Fn(&File)) {
     for moment in from..=machine.now() {
         let mut below = |count: usize| random.random_range(0..count);
         let crash = machine.crash(moment, 512);
-        crash.images(30, &mut below, |_, image| {
-            look(&open(&Machine::new(&image)).unwrap());
-        });
+        for choice in crash.samples(30, &mut below) {
+            look(&open(&Machine::new(&crash.image(&choice))).unwrap());
+        }
     }
 }
 
