@@ -322,20 +322,23 @@ impl<M: Medium> Space<'_, M> {
     /// The objects of [`Space::objects`], for a tree whose chain of runs is damaged: its runs are
     /// searched for in the slabs of the pool.
     pub(super) fn objects_in_slabs(&self) -> Result<Vec<Objects>> {
-        // A slab without a header may be a run whose header is damaged. Nodes of records can be
-        // told from other memory, by their records; nodes of words cannot.
-        let headless = Some(border_class(false));
-        let class_of = |run| match unchecked(self.guard.words(run, 3).ok()?[2].load(self.guard)) {
-            Some(anchor) if anchor != self.anchor => None,
-            Some(_) => class_of_run(self.guard, run).ok().flatten().or(headless),
-            None => headless,
-        };
+        // What has no header may be a run whose header is damaged. Records tell nodes from other
+        // memory; of words nothing does.
+        let headless = border_class(false);
         let slabs = self.guard.medium().extent().length() / SLAB_BYTES;
-        let runs = (1..slabs).map(|slab| run_of(slab * SLAB_BYTES));
-        self.objects_of(
-            runs.filter_map(|run| class_of(run).map(|class| (run, class)))
-                .collect(),
-        )
+        let mut runs = Vec::new();
+        for slab in 1..slabs {
+            let run = run_of(slab * SLAB_BYTES);
+            // Whole slabs lie in the pool, so their words can be read: an error is no damage.
+            let header = self.guard.words(run, 3)?;
+            let class = match unchecked(header[2].load(self.guard)) {
+                Some(anchor) if anchor != self.anchor => continue,
+                Some(_) => class_of_run(self.guard, run)?.unwrap_or(headless),
+                None => headless,
+            };
+            runs.push((run, class));
+        }
+        self.objects_of(runs)
     }
 
     fn objects_of(&self, runs: Vec<(u64, usize)>) -> Result<Vec<Objects>> {

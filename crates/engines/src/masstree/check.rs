@@ -310,7 +310,8 @@ impl<M: Medium> Core<M> {
             true => Err(Error::corrupt(self.anchor, "the anchor leads to no run")),
             false => Ok(runs),
         });
-        let may_be_stale = !is_whole || runs.is_err() || self.epochs.any_failed();
+        let may_be_stale =
+            self.is_doubtful || !is_whole || runs.is_err() || self.epochs.any_failed();
         let runs = runs.or_else(|_| space.objects_in_slabs())?;
         let nodes = runs
             .into_iter()

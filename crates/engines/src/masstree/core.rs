@@ -71,6 +71,9 @@ pub(super) struct Core<M: Medium> {
     pub(super) nodes_restored: u64,
     pub(super) recovery_ns: u64,
     pub(super) recovered_from_crash: bool,
+    /// Whether the tree is not open, and damage hides how many shards it has or which epochs
+    /// failed. Then it is not known which objects are free and which nodes are to be recovered.
+    pub(super) is_doubtful: bool,
 }
 
 impl<M: Medium> Core<M> {
@@ -112,6 +115,7 @@ impl<M: Medium> Core<M> {
             nodes_restored: 0,
             recovery_ns: 0,
             recovered_from_crash: false,
+            is_doubtful: false,
         }
     }
 
@@ -180,14 +184,30 @@ impl<M: Medium> Core<M> {
         let guard = pool.peek();
         let cells = guard.node::<Anchor>(anchor)?;
         let damaged = || Error::corrupt(anchor, "its anchor");
-        let count = load_twice(&guard, cells.shards.each_ref(), damaged);
-        let count = count.ok().flatten().map_or(SHARDS_MIN, |count| {
-            (count as usize).clamp(SHARDS_MIN, SHARDS_MAX)
-        });
-        let (running, failed) = PoolEpochs::<M, Own>::read(pool);
-        Ok(Self::new(
-            pool, anchor, count, running, failed, options, are_words,
-        ))
+        // Damage is no error here: a salvage reads what is left without these numbers, and notes
+        // that some of it may be old.
+        let count = match load_twice(&guard, cells.shards.each_ref(), damaged) {
+            Ok(Some(count)) if (SHARDS_MIN..=SHARDS_MAX).contains(&(count as usize)) => {
+                Some(count as usize)
+            }
+            Ok(_) | Err(_) => None,
+        };
+        let known = PoolEpochs::<M, Own>::read(pool).ok();
+        let is_doubtful = count.is_none() || known.is_none();
+        let count = count.unwrap_or(SHARDS_MIN);
+        let epochs = known.unwrap_or_default();
+        let running = epochs.running.max(1);
+        let mut core = Self::new(
+            pool,
+            anchor,
+            count,
+            running,
+            epochs.failed,
+            options,
+            are_words,
+        );
+        core.is_doubtful = is_doubtful;
+        Ok(core)
     }
 
     /// Opens a tree that exists.

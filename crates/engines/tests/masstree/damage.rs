@@ -2,9 +2,10 @@
 //! set of failed epochs, the external log. The result is a typed error, a violation that `check`
 //! names, or no effect; never a panic, and never a walk without an end.
 
+use std::cell::Cell;
 use std::time::Duration;
 
-use everleaf_engines::engine::Codec;
+use everleaf_engines::engine::{Codec, Engine};
 use everleaf_engines::index::{Bounds, Condition, Direction, EpochLength, Index, Violation};
 use everleaf_engines::masstree::{MassTreeOptions, instrumented};
 use everleaf_engines::{Error, ErrorKind};
@@ -32,6 +33,8 @@ const FAILED: std::ops::Range<u64> = 64..512;
 /// Where the anchor has the root, and the last run with the one before.
 const ROOT: u64 = 16;
 pub(crate) const RUNS: [u64; 2] = [32, 40];
+/// Where the anchor has the number of shards, twice.
+const SHARDS: [u64; 2] = [48, 56];
 /// Where the areas of the shards begin, each with the first segment of its log, and then its
 /// queues.
 pub(crate) const SHARDS_BEGIN: u64 = 128;
@@ -223,6 +226,81 @@ fn a_set_of_failed_epochs_that_is_damaged() {
         store(&pool, EPOCHS[1] + at, right ^ 1);
         drop(reopen(&pool, "tree").unwrap());
         assert_eq!(load(&pool, EPOCHS[1] + at), right);
+    }
+}
+
+/// What a salvage of a tree of records that does not open found.
+struct Salvage {
+    entries: usize,
+    left_out: Vec<String>,
+}
+
+fn salvage(pool: &Pool<Instrumented>) -> Salvage {
+    let root = pool.trees().unwrap().remove(0);
+    let salvage = Engine::MASSTREE.media().instrumented.salvage;
+    let entries = Cell::new(0);
+    let left_out = salvage(pool, &root, Codec::Record, &mut |_, _| {
+        entries.set(entries.get() + 1);
+        true
+    });
+    let left_out = left_out.unwrap().unwrap();
+    Salvage {
+        entries: entries.get(),
+        left_out: left_out.into_iter().map(|left| left.what).collect(),
+    }
+}
+
+/// Free nodes, whose entries were removed, are known from the free queues of all shards, and nodes
+/// of failed epochs from the epochs' numbers.
+#[test]
+fn a_salvage_that_cannot_tell_old_entries_says_so() {
+    let closed = || {
+        let pool = open_pool(&Instrumented::new(Dax::plain(64 << 20).unwrap()));
+        let options = MassTreeOptions {
+            close_cleanly: true,
+            ..OPTIONS
+        };
+        let tree = create(&pool, options);
+        for number in 0..100 {
+            tree.put(&key(number), &number.to_be_bytes()).unwrap();
+        }
+        drop(tree);
+        pool
+    };
+    let pool = closed();
+    let whole = salvage(&pool);
+    assert_eq!(whole.entries, 100);
+    assert!(
+        whole
+            .left_out
+            .iter()
+            .all(|what| !what.contains("may be old")),
+        "{:?}",
+        whole.left_out
+    );
+
+    SHARDS.iter().for_each(|copy| {
+        let at = anchor(&pool, "tree") + copy;
+        store(&pool, at, load(&pool, at) ^ 1);
+    });
+    let without_shards = salvage(&pool);
+    assert!(is_corrupt(reopen(&pool, "tree")));
+
+    let pool = closed();
+    store_epochs(&pool, 0, 1);
+    let without_epochs = salvage(&pool);
+    assert!(is_corrupt(reopen(&pool, "tree")));
+
+    for found in [without_shards, without_epochs] {
+        assert_eq!(found.entries, 100);
+        assert!(
+            found
+                .left_out
+                .iter()
+                .any(|what| what.contains("may be old")),
+            "{:?}",
+            found.left_out
+        );
     }
 }
 

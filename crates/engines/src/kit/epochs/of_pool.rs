@@ -83,7 +83,15 @@ impl<M: Medium, S> Default for PoolEpochs<M, S> {
     }
 }
 
-/// The epochs that a tree needs when it joins.
+/// The epochs of a pool of which no tree is open.
+#[derive(Default)]
+pub(crate) struct EpochsRead {
+    /// 0 if there was none yet.
+    pub(crate) running: u64,
+    pub(crate) failed: Vec<u64>,
+}
+
+/// What a tree that joins has to know.
 pub(crate) struct Joined<'s> {
     /// The first epoch in which it may write.
     pub(crate) first: u64,
@@ -124,18 +132,18 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         pool.epochs()
     }
 
-    /// The running epoch and the failed ones, for reading a tree that is not opened. If the words
-    /// are damaged: 1, and no failed ones.
-    pub(crate) fn read(pool: &Pool<M>) -> (u64, Vec<u64>) {
-        let written = words::read(&pool.peek()).unwrap_or_default();
-        (
-            written.running.max(1),
-            written
-                .failed
-                .into_iter()
-                .filter(|epoch| *epoch != 0)
-                .collect(),
-        )
+    /// The epochs as the pool has them, for a look at a tree that is not opened.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if both copies of their numbers are
+    /// damaged.
+    pub(crate) fn read(pool: &Pool<M>) -> Result<EpochsRead> {
+        let written = words::read(&pool.peek())?;
+        let is_used = |epoch: &u64| *epoch != 0;
+        Ok(EpochsRead {
+            running: written.running,
+            failed: written.failed.into_iter().filter(is_used).collect(),
+        })
     }
 
     /// Adds the tree that `open` makes or recovers. Its first epoch is `first` or a later one.
@@ -431,7 +439,8 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         let next = wanted.unwrap_or(0).max(state.written.running + 1);
         words::write_running(&guard, next)?;
         state.ended = guard.fence();
-        (state.written.running, state.is_owed) = (next, false);
+        state.written.running = next;
+        state.is_owed = false;
         self.last_ended.note(next - 1, state.ended);
         let mut begun = Ok(());
         // The memory of a tree that was dropped meanwhile may be in use for something else.
@@ -490,7 +499,8 @@ impl State {
         words::write_running(&guard, written.running)?;
         // Every later store becomes durable after this, so there is nothing to wait for.
         self.ended = guard.fence();
-        (self.written, self.is_owed) = (written, false);
+        self.written = written;
+        self.is_owed = false;
         Ok(())
     }
 }
