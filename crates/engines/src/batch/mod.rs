@@ -44,6 +44,8 @@ mod recover;
 mod room;
 mod stripes;
 
+use std::cell::Cell;
+
 use medium::sync::ExclusiveGuard;
 use medium::{Lsn, Medium};
 use pool::{BatchSlot, Guard, Pool};
@@ -371,6 +373,25 @@ struct Commit<'c, 'b, M: Medium> {
     writes: Writes<'b>,
 }
 
+/// A journal entry that was published within an epoch.
+struct PublishedEntry {
+    entry: u64,
+    epoch: u64,
+}
+
+/// Calls `run` with the number of the running epoch, which does not end meanwhile, and returns what
+/// it returns.
+fn run_within_epoch<T>(epochs: &dyn Epochs, mut run: impl FnMut(u64) -> Result<T>) -> Result<T> {
+    let returned = Cell::new(None);
+    epochs.within_epoch(&mut |epoch| {
+        returned.set(Some(run(epoch)?));
+        Ok(())
+    })?;
+    Ok(returned
+        .into_inner()
+        .expect("an epoch runs what it is given"))
+}
+
 impl<'b, M: Medium> Commit<'_, 'b, M> {
     /// Returns the LSN that the caller waits for.
     fn run(&self) -> Result<Lsn> {
@@ -409,18 +430,16 @@ impl<'b, M: Medium> Commit<'_, 'b, M> {
         let mut space = Unpublished::new(&guard);
         let logged = self.write_records(&guard, &mut space)?;
 
-        let mut entry = 0;
-        let mut epoch_of_batch = NO_EPOCH;
-        epochs.within_epoch(&mut |epoch| {
-            entry = self.publish_entry(&guard, &slot, &logged, epoch, &mut space)?;
-            epoch_of_batch = epoch;
-            self.apply_by_epochs()
+        let published = run_within_epoch(epochs, |epoch| {
+            let entry = self.publish_entry(&guard, &slot, &logged, epoch, &mut space)?;
+            self.apply_by_epochs()?;
+            Ok(PublishedEntry { entry, epoch })
         })?;
-        // This need not wait: the following steps have later LSNs.
-        self.or_give_up(epochs.complete(epoch_of_batch))?;
+        // Order is enough: what follows has a later LSN.
+        self.or_give_up(epochs.complete(published.epoch))?;
 
         self.apply_immediate(&logged)?;
-        self.clear(&guard, &slot, entry)
+        self.clear(&guard, &slot, published.entry)
     }
 
     fn take_slot(&self) -> Result<BatchSlot<'_>> {

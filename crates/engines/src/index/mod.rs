@@ -9,6 +9,7 @@ mod codec;
 pub mod record;
 
 use std::any::Any;
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::fmt;
 
@@ -693,15 +694,15 @@ pub trait WordIndex: Send + Sync {
     /// Calls `visit` with the entries from `from` on, ascending and some at a time, once they are
     /// durable, until it returns `false`. O(log n + entries).
     fn scan(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()> {
-        let mut failed = None;
+        let failure = Cell::new(None);
         let end = self.visit(from, &mut |entries, lsn| match self.wait(lsn) {
             Ok(()) => visit(entries),
             Err(error) => {
-                failed = Some(error);
+                failure.set(Some(error));
                 false
             }
         })?;
-        match failed {
+        match failure.into_inner() {
             Some(error) => Err(error),
             None => self.wait(end),
         }

@@ -70,13 +70,29 @@ fn call_on_threads(threads: usize, work: &(dyn Fn() + Sync)) {
 
 /// The bits of a set, from the lowest on.
 #[inline(always)]
-pub fn bits(set: impl Into<u64>) -> impl Iterator<Item = usize> {
-    let mut set = set.into();
-    std::iter::from_fn(move || {
-        let bit = (set != 0).then(|| set.trailing_zeros() as usize)?;
-        set &= set - 1;
-        Some(bit)
-    })
+pub fn bits(set: impl Into<u64>) -> Bits {
+    Bits { rest: set.into() }
+}
+
+/// The iterator of [`bits`].
+#[derive(Clone, Debug)]
+pub struct Bits {
+    /// The bits that are still to come.
+    rest: u64,
+}
+
+impl Iterator for Bits {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        if self.rest == 0 {
+            return None;
+        }
+        let lowest = self.rest.trailing_zeros() as usize;
+        self.rest &= self.rest - 1;
+        Some(lowest)
+    }
 }
 
 /// Calls `work` for each of some jobs, on at most `threads` threads. Returns the results in the

@@ -13,7 +13,7 @@ use std::vec;
 use medium::Medium;
 use pool::{Guard, Pool, TreeRoot, Usage};
 
-use super::walk::chain;
+use super::walk::{BrokenChain, follow_chain};
 use crate::engine::{Salvaged, Visit};
 use crate::index::{Codec, EntryWords, LeftOut, Part};
 use crate::{Error, ErrorKind, Result};
@@ -204,13 +204,9 @@ impl Led {
     /// Follows a chain: `read` adds the leaf at an offset, and returns the next one, 0 after the
     /// last.
     pub fn follow(&mut self, first: u64, mut read: impl FnMut(u64, &mut Self) -> Result<u64>) {
-        let mut at = first;
-        let walked = chain(first, |offset| {
-            at = offset;
-            read(offset, self)
-        });
-        if let Err(error) = walked {
-            self.note(at, Part::Node, "what leads on from a leaf", &error);
+        let walked = follow_chain(first, |offset| read(offset, self));
+        if let Err(BrokenChain { leaf, error }) = walked {
+            self.note(leaf, Part::Node, "what leads on from a leaf", &error);
         }
     }
 

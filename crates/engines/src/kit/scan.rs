@@ -302,7 +302,8 @@ impl<B: Batches> Cursor<B> {
 impl<B: Batches> Scan for Cursor<B> {
     fn advance(&mut self) -> Result<bool> {
         self.position += self.key_length + self.value_length;
-        (self.key_length, self.value_length) = (0, 0);
+        self.key_length = 0;
+        self.value_length = 0;
         loop {
             if let Some(lengths) = self.batch.lengths.pop_front() {
                 if lengths == DAMAGED {

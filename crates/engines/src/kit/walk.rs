@@ -14,18 +14,33 @@ use crate::{Error, Result};
 ///
 /// # Errors
 /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the chain leads to a leaf twice; otherwise
-/// the errors of `visit`.
-pub fn chain(first: u64, mut visit: impl FnMut(u64) -> Result<u64>) -> Result<()> {
-    let mut offset = first;
+/// what `visit` returns.
+pub fn chain(first: u64, visit: impl FnMut(u64) -> Result<u64>) -> Result<()> {
+    follow_chain(first, visit).map_err(|broken| broken.error)
+}
+
+/// Why a chain of leaves could not be followed to its end.
+pub(super) struct BrokenChain {
+    /// The last leaf that was visited.
+    pub(super) leaf: u64,
+    pub(super) error: Error,
+}
+
+/// As [`chain`], with the leaf at which it stopped.
+pub(super) fn follow_chain(
+    first: u64,
+    mut visit: impl FnMut(u64) -> Result<u64>,
+) -> std::result::Result<(), BrokenChain> {
+    let mut leaf = first;
+    let mut next = first;
     let mut visited = HashSet::new();
-    while offset != 0 {
-        if !visited.insert(offset) {
-            return Err(Error::corrupt(
-                offset,
-                "the chain of leaves runs in a circle",
-            ));
+    while next != 0 {
+        if !visited.insert(next) {
+            let error = Error::corrupt(next, "the chain of leaves runs in a circle");
+            return Err(BrokenChain { leaf, error });
         }
-        offset = visit(offset)?;
+        leaf = next;
+        next = visit(leaf).map_err(|error| BrokenChain { leaf, error })?;
     }
     Ok(())
 }

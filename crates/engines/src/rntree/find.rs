@@ -276,12 +276,11 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                     _ => Ok(None),
                 };
                 let lsn = record.lsn();
-                let next_version = beyond
-                    .as_ref()
-                    .ok()
-                    .copied()
-                    .flatten()
-                    .map(|next| self.leaves.get(next).version());
+                let next_version = match &beyond {
+                    Ok(Some(next)) => Some(self.leaves.get(*next).version()),
+                    // An error counts only if the leaf is still as it was, which is checked next.
+                    Ok(None) | Err(_) => None,
+                };
                 if !record.is_still(version) {
                     continue 'descend;
                 }
@@ -294,7 +293,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                     // It is still the next leaf, so its version was taken while it was the next
                     // leaf.
                     (Some(next), Some(next_version)) if record.next() == next => {
-                        (index, version) = (next, next_version);
+                        index = next;
+                        version = next_version;
                     }
                     (None, _) => {
                         let words = seen?.map(|(_, words)| words);

@@ -214,7 +214,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 .init(&guard, &Slots::identity(0, 0, EntrySum::default()).0);
             guard.fence();
             let mut words = [0; ROOT_WORDS];
-            (words[ROOT_HEAD], words[ROOT_ENTRIES]) = (offset, options.leaf_entries as u64);
+            words[ROOT_HEAD] = offset;
+            words[ROOT_ENTRIES] = options.leaf_entries as u64;
             pool.create_tree(name, Self::ENGINE.0, C::ID, &words)
         };
         let root = enter().inspect_err(|_| guard.free_node(offset))?;

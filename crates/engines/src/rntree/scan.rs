@@ -142,7 +142,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             loop {
                 match self.visit_leaf(&guard, index, version, &mut progress, visit)? {
                     Visited::All(next, next_version) => {
-                        (index, version) = (next, next_version);
+                        index = next;
+                        version = next_version;
                         attempts = 0;
                     }
                     Visited::Enough => return Ok(progress.seen),
@@ -359,7 +360,8 @@ impl<M: Medium, C: Codec> Leaves<M, C> for RnTree<M, C> {
                     break 'descend (low, high);
                 }
                 // The leaf was split since the descent: the keys are in the next one.
-                (index, low) = (snapshot.next, high);
+                index = snapshot.next;
+                low = high;
             }
         };
         leaf.entries

@@ -1,17 +1,30 @@
 use super::*;
 
-/// Each error, a part of its text that names the thing concerned, and one that names a way out.
-fn errors() -> Vec<(Error, &'static str, &'static str)> {
-    of_pools()
-        .into_iter()
-        .chain(of_batches())
-        .map(|(kind, thing, way_out)| (kind.into(), thing, way_out))
-        .collect()
+/// An error and what its text has to say.
+struct Case {
+    error: Error,
+    /// A part of the text that names the thing concerned.
+    thing: &'static str,
+    /// A part of the text that names a way out.
+    way_out: &'static str,
 }
 
-fn of_batches() -> Vec<(ErrorKind, &'static str, &'static str)> {
+fn case(kind: ErrorKind, thing: &'static str, way_out: &'static str) -> Case {
+    Case {
+        error: kind.into(),
+        thing,
+        way_out,
+    }
+}
+
+/// Each error.
+fn errors() -> Vec<Case> {
+    of_pools().into_iter().chain(of_batches()).collect()
+}
+
+fn of_batches() -> Vec<Case> {
     vec![
-        (
+        case(
             ErrorKind::ConditionFailed {
                 tree: "stock".to_owned(),
                 index: 3,
@@ -19,7 +32,7 @@ fn of_batches() -> Vec<(ErrorKind, &'static str, &'static str)> {
             "condition 3",
             "another batch",
         ),
-        (
+        case(
             ErrorKind::BatchTooLarge {
                 what: "bytes",
                 size: 9,
@@ -28,7 +41,7 @@ fn of_batches() -> Vec<(ErrorKind, &'static str, &'static str)> {
             "9 bytes",
             "several batches",
         ),
-        (
+        case(
             ErrorKind::BatchUnfinished,
             "could not be finished",
             "open it again",
@@ -37,7 +50,7 @@ fn of_batches() -> Vec<(ErrorKind, &'static str, &'static str)> {
 }
 
 #[expect(clippy::too_many_lines, reason = "a table of errors")]
-fn of_pools() -> Vec<(ErrorKind, &'static str, &'static str)> {
+fn of_pools() -> Vec<Case> {
     let refused = || io::Error::other("the lock is in a state");
     let name = || "t".to_owned();
     let length = 77;
@@ -56,7 +69,7 @@ fn of_pools() -> Vec<(ErrorKind, &'static str, &'static str)> {
         wanted: "u64",
     };
     vec![
-        (
+        case(
             ErrorKind::Io {
                 action: "lock",
                 source: refused(),
@@ -64,39 +77,39 @@ fn of_pools() -> Vec<(ErrorKind, &'static str, &'static str)> {
             "cannot lock",
             "then try it again",
         ),
-        (ErrorKind::NoSuchPool, "no such pool", "check the path"),
-        (
+        case(ErrorKind::NoSuchPool, "no such pool", "check the path"),
+        case(
             ErrorKind::NotWritable { source: refused() },
             "may not",
             "only to read",
         ),
-        (
+        case(
             ErrorKind::ReadOnly,
             "only for reading",
             "open it without `read_only`",
         ),
-        (
+        case(
             ErrorKind::Unsupported {
                 what: "avx512".to_owned(),
             },
             "avx512",
             "use another machine",
         ),
-        (
+        case(
             ErrorKind::NoBackup {
                 why: "no log".to_owned(),
             },
             "no log",
             "copy its file when it is closed",
         ),
-        (
+        case(
             ErrorKind::NotAPool {
                 why: "magic".to_owned(),
             },
             "magic",
             "give the path",
         ),
-        (
+        case(
             ErrorKind::Version {
                 found: 77,
                 supported: 3,
@@ -104,12 +117,12 @@ fn of_pools() -> Vec<(ErrorKind, &'static str, &'static str)> {
             "version 77",
             "restore it here",
         ),
-        (
+        case(
             ErrorKind::UnknownFeatures { unknown: 77 },
             "0x4d",
             "use a newer release",
         ),
-        (
+        case(
             ErrorKind::Locked {
                 holder: Some(77),
                 readers: false,
@@ -117,7 +130,7 @@ fn of_pools() -> Vec<(ErrorKind, &'static str, &'static str)> {
             "process 77",
             "wait for",
         ),
-        (
+        case(
             ErrorKind::Locked {
                 holder: None,
                 readers: true,
@@ -125,7 +138,7 @@ fn of_pools() -> Vec<(ErrorKind, &'static str, &'static str)> {
             "readers have the pool open",
             "close it there",
         ),
-        (
+        case(
             ErrorKind::LineForm {
                 pool: LineForm::Single,
                 medium: LineForm::Twin,
@@ -133,17 +146,17 @@ fn of_pools() -> Vec<(ErrorKind, &'static str, &'static str)> {
             "created with single lines, but this medium writes twin lines",
             "choose a line store",
         ),
-        (
+        case(
             Error::corrupt(77, "a leaf").into_kind(),
             "0x4d: a leaf",
             "a salvage saves the rest",
         ),
-        (
+        case(
             Error::corrupt(77, "a header").unopenable().into_kind(),
             "0x4d: a header",
             "restore it from",
         ),
-        (
+        case(
             ErrorKind::TooLong {
                 bytes: length,
                 limit,
@@ -151,15 +164,15 @@ fn of_pools() -> Vec<(ErrorKind, &'static str, &'static str)> {
             "77 bytes",
             "several parts",
         ),
-        (full(LimitedBy::Limit), "77 KiB", "raise the limit"),
-        (
+        case(full(LimitedBy::Limit), "77 KiB", "raise the limit"),
+        case(
             full(LimitedBy::Disk {
                 free_bytes: 56 << 10,
             }),
             "with 56 KiB free",
             "free some space",
         ),
-        (
+        case(
             ErrorKind::TreeMismatch {
                 name: name(),
                 found,
@@ -168,33 +181,33 @@ fn of_pools() -> Vec<(ErrorKind, &'static str, &'static str)> {
             "tree \"t\" uses codec record, not word",
             "open it with",
         ),
-        (of_type, "a key that is no u64", "the type that"),
-        (
+        case(of_type, "a key that is no u64", "the type that"),
+        case(
             Error::no_such_tree("t").into_kind(),
             "\"t\"",
             "check the name",
         ),
-        (
+        case(
             ErrorKind::TreeExists { name: name() },
             "\"t\"",
             "take another name",
         ),
-        (
+        case(
             ErrorKind::BadTreeName { length, limit },
             "77 bytes",
             "take one of",
         ),
-        (
+        case(
             ErrorKind::TooManyTrees { limit: 77 },
             "77 trees",
             "use another pool",
         ),
-        (
+        case(
             ErrorKind::InUse,
             "a tree, a range or another handle",
             "drop it first",
         ),
-        (
+        case(
             ErrorKind::NotDurable {
                 required: medium::Survives::PowerLoss,
                 found: name(),
@@ -202,27 +215,27 @@ fn of_pools() -> Vec<(ErrorKind, &'static str, &'static str)> {
             "PowerLoss",
             "require less",
         ),
-        (
+        case(
             Error::from(MediumError::Failed("the disk is gone".to_owned())).into_kind(),
             "the disk is gone",
             "reopen the pool",
         ),
-        (
+        case(
             ErrorKind::Contended { offset: 77 },
             "offset 0x4d",
             "try it again",
         ),
-        (
+        case(
             ErrorKind::KeyTooLong { length, limit },
             "a key of 77 bytes",
             "shorten it",
         ),
-        (
+        case(
             ErrorKind::ValueTooLong { length, limit },
             "a value of 77 bytes",
             "split it",
         ),
-        (
+        case(
             ErrorKind::NotAWord {
                 what: "key",
                 length,
@@ -230,7 +243,7 @@ fn of_pools() -> Vec<(ErrorKind, &'static str, &'static str)> {
             "a key of 77 bytes",
             "make a tree with",
         ),
-        (
+        case(
             ErrorKind::NodeSize {
                 what: "entries",
                 size: 77,
@@ -240,14 +253,14 @@ fn of_pools() -> Vec<(ErrorKind, &'static str, &'static str)> {
             "77 entries",
             "take 4 to 56",
         ),
-        (
+        case(
             ErrorKind::Setting {
                 what: "rntree has no setting depth; it has none".to_owned(),
             },
             "no setting",
             "it has",
         ),
-        (
+        case(
             ErrorKind::UnknownEngine {
                 name: name(),
                 engine: 77,
@@ -256,20 +269,20 @@ fn of_pools() -> Vec<(ErrorKind, &'static str, &'static str)> {
             "engine number 77",
             "newer release",
         ),
-        (
+        case(
             ErrorKind::InBatch,
             "its own thread",
             "call it after the load",
         ),
-        (ErrorKind::EpochFull { limit: 77 }, "77", "further batches"),
-        (
+        case(ErrorKind::EpochFull { limit: 77 }, "77", "further batches"),
+        case(
             ErrorKind::TreeFull { limit: 77 },
             "keys as this engine can number, 77",
             "another tree",
         ),
-        (ErrorKind::NotEmpty, "an empty tree", "load a new tree"),
-        (ErrorKind::NotSorted { index: 77 }, "entry 77", "sort them"),
-        (
+        case(ErrorKind::NotEmpty, "an empty tree", "load a new tree"),
+        case(ErrorKind::NotSorted { index: 77 }, "entry 77", "sort them"),
+        case(
             ErrorKind::BadOperation {
                 what: "77 words".to_owned(),
             },
@@ -282,16 +295,17 @@ fn of_pools() -> Vec<(ErrorKind, &'static str, &'static str)> {
 #[test]
 fn every_error_names_the_thing_and_a_way_out() {
     let errors = errors();
-    for (error, thing, way_out) in &errors {
-        let text = error.to_string();
-        assert!(text.contains(thing) && text.contains(way_out), "{text}");
-        // The texts are those of a library, so they name no command of a program.
+    for case in &errors {
+        let text = case.error.to_string();
+        assert!(text.contains(case.thing), "{text}");
+        assert!(text.contains(case.way_out), "{text}");
+        // A library does not know how its program is called, nor that there is one.
         assert!(!text.contains("everleaf "), "{text}");
     }
     // The list has each kind, and two kinds twice.
     let kinds = errors
         .iter()
-        .map(|(error, ..)| std::mem::discriminant(error.kind()));
+        .map(|case| std::mem::discriminant(case.error.kind()));
     assert_eq!(
         kinds.collect::<std::collections::HashSet<_>>().len(),
         errors.len() - 2
@@ -301,7 +315,7 @@ fn every_error_names_the_thing_and_a_way_out() {
 #[test]
 fn an_error_keeps_its_kind_when_it_gets_a_path() {
     let path = Path::new("prices.pool");
-    for (error, thing, _) in errors() {
+    for Case { error, thing, .. } in errors() {
         let kind = std::mem::discriminant(error.kind());
         let error = error.at(path).at(Path::new("late.pool"));
         assert_eq!(std::mem::discriminant(error.kind()), kind);
@@ -366,7 +380,7 @@ fn an_error_is_as_small_as_a_pointer() {
 #[test]
 fn the_frequent_questions_have_the_kinds_that_they_name() {
     let kinds_with = |holds: fn(&Error) -> bool| {
-        let errors = errors().into_iter().map(|(error, ..)| error);
+        let errors = errors().into_iter().map(|case| case.error);
         let mut kinds: Vec<String> = errors
             .filter(holds)
             .map(|error| {

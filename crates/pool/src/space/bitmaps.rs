@@ -11,6 +11,14 @@ use crate::class::{BITMAP_WORD, Class};
 use crate::header::checked;
 use crate::limits::SLAB_BYTES;
 
+/// What the bitmap of a slab says.
+enum ReadBitmap {
+    /// The use of the slab, or of its span, is known now; the next slab behind it.
+    Known { next: u32 },
+    /// This is damaged.
+    Damaged(&'static str),
+}
+
 impl Space {
     /// Reads from the bitmaps which slots of old slabs are in use. If a bitmap is damaged, returns
     /// its slab's offset and the damage: then the trees must mark, at the next open if they are
@@ -26,8 +34,8 @@ impl Space {
         let mut slab = 1;
         while slab < end {
             match self.read_bitmap(guard, slab, end)? {
-                Ok(next) => slab = next,
-                Err(what) => {
+                ReadBitmap::Known { next } => slab = next,
+                ReadBitmap::Damaged(what) => {
                     self.forget(end);
                     self.has_bitmaps.store(0, Ordering::Release);
                     return Ok(Some((slab_start(slab), what)));
@@ -38,23 +46,24 @@ impl Space {
         Ok(None)
     }
 
-    /// Reads the bitmap of a slab. Returns the slab behind it, or the damage: after a clean close
-    /// all bitmaps should be whole.
+    /// Reads the bitmap of a slab, or of the span that begins there. A clean close leaves all
+    /// whole.
     fn read_bitmap<M: Medium>(
         &self,
         guard: &MediumGuard<'_, M>,
         slab: u32,
         end: u32,
-    ) -> Result<std::result::Result<u32, &'static str>> {
+    ) -> Result<ReadBitmap> {
         let (class, bitmap) = match self.head(guard, slab, end)? {
-            Head::Free => return Ok(Ok(slab + 1)),
-            Head::Damaged => return Ok(Err(CLASS_DAMAGED)),
+            Head::Free => return Ok(ReadBitmap::Known { next: slab + 1 }),
+            Head::Damaged => return Ok(ReadBitmap::Damaged(CLASS_DAMAGED)),
             Head::Cut(_, None) => {
-                return Ok(Err("which of its slots are in use fails its checksum"));
+                let what = "which of its slots are in use fails its checksum";
+                return Ok(ReadBitmap::Damaged(what));
             }
             Head::Span(slabs) => {
                 self.claim_span(slab, slabs);
-                return Ok(Ok(slab + slabs));
+                return Ok(ReadBitmap::Known { next: slab + slabs });
             }
             Head::Cut(class, Some(bitmap)) => (class, bitmap),
         };
@@ -67,7 +76,7 @@ impl Space {
         for (cell, word) in known.bitmap.iter().zip(&bitmap) {
             cell.store(*word, Ordering::Relaxed);
         }
-        Ok(Ok(slab + 1))
+        Ok(ReadBitmap::Known { next: slab + 1 })
     }
 
     /// Whether a slab is all zeros: nothing was ever written there. Some file systems call room

@@ -113,9 +113,10 @@ impl Space {
         }
         if end < unowned.high_water {
             unowned.free.split_off(&end);
-            (unowned.next, unowned.high_water) = (end, end);
-            // PERSIST: what made the slabs free was fenced; if this is lost, the file is cut
-            // nevertheless, and a mark beyond its end says that the file was truncated.
+            unowned.next = end;
+            unowned.high_water = end;
+            // PERSIST: what made the slabs free was fenced; lost, the file is cut nevertheless, and
+            // a mark beyond its end says that the file was truncated.
             State::HighWater.publish(guard, u64::from(end))?;
             guard.fence();
         }

@@ -129,7 +129,8 @@ impl<C: Codec> InnerTree<C> {
             if !node.is_still(version) {
                 return Ok(None);
             }
-            (node, version) = (child, child_version);
+            node = child;
+            version = child_version;
         }
     }
 
