@@ -11,6 +11,7 @@
 //! of its words are durable. So after a kill a file is either in the index or read again, and
 //! reading it again writes the same entries.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -129,15 +130,18 @@ fn run() -> Result<(), Error> {
     match arguments.split_first() {
         Some((command, [folder])) if command == "index" => {
             let before = index.files.len()?;
-            let mut added = 0;
+            let added = Cell::new(0);
             println!("{before} files were in the index");
             texts(Path::new(folder), &mut |path, text| {
-                added += u64::from(index.add(&path.to_string_lossy(), text)?);
+                if index.add(&path.to_string_lossy(), text)? {
+                    added.set(added.get() + 1);
+                }
                 Ok(())
             })?;
             let words = index.words.len()?;
             println!(
-                "{added} files were read; the index has {} files and {words} entries",
+                "{} files were read; the index has {} files and {words} entries",
+                added.get(),
                 index.files.len()?
             );
         }

@@ -67,7 +67,9 @@ fn run() -> Result<(), Error> {
         let mut most = f64::NEG_INFINITY;
         for entry in readings.range(day) {
             let (_, degrees) = entry?;
-            (count, least, most) = (count + 1, degrees.min(least), degrees.max(most));
+            count += 1;
+            least = degrees.min(least);
+            most = degrees.max(most);
         }
         println!("{sensor:>8}: {count} readings of the last day, {least:.1} to {most:.1} degrees");
     }

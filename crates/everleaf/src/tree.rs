@@ -284,7 +284,7 @@ impl Tree {
         // before the first one. Soon after a crash this waits for recovery in the background.
         self.context.store.find_space();
         let mut entries = entries.into_iter();
-        let mut failure = None;
+        let failure = Cell::new(None);
         let loaded = self.striped.bulk_load(
             &mut |key, value| match entries.next() {
                 None => Ok(false),
@@ -296,7 +296,7 @@ impl Tree {
                     Ok(true)
                 }
                 Some(Err(error)) => {
-                    failure = Some(error);
+                    failure.set(Some(error));
                     // Only stops the load; the source's own error is what the caller gets.
                     Err(ErrorKind::InUse.into())
                 }
@@ -307,7 +307,7 @@ impl Tree {
                 fill.clamp(0.5, 1.0)
             },
         );
-        match failure {
+        match failure.into_inner() {
             Some(error) => Err(error),
             None => Ok(self.at(loaded)?),
         }
