@@ -282,7 +282,8 @@ impl Run {
             thread::sleep(Duration::from_millis(50).min(idle));
             let now = disk_bytes(folder)?;
             if now.to_bits() != bytes.to_bits() {
-                (changed, bytes) = (Instant::now(), now);
+                changed = Instant::now();
+                bytes = now;
             }
         }
         Ok(bytes)

@@ -68,7 +68,9 @@ impl<W: Write> DumpWriter<W> {
         let name = text::escape(name.as_bytes());
         let line = format!("{TREE}engine={engine} codec={codec} name={name}\n");
         self.output.write_all(line.as_bytes())?;
-        (self.codec, self.crc, self.entries) = (kind.codec, crc32c::crc32c(line.as_bytes()), 0);
+        self.codec = kind.codec;
+        self.crc = crc32c::crc32c(line.as_bytes());
+        self.entries = 0;
         Ok(())
     }
 

@@ -69,7 +69,8 @@ impl<'a> Writes<'a> {
         // Cleared only now: after a failure the ticket stays, so that the next wait fails as well.
         self.last = None;
         self.durable += self.under_way;
-        (self.under_way, self.settled) = (0, Instant::now());
+        self.under_way = 0;
+        self.settled = Instant::now();
         Ok(())
     }
 

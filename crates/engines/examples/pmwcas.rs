@@ -49,7 +49,8 @@ impl<M: Medium> Document<M> {
             // The words that the root leads to are durable before the root is.
             guard.fence();
             let mut roots = [0; ROOT_WORDS];
-            (roots[0], roots[1]) = (place, words);
+            roots[0] = place;
+            roots[1] = words;
             pool.create_tree("document", ENGINE, CODEC, &roots)?;
             let pmwcas = Pmwcas::open(&guard, place, SLOTS)?;
             drop(guard);

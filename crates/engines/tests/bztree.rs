@@ -204,7 +204,8 @@ fn a_disk_that_fails_takes_nothing_from_the_tree() {
             let mut number = 0;
             let mut next = |into: &mut Vec<u8>, value: &mut Vec<u8>| {
                 number += 1;
-                (*into, *value) = (key(number), b"value".to_vec());
+                *into = key(number);
+                *value = b"value".to_vec();
                 Ok(number < 30)
             };
             tree.bulk_load(&mut next, 1.0).map(|_| true)

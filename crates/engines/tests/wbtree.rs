@@ -175,7 +175,8 @@ fn a_load_that_is_overtaken_answers_when_that_is_durable() {
                     late.set_release(Release::Manual);
                     scope.spawn(move || tree.put(&[7; 8], &[7; 8]).unwrap());
                     assert!(late.until_waiting(1, PATIENCE));
-                    (*key, *value) = (vec![8; 8], vec![8; 8]);
+                    *key = vec![8; 8];
+                    *value = vec![8; 8];
                 }
                 Ok(calls == 1)
             };

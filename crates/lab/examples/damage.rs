@@ -177,13 +177,16 @@ impl Report {
             );
         }
         if *kind == KINDS[0] && self.saved_min.is_none_or(|saved| seen.saved < saved) {
-            (self.saved_min, self.saved_min_round) = (Some(seen.saved), Some(number));
+            self.saved_min = Some(seen.saved);
+            self.saved_min_round = Some(number);
         }
         if self.saved_min_any.is_none_or(|saved| seen.saved < saved) {
-            (self.saved_min_any, self.saved_min_any_round) = (Some(seen.saved), Some(number));
+            self.saved_min_any = Some(seen.saved);
+            self.saved_min_any_round = Some(number);
         }
         if seen.wrong > self.wrong_max {
-            (self.wrong_max, self.wrong_max_round) = (seen.wrong, Some(number));
+            self.wrong_max = seen.wrong;
+            self.wrong_max_round = Some(number);
         }
     }
 }
@@ -272,7 +275,8 @@ fn run_rounds(args: &Args) -> Outcome<Report> {
         medium: args.medium.name(),
         ..Report::default()
     };
-    (report.seed, report.codec) = (args.seed, args.codec.name());
+    report.seed = args.seed;
+    report.codec = args.codec.name();
     let rounds = args.round.map_or(0..args.rounds, |round| round..round + 1);
     for round in rounds {
         let mut child = child_of(args, &pool, round)?;

@@ -376,7 +376,8 @@ impl<M: Medium, C: Codec> Leaves<M, C> for SortedChain<M, C> {
         let leaves = &state.leaves;
         let position =
             goal.position::<C>(leaves.len(), |key| Self::positions(guard, leaves, key))?;
-        (copy.offset, copy.entries) = (leaves[position].offset, leaves[position].entries.clone());
+        copy.offset = leaves[position].offset;
+        copy.entries = leaves[position].entries.clone();
         let end = position + usize::from(direction == Direction::Forward);
         if end > 0
             && let Some(end) = leaves.get(end)

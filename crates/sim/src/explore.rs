@@ -180,7 +180,8 @@ impl<S: Subject> Explorer<S> {
         let stats = self.stats;
         let known = std::mem::take(&mut self.known);
         let shortest = self.shrink(failure);
-        (self.stats, self.known) = (stats, known);
+        self.stats = stats;
+        self.known = known;
         Err(shortest)
     }
 
@@ -319,7 +320,8 @@ impl<S: Subject> Explorer<S> {
             }
             count = if count == 1 { 0 } else { count.div_ceil(2) };
         }
-        (self.options.from_operation, self.options.second_crash) = (from_operation, second_crash);
+        self.options.from_operation = from_operation;
+        self.options.second_crash = second_crash;
         failure
     }
 
@@ -448,7 +450,8 @@ impl<S: Subject> Explorer<S> {
                 changed = false;
             }
             if model.adds(event) {
-                (stored, changed) = (true, true);
+                stored = true;
+                changed = true;
             }
             model.apply(&self.sim, trace, event);
             if let Event::Mark(mark) = event {
@@ -540,7 +543,8 @@ impl<S: Subject> Explorer<S> {
                 .get_mut(0)
                 .filter(|crash| crash.event == usize::MAX)
             {
-                (crash.event, crash.point) = (event, point);
+                crash.event = event;
+                crash.point = point;
                 crash.during = context.during();
                 let choices = self.plan.lock().decided.clone();
                 crash.choices = choices.iter().map(|decided| decided.choice).collect();

@@ -97,7 +97,8 @@ fn early_publishes(events: &[Event], stretch: Range<usize>, moves: &mut Vec<Move
     let mut last = stretch.start;
     for index in stretch.clone() {
         if matches!(events[index], Event::Fence { .. }) {
-            (before, last) = (last, index + 1);
+            before = last;
+            last = index + 1;
         }
         // The persist of a publish begins with the publish, or with earlier stores if no fence lies
         // between. A compare-exchange is flushed later, together with others: it moves before the

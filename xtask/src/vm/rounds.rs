@@ -190,8 +190,8 @@ impl Run<'_> {
         }
         self.report.add_violations(round, violations);
         if !reading.medium.is_empty() {
-            (self.report.medium_description, self.report.survives) =
-                (reading.medium, reading.survives);
+            self.report.medium_description = reading.medium;
+            self.report.survives = reading.survives;
         }
         if self.report.survives != "power-loss" && !self.args.no_sync && !self.report.is_violated()
         {

@@ -161,10 +161,8 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     });
     bar.finish_and_clear();
     let elapsed: Duration = start.elapsed();
-    (report.seconds, report.per_second) = (
-        elapsed.as_secs_f64(),
-        progress::per_second(report.stored, elapsed),
-    );
+    report.seconds = elapsed.as_secs_f64();
+    report.per_second = progress::per_second(report.stored, elapsed);
     if let Err(failure) = loaded {
         if !is_begun {
             return Err(failure);

@@ -63,7 +63,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             if start.is_some_and(|start| start >= key) {
                 return Err(Error::corrupt(self.anchor, "separators out of order"));
             }
-            (marked, start) = (path, Some(key));
+            marked = path;
+            start = Some(key);
             drop(guard);
             if !go_on() {
                 return Ok(false);

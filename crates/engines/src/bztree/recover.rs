@@ -58,7 +58,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             // guard's.
             guard.fence();
             let mut words = [0; ROOT_WORDS];
-            (words[ROOT_ANCHOR], words[ROOT_SLOTS]) = (anchor, slots as u64);
+            words[ROOT_ANCHOR] = anchor;
+            words[ROOT_SLOTS] = slots as u64;
             sizes.enter(&mut words);
             pool.create_tree(name, Self::ENGINE.0, C::ID, &words)
         };

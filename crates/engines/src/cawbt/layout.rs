@@ -192,7 +192,9 @@ impl Content {
             count: 1,
             ..Self::default()
         };
-        (content.ids[0], content.pointers[0], content.pointers[1]) = (separator, left, right);
+        content.ids[0] = separator;
+        content.pointers[0] = left;
+        content.pointers[1] = right;
         content
     }
 
@@ -218,7 +220,8 @@ impl Content {
         self.ids.copy_within(position..IDS_MAX - 1, position + 1);
         self.pointers
             .copy_within(position..IDS_MAX - 1, position + 1);
-        (self.ids[position], self.pointers[position]) = (id, record);
+        self.ids[position] = id;
+        self.pointers[position] = record;
         self.count += 1;
     }
 
@@ -226,7 +229,8 @@ impl Content {
     pub(super) fn remove_entry(&mut self, position: usize) {
         self.ids.copy_within(position + 1.., position);
         self.pointers.copy_within(position + 1..IDS_MAX, position);
-        (self.ids[IDS_MAX - 1], self.pointers[IDS_MAX - 1]) = (0, 0);
+        self.ids[IDS_MAX - 1] = 0;
+        self.pointers[IDS_MAX - 1] = 0;
         self.count -= 1;
     }
 
@@ -236,7 +240,8 @@ impl Content {
         self.ids.copy_within(position - 1..IDS_MAX - 1, position);
         self.pointers
             .copy_within(position..POINTERS_MAX - 1, position + 1);
-        (self.ids[position - 1], self.pointers[position]) = (separator, child);
+        self.ids[position - 1] = separator;
+        self.pointers[position] = child;
         self.count += 1;
     }
 
@@ -245,7 +250,8 @@ impl Content {
     pub(super) fn remove_child(&mut self, position: usize) {
         self.ids.copy_within(position.max(1).., position.max(1) - 1);
         self.pointers.copy_within(position + 1.., position);
-        (self.ids[IDS_MAX - 1], self.pointers[POINTERS_MAX - 1]) = (0, 0);
+        self.ids[IDS_MAX - 1] = 0;
+        self.pointers[POINTERS_MAX - 1] = 0;
         self.count -= 1;
     }
 

@@ -33,7 +33,8 @@ where
         pool.create_tree(name, Self::ENGINE.0, C::ID, &words)?;
         fresh.published();
         drop(fresh);
-        (tree.root, tree.log) = (words[ROOT_NODE], words[ROOT_LOG]);
+        tree.root = words[ROOT_NODE];
+        tree.log = words[ROOT_LOG];
         tree.is_search_fast = opening.settings.get(FAST_SEARCH) != Some(OFF);
         let mut state = State {
             log: Node::load(&guard, tree.log)?.0,

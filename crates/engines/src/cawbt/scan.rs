@@ -50,7 +50,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             if node.count() == 0 {
                 return Ok(None);
             }
-            (at, node) = (next, Node::load(guard, next.offset)?);
+            at = next;
+            node = Node::load(guard, next.offset)?;
             if copy.entries.len() >= ENTRIES {
                 let end = self.entries(&node).next();
                 return Ok(self

@@ -94,7 +94,8 @@ impl ExternalLog {
         let per_segment = self.entries_per_segment();
         let log = &mut work.shard.own.log;
         if log.epoch != work.epoch {
-            (log.epoch, log.entries) = (work.epoch, 0);
+            log.epoch = work.epoch;
+            log.entries = 0;
         }
         if log.entries == log.segments.len() as u64 * per_segment {
             if log.segments.len() == SEGMENTS_MAX {

@@ -341,7 +341,8 @@ impl<M: Medium> View<'_, M> {
         }
         let node = self.border(pointer)?;
         let version = self.stable(&node.version)?;
-        (leaf.node, leaf.version) = (node, version);
+        leaf.node = node;
+        leaf.version = version;
         Ok(!version.is_deleted() && trail.is_still(self))
     }
 
@@ -462,11 +463,9 @@ impl<M: Medium> View<'_, M> {
                 };
                 match entry {
                     Some(entry) if entry.class == LAYER => {
-                        (root, origin, depth) = (
-                            entry.value,
-                            Origin::Entry(leaf.node, leaf.version),
-                            depth + 1,
-                        );
+                        root = entry.value;
+                        origin = Origin::Entry(leaf.node, leaf.version);
+                        depth = depth + 1;
                     }
                     entry => return Ok(Place { leaf, depth, entry }),
                 }

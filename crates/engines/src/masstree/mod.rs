@@ -171,7 +171,8 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
         refuse_in_any_batch::<M>()?;
         let core = Core::create(pool, &options, Self::ARE_WORDS)?;
         let mut words = [0; ROOT_WORDS];
-        (words[ROOT_ANCHOR], words[ROOT_WIDTH]) = (core.anchor, core.width as u64);
+        words[ROOT_ANCHOR] = core.anchor;
+        words[ROOT_WIDTH] = core.width as u64;
         words[ROOT_TRANSIENT] = u64::from(options.mode == Mode::Transient);
         let made = core
             .begin()

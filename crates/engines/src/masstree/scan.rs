@@ -79,7 +79,8 @@ impl<'v> Frame<'v> {
     }
 
     fn go_on_at(&mut self, slice: Slice, is_included: bool) {
-        (self.at, self.is_start) = (Some((slice, is_included)), false);
+        self.at = Some((slice, is_included));
+        self.is_start = false;
     }
 
     /// The border node that it goes on with.
@@ -473,7 +474,8 @@ impl<M: Medium> Batches for RangeBatches<'_, M> {
             Ok(batch) if view.is_valid() => batch,
             _ => self.core.with_pass_held(read)?,
         };
-        (*batch, self.read) = (filled, nodes_read);
+        *batch = filled;
+        self.read = nodes_read;
         if is_end {
             batch.finish();
         } else {

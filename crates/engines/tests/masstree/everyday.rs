@@ -105,7 +105,8 @@ fn a_load_holds_up_nobody() {
                 drop(scope.spawn(|| assert!(!tree.update(b"absent", b"value").unwrap())));
             });
         });
-        (*key, *value) = (number.to_be_bytes().to_vec(), b"value".to_vec());
+        *key = number.to_be_bytes().to_vec();
+        *value = b"value".to_vec();
         Ok(true)
     };
     assert_eq!(tree.bulk_load(&mut source, 1.0).unwrap(), ENTRIES);
@@ -128,7 +129,8 @@ fn a_load_that_fails_late_takes_no_space() {
             if number % 1000 == 0 {
                 tree.sync()?;
             }
-            (*key, *value) = (number.to_be_bytes().to_vec(), vec![7; 100]);
+            *key = number.to_be_bytes().to_vec();
+            *value = vec![7; 100];
             Ok(true)
         };
         let refused = tree.bulk_load(&mut source, 1.0).unwrap_err();
@@ -704,7 +706,8 @@ fn a_pool_that_a_load_has_filled_is_emptied() {
             let Some(number) = keys.next() else {
                 return Ok(false);
             };
-            (*key, *value) = (number.to_be_bytes().to_vec(), vec![7; 100]);
+            *key = number.to_be_bytes().to_vec();
+            *value = vec![7; 100];
             Ok(true)
         }
     };

@@ -374,7 +374,8 @@ fn a_bulk_load_holds_no_lock_while_its_source_runs() {
                 (0, Vec::new())
             );
             count += 1;
-            (*key, *value) = (count.to_be_bytes().to_vec(), vec![7; 8]);
+            *key = count.to_be_bytes().to_vec();
+            *value = vec![7; 8];
             Ok(count <= 50)
         };
         assert_eq!(tree.bulk_load(&mut next, 1.0).unwrap(), 50);
@@ -386,7 +387,8 @@ fn a_bulk_load_holds_no_lock_while_its_source_runs() {
         let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
             let write = || other.put(&[9; 8], &[9; 8]).unwrap();
             std::thread::scope(|scope| scope.spawn(write).join().unwrap());
-            (*key, *value) = (vec![1; 8], vec![1; 8]);
+            *key = vec![1; 8];
+            *value = vec![1; 8];
             Ok(std::mem::take(&mut is_first))
         };
         let refused = other.bulk_load(&mut next, 1.0).unwrap_err();

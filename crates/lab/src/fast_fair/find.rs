@@ -277,7 +277,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
             match C::compare_tie(guard, key, words)? {
                 Ordering::Less => break,
                 Ordering::Equal => {
-                    (look.position, look.found) = (index, Some(words));
+                    look.position = index;
+                    look.found = Some(words);
                     break;
                 }
                 Ordering::Greater => look.position = index + 1,

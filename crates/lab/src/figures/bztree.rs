@@ -49,8 +49,9 @@ pub(super) const FIGURES: &[(u8, Measure)] = &[
 
 fn curve_args(setup: &Setup, curve: &Curve, threads: usize) -> crate::bench::Args {
     let mut bench = bench_args(setup);
-    (bench.workload, bench.distribution, bench.medium) =
-        (curve.workload, curve.distribution, curve.medium);
+    bench.workload = curve.workload;
+    bench.distribution = curve.distribution;
+    bench.medium = curve.medium;
     bench.threads = threads;
     bench
 }
@@ -398,7 +399,8 @@ fn parts(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
         ] {
             notes.note(format!("{panel}, {series}"));
             let mut bench = bench_args(setup);
-            (bench.workload, bench.medium) = (workload, medium);
+            bench.workload = workload;
+            bench.medium = medium;
             let Shares {
                 leaf,
                 inner,
@@ -429,7 +431,8 @@ fn parts(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
 
 fn pmwcas_words(setup: &Setup, _: Notes<'_>) -> Result<Figure> {
     let mut bench = bench_args(setup);
-    (bench.medium, bench.keys) = (MediumChoice::Ram, setup.keys.clamp(5_000, 20_000));
+    bench.medium = MediumChoice::Ram;
+    bench.keys = setup.keys.clamp(5_000, 20_000);
     let mut points = Vec::new();
     let mut claims = Vec::new();
     for (operation, attempts, words) in words(&bench)? {
@@ -473,8 +476,10 @@ fn memory(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
     let mut claims = Vec::new();
     for (keys, paper) in papers.into_iter().filter(|(keys, _)| *keys <= setup.keys) {
         let mut bench = bench_args(setup);
-        (bench.workload, bench.medium, bench.keys, bench.runs) =
-            (Workload::Balanced, MediumChoice::Ram, keys, 1);
+        bench.workload = Workload::Balanced;
+        bench.medium = MediumChoice::Ram;
+        bench.keys = keys;
+        bench.runs = 1;
         bench.threads = setup.threads_max();
         notes.note(format!("{} keys", grouped(keys)));
         let bytes = sample(&bench)?.used_bytes as f64;
@@ -506,7 +511,9 @@ fn recovery(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
     let mut claims = Vec::new();
     for keys in SIZES.into_iter().filter(|keys| *keys <= setup.keys) {
         let mut bench = bench_args(setup);
-        (bench.medium, bench.keys, bench.workload) = (MediumChoice::Dax, keys, Workload::Find);
+        bench.medium = MediumChoice::Dax;
+        bench.keys = keys;
+        bench.workload = Workload::Find;
         notes.note(format!("{} keys", grouped(keys)));
         let mut micros = [Vec::new(), Vec::new()];
         for _ in 0..setup.runs {

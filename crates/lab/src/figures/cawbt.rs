@@ -161,9 +161,12 @@ impl<'a> Lab<'a> {
             .into_iter()
             .chain(tree.set.map(str::to_owned))
             .collect();
-        (bench.medium, bench.workload, bench.distribution) =
-            (tree.medium, workload, Distribution::Monotonic);
-        (bench.threads, bench.keys, bench.ops) = (1, self.keys, Some(self.keys));
+        bench.medium = tree.medium;
+        bench.workload = workload;
+        bench.distribution = Distribution::Monotonic;
+        bench.threads = 1;
+        bench.keys = self.keys;
+        bench.ops = Some(self.keys);
         Ok(bench)
     }
 

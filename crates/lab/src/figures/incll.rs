@@ -121,8 +121,9 @@ impl Setting {
         };
         let one = |tree: usize, delay: Option<u64>| {
             let mut args = trees[tree].clone();
-            (args.workload, args.distribution, args.threads) =
-                (self.workload, self.distribution, self.threads);
+            args.workload = self.workload;
+            args.distribution = self.distribution;
+            args.threads = self.threads;
             args.persist_delay_ns = delay;
             Series { tree, args }
         };
@@ -165,9 +166,11 @@ impl<'a> Lab<'a> {
         let is_delayed = settings.iter().any(|setting| !setting.delays_ns.is_empty());
         let tree_args = |(_, mode): &Tree| {
             let mut bench = bench_args(self.setup);
-            (bench.engine, bench.set) = (Engine::MASSTREE, vec![(*mode).to_owned()]);
-            (bench.medium, bench.keys, bench.threads) =
-                (MediumChoice::Dax, keys, self.threads_max());
+            bench.engine = Engine::MASSTREE;
+            bench.set = vec![(*mode).to_owned()];
+            bench.medium = MediumChoice::Dax;
+            bench.keys = keys;
+            bench.threads = self.threads_max();
             bench.persist_delay_ns = is_delayed.then_some(0);
             bench
         };
@@ -508,9 +511,11 @@ impl<'a> Lab<'a> {
                     grouped(keys)
                 ));
                 let mut bench = bench_args(self.setup);
-                (bench.engine, bench.set) = (Engine::MASSTREE, vec![mode.to_owned()]);
-                (bench.medium, bench.keys, bench.workload) =
-                    (MediumChoice::Dax, keys, Workload::Find);
+                bench.engine = Engine::MASSTREE;
+                bench.set = vec![mode.to_owned()];
+                bench.medium = MediumChoice::Dax;
+                bench.keys = keys;
+                bench.workload = Workload::Find;
                 let mut ms = Vec::new();
                 let mut nodes = 0;
                 for _ in 0..self.setup.runs {

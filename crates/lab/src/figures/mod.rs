@@ -208,7 +208,9 @@ fn bench_args(setup: &Setup) -> bench::Args {
     } else {
         Engine::BZTREE
     };
-    (defaults.keys, defaults.ops, defaults.runs) = (setup.keys, Some(setup.ops), setup.runs);
+    defaults.keys = setup.keys;
+    defaults.ops = Some(setup.ops);
+    defaults.runs = setup.runs;
     defaults
 }
 

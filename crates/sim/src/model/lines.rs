@@ -97,7 +97,8 @@ impl History {
                     newest = push_distinct(&mut candidates, *content);
                 }
             }
-            (self.candidates, self.newest) = (candidates, newest as u16);
+            self.candidates = candidates;
+            self.newest = newest as u16;
         }
         &self.candidates
     }

@@ -186,7 +186,8 @@ impl State {
         self.threads.clear();
         self.threads.resize(threads, 0);
         self.places.clear();
-        (self.memory, self.log) = (0, 0);
+        self.memory = 0;
+        self.log = 0;
     }
 
     /// Notes the next step of a thread. The step shows what the thread knows, also of state that is

@@ -258,14 +258,14 @@ impl Turn {
     pub(super) fn begin(&self, threads: usize, uninterrupted: &[usize], steps_max: u32) {
         let event = self.sim.recorded();
         let run = &mut *self.run.borrow_mut();
-        (
-            run.steps,
-            run.steps_max,
-            run.changes,
-            run.looks,
-            run.returned,
-        ) = (0, steps_max, 1, 0, 0);
-        (run.end, run.is_stuck, run.unsure) = (None, false, 0);
+        run.steps = 0;
+        run.steps_max = steps_max;
+        run.changes = 1;
+        run.looks = 0;
+        run.returned = 0;
+        run.end = None;
+        run.is_stuck = false;
+        run.unsure = 0;
         run.live = u64::MAX >> (64 - threads);
         run.uninterrupted = uninterrupted
             .iter()

@@ -121,7 +121,8 @@ impl Subject for Words {
             guard.flush_words(words);
             guard.fence();
             let mut roots = [0; ROOT_WORDS];
-            (roots[0], roots[1]) = (place, lines);
+            roots[0] = place;
+            roots[1] = lines;
             pool.create_tree("words", 9, 9, &roots).map_err(text)?
         };
         if pool.needs_mark() {

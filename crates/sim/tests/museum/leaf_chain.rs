@@ -150,7 +150,8 @@ impl Toy for Chain {
                 () => spare.push(leaf),
             }
         }
-        (*self.index.borrow_mut(), *self.spare.borrow_mut()) = (index, spare);
+        *self.index.borrow_mut() = index;
+        *self.spare.borrow_mut() = spare;
     }
 
     fn insert(&self, memory: &Memory<'_>, key: u64, value: u64) {

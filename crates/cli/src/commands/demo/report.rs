@@ -64,7 +64,8 @@ impl Report {
     /// Notes the walk; returns it in words.
     pub(super) fn walked(&mut self, root: &Path, listing: &Listing, duration: Duration) -> String {
         self.root = root.display().to_string();
-        (self.paths, self.unreadable) = (listing.len() as u64, listing.unreadable);
+        self.paths = listing.len() as u64;
+        self.unreadable = listing.unreadable;
         self.walk_seconds = duration.as_secs_f64();
         let unreadable = match self.unreadable {
             0 => String::new(),
@@ -100,8 +101,8 @@ impl Report {
         duration: Duration,
     ) -> Result<String, Failure> {
         let recovery = store.recovery().duration;
-        (self.recovery_seconds, self.reopen_seconds) =
-            (recovery.as_secs_f64(), duration.as_secs_f64());
+        self.recovery_seconds = recovery.as_secs_f64();
+        self.reopen_seconds = duration.as_secs_f64();
         let reads_nothing = [Engine::MASSTREE, Engine::BZTREE].contains(&tree.kind().engine);
         self.leaves_read = if reads_nothing {
             0

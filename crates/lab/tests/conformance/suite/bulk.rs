@@ -135,7 +135,8 @@ fn load_with(tree: &dyn Index, kind: Kind, trouble: Trouble, at: u64) -> Result<
     let mut index = 0;
     let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
         let id = 2 * index as u32 + 10;
-        (*key, *value) = (key_of(kind, id), value_of(kind, id, 1));
+        *key = key_of(kind, id);
+        *value = value_of(kind, id, 1);
         if index == at {
             match trouble {
                 Trouble::Unsorted => *key = key_of(kind, id - 5),

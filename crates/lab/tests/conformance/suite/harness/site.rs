@@ -146,7 +146,8 @@ impl<P: Place> World for Site<P> {
         if pool.needs_mark() {
             pool.finish_marking();
         }
-        (self.pool, self.trees) = (Some(pool), trees);
+        self.pool = Some(pool);
+        self.trees = trees;
         Ok(())
     }
 
