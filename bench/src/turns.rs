@@ -98,8 +98,8 @@ pub(crate) fn take(
                 Ok(sample)
             };
             match measure(kind, plan, &place, tell)? {
-                Ok(samples) => results.samples.extend(samples),
-                Err(why) => {
+                Run::Measured(samples) => results.samples.extend(samples),
+                Run::Failed(why) => {
                     bar.suspend(|| eprintln!("{why}"));
                     results.samples.retain(|sample| sample.store != kind.name);
                     results.failed.push((kind.name, why));
@@ -114,13 +114,20 @@ pub(crate) fn take(
     Ok(results)
 }
 
-/// One run of one store: its figures, or why it failed.
+/// How one run of one store ended.
+enum Run {
+    Measured(Vec<Sample>),
+    /// The store failed, and this is why.
+    Failed(String),
+}
+
+/// Measures one store once.
 fn measure(
     kind: &'static Kind,
     plan: &Plan,
     place: &Path,
     tell: impl Fn(Line) -> Result<Sample>,
-) -> Result<std::result::Result<Vec<Sample>, String>> {
+) -> Result<Run> {
     let cannot = |error| {
         Failure::new(format!(
             "cannot start a process for {}: {error}; free some memory",
@@ -153,10 +160,10 @@ fn measure(
     }
     let status = child.wait().map_err(cannot)?;
     if status.success() {
-        return Ok(Ok(samples));
+        return Ok(Run::Measured(samples));
     }
     let why = said.trim();
-    Ok(Err(if why.is_empty() {
+    Ok(Run::Failed(if why.is_empty() {
         format!("{}: its process ended with {status}", kind.name)
     } else {
         why.to_owned()

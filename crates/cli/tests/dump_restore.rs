@@ -8,7 +8,13 @@ use std::os::unix::fs::PermissionsExt;
 use common::{lines, on, pool, run, run_with};
 
 /// A pool with binary keys, an empty tree, a tree of words, and an odd name; and its dump.
-fn sample() -> (tempfile::TempDir, std::path::PathBuf, Vec<u8>) {
+struct Sample {
+    folder: tempfile::TempDir,
+    pool: std::path::PathBuf,
+    dump: Vec<u8>,
+}
+
+fn sample() -> Sample {
     let (folder, pool) = pool();
     let mut records = String::new();
     for number in 0..600_u32 {
@@ -37,12 +43,12 @@ fn sample() -> (tempfile::TempDir, std::path::PathBuf, Vec<u8>) {
     run(&on("put", &pool, &["k", "v", "--tree", "empty"])).expect(0);
     run(&on("rm", &pool, &["k", "--tree", "empty"])).expect(0);
     let dump = run(&on("dump", &pool, &[])).expect(0).output;
-    (folder, pool, dump)
+    Sample { folder, pool, dump }
 }
 
 #[test]
 fn any_bytes_survive_a_dump_and_a_restore() {
-    let (folder, pool, dump) = sample();
+    let Sample { folder, pool, dump } = sample();
     let text = std::str::from_utf8(&dump).unwrap();
     assert!(
         text.lines()
@@ -80,7 +86,7 @@ fn any_bytes_survive_a_dump_and_a_restore() {
 
 #[test]
 fn a_damaged_dump_is_noticed_and_loads_no_part_of_a_tree() {
-    let (folder, _, dump) = sample();
+    let Sample { folder, dump, .. } = sample();
     let other = folder.path().join("other.pool");
     let trees = || match other.exists() {
         true => run(&on("trees", &other, &[])).expect(0).text().to_owned(),
@@ -120,7 +126,11 @@ fn a_damaged_dump_is_noticed_and_loads_no_part_of_a_tree() {
 
 #[test]
 fn the_pool_is_not_overwritten_by_its_own_dump() {
-    let (_folder, pool, dump) = sample();
+    let Sample {
+        folder: _folder,
+        pool,
+        dump,
+    } = sample();
     let said = run(&on("dump", &pool, &[pool.to_str().unwrap()])).expect(2);
     assert!(said.errors.contains("the pool itself"), "{said:?}");
     assert!(run(&on("dump", &pool, &[])).expect(0).output == dump);
@@ -149,7 +159,7 @@ fn nor_is_its_log() {
 
 #[test]
 fn a_dump_that_fails_leaves_the_last_one() {
-    let (folder, pool, dump) = sample();
+    let Sample { folder, pool, dump } = sample();
     let file = folder.path().join("pool.dump");
     let link = folder.path().join("link");
     fs::write(&file, "an old dump, much longer than nothing").unwrap();

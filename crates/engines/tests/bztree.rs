@@ -859,7 +859,7 @@ fn expect_a_sound_mark(leaves: u32, before: u32, meanwhile: [u32; 2]) {
     (1000..1200).for_each(|number| assert!(tree.insert(&key(number), b"value").unwrap()));
     let lost: Vec<_> = keys
         .iter()
-        .filter(|number| tree.get(&key(**number)).ok().flatten().is_none())
+        .filter(|number| !matches!(tree.get(&key(**number)), Ok(Some(_))))
         .collect();
     let what = format!("after {leaves} leaves, {before}, {meanwhile:?}");
     assert!(lost.is_empty(), "{what}: {lost:?} are lost");

@@ -12,15 +12,29 @@ use everleaf::{
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Name, content, and times of the files in a folder.
-fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>, i64, i64)> {
+/// A file as it was found.
+#[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Found {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    changed_s: i64,
+    changed_ns: i64,
+}
+
+/// The files in a folder.
+fn files(folder: &Path) -> Vec<Found> {
     let mut files: Vec<_> = fs::read_dir(folder)
         .unwrap()
         .map(|entry| {
             let path = entry.unwrap().path();
             let found = fs::metadata(&path).unwrap();
             let bytes = fs::read(&path).unwrap();
-            (path, bytes, found.mtime(), found.mtime_nsec())
+            Found {
+                path,
+                bytes,
+                changed_s: found.mtime(),
+                changed_ns: found.mtime_nsec(),
+            }
         })
         .collect();
     files.sort();

@@ -60,11 +60,21 @@ fn cases() -> impl Iterator<Item = (MediumChoice, TreeOptions)> {
     media.flat_map(move |medium| kinds.map(|kind| (medium, kind)))
 }
 
-fn new_store(medium: MediumChoice) -> (tempfile::TempDir, PathBuf, Store) {
+struct NewStore {
+    folder: tempfile::TempDir,
+    path: PathBuf,
+    store: Store,
+}
+
+fn new_store(medium: MediumChoice) -> NewStore {
     let folder = folder();
     let path = folder.path().join("pool");
     let store = options(medium).open(&path).unwrap();
-    (folder, path, store)
+    NewStore {
+        folder,
+        path,
+        store,
+    }
 }
 
 fn expect_whole(store: &Store, name: &str, value: u8) {
@@ -83,7 +93,11 @@ fn expect_whole(store: &Store, name: &str, value: u8) {
 fn what_a_dropped_tree_took_comes_back_and_is_used_again() {
     for (medium, kind) in cases() {
         let what = (medium, kind.engine.name);
-        let (_folder, path, store) = new_store(medium);
+        let NewStore {
+            folder: _folder,
+            path,
+            store,
+        } = new_store(medium);
         fill(&store, "large", kind, 1);
         // It holds the end of the file.
         fill(&store, "kept", kind, 2);
@@ -130,7 +144,11 @@ fn what_a_dropped_tree_took_comes_back_and_is_used_again() {
 fn what_was_removed_from_a_tree_comes_back() {
     for (medium, kind) in cases() {
         let what = (medium, kind.engine.name);
-        let (_folder, path, store) = new_store(medium);
+        let NewStore {
+            folder: _folder,
+            path,
+            store,
+        } = new_store(medium);
         fill(&store, "tree", kind, 1);
         store.compact().unwrap();
         let full = room(&path);
@@ -160,7 +178,11 @@ fn what_was_removed_from_a_tree_comes_back() {
 #[test]
 fn a_close_gives_back_what_was_removed() {
     for (medium, kind) in cases() {
-        let (_folder, path, store) = new_store(medium);
+        let NewStore {
+            folder: _folder,
+            path,
+            store,
+        } = new_store(medium);
         fill(&store, "tree", kind, 1);
         let tree = store.open_tree("tree").unwrap();
         (0..ENTRIES).for_each(|number| drop(tree.pending().remove(key(number)).unwrap()));

@@ -13,8 +13,15 @@ mod common;
 
 use common::{flipped, folder, opened};
 
-/// A pool with one tree of records, each of which has its whole key; its bytes.
-fn pool_of(engine: Engine, key: impl Fn(u64) -> String) -> (TempDir, PathBuf, Vec<u8>) {
+/// A pool that was closed.
+struct ClosedPool {
+    folder: TempDir,
+    path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+/// A pool with one tree of records, each of which has its whole key.
+fn pool_of(engine: Engine, key: impl Fn(u64) -> String) -> ClosedPool {
     let folder = folder();
     let path = folder.path().join("a.pool");
     let store = Options::new().open(&path).unwrap();
@@ -31,7 +38,11 @@ fn pool_of(engine: Engine, key: impl Fn(u64) -> String) -> (TempDir, PathBuf, Ve
     drop(tree);
     store.close().unwrap();
     let bytes = fs::read(&path).unwrap();
-    (folder, path, bytes)
+    ClosedPool {
+        folder,
+        path,
+        bytes,
+    }
 }
 
 /// The bytes with lengths that cannot be in the record that has this key; `None` if more than one
@@ -55,7 +66,11 @@ fn with_damaged_record(whole: &[u8], key: &str) -> Option<Vec<u8>> {
 #[test]
 fn a_range_of_bztree_leaves_out_what_is_damaged_and_nothing_else() -> Result<()> {
     let key = |number| format!("key {number:03}\0");
-    let (_folder, path, whole) = pool_of(Engine::BZTREE, key);
+    let ClosedPool {
+        folder: _folder,
+        path,
+        bytes: whole,
+    } = pool_of(Engine::BZTREE, key);
     for damaged in [0, 50, 150, 199] {
         fs::write(&path, with_damaged_record(&whole, &key(damaged)).unwrap()).unwrap();
         let store = opened(&path)?;
@@ -111,7 +126,11 @@ fn a_range_of_bztree_leaves_out_what_is_damaged_and_nothing_else() -> Result<()>
 #[test]
 fn a_damaged_record_of_bztree_keeps_nobody_from_the_others_in_its_leaf() -> Result<()> {
     let key = |number| format!("a prefix that all share {number:03}");
-    let (_folder, path, whole) = pool_of(Engine::BZTREE, key);
+    let ClosedPool {
+        folder: _folder,
+        path,
+        bytes: whole,
+    } = pool_of(Engine::BZTREE, key);
     let mut tried = 0;
     for damaged in (0..200).step_by(23) {
         // The key is not one that separates leaves, which would be there twice.
@@ -157,7 +176,11 @@ fn what_lies_before_damage_and_behind_it_is_salvaged_from_a_tree_that_opens() ->
         .copied()
         .filter(|engine| *engine != Engine::CAWBT)
     {
-        let (_folder, path, whole) = pool_of(engine, key);
+        let ClosedPool {
+            folder: _folder,
+            path,
+            bytes: whole,
+        } = pool_of(engine, key);
         let mut bytes = whole.clone();
         // In a record of masstree the lengths come first, then the value, then the key.
         let value = b"value 120\0";
@@ -211,7 +234,11 @@ fn what_lies_before_damage_and_behind_it_is_salvaged_from_a_tree_that_opens() ->
 fn what_lies_before_damage_and_behind_it_is_salvaged_from_a_tree_that_does_not_open() -> Result<()>
 {
     let key = |number| format!("a prefix that all share {number:03}");
-    let (_folder, path, whole) = pool_of(Engine::CAWBT, key);
+    let ClosedPool {
+        folder: _folder,
+        path,
+        bytes: whole,
+    } = pool_of(Engine::CAWBT, key);
     let damaged = with_damaged_record(&whole, &key(120)).unwrap();
     let expected: Vec<String> = (0..200).filter(|number| *number != 120).map(key).collect();
     assert_eq!(salvaged(&path, &damaged)?, (expected, 1));
@@ -240,7 +267,11 @@ fn a_damaged_slice_of_masstree_costs_its_own_entry() -> Result<()> {
     // their records contain.
     for (rest, masks) in [("", &[0x80, 0x40][..]), (" goes on", &[0x80, 0x08])] {
         let key = |number: u64| format!("key {number:03}\0{rest}");
-        let (_folder, path, whole) = pool_of(Engine::MASSTREE, key);
+        let ClosedPool {
+            folder: _folder,
+            path,
+            bytes: whole,
+        } = pool_of(Engine::MASSTREE, key);
         let mut tried = 0;
         // Nothing records where the entries of the first node begin.
         for number in (14..199).step_by(3) {
@@ -287,7 +318,11 @@ fn a_damaged_slice_of_masstree_costs_its_own_entry() -> Result<()> {
 #[test]
 fn one_damaged_word_of_masstree_costs_no_more_than_an_entry_or_two() -> Result<()> {
     let key = |number: u64| format!("key {number:03}\0");
-    let (_folder, path, whole) = pool_of(Engine::MASSTREE, key);
+    let ClosedPool {
+        folder: _folder,
+        path,
+        bytes: whole,
+    } = pool_of(Engine::MASSTREE, key);
     let keys: BTreeSet<String> = (0..200).map(key).collect();
     let mut tried = 0;
     for number in (0..200).step_by(7) {
@@ -333,7 +368,11 @@ fn is_permutation(word: u64) -> bool {
 /// The damage was once not reported.
 #[test]
 fn entries_that_a_node_of_masstree_has_lost_count_of_are_said_to_be_missing() -> Result<()> {
-    let (_folder, path, whole) = pool_of(Engine::MASSTREE, |number| format!("key {number:03}"));
+    let ClosedPool {
+        folder: _folder,
+        path,
+        bytes: whole,
+    } = pool_of(Engine::MASSTREE, |number| format!("key {number:03}"));
     let mut lost = 0;
     for at in (0..whole.len()).step_by(8) {
         let word = u64::from_le_bytes(whole[at..][..8].try_into().unwrap());
@@ -513,8 +552,8 @@ fn key_of(number: u64) -> [u8; 8] {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
 }
 
-/// A pool that was closed cleanly, of which two thirds of the entries were removed; its bytes.
-fn thinned(engine: Engine) -> (TempDir, PathBuf, Vec<u8>) {
+/// A pool that was closed cleanly, of which two thirds of the entries were removed.
+fn thinned(engine: Engine) -> ClosedPool {
     let folder = folder();
     let path = folder.path().join("a.pool");
     let store = Options::new().open(&path).unwrap();
@@ -532,14 +571,22 @@ fn thinned(engine: Engine) -> (TempDir, PathBuf, Vec<u8>) {
     drop(tree);
     store.close().unwrap();
     let bytes = fs::read(&path).unwrap();
-    (folder, path, bytes)
+    ClosedPool {
+        folder,
+        path,
+        bytes,
+    }
 }
 
 /// A line that holds only the name: all pointers to the tree are in other lines.
 #[test]
 fn a_tree_whose_name_is_lost_is_salvaged_under_the_number_of_its_slot() -> Result<()> {
     for engine in Engine::ALL.iter().copied() {
-        let (_folder, path, mut bytes) = pool_of(engine, |number| format!("key {number:03}"));
+        let ClosedPool {
+            folder: _folder,
+            path,
+            mut bytes,
+        } = pool_of(engine, |number| format!("key {number:03}"));
         bytes[0x3040..0x3080].fill(0xa5);
         fs::write(&path, bytes).unwrap();
         let store = opened(&path)?;
@@ -582,7 +629,11 @@ fn saved_of_rest(path: &Path) -> Result<(u64, Vec<String>)> {
 #[test]
 fn what_is_left_of_a_file_that_was_cut_off_is_salvaged() -> Result<()> {
     for engine in Engine::ALL.iter().copied() {
-        let (_folder, path, whole) = thinned(engine);
+        let ClosedPool {
+            folder: _folder,
+            path,
+            bytes: whole,
+        } = thinned(engine);
         assert_eq!(saved_of_rest(&path)?, (MANY, Vec::new()), "{engine:?}");
         fs::write(&path, &whole[..whole.len() / 2 + 77]).unwrap();
         assert!(Options::new().read_only(true).open(&path).is_err());
@@ -637,7 +688,11 @@ fn what_the_file_has_is_salvaged_without_a_damaged_log() -> Result<()> {
 /// `stat` once called such a tree sound.
 #[test]
 fn a_line_of_zeros_in_a_node_of_wbtree_is_met_by_stat() {
-    let (_folder, path, whole) = pool_of(Engine::WBTREE, |number| {
+    let ClosedPool {
+        folder: _folder,
+        path,
+        bytes: whole,
+    } = pool_of(Engine::WBTREE, |number| {
         format!("a prefix that all share {number:03}")
     });
     let mut met = 0;
@@ -665,7 +720,11 @@ fn a_line_of_zeros_in_a_node_of_wbtree_is_met_by_stat() {
 /// whose nodes were freed.
 #[test]
 fn a_dropped_tree_does_not_come_back_where_the_state_of_its_slot_is_damaged() -> Result<()> {
-    let (_folder, path, before) = pool_of(Engine::RNTREE, |number| format!("key {number:03}"));
+    let ClosedPool {
+        folder: _folder,
+        path,
+        bytes: before,
+    } = pool_of(Engine::RNTREE, |number| format!("key {number:03}"));
     let damage = |mut bytes: Vec<u8>| {
         bytes[0x3000] ^= 1;
         fs::write(&path, bytes).unwrap();

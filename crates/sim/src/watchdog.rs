@@ -301,22 +301,31 @@ impl Watched {
     }
 }
 
-/// Runs a command and watches the explorers in it. Returns its exit status; or, as the inner `Err`,
-/// the attempts under way, if the process died of a signal, or was killed because an explorer tried
-/// nothing new for `limit`.
+/// How a process that was watched ended.
+#[derive(Debug)]
+pub enum ProcessEnd {
+    /// It exited.
+    Exited(ExitStatus),
+    /// It died of a signal, or was killed because an explorer tried nothing new: the attempts that
+    /// were under way.
+    Cut(Ended),
+}
+
+/// Runs a command and watches the explorers in it. It is killed if an explorer tries nothing new
+/// for `limit`.
 ///
 /// `limit` must be longer than the longest recovery. It counts processor time while the explorer
 /// runs, elapsed time while it sleeps, and nothing while it is stopped.
 ///
 /// # Errors
 /// If the command cannot be run or watched.
-pub fn watch(mut command: Command, limit: Duration) -> io::Result<Result<ExitStatus, Ended>> {
+pub fn watch(mut command: Command, limit: Duration) -> io::Result<ProcessEnd> {
     // It has no name in any folder, so none is left behind however this process ends.
     let beacons = tempfile::tempfile()?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), beacons.as_raw_fd());
     let mut child = command.env(VARIABLE, path).spawn()?;
     let result = follow(&mut child, &beacons, limit);
-    if !matches!(result, Ok(Ok(_))) {
+    if !matches!(result, Ok(ProcessEnd::Exited(_))) {
         // It may have ended already; then there is nothing to kill.
         let _ = child.kill();
         let _ = child.wait();
@@ -324,16 +333,12 @@ pub fn watch(mut command: Command, limit: Duration) -> io::Result<Result<ExitSta
     result
 }
 
-fn follow(
-    child: &mut Child,
-    file: &File,
-    limit: Duration,
-) -> io::Result<Result<ExitStatus, Ended>> {
+fn follow(child: &mut Child, file: &File, limit: Duration) -> io::Result<ProcessEnd> {
     let mut watched: Vec<Watched> = Vec::new();
     loop {
         if let Some(status) = child.try_wait()? {
             let Some(signal) = status.signal() else {
-                return Ok(Ok(status));
+                return Ok(ProcessEnd::Exited(status));
             };
             let now = attempts(file)?;
             let tried = now
@@ -343,7 +348,7 @@ fn follow(
             let doing = tried
                 .map(|(slot, attempt)| doing(file, slot, attempt))
                 .collect::<io::Result<_>>()?;
-            return Ok(Err(Ended {
+            return Ok(ProcessEnd::Cut(Ended {
                 what: format!("the process died of signal {signal}"),
                 doing,
             }));
@@ -357,7 +362,7 @@ fn follow(
                 let what = format!(
                     "made no progress for {limit:?}: probably a loop without operations on the medium"
                 );
-                return Ok(Err(Ended {
+                return Ok(ProcessEnd::Cut(Ended {
                     what,
                     doing: vec![doing(file, slot, &watched.attempt)?],
                 }));

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::sync::Once;
 use std::time::Duration;
 
-use everleaf_sim::watchdog::{self, Ended};
+use everleaf_sim::watchdog::{self, Ended, ProcessEnd};
 use everleaf_sim::{Complaint, Explorer, Images, Options, Subject};
 use medium::sim::Sim;
 use medium::{Guard, Medium};
@@ -150,9 +150,10 @@ fn watch_with(fault: Fault, limit: Duration, variables: &[(&str, &str)]) -> Resu
         .envs(variables.iter().copied())
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null());
-    watchdog::watch(command, limit)
-        .unwrap()
-        .map(|status| status.success())
+    match watchdog::watch(command, limit).unwrap() {
+        ProcessEnd::Exited(status) => Ok(status.success()),
+        ProcessEnd::Cut(ended) => Err(ended),
+    }
 }
 
 #[test]

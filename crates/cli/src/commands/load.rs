@@ -46,16 +46,21 @@ struct Report {
     per_second: f64,
 }
 
+/// Why a line was not stored.
+enum NotStored {
+    /// The line is no entry of this tree, and this is why.
+    BadLine(String),
+    /// The store failed.
+    Failed(Error),
+}
+
 impl Args {
     /// Stores one line; `Err(Ok(what))` if it is malformed.
-    fn store(
-        &self,
-        codec: Codec,
-        writes: &mut Writes<'_>,
-        line: &[u8],
-    ) -> Result<(), Result<String, Error>> {
-        let tab = line.iter().position(|byte| *byte == b'\t');
-        let tab = tab.ok_or_else(|| Ok("no tab between key and value".to_owned()))?;
+    fn store(&self, codec: Codec, writes: &mut Writes<'_>, line: &[u8]) -> Result<(), NotStored> {
+        let Some(tab) = line.iter().position(|byte| *byte == b'\t') else {
+            let what = "no tab between key and value".to_owned();
+            return Err(NotStored::BadLine(what));
+        };
         let notation = Notation {
             hex: self.hex,
             escaped: !self.raw,
@@ -69,7 +74,7 @@ impl Args {
         let read = |text| {
             notation
                 .read(text, codec)
-                .map_err(|what| Ok(what + way_out))
+                .map_err(|what| NotStored::BadLine(what + way_out))
         };
         let key = read(&line[..tab])?;
         let value = read(&line[tab + 1..])?;
@@ -78,8 +83,8 @@ impl Args {
             .map_err(|error| match error.kind() {
                 ErrorKind::KeyTooLong { .. }
                 | ErrorKind::ValueTooLong { .. }
-                | ErrorKind::NotAWord { .. } => Ok(error.to_string()),
-                _ => Err(error),
+                | ErrorKind::NotAWord { .. } => NotStored::BadLine(error.to_string()),
+                _ => NotStored::Failed(error),
             })
     }
 
@@ -108,13 +113,13 @@ impl Args {
             }
             let content = line.strip_suffix(b"\n").unwrap_or(&line);
             let stored = match read {
-                LineRead::TooLong(length) => Err(Ok(too_long(length))),
+                LineRead::TooLong(length) => Err(NotStored::BadLine(too_long(length))),
                 _ => self.store(codec, writes, content),
             };
             match stored {
                 Ok(()) => {}
-                Err(Err(error)) => return Err(error.into()),
-                Err(Ok(what)) => {
+                Err(NotStored::Failed(error)) => return Err(error.into()),
+                Err(NotStored::BadLine(what)) => {
                     let failure = |what| Failure::Line {
                         input: input.name.clone(),
                         number,

@@ -1,5 +1,6 @@
 //! Walking all nodes: verification, figures, giving back.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 
 use medium::Medium;
@@ -25,7 +26,27 @@ pub(super) enum Visited<'n> {
     Damaged(u64, Error),
 }
 
-/// A node that is to be visited: its pointer, its level, and the separators around it.
+/// What a walk counts.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) keys: u64,
+    pub(super) leaves: u64,
+    /// Levels of inner nodes.
+    pub(super) height: u32,
+}
+
+impl Counts {
+    fn add_leaf(&mut self, keys: usize) {
+        self.keys += keys as u64;
+        self.leaves += 1;
+    }
+
+    fn add_inner(&mut self, image: &InnerImage) {
+        self.height = self.height.max(image.level as u32);
+    }
+}
+
+/// A node to go to: its pointer, its level, and the separators around it.
 type Next = (Pointer, usize, Option<Separator>, Option<Separator>);
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
@@ -287,61 +308,56 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(found)
     }
 
-    /// Counts keys, leaves and levels of inner nodes; returns once the counted state is durable.
-    pub(super) fn count(&self) -> Result<(u64, u64, u32)> {
+    /// Counts keys, leaves and levels of inner nodes; returns once what was counted is durable.
+    pub(super) fn count(&self) -> Result<Counts> {
         let guard = self.pool.pin();
-        let mut keys = 0;
-        let mut leaves = 0;
-        let mut height = 0;
+        let mut counts = Counts::default();
         self.walk(&guard, &mut |visited| {
             match visited {
                 Visited::Leaf(offset, ..) => {
-                    keys += self
-                        .leaf_status(&guard, Self::leaf(&guard, offset)?)?
-                        .live() as u64;
-                    leaves += 1;
+                    let leaf = Self::leaf(&guard, offset)?;
+                    counts.add_leaf(self.leaf_status(&guard, leaf)?.live());
                 }
-                Visited::Inner(_, image) => height = height.max(image.level as u32),
+                Visited::Inner(_, image) => counts.add_inner(image),
                 Visited::Damaged(_, error) => return Err(error),
             }
             Ok(())
         })?;
         self.pmwcas.settle_all(&guard)?;
-        Ok((keys, leaves, height))
+        Ok(counts)
     }
 
     /// How many allocations of the pool the tree reaches or keeps in reserve: for tests of leaks.
     /// O(n).
     fn allocations(&self) -> Result<u64> {
         let guard = self.pool.pin();
-        let mut reached = 1;
+        let anchor = 1;
+        let reached = Cell::new(anchor);
         self.walk(&guard, &mut |visited| {
-            reached += 1;
-            match visited {
+            let out_of_line = match visited {
                 Visited::Leaf(offset, ..) if C::TIES => {
-                    reached += self.visible(&guard, Self::leaf(&guard, offset)?)?.len();
+                    self.visible(&guard, Self::leaf(&guard, offset)?)?.len()
                 }
-                Visited::Leaf(..) => {}
-                Visited::Inner(_, image) => {
-                    reached += image
-                        .separators
-                        .iter()
-                        .filter(|separator| separator.tail != 0)
-                        .count();
-                }
+                Visited::Leaf(..) => 0,
+                Visited::Inner(_, image) => image
+                    .separators
+                    .iter()
+                    .filter(|separator| separator.tail != 0)
+                    .count(),
                 Visited::Damaged(_, error) => return Err(error),
-            }
+            };
+            reached.set(reached.get() + 1 + out_of_line);
             Ok(())
         })?;
-        Ok(reached as u64 + self.count_spares() + self.count_outgoing())
+        Ok(reached.get() as u64 + self.count_spares() + self.count_outgoing())
     }
 
     pub(super) fn figures(&self) -> Result<IndexStat> {
-        let (keys, leaves, height) = self.count()?;
+        let counts = self.count()?;
         Ok(IndexStat {
-            keys,
-            leaves,
-            height,
+            keys: counts.keys,
+            leaves: counts.leaves,
+            height: counts.height,
             volatile_bytes: self.pmwcas.volatile_bytes(),
             recovery_ns: self.recovery_ns,
             recovered_from_crash: self.recovered_from_crash,

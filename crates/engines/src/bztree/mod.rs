@@ -254,7 +254,7 @@ where
     }
 
     fn len(&self) -> Result<u64> {
-        Ok(self.count()?.0)
+        Ok(self.count()?.keys)
     }
 
     fn mark(&self, go_on: &dyn Fn() -> bool) -> Result<bool> {

@@ -1,6 +1,7 @@
 //! The order of a leaf's entries: those from its last consolidation are sorted, the few that were
 //! added since are not.
 
+use std::cell::Cell;
 use std::cmp::Ordering as Compare;
 
 use smallvec::SmallVec;
@@ -18,10 +19,10 @@ pub(super) fn sort<T: Copy>(
     sorted: usize,
     compare: impl Fn(&T, &T) -> Result<Compare>,
 ) -> Result<bool> {
-    let mut equal = false;
-    let mut goes_before = |one: &T, other: &T| -> Result<bool> {
+    let has_equal = Cell::new(false);
+    let goes_before = |one: &T, other: &T| -> Result<bool> {
         let found = compare(one, other)?;
-        equal |= found.is_eq();
+        has_equal.set(has_equal.get() | found.is_eq());
         Ok(found.is_lt())
     };
     let mut copied: Run<T> = SmallVec::from_slice(&run[sorted..]);
@@ -48,7 +49,7 @@ pub(super) fn sort<T: Copy>(
         left -= usize::from(!is_early);
     }
     run[..left].copy_from_slice(&late[..left]);
-    Ok(equal)
+    Ok(has_equal.get())
 }
 
 #[cfg(test)]

@@ -27,6 +27,14 @@ struct Frozen {
     status: LeafStatus,
 }
 
+/// What leads to a node.
+enum Parent {
+    /// The anchor: the node is the root.
+    Anchor,
+    /// An inner node, with its status and its content.
+    Inner { status: u64, image: InnerImage },
+}
+
 /// Two nodes that are to replace one.
 #[derive(Clone, Copy)]
 struct Split {
@@ -163,8 +171,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             self.allocate_room(&mut new, upper_room, upper)?,
         ];
         let parent = new.allocate(Self::INNER_BYTES)?;
-        let known = self.parent_image(guard, path, Pointer::leaf(offset))?;
-        let Some(known) = known else { return Ok(()) };
+        let Some(known) = self.parent_image(guard, path, Pointer::leaf(offset))? else {
+            return Ok(());
+        };
         let frozen = self.freeze(guard, leaf)?;
         let mut copies = Copies::new();
         self.gather(guard, leaf, frozen, &mut copies)?;
@@ -215,25 +224,23 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(header.separators() + 1 >= self.sizes.inner_children)
     }
 
-    /// The image of the last node of a path, whose child on the path is `child`: `Some(None)` where
-    /// that is the root, `None` if the tree has changed.
-    #[expect(
-        clippy::option_option,
-        reason = "two questions: whether there is a parent, and whether it is still so"
-    )]
-    pub(super) fn parent_image(
+    /// What leads to `child`, which comes after the last node of a path; `None` if the tree has
+    /// changed.
+    fn parent_image(
         &self,
         guard: &Guard<'_, M>,
         path: &[Step],
         child: Pointer,
-    ) -> Result<Option<Option<(u64, InnerImage)>>> {
+    ) -> Result<Option<Parent>> {
         let Some(step) = path.last() else {
-            return Ok(Some(None));
+            return Ok(Some(Parent::Anchor));
         };
-        let known = self.image(guard, step.offset)?;
-        Ok(known
-            .filter(|(_, image)| image.children.get(step.position) == Some(&child))
-            .map(Some))
+        match self.image(guard, step.offset)? {
+            Some((status, image)) if image.children.get(step.position) == Some(&child) => {
+                Ok(Some(Parent::Inner { status, image }))
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Installs the two nodes of a split in place of the old one, the child at the end of `path`, by
@@ -245,7 +252,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         guard: &Guard<'_, M>,
         path: &[Step],
         mut new: NewNodes<'_, '_, M>,
-        known: Option<(u64, InnerImage)>,
+        known: Parent,
         split: Split,
     ) -> Result<bool> {
         let Split {
@@ -256,14 +263,14 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             parent,
         } = split;
         let level = match &known {
-            Some((_, image)) => image.level,
-            None if old.is_leaf() => 1,
-            None => Self::header(guard, Self::inner(guard, old.offset())?).level() + 1,
+            Parent::Inner { image, .. } => image.level,
+            Parent::Anchor if old.is_leaf() => 1,
+            Parent::Anchor => Self::header(guard, Self::inner(guard, old.offset())?).level() + 1,
         };
         let mut swap = self.pmwcas.allocate();
         Self::freeze_for_good(guard, &mut swap, old, old_status)?;
         let (above, replaced, image) = match (path.split_last(), known) {
-            (Some((step, above)), Some((status, mut image))) => {
+            (Some((step, above)), Parent::Inner { status, mut image }) => {
                 image.separators.insert(step.position, between);
                 image.children[step.position] = halves[0];
                 image.children.insert(step.position + 1, halves[1]);

@@ -5,7 +5,7 @@
 //! interrupts that, the next split or merge below goes on with it.
 
 use super::find::{Path, Place, Step};
-use super::layout::{Content, IDS_MAX, LEAF_ENTRIES, MERGED_MAX, Node};
+use super::layout::{Content, Halves, IDS_MAX, LEAF_ENTRIES, MERGED_MAX, Node};
 use super::publish::Change;
 use super::record::Fresh;
 use super::{CawbTree, LEVELS_MAX, State, log};
@@ -107,7 +107,11 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         above: Option<Step>,
     ) -> Result<Lsn> {
         let guard = writer.guard;
-        let (mut left, separator, right) = content.split();
+        let Halves {
+            mut left,
+            separator,
+            right,
+        } = content.split();
         let lsn = if let Some(above) = above {
             let new = fresh.node(&right, above.offset)?;
             let log = log::split(&left, [offset, new, above.offset], separator);

@@ -157,7 +157,15 @@ impl Node {
     }
 }
 
-/// The content that a node is to get.
+/// A full node in two parts.
+pub(super) struct Halves {
+    pub(super) left: Content,
+    /// The separator between them.
+    pub(super) separator: u32,
+    pub(super) right: Content,
+}
+
+/// What a node is to hold.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Content {
     pub(super) is_leaf: bool,
@@ -257,7 +265,7 @@ impl Content {
 
     /// A full node in two parts, and the separator between them: two and two keys of a leaf, three
     /// and two children.
-    pub(super) fn split(&self) -> (Self, u32, Self) {
+    pub(super) fn split(&self) -> Halves {
         let mut left = *self;
         let mut right = *self;
         if self.is_leaf {
@@ -266,14 +274,22 @@ impl Content {
                 .rev()
                 .for_each(|position| left.remove_entry(position));
             (0..half).for_each(|_| right.remove_entry(0));
-            return (left, right.ids[0], right);
+            return Halves {
+                separator: right.ids[0],
+                left,
+                right,
+            };
         }
         let half = self.count / 2 + 1;
         (half..=self.count)
             .rev()
             .for_each(|position| left.remove_child(position));
         (0..half).for_each(|_| right.remove_child(0));
-        (left, self.ids[half - 1], right)
+        Halves {
+            left,
+            separator: self.ids[half - 1],
+            right,
+        }
     }
 
     /// A leaf without an entry.

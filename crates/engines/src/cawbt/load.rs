@@ -1,6 +1,6 @@
 //! Bulk load: a whole tree from sorted input, published by the root's line.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use super::layout::{Content, IDS_MAX, LEAF_ENTRIES, Node};
 use super::publish::Change;
@@ -65,7 +65,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         counts: &mut Counts,
     ) -> Result<Content> {
         let mut level = Vec::<Loaded>::new();
-        let mut root = Content::empty_leaf();
+        // The last leaf that was filled.
+        let last = Cell::new(Content::empty_leaf());
         let fresh = RefCell::new(fresh);
         let allocate = || fresh.borrow_mut().allocate_node();
         let per_leaf = entries_per_leaf(LEAF_ENTRIES, fill);
@@ -81,7 +82,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
                 };
                 leaf.insert_entry(leaf.count, fresh.id(words)?, record);
             }
-            root = leaf;
+            last.set(leaf);
             // A single leaf is the root.
             let offset = if offset == 0 && next != 0 {
                 fresh.allocate_node()?
@@ -102,7 +103,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             ..*counts
         };
         if level.len() == 1 {
-            return Ok(root);
+            return Ok(last.get());
         }
         // Children are spread evenly, so each node gets at least two.
         let most = entries_per_leaf(IDS_MAX, fill).max(3);

@@ -207,7 +207,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     /// The content that the node is to get.
     fn first_of(guard: &Guard<'_, M>, content: Content, log: &Content) -> Result<Content> {
         match (log.status, log.is_leaf) {
-            (SPLIT, false) => Ok(content.split().0),
+            (SPLIT, false) => Ok(content.split().left),
             (SPLIT, true) => {
                 let mut left = Content::empty_leaf().with_next(log.pointers[1]);
                 left.insert_entry(0, log.ids[0], log.pointers[3]);

@@ -6,6 +6,7 @@
 //! whatever is split or removed meanwhile, each key comes at most once, in order, and a key that is
 //! present for the whole scan does come.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ops::Bound;
 
@@ -514,8 +515,8 @@ impl<M: Medium> Core<M> {
             let [last, _] = words.last()?;
             last.checked_add(1)
         };
-        let mut next = Some(from);
-        while let Some(from) = next {
+        let next = Cell::new(Some(from));
+        while let Some(from) = next.get() {
             let view = self.look();
             let mut nodes_read = self.nothing_read();
             let key = from.to_be_bytes();
@@ -528,15 +529,15 @@ impl<M: Medium> Core<M> {
                         return Err(Stop::NeedsPass);
                     }
                     if !words.is_empty() {
-                        next = hand_over(words);
+                        next.set(hand_over(words));
                     }
-                    Ok(next.is_some())
+                    Ok(next.get().is_some())
                 },
             );
             if read.is_ok() {
                 break;
             }
-            let Some(from) = next else {
+            let Some(from) = next.get() else {
                 break;
             };
             // `visit` is called without a pass, because it may wait for the end of the epoch.
@@ -553,11 +554,11 @@ impl<M: Medium> Core<M> {
                     },
                 )
             })?;
-            next = if batch.is_empty() {
+            next.set(if batch.is_empty() {
                 None
             } else {
                 hand_over(&batch)
-            };
+            });
         }
         Ok(())
     }

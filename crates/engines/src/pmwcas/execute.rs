@@ -19,6 +19,15 @@ struct Operation<'o> {
     node: &'o DescriptorNode,
 }
 
+/// A descriptor that a word names.
+struct Named<'g> {
+    node: &'g DescriptorNode,
+    status: Status,
+    targets: Targets,
+    /// Which of its words that one is.
+    position: usize,
+}
+
 /// How far a thread got with an operation.
 enum Progress {
     /// It succeeded; its commit has this LSN.
@@ -127,7 +136,12 @@ impl Pmwcas {
     /// The value of the word at `offset`, which held the name `raw`; valid if it still does
     /// afterwards.
     fn look_through<M: Medium>(&self, guard: &Guard<'_, M>, offset: u64, raw: u64) -> Result<u64> {
-        let (node, status, targets, position) = self.find_named(guard, offset, raw)?;
+        let Named {
+            node,
+            status,
+            targets,
+            position,
+        } = self.find_named(guard, offset, raw)?;
         let target = targets[position];
         if raw & CONDITIONAL != 0 || status.state != State::Succeeded {
             return Ok(self.commits.visible(guard, offset, target.old));
@@ -137,14 +151,13 @@ impl Pmwcas {
         Ok(self.commits.visible(guard, offset, target.new))
     }
 
-    /// The descriptor whose name `raw` is in the word at `offset`; its status and words, and which
-    /// of them that is.
+    /// The descriptor whose name `raw` is in the word at `offset`.
     fn find_named<'g, M: Medium>(
         &self,
         guard: &'g Guard<'_, M>,
         offset: u64,
         raw: u64,
-    ) -> Result<(&'g DescriptorNode, Status, Targets, usize)> {
+    ) -> Result<Named<'g>> {
         let name = Name::of(raw);
         let wrong = || {
             Error::corrupt(
@@ -169,13 +182,18 @@ impl Pmwcas {
         if status.sequence != name.sequence || status.state == State::Free || !right {
             return Err(wrong());
         }
-        Ok((node, status, targets, position))
+        Ok(Named {
+            node,
+            status,
+            targets,
+            position,
+        })
     }
 
     /// The content of a word: helps operations until the word holds no name. Takes a slot for that.
     #[cold]
     pub(super) fn clear<M: Medium>(&self, guard: &Guard<'_, M>, cell: &Word) -> Result<u64> {
-        let held = self.slots.take(thread_number::<M>(), |_| true);
+        let held = self.slots.take(thread_number::<M>());
         loop {
             let raw = cell.load(guard);
             if !is_name(raw) {
@@ -274,8 +292,7 @@ impl Pmwcas {
         let free = |held: &Held<'_>| {
             (0..DESCRIPTORS_PER_SLOT).find(|turn| held.phase(*turn) == Phase::Free)
         };
-        let mut turn = Ok(0);
-        let held = self.slots.take(thread_number::<M>(), |held| {
+        let (held, turn) = self.slots.take_with(thread_number::<M>(), |held| {
             // After an operation that failed early up to two fences may be missing. If threads
             // still help the operations of both descriptors, another slot is taken.
             for _ in 0..2 {
@@ -283,11 +300,11 @@ impl Pmwcas {
                     break;
                 }
                 if let Err(damage) = self.recover_both(guard, held) {
-                    turn = Err(damage);
-                    return true;
+                    // Any slot will do to return the error.
+                    return Some(Err(damage));
                 }
             }
-            free(held).map(|free| turn = Ok(free)).is_some()
+            free(held).map(Ok)
         });
         Ok((held, turn?))
     }
@@ -470,19 +487,20 @@ impl Pmwcas {
             return Ok(Progress::Failed);
         }
         // From here on the descriptor stays what it is.
-        let (node, _, targets, position) = match self.find_named(guard, offset, raw) {
+        let named = match self.find_named(guard, offset, raw) {
             Err(_) if cell.load(guard) != raw => return Ok(Progress::Failed),
             found => found?,
         };
         count(&held.counters.helps);
-        let swaps = find_words(guard, &targets)?;
+        let node = named.node;
+        let swaps = find_words(guard, &named.targets)?;
         let operation = Operation {
             name,
             swaps: &swaps,
             node,
         };
         if raw & CONDITIONAL != 0 {
-            self.resolve(guard, raw, &operation, &swaps[position])?;
+            self.resolve(guard, raw, &operation, &swaps[named.position])?;
         }
         let holds = Self::is_as_expected(guard, &swaps);
         // The status is read after the words: if the operation is still undecided, its owner was
@@ -494,9 +512,13 @@ impl Pmwcas {
             }
             state = self.decide(guard, &operation, State::Failed)?;
         }
-        // The operation is decided, so only this word is completed. Threads that reach the other
-        // words complete those.
-        Ok(self.conclude(guard, &operation, state, &swaps[position..=position]))
+        // Decided: only this word is completed. Threads that reach the other words complete those.
+        Ok(self.conclude(
+            guard,
+            &operation,
+            state,
+            &swaps[named.position..=named.position],
+        ))
     }
 
     /// Whether all words are as expected, or hold names.

@@ -209,8 +209,16 @@ pub(crate) mod tests {
         sequence: SEQUENCE - 1,
     };
 
-    /// Descriptors, and behind them words to be named.
-    fn pool() -> (Pool<Dax>, u64, u64) {
+    /// A pool with descriptors, and behind them words to be named.
+    struct Planted {
+        pool: Pool<Dax>,
+        /// Where the descriptors lie.
+        place: u64,
+        /// Where the words lie.
+        words: u64,
+    }
+
+    fn pool() -> Planted {
         let options = PoolOptions {
             close_on_drop: false,
             ..PoolOptions::default()
@@ -221,7 +229,7 @@ pub(crate) mod tests {
         Pmwcas::format(&guard, place, 1).unwrap();
         let words = guard.allocate(8 * WORDS_MAX).unwrap();
         drop(guard);
-        (pool, place, words)
+        Planted { pool, place, words }
     }
 
     /// Writes a descriptor as an operation on words with these offsets leaves it, with what belongs
@@ -260,7 +268,7 @@ pub(crate) mod tests {
     /// Words may durably hold its name, and without the descriptor their values are lost.
     #[test]
     fn a_damaged_descriptor_that_is_undecided_is_refused_by_name() {
-        let (pool, place, words) = pool();
+        let Planted { pool, place, words } = pool();
         let guard = pool.pin();
         let pmwcas = Pmwcas::open(&guard, place, 1).unwrap();
         let node = pmwcas.node(&guard, INDEX).unwrap();
@@ -311,7 +319,7 @@ pub(crate) mod tests {
 
     #[test]
     fn words_that_no_operation_names_are_refused_by_name() {
-        let (pool, place, words) = pool();
+        let Planted { pool, place, words } = pool();
         let guard = pool.pin();
         let pmwcas = Pmwcas::open(&guard, place, 1).unwrap();
         let node = pmwcas.node(&guard, INDEX).unwrap();

@@ -221,10 +221,20 @@ impl Slots {
         self.try_take(number)
     }
 
-    /// Takes a slot for which `suits` returns true: number `first` if it is free, else the next
-    /// one. Waits only if all slots are taken.
+    /// Takes a slot: number `first` if it is free, else the next one. Waits only if all slots are
+    /// taken.
     #[inline]
-    pub(super) fn take(&self, first: usize, mut suits: impl FnMut(&Held<'_>) -> bool) -> Held<'_> {
+    pub(super) fn take(&self, first: usize) -> Held<'_> {
+        self.take_with(first, |_| Some(())).0
+    }
+
+    /// As [`Slots::take`], a slot in which `find` finds something; returns that, too.
+    #[inline]
+    pub(super) fn take_with<T>(
+        &self,
+        first: usize,
+        mut find: impl FnMut(&Held<'_>) -> Option<T>,
+    ) -> (Held<'_>, T) {
         let mut spins = 0;
         let mut number = if first < self.len() {
             first
@@ -234,9 +244,9 @@ impl Slots {
         loop {
             for _ in 0..self.len() {
                 if let Some(held) = self.try_take(number)
-                    && suits(&held)
+                    && let Some(found) = find(&held)
                 {
-                    return held;
+                    return (held, found);
                 }
                 number = if number + 1 == self.len() {
                     0

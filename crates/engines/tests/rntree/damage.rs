@@ -205,14 +205,21 @@ fn every_byte_of_a_large_leaf() {
     every_byte(twins(), Codec::Record, 56, 0);
 }
 
+/// A pool with one tree.
+struct Ascending {
+    pool: Pool<Instrumented>,
+    tree: Box<dyn Index>,
+    root: TreeRoot,
+}
+
 /// A pool of words in single lines, where entry `n` is the `n`th key that was inserted, with a tree
 /// of full leaves: 10 to 40 in the first, the rest behind.
-fn ascending(keys: u64) -> (Pool<Instrumented>, Box<dyn Index>, TreeRoot) {
+fn ascending(keys: u64) -> Ascending {
     let pool = Pool::open(singles(), PoolOptions::default()).unwrap();
     let tree = instrumented::create(&pool, "tree", Codec::Word, of_leaf(4)).unwrap();
     (1..=keys).for_each(|key| assert!(is_added(&*tree, 10 * key)));
     let root = pool.trees().unwrap().remove(0);
-    (pool, tree, root)
+    Ascending { pool, tree, root }
 }
 
 fn is_added(tree: &dyn Index, key: u64) -> bool {
@@ -262,7 +269,11 @@ fn salvaged(pool: &Pool<Instrumented>, root: &TreeRoot) -> (Vec<u64>, Vec<u64>) 
 
 #[test]
 fn salvage_goes_on_behind_a_leaf_whose_slots_are_none() {
-    let (pool, _tree, root) = ascending(12);
+    let Ascending {
+        pool,
+        tree: _tree,
+        root,
+    } = ascending(12);
     let all = leaves(&pool, &root);
     assert_eq!(all.len(), 4);
     relink(&pool, all[1].0, |word| word ^ 63 << 48);
@@ -278,7 +289,11 @@ fn salvage_goes_on_behind_a_leaf_whose_slots_are_none() {
 
 #[test]
 fn salvage_looks_past_damaged_tags() {
-    let (pool, _tree, root) = ascending(12);
+    let Ascending {
+        pool,
+        tree: _tree,
+        root,
+    } = ascending(12);
     let all = leaves(&pool, &root);
     relink(&pool, all[1].0, |word| word ^ 1 << 63);
     assert!(instrumented::open(&pool, &root, Codec::Word, of_leaf(4)).is_err());
@@ -288,7 +303,11 @@ fn salvage_looks_past_damaged_tags() {
 
 #[test]
 fn salvage_finds_the_leaves_behind_one_that_leads_back_or_out_of_the_pool() {
-    let (pool, _tree, root) = ascending(12);
+    let Ascending {
+        pool,
+        tree: _tree,
+        root,
+    } = ascending(12);
     let all = leaves(&pool, &root);
     let next = |offset: u64| move |word: u64| (word >> 48 << 48) | offset | (word % LINE);
     let rest = vec![10, 20, 30, 40, 50, 60, 100, 110, 120];
@@ -315,7 +334,7 @@ fn assert_is_damaged(pool: &Pool<Instrumented>, root: &TreeRoot, tree: &dyn Inde
 fn a_split_launders_no_damage() {
     // The damage lies in the part that would stay, and then in the part that would move.
     for damaged in [10, 40] {
-        let (pool, tree, root) = ascending(4);
+        let Ascending { pool, tree, root } = ascending(4);
         damage(&pool, &root, damaged);
         let refused = tree.insert(&25_u64.to_be_bytes(), &[7; 8]);
         assert!(
@@ -331,7 +350,7 @@ fn a_split_launders_no_damage() {
 fn a_share_launders_no_damage() {
     // 10, 20, 25, 30 and 40, 50: a full leaf, and one with room to share.
     for damaged in [20, 30, 40, 50] {
-        let (pool, tree, root) = ascending(5);
+        let Ascending { pool, tree, root } = ascending(5);
         assert!(is_added(&*tree, 25));
         assert_eq!(tree.stat().unwrap().leaves, 2);
         damage(&pool, &root, damaged);
@@ -345,7 +364,7 @@ fn a_share_launders_no_damage() {
 #[test]
 fn a_merge_launders_no_damage() {
     for damaged in [10, 40] {
-        let (pool, tree, root) = ascending(5);
+        let Ascending { pool, tree, root } = ascending(5);
         assert!(
             tree.remove(&50_u64.to_be_bytes()).unwrap()
                 && tree.remove(&20_u64.to_be_bytes()).unwrap()

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::panic::Location;
 
 use medium::LineValue;
-use medium::sim::{Event, OpenLine, Sim};
+use medium::sim::{Event, OpenLine, Sim, Site};
 
-use super::{Change, Memory, Rules};
+use super::{Behind, Change, Memory, Rules};
 
 #[derive(Clone, Copy, Debug)]
 struct Atom {
@@ -252,13 +252,8 @@ impl Lines {
         open
     }
 
-    /// The number of the line's stores that arrived, the number of all its stores, and the first
-    /// missing store; `None` unless a single content is left.
-    pub(super) fn behind(
-        &self,
-        line: u32,
-        contents: &[LineValue],
-    ) -> Option<(usize, usize, &'static Location<'static>)> {
+    /// What a crash lost of the line, if a single content is left.
+    pub(super) fn behind(&self, line: u32, contents: &[LineValue]) -> Option<Behind> {
         let history = self.lines.get(&line)?;
         let stores = history.atoms.len();
         let is_left = |count: &usize| {
@@ -267,6 +262,11 @@ impl Lines {
                 .any(|content| contents.contains(&content))
         };
         let arrived = (0..=stores).rev().find(is_left)?;
-        Some((arrived, stores, history.atoms.get(arrived)?.site))
+        Some(Behind {
+            offset: u64::from(line) * 64,
+            arrived,
+            stores,
+            missing: Site::from(history.atoms.get(arrived)?.site),
+        })
     }
 }

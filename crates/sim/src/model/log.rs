@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::Location;
 
 use medium::LineValue;
-use medium::sim::{Event, OpenLine, Sim, Worlds};
+use medium::sim::{Event, OpenLine, Sim, Site, Worlds};
 
-use super::{Change, Memory};
+use super::{Behind, Change, Memory};
 
 /// The content of a line when a group was appended.
 #[derive(Clone, Debug)]
@@ -293,13 +293,8 @@ impl Log {
         lines
     }
 
-    /// The number of the line's groups that arrived, the number of all its groups, and the fence of
-    /// the first missing group; `None` unless a single content is left.
-    pub(super) fn behind(
-        &self,
-        line: u32,
-        contents: &[LineValue],
-    ) -> Option<(usize, usize, &'static Location<'static>)> {
+    /// What a crash lost of the line, if a single content is left.
+    pub(super) fn behind(&self, line: u32, contents: &[LineValue]) -> Option<Behind> {
         let history = self.lines.get(&line)?;
         let is_left = |number: &usize| match number.checked_sub(1) {
             None => history
@@ -312,10 +307,11 @@ impl Log {
                 .any(|content| contents.contains(content)),
         };
         let arrived = (0..=history.versions.len()).rev().find(is_left)?;
-        Some((
+        Some(Behind {
+            offset: u64::from(line) * 64,
             arrived,
-            history.versions.len(),
-            history.versions.get(arrived)?.site,
-        ))
+            stores: history.versions.len(),
+            missing: Site::from(history.versions.get(arrived)?.site),
+        })
     }
 }

@@ -260,17 +260,9 @@ impl Model {
 
     /// The open lines of which a crash lost stores, if each has one of the contents given.
     pub fn behind(&self, left: &[(u32, Vec<LineValue>)]) -> Vec<Behind> {
-        let behind = |(line, contents): &(u32, Vec<LineValue>)| {
-            let (arrived, stores, missing) = match &self.kind {
-                Kind::Lines(lines) => lines.behind(*line, contents)?,
-                Kind::Log(log) => log.behind(*line, contents)?,
-            };
-            Some(Behind {
-                offset: u64::from(*line) * 64,
-                arrived,
-                stores,
-                missing: Site::from(missing),
-            })
+        let behind = |(line, contents): &(u32, Vec<LineValue>)| match &self.kind {
+            Kind::Lines(lines) => lines.behind(*line, contents),
+            Kind::Log(log) => log.behind(*line, contents),
         };
         left.iter().filter_map(behind).collect()
     }

@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use sim::watchdog;
+use sim::watchdog::{self, ProcessEnd};
 
 use super::Args;
 use super::report::{Report, Violation};
@@ -25,13 +25,13 @@ pub(super) fn run(args: &Args, context: Context) -> Outcome {
     }
     let watched = watchdog::watch(command, Duration::from_secs(args.patience));
     match watched.map_err(Failure::io("watch the exploration in a child process"))? {
-        Ok(status) => Ok(Answer::Child(
+        ProcessEnd::Exited(status) => Ok(Answer::Child(
             status
                 .code()
                 .and_then(|code| u8::try_from(code).ok())
                 .unwrap_or(1),
         )),
-        Err(ended) => {
+        ProcessEnd::Cut(ended) => {
             let whole = args.whole_command(seed);
             let violation = Violation::of_ended(&ended, &whole);
             let report = Report {

@@ -62,14 +62,22 @@ fn children_come_and_go() {
 
 #[test]
 fn nodes_are_split_and_joined() {
-    let (left, separator, right) = leaf(&[1, 2, 3, 4]).split();
+    let Halves {
+        left,
+        separator,
+        right,
+    } = leaf(&[1, 2, 3, 4]).split();
     assert_eq!(
         (ids_of(&left), separator, ids_of(&right)),
         (vec![1, 2], 3, vec![3, 4])
     );
     assert_eq!(ids_of(&left.without(1).without(7)), [2]);
     assert_eq!(ids_of(&left.joined(0, &right)), [1, 2, 3, 4]);
-    let (left, separator, right) = inner(&[2, 3, 4, 5]).split();
+    let Halves {
+        left,
+        separator,
+        right,
+    } = inner(&[2, 3, 4, 5]).split();
     assert_eq!(
         (ids_of(&left), separator, ids_of(&right)),
         (vec![2, 3], 4, vec![5])

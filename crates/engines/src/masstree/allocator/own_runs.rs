@@ -12,12 +12,13 @@ use crate::masstree::layout::{Anchor, checked};
 /// Takes the next object of a class, if there is one.
 fn carve(fresh: &mut [u64; CLASSES], class: usize) -> Option<u64> {
     let object = fresh[class];
+    if object == 0 {
+        return None;
+    }
     let size = u64::from(SIZES[class]);
     let is_last = !is_shared(class) || object + 2 * size > run_of(object) + RUN_BYTES;
-    (object != 0).then(|| {
-        fresh[class] = if is_last { 0 } else { object + size };
-        object
-    })
+    fresh[class] = if is_last { 0 } else { object + size };
+    Some(object)
 }
 
 impl<M: Medium> Space<'_, M> {

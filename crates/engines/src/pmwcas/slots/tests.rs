@@ -3,12 +3,12 @@ use super::*;
 #[test]
 fn a_slot_is_held_by_one_at_a_time() {
     let slots = Slots::new(2);
-    let held = slots.take(0, |_| true);
+    let held = slots.take(0);
     let number = held.number;
     for _ in 0..2 {
         assert!(slots.take_number(number).is_none(), "a slot that is taken");
     }
-    let other = slots.take(0, |_| true);
+    let other = slots.take(0);
     assert_ne!(other.number, number);
     drop(held);
     assert!(slots.take_number(number).is_some());
@@ -17,8 +17,8 @@ fn a_slot_is_held_by_one_at_a_time() {
 #[test]
 fn a_descriptor_is_helped_until_its_last_helper_is_done() {
     let slots = Slots::new(3);
-    let one = slots.take(0, |_| true);
-    let other = slots.take(0, |_| true);
+    let one = slots.take(0);
+    let other = slots.take(0);
     let name = Name {
         index: 4,
         sequence: 7,
