@@ -120,6 +120,39 @@ fn an_index_made_of_a_bool_is_refused() {
 }
 
 #[test]
+fn nested_options_and_results_are_refused() {
+    for (text, shape) in [
+        (
+            "fn f() -> Result<Option<Option<u8>>> {}",
+            "`Option` and `Result` three deep in a type",
+        ),
+        ("fn f() { g(Err(Ok(1))) }", "`Err(Ok(..))`, `Ok(Err(..))`"),
+        (
+            "fn f() { return Ok(Err(1)); }",
+            "`Err(Ok(..))`, `Ok(Err(..))`",
+        ),
+        (
+            "fn f() { x.ok().flatten(); }",
+            "`.ok()` with `.copied()`, `.cloned()` or `.flatten()`",
+        ),
+    ] {
+        assert_eq!(found_in_file(text), [shape], "{text}");
+    }
+}
+
+/// A shape that is only counted, with its place.
+#[test]
+fn places_of_counted_shapes_are_listed() {
+    let root = workspace();
+    write(root.path(), FILE, "fn f() {\n    (a, b) = (b, a);\n}\n");
+    let output = xtask(root.path(), &["tidy", "--count-shapes", "--places"]);
+    let (code, list) = outcome(&output);
+    assert_eq!(code, 0);
+    let expected = "crates/sim/tests/a.rs:2: an assignment of tuples, `(a, b) = (x, y)`\n";
+    assert_eq!(list, expected);
+}
+
+#[test]
 fn a_file_that_is_not_rust_is_found() {
     let found = found(&[(FILE, "fn f() {\n    let = ;\n}\n")]);
     assert_eq!(found.len(), 1);
@@ -177,6 +210,7 @@ fn shapes_are_counted_whether_refused_or_not() {
         ("three deep", "fn f() -> Option<Result<u8, E>> {}"),
         ("more than two", "fn f() { let x: (u8, u8, u8) = y; }"),
         ("`Err(Ok(..))`", "fn f() { Ok(Ok(1)) }"),
+        ("begins as `MAX`", "fn f() { A { limit_bytes: u64::MAX }; }"),
         (
             "a closure that assigns",
             "fn f() { x.map(|mut y| { y = 2; let mut z = 1; z += y; }); }",

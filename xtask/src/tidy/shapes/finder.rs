@@ -157,13 +157,7 @@ impl Visit<'_> for Finder {
 
     fn visit_expr_struct(&mut self, literal: &ExprStruct) {
         for field in &literal.fields {
-            let is_later = match without_parentheses(&field.expr) {
-                Expr::Path(value) => {
-                    let segments = &value.path.segments;
-                    segments.len() > 1 && segments.last().is_some_and(|last| last.ident == "MAX")
-                }
-                _ => false,
-            };
+            let is_later = is_greatest_number(&field.expr) && !is_limit(&field.member);
             self.note_if(is_later, Shape::FilledInLater, field);
         }
         visit::visit_expr_struct(self, literal);
@@ -214,6 +208,29 @@ fn is_tuple(expression: &Expr) -> bool {
         Expr::Tuple(_) => true,
         Expr::Reference(reference) => is_tuple(&reference.expr),
         _ => false,
+    }
+}
+
+/// Whether an expression is `usize::MAX`, or the like.
+fn is_greatest_number(expression: &Expr) -> bool {
+    match without_parentheses(expression) {
+        Expr::Path(value) => {
+            let segments = &value.path.segments;
+            segments.len() > 1 && segments.last().is_some_and(|last| last.ident == "MAX")
+        }
+        _ => false,
+    }
+}
+
+/// Whether a field is a limit by its name. The greatest number is then no placeholder: it means
+/// that there is no limit.
+fn is_limit(member: &syn::Member) -> bool {
+    match member {
+        syn::Member::Named(name) => {
+            let name = name.to_string();
+            name.split('_').any(|word| word == "limit" || word == "max")
+        }
+        syn::Member::Unnamed(_) => false,
     }
 }
 

@@ -8,6 +8,9 @@
 //! | `x.into_iter().for_each(..)` | `if let` for an option, else `for` |
 //! | `then_some(()).ok_or(..)` | `if`, and an early return |
 //! | `[a, b][usize::from(flag)]` | `if` and `else`, or a struct |
+//! | `Option<Result<Option<T>>>` | an enum that names the cases |
+//! | `Err(Ok(..))`, `Ok(Err(..))` | an enum that names the cases |
+//! | `.ok().flatten()`, `.ok().copied()`, `.ok().cloned()` | `match` |
 //!
 //! Further shapes are only counted, by `cargo xtask tidy --count-shapes`, since some of them are
 //! the plainest way at times; with `--places` it lists where they stand.
@@ -84,11 +87,11 @@ impl Shape {
             Self::ForEachOfOption => Some("write `if let` for an option, else `for`"),
             Self::ThenSomeUnit => Some("write `if`, and return the error"),
             Self::IndexByBool => Some("write `if` and `else`, or a struct with two fields"),
+            Self::NestedOption => Some("write an enum that names the cases"),
+            Self::FlattenedResult => Some("`match`, and say why the error may be dropped"),
+            Self::NestedResult => Some("write an enum that names the cases"),
             Self::TupleAssignment
-            | Self::NestedOption
             | Self::LongTuple
-            | Self::FlattenedResult
-            | Self::NestedResult
             | Self::AssigningClosure
             | Self::FilledInLater => None,
         }
