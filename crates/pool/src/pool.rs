@@ -127,21 +127,20 @@ impl Identity {
     /// The identity of the pool on `medium`; `None` if nothing was written there yet. For a medium
     /// whose file alone does not tell.
     pub fn of_medium(medium: &impl Medium) -> Result<Option<Self>> {
-        let guard = medium::Guard::new(medium);
-        let identity = || {
-            let blank = medium.extent().length() == 0 || header::is_blank(&guard)?;
-            if blank {
-                Ok(None)
-            } else {
-                header::open(&guard).map(Some)
-            }
-        };
-        identity().map_err(Error::unopenable)
+        read_identity(medium).map_err(Error::unopenable)
     }
 }
 
-/// The length that the pool on `medium` records, which may be more than the file has; `None` if it
-/// records none.
+fn read_identity(medium: &impl Medium) -> Result<Option<Identity>> {
+    let guard = medium::Guard::new(medium);
+    if medium.extent().length() == 0 || header::is_blank(&guard)? {
+        return Ok(None);
+    }
+    Ok(Some(header::open(&guard)?))
+}
+
+/// How long the pool on `medium` says that it is, which may be more than there is of it; `None` if
+/// it does not say.
 pub fn bytes_expected(medium: &impl Medium) -> Option<u64> {
     State::HighWater
         .load(&medium::Guard::new(medium))

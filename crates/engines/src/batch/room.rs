@@ -29,9 +29,9 @@ pub(super) fn runs(
 ) -> Vec<u32> {
     let mut runs = Vec::new();
     let mut singles = 0;
-    // Bytes of each class of sizes.
-    let mut classes = BTreeMap::<(usize, u64), u64>::new();
-    let mut add = |owner: usize, bytes: u64| {
+    // Bytes of each class of sizes, of each tree by its number; of the journal without one.
+    let mut classes = BTreeMap::<(Option<usize>, u64), u64>::new();
+    let mut add = |owner: Option<usize>, bytes: u64| {
         if bytes > ALONE_BYTES {
             // An engine's own allocator may round sizes up to twice as much.
             runs.push((2 * bytes).div_ceil(SLAB_BYTES) as u32 + 1);
@@ -41,10 +41,8 @@ pub(super) fn runs(
         }
     };
     if !immediate.is_empty() {
-        add(
-            usize::MAX,
-            entry_bytes(immediate, |write| batch.has_record(write)) as u64,
-        );
+        let bytes = entry_bytes(immediate, |write| batch.has_record(write));
+        add(None, bytes as u64);
     }
     for (index, tree) in batch.trees.iter().enumerate() {
         let own = || {
@@ -63,10 +61,8 @@ pub(super) fn runs(
             if tree.codec == Codec::Record
                 && let Some(value) = write.value
             {
-                add(
-                    index,
-                    (write.key.len() + value.len()) as u64 + RECORD_HEADER_BYTES,
-                );
+                let bytes = (write.key.len() + value.len()) as u64;
+                add(Some(index), bytes + RECORD_HEADER_BYTES);
             }
         }
         if own().next().is_some() {

@@ -568,17 +568,22 @@ impl dyn Index {
     /// Ends the epoch, as [`Epochs::sync`] does. Operations of other engines are durable when they
     /// return, so there is nothing to do.
     pub fn sync(&self) -> Result<()> {
-        self.epochs().map_or(Ok(()), Epochs::sync)
+        match self.epochs() {
+            Some(epochs) => epochs.sync(),
+            None => Ok(()),
+        }
     }
 
     /// The counters of [`Measured::counters`], or else those of its epochs; empty for engines
     /// without either.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        let of_epochs = || {
-            self.epochs()
-                .map_or_else(Vec::new, |epochs| epochs.epoch_stat().counters())
-        };
-        self.measured().map_or_else(of_epochs, Measured::counters)
+        if let Some(measured) = self.measured() {
+            return measured.counters();
+        }
+        match self.epochs() {
+            Some(epochs) => epochs.epoch_stat().counters(),
+            None => Vec::new(),
+        }
     }
 }
 

@@ -119,15 +119,10 @@ impl<'g, 'p, 's, M: Medium, C: Codec> Sorted<'g, 'p, 's, M, C> {
         mut allocate: impl FnMut() -> Result<u64>,
         mut write: impl FnMut(u64, u64, Vec<EntryWords>) -> Result<()>,
     ) -> Result<()> {
-        let mut next_leaf = || -> Result<Vec<_>> {
-            std::iter::from_fn(|| self.next_entry().transpose())
-                .take(per_leaf)
-                .collect()
-        };
         let mut offset = first;
-        let mut entries = next_leaf()?;
+        let mut entries = self.next_entries(per_leaf)?;
         loop {
-            let behind = next_leaf()?;
+            let behind = self.next_entries(per_leaf)?;
             let next = if behind.is_empty() { 0 } else { allocate()? };
             write(offset, next, std::mem::replace(&mut entries, behind))?;
             if next == 0 {
@@ -135,6 +130,18 @@ impl<'g, 'p, 's, M: Medium, C: Codec> Sorted<'g, 'p, 's, M, C> {
             }
             offset = next;
         }
+    }
+
+    /// The next entries, `count` of them unless the source ends before.
+    fn next_entries(&mut self, count: usize) -> Result<Vec<EntryWords>> {
+        let mut entries = Vec::new();
+        while entries.len() < count {
+            match self.next_entry()? {
+                Some(words) => entries.push(words),
+                None => break,
+            }
+        }
+        Ok(entries)
     }
 
     /// The key of the entry that was returned last.

@@ -370,19 +370,21 @@ impl<M: Medium> LeafRecord<M> {
 
     pub(super) fn try_lock(&self) -> Option<LeafLock<'_, M>> {
         let version = self.version.load(Ordering::Relaxed);
-        let free = version & LOCKED == 0;
-        let locked = || {
-            // ORDER: acquire pairs with the release in `LeafLock::drop`.
-            self.version.compare_exchange(
-                version,
-                version | LOCKED,
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            )
-        };
-        // The `LeafLock` is made only with the lock: without it, its drop would release the lock of
-        // another thread.
-        (free && locked().is_ok()).then(|| LeafLock { record: self })
+        if version & LOCKED != 0 {
+            return None;
+        }
+        // ORDER: acquire pairs with the release in `LeafLock::drop`.
+        let locked = self.version.compare_exchange(
+            version,
+            version | LOCKED,
+            Ordering::Acquire,
+            Ordering::Relaxed,
+        );
+        // A `LeafLock` unlocks when it is dropped, so none is made without the lock.
+        match locked {
+            Ok(_) => Some(LeafLock { record: self }),
+            Err(_) => None,
+        }
     }
 
     /// The version that a reader validates with [`LeafRecord::is_still`]. Locking does not change

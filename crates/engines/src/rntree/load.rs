@@ -118,16 +118,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             self.leaves.allocate_run(count as u32)?
         };
         let mut separators = vec![(Separator::default(), self.head)];
-        let published = self
-            .write_slots(guard, load, first, &mut separators)
-            .and_then(|()| {
-                if count == 0 {
-                    Ok(())
-                } else {
-                    Ok(guard.keep_pace()?)
-                }
-            })
-            .and_then(|()| self.publish_in_head(guard, load, first, &separators));
+        let published = self.write_and_publish(guard, load, first, &mut separators);
         if published.is_err() {
             (first..)
                 .take(count)
@@ -137,6 +128,22 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             }
         }
         published
+    }
+
+    /// As [`RnTree::publish`], with the indices of the new leaves from `first` on. After an error the
+    /// caller frees these and the separators.
+    fn write_and_publish(
+        &self,
+        guard: &Guard<'_, M>,
+        load: &Load,
+        first: u32,
+        separators: &mut Vec<(Separator, u32)>,
+    ) -> Result<Lsn> {
+        self.write_slots(guard, load, first, separators)?;
+        if !load.leaves.is_empty() {
+            guard.keep_pace()?;
+        }
+        self.publish_in_head(guard, load, first, separators)
     }
 
     /// Waits for entries of the first leaf, and publishes.
@@ -157,16 +164,12 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 .iter()
                 .map_while(|_| head.claim(self.capacity))
                 .collect();
-            let are_enough = claims.len() == load.first.len();
-            let published =
-                are_enough.then(|| self.publish_with(guard, load, &claims, first, separators));
-            match published.transpose() {
-                Ok(Some(lsn)) => return Ok(lsn),
-                failed => {
-                    head.release(claims.iter().fold(0, |claimed, entry| claimed | 1 << entry));
-                    failed?;
-                }
+            let claimed = claims.iter().fold(0, |claimed, entry| claimed | 1 << entry);
+            if claims.len() == load.first.len() {
+                let published = self.publish_with(guard, load, &claims, first, separators);
+                return published.inspect_err(|_| head.release(claimed));
             }
+            head.release(claimed);
             // Writers hold claims and wait for the lock: they will publish their entries, or give
             // them back.
             drop(lock);

@@ -186,20 +186,21 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let cells_at =
             |position: usize| &leaf.entries[usize::from(listed[position]).min(ENTRIES_MAX - 1)];
         let key_at = |position: usize| cells_at(position)[0].load(guard);
-        let mut start = 0;
+        // The first entry that the scan has not seen. Often it is the first one of the leaf.
+        let mut first = 0;
         if count > 0 && key_at(0) < progress.resume {
             let mut end = count;
-            while start < end {
-                let middle = usize::midpoint(start, end);
+            while first < end {
+                let middle = usize::midpoint(first, end);
                 if key_at(middle) < progress.resume {
-                    start = middle + 1;
+                    first = middle + 1;
                 } else {
                     end = middle;
                 }
             }
         }
         let mut copied = [[0; 2]; VISITED_TOGETHER];
-        let first = start;
+        let mut start = first;
         loop {
             let end = count.min(start + VISITED_TOGETHER);
             let entries = &mut copied[..end - start];

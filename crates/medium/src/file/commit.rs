@@ -350,12 +350,13 @@ impl Commit {
     /// Waits a moment for threads that are about to arrive.
     fn gather(&self) {
         let expected = self.active.load(Ordering::Relaxed);
-        let usual = || {
-            Duration::from_nanos(
-                (self.sync_ns.load(Ordering::Relaxed) / GATHER_FRACTION).min(GATHER_NS_MAX),
-            )
+        let patience = match self.gather_max {
+            Some(duration) => duration,
+            None => {
+                let part_ns = self.sync_ns.load(Ordering::Relaxed) / GATHER_FRACTION;
+                Duration::from_nanos(part_ns.min(GATHER_NS_MAX))
+            }
         };
-        let patience = self.gather_max.unwrap_or_else(usual);
         let start = Instant::now();
         while self.arrived.load(Ordering::Relaxed) < expected && start.elapsed() < patience {
             // The others may need this processor.

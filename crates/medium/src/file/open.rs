@@ -354,13 +354,9 @@ impl File {
     /// Removes the log of a pool whose creation failed, and which the caller removes as well. A
     /// file that is not its log stays.
     pub fn remove_log_of_failed(pool: &fs::File, log_path: &Path, mark_offset: u64) {
-        let find = || {
-            let pool = Disk(pool.try_clone().ok()?);
-            let log = open_log(log_path, Access::Read).ok()??;
-            find(&Disk(log), read_mark(&pool, mark_offset).ok()?).ok()
-        };
-        if matches!(find(), Some(LogFile::Unneeded | LogFile::Log(_))) {
-            // If that fails, the next open of the path reports the file.
+        let found = log_of_failed(pool, log_path, mark_offset);
+        if matches!(found, Some(LogFile::Unneeded | LogFile::Log(_))) {
+            // If that fails, the next open of the path reports what lies there.
             let _ = fs::remove_file(log_path);
         }
     }
@@ -559,6 +555,14 @@ fn burst_bytes_max(options: &FileOptions) -> u64 {
 
 fn log_sizes(options: &FileOptions) -> [u64; 2] {
     [options.log_bytes, options.log_bytes_max]
+}
+
+/// What lies where the log of a pool belongs whose creation failed; `None` if it cannot be read.
+fn log_of_failed(pool: &fs::File, log_path: &Path, mark_offset: u64) -> Option<LogFile> {
+    let pool = Disk(pool.try_clone().ok()?);
+    let log = open_log(log_path, Access::Read).ok()??;
+    let mark = read_mark(&pool, mark_offset).ok()?;
+    find(&Disk(log), mark).ok()
 }
 
 /// A pool whose log and memory are ready.

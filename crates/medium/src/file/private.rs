@@ -252,30 +252,32 @@ impl Core {
         }
     }
 
-    /// Makes all appended frames durable, checkpoints them, and gives pages back.
+    /// A round: makes durable and checkpoints what is appended, and gives pages back. Threads that
+    /// wait for the round go on, also after an error.
     pub(super) fn give_back(&self) -> Result<(), MediumError> {
         // This includes the part by which the pool grew.
         expect_random_loads(&self.extent);
-        let give_back = || {
-            // The second pass can give back pages whose lines the first one appended.
-            for _ in 0..2 {
-                self.settle(self.end())?;
-                self.checkpoint()?;
-                let lines = self.give_back_pages();
-                for lines in lines.chunks(FRAME_LINES_MAX) {
-                    self.append(lines.len(), |index| self.line_to_append(lines[index]));
-                }
-                if lines.is_empty() {
-                    break;
-                }
-            }
-            Ok(())
-        };
-        let result = give_back();
+        let result = self.try_give_back();
         self.lines.private.is_due.store(false, Ordering::Relaxed);
         *self.lines.private.rounds.lock() += 1;
         self.lines.private.round_ended.notify_all();
         result
+    }
+
+    fn try_give_back(&self) -> Result<(), MediumError> {
+        // What the first pass appends, the second one can give back.
+        for _ in 0..2 {
+            self.settle(self.end())?;
+            self.checkpoint()?;
+            let lines = self.give_back_pages();
+            for lines in lines.chunks(FRAME_LINES_MAX) {
+                self.append(lines.len(), |index| self.line_to_append(lines[index]));
+            }
+            if lines.is_empty() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Gives back the pages that may be. Returns the lines that differ from the file although no

@@ -162,6 +162,19 @@ fn finish(
 /// the header at hand does not allow, which are of a later incarnation, beyond the space that was
 /// free, or in the part by which the log had grown.
 pub(super) fn expect_nothing_later(log: &Log, end: u64, copy: u64) -> Result<(), LogError> {
+    let has_later = has_later_frame(log, end).map_err(refused("read the log"))?;
+    if has_later && !Mutant::AnyHeader.is_planted() {
+        let what = "this copy of the header fails its check, and without it the frames that follow it cannot be found";
+        return Err(LogError::Damaged {
+            position: copy,
+            what: what.to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// Whether the log, which was replayed up to `end`, has a frame that its header does not allow.
+fn has_later_frame(log: &Log, end: u64) -> io::Result<bool> {
     let header = log.header();
     let last = header
         .ranges
@@ -174,28 +187,16 @@ pub(super) fn expect_nothing_later(log: &Log, end: u64, copy: u64) -> Result<(),
         frame.incarnation.wrapping_sub(last).cast_signed() > 0
             || frame.position + frame.bytes() as u64 > free_end
     };
-    let look = || -> io::Result<bool> {
-        if log.has_frame(end, is_later)? {
-            return Ok(true);
-        }
-        match log.as_grown()? {
-            Some(grown) => {
-                let old_end = grown.header().base + header.capacity;
-                grown.has_frame(end, |frame| {
-                    is_later(frame) || frame.position + frame.bytes() as u64 > old_end
-                })
-            }
-            None => Ok(false),
-        }
-    };
-    if look().map_err(refused("read the log"))? && !Mutant::AnyHeader.is_planted() {
-        let what = "this copy of the header fails its check, and without it the frames that follow it cannot be found";
-        return Err(LogError::Damaged {
-            position: copy,
-            what: what.to_owned(),
-        });
+    if log.has_frame(end, is_later)? {
+        return Ok(true);
     }
-    Ok(())
+    let Some(grown) = log.as_grown()? else {
+        return Ok(false);
+    };
+    let old_end = grown.header().base + header.capacity;
+    grown.has_frame(end, |frame| {
+        is_later(frame) || frame.position + frame.bytes() as u64 > old_end
+    })
 }
 
 /// The content of a log behind its end.

@@ -78,20 +78,16 @@ impl SharedLock {
 
     /// The lock alone, unless others have it for longer than a millisecond.
     pub fn try_lock(&self) -> Option<ExclusiveGuard<'_>> {
-        if schedule::is_running() {
-            let contended = || {
-                schedule::contend();
-                self.inner.try_write()
-            };
-            return self
-                .inner
-                .try_write()
-                .or_else(contended)
-                .map(|guard| self.alone(guard));
+        if !schedule::is_running() {
+            let guard = self.inner.try_write_for(WAIT)?;
+            return Some(self.alone(guard));
         }
-        self.inner
-            .try_write_for(WAIT)
-            .map(|guard| self.alone(guard))
+        if let Some(guard) = self.inner.try_write() {
+            return Some(self.alone(guard));
+        }
+        schedule::contend();
+        let guard = self.inner.try_write()?;
+        Some(self.alone(guard))
     }
 
     /// Waits for the lock alone.
