@@ -377,7 +377,7 @@ impl<M: Medium, C: Codec> Leaves<M, C> for SortedChain<M, C> {
         let position =
             goal.position::<C>(leaves.len(), |key| Self::positions(guard, leaves, key))?;
         copy.offset = leaves[position].offset;
-        copy.entries = leaves[position].entries.clone();
+        copy.entries.clone_from(&leaves[position].entries);
         let end = position + usize::from(direction == Direction::Forward);
         if end > 0
             && let Some(end) = leaves.get(end)

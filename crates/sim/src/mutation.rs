@@ -31,19 +31,20 @@ fn thread(event: &Event) -> Option<u16> {
 }
 
 /// Runs of events within which events may move.
-fn stretches(events: &[Event]) -> impl Iterator<Item = Range<usize>> {
+fn stretches(events: &[Event]) -> Vec<Range<usize>> {
+    let mut stretches = Vec::new();
     let mut next = 0;
-    std::iter::from_fn(move || {
-        while next < events.len() && thread(&events[next]).is_none() {
-            next += 1;
-        }
+    while next < events.len() {
         let start = next;
-        let owner = thread(events.get(start)?);
+        let owner = thread(&events[start]);
         while next < events.len() && thread(&events[next]) == owner {
             next += 1;
         }
-        Some(start..next)
-    })
+        if owner.is_some() {
+            stretches.push(start..next);
+        }
+    }
+    stretches
 }
 
 fn is_store(event: &Event) -> bool {

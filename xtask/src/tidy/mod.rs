@@ -31,6 +31,10 @@ use tree::{Error, Tree};
 
 /// Options of `cargo xtask tidy`.
 #[derive(clap::Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 pub(crate) struct Args {
     /// Print one line of JSON instead of text.
     #[arg(long)]

@@ -290,8 +290,8 @@ fn a_full_node_below_a_full_node_is_split() {
         while path(first)[level - 1].count < IDS_MAX {
             let added = fill(second);
             split_alone(&tree, second, Some(level));
-            keys = keys + added;
-            second = second + added;
+            keys += added;
+            second += added;
         }
         assert_eq!(path(first)[level].count, IDS_MAX, "both are full");
         for key in first + 500..first + 510 {

@@ -465,7 +465,7 @@ impl<M: Medium> View<'_, M> {
                     Some(entry) if entry.class == LAYER => {
                         root = entry.value;
                         origin = Origin::Entry(leaf.node, leaf.version);
-                        depth = depth + 1;
+                        depth += 1;
                     }
                     entry => return Ok(Place { leaf, depth, entry }),
                 }

@@ -18,6 +18,30 @@ type Placed = (u64, Low);
 /// A node of a level that a load has written, and its lower bound, as a word and as a key.
 type Loaded = (u64, u64, Vec<u8>);
 
+/// What a walk counts.
+#[derive(Default)]
+struct Counts {
+    keys: u64,
+    leaves: u64,
+    inner: u64,
+    /// Lower bounds that lie in an allocation of their own.
+    low_keys: u64,
+}
+
+impl Counts {
+    fn add(&mut self, level: u64, entries: usize, has_low_key: bool) {
+        self.keys += entries as u64;
+        if level == 0 {
+            self.leaves += 1;
+        } else {
+            self.inner += 1;
+        }
+        if has_low_key {
+            self.low_keys += 1;
+        }
+    }
+}
+
 impl<M: Medium, C: Codec> FastFair<M, C> {
     /// The tree at a root, not recovered.
     fn unopened(pool: &Pool<M>, words: &[u64; ROOT_WORDS]) -> Result<Self> {
@@ -104,26 +128,25 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     pub(super) fn figures(&self) -> Result<IndexStat> {
         let guard = self.pool.pin();
         let writing = self.latch.write(&guard);
-        let mut keys = 0;
-        let mut leaves = 0;
-        let mut others = 1;
+        let mut counts = Counts::default();
         self.walk_entries(&guard, |node, entries| {
-            keys += entries.len() as u64;
-            leaves += u64::from(node.level == 0);
-            others += u64::from(node.level > 0) + u64::from(node.low(&guard)[1] != 0);
+            counts.add(node.level, entries.len(), node.low(&guard)[1] != 0);
             Ok(())
         })?;
+        let anchor = 1;
+        let nodes = counts.leaves + counts.inner + anchor;
+        let records = if C::TIES { counts.keys } else { 0 };
         let height = self.root(&guard)?.level as u32;
         writing.settle(&guard, self.latch.last_lsn())?;
         Ok(IndexStat {
-            keys,
-            leaves,
+            keys: counts.keys,
+            leaves: counts.leaves,
             height,
             volatile_bytes: self.latch.volatile_bytes(),
             recovery_ns: self.recovery_ns,
             recovered_from_crash: self.recovered_from_crash,
             leaf_bytes: Node::bytes(self.entries) as u64,
-            allocations: Some(leaves + others + if C::TIES { keys } else { 0 }),
+            allocations: Some(nodes + counts.low_keys + records),
             ..IndexStat::default()
         })
     }

@@ -125,11 +125,11 @@ thread_local!(static OWN_WORD: OwnWord = const { OwnWord(Cell::new(None)) });
 
 #[inline(always)]
 fn own_word() -> Option<&'static Word> {
-    match OWN_WORD.try_with(|own| own.0.get().or_else(|| first_word(own))) {
-        Ok(word) => word,
+    let Ok(word) = OWN_WORD.try_with(|own| own.0.get().or_else(|| first_word(own))) else {
         // The thread is ending and has given its word back. It takes the lock without one.
-        Err(_) => None,
-    }
+        return None;
+    };
+    word
 }
 
 /// Gives the calling thread a word. A thread that wants a lock alone takes it first, and then reads

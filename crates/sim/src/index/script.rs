@@ -441,18 +441,34 @@ pub fn writes_in_epochs(chance: u64, key: u64, value: u64, is_growing: bool) -> 
 /// `count` operations on `keys` keys that come and go: splits, merges, recycled entries. The tree
 /// grows in the first half and shrinks in the second.
 pub fn random_operations(seed: u64, count: usize, keys: u64, mix: Mix) -> Vec<IndexOperation> {
-    let mut state = seed;
-    let mut below = |bound: u64| {
-        state = state
+    let mut numbers = Numbers::of_seed(seed);
+    let mut operations = Vec::with_capacity(count);
+    for position in 0..count {
+        let key = numbers.below(keys);
+        let chance = numbers.below(100);
+        operations.push(mix(chance, key, position as u64, position < count / 2));
+    }
+    operations
+}
+
+/// Numbers that a seed decides on every machine.
+pub(super) struct Numbers {
+    state: u64,
+}
+
+impl Numbers {
+    pub(super) fn of_seed(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    /// The next number, below `bound`.
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.state = self
+            .state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % bound
-    };
-    let operation = |position: usize| {
-        let key = below(keys);
-        mix(below(100), key, position as u64, position < count / 2)
-    };
-    (0..count).map(operation).collect()
+        (self.state >> 33) % bound
+    }
 }
 
 /// The operations in one word.

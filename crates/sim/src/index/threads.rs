@@ -8,6 +8,7 @@ use super::IndexOperation::{
     self, Exchange, Get, GetMany, Insert, Put, Remove, Scan, ScanBack, Sync as EndEpoch, Update,
     Visit,
 };
+use super::script::Numbers;
 use super::suite::Scope;
 use super::{AnyEngine, FollowUp, IndexSubject};
 use crate::explore::Explorer;
@@ -180,16 +181,10 @@ pub fn random(
     durability: Durability,
 ) -> Program<IndexOperation> {
     let in_epochs = epoch_end(durability).is_some();
-    let mut state = seed;
-    let mut below = |bound: u64| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % bound
-    };
+    let mut numbers = Numbers::of_seed(seed);
     let mut operation = |number: u64| {
-        let key = 1 + below(keys);
-        match below(20) {
+        let key = 1 + numbers.below(keys);
+        match numbers.below(20) {
             0..7 => Insert(key, number),
             7..13 => Remove(key),
             13 => Put(key, number),

@@ -295,20 +295,21 @@ fn is_possible(open: &[OpenLine], choices: &[usize]) -> bool {
 }
 
 fn combinations(open: &[OpenLine]) -> impl Iterator<Item = Vec<usize>> {
-    let mut next = Some(vec![0; open.len()]);
-    std::iter::from_fn(move || {
-        let choices = next.take()?;
-        let mut following = choices.clone();
-        for (choice, open) in following.iter_mut().zip(open) {
-            *choice += 1;
-            if *choice < open.candidates.len() {
-                next = Some(following);
-                break;
-            }
-            *choice = 0;
+    let first = vec![0; open.len()];
+    std::iter::successors(Some(first), |choices| combination_after(choices, open))
+}
+
+/// The combination after this one: they are counted like numbers, the first digit first.
+fn combination_after(choices: &[usize], open: &[OpenLine]) -> Option<Vec<usize>> {
+    let mut following = choices.to_vec();
+    for (choice, open) in following.iter_mut().zip(open) {
+        *choice += 1;
+        if *choice < open.candidates.len() {
+            return Some(following);
         }
-        Some(choices)
-    })
+        *choice = 0;
+    }
+    None
 }
 
 /// The number of images; in a log, contents that recur are counted again.

@@ -146,11 +146,11 @@ impl<O: Clone> Program<O> {
             return Some(shorter);
         }
         position -= self.before.len();
-        let thread = shorter.threads.iter().position(|thread| {
-            let is_here = position < thread.len();
-            position -= if is_here { 0 } else { thread.len() };
-            is_here
-        })?;
+        let mut thread = 0;
+        while position >= self.threads.get(thread)?.len() {
+            position -= self.threads[thread].len();
+            thread += 1;
+        }
         shorter.threads[thread].remove(position);
         if shorter.threads[thread].is_empty() {
             shorter.threads.remove(thread);

@@ -262,18 +262,24 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let mut recoveries = Vec::new();
     for round in 1..=args.rounds {
         let ran = round::run(args, seed, round, random.random(), &mut oracle, &mut report);
-        let ran = ran.map(|(recovery, violations)| {
-            recoveries.extend(recovery.map(|recovery| recovery.as_nanos() as u64));
-            report.rounds = round;
-            for violation in violations {
-                report.violations.add(violation);
+        let failure = match ran {
+            Ok((recovery, violations)) => {
+                recoveries.extend(recovery.map(|recovery| recovery.as_nanos() as u64));
+                report.rounds = round;
+                for violation in violations {
+                    report.violations.add(violation);
+                }
+                None
             }
-        });
+            Err(failure) => Some(failure),
+        };
         if interrupt::is_asked() {
             bar.finish_and_clear();
             return Err(report.interrupted());
         }
-        ran?;
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
         bar.inc(1);
         bar.set_message(progress::many(report.tally.operations, "operation"));
         if !report.violations.is_empty() {
