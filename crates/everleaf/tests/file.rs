@@ -137,7 +137,7 @@ impl History {
             let count = self.models.len();
             let index = index
                 .unwrap_or_else(|| panic!("cut at {moment}: at least {least} of {count} are lost"));
-            // At most the one that was under way.
+            // Only the operation that was under way may be done, too.
             assert!(index <= 1, "cut at {moment}: {index} more than was begun");
             assert_eq!(store.check().unwrap(), []);
             tree.put("after", "the crash").unwrap();

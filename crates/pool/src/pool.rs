@@ -139,8 +139,8 @@ fn read_identity(medium: &impl Medium) -> Result<Option<Identity>> {
     Ok(Some(header::open(&guard)?))
 }
 
-/// How long the pool on `medium` says that it is, which may be more than there is of it; `None` if
-/// it does not say.
+/// The length that the pool on `medium` records, which may be more than the file has; `None` if it
+/// records none.
 pub fn bytes_expected(medium: &impl Medium) -> Option<u64> {
     State::HighWater
         .load(&medium::Guard::new(medium))

@@ -435,7 +435,7 @@ impl<'b, M: Medium> Commit<'_, 'b, M> {
             self.apply_by_epochs()?;
             Ok(PublishedEntry { entry, epoch })
         })?;
-        // Order is enough: what follows has a later LSN.
+        // This need not wait: the following steps have later LSNs.
         self.or_give_up(epochs.complete(published.epoch))?;
 
         self.apply_immediate(&logged)?;

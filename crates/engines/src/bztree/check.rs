@@ -26,7 +26,7 @@ pub(super) enum Visited<'n> {
     Damaged(u64, Error),
 }
 
-/// What a walk counts.
+/// The counts of a walk.
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) keys: u64,
@@ -46,7 +46,7 @@ impl Counts {
     }
 }
 
-/// A node to go to: its pointer, its level, and the separators around it.
+/// A node that is to be visited: its pointer, its level, and the separators around it.
 type Next = (Pointer, usize, Option<Separator>, Option<Separator>);
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
@@ -308,7 +308,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(found)
     }
 
-    /// Counts keys, leaves and levels of inner nodes; returns once what was counted is durable.
+    /// Counts keys, leaves and levels of inner nodes; returns once the counted state is durable.
     pub(super) fn count(&self) -> Result<Counts> {
         let guard = self.pool.pin();
         let mut counts = Counts::default();

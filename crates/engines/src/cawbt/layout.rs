@@ -165,7 +165,7 @@ pub(super) struct Halves {
     pub(super) right: Content,
 }
 
-/// What a node is to hold.
+/// The content that a node is to get.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Content {
     pub(super) is_leaf: bool,

@@ -14,7 +14,7 @@ use crate::{Error, Result};
 ///
 /// # Errors
 /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the chain leads to a leaf twice; otherwise
-/// what `visit` returns.
+/// the errors of `visit`.
 pub fn chain(first: u64, visit: impl FnMut(u64) -> Result<u64>) -> Result<()> {
     follow_chain(first, visit).map_err(|broken| broken.error)
 }
@@ -26,7 +26,7 @@ pub(super) struct BrokenChain {
     pub(super) error: Error,
 }
 
-/// As [`chain`], with the leaf at which it stopped.
+/// Does the same as [`chain`], and returns the leaf at which it stopped.
 pub(super) fn follow_chain(
     first: u64,
     mut visit: impl FnMut(u64) -> Result<u64>,

@@ -322,8 +322,8 @@ impl<M: Medium> Space<'_, M> {
     /// The objects of [`Space::objects`], for a tree whose chain of runs is damaged: its runs are
     /// searched for in the slabs of the pool.
     pub(super) fn objects_in_slabs(&self) -> Result<Vec<Objects>> {
-        // What has no header may be a run whose header is damaged. Records tell nodes from other
-        // memory; of words nothing does.
+        // A slab without a header may be a run whose header is damaged. Nodes of records can be
+        // told from other memory, by their records; nodes of words cannot.
         let headless = border_class(false);
         let slabs = self.guard.medium().extent().length() / SLAB_BYTES;
         let mut runs = Vec::new();

@@ -512,7 +512,8 @@ impl Pmwcas {
             }
             state = self.decide(guard, &operation, State::Failed)?;
         }
-        // Decided: only this word is completed. Threads that reach the other words complete those.
+        // The operation is decided, so only this word is completed. Threads that reach the other
+        // words complete those.
         Ok(self.conclude(
             guard,
             &operation,

@@ -228,7 +228,8 @@ impl Slots {
         self.take_with(first, |_| Some(())).0
     }
 
-    /// As [`Slots::take`], a slot in which `find` finds something; returns that, too.
+    /// Takes a slot in which `find` finds something, and returns that with the slot. Chooses and waits
+    /// as [`Slots::take`] does.
     #[inline]
     pub(super) fn take_with<T>(
         &self,

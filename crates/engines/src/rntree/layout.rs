@@ -380,7 +380,8 @@ impl<M: Medium> LeafRecord<M> {
             Ordering::Acquire,
             Ordering::Relaxed,
         );
-        // A `LeafLock` unlocks when it is dropped, so none is made without the lock.
+        // A `LeafLock` is made only with the lock: without it, its drop would release the lock of
+        // another thread.
         match locked {
             Ok(_) => Some(LeafLock { record: self }),
             Err(_) => None,

@@ -42,7 +42,7 @@ pub(super) struct NewestHeader {
     pub(super) unreadable: Option<u64>,
 }
 
-/// What a log's file has for a header.
+/// The result of reading the header of a log's file.
 #[derive(Debug)]
 pub(super) enum FoundHeader {
     /// At least one copy passes its check.
@@ -51,7 +51,7 @@ pub(super) enum FoundHeader {
     None(NoHeader),
 }
 
-/// The log of an open pool, or of one that is copied.
+/// The log of an open pool, or of a pool that is copied.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) io: Arc<dyn Io>,

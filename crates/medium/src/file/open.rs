@@ -356,7 +356,7 @@ impl File {
     pub fn remove_log_of_failed(pool: &fs::File, log_path: &Path, mark_offset: u64) {
         let found = log_of_failed(pool, log_path, mark_offset);
         if matches!(found, Some(LogFile::Unneeded | LogFile::Log(_))) {
-            // If that fails, the next open of the path reports what lies there.
+            // If that fails, the next open of the path reports the file.
             let _ = fs::remove_file(log_path);
         }
     }
@@ -576,11 +576,11 @@ struct Begun {
 struct BegunLog {
     log: Log,
     tail: Tail,
-    /// What replay found; `None` if the log is new.
+    /// The result of the replay; `None` if the log is new.
     replayed: Option<Replayed>,
 }
 
-/// Makes a new log. What the file held before is lost.
+/// Makes a new log. The former content of the file is lost.
 fn create(
     io: Arc<dyn Io>,
     pool: &dyn Io,

@@ -252,8 +252,8 @@ impl Core {
         }
     }
 
-    /// A round: makes durable and checkpoints what is appended, and gives pages back. Threads that
-    /// wait for the round go on, also after an error.
+    /// A round: makes all appended frames durable, checkpoints them, and gives pages back. Threads
+    /// that wait for the round go on, also after an error.
     pub(super) fn give_back(&self) -> Result<(), MediumError> {
         // This includes the part by which the pool grew.
         expect_random_loads(&self.extent);

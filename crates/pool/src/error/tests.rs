@@ -299,7 +299,7 @@ fn every_error_names_the_thing_and_a_way_out() {
         let text = case.error.to_string();
         assert!(text.contains(case.thing), "{text}");
         assert!(text.contains(case.way_out), "{text}");
-        // A library does not know how its program is called, nor that there is one.
+        // The texts are those of a library, so they name no command of a program.
         assert!(!text.contains("everleaf "), "{text}");
     }
     // The list has each kind, and two kinds twice.

@@ -46,8 +46,8 @@ impl Space {
         Ok(None)
     }
 
-    /// Reads the bitmap of a slab, or of the span that begins there. A clean close leaves all
-    /// whole.
+    /// Reads the bitmap of a slab, or of the span that begins there. After a clean close all
+    /// bitmaps should be whole.
     fn read_bitmap<M: Medium>(
         &self,
         guard: &MediumGuard<'_, M>,

@@ -115,8 +115,8 @@ impl Space {
             unowned.free.split_off(&end);
             unowned.next = end;
             unowned.high_water = end;
-            // PERSIST: what made the slabs free was fenced; lost, the file is cut nevertheless, and
-            // a mark beyond its end says that the file was truncated.
+            // PERSIST: what made the slabs free was fenced; if this is lost, the file is cut
+            // nevertheless, and a mark beyond its end says that the file was truncated.
             State::HighWater.publish(guard, u64::from(end))?;
             guard.fence();
         }

@@ -252,7 +252,7 @@ impl Lines {
         open
     }
 
-    /// What a crash lost of the line, if a single content is left.
+    /// The stores that a crash lost of the line; `None` unless a single content is left.
     pub(super) fn behind(&self, line: u32, contents: &[LineValue]) -> Option<Behind> {
         let history = self.lines.get(&line)?;
         let stores = history.atoms.len();

@@ -293,7 +293,7 @@ impl Log {
         lines
     }
 
-    /// What a crash lost of the line, if a single content is left.
+    /// The groups that a crash lost of the line; `None` unless a single content is left.
     pub(super) fn behind(&self, line: u32, contents: &[LineValue]) -> Option<Behind> {
         let history = self.lines.get(&line)?;
         let is_left = |number: &usize| match number.checked_sub(1) {

@@ -91,7 +91,7 @@ pub(crate) struct EpochsRead {
     pub(crate) failed: Vec<u64>,
 }
 
-/// What a tree that joins has to know.
+/// The epochs that a tree needs when it joins.
 pub(crate) struct Joined<'s> {
     /// The first epoch in which it may write.
     pub(crate) first: u64,
@@ -132,7 +132,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         pool.epochs()
     }
 
-    /// The epochs as the pool has them, for a look at a tree that is not opened.
+    /// The epochs that the pool records, for reading a tree that is not opened.
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if both copies of their numbers are
