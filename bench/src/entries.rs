@@ -7,7 +7,7 @@ const KEY_BYTES_MIN: usize = 16;
 
 /// The sizes of entries and how many there are.
 #[derive(Args, Clone, Copy, Debug, serde::Serialize)]
-pub(crate) struct Shape {
+pub(crate) struct EntryShape {
     /// Entries that are loaded.
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1000..=u64::from(u32::MAX)))]
     pub(crate) entries: u64,
@@ -54,7 +54,7 @@ fn fill(bytes: &mut Vec<u8>, size: usize, seed: u64) {
     }
 }
 
-impl Shape {
+impl EntryShape {
     /// The key of an index. Keys of consecutive indices are in random order; the index itself is in
     /// bytes 8 to 15.
     pub(crate) fn key(&self, index: u64, key: &mut Vec<u8>) {
@@ -120,15 +120,15 @@ impl Shape {
 }
 
 /// Entries one by one, each borrowed until the next one is asked for.
-pub(crate) struct Source<'i> {
-    shape: Shape,
+pub(crate) struct EntrySource<'i> {
+    shape: EntryShape,
     indices: Box<dyn Iterator<Item = u64> + 'i>,
     key: Vec<u8>,
     value: Vec<u8>,
 }
 
-impl<'i> Source<'i> {
-    pub(crate) fn new(shape: Shape, indices: impl Iterator<Item = u64> + 'i) -> Self {
+impl<'i> EntrySource<'i> {
+    pub(crate) fn new(shape: EntryShape, indices: impl Iterator<Item = u64> + 'i) -> Self {
         Self {
             shape,
             indices: Box::new(indices),

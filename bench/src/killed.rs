@@ -26,8 +26,11 @@ pub(crate) fn write_until_killed(args: &MeasureArgs) -> Result {
             .map_err(|_| Failure::new("the parent is gone"))
     };
     let peer = (kind.open)(kind, &args.folder).map_err(failed("open"))?;
-    peer.load(&mut crate::entries::Source::new(shape, 0..shape.entries))
-        .map_err(failed("load"))?;
+    peer.load(&mut crate::entries::EntrySource::new(
+        shape,
+        0..shape.entries,
+    ))
+    .map_err(failed("load"))?;
     say(LOADED)?;
     for index in shape.entries.. {
         let (key, value) = shape.entry(index, 0);

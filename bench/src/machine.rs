@@ -75,7 +75,7 @@ pub(crate) fn disk_bytes(folder: &Path) -> Result<f64> {
 
 /// The data about a machine that a reader needs to judge the figures.
 #[derive(Serialize, Clone)]
-pub(crate) struct Machine {
+pub(crate) struct MachineDescription {
     pub(crate) processor: String,
     pub(crate) cores: usize,
     pub(crate) memory_gib: f64,
@@ -87,7 +87,7 @@ pub(crate) struct Machine {
     pub(crate) sync_us: f64,
 }
 
-impl Machine {
+impl MachineDescription {
     /// This machine; `folder` is where the stores will be.
     pub(crate) fn here(folder: &Path) -> Result<Self> {
         let value = |text: &str, name: &str| {

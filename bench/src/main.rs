@@ -22,9 +22,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand as _};
 
 use failure::{Failure, Result};
-use machine::Machine;
+use machine::MachineDescription;
 use measure::{MeasureArgs, Plan};
-use peers::Kind;
+use peers::PeerKind;
 
 /// Measures Everleaf beside LMDB, redb, fjall and RocksDB.
 #[derive(Parser, Debug)]
@@ -36,7 +36,7 @@ struct Compare {
     dir: PathBuf,
     /// Only these stores; all if it is left out.
     #[arg(long, value_name = "NAME", num_args = 1.., value_parser = peers::parse)]
-    store: Vec<&'static Kind>,
+    store: Vec<&'static PeerKind>,
     #[command(flatten)]
     plan: Plan,
     /// Runs of each store; figures are medians over them.
@@ -82,7 +82,7 @@ fn main() -> ExitCode {
 
 /// Measures all stores; returns whether every one gave its figures.
 fn compare_all(args: &Compare) -> Result<bool> {
-    let kinds: Vec<&'static Kind> = if args.store.is_empty() {
+    let kinds: Vec<&'static PeerKind> = if args.store.is_empty() {
         peers::ALL.iter().collect()
     } else {
         args.store.clone()
@@ -102,7 +102,7 @@ fn compare_all(args: &Compare) -> Result<bool> {
             "cannot make {path}: {error}; if an earlier run left it, remove it; else choose another --dir"
         ))
     })?;
-    let compared = Machine::here(&folder).and_then(|machine| {
+    let compared = MachineDescription::here(&folder).and_then(|machine| {
         for warning in machine.warnings() {
             eprintln!("note: {warning}");
         }
@@ -116,7 +116,7 @@ fn compare_all(args: &Compare) -> Result<bool> {
                 print_json(&serde_json::json!({ "store": store, "version": version, "settings": settings }))?;
             }
         }
-        let see = |sample: &turns::Sample| if args.json { print_json(sample) } else { Ok(()) };
+        let see = |sample: &turns::RunFigure| if args.json { print_json(sample) } else { Ok(()) };
         Ok((turns::take(&folder, &args.plan, &kinds, args.runs.into(), see)?, machine))
     });
     std::fs::remove_dir_all(&folder).map_err(Failure::path("remove", &folder))?;

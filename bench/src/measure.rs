@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::entries::{Shape, Source, mix};
+use crate::entries::{EntryShape, EntrySource, mix};
 use crate::failure::{Failure, Result};
 use crate::machine::{Memory, disk_bytes};
-use crate::metric::{self, BATCH, PUT_THREADS, RANGE, Workload};
-use crate::peers::{Kind, Peer, Reader};
+use crate::metric::{self, BATCH, PUT_THREADS, PeerWorkload, RANGE};
+use crate::peers::{Peer, PeerKind, PeerReader};
 
 /// The most reads of an untimed check after a workload that writes.
 const CHECKS_MAX: u64 = 20_000;
@@ -28,7 +28,7 @@ const IDLE_MAX: Duration = Duration::from_secs(30);
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Plan {
     #[command(flatten)]
-    pub(crate) shape: Shape,
+    pub(crate) shape: EntryShape,
     /// Seconds of each timed workload except the loads.
     #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds)]
     pub(crate) seconds: f64,
@@ -37,7 +37,7 @@ pub(crate) struct Plan {
     pub(crate) idle: f64,
     /// Only these workloads; all if it is left out.
     #[arg(long, value_name = "NAME", num_args = 1.., value_enum)]
-    pub(crate) workload: Vec<Workload>,
+    pub(crate) workload: Vec<PeerWorkload>,
 }
 
 fn seconds(text: &str) -> std::result::Result<f64, String> {
@@ -50,7 +50,7 @@ fn seconds(text: &str) -> std::result::Result<f64, String> {
 
 impl Plan {
     /// Whether a workload is asked for.
-    pub(crate) fn has(&self, workload: Workload) -> bool {
+    pub(crate) fn has(&self, workload: PeerWorkload) -> bool {
         self.workload.is_empty() || self.workload.contains(&workload)
     }
 
@@ -76,7 +76,7 @@ impl Plan {
             format!("--seconds={seconds}"),
             format!("--idle={idle}"),
         ];
-        let name = |workload: &Workload| {
+        let name = |workload: &PeerWorkload| {
             clap::ValueEnum::to_possible_value(workload).map(|it| it.get_name().to_owned())
         };
         arguments.extend(
@@ -91,7 +91,7 @@ impl Plan {
 
 /// A figure of one run, as the child prints it.
 #[derive(Serialize, Deserialize, Debug)]
-pub(crate) struct Line {
+pub(crate) struct FigureLine {
     pub(crate) metric: String,
     pub(crate) value: f64,
 }
@@ -100,7 +100,7 @@ pub(crate) struct Line {
 #[derive(Args, Debug)]
 pub(crate) struct MeasureArgs {
     #[arg(long, value_parser = crate::peers::parse)]
-    pub(crate) store: &'static Kind,
+    pub(crate) store: &'static PeerKind,
     /// An empty folder.
     #[arg(long)]
     pub(crate) folder: PathBuf,
@@ -110,7 +110,7 @@ pub(crate) struct MeasureArgs {
 
 /// One run.
 pub(crate) struct Run {
-    pub(crate) kind: &'static Kind,
+    pub(crate) kind: &'static PeerKind,
     pub(crate) plan: Plan,
     folder: PathBuf,
     /// The indices of loaded entries in the order of their keys.
@@ -135,13 +135,13 @@ pub(crate) fn run(args: MeasureArgs) -> Result {
         sorted,
         next_index,
     };
-    if run.plan.workload != [Workload::Bulk] {
+    if run.plan.workload != [PeerWorkload::Bulk] {
         run.filled_at_random()?;
     }
-    if run.plan.has(Workload::Bulk) || run.plan.has(Workload::Space) {
+    if run.plan.has(PeerWorkload::Bulk) || run.plan.has(PeerWorkload::Space) {
         run.filled_in_order()?;
     }
-    if run.plan.has(Workload::Open) {
+    if run.plan.has(PeerWorkload::Open) {
         crate::killed::measure(&run)?;
     }
     Ok(())
@@ -153,7 +153,7 @@ impl Run {
         if !metric::from_name(name).is_some_and(|metric| self.plan.has(metric.workload)) {
             return Ok(());
         }
-        let line = serde_json::to_string(&Line {
+        let line = serde_json::to_string(&FigureLine {
             metric: name.to_owned(),
             value,
         })
@@ -190,9 +190,9 @@ impl Run {
         let rate = self.load(&*peer, false)?;
         self.tell("load", rate)?;
         self.tell("disk-load", disk_bytes(&folder)?)?;
-        if self.plan.has(Workload::Space)
-            || self.plan.has(Workload::Get)
-            || self.plan.has(Workload::Range)
+        if self.plan.has(PeerWorkload::Space)
+            || self.plan.has(PeerWorkload::Get)
+            || self.plan.has(PeerWorkload::Range)
         {
             self.tell("disk-idle", self.wait_until_idle(&folder)?)?;
         }
@@ -200,11 +200,11 @@ impl Run {
         let memory = Memory::now()?.since(before);
         self.tell("memory", memory.resident)?;
         self.tell("memory-private", memory.private)?;
-        if self.plan.has(Workload::Get) {
+        if self.plan.has(PeerWorkload::Get) {
             self.tell("get-1", self.gets(&*peer, 1)?)?;
             self.tell("get-2", self.gets(&*peer, 2)?)?;
         }
-        if self.plan.has(Workload::Range) {
+        if self.plan.has(PeerWorkload::Range) {
             self.tell("range-random", self.ranges(&*peer)?)?;
         }
         self.close(peer)?;
@@ -222,21 +222,21 @@ impl Run {
 
     /// The workloads that write to a filled store, which was read as a whole.
     fn writes(&self, peer: &dyn Peer) -> Result {
-        if self.plan.has(Workload::Put) {
+        if self.plan.has(PeerWorkload::Put) {
             for (threads, name) in PUT_THREADS {
                 self.tell(name, self.puts(peer, threads)?)?;
             }
         }
-        if self.plan.has(Workload::Batch) {
+        if self.plan.has(PeerWorkload::Batch) {
             self.tell("batch-100", self.batches(peer)?)?;
         }
         let mut updates = 0;
-        if self.plan.has(Workload::Update) {
+        if self.plan.has(PeerWorkload::Update) {
             let rate;
             (rate, updates) = self.updates(peer)?;
             self.tell("update", rate)?;
         }
-        if self.plan.has(Workload::Remove) {
+        if self.plan.has(PeerWorkload::Remove) {
             self.tell("remove", self.removes(peer, updates)?)?;
         }
         Ok(())
@@ -250,7 +250,7 @@ impl Run {
         self.tell("bulk", rate)?;
         self.wait_until_idle(&folder)?;
         self.check_all(&*peer)?;
-        if self.plan.has(Workload::Bulk) {
+        if self.plan.has(PeerWorkload::Bulk) {
             self.tell("range-bulk", self.ranges(&*peer)?)?;
         }
         self.close(peer)?;
@@ -264,9 +264,9 @@ impl Run {
         let start = Instant::now();
         if in_order {
             let indices = self.sorted.iter().map(|index| u64::from(*index));
-            peer.load_sorted(&mut Source::new(shape, indices))
+            peer.load_sorted(&mut EntrySource::new(shape, indices))
         } else {
-            peer.load(&mut Source::new(shape, 0..shape.entries))
+            peer.load(&mut EntrySource::new(shape, 0..shape.entries))
         }
         .map_err(Failure::store(self.kind.name, "load"))?;
         Ok(shape.entries as f64 / start.elapsed().as_secs_f64())
@@ -324,7 +324,7 @@ impl Run {
         Ok(ends.iter().map(|end| end.1).sum::<u64>() as f64 / elapsed)
     }
 
-    fn reader<'p>(&self, peer: &'p dyn Peer) -> Result<Box<dyn Reader + 'p>> {
+    fn reader<'p>(&self, peer: &'p dyn Peer) -> Result<Box<dyn PeerReader + 'p>> {
         peer.reader()
             .map_err(Failure::store(self.kind.name, "begin to read"))
     }
@@ -382,7 +382,7 @@ impl Run {
     /// Reads a range that begins at a place in the order of keys, and compares it.
     fn check_range(
         &self,
-        reader: &mut dyn Reader,
+        reader: &mut dyn PeerReader,
         start: usize,
         length: usize,
         first: &[u8],

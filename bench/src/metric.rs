@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// The workloads that can be chosen by name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Workload {
+pub(crate) enum PeerWorkload {
     /// All entries in random order, durable at the end.
     Load,
     /// Reads of random entries, on 1 and on 2 threads.
@@ -45,7 +45,7 @@ pub(crate) enum Unit {
 /// A figure.
 pub(crate) struct Metric {
     pub(crate) name: &'static str,
-    pub(crate) workload: Workload,
+    pub(crate) workload: PeerWorkload,
     /// The heading of its table.
     pub(crate) group: &'static str,
     pub(crate) title: &'static str,
@@ -70,7 +70,7 @@ const OPENING: &str = "Opening";
 
 const fn metric(
     name: &'static str,
-    workload: Workload,
+    workload: PeerWorkload,
     unit: Unit,
     group: &'static str,
     title: &'static str,
@@ -86,8 +86,8 @@ const fn metric(
     }
 }
 
+use PeerWorkload::{Batch, Bulk, Get, Load, Open, Put, Range, Remove, Space, Update};
 use Unit::{Bytes, PerSecond, Seconds};
-use Workload::{Batch, Bulk, Get, Load, Open, Put, Range, Remove, Space, Update};
 
 /// All figures, in the order of the tables.
 #[rustfmt::skip]

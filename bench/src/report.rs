@@ -2,10 +2,10 @@
 
 use lab::comparison::{digits, grouped, spread};
 
-use crate::machine::Machine;
+use crate::machine::MachineDescription;
 use crate::measure::Plan;
 use crate::metric::Metric;
-use crate::peers::Kind;
+use crate::peers::PeerKind;
 use crate::table::tables;
 use crate::turns::Results;
 
@@ -16,16 +16,16 @@ const EQUAL: f64 = 1.05;
 pub(crate) struct Page<'r> {
     pub(crate) results: &'r Results,
     pub(crate) plan: &'r Plan,
-    pub(crate) kinds: &'r [&'static Kind],
+    pub(crate) kinds: &'r [&'static PeerKind],
     pub(crate) runs: usize,
-    pub(crate) machine: &'r Machine,
+    pub(crate) machine: &'r MachineDescription,
 }
 
 /// How two stores compare in one figure.
 struct Against {
     metric: &'static Metric,
     ours: f64,
-    peer: &'static Kind,
+    peer: &'static PeerKind,
     theirs: f64,
     /// How many times better the peer is.
     ratio: f64,
@@ -51,7 +51,7 @@ impl Page<'_> {
     }
 
     fn head(&self) -> String {
-        let Machine {
+        let MachineDescription {
             processor,
             cores,
             memory_gib,
@@ -108,12 +108,12 @@ impl Page<'_> {
     }
 
     /// Our engine that speaks for us: the default one, if it was measured.
-    fn ours(&self) -> Option<&'static Kind> {
+    fn ours(&self) -> Option<&'static PeerKind> {
         self.measured().find(|kind| kind.is_ours)
     }
 
-    fn measured(&self) -> impl Iterator<Item = &'static Kind> + '_ {
-        let failed = |kind: &Kind| {
+    fn measured(&self) -> impl Iterator<Item = &'static PeerKind> + '_ {
+        let failed = |kind: &PeerKind| {
             self.results
                 .failed
                 .iter()
@@ -123,8 +123,8 @@ impl Page<'_> {
     }
 
     /// Our engine against the best peer, in every figure.
-    fn against(&self, ours: &Kind) -> Vec<Against> {
-        let peers: Vec<&'static Kind> = self.measured().filter(|kind| !kind.is_ours).collect();
+    fn against(&self, ours: &PeerKind) -> Vec<Against> {
+        let peers: Vec<&'static PeerKind> = self.measured().filter(|kind| !kind.is_ours).collect();
         let one = |metric: &'static Metric| {
             let value = self.results.median(ours.name, metric)?;
             let (peer, theirs) = self.results.best(&peers, metric)?;
@@ -201,7 +201,7 @@ impl Page<'_> {
 
     /// Another engine of ours that does not lose here, in words.
     fn engine_that_wins(&self, loss: &Against) -> String {
-        let engines: Vec<&'static Kind> = self.measured().filter(|kind| kind.is_ours).collect();
+        let engines: Vec<&'static PeerKind> = self.measured().filter(|kind| kind.is_ours).collect();
         match self.results.best(&engines, loss.metric) {
             Some((engine, value)) if loss.metric.advantage(value, loss.theirs) > EQUAL => {
                 format!(
@@ -215,7 +215,7 @@ impl Page<'_> {
     }
 
     /// Whether the best run of ours is no worse than the worst of the peer.
-    fn overlap(&self, ours: &Kind, loss: &Against) -> bool {
+    fn overlap(&self, ours: &PeerKind, loss: &Against) -> bool {
         let theirs = self.results.figures(loss.peer.name, loss.metric);
         let mut pairs = self
             .results
@@ -226,7 +226,7 @@ impl Page<'_> {
     }
 
     fn tables(&self) -> String {
-        let kinds: Vec<&'static Kind> = self.measured().collect();
+        let kinds: Vec<&'static PeerKind> = self.measured().collect();
         let mut text = format!(
             "## All figures\n\nMedians of {} runs; the best of a line is bold. k/s: thousands a second.\n",
             self.runs
@@ -238,7 +238,7 @@ impl Page<'_> {
     }
 
     /// How far the runs of a store are apart.
-    fn spread(&self, kinds: &[&'static Kind]) -> String {
+    fn spread(&self, kinds: &[&'static PeerKind]) -> String {
         if self.runs < 2 {
             return "\nThere was one run only, so nothing is known of how far runs are apart.\n"
                 .to_owned();

@@ -4,11 +4,11 @@ use lab::comparison::{Row, Table};
 
 use crate::measure::Plan;
 use crate::metric::Metric;
-use crate::peers::Kind;
+use crate::peers::PeerKind;
 use crate::turns::Results;
 
 /// Medians, one column for each store: a table for each group of figures.
-pub(crate) fn tables(results: &Results, plan: &Plan, kinds: &[&'static Kind]) -> Vec<Table> {
+pub(crate) fn tables(results: &Results, plan: &Plan, kinds: &[&'static PeerKind]) -> Vec<Table> {
     let mut tables: Vec<Table> = Vec::new();
     let mut group = "";
     for metric in plan.metrics() {
@@ -27,8 +27,8 @@ pub(crate) fn tables(results: &Results, plan: &Plan, kinds: &[&'static Kind]) ->
     tables
 }
 
-fn row(results: &Results, metric: &Metric, kinds: &[&'static Kind]) -> Row {
-    let figure = |kind: &&'static Kind| match results.median(kind.name, metric) {
+fn row(results: &Results, metric: &Metric, kinds: &[&'static PeerKind]) -> Row {
+    let figure = |kind: &&'static PeerKind| match results.median(kind.name, metric) {
         Some(value) => metric.figure(value),
         None => "-".to_owned(),
     };
@@ -41,7 +41,7 @@ fn row(results: &Results, metric: &Metric, kinds: &[&'static Kind]) -> Row {
 }
 
 /// The tables for a terminal.
-pub(crate) fn text(results: &Results, plan: &Plan, kinds: &[&'static Kind]) -> String {
+pub(crate) fn text(results: &Results, plan: &Plan, kinds: &[&'static PeerKind]) -> String {
     let mut text = String::new();
     for table in tables(results, plan, kinds) {
         text += "\n";

@@ -10,13 +10,13 @@ use lab::comparison::{median, turns};
 use serde::Serialize;
 
 use crate::failure::{Failure, Result};
-use crate::measure::{Line, Plan};
+use crate::measure::{FigureLine, Plan};
 use crate::metric::{self, Metric, Unit};
-use crate::peers::Kind;
+use crate::peers::PeerKind;
 
 /// A figure of one run.
 #[derive(Serialize)]
-pub(crate) struct Sample {
+pub(crate) struct RunFigure {
     pub(crate) store: &'static str,
     pub(crate) run: usize,
     pub(crate) metric: String,
@@ -27,7 +27,7 @@ pub(crate) struct Sample {
 /// The results of all runs.
 #[derive(Default)]
 pub(crate) struct Results {
-    pub(crate) samples: Vec<Sample>,
+    pub(crate) samples: Vec<RunFigure>,
     /// Why a store was left out, by its name. It has no samples.
     pub(crate) failed: Vec<(&'static str, String)>,
 }
@@ -53,9 +53,9 @@ impl Results {
     /// The best median of some stores.
     pub(crate) fn best<'k>(
         &self,
-        kinds: impl IntoIterator<Item = &'k &'static Kind>,
+        kinds: impl IntoIterator<Item = &'k &'static PeerKind>,
         metric: &Metric,
-    ) -> Option<(&'static Kind, f64)> {
+    ) -> Option<(&'static PeerKind, f64)> {
         let medians = kinds
             .into_iter()
             .filter_map(|kind| Some((*kind, self.median(kind.name, metric)?)));
@@ -68,9 +68,9 @@ impl Results {
 pub(crate) fn take(
     folder: &Path,
     plan: &Plan,
-    kinds: &[&'static Kind],
+    kinds: &[&'static PeerKind],
     runs: usize,
-    see: impl Fn(&Sample) -> Result,
+    see: impl Fn(&RunFigure) -> Result,
 ) -> Result<Results> {
     let mut results = Results::default();
     let bar = progress_bar((plan.metrics().count() * kinds.len() * runs) as u64);
@@ -83,10 +83,10 @@ pub(crate) fn take(
             bar.set_message(format!("{}, run {} of {runs}", kind.name, run + 1));
             let place = folder.join(format!("{}-{}", kind.name, run + 1));
             std::fs::create_dir(&place).map_err(Failure::path("make", &place))?;
-            let tell = |line: Line| {
-                let Line { metric, value } = line;
+            let tell = |line: FigureLine| {
+                let FigureLine { metric, value } = line;
                 let unit = metric::from_name(&metric).map_or(Unit::PerSecond, |metric| metric.unit);
-                let sample = Sample {
+                let sample = RunFigure {
                     store: kind.name,
                     run: run + 1,
                     metric,
@@ -116,17 +116,17 @@ pub(crate) fn take(
 
 /// How one run of one store ended.
 enum Run {
-    Measured(Vec<Sample>),
+    Measured(Vec<RunFigure>),
     /// The store failed, and this is why.
     Failed(String),
 }
 
 /// Measures one store once.
 fn measure(
-    kind: &'static Kind,
+    kind: &'static PeerKind,
     plan: &Plan,
     place: &Path,
-    tell: impl Fn(Line) -> Result<Sample>,
+    tell: impl Fn(FigureLine) -> Result<RunFigure>,
 ) -> Result<Run> {
     let cannot = |error| {
         Failure::new(format!(

@@ -1,6 +1,6 @@
 use super::*;
 
-const SHAPE: Shape = Shape {
+const SHAPE: EntryShape = EntryShape {
     entries: 1000,
     key_bytes: 24,
     value_bytes: 150,

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use everleaf::{Batch, Codec, Engine, Options, Range, Settings, Store, Tree, TreeOptions};
+use everleaf::{Batch, CodecKind, Engine, Options, Range, Settings, Store, Tree, TreeOptions};
 
-use super::{Kind, Peer, Reader, Result};
-use crate::entries::Source;
+use super::{Peer, PeerKind, PeerReader, Result};
+use crate::entries::EntrySource;
 
 /// The settings are the defaults; what differs between engines is when a write is durable.
 const IMMEDIATE: &str = "all defaults, which on an ordinary disk is the medium `file`. Loads and single writes that need not be durable: `put_async`, one `sync` at the end. \
@@ -14,14 +14,14 @@ const IMMEDIATE: &str = "all defaults, which on an ordinary disk is the medium `
 const EPOCHS: &str = "as `rntree`, but writes are durable by epochs of 64 ms: a durable put, and a durable batch, \
     ends the epoch.";
 
-pub(super) const RNTREE: Kind = kind("rntree", IMMEDIATE);
-pub(super) const BZTREE: Kind = kind("bztree", "as `rntree`");
-pub(super) const MASSTREE: Kind = kind("masstree", EPOCHS);
-pub(super) const WBTREE: Kind = kind("wbtree", "as `rntree`; one thread writes at a time");
-pub(super) const CAWBT: Kind = kind("cawbt", "as `rntree`; one thread writes at a time");
+pub(super) const RNTREE: PeerKind = kind("rntree", IMMEDIATE);
+pub(super) const BZTREE: PeerKind = kind("bztree", "as `rntree`");
+pub(super) const MASSTREE: PeerKind = kind("masstree", EPOCHS);
+pub(super) const WBTREE: PeerKind = kind("wbtree", "as `rntree`; one thread writes at a time");
+pub(super) const CAWBT: PeerKind = kind("cawbt", "as `rntree`; one thread writes at a time");
 
-const fn kind(name: &'static str, settings: &'static str) -> Kind {
-    Kind {
+const fn kind(name: &'static str, settings: &'static str) -> PeerKind {
+    PeerKind {
         name,
         is_ours: true,
         package: "everleaf",
@@ -36,12 +36,12 @@ struct Everleaf {
     tree: Tree,
 }
 
-fn open(kind: &'static Kind, folder: &Path) -> Result<Box<dyn Peer>> {
+fn open(kind: &'static PeerKind, folder: &Path) -> Result<Box<dyn Peer>> {
     let engine = Engine::from_name(kind.name).ok_or("this release of Everleaf lacks the engine")?;
     let store = Options::new().open(folder.join("data.pool"))?;
     let options = TreeOptions {
         engine,
-        codec: Codec::Record,
+        codec: CodecKind::Record,
         settings: Settings::NONE,
     };
     let tree = store.tree_with("data", options)?;
@@ -49,14 +49,14 @@ fn open(kind: &'static Kind, folder: &Path) -> Result<Box<dyn Peer>> {
 }
 
 impl Peer for Everleaf {
-    fn load(&self, entries: &mut Source) -> Result {
+    fn load(&self, entries: &mut EntrySource) -> Result {
         while let Some((key, value)) = entries.next_entry() {
             drop(self.tree.pending().put(key, value)?);
         }
         Ok(self.store.sync()?)
     }
 
-    fn load_sorted(&self, entries: &mut Source) -> Result {
+    fn load_sorted(&self, entries: &mut EntrySource) -> Result {
         let owned = std::iter::from_fn(|| {
             entries
                 .next_entry()
@@ -95,7 +95,7 @@ impl Peer for Everleaf {
         Ok(self.store.sync()?)
     }
 
-    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
+    fn reader(&self) -> Result<Box<dyn PeerReader + '_>> {
         Ok(Box::new(TreeReader {
             tree: &self.tree,
             value: Vec::new(),
@@ -114,7 +114,7 @@ struct TreeReader<'p> {
     value: Vec<u8>,
 }
 
-impl Reader for TreeReader<'_> {
+impl PeerReader for TreeReader<'_> {
     fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let is_present = self.tree.get_into(key, &mut self.value)?;
         if is_present {

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
-use super::{CACHE_BYTES, Kind, Peer, Reader, Result};
-use crate::entries::Source;
+use super::{CACHE_BYTES, Peer, PeerKind, PeerReader, Result};
+use crate::entries::EntrySource;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: PeerKind = PeerKind {
     name: "fjall",
     is_ours: false,
     package: "fjall",
@@ -26,7 +26,7 @@ struct Fjall {
     database: Database,
 }
 
-fn open(_: &'static Kind, folder: &Path) -> Result<Box<dyn Peer>> {
+fn open(_: &'static PeerKind, folder: &Path) -> Result<Box<dyn Peer>> {
     let database = Database::builder(folder)
         .cache_size(CACHE_BYTES as u64)
         .open()?;
@@ -35,14 +35,14 @@ fn open(_: &'static Kind, folder: &Path) -> Result<Box<dyn Peer>> {
 }
 
 impl Peer for Fjall {
-    fn load(&self, entries: &mut Source) -> Result {
+    fn load(&self, entries: &mut EntrySource) -> Result {
         while let Some((key, value)) = entries.next_entry() {
             self.entries.insert(key, value)?;
         }
         self.sync()
     }
 
-    fn load_sorted(&self, entries: &mut Source) -> Result {
+    fn load_sorted(&self, entries: &mut EntrySource) -> Result {
         let mut ingestion = self.entries.start_ingestion()?;
         while let Some((key, value)) = entries.next_entry() {
             ingestion.write(key, value)?;
@@ -79,7 +79,7 @@ impl Peer for Fjall {
         Ok(self.database.persist(PersistMode::SyncData)?)
     }
 
-    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
+    fn reader(&self) -> Result<Box<dyn PeerReader + '_>> {
         Ok(Box::new(KeyspaceReader {
             entries: &self.entries,
         }))
@@ -95,7 +95,7 @@ struct KeyspaceReader<'p> {
     entries: &'p Keyspace,
 }
 
-impl Reader for KeyspaceReader<'_> {
+impl PeerReader for KeyspaceReader<'_> {
     fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
         Ok(self.entries.get(key)?.map(|value| see(&value)).is_some())
     }

@@ -9,10 +9,10 @@ use heed::{
     WithTls,
 };
 
-use super::{Kind, Peer, Reader, Result};
-use crate::entries::Source;
+use super::{Peer, PeerKind, PeerReader, Result};
+use crate::entries::EntrySource;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: PeerKind = PeerKind {
     name: "lmdb",
     is_ours: false,
     package: "heed",
@@ -40,7 +40,7 @@ struct Lmdb {
     entries: Database<'static, Bytes, Bytes>,
 }
 
-fn open(_: &'static Kind, folder: &Path) -> Result<Box<dyn Peer>> {
+fn open(_: &'static PeerKind, folder: &Path) -> Result<Box<dyn Peer>> {
     let mut options = EnvOpenOptions::new();
     options.map_size(MAP_BYTES).max_readers(READERS_MAX);
     // SAFETY: the folder was made by this program, which changes no file in it but through LMDB.
@@ -69,7 +69,7 @@ impl Lmdb {
 }
 
 impl Peer for Lmdb {
-    fn load(&self, entries: &mut Source) -> Result {
+    fn load(&self, entries: &mut EntrySource) -> Result {
         self.write(|txn| {
             while let Some((key, value)) = entries.next_entry() {
                 self.entries.put(txn, key, value)?;
@@ -78,7 +78,7 @@ impl Peer for Lmdb {
         })
     }
 
-    fn load_sorted(&self, entries: &mut Source) -> Result {
+    fn load_sorted(&self, entries: &mut EntrySource) -> Result {
         self.write(|txn| {
             while let Some((key, value)) = entries.next_entry() {
                 self.entries
@@ -115,7 +115,7 @@ impl Peer for Lmdb {
         Ok(self.env.force_sync()?)
     }
 
-    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
+    fn reader(&self) -> Result<Box<dyn PeerReader + '_>> {
         Ok(Box::new(TransactionReader {
             txn: self.env.read_txn()?,
             entries: self.entries,
@@ -133,7 +133,7 @@ struct TransactionReader<'p> {
     entries: Database<'static, Bytes, Bytes>,
 }
 
-impl Reader for TransactionReader<'_> {
+impl PeerReader for TransactionReader<'_> {
     fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
         Ok(self.entries.get(&self.txn, key)?.map(see).is_some())
     }

@@ -10,7 +10,7 @@ mod rocksdb;
 
 use std::path::Path;
 
-use crate::entries::Source;
+use crate::entries::EntrySource;
 
 /// The result of a store. Each store has an error type of its own.
 pub(crate) type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -22,10 +22,10 @@ const CACHE_BYTES: usize = 1 << 30;
 pub(crate) trait Peer: Sync {
     /// Stores all entries into an empty store, in the way that suits the store best. All are
     /// durable when it returns.
-    fn load(&self, entries: &mut Source) -> Result;
+    fn load(&self, entries: &mut EntrySource) -> Result;
 
     /// Stores all entries, as `load` does; they come in ascending order of their keys.
-    fn load_sorted(&self, entries: &mut Source) -> Result;
+    fn load_sorted(&self, entries: &mut EntrySource) -> Result;
 
     /// Stores one entry, which is durable when this returns.
     fn put_durable(&self, key: &[u8], value: &[u8]) -> Result;
@@ -45,14 +45,14 @@ pub(crate) trait Peer: Sync {
 
     /// Reads on the calling thread. It need not show writes that come after this call, and none
     /// comes while it lives.
-    fn reader(&self) -> Result<Box<dyn Reader + '_>>;
+    fn reader(&self) -> Result<Box<dyn PeerReader + '_>>;
 
     /// Closes the store cleanly.
     fn close(self: Box<Self>) -> Result;
 }
 
 /// A reader of one thread. Values are borrowed, so that no store has to copy them without need.
-pub(crate) trait Reader {
+pub(crate) trait PeerReader {
     /// Calls `see` with the value of `key`; `false` if it is absent.
     fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
@@ -63,7 +63,7 @@ pub(crate) trait Reader {
 
 /// A store by its name.
 #[derive(Debug)]
-pub(crate) struct Kind {
+pub(crate) struct PeerKind {
     pub(crate) name: &'static str,
     /// Whether it is Everleaf.
     pub(crate) is_ours: bool,
@@ -74,10 +74,10 @@ pub(crate) struct Kind {
     /// The settings that differ from its defaults, or that a reader will ask for, and why.
     pub(crate) settings: &'static str,
     /// Opens the store in a folder that exists, and makes it if the folder is empty.
-    pub(crate) open: fn(&'static Kind, &Path) -> Result<Box<dyn Peer>>,
+    pub(crate) open: fn(&'static PeerKind, &Path) -> Result<Box<dyn Peer>>,
 }
 
-impl Kind {
+impl PeerKind {
     /// The package and its version, and those of the library that it binds.
     pub(crate) fn version(&self) -> String {
         let beneath =
@@ -91,7 +91,7 @@ impl Kind {
 }
 
 /// All stores: ours first, the default engine before the others.
-pub(crate) const ALL: &[Kind] = &[
+pub(crate) const ALL: &[PeerKind] = &[
     everleaf::RNTREE,
     everleaf::BZTREE,
     everleaf::MASSTREE,
@@ -105,7 +105,7 @@ pub(crate) const ALL: &[Kind] = &[
 ];
 
 /// The store with this name, or which there are.
-pub(crate) fn parse(name: &str) -> std::result::Result<&'static Kind, String> {
+pub(crate) fn parse(name: &str) -> std::result::Result<&'static PeerKind, String> {
     let names = || {
         ALL.iter()
             .map(|kind| kind.name)

@@ -6,10 +6,10 @@ use redb::{
     Builder, Database, Durability, ReadOnlyTable, ReadableDatabase, Table, TableDefinition,
 };
 
-use super::{CACHE_BYTES, Kind, Peer, Reader, Result};
-use crate::entries::Source;
+use super::{CACHE_BYTES, Peer, PeerKind, PeerReader, Result};
+use crate::entries::EntrySource;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: PeerKind = PeerKind {
     name: "redb",
     is_ours: false,
     package: "redb",
@@ -27,7 +27,7 @@ struct Redb {
     database: Database,
 }
 
-fn open(_: &'static Kind, folder: &Path) -> Result<Box<dyn Peer>> {
+fn open(_: &'static PeerKind, folder: &Path) -> Result<Box<dyn Peer>> {
     let database = Builder::new()
         .set_cache_size(CACHE_BYTES)
         .create(folder.join("data.redb"))?;
@@ -54,7 +54,7 @@ impl Redb {
 }
 
 impl Peer for Redb {
-    fn load(&self, entries: &mut Source) -> Result {
+    fn load(&self, entries: &mut EntrySource) -> Result {
         self.write(Durability::Immediate, |table| {
             while let Some((key, value)) = entries.next_entry() {
                 table.insert(key, value)?;
@@ -63,7 +63,7 @@ impl Peer for Redb {
         })
     }
 
-    fn load_sorted(&self, entries: &mut Source) -> Result {
+    fn load_sorted(&self, entries: &mut EntrySource) -> Result {
         self.load(entries)
     }
 
@@ -101,7 +101,7 @@ impl Peer for Redb {
         self.write(Durability::Immediate, |_| Ok(()))
     }
 
-    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
+    fn reader(&self) -> Result<Box<dyn PeerReader + '_>> {
         // The table keeps its transaction alive.
         Ok(Box::new(TableReader {
             table: self.database.begin_read()?.open_table(ENTRIES)?,
@@ -117,7 +117,7 @@ struct TableReader {
     table: ReadOnlyTable<&'static [u8], &'static [u8]>,
 }
 
-impl Reader for TableReader {
+impl PeerReader for TableReader {
     fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
         Ok(self
             .table

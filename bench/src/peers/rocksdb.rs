@@ -7,10 +7,10 @@ use rocksdb::{
     SstFileWriter, WriteBatch, WriteOptions,
 };
 
-use super::{CACHE_BYTES, Kind, Peer, Reader, Result};
-use crate::entries::Source;
+use super::{CACHE_BYTES, Peer, PeerKind, PeerReader, Result};
+use crate::entries::EntrySource;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: PeerKind = PeerKind {
     name: "rocksdb",
     is_ours: false,
     package: "rocksdb",
@@ -50,7 +50,7 @@ fn options() -> Options {
     options
 }
 
-fn open(_: &'static Kind, folder: &Path) -> Result<Box<dyn Peer>> {
+fn open(_: &'static PeerKind, folder: &Path) -> Result<Box<dyn Peer>> {
     let database = DB::open(&options(), folder.join("data"))?;
     Ok(Box::new(Rocks {
         database,
@@ -81,7 +81,7 @@ fn durable() -> WriteOptions {
 }
 
 impl Peer for Rocks {
-    fn load(&self, entries: &mut Source) -> Result {
+    fn load(&self, entries: &mut EntrySource) -> Result {
         let mut batch = WriteBatch::default();
         while let Some((key, value)) = entries.next_entry() {
             batch.put(key, value);
@@ -93,7 +93,7 @@ impl Peer for Rocks {
         self.sync()
     }
 
-    fn load_sorted(&self, entries: &mut Source) -> Result {
+    fn load_sorted(&self, entries: &mut EntrySource) -> Result {
         let options = options();
         let mut writer = SstFileWriter::create(&options);
         writer.open(&self.sorted_file)?;
@@ -132,7 +132,7 @@ impl Peer for Rocks {
         Ok(self.database.flush_wal(true)?)
     }
 
-    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
+    fn reader(&self) -> Result<Box<dyn PeerReader + '_>> {
         Ok(Box::new(DatabaseReader {
             database: &self.database,
         }))
@@ -150,7 +150,7 @@ struct DatabaseReader<'p> {
     database: &'p DB,
 }
 
-impl Reader for DatabaseReader<'_> {
+impl PeerReader for DatabaseReader<'_> {
     fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
         Ok(self
             .database

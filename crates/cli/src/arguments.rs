@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use everleaf::{
-    Bounds, Codec, DamagedPart, Engine, ErrorKind, FlushKind, LineStore, MediumChoice, Options,
+    Bounds, CodecKind, DamagedPart, Engine, ErrorKind, FlushKind, LineStore, MediumChoice, Options,
     Store, Tree, TreeOptions,
 };
 use lab::arguments::{any_of, engine_of};
@@ -307,16 +307,16 @@ pub(crate) struct NewTreeArgs {
     pub(crate) tree: TreeArgs,
     /// What a new tree holds: record is byte strings, word is numbers of 64 bits [default: record]
     #[arg(long, value_name = "NAME", value_parser = codec())]
-    pub(crate) codec: Option<Codec>,
+    pub(crate) codec: Option<CodecKind>,
     /// The engine of a new tree; `everleaf engines` describes them [default: rntree]
     #[arg(long, value_name = "NAME", value_parser = engine_of(Engine::ALL))]
     pub(crate) engine: Option<Engine>,
 }
 
-fn codec() -> impl TypedValueParser<Value = Codec> {
-    let codecs = [Codec::Record, Codec::Word];
-    let named = move |name: String| Codec::from_name(&name).unwrap_or(codecs[0]);
-    PossibleValuesParser::new(codecs.map(Codec::name)).map(named)
+fn codec() -> impl TypedValueParser<Value = CodecKind> {
+    let codecs = [CodecKind::Record, CodecKind::Word];
+    let named = move |name: String| CodecKind::from_name(&name).unwrap_or(codecs[0]);
+    PossibleValuesParser::new(codecs.map(CodecKind::name)).map(named)
 }
 
 /// A range of keys.
@@ -334,10 +334,10 @@ pub(crate) struct RangeArgs {
 }
 
 impl RangeArgs {
-    pub(crate) fn bounds(&self, notation: Notation, codec: Codec) -> Result<Bounds, Failure> {
+    pub(crate) fn bounds(&self, notation: Notation, codec: CodecKind) -> Result<Bounds, Failure> {
         let read = |key: &OsString| notation.argument(key, codec);
         if let Some(prefix) = &self.prefix {
-            if codec == Codec::Word && !notation.hex {
+            if codec == CodecKind::Word && !notation.hex {
                 return Err(Failure::Usage(
                     "--prefix does not apply to a tree of numbers; give --from and --to, or --hex"
                         .into(),
@@ -388,12 +388,12 @@ impl TreeArgs {
 
 impl NewTreeArgs {
     /// The codec of a new tree.
-    pub(crate) fn new_codec(&self) -> Codec {
+    pub(crate) fn new_codec(&self) -> CodecKind {
         self.codec.unwrap_or(TreeOptions::default().codec)
     }
 
     /// The codec of the tree, which need not exist yet.
-    pub(crate) fn codec(&self, store: &Store) -> Result<Codec, Failure> {
+    pub(crate) fn codec(&self, store: &Store) -> Result<CodecKind, Failure> {
         let name = self.tree.name(store)?;
         let found = store.trees()?.into_iter().find(|tree| tree.name == name);
         Ok(found
@@ -436,11 +436,11 @@ pub(crate) struct Notation {
 
 impl Notation {
     /// The bytes that a text stands for in a tree of this codec.
-    pub(crate) fn read(self, text: &[u8], codec: Codec) -> Result<Vec<u8>, String> {
+    pub(crate) fn read(self, text: &[u8], codec: CodecKind) -> Result<Vec<u8>, String> {
         if self.hex {
             return text::from_hex(text).map_err(|bad| format!("{}: {bad}", text::quoted(text)));
         }
-        if codec == Codec::Word {
+        if codec == CodecKind::Word {
             let number = std::str::from_utf8(text)
                 .ok()
                 .and_then(|text| text.parse::<u64>().ok());
@@ -461,17 +461,17 @@ impl Notation {
     }
 
     /// An argument as bytes.
-    pub(crate) fn argument(self, text: &OsStr, codec: Codec) -> Result<Vec<u8>, Failure> {
+    pub(crate) fn argument(self, text: &OsStr, codec: CodecKind) -> Result<Vec<u8>, Failure> {
         self.read(text.as_bytes(), codec).map_err(Failure::Usage)
     }
 
     /// Bytes of a tree as text.
-    pub(crate) fn show(self, bytes: &[u8], codec: Codec) -> std::borrow::Cow<'_, str> {
+    pub(crate) fn show(self, bytes: &[u8], codec: CodecKind) -> std::borrow::Cow<'_, str> {
         if self.hex {
             return text::to_hex(bytes).into();
         }
         match (codec, bytes.first_chunk::<8>()) {
-            (Codec::Word, Some(word)) => u64::from_be_bytes(*word).to_string().into(),
+            (CodecKind::Word, Some(word)) => u64::from_be_bytes(*word).to_string().into(),
             _ => text::escape(bytes),
         }
     }
@@ -482,11 +482,11 @@ impl Notation {
         object: &mut serde_json::Map<String, serde_json::Value>,
         name: &str,
         bytes: &[u8],
-        codec: Codec,
+        codec: CodecKind,
     ) {
         let (encoding, value) = match (codec, bytes.first_chunk::<8>(), std::str::from_utf8(bytes))
         {
-            (Codec::Word, Some(word), _) if !self.hex => {
+            (CodecKind::Word, Some(word), _) if !self.hex => {
                 ("number", u64::from_be_bytes(*word).into())
             }
             (_, _, Ok(text)) if !self.hex => ("text", text.into()),

@@ -12,7 +12,7 @@
 use std::io::{BufRead, Write};
 use std::str::FromStr;
 
-use everleaf::{Codec, Engine, TreeOptions};
+use everleaf::{CodecKind, Engine, TreeOptions};
 
 use crate::arguments::Notation;
 use crate::failure::Failure;
@@ -37,7 +37,7 @@ const NOTATION: Notation = Notation {
 /// Writes a dump.
 pub(crate) struct DumpWriter<W> {
     output: W,
-    codec: Codec,
+    codec: CodecKind,
     line: Vec<u8>,
     crc: u32,
     entries: u64,
@@ -49,7 +49,7 @@ impl<W: Write> DumpWriter<W> {
     pub(crate) fn new(mut output: W) -> Result<Self, Failure> {
         writeln!(output, "{FIRST}")?;
         let line = Vec::new();
-        let codec = Codec::Record;
+        let codec = CodecKind::Record;
         Ok(Self {
             output,
             codec,
@@ -101,14 +101,14 @@ impl<W: Write> DumpWriter<W> {
     }
 
     /// Ends the dump.
-    pub(crate) fn finish(mut self) -> Result<Written, Failure> {
+    pub(crate) fn finish(mut self) -> Result<DumpSize, Failure> {
         writeln!(
             self.output,
             "{END}{} entries={}",
             self.trees_total, self.entries_total
         )?;
         self.output.flush()?;
-        Ok(Written {
+        Ok(DumpSize {
             trees: self.trees_total,
             entries: self.entries_total,
         })
@@ -116,14 +116,14 @@ impl<W: Write> DumpWriter<W> {
 }
 
 /// The numbers of trees and entries in a dump.
-pub(crate) struct Written {
+pub(crate) struct DumpSize {
     pub(crate) trees: u64,
     pub(crate) entries: u64,
 }
 
 /// A part of a dump.
 #[derive(PartialEq, Eq, Debug)]
-pub(crate) enum Event {
+pub(crate) enum DumpPart {
     /// A tree begins.
     Tree(String, TreeOptions),
     /// An entry of it.
@@ -140,7 +140,7 @@ pub(crate) struct DumpReader<R> {
     name: String,
     line: Vec<u8>,
     number: u64,
-    codec: Option<Codec>,
+    codec: Option<CodecKind>,
     crc: u32,
     entries: u64,
     trees_total: u64,
@@ -208,7 +208,7 @@ impl<R: BufRead> DumpReader<R> {
     }
 
     /// The next part.
-    pub(crate) fn next(&mut self) -> Result<Event, Failure> {
+    pub(crate) fn next(&mut self) -> Result<DumpPart, Failure> {
         if !self.read_line()? {
             let what = format!(
                 "the dump ends here, after {}; it was truncated{AGAIN}",
@@ -235,7 +235,7 @@ impl<R: BufRead> DumpReader<R> {
         Err(self.bad(NO_LINE))
     }
 
-    fn entry(&mut self) -> Result<Event, Failure> {
+    fn entry(&mut self) -> Result<DumpPart, Failure> {
         let Some(codec) = self.codec else {
             return Err(self.bad(format!("an entry outside of a tree{AGAIN}")));
         };
@@ -251,10 +251,10 @@ impl<R: BufRead> DumpReader<R> {
             );
         }
         let read = |text| NOTATION.read(text, codec).map_err(|what| self.bad(what));
-        Ok(Event::Entry(read(key)?, read(value)?))
+        Ok(DumpPart::Entry(read(key)?, read(value)?))
     }
 
-    fn tree(&mut self, rest: &str) -> Result<Event, Failure> {
+    fn tree(&mut self, rest: &str) -> Result<DumpPart, Failure> {
         if self.codec.is_some() {
             return Err(self.bad(format!("a tree begins before the last one ended{AGAIN}")));
         }
@@ -269,7 +269,7 @@ impl<R: BufRead> DumpReader<R> {
         let Some((engine, codec, name)) = fields else {
             return Err(self.bad("a tree's line reads `# tree engine=... codec=... name=...`"));
         };
-        let kind = Engine::from_name(engine).zip(Codec::from_name(codec));
+        let kind = Engine::from_name(engine).zip(CodecKind::from_name(codec));
         let Some((engine, codec)) = kind else {
             return Err(self.bad(format!("this release has no engine {engine:?} with codec {codec:?}; `everleaf engines` lists those there are: change the line, \
                  or use the release that wrote it")));
@@ -280,7 +280,7 @@ impl<R: BufRead> DumpReader<R> {
         self.codec = Some(codec);
         self.entries = 0;
         self.crc = crc32c::crc32c_append(crc32c::crc32c(&self.line), b"\n");
-        Ok(Event::Tree(
+        Ok(DumpPart::Tree(
             name,
             TreeOptions {
                 engine,
@@ -290,7 +290,7 @@ impl<R: BufRead> DumpReader<R> {
         ))
     }
 
-    fn end_tree(&mut self, rest: &str) -> Result<Event, Failure> {
+    fn end_tree(&mut self, rest: &str) -> Result<DumpPart, Failure> {
         let fields = rest.split_once(" crc32c=").and_then(|(entries, crc)| {
             Some((
                 u64::from_str(entries).ok()?,
@@ -313,17 +313,17 @@ impl<R: BufRead> DumpReader<R> {
         }
         self.trees_total += 1;
         self.entries_total += self.entries;
-        Ok(Event::EndTree)
+        Ok(DumpPart::EndTree)
     }
 
-    fn end(&mut self, rest: &str) -> Result<Event, Failure> {
+    fn end(&mut self, rest: &str) -> Result<DumpPart, Failure> {
         let expected = format!("{} entries={}", self.trees_total, self.entries_total);
         if self.codec.is_some() || rest != expected {
             return Err(self.bad(format!(
                 "the dump should end with trees={expected}; it was changed{AGAIN}"
             )));
         }
-        Ok(Event::End)
+        Ok(DumpPart::End)
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use everleaf_engines::bztree::{BzTree, BzTreeOptions, NodeSizes, instrumented};
-use everleaf_engines::engine::Codec;
+use everleaf_engines::engine::CodecKind;
 use everleaf_engines::index::{Bounds, Condition, Direction, Index, RecordCodec};
 use everleaf_engines::{Error, ErrorKind};
 use medium::testing::Late;
@@ -21,17 +21,17 @@ type Tree = Box<dyn Index>;
 
 /// A tree of records.
 fn create(pool: &Pool<Instrumented>, options: BzTreeOptions) -> Tree {
-    instrumented::create(pool, "tree", Codec::Record, options).unwrap()
+    instrumented::create(pool, "tree", CodecKind::Record, options).unwrap()
 }
 
 /// A tree of words.
 fn create_words(pool: &Pool<Instrumented>) -> Tree {
-    instrumented::create(pool, "tree", Codec::Word, small()).unwrap()
+    instrumented::create(pool, "tree", CodecKind::Word, small()).unwrap()
 }
 
 /// The only tree of a pool, which has records.
 fn reopen(pool: &Pool<Instrumented>, options: BzTreeOptions) -> Tree {
-    instrumented::open(pool, &pool.trees().unwrap()[0], Codec::Record, options).unwrap()
+    instrumented::open(pool, &pool.trees().unwrap()[0], CodecKind::Record, options).unwrap()
 }
 
 fn sizes_of(root: &TreeRoot) -> NodeSizes {
@@ -473,7 +473,7 @@ fn a_reader_waits_for_a_remove_that_is_not_durable() {
 #[test]
 fn a_bulk_load_keeps_no_memory_from_being_reused_while_its_source_runs() {
     let pool = open(&Instrumented::new(Dax::plain(16 << 20).unwrap()), true);
-    let made = |name| instrumented::create(&pool, name, Codec::Record, small()).unwrap();
+    let made = |name| instrumented::create(&pool, name, CodecKind::Record, small()).unwrap();
     let tree = made("tree");
     let other = made("other");
     let mut left = 0..20_u64;
@@ -686,7 +686,7 @@ fn a_tree_is_opened_with_the_node_sizes_it_was_made_with() {
     let refused = instrumented::create(
         &pool,
         "tree",
-        Codec::Record,
+        CodecKind::Record,
         with(Some(NodeSizes::of_leaf(57))),
     );
     let refused = refused.err().unwrap();
@@ -724,7 +724,7 @@ fn a_tree_is_opened_with_the_node_sizes_it_was_made_with() {
         },
         NodeSizes::of_leaf(4),
     ] {
-        let refused = instrumented::open(&pool, &root, Codec::Record, with(Some(nodes)))
+        let refused = instrumented::open(&pool, &root, CodecKind::Record, with(Some(nodes)))
             .err()
             .unwrap();
         assert!(

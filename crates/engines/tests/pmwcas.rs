@@ -452,7 +452,7 @@ fn who_meets_an_operation_ends_it() {
 }
 
 /// The accounts that a crash leaves.
-fn recovered(bank: &Bank, image: &medium::testing::late::Image) -> Vec<u64> {
+fn recovered(bank: &Bank, image: &medium::testing::late::LateImage) -> Vec<u64> {
     let crashed = Instrumented::new(Late::from_image(image, 1 << 20, LineForm::Single).unwrap());
     let pool = Pool::open(
         crashed,

@@ -8,7 +8,7 @@ use std::ops::Bound;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use everleaf_engines::engine::{Codec, Engine, Opening, Visit};
+use everleaf_engines::engine::{CodecKind, Engine, Opening, Visit};
 use everleaf_engines::index::{Bounds, Condition, Direction, Index, LeftOut, WordIndex};
 use everleaf_engines::kit::paged::{checked, unchecked};
 use everleaf_engines::{Error, ErrorKind};
@@ -42,7 +42,7 @@ fn settings(design: u64, entries: u64) -> Opening {
     }
 }
 
-fn tree(pool: &Pool<Instrumented>, codec: Codec, design: u64, entries: u64) -> Arc<dyn Index> {
+fn tree(pool: &Pool<Instrumented>, codec: CodecKind, design: u64, entries: u64) -> Arc<dyn Index> {
     let create = Engine::WBTREE.media().instrumented.create;
     create(pool, "tree", codec, &settings(design, entries))
         .unwrap()
@@ -52,14 +52,14 @@ fn tree(pool: &Pool<Instrumented>, codec: Codec, design: u64, entries: u64) -> A
 fn reopen(
     pool: &Pool<Instrumented>,
     root: &TreeRoot,
-    codec: Codec,
+    codec: CodecKind,
 ) -> Result<Arc<dyn Index>, Error> {
     let open = Engine::WBTREE.media().instrumented.open;
     open(pool, root, codec, &Opening::default()).map(|tree| tree.index)
 }
 
 /// The damage that a salvage reports, and how many entries it finds.
-fn salvaged(pool: &Pool<Instrumented>, root: &TreeRoot, codec: Codec) -> (Vec<LeftOut>, u64) {
+fn salvaged(pool: &Pool<Instrumented>, root: &TreeRoot, codec: CodecKind) -> (Vec<LeftOut>, u64) {
     let mut entries = 0;
     let visit: &mut Visit<'_> = &mut |_, _| {
         entries += 1;
@@ -133,7 +133,7 @@ fn source(
 fn a_load_into_what_a_crash_left_without_entries_leaks_nothing() {
     let ram = ram();
     let pool = open(&ram, false);
-    let made = tree(&pool, Codec::Record, BITMAP_ONLY, 4);
+    let made = tree(&pool, CodecKind::Record, BITMAP_ONLY, 4);
     (0..5).for_each(|number| assert!(made.insert(&key(number), b"value").unwrap()));
     assert_eq!(made.stat().unwrap().leaves, 2);
     drop(made);
@@ -149,7 +149,7 @@ fn a_load_into_what_a_crash_left_without_entries_leaks_nothing() {
 
     let pool = open(&ram, true);
     let root = pool.trees().unwrap().remove(0);
-    let tree = reopen(&pool, &root, Codec::Record).unwrap();
+    let tree = reopen(&pool, &root, CodecKind::Record).unwrap();
     pool.finish_marking();
     expect_no_leak(&pool, &*tree);
     assert_eq!(
@@ -164,7 +164,7 @@ fn a_load_into_what_a_crash_left_without_entries_leaks_nothing() {
 fn a_load_that_is_overtaken_answers_when_that_is_durable() {
     let late = &Arc::new(Late::new(1 << 30, LineForm::Twin).unwrap());
     let pool = Pool::open(Instrumented::sharing(late), PoolOptions::default()).unwrap();
-    let tree = tree(&pool, Codec::Word, SLOT_BITMAP, 4);
+    let tree = tree(&pool, CodecKind::Word, SLOT_BITMAP, 4);
     std::thread::scope(|scope| {
         let tree = &tree;
         let mut calls = 0;
@@ -195,12 +195,12 @@ fn a_load_that_is_overtaken_answers_when_that_is_durable() {
 #[test]
 fn a_root_that_names_no_nodes_is_told_with_its_word() {
     let pool = open(&ram(), false);
-    drop(tree(&pool, Codec::Word, SLOT_BITMAP, 4));
+    drop(tree(&pool, CodecKind::Word, SLOT_BITMAP, 4));
     let mut root = pool.trees().unwrap().remove(0);
     // A design that does not exist, and sizes that no node of the design has.
     for word in [0x304, 0x2, 0x3c, 0x208] {
         root.words[1] = word;
-        let opened = reopen(&pool, &root, Codec::Word);
+        let opened = reopen(&pool, &root, CodecKind::Word);
         for error in [
             opened.err().unwrap(),
             (Engine::WBTREE.settings_of)(&root).unwrap_err(),
@@ -224,7 +224,7 @@ type Cost = [u64; 3];
 fn cost(design: u64, entries: u64, count: u64, operation: impl FnOnce(&dyn WordIndex)) -> Cost {
     let dax = Dax::new(tempfile::tempfile().unwrap(), DaxOptions::default()).unwrap();
     let pool = Pool::open(Instrumented::new(dax).counted(), PoolOptions::default()).unwrap();
-    let tree = tree(&pool, Codec::Word, design, entries);
+    let tree = tree(&pool, CodecKind::Word, design, entries);
     let words = tree.words().unwrap();
     for key in 1..=count {
         assert!(
@@ -327,7 +327,7 @@ fn ends(run: impl FnOnce() + Send + 'static) -> bool {
 fn leaves_that_are_linked_in_a_circle_end_a_scan() {
     for keys in [&[][..], &[5], &[5, 900]] {
         let pool = open(&ram(), false);
-        let tree = tree(&pool, Codec::Word, BITMAP_ONLY, 4);
+        let tree = tree(&pool, CodecKind::Word, BITMAP_ONLY, 4);
         for key in keys {
             assert!(tree.insert(&u64::to_be_bytes(*key), &[1; 8]).unwrap());
         }
@@ -341,7 +341,7 @@ fn leaves_that_are_linked_in_a_circle_end_a_scan() {
 #[test]
 fn an_inner_node_that_is_its_own_child_is_survived() {
     let pool = open(&ram(), false);
-    let tree = tree(&pool, Codec::Word, SLOT_BITMAP, 4);
+    let tree = tree(&pool, CodecKind::Word, SLOT_BITMAP, 4);
     for key in 0..5_u64 {
         assert!(tree.insert(&key.to_be_bytes(), &[1; 8]).unwrap());
     }
@@ -362,22 +362,22 @@ fn an_inner_node_that_is_its_own_child_is_survived() {
 #[test]
 fn a_salvage_says_that_a_change_was_under_way() {
     let pool = open(&ram(), false);
-    let made = tree(&pool, Codec::Word, SLOT_ONLY, 3);
+    let made = tree(&pool, CodecKind::Word, SLOT_ONLY, 3);
     for key in 0..5_u64 {
         assert!(made.insert(&key.to_be_bytes(), &[1; 8]).unwrap());
     }
     drop(made);
     let root = pool.trees().unwrap().remove(0);
-    assert_eq!(salvaged(&pool, &root, Codec::Word), (vec![], 5));
+    assert_eq!(salvaged(&pool, &root, CodecKind::Word), (vec![], 5));
     let (anchor, _) = anchor_and_root(&pool);
     store(&pool, anchor, 1, 0x1234_5678_0000_0003);
-    let (left_out, entries) = salvaged(&pool, &root, Codec::Word);
+    let (left_out, entries) = salvaged(&pool, &root, CodecKind::Word);
     assert_eq!(
         (left_out.len(), left_out[0].offset, entries),
         (1, anchor, 5)
     );
     assert!(
-        reopen(&pool, &root, Codec::Word)
+        reopen(&pool, &root, CodecKind::Word)
             .err()
             .unwrap()
             .is_corrupt()
@@ -387,7 +387,7 @@ fn a_salvage_says_that_a_change_was_under_way() {
 #[test]
 fn a_salvage_leaves_out_only_what_a_damaged_word_leads_to() {
     let pool = open(&ram(), false);
-    let made = tree(&pool, Codec::Word, SLOT_BITMAP, 4);
+    let made = tree(&pool, CodecKind::Word, SLOT_BITMAP, 4);
     for key in 0..8_u64 {
         assert!(made.insert(&key.to_be_bytes(), &[1; 8]).unwrap());
     }
@@ -395,7 +395,7 @@ fn a_salvage_leaves_out_only_what_a_damaged_word_leads_to() {
     let (_, root) = anchor_and_root(&pool);
     let value = load(&pool, root, FIRST_VALUE);
     store(&pool, root, FIRST_VALUE, value ^ 1 << 20);
-    let (left_out, entries) = salvaged(&pool, &pool.trees().unwrap()[0], Codec::Word);
+    let (left_out, entries) = salvaged(&pool, &pool.trees().unwrap()[0], CodecKind::Word);
     assert!(
         left_out.len() == 1 && left_out[0].offset == root,
         "{left_out:?}"
@@ -410,7 +410,7 @@ fn a_damaged_head_of_a_leaf_is_noticed_and_costs_no_entry() {
     let ram = ram();
     let entry = 1 << 3;
     let pool = open(&ram, false);
-    let made = tree(&pool, Codec::Record, SLOT_BITMAP, 8);
+    let made = tree(&pool, CodecKind::Record, SLOT_BITMAP, 8);
     (0..5).for_each(|number| assert!(made.insert(&key(number), b"value").unwrap()));
     let (_, leaf) = anchor_and_root(&pool);
     let bitmap = load(&pool, leaf, BITMAP);
@@ -423,12 +423,12 @@ fn a_damaged_head_of_a_leaf_is_noticed_and_costs_no_entry() {
     let pool = open(&ram, false);
     let root = pool.trees().unwrap().remove(0);
     assert!(
-        reopen(&pool, &root, Codec::Record)
+        reopen(&pool, &root, CodecKind::Record)
             .err()
             .unwrap()
             .is_corrupt()
     );
-    let (left_out, entries) = salvaged(&pool, &root, Codec::Record);
+    let (left_out, entries) = salvaged(&pool, &root, CodecKind::Record);
     assert!(
         left_out.len() == 1 && left_out[0].offset == leaf,
         "{left_out:?}"
@@ -440,7 +440,7 @@ fn a_damaged_head_of_a_leaf_is_noticed_and_costs_no_entry() {
 #[test]
 fn a_scan_passes_an_empty_leaf() {
     let pool = open(&ram(), false);
-    let tree = tree(&pool, Codec::Word, BITMAP_ONLY, 4);
+    let tree = tree(&pool, CodecKind::Word, BITMAP_ONLY, 4);
     (0..12_u64).for_each(|key| assert!(tree.insert(&key.to_be_bytes(), &[1; 8]).unwrap()));
     let (_, root) = anchor_and_root(&pool);
     let second = unchecked(load(&pool, root, FIRST_VALUE)).unwrap();
@@ -462,7 +462,7 @@ fn a_scan_passes_an_empty_leaf() {
 fn ascending_keys_fill_leaves() {
     for (design, entries) in [(SLOT_BITMAP, 59), (BITMAP_ONLY, 63), (SLOT_ONLY, 7)] {
         let pool = open(&ram(), false);
-        let records = tree(&pool, Codec::Record, design, entries);
+        let records = tree(&pool, CodecKind::Record, design, entries);
         (0..3000).for_each(|number| assert!(records.insert(&key(number), b"value").unwrap()));
         let leaves = records.stat().unwrap().leaves;
         assert!(
@@ -475,7 +475,7 @@ fn ascending_keys_fill_leaves() {
 #[test]
 fn a_reverse_scan_from_bytes_that_are_too_short_for_a_word_begins_below_them() {
     let pool = open(&ram(), false);
-    let tree = tree(&pool, Codec::Word, SLOT_ONLY, 3);
+    let tree = tree(&pool, CodecKind::Word, SLOT_ONLY, 3);
     for first in 0..60_u8 {
         assert!(tree.insert(&[first, 0, 0, 0, 0, 0, 0, 0], &[1; 8]).unwrap());
     }
@@ -502,7 +502,7 @@ fn a_reverse_scan_from_bytes_that_are_too_short_for_a_word_begins_below_them() {
 fn a_reverse_scan_of_records_passes_every_separator() {
     for design in [SLOT_BITMAP, BITMAP_ONLY, SLOT_ONLY] {
         let pool = open(&ram(), false);
-        let tree = tree(&pool, Codec::Record, design, 3);
+        let tree = tree(&pool, CodecKind::Record, design, 3);
         let mut keys: Vec<Vec<u8>> = (0..50_u8).map(|first| vec![first, 1]).collect();
         keys.extend(
             (0..50_u8)
@@ -549,13 +549,13 @@ struct Shares {
 }
 
 /// Damages each byte of a tree in turn: each word that is not zero in the slabs of the tree.
-fn damage(codec: Codec, design: u64, entries: u64) -> Shares {
+fn damage(codec: CodecKind, design: u64, entries: u64) -> Shares {
     let pool = open(&ram(), false);
     let tree = tree(&pool, codec, design, entries);
     for number in 0..300_u64 {
         let number = number * 7919 % 100_003;
         let key = match codec {
-            Codec::Word => number.to_be_bytes().to_vec(),
+            CodecKind::Word => number.to_be_bytes().to_vec(),
             _ => key(number as u32),
         };
         assert!(
@@ -619,30 +619,36 @@ fn print_shares(
 fn how_much_damage_is_silent_with_slots_and_bitmap() {
     let silent = print_shares(
         "slot+bitmap, record",
-        damage(Codec::Record, SLOT_BITMAP, 59),
+        damage(CodecKind::Record, SLOT_BITMAP, 59),
     );
     assert_eq!(silent, 0);
-    print_shares("slot+bitmap, word", damage(Codec::Word, SLOT_BITMAP, 59));
+    print_shares(
+        "slot+bitmap, word",
+        damage(CodecKind::Word, SLOT_BITMAP, 59),
+    );
 }
 
 #[test]
 fn how_much_damage_is_silent_with_the_bitmap_alone() {
     print_shares(
         "bitmap-only, record",
-        damage(Codec::Record, BITMAP_ONLY, 63),
+        damage(CodecKind::Record, BITMAP_ONLY, 63),
     );
-    print_shares("bitmap-only, word", damage(Codec::Word, BITMAP_ONLY, 63));
+    print_shares(
+        "bitmap-only, word",
+        damage(CodecKind::Word, BITMAP_ONLY, 63),
+    );
 }
 
 #[test]
 fn how_much_damage_is_silent_with_slots_alone() {
-    print_shares("slot-only, record", damage(Codec::Record, SLOT_ONLY, 7));
-    print_shares("slot-only, word", damage(Codec::Word, SLOT_ONLY, 7));
+    print_shares("slot-only, record", damage(CodecKind::Record, SLOT_ONLY, 7));
+    print_shares("slot-only, word", damage(CodecKind::Word, SLOT_ONLY, 7));
 }
 
 /// Fills leaves of four with keys that are 10 apart, and opens the tree as after a crash, with the
 /// mark left for later.
-fn unmarked(codec: Codec, keys: u32) -> (Pool<Instrumented>, Arc<dyn Index>) {
+fn unmarked(codec: CodecKind, keys: u32) -> (Pool<Instrumented>, Arc<dyn Index>) {
     let ram = ram();
     let pool = open(&ram, false);
     let tree = tree(&pool, codec, SLOT_BITMAP, 4);
@@ -666,8 +672,8 @@ fn unmarked(codec: Codec, keys: u32) -> (Pool<Instrumented>, Arc<dyn Index>) {
 }
 
 /// A key of a tree of words, or one whose first word ties with all others.
-fn number_key(codec: Codec, number: u32) -> Vec<u8> {
-    if codec == Codec::Word {
+fn number_key(codec: CodecKind, number: u32) -> Vec<u8> {
+    if codec == CodecKind::Word {
         return u64::from(number).to_be_bytes().to_vec();
     }
     key(number)
@@ -678,7 +684,7 @@ fn number_key(codec: Codec, number: u32) -> Vec<u8> {
 #[test]
 fn a_mark_beside_splits_and_merges_finds_all_that_stays() {
     const KEYS: u32 = 120;
-    for codec in [Codec::Word, Codec::Record] {
+    for codec in [CodecKind::Word, CodecKind::Record] {
         for leaves in (1..20).step_by(3) {
             for first in (0..KEYS).step_by(17) {
                 for is_split in [true, false] {
@@ -726,7 +732,7 @@ fn a_mark_beside_splits_and_merges_finds_all_that_stays() {
 /// The open of a crashed tree once walked the whole tree, though the caller left the mark for later.
 #[test]
 fn an_open_after_a_crash_reads_no_leaf() {
-    let (pool, tree) = unmarked(Codec::Record, 2000);
+    let (pool, tree) = unmarked(CodecKind::Record, 2000);
     // Only the anchor and the root were read: no allocation is marked yet.
     assert_eq!(pool.stat().marked, Some(0));
     assert!(tree.mark(&|| true).unwrap());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use engines::batch::{self, Batch, StripedTree};
+use engines::batch::{self, BatchRequest, StripedTree};
 use engines::engine::{self, Engine, Host, Salvaged, Settings, Visit};
 use engines::index::{EpochLength, Index};
 use engines::{ErrorKind, Result};
@@ -21,19 +21,19 @@ pub(crate) trait Backend: Send + Sync {
         &self,
         name: &str,
         kind: TreeOptions,
-        opening: &Opening,
+        opening: &StoreOpening,
     ) -> Result<Arc<StripedTree>>;
     fn open_tree(
         &self,
         root: &TreeRoot,
         settings: Settings,
-        opening: &Opening,
+        opening: &StoreOpening,
     ) -> Result<Arc<StripedTree>>;
     /// `None` for engines whose trees have to be opened for that.
-    fn salvage(&self, root: &TreeRoot, opening: &Opening, visit: &mut Visit<'_>) -> Salvaged;
+    fn salvage(&self, root: &TreeRoot, opening: &StoreOpening, visit: &mut Visit<'_>) -> Salvaged;
     fn expect_batches_finished(&self) -> Result<()>;
     /// Returns the LSN at which the batch is durable.
-    fn write_batch(&self, batch: &Batch<'_>) -> Result<Lsn>;
+    fn write_batch(&self, batch: &BatchRequest<'_>) -> Result<Lsn>;
     fn remove_tree(&self, root: &TreeRoot) -> Result<()>;
     fn rename_tree(&self, root: &TreeRoot, name: &str) -> Result<()>;
     fn leave_unclean(&self);
@@ -66,7 +66,7 @@ pub(crate) trait Backend: Send + Sync {
 
 /// How trees of a store are opened, whatever their engines.
 #[derive(Clone, Debug)]
-pub(crate) struct Opening {
+pub(crate) struct StoreOpening {
     /// The engines that the store knows.
     pub(crate) engines: &'static [Engine],
     /// Threads that recover; all cores if none are named.
@@ -79,7 +79,7 @@ pub(crate) struct Opening {
     pub(crate) settings: Vec<(Engine, Settings)>,
 }
 
-impl Opening {
+impl StoreOpening {
     /// What the root table says of a tree.
     pub(crate) fn kind(&self, root: &TreeRoot) -> Result<TreeOptions> {
         TreeOptions::of(root, self.engines)
@@ -116,7 +116,7 @@ impl OpenTree {
         backend: &dyn Backend,
         root: &TreeRoot,
         settings: Settings,
-        opening: &Opening,
+        opening: &StoreOpening,
     ) -> Result<Self> {
         let kind = opening.kind(root)?;
         Ok(Self {
@@ -145,7 +145,7 @@ impl<M: Host> Backend for Pool<M> {
         &self,
         name: &str,
         kind: TreeOptions,
-        opening: &Opening,
+        opening: &StoreOpening,
     ) -> Result<Arc<StripedTree>> {
         let factory = M::factory(&kind.engine.media);
         let tree = (factory.create)(self, name, kind.codec, &opening.of(kind))?;
@@ -156,7 +156,7 @@ impl<M: Host> Backend for Pool<M> {
         &self,
         root: &TreeRoot,
         settings: Settings,
-        opening: &Opening,
+        opening: &StoreOpening,
     ) -> Result<Arc<StripedTree>> {
         let kind = opening.kind(root)?;
         let kind = TreeOptions {
@@ -168,7 +168,7 @@ impl<M: Host> Backend for Pool<M> {
         Ok(Arc::new(StripedTree::new(self, tree)))
     }
 
-    fn salvage(&self, root: &TreeRoot, opening: &Opening, visit: &mut Visit<'_>) -> Salvaged {
+    fn salvage(&self, root: &TreeRoot, opening: &StoreOpening, visit: &mut Visit<'_>) -> Salvaged {
         let kind = opening.kind(root)?;
         (M::factory(&kind.engine.media).salvage)(self, root, kind.codec, visit)
     }
@@ -177,7 +177,7 @@ impl<M: Host> Backend for Pool<M> {
         batch::expect_finished(self)
     }
 
-    fn write_batch(&self, batch: &Batch<'_>) -> Result<Lsn> {
+    fn write_batch(&self, batch: &BatchRequest<'_>) -> Result<Lsn> {
         batch::write(self, batch)
     }
 

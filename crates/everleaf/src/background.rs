@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// Its progress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Progress {
+enum MarkProgress {
     Running,
     /// All trees have marked, but the thread may still be about to free the space that none of them
     /// marked.
@@ -29,9 +29,9 @@ enum Progress {
     Ended,
 }
 
-struct State {
+struct BackgroundState {
     stop: AtomicBool,
-    progress: Mutex<Progress>,
+    progress: Mutex<MarkProgress>,
     ended: Condvar,
     damage: Mutex<Option<StoreViolation>>,
 }
@@ -39,7 +39,7 @@ struct State {
 /// The thread. It is stopped and waited for when it is dropped with its store; the next open then
 /// starts again.
 pub(crate) struct Background {
-    state: Arc<State>,
+    state: Arc<BackgroundState>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -49,8 +49,8 @@ pub(crate) struct UnmarkedTree {
     pub(crate) index: Arc<dyn Index>,
 }
 
-impl State {
-    fn set(&self, progress: Progress) {
+impl BackgroundState {
+    fn set(&self, progress: MarkProgress) {
         *self.progress.lock() = progress;
         self.ended.notify_all();
     }
@@ -64,7 +64,7 @@ impl State {
         if let Err(error) = pool.read_bitmaps() {
             self.note(None, &error);
         }
-        self.set(Progress::Ended);
+        self.set(MarkProgress::Ended);
     }
 
     /// Lets the trees mark the space that they use, and then frees the rest.
@@ -77,13 +77,13 @@ impl State {
                     // No space is reused that was in use before, so nothing of the tree is lost.
                     pool.give_up_marking();
                     self.note(Some(tree.name.clone()), &error);
-                    return self.set(Progress::Ended);
+                    return self.set(MarkProgress::Ended);
                 }
             }
         }
         drop(trees);
         pool.finish_marking_later();
-        self.set(Progress::Marked);
+        self.set(MarkProgress::Marked);
         while pool.needs_mark() && !self.is_stopped() {
             pool.reclaim();
             std::thread::sleep(PAUSE);
@@ -92,7 +92,7 @@ impl State {
             // The store is dropped, so the operations that this thread waited for have ended.
             pool.finish_marking();
         }
-        self.set(Progress::Ended);
+        self.set(MarkProgress::Ended);
     }
 
     fn note(&self, tree: Option<String>, error: &Error) {
@@ -105,12 +105,12 @@ impl State {
 }
 
 /// Releases the threads that wait for a thread that has ended.
-struct EndIfPanicking<'s>(&'s State);
+struct EndIfPanicking<'s>(&'s BackgroundState);
 
 impl Drop for EndIfPanicking<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.set(Progress::Ended);
+            self.0.set(MarkProgress::Ended);
         }
     }
 }
@@ -126,10 +126,10 @@ impl Background {
         Self::begin(move |state| state.mark(&pool, trees))
     }
 
-    fn begin(work: impl FnOnce(&State) + Send + 'static) -> Self {
-        let state = Arc::new(State {
+    fn begin(work: impl FnOnce(&BackgroundState) + Send + 'static) -> Self {
+        let state = Arc::new(BackgroundState {
             stop: AtomicBool::new(false),
-            progress: Mutex::new(Progress::Running),
+            progress: Mutex::new(MarkProgress::Running),
             ended: Condvar::new(),
             damage: Mutex::new(None),
         });
@@ -143,7 +143,7 @@ impl Background {
             .ok();
         if thread.is_none() {
             // Without a thread, space is not reused before the next open.
-            state.set(Progress::Ended);
+            state.set(MarkProgress::Ended);
         }
         Self { state, thread }
     }
@@ -152,18 +152,18 @@ impl Background {
     /// range, perhaps of the calling thread, prevents the end. Returns whether the end came.
     pub(crate) fn wait(&self, longest: Duration) -> bool {
         let mut progress = self.state.progress.lock();
-        while *progress == Progress::Running {
+        while *progress == MarkProgress::Running {
             self.state.ended.wait(&mut progress);
         }
         let until = Instant::now() + longest;
-        while *progress == Progress::Marked
+        while *progress == MarkProgress::Marked
             && !self
                 .state
                 .ended
                 .wait_until(&mut progress, until)
                 .timed_out()
         {}
-        *progress == Progress::Ended
+        *progress == MarkProgress::Ended
     }
 
     /// The tree that could not mark its space, or the bitmap that could not be read.

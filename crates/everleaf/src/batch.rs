@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 #[cfg(doc)]
 use engines::ErrorKind;
-use engines::batch::{self, Expected, Write};
+use engines::batch::{self, BatchCondition, Write};
 use engines::index::Condition;
 use engines::{Error, Result};
 use medium::Lsn;
@@ -158,19 +158,20 @@ impl Batch {
     }
 
     /// The batch as engines take it.
-    fn lent(&self) -> batch::Batch<'_> {
+    fn lent(&self) -> batch::BatchRequest<'_> {
         let bytes = |range: &Range<usize>| &self.bytes[range.clone()];
         let write = |Planned { tree, key, what }: &Planned<Option<Range<usize>>>| Write {
             tree: *tree,
             key: bytes(key),
             value: what.as_ref().map(bytes),
         };
-        let condition = |Planned { tree, key, what }: &Planned<Condition<Range<usize>>>| Expected {
-            tree: *tree,
-            key: bytes(key),
-            condition: what.as_ref().map(bytes),
-        };
-        batch::Batch {
+        let condition =
+            |Planned { tree, key, what }: &Planned<Condition<Range<usize>>>| BatchCondition {
+                tree: *tree,
+                key: bytes(key),
+                condition: what.as_ref().map(bytes),
+            };
+        batch::BatchRequest {
             trees: self.trees.iter().map(Tree::target).collect(),
             writes: self.writes.iter().map(write).collect(),
             conditions: self.conditions.iter().map(condition).collect(),

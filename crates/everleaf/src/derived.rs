@@ -4,12 +4,9 @@
 use std::ops::Bound;
 
 use engines::Result;
-use engines::index::{Bounds, Value};
+use engines::index::{Bounds, Entry, Value};
 
 use crate::{KeyRange, Pending, Tree};
-
-/// An entry: key and value.
-pub type Entry = (Value, Value);
 
 /// Keys that [`Tree::remove_range`] reads before it removes them.
 const REMOVED_AT_ONCE: usize = 256;

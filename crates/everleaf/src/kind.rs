@@ -1,6 +1,6 @@
 //! What a tree is: its engine, its codec, its settings.
 
-use engines::engine::{Codec, Engine, Settings};
+use engines::engine::{CodecKind, Engine, Settings};
 use engines::{ErrorKind, Result};
 use pool::TreeRoot;
 
@@ -19,7 +19,7 @@ pub struct TreeOptions {
     /// The engine of the tree.
     pub engine: Engine,
     /// The coding of the tree's entries.
-    pub codec: Codec,
+    pub codec: CodecKind,
     /// Settings of the engine. A setting that is left out has its default in a new tree, and any
     /// value in an existing one.
     pub settings: Settings,
@@ -29,13 +29,13 @@ impl TreeOptions {
     /// Trees of byte strings.
     pub const RECORDS: Self = Self {
         engine: Engine::RNTREE,
-        codec: Codec::Record,
+        codec: CodecKind::Record,
         settings: Settings::NONE,
     };
     /// Trees of `u64`.
     pub const WORDS: Self = Self {
         engine: Engine::RNTREE,
-        codec: Codec::Word,
+        codec: CodecKind::Word,
         settings: Settings::NONE,
     };
 
@@ -58,7 +58,7 @@ impl TreeOptions {
             .iter()
             .copied()
             .find(|engine| engine.id == root.engine);
-        let codec = Codec::ALL
+        let codec = CodecKind::ALL
             .into_iter()
             .find(|codec| codec.id() == root.codec);
         if let Some(engine) = engine

@@ -8,7 +8,7 @@ use engines::{Error, ErrorKind, Result};
 use medium::Lsn;
 use parking_lot::Mutex;
 
-use crate::backend::{Backend, Opening};
+use crate::backend::{Backend, StoreOpening};
 use crate::background::Background;
 use crate::recovery::{OpenTrees, Recovery};
 
@@ -18,7 +18,7 @@ mod full_pool;
 pub(crate) struct OpenStore {
     pub(crate) path: PathBuf,
     pub(crate) recovery: Recovery,
-    pub(crate) opening: Opening,
+    pub(crate) opening: StoreOpening,
     // It holds trees and the pool, so it goes before both.
     pub(crate) background: Option<Background>,
     // The trees hold the pool, so they go before it.

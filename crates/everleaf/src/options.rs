@@ -19,7 +19,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, test_kill_process};
 
 use crate::Store;
-use crate::backend::Opening;
+use crate::backend::StoreOpening;
 use crate::recovery::{self, Terms};
 
 /// The least memory for written pages.
@@ -721,7 +721,7 @@ impl Options {
         if self.verify {
             pool.verify_reads();
         }
-        let opening = Opening {
+        let opening = StoreOpening {
             engines: self.engines,
             threads: self.recovery_threads,
             epoch,

@@ -47,7 +47,7 @@ key_range!(
 
 /// One end from which a range is read.
 #[derive(Default)]
-struct End<'t> {
+struct RangeEnd<'t> {
     /// The key that it begins at, if not at the bounds.
     from: Option<Vec<u8>>,
     scan: Option<Box<dyn Scan + 't>>,
@@ -56,7 +56,7 @@ struct End<'t> {
     has_returned: bool,
 }
 
-impl End<'_> {
+impl RangeEnd<'_> {
     /// The entry that it is at.
     fn entry(&self) -> (&[u8], &[u8]) {
         self.scan
@@ -76,8 +76,8 @@ impl End<'_> {
 pub struct Range<'t> {
     tree: &'t Tree,
     bounds: Bounds,
-    front: End<'t>,
-    back: End<'t>,
+    front: RangeEnd<'t>,
+    back: RangeEnd<'t>,
     done: bool,
 }
 
@@ -113,8 +113,8 @@ impl<'t> Range<'t> {
         Self {
             tree,
             bounds,
-            front: End::default(),
-            back: End::default(),
+            front: RangeEnd::default(),
+            back: RangeEnd::default(),
             done: false,
         }
     }
@@ -155,9 +155,9 @@ impl<'t> Range<'t> {
     pub fn seek(&mut self, key: impl AsRef<[u8]>) {
         let key = key.as_ref();
         self.done = false;
-        self.front = End {
+        self.front = RangeEnd {
             from: self.bounds.is_above_lower(key).then(|| key.to_vec()),
-            ..End::default()
+            ..RangeEnd::default()
         };
     }
 
@@ -166,9 +166,9 @@ impl<'t> Range<'t> {
     pub fn seek_back(&mut self, key: impl AsRef<[u8]>) {
         let key = key.as_ref();
         self.done = false;
-        self.back = End {
+        self.back = RangeEnd {
             from: self.bounds.is_below_upper(key).then(|| key.to_vec()),
-            ..End::default()
+            ..RangeEnd::default()
         };
     }
 

@@ -34,7 +34,7 @@ use engines::index::Index;
 use engines::{Error, Result};
 use pool::Pool;
 
-use crate::backend::{OpenTree, Opening};
+use crate::backend::{OpenTree, StoreOpening};
 use crate::background::{Background, UnmarkedTree};
 use crate::violation::StoreViolation;
 
@@ -137,7 +137,7 @@ pub(crate) struct Recovered {
 #[derive(Clone, Copy)]
 pub(crate) struct Terms<'o> {
     /// The options with which the trees are opened.
-    pub(crate) opening: &'o Opening,
+    pub(crate) opening: &'o StoreOpening,
     /// Whether the store is only read: it then reuses no space, so nothing is marked in the
     /// background.
     pub(crate) is_only_read: bool,

@@ -13,7 +13,7 @@ use medium::{FileStat, LineForm, Survives};
 use parking_lot::Mutex;
 use pool::DamagedRoot;
 
-use crate::backend::{Backend, OpenTree, Opening};
+use crate::backend::{Backend, OpenTree, StoreOpening};
 use crate::background::Background;
 use crate::open_store::OpenStore;
 use crate::recovery::{DamagedPart, NotRecovered, Recovered, Recovery};
@@ -82,7 +82,7 @@ impl Store {
     pub(crate) fn on(
         path: &Path,
         backend: Box<dyn Backend>,
-        opening: Opening,
+        opening: StoreOpening,
         recovered: Recovered,
         source: Option<File>,
     ) -> Self {

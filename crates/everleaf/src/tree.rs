@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use engines::batch::{StripedTree, Target};
+use engines::batch::{BatchTree, StripedTree};
 use engines::index::{
     Condition, EpochStat, Epochs, Index, IndexStat, Observed, Value, Violation, Written,
 };
@@ -23,7 +23,8 @@ const LENT_BYTES_KEPT: usize = 1 << 20;
 /// write is durable when it returns, and no reader sees it before, unless the store was opened with
 /// another [`crate::Durability`], or the engine is durable by epochs
 /// ([`Engine::is_buffered`](crate::Engine::is_buffered)). Keys have 0 bytes to 64 KiB, values 0
-/// bytes to 16 MiB; in a tree of words ([`Codec::Word`](crate::Codec::Word)) both have exactly 8.
+/// bytes to 16 MiB; in a tree of words ([`CodecKind::Word`](crate::CodecKind::Word)) both have
+/// exactly 8.
 ///
 /// # Errors of all methods
 /// [`ErrorKind::KeyTooLong`], [`ErrorKind::ValueTooLong`], [`ErrorKind::NotAWord`] for arguments
@@ -35,10 +36,10 @@ const LENT_BYTES_KEPT: usize = 1 << 20;
 pub struct Tree {
     // Dropped before the store.
     striped: Arc<StripedTree>,
-    context: Arc<Context>,
+    context: Arc<TreeContext>,
 }
 
-struct Context {
+struct TreeContext {
     name: String,
     kind: TreeOptions,
     /// The first root word, which no other tree of the pool has.
@@ -48,7 +49,7 @@ struct Context {
 
 impl Tree {
     pub(crate) fn new(tree: &OpenTree, name: &str, store: Arc<OpenStore>) -> Self {
-        let context = Context {
+        let context = TreeContext {
             name: name.to_owned(),
             kind: tree.kind,
             anchor: tree.anchor,
@@ -70,11 +71,11 @@ impl Tree {
     }
 
     /// The tree as batches of engines name it.
-    pub(crate) fn target(&self) -> Target<'_> {
-        let Context {
+    pub(crate) fn target(&self) -> BatchTree<'_> {
+        let TreeContext {
             name, kind, anchor, ..
         } = &*self.context;
-        Target::new(name, &self.striped, *anchor, kind.codec, &kind.engine)
+        BatchTree::new(name, &self.striped, *anchor, kind.codec, &kind.engine)
     }
 
     #[inline(always)]

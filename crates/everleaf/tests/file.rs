@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use everleaf::{
-    Codec, Durability, Engine, ErrorKind, LineStore, LogEnd, LogError, MediumChoice, Options,
+    CodecKind, Durability, Engine, ErrorKind, LineStore, LogEnd, LogError, MediumChoice, Options,
     Pending, Result, Store, Survives, Tree, TreeOptions,
 };
 use medium::MediumError;
 use medium::file::{Disk, FileOptions, Io};
 use medium::testing::faulty::{Faults, Image, Machine, Which};
-use medium::testing::{Call, Hooked, Then};
+use medium::testing::{FileCall, Hooked, Then};
 use pool::{Pool, PoolOptions};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -702,7 +702,7 @@ fn a_backup_is_taken_while_writers_run() {
 fn written_pages_are_limited() {
     const LIMIT: u64 = 1 << 20;
     let kinds = Engine::ALL.iter().copied().flat_map(|engine| {
-        [Codec::Word, Codec::Record].map(|codec| TreeOptions {
+        [CodecKind::Word, CodecKind::Record].map(|codec| TreeOptions {
             engine,
             codec,
             ..TreeOptions::default()
@@ -713,7 +713,7 @@ fn written_pages_are_limited() {
         let path = folder.path().join("a.pool");
         let store = options().private_bytes_max(LIMIT).open(&path).unwrap();
         let tree = store.tree_with("main", kind).unwrap();
-        let (keys, value) = if kind.codec == Codec::Word {
+        let (keys, value) = if kind.codec == CodecKind::Word {
             (100_000, vec![7; 8])
         } else {
             (10_000, vec![7; 400])
@@ -1002,7 +1002,7 @@ static SYNCS_LEFT: AtomicI64 = AtomicI64::new(0);
 fn a_pool_that_could_not_be_made_leaves_nothing() {
     let fail = |io| -> Arc<dyn Io> {
         let hook = |call| match call {
-            Call::Sync if SYNCS_LEFT.fetch_sub(1, Ordering::Relaxed) <= 0 => {
+            FileCall::Sync if SYNCS_LEFT.fetch_sub(1, Ordering::Relaxed) <= 0 => {
                 Err(std::io::Error::other("a fault on purpose"))
             }
             _ => Ok(Then::Go),
@@ -1064,7 +1064,7 @@ fn a_bulk_load_that_waits_for_the_disk_holds_no_lock() {
         let log = Arc::new(Gate::default());
         let gate = Arc::clone(&log);
         let hook = move |call| {
-            if call == Call::Sync {
+            if call == FileCall::Sync {
                 gate.pass();
             }
         };

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use everleaf::{Codec, Engine, ErrorKind, LineStore, Options, Result, Store, TreeOptions};
+use everleaf::{CodecKind, Engine, ErrorKind, LineStore, Options, Result, Store, TreeOptions};
 use medium::kernels::Kernels;
 use tempfile::TempDir;
 
 /// Keys in an order that splits leaves everywhere, and some of them removed again.
-fn fill_and_compare(store: &Store, engine: Engine, codec: Codec) -> Result<()> {
+fn fill_and_compare(store: &Store, engine: Engine, codec: CodecKind) -> Result<()> {
     let tree = store.tree_with(
         codec.name(),
         TreeOptions {
@@ -52,7 +52,7 @@ fn with(kernels: Kernels, line_store: LineStore, folder: &TempDir) -> Result<()>
             .path()
             .join(format!("{kernels}-{line_store}-{}.pool", engine.name));
         let store = Options::new().line_store(line_store).open(&path)?;
-        for codec in [Codec::Word, Codec::Record] {
+        for codec in [CodecKind::Word, CodecKind::Record] {
             fill_and_compare(&store, *engine, codec)?;
         }
         assert_eq!(store.check()?, []);

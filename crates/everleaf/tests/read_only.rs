@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use everleaf::{
-    Batch, Codec, Durability, Engine, ErrorKind, LineStore, MediumChoice, Options, Result, Store,
-    TreeOptions,
+    Batch, CodecKind, Durability, Engine, ErrorKind, LineStore, MediumChoice, Options, Result,
+    Store, TreeOptions,
 };
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
@@ -48,7 +48,7 @@ fn key(number: u64) -> [u8; 8] {
 /// Two trees of an engine, with splits, updates and removes. The second half of the writes need not
 /// be durable.
 fn fill(store: &Store, engine: Engine) -> Result<()> {
-    for codec in Codec::ALL {
+    for codec in CodecKind::ALL {
         let tree = store.tree_with(
             codec.name(),
             TreeOptions {

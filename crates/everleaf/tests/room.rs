@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use everleaf::{Engine, MediumChoice, Options, Store, TreeOptions};
 use medium::file::Disk;
-use medium::testing::{Call, Hooked, Then};
+use medium::testing::{FileCall, Hooked, Then};
 
 const ENTRIES: u32 = 20_000;
 const MIB: u64 = 1 << 20;
@@ -218,7 +218,7 @@ fn a_full_disk_still_uses_free_slabs_that_kept_their_room() {
     let hook = {
         let full = Arc::clone(&full);
         move |call| match call {
-            Call::Allocate if full.load(Ordering::Relaxed) => {
+            FileCall::Allocate if full.load(Ordering::Relaxed) => {
                 Err(io::ErrorKind::StorageFull.into())
             }
             _ => Ok(Then::Go),

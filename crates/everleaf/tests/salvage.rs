@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use everleaf::{Codec, Engine, LineStore, MediumChoice, Options, Part, Result, Store, TreeOptions};
+use everleaf::{
+    CodecKind, Engine, LineStore, MediumChoice, Options, Part, Result, Store, TreeOptions,
+};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
@@ -478,7 +480,7 @@ fn differences(one: &Entries, other: &Entries) -> usize {
 fn no_damage_of_twin_lines_of_cawbt_is_silent() {
     let [mut noticed, mut harmless, mut torn] = [[0; KINDS.len()]; 3];
     for case in 0..4_u64 {
-        let codec = [Codec::Record, Codec::Word][case as usize & 1];
+        let codec = [CodecKind::Record, CodecKind::Word][case as usize & 1];
         let is_closed = case & 2 != 0;
         let options = TreeOptions {
             engine: Engine::CAWBT,

@@ -16,8 +16,10 @@ use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
-use everleaf::{Codec, MediumChoice, TreeOptions};
-use everleaf_lab::testing::damage::{Content, Damage, KINDS, Seen, content, damage, examine, make};
+use everleaf::{CodecKind, MediumChoice, TreeOptions};
+use everleaf_lab::testing::damage::{
+    Damage, DamageFindings, KINDS, TreeContent, content, damage, examine, make,
+};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +33,7 @@ struct Args {
     engine: String,
     /// What the tree holds: records, or words.
     #[arg(long, default_value = "record", value_parser = codec_of)]
-    codec: Codec,
+    codec: CodecKind,
     /// The medium.
     #[arg(long, value_enum, default_value = "dax")]
     medium: MediumArg,
@@ -55,8 +57,8 @@ struct Args {
     pool: Option<PathBuf>,
 }
 
-fn codec_of(name: &str) -> Result<Codec, &'static str> {
-    let codec = [Codec::Record, Codec::Word]
+fn codec_of(name: &str) -> Result<CodecKind, &'static str> {
+    let codec = [CodecKind::Record, CodecKind::Word]
         .into_iter()
         .find(|codec| codec.name() == name);
     codec.ok_or("record or word")
@@ -88,7 +90,7 @@ impl MediumArg {
 #[derive(Serialize, Deserialize)]
 struct Round {
     damage: Damage,
-    seen: Seen,
+    seen: DamageFindings,
 }
 
 /// The figures of all rounds.
@@ -129,7 +131,7 @@ struct Report {
 
 impl Report {
     fn may_be_silent(&self) -> bool {
-        self.codec == Codec::Word.name()
+        self.codec == CodecKind::Word.name()
     }
 
     fn is_sound(&self) -> bool {
@@ -204,7 +206,7 @@ fn folder() -> std::io::Result<tempfile::TempDir> {
 }
 
 /// The child process: one round.
-fn run_round(args: &Args, pool: &Path, round: u64, content: &Content) -> Outcome<Round> {
+fn run_round(args: &Args, pool: &Path, round: u64, content: &TreeContent) -> Outcome<Round> {
     let mut bytes = std::fs::read(pool)?;
     let damage = damage(&mut bytes, args.seed, round);
     let path = pool.with_extension("damaged");

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
-use everleaf_lab::testing::mutants::{MutantProgress, MutantReport, Target, run};
+use everleaf_lab::testing::mutants::{MutantProgress, MutantReport, MutationTarget, run};
 
 /// Plant faults in an engine: flushes, fences, waits and stores left out, publishes done first,
 /// persists swapped.
@@ -57,7 +57,7 @@ fn print(report: &MutantReport) {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let Some(target) = Target::from_name(&args.engine) else {
+    let Some(target) = MutationTarget::from_name(&args.engine) else {
         let names: Vec<_> = everleaf_lab::ENGINES
             .iter()
             .map(|engine| engine.name)

@@ -52,12 +52,14 @@
 //! split before an insert, the last leaf so that it keeps most of its entries.
 
 use engines::index::WordCodec;
-use engines::kit::paged::{Format, HEAD_WORDS_MAX, Item, Kind, Node, Order, Paged, Redo, Shape};
+use engines::kit::paged::{
+    Format, HEAD_WORDS_MAX, Item, NodeKind, NodeShape, Order, Paged, PagedNode, Redo,
+};
 use engines::kit::prelude::*;
 use medium::Dax;
 
 /// The B+-tree in the list of engines.
-pub(crate) static ENTRY: Entry = Entry {
+pub(crate) static ENTRY: EngineEntry = EngineEntry {
     id: engines::engine::OUTSIDE_IDS + 1,
     name: "btree",
     paper: "CAWBT, IEICE Transactions 2019: the B+-tree with consistency that it compares with",
@@ -118,7 +120,7 @@ const fn state(count: usize, shifting_from: Option<usize>) -> u64 {
 
 /// How many entries a node has, and the position from which on they are shifting.
 #[inline(always)]
-fn state_of<M: Medium>(guard: &Guard<'_, M>, node: &Node<'_>) -> (usize, Option<usize>) {
+fn state_of<M: Medium>(guard: &Guard<'_, M>, node: &PagedNode<'_>) -> (usize, Option<usize>) {
     let state = node.head[0].load(guard);
     let count = ((state & 0xff) as usize).min(node.entries.len());
     (
@@ -137,7 +139,7 @@ fn state_of<M: Medium>(guard: &Guard<'_, M>, node: &Node<'_>) -> (usize, Option<
 /// the entry where the shift ends is being inserted or removed.
 fn dead_entry<M: Medium>(
     guard: &Guard<'_, M>,
-    leaf: &Node<'_>,
+    leaf: &PagedNode<'_>,
     count: usize,
     from: usize,
 ) -> usize {
@@ -151,7 +153,7 @@ fn dead_entry<M: Medium>(
 }
 
 /// Stores and flushes the state of a leaf; durable at the LSN.
-fn publish_state<M: Medium>(guard: &Guard<'_, M>, leaf: &Node<'_>, state: u64) -> Lsn {
+fn publish_state<M: Medium>(guard: &Guard<'_, M>, leaf: &PagedNode<'_>, state: u64) -> Lsn {
     leaf.head[0].publish(guard, state);
     guard.fence()
 }
@@ -160,7 +162,7 @@ fn publish_state<M: Medium>(guard: &Guard<'_, M>, leaf: &Node<'_>, state: u64) -
 /// the LSN.
 fn shift_left<M: Medium>(
     guard: &Guard<'_, M>,
-    leaf: &Node<'_>,
+    leaf: &PagedNode<'_>,
     position: usize,
     count: usize,
 ) -> Lsn {
@@ -207,8 +209,8 @@ impl Format for Sorted {
     }
 
     #[inline(always)]
-    fn shape(self, _kind: Kind) -> Shape {
-        Shape {
+    fn shape(self, _kind: NodeKind) -> NodeShape {
+        NodeShape {
             head_words: 2,
             entries: self.degree,
             is_ordered: true,
@@ -216,7 +218,7 @@ impl Format for Sorted {
     }
 
     #[inline(always)]
-    fn live<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>) -> u64 {
+    fn live<M: Medium>(self, guard: &Guard<'_, M>, node: &PagedNode<'_>) -> u64 {
         let (count, shifting_from) = state_of(guard, node);
         let all = (1 << count) - 1;
         shifting_from.map_or(all, |from| {
@@ -225,7 +227,7 @@ impl Format for Sorted {
     }
 
     #[inline(always)]
-    fn order<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>) -> Option<Order> {
+    fn order<M: Medium>(self, guard: &Guard<'_, M>, node: &PagedNode<'_>) -> Option<Order> {
         let (count, shifting_from) = state_of(guard, node);
         shifting_from.is_none().then(|| Order::of(0..count))
     }
@@ -234,13 +236,13 @@ impl Format for Sorted {
     fn slot<M: Medium>(
         self,
         guard: &Guard<'_, M>,
-        node: &Node<'_>,
+        node: &PagedNode<'_>,
         position: usize,
     ) -> Option<usize> {
         state_of(guard, node).1.is_none().then_some(position)
     }
 
-    fn head(self, _kind: Kind, order: &Order) -> [u64; HEAD_WORDS_MAX] {
+    fn head(self, _kind: NodeKind, order: &Order) -> [u64; HEAD_WORDS_MAX] {
         let mut head = [0; HEAD_WORDS_MAX];
         head[0] = state(order.count(), None);
         head
@@ -249,7 +251,7 @@ impl Format for Sorted {
     fn insert<M: Medium>(
         self,
         guard: &Guard<'_, M>,
-        leaf: &Node<'_>,
+        leaf: &PagedNode<'_>,
         order: Order,
         position: usize,
         item: Item,
@@ -286,7 +288,7 @@ impl Format for Sorted {
     fn remove<M: Medium>(
         self,
         guard: &Guard<'_, M>,
-        leaf: &Node<'_>,
+        leaf: &PagedNode<'_>,
         order: Order,
         position: usize,
         _slot: usize,
@@ -302,7 +304,7 @@ impl Format for Sorted {
     fn insert_separator<M: Medium>(
         self,
         guard: &Guard<'_, M>,
-        node: &Node<'_>,
+        node: &PagedNode<'_>,
         mut order: Order,
         position: usize,
         separator: Item,
@@ -323,7 +325,7 @@ impl Format for Sorted {
     fn remove_separator<M: Medium>(
         self,
         guard: &Guard<'_, M>,
-        node: &Node<'_>,
+        node: &PagedNode<'_>,
         mut order: Order,
         position: usize,
         redo: &mut Redo,
@@ -333,17 +335,17 @@ impl Format for Sorted {
         set_items(guard, node, shifted, &order, redo);
     }
 
-    fn mend<M: Medium>(self, guard: &Guard<'_, M>, leaf: &Node<'_>, change: impl FnOnce()) {
+    fn mend<M: Medium>(self, guard: &Guard<'_, M>, leaf: &PagedNode<'_>, change: impl FnOnce()) {
         if let (count, Some(from)) = state_of(guard, leaf) {
             change();
             shift_left(guard, leaf, dead_entry(guard, leaf, count, from), count);
         }
     }
 
-    fn fault<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>) -> Option<&'static str> {
+    fn fault<M: Medium>(self, guard: &Guard<'_, M>, node: &PagedNode<'_>) -> Option<&'static str> {
         let stored = node.head[0].load(guard);
         let (count, shifting_from) = state_of(guard, node);
-        let is_sound = node.kind == Kind::Leaf || shifting_from.is_none();
+        let is_sound = node.kind == NodeKind::Leaf || shifting_from.is_none();
         (!is_sound || state(count, shifting_from) != stored).then_some("a state that no node has")
     }
 }
@@ -351,7 +353,7 @@ impl Format for Sorted {
 /// Adds the new entries of an inner node, and its new head, to the redo log.
 fn set_items<M: Medium>(
     guard: &Guard<'_, M>,
-    node: &Node<'_>,
+    node: &PagedNode<'_>,
     items: impl Iterator<Item = (usize, Item)>,
     order: &Order,
     redo: &mut Redo,

@@ -5,14 +5,14 @@ use serde_json::Value;
 
 /// Receives the notes of a measurement.
 #[derive(Clone, Copy)]
-pub struct Notes<'n> {
+pub struct NoteReceiver<'n> {
     /// Takes a line of text.
     pub line: &'n dyn Fn(&str),
     /// Takes a store on which something is measured.
     pub store: &'n dyn Fn(&Store),
 }
 
-impl Notes<'_> {
+impl NoteReceiver<'_> {
     pub(crate) fn note(self, text: impl AsRef<str>) {
         (self.line)(text.as_ref());
     }

@@ -30,7 +30,7 @@ use std::{marker::PhantomData, ops::RangeInclusive};
 use engines::kit::prelude::*;
 use engines::medium::sync::{Mutex, MutexGuard};
 
-pub(crate) static ENTRY: Entry = Entry {
+pub(crate) static ENTRY: EngineEntry = EngineEntry {
     id: engines::engine::OUTSIDE_IDS,
     name: "sorted-chain",
     paper: "none: the smallest engine on the kit",
@@ -40,7 +40,7 @@ pub(crate) static ENTRY: Entry = Entry {
         update_words: 2,
         remove: 2,
     }),
-    notices_damage: &engines::engine::Codec::ALL,
+    notices_damage: &engines::engine::CodecKind::ALL,
     marks_later: false,
     stores_lines: false,
     is_trie: false,
@@ -421,7 +421,7 @@ where
         let guard = self.pool.pin();
         let mut leaves = Vec::<Leaf>::new();
         expect_empty(&self.lock(&guard))?;
-        let mut source = Sorted::<M, C>::new(&guard, next);
+        let mut source = EncodedEntries::<M, C>::new(&guard, next);
         let mut space = Unpublished::new(&guard);
         let per_leaf = entries_per_leaf(self.capacity, fill);
         let allocate = || space.allocate(self.leaf_bytes());

@@ -8,25 +8,30 @@ use sim::index::script::{
 };
 use sim::index::suite::{self, Suite};
 use sim::index::{CodecName, FollowUp, IndexSubject, RUBBISH_FROM, Size, engine};
-use sim::{Explorer, Images, Options, Rules, SecondCrash};
+use sim::{ExplorationOptions, Explorer, Images, Rules, SecondCrash};
 
 const CODECS: [CodecName; 2] = [CodecName::Word, CodecName::Record];
 
-fn options(rules: Rules, images: Images, second_crash: SecondCrash) -> Options {
+fn options(rules: Rules, images: Images, second_crash: SecondCrash) -> ExplorationOptions {
     let name = std::thread::current().name().unwrap_or_default().to_owned();
     let command = format!("cargo test --release -p everleaf-lab --test explorer {name}");
-    Options {
+    ExplorationOptions {
         rules,
         images,
         second_crash,
         command,
         limit_bytes: 16 << 20,
-        ..Options::default()
+        ..ExplorationOptions::default()
     }
 }
 
 /// Explores a sequence with both codecs; nothing must be wrong, and nothing left out.
-fn explore(tree: Engine, operations: &[IndexOperation], follow_up: FollowUp, options: &Options) {
+fn explore(
+    tree: Engine,
+    operations: &[IndexOperation],
+    follow_up: FollowUp,
+    options: &ExplorationOptions,
+) {
     for codec in CODECS {
         let explored = engine(tree, codec, Size::Small);
         let mut explorer =
@@ -45,7 +50,7 @@ fn explore(tree: Engine, operations: &[IndexOperation], follow_up: FollowUp, opt
 
 /// Every short sequence of operations on small trees, every crash of the last one and of its
 /// recovery, every image.
-fn exhaust(tree: Engine, length: usize, options: &Options) {
+fn exhaust(tree: Engine, length: usize, options: &ExplorationOptions) {
     for codec in CODECS {
         let explored = engine(tree, codec, Size::Small);
         let found = suite::exhaust(
@@ -79,13 +84,13 @@ fn survives_crashes(tree: Engine) {
         Images::Some { random: 2 },
         SecondCrash::InRecovery,
     );
-    let first = Options {
+    let first = ExplorationOptions {
         follow_up_first: true,
         ..some.clone()
     };
     explore(tree, &every_change(), FollowUp::SplitAndMerge, &first);
     for script in [every_load(), every_drop()] {
-        let options = Options {
+        let options = ExplorationOptions {
             rubbish_from: Some(RUBBISH_FROM),
             ..all(Rules::Lines)
         };

@@ -1,12 +1,12 @@
 //! Published bugs of FAST-FAIR's code, none of which ours has. The museum of `everleaf-sim` has
 //! them planted in a toy.
 
-use engines::engine::Codec;
+use engines::engine::CodecKind;
 use everleaf::{Options, TreeOptions};
 use everleaf_lab::{ENGINES, FAST_FAIR};
 use sim::index::IndexOperation::{self, DropTree, Insert, Remove};
 use sim::index::{CodecName, FollowUp, IndexSubject, RUBBISH_FROM, Size, engine};
-use sim::{Explorer, Images, Options as Exploration, Rules, SecondCrash};
+use sim::{ExplorationOptions, Explorer, Images, Rules, SecondCrash};
 
 /// Explores operations on a tree of nodes with several lines, and of small ones; after each crash a
 /// write comes first.
@@ -20,14 +20,14 @@ fn explore_with(follow_up: FollowUp, setup: &[IndexOperation], operations: &[Ind
         .flat_map(|codec| [(codec, Size::Full), (codec, Size::Small)])
     {
         for follow_up_first in [true, false] {
-            let options = Exploration {
+            let options = ExplorationOptions {
                 rules: Rules::Lines,
                 images: Images::All,
                 second_crash: SecondCrash::InRecovery,
                 limit_bytes: 16 << 20,
                 rubbish_from: Some(RUBBISH_FROM),
                 follow_up_first,
-                ..Exploration::default()
+                ..ExplorationOptions::default()
             };
             let explored = engine(FAST_FAIR, codec, size);
             let subject = IndexSubject::new(&explored, follow_up);
@@ -111,7 +111,7 @@ fn keys_are_unique_and_absent_ones_are_not_removed() {
         };
         let kind = TreeOptions {
             engine: FAST_FAIR,
-            codec: Codec::Word,
+            codec: CodecKind::Word,
             ..TreeOptions::default()
         };
         let kind = nodes

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use engines::engine::Engine;
-use everleaf_lab::testing::mutants::{Target, run};
+use everleaf_lab::testing::mutants::{MutationTarget, run};
 
 fn every_mutant_is_caught_or_known_to_be_harmless(engine: Engine, mutants_min: usize) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let report = run(&Target::of(engine), &root, 2, &|_| {});
+    let report = run(&MutationTarget::of(engine), &root, 2, &|_| {});
     println!(
         "{} mutants, {} killed, {:?}",
         report.mutants, report.killed, report.kinds

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::line_store::{LineValue, TAG_MASK, twin};
 use crate::sync::is_scheduled;
 use crate::sync::schedule::{Access, AccessKind, reach};
-use crate::{Guard, LINE_BYTES, LineForm, Medium, MediumError, Node};
+use crate::{LINE_BYTES, LineForm, Medium, MediumError, MediumGuard, Node};
 
 /// 8 bytes, aligned: stored atomically, also across a crash.
 #[repr(transparent)]
@@ -20,14 +20,14 @@ unsafe impl Node for Word {
 impl Word {
     /// Loads with acquire ordering.
     #[inline(always)]
-    pub fn load<M: Medium>(&self, guard: &Guard<'_, M>) -> u64 {
+    pub fn load<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> u64 {
         guard.medium().load(&self.0)
     }
 
     /// Stores with release ordering. Durable only after a flush and a fence.
     #[inline(always)]
     #[track_caller]
-    pub fn store<M: Medium>(&self, guard: &Guard<'_, M>, value: u64) {
+    pub fn store<M: Medium>(&self, guard: &MediumGuard<'_, M>, value: u64) {
         guard.medium().store(&self.0, value);
     }
 
@@ -35,7 +35,7 @@ impl Word {
     /// durable already.
     #[inline(always)]
     #[track_caller]
-    pub fn publish<M: Medium>(&self, guard: &Guard<'_, M>, value: u64) {
+    pub fn publish<M: Medium>(&self, guard: &MediumGuard<'_, M>, value: u64) {
         guard.medium().store(&self.0, value);
         guard.flush(self);
     }
@@ -45,7 +45,7 @@ impl Word {
     #[track_caller]
     pub fn compare_exchange<M: Medium>(
         &self,
-        guard: &Guard<'_, M>,
+        guard: &MediumGuard<'_, M>,
         current: u64,
         new: u64,
     ) -> Result<u64, u64> {
@@ -110,7 +110,7 @@ impl VolatileWord {
     /// node, and when an execution reaches the node for the first time.
     #[inline(always)]
     #[track_caller]
-    pub fn start<M: Medium>(&self, guard: &Guard<'_, M>, value: u64) {
+    pub fn start<M: Medium>(&self, guard: &MediumGuard<'_, M>, value: u64) {
         guard.medium().start_volatile(&self.0, value);
     }
 
@@ -123,14 +123,14 @@ impl VolatileWord {
 
     /// Does what the method of [`AtomicU64`] does; a yield point under a scheduler.
     #[inline(always)]
-    pub fn load<M: Medium>(&self, _guard: &Guard<'_, M>, order: Ordering) -> u64 {
+    pub fn load<M: Medium>(&self, _guard: &MediumGuard<'_, M>, order: Ordering) -> u64 {
         self.reach::<M>(AccessKind::Load);
         self.0.load(order)
     }
 
     /// Does what the method of [`AtomicU64`] does; a yield point under a scheduler.
     #[inline(always)]
-    pub fn store<M: Medium>(&self, guard: &Guard<'_, M>, value: u64, order: Ordering) {
+    pub fn store<M: Medium>(&self, guard: &MediumGuard<'_, M>, value: u64, order: Ordering) {
         self.reach::<M>(AccessKind::Store);
         guard.medium().store_volatile(&self.0, value, order);
     }
@@ -140,7 +140,7 @@ impl VolatileWord {
     #[inline(always)]
     pub fn compare_exchange<M: Medium>(
         &self,
-        guard: &Guard<'_, M>,
+        guard: &MediumGuard<'_, M>,
         current: u64,
         new: u64,
         success: Ordering,
@@ -200,7 +200,7 @@ impl Line {
     /// # Panics
     /// If the line does not lie in the guard's medium.
     #[inline]
-    fn second<'g, M: Medium>(&self, guard: &'g Guard<'_, M>) -> &'g Line {
+    fn second<'g, M: Medium>(&self, guard: &'g MediumGuard<'_, M>) -> &'g Line {
         let extent = guard.medium().extent();
         let offset = extent
             .offset_of(&self.0)
@@ -218,7 +218,7 @@ impl Line {
     /// Not failure-atomic: publish the line's node only after a fence.
     #[inline]
     #[track_caller]
-    pub fn init<M: Medium>(&self, guard: &Guard<'_, M>, payload: &LineValue) -> LineValue {
+    pub fn init<M: Medium>(&self, guard: &MediumGuard<'_, M>, payload: &LineValue) -> LineValue {
         let mut value = *payload;
         if guard.medium().line_form() == LineForm::Twin {
             let copies = twin::initial(payload);
@@ -239,7 +239,7 @@ impl Line {
     #[track_caller]
     pub fn publish<M: Medium>(
         &self,
-        guard: &Guard<'_, M>,
+        guard: &MediumGuard<'_, M>,
         previous: &LineValue,
         payload: &LineValue,
     ) -> Result<LineValue, MediumError> {
@@ -262,7 +262,7 @@ impl Line {
 
     /// Hints the processor that the line will be published soon.
     #[inline(always)]
-    pub fn prefetch<M: Medium>(&self, guard: &Guard<'_, M>) {
+    pub fn prefetch<M: Medium>(&self, guard: &MediumGuard<'_, M>) {
         match guard.medium().line_form() {
             LineForm::Single => crate::kernels::prefetch_write(&self.0),
             // A copy is stored past the caches, so the prefetch only loads the translation of its
@@ -273,7 +273,7 @@ impl Line {
 
     /// The newest whole value. A copy that a crash tore is first overwritten and drained: otherwise
     /// a later torn store with the same tag could complete it. Needs exclusive access to the line.
-    pub fn recover<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<LineValue, Torn> {
+    pub fn recover<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Result<LineValue, Torn> {
         let found = self.inspect(guard)?;
         if !found.is_whole {
             let tag = twin::tag(&found.value.0).expect("a whole copy");
@@ -293,7 +293,7 @@ impl Line {
 
     /// The newest whole value, and whether a crash tore the other copy; repairs nothing. Safe
     /// beside a writer only if retried.
-    pub fn inspect<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<FoundLine, Torn> {
+    pub fn inspect<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Result<FoundLine, Torn> {
         let first = guard.medium().load_line(&self.0);
         if guard.medium().line_form() == LineForm::Single {
             let is_tagged = first.0.iter().any(|word| word & TAG_MASK != 0);
@@ -308,7 +308,7 @@ impl Line {
         }
         let copies = [first, guard.medium().load_line(&self.second(guard).0)];
         match twin::choose(&copies[0].0, &copies[1].0) {
-            twin::Choice::Newest {
+            twin::TwinChoice::Newest {
                 copy,
                 other_is_sound,
                 ..
@@ -316,7 +316,7 @@ impl Line {
                 value: copies[copy],
                 is_whole: other_is_sound,
             }),
-            twin::Choice::BothTorn => Err(Torn::Twin),
+            twin::TwinChoice::BothTorn => Err(Torn::Twin),
         }
     }
 
@@ -324,7 +324,7 @@ impl Line {
     /// one is whole.
     pub fn copies<'l, M: Medium>(
         &'l self,
-        guard: &'l Guard<'_, M>,
+        guard: &'l MediumGuard<'_, M>,
     ) -> impl Iterator<Item = LineValue> + 'l {
         let second = (guard.medium().line_form() == LineForm::Twin).then(|| self.second(guard));
         let copies = std::iter::once(self).chain(second);
@@ -340,13 +340,13 @@ impl Line {
     }
 
     /// The newest whole value, as [`Line::inspect`] finds it.
-    pub fn load<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<LineValue, Torn> {
+    pub fn load<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Result<LineValue, Torn> {
         Ok(self.inspect(guard)?.value)
     }
 
     #[inline(always)]
     #[track_caller]
-    fn store_words<M: Medium>(&self, guard: &Guard<'_, M>, value: &LineValue) {
+    fn store_words<M: Medium>(&self, guard: &MediumGuard<'_, M>, value: &LineValue) {
         for (word, value) in self.0.iter().zip(value.0) {
             guard.medium().store(word, value);
         }

@@ -22,13 +22,13 @@ pub struct BadOffset {
 /// Access to a medium: the epoch pin that keeps retired memory from being reused, and this thread's
 /// notes of what it flushed. Its lifetime bounds every reference into the pool. Not for sharing
 /// between threads.
-pub struct Guard<'m, M: Medium> {
+pub struct MediumGuard<'m, M: Medium> {
     medium: &'m M,
     notes: M::Notes,
     pin: Option<Pin>,
 }
 
-impl<'m, M: Medium> Guard<'m, M> {
+impl<'m, M: Medium> MediumGuard<'m, M> {
     /// Pins the current thread and opens access to `medium`.
     #[inline]
     pub fn new(medium: &'m M) -> Self {
@@ -65,7 +65,7 @@ impl<'m, M: Medium> Guard<'m, M> {
     /// The epoch pin.
     ///
     /// # Panics
-    /// If the guard was made by [`Guard::unpinned`], which is for reading.
+    /// If the guard was made by [`MediumGuard::unpinned`], which is for reading.
     #[inline(always)]
     pub fn pin(&self) -> &Pin {
         self.pin.as_ref().expect("a guard that is pinned")
@@ -81,7 +81,7 @@ impl<'m, M: Medium> Guard<'m, M> {
         }
     }
 
-    /// A yield point, as [`Guard::interleave`] is, before such state is read.
+    /// A yield point, as [`MediumGuard::interleave`] is, before such state is read.
     #[inline(always)]
     pub fn interleave_read<T>(&self, _what: &T) {
         if is_scheduled::<M>() {
@@ -89,8 +89,8 @@ impl<'m, M: Medium> Guard<'m, M> {
         }
     }
 
-    /// A yield point, as [`Guard::interleave`] is, before memory is allocated or given back: which
-    /// memory a thread gets depends on the order of the threads.
+    /// A yield point, as [`MediumGuard::interleave`] is, before memory is allocated or given back:
+    /// which memory a thread gets depends on the order of the threads.
     #[inline(always)]
     pub fn interleave_memory(&self) {
         if is_scheduled::<M>() {

@@ -3,12 +3,12 @@
 //! A [`Medium`] is the place where bytes survive: persistent memory or plain memory ([`Dax`]), an
 //! ordinary file ([`File`]), or a recorded simulation ([`Sim`]). Pool memory is reached only
 //! through *cells*: a [`Word`] of 8 bytes, or a [`Line`] of 64 bytes that is written
-//! failure-atomically. Every access names a [`Guard`], and through it the medium, so that no store
-//! can be forgotten by a recorder, a counter or a log.
+//! failure-atomically. Every access names a [`MediumGuard`], and through it the medium, so that no
+//! store can be forgotten by a recorder, a counter or a log.
 //!
 //! Persistent types are declared with [`node!`] and consist of cells only. Any bit pattern is then
-//! a valid value, and [`Guard::node`], which turns a checked offset into a shared reference, is a
-//! safe function: a damaged pool gives wrong answers or an error, never undefined behaviour.
+//! a valid value, and [`MediumGuard::node`], which turns a checked offset into a shared reference,
+//! is a safe function: a damaged pool gives wrong answers or an error, never undefined behaviour.
 //!
 //! The model (what a flush, a fence and an [`Lsn`] promise) is in `docs/PERSISTENCY.md`.
 #![allow(unsafe_code)]
@@ -51,7 +51,7 @@ pub use error::{Grown, LimitedBy, MapError, MediumError};
 pub use extent::Extent;
 pub use file::{Durability, File, FileOptions, FileStat, LogError};
 pub use flush::FlushKind;
-pub use guard::{BadOffset, Guard};
+pub use guard::{BadOffset, MediumGuard};
 pub use holes::RELEASE_BYTES;
 pub use huge_pages::SmallPages;
 pub use instrumented::Instrumented;

@@ -54,14 +54,14 @@ enum Backing {
 
 /// A reserved address range.
 #[derive(Debug)]
-struct Range {
+struct AddressRange {
     start: NonNull<u8>,
     bytes: u64,
     /// Bytes from the first huge page on that are accessible memory already, all of them zero.
     accessible_bytes: u64,
 }
 
-impl Range {
+impl AddressRange {
     /// Reserves an address range of `bytes` bytes or, if the system has none left, a smaller one.
     fn reserve(mut bytes: u64) -> Result<Self, MapError> {
         loop {
@@ -98,7 +98,7 @@ impl Range {
     }
 }
 
-impl Drop for Range {
+impl Drop for AddressRange {
     fn drop(&mut self) {
         // SAFETY: the range was mapped by `reserve`, and nobody holds references into it any more.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes as usize) };
@@ -115,7 +115,7 @@ const KEPT_BYTES_MAX: u64 = 1 << 20;
 
 thread_local! {
     /// Ranges of plain memory for this thread's next mappings; `None` if it keeps none.
-    static KEPT: RefCell<Option<Vec<Range>>> = const { RefCell::new(None) };
+    static KEPT: RefCell<Option<Vec<AddressRange>>> = const { RefCell::new(None) };
 }
 
 /// Whether mappings of plain memory that this thread drops leave it their address ranges, for those
@@ -130,7 +130,7 @@ pub(crate) fn keep_ranges(keep: bool) {
     });
 }
 
-fn kept_range(bytes: u64) -> Option<Range> {
+fn kept_range(bytes: u64) -> Option<AddressRange> {
     KEPT.with_borrow_mut(|kept| {
         let kept = kept.as_mut()?;
         kept.iter()
@@ -152,7 +152,7 @@ pub(crate) struct Mapping {
     backing: Backing,
     holes: Arc<Holes>,
     /// `None` only while the mapping is dropped.
-    range: Option<Range>,
+    range: Option<AddressRange>,
     reserved_bytes: u64,
     limit_bytes: u64,
     /// The greatest length that it ever had.
@@ -304,7 +304,7 @@ impl Mapping {
         } else {
             None
         };
-        let range = kept.map_or_else(|| Range::reserve(range_bytes), Ok)?;
+        let range = kept.map_or_else(|| AddressRange::reserve(range_bytes), Ok)?;
         let reserved_bytes = range.bytes - HUGE_PAGE_BYTES;
         if length > reserved_bytes {
             // A mapping at fixed addresses replaces any mapping that is there.

@@ -3,7 +3,7 @@
 use medium::{Medium, Word};
 
 /// Stores bytes into words, the last padded with zeros.
-pub fn copy_in<M: Medium>(guard: &medium::Guard<'_, M>, words: &[Word], bytes: &[u8]) {
+pub fn copy_in<M: Medium>(guard: &medium::MediumGuard<'_, M>, words: &[Word], bytes: &[u8]) {
     let (whole, tail) = bytes.as_chunks::<8>();
     for (word, chunk) in words.iter().zip(whole) {
         word.store(guard, u64::from_le_bytes(*chunk));
@@ -17,7 +17,7 @@ pub fn copy_in<M: Medium>(guard: &medium::Guard<'_, M>, words: &[Word], bytes: &
 
 /// Appends the first `length` bytes of words to a buffer.
 pub fn copy_out<M: Medium>(
-    guard: &medium::Guard<'_, M>,
+    guard: &medium::MediumGuard<'_, M>,
     words: &[Word],
     length: usize,
     buffer: &mut Vec<u8>,

@@ -16,7 +16,7 @@
 //! writes. The words of the state line do change; each is one atomic store that carries its own
 //! 16-bit check.
 
-use medium::{LineForm, Medium, Word};
+use medium::{LineForm, Medium, MediumGuard, Word};
 
 use crate::limits::SLAB_BYTES;
 use crate::{Error, ErrorKind, Result};
@@ -128,8 +128,6 @@ fn check(words: &[u64]) -> u64 {
     u64::from(crc32c::crc32c(&bytes))
 }
 
-type MediumGuard<'m, M> = medium::Guard<'m, M>;
-
 /// Writes both headers; the pool exists when that is durable.
 pub(crate) fn create<M: Medium>(guard: &MediumGuard<'_, M>, identity: &Identity) -> Result<()> {
     // The first copy is written last: it makes the file a pool.
@@ -200,7 +198,7 @@ fn roots_are_zero<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<bool> {
 
 /// A word of the state line: a 48-bit value with a 16-bit check above it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum State {
+pub(crate) enum StateWord {
     /// Slabs that may be in use, counted from the file's start.
     HighWater = 0,
     /// 1: the bitmaps in the slabs are right.
@@ -223,7 +221,7 @@ pub(crate) fn unchecked(word: u64) -> Option<u64> {
     (checked(value) == word).then_some(value)
 }
 
-impl State {
+impl StateWord {
     /// Where the word is in the file.
     pub(crate) fn offset(self) -> u64 {
         STATE + 8 * self as u64

@@ -7,7 +7,7 @@ use medium::sync::Mutex;
 use crate::space::Space;
 
 /// Offsets retired together; freed once, by the epoch collector or by the close of the pool.
-pub(crate) type Batch = Arc<Mutex<Vec<u64>>>;
+pub(crate) type RetiredBatch = Arc<Mutex<Vec<u64>>>;
 
 /// Takes the offsets that no thread reads any more.
 pub(crate) trait Sink: Send + Sync + 'static {
@@ -22,7 +22,7 @@ impl Sink for Space {
 
 /// Frees a batch while its lock is held, so a close that finds the batch empty knows that its
 /// offsets are free.
-pub(crate) fn free_batch(batch: &Batch, sink: &impl Sink) {
+pub(crate) fn free_batch(batch: &RetiredBatch, sink: &impl Sink) {
     batch
         .lock()
         .drain(..)
@@ -47,13 +47,13 @@ impl Default for Limbo {
 #[derive(Default)]
 struct Inner {
     filling: Vec<u64>,
-    waiting: Vec<Batch>,
+    waiting: Vec<RetiredBatch>,
     /// When the list has this many entries, those that were freed meanwhile are removed.
     sweep_at: usize,
 }
 
 impl Inner {
-    fn close_batch(&mut self) -> Batch {
+    fn close_batch(&mut self) -> RetiredBatch {
         let batch = Arc::new(Mutex::new(std::mem::take(&mut self.filling)));
         if self.waiting.len() >= self.sweep_at {
             self.waiting.retain(|waiting| !waiting.lock().is_empty());
@@ -75,7 +75,7 @@ impl Limbo {
 
     /// Adds an offset. If that fills the batch, returns the batch, which the caller frees after the
     /// current epoch.
-    pub(crate) fn add(&self, offset: u64) -> Option<Batch> {
+    pub(crate) fn add(&self, offset: u64) -> Option<RetiredBatch> {
         let mut inner = self.inner.lock();
         inner.filling.push(offset);
         if inner.filling.len() < self.batch_offsets {
@@ -86,7 +86,7 @@ impl Limbo {
     }
 
     /// The batch that is not full yet, to be freed after the current epoch.
-    pub(crate) fn take_batch(&self) -> Option<Batch> {
+    pub(crate) fn take_batch(&self) -> Option<RetiredBatch> {
         let mut inner = self.inner.lock();
         if inner.filling.is_empty() {
             None

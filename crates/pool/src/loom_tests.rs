@@ -11,7 +11,7 @@ use loom::thread;
 use medium::sync::{AtomicU64, Ordering, model};
 use medium::{Dax, Medium};
 
-use crate::header::State;
+use crate::header::StateWord;
 use crate::limbo::{Limbo, free_batch};
 use crate::space::Space;
 use crate::{PoolOptions, SLAB_BYTES};
@@ -19,7 +19,7 @@ use crate::{PoolOptions, SLAB_BYTES};
 /// Three of these fill a slab.
 const BYTES: usize = 21_824;
 
-type MediumGuard<'m> = medium::Guard<'m, Dax>;
+type DaxGuard<'m> = medium::MediumGuard<'m, Dax>;
 
 fn options() -> PoolOptions {
     PoolOptions {
@@ -41,7 +41,7 @@ struct Used {
 /// model are small.
 #[inline(never)]
 fn allocate_two(ram: &Dax, space: &Space) -> [u64; 2] {
-    let guard = MediumGuard::new(ram);
+    let guard = DaxGuard::new(ram);
     [(); 2].map(|()| space.allocate(&guard, BYTES, false).unwrap())
 }
 
@@ -50,16 +50,16 @@ fn allocate_two(ram: &Dax, space: &Space) -> [u64; 2] {
 fn close_with_two(ram: &Dax) -> [u64; 2] {
     let space = Box::new(Space::create(&options()).unwrap());
     let offsets = allocate_two(ram, &space);
-    let guard = MediumGuard::new(ram);
+    let guard = DaxGuard::new(ram);
     let end = space.write_bitmaps(&guard).unwrap();
-    State::HighWater.publish(&guard, end.into()).unwrap();
-    State::Clean.publish(&guard, 1).unwrap();
+    StateWord::HighWater.publish(&guard, end.into()).unwrap();
+    StateWord::Clean.publish(&guard, 1).unwrap();
     offsets
 }
 
 #[inline(never)]
 fn open(ram: &Dax) -> Box<Space> {
-    Box::new(Space::open(&MediumGuard::new(ram), &options()).unwrap())
+    Box::new(Space::open(&DaxGuard::new(ram), &options()).unwrap())
 }
 
 fn ram() -> Dax {
@@ -117,7 +117,7 @@ impl Used {
 
     fn allocate(&self) -> u64 {
         self.space
-            .allocate(&MediumGuard::new(&self.ram), BYTES, false)
+            .allocate(&DaxGuard::new(&self.ram), BYTES, false)
             .unwrap()
     }
 
@@ -161,9 +161,7 @@ fn what_is_freed_while_bitmaps_are_read_is_freed_once() {
             thread::spawn(move || used.space.free(offset))
         };
         assert_eq!(
-            used.space
-                .read_bitmaps(&MediumGuard::new(&used.ram))
-                .unwrap(),
+            used.space.read_bitmaps(&DaxGuard::new(&used.ram)).unwrap(),
             None
         );
         freeing.join().unwrap();
@@ -178,11 +176,7 @@ fn nothing_old_is_given_away_before_the_bitmaps_are_read() {
         let (used, offsets) = Used::reopened();
         let reading = {
             let used = Arc::clone(&used);
-            thread::spawn(move || {
-                used.space
-                    .read_bitmaps(&MediumGuard::new(&used.ram))
-                    .unwrap()
-            })
+            thread::spawn(move || used.space.read_bitmaps(&DaxGuard::new(&used.ram)).unwrap())
         };
         assert!(!offsets.contains(&used.allocate()));
         assert_eq!(reading.join().unwrap(), None);
@@ -221,7 +215,7 @@ fn in_a_full_pool_what_is_open_is_shared() {
     model(|| {
         let (used, offsets) = Used::limited();
         let allocate = |used: &Used, shard| {
-            let guard = MediumGuard::new(&used.ram);
+            let guard = DaxGuard::new(&used.ram);
             used.space.allocate_from(&guard, shard, BYTES, false).ok()
         };
         let other = {

@@ -11,8 +11,8 @@ use medium::{LineForm, Lsn, Medium};
 
 use crate::batch_slots::BatchSlots;
 use crate::class::{CLASSES, Class};
-use crate::header::{self, Identity, PREFIX_BYTES, State};
-use crate::limbo::{Batch, Limbo, Sink, free_batch};
+use crate::header::{self, Identity, PREFIX_BYTES, StateWord};
+use crate::limbo::{Limbo, RetiredBatch, Sink, free_batch};
 use crate::limits::SLAB_BYTES;
 use crate::options::PoolOptions;
 use crate::quarantine::Quarantine;
@@ -81,12 +81,12 @@ impl<M: Medium> Clone for Pool<M> {
 /// Access to a pool by one thread: pins the epoch, so memory that is retired meanwhile stays
 /// readable.
 pub struct Guard<'p, M: Medium> {
-    inner: medium::Guard<'p, M>,
+    inner: medium::MediumGuard<'p, M>,
     shared: &'p Arc<Shared<M>>,
 }
 
 impl<'p, M: Medium> Deref for Guard<'p, M> {
-    type Target = medium::Guard<'p, M>;
+    type Target = medium::MediumGuard<'p, M>;
 
     #[inline(always)]
     fn deref(&self) -> &Self::Target {
@@ -105,7 +105,7 @@ impl Identity {
         }
         let ram = medium::Dax::plain(PREFIX_BYTES).map_err(medium::MediumError::from)?;
         ram.grow(PREFIX_BYTES)?;
-        let guard = medium::Guard::new(&ram);
+        let guard = medium::MediumGuard::new(&ram);
         let mut bytes = vec![0; PREFIX_BYTES.min(length) as usize];
         std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, 0).map_err(io)?;
         crate::bytes::copy_in(&guard, guard.words(0, bytes.len().div_ceil(8))?, &bytes);
@@ -132,7 +132,7 @@ impl Identity {
 }
 
 fn read_identity(medium: &impl Medium) -> Result<Option<Identity>> {
-    let guard = medium::Guard::new(medium);
+    let guard = medium::MediumGuard::new(medium);
     if medium.extent().length() == 0 || header::is_blank(&guard)? {
         return Ok(None);
     }
@@ -142,8 +142,8 @@ fn read_identity(medium: &impl Medium) -> Result<Option<Identity>> {
 /// The length that the pool on `medium` records, which may be more than the file has; `None` if it
 /// records none.
 pub fn bytes_expected(medium: &impl Medium) -> Option<u64> {
-    State::HighWater
-        .load(&medium::Guard::new(medium))
+    StateWord::HighWater
+        .load(&medium::MediumGuard::new(medium))
         .ok()
         .map(|slabs| slabs.saturating_mul(SLAB_BYTES))
 }
@@ -152,7 +152,7 @@ pub fn bytes_expected(medium: &impl Medium) -> Option<u64> {
 /// It serves to name the holder of a pool's lock.
 pub fn holder_of_file(file: &File) -> Option<u32> {
     let mut bytes = [0; 8];
-    std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, State::Holder.offset()).ok()?;
+    std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, StateWord::Holder.offset()).ok()?;
     header::unchecked(u64::from_le_bytes(bytes)).and_then(|holder| u32::try_from(holder).ok())
 }
 
@@ -160,7 +160,7 @@ pub fn holder_of_file(file: &File) -> Option<u32> {
 /// itself only later.
 pub fn set_holder_of_file(file: &File) -> Result<()> {
     let holder = header::checked(u64::from(std::process::id())).to_le_bytes();
-    std::os::unix::fs::FileExt::write_all_at(file, &holder, State::Holder.offset())
+    std::os::unix::fs::FileExt::write_all_at(file, &holder, StateWord::Holder.offset())
         .map_err(Error::io("write to the pool"))
 }
 
@@ -180,11 +180,11 @@ impl<M: Medium> Pool<M> {
     fn try_open(medium: M, options: PoolOptions) -> Result<Self> {
         let length = medium.extent().length();
         let blank = length == 0
-            || length >= PREFIX_BYTES && header::is_blank(&medium::Guard::new(&medium))?;
+            || length >= PREFIX_BYTES && header::is_blank(&medium::MediumGuard::new(&medium))?;
         let identity = if blank {
             Self::create(&medium)?
         } else {
-            header::open(&medium::Guard::new(&medium))?
+            header::open(&medium::MediumGuard::new(&medium))?
         };
         if identity.line_form != medium.line_form() {
             return Err(ErrorKind::LineForm {
@@ -193,7 +193,7 @@ impl<M: Medium> Pool<M> {
             }
             .into());
         }
-        let guard = medium::Guard::new(&medium);
+        let guard = medium::MediumGuard::new(&medium);
         let space = if blank {
             Space::create(&options)?
         } else {
@@ -205,9 +205,9 @@ impl<M: Medium> Pool<M> {
         // PERSIST: nothing must precede; if this is lost, the pool is still clean, and nothing was
         // allocated from it yet. Every later store becomes durable after it, so no wait is needed
         // here.
-        State::Clean.publish(&guard, 0)?;
+        StateWord::Clean.publish(&guard, 0)?;
         space.mend_high_water(&guard)?;
-        State::Holder.publish(&guard, u64::from(std::process::id()))?;
+        StateWord::Holder.publish(&guard, u64::from(std::process::id()))?;
         let lsn = guard.fence();
         if blank {
             guard.wait(lsn)?;
@@ -234,7 +234,7 @@ impl<M: Medium> Pool<M> {
 
     fn create(medium: &M) -> Result<Identity> {
         medium.grow(PREFIX_BYTES)?;
-        let guard = medium::Guard::new(medium);
+        let guard = medium::MediumGuard::new(medium);
         let identity = Identity {
             version: FORMAT_VERSION,
             uuid: medium::random_id(),
@@ -248,16 +248,16 @@ impl<M: Medium> Pool<M> {
     #[inline]
     pub fn pin(&self) -> Guard<'_, M> {
         Guard {
-            inner: medium::Guard::new(&self.shared.medium),
+            inner: medium::MediumGuard::new(&self.shared.medium),
             shared: &self.shared,
         }
     }
 
-    /// Opens access for reading without pinning ([`medium::Guard::unpinned`]).
+    /// Opens access for reading without pinning ([`medium::MediumGuard::unpinned`]).
     #[inline(always)]
     pub fn peek(&self) -> Guard<'_, M> {
         Guard {
-            inner: medium::Guard::unpinned(&self.shared.medium),
+            inner: medium::MediumGuard::unpinned(&self.shared.medium),
             shared: &self.shared,
         }
     }
@@ -366,7 +366,7 @@ impl<M: Medium> Pool<M> {
     pub fn mark(&self, offset: u64) -> Result<()> {
         self.shared
             .space
-            .mark(&medium::Guard::unpinned(&self.shared.medium), offset)
+            .mark(&medium::MediumGuard::unpinned(&self.shared.medium), offset)
     }
 
     /// Ends the mark: allocations that no tree marked are free. For trees that are not in use.
@@ -401,7 +401,7 @@ impl<M: Medium> Pool<M> {
         let damaged = self
             .shared
             .space
-            .read_bitmaps(&medium::Guard::unpinned(&self.shared.medium))?;
+            .read_bitmaps(&medium::MediumGuard::unpinned(&self.shared.medium))?;
         let Some((offset, what)) = damaged else {
             return Ok(());
         };
@@ -466,7 +466,7 @@ impl<M: Medium> Pool<M> {
         }
         self.shared
             .space
-            .set_aside(&medium::Guard::unpinned(&self.shared.medium), runs)?;
+            .set_aside(&medium::MediumGuard::unpinned(&self.shared.medium), runs)?;
         let _ended = Ended(&self.shared);
         Ok(run())
     }
@@ -491,7 +491,7 @@ impl<M: Medium> Pool<M> {
     pub fn release(&self) {
         self.shared
             .space
-            .release_all(&medium::Guard::unpinned(&self.shared.medium));
+            .release_all(&medium::MediumGuard::unpinned(&self.shared.medium));
     }
 
     /// Gives the room of all free space back now, and cuts the free tail of the file off. Other
@@ -502,7 +502,7 @@ impl<M: Medium> Pool<M> {
     pub fn compact(&self) -> Result<()> {
         self.shared
             .space
-            .compact(&medium::Guard::unpinned(&self.shared.medium))
+            .compact(&medium::MediumGuard::unpinned(&self.shared.medium))
     }
 
     /// From now on, trees verify every record that they read: see [`Guard::verifies`].
@@ -544,7 +544,7 @@ impl<M: Medium> Shared<M> {
         for offset in self.limbo.drain() {
             self.space.free(offset);
         }
-        let guard = medium::Guard::new(&self.medium);
+        let guard = medium::MediumGuard::new(&self.medium);
         let is_unclean = self.is_unclean.load(Ordering::Relaxed)
             || self.space.needs_mark()
             || !self.space.classes_damaged().is_empty();
@@ -557,10 +557,10 @@ impl<M: Medium> Shared<M> {
         }
         self.space.release_all(&guard);
         let end = self.space.write_bitmaps(&guard)?;
-        State::HighWater.publish(&guard, u64::from(end))?;
+        StateWord::HighWater.publish(&guard, u64::from(end))?;
         guard.fence();
         // PERSIST: all bitmaps are ordered before; if this is lost, the next open marks.
-        State::Clean.publish(&guard, 1)?;
+        StateWord::Clean.publish(&guard, 1)?;
         guard.drain()?;
         drop(guard);
         self.medium.shrink(u64::from(end) * SLAB_BYTES)?;
@@ -684,7 +684,7 @@ impl<M: Medium> Guard<'_, M> {
     }
 
     /// Gives `sink` a batch once every thread that is pinned now has unpinned.
-    pub(crate) fn free_later(&self, batch: Batch, sink: &Arc<impl Sink>) {
+    pub(crate) fn free_later(&self, batch: RetiredBatch, sink: &Arc<impl Sink>) {
         let sink = Arc::clone(sink);
         self.pin().defer(move || free_batch(&batch, &*sink));
         // Without this, up to 64 batches wait in this thread until it retires something more.

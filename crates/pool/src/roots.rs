@@ -12,9 +12,9 @@
 //! 28      engine, codec and "in use" once more, with a check; 0 once the tree is gone
 //! ```
 
-use medium::{Medium, Word};
+use medium::{Medium, MediumGuard, Word};
 
-use crate::header::{PREFIX_BYTES, ROOT_TABLE, State, checked, unchecked};
+use crate::header::{PREFIX_BYTES, ROOT_TABLE, StateWord, checked, unchecked};
 use crate::{Error, ErrorKind, Result};
 
 /// The longest name of a tree, in bytes.
@@ -35,8 +35,6 @@ const STATE_AGAIN: usize = 28;
 const IN_USE: u64 = 1 << 32;
 /// Where a state has the number of the slot that it replaces, plus one.
 const REPLACES: u32 = 40;
-
-type MediumGuard<'m, M> = medium::Guard<'m, M>;
 
 /// A named tree as the root table has it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -149,7 +147,7 @@ fn label_of(slot: usize) -> String {
 }
 
 /// What a slot holds.
-enum Slot {
+enum RootSlot {
     Free,
     Tree(TreeRoot),
     Damaged(DamagedRoot),
@@ -212,22 +210,22 @@ fn mend(words: &mut [u64]) {
 /// that begins with a zero is damaged, for example because the disk lost its page.
 fn slots_used<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<u64> {
     // If this word fails its check, such damage is not noticed.
-    Ok(unchecked(guard.words(State::Slots.offset(), 1)?[0].load(guard)).unwrap_or(0))
+    Ok(unchecked(guard.words(StateWord::Slots.offset(), 1)?[0].load(guard)).unwrap_or(0))
 }
 
 /// What `slot` holds.
-fn read<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Result<Slot> {
+fn read<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Result<RootSlot> {
     let cells = slot_words(guard, slot)?;
     let is_zero = cells[0].load(guard) == 0;
     if is_zero && slot as u64 >= slots_used(guard)? {
-        return Ok(Slot::Free);
+        return Ok(RootSlot::Free);
     }
     let mut words: Vec<u64> = cells.iter().map(|cell| cell.load(guard)).collect();
     mend(&mut words);
     let damaged = |name: Option<String>, what: &str, tree: Option<TreeRoot>| {
         let offset = ROOT_TABLE + slot as u64 * SLOT_BYTES;
         let what = format!("root table slot {slot}: {what}");
-        Ok(Slot::Damaged(DamagedRoot {
+        Ok(RootSlot::Damaged(DamagedRoot {
             name,
             slot,
             offset,
@@ -248,7 +246,7 @@ fn read<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Result<Slot> {
         return damaged(None, "it holds zeros", None);
     }
     if state & IN_USE == 0 {
-        return Ok(Slot::Free);
+        return Ok(RootSlot::Free);
     }
     let roots: Option<Vec<u64>> = words[ROOTS..CHECK]
         .iter()
@@ -265,7 +263,7 @@ fn read<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Result<Slot> {
         words,
     };
     match (name, roots) {
-        (Ok(name), Some(roots)) => Ok(Slot::Tree(tree(name, roots))),
+        (Ok(name), Some(roots)) => Ok(RootSlot::Tree(tree(name, roots))),
         (Ok(name), None) => damaged(Some(name), "a root word fails its check", None),
         (Err(what), roots) => damaged(None, what, roots.map(|roots| tree(label_of(slot), roots))),
     }
@@ -294,9 +292,9 @@ pub(crate) fn list<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<Roots> {
     let is_replaced = |slot: usize| replacing.iter().any(|(_, replaced)| *replaced == slot);
     for slot in (0..TREES_MAX).filter(|slot| !is_replaced(*slot)) {
         match read(guard, slot)? {
-            Slot::Free => {}
-            Slot::Tree(tree) => roots.trees.push(tree),
-            Slot::Damaged(damaged) => roots.damaged.push(damaged),
+            RootSlot::Free => {}
+            RootSlot::Tree(tree) => roots.trees.push(tree),
+            RootSlot::Damaged(damaged) => roots.damaged.push(damaged),
         }
     }
     Ok(roots)
@@ -359,15 +357,15 @@ pub(crate) fn create<M: Medium>(
     let mut free = None;
     for slot in (0..TREES_MAX).rev() {
         match read(guard, slot)? {
-            Slot::Tree(tree) if tree.name == name => {
+            RootSlot::Tree(tree) if tree.name == name => {
                 return Err(ErrorKind::TreeExists {
                     name: name.to_owned(),
                 }
                 .into());
             }
-            Slot::Damaged(damaged) if damaged.may_be(name) => return Err(damaged.error()),
-            Slot::Tree(_) | Slot::Damaged(_) => {}
-            Slot::Free => free = Some(slot),
+            RootSlot::Damaged(damaged) if damaged.may_be(name) => return Err(damaged.error()),
+            RootSlot::Tree(_) | RootSlot::Damaged(_) => {}
+            RootSlot::Free => free = Some(slot),
         }
     }
     let slot = free.ok_or(ErrorKind::TooManyTrees { limit: TREES_MAX })?;
@@ -398,7 +396,7 @@ pub(crate) fn create<M: Medium>(
     if slot as u64 >= slots_used(guard)? {
         // PERSIST: the slot holds no zeros any more; if this is lost, zeros that a disk leaves
         // there are not noticed.
-        State::Slots.publish(guard, slot as u64 + 1)?;
+        StateWord::Slots.publish(guard, slot as u64 + 1)?;
     }
     cells[0].publish(
         guard,

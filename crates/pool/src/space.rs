@@ -31,12 +31,12 @@ use std::collections::BTreeSet;
 use crossbeam_utils::CachePadded;
 use medium::arena::Arena;
 use medium::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, thread_number};
-use medium::{Medium, volatile};
+use medium::{Medium, MediumGuard, volatile};
 
 use self::left_alone::LEFT_ALONE;
 pub use self::usage::Usage;
 use crate::class::{BITMAP_WORDS_MAX, CLASSES, Class};
-use crate::header::{State, checked, unchecked};
+use crate::header::{StateWord, checked, unchecked};
 use crate::limits::{ALLOCATION_BYTES_MAX, SLAB_BYTES};
 use crate::options::PoolOptions;
 use crate::{Error, ErrorKind, Result};
@@ -127,8 +127,6 @@ pub(crate) struct Space {
     left_alone: Mutex<BTreeSet<u32>>,
 }
 
-type MediumGuard<'m, M> = medium::Guard<'m, M>;
-
 fn slab_of(offset: u64) -> u32 {
     (offset / SLAB_BYTES) as u32
 }
@@ -186,7 +184,7 @@ impl Space {
         options: &PoolOptions,
     ) -> Result<Self> {
         let length = guard.medium().extent().length();
-        let known = State::HighWater.load(guard).ok();
+        let known = StateWord::HighWater.load(guard).ok();
         let high_water = known.unwrap_or(length / SLAB_BYTES);
         if high_water == 0 || high_water * SLAB_BYTES > length {
             let what = format!(
@@ -195,7 +193,7 @@ impl Space {
             return Err(Error::corrupt(length, what));
         }
         let high_water = high_water as u32;
-        let clean = known.is_some() && State::Clean.load(guard).unwrap_or(0) == 1;
+        let clean = known.is_some() && StateWord::Clean.load(guard).unwrap_or(0) == 1;
         let space = Self::new(high_water, high_water, clean, options)?;
         space.unmarked_below.store(
             if high_water > 1 { high_water } else { 0 },
@@ -231,10 +229,10 @@ impl Space {
     /// Writes the high-water mark anew if it is damaged, as it is in a new pool. The caller has
     /// cleared the clean flag, and fences.
     pub(crate) fn mend_high_water<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Result<()> {
-        if State::HighWater.load(guard).is_err() {
+        if StateWord::HighWater.load(guard).is_err() {
             // PERSIST: the clean flag was cleared in the same line before; if this is lost, the
             // mark is still damaged.
-            State::HighWater.publish(guard, u64::from(self.unowned.lock().high_water))?;
+            StateWord::HighWater.publish(guard, u64::from(self.unowned.lock().high_water))?;
         }
         Ok(())
     }
@@ -684,7 +682,7 @@ impl Space {
         // PERSIST: the file has the length; if this is lost, slabs above the old mark would be
         // taken for unused. The fence comes before the caller unlocks `unowned`: another thread
         // then takes slabs below the new mark, and its fences do not cover this flush.
-        State::HighWater.publish(guard, u64::from(high_water))?;
+        StateWord::HighWater.publish(guard, u64::from(high_water))?;
         guard.fence();
         unowned.high_water = high_water;
         Ok(())

@@ -6,9 +6,9 @@
 //!
 //! `docs/TESTING.md` goes through it step by step.
 
-use everleaf_sim::{Complaint, Explorer, Options, Stats, Subject};
+use everleaf_sim::{Complaint, ExplorationOptions, Explorer, Stats, Subject};
 use medium::sim::Sim;
-use medium::{Guard, Medium, Word};
+use medium::{Medium, MediumGuard, Word};
 
 /// Where the offset of the first node is.
 const HEAD: u64 = 64;
@@ -48,7 +48,7 @@ impl Operation {
 }
 
 fn words<'g>(
-    guard: &'g Guard<'_, Sim>,
+    guard: &'g MediumGuard<'_, Sim>,
     offset: u64,
     count: usize,
 ) -> Result<&'g [Word], Complaint> {
@@ -57,7 +57,7 @@ fn words<'g>(
 
 /// The nodes, from the top: offset and value.
 fn walk(sim: &Sim) -> Result<Vec<(u64, u64)>, Complaint> {
-    let guard = Guard::new(sim);
+    let guard = MediumGuard::new(sim);
     let mut nodes = Vec::new();
     let mut offset = words(&guard, HEAD, 1)?[0].load(&guard);
     while offset != 0 {
@@ -75,7 +75,7 @@ impl List {
             .map(|(offset, _)| offset + 64)
             .max()
             .unwrap_or(NODES);
-        let guard = Guard::new(sim);
+        let guard = MediumGuard::new(sim);
         let head = &words(&guard, HEAD, 1)?[0];
         let node = words(&guard, fresh, 2)?;
         node[0].store(&guard, value);
@@ -89,7 +89,7 @@ impl List {
     }
 
     fn pop(sim: &Sim) -> Result<Option<u64>, Complaint> {
-        let guard = Guard::new(sim);
+        let guard = MediumGuard::new(sim);
         let head = &words(&guard, HEAD, 1)?[0];
         let first = head.load(&guard);
         if first == 0 {
@@ -141,12 +141,12 @@ impl Subject for List {
 
 /// Crashes the list wherever that matters.
 pub(crate) fn explore(mended: bool) -> Result<Stats, String> {
-    let options = Options {
+    let options = ExplorationOptions {
         command: "cargo run --release -p everleaf-sim --example linked_list".to_owned(),
         replay: std::env::var("EVERLEAF_CRASH")
             .ok()
             .map(|text| text.parse().expect("EVERLEAF_CRASH")),
-        ..Options::default()
+        ..ExplorationOptions::default()
     };
     let mut explorer =
         Explorer::new(List { mended }, options).map_err(|error| error.to_string())?;

@@ -2,13 +2,14 @@
 
 use medium::sim::Mark;
 
-use crate::linearize::{Expected, History};
-use crate::subject::{Durability, Subject};
+use crate::linearize::{ExpectedStates, History};
+use crate::subject::{DurabilityContract, Subject};
 
 /// Follows a trace's marks: which states are acceptable after a crash now.
-pub(crate) struct Context<S: Subject> {
-    /// The states that a crash may leave, by the contract of each operation ([`Durability`]).
-    pub(crate) acceptable: Expected<S::State>,
+pub(crate) struct AcceptableStates<S: Subject> {
+    /// The states that a crash may leave, by the contract of each operation
+    /// ([`DurabilityContract`]).
+    pub(crate) acceptable: ExpectedStates<S::State>,
     /// The state after all acknowledged operations; unknown until the first observation.
     current: Option<S::State>,
     pending: Option<(u32, S::State)>,
@@ -25,7 +26,7 @@ pub(crate) struct Context<S: Subject> {
     pub(crate) is_cut: bool,
 }
 
-impl<S: Subject> Context<S> {
+impl<S: Subject> AcceptableStates<S> {
     /// The context at the start of a recording.
     pub(crate) fn first(
         start: S::State,
@@ -33,7 +34,7 @@ impl<S: Subject> Context<S> {
         recent_from: usize,
     ) -> Self {
         Self {
-            acceptable: Expected::one_of(vec![start.clone()]),
+            acceptable: ExpectedStates::one_of(vec![start.clone()]),
             current: Some(start),
             pending: None,
             seen: None,
@@ -89,14 +90,14 @@ impl<S: Subject> Context<S> {
         match mark {
             Mark::Observed => {
                 self.current = self.seen.take();
-                self.acceptable = Expected::one_of(self.current.iter().cloned().collect());
+                self.acceptable = ExpectedStates::one_of(self.current.iter().cloned().collect());
             }
             Mark::Invoke(number) => {
                 let Some(current) = &self.current else { return };
                 let mut next = current.clone();
                 let operation = &self.operations[number as usize];
                 subject.step(&mut next, operation);
-                if subject.durability(operation) != Durability::WithEpoch {
+                if subject.durability(operation) != DurabilityContract::WithEpoch {
                     for state in [current, &next] {
                         if !self.acceptable.states.contains(state) {
                             self.acceptable.states.push(state.clone());
@@ -111,13 +112,15 @@ impl<S: Subject> Context<S> {
                     return;
                 };
                 match subject.durability(&self.operations[number as usize]) {
-                    Durability::OnReturn => self.acceptable = Expected::one_of(vec![next.clone()]),
-                    Durability::OfPart(part) => {
+                    DurabilityContract::OnReturn => {
+                        self.acceptable = ExpectedStates::one_of(vec![next.clone()]);
+                    }
+                    DurabilityContract::OfPart(part) => {
                         self.acceptable
                             .states
                             .retain(|state| subject.is_same_part(part, state, &next));
                     }
-                    Durability::WithEpoch | Durability::AtAnyTime => {}
+                    DurabilityContract::WithEpoch | DurabilityContract::AtAnyTime => {}
                 }
                 self.current = Some(next);
             }

@@ -9,13 +9,13 @@ use medium::{LineValue, MediumError};
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 
-use crate::context::Context;
+use crate::context::AcceptableStates;
 use crate::guarded::guarded;
 use crate::model::{Model, Rules, image_count, images, misused};
 use crate::mutation;
-use crate::options::{Images, Options, SecondCrash};
-use crate::report::{Crash, Failure, Point, Replay, Stats};
-use crate::strategy::{Choices, Decided, Follower, Plan};
+use crate::options::{ExplorationOptions, Images, SecondCrash};
+use crate::report::{Crash, CrashFailure, CrashReplay, Point, Stats};
+use crate::strategy::{Choices, DecisionPlan, Follower, ValueDecision};
 use crate::subject::{Complaint, Subject};
 use crate::watchdog::Beacon;
 
@@ -23,10 +23,10 @@ use crate::watchdog::Beacon;
 pub(crate) const SHRINK_RECOVERIES_MAX: u64 = 1_000_000;
 
 /// The result of an exploration; a failure is boxed because it is large.
-pub type Verdict<S> = Result<(), Box<Failure<<S as Subject>::Operation>>>;
+pub type Verdict<S> = Result<(), Box<CrashFailure<<S as Subject>::Operation>>>;
 
 /// The result of one recovery.
-pub(crate) struct Run<S: Subject> {
+pub(crate) struct RecoveryResult<S: Subject> {
     verdict: Result<(), Complaint>,
     seen: Option<S::State>,
     followed: Vec<S::Operation>,
@@ -36,11 +36,11 @@ pub(crate) struct Run<S: Subject> {
 pub struct Explorer<S: Subject> {
     pub(crate) subject: Arc<S>,
     pub(crate) sim: Sim,
-    pub(crate) options: Options,
-    plan: Arc<Mutex<Plan>>,
+    pub(crate) options: ExplorationOptions,
+    plan: Arc<Mutex<DecisionPlan>>,
     pub(crate) setup: Vec<S::Operation>,
     pub(crate) start: S::State,
-    /// The most steps of a run: [`Options::steps_max`], raised for long sequences.
+    /// The most steps of a run: [`ExplorationOptions::steps_max`], raised for long sequences.
     pub(crate) steps_max: u64,
     known: FxHashSet<u64>,
     /// The faults that could be planted in the traces, while they are collected.
@@ -49,21 +49,21 @@ pub struct Explorer<S: Subject> {
     /// to it.
     beacon: Option<Beacon>,
     schedule: String,
-    trail: Replay,
+    trail: CrashReplay,
     pub(crate) stats: Stats,
-    progress: Option<Box<Progress>>,
+    progress: Option<Box<ProgressCallback>>,
 }
 
 /// A callback for progress: how much was explored, and which part of the trace, from 0 to 1.
-type Progress = dyn FnMut(&Stats, f64);
+type ProgressCallback = dyn FnMut(&Stats, f64);
 
 impl<S: Subject> Explorer<S> {
     /// An explorer of a subject on empty memory.
-    pub fn new(subject: S, options: Options) -> Result<Self, MediumError> {
+    pub fn new(subject: S, options: ExplorationOptions) -> Result<Self, MediumError> {
         // Opening a pool then makes no system call. Otherwise these would take most of the time of
         // a recovery.
         medium::arena::reuse_on_this_thread(true);
-        let Options {
+        let ExplorationOptions {
             line_form,
             limit_bytes,
             rubbish_from,
@@ -77,7 +77,7 @@ impl<S: Subject> Explorer<S> {
             late,
             rubbish_from,
         })?;
-        let plan = Plan {
+        let plan = DecisionPlan {
             choices: Choices::default(),
             decided: Vec::new(),
             random: options.seed,
@@ -91,7 +91,7 @@ impl<S: Subject> Explorer<S> {
         let stats = Stats::default();
         let beacon = Beacon::new();
         let schedule = String::new();
-        let trail = Replay::default();
+        let trail = CrashReplay::default();
         let subject = Arc::new(subject);
         let progress = None;
         let steps_max = options.steps_max;
@@ -119,9 +119,9 @@ impl<S: Subject> Explorer<S> {
     }
 
     /// The options, to be changed between explorations. Changes of the medium's options have no
-    /// effect: [`Options::rules`], [`Options::line_form`], [`Options::limit_bytes`] and
-    /// [`Options::rubbish_from`].
-    pub fn options_mut(&mut self) -> &mut Options {
+    /// effect: [`ExplorationOptions::rules`], [`ExplorationOptions::line_form`],
+    /// [`ExplorationOptions::limit_bytes`] and [`ExplorationOptions::rubbish_from`].
+    pub fn options_mut(&mut self) -> &mut ExplorationOptions {
         &mut self.options
     }
 
@@ -191,7 +191,7 @@ impl<S: Subject> Explorer<S> {
     pub fn survey(
         &mut self,
         operations: &[S::Operation],
-    ) -> Result<BTreeSet<Mutation>, Box<Failure<S::Operation>>> {
+    ) -> Result<BTreeSet<Mutation>, Box<CrashFailure<S::Operation>>> {
         self.survey_while(|explorer| explorer.explore(operations))
     }
 
@@ -292,7 +292,10 @@ impl<S: Subject> Explorer<S> {
     /// Searches for a shorter failure: leaves out the second crash, then operations, from the end
     /// on, as long as the exploration still fails: half of them at once, then a quarter, down to
     /// one. If that takes too long, the result is not the shortest.
-    fn shrink(&mut self, mut failure: Box<Failure<S::Operation>>) -> Box<Failure<S::Operation>> {
+    fn shrink(
+        &mut self,
+        mut failure: Box<CrashFailure<S::Operation>>,
+    ) -> Box<CrashFailure<S::Operation>> {
         let from_operation = std::mem::take(&mut self.options.from_operation);
         let second_crash = std::mem::replace(&mut self.options.second_crash, SecondCrash::Never);
         let mut simpler = self.explore_once(&failure.operations);
@@ -342,7 +345,7 @@ impl<S: Subject> Explorer<S> {
             0 => 0,
             first => invocation(&trace, first),
         };
-        let context = Context::first(
+        let context = AcceptableStates::first(
             self.start.clone(),
             operations.to_vec(),
             self.options.from_operation,
@@ -359,7 +362,7 @@ impl<S: Subject> Explorer<S> {
         &mut self,
         trace: &Trace,
         from: usize,
-        context: Context<S>,
+        context: AcceptableStates<S>,
     ) -> Verdict<S> {
         if let Some(what) = misused(trace) {
             return Err(self.failure(what, &[]));
@@ -427,7 +430,7 @@ impl<S: Subject> Explorer<S> {
         model: &mut Model,
         trace: &Trace,
         from: usize,
-        mut context: Context<S>,
+        mut context: AcceptableStates<S>,
     ) -> Verdict<S> {
         // After a crash, no new image is possible before the first store.
         let mut stored = level == 1;
@@ -481,7 +484,7 @@ impl<S: Subject> Explorer<S> {
         model: &mut Model,
         event: usize,
         point: Point,
-        context: &Context<S>,
+        context: &AcceptableStates<S>,
     ) -> Verdict<S> {
         let path = match &self.options.replay {
             Some(replay) => match replay.crashes.get(level - 1) {
@@ -499,7 +502,7 @@ impl<S: Subject> Explorer<S> {
             (level, digest, &context.acceptable, &recent).hash(&mut hasher);
             // The digest includes which images are tried here: a point at which fewer were tried
             // does not count as known.
-            let Options {
+            let ExplorationOptions {
                 images,
                 second_crash,
                 mutations,
@@ -556,7 +559,12 @@ impl<S: Subject> Explorer<S> {
         })
     }
 
-    fn try_images(&mut self, level: usize, model: &Model, context: &Context<S>) -> Verdict<S> {
+    fn try_images(
+        &mut self,
+        level: usize,
+        model: &Model,
+        context: &AcceptableStates<S>,
+    ) -> Verdict<S> {
         let random = match self.options.images {
             Images::All => return self.try_all(level, model, context),
             Images::Eager => return self.try_eagerly(level, model, context),
@@ -581,7 +589,12 @@ impl<S: Subject> Explorer<S> {
         Ok(())
     }
 
-    fn try_all(&mut self, level: usize, model: &Model, context: &Context<S>) -> Verdict<S> {
+    fn try_all(
+        &mut self,
+        level: usize,
+        model: &Model,
+        context: &AcceptableStates<S>,
+    ) -> Verdict<S> {
         let mut choices = Choices::default();
         for _ in 0..self.options.recoveries_per_point_max {
             self.try_image(level, model, context, choices)?;
@@ -595,7 +608,12 @@ impl<S: Subject> Explorer<S> {
     }
 
     /// Makes one image after the other, without any open line.
-    fn try_eagerly(&mut self, level: usize, model: &Model, context: &Context<S>) -> Verdict<S> {
+    fn try_eagerly(
+        &mut self,
+        level: usize,
+        model: &Model,
+        context: &AcceptableStates<S>,
+    ) -> Verdict<S> {
         let open = self.sim.uninstall();
         let mut result = Ok(());
         for image in images(&open).take(self.options.recoveries_per_point_max as usize) {
@@ -626,7 +644,7 @@ impl<S: Subject> Explorer<S> {
         &mut self,
         level: usize,
         model: &Model,
-        context: &Context<S>,
+        context: &AcceptableStates<S>,
         choices: Choices,
     ) -> Verdict<S> {
         let given = choices.given().map_or(0, <[u16]>::len);
@@ -694,7 +712,7 @@ impl<S: Subject> Explorer<S> {
         model: &Model,
         trace: &Trace,
         from: usize,
-        context: Context<S>,
+        context: AcceptableStates<S>,
     ) -> Verdict<S> {
         let open = self.sim.uninstall();
         let mut model = Model::new(self.options.rules, &open, model.digest());
@@ -706,7 +724,7 @@ impl<S: Subject> Explorer<S> {
     }
 
     /// Opens the structure after a crash and judges the state that it finds.
-    fn run(&self, context: &Context<S>, record: bool) -> Run<S> {
+    fn run(&self, context: &AcceptableStates<S>, record: bool) -> RecoveryResult<S> {
         let mut seen = None;
         let mut followed = Vec::new();
         self.sim.set_mutations(self.options.mutations.clone());
@@ -751,7 +769,7 @@ impl<S: Subject> Explorer<S> {
         if !self.options.mutations.is_empty() {
             self.sim.set_mutations(Vec::new());
         }
-        Run {
+        RecoveryResult {
             verdict,
             seen,
             followed,
@@ -759,7 +777,11 @@ impl<S: Subject> Explorer<S> {
     }
 
     /// Checks the state found after a recovery, and returns it.
-    fn see(&self, instance: &mut S::Instance, context: &Context<S>) -> Result<S::State, Complaint> {
+    fn see(
+        &self,
+        instance: &mut S::Instance,
+        context: &AcceptableStates<S>,
+    ) -> Result<S::State, Complaint> {
         let state = self.subject.observe(instance)?;
         match context.acceptable.accepts(&*self.subject, &state) {
             true => Ok(state),
@@ -774,8 +796,8 @@ impl<S: Subject> Explorer<S> {
         &self,
         what: Complaint,
         operations: &[S::Operation],
-    ) -> Box<Failure<S::Operation>> {
-        Box::new(Failure {
+    ) -> Box<CrashFailure<S::Operation>> {
+        Box::new(CrashFailure {
             what,
             setup: self.setup.clone(),
             operations: operations.to_vec(),
@@ -840,7 +862,7 @@ fn after_narrowing(trace: &Trace, decisions: usize) -> usize {
 }
 
 /// The contents that are still possible for each line after decisions about it.
-fn left(open: Vec<OpenLine>, decided: &[Decided]) -> Vec<(u32, Vec<LineValue>)> {
+fn left(open: Vec<OpenLine>, decided: &[ValueDecision]) -> Vec<(u32, Vec<LineValue>)> {
     let narrow = |open: OpenLine| {
         let decided: Vec<_> = decided
             .iter()

@@ -7,8 +7,8 @@
 //! recover and judges the result:
 //!
 //! - the state is that after all acknowledged operations, with the pending one wholly or not at
-//!   all; or, where durability is buffered ([`Durability`]), exactly that at the end of the last
-//!   epoch;
+//!   all; or, where durability is buffered ([`DurabilityContract`]), exactly that at the end of the
+//!   last epoch;
 //! - the structure's own check finds nothing;
 //! - further operations return the right results, and leave the right state.
 //!
@@ -20,8 +20,8 @@
 //! An array with a length. The length must not be durable before the element is:
 //!
 //! ```
-//! use everleaf_sim::{Complaint, Explorer, Options, Subject};
-//! use medium::{Guard, Medium, sim::Sim};
+//! use everleaf_sim::{Complaint, Explorer, ExplorationOptions, Subject};
+//! use medium::{MediumGuard, Medium, sim::Sim};
 //!
 //! struct Array { fenced: bool }
 //!
@@ -40,7 +40,7 @@
 //!     }
 //!
 //!     fn apply(&self, sim: &mut Sim, value: &u64) -> Result<(), Complaint> {
-//!         let guard = Guard::new(&*sim);
+//!         let guard = MediumGuard::new(&*sim);
 //!         let length = &guard.words(64, 1).map_err(|bad| bad.to_string())?[0];
 //!         let count = length.load(&guard);
 //!         let element = &guard.words(128 + 8 * count, 1).map_err(|bad| bad.to_string())?[0];
@@ -53,25 +53,25 @@
 //!     }
 //!
 //!     fn observe(&self, sim: &mut Sim) -> Result<Vec<u64>, Complaint> {
-//!         let guard = Guard::new(&*sim);
+//!         let guard = MediumGuard::new(&*sim);
 //!         let count = guard.words(64, 1).map_err(|bad| bad.to_string())?[0].load(&guard);
 //!         let elements = guard.words(128, count as usize).map_err(|bad| bad.to_string())?;
 //!         Ok(elements.iter().map(|element| element.load(&guard)).collect())
 //!     }
 //! }
 //!
-//! let wrong = Explorer::new(Array { fenced: false }, Options::default()).unwrap().explore(&[7, 8]);
+//! let wrong = Explorer::new(Array { fenced: false }, ExplorationOptions::default()).unwrap().explore(&[7, 8]);
 //! let report = wrong.unwrap_err().to_string();
 //! assert!(report.starts_with("after recovery [0] was found, but it should be one of [[], [7]]"), "{report}");
 //!
-//! let mut explorer = Explorer::new(Array { fenced: true }, Options::default()).unwrap();
+//! let mut explorer = Explorer::new(Array { fenced: true }, ExplorationOptions::default()).unwrap();
 //! explorer.explore(&[7, 8]).unwrap();
 //! println!("{}", explorer.stats());
 //! ```
 //!
 //! A failure names the shortest sequence of operations found, the moment of the crash, the lines
-//! that were behind with the first store that each one lacks, and a [`Replay`] that repeats exactly
-//! that crash ([`Options::replay`]).
+//! that were behind with the first store that each one lacks, and a [`CrashReplay`] that repeats
+//! exactly that crash ([`ExplorationOptions::replay`]).
 //!
 //! A longer example is `examples/linked_list.rs`: a user's own list, wrong and mended.
 //! `docs/TESTING.md` goes through it and its report step by step. `everleaf crash` does this to
@@ -85,8 +85,8 @@
 //! increment if two threads run at once:
 //!
 //! ```
-//! use everleaf_sim::{Complaint, Concurrent, Explorer, Options, Program, Scheduling, Subject};
-//! use medium::{Guard, Medium, sim::Sim};
+//! use everleaf_sim::{Complaint, Concurrent, Explorer, ExplorationOptions, Program, Scheduling, Subject};
+//! use medium::{MediumGuard, Medium, sim::Sim};
 //!
 //! struct Counter { atomic: bool }
 //!
@@ -107,14 +107,14 @@
 //!     fn apply(&self, sim: &mut Sim, increment: &()) -> Result<u64, Complaint> { self.call(sim, increment) }
 //!
 //!     fn observe(&self, sim: &mut Sim) -> Result<u64, Complaint> {
-//!         let guard = Guard::new(&*sim);
+//!         let guard = MediumGuard::new(&*sim);
 //!         Ok(guard.words(64, 1).map_err(|bad| bad.to_string())?[0].load(&guard))
 //!     }
 //! }
 //!
 //! impl Concurrent for Counter {
 //!     fn call(&self, sim: &Sim, _: &()) -> Result<u64, Complaint> {
-//!         let guard = Guard::new(sim);
+//!         let guard = MediumGuard::new(sim);
 //!         let counter = &guard.words(64, 1).map_err(|bad| bad.to_string())?[0];
 //!         let mut count = counter.load(&guard);
 //!         if self.atomic {
@@ -129,17 +129,17 @@
 //! }
 //!
 //! let two = Program::single(&[(), ()]);
-//! let mut explorer = Explorer::new(Counter { atomic: false }, Options::default()).unwrap();
+//! let mut explorer = Explorer::new(Counter { atomic: false }, ExplorationOptions::default()).unwrap();
 //! let wrong = explorer.explore_threads(&two, &Scheduling::default()).unwrap_err().to_string();
 //! assert!(wrong.starts_with("() returned 0 where () did, which no order of the operations explains"), "{wrong}");
 //!
-//! let mut explorer = Explorer::new(Counter { atomic: true }, Options::default()).unwrap();
+//! let mut explorer = Explorer::new(Counter { atomic: true }, ExplorationOptions::default()).unwrap();
 //! explorer.explore_threads(&two, &Scheduling::default()).unwrap();
 //! assert!(explorer.stats().schedules > 3);
 //! ```
 //!
 //! The report tells the schedule step by step, and gives it in a form that repeats it
-//! ([`Search::Replay`]); the crash as well ([`Options::replay`]).
+//! ([`Search::Replay`]); the crash as well ([`ExplorationOptions::replay`]).
 //!
 //! Volatile state that threads share must be behind [`medium::sync`]; its docs list the rules for
 //! an engine. For engines behind `Index` there is nothing else to do: `index::IndexSubject` is
@@ -169,16 +169,18 @@
 //!
 //! - **Watchdog** ([`watchdog`]): a recovery that loops without operations on the medium, overflows
 //!   its stack or aborts is a report, if the exploration runs in a child process.
-//! - **Mutation** ([`Explorer::survey`], [`Options::mutations`]): a flush, fence, wait or store is
-//!   left out, a publish is done before the persist that it depends on, or two persists are
-//!   swapped. The exploration should then fail; otherwise that operation or order is not needed.
+//! - **Mutation** ([`Explorer::survey`], [`ExplorationOptions::mutations`]): a flush, fence, wait
+//!   or store is left out, a publish is done before the persist that it depends on, or two persists
+//!   are swapped. The exploration should then fail; otherwise that operation or order is not
+//!   needed.
 //!
 //! # Not supported
 //!
-//! - Threads are explored under two contracts: immediate durability ([`Durability::OnReturn`]), and
-//!   epochs that an operation ends ([`Durability::WithEpoch`] for all others). Only for a single
-//!   thread does the explorer check that an epoch ends at one moment for all parts of the state.
-//!   Under [`Durability::AtAnyTime`] histories are judged, and crashes must be switched off
+//! - Threads are explored under two contracts: immediate durability
+//!   ([`DurabilityContract::OnReturn`]), and epochs that an operation ends
+//!   ([`DurabilityContract::WithEpoch`] for all others). Only for a single thread does the explorer
+//!   check that an epoch ends at one moment for all parts of the state. Under
+//!   [`DurabilityContract::AtAnyTime`] histories are judged, and crashes must be switched off
 //!   ([`Scheduling::crashes`]).
 //! - Threads are sequentially consistent. Weak orderings of volatile memory are tested with `loom`:
 //!   see `medium::sync`.
@@ -206,8 +208,8 @@ pub mod torture;
 
 pub use explore::{Explorer, Verdict};
 pub use model::{Behind, Model, Rules, images};
-pub use options::{Images, Options, SecondCrash};
-pub use report::{Crash, Failure, Point, Replay, Stats};
+pub use options::{ExplorationOptions, Images, SecondCrash};
+pub use report::{Crash, CrashFailure, CrashReplay, Point, Stats};
 pub use schedule::{Concurrent, Program, Schedule, Scheduling, Search, ThreadsFailure};
 pub use strategy::Choices;
-pub use subject::{Complaint, Durability, Subject};
+pub use subject::{Complaint, DurabilityContract, Subject};

@@ -16,17 +16,17 @@
 use std::fmt::Debug;
 use std::rc::Rc;
 
-use crate::subject::{Complaint, Durability, Subject};
+use crate::subject::{Complaint, DurabilityContract, Subject};
 
 /// One call of a history.
 pub(crate) struct Call<S: Subject> {
     pub(crate) operation: S::Operation,
     /// For each part of the state, the operation on it, and what that returned, if it has.
-    pub(crate) steps: Vec<Step<S>>,
+    pub(crate) steps: Vec<PartCall<S>>,
 }
 
 /// A call on one part of the state.
-pub(crate) struct Step<S: Subject> {
+pub(crate) struct PartCall<S: Subject> {
     pub(crate) part: u64,
     pub(crate) operation: S::Operation,
     pub(crate) outcome: Option<S::Outcome>,
@@ -34,7 +34,7 @@ pub(crate) struct Step<S: Subject> {
 
 /// A possible state of one part.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Choice<T> {
+pub(crate) struct PartState<T> {
     pub(crate) state: T,
     /// The pending calls that have taken effect, of those that take effect on all parts at one
     /// moment.
@@ -45,12 +45,12 @@ pub(crate) struct Choice<T> {
 /// of another of its choices, if these agree on the calls that take effect on all parts at one
 /// moment.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Expected<T> {
+pub(crate) struct ExpectedStates<T> {
     pub(crate) states: Vec<T>,
-    pub(crate) parts: Vec<(u64, Vec<Choice<T>>)>,
+    pub(crate) parts: Vec<(u64, Vec<PartState<T>>)>,
 }
 
-impl<T: Clone + PartialEq + Debug> Expected<T> {
+impl<T: Clone + PartialEq + Debug> ExpectedStates<T> {
     /// Exactly the states `states` are right.
     pub(crate) fn one_of(states: Vec<T>) -> Self {
         Self {
@@ -151,10 +151,10 @@ impl<S: Subject> Part<S> {
         let mut state = before.state.clone();
         let outcome = subject.step(&mut state, operation);
         let durable = match subject.durability(operation) {
-            Durability::OnReturn => state.clone(),
-            Durability::WithEpoch | Durability::AtAnyTime | Durability::OfPart(_) => {
-                before.durable.clone()
-            }
+            DurabilityContract::OnReturn => state.clone(),
+            DurabilityContract::WithEpoch
+            | DurabilityContract::AtAnyTime
+            | DurabilityContract::OfPart(_) => before.durable.clone(),
         };
         let mut done = before.done.clone();
         let position = done.partition_point(|(other, _)| *other < number);
@@ -224,7 +224,7 @@ impl<S: Subject> Part<S> {
         &self,
         subject: &S,
         which: fn(Configuration<S>) -> S::State,
-    ) -> Vec<Choice<S::State>> {
+    ) -> Vec<PartState<S::State>> {
         let whole: Vec<u32> = self
             .pending
             .iter()
@@ -238,7 +238,7 @@ impl<S: Subject> Part<S> {
                 .copied()
                 .filter(|number| configuration.has(*number))
                 .collect();
-            let choice = Choice {
+            let choice = PartState {
                 whole,
                 state: which(configuration),
             };
@@ -329,12 +329,12 @@ impl<S: Subject> History<S> {
     }
 
     /// The states that a crash may leave now.
-    pub(crate) fn expected(&self, subject: &S) -> Expected<S::State> {
+    pub(crate) fn expected(&self, subject: &S) -> ExpectedStates<S::State> {
         self.expected_of(subject, |configuration| configuration.durable)
     }
 
     /// The states that the structure may have now.
-    pub(crate) fn current(&self, subject: &S) -> Expected<S::State> {
+    pub(crate) fn current(&self, subject: &S) -> ExpectedStates<S::State> {
         self.expected_of(subject, |configuration| configuration.state)
     }
 
@@ -342,12 +342,12 @@ impl<S: Subject> History<S> {
         &self,
         subject: &S,
         which: fn(Configuration<S>) -> S::State,
-    ) -> Expected<S::State> {
+    ) -> ExpectedStates<S::State> {
         let mut base = self.start.clone();
         let mut parts = Vec::new();
         for (number, part) in &self.parts {
             let choices = part.choices(subject, which);
-            let Some(Choice { state: first, .. }) = choices.first() else {
+            let Some(PartState { state: first, .. }) = choices.first() else {
                 continue;
             };
             subject.copy_part(*number, first, &mut base);
@@ -358,7 +358,7 @@ impl<S: Subject> History<S> {
                 parts.push((*number, choices));
             }
         }
-        Expected {
+        ExpectedStates {
             states: vec![base],
             parts,
         }

@@ -4,7 +4,7 @@ use medium::LineForm;
 use medium::sim::Mutation;
 
 use crate::model::Rules;
-use crate::report::Replay;
+use crate::report::CrashReplay;
 
 /// Which of the images that a crash may leave are tried.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -33,7 +33,7 @@ pub enum SecondCrash {
 
 /// The options of an exploration.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ExplorationOptions {
     /// The memory model.
     pub rules: Rules,
     /// How lines are stored.
@@ -72,12 +72,12 @@ pub struct Options {
     /// before every event: slow, to check that nothing is missed.
     pub reduced: bool,
     /// Repeats these crashes only.
-    pub replay: Option<Replay>,
+    pub replay: Option<CrashReplay>,
     /// The command that runs this exploration, for reports.
     pub command: String,
 }
 
-impl Default for Options {
+impl Default for ExplorationOptions {
     fn default() -> Self {
         Self {
             rules: Rules::Lines,

@@ -68,12 +68,12 @@ pub struct Crash {
 /// Which crashes to repeat: events and choices. Reads and prints as
 /// `event:choice,choice/event:choice`; see [`Choices`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Replay {
+pub struct CrashReplay {
     /// For each crash, the number of its event and the choices.
     pub crashes: Vec<(usize, Choices)>,
 }
 
-impl Replay {
+impl CrashReplay {
     /// The replay that repeats these crashes.
     pub(crate) fn of(crashes: &[Crash]) -> Self {
         let choices = |crash: &Crash| (crash.event, Choices::Given(crash.choices.clone()));
@@ -83,7 +83,7 @@ impl Replay {
     }
 }
 
-impl fmt::Display for Replay {
+impl fmt::Display for CrashReplay {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (event, choices)) in self.crashes.iter().enumerate() {
             let separator = if index == 0 { "" } else { "/" };
@@ -93,7 +93,7 @@ impl fmt::Display for Replay {
     }
 }
 
-impl std::str::FromStr for Replay {
+impl std::str::FromStr for CrashReplay {
     type Err = Complaint;
 
     fn from_str(text: &str) -> Result<Self, Complaint> {
@@ -117,7 +117,7 @@ impl std::str::FromStr for Replay {
 
 /// A crash from which the structure did not recover correctly.
 #[derive(Clone, Debug)]
-pub struct Failure<O> {
+pub struct CrashFailure<O> {
     /// What is wrong.
     pub what: Complaint,
     /// The operations before the structure was explored.
@@ -134,10 +134,10 @@ pub struct Failure<O> {
     pub seed: u64,
 }
 
-impl<O> Failure<O> {
+impl<O> CrashFailure<O> {
     /// The replay of this failure.
-    pub fn replay(&self) -> Replay {
-        Replay::of(&self.crashes)
+    pub fn replay(&self) -> CrashReplay {
+        CrashReplay::of(&self.crashes)
     }
 }
 
@@ -188,7 +188,7 @@ pub(crate) fn write_crashes(formatter: &mut fmt::Formatter<'_>, crashes: &[Crash
     Ok(())
 }
 
-impl<O: fmt::Debug> Failure<O> {
+impl<O: fmt::Debug> CrashFailure<O> {
     /// The report, with the command that repeats the crash.
     pub fn narrate(&self, command: &str) -> String {
         format!("{}  seed {:#x}; replay: {command}", Story(self), self.seed)
@@ -196,9 +196,9 @@ impl<O: fmt::Debug> Failure<O> {
 }
 
 /// The report without the command that repeats it.
-struct Story<'f, O>(&'f Failure<O>);
+struct Story<'f, O>(&'f CrashFailure<O>);
 
-impl<O: fmt::Debug> fmt::Display for Failure<O> {
+impl<O: fmt::Debug> fmt::Display for CrashFailure<O> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.narrate(&format!(
             "EVERLEAF_CRASH={} {}",

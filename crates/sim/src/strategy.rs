@@ -78,7 +78,7 @@ impl FromStr for Choices {
 
 /// One decision of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Decided {
+pub(crate) struct ValueDecision {
     pub(crate) line: u32,
     pub(crate) word: usize,
     pub(crate) value: u64,
@@ -90,15 +90,15 @@ pub(crate) struct Decided {
 
 /// The decisions of a run: those to make, and those made.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct DecisionPlan {
     pub(crate) choices: Choices,
     /// The decisions made in this run.
-    pub(crate) decided: Vec<Decided>,
+    pub(crate) decided: Vec<ValueDecision>,
     /// State of the generator of random numbers.
     pub(crate) random: u64,
 }
 
-impl Plan {
+impl DecisionPlan {
     /// Begins a run.
     pub(crate) fn begin(&mut self, choices: Choices) {
         if let Choices::Random(seed) = choices {
@@ -141,8 +141,8 @@ impl Plan {
     }
 }
 
-/// The chooser that follows a [`Plan`].
-pub(crate) struct Follower(pub(crate) Arc<Mutex<Plan>>);
+/// The chooser that follows a [`DecisionPlan`].
+pub(crate) struct Follower(pub(crate) Arc<Mutex<DecisionPlan>>);
 
 impl Chooser for Follower {
     fn choose(&mut self, decision: &Decision<'_>) -> usize {
@@ -162,7 +162,7 @@ impl Chooser for Follower {
             Choices::Behind(line) => newest_if(*line != decision.line),
             Choices::Random(_) => (plan.next_random() % count as u64) as usize,
         };
-        plan.decided.push(Decided {
+        plan.decided.push(ValueDecision {
             line: decision.line,
             word: decision.word,
             value: decision.values[choice],

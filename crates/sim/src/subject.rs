@@ -10,7 +10,7 @@ pub type Complaint = String;
 
 /// When an operation's effect is durable: the contract of the operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Durability {
+pub enum DurabilityContract {
     /// When it returns, together with everything before it. A crash while it is pending leaves all
     /// or nothing of it. The contract of immediate durability, and of an operation that ends an
     /// epoch.
@@ -21,9 +21,9 @@ pub enum Durability {
     WithEpoch,
     /// At any time: the structure may end an epoch by itself before or during this operation.
     AtAnyTime,
-    /// At any time, like [`Durability::AtAnyTime`]. But the value that it read of this part is
-    /// durable when it returns, together with everything before the operation that wrote the value.
-    /// The contract of a read if writes are waited for later.
+    /// At any time, like [`DurabilityContract::AtAnyTime`]. But the value that it read of this part
+    /// is durable when it returns, together with everything before the operation that wrote the
+    /// value. The contract of a read if writes are waited for later.
     OfPart(u64),
 }
 
@@ -50,9 +50,9 @@ pub trait Subject {
     fn step(&self, state: &mut Self::State, operation: &Self::Operation) -> Self::Outcome;
 
     /// When the effect of this operation is durable.
-    fn durability(&self, operation: &Self::Operation) -> Durability {
+    fn durability(&self, operation: &Self::Operation) -> DurabilityContract {
         let _ = operation;
-        Durability::OnReturn
+        DurabilityContract::OnReturn
     }
 
     /// Whether two states agree about one part: a key, for a map. `Concurrent` says which parts

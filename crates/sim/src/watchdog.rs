@@ -129,8 +129,8 @@ pub struct Doing {
     pub word: String,
     /// The program, as text.
     pub program: String,
-    /// The crash that was tried, as a [`Replay`](crate::Replay); empty if it went wrong without
-    /// one.
+    /// The crash that was tried, as a [`CrashReplay`](crate::CrashReplay); empty if it went wrong
+    /// without one.
     pub crash: String,
 }
 

@@ -5,9 +5,9 @@ use std::sync::Once;
 use std::time::Duration;
 
 use everleaf_sim::watchdog::{self, Ended, ProcessEnd};
-use everleaf_sim::{Complaint, Explorer, Images, Options, Subject};
+use everleaf_sim::{Complaint, ExplorationOptions, Explorer, Images, Subject};
 use medium::sim::Sim;
-use medium::{Guard, Medium};
+use medium::{Medium, MediumGuard};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
@@ -88,14 +88,14 @@ impl Subject for Counter {
     }
 
     fn apply(&self, sim: &mut Sim, _operation: &()) -> Result<(), Complaint> {
-        let guard = Guard::new(&*sim);
+        let guard = MediumGuard::new(&*sim);
         let word = &guard.words(64, 1).map_err(|bad| bad.to_string())?[0];
         word.publish(&guard, word.load(&guard) + 1);
         guard.drain().map_err(|error| error.to_string())
     }
 
     fn observe(&self, sim: &mut Sim) -> Result<u64, Complaint> {
-        let guard = Guard::new(&*sim);
+        let guard = MediumGuard::new(&*sim);
         Ok(guard.words(64, 1).map_err(|bad| bad.to_string())?[0].load(&guard))
     }
 }
@@ -127,10 +127,10 @@ fn child() {
     let replay = std::env::var(REPLAY).ok().map(|text| text.parse().unwrap());
     let mut explorer = Explorer::new(
         Counter(fault),
-        Options {
+        ExplorationOptions {
             images,
             replay,
-            ..Options::default()
+            ..ExplorationOptions::default()
         },
     )
     .unwrap();

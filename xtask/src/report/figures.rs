@@ -32,7 +32,7 @@ pub(super) const TABLES: [&str; 3] = [SEQUENCES.name, THREADS.name, MUTANTS.name
 
 /// How much is explored.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Extent {
+pub(super) struct ExplorationExtent {
     /// Operations of each sequence in small scopes.
     pub(super) length: u8,
     /// Operations of random sequences.
@@ -171,7 +171,10 @@ fn row<const N: usize>(keys: [&str; N], options: &[&str]) -> Row {
 }
 
 /// One thread: small scopes, and random sequences at full size.
-fn sequences(engines: &[Engine], Extent { length, ops, .. }: Extent) -> Vec<Row> {
+fn sequences(
+    engines: &[Engine],
+    ExplorationExtent { length, ops, .. }: ExplorationExtent,
+) -> Vec<Row> {
     let length = length.to_string();
     let ops = ops.to_string();
     let small = (
@@ -199,11 +202,11 @@ fn sequences(engines: &[Engine], Extent { length, ops, .. }: Extent) -> Vec<Row>
 /// Two threads: all pairs of operations. Three: random programs.
 fn threads(
     engines: &[Engine],
-    Extent {
+    ExplorationExtent {
         preemptions,
         random_ops,
         ..
-    }: Extent,
+    }: ExplorationExtent,
 ) -> Vec<Row> {
     let preemptions = preemptions.to_string();
     let ops = random_ops.to_string();
@@ -268,7 +271,7 @@ fn cells(program: &str, row: &Row, figures: &[&str]) -> Result<Vec<String>, Fail
 
 /// Runs everything, or everything of one engine.
 pub(super) fn measure(
-    extent: Extent,
+    extent: ExplorationExtent,
     exhibits: usize,
     renewal: Renewal<'_>,
 ) -> Result<String, Failure> {
@@ -333,7 +336,7 @@ pub(super) fn measure(
 /// What is not as it should be in the figures of a page, their values aside.
 pub(super) fn stale(
     figures: &str,
-    extent: Extent,
+    extent: ExplorationExtent,
     exhibits: usize,
 ) -> Result<Vec<String>, Failure> {
     let engines = engines()?;

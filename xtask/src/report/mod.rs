@@ -14,7 +14,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use serde_json::Value;
 
-use figures::{Extent, Renewal};
+use figures::{ExplorationExtent, Renewal};
 
 /// The page.
 const PAGE: &str = "docs/TESTING.md";
@@ -33,7 +33,7 @@ pub(crate) struct Args {
 }
 
 /// How much is explored for the page: minutes for each engine, without the mutants.
-const EXTENT: Extent = Extent {
+const EXTENT: ExplorationExtent = ExplorationExtent {
     length: 2,
     ops: 1000,
     preemptions: 1,

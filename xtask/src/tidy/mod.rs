@@ -8,6 +8,7 @@
 //! | `dependencies` | every dependency stands once, in the workspace table, with the reason for it |
 //! | `map` | `docs/ARCHITECTURE.md` names every crate |
 //! | `circles` | within a crate, files use each other in no circle of more than two |
+//! | `names` | a type or trait that others than its module see has a name of its own in the workspace |
 //! | `shapes` | no code in the shapes that [`shapes`] lists, which have to be read twice |
 //!
 //! Clippy and the compiler hold the rest, by the root manifest's lints: functions of at most 100
@@ -27,7 +28,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use syntax::Syntax;
-use tree::{Error, Tree};
+use tree::{Failure, Workspace};
 
 /// Options of `cargo xtask tidy`.
 #[derive(clap::Args)]
@@ -86,8 +87,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 /// Prints what was asked for; the answer is whether the workspace is clean, as far as that was
 /// asked.
-fn answer(args: &Args) -> Result<bool, Error> {
-    let tree = Tree::load(args.root.as_deref())?;
+fn answer(args: &Args) -> Result<bool, Failure> {
+    let tree = Workspace::load(args.root.as_deref())?;
     if args.count_shapes {
         let syntax = Syntax::parse(&tree);
         let list = if args.places {
@@ -105,18 +106,19 @@ fn answer(args: &Args) -> Result<bool, Error> {
     print(&inspect(&tree), args.json)
 }
 
-fn print_list(list: &str) -> Result<(), Error> {
+fn print_list(list: &str) -> Result<(), Failure> {
     std::io::stdout()
         .lock()
         .write_all(list.as_bytes())
-        .map_err(Error::Print)
+        .map_err(Failure::Print)
 }
 
 /// Runs every rule.
-fn inspect(tree: &Tree) -> Report {
+fn inspect(tree: &Workspace) -> Report {
     let mut violations: Vec<Violation> = rules::ALL.iter().flat_map(|rule| rule(tree)).collect();
     let syntax = Syntax::parse(tree);
     violations.extend(circles::circles(tree, &syntax));
+    violations.extend(names::names(&syntax));
     violations.extend(shapes::shapes(&syntax));
     violations.sort();
     Report {
@@ -127,11 +129,11 @@ fn inspect(tree: &Tree) -> Report {
 }
 
 /// Prints the report; the answer is whether it is clean.
-fn print(report: &Report, json: bool) -> Result<bool, Error> {
+fn print(report: &Report, json: bool) -> Result<bool, Failure> {
     let mut out = std::io::stdout().lock();
     if json {
         let line = serde_json::to_string(report).expect("strings and numbers always become JSON");
-        writeln!(out, "{line}").map_err(Error::Print)?;
+        writeln!(out, "{line}").map_err(Failure::Print)?;
     } else {
         for Violation {
             file,
@@ -141,7 +143,7 @@ fn print(report: &Report, json: bool) -> Result<bool, Error> {
             ..
         } in &report.violations
         {
-            writeln!(out, "{file}:{line}: {what}; {way_out}").map_err(Error::Print)?;
+            writeln!(out, "{file}:{line}: {what}; {way_out}").map_err(Failure::Print)?;
         }
         let Report {
             rust_files,

@@ -1,18 +1,78 @@
-//! `cargo xtask tidy --names`: names of types and traits that are defined more than once.
+//! Rule `names`: a name that others than its own module see means one thing in the whole workspace.
+//!
+//! `cargo xtask tidy --names` lists all types and traits that share a name, also those that
+//! [`SHARED`] permits.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 use syn::visit::{self, Visit};
 use syn::{
     Ident, ItemEnum, ItemFn, ItemMod, ItemStruct, ItemTrait, ItemType, ItemUnion, Visibility,
 };
 
+use super::Violation;
 use super::syntax::{Syntax, is_only_for_tests, line_of};
 
-/// Lists the names of public and crate-wide types and traits that are defined more than once in the
-/// workspace, each with its places. Tests, benchmarks and examples are left out.
+/// Names that are defined more than once, and mean the same wherever they are.
+const SHARED: [&str; 8] = [
+    // The arguments of a command; each has a module of its own.
+    "Args",
+    // Why a program or one of its commands ended early; each has other reasons.
+    "Failure",
+    // The inner nodes that a descent passed; each engine has nodes of its own.
+    "Path",
+    // The place and the lengths of a record; Masstree's records have a format of their own.
+    "Record",
+    // All that a command or a benchmark has to tell in the end.
+    "Report",
+    // The result of what a crate does, with the crate's own error.
+    "Result",
+    // The lower bound of a child's keys, as two words; engines keep the second one elsewhere.
+    "Separator",
+    // An inner node on a `Path`, and which of its children comes next.
+    "Step",
+];
+
+/// Finds names that are defined more than once, and not shared.
+pub(super) fn names(syntax: &Syntax) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for (name, places) in definitions(syntax) {
+        if SHARED.contains(&name.as_str()) {
+            continue;
+        }
+        let Some((first, others)) = places.split_first() else {
+            continue;
+        };
+        for place in others {
+            violations.push(Violation {
+                file: place.file.clone(),
+                line: place.line,
+                rule: "names",
+                what: format!("`{name}` is also the name of {first}"),
+                way_out: "give one of them a more specific name; names that are the same idea \
+                          are listed in xtask/src/tidy/names.rs",
+            });
+        }
+    }
+    violations
+}
+
+/// Lists the names that are defined more than once, shared or not, each with its places.
 pub(super) fn repeated(syntax: &Syntax) -> String {
+    let mut list = String::new();
+    for (name, places) in definitions(syntax) {
+        if places.len() > 1 {
+            let texts: Vec<String> = places.iter().map(ToString::to_string).collect();
+            let _ = writeln!(list, "{name}: {} ({})", texts.len(), texts.join(", "));
+        }
+    }
+    list
+}
+
+/// Where each type and trait is defined that others than its own module see. Tests, benchmarks and
+/// examples are left out.
+fn definitions(syntax: &Syntax) -> BTreeMap<String, Vec<Definition>> {
     let mut all = Definitions {
         file: String::new(),
         by_name: BTreeMap::new(),
@@ -24,30 +84,44 @@ pub(super) fn repeated(syntax: &Syntax) -> String {
             all.visit_file(file);
         }
     }
-    let mut list = String::new();
-    for (name, places) in all.by_name {
-        if places.len() > 1 {
-            let _ = writeln!(list, "{name}: {} ({})", places.len(), places.join(", "));
-        }
-    }
-    list
+    all.by_name
 }
 
-/// Where each name is defined, as `kind file:line`.
-struct Definitions {
+/// One definition of a name.
+struct Definition {
+    kind: &'static str,
     file: String,
-    by_name: BTreeMap<String, Vec<String>>,
+    line: usize,
+}
+
+impl fmt::Display for Definition {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, file, line } = self;
+        write!(formatter, "{kind} {file}:{line}")
+    }
+}
+
+/// The definitions so far.
+struct Definitions {
+    /// The file that is read.
+    file: String,
+    by_name: BTreeMap<String, Vec<Definition>>,
 }
 
 impl Definitions {
-    fn add(&mut self, kind: &str, visibility: &Visibility, name: &Ident) {
-        if is_crate_wide(visibility) {
-            let place = format!("{kind} {}:{}", self.file, line_of(name));
-            self.by_name
-                .entry(name.to_string())
-                .or_default()
-                .push(place);
+    fn add(&mut self, kind: &'static str, visibility: &Visibility, name: &Ident) {
+        if is_private(visibility) {
+            return;
         }
+        let definition = Definition {
+            kind,
+            file: self.file.clone(),
+            line: line_of(name),
+        };
+        self.by_name
+            .entry(name.to_string())
+            .or_default()
+            .push(definition);
     }
 }
 
@@ -83,11 +157,11 @@ impl Visit<'_> for Definitions {
     }
 }
 
-/// Whether an item is `pub` or `pub(crate)`.
-fn is_crate_wide(visibility: &Visibility) -> bool {
+/// Whether only the module of an item, and modules in it, see the item.
+fn is_private(visibility: &Visibility) -> bool {
     match visibility {
-        Visibility::Public(_) => true,
-        Visibility::Restricted(restricted) => restricted.path.is_ident("crate"),
-        Visibility::Inherited => false,
+        Visibility::Public(_) => false,
+        Visibility::Restricted(restricted) => restricted.path.is_ident("self"),
+        Visibility::Inherited => true,
     }
 }

@@ -1,7 +1,7 @@
 //! The rules. Each is a function from the workspace to violations, and reads nothing else.
 
 use super::Violation;
-use super::tree::{Dependency, File, MAP, Package, Tree};
+use super::tree::{Dependency, MAP, Package, TextFile, Workspace};
 
 /// The crate that decides how bytes become durable.
 const MEDIUM: &str = "crates/medium";
@@ -25,14 +25,14 @@ const CORES: [(&str, &[&str]); 1] = [("sim", &["medium"])];
 const REASON_WORDS_MIN: usize = 2;
 
 /// Every rule.
-pub(super) const ALL: [fn(&Tree) -> Vec<Violation>; 5] =
+pub(super) const ALL: [fn(&Workspace) -> Vec<Violation>; 5] =
     [words, unsafe_code, arrows, dependencies, map];
 
 /// Comments may say what they like, string literals may not. A name is read as its parts between
 /// underscores, so `_mm_sfence` is the word `sfence`, while a type such as `Movdir64b` that names a
 /// choice is none. Assembly and stores through a raw pointer are unsafe, so the compiler refuses
 /// them.
-fn words(tree: &Tree) -> Vec<Violation> {
+fn words(tree: &Workspace) -> Vec<Violation> {
     let word = |part: &str| INSTRUCTIONS.into_iter().find(|word| part.starts_with(word));
     let mut found = Vec::new();
     // This file holds the list itself.
@@ -63,9 +63,9 @@ fn words(tree: &Tree) -> Vec<Violation> {
 
 /// The workspace's lints deny `unsafe`; a crate that forbids it cannot allow it again, and no test
 /// may.
-fn unsafe_code(tree: &Tree) -> Vec<Violation> {
+fn unsafe_code(tree: &Workspace) -> Vec<Violation> {
     let mut found = Vec::new();
-    let mut add = |file: &File, line: usize, what: &str, way_out: &'static str| {
+    let mut add = |file: &TextFile, line: usize, what: &str, way_out: &'static str| {
         found.push(violation(
             file,
             line,
@@ -116,7 +116,7 @@ fn unsafe_code(tree: &Tree) -> Vec<Violation> {
 
 /// Dependencies of tests and build scripts are arrows as well: a test that reaches upward meets a
 /// second copy of its own crate.
-fn arrows(tree: &Tree) -> Vec<Violation> {
+fn arrows(tree: &Workspace) -> Vec<Violation> {
     let mut found = Vec::new();
     for package in &tree.packages {
         let folder = tree.folder(package);
@@ -173,7 +173,7 @@ fn layer(name: &str) -> Option<usize> {
 }
 
 /// The line of a dependency in its manifest.
-fn line_of(manifest: &File, dependency: &Dependency) -> usize {
+fn line_of(manifest: &TextFile, dependency: &Dependency) -> usize {
     let is_it = |line: &str| {
         line.strip_prefix(dependency.key())
             .is_some_and(|rest| rest.starts_with(['.', ' ', '=']))
@@ -187,7 +187,7 @@ fn line_of(manifest: &File, dependency: &Dependency) -> usize {
 
 /// Each dependency is one line: with version and reason in the root manifest, `workspace = true` in
 /// the others.
-fn dependencies(tree: &Tree) -> Vec<Violation> {
+fn dependencies(tree: &Workspace) -> Vec<Violation> {
     let mut found = Vec::new();
     for manifest in tree.manifests() {
         let mut section = "";
@@ -238,8 +238,8 @@ fn dependencies(tree: &Tree) -> Vec<Violation> {
 }
 
 /// The map names each crate as `name/` or `crates/name`.
-fn map(tree: &Tree) -> Vec<Violation> {
-    let missing = File {
+fn map(tree: &Workspace) -> Vec<Violation> {
+    let missing = TextFile {
         path: MAP.to_owned(),
         text: String::new(),
     };
@@ -281,14 +281,14 @@ fn map(tree: &Tree) -> Vec<Violation> {
 }
 
 /// Whether a file lies in this folder, at any depth.
-fn is_in(file: &File, folder: &str) -> bool {
+fn is_in(file: &TextFile, folder: &str) -> bool {
     file.path
         .strip_prefix(folder)
         .is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// The lines of a Rust file by their number, without comments.
-fn code(file: &File) -> impl Iterator<Item = (usize, &str)> {
+fn code(file: &TextFile) -> impl Iterator<Item = (usize, &str)> {
     (1..).zip(file.text.lines().map(without_comment))
 }
 
@@ -297,7 +297,7 @@ fn without_comment(line: &str) -> &str {
 }
 
 fn violation(
-    file: &File,
+    file: &TextFile,
     line: usize,
     rule: &'static str,
     what: String,

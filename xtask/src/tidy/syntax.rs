@@ -6,7 +6,7 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{Attribute, Expr, Meta, Token};
 
-use super::tree::Tree;
+use super::tree::Workspace;
 
 /// The source files of a workspace, parsed once for all rules that read them.
 pub(super) struct Syntax {
@@ -23,7 +23,7 @@ pub(super) struct Unreadable {
 
 impl Syntax {
     /// Parses every source file.
-    pub(super) fn parse(tree: &Tree) -> Self {
+    pub(super) fn parse(tree: &Workspace) -> Self {
         let mut files = BTreeMap::new();
         let mut unreadable = Vec::new();
         for file in tree.sources() {

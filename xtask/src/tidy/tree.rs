@@ -12,7 +12,7 @@ use walkdir::{DirEntry, WalkDir};
 pub(super) const MAP: &str = "docs/ARCHITECTURE.md";
 
 /// A file, with its path from the workspace root, with `/` on every platform.
-pub(super) struct File {
+pub(super) struct TextFile {
     pub(super) path: String,
     pub(super) text: String,
 }
@@ -29,7 +29,7 @@ struct Metadata {
 pub(super) struct Package {
     manifest_path: PathBuf,
     pub(super) dependencies: Vec<Dependency>,
-    pub(super) targets: Vec<Target>,
+    pub(super) targets: Vec<CargoTarget>,
 }
 
 /// A dependency, whatever its kind and target.
@@ -53,21 +53,21 @@ impl Dependency {
 
 /// A crate of a package.
 #[derive(Deserialize)]
-pub(super) struct Target {
+pub(super) struct CargoTarget {
     pub(super) kind: Vec<String>,
     pub(super) src_path: PathBuf,
 }
 
 /// The workspace as the rules see it.
-pub(super) struct Tree {
+pub(super) struct Workspace {
     root: PathBuf,
-    files: Vec<File>,
+    files: Vec<TextFile>,
     pub(super) packages: Vec<Package>,
 }
 
 /// Why a workspace could not be checked at all.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Error {
+pub(super) enum Failure {
     #[error("cargo finds no workspace here ({0}); go into the workspace or use --root DIR")]
     NoWorkspace(String),
     #[error("{0}: {1}; make it readable")]
@@ -79,7 +79,7 @@ pub(super) enum Error {
 }
 
 /// What cargo says of the workspace at `root`, or around the current folder.
-fn metadata(root: Option<&Path>) -> Result<Metadata, Error> {
+fn metadata(root: Option<&Path>) -> Result<Metadata, Failure> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["metadata", "--no-deps", "--format-version=1"]);
     if let Some(root) = root {
@@ -87,15 +87,15 @@ fn metadata(root: Option<&Path>) -> Result<Metadata, Error> {
     }
     let said = command
         .output()
-        .map_err(|error| Error::NoWorkspace(error.to_string()))?;
+        .map_err(|error| Failure::NoWorkspace(error.to_string()))?;
     let refused = String::from_utf8_lossy(&said.stderr).trim().to_owned();
-    serde_json::from_slice(&said.stdout).map_err(|_| Error::NoWorkspace(refused))
+    serde_json::from_slice(&said.stdout).map_err(|_| Failure::NoWorkspace(refused))
 }
 
-impl Tree {
+impl Workspace {
     /// Reads every Rust file, every manifest and the map of the workspace at `root`, or around the
     /// current folder.
-    pub(super) fn load(root: Option<&Path>) -> Result<Self, Error> {
+    pub(super) fn load(root: Option<&Path>) -> Result<Self, Failure> {
         let Metadata {
             workspace_root: root,
             packages,
@@ -112,8 +112,9 @@ impl Tree {
                 && (path == MAP || is_manifest(&path) || is_source(&path))
             {
                 let text = fs::read_to_string(entry.path());
-                let text = text.map_err(|error| Error::Read(entry.path().to_path_buf(), error))?;
-                files.push(File { path, text });
+                let text =
+                    text.map_err(|error| Failure::Read(entry.path().to_path_buf(), error))?;
+                files.push(TextFile { path, text });
             }
         }
         Ok(Self {
@@ -123,16 +124,16 @@ impl Tree {
         })
     }
 
-    pub(super) fn sources(&self) -> impl Iterator<Item = &File> {
+    pub(super) fn sources(&self) -> impl Iterator<Item = &TextFile> {
         self.files.iter().filter(|file| is_source(&file.path))
     }
 
-    pub(super) fn manifests(&self) -> impl Iterator<Item = &File> {
+    pub(super) fn manifests(&self) -> impl Iterator<Item = &TextFile> {
         self.files.iter().filter(|file| is_manifest(&file.path))
     }
 
     /// The file at a path from the root.
-    pub(super) fn file(&self, path: &str) -> Option<&File> {
+    pub(super) fn file(&self, path: &str) -> Option<&TextFile> {
         self.files.iter().find(|file| file.path == path)
     }
 

@@ -10,7 +10,7 @@ use super::failure::{Failure, output};
 use super::machine::{self, Accelerator, DISK_BYTES, POOL_AT, POOL_BYTES, RAM_BYTES};
 use super::modules::Modules;
 use super::packages::Packages;
-use super::{Args, FileSystem, Medium};
+use super::{Args, FileSystem, MachineMedium};
 
 /// The platform of the guest.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -59,7 +59,7 @@ impl Guest {
         std::fs::write(&guest.initramfs, initramfs)
             .map_err(Failure::io("write", &guest.initramfs))?;
         make_image(&guest.ram, RAM_BYTES)?;
-        if args.medium == Medium::File {
+        if args.medium == MachineMedium::File {
             make_image(&guest.disk, DISK_BYTES)?;
             format(args.fs, &guest.disk)?;
         } else {
@@ -78,7 +78,7 @@ impl Guest {
 /// The modules that a guest needs.
 fn wanted(args: &Args) -> Vec<&'static str> {
     let mut wanted = vec!["nd_pmem", "nd_e820"];
-    if args.medium == Medium::File {
+    if args.medium == MachineMedium::File {
         wanted.extend(["virtio_pci", "virtio_blk"]);
     }
     // The checksums of the file systems ask for it by another name.

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use super::failure::{Failure, output};
 use super::guest::Guest;
-use super::{Args, Medium};
+use super::{Args, MachineMedium};
 
 const MIB: u64 = 1 << 20;
 const CHANNEL_AT: u64 = 384 * MIB;
@@ -110,7 +110,7 @@ impl Accelerator {
 }
 
 /// A machine that runs.
-pub(super) struct Machine {
+pub(super) struct VirtualMachine {
     child: Child,
     memory: File,
     console: PathBuf,
@@ -129,7 +129,7 @@ pub(super) struct Left {
 fn kernel_line(args: &Args, round: u32, seed: u64) -> String {
     let part = |at: u64, bytes: u64| format!("memmap={}M!{}M", bytes / MIB, at / MIB);
     let mut reserved = part(CHANNEL_AT, CHANNEL_BYTES);
-    if args.medium == Medium::Dax {
+    if args.medium == MachineMedium::Dax {
         reserved = format!("{reserved} {}", part(POOL_AT, POOL_BYTES));
     }
     let medium = args.medium.name();
@@ -188,7 +188,7 @@ fn command(args: &Args, guest: &Guest, console: &Path, round: u32, seed: u64) ->
         .arg("-initrd")
         .arg(&guest.initramfs);
     command.args(["-append", &kernel_line(args, round, seed)]);
-    if args.medium == Medium::File {
+    if args.medium == MachineMedium::File {
         // The host survives, so it need not sync: what the guest has written is kept in either
         // case. What is lost is what the guest has not written.
         let disk = format!(
@@ -200,7 +200,7 @@ fn command(args: &Args, guest: &Guest, console: &Path, round: u32, seed: u64) ->
     command
 }
 
-impl Machine {
+impl VirtualMachine {
     /// Switches it on. The channel is empty.
     pub(super) fn start(
         args: &Args,
@@ -298,7 +298,7 @@ impl Machine {
     }
 }
 
-impl Drop for Machine {
+impl Drop for VirtualMachine {
     fn drop(&mut self) {
         // A failure here cannot be reported any more.
         let _ = self.child.kill();

@@ -27,7 +27,7 @@ use report::Report;
 
 /// Which medium holds the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum Medium {
+enum MachineMedium {
     /// A file on a virtio disk, with its log
     File,
     /// A file on persistent memory, mapped with MAP_SYNC
@@ -41,7 +41,7 @@ enum FileSystem {
     Xfs,
 }
 
-impl Medium {
+impl MachineMedium {
     fn name(self) -> &'static str {
         if self == Self::File { "file" } else { "dax" }
     }
@@ -58,7 +58,7 @@ impl FileSystem {
 pub(crate) struct Args {
     /// The medium
     #[arg(long, value_enum, default_value = "file")]
-    medium: Medium,
+    medium: MachineMedium,
     /// The file system
     #[arg(long, value_enum, default_value = "ext4")]
     fs: FileSystem,
@@ -136,7 +136,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 fn try_run(args: &Args) -> Result<Report, Failure> {
-    if args.no_sync && args.medium == Medium::Dax {
+    if args.no_sync && args.medium == MachineMedium::Dax {
         return Err(Failure::Usage(
             "--no-sync goes with --medium file: on dax there is no sync to take out".into(),
         ));

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Args, Medium};
+use super::{Args, MachineMedium};
 
 /// How many violations are told in full.
 const VIOLATIONS_TOLD: usize = 20;
 
 /// The log of a pool on the medium `file`, as our command tells it.
 #[derive(Deserialize)]
-pub(super) struct Log {
+pub(super) struct LogStat {
     capacity_bytes: u64,
     written_bytes: u64,
     syncs: u64,
@@ -24,11 +24,11 @@ pub(super) struct Log {
 
 /// A writer's log shortly before its end.
 #[derive(Deserialize)]
-pub(super) struct Figures {
+pub(super) struct LogFigures {
     seconds: f64,
     log_bytes_at_open: u64,
     #[serde(flatten)]
-    log: Log,
+    log: LogStat,
 }
 
 /// What the logs of all lives did: a run whose log never grew, went around or was checkpointed
@@ -62,11 +62,11 @@ pub(super) struct Logs {
 
 impl Logs {
     /// Adds what an open found, and what the writer after it told last.
-    pub(super) fn add(&mut self, found: &Log, figures: Option<&Figures>) {
+    pub(super) fn add(&mut self, found: &LogStat, figures: Option<&LogFigures>) {
         self.replays += u32::from(found.replayed_bytes > 0);
         self.replayed_bytes_max = self.replayed_bytes_max.max(found.replayed_bytes);
         self.torn_tails += u32::from(found.torn_tail);
-        let Some(Figures {
+        let Some(LogFigures {
             seconds,
             log_bytes_at_open,
             log,
@@ -248,20 +248,20 @@ impl Report {
 }
 
 /// What a run shows, and what it cannot.
-fn claims(medium: Medium, no_sync: bool) -> (&'static str, &'static str) {
+fn claims(medium: MachineMedium, no_sync: bool) -> (&'static str, &'static str) {
     match (medium, no_sync) {
         (_, true) => (
             "that this test notices lost data: the syncs were taken out",
             "anything about the medium",
         ),
-        (Medium::File, false) => (
+        (MachineMedium::File, false) => (
             "that what was acknowledged had left the guest's page cache, log and file system metadata included, and that \
              the file system and the pool recover from a cut at any moment",
             "that a disk writes out its own cache when it is asked to, nor what a disk does that tears or reorders \
              sectors: each write that the guest's disk had taken is kept. The crash explorer's file model and the faulty \
              disk of the medium's tests cover these",
         ),
-        (Medium::Dax, false) => (
+        (MachineMedium::Dax, false) => (
             "that MAP_SYNC is granted and used, that what was mapped is in the file after a cut, and that the file system \
              and the pool recover from a cut at any moment",
             "flushes and fences: the guest's memory is a file of the host, so a store is never lost in a cache. The crash \

@@ -16,8 +16,8 @@ use serde::Deserialize;
 use super::Args;
 use super::failure::Failure;
 use super::guest::Guest;
-use super::machine::{FIGURES_AT, Left, Machine, RECORDS_AT};
-use super::report::{Figures, Log, Report, median};
+use super::machine::{FIGURES_AT, Left, RECORDS_AT, VirtualMachine};
+use super::report::{LogFigures, LogStat, Report, median};
 
 /// One cut in this many comes early: while the pool is opened, recovered or read.
 const EARLY_EVERY: u32 = 8;
@@ -30,7 +30,7 @@ struct Reading {
     open_ns: u64,
     medium: String,
     survives: String,
-    log: Option<Log>,
+    log: Option<LogStat>,
     violations: Vec<String>,
 }
 
@@ -88,8 +88,8 @@ pub(super) fn run(args: &Args, guest: &Guest) -> Result<Report, Failure> {
     }
     if !run.report.is_violated() {
         // What the last cut left.
-        let mut machine = Machine::start(args, guest, args.rounds + 1, seed)?;
-        machine.wait_for(Machine::is_writing)?;
+        let mut machine = VirtualMachine::start(args, guest, args.rounds + 1, seed)?;
+        machine.wait_for(VirtualMachine::is_writing)?;
         let left = machine.cut()?;
         run.judge(args.rounds + 1, &left)?;
     }
@@ -127,11 +127,11 @@ impl Run<'_> {
             },
         );
         let start = Instant::now();
-        let mut machine = Machine::start(self.args, self.guest, round, seed)?;
+        let mut machine = VirtualMachine::start(self.args, self.guest, round, seed)?;
         if machine.wait_for(if early {
-            Machine::is_opening
+            VirtualMachine::is_opening
         } else {
-            Machine::is_writing
+            VirtualMachine::is_writing
         })? {
             if !early {
                 self.boots_seconds.push(start.elapsed().as_secs_f64());
@@ -172,7 +172,8 @@ impl Run<'_> {
                 .split(|byte| *byte == b'\n')
                 .next();
             // It may have been cut off while it was told.
-            let figures: Option<Figures> = told.and_then(|told| serde_json::from_slice(told).ok());
+            let figures: Option<LogFigures> =
+                told.and_then(|told| serde_json::from_slice(told).ok());
             self.report
                 .log
                 .get_or_insert_default()

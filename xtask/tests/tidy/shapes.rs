@@ -120,6 +120,15 @@ fn an_index_made_of_a_bool_is_refused() {
 }
 
 #[test]
+fn an_assignment_of_tuples_is_refused() {
+    let expected = ["an assignment of tuples, `(a, b) = (x, y)`"];
+    assert_eq!(found_in_body("(a, b) = (b, a);"), expected);
+    for body in ["(a, b) = pair;", "a = (b, c);"] {
+        assert_eq!(found_in_body(body), [""; 0], "{body}");
+    }
+}
+
+#[test]
 fn nested_options_and_results_are_refused() {
     for (text, shape) in [
         (
@@ -144,11 +153,11 @@ fn nested_options_and_results_are_refused() {
 #[test]
 fn places_of_counted_shapes_are_listed() {
     let root = workspace();
-    write(root.path(), FILE, "fn f() {\n    (a, b) = (b, a);\n}\n");
+    write(root.path(), FILE, "fn f() {\n    x.map(|y| z = y);\n}\n");
     let output = xtask(root.path(), &["tidy", "--count-shapes", "--places"]);
     let (code, list) = outcome(&output);
     assert_eq!(code, 0);
-    let expected = "crates/sim/tests/a.rs:2: an assignment of tuples, `(a, b) = (x, y)`\n";
+    let expected = "crates/sim/tests/a.rs:2: a closure that assigns to variables around it\n";
     assert_eq!(list, expected);
 }
 

@@ -12,7 +12,7 @@ use super::check;
 use super::salvage::Damages;
 use crate::arguments::PoolArgs;
 use crate::context::Context;
-use crate::dump_format::{DumpWriter, Written};
+use crate::dump_format::{DumpSize, DumpWriter};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::whole_file::{WholeFile, are_same};
 use crate::{interrupt, progress};
@@ -87,7 +87,7 @@ impl Args {
         names: &BTreeSet<String>,
         output: Output,
         damages: &mut Damages,
-    ) -> Result<Written, Failure> {
+    ) -> Result<DumpSize, Failure> {
         let mut writer = DumpWriter::new(output)?;
         // The length of a damaged tree is not known.
         let length = |name: &String| {
@@ -169,7 +169,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let (output, file) = args.output()?;
     let mut damages = Damages::of_pool(&store, &known);
     let written = args.write(context, &store, &names, output, &mut damages);
-    let Written { trees, entries } = written.map_err(|failure| args.named(failure))?;
+    let DumpSize { trees, entries } = written.map_err(|failure| args.named(failure))?;
     if let Some(file) = file {
         file.finish()
             .map_err(|source| Failure::writing(&args.file, source))?;

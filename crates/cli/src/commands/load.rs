@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use everleaf::{Codec, Error, ErrorKind};
+use everleaf::{CodecKind, Error, ErrorKind};
 use serde::Serialize;
 
 use crate::arguments::{NewTreeArgs, Notation, PoolArgs};
@@ -56,7 +56,12 @@ enum NotStored {
 
 impl Args {
     /// Stores one line; `Err(Ok(what))` if it is malformed.
-    fn store(&self, codec: Codec, writes: &mut Writes<'_>, line: &[u8]) -> Result<(), NotStored> {
+    fn store(
+        &self,
+        codec: CodecKind,
+        writes: &mut Writes<'_>,
+        line: &[u8],
+    ) -> Result<(), NotStored> {
         let Some(tab) = line.iter().position(|byte| *byte == b'\t') else {
             let what = "no tab between key and value".to_owned();
             return Err(NotStored::BadLine(what));
@@ -65,7 +70,7 @@ impl Args {
             hex: self.hex,
             escaped: !self.raw,
         };
-        let may_be_raw = notation.escaped && !notation.hex && codec == Codec::Record;
+        let may_be_raw = notation.escaped && !notation.hex && codec == CodecKind::Record;
         let way_out = if may_be_raw {
             ", and `--raw` takes backslashes as they are"
         } else {
@@ -90,7 +95,7 @@ impl Args {
 
     fn load(
         &self,
-        codec: Codec,
+        codec: CodecKind,
         writes: &mut Writes<'_>,
         input: &mut Input,
         bar: &indicatif::ProgressBar,

@@ -1,7 +1,7 @@
 //! `everleaf bench` and `everleaf lab`: print the measurements of the crate `lab`.
 
 use indicatif::ProgressBar;
-use lab::notes::{Notes, Said};
+use lab::notes::{NoteReceiver, Said};
 
 use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
@@ -23,7 +23,7 @@ fn with_notes<T>(
     context: Context,
     bar: &ProgressBar,
     tell: impl Fn(&str),
-    measure: impl FnOnce(Notes<'_>) -> T,
+    measure: impl FnOnce(NoteReceiver<'_>) -> T,
 ) -> T {
     let line = |text: &str| {
         if bar.is_hidden() {
@@ -32,7 +32,7 @@ fn with_notes<T>(
             tell(text);
         }
     };
-    measure(Notes {
+    measure(NoteReceiver {
         line: &line,
         store: &|store| bar.suspend(|| context.note_medium(store)),
     })

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use everleaf::{Codec, VALUE_BYTES_MAX};
+use everleaf::{CodecKind, VALUE_BYTES_MAX};
 
 use crate::arguments::{NewTreeArgs, Notation, PoolArgs};
 use crate::context::Context;
@@ -56,8 +56,8 @@ impl Args {
     }
 
     /// Key and value as bytes.
-    fn entry(&self, value: &[u8], codec: Codec) -> Result<(Vec<u8>, Vec<u8>), Failure> {
-        let is_text = codec == Codec::Word || self.notation.hex || self.notation.escaped;
+    fn entry(&self, value: &[u8], codec: CodecKind) -> Result<(Vec<u8>, Vec<u8>), Failure> {
+        let is_text = codec == CodecKind::Word || self.notation.hex || self.notation.escaped;
         // A file of text ends with a line feed that is not a part of it.
         let value = if is_text {
             value.strip_suffix(b"\n").unwrap_or(value)

@@ -8,7 +8,7 @@ use lab::arguments::parse_fill;
 
 use crate::arguments::PoolArgs;
 use crate::context::Context;
-use crate::dump_format::{DumpReader, Event};
+use crate::dump_format::{DumpPart, DumpReader};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::input::Input;
 use crate::under_way::Writes;
@@ -38,7 +38,7 @@ fn fill(tree: &Tree, reader: &mut Reader, fill: f64) -> Result<u64, Failure> {
             return Some(Err(interruption.into()));
         }
         match reader.next() {
-            Ok(Event::Entry(key, value)) => Some(Ok((key, value))),
+            Ok(DumpPart::Entry(key, value)) => Some(Ok((key, value))),
             // Only the tree's end can follow: the reader refuses anything else inside a tree.
             Ok(_) => None,
             Err(failure) => Some(Err(failure)),
@@ -52,7 +52,7 @@ fn fill(tree: &Tree, reader: &mut Reader, fill: f64) -> Result<u64, Failure> {
 fn merge(store: &Store, tree: &Tree, reader: &mut Reader, stored: &mut u64) -> Result<(), Failure> {
     let mut writes = Writes::new(store, tree);
     let mut write_all = || {
-        while let Event::Entry(key, value) = reader.next()? {
+        while let DumpPart::Entry(key, value) = reader.next()? {
             interrupt::check()?;
             writes.put(&key, &value)?;
         }
@@ -116,17 +116,17 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let restored = args.pool.write(context, |store| {
         loop {
             match reader.next()? {
-                Event::Tree(name, kind) => {
+                DumpPart::Tree(name, kind) => {
                     let restored = args.restore_tree(store, &mut reader, &name, kind, &mut entries);
                     // If a tree is refused, nothing of it was written.
                     is_begun |= !matches!(restored, Err(Failure::Refused(_)));
                     restored?;
                     trees += 1;
                 }
-                Event::End => return reader.expect_end_of_input(),
+                DumpPart::End => return reader.expect_end_of_input(),
                 // Inside a tree the functions above read on; outside of one the reader refuses
                 // entries and ends.
-                Event::Entry(..) | Event::EndTree => {
+                DumpPart::Entry(..) | DumpPart::EndTree => {
                     return Err(Failure::Store(ErrorKind::NotSorted { index: 0 }.into()));
                 }
             }

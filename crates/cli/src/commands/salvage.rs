@@ -7,7 +7,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::dump::Output;
-use super::violations::{LISTED_MAX, Violation, Violations};
+use super::violations::{LISTED_MAX, ListedViolation, Violations};
 use crate::context::Context;
 use crate::dump_format::DumpWriter;
 use crate::failure::Failure;
@@ -17,7 +17,7 @@ use crate::{interrupt, progress};
 #[derive(Serialize)]
 pub(super) struct Damages {
     damages: u64,
-    first_damages: Vec<Violation>,
+    first_damages: Vec<ListedViolation>,
     /// Entries that are damaged themselves.
     damaged_entries: u64,
     /// Nodes that cannot be read: each may have many entries, and lead to many nodes.
@@ -47,7 +47,7 @@ impl Damages {
             };
             if !is_of_tree {
                 damages.missing_entries = None;
-                damages.add(Violation::from(damage.what.clone()));
+                damages.add(ListedViolation::from(damage.what.clone()));
             }
         }
         damages
@@ -57,7 +57,7 @@ impl Damages {
         self.damages == 0
     }
 
-    fn add(&mut self, violation: Violation) {
+    fn add(&mut self, violation: ListedViolation) {
         self.damages += 1;
         if self.first_damages.len() < LISTED_MAX {
             self.first_damages.push(violation);
@@ -70,7 +70,7 @@ impl Damages {
         context.note(format!("left out: tree {tree:?}: {what}"));
         self.unreadable_trees += 1;
         self.missing_entries = None;
-        self.add(Violation::of_tree(tree, what));
+        self.add(ListedViolation::of_tree(tree, what));
     }
 
     /// The parts that were not saved, in words.
@@ -177,7 +177,7 @@ impl Damages {
                 Part::Node => self.unreadable_nodes += 1,
                 Part::Unknown => {}
             }
-            let violation = Violation::of_salvage(name, left_out);
+            let violation = ListedViolation::of_salvage(name, left_out);
             found.add(violation.clone());
             self.add(violation);
         }
@@ -185,7 +185,7 @@ impl Damages {
         if let Err(error) = opened.as_ref()
             && found.is_empty()
         {
-            let violation = Violation::of_tree(name, error.what());
+            let violation = ListedViolation::of_tree(name, error.what());
             found.add(violation.clone());
             self.add(violation);
         }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use everleaf::{Codec, Range};
+use everleaf::{CodecKind, Range};
 
 use crate::arguments::{Notation, PoolArgs, RangeArgs, TreeArgs};
 use crate::context::{Context, write_json};
@@ -31,7 +31,12 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    fn print(&self, context: Context, mut range: Range<'_>, codec: Codec) -> Result<(), Failure> {
+    fn print(
+        &self,
+        context: Context,
+        mut range: Range<'_>,
+        codec: CodecKind,
+    ) -> Result<(), Failure> {
         let mut output = Context::output();
         for _ in 0..self.limit.unwrap_or(u64::MAX) {
             let entry = if self.reverse {

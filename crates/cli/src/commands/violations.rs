@@ -8,13 +8,13 @@ use crate::progress;
 
 /// A violation, and where it is, as far as that is known.
 #[derive(Serialize, Clone, Debug)]
-pub(super) struct Violation {
+pub(super) struct ListedViolation {
     tree: Option<String>,
     offset: Option<u64>,
     what: String,
 }
 
-impl Violation {
+impl ListedViolation {
     /// Damage that a salvage of a tree found.
     pub(super) fn of_salvage(tree: &str, left_out: LeftOut) -> Self {
         Self {
@@ -34,13 +34,13 @@ impl Violation {
     }
 }
 
-impl From<StoreViolation> for Violation {
+impl From<StoreViolation> for ListedViolation {
     fn from(StoreViolation { tree, offset, what }: StoreViolation) -> Self {
         Self { tree, offset, what }
     }
 }
 
-impl From<String> for Violation {
+impl From<String> for ListedViolation {
     fn from(what: String) -> Self {
         Self {
             tree: None,
@@ -50,7 +50,7 @@ impl From<String> for Violation {
     }
 }
 
-impl std::fmt::Display for Violation {
+impl std::fmt::Display for ListedViolation {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { tree, offset, what } = self;
         StoreViolation {
@@ -68,7 +68,7 @@ pub(super) struct Violations {
     #[serde(rename = "violations")]
     count: u64,
     #[serde(rename = "first_violations")]
-    first: Vec<Violation>,
+    first: Vec<ListedViolation>,
 }
 
 /// The most that an answer in JSON lists.
@@ -77,7 +77,7 @@ pub(super) const LISTED_MAX: usize = 100;
 const TOLD_MAX: usize = 20;
 
 impl Violations {
-    pub(super) fn add(&mut self, violation: impl Into<Violation>) {
+    pub(super) fn add(&mut self, violation: impl Into<ListedViolation>) {
         self.count += 1;
         if self.first.len() < LISTED_MAX {
             self.first.push(violation.into());
@@ -108,7 +108,7 @@ impl Violations {
     }
 }
 
-impl<V: Into<Violation>> FromIterator<V> for Violations {
+impl<V: Into<ListedViolation>> FromIterator<V> for Violations {
     fn from_iter<I: IntoIterator<Item = V>>(violations: I) -> Self {
         let mut all = Self::default();
         for violation in violations {

@@ -16,17 +16,17 @@ fn sample() -> Vec<u8> {
         .entry(&7_u64.to_be_bytes(), &u64::MAX.to_be_bytes())
         .unwrap();
     writer.end_tree().unwrap();
-    let Written { trees, entries } = writer.finish().unwrap();
+    let DumpSize { trees, entries } = writer.finish().unwrap();
     assert_eq!((trees, entries), (2, 3));
     dump
 }
 
-fn read(dump: &[u8]) -> Result<Vec<Event>, Failure> {
+fn read(dump: &[u8]) -> Result<Vec<DumpPart>, Failure> {
     let mut reader = DumpReader::new(dump, "dump")?;
     let mut events = Vec::new();
     loop {
         events.push(reader.next()?);
-        if events.last() == Some(&Event::End) {
+        if events.last() == Some(&DumpPart::End) {
             return Ok(events);
         }
     }
@@ -35,20 +35,20 @@ fn read(dump: &[u8]) -> Result<Vec<Event>, Failure> {
 #[test]
 fn what_is_written_is_read() {
     let expected = [
-        Event::Tree("a name=\tof\u{e4} =".to_owned(), TreeOptions::RECORDS),
-        Event::Entry(Vec::new(), Vec::new()),
-        Event::Entry(
+        DumpPart::Tree("a name=\tof\u{e4} =".to_owned(), TreeOptions::RECORDS),
+        DumpPart::Entry(Vec::new(), Vec::new()),
+        DumpPart::Entry(
             b"# end of dump trees=0 entries=0".to_vec(),
             b"\xff\t\n\\".to_vec(),
         ),
-        Event::EndTree,
-        Event::Tree("words".to_owned(), TreeOptions::WORDS),
-        Event::Entry(
+        DumpPart::EndTree,
+        DumpPart::Tree("words".to_owned(), TreeOptions::WORDS),
+        DumpPart::Entry(
             7_u64.to_be_bytes().to_vec(),
             u64::MAX.to_be_bytes().to_vec(),
         ),
-        Event::EndTree,
-        Event::End,
+        DumpPart::EndTree,
+        DumpPart::End,
     ];
     assert_eq!(read(&sample()).unwrap(), expected);
 }

@@ -153,18 +153,18 @@ pub(super) fn publish<M: Medium>(
 
 /// An entry that an open has found.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct JournalEntry {
     pub(super) slot: usize,
     pub(super) offset: u64,
     pub(super) writes: Vec<Logged<Vec<u8>>>,
 }
 
 /// The entry that a slot leads to.
-pub(super) enum Read {
+pub(super) enum SlotContent {
     Nothing,
     /// An entry whose epoch did not end.
     Uncommitted,
-    Committed(Found),
+    Committed(JournalEntry),
 }
 
 /// Reads the entry that a slot leads to; `is_complete` tells whether an epoch ended.
@@ -175,11 +175,11 @@ pub(super) fn read_entry<M: Medium>(
     guard: &Guard<'_, M>,
     slot: usize,
     is_complete: impl FnOnce(u64) -> Result<bool>,
-) -> Result<Read> {
+) -> Result<SlotContent> {
     let at = BATCHES + 8 * slot as u64;
     let word = slot_word(guard, slot)?.load(guard);
     if word == 0 {
-        return Ok(Read::Nothing);
+        return Ok(SlotContent::Nothing);
     }
     let offset = unchecked(word);
     let offset =
@@ -195,14 +195,14 @@ pub(super) fn read_entry<M: Medium>(
     }
     let epoch = words[EPOCH].load(guard);
     if epoch != 0 && !is_complete(epoch)? {
-        return Ok(Read::Uncommitted);
+        return Ok(SlotContent::Uncommitted);
     }
     let mut writes = Vec::new();
     let mut rest = &words[WRITES..];
     while !rest.is_empty() {
         writes.push(read_write(guard, &mut rest)?.ok_or_else(damaged)?);
     }
-    Ok(Read::Committed(Found {
+    Ok(SlotContent::Committed(JournalEntry {
         slot,
         offset,
         writes,

@@ -52,7 +52,7 @@ use pool::{BatchSlot, Guard, Pool};
 
 use self::journal::{ENTRY_BYTES_MAX, Logged, NO_EPOCH, entry_bytes, publish, write_entry};
 use self::stripes::wait_for_writes;
-use crate::engine::{Codec, Contract, Entry};
+use crate::engine::{CodecKind, Contract, EngineEntry};
 use crate::index::{Condition, Epochs, Index, Observed, check_entry, record};
 use crate::kit::write::Unpublished;
 use crate::{ErrorKind, Result};
@@ -66,7 +66,7 @@ pub const EPOCH_WRITES_MAX: usize = 10_000;
 
 /// A tree that a batch writes to, and its properties that matter to a batch.
 #[derive(Clone, Copy)]
-pub struct Target<'b> {
+pub struct BatchTree<'b> {
     /// The tree's name, for errors.
     pub name: &'b str,
     /// The tree.
@@ -74,7 +74,7 @@ pub struct Target<'b> {
     /// The first root word of the tree, which no other tree of the pool has.
     pub anchor: u64,
     /// The coding of the tree's entries.
-    pub codec: Codec,
+    pub codec: CodecKind,
     /// Whether the tree is durable by epochs.
     pub is_by_epochs: bool,
     /// Whether the tree is a trie: keys that share slices lie in layers below layers.
@@ -96,7 +96,7 @@ pub struct Write<'b> {
 
 /// A condition of a batch, on the state before it.
 #[derive(Clone, Copy, Debug)]
-pub struct Expected<'b> {
+pub struct BatchCondition<'b> {
     /// The tree, by its number in the batch.
     pub tree: usize,
     /// The key.
@@ -106,23 +106,23 @@ pub struct Expected<'b> {
 }
 
 /// Writes of which a crash leaves all or none.
-pub struct Batch<'b> {
+pub struct BatchRequest<'b> {
     /// The trees, each of them once.
-    pub trees: Vec<Target<'b>>,
+    pub trees: Vec<BatchTree<'b>>,
     /// The writes. Of those to one key the last counts.
     pub writes: Vec<Write<'b>>,
     /// The conditions.
-    pub conditions: Vec<Expected<'b>>,
+    pub conditions: Vec<BatchCondition<'b>>,
 }
 
-impl<'b> Target<'b> {
+impl<'b> BatchTree<'b> {
     /// A tree of an engine with this entry.
     pub fn new(
         name: &'b str,
         tree: &'b StripedTree,
         anchor: u64,
-        codec: Codec,
-        engine: &Entry,
+        codec: CodecKind,
+        engine: &EngineEntry,
     ) -> Self {
         Self {
             name,
@@ -136,12 +136,12 @@ impl<'b> Target<'b> {
     }
 
     fn has_records(&self) -> bool {
-        self.codec == Codec::Record
+        self.codec == CodecKind::Record
     }
 
     /// Checks a key, and a value if there is one, against the limits of the tree.
     fn check(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        check_entry(self.codec == Codec::Word, key, value.unwrap_or(&[0; 8]))
+        check_entry(self.codec == CodecKind::Word, key, value.unwrap_or(&[0; 8]))
     }
 
     fn stripes(&self) -> &'b Stripes {
@@ -158,7 +158,7 @@ impl<'b> Target<'b> {
 /// errors of single writes for keys and values that their tree cannot hold: nothing was written.
 /// [`ErrorKind::BatchUnfinished`], and the errors of media and of damaged trees: the next open
 /// finishes the batch or undoes it, and nothing is written before that.
-pub fn write<M: Medium>(pool: &Pool<M>, batch: &Batch<'_>) -> Result<Lsn> {
+pub fn write<M: Medium>(pool: &Pool<M>, batch: &BatchRequest<'_>) -> Result<Lsn> {
     let writes = batch.writes_to_apply()?;
     let room = room::runs(batch, &writes.by_epochs, &writes.immediate);
     pool.peek().await_memory()?;
@@ -174,7 +174,7 @@ pub fn write<M: Medium>(pool: &Pool<M>, batch: &Batch<'_>) -> Result<Lsn> {
         return Err(ErrorKind::ConditionFailed { tree, index }.into());
     }
 
-    let commit = Commit {
+    let commit = BatchCommit {
         pool,
         batch,
         writes,
@@ -193,7 +193,7 @@ pub fn expect_finished<M: Medium>(pool: &Pool<M>) -> Result<()> {
 }
 
 /// The last write to each key of a batch, in order of trees and keys.
-struct Writes<'b> {
+struct LastWrites<'b> {
     /// Those to trees that are durable by epochs.
     by_epochs: Vec<Write<'b>>,
     /// Those to trees of immediate durability.
@@ -209,8 +209,8 @@ struct StripeToLock {
     tree: usize,
 }
 
-impl<'b> Batch<'b> {
-    fn writes_to_apply(&self) -> Result<Writes<'b>> {
+impl<'b> BatchRequest<'b> {
+    fn writes_to_apply(&self) -> Result<LastWrites<'b>> {
         self.check_entries()?;
         let writes = self.last_writes();
 
@@ -249,13 +249,13 @@ impl<'b> Batch<'b> {
         Ok(())
     }
 
-    fn last_writes(&self) -> Writes<'b> {
+    fn last_writes(&self) -> LastWrites<'b> {
         // The last write to a key comes first, and stays first: the sort is stable.
         let mut last: Vec<Write<'b>> = self.writes.iter().rev().copied().collect();
         last.sort_by_key(|write| (write.tree, write.key));
         last.dedup_by_key(|write| (write.tree, write.key));
 
-        let mut writes = Writes {
+        let mut writes = LastWrites {
             by_epochs: Vec::new(),
             immediate: Vec::new(),
         };
@@ -367,10 +367,10 @@ impl<'b> Batch<'b> {
 }
 
 /// A batch whose conditions hold, whose stripes are locked, and for which room is set aside.
-struct Commit<'c, 'b, M: Medium> {
+struct BatchCommit<'c, 'b, M: Medium> {
     pool: &'c Pool<M>,
-    batch: &'c Batch<'b>,
-    writes: Writes<'b>,
+    batch: &'c BatchRequest<'b>,
+    writes: LastWrites<'b>,
 }
 
 /// A journal entry that was published within an epoch.
@@ -392,7 +392,7 @@ fn run_within_epoch<T>(epochs: &dyn Epochs, mut run: impl FnMut(u64) -> Result<T
         .expect("an epoch runs what it is given"))
 }
 
-impl<'b, M: Medium> Commit<'_, 'b, M> {
+impl<'b, M: Medium> BatchCommit<'_, 'b, M> {
     /// Returns the LSN that the caller waits for.
     fn run(&self) -> Result<Lsn> {
         let has_immediate = !self.writes.immediate.is_empty();

@@ -3,7 +3,7 @@
 use medium::Medium;
 use pool::{BATCH_SLOTS, Pool};
 
-use super::journal::{Found, Logged, Read, publish, read_entry, write_entry};
+use super::journal::{JournalEntry, Logged, SlotContent, publish, read_entry, write_entry};
 use crate::index::Index;
 use crate::kit::epochs::is_complete;
 use crate::{Error, Result};
@@ -11,7 +11,7 @@ use crate::{Error, Result};
 /// Batches that were committed and may be half applied.
 #[derive(Debug, Default)]
 pub struct Unfinished {
-    found: Vec<Found>,
+    found: Vec<JournalEntry>,
     /// Entries that cannot be read.
     pub damage: Vec<Error>,
 }
@@ -27,12 +27,12 @@ impl Unfinished {
         let mut unfinished = Self::default();
         for slot in 0..BATCH_SLOTS {
             match read_entry(&guard, slot, |epoch| is_complete(pool, epoch)) {
-                Ok(Read::Nothing) => continue,
-                Ok(Read::Uncommitted) => {
+                Ok(SlotContent::Nothing) => continue,
+                Ok(SlotContent::Uncommitted) => {
                     publish(&guard, slot, None)?;
                     continue;
                 }
-                Ok(Read::Committed(found)) => unfinished.found.push(found),
+                Ok(SlotContent::Committed(found)) => unfinished.found.push(found),
                 Err(error) if error.is_corrupt() => unfinished.damage.push(error),
                 Err(error) => return Err(error),
             }
@@ -87,7 +87,7 @@ impl Unfinished {
     ) -> Result<()> {
         let guard = pool.peek();
         let mut failed = Ok(());
-        for Found {
+        for JournalEntry {
             slot,
             offset,
             writes,

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use pool::SLAB_BYTES;
 
 use super::journal::entry_bytes;
-use super::{Batch, Write};
-use crate::engine::Codec;
+use super::{BatchRequest, Write};
+use crate::engine::CodecKind;
 
 /// Bytes of a slab that are sure to hold allocations: no size class wastes more than the rest.
 const USABLE_BYTES: u64 = 2 * SLAB_BYTES / 3;
@@ -23,7 +23,7 @@ const SLICE_BYTES: u64 = 8;
 /// new and in a class of its own size, every write splits a node, all open slabs of the pool are
 /// full.
 pub(super) fn runs(
-    batch: &Batch<'_>,
+    batch: &BatchRequest<'_>,
     by_epochs: &[Write<'_>],
     immediate: &[Write<'_>],
 ) -> Vec<u32> {
@@ -58,7 +58,7 @@ pub(super) fn runs(
             if tree.is_trie {
                 nodes += write.key.len() as u64 / SLICE_BYTES;
             }
-            if tree.codec == Codec::Record
+            if tree.codec == CodecKind::Record
                 && let Some(value) = write.value
             {
                 let bytes = (write.key.len() + value.len()) as u64;

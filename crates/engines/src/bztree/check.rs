@@ -17,7 +17,7 @@ use crate::pmwcas::{Seen, VALUE_MASK};
 use crate::{Error, Result};
 
 /// A node on a walk through the whole tree.
-pub(super) enum Visited<'n> {
+pub(super) enum VisitedNode<'n> {
     /// A leaf, and the separators around it.
     Leaf(u64, Option<Separator>, Option<Separator>),
     /// An inner node, before its children.
@@ -28,14 +28,14 @@ pub(super) enum Visited<'n> {
 
 /// The counts of a walk.
 #[derive(Default)]
-pub(super) struct Counts {
+pub(super) struct WalkCounts {
     pub(super) keys: u64,
     pub(super) leaves: u64,
     /// Levels of inner nodes.
     pub(super) height: u32,
 }
 
-impl Counts {
+impl WalkCounts {
     fn add_leaf(&mut self, keys: usize) {
         self.keys += keys as u64;
         self.leaves += 1;
@@ -57,7 +57,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     pub(super) fn walk(
         &self,
         guard: &Guard<'_, M>,
-        visit: &mut dyn FnMut(Visited<'_>) -> Result<()>,
+        visit: &mut dyn FnMut(VisitedNode<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut todo: Vec<Next> = vec![(self.root_pointer(guard)?, LEVELS_MAX, None, None)];
         while let Some((pointer, level, low, high)) = todo.pop() {
@@ -67,21 +67,21 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 level
             };
             if let Err(error) = Self::expect_kind(pointer, expected) {
-                visit(Visited::Damaged(pointer.offset(), error))?;
+                visit(VisitedNode::Damaged(pointer.offset(), error))?;
                 continue;
             }
             if pointer.is_leaf() {
-                visit(Visited::Leaf(pointer.offset(), low, high))?;
+                visit(VisitedNode::Leaf(pointer.offset(), low, high))?;
                 continue;
             }
             let image = match self.image_of(guard, pointer, level, low, high) {
                 Ok(image) => image,
                 Err(error) => {
-                    visit(Visited::Damaged(pointer.offset(), error))?;
+                    visit(VisitedNode::Damaged(pointer.offset(), error))?;
                     continue;
                 }
             };
-            visit(Visited::Inner(pointer.offset(), &image))?;
+            visit(VisitedNode::Inner(pointer.offset(), &image))?;
             for (position, child) in image.children.iter().enumerate().rev() {
                 let below = position
                     .checked_sub(1)
@@ -167,14 +167,14 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let mut leaves = HashSet::new();
         self.walk(&guard, &mut |visited| {
             let (offset, verified) = match visited {
-                Visited::Leaf(offset, ..) if !leaves.insert(offset) => {
+                VisitedNode::Leaf(offset, ..) if !leaves.insert(offset) => {
                     (offset, Ok(vec!["a leaf that is reached twice".to_owned()]))
                 }
-                Visited::Leaf(offset, low, high) => {
+                VisitedNode::Leaf(offset, low, high) => {
                     (offset, self.verify_leaf(&guard, offset, low, high))
                 }
-                Visited::Inner(offset, image) => (offset, Self::verify_inner(&guard, image)),
-                Visited::Damaged(offset, error) => (offset, Err(error)),
+                VisitedNode::Inner(offset, image) => (offset, Self::verify_inner(&guard, image)),
+                VisitedNode::Damaged(offset, error) => (offset, Err(error)),
             };
             match verified {
                 Ok(found) => {
@@ -308,18 +308,18 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(found)
     }
 
-    /// Counts keys, leaves and levels of inner nodes; returns once the counted state is durable.
-    pub(super) fn count(&self) -> Result<Counts> {
+    /// WalkCounts keys, leaves and levels of inner nodes; returns once the counted state is durable.
+    pub(super) fn count(&self) -> Result<WalkCounts> {
         let guard = self.pool.pin();
-        let mut counts = Counts::default();
+        let mut counts = WalkCounts::default();
         self.walk(&guard, &mut |visited| {
             match visited {
-                Visited::Leaf(offset, ..) => {
+                VisitedNode::Leaf(offset, ..) => {
                     let leaf = Self::leaf(&guard, offset)?;
                     counts.add_leaf(self.leaf_status(&guard, leaf)?.live());
                 }
-                Visited::Inner(_, image) => counts.add_inner(image),
-                Visited::Damaged(_, error) => return Err(error),
+                VisitedNode::Inner(_, image) => counts.add_inner(image),
+                VisitedNode::Damaged(_, error) => return Err(error),
             }
             Ok(())
         })?;
@@ -335,16 +335,16 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let reached = Cell::new(anchor);
         self.walk(&guard, &mut |visited| {
             let out_of_line = match visited {
-                Visited::Leaf(offset, ..) if C::TIES => {
+                VisitedNode::Leaf(offset, ..) if C::TIES => {
                     self.visible(&guard, Self::leaf(&guard, offset)?)?.len()
                 }
-                Visited::Leaf(..) => 0,
-                Visited::Inner(_, image) => image
+                VisitedNode::Leaf(..) => 0,
+                VisitedNode::Inner(_, image) => image
                     .separators
                     .iter()
                     .filter(|separator| separator.tail != 0)
                     .count(),
-                Visited::Damaged(_, error) => return Err(error),
+                VisitedNode::Damaged(_, error) => return Err(error),
             };
             reached.set(reached.get() + 1 + out_of_line);
             Ok(())
@@ -375,13 +375,13 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let mut leaves = Vec::new();
         self.walk(&guard, &mut |visited| {
             match visited {
-                Visited::Leaf(offset, ..) => leaves.push(offset),
-                Visited::Inner(offset, image) => {
+                VisitedNode::Leaf(offset, ..) => leaves.push(offset),
+                VisitedNode::Inner(offset, image) => {
                     nodes.push(offset);
                     let tails = image.separators.iter().map(|separator| separator.tail);
                     nodes.extend(tails.filter(|tail| *tail != 0));
                 }
-                Visited::Damaged(_, error) => return Err(error),
+                VisitedNode::Damaged(_, error) => return Err(error),
             }
             Ok(())
         })?;

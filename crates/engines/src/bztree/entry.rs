@@ -6,7 +6,8 @@ use pool::{Pool, TreeRoot};
 use super::{BzTree, BzTreeOptions, NodeSizes};
 use crate::Result;
 use crate::engine::{
-    Build, Contract, Entry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Values, Visit,
+    Build, Contract, EngineEntry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Values,
+    Visit,
 };
 use crate::index::{Codec, MaybeWords};
 use crate::kit::salvage::salvage_leaves;
@@ -20,7 +21,7 @@ const OPERATIONS: usize = 3;
 const PATIENCE: usize = 4;
 
 /// BzTree in the list of engines.
-pub(crate) static ENTRY: Entry = Entry {
+pub(crate) static ENTRY: EngineEntry = EngineEntry {
     id: 4,
     name: "bztree",
     paper: "BzTree: A High-Performance Latch-free Range Index for Non-Volatile Memory, VLDB 2018",

@@ -36,7 +36,7 @@ pub(super) struct Step {
 pub(super) type Path = SmallVec<[Step; 8]>;
 
 /// Where a descent goes.
-pub(super) enum Goal<'k, K> {
+pub(super) enum DescentGoal<'k, K> {
     /// To the leaf that covers a key.
     Key(K),
     /// To the first leaf.
@@ -58,7 +58,7 @@ pub(super) struct Separator {
 
 /// An entry that is visible.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
+pub(super) struct VisibleEntry {
     pub(super) entry: usize,
     pub(super) meta: Meta,
     pub(super) payload: u64,
@@ -226,13 +226,15 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         guard: &Guard<'_, M>,
         inner: &Inner,
         count: usize,
-        goal: &Goal<'_, C::Key<'_>>,
+        goal: &DescentGoal<'_, C::Key<'_>>,
     ) -> Result<usize> {
         match goal {
-            Goal::Key(key) => Self::rank(guard, inner, count, *key),
-            Goal::First => Ok(0),
-            Goal::Below(key, included) => Self::rank_below(guard, inner, count, key, *included),
-            Goal::Last => Ok(count),
+            DescentGoal::Key(key) => Self::rank(guard, inner, count, *key),
+            DescentGoal::First => Ok(0),
+            DescentGoal::Below(key, included) => {
+                Self::rank_below(guard, inner, count, key, *included)
+            }
+            DescentGoal::Last => Ok(count),
         }
     }
 
@@ -241,7 +243,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     fn go_down(
         &self,
         guard: &Guard<'_, M>,
-        goal: &Goal<'_, C::Key<'_>>,
+        goal: &DescentGoal<'_, C::Key<'_>>,
         seen: &mut Seen,
         mut note: impl FnMut(Step),
     ) -> Result<u64> {
@@ -318,14 +320,14 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         key: C::Key<'_>,
         seen: &mut Seen,
     ) -> Result<u64> {
-        self.go_down(guard, &Goal::Key(key), seen, |_| {})
+        self.go_down(guard, &DescentGoal::Key(key), seen, |_| {})
     }
 
     /// The leaf of a goal, and the way there.
     pub(super) fn descend_path(
         &self,
         guard: &Guard<'_, M>,
-        goal: &Goal<'_, C::Key<'_>>,
+        goal: &DescentGoal<'_, C::Key<'_>>,
         seen: &mut Seen,
     ) -> Result<(Path, u64)> {
         let mut path = Path::new();
@@ -341,7 +343,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         leaf: Leaf<'_>,
         entry: usize,
         seen: &mut Seen,
-    ) -> Result<Option<Found>> {
+    ) -> Result<Option<VisibleEntry>> {
         self.read_cells(guard, leaf.entry(guard, entry)?, entry, seen)
     }
 
@@ -353,7 +355,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         cells: &[Word; 3],
         entry: usize,
         seen: &mut Seen,
-    ) -> Result<Option<Found>> {
+    ) -> Result<Option<VisibleEntry>> {
         loop {
             let meta = Meta(self.pmwcas.observe(guard, &cells[META], seen)?);
             if meta.state() != EntryState::Visible {
@@ -366,7 +368,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 continue;
             }
             let words = [cells[KEY].load(guard), Self::join(meta, payload)];
-            return Ok(Some(Found {
+            return Ok(Some(VisibleEntry {
                 entry,
                 meta,
                 payload,
@@ -424,7 +426,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         leaf: Leaf<'_>,
         key: C::Key<'_>,
         seen: &mut Seen,
-    ) -> Result<Option<Found>> {
+    ) -> Result<Option<VisibleEntry>> {
         for entry in bits(Self::matches(guard, leaf, key)) {
             if let Some(found) = self.read_entry(guard, leaf, entry, seen)?
                 && found.words[0] == C::word(key)

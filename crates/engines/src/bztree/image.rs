@@ -11,20 +11,20 @@ use super::layout::{
     INNER_HEADER, INNER_STATUS, Inner, InnerHeader, KEY, LEAF_STATUS, Leaf, LeafStatus, META, Meta,
     PAYLOAD, Pointer, inner_bytes, leaf_bytes, with_child_swapped,
 };
-use super::runs::{self, Run};
+use super::runs::{self, EntryRun};
 use crate::index::{Codec, EntryWords};
 use crate::pmwcas::{BadTarget, Commit, Descriptor, Recycling, Seen, VALUE_MASK};
 use crate::{Error, Result};
 
 /// An entry on its way from one leaf to another.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Copied {
+pub(super) struct CopiedEntry {
     pub(super) words: EntryWords,
     fingerprint: u8,
 }
 
 /// The entries of a frozen leaf, or of two.
-pub(super) type Copies = Run<Copied>;
+pub(super) type Copies = EntryRun<CopiedEntry>;
 
 /// The content of an inner node.
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ fn damage(bad: BadTarget) -> Error {
 
 /// Space for a leaf, and how many entries that has room for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct LeafSpace {
     pub(super) offset: u64,
     pub(super) capacity: usize,
 }
@@ -135,10 +135,10 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         new: &mut NewNodes<'_, '_, M>,
         entries: usize,
         least: usize,
-    ) -> Result<Place> {
+    ) -> Result<LeafSpace> {
         let mut place = |capacity: usize| {
             new.allocate(leaf_bytes(capacity))
-                .map(|offset| Place { offset, capacity })
+                .map(|offset| LeafSpace { offset, capacity })
         };
         let wanted = self.rooms.room(entries);
         place(wanted).or_else(|error| {
@@ -158,7 +158,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         new: &mut NewNodes<'_, '_, M>,
         entries: usize,
         spared: bool,
-    ) -> Result<Place> {
+    ) -> Result<LeafSpace> {
         self.allocate_room(new, entries + self.sizes.free_entries, entries)
             .or_else(|error| {
                 let spare = if spared {
@@ -167,7 +167,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                     None
                 };
                 let offset = new.own(spare.ok_or(error)?);
-                Ok(Place {
+                Ok(LeafSpace {
                     offset,
                     capacity: self.sizes.leaf_entries,
                 })
@@ -293,7 +293,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let mut sorted = 0;
         for (entry, cells) in leaf.entries(guard, status.count())?.iter().enumerate() {
             if let Some(found) = self.read_cells(guard, cells, entry, &mut Seen::default())? {
-                copies.push(Copied {
+                copies.push(CopiedEntry {
                     words: found.words,
                     fingerprint: leaf.fingerprint(guard, entry),
                 });
@@ -309,8 +309,12 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     }
 
     /// Writes and flushes a leaf that no thread can reach yet.
-    pub(super) fn write_leaf(guard: &Guard<'_, M>, place: Place, copies: &[Copied]) -> Result<()> {
-        let Place { offset, capacity } = place;
+    pub(super) fn write_leaf(
+        guard: &Guard<'_, M>,
+        place: LeafSpace,
+        copies: &[CopiedEntry],
+    ) -> Result<()> {
+        let LeafSpace { offset, capacity } = place;
         if copies.len() > capacity {
             return Err(Error::corrupt(offset, "a leaf that does not fit"));
         }
@@ -339,8 +343,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     }
 
     /// An entry that comes from elsewhere.
-    pub(super) fn copied(words: EntryWords, key: C::Key<'_>) -> Copied {
-        Copied {
+    pub(super) fn copied(words: EntryWords, key: C::Key<'_>) -> CopiedEntry {
+        CopiedEntry {
             words,
             fingerprint: Self::fingerprint(key),
         }

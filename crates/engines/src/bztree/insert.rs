@@ -24,7 +24,7 @@ use medium::{Medium, Word};
 use pool::Guard;
 
 use super::BzTree;
-use super::find::{Found, Goal};
+use super::find::{DescentGoal, VisibleEntry};
 use super::layout::{EntryState, KEY, LEAF_STATUS, Leaf, LeafStatus, META, Meta, PAYLOAD};
 use crate::index::{Codec, Condition, Written};
 use crate::kit::write::{Encoded, holds};
@@ -142,7 +142,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         offset: u64,
         needs_room: bool,
     ) -> Result<Attempt> {
-        let (path, found) = self.descend_path(guard, &Goal::Key(key), &mut Seen::default())?;
+        let (path, found) =
+            self.descend_path(guard, &DescentGoal::Key(key), &mut Seen::default())?;
         if found != offset {
             return Ok(Attempt::Again);
         }
@@ -171,7 +172,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         guard: &Guard<'_, M>,
         leaf: Leaf<'_>,
         status: LeafStatus,
-        found: &Found,
+        found: &VisibleEntry,
         encoded: &mut Encoded<'_, '_, '_, '_, M, C>,
     ) -> Result<Attempt> {
         let cells = leaf.entry(guard, found.entry)?;

@@ -330,7 +330,10 @@ pub(super) struct Leaf<'g> {
 
 impl<'g> Leaf<'g> {
     #[inline(always)]
-    pub(super) fn at<M: Medium>(guard: &'g medium::Guard<'_, M>, offset: u64) -> Result<Self> {
+    pub(super) fn at<M: Medium>(
+        guard: &'g medium::MediumGuard<'_, M>,
+        offset: u64,
+    ) -> Result<Self> {
         Ok(Self {
             offset,
             head: guard.node::<[Word; 8]>(offset)?,
@@ -341,7 +344,7 @@ impl<'g> Leaf<'g> {
     #[inline(always)]
     pub(super) fn entry<M: Medium>(
         self,
-        guard: &'g medium::Guard<'_, M>,
+        guard: &'g medium::MediumGuard<'_, M>,
         entry: usize,
     ) -> Result<&'g [Word; 3]> {
         Ok(guard.node::<[Word; 3]>(self.offset + leaf_bytes(entry) as u64)?)
@@ -351,7 +354,7 @@ impl<'g> Leaf<'g> {
     #[inline(always)]
     pub(super) fn entries<M: Medium>(
         self,
-        guard: &'g medium::Guard<'_, M>,
+        guard: &'g medium::MediumGuard<'_, M>,
         count: usize,
     ) -> Result<&'g [[Word; 3]]> {
         Ok(guard
@@ -365,7 +368,7 @@ impl<'g> Leaf<'g> {
     #[inline(always)]
     pub(super) fn set_fingerprint<M: Medium>(
         self,
-        guard: &medium::Guard<'_, M>,
+        guard: &medium::MediumGuard<'_, M>,
         entry: usize,
         fingerprint: u8,
     ) {
@@ -383,7 +386,11 @@ impl<'g> Leaf<'g> {
     }
 
     /// The fingerprint of an entry.
-    pub(super) fn fingerprint<M: Medium>(self, guard: &medium::Guard<'_, M>, entry: usize) -> u8 {
+    pub(super) fn fingerprint<M: Medium>(
+        self,
+        guard: &medium::MediumGuard<'_, M>,
+        entry: usize,
+    ) -> u8 {
         (self.head[entry / 8].load(guard) >> (8 * (entry % 8))) as u8
     }
 }

@@ -4,17 +4,17 @@ use medium::Medium;
 use pool::Guard;
 
 use super::find::Separator;
-use super::image::{Copied, InnerImage, NewNodes};
+use super::image::{CopiedEntry, InnerImage, NewNodes};
 use super::layout::Pointer;
 use super::{BzTree, NodeSizes};
 use crate::index::{Codec, EntryWords, NextEntry};
-use crate::kit::load::{Sorted, entries_per_leaf};
+use crate::kit::load::{EncodedEntries, entries_per_leaf};
 use crate::{ErrorKind, Result};
 
 /// Nodes and records of a load that are not reachable yet.
 struct Load<'g, 'p, 's, M: Medium, C: Codec> {
     guard: &'g Guard<'p, M>,
-    source: Sorted<'g, 'p, 's, M, C>,
+    source: EncodedEntries<'g, 'p, 's, M, C>,
     nodes: NewNodes<'g, 'p, M>,
     /// Nodes of one level, each with the separator before it.
     level: Vec<(Separator, Pointer)>,
@@ -28,7 +28,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         self.empty_root(&self.pool.pin())?;
         // No other thread can reach the new nodes.
         let guard = self.pool.peek();
-        let source = Sorted::new(&guard, next);
+        let source = EncodedEntries::new(&guard, next);
         let mut load = Load {
             guard: &guard,
             source,
@@ -99,7 +99,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Writes and flushes entries, leaf by leaf.
     fn write_leaves(&self, load: &mut Load<'_, '_, '_, M, C>, fill: f64) -> Result<()> {
         let per_leaf = entries_per_leaf(self.sizes.leaf_entries, fill);
-        let mut copies: Vec<Copied> = Vec::with_capacity(per_leaf);
+        let mut copies: Vec<CopiedEntry> = Vec::with_capacity(per_leaf);
         let mut before = None;
         while let Some(words) = load.source.next_entry()? {
             if copies.len() == per_leaf {
@@ -118,7 +118,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         &self,
         load: &mut Load<'_, '_, '_, M, C>,
         before: Option<EntryWords>,
-        copies: &mut Vec<Copied>,
+        copies: &mut Vec<CopiedEntry>,
     ) -> Result<Option<EntryWords>> {
         let room = copies.len() + self.sizes.free_entries;
         let place = self.allocate_room(&mut load.nodes, room, copies.len())?;

@@ -25,7 +25,7 @@ use medium::Medium;
 use pool::Guard;
 
 use super::BzTree;
-use super::find::{Goal, Path};
+use super::find::{DescentGoal, Path};
 use crate::index::Codec;
 use crate::pmwcas::Seen;
 use crate::{Error, Result};
@@ -40,8 +40,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         loop {
             let guard = self.pool.pin();
             let goal = match &start {
-                None => Goal::First,
-                Some(key) => Goal::Key(C::bound(key)),
+                None => DescentGoal::First,
+                Some(key) => DescentGoal::Key(C::bound(key)),
             };
             let (path, leaf) = self.descend_path(&guard, &goal, &mut Seen::default())?;
             for (depth, step) in path.iter().enumerate() {

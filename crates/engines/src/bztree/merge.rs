@@ -8,7 +8,7 @@
 use medium::Medium;
 use pool::Guard;
 
-use super::find::{Goal, Path, Step};
+use super::find::{DescentGoal, Path, Step};
 use super::image::{Copies, InnerImage, NewNodes};
 use super::layout::Pointer;
 use super::{BzTree, NodeSizes};
@@ -35,7 +35,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Merges the leaf that covers `key` if it is small, and then nodes above it that became small.
     pub(super) fn shrink(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<()> {
         for _ in 0..MERGES_MAX {
-            let (path, offset) = self.descend_path(guard, &Goal::Key(key), &mut Seen::default())?;
+            let (path, offset) =
+                self.descend_path(guard, &DescentGoal::Key(key), &mut Seen::default())?;
             let status = self.leaf_status(guard, Self::leaf(guard, offset)?)?;
             if path.is_empty() || status.is_frozen() || status.live() > self.sizes.live_min() {
                 return Ok(());
@@ -200,7 +201,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     fn shrink_inner(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<bool> {
         let mut any = false;
         for _ in 0..MERGES_MAX {
-            let (path, _) = self.descend_path(guard, &Goal::Key(key), &mut Seen::default())?;
+            let (path, _) =
+                self.descend_path(guard, &DescentGoal::Key(key), &mut Seen::default())?;
             let mut merged = false;
             for depth in (1..path.len()).rev() {
                 let children =

@@ -169,7 +169,7 @@ impl Default for BzTreeOptions {
 
 /// How often the structure changed since the tree was opened.
 #[derive(Debug, Default)]
-struct Counters {
+struct StructureCounters {
     consolidations: Counter,
     splits: Counter,
     merges: Counter,
@@ -202,7 +202,7 @@ pub struct BzTree<M: Medium, C: Codec> {
     anchor: u64,
     sizes: NodeSizes,
     rooms: sizes::Rooms,
-    counters: Counters,
+    counters: StructureCounters,
     spares: image::Spares,
     outgoing: reuse::Outgoing,
     patience: u32,

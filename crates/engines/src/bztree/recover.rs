@@ -11,10 +11,10 @@ use medium::Medium;
 use medium::sync::{AtomicU64, Ordering};
 use pool::{Pool, ROOT_WORDS, TreeRoot};
 
-use super::image::{Place, Spares};
+use super::image::{LeafSpace, Spares};
 use super::layout::{Anchor, Pointer, leaf_bytes};
 use super::reuse::Outgoing;
-use super::{BzTree, BzTreeOptions, Counters, NodeSizes};
+use super::{BzTree, BzTreeOptions, NodeSizes, StructureCounters};
 use crate::Result;
 use crate::index::Codec;
 use crate::pmwcas::Pmwcas;
@@ -43,7 +43,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let enter = || -> Result<TreeRoot> {
             Self::write_leaf(
                 &guard,
-                Place {
+                LeafSpace {
                     offset: leaf,
                     capacity,
                 },
@@ -135,7 +135,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             anchor,
             sizes,
             rooms: sizes.rooms(),
-            counters: Counters::default(),
+            counters: StructureCounters::default(),
             spares: Spares::default(),
             outgoing: Outgoing::default(),
             patience,

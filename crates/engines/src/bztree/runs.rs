@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use crate::Result;
 
 /// The entries of a leaf, or of two.
-pub(super) type Run<T> = SmallVec<[T; 64]>;
+pub(super) type EntryRun<T> = SmallVec<[T; 64]>;
 
 /// Sorts `run`, whose first `sorted` entries are in order; the others are few. Entries that compare
 /// equal keep their order. Returns whether there are any.
@@ -25,7 +25,7 @@ pub(super) fn sort<T: Copy>(
         has_equal.set(has_equal.get() | found.is_eq());
         Ok(found.is_lt())
     };
-    let mut copied: Run<T> = SmallVec::from_slice(&run[sorted..]);
+    let mut copied: EntryRun<T> = SmallVec::from_slice(&run[sorted..]);
     let late = copied.as_mut_slice();
     for position in 1..late.len() {
         let entry = late[position];

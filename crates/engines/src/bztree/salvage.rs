@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 use medium::Medium;
 use pool::{Guard, Pool, TreeRoot};
 
-use super::check::Visited;
+use super::check::VisitedNode;
 use super::layout::{ENTRIES_MAX, leaf_bytes};
 use super::{BzTree, NodeSizes};
 use crate::index::{Codec, EntryWords, Part};
@@ -36,11 +36,11 @@ impl<M: Medium, C: Codec> Leafy<M, C> for BzTree<M, C> {
         let mut led = Led::default();
         let walked = self.walk(guard, &mut |visited| {
             match visited {
-                Visited::Leaf(offset, ..) => led.leaves.push(offset),
-                Visited::Damaged(offset, error) => {
+                VisitedNode::Leaf(offset, ..) => led.leaves.push(offset),
+                VisitedNode::Damaged(offset, error) => {
                     led.note(offset, Part::Node, "a node and all below it", &error);
                 }
-                Visited::Inner(..) => {}
+                VisitedNode::Inner(..) => {}
             }
             Ok(())
         });

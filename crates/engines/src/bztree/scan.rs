@@ -8,9 +8,9 @@ use medium::{Lsn, Medium, kernels};
 use pool::{Guard, Pool};
 
 use super::BzTree;
-use super::find::{Goal, Step};
+use super::find::{DescentGoal, Step};
 use super::layout::{LEAF_STATUS, Leaf, LeafStatus, Pointer};
-use super::runs::{self, Run};
+use super::runs::{self, EntryRun};
 use crate::index::{Codec, Direction, EntryWords, VisitWords};
 use crate::kit::scan::{self, LeafCopy, Leaves};
 use crate::pmwcas::{Seen, VALUE_MASK};
@@ -19,7 +19,7 @@ use crate::{Error, Result};
 /// Leaves behind the one that is read that are prefetched, as far as they have its parent.
 const LEAVES_AHEAD: usize = 3;
 
-type Snapshot = Run<EntryWords>;
+type Snapshot = EntryRun<EntryWords>;
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
     /// The visible entries of a leaf whose keys' first words are at least `from`, in the order of
@@ -105,7 +105,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         loop {
             let (next, lsn) = {
                 let guard = self.pool.pin();
-                let (path, offset) = self.descend_path(&guard, &Goal::Key(resume), &mut seen)?;
+                let (path, offset) =
+                    self.descend_path(&guard, &DescentGoal::Key(resume), &mut seen)?;
                 let mut siblings = Self::siblings(&guard, &path);
                 let next = siblings.next();
                 next.into_iter()
@@ -154,11 +155,11 @@ impl<M: Medium, C: Codec> Leaves<M, C> for BzTree<M, C> {
         leaf: &mut LeafCopy,
     ) -> Result<Lsn> {
         let goal = match goal {
-            scan::Goal::First => Goal::First,
-            scan::Goal::Last => Goal::Last,
-            scan::Goal::At(key) => Goal::Key(C::bound(key)),
-            scan::Goal::UpTo(key) => Goal::Below(key, true),
-            scan::Goal::Below(key) => Goal::Below(key, false),
+            scan::Goal::First => DescentGoal::First,
+            scan::Goal::Last => DescentGoal::Last,
+            scan::Goal::At(key) => DescentGoal::Key(C::bound(key)),
+            scan::Goal::UpTo(key) => DescentGoal::Below(key, true),
+            scan::Goal::Below(key) => DescentGoal::Below(key, false),
         };
         let mut seen = Seen::default();
         let mut snapshot = Snapshot::new();

@@ -14,7 +14,7 @@ use medium::Medium;
 use pool::Guard;
 
 use super::find::{Separator, Step};
-use super::image::{Copied, Copies, InnerImage, NewNodes, Place};
+use super::image::{CopiedEntry, Copies, InnerImage, LeafSpace, NewNodes};
 use super::layout::{LeafStatus, Pointer};
 use super::{BzTree, NodeSizes};
 use crate::index::Codec;
@@ -83,8 +83,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         path: &[Step],
         old: Frozen,
         mut new: NewNodes<'_, '_, M>,
-        replacement: Place,
-        copies: &[Copied],
+        replacement: LeafSpace,
+        copies: &[CopiedEntry],
     ) -> Result<()> {
         let Frozen { offset, status } = old;
         if copies.len() > replacement.capacity {

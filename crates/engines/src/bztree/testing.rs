@@ -8,17 +8,17 @@ use super::{BzTree, BzTreeOptions, NodeSizes};
 use crate::index::{Codec, WordCodec};
 use crate::pmwcas::Seen;
 
-pub(super) type Tree = BzTree<Dax, WordCodec>;
+pub(super) type TestTree = BzTree<Dax, WordCodec>;
 
 /// An empty tree in memory, whose leaves have room for `leaf_entries` entries.
-pub(super) fn tree(leaf_entries: usize) -> (Pool<Dax>, Tree) {
+pub(super) fn tree(leaf_entries: usize) -> (Pool<Dax>, TestTree) {
     let options = PoolOptions {
         close_on_drop: false,
         ..PoolOptions::default()
     };
     let pool = Pool::open(Dax::plain(1 << 24).unwrap(), options).unwrap();
     let nodes = Some(NodeSizes::of_leaf(leaf_entries));
-    let tree = Tree::create(
+    let tree = TestTree::create(
         &pool,
         "tree",
         BzTreeOptions {
@@ -31,9 +31,9 @@ pub(super) fn tree(leaf_entries: usize) -> (Pool<Dax>, Tree) {
 }
 
 /// The leaf that covers a key.
-pub(super) fn leaf_of<'g>(tree: &Tree, guard: &'g Guard<'_, Dax>, key: [u8; 8]) -> Leaf<'g> {
+pub(super) fn leaf_of<'g>(tree: &TestTree, guard: &'g Guard<'_, Dax>, key: [u8; 8]) -> Leaf<'g> {
     let key = WordCodec::key(&key).unwrap();
-    Tree::leaf(
+    TestTree::leaf(
         guard,
         tree.descend(guard, key, &mut Seen::default()).unwrap(),
     )

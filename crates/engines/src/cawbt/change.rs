@@ -4,23 +4,23 @@
 //! at once, one with a single child merged, and so on up to the root. If a crash or a full pool
 //! interrupts that, the next split or merge below goes on with it.
 
-use super::find::{Path, Place, Step};
-use super::layout::{Content, Halves, IDS_MAX, LEAF_ENTRIES, MERGED_MAX, Node};
-use super::publish::Change;
+use super::find::{KeyPlace, Path, Step};
+use super::layout::{Halves, IDS_MAX, LEAF_ENTRIES, LoadedNode, MERGED_MAX, NodeContent};
+use super::publish::NodeChange;
 use super::record::Fresh;
-use super::{CawbTree, LEVELS_MAX, State, log};
+use super::{CawbTree, LEVELS_MAX, WriterState, log};
 use crate::kit::prelude::*;
 
 /// The state that the steps of one write share.
 pub(super) struct Writer<'w, 'p, M: Medium> {
     pub(super) guard: &'w Guard<'p, M>,
-    pub(super) state: &'w mut State,
+    pub(super) state: &'w mut WriterState,
 }
 
 impl<M: Medium, C: Codec> CawbTree<M, C> {
     /// An inner node.
-    fn inner(guard: &Guard<'_, M>, offset: u64) -> Result<Node> {
-        let node = Node::load(guard, offset)?;
+    fn inner(guard: &Guard<'_, M>, offset: u64) -> Result<LoadedNode> {
+        let node = LoadedNode::load(guard, offset)?;
         if node.is_leaf() {
             return Err(Error::corrupt(
                 offset,
@@ -38,7 +38,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         key: C::Key<'_>,
         condition: Condition<C::Value<'_>>,
         removes: bool,
-    ) -> Result<(Place, bool)> {
+    ) -> Result<(KeyPlace, bool)> {
         for _ in 0..2 * LEVELS_MAX {
             let mut place = self.locate(writer.guard, key)?;
             let held = holds::<M, C>(writer.guard, condition, place.found)?;
@@ -79,7 +79,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
                 &mut fresh,
                 offset,
                 &node,
-                &Content::of(&node),
+                &NodeContent::of(&node),
                 above,
             )?;
             path[level].count = 1;
@@ -102,8 +102,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         writer: &mut Writer<'_, '_, M>,
         fresh: &mut Fresh<'_, '_, '_, M, C>,
         offset: u64,
-        node: &Node,
-        content: &Content,
+        node: &LoadedNode,
+        content: &NodeContent,
         above: Option<Step>,
     ) -> Result<Lsn> {
         let guard = writer.guard;
@@ -123,11 +123,11 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
                 left = left.with_next(behind);
             }
             let before = fresh.node(&left, offset)?;
-            self.write_log(guard, writer.state, &Content::empty_leaf())?;
+            self.write_log(guard, writer.state, &NodeContent::empty_leaf())?;
             // PERSIST: the new nodes, the record and the log are ordered before the root; if this
             // is lost, nothing happened.
             guard.fence();
-            let content = Content::of_two(before, separator, behind);
+            let content = NodeContent::of_two(before, separator, behind);
             let lsn =
                 self.store_one(guard, offset, node, &content, 0, &[offset, before, behind])?;
             writer.state.counts.levels += 1;
@@ -146,12 +146,12 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         &self,
         guard: &Guard<'_, M>,
         offset: u64,
-        old: &Node,
-        content: &Content,
+        old: &LoadedNode,
+        content: &NodeContent,
         parent: u64,
         concerned: &[u64],
     ) -> Result<Lsn> {
-        let mut change = Change::of(self, guard, concerned.iter().copied());
+        let mut change = NodeChange::of(self, guard, concerned.iter().copied());
         change.publish(offset, old, content, parent)?;
         let lsn = guard.fence();
         change.end(lsn);
@@ -201,7 +201,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         let guard = writer.guard;
         let parent = Self::inner(guard, above.offset)?;
         let [left, right] = [position, position + 1].map(|position| parent.pointer(position));
-        let content = Content::of(&Node::load(guard, right)?);
+        let content = NodeContent::of(&LoadedNode::load(guard, right)?);
         let nodes = [left, right, above.offset, separated];
         let log = log::merge(&content, nodes, [removed, parent.id(position)]);
         let lsn = self.carry_out(guard, writer.state, &log)?;
@@ -242,8 +242,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         let guard = writer.guard;
         let root = Self::inner(guard, self.root)?;
         let offset = root.pointer(0);
-        let child = Node::load(guard, offset)?;
-        self.write_log(guard, writer.state, &Content::empty_leaf())?;
+        let child = LoadedNode::load(guard, offset)?;
+        self.write_log(guard, writer.state, &NodeContent::empty_leaf())?;
         // PERSIST: the log, which may name the child, is empty before the root; if this is lost, an
         // open would find a node in the log whose memory is something else by then.
         guard.fence();
@@ -251,7 +251,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             guard,
             self.root,
             &root,
-            &Content::of(&child),
+            &NodeContent::of(&child),
             0,
             &[self.root, offset],
         )?;

@@ -6,9 +6,9 @@ use std::sync::OnceLock;
 use medium::LINE_BYTES;
 use medium::sync::{AtomicU64, Ordering};
 
-use super::layout::{LEAF_ENTRIES, Node, NodeLine};
+use super::layout::{LEAF_ENTRIES, LoadedNode, NodeLine};
 use super::record::entry_at;
-use super::{CawbTree, Counts, LEVELS_MAX};
+use super::{CawbTree, LEVELS_MAX, TreeCounts};
 use crate::kit::prelude::*;
 use crate::kit::salvage::what_of;
 use crate::kit::share;
@@ -21,7 +21,7 @@ pub(super) const NOT_FIRST: &str = "a separator that is not the first key to its
 
 /// A node on a walk.
 #[derive(Clone, Copy, Default)]
-struct Visited {
+struct WalkedNode {
     offset: u64,
     /// Its level, from the root on.
     level: usize,
@@ -30,14 +30,14 @@ struct Visited {
     low_at: u64,
 }
 
-/// Lines whose bits lie in one allocation of [`Seen`]: 1 MiB of the pool.
+/// Lines whose bits lie in one allocation of [`VisitedLines`]: 1 MiB of the pool.
 const CHUNK_LINES: usize = 1 << 14;
 
 /// The nodes that a walk has visited: a bit for each line of the pool, in chunks that are made
 /// where nodes are.
-struct Seen(Vec<OnceLock<Box<[AtomicU64]>>>);
+struct VisitedLines(Vec<OnceLock<Box<[AtomicU64]>>>);
 
-impl Seen {
+impl VisitedLines {
     fn new<M: Medium>(guard: &Guard<'_, M>) -> Self {
         let lines = guard.medium().extent().length() as usize / LINE_BYTES;
         Self(
@@ -71,8 +71,8 @@ pub(super) struct Stale {
 
 /// The content of a tree.
 #[derive(Default)]
-pub(super) struct Survey {
-    pub(super) counts: Counts,
+pub(super) struct NodeSurvey {
+    pub(super) counts: TreeCounts,
     /// The leaves, in the order of their keys.
     pub(super) leaves: Vec<u64>,
     pub(super) stale: Vec<Stale>,
@@ -81,14 +81,14 @@ pub(super) struct Survey {
     next: u64,
 }
 
-impl Survey {
+impl NodeSurvey {
     fn found(&mut self, offset: u64, what: String) {
         self.violations
             .push(LeftOut::unknown(Violation { offset, what }));
     }
 
     /// Adds a node, and verifies it.
-    fn add(&mut self, at: Visited, node: Result<Node>) {
+    fn add(&mut self, at: WalkedNode, node: Result<LoadedNode>) {
         let node = match node {
             Ok(node) => node,
             Err(error) => {
@@ -151,17 +151,17 @@ impl Survey {
 }
 
 /// How a walk reads a node.
-type Read<'r, M> = dyn Fn(&Guard<'_, M>, u64) -> Result<Node> + Sync + 'r;
+type Read<'r, M> = dyn Fn(&Guard<'_, M>, u64) -> Result<LoadedNode> + Sync + 'r;
 
 impl<M: Medium, C: Codec> CawbTree<M, C> {
     /// Reads a node, or the other copy of a twin line if only that is sound.
-    fn read_any(guard: &Guard<'_, M>, offset: u64) -> Result<Node> {
-        Node::load(guard, offset)
+    fn read_any(guard: &Guard<'_, M>, offset: u64) -> Result<LoadedNode> {
+        LoadedNode::load(guard, offset)
             .and_then(|node| node.validated(offset))
             .or_else(|error| {
                 let copies = guard.node::<NodeLine>(offset)?.line.copies(guard);
                 copies
-                    .map(Node)
+                    .map(LoadedNode)
                     .find_map(|node| node.validated(offset).ok())
                     .ok_or(error)
             })
@@ -171,12 +171,12 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     /// level `end` are not visited, but returned. O(nodes), whatever the damage.
     fn walk(
         guard: &Guard<'_, M>,
-        seen: &Seen,
-        from: Visited,
+        seen: &VisitedLines,
+        from: WalkedNode,
         end: usize,
         read: &Read<'_, M>,
-        visit: &mut dyn FnMut(Visited, Result<Node>),
-    ) -> Vec<Visited> {
+        visit: &mut dyn FnMut(WalkedNode, Result<LoadedNode>),
+    ) -> Vec<WalkedNode> {
         let mut todo = vec![from];
         let mut left = Vec::new();
         while let Some(at) = todo.pop() {
@@ -197,7 +197,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
                     let before = position.checked_sub(1);
                     let (low, low_at) =
                         before.map_or((at.low, at.low_at), |before| (node.id(before), at.offset));
-                    todo.push(Visited {
+                    todo.push(WalkedNode {
                         offset,
                         level,
                         low,
@@ -212,20 +212,20 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
 
     /// Visits and verifies all nodes, but not the records that leaves lead to, on `threads`
     /// threads.
-    pub(super) fn survey(&self, threads: usize, read: &Read<'_, M>) -> Result<Survey> {
-        let seen = Seen::new(&self.pool.peek());
+    pub(super) fn survey(&self, threads: usize, read: &Read<'_, M>) -> Result<NodeSurvey> {
+        let seen = VisitedLines::new(&self.pool.peek());
         let part = |from, end| {
             let guard = self.pool.pin();
-            let mut survey = Survey::default();
+            let mut survey = NodeSurvey::default();
             let left = Self::walk(&guard, &seen, from, end, read, &mut |at, node| {
                 survey.add(at, node);
             });
             Ok((survey, left))
         };
         let (mut survey, left) = part(
-            Visited {
+            WalkedNode {
                 offset: self.root,
-                ..Visited::default()
+                ..WalkedNode::default()
             },
             SHARED_LEVEL,
         )?;
@@ -242,13 +242,13 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     pub(super) fn verify(&self) -> Result<Vec<Violation>> {
         let guard = self.pool.pin();
         let state = self.lock(&guard)?;
-        let Survey {
+        let NodeSurvey {
             counts,
             leaves,
             stale,
             violations,
             ..
-        } = self.survey(1, &Node::load_sound)?;
+        } = self.survey(1, &LoadedNode::load_sound)?;
         let mut violations: Vec<Violation> = violations.into_iter().map(Violation::from).collect();
         let mut found = |offset: u64, what: String| violations.push(Violation { offset, what });
         for separator in stale {
@@ -256,7 +256,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         }
         let mut last_key = None;
         for offset in leaves {
-            let node = Node::load(&guard, offset)?;
+            let node = LoadedNode::load(&guard, offset)?;
             for (position, record) in node.pointers().enumerate() {
                 match self.verify_record(&guard, node.id(position), record, &mut last_key) {
                     Ok(what) => {
@@ -268,7 +268,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
                 }
             }
         }
-        if let Err(error) = Node::load_sound(&guard, self.log) {
+        if let Err(error) = LoadedNode::load_sound(&guard, self.log) {
             found(self.log, what_of(&error));
         }
         if violations.is_empty() && counts != state.counts {
@@ -302,17 +302,17 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     )]
     pub(super) fn give_back(&self) -> Result<()> {
         let guard = self.pool.pin();
-        let seen = Seen::new(&guard);
-        let from = Visited {
+        let seen = VisitedLines::new(&guard);
+        let from = WalkedNode {
             offset: self.root,
-            ..Visited::default()
+            ..WalkedNode::default()
         };
         Self::walk(
             &guard,
             &seen,
             from,
             usize::MAX,
-            &Node::load_sound,
+            &LoadedNode::load_sound,
             &mut |at, node| {
                 let Ok(node) = node else { return };
                 if node.is_leaf() {
@@ -340,7 +340,7 @@ impl<M: Medium, C: Codec> Leafy<M, C> for CawbTree<M, C> {
     }
 
     fn leaves(&self, guard: &Guard<'_, M>) -> Led {
-        let Survey {
+        let NodeSurvey {
             leaves,
             violations: damage,
             ..
@@ -350,9 +350,9 @@ impl<M: Medium, C: Codec> Leafy<M, C> for CawbTree<M, C> {
                 part: Part::Node,
                 what: what_of(&error),
             };
-            Survey {
+            NodeSurvey {
                 violations: vec![damage],
-                ..Survey::default()
+                ..NodeSurvey::default()
             }
         });
         let mut led = Led {
@@ -360,7 +360,7 @@ impl<M: Medium, C: Codec> Leafy<M, C> for CawbTree<M, C> {
             ..Led::default()
         };
         for offset in &leaves {
-            if let Err(error) = Node::load_sound(guard, *offset) {
+            if let Err(error) = LoadedNode::load_sound(guard, *offset) {
                 led.note(*offset, Part::Unknown, "perhaps its last change", &error);
             }
         }

@@ -6,7 +6,7 @@ use medium::kernels;
 use medium::sync::pause;
 use smallvec::SmallVec;
 
-use super::layout::{IDS_MAX, Node, NodeLine};
+use super::layout::{IDS_MAX, LoadedNode, NodeLine};
 use super::{CawbTree, LEVELS_MAX};
 use crate::kit::prelude::*;
 use crate::kit::scan::{Tied, Way};
@@ -29,12 +29,12 @@ pub(super) struct Step {
 pub(super) type Path = SmallVec<[Step; 24]>;
 
 /// A key's place, as a writer finds it.
-pub(super) struct Place {
+pub(super) struct KeyPlace {
     pub(super) path: Path,
     /// The node above the leaf; 0 if the leaf is the root.
     pub(super) parent: u64,
     pub(super) leaf: u64,
-    pub(super) node: Node,
+    pub(super) node: LoadedNode,
     /// How many keys of the leaf are not above the key.
     pub(super) position: usize,
     /// The key's entry: that of the ID before the position.
@@ -53,7 +53,7 @@ pub(super) struct At {
 
 /// The node that a reader has reached, the key's entry if it is a key's way, and whether the node
 /// is the first one on its level.
-pub(super) type Reached = (At, Node, Option<EntryWords>, bool);
+pub(super) type Reached = (At, LoadedNode, Option<EntryWords>, bool);
 
 fn too_deep(offset: u64) -> Error {
     Error::corrupt(offset, "a tree with more levels than any tree has")
@@ -71,7 +71,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     fn rank(
         &self,
         guard: &Guard<'_, M>,
-        node: &Node,
+        node: &LoadedNode,
         key: C::Key<'_>,
     ) -> Result<(usize, Option<EntryWords>)> {
         let word = C::word(key);
@@ -109,7 +109,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     fn rank_way(
         &self,
         guard: &Guard<'_, M>,
-        node: &Node,
+        node: &LoadedNode,
         way: &Way<C::Key<'_>>,
     ) -> Result<(usize, Option<EntryWords>)> {
         match *way {
@@ -124,16 +124,16 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     }
 
     /// The place of a key. The caller keeps other writers out.
-    pub(super) fn locate(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<Place> {
+    pub(super) fn locate(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<KeyPlace> {
         let mut path = Path::new();
         let mut separated = 0;
         let mut offset = self.root;
         loop {
-            let node = Node::load(guard, offset)?;
+            let node = LoadedNode::load(guard, offset)?;
             if node.is_leaf() {
                 let (position, found) = self.rank(guard, &node, key)?;
                 let parent = path.last().map_or(0, |step: &Step| step.offset);
-                return Ok(Place {
+                return Ok(KeyPlace {
                     path,
                     parent,
                     leaf: offset,
@@ -219,7 +219,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         };
         let mut is_first = true;
         for _ in 0..=LEVELS_MAX {
-            let node = Node::load(guard, at.offset)?;
+            let node = LoadedNode::load(guard, at.offset)?;
             if !node.is_leaf() {
                 (0..IDS_MAX)
                     .for_each(|position| Self::prefetch_node(guard, node.pointer(position)));
@@ -302,7 +302,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     fn prefetch_ways(&self, guard: &Guard<'_, M>, keys: &[C::Key<'_>]) {
         let mut nodes = [Some(self.root); GROUP];
         for _ in 0..LEVELS_MAX {
-            let loaded = nodes.map(|offset| Node::load(guard, offset?).ok());
+            let loaded = nodes.map(|offset| LoadedNode::load(guard, offset?).ok());
             loaded
                 .iter()
                 .flatten()

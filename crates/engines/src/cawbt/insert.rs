@@ -2,8 +2,8 @@
 
 use super::CawbTree;
 use super::change::Writer;
-use super::find::Place;
-use super::layout::{Content, LEAF_ENTRIES};
+use super::find::KeyPlace;
+use super::layout::{LEAF_ENTRIES, NodeContent};
 use super::record::{Fresh, retire};
 use crate::kit::prelude::*;
 
@@ -57,11 +57,11 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     fn replace(
         &self,
         guard: &Guard<'_, M>,
-        place: &Place,
+        place: &KeyPlace,
         words: EntryWords,
         record: u64,
     ) -> Result<(Lsn, u64)> {
-        let mut content = Content::of(&place.node);
+        let mut content = NodeContent::of(&place.node);
         let id = content.ids[place.position - 1];
         let pointer = &mut content.pointers[place.position - 1];
         let old = std::mem::replace(pointer, record);
@@ -85,12 +85,12 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         &self,
         writer: &mut Writer<'_, '_, M>,
         fresh: &mut Fresh<'_, '_, '_, M, C>,
-        place: &mut Place,
+        place: &mut KeyPlace,
         words: EntryWords,
         record: u64,
     ) -> Result<Lsn> {
         let guard = writer.guard;
-        let mut content = Content::of(&place.node);
+        let mut content = NodeContent::of(&place.node);
         if content.count > LEAF_ENTRIES {
             return Err(Error::corrupt(place.leaf, "a leaf with too many keys"));
         }

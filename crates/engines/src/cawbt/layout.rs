@@ -60,9 +60,9 @@ const _: () = {
 
 /// A node as it was loaded, with the medium's tags.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Node(pub(super) LineValue);
+pub(super) struct LoadedNode(pub(super) LineValue);
 
-impl Node {
+impl LoadedNode {
     /// The node at an offset. Not verified.
     pub(super) fn load<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Result<Self> {
         let found = guard.node::<NodeLine>(offset)?.line.load(guard);
@@ -75,12 +75,12 @@ impl Node {
         let line = &guard.node::<NodeLine>(offset)?.line;
         let found = line.inspect(guard).map_err(Error::torn(offset))?;
         let is_sound = |(number, copy)| {
-            number == 1 && copy == LineValue::ZERO || Node(copy).validated(offset).is_ok()
+            number == 1 && copy == LineValue::ZERO || LoadedNode(copy).validated(offset).is_ok()
         };
         if !found.is_whole || !line.copies(guard).enumerate().all(is_sound) {
             return Err(Error::corrupt(offset, "a node that fails its check"));
         }
-        Ok(Node(found.value))
+        Ok(LoadedNode(found.value))
     }
 
     pub(super) fn is_leaf(&self) -> bool {
@@ -159,15 +159,15 @@ impl Node {
 
 /// A full node in two parts.
 pub(super) struct Halves {
-    pub(super) left: Content,
+    pub(super) left: NodeContent,
     /// The separator between them.
     pub(super) separator: u32,
-    pub(super) right: Content,
+    pub(super) right: NodeContent,
 }
 
 /// The content that a node is to get.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Content {
+pub(super) struct NodeContent {
     pub(super) is_leaf: bool,
     pub(super) status: u64,
     pub(super) count: usize,
@@ -175,8 +175,8 @@ pub(super) struct Content {
     pub(super) pointers: [u64; POINTERS_MAX],
 }
 
-impl Content {
-    pub(super) fn of(node: &Node) -> Self {
+impl NodeContent {
+    pub(super) fn of(node: &LoadedNode) -> Self {
         Self {
             is_leaf: node.is_leaf(),
             status: node.status(),
@@ -207,15 +207,15 @@ impl Content {
     }
 
     /// The node as it is to be stored at an offset.
-    pub(super) fn sealed(&self, offset: u64, parent: u64) -> Node {
+    pub(super) fn sealed(&self, offset: u64, parent: u64) -> LoadedNode {
         let mut words = [0; 8];
         words[0] = u64::from(self.is_leaf) | self.status << STATUS_SHIFT | parent & PARENT_MASK;
         words[1..IDS].copy_from_slice(&self.pointers);
         for (word, ids) in words[IDS..].iter_mut().zip(self.ids.chunks_exact(2)) {
             *word = u64::from(ids[0]) | u64::from(ids[1]) << ID_BITS;
         }
-        words[0] |= Node::sum(&words, offset) << CHECK_SHIFT;
-        Node(LineValue(words))
+        words[0] |= LoadedNode::sum(&words, offset) << CHECK_SHIFT;
+        LoadedNode(LineValue(words))
     }
 
     pub(super) fn with_next(mut self, next: u64) -> Self {

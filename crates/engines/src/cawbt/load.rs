@@ -2,10 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 
-use super::layout::{Content, IDS_MAX, LEAF_ENTRIES, Node};
-use super::publish::Change;
+use super::layout::{IDS_MAX, LEAF_ENTRIES, LoadedNode, NodeContent};
+use super::publish::NodeChange;
 use super::record::{Fresh, offset_in};
-use super::{CawbTree, Counts};
+use super::{CawbTree, TreeCounts};
 use crate::kit::prelude::*;
 
 /// A node that is written, and the ID of the first key below it.
@@ -16,20 +16,20 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     pub(super) fn load<'s>(&self, next: &'s mut NextEntry<'s>, fill: f64) -> Result<u64> {
         let guard = self.pool.peek();
         self.expect_empty(&guard, |_| Ok(()))?;
-        let mut source = Sorted::<M, C>::new(&guard, next);
+        let mut source = EncodedEntries::<M, C>::new(&guard, next);
         let mut fresh = Fresh::new(self, &guard);
-        let mut counts = Counts::default();
+        let mut counts = TreeCounts::default();
         let root = self.load_nodes(&mut source, &mut fresh, fill, &mut counts)?;
         if source.entries() == 0 {
             return Ok(0);
         }
         let lsn = self.expect_empty(&guard, |state| {
-            self.write_log(&guard, state, &Content::empty_leaf())?;
+            self.write_log(&guard, state, &NodeContent::empty_leaf())?;
             // PERSIST: all nodes below the root, and the log, are ordered before the root; if this
             // is lost, the tree is empty.
             guard.fence();
-            let mut change = Change::of(self, &guard, [self.root]);
-            change.publish(self.root, &Node::load(&guard, self.root)?, &root, 0)?;
+            let mut change = NodeChange::of(self, &guard, [self.root]);
+            change.publish(self.root, &LoadedNode::load(&guard, self.root)?, &root, 0)?;
             let lsn = guard.fence();
             self.versions.stamp_all(lsn);
             change.end(lsn);
@@ -46,7 +46,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     fn expect_empty<R>(
         &self,
         guard: &Guard<'_, M>,
-        run: impl FnOnce(&mut super::State) -> Result<R>,
+        run: impl FnOnce(&mut super::WriterState) -> Result<R>,
     ) -> Result<R> {
         let mut state = self.lock(guard)?;
         if state.counts.keys == 0 {
@@ -59,19 +59,19 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     /// Writes all nodes but the root, whose content it returns.
     fn load_nodes(
         &self,
-        source: &mut Sorted<'_, '_, '_, M, C>,
+        source: &mut EncodedEntries<'_, '_, '_, M, C>,
         fresh: &mut Fresh<'_, '_, '_, M, C>,
         fill: f64,
-        counts: &mut Counts,
-    ) -> Result<Content> {
+        counts: &mut TreeCounts,
+    ) -> Result<NodeContent> {
         let mut level = Vec::<Loaded>::new();
         // The last leaf that was filled.
-        let last = Cell::new(Content::empty_leaf());
+        let last = Cell::new(NodeContent::empty_leaf());
         let fresh = RefCell::new(fresh);
         let allocate = || fresh.borrow_mut().allocate_node();
         let per_leaf = entries_per_leaf(LEAF_ENTRIES, fill);
         source.for_each_leaf(per_leaf, 0, allocate, |offset, next, entries| {
-            let mut leaf = Content::empty_leaf().with_next(next);
+            let mut leaf = NodeContent::empty_leaf().with_next(next);
             let mut fresh = fresh.borrow_mut();
             for words in entries {
                 // The source gives back the records of byte strings.
@@ -97,7 +97,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             }
         })?;
         let fresh = fresh.into_inner();
-        *counts = Counts {
+        *counts = TreeCounts {
             keys: source.entries(),
             leaves: level.len() as u64,
             ..*counts
@@ -123,8 +123,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         }
     }
 
-    fn inner_of(children: &[Loaded]) -> Content {
-        let mut content = Content::default();
+    fn inner_of(children: &[Loaded]) -> NodeContent {
+        let mut content = NodeContent::default();
         content.pointers[0] = children[0].0;
         for (position, (child, first)) in children.iter().enumerate().skip(1) {
             content.insert_child(position, *first, *child);

@@ -23,9 +23,9 @@
 //! operations: only operations that write a new log change the pointers by which recovery tells
 //! this. Separators are not in the log: recovery compares each with the first key to its right.
 
-use super::layout::{Content, IDS_MAX, Node, NodeLine};
-use super::publish::Change;
-use super::{CawbTree, State};
+use super::layout::{IDS_MAX, LoadedNode, NodeContent, NodeLine};
+use super::publish::NodeChange;
+use super::{CawbTree, WriterState};
 use crate::kit::prelude::*;
 
 const SPLIT: u64 = 1;
@@ -34,15 +34,19 @@ const MOVE: u64 = 3;
 
 /// A node is split: it keeps the content `left`, and the parent gets the new node with the
 /// separator before it.
-pub(super) fn split(left: &Content, [node, new, parent]: [u64; 3], separator: u32) -> Content {
+pub(super) fn split(
+    left: &NodeContent,
+    [node, new, parent]: [u64; 3],
+    separator: u32,
+) -> NodeContent {
     let pointers = [node, new, parent, left.pointers[0], left.pointers[1]];
     let ids = [left.ids[0], left.ids[1], separator, 0];
-    Content {
+    NodeContent {
         is_leaf: left.is_leaf,
         status: SPLIT,
         ids,
         pointers,
-        ..Content::default()
+        ..NodeContent::default()
     }
 }
 
@@ -50,18 +54,18 @@ pub(super) fn split(left: &Content, [node, new, parent]: [u64; 3], separator: u3
 /// `removed`. `next` is the next one's content, `separated` the inner node that has the ID as a
 /// separator.
 pub(super) fn merge(
-    next: &Content,
+    next: &NodeContent,
     [node, other, parent, separated]: [u64; 4],
     [removed, separator]: [u32; 2],
-) -> Content {
+) -> NodeContent {
     let pointers = [node, other, parent, next.pointers[0], separated];
     let ids = [removed, separator, 0, 0];
-    Content {
+    NodeContent {
         is_leaf: next.is_leaf,
         status: MERGE,
         ids,
         pointers,
-        ..Content::default()
+        ..NodeContent::default()
     }
 }
 
@@ -71,26 +75,26 @@ pub(super) fn moved(
     [node, child, beside, parent]: [u64; 4],
     separators: [u32; 2],
     is_last: bool,
-) -> Content {
+) -> NodeContent {
     let ids = [separators[0], separators[1], if is_last { 1 } else { 2 }, 0];
-    Content {
+    NodeContent {
         status: MOVE,
         ids,
         pointers: [node, child, beside, 0, parent],
-        ..Content::default()
+        ..NodeContent::default()
     }
 }
 
 /// Reads and verifies a node, and mends a torn line: both of its copies hold the node then.
-pub(super) fn read_mended<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Result<Node> {
-    if let Ok(node) = Node::load_sound(guard, offset) {
+pub(super) fn read_mended<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Result<LoadedNode> {
+    if let Ok(node) = LoadedNode::load_sound(guard, offset) {
         return Ok(node);
     }
     let line = &guard.node::<NodeLine>(offset)?.line;
     let value = line.recover(guard).map_err(Error::torn(offset))?;
-    Node(value).validated(offset)?;
+    LoadedNode(value).validated(offset)?;
     // PERSIST: the torn copy is repaired; if this is lost, it is not sound, and is mended again.
-    let node = Node(line.publish(guard, &value, &value)?);
+    let node = LoadedNode(line.publish(guard, &value, &value)?);
     // PERSIST: ordered before the line is stored again.
     guard.fence();
     Ok(node)
@@ -106,8 +110,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     pub(super) fn write_log(
         &self,
         guard: &Guard<'_, M>,
-        state: &mut State,
-        log: &Content,
+        state: &mut WriterState,
+        log: &NodeContent,
     ) -> Result<()> {
         let line = &guard.node::<NodeLine>(self.log)?.line;
         state.log = line.publish(guard, &state.log, &log.sealed(self.log, 0).0)?;
@@ -119,8 +123,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     pub(super) fn carry_out(
         &self,
         guard: &Guard<'_, M>,
-        state: &mut State,
-        log: &Content,
+        state: &mut WriterState,
+        log: &NodeContent,
     ) -> Result<Lsn> {
         self.write_log(guard, state, log)?;
         // PERSIST: the new node, the record and the log are ordered before the nodes; if this is
@@ -130,17 +134,17 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     }
 
     /// Finishes a change that a crash has cut off. Repeating it changes nothing.
-    pub(super) fn finish_log(&self, guard: &Guard<'_, M>, state: &mut State) -> Result<()> {
+    pub(super) fn finish_log(&self, guard: &Guard<'_, M>, state: &mut WriterState) -> Result<()> {
         let log = read_mended(guard, self.log)?;
         state.log = log.0;
         if log.status() != 0 {
-            self.apply(guard, &Content::of(&log), false)?;
+            self.apply(guard, &NodeContent::of(&log), false)?;
         }
         Ok(())
     }
 
     /// Stores the nodes that a log names: all if it is new, otherwise the rest if some were stored.
-    fn apply(&self, guard: &Guard<'_, M>, log: &Content, is_new: bool) -> Result<Lsn> {
+    fn apply(&self, guard: &Guard<'_, M>, log: &NodeContent, is_new: bool) -> Result<Lsn> {
         let [offset, other, second, first, further] = log.pointers;
         let node = read_mended(guard, offset)?;
         let beside = read_mended(guard, second)?;
@@ -157,7 +161,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             return Ok(Lsn::DURABLE);
         }
         let further = if log.status == SPLIT { 0 } else { further };
-        let mut content = Content::of(&node);
+        let mut content = NodeContent::of(&node);
         if !is_stored {
             content = Self::first_of(guard, content, log)?;
         }
@@ -179,7 +183,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         let concerned = [offset, other, second, further]
             .into_iter()
             .filter(|offset| *offset != 0);
-        let mut change = Change::of(self, guard, concerned);
+        let mut change = NodeChange::of(self, guard, concerned);
         if !is_stored {
             // PERSIST: the log, and the nodes and records that the node leads to, are ordered
             // before; if this is lost, recovery stores it if the second node was stored.
@@ -192,7 +196,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             change.publish(second, &beside, &content, beside.parent())?;
         }
         if let Some(node) = further_node {
-            let separators = Content::of(&node).with_separator(log.ids[0], first);
+            let separators = NodeContent::of(&node).with_separator(log.ids[0], first);
             // PERSIST: the same is ordered before as for the node; if this is lost, recovery finds
             // that the separator is not the first key to its right.
             change.publish(further, &node, &separators, node.parent())?;
@@ -205,23 +209,27 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     }
 
     /// The content that the node is to get.
-    fn first_of(guard: &Guard<'_, M>, content: Content, log: &Content) -> Result<Content> {
+    fn first_of(
+        guard: &Guard<'_, M>,
+        content: NodeContent,
+        log: &NodeContent,
+    ) -> Result<NodeContent> {
         match (log.status, log.is_leaf) {
             (SPLIT, false) => Ok(content.split().left),
             (SPLIT, true) => {
-                let mut left = Content::empty_leaf().with_next(log.pointers[1]);
+                let mut left = NodeContent::empty_leaf().with_next(log.pointers[1]);
                 left.insert_entry(0, log.ids[0], log.pointers[3]);
                 left.insert_entry(1, log.ids[1], log.pointers[4]);
                 Ok(left)
             }
             (MERGE, _) => Self::joined(guard, &content, log),
             _ if content.is_leaf || content.count > 0 => Err(unfit(log.pointers[0])),
-            _ if log.ids[2] == 1 => Ok(Content::of_two(
+            _ if log.ids[2] == 1 => Ok(NodeContent::of_two(
                 content.pointers[0],
                 log.ids[0],
                 log.pointers[1],
             )),
-            _ => Ok(Content::of_two(
+            _ => Ok(NodeContent::of_two(
                 log.pointers[1],
                 log.ids[0],
                 content.pointers[0],
@@ -231,9 +239,9 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
 
     /// The content that the second node is to get; `None` if it does not fit. `first` replaces the
     /// removed key.
-    fn second_of(second: &Node, log: &Content, first: u32) -> Option<Content> {
+    fn second_of(second: &LoadedNode, log: &NodeContent, first: u32) -> Option<NodeContent> {
         let [node, other, ..] = log.pointers;
-        let mut content = Content::of(second);
+        let mut content = NodeContent::of(second);
         if log.status == SPLIT {
             let position = second.position_of(node)?;
             if content.count >= IDS_MAX {
@@ -256,8 +264,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
 
     /// The joined content of a node and the next one. The next one stays as it was until both
     /// others are durable.
-    fn joined(guard: &Guard<'_, M>, left: &Content, log: &Content) -> Result<Content> {
-        let right = Content::of(&read_mended(guard, log.pointers[1])?);
+    fn joined(guard: &Guard<'_, M>, left: &NodeContent, log: &NodeContent) -> Result<NodeContent> {
+        let right = NodeContent::of(&read_mended(guard, log.pointers[1])?);
         let is_fit = left.is_leaf == log.is_leaf && right.is_leaf == log.is_leaf;
         if !is_fit || left.count + right.count + usize::from(!log.is_leaf) > IDS_MAX {
             return Err(unfit(log.pointers[0]));

@@ -115,7 +115,7 @@ const NODES: Nodes = Nodes {
 };
 
 /// CAWBT in the list of engines.
-pub(crate) static ENTRY: Entry = Entry {
+pub(crate) static ENTRY: EngineEntry = EngineEntry {
     id: 7,
     name: "cawbt",
     paper: "CAWBT: NVM-Based B+Tree Index Structure Using Cache Line Sized Atomic Write, IEICE 2019",
@@ -125,7 +125,7 @@ pub(crate) static ENTRY: Entry = Entry {
         update_words: 2,
         remove: 1,
     }),
-    notices_damage: &crate::engine::Codec::ALL,
+    notices_damage: &crate::engine::CodecKind::ALL,
     marks_later: false,
     stores_lines: true,
     is_trie: false,
@@ -161,7 +161,7 @@ const KEYS_MAX: u32 = (1 << layout::ID_BITS) - 1;
 
 /// The size of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Counts {
+struct TreeCounts {
     keys: u64,
     leaves: u64,
     inner: u64,
@@ -169,7 +169,7 @@ struct Counts {
     levels: u32,
 }
 
-impl Counts {
+impl TreeCounts {
     /// The number of leaves, or of inner nodes.
     fn of_kind(&mut self, is_leaf: bool) -> &mut u64 {
         if is_leaf {
@@ -182,10 +182,10 @@ impl Counts {
 
 /// The state of writers, under their lock.
 #[derive(Default)]
-struct State {
+struct WriterState {
     /// The log's line as stored.
     log: LineValue,
-    counts: Counts,
+    counts: TreeCounts,
     splits: u64,
     merges: u64,
 }
@@ -198,7 +198,7 @@ pub struct CawbTree<M: Medium, C: Codec> {
     log: u64,
     ids: Ids<M>,
     versions: Versions<M>,
-    state: Mutex<State>,
+    state: Mutex<WriterState>,
     /// A change of several nodes was cut off by a failure of the medium: see [`CawbTree::lock`].
     is_cut_off: AtomicBool,
     /// Whether a find ends where an inner node has the key's ID.
@@ -234,7 +234,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     /// # Errors
     /// [`MediumError::Failed`] after a change of several nodes that the medium did not store as a
     /// whole: the next open finishes it.
-    fn lock(&self, guard: &Guard<'_, M>) -> Result<MutexGuard<'_, State>> {
+    fn lock(&self, guard: &Guard<'_, M>) -> Result<MutexGuard<'_, WriterState>> {
         guard.interleave(&self.state);
         let state = self.state.lock();
         self.expect_whole().map(|()| state)
@@ -251,14 +251,14 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
 
     /// Lets the next writer in, then waits until everything up to `lsn` is durable.
     #[track_caller]
-    fn settle(guard: &Guard<'_, M>, state: MutexGuard<'_, State>, lsn: Lsn) -> Result<()> {
+    fn settle(guard: &Guard<'_, M>, state: MutexGuard<'_, WriterState>, lsn: Lsn) -> Result<()> {
         drop(state);
         guard.wait_for(lsn)
     }
 
     /// Lets the next writer in, and leaves the wait for `lsn` to the caller of the operation.
     #[track_caller]
-    fn end(guard: &Guard<'_, M>, state: MutexGuard<'_, State>, lsn: Lsn) -> Lsn {
+    fn end(guard: &Guard<'_, M>, state: MutexGuard<'_, WriterState>, lsn: Lsn) -> Lsn {
         drop(state);
         guard.left_to_caller(lsn)
     }
@@ -266,7 +266,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     fn figures(&self) -> Result<IndexStat> {
         let guard = self.pool.peek();
         let state = self.lock(&guard)?;
-        let Counts {
+        let TreeCounts {
             keys,
             leaves,
             inner,

@@ -4,20 +4,20 @@ use medium::sync::Ordering;
 use smallvec::SmallVec;
 
 use super::CawbTree;
-use super::layout::{Content, Node, NodeLine};
+use super::layout::{LoadedNode, NodeContent, NodeLine};
 use crate::kit::prelude::*;
 
 /// A change of nodes, whose readers wait until it ends. If it does not end, because the medium
 /// failed after the first store, the tree accepts no more writes, and readers of these nodes give
 /// up.
-pub(super) struct Change<'t, 'g, 'p, M: Medium, C: Codec> {
+pub(super) struct NodeChange<'t, 'g, 'p, M: Medium, C: Codec> {
     tree: &'t CawbTree<M, C>,
     guard: &'g Guard<'p, M>,
     offsets: SmallVec<[u64; 4]>,
     is_published: bool,
 }
 
-impl<'t, 'g, 'p, M: Medium, C: Codec> Change<'t, 'g, 'p, M, C> {
+impl<'t, 'g, 'p, M: Medium, C: Codec> NodeChange<'t, 'g, 'p, M, C> {
     /// Begins a change that concerns these nodes.
     pub(super) fn of(
         tree: &'t CawbTree<M, C>,
@@ -41,8 +41,8 @@ impl<'t, 'g, 'p, M: Medium, C: Codec> Change<'t, 'g, 'p, M, C> {
     pub(super) fn publish(
         &mut self,
         offset: u64,
-        old: &Node,
-        content: &Content,
+        old: &LoadedNode,
+        content: &NodeContent,
         parent: u64,
     ) -> Result<()> {
         let new = content.sealed(offset, parent);
@@ -63,7 +63,7 @@ impl<'t, 'g, 'p, M: Medium, C: Codec> Change<'t, 'g, 'p, M, C> {
     }
 }
 
-impl<M: Medium, C: Codec> Drop for Change<'_, '_, '_, M, C> {
+impl<M: Medium, C: Codec> Drop for NodeChange<'_, '_, '_, M, C> {
     fn drop(&mut self) {
         if self.is_published {
             self.tree.is_cut_off.store(true, Ordering::Relaxed);

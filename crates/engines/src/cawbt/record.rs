@@ -11,7 +11,7 @@ use medium::sync::Ordering;
 use smallvec::SmallVec;
 
 use super::CawbTree;
-use super::layout::{Content, NodeLine};
+use super::layout::{NodeContent, NodeLine};
 use crate::index::record::Record;
 use crate::kit::prelude::*;
 use crate::kit::write::written;
@@ -127,7 +127,7 @@ impl<'t, 'g, 'p, M: Medium, C: Codec> Fresh<'t, 'g, 'p, M, C> {
     }
 
     /// Writes and flushes a node that nothing leads to.
-    pub(super) fn write_node(&self, offset: u64, content: &Content, parent: u64) -> Result<()> {
+    pub(super) fn write_node(&self, offset: u64, content: &NodeContent, parent: u64) -> Result<()> {
         let node = content.sealed(offset, parent);
         self.guard
             .node::<NodeLine>(offset)?
@@ -137,7 +137,7 @@ impl<'t, 'g, 'p, M: Medium, C: Codec> Fresh<'t, 'g, 'p, M, C> {
     }
 
     /// Writes and flushes a new node, and returns its offset.
-    pub(super) fn node(&mut self, content: &Content, parent: u64) -> Result<u64> {
+    pub(super) fn node(&mut self, content: &NodeContent, parent: u64) -> Result<u64> {
         let offset = self.allocate_node()?;
         self.write_node(offset, content, parent)?;
         Ok(offset)

@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use medium::sync::Mutex;
 
-use super::check::{NOT_FIRST, Stale, Survey};
-use super::layout::{Content, Node, NodeLine};
+use super::check::{NOT_FIRST, NodeSurvey, Stale};
+use super::layout::{LoadedNode, NodeContent, NodeLine};
 use super::log::read_mended;
 use super::record::{Fresh, entry_at};
-use super::{CawbTree, FAST_SEARCH, OFF, ROOT_LOG, ROOT_NODE, State};
+use super::{CawbTree, FAST_SEARCH, OFF, ROOT_LOG, ROOT_NODE, WriterState};
 use crate::kit::prelude::*;
 use crate::kit::share;
 
@@ -25,8 +25,8 @@ where
         let mut words = [0; ROOT_WORDS];
         let mut tree = Self::unopened(pool, &words)?;
         let mut fresh = Fresh::new(&tree, &guard);
-        words[ROOT_NODE] = fresh.node(&Content::empty_leaf(), 0)?;
-        words[ROOT_LOG] = fresh.node(&Content::empty_leaf(), 0)?;
+        words[ROOT_NODE] = fresh.node(&NodeContent::empty_leaf(), 0)?;
+        words[ROOT_LOG] = fresh.node(&NodeContent::empty_leaf(), 0)?;
         // PERSIST: root node and log are ordered before the root that leads to them; if this is
         // lost, there is no tree.
         guard.fence();
@@ -36,9 +36,9 @@ where
         tree.root = words[ROOT_NODE];
         tree.log = words[ROOT_LOG];
         tree.is_search_fast = opening.settings.get(FAST_SEARCH) != Some(OFF);
-        let mut state = State {
-            log: Node::load(&guard, tree.log)?.0,
-            ..State::default()
+        let mut state = WriterState {
+            log: LoadedNode::load(&guard, tree.log)?.0,
+            ..WriterState::default()
         };
         state.counts.leaves = 1;
         tree.state = Mutex::new(state);
@@ -49,7 +49,7 @@ where
         root.demand(Self::ENGINE.0, C::ID, &[String::new(), String::new()])?;
         let start = Instant::now();
         let guard = pool.pin();
-        let mut state = State::default();
+        let mut state = WriterState::default();
         let mut tree = Self::unopened(pool, &root.words)?;
         tree.is_search_fast = opening.settings.get(FAST_SEARCH) != Some(OFF);
         tree.recovered_from_crash = pool.needs_mark();
@@ -57,7 +57,7 @@ where
         if tree.recovered_from_crash {
             guard.mark_node(tree.log)?;
         }
-        let Survey {
+        let NodeSurvey {
             counts,
             leaves,
             stale,
@@ -92,9 +92,9 @@ where
 
 impl<M: Medium, C: Codec> CawbTree<M, C> {
     /// Reads and verifies a node. After a crash it is mended and marked.
-    fn read_recovered(&self, guard: &Guard<'_, M>, offset: u64) -> Result<Node> {
+    fn read_recovered(&self, guard: &Guard<'_, M>, offset: u64) -> Result<LoadedNode> {
         if !self.recovered_from_crash {
-            return Node::load_sound(guard, offset);
+            return LoadedNode::load_sound(guard, offset);
         }
         let node = read_mended(guard, offset)?;
         guard.mark_node(offset).map(|()| node)
@@ -107,11 +107,11 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             separator,
             first,
         } = *stale;
-        let node = Node::load(guard, offset)?;
+        let node = LoadedNode::load(guard, offset)?;
         if !self.recovered_from_crash {
             return Err(Error::corrupt(offset, NOT_FIRST));
         }
-        let new = Content::of(&node)
+        let new = NodeContent::of(&node)
             .with_separator(separator, first)
             .sealed(offset, node.parent());
         // PERSIST: nothing must precede; if this is lost, the separator is replaced again.
@@ -132,7 +132,9 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         let mut ids = Vec::new();
         let start = chunk * CHUNK;
         if let Some(before) = start.checked_sub(1) {
-            let record = Node::load(guard, leaves[before])?.pointers().next_back();
+            let record = LoadedNode::load(guard, leaves[before])?
+                .pointers()
+                .next_back();
             last = record
                 .map(|record| entry_at::<M, C>(guard, record, &mut key))
                 .transpose()?;
@@ -141,7 +143,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             if let Some(ahead) = leaves.get(start + index + 2) {
                 Self::prefetch_node(guard, *ahead);
             }
-            let node = Node::load(guard, *offset)?;
+            let node = LoadedNode::load(guard, *offset)?;
             for (position, record) in node.pointers().enumerate() {
                 let words = entry_at::<M, C>(guard, record, &mut key)?;
                 // `check` verifies the order of keys with equal first words.

@@ -2,9 +2,9 @@
 
 use super::CawbTree;
 use super::change::Writer;
-use super::find::Place;
-use super::layout::{Content, MERGED_MAX, Node};
-use super::publish::Change;
+use super::find::KeyPlace;
+use super::layout::{LoadedNode, MERGED_MAX, NodeContent};
+use super::publish::NodeChange;
 use super::record::retire;
 use crate::kit::prelude::*;
 
@@ -56,22 +56,22 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     }
 
     /// Removes an entry from its leaf, and its ID from the inner node that has it as a separator.
-    fn take_out(&self, guard: &Guard<'_, M>, place: &Place, removed: u32) -> Result<Lsn> {
-        let content = Content::of(&place.node).without(removed);
+    fn take_out(&self, guard: &Guard<'_, M>, place: &KeyPlace, removed: u32) -> Result<Lsn> {
+        let content = NodeContent::of(&place.node).without(removed);
         let separated = place.separated;
         let above = if separated == 0 {
             None
         } else {
-            Some(Node::load(guard, separated)?)
+            Some(LoadedNode::load(guard, separated)?)
         };
         let concerned = [place.leaf, separated]
             .into_iter()
             .take(1 + usize::from(separated != 0));
-        let mut change = Change::of(self, guard, concerned);
+        let mut change = NodeChange::of(self, guard, concerned);
         // PERSIST: nothing must precede; if this is lost, the key is still there.
         change.publish(place.leaf, &place.node, &content, place.parent)?;
         if let Some(node) = &above {
-            let separators = Content::of(node).with_separator(removed, content.ids[0]);
+            let separators = NodeContent::of(node).with_separator(removed, content.ids[0]);
             // PERSIST: nothing must precede; if this is lost, recovery finds that the separator is
             // not the first key to its right.
             change.publish(separated, node, &separators, node.parent())?;
@@ -83,7 +83,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
 
     /// Whether a leaf is to be merged once it has lost a key: the position of the left one of two
     /// leaves below the parent.
-    fn to_be_merged(&self, guard: &Guard<'_, M>, place: &Place) -> Result<Option<usize>> {
+    fn to_be_merged(&self, guard: &Guard<'_, M>, place: &KeyPlace) -> Result<Option<usize>> {
         let left = place.node.count() - 1;
         if left >= MERGED_MAX {
             return Ok(None);
@@ -91,7 +91,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         let Some(above) = place.path.last() else {
             return Ok(None);
         };
-        let parent = Node::load(guard, above.offset)?;
+        let parent = LoadedNode::load(guard, above.offset)?;
         let next = above.position;
         let before = above.position.checked_sub(1);
         let pairs = [
@@ -99,7 +99,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             before.map(|before| (before, before)),
         ];
         for (position, beside) in pairs.into_iter().flatten() {
-            if left == 0 || left + Node::load(guard, parent.pointer(beside))?.count() <= MERGED_MAX
+            if left == 0
+                || left + LoadedNode::load(guard, parent.pointer(beside))?.count() <= MERGED_MAX
             {
                 return Ok(Some(position));
             }

@@ -2,7 +2,7 @@
 //! leaf at a time.
 
 use super::CawbTree;
-use super::layout::{LEAF_ENTRIES, Node};
+use super::layout::{LEAF_ENTRIES, LoadedNode};
 use crate::kit::prelude::*;
 use crate::kit::scan::Way;
 
@@ -10,7 +10,7 @@ use crate::kit::scan::Way;
 const ENTRIES: usize = 32;
 
 impl<M: Medium, C: Codec> CawbTree<M, C> {
-    fn entries(&self, node: &Node) -> impl Iterator<Item = EntryWords> {
+    fn entries(&self, node: &LoadedNode) -> impl Iterator<Item = EntryWords> {
         (0..node.count()).map(|position| self.ids.entry(node.id(position)))
     }
 
@@ -51,7 +51,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
                 return Ok(None);
             }
             at = next;
-            node = Node::load(guard, next.offset)?;
+            node = LoadedNode::load(guard, next.offset)?;
             if copy.entries.len() >= ENTRIES {
                 let end = self.entries(&node).next();
                 return Ok(self

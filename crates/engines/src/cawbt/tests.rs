@@ -13,7 +13,7 @@ use rand::{Rng, SeedableRng};
 
 use super::CawbTree;
 use super::change::Writer;
-use super::layout::{Content, IDS_MAX, LEAF_ENTRIES, Node, NodeLine};
+use super::layout::{IDS_MAX, LEAF_ENTRIES, LoadedNode, NodeContent, NodeLine};
 use super::record::Fresh;
 use crate::engine::{Build, Engine, Opening};
 use crate::index::record::prefix_word;
@@ -224,10 +224,10 @@ fn split_alone(tree: &CawbTree<Dax, WordCodec>, key: u64, level: Option<usize>) 
     let place = tree.locate(&guard, key).unwrap();
     let (offset, node, content, above) = if let Some(level) = level {
         let offset = place.path[level].offset;
-        let node = Node::load(&guard, offset).unwrap();
-        (offset, node, Content::of(&node), place.path[level - 1])
+        let node = LoadedNode::load(&guard, offset).unwrap();
+        (offset, node, NodeContent::of(&node), place.path[level - 1])
     } else {
-        let mut content = Content::of(&place.node);
+        let mut content = NodeContent::of(&place.node);
         let (words, record) = fresh.record(key, key, Condition::Always).unwrap();
         content.insert_entry(place.position, fresh.id(words).unwrap(), record);
         fresh_key = 1;
@@ -280,11 +280,11 @@ fn a_full_node_below_a_full_node_is_split() {
             added
         };
         keys += fill(first);
-        let parent = Node::load(&guard, path(first)[level - 1].offset).unwrap();
+        let parent = LoadedNode::load(&guard, path(first)[level - 1].offset).unwrap();
         let beside = path(first)[level - 1].position.checked_sub(1).unwrap_or(1);
-        let mut leaf = Node::load(&guard, parent.pointer(beside)).unwrap();
+        let mut leaf = LoadedNode::load(&guard, parent.pointer(beside)).unwrap();
         while !leaf.is_leaf() {
-            leaf = Node::load(&guard, leaf.pointer(0)).unwrap();
+            leaf = LoadedNode::load(&guard, leaf.pointer(0)).unwrap();
         }
         let mut second = tree.ids.entry(leaf.id(0))[0];
         while path(first)[level - 1].count < IDS_MAX {
@@ -313,16 +313,18 @@ fn salvage_reads_what_is_whole() {
         assert!(WordIndex::write_durably(&tree, key, Some(key + 1), Condition::Absent).unwrap());
     }
     let guard = pool.pin();
-    let root = Node::load(&guard, tree.root).unwrap();
-    let inner = Node::load(&guard, root.pointer(1)).unwrap();
+    let root = LoadedNode::load(&guard, tree.root).unwrap();
+    let inner = LoadedNode::load(&guard, root.pointer(1)).unwrap();
     let mut leaf = inner.pointer(0);
-    while let Some(node) = Some(Node::load(&guard, leaf).unwrap()).filter(|node| !node.is_leaf()) {
+    while let Some(node) =
+        Some(LoadedNode::load(&guard, leaf).unwrap()).filter(|node| !node.is_leaf())
+    {
         leaf = node.pointer(1);
     }
     let keys: Vec<u64> = (0..2)
         .map(|position| {
             tree.ids
-                .entry(Node::load(&guard, leaf).unwrap().id(position))[0]
+                .entry(LoadedNode::load(&guard, leaf).unwrap().id(position))[0]
         })
         .collect();
     drop(tree);
@@ -368,7 +370,7 @@ fn zeros_are_no_record() {
     let tree = CawbTree::<Dax, RecordCodec>::create(&pool, "t", &Opening::default()).unwrap();
     assert!(tree.insert(b"key", b"value").unwrap());
     let guard = pool.pin();
-    let record = Node::load(&guard, tree.root).unwrap().pointer(0);
+    let record = LoadedNode::load(&guard, tree.root).unwrap().pointer(0);
     guard
         .words(record, 3)
         .unwrap()
@@ -392,7 +394,7 @@ fn threads_survey_as_one_does() {
     for key in 0..20_000 {
         assert!(WordIndex::write_durably(&tree, key, Some(key), Condition::Absent).unwrap());
     }
-    let survey = |threads| tree.survey(threads, &Node::load_sound).unwrap();
+    let survey = |threads| tree.survey(threads, &LoadedNode::load_sound).unwrap();
     let sound = survey(1);
     assert!(sound.counts.levels > 7 && sound.violations.is_empty() && sound.stale.is_empty());
     assert_eq!(sound.counts, tree.state.lock().counts);
@@ -411,12 +413,12 @@ fn threads_survey_as_one_does() {
         let mut offset = tree.root;
         for _ in 0..round % sound.counts.levels {
             path.push(offset);
-            let node = Node::load(&guard, offset).unwrap();
+            let node = LoadedNode::load(&guard, offset).unwrap();
             offset = node.pointer(rng.random_range(0..=node.count()));
         }
         let line = &guard.node::<NodeLine>(offset).unwrap().line;
-        let node = Node::load(&guard, offset).unwrap();
-        let mut damaged = Content::of(&node);
+        let node = LoadedNode::load(&guard, offset).unwrap();
+        let mut damaged = NodeContent::of(&node);
         let position = rng.random_range(0..=node.count());
         match round % 3 {
             0 => damaged.pointers.swap(0, 1),

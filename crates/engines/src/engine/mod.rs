@@ -2,9 +2,9 @@
 //! trees are made and opened on each medium. Engines and kit depend on this module, but not on the
 //! list of engines, which is [`registry`](crate::registry).
 //!
-//! An [`Entry`] holds function pointers that make and open trees ([`Media`]). They are instantiated
-//! where the entry is defined, so each engine is compiled once, and not again by every crate that
-//! uses it.
+//! An [`EngineEntry`] holds function pointers that make and open trees ([`Media`]). They are
+//! instantiated where the entry is defined, so each engine is compiled once, and not again by every
+//! crate that uses it.
 
 mod open;
 mod settings;
@@ -23,12 +23,12 @@ pub use settings::{Setting, Settings, Values};
 pub const OUTSIDE_IDS: u16 = 0x8000;
 
 /// The design of an index: how its nodes lie in the pool, and when an operation is durable. A
-/// handle of its [`Entry`].
+/// handle of its [`EngineEntry`].
 #[derive(Clone, Copy)]
-pub struct Engine(pub(crate) &'static Entry);
+pub struct Engine(pub(crate) &'static EngineEntry);
 
 /// The description of an engine.
-pub struct Entry {
+pub struct EngineEntry {
     /// Its number in a pool's root table. Never reused.
     pub id: u16,
     /// Its name in commands, reports and dumps.
@@ -39,7 +39,7 @@ pub struct Entry {
     pub contract: Contract,
     /// The codecs with which it notices any damage to a tree: either the tree does not open, or
     /// `check` finds a violation, or the content is unchanged.
-    pub notices_damage: &'static [Codec],
+    pub notices_damage: &'static [CodecKind],
     /// Whether an open after a crash does not mark the space in use: then
     /// [`Index::mark`](crate::index::Index::mark) does so later.
     pub marks_later: bool,
@@ -102,11 +102,11 @@ pub struct Nodes {
 
 impl Engine {
     /// An engine outside this crate.
-    pub const fn new(entry: &'static Entry) -> Self {
+    pub const fn new(entry: &'static EngineEntry) -> Self {
         Self(entry)
     }
 
-    /// Its name: see [`Entry::name`].
+    /// Its name: see [`EngineEntry::name`].
     pub fn name(self) -> &'static str {
         self.0.name
     }
@@ -123,9 +123,9 @@ impl Engine {
 }
 
 impl Deref for Engine {
-    type Target = Entry;
+    type Target = EngineEntry;
 
-    fn deref(&self) -> &Entry {
+    fn deref(&self) -> &EngineEntry {
         self.0
     }
 }
@@ -159,7 +159,7 @@ impl fmt::Display for Engine {
 /// How entries are coded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 #[non_exhaustive]
-pub enum Codec {
+pub enum CodecKind {
     /// Keys of 0 bytes to 64 KiB, values of 0 bytes to 16 MiB.
     #[default]
     Record,
@@ -168,11 +168,11 @@ pub enum Codec {
     Word,
 }
 
-impl Codec {
+impl CodecKind {
     /// Every codec.
     pub const ALL: [Self; 2] = [Self::Record, Self::Word];
 
-    /// The name that [`Codec::from_name`] reads.
+    /// The name that [`CodecKind::from_name`] reads.
     pub fn name(self) -> &'static str {
         match self {
             Self::Record => RecordCodec::NAME,

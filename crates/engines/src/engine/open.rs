@@ -7,7 +7,7 @@ use medium::Sim;
 use medium::{Dax, File, Instrumented, Medium};
 use pool::{Pool, TreeRoot};
 
-use super::{Codec, Settings};
+use super::{CodecKind, Settings};
 use crate::Result;
 use crate::index::{EpochLength, Index, LeftOut, WordIndex};
 
@@ -93,11 +93,11 @@ pub trait Build<M: Medium>: Index + Sized {
 /// The functions of one engine on one medium.
 pub struct Factory<M: Medium> {
     /// Makes an empty tree: see [`Build::create`].
-    pub create: fn(&Pool<M>, &str, Codec, &Opening) -> Result<AnyTree>,
+    pub create: fn(&Pool<M>, &str, CodecKind, &Opening) -> Result<AnyTree>,
     /// Opens a tree: see [`Build::open`].
-    pub open: fn(&Pool<M>, &TreeRoot, Codec, &Opening) -> Result<AnyTree>,
+    pub open: fn(&Pool<M>, &TreeRoot, CodecKind, &Opening) -> Result<AnyTree>,
     /// Reads all readable entries of a damaged tree: see [`Build::salvage_at`].
-    pub salvage: fn(&Pool<M>, &TreeRoot, Codec, &mut Visit<'_>) -> Salvaged,
+    pub salvage: fn(&Pool<M>, &TreeRoot, CodecKind, &mut Visit<'_>) -> Salvaged,
 }
 
 impl<M: Medium> Factory<M> {
@@ -105,16 +105,16 @@ impl<M: Medium> Factory<M> {
     pub const fn of<R: Build<M>, W: Build<M> + WordIndex>() -> Self {
         Self {
             create: |pool, name, codec, opening| match codec {
-                Codec::Record => R::create(pool, name, opening).map(AnyTree::records),
-                Codec::Word => W::create(pool, name, opening).map(AnyTree::words),
+                CodecKind::Record => R::create(pool, name, opening).map(AnyTree::records),
+                CodecKind::Word => W::create(pool, name, opening).map(AnyTree::words),
             },
             open: |pool, root, codec, opening| match codec {
-                Codec::Record => R::open(pool, root, opening).map(AnyTree::records),
-                Codec::Word => W::open(pool, root, opening).map(AnyTree::words),
+                CodecKind::Record => R::open(pool, root, opening).map(AnyTree::records),
+                CodecKind::Word => W::open(pool, root, opening).map(AnyTree::words),
             },
             salvage: |pool, root, codec, visit| match codec {
-                Codec::Record => R::salvage_at(pool, root, visit),
-                Codec::Word => W::salvage_at(pool, root, visit),
+                CodecKind::Record => R::salvage_at(pool, root, visit),
+                CodecKind::Word => W::salvage_at(pool, root, visit),
             },
         }
     }
@@ -262,7 +262,7 @@ macro_rules! instrumented_trees {
 
             use super::{$options, $tree};
             use $crate::Result;
-            use $crate::engine::Codec;
+            use $crate::engine::CodecKind;
             use $crate::index::{Index, RecordCodec, WordCodec};
 
             type Records = $tree<Instrumented, RecordCodec>;
@@ -272,12 +272,12 @@ macro_rules! instrumented_trees {
             pub fn create(
                 pool: &Pool<Instrumented>,
                 name: &str,
-                codec: Codec,
+                codec: CodecKind,
                 options: $options,
             ) -> Result<Box<dyn Index>> {
                 Ok(match codec {
-                    Codec::Record => Box::new(Records::create(pool, name, options)?),
-                    Codec::Word => Box::new(Words::create(pool, name, options)?),
+                    CodecKind::Record => Box::new(Records::create(pool, name, options)?),
+                    CodecKind::Word => Box::new(Words::create(pool, name, options)?),
                 })
             }
 
@@ -285,12 +285,12 @@ macro_rules! instrumented_trees {
             pub fn open(
                 pool: &Pool<Instrumented>,
                 root: &TreeRoot,
-                codec: Codec,
+                codec: CodecKind,
                 options: $options,
             ) -> Result<Box<dyn Index>> {
                 Ok(match codec {
-                    Codec::Record => Box::new(Records::open(pool, root, options)?),
-                    Codec::Word => Box::new(Words::open(pool, root, options)?),
+                    CodecKind::Record => Box::new(Records::open(pool, root, options)?),
+                    CodecKind::Word => Box::new(Words::open(pool, root, options)?),
                 })
             }
         }

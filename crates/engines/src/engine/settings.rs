@@ -54,7 +54,8 @@ impl Settings {
     /// No setting has a value.
     pub const NONE: Self = Self([None; SETTINGS_MAX]);
 
-    /// The value of a setting, by its position in [`Entry::settings`](super::Entry::settings).
+    /// The value of a setting, by its position in
+    /// [`EngineEntry::settings`](super::EngineEntry::settings).
     pub fn get(&self, position: usize) -> Option<u64> {
         self.0[position]
     }

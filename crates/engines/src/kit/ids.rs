@@ -31,12 +31,12 @@ const FIRST_BOUND: u64 = 8;
 pub struct Ids<M: 'static> {
     entries: Arena<[Atomic<M>; 2]>,
     most: u32,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<IdsInUse>>,
 }
 
 /// Which IDs are in use.
 #[derive(Default)]
-struct State {
+struct IdsInUse {
     /// The next one of the counter.
     next: u64,
     /// The length of the array.
@@ -49,7 +49,7 @@ struct State {
     retired: Vec<u32>,
 }
 
-impl State {
+impl IdsInUse {
     fn next_of_gap(&mut self) -> Option<u32> {
         let gap = self.gaps.last_mut()?;
         let id = gap.next();
@@ -66,10 +66,10 @@ impl<M: Medium> Ids<M> {
         let entries = Arena::new(most)?;
         // Entry 0 exists for a reader that has read 0 in place of an ID.
         entries.reach(1)?;
-        let state = State {
+        let state = IdsInUse {
             next: 1,
             bound: FIRST_BOUND,
-            ..State::default()
+            ..IdsInUse::default()
         };
         Ok(Self {
             entries,
@@ -104,11 +104,11 @@ impl<M: Medium> Ids<M> {
         gaps.reverse();
         let next = u64::from(last) + 1;
         let bound = next.next_power_of_two().max(FIRST_BOUND);
-        *self.state.lock() = State {
+        *self.state.lock() = IdsInUse {
             next,
             bound,
             gaps,
-            ..State::default()
+            ..IdsInUse::default()
         };
         !is_twice
     }

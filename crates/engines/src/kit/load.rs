@@ -57,9 +57,9 @@ impl<'s> Source<'s> {
     }
 }
 
-/// The entries of a bulk load, encoded one by one. Unless [`Sorted::published`] is called, all
-/// records that were written are given back when this is dropped.
-pub struct Sorted<'g, 'p, 's, M: Medium, C: Codec> {
+/// The entries of a bulk load, encoded one by one. Unless [`EncodedEntries::published`] is called,
+/// all records that were written are given back when this is dropped.
+pub struct EncodedEntries<'g, 'p, 's, M: Medium, C: Codec> {
     guard: &'g Guard<'p, M>,
     source: Source<'s>,
     key: Vec<u8>,
@@ -70,7 +70,7 @@ pub struct Sorted<'g, 'p, 's, M: Medium, C: Codec> {
     codec: PhantomData<fn() -> C>,
 }
 
-impl<'g, 'p, 's, M: Medium, C: Codec> Sorted<'g, 'p, 's, M, C> {
+impl<'g, 'p, 's, M: Medium, C: Codec> EncodedEntries<'g, 'p, 's, M, C> {
     /// The entries that `next` returns.
     pub fn new(guard: &'g Guard<'p, M>, next: &'s mut NextEntry<'s>) -> Self {
         let key = Vec::new();
@@ -161,7 +161,7 @@ impl<'g, 'p, 's, M: Medium, C: Codec> Sorted<'g, 'p, 's, M, C> {
     }
 }
 
-impl<M: Medium, C: Codec> Drop for Sorted<'_, '_, '_, M, C> {
+impl<M: Medium, C: Codec> Drop for EncodedEntries<'_, '_, '_, M, C> {
     fn drop(&mut self) {
         self.written
             .drain(..)

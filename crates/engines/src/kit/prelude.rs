@@ -4,14 +4,15 @@ pub use medium::{Lsn, Medium, Word};
 pub use pool::{Guard, Pool, ROOT_WORDS, TreeRoot};
 
 pub use super::bits;
-pub use super::load::{Sorted, entries_per_leaf};
+pub use super::load::{EncodedEntries, entries_per_leaf};
 pub use super::salvage::{Leafy, Led, salvage_leaves};
 pub use super::scan::{Goal, LeafBatches, LeafCopy, Leaves};
 pub use super::search::rank;
 pub use super::walk::{chain, verify_entry};
 pub use super::write::{Encoded, Unpublished, holds};
 pub use crate::engine::{
-    Build, Contract, Entry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Values, Visit,
+    Build, Contract, EngineEntry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Values,
+    Visit,
 };
 pub use crate::index::{
     Bounds, Codec, Condition, Direction, EntryWords, Index, IndexStat, LeftOut, MaybeWords,

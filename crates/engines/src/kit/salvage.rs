@@ -19,7 +19,7 @@ use crate::index::{Codec, EntryWords, LeftOut, Part};
 use crate::{Error, ErrorKind, Result};
 
 /// A key and a value.
-pub type Entry = (Vec<u8>, Vec<u8>);
+pub type OwnedEntry = (Vec<u8>, Vec<u8>);
 
 /// How many entries are read ahead to decide whether one is out of order: several times those of a
 /// line, so that a line of damaged keys does not outweigh those behind it.
@@ -34,10 +34,10 @@ pub struct Salvage<'v> {
     left_out: Vec<LeftOut>,
     last: Option<Vec<u8>>,
     /// Entries that are not decided yet, each with the offset of its leaf.
-    ahead: VecDeque<(u64, Entry)>,
+    ahead: VecDeque<(u64, OwnedEntry)>,
     ahead_bytes: usize,
     /// Entries of nodes that nothing leads to, in ascending order of keys.
-    lost: Peekable<vec::IntoIter<Entry>>,
+    lost: Peekable<vec::IntoIter<OwnedEntry>>,
     is_over: bool,
 }
 
@@ -49,7 +49,10 @@ impl<'v> Salvage<'v> {
 
     /// A salvage that has read nothing yet, and that also visits the entries `lost`. A lost entry
     /// is skipped if the tree or an earlier lost entry has its key.
-    pub fn with_lost(visit: &'v mut dyn FnMut(&[u8], &[u8]) -> bool, mut lost: Vec<Entry>) -> Self {
+    pub fn with_lost(
+        visit: &'v mut dyn FnMut(&[u8], &[u8]) -> bool,
+        mut lost: Vec<OwnedEntry>,
+    ) -> Self {
         lost.sort_by(|one, other| one.0.cmp(&other.0));
         lost.dedup_by(|one, other| one.0 == other.0);
         let lost = lost.into_iter().peekable();
@@ -73,7 +76,7 @@ impl<'v> Salvage<'v> {
 
     /// Takes the next entry of the leaf at `offset`, or the error if it cannot be read; returns
     /// `false` if no more are wanted.
-    pub fn entry(&mut self, offset: u64, read: Result<Entry>) -> bool {
+    pub fn entry(&mut self, offset: u64, read: Result<OwnedEntry>) -> bool {
         match read {
             Ok(entry) => {
                 self.ahead_bytes += entry.0.len() + entry.1.len();
@@ -93,7 +96,7 @@ impl<'v> Salvage<'v> {
 
     /// Takes the entries of the leaf at `offset`, in any order; returns `false` if no more are
     /// wanted.
-    pub fn entries(&mut self, offset: u64, mut entries: Vec<Result<Entry>>) -> bool {
+    pub fn entries(&mut self, offset: u64, mut entries: Vec<Result<OwnedEntry>>) -> bool {
         // Entries that cannot be read have no key by which they could be sorted.
         entries.sort_by(|one, other| match (one, other) {
             (Ok((one, _)), Ok((other, _))) => one.cmp(other),
@@ -175,7 +178,7 @@ pub fn what_of(error: &Error) -> String {
 }
 
 /// An entry whose record, if it has one, passes its check, and whose first word is that of its key.
-fn read_whole<M: Medium, C: Codec>(guard: &Guard<'_, M>, words: EntryWords) -> Result<Entry> {
+fn read_whole<M: Medium, C: Codec>(guard: &Guard<'_, M>, words: EntryWords) -> Result<OwnedEntry> {
     let mut key = Vec::new();
     let mut value = Vec::new();
     if !C::is_sound(guard, words)? {
@@ -255,7 +258,7 @@ pub trait Leafy<M: Medium, C: Codec>: Sized {
 #[derive(Default)]
 struct Whole {
     /// Its entries; an error for one that cannot be read.
-    entries: Vec<Result<Entry>>,
+    entries: Vec<Result<OwnedEntry>>,
     /// How many other entries it lists whose records were freed, because the entries were removed
     /// or replaced.
     freed: usize,
@@ -338,7 +341,7 @@ fn lost_entries<M: Medium, C: Codec, T: Leafy<M, C>>(
     usage: &Usage<'_>,
     tree: &T,
     leaves: &[u64],
-) -> Result<(Vec<Entry>, Vec<LeftOut>)> {
+) -> Result<(Vec<OwnedEntry>, Vec<LeftOut>)> {
     let guard = pool.pin();
     let mut reached = leaves.iter().copied().collect::<HashSet<u64>>();
     let mut is_other_broken = false;
@@ -396,7 +399,7 @@ fn lost_entries<M: Medium, C: Codec, T: Leafy<M, C>>(
 /// Entries of leaves that no tree leads to.
 #[derive(Default)]
 struct LostEntries {
-    entries: Vec<Entry>,
+    entries: Vec<OwnedEntry>,
     first_leaf: u64,
 }
 

@@ -31,7 +31,7 @@ pub const RECORDS_AHEAD: [usize; 2] = [12, 6];
 const DAMAGED: (usize, usize) = (usize::MAX, usize::MAX);
 
 /// Some entries of a range, in the order of the scan, as bytes.
-pub struct Batch {
+pub struct ScanBatch {
     /// Keys and values, one after the other.
     bytes: Vec<u8>,
     /// The lengths of each key and its value; [`DAMAGED`] for an entry that cannot be read.
@@ -47,7 +47,7 @@ pub struct Batch {
     lsn: Lsn,
 }
 
-impl Batch {
+impl ScanBatch {
     /// The direction of the scan.
     pub fn direction(&self) -> Direction {
         self.direction
@@ -176,8 +176,8 @@ impl Batch {
         }
     }
 
-    /// Takes an entry, as [`Batch::push`] does, by its words. If the entry cannot be read, the scan
-    /// returns the error at its place.
+    /// Takes an entry, as [`ScanBatch::push`] does, by its words. If the entry cannot be read, the
+    /// scan returns the error at its place.
     fn push_entry<M: Medium, C: Codec>(&mut self, guard: &Guard<'_, M>, words: EntryWords) -> bool {
         let start = self.bytes.len();
         let copy_key = |buffer: &mut _| C::copy_key(guard, words, buffer);
@@ -245,15 +245,15 @@ impl Batch {
 
 /// A source of batches.
 pub trait Batches: Send {
-    /// Reads entries from [`Batch::from`] on until [`Batch::push`] wants no more, and says where
-    /// the scan goes on, or that it ends. After an error the batch is read again.
-    fn read(&mut self, batch: &mut Batch) -> Result<()>;
+    /// Reads entries from [`ScanBatch::from`] on until [`ScanBatch::push`] wants no more, and says
+    /// where the scan goes on, or that it ends. After an error the batch is read again.
+    fn read(&mut self, batch: &mut ScanBatch) -> Result<()>;
 }
 
 /// A range being read.
 pub struct Cursor<B> {
     source: B,
-    batch: Batch,
+    batch: ScanBatch,
     /// Where the cursor's entry begins among the batch's bytes.
     position: usize,
     key_length: usize,
@@ -264,7 +264,7 @@ impl<B: Batches> Cursor<B> {
     /// A cursor over the entries of `source` within `bounds`.
     pub fn new(source: B, bounds: Bounds, direction: Direction) -> Self {
         let (bytes, lengths, errors) = Default::default();
-        let batch = Batch {
+        let batch = ScanBatch {
             bytes,
             lengths,
             errors,
@@ -485,7 +485,7 @@ impl<'i, T: Leaves<M, C>, M: Medium, C: Codec> LeafBatches<'i, T, M, C> {
 }
 
 impl<T: Leaves<M, C>, M: Medium, C: Codec> Batches for LeafBatches<'_, T, M, C> {
-    fn read(&mut self, batch: &mut Batch) -> Result<()> {
+    fn read(&mut self, batch: &mut ScanBatch) -> Result<()> {
         let Self { tree, leaf, .. } = self;
         let guard = tree.pool().pin();
         let goal = match (batch.direction, batch.from()) {

@@ -37,7 +37,7 @@ use super::layout::{
     Anchor, CLASSES, OFFSET_MASK, Queue, ShardArea, border_bytes, checked, shard_area, unchecked,
 };
 use super::shard::{Limit, Own, Work};
-use crate::kit::epochs::Epochs;
+use crate::kit::epochs::TreeEpochs;
 use crate::{Error, ErrorKind, Result};
 
 /// Bytes at the head of a run: its class, the run before it, the anchor of its tree, and the
@@ -171,12 +171,12 @@ impl Link {
 }
 
 /// The allocator of a tree, in use by one thread.
-pub(super) struct Space<'v, M: Medium> {
+pub(super) struct TreeSpace<'v, M: Medium> {
     pub(super) anchor: u64,
     /// Held while a run is added.
     pub(super) runs: &'v Mutex<()>,
     pub(super) guard: &'v Guard<'v, M>,
-    pub(super) epochs: &'v Epochs<M, Own>,
+    pub(super) epochs: &'v TreeEpochs<M, Own>,
 }
 
 /// Objects of a run, of one class.
@@ -198,7 +198,7 @@ impl Iterator for Objects {
 }
 
 // Links and queues.
-impl<M: Medium> Space<'_, M> {
+impl<M: Medium> TreeSpace<'_, M> {
     /// The next object after one in a queue.
     fn load_link(&self, object: u64, running: u64) -> Result<u64> {
         let link = Link::load(self.guard, self.guard.words(object, 2)?);
@@ -319,8 +319,8 @@ impl<M: Medium> Space<'_, M> {
         self.objects_of(self.runs()?)
     }
 
-    /// The objects of [`Space::objects`], for a tree whose chain of runs is damaged: its runs are
-    /// searched for in the slabs of the pool.
+    /// The objects of [`TreeSpace::objects`], for a tree whose chain of runs is damaged: its runs
+    /// are searched for in the slabs of the pool.
     pub(super) fn objects_in_slabs(&self) -> Result<Vec<Objects>> {
         // A slab without a header may be a run whose header is damaged. Nodes of records can be
         // told from other memory, by their records; nodes of words cannot.
@@ -380,7 +380,7 @@ impl<M: Medium> Space<'_, M> {
         Ok(free)
     }
 
-    /// The objects of [`Space::objects_free`] in the undamaged parts of queues, and whether all
+    /// The objects of [`TreeSpace::objects_free`] in the undamaged parts of queues, and whether all
     /// queues are undamaged.
     pub(super) fn objects_known_free(&self, running: u64) -> (FxHashSet<u64>, bool) {
         let mut free = FxHashSet::default();
@@ -418,7 +418,7 @@ impl<M: Medium> Space<'_, M> {
 }
 
 // Allocation.
-impl<M: Medium> Space<'_, M> {
+impl<M: Medium> TreeSpace<'_, M> {
     /// Logs the ends of a queue, and lists its line, before that changes.
     fn log_queue(&self, work: &mut Work<'_>, class: usize, queue: &Queue) {
         self.log_ends(queue, work.epoch);

@@ -55,14 +55,14 @@ pub(super) const NO_CELL: &str = "a value that lies in no cell of its slot, in a
 
 /// The value of a key.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Value {
+pub(super) enum SlotValue {
     /// In a tree of words.
     Word(u64),
     /// In a tree of records.
     Record(Record),
 }
 
-impl Value {
+impl SlotValue {
     /// The value as a word; as bytes it is big-endian.
     #[inline(always)]
     pub(super) fn word<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<u64> {

@@ -22,7 +22,7 @@ use super::slice::{LAYER, LONGER, Slice};
 use super::version::Version;
 use crate::index::record::{KEY_BYTES_MAX, prefix_word};
 use crate::index::{LeftOut, Part, Violation};
-use crate::kit::salvage::{Entry, Salvage, note_lost, what_of};
+use crate::kit::salvage::{OwnedEntry, Salvage, note_lost, what_of};
 use crate::{Error, ErrorKind, Result};
 
 /// The most objects of which the walk remembers that it reached them, to find those that two
@@ -34,7 +34,7 @@ const ROUND_ENTRIES: usize = 1 << 10;
 const ROUND_BYTES: usize = 1 << 20;
 
 /// A node, its level below the root of its layer, and the keys that it may hold.
-struct Place {
+struct NodeToCheck {
     pointer: u64,
     level: usize,
     /// The bytes with which all keys of the layer begin.
@@ -47,7 +47,7 @@ struct Place {
     is_resumed: bool,
 }
 
-impl Place {
+impl NodeToCheck {
     fn root(pointer: u64, prefix: Rc<[u8]>) -> Self {
         Self {
             pointer,
@@ -104,7 +104,7 @@ impl Position {
 /// Entries that a round of a salvage has read, in ascending order of keys.
 #[derive(Default)]
 struct Round {
-    entries: Vec<Entry>,
+    entries: Vec<OwnedEntry>,
     bytes: usize,
 }
 
@@ -139,7 +139,7 @@ pub(super) struct Survey<'v> {
     /// Whether all objects were reached so far.
     is_sound: bool,
     /// Where the walk goes, the next one last.
-    places: Vec<Place>,
+    places: Vec<NodeToCheck>,
     /// The place that was read last; `None` at the beginning.
     position: Option<Position>,
     /// The epoch in which `seen` was begun.
@@ -172,9 +172,9 @@ impl<'v> Survey<'v> {
             self.epoch = epoch;
         }
         self.places.clear();
-        self.places.push(Place {
+        self.places.push(NodeToCheck {
             is_resumed: self.resume_in(&[]).is_some(),
-            ..Place::root(root, Rc::new([]))
+            ..NodeToCheck::root(root, Rc::new([]))
         });
     }
 
@@ -183,7 +183,7 @@ impl<'v> Survey<'v> {
     }
 
     /// Where in the layer of a node the walk goes on; `None` to read all of the node.
-    fn resume_at(&self, place: &Place) -> Option<Resume> {
+    fn resume_at(&self, place: &NodeToCheck) -> Option<Resume> {
         if place.is_resumed {
             self.resume_in(&place.prefix)
         } else {
@@ -250,7 +250,7 @@ impl<M: Medium> Core<M> {
     /// Step 3 of [`Core::salvage`]. Returns the damage that cost entries.
     fn salvage_in_rounds(
         &self,
-        lost: Vec<Entry>,
+        lost: Vec<OwnedEntry>,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<Vec<LeftOut>> {
         let round = RefCell::new(Round::default());
@@ -299,7 +299,7 @@ impl<M: Medium> Core<M> {
     pub(super) fn lost(
         &self,
         is_lost: impl Fn(u64) -> bool,
-    ) -> Result<(Vec<Entry>, Option<LeftOut>)> {
+    ) -> Result<(Vec<OwnedEntry>, Option<LeftOut>)> {
         let _shards = self.epochs.stop();
         let view = self.view(self.epochs.running(), true);
         let space = self.space(&view.guard);
@@ -359,7 +359,7 @@ impl<M: Medium> View<'_, M> {
     }
 
     /// Surveys a node, as [`View::survey_node`] does, and notes the damage at which that ended.
-    fn survey_place(&self, place: Place, survey: &mut Survey<'_>) {
+    fn survey_place(&self, place: NodeToCheck, survey: &mut Survey<'_>) {
         let offset = place.pointer & OFFSET_MASK;
         if let Err(stop) = self.survey_node(place, survey) {
             let what = what_of(&self.core.error_of(stop));
@@ -374,7 +374,7 @@ impl<M: Medium> View<'_, M> {
 
     /// Goes through a node, up to its first layer. The nodes below it, and the rest of it, become
     /// the next places.
-    fn survey_node(&self, place: Place, survey: &mut Survey<'_>) -> Walk<()> {
+    fn survey_node(&self, place: NodeToCheck, survey: &mut Survey<'_>) -> Walk<()> {
         let offset = place.pointer & OFFSET_MASK;
         // The walk does not go through a node again: nodes below it may lead back to it.
         let is_first_visit = place.done == 0 && !place.is_resumed;
@@ -398,7 +398,12 @@ impl<M: Medium> View<'_, M> {
         }
     }
 
-    fn survey_interior(&self, node: &Interior, place: &Place, survey: &mut Survey<'_>) -> Walk<()> {
+    fn survey_interior(
+        &self,
+        node: &Interior,
+        place: &NodeToCheck,
+        survey: &mut Survey<'_>,
+    ) -> Walk<()> {
         let offset = self.guard.offset_of(node);
         let claimed = node.shape.load(&self.guard) & 15;
         if claimed > self.core.width as u64 {
@@ -424,7 +429,7 @@ impl<M: Medium> View<'_, M> {
             });
             let level = place.level + 1;
             let prefix = Rc::clone(&place.prefix);
-            survey.places.push(Place {
+            survey.places.push(NodeToCheck {
                 pointer: *child,
                 level,
                 prefix,
@@ -437,7 +442,12 @@ impl<M: Medium> View<'_, M> {
         Ok(())
     }
 
-    fn survey_border(&self, node: &Border, place: Place, survey: &mut Survey<'_>) -> Walk<()> {
+    fn survey_border(
+        &self,
+        node: &Border,
+        place: NodeToCheck,
+        survey: &mut Survey<'_>,
+    ) -> Walk<()> {
         let offset = self.guard.offset_of(node);
         let permutation = Permutation(node.permutation.load(&self.guard));
         if !permutation.is_sound(self.core.width) {
@@ -515,14 +525,14 @@ impl<M: Medium> View<'_, M> {
                         last: None,
                     });
                 }
-                survey.places.push(Place {
+                survey.places.push(NodeToCheck {
                     done: position + 1,
                     is_resumed: false,
                     ..place
                 });
-                survey.places.push(Place {
+                survey.places.push(NodeToCheck {
                     is_resumed,
-                    ..Place::root(node.values.value(slot).load(&self.guard), prefix)
+                    ..NodeToCheck::root(node.values.value(slot).load(&self.guard), prefix)
                 });
                 return Ok(());
             } else {
@@ -538,7 +548,7 @@ impl<M: Medium> View<'_, M> {
 
     /// Adds the entries of a border node, wherever it lies in the tree. Damage in an entry costs
     /// only that entry. An entry whose record is free was removed.
-    fn read_alone(&self, offset: u64, free: &FxHashSet<u64>, entries: &mut Vec<Entry>) {
+    fn read_alone(&self, offset: u64, free: &FxHashSet<u64>, entries: &mut Vec<OwnedEntry>) {
         let Ok(node) = self.guard.node::<Border>(offset) else {
             return;
         };
@@ -557,7 +567,7 @@ impl<M: Medium> View<'_, M> {
 
     /// The key and the value in a slot of a border node, below `prefix` unless that is not known: a
     /// record has all of its key.
-    fn read_slot(&self, node: &Border, slot: usize, prefix: Option<&[u8]>) -> Result<Entry> {
+    fn read_slot(&self, node: &Border, slot: usize, prefix: Option<&[u8]>) -> Result<OwnedEntry> {
         let offset = self.guard.offset_of(node);
         let slice = self.slice_of(node, slot);
         let content = node.values.value(slot).load(&self.guard);

@@ -21,7 +21,7 @@ use medium::sync::{AtomicU64, Mutex};
 use medium::{Medium, Word};
 use pool::{Guard, Pool};
 
-use super::allocator::Space;
+use super::allocator::TreeSpace;
 use super::external_log::ExternalLog;
 use super::layout::{
     Anchor, SHARDS_MAX, SHARDS_MIN, WordBorder, anchor_bytes, border_bytes, checked,
@@ -30,9 +30,9 @@ use super::layout::{
 use super::options::{MassTreeOptions, Mode};
 use super::shard::Own;
 use super::sweep::Sweep;
-use crate::kit::epochs::in_batch::{Mark, refuse_in_any_batch};
+use crate::kit::epochs::in_batch::{BatchMark, refuse_in_any_batch};
 use crate::kit::epochs::ticker::Ticker;
-use crate::kit::epochs::{Epochs, Joined, Member, PoolEpochs, Shards};
+use crate::kit::epochs::{Joined, Member, PoolEpochs, Shards, TreeEpochs};
 use crate::{Error, Result};
 
 /// Locks for the recovery of nodes, which are found by their offset.
@@ -52,7 +52,7 @@ pub(super) struct Core<M: Medium> {
     pub(super) are_words: bool,
     /// The stamp in the epoch words of nodes that this execution has touched.
     pub(super) stamp: u64,
-    pub(super) epochs: Epochs<M, Own>,
+    pub(super) epochs: TreeEpochs<M, Own>,
     pub(super) log: ExternalLog,
     /// Held while the root of the first layer changes.
     pub(super) root: Mutex<()>,
@@ -102,7 +102,7 @@ impl<M: Medium> Core<M> {
             width: options.node_width(),
             are_words,
             stamp: stamp(first),
-            epochs: Epochs::new(pool, &shards, first, failed),
+            epochs: TreeEpochs::new(pool, &shards, first, failed),
             log: ExternalLog::new(anchor, count, options.node_width(), are_words),
             root: Mutex::new(()),
             runs: Mutex::new(()),
@@ -127,8 +127,8 @@ impl<M: Medium> Core<M> {
 
     /// The allocator in use.
     #[inline(always)]
-    pub(super) fn space<'v>(&'v self, guard: &'v Guard<'v, M>) -> Space<'v, M> {
-        Space {
+    pub(super) fn space<'v>(&'v self, guard: &'v Guard<'v, M>) -> TreeSpace<'v, M> {
+        TreeSpace {
             anchor: self.anchor,
             runs: &self.runs,
             guard,
@@ -380,7 +380,7 @@ impl<M: Medium> Core<M> {
     /// Runs a batch with the number of the running epoch, which does not end meanwhile. In a
     /// transient tree epochs do not matter, and the number is 0.
     pub(super) fn within_epoch(&self, run: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
-        let _mark = Mark::batch::<M>()?;
+        let _mark = BatchMark::batch::<M>()?;
         match self.shared() {
             Some(epochs) => epochs.within_epoch(&self.epochs, run),
             None => run(0),
@@ -479,7 +479,7 @@ impl<M: Medium> Core<M> {
 }
 
 impl<M: Medium> Member<M, Own> for Core<M> {
-    fn epochs(&self) -> &Epochs<M, Own> {
+    fn epochs(&self) -> &TreeEpochs<M, Own> {
         &self.epochs
     }
 

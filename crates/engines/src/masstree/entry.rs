@@ -11,7 +11,7 @@ use super::layout::{ENGINE_ID, ROOT_ANCHOR};
 use super::{MassTree, MassTreeOptions, Mode, width_of};
 use crate::Result;
 use crate::engine::{
-    Build, Contract, Entry, Nodes, Opening, Salvaged, Setting, Settings, Values, Visit,
+    Build, Contract, EngineEntry, Nodes, Opening, Salvaged, Setting, Settings, Values, Visit,
 };
 use crate::index::{Codec, Epochs, LeftOut, Part};
 use crate::kit::salvage::Salvage;
@@ -37,7 +37,7 @@ const fn setting(name: &'static str, help: &'static str, values: Values) -> Sett
 }
 
 /// The durable Masstree in the list of engines.
-pub(crate) static ENTRY: Entry = Entry {
+pub(crate) static ENTRY: EngineEntry = EngineEntry {
     id: ENGINE_ID,
     name: "masstree",
     paper: "Fine-Grain Checkpointing with In-Cache-Line Logging, ASPLOS 2019",

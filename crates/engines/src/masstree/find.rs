@@ -3,12 +3,12 @@
 use medium::Medium;
 
 use super::access::{HEIGHT_MAX, NodeRef, Stop, View, Walk};
-use super::cells::{NO_CELL, Value};
+use super::cells::{NO_CELL, SlotValue};
 use super::core::Core;
 use super::layout::{Border, INTERIOR, Interior, OFFSET_MASK, nibble};
 use super::permutation::Permutation;
 use super::record::Record;
-use super::slice::{LAYER, LONGER, Slice, Target};
+use super::slice::{LAYER, LONGER, Slice, SliceTarget};
 use super::version::{Lock, Version};
 use crate::kit::bits;
 use crate::{Error, Result};
@@ -17,7 +17,7 @@ use crate::{Error, Result};
 const LEAVES_AHEAD: usize = 3;
 
 /// A border node that a descent reached.
-pub(super) struct Leaf<'v, T = ()> {
+pub(super) struct ReachedLeaf<'v, T = ()> {
     pub(super) node: &'v Border,
     /// The version of the node when the descent reached it and it was the right one.
     pub(super) version: Version,
@@ -25,7 +25,7 @@ pub(super) struct Leaf<'v, T = ()> {
     pub(super) trail: T,
 }
 
-/// The parts of a descent that are remembered: nothing for finding a key, [`Neighbours`] for going
+/// The parts of a descent that are remembered: nothing for finding a key, [`SliceBounds`] for going
 /// on from there.
 pub(super) trait Trail<'v, M: Medium>: Default {
     /// The descent goes on with the child `rank` of a node.
@@ -46,7 +46,7 @@ impl<'v, M: Medium> Trail<'v, M> for () {
 
 /// Between which slices a border node lies.
 #[derive(Default)]
-pub(super) struct Neighbours<'v> {
+pub(super) struct SliceBounds<'v> {
     /// The lowest slice that it covers; `None` for the first of a layer.
     pub(super) low: Option<Slice>,
     /// The first slice above those that it covers; `None` for the last of a layer.
@@ -57,7 +57,7 @@ pub(super) struct Neighbours<'v> {
     beyond: Option<Above<'v>>,
 }
 
-impl<'v, M: Medium> Trail<'v, M> for Neighbours<'v> {
+impl<'v, M: Medium> Trail<'v, M> for SliceBounds<'v> {
     #[inline(always)]
     fn step(
         &mut self,
@@ -82,7 +82,7 @@ impl<'v, M: Medium> Trail<'v, M> for Neighbours<'v> {
     }
 }
 
-impl Neighbours<'_> {
+impl SliceBounds<'_> {
     /// The first border node behind the current one that is not prefetched yet, counted from the
     /// current one: under another parent the very next one.
     #[inline(always)]
@@ -122,7 +122,7 @@ impl Neighbours<'_> {
 }
 
 /// A border node from which a scan can go on.
-pub(super) type ScanLeaf<'v> = Leaf<'v, Neighbours<'v>>;
+pub(super) type ScanLeaf<'v> = ReachedLeaf<'v, SliceBounds<'v>>;
 
 /// An interior node on the way of a descent.
 #[derive(Clone, Copy)]
@@ -137,7 +137,7 @@ struct Above<'v> {
 
 /// An entry of a border node.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(super) struct BorderEntry {
     pub(super) slot: usize,
     /// The class of its slice, or [`LAYER`].
     pub(super) class: u8,
@@ -157,22 +157,22 @@ pub(super) enum Origin<'v> {
 }
 
 /// Where a key belongs.
-pub(super) struct Place<'v> {
-    pub(super) leaf: Leaf<'v>,
+pub(super) struct KeyPosition<'v> {
+    pub(super) leaf: ReachedLeaf<'v>,
     /// The layer, counted from the first.
     pub(super) depth: usize,
     /// The entry of the key's slice as it was at the leaf's version.
-    pub(super) entry: Option<Entry>,
+    pub(super) entry: Option<BorderEntry>,
 }
 
 /// A border node locked for a write, and the entry of the key there.
-pub(super) struct Locked<'v, M: Medium> {
+pub(super) struct LockedBorder<'v, M: Medium> {
     pub(super) lock: Lock<'v, M>,
     pub(super) node: &'v Border,
     pub(super) depth: usize,
     pub(super) slice: Slice,
     pub(super) permutation: Permutation,
-    pub(super) entry: Option<Entry>,
+    pub(super) entry: Option<BorderEntry>,
 }
 
 impl<M: Medium> View<'_, M> {
@@ -209,12 +209,12 @@ impl<M: Medium> View<'_, M> {
 
     /// How many separators lie before the child that `target` means.
     #[inline(always)]
-    pub(super) fn rank(&self, node: &Interior, shape: u64, target: Target) -> usize {
+    pub(super) fn rank(&self, node: &Interior, shape: u64, target: SliceTarget) -> usize {
         let count = Interior::separators(shape);
         let (slice, included) = match target {
-            Target::At(slice) => (slice, true),
-            Target::Below(slice) => (slice, false),
-            Target::Last => return count,
+            SliceTarget::At(slice) => (slice, true),
+            SliceTarget::Below(slice) => (slice, false),
+            SliceTarget::Last => return count,
         };
         let (below, equal) = self.guard.compare_words(&node.slices, slice.word);
         let present = (1_u32 << count) - 1;
@@ -233,8 +233,8 @@ impl<M: Medium> View<'_, M> {
         &'v self,
         root: u64,
         origin: Origin<'_>,
-        target: Target,
-    ) -> Walk<Leaf<'v, T>> {
+        target: SliceTarget,
+    ) -> Walk<ReachedLeaf<'v, T>> {
         'again: loop {
             let mut pointer = root;
             let mut trail = T::default();
@@ -260,7 +260,7 @@ impl<M: Medium> View<'_, M> {
                 }
                 match node {
                     NodeRef::Border(node) => {
-                        return Ok(Leaf {
+                        return Ok(ReachedLeaf {
                             node,
                             version,
                             trail,
@@ -349,7 +349,7 @@ impl<M: Medium> View<'_, M> {
     /// Goes on with the first child of the node behind the parent; `None` if the parent's parent
     /// has changed.
     #[inline(never)]
-    fn first_beyond<'v>(&'v self, trail: &mut Neighbours<'v>) -> Walk<Option<u64>> {
+    fn first_beyond<'v>(&'v self, trail: &mut SliceBounds<'v>) -> Walk<Option<u64>> {
         trail.above = trail.beyond.take();
         let pointer = trail.step_aside(self);
         let Some(pointer) =
@@ -393,7 +393,7 @@ impl<M: Medium> View<'_, M> {
         node: &Border,
         permutation: Permutation,
         slice: Slice,
-    ) -> Option<Entry> {
+    ) -> Option<BorderEntry> {
         let (slot, class) = self.find_slot(node, permutation, slice)?;
         let value = node.values.value(slot).load(&self.guard);
         let cell = if self.core.are_words {
@@ -401,7 +401,7 @@ impl<M: Medium> View<'_, M> {
         } else {
             None
         };
-        Some(Entry {
+        Some(BorderEntry {
             slot,
             class,
             value,
@@ -435,21 +435,22 @@ impl<M: Medium> View<'_, M> {
 
     /// Where `key` belongs.
     #[inline(always)]
-    pub(super) fn place(&self, key: &[u8]) -> Walk<Place<'_>> {
+    pub(super) fn place(&self, key: &[u8]) -> Walk<KeyPosition<'_>> {
         'again: loop {
             let mut root = self.anchor()?.root.value.load(&self.guard);
             let mut origin = Origin::Anchor;
             let mut depth = 0;
             loop {
                 let slice = Slice::of(Slice::rest(key, depth));
-                let mut leaf: Leaf<'_> = match self.descend(root, origin, Target::At(slice)) {
-                    Ok(leaf) => leaf,
-                    Err(Stop::Again) => {
-                        self.retry()?;
-                        continue 'again;
-                    }
-                    Err(stop) => return Err(stop),
-                };
+                let mut leaf: ReachedLeaf<'_> =
+                    match self.descend(root, origin, SliceTarget::At(slice)) {
+                        Ok(leaf) => leaf,
+                        Err(Stop::Again) => {
+                            self.retry()?;
+                            continue 'again;
+                        }
+                        Err(stop) => return Err(stop),
+                    };
                 let entry = loop {
                     let permutation = Permutation(leaf.node.permutation.load(&self.guard));
                     let entry = self.search(leaf.node, permutation, slice);
@@ -467,16 +468,16 @@ impl<M: Medium> View<'_, M> {
                         origin = Origin::Entry(leaf.node, leaf.version);
                         depth += 1;
                     }
-                    entry => return Ok(Place { leaf, depth, entry }),
+                    entry => return Ok(KeyPosition { leaf, depth, entry }),
                 }
             }
         }
     }
 
     /// Locks the border node that `key` belongs to.
-    pub(super) fn lock_place(&self, key: &[u8]) -> Walk<Locked<'_, M>> {
+    pub(super) fn lock_place(&self, key: &[u8]) -> Walk<LockedBorder<'_, M>> {
         loop {
-            let Place { leaf, depth, .. } = self.place(key)?;
+            let KeyPosition { leaf, depth, .. } = self.place(key)?;
             let lock = self.lock(&leaf.node.version)?;
             if lock.covers_since(leaf.version) {
                 let slice = Slice::of(Slice::rest(key, depth));
@@ -485,7 +486,7 @@ impl<M: Medium> View<'_, M> {
                 // Another writer may have made a layer meanwhile where there was no entry, or one
                 // key.
                 if entry.is_none_or(|entry| entry.class != LAYER) {
-                    return Ok(Locked {
+                    return Ok(LockedBorder {
                         lock,
                         node: leaf.node,
                         depth,
@@ -506,17 +507,17 @@ impl<M: Medium> View<'_, M> {
         &self,
         node: &Border,
         depth: usize,
-        entry: Entry,
+        entry: BorderEntry,
         key: &[u8],
-    ) -> Result<Option<Value>> {
+    ) -> Result<Option<SlotValue>> {
         if self.core.are_words {
-            let value = entry.cell.map(|word| Some(Value::Word(word)));
+            let value = entry.cell.map(|word| Some(SlotValue::Word(word)));
             return value.ok_or_else(|| Error::corrupt(self.guard.offset_of(node), NO_CELL));
         }
         let record = Record::at(&self.guard, entry.value)?;
         let is_same = entry.class < LONGER
             || record.has_tail(&self.guard, 8 * (depth + 1), Slice::rest(key, depth + 1))?;
-        Ok(is_same.then_some(Value::Record(record)))
+        Ok(is_same.then_some(SlotValue::Record(record)))
     }
 
     /// The result of `use_value` for the value of `key`.
@@ -524,7 +525,7 @@ impl<M: Medium> View<'_, M> {
     pub(super) fn find_with<R>(
         &self,
         key: &[u8],
-        use_value: &mut impl FnMut(&Self, Value) -> Result<R>,
+        use_value: &mut impl FnMut(&Self, SlotValue) -> Result<R>,
     ) -> Walk<Option<R>> {
         let place = self.place(key)?;
         let Some(entry) = place.entry else {
@@ -542,7 +543,7 @@ impl<M: Medium> Core<M> {
     pub(super) fn find<R>(
         &self,
         key: &[u8],
-        mut use_value: impl FnMut(&View<'_, M>, Value) -> Result<R>,
+        mut use_value: impl FnMut(&View<'_, M>, SlotValue) -> Result<R>,
     ) -> Result<Option<R>> {
         let view = self.look();
         let found = view.find_with(key, &mut use_value);

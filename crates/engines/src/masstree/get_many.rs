@@ -12,7 +12,7 @@ use super::access::{HEIGHT_MAX, View, Walk};
 use super::core::Core;
 use super::layout::{Border, INTERIOR, Interior, OFFSET_MASK};
 use super::permutation::Permutation;
-use super::slice::{LAYER, Slice, Target};
+use super::slice::{LAYER, Slice, SliceTarget};
 use crate::Result;
 
 /// Keys that are walked together. The processor does not overlap more misses.
@@ -29,7 +29,8 @@ impl<M: Medium> View<'_, M> {
             for (slice, pointer) in &mut walks {
                 if *pointer & INTERIOR != 0 {
                     let node = self.guard.node::<Interior>(*pointer & OFFSET_MASK)?;
-                    let rank = self.rank(node, node.shape.load(&self.guard), Target::At(*slice));
+                    let rank =
+                        self.rank(node, node.shape.load(&self.guard), SliceTarget::At(*slice));
                     *pointer = node.child(rank).load(&self.guard);
                     self.prefetch(*pointer);
                     is_down = false;

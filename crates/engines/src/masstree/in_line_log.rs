@@ -33,7 +33,7 @@ use crate::kit::epochs::all_lines;
 
 /// The kind of the next change of a border node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Change {
+pub(super) enum BorderChange {
     /// The permutation, and a slot that is free.
     Insert(usize),
     /// The permutation.
@@ -53,13 +53,18 @@ impl<M: Medium> View<'_, M> {
     /// # Errors
     /// If the external log is full; nothing was changed then.
     #[inline]
-    pub(super) fn prepare(&self, work: &mut Work<'_>, node: &Border, change: Change) -> Walk<bool> {
+    pub(super) fn prepare(
+        &self,
+        work: &mut Work<'_>,
+        node: &Border,
+        change: BorderChange,
+    ) -> Walk<bool> {
         if self.core.mode == Mode::Transient {
             return Ok(true);
         }
         let mut state = node.epoch.load(&self.guard);
         let mut lines = self.lines_of(node, change)?;
-        if state & TOUCHED != 0 && matches!(change, Change::Update(_)) {
+        if state & TOUCHED != 0 && matches!(change, BorderChange::Update(_)) {
             state &= !TOUCHED;
             node.epoch.store(&self.guard, state);
             // PERSIST: the sixteen bits of a new value log are read relative to this epoch; if this
@@ -78,11 +83,11 @@ impl<M: Medium> View<'_, M> {
     }
 
     /// The lines that a change writes to, except the line of an updated cell.
-    fn lines_of(&self, node: &Border, change: Change) -> Walk<u64> {
+    fn lines_of(&self, node: &Border, change: BorderChange) -> Walk<u64> {
         Ok(match change {
-            Change::Remove => HEADER_LINE,
-            Change::Update(slot) => HEADER_LINE | line_of(node, node.values.value(slot)),
-            Change::Insert(slot) => {
+            BorderChange::Remove => HEADER_LINE,
+            BorderChange::Update(slot) => HEADER_LINE | line_of(node, node.values.value(slot)),
+            BorderChange::Insert(slot) => {
                 let cell = if self.core.are_words {
                     line_of(node, &self.cells(node)?[slot][0])
                 } else {
@@ -91,7 +96,7 @@ impl<M: Medium> View<'_, M> {
                 let slice = line_of(node, &node.slices[slot]);
                 HEADER_LINE | slice | line_of(node, node.values.value(slot)) | cell
             }
-            Change::Everything => all_lines(self.core.border_bytes()),
+            BorderChange::Everything => all_lines(self.core.border_bytes()),
         })
     }
 
@@ -100,20 +105,20 @@ impl<M: Medium> View<'_, M> {
         &self,
         work: &mut Work<'_>,
         node: &Border,
-        change: Change,
+        change: BorderChange,
         state: u64,
         lines: &mut u64,
     ) -> Walk<bool> {
         // Wraps around if damage put another object over the node.
         let is_far = self.epoch.wrapping_sub(state & EPOCH_MASK) >= EPOCHS_APART_MAX;
-        if is_far || change == Change::Everything || self.core.mode == Mode::Logging {
+        if is_far || change == BorderChange::Everything || self.core.mode == Mode::Logging {
             self.log_node(work, self.guard.offset_of(node))?;
             *lines |=
                 self.clear(node, &node.values.log_low) | self.clear(node, &node.values.log_high);
             node.epoch.store(&self.guard, self.epoch_word() | LOGGED);
             return Ok(true);
         }
-        let log = if let Change::Update(slot) = change {
+        let log = if let BorderChange::Update(slot) = change {
             Some(self.log_value(&node.values, slot))
         } else {
             None
@@ -123,7 +128,12 @@ impl<M: Medium> View<'_, M> {
                 *lines |= self.clear(node, other);
             }
         }
-        let flags = state & TOUCHED | if change == Change::Remove { REMOVED } else { 0 };
+        let flags = state & TOUCHED
+            | if change == BorderChange::Remove {
+                REMOVED
+            } else {
+                0
+            };
         // These stores go to one line, so they become durable in this order. The permutation comes
         // last.
         node.permutation_log
@@ -138,7 +148,7 @@ impl<M: Medium> View<'_, M> {
         &self,
         work: &mut Work<'_>,
         node: &Border,
-        change: Change,
+        change: BorderChange,
         state: u64,
     ) -> Walk<bool> {
         if state & LOGGED != 0 {
@@ -148,14 +158,14 @@ impl<M: Medium> View<'_, M> {
         let fits = match change {
             // A node that a recovery touched in this epoch carries its number, but is in no log.
             _ if self.core.mode == Mode::Logging => false,
-            Change::Insert(_) => state & REMOVED == 0,
-            Change::Remove => {
+            BorderChange::Insert(_) => state & REMOVED == 0,
+            BorderChange::Remove => {
                 if state & REMOVED == 0 {
                     node.epoch.store(&self.guard, state | REMOVED);
                 }
                 true
             }
-            Change::Update(slot) => {
+            BorderChange::Update(slot) => {
                 let log = ValueLog(node.values.log(slot).load(&self.guard));
                 if log.0 == 0 {
                     self.log_value(&node.values, slot);
@@ -164,7 +174,7 @@ impl<M: Medium> View<'_, M> {
                 is_own = log.0 != 0 && log.slot() == slot;
                 log.0 == 0 || is_own
             }
-            Change::Everything => false,
+            BorderChange::Everything => false,
         };
         if !fits {
             self.log_node(work, self.guard.offset_of(node))?;

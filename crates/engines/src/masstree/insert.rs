@@ -3,8 +3,8 @@
 use medium::Medium;
 
 use super::access::{View, Walk};
-use super::find::{Entry, Locked};
-use super::in_line_log::Change;
+use super::find::{BorderEntry, LockedBorder};
+use super::in_line_log::BorderChange;
 use super::layout::with_nibble;
 use super::record::Record;
 use super::shard::Work;
@@ -33,7 +33,7 @@ impl<M: Medium> View<'_, M> {
     pub(super) fn insert(
         &self,
         work: &mut Work<'_>,
-        mut place: Locked<'_, M>,
+        mut place: LockedBorder<'_, M>,
         key: &[u8],
         value: &[u8],
     ) -> Walk<()> {
@@ -50,7 +50,7 @@ impl<M: Medium> View<'_, M> {
                 .or_else(|stop| self.give_up(work, made, stop));
         }
         let slot = place.permutation.free_slot(self.core.width);
-        self.prepare(work, place.node, Change::Insert(slot))
+        self.prepare(work, place.node, BorderChange::Insert(slot))
             .or_else(|stop| self.give_up(work, made, stop))?;
         // A reader may still read the key that the slot had before.
         place.lock.begin_insert();
@@ -69,8 +69,8 @@ impl<M: Medium> View<'_, M> {
     pub(super) fn insert_layer(
         &self,
         work: &mut Work<'_>,
-        mut place: Locked<'_, M>,
-        entry: Entry,
+        mut place: LockedBorder<'_, M>,
+        entry: BorderEntry,
         key: &[u8],
         value: &[u8],
     ) -> Walk<()> {
@@ -96,7 +96,7 @@ impl<M: Medium> View<'_, M> {
                 &mut made,
             )
             .and_then(|root| {
-                self.prepare(work, place.node, Change::Everything)?;
+                self.prepare(work, place.node, BorderChange::Everything)?;
                 Ok(root)
             })
             .or_else(|stop| self.give_up(work, &made, stop))?;

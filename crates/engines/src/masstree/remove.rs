@@ -8,8 +8,8 @@
 use medium::Medium;
 
 use super::access::{View, Walk};
-use super::find::{Entry, Locked};
-use super::in_line_log::Change;
+use super::find::{BorderEntry, LockedBorder};
+use super::in_line_log::BorderChange;
 use super::permutation::Permutation;
 use super::shard::Work;
 use super::split::{EntryLock, InteriorLock, Parent, RootLock};
@@ -23,11 +23,11 @@ impl<M: Medium> View<'_, M> {
     pub(super) fn remove(
         &self,
         work: &mut Work<'_>,
-        place: Locked<'_, M>,
-        entry: Entry,
+        place: LockedBorder<'_, M>,
+        entry: BorderEntry,
         key: &[u8],
     ) -> Walk<()> {
-        let Locked {
+        let LockedBorder {
             lock,
             node,
             depth,
@@ -54,7 +54,7 @@ impl<M: Medium> View<'_, M> {
     }
 
     fn remove_entry(&self, work: &mut Work<'_>, entry: &EntryLock<'_, M>) -> Walk<()> {
-        self.prepare(work, entry.node, Change::Remove)?;
+        self.prepare(work, entry.node, BorderChange::Remove)?;
         let permutation = Permutation(entry.node.permutation.load(&self.guard));
         let position = permutation.position(entry.slot);
         if position < permutation.count(self.core.width) {

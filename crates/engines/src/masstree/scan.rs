@@ -14,16 +14,16 @@ use medium::{Lsn, Medium};
 use smallvec::{SmallVec, smallvec};
 
 use super::access::{Stop, View, Walk};
-use super::cells::{NO_CELL, NO_WORD, Value, side_of};
+use super::cells::{NO_CELL, NO_WORD, SlotValue, side_of};
 use super::core::Core;
 use super::find::{Origin, ScanLeaf};
 use super::layout::{Border, WIDTH_MAX, nibble};
 use super::permutation::Permutation;
 use super::record::Record;
-use super::slice::{LAYER, LONGER, Slice, Target};
+use super::slice::{LAYER, LONGER, Slice, SliceTarget};
 use crate::index::record::{KEY_BYTES_MAX, prefix_word};
 use crate::index::{Bounds, Direction, Scan, VisitWords};
-use crate::kit::scan::{Batch, Batches, Cursor, RECORDS_AHEAD};
+use crate::kit::scan::{Batches, Cursor, RECORDS_AHEAD, ScanBatch};
 use crate::{Error, Result};
 
 /// The most reads of a node by one scan, on average: one for its entries, one for each layer that
@@ -86,12 +86,12 @@ impl<'v> Frame<'v> {
 
     /// The border node that it goes on with.
     #[inline(always)]
-    fn target(&self, is_forward: bool) -> Target {
+    fn target(&self, is_forward: bool) -> SliceTarget {
         match self.at {
-            Some((slice, is_included)) if is_forward || is_included => Target::At(slice),
-            Some((slice, _)) => Target::Below(slice),
-            None if is_forward => Target::At(Slice::FIRST),
-            None => Target::Last,
+            Some((slice, is_included)) if is_forward || is_included => SliceTarget::At(slice),
+            Some((slice, _)) => SliceTarget::Below(slice),
+            None if is_forward => SliceTarget::At(Slice::FIRST),
+            None => SliceTarget::Last,
         }
     }
 
@@ -105,13 +105,13 @@ impl<'v> Frame<'v> {
 }
 
 /// An entry that a scan found.
-pub(super) struct Found<'a> {
+pub(super) struct ScannedEntry<'a> {
     pub(super) prefix: &'a [u8],
     pub(super) slice: Slice,
     pub(super) content: u64,
 }
 
-impl Found<'_> {
+impl ScannedEntry<'_> {
     /// The first word of the key.
     fn word(&self) -> u64 {
         if self.prefix.is_empty() {
@@ -121,11 +121,11 @@ impl Found<'_> {
         }
     }
 
-    pub(super) fn value<M: Medium>(&self, view: &View<'_, M>) -> Result<Value> {
+    pub(super) fn value<M: Medium>(&self, view: &View<'_, M>) -> Result<SlotValue> {
         if view.core.are_words {
-            return Ok(Value::Word(self.content));
+            return Ok(SlotValue::Word(self.content));
         }
-        Record::at(&view.guard, self.content).map(Value::Record)
+        Record::at(&view.guard, self.content).map(SlotValue::Record)
     }
 
     /// Appends the key.
@@ -161,13 +161,13 @@ impl Found<'_> {
 
 /// The entries of a border node: for each the word of its slice; its pointer or, in a tree of
 /// words, its value; and its class.
-struct Entries {
+struct BorderEntries {
     words: [[u64; 2]; WIDTH_MAX],
     classes: [u8; WIDTH_MAX],
     count: usize,
 }
 
-impl Entries {
+impl BorderEntries {
     fn slice(&self, position: usize) -> Slice {
         Slice {
             word: self.words[position][0],
@@ -185,7 +185,7 @@ impl<M: Medium> View<'_, M> {
         &self,
         leaf: &mut ScanLeaf<'_>,
         is_forward: bool,
-        entries: &mut Entries,
+        entries: &mut BorderEntries,
     ) -> Walk<()> {
         let node = leaf.node;
         let cells = if self.core.are_words {
@@ -263,7 +263,7 @@ impl<M: Medium> View<'_, M> {
         let root = self.anchor()?.root.value.load(&self.guard);
         let mut frames: SmallVec<[_; 2]> = smallvec![Frame::new(root, Origin::Anchor, from, 0)];
         let mut prefix = Vec::new();
-        let mut entries = Entries {
+        let mut entries = BorderEntries {
             words: [[0; 2]; WIDTH_MAX],
             classes: [0; WIDTH_MAX],
             count: 0,
@@ -294,7 +294,7 @@ impl<M: Medium> View<'_, M> {
             if !frame.is_start {
                 nodes_read.add(self, self.guard.offset_of(leaf.node))?;
             }
-            let Entries {
+            let BorderEntries {
                 words,
                 classes,
                 count,
@@ -374,15 +374,15 @@ impl<'i, M: Medium> RangeBatches<'i, M> {
 
 /// Entries that a scan has found and not copied yet: their records are on the way from memory while
 /// the next nodes are read. All their keys begin with one prefix.
-struct Pending<'v, 'm, M: Medium> {
+struct PendingEntries<'v, 'm, M: Medium> {
     view: &'v View<'m, M>,
     /// Where the entries are copied to.
-    batch: Batch,
+    batch: ScanBatch,
     prefix: Vec<u8>,
     entries: VecDeque<(Slice, u64)>,
 }
 
-impl<M: Medium> Pending<'_, '_, M> {
+impl<M: Medium> PendingEntries<'_, '_, M> {
     /// Takes entries, and copies those that were found long enough ago. Returns whether the batch
     /// takes more.
     fn take(&mut self, prefix: &[u8], words: &[[u64; 2]], classes: &[u8]) -> Result<bool> {
@@ -407,7 +407,7 @@ impl<M: Medium> Pending<'_, '_, M> {
         }
         // The scan reads no more entries than the batch can take, and none behind the range.
         let is_last = |(slice, content): &(Slice, u64)| {
-            let found = Found {
+            let found = ScannedEntry {
                 prefix: &self.prefix,
                 slice: *slice,
                 content: *content,
@@ -432,7 +432,7 @@ impl<M: Medium> Pending<'_, '_, M> {
             let Some((slice, content)) = self.entries.pop_front() else {
                 break;
             };
-            let found = Found {
+            let found = ScannedEntry {
                 prefix,
                 slice,
                 content,
@@ -449,14 +449,14 @@ impl<M: Medium> Pending<'_, '_, M> {
 }
 
 impl<M: Medium> Batches for RangeBatches<'_, M> {
-    fn read(&mut self, batch: &mut Batch) -> Result<()> {
+    fn read(&mut self, batch: &mut ScanBatch) -> Result<()> {
         let from = match batch.from() {
             Bound::Included(key) | Bound::Excluded(key) => Some(&key[..]),
             Bound::Unbounded => None,
         };
         let read = |view: &View<'_, M>| {
             let (prefix, entries) = Default::default();
-            let mut pending = Pending {
+            let mut pending = PendingEntries {
                 view,
                 batch: batch.fresh(),
                 prefix,

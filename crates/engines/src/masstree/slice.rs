@@ -52,7 +52,7 @@ impl Slice {
 
 /// Where a descent goes within a layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Target {
+pub(super) enum SliceTarget {
     /// To the node that covers this slice.
     At(Slice),
     /// To the node that covers the slices just below this one.

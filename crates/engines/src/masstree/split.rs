@@ -12,13 +12,13 @@ use medium::Medium;
 use smallvec::SmallVec;
 
 use super::access::{HEIGHT_MAX, NodeRef, View, Walk};
-use super::find::Locked;
-use super::in_line_log::Change;
+use super::find::LockedBorder;
+use super::in_line_log::BorderChange;
 use super::layout::{Border, INTERIOR, Interior, OFFSET_MASK, nibble};
 use super::nodes::Parts;
 use super::permutation::Permutation;
 use super::shard::Work;
-use super::slice::{LAYER, LONGER, Slice, Target};
+use super::slice::{LAYER, LONGER, Slice, SliceTarget};
 use super::version::Lock;
 
 /// The locked parent of a node, which leads to it.
@@ -119,7 +119,7 @@ impl<M: Medium> View<'_, M> {
     fn step(&self, node: &NodeRef<'_>, slice: Slice) -> Option<(usize, u64)> {
         match node {
             NodeRef::Interior(node) => {
-                let rank = self.rank(node, node.shape.load(&self.guard), Target::At(slice));
+                let rank = self.rank(node, node.shape.load(&self.guard), SliceTarget::At(slice));
                 Some((rank, node.child(rank).load(&self.guard)))
             }
             NodeRef::Border(node) => {
@@ -141,7 +141,9 @@ impl<M: Medium> View<'_, M> {
     pub(super) fn prepare_root(&self, work: &mut Work<'_>, root: &RootLock<'_, M>) -> Walk<()> {
         match root {
             RootLock::Anchor(_) => Ok(()),
-            RootLock::Entry(entry) => self.prepare(work, entry.node, Change::Everything).map(drop),
+            RootLock::Entry(entry) => self
+                .prepare(work, entry.node, BorderChange::Everything)
+                .map(drop),
         }
     }
 
@@ -172,7 +174,7 @@ impl<M: Medium> View<'_, M> {
     pub(super) fn split(
         &self,
         work: &mut Work<'_>,
-        mut place: Locked<'_, M>,
+        mut place: LockedBorder<'_, M>,
         key: &[u8],
         position: usize,
         content: u64,
@@ -259,7 +261,7 @@ impl<M: Medium> View<'_, M> {
     fn prepare_split(
         &self,
         work: &mut Work<'_>,
-        place: &Locked<'_, M>,
+        place: &LockedBorder<'_, M>,
         full: &[InteriorLock<'_, M>],
         top: &Parent<'_, M>,
         made: &mut SmallVec<[u64; 8]>,
@@ -275,14 +277,15 @@ impl<M: Medium> View<'_, M> {
             Parent::Interior(parent) => self.prepare_interior(work, parent.node)?,
             Parent::Root(root) => self.prepare_root(work, root)?,
         }
-        self.prepare(work, place.node, Change::Everything).map(drop)
+        self.prepare(work, place.node, BorderChange::Everything)
+            .map(drop)
     }
 
     /// The entries that the new node gets when an entry is inserted into a full one, whose first
     /// `kept` entries stay.
     fn upper_of(
         &self,
-        place: &Locked<'_, M>,
+        place: &LockedBorder<'_, M>,
         position: usize,
         content: u64,
         kept: usize,
@@ -311,7 +314,7 @@ impl<M: Medium> View<'_, M> {
     fn split_border(
         &self,
         work: &mut Work<'_>,
-        place: &mut Locked<'_, M>,
+        place: &mut LockedBorder<'_, M>,
         position: usize,
         content: u64,
         offset: u64,

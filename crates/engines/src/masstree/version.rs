@@ -14,7 +14,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use medium::{Guard, Medium, VolatileWord};
+use medium::{Medium, MediumGuard, VolatileWord};
 
 use super::layout::VERSION;
 
@@ -31,7 +31,7 @@ pub(super) struct Version(u64);
 impl Version {
     /// The version now.
     #[inline(always)]
-    pub(super) fn now<M: Medium>(guard: &Guard<'_, M>, word: &VolatileWord) -> Self {
+    pub(super) fn now<M: Medium>(guard: &MediumGuard<'_, M>, word: &VolatileWord) -> Self {
         // ORDER: pairs with the releases below; the stores before them are visible.
         Self(word.load(guard, Ordering::Acquire))
     }
@@ -53,7 +53,11 @@ impl Version {
 
     /// Whether everything that was read since this version is of one state.
     #[inline(always)]
-    pub(super) fn is_still<M: Medium>(self, guard: &Guard<'_, M>, word: &VolatileWord) -> bool {
+    pub(super) fn is_still<M: Medium>(
+        self,
+        guard: &MediumGuard<'_, M>,
+        word: &VolatileWord,
+    ) -> bool {
         // Orders all earlier loads, also the relaxed ones of kernels, before the load of the
         // version.
         fence(Ordering::Acquire);
@@ -68,14 +72,14 @@ impl Version {
 
 /// A node locked by this thread; unlocked when dropped.
 pub(super) struct Lock<'n, M: Medium> {
-    guard: &'n Guard<'n, M>,
+    guard: &'n MediumGuard<'n, M>,
     word: &'n VolatileWord,
     version: u64,
 }
 
 impl<'n, M: Medium> Lock<'n, M> {
     /// Locks the node unless it is locked.
-    pub(super) fn try_new(guard: &'n Guard<'n, M>, word: &'n VolatileWord) -> Option<Self> {
+    pub(super) fn try_new(guard: &'n MediumGuard<'n, M>, word: &'n VolatileWord) -> Option<Self> {
         let version = word.load(guard, Ordering::Relaxed);
         if version & LOCKED != 0 {
             return None;

@@ -5,8 +5,8 @@ use medium::Medium;
 use super::access::{View, Walk};
 use super::cells::{NO_CELL, cell_pointer, side_of};
 use super::core::Core;
-use super::find::{Entry, Locked};
-use super::in_line_log::Change;
+use super::find::{BorderEntry, LockedBorder};
+use super::in_line_log::BorderChange;
 use super::layout::line_of;
 use super::shard::Work;
 use crate::index::Condition;
@@ -78,8 +78,8 @@ impl<M: Medium> View<'_, M> {
     fn update(
         &self,
         work: &mut Work<'_>,
-        place: &Locked<'_, M>,
-        entry: Entry,
+        place: &LockedBorder<'_, M>,
+        entry: BorderEntry,
         key: &[u8],
         value: &[u8],
     ) -> Walk<()> {
@@ -87,7 +87,7 @@ impl<M: Medium> View<'_, M> {
             return self.update_cell(work, place, entry, prefix_word(value));
         }
         let new = self.write_record(work, key, value)?;
-        self.prepare(work, place.node, Change::Update(entry.slot))
+        self.prepare(work, place.node, BorderChange::Update(entry.slot))
             .or_else(|stop| self.give_up(work, &[new], stop))?;
         // PERSIST: nothing; durable with the epoch, and undone by the in-line log if that fails.
         // ORDER: pairs with the load in `search`: the record is visible.
@@ -99,8 +99,8 @@ impl<M: Medium> View<'_, M> {
     fn update_cell(
         &self,
         work: &mut Work<'_>,
-        place: &Locked<'_, M>,
-        entry: Entry,
+        place: &LockedBorder<'_, M>,
+        entry: BorderEntry,
         word: u64,
     ) -> Walk<()> {
         let node = place.node;
@@ -108,7 +108,7 @@ impl<M: Medium> View<'_, M> {
             return Err(Error::corrupt(self.guard.offset_of(node), NO_CELL).into());
         };
         let cells = &self.cells(node)?[entry.slot];
-        let may_overwrite = self.prepare(work, node, Change::Update(entry.slot))?;
+        let may_overwrite = self.prepare(work, node, BorderChange::Update(entry.slot))?;
         let side = if may_overwrite { current } else { 1 - current };
         self.list_node(work, &node.listed, line_of(node, &cells[side]));
         // PERSIST: nothing; durable with the epoch. If that fails the pointer leads to the other

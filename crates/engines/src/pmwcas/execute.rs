@@ -6,7 +6,7 @@ use medium::sync::thread_number;
 use medium::{LINE_BYTES, Lsn, Medium, WORD_BYTES, Word};
 use pool::Guard;
 
-use super::layout::{State, Status, Target};
+use super::layout::{OperationState, Status, TargetWord};
 use super::slots::{DESCRIPTORS_PER_SLOT, Held, Phase, count};
 use super::word::{CONDITIONAL, Name, SEQUENCE_MASK, VALUE_MASK, conditional_word, is_name};
 use super::{Carried, DescriptorNode, Leftovers, Pmwcas, Swap, Swaps, Targets};
@@ -29,7 +29,7 @@ struct Named<'g> {
 }
 
 /// How far a thread got with an operation.
-enum Progress {
+enum OperationProgress {
     /// It succeeded; its commit has this LSN.
     Succeeded(Lsn),
     /// It failed.
@@ -96,7 +96,7 @@ fn carry<M: Medium>(guard: &Guard<'_, M>, swaps: &[Swap<'_>], carried: Carried<'
     flush_at(guard, offsets.filter(|offset| !is_named(offset)))
 }
 
-fn find_words<'g, M: Medium>(guard: &'g Guard<'_, M>, targets: &[Target]) -> Result<Swaps<'g>> {
+fn find_words<'g, M: Medium>(guard: &'g Guard<'_, M>, targets: &[TargetWord]) -> Result<Swaps<'g>> {
     targets
         .iter()
         .map(|target| {
@@ -143,7 +143,7 @@ impl Pmwcas {
             position,
         } = self.find_named(guard, offset, raw)?;
         let target = targets[position];
-        if raw & CONDITIONAL != 0 || status.state != State::Succeeded {
+        if raw & CONDITIONAL != 0 || status.state != OperationState::Succeeded {
             return Ok(self.commits.visible(guard, offset, target.old));
         }
         self.commits
@@ -179,7 +179,7 @@ impl Pmwcas {
             .position(|target| target.offset == offset)
             .ok_or_else(wrong)?;
         let right = raw & CONDITIONAL == 0 || position == conditional_word(raw);
-        if status.sequence != name.sequence || status.state == State::Free || !right {
+        if status.sequence != name.sequence || status.state == OperationState::Free || !right {
             return Err(wrong());
         }
         Ok(Named {
@@ -214,7 +214,7 @@ impl Pmwcas {
         let (held, turn) = self.take_descriptor(guard)?;
         count(&held.counters.attempts[swaps.len()]);
         match self.run_in(guard, &held, turn, swaps, carried) {
-            Ok(Progress::Succeeded(lsn)) => Ok(Some(lsn)),
+            Ok(OperationProgress::Succeeded(lsn)) => Ok(Some(lsn)),
             progress => {
                 count(&held.counters.failures);
                 progress.map(|_| None)
@@ -229,7 +229,7 @@ impl Pmwcas {
         turn: usize,
         swaps: &[Swap<'_>],
         carried: Carried<'_>,
-    ) -> Result<Progress> {
+    ) -> Result<OperationProgress> {
         let index = held.number * DESCRIPTORS_PER_SLOT + turn;
         let other = 1 - turn;
         let node = self.node(guard, index)?;
@@ -260,13 +260,13 @@ impl Pmwcas {
             .or_else(|error| {
                 // The operation stopped at damage. Names that it has installed must not stay,
                 // unless other threads ended it.
-                let state = self.decide(guard, &operation, State::Failed)?;
+                let state = self.decide(guard, &operation, OperationState::Failed)?;
                 match self.conclude(guard, &operation, state, swaps) {
-                    Progress::Succeeded(lsn) => Ok(Progress::Succeeded(lsn)),
+                    OperationProgress::Succeeded(lsn) => Ok(OperationProgress::Succeeded(lsn)),
                     _ => Err(error),
                 }
             });
-        let unseen = matches!(progress, Ok(Progress::Unseen));
+        let unseen = matches!(progress, Ok(OperationProgress::Unseen));
         held.set_phase(turn, if unseen { Phase::Free } else { Phase::Ended });
         // For the next operation of this thread, which gives this descriptor back and fills the
         // other one.
@@ -365,7 +365,7 @@ impl Pmwcas {
                 // it. Not to be filled before this is durable: recovery takes a status that is
                 // decided for the status of the words beside it.
                 node.status
-                    .publish(guard, status.in_state(State::Free).encode());
+                    .publish(guard, status.in_state(OperationState::Free).encode());
                 held.set_phase(turn, Phase::Freed);
             }
             Phase::Freed => held.set_phase(turn, Phase::Free),
@@ -442,7 +442,7 @@ impl Pmwcas {
         for turn in 0..DESCRIPTORS_PER_SLOT {
             let index = held.number * DESCRIPTORS_PER_SLOT + turn;
             let status = status_of(guard, self.node(guard, index)?, index)?;
-            if held.phase(turn) == Phase::Free && status.state != State::Free {
+            if held.phase(turn) == Phase::Free && status.state != OperationState::Free {
                 held.set_phase(turn, Phase::Flushed);
             }
         }
@@ -462,7 +462,7 @@ impl Pmwcas {
         // order.
         while let Some((offset, raw)) = next {
             next = match self.help_one(guard, held, offset, raw)? {
-                Progress::Blocked(offset, raw) => Some((offset, raw)),
+                OperationProgress::Blocked(offset, raw) => Some((offset, raw)),
                 _ => None,
             };
         }
@@ -479,16 +479,16 @@ impl Pmwcas {
         held: &Held<'_>,
         offset: u64,
         raw: u64,
-    ) -> Result<Progress> {
+    ) -> Result<OperationProgress> {
         let cell = word_at(guard, offset)?;
         let name = Name::of(raw);
         let _hazard = self.slots.announce(held, name);
         if cell.load(guard) != raw {
-            return Ok(Progress::Failed);
+            return Ok(OperationProgress::Failed);
         }
         // From here on the descriptor stays what it is.
         let named = match self.find_named(guard, offset, raw) {
-            Err(_) if cell.load(guard) != raw => return Ok(Progress::Failed),
+            Err(_) if cell.load(guard) != raw => return Ok(OperationProgress::Failed),
             found => found?,
         };
         count(&held.counters.helps);
@@ -506,11 +506,11 @@ impl Pmwcas {
         // The status is read after the words: if the operation is still undecided, its owner was
         // pinned, so the words that were read were in use.
         let mut state = status_of(guard, node, name.index)?.state;
-        if state == State::Undecided {
+        if state == OperationState::Undecided {
             if holds {
                 return self.complete(guard, held, &operation, None);
             }
-            state = self.decide(guard, &operation, State::Failed)?;
+            state = self.decide(guard, &operation, OperationState::Failed)?;
         }
         // The operation is decided, so only this word is completed. Threads that reach the other
         // words complete those.
@@ -539,31 +539,31 @@ impl Pmwcas {
         held: &Held<'_>,
         operation: &Operation<'_>,
         other: Option<usize>,
-    ) -> Result<Progress> {
+    ) -> Result<OperationProgress> {
         let Operation { name, swaps, node } = *operation;
-        let mut state = State::Succeeded;
+        let mut state = OperationState::Succeeded;
         for (position, swap) in swaps.iter().enumerate() {
             match self.install(guard, held, operation, position, other.is_some())? {
                 Installation::Done => {}
                 Installation::Mismatch if other.is_some() && position == 0 => {
-                    return Ok(Progress::Unseen);
+                    return Ok(OperationProgress::Unseen);
                 }
                 Installation::Mismatch => {
-                    state = State::Failed;
+                    state = OperationState::Failed;
                     break;
                 }
                 Installation::Blocked(raw) => {
                     // This thread may have installed its last name after the decision, when the
                     // words had their final values.
                     let state = status_of(guard, node, name.index)?.state;
-                    if state != State::Undecided {
+                    if state != OperationState::Undecided {
                         return Ok(self.conclude(guard, operation, state, swaps));
                     }
-                    return Ok(Progress::Blocked(swap.target.offset, raw));
+                    return Ok(OperationProgress::Blocked(swap.target.offset, raw));
                 }
             }
         }
-        if state == State::Succeeded {
+        if state == OperationState::Succeeded {
             if let Some(other) = other {
                 // Fence 1 made this possible. It comes only here because it flushes, and the
                 // processor would wait for that flush at the first name.
@@ -588,24 +588,24 @@ impl Pmwcas {
         &self,
         guard: &Guard<'_, M>,
         operation: &Operation<'_>,
-        state: State,
+        state: OperationState,
         swaps: &[Swap<'_>],
-    ) -> Progress {
+    ) -> OperationProgress {
         match state {
-            State::Succeeded => {
+            OperationState::Succeeded => {
                 let lsn = Self::make_durable(guard, operation.node);
                 swaps
                     .iter()
                     .for_each(|swap| self.commits.note::<M>(swap.target.offset, lsn));
                 self.install_results(guard, operation.name, swaps, true);
-                Progress::Succeeded(lsn)
+                OperationProgress::Succeeded(lsn)
             }
-            State::Failed => {
+            OperationState::Failed => {
                 self.install_results(guard, operation.name, swaps, false);
-                Progress::Failed
+                OperationProgress::Failed
             }
             // The operation ended after this thread began to help.
-            State::Free | State::Undecided => Progress::Failed,
+            OperationState::Free | OperationState::Undecided => OperationProgress::Failed,
         }
     }
 
@@ -674,8 +674,8 @@ impl Pmwcas {
     ) -> Result<()> {
         let status = status_of(guard, operation.node, operation.name.index)?;
         let undecided =
-            status.state == State::Undecided && status.sequence == operation.name.sequence;
-        let Target { offset, old, .. } = swap.target;
+            status.state == OperationState::Undecided && status.sequence == operation.name.sequence;
+        let TargetWord { offset, old, .. } = swap.target;
         let into = if undecided {
             operation.name.installed()
         } else {
@@ -692,11 +692,11 @@ impl Pmwcas {
         &self,
         guard: &Guard<'_, M>,
         operation: &Operation<'_>,
-        state: State,
-    ) -> Result<State> {
+        state: OperationState,
+    ) -> Result<OperationState> {
         let Operation { name, swaps, node } = *operation;
         let undecided = Status {
-            state: State::Undecided,
+            state: OperationState::Undecided,
             count: swaps.len(),
             sequence: name.sequence,
         };

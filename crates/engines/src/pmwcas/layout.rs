@@ -57,7 +57,7 @@ const _: () = {
 
 /// How far an operation has got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum State {
+pub(super) enum OperationState {
     /// No word holds the descriptor's name.
     Free = 0,
     /// Phase 1: some words may hold the name.
@@ -71,7 +71,7 @@ pub(super) enum State {
 /// A descriptor's status word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Status {
-    pub(super) state: State,
+    pub(super) state: OperationState,
     pub(super) count: usize,
     pub(super) sequence: u64,
 }
@@ -97,10 +97,10 @@ impl Status {
     #[inline]
     pub(super) fn decode(word: u64) -> Option<Self> {
         let state = match word & 3 {
-            0 => State::Free,
-            1 => State::Undecided,
-            2 => State::Succeeded,
-            _ => State::Failed,
+            0 => OperationState::Free,
+            1 => OperationState::Undecided,
+            2 => OperationState::Succeeded,
+            _ => OperationState::Failed,
         };
         let count = (word >> COUNT_SHIFT) as usize & 15;
         let status = Self {
@@ -112,7 +112,7 @@ impl Status {
     }
 
     /// The status of the same operation in another state.
-    pub(super) fn in_state(self, state: State) -> Self {
+    pub(super) fn in_state(self, state: OperationState) -> Self {
         Self { state, ..self }
     }
 }
@@ -124,7 +124,7 @@ fn check_of_status(bits: u64) -> u64 {
 
 /// A word to be changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Target {
+pub(super) struct TargetWord {
     pub(super) offset: u64,
     pub(super) old: u64,
     pub(super) new: u64,
@@ -157,11 +157,11 @@ impl DescriptorNode {
     #[inline]
     pub(super) fn load_target<M: Medium>(
         &self,
-        guard: &medium::Guard<'_, M>,
+        guard: &medium::MediumGuard<'_, M>,
         position: usize,
-    ) -> Target {
+    ) -> TargetWord {
         let cells = self.target(position);
-        Target {
+        TargetWord {
             offset: cells[0].load(guard),
             old: cells[1].load(guard),
             new: cells[2].load(guard),
@@ -171,18 +171,18 @@ impl DescriptorNode {
     /// The first `count` words, as an operation left them.
     pub(super) fn load_targets<M: Medium>(
         &self,
-        guard: &medium::Guard<'_, M>,
+        guard: &medium::MediumGuard<'_, M>,
         count: usize,
-    ) -> smallvec::SmallVec<[Target; WORDS_MAX]> {
+    ) -> smallvec::SmallVec<[TargetWord; WORDS_MAX]> {
         (0..count.min(WORDS_MAX))
             .map(|position| self.load_target(guard, position))
             .collect()
     }
 
     /// Writes and flushes a descriptor that is free; the caller fences.
-    pub(super) fn format<M: Medium>(&self, guard: &medium::Guard<'_, M>) {
+    pub(super) fn format<M: Medium>(&self, guard: &medium::MediumGuard<'_, M>) {
         let free = Status {
-            state: State::Free,
+            state: OperationState::Free,
             count: 0,
             sequence: 0,
         };
@@ -191,7 +191,7 @@ impl DescriptorNode {
     }
 
     /// Clears the writer of each line, and flushes that; the caller fences.
-    pub(super) fn forget_writers<M: Medium>(&self, guard: &medium::Guard<'_, M>) {
+    pub(super) fn forget_writers<M: Medium>(&self, guard: &medium::MediumGuard<'_, M>) {
         self.lines
             .iter()
             .for_each(|line| line[WRITER].publish(guard, writer(NOBODY)));
@@ -200,16 +200,16 @@ impl DescriptorNode {
     /// Writes and flushes a new operation; the caller fences. `before` is the status so far.
     pub(super) fn fill<M: Medium>(
         &self,
-        guard: &medium::Guard<'_, M>,
+        guard: &medium::MediumGuard<'_, M>,
         before: Status,
         sequence: u64,
-        targets: impl ExactSizeIterator<Item = Target> + Clone,
+        targets: impl ExactSizeIterator<Item = TargetWord> + Clone,
     ) -> Result<(), BadOffset> {
         let count = targets.len();
-        if before.state != State::Free {
+        if before.state != OperationState::Free {
             // No other thread saw that operation.
             self.status
-                .store(guard, before.in_state(State::Free).encode());
+                .store(guard, before.in_state(OperationState::Free).encode());
         }
         let lines = self.lines_of(count);
         lines
@@ -226,7 +226,7 @@ impl DescriptorNode {
             .for_each(|line| line[WRITER].store(guard, writer(sequence)));
         self.check.store(guard, check_of(sequence, targets));
         let status = Status {
-            state: State::Undecided,
+            state: OperationState::Undecided,
             count,
             sequence,
         };
@@ -240,7 +240,7 @@ impl DescriptorNode {
     /// never names an older operation with the same number.
     pub(super) fn last_sequence<M: Medium>(
         &self,
-        guard: &medium::Guard<'_, M>,
+        guard: &medium::MediumGuard<'_, M>,
         status: Status,
     ) -> u64 {
         let written = self.lines.iter().map(|line| line[WRITER].load(guard));
@@ -252,7 +252,11 @@ impl DescriptorNode {
 
     /// Whether a line of an undecided operation was certainly not written whole when the crash
     /// came.
-    pub(super) fn is_torn<M: Medium>(&self, guard: &medium::Guard<'_, M>, status: Status) -> bool {
+    pub(super) fn is_torn<M: Medium>(
+        &self,
+        guard: &medium::MediumGuard<'_, M>,
+        status: Status,
+    ) -> bool {
         self.lines_of(status.count).iter().any(|line| {
             let found = line[WRITER].load(guard);
             found != writer(status.sequence) && found == writer(found & SEQUENCE_MASK)
@@ -262,7 +266,7 @@ impl DescriptorNode {
 
 /// The check that a descriptor with these words must have.
 #[inline]
-pub(super) fn check_of(sequence: u64, targets: impl Iterator<Item = Target>) -> u64 {
+pub(super) fn check_of(sequence: u64, targets: impl Iterator<Item = TargetWord>) -> u64 {
     let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(SPREAD).rotate_left(29);
     targets.fold(mix(SPREAD, sequence), |sum, target| {
         [target.offset, target.old, target.new]

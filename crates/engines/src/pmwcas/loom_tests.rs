@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loom::thread;
 use medium::sync::{AtomicU64, Ordering, model};
 
-use super::slots::{Phase, Slots, count};
+use super::slots::{DescriptorSlots, Phase, count};
 use super::word::Name;
 
 /// The descriptor, and the operations that it stands for one after the other: names as words hold
@@ -25,7 +25,7 @@ const VALUE: u64 = 5;
 
 /// A word, a descriptor's content, with the orderings of cells, and the slots.
 struct Life {
-    slots: Slots,
+    slots: DescriptorSlots,
     word: AtomicU64,
     content: AtomicU64,
 }
@@ -35,7 +35,7 @@ impl Life {
     fn new() -> Arc<Self> {
         let word = AtomicU64::new(FIRST.installed());
         Arc::new(Self {
-            slots: Slots::new(3),
+            slots: DescriptorSlots::new(3),
             word,
             content: AtomicU64::new(FIRST.sequence),
         })
@@ -181,9 +181,9 @@ fn a_descriptor_is_filled_again_by_the_next_holder_of_its_slot() {
 #[test]
 fn a_slot_goes_from_hand_to_hand() {
     model(|| {
-        let slots = Arc::new(Slots::new(1));
+        let slots = Arc::new(DescriptorSlots::new(1));
         let other = Arc::clone(&slots);
-        let take = |slots: &Slots, mine: Phase| {
+        let take = |slots: &DescriptorSlots, mine: Phase| {
             let Some(held) = slots.take_number(0) else {
                 return 0;
             };

@@ -154,9 +154,9 @@ use smallvec::SmallVec;
 
 use crate::{Error, ErrorKind, Result};
 
-use layout::{DESCRIPTOR_BYTES, DescriptorNode, Target};
+use layout::{DESCRIPTOR_BYTES, DescriptorNode, TargetWord};
 use seen::Commits;
-use slots::{DESCRIPTORS_PER_SLOT, Slots};
+use slots::{DESCRIPTORS_PER_SLOT, DescriptorSlots};
 use word::{DESCRIPTORS_MAX, SLOTS_MAX};
 
 #[cfg(all(test, not(loom)))]
@@ -175,7 +175,7 @@ const _: () = assert!(SLOTS_MAX * DESCRIPTORS_PER_SLOT <= DESCRIPTORS_MAX);
 pub struct Pmwcas {
     /// Where the descriptors lie.
     place: u64,
-    slots: Slots,
+    slots: DescriptorSlots,
     commits: Commits,
     /// Whether each descriptor was found whole.
     is_recovered: bool,
@@ -264,7 +264,7 @@ fn recycle_offset<M: Medium>(guard: &Guard<'_, M>, recycled: Recycled) {
 /// Words and their values, see [`Descriptor::attempt_carrying`].
 pub type Carried<'c> = &'c [(&'c Word, u64)];
 /// The words of an operation, as its descriptor names them.
-type Targets = SmallVec<[Target; WORDS_MAX]>;
+type Targets = SmallVec<[TargetWord; WORDS_MAX]>;
 /// The words of an operation, found in the pool.
 type Swaps<'g> = SmallVec<[Swap<'g>; WORDS_MAX]>;
 
@@ -272,7 +272,7 @@ type Swaps<'g> = SmallVec<[Swap<'g>; WORDS_MAX]>;
 #[derive(Clone, Copy, Debug)]
 struct Swap<'g> {
     cell: &'g Word,
-    target: Target,
+    target: TargetWord,
 }
 
 /// An operation that succeeded: other threads see its words changed, and memory that these lead to
@@ -451,7 +451,7 @@ impl<'p> Descriptor<'p> {
             };
             return Err(BadTarget::TooWide(wide));
         }
-        let target = Target {
+        let target = TargetWord {
             offset: guard.offset_of(cell),
             old: expected,
             new: desired,
@@ -470,7 +470,7 @@ impl<'p> Descriptor<'p> {
         if expected & !VALUE_MASK != 0 {
             return Err(BadTarget::TooWide(expected));
         }
-        let target = Target {
+        let target = TargetWord {
             offset: guard.offset_of(cell),
             old: expected,
             new: UNFILLED,
@@ -646,7 +646,7 @@ impl<'p> Descriptor<'p> {
     }
 
     /// The words that have memory to be recycled.
-    fn recycled(&self) -> impl Iterator<Item = &Target> {
+    fn recycled(&self) -> impl Iterator<Item = &TargetWord> {
         let bits = self.recycled;
         let positions =
             (0..u32::BITS - bits.leading_zeros()).filter(move |position| bits >> position & 1 != 0);

@@ -4,19 +4,19 @@ use medium::Medium;
 use pool::Guard;
 use smallvec::SmallVec;
 
-use super::layout::{State, Status, Target, check_of};
+use super::layout::{OperationState, Status, TargetWord, check_of};
 use super::seen::Commits;
-use super::slots::Slots;
+use super::slots::DescriptorSlots;
 use super::word::{Name, SLOTS_MAX, VALUE_MASK};
 use super::{Pmwcas, WORDS_MAX};
 use crate::{Error, Result};
 
 /// A descriptor that is not free.
-pub(super) struct Unfinished {
+pub(super) struct BusyDescriptor {
     index: usize,
     status: Status,
     /// Empty if a crash interrupted the filling: no word holds its name.
-    targets: SmallVec<[Target; WORDS_MAX]>,
+    targets: SmallVec<[TargetWord; WORDS_MAX]>,
 }
 
 impl Pmwcas {
@@ -32,7 +32,7 @@ impl Pmwcas {
     fn assembled<M: Medium>(place: u64, slots: usize, is_recovered: bool) -> Self {
         Self {
             place,
-            slots: Slots::new(slots),
+            slots: DescriptorSlots::new(slots),
             commits: Commits::new::<M>(),
             is_recovered,
         }
@@ -66,7 +66,7 @@ impl Pmwcas {
     /// leave.
     pub fn open<M: Medium>(guard: &Guard<'_, M>, place: u64, slots: usize) -> Result<Self> {
         let pmwcas = Self::at::<M>(place, slots)?;
-        let mut unfinished: Vec<Unfinished> = Vec::new();
+        let mut unfinished: Vec<BusyDescriptor> = Vec::new();
         for index in 0..pmwcas.descriptors() {
             unfinished.extend(pmwcas.examine(guard, index)?);
         }
@@ -78,7 +78,7 @@ impl Pmwcas {
             // freed; if this is lost, they are rolled again.
             guard.fence();
             for operation in &unfinished {
-                let free = operation.status.in_state(State::Free).encode();
+                let free = operation.status.in_state(OperationState::Free).encode();
                 pmwcas
                     .node(guard, operation.index)?
                     .status
@@ -112,7 +112,7 @@ impl Pmwcas {
         &self,
         guard: &Guard<'_, M>,
         index: usize,
-    ) -> Result<Option<Unfinished>> {
+    ) -> Result<Option<BusyDescriptor>> {
         let node = self.node(guard, index)?;
         let refuse = |what: &str| {
             Err(Error::corrupt(
@@ -123,16 +123,16 @@ impl Pmwcas {
         let Some(status) = Status::decode(node.status.load(guard)) else {
             return refuse("the status fails its check");
         };
-        if status.state == State::Free {
+        if status.state == OperationState::Free {
             return Ok(None);
         }
         let mut targets = node.load_targets(guard, status.count);
         if node.check.load(guard) != check_of(status.sequence, targets.iter().copied()) {
-            if status.state != State::Undecided || !node.is_torn(guard, status) {
+            if status.state != OperationState::Undecided || !node.is_torn(guard, status) {
                 return refuse("its words fail their check");
             }
             targets.clear();
-            return Ok(Some(Unfinished {
+            return Ok(Some(BusyDescriptor {
                 index,
                 status,
                 targets,
@@ -152,7 +152,7 @@ impl Pmwcas {
         if !targets.is_sorted_by(|one, other| one.offset < other.offset) {
             return refuse("its words overlap");
         }
-        Ok(Some(Unfinished {
+        Ok(Some(BusyDescriptor {
             index,
             status,
             targets,
@@ -161,8 +161,8 @@ impl Pmwcas {
 }
 
 /// Gives words that still hold the name their final values, and flushes them.
-fn roll<M: Medium>(guard: &Guard<'_, M>, operation: &Unfinished) -> Result<()> {
-    let Unfinished {
+fn roll<M: Medium>(guard: &Guard<'_, M>, operation: &BusyDescriptor) -> Result<()> {
+    let BusyDescriptor {
         index,
         status,
         targets,
@@ -175,7 +175,7 @@ fn roll<M: Medium>(guard: &Guard<'_, M>, operation: &Unfinished) -> Result<()> {
         let cell = &guard.words(target.offset, 1)?[0];
         let raw = cell.load(guard);
         if raw == name.installed() {
-            let succeeded = status.state == State::Succeeded;
+            let succeeded = status.state == OperationState::Succeeded;
             // PERSIST: success is durable, or no desired value was ever visible; if this is lost,
             // it is done again.
             cell.publish(guard, if succeeded { target.new } else { target.old });
@@ -204,7 +204,7 @@ pub(crate) mod tests {
     const INDEX: usize = 1;
     const SEQUENCE: u64 = 5;
     const FREE: Status = Status {
-        state: State::Free,
+        state: OperationState::Free,
         count: 0,
         sequence: SEQUENCE - 1,
     };
@@ -235,12 +235,12 @@ pub(crate) mod tests {
     /// Writes a descriptor as an operation on words with these offsets leaves it, with what belongs
     /// to it.
     pub(crate) fn plant(guard: &Guard<'_, Dax>, place: u64, offsets: &[u64]) {
-        let target = |offset: &u64| Target {
+        let target = |offset: &u64| TargetWord {
             offset: *offset,
             old: 1,
             new: 2,
         };
-        let targets: Vec<Target> = offsets.iter().map(target).collect();
+        let targets: Vec<TargetWord> = offsets.iter().map(target).collect();
         let pmwcas = Pmwcas::at::<Dax>(place, 1).unwrap();
         pmwcas
             .node(guard, INDEX)
@@ -256,8 +256,8 @@ pub(crate) mod tests {
             .unwrap_or_default()
     }
 
-    fn named(words: u64, count: usize) -> Vec<Target> {
-        let target = |word| Target {
+    fn named(words: u64, count: usize) -> Vec<TargetWord> {
+        let target = |word| TargetWord {
             offset: words + 8 * word,
             old: 10 + word,
             new: 20 + word,
@@ -326,7 +326,7 @@ pub(crate) mod tests {
         let end = pool.stat().file_bytes;
         let with = |offset: u64, old: u64, new: u64| {
             let mut targets = named(words, 3);
-            targets[2] = Target { offset, old, new };
+            targets[2] = TargetWord { offset, old, new };
             targets
         };
         let cases = [
@@ -349,7 +349,11 @@ pub(crate) mod tests {
             ("an operation without words", Vec::new()),
         ];
         for (what, targets) in cases {
-            for state in [State::Undecided, State::Succeeded, State::Failed] {
+            for state in [
+                OperationState::Undecided,
+                OperationState::Succeeded,
+                OperationState::Failed,
+            ] {
                 node.fill(&guard, FREE, SEQUENCE, targets.iter().copied())
                     .unwrap();
                 let status = Status {

@@ -51,7 +51,7 @@ impl Phase {
 
 /// Counters of a slot, for its holder.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct SlotCounters {
     /// By the number of words.
     pub(super) attempts: [AtomicU64; WORDS_MAX + 1],
     pub(super) failures: AtomicU64,
@@ -84,15 +84,15 @@ impl Leftovers {
 /// One slot, on cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(super) struct Slot {
+pub(super) struct DescriptorSlot {
     /// 1 while a thread holds it.
     taken: AtomicU64,
     phases: [AtomicU64; DESCRIPTORS_PER_SLOT],
     attempt: AtomicU64,
-    pub(super) counters: Counters,
+    pub(super) counters: SlotCounters,
 }
 
-impl Slot {
+impl DescriptorSlot {
     #[inline]
     pub(super) fn phase(&self, turn: usize) -> Phase {
         Phase::of(self.phases[turn].load(Ordering::Relaxed))
@@ -125,8 +125,8 @@ impl Slot {
 
 /// All slots.
 #[derive(Debug)]
-pub(super) struct Slots {
-    slots: Box<[Slot]>,
+pub(super) struct DescriptorSlots {
+    slots: Box<[DescriptorSlot]>,
     /// For each slot the index of the descriptor that its holder helps, plus 1; 0 for none.
     hazards: Box<[AtomicU64]>,
     /// How many hazards are not 0, or are about to be set.
@@ -137,7 +137,7 @@ pub(super) struct Slots {
 
 /// A slot that the calling thread holds.
 pub(super) struct Held<'s> {
-    slot: &'s Slot,
+    slot: &'s DescriptorSlot,
     pub(super) number: usize,
 }
 
@@ -150,17 +150,17 @@ impl Drop for Held<'_> {
 }
 
 impl std::ops::Deref for Held<'_> {
-    type Target = Slot;
+    type Target = DescriptorSlot;
 
     #[inline]
-    fn deref(&self) -> &Slot {
+    fn deref(&self) -> &DescriptorSlot {
         self.slot
     }
 }
 
 /// A descriptor that the calling thread has named as being helped.
 pub(super) struct Hazard<'s> {
-    slots: &'s Slots,
+    slots: &'s DescriptorSlots,
     number: usize,
 }
 
@@ -173,10 +173,10 @@ impl Drop for Hazard<'_> {
     }
 }
 
-impl Slots {
+impl DescriptorSlots {
     pub(super) fn new(count: usize) -> Self {
         Self {
-            slots: (0..count).map(|_| Slot::default()).collect(),
+            slots: (0..count).map(|_| DescriptorSlot::default()).collect(),
             hazards: (0..count).map(|_| AtomicU64::new(0)).collect(),
             helpers: AtomicU64::new(0),
             announced: AtomicU64::new(0),
@@ -189,10 +189,10 @@ impl Slots {
 
     /// Bytes of all slots.
     pub(super) fn bytes(&self) -> usize {
-        self.len() * (size_of::<Slot>() + size_of::<AtomicU64>())
+        self.len() * (size_of::<DescriptorSlot>() + size_of::<AtomicU64>())
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &Slot> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &DescriptorSlot> {
         self.slots.iter()
     }
 

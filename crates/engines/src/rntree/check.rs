@@ -14,12 +14,12 @@ use crate::kit::chain::{InnerTree, Separator};
 const LEAVES_PINNED: usize = 256;
 
 /// Collects the violations of one leaf.
-struct Report<'v> {
+struct LeafReport<'v> {
     offset: u64,
     violations: &'v mut Vec<Violation>,
 }
 
-impl Report<'_> {
+impl LeafReport<'_> {
     fn expect(&mut self, holds: bool, what: impl FnOnce() -> String) {
         if !holds {
             self.violations.push(Violation {
@@ -54,7 +54,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 low.clear();
                 continue;
             }
-            let mut report = Report {
+            let mut report = LeafReport {
                 offset: record.offset(),
                 violations: &mut violations,
             };
@@ -105,7 +105,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         guard: &Guard<'_, M>,
         record: &LeafRecord<M>,
         low: &mut Vec<u8>,
-        report: &mut Report<'_>,
+        report: &mut LeafReport<'_>,
     ) -> Result<()> {
         let leaf = Self::leaf(guard, record)?;
         let slots = record.slots();
@@ -190,7 +190,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         guard: &Guard<'_, M>,
         index: u32,
         last: &[u8],
-        report: &mut Report<'_>,
+        report: &mut LeafReport<'_>,
     ) -> Result<()> {
         guard.interleave(&self.inner);
         // If one leaf was replaced by two, the second is reached through the first until its parent

@@ -7,7 +7,8 @@ use super::salvage::Chain;
 use super::{ENTRIES_MAX, ROOT_ENTRIES, RnTree, RnTreeOptions};
 use crate::Result;
 use crate::engine::{
-    Build, Contract, Entry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Values, Visit,
+    Build, Contract, EngineEntry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Values,
+    Visit,
 };
 use crate::index::{Codec, MaybeWords};
 use crate::kit::salvage::salvage_leaves;
@@ -18,7 +19,7 @@ const LEAF_ENTRIES: usize = 0;
 const GATHER: usize = 1;
 
 /// RNTree in the list of engines.
-pub(crate) static ENTRY: Entry = Entry {
+pub(crate) static ENTRY: EngineEntry = EngineEntry {
     id: 1,
     name: "rntree",
     paper: "Building Scalable NVM-based B+tree with HTM, ICPP 2019",
@@ -28,7 +29,7 @@ pub(crate) static ENTRY: Entry = Entry {
         update_words: 2,
         remove: 1,
     }),
-    notices_damage: &crate::engine::Codec::ALL,
+    notices_damage: &crate::engine::CodecKind::ALL,
     marks_later: false,
     stores_lines: true,
     is_trie: false,

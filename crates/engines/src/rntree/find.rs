@@ -13,7 +13,7 @@ use crate::kit::bits;
 use crate::kit::chain::{GROUP, HeapGuard, InnerTree};
 
 /// The result of a point read in a leaf.
-pub(super) enum Seen {
+pub(super) enum LeafFinding {
     /// The key, in this entry.
     Entry(usize, EntryWords),
     /// The leaf covers the key, and does not have it.
@@ -119,22 +119,22 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         record: &LeafRecord<M>,
         key: C::Key<'_>,
         hash: u16,
-    ) -> Result<Seen> {
+    ) -> Result<LeafFinding> {
         loop {
             let version = record.version();
             if LeafRecord::<M>::is_dead(version) {
                 LeafRecord::<M>::wait();
-                return Ok(Seen::Dead);
+                return Ok(LeafFinding::Dead);
             }
             // ORDER: pairs with the release store of `live`: the entries in it, and their
             // fingerprints, are visible.
             let live = record.live.load(Ordering::Acquire);
             let candidates = record.matches(hash as u8) & live;
             let seen = match self.look_among(guard, record, candidates, key, hash) {
-                Ok(Some((entry, words))) => Seen::Entry(entry, words),
+                Ok(Some((entry, words))) => LeafFinding::Entry(entry, words),
                 Ok(None) => match Self::beyond(heap, record, key) {
-                    Ok(Some(next)) => Seen::Beyond(next),
-                    Ok(None) => Seen::Absent,
+                    Ok(Some(next)) => LeafFinding::Beyond(next),
+                    Ok(None) => LeafFinding::Absent,
                     Err(_) if !record.is_still(version) => continue,
                     Err(error) => return Err(error),
                 },
@@ -198,10 +198,10 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     ) -> Result<(u32, Option<(usize, EntryWords)>)> {
         loop {
             match self.look(guard, heap, self.leaves.get(index), key, hash)? {
-                Seen::Entry(entry, words) => return Ok((index, Some((entry, words)))),
-                Seen::Absent => return Ok((index, None)),
-                Seen::Beyond(next) => index = next,
-                Seen::Dead => index = self.descend(guard, key)?,
+                LeafFinding::Entry(entry, words) => return Ok((index, Some((entry, words)))),
+                LeafFinding::Absent => return Ok((index, None)),
+                LeafFinding::Beyond(next) => index = next,
+                LeafFinding::Dead => index = self.descend(guard, key)?,
             }
         }
     }

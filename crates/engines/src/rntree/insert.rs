@@ -21,7 +21,7 @@ use medium::sync::Ordering;
 use medium::{Lsn, Medium, Word, kernels};
 use pool::Guard;
 
-use super::find::{Purpose, Seen};
+use super::find::{LeafFinding, Purpose};
 use super::layout::{EntrySum, Leaf, LeafRecord, Slots};
 use super::order::Scale;
 use super::{ENTRIES_MAX, RnTree};
@@ -107,17 +107,17 @@ enum Destination {
 }
 
 /// The result of planning, valid as long as the leaf has the same sequence.
-enum Plan {
+enum WritePlan {
     /// The key belongs to this leaf, the next one.
     NextLeaf(u32),
     /// The condition fails; the state that it rests on is durable at this LSN.
     ConditionFails { sequence: u64, lsn: Lsn },
     /// Publish a new slot line.
-    Publish(Change),
+    Publish(LeafChange),
 }
 
 /// A change of one leaf, not published yet.
-struct Change {
+struct LeafChange {
     /// The sequence of the leaf that the change was planned on.
     sequence: u64,
     /// The leaf's live entries before the change.
@@ -239,7 +239,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let early = self
             .plan(request, &claim, words, Planning::Optimistic)
             .unwrap_or(None);
-        if let Some(Plan::ConditionFails { sequence, lsn }) = early
+        if let Some(WritePlan::ConditionFails { sequence, lsn }) = early
             && record.is_still_in(sequence)
         {
             return Ok(Attempt::Done(Written::refused(lsn)));
@@ -362,13 +362,13 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             }
 
             let found = match self.look(guard, heap, record, key, hash)? {
-                Seen::Entry(_, words) => Some(words),
-                Seen::Absent => None,
-                Seen::Beyond(next) => {
+                LeafFinding::Entry(_, words) => Some(words),
+                LeafFinding::Absent => None,
+                LeafFinding::Beyond(next) => {
                     index = next;
                     continue;
                 }
-                Seen::Dead => continue,
+                LeafFinding::Dead => continue,
             };
             if request.condition_holds(found)? {
                 return Ok(Destination::Leaf { index, version });
@@ -410,7 +410,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         claim: &Claim<'_, M>,
         words: EntryWords,
         planning: Planning,
-    ) -> Result<Option<Plan>> {
+    ) -> Result<Option<WritePlan>> {
         let Request {
             guard,
             heap,
@@ -423,7 +423,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             return Ok(None);
         };
         if let Some(next) = Self::beyond(heap, record, key)? {
-            return Ok(Some(Plan::NextLeaf(next)));
+            return Ok(Some(WritePlan::NextLeaf(next)));
         }
 
         // ORDER: as in `look`: the live entries and their fingerprints are visible.
@@ -432,7 +432,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let replaced = self.look_among(guard, record, candidates, key, hash)?;
         let old_words = replaced.map(|(_, words)| words);
         if !request.condition_holds(old_words)? {
-            return Ok(Some(Plan::ConditionFails {
+            return Ok(Some(WritePlan::ConditionFails {
                 sequence,
                 lsn: record.lsn(),
             }));
@@ -472,7 +472,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             sum = sum.with(old, words);
         }
         let after = after.sealed(&before, sum);
-        Ok(Some(Plan::Publish(Change {
+        Ok(Some(WritePlan::Publish(LeafChange {
             sequence,
             live,
             replaced,
@@ -488,7 +488,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         request: &Request<'_, '_, M, C>,
         claim: Claim<'_, M>,
         words: EntryWords,
-        early: Option<Plan>,
+        early: Option<WritePlan>,
     ) -> Result<Attempt> {
         let guard = request.guard;
         let record = claim.record;
@@ -497,17 +497,17 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         // The claim keeps the leaf from being merged away (`LeafRecord::close`), but not from being
         // split. After a split the entry may be in the wrong leaf: then the plan is `NextLeaf`.
         let plan = match early {
-            Some(Plan::Publish(change)) if record.is_still_in(change.sequence) => {
-                Some(Plan::Publish(change))
+            Some(WritePlan::Publish(change)) if record.is_still_in(change.sequence) => {
+                Some(WritePlan::Publish(change))
             }
             _ => self.plan(request, &claim, words, Planning::Locked)?,
         };
         let change = match plan {
-            Some(Plan::Publish(change)) => change,
-            Some(Plan::ConditionFails { lsn, .. }) => {
+            Some(WritePlan::Publish(change)) => change,
+            Some(WritePlan::ConditionFails { lsn, .. }) => {
                 return Ok(Attempt::Done(Written::refused(lsn)));
             }
-            Some(Plan::NextLeaf(next)) => return Ok(Attempt::Retry { leaf: Some(next) }),
+            Some(WritePlan::NextLeaf(next)) => return Ok(Attempt::Retry { leaf: Some(next) }),
             None => {
                 return Ok(Attempt::Retry {
                     leaf: Some(claim.index),

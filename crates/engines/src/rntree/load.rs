@@ -9,7 +9,7 @@ use super::insert::write_entry;
 use super::layout::{EntrySum, Leaf, Slots};
 use crate::index::{Codec, EntryWords, NextEntry};
 use crate::kit::chain::Separator;
-use crate::kit::load::{Sorted, entries_per_leaf};
+use crate::kit::load::{EncodedEntries, entries_per_leaf};
 use crate::{ErrorKind, Result};
 
 /// The part of a load that is written before it is published.
@@ -19,11 +19,11 @@ struct Load {
     /// still write to that leaf.
     first: Vec<EntryWords>,
     /// The leaves behind it.
-    leaves: Vec<Loaded>,
+    leaves: Vec<LoadedLeaf>,
 }
 
 /// A leaf of which everything but the slot line is written.
-struct Loaded {
+struct LoadedLeaf {
     offset: u64,
     count: usize,
     first: EntryWords,
@@ -39,7 +39,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         // is needed.
         let guard = self.pool.peek();
         self.expect_empty()?;
-        let mut source = Sorted::<M, C>::new(&guard, next);
+        let mut source = EncodedEntries::<M, C>::new(&guard, next);
         let mut load = Load::default();
         let done = self.write_leaves(&guard, &mut source, fill, &mut load);
         let done = done.and_then(|()| match source.entries() {
@@ -75,7 +75,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     fn write_leaves(
         &self,
         guard: &Guard<'_, M>,
-        source: &mut Sorted<'_, '_, '_, M, C>,
+        source: &mut EncodedEntries<'_, '_, '_, M, C>,
         fill: f64,
         load: &mut Load,
     ) -> Result<()> {
@@ -89,7 +89,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             }
             if load.leaves.last().is_none_or(|leaf| leaf.count == per_leaf) {
                 let offset = guard.allocate_node(size_of::<Leaf>())?;
-                load.leaves.push(Loaded {
+                load.leaves.push(LoadedLeaf {
                     offset,
                     count: 0,
                     first: words,

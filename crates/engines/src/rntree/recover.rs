@@ -25,16 +25,16 @@ use crate::kit::{chain::Separator, share};
 use crate::{Error, Result};
 
 /// A leaf of the chain.
-struct Link {
+struct ChainLink {
     offset: u64,
     slots: Slots,
 }
 
 /// The leaves from the head on, and the parts that recovery has to mend.
 #[derive(Default)]
-struct Chain {
+struct RecoveredChain {
     /// All leaves except empty ones, and always the head.
-    links: Vec<Link>,
+    links: Vec<ChainLink>,
     /// The links of which a crash tore the other copy of the slot line.
     torn: Vec<usize>,
     /// Empty leaves: the link before, and the offset.
@@ -70,8 +70,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     }
 
     /// Collects the chain from the head on. Writes nothing.
-    fn follow_chain(&self, guard: &Guard<'_, M>, head: u64) -> Result<Chain> {
-        let mut chain = Chain::default();
+    fn follow_chain(&self, guard: &Guard<'_, M>, head: u64) -> Result<RecoveredChain> {
+        let mut chain = RecoveredChain::default();
         // If the chain has more leaves than the pool has room for, it is a circle.
         let leaves_max = guard.medium().extent().length() / size_of::<Leaf>() as u64;
         let mut offset = head;
@@ -106,7 +106,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                     if !found.is_whole {
                         chain.torn.push(chain.links.len());
                     }
-                    chain.links.push(Link { offset, slots });
+                    chain.links.push(ChainLink { offset, slots });
                 }
             }
             offset = slots.next();
@@ -115,7 +115,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     }
 
     /// Mends torn lines, and takes empty leaves out of the chain.
-    fn mend_chain(&self, chain: &Chain, first: u32) -> Result<()> {
+    fn mend_chain(&self, chain: &RecoveredChain, first: u32) -> Result<()> {
         let guard = self.pool.pin();
         for position in &chain.torn {
             let offset = chain.links[*position].offset;
@@ -127,7 +127,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
         for empty in chain.empty.chunk_by(|one, other| one.0 == other.0) {
             let position = empty[0].0;
-            let Link { offset, slots } = &chain.links[position];
+            let ChainLink { offset, slots } = &chain.links[position];
             let next = chain.links.get(position + 1).map_or(0, |next| next.offset);
             let new = slots
                 .with(slots.count(), next)
@@ -154,7 +154,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Rebuilds the records of the leaves from `start` on, as many as there are `separators`.
     fn rebuild_records(
         &self,
-        chain: &[Link],
+        chain: &[ChainLink],
         start: usize,
         first: u32,
         separators: &mut [(Separator, u32)],
@@ -201,7 +201,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         self.leaves.get(number).high.store(bound, Ordering::Release);
     }
 
-    fn last_entry(&self, guard: &Guard<'_, M>, link: &Link) -> Result<Option<EntryWords>> {
+    fn last_entry(&self, guard: &Guard<'_, M>, link: &ChainLink) -> Result<Option<EntryWords>> {
         let leaf = guard.node::<Leaf>(link.offset)?;
         let last = link.slots.count().checked_sub(1);
         Ok(last.map(|position| leaf.entry(guard, &link.slots, position)))
@@ -213,7 +213,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         &self,
         guard: &Guard<'_, M>,
         leaf: &Leaf,
-        link: &Link,
+        link: &ChainLink,
         number: u32,
         last: &mut Option<EntryWords>,
     ) -> Result<Separator> {

@@ -14,7 +14,7 @@ use super::RnTree;
 use super::layout::{ENTRIES_MAX, Leaf, LeafRecord, Slots};
 use crate::Result;
 use crate::index::{Codec, Direction, EntryWords, VisitWords};
-use crate::kit::chain::{HeapGuard, InnerTree, Separator, Target};
+use crate::kit::chain::{DescentTarget, HeapGuard, InnerTree, Separator};
 use crate::kit::scan::{Goal, LeafCopy, Leaves};
 
 /// Attempts to read a leaf without its lock before a scan takes the lock.
@@ -27,7 +27,7 @@ const VISITED_TOGETHER: usize = 16;
 const LEAVES_AHEAD: usize = 2;
 
 /// A leaf at one moment.
-pub(super) struct Snapshot {
+pub(super) struct LeafSnapshot {
     pub(super) entries: [EntryWords; ENTRIES_MAX],
     pub(super) count: usize,
     pub(super) next: u32,
@@ -36,7 +36,7 @@ pub(super) struct Snapshot {
     pub(super) lsn: Lsn,
 }
 
-impl Snapshot {
+impl LeafSnapshot {
     pub(super) fn new() -> Self {
         Self {
             entries: [[0; 2]; ENTRIES_MAX],
@@ -55,7 +55,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         &self,
         guard: &Guard<'_, M>,
         index: u32,
-        snapshot: &mut Snapshot,
+        snapshot: &mut LeafSnapshot,
     ) -> Result<bool> {
         let record = self.leaves.get(index);
         let mut spins = 0;
@@ -92,7 +92,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         &self,
         guard: &Guard<'_, M>,
         record: &LeafRecord<M>,
-        snapshot: &mut Snapshot,
+        snapshot: &mut LeafSnapshot,
     ) -> Result<()> {
         let leaf = Self::leaf(guard, record)?;
         kernels::prefetch_lines(&leaf.entries);
@@ -117,7 +117,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         C: for<'k> Codec<Key<'k> = u64>,
     {
         let guard = self.pool.peek();
-        let mut progress = Progress {
+        let mut progress = ScanProgress {
             resume: from,
             seen: Lsn::DURABLE,
         };
@@ -141,13 +141,13 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                     })?;
             loop {
                 match self.visit_leaf(&guard, index, version, &mut progress, visit)? {
-                    Visited::All(next, next_version) => {
+                    LeafVisit::All(next, next_version) => {
                         index = next;
                         version = next_version;
                         attempts = 0;
                     }
-                    Visited::Enough => return Ok(progress.seen),
-                    Visited::Changed => break,
+                    LeafVisit::Enough => return Ok(progress.seen),
+                    LeafVisit::Changed => break,
                 }
             }
             attempts += 1;
@@ -162,13 +162,13 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         guard: &Guard<'_, M>,
         index: u32,
         version: u64,
-        progress: &mut Progress,
+        progress: &mut ScanProgress,
         visit: &mut VisitWords<'_>,
-    ) -> Result<Visited> {
+    ) -> Result<LeafVisit> {
         let record = self.leaves.get(index);
         let Some(sequence) = record.sequence() else {
             pause(&mut 0);
-            return Ok(Visited::Changed);
+            return Ok(LeafVisit::Changed);
         };
         let is_still = || record.is_still_in(sequence) && record.is_still(version);
         let slots = record.slots();
@@ -178,7 +178,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             Err(error) if is_still() => return Err(error),
             _ => {
                 LeafRecord::<M>::wait();
-                return Ok(Visited::Changed);
+                return Ok(LeafVisit::Changed);
             }
         };
         let count = slots.count().min(ENTRIES_MAX);
@@ -216,13 +216,13 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             };
             let lsn = record.lsn();
             if !is_still() {
-                return Ok(Visited::Changed);
+                return Ok(LeafVisit::Changed);
             }
             let lsn = guard.left_to_caller(lsn);
             progress.seen = progress.seen.max(lsn);
             if let Some([last, _]) = entries.last() {
                 if !visit(entries, lsn) || *last == u64::MAX {
-                    return Ok(Visited::Enough);
+                    return Ok(LeafVisit::Enough);
                 }
                 progress.resume = last + 1;
             }
@@ -232,9 +232,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             }
             if end == count {
                 return Ok(if next == 0 {
-                    Visited::Enough
+                    LeafVisit::Enough
                 } else {
-                    Visited::All(next, next_version)
+                    LeafVisit::All(next, next_version)
                 });
             }
             start = end;
@@ -245,11 +245,11 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     /// leaf's lock, which needs a pin. Both end before `visit` is called. Returns `false` if the
     /// scan is at its end.
     #[cold]
-    fn visit_pinned(&self, progress: &mut Progress, visit: &mut VisitWords<'_>) -> Result<bool>
+    fn visit_pinned(&self, progress: &mut ScanProgress, visit: &mut VisitWords<'_>) -> Result<bool>
     where
         C: for<'k> Codec<Key<'k> = u64>,
     {
-        let mut snapshot = Snapshot::new();
+        let mut snapshot = LeafSnapshot::new();
         let guard = self.pool.pin();
         let mut index = self.descend(&guard, progress.resume)?;
         loop {
@@ -299,7 +299,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
 }
 
 /// The position of a scan of words.
-struct Progress {
+struct ScanProgress {
     /// The key at which it goes on.
     resume: u64,
     /// The LSN at which everything that it has read is durable.
@@ -307,7 +307,7 @@ struct Progress {
 }
 
 /// How a visit to a leaf ended.
-enum Visited {
+enum LeafVisit {
     /// All of it was visited; the next leaf, and its version.
     All(u32, u64),
     /// The scan is at its end.
@@ -331,7 +331,7 @@ impl<M: Medium, C: Codec> Leaves<M, C> for RnTree<M, C> {
         let mut seen = Lsn::DURABLE;
         // The pin keeps the separators in the heap, to which high keys lead.
         let heap = self.inner.heap();
-        let mut snapshot = Snapshot::new();
+        let mut snapshot = LeafSnapshot::new();
         let (low, high) = 'descend: loop {
             let (mut index, low) = self.locate(guard, goal)?;
             let mut low = self.separator_key(&heap, low)?;
@@ -383,9 +383,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let target = match goal {
             Goal::First => return Ok((self.head, None)),
             Goal::At(key) => return Ok((self.descend(guard, C::bound(key))?, None)),
-            Goal::Last => Target::Last,
-            Goal::Below(key) if !C::is_rounded(key) => Target::Below(C::bound(key)),
-            Goal::UpTo(key) | Goal::Below(key) => Target::At(C::bound(key)),
+            Goal::Last => DescentTarget::Last,
+            Goal::Below(key) if !C::is_rounded(key) => DescentTarget::Below(C::bound(key)),
+            Goal::UpTo(key) | Goal::Below(key) => DescentTarget::At(C::bound(key)),
         };
         guard.interleave_read(&self.inner);
         let place = self.inner.locate(target)?;

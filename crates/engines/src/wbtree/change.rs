@@ -4,7 +4,7 @@ use medium::{Lsn, Medium};
 use pool::Guard;
 
 use super::layout::{BITMAP, Layout, Style, VALID, bits_of, sealed};
-use crate::kit::paged::{Item, Node, Order};
+use crate::kit::paged::{Item, Order, PagedNode};
 
 impl Layout {
     /// Adds an entry: three ordered persists with a slot array and a bitmap, otherwise two.
@@ -12,7 +12,7 @@ impl Layout {
     pub(super) fn add_entry<M: Medium>(
         self,
         guard: &Guard<'_, M>,
-        leaf: &Node<'_>,
+        leaf: &PagedNode<'_>,
         mut order: Order,
         position: usize,
         item: Item,
@@ -51,7 +51,7 @@ impl Layout {
     pub(super) fn remove_entry<M: Medium>(
         self,
         guard: &Guard<'_, M>,
-        leaf: &Node<'_>,
+        leaf: &PagedNode<'_>,
         mut order: Order,
         position: usize,
         slot: usize,
@@ -77,7 +77,7 @@ impl Layout {
     /// Marks the slot array as invalid, unless a crash has left it so; returns the bits of the live
     /// entries.
     #[inline]
-    fn invalidate<M: Medium>(guard: &Guard<'_, M>, leaf: &Node<'_>) -> u64 {
+    fn invalidate<M: Medium>(guard: &Guard<'_, M>, leaf: &PagedNode<'_>) -> u64 {
         let bitmap = leaf.head[BITMAP].load(guard);
         let bits = bitmap & bits_of((1 << leaf.entries.len()) - 1);
         if bitmap & VALID != 0 {
@@ -91,7 +91,12 @@ impl Layout {
 
     /// Writes a slot array, and marks it as valid, together with the entries that are live now.
     #[inline]
-    fn validate<M: Medium>(guard: &Guard<'_, M>, leaf: &Node<'_>, order: &Order, bits: u64) -> Lsn {
+    fn validate<M: Medium>(
+        guard: &Guard<'_, M>,
+        leaf: &PagedNode<'_>,
+        order: &Order,
+        bits: u64,
+    ) -> Lsn {
         for (word, value) in leaf.head[..8].iter().zip(order.0) {
             if word.load(guard) != value {
                 word.store(guard, value);

@@ -5,7 +5,7 @@ use medium::Dax;
 use super::WbTree;
 use super::layout::{DESIGNS, ENTRIES_MIN};
 use crate::engine;
-use crate::engine::{Contract, Entry, Nodes, Persists, Setting, Values};
+use crate::engine::{Contract, EngineEntry, Nodes, Persists, Setting, Values};
 use crate::index::WordCodec;
 use crate::media_of;
 
@@ -17,7 +17,7 @@ pub(super) const DESIGN: usize = 0;
 pub(super) const LEAF_ENTRIES: usize = 1;
 
 /// The wB+-Tree in the list of engines.
-pub(crate) static ENTRY: Entry = entry(
+pub(crate) static ENTRY: EngineEntry = entry(
     NAME,
     Persists {
         insert: 3,
@@ -25,7 +25,7 @@ pub(crate) static ENTRY: Entry = entry(
         update_words: 1,
         remove: 3,
     },
-    &[engine::Codec::Record],
+    &[engine::CodecKind::Record],
     Nodes {
         leaf_entries: 59,
         children: 60,
@@ -39,7 +39,7 @@ pub(crate) static ENTRY: Entry = entry(
 );
 
 /// The wB+-Tree whose new trees have bitmap-only leaves by default.
-pub static BITMAP_LEAVES: Entry = entry(
+pub static BITMAP_LEAVES: EngineEntry = entry(
     "wbtree-bitmap-only",
     Persists {
         insert: 2,
@@ -61,7 +61,7 @@ pub static BITMAP_LEAVES: Entry = entry(
 );
 
 /// The wB+-Tree whose new trees have slot-only nodes by default.
-pub static SLOT_ONLY: Entry = entry(
+pub static SLOT_ONLY: EngineEntry = entry(
     "wbtree-slot-only",
     Persists {
         insert: 2,
@@ -85,11 +85,11 @@ pub static SLOT_ONLY: Entry = entry(
 const fn entry(
     name: &'static str,
     persists: Persists,
-    notices_damage: &'static [engine::Codec],
+    notices_damage: &'static [engine::CodecKind],
     full: Nodes,
     small: Nodes,
-) -> Entry {
-    Entry {
+) -> EngineEntry {
+    EngineEntry {
         id: ID,
         name,
         paper: "Persistent B+-Trees in Non-Volatile Main Memory, VLDB 2015",

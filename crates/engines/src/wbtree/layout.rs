@@ -28,7 +28,7 @@ use pool::Guard;
 
 use super::entry::{DESIGN, LEAF_ENTRIES};
 use crate::engine::Settings;
-use crate::kit::paged::{Format, HEAD_WORDS_MAX, Item, Kind, Node, Order, Shape};
+use crate::kit::paged::{Format, HEAD_WORDS_MAX, Item, NodeKind, NodeShape, Order, PagedNode};
 
 /// Which of the paper's nodes a tree has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,10 +130,10 @@ impl Layout {
     }
 
     #[inline(always)]
-    pub(super) fn style(self, kind: Kind) -> Style {
+    pub(super) fn style(self, kind: NodeKind) -> Style {
         match (self.design, kind) {
             (Design::SlotOnly, _) => Style::Slots,
-            (Design::BitmapLeaves, Kind::Leaf) => Style::Bitmap,
+            (Design::BitmapLeaves, NodeKind::Leaf) => Style::Bitmap,
             _ => Style::SlotBitmap,
         }
     }
@@ -175,20 +175,20 @@ impl Format for Layout {
     }
 
     #[inline(always)]
-    fn shape(self, kind: Kind) -> Shape {
+    fn shape(self, kind: NodeKind) -> NodeShape {
         let entries = self.leaf_entries;
         match self.style(kind) {
-            Style::SlotBitmap => Shape {
+            Style::SlotBitmap => NodeShape {
                 head_words: BITMAP + 2,
                 entries: entries.min(DESIGNS[0].2),
                 is_ordered: true,
             },
-            Style::Bitmap => Shape {
+            Style::Bitmap => NodeShape {
                 head_words: 2,
                 entries,
                 is_ordered: false,
             },
-            Style::Slots => Shape {
+            Style::Slots => NodeShape {
                 head_words: 2,
                 entries,
                 is_ordered: true,
@@ -197,7 +197,7 @@ impl Format for Layout {
     }
 
     #[inline(always)]
-    fn live<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>) -> u64 {
+    fn live<M: Medium>(self, guard: &Guard<'_, M>, node: &PagedNode<'_>) -> u64 {
         let all = (1 << node.entries.len()) - 1;
         all & match self.style(node.kind) {
             Style::SlotBitmap => (node.head[BITMAP].load(guard) & LIVE) >> 1,
@@ -207,7 +207,7 @@ impl Format for Layout {
     }
 
     #[inline(always)]
-    fn order<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>) -> Option<Order> {
+    fn order<M: Medium>(self, guard: &Guard<'_, M>, node: &PagedNode<'_>) -> Option<Order> {
         match self.style(node.kind) {
             Style::SlotBitmap if node.head[BITMAP].load(guard) & VALID != 0 => {
                 let line = node.head.first_chunk::<8>()?;
@@ -222,7 +222,7 @@ impl Format for Layout {
     fn slot<M: Medium>(
         self,
         guard: &Guard<'_, M>,
-        node: &Node<'_>,
+        node: &PagedNode<'_>,
         position: usize,
     ) -> Option<usize> {
         let byte = 1 + position;
@@ -238,7 +238,7 @@ impl Format for Layout {
     fn slots<M: Medium>(
         self,
         guard: &Guard<'_, M>,
-        node: &Node<'_>,
+        node: &PagedNode<'_>,
         position: usize,
     ) -> Option<u64> {
         let first = (1 + position) / 8;
@@ -257,7 +257,7 @@ impl Format for Layout {
         }
     }
 
-    fn head(self, kind: Kind, order: &Order) -> [u64; HEAD_WORDS_MAX] {
+    fn head(self, kind: NodeKind, order: &Order) -> [u64; HEAD_WORDS_MAX] {
         let mut head = [0; HEAD_WORDS_MAX];
         match self.style(kind) {
             Style::SlotBitmap => {
@@ -274,7 +274,7 @@ impl Format for Layout {
     fn insert<M: Medium>(
         self,
         guard: &Guard<'_, M>,
-        leaf: &Node<'_>,
+        leaf: &PagedNode<'_>,
         order: Order,
         position: usize,
         item: Item,
@@ -286,7 +286,7 @@ impl Format for Layout {
     fn remove<M: Medium>(
         self,
         guard: &Guard<'_, M>,
-        leaf: &Node<'_>,
+        leaf: &PagedNode<'_>,
         order: Order,
         position: usize,
         slot: usize,
@@ -294,7 +294,7 @@ impl Format for Layout {
         self.remove_entry(guard, leaf, order, position, slot)
     }
 
-    fn fault<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>) -> Option<&'static str> {
+    fn fault<M: Medium>(self, guard: &Guard<'_, M>, node: &PagedNode<'_>) -> Option<&'static str> {
         let bitmap = match self.style(node.kind) {
             Style::SlotBitmap => node.head[BITMAP].load(guard),
             Style::Bitmap | Style::Slots => return None,

@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use everleaf_engines::engine::{Codec, Engine};
+use everleaf_engines::engine::{CodecKind, Engine};
 use everleaf_engines::index::{Bounds, Condition, Direction, EpochLength, Index, Violation};
 use everleaf_engines::masstree::{MassTreeOptions, instrumented};
 use everleaf_engines::{Error, ErrorKind};
@@ -53,10 +53,10 @@ pub(crate) fn open_pool(ram: &Instrumented) -> Pool<Instrumented> {
 }
 
 pub(crate) fn reopen(pool: &Pool<Instrumented>, name: &str) -> Result<Box<Tree>, Error> {
-    reopen_as(pool, name, Codec::Record)
+    reopen_as(pool, name, CodecKind::Record)
 }
 
-fn reopen_as(pool: &Pool<Instrumented>, name: &str, codec: Codec) -> Result<Box<Tree>, Error> {
+fn reopen_as(pool: &Pool<Instrumented>, name: &str, codec: CodecKind) -> Result<Box<Tree>, Error> {
     let root = pool
         .trees()
         .unwrap()
@@ -68,12 +68,12 @@ fn reopen_as(pool: &Pool<Instrumented>, name: &str, codec: Codec) -> Result<Box<
 
 /// An empty tree of records.
 pub(crate) fn create(pool: &Pool<Instrumented>, options: MassTreeOptions) -> Box<Tree> {
-    instrumented::create(pool, "tree", Codec::Record, options).unwrap()
+    instrumented::create(pool, "tree", CodecKind::Record, options).unwrap()
 }
 
 /// An empty tree of words.
 fn create_words(pool: &Pool<Instrumented>) -> Box<Tree> {
-    instrumented::create(pool, "tree", Codec::Word, OPTIONS).unwrap()
+    instrumented::create(pool, "tree", CodecKind::Word, OPTIONS).unwrap()
 }
 
 pub(crate) fn anchor(pool: &Pool<Instrumented>, name: &str) -> u64 {
@@ -106,7 +106,7 @@ pub(crate) fn key(number: u64) -> Vec<u8> {
 
 /// A tree of `keys` keys; a few keys share an epoch.
 pub(crate) fn grown(pool: &Pool<Instrumented>, name: &str, keys: u64) -> Box<Tree> {
-    let tree = instrumented::create(pool, name, Codec::Record, OPTIONS).unwrap();
+    let tree = instrumented::create(pool, name, CodecKind::Record, OPTIONS).unwrap();
     for number in 0..keys {
         tree.put(&key(number), &number.to_be_bytes()).unwrap();
         if number % 5 == 0 {
@@ -239,7 +239,7 @@ fn salvage(pool: &Pool<Instrumented>) -> Salvage {
     let root = pool.trees().unwrap().remove(0);
     let salvage = Engine::MASSTREE.media().instrumented.salvage;
     let entries = Cell::new(0);
-    let left_out = salvage(pool, &root, Codec::Record, &mut |_, _| {
+    let left_out = salvage(pool, &root, CodecKind::Record, &mut |_, _| {
         entries.set(entries.get() + 1);
         true
     });
@@ -679,7 +679,7 @@ fn epochs_end_beside_a_sweep() {
     let tree = instrumented::open(
         &pool,
         &root,
-        Codec::Record,
+        CodecKind::Record,
         MassTreeOptions {
             epoch: often,
             ..OPTIONS
@@ -739,7 +739,7 @@ fn pointers_of_words_that_lead_to_no_cell_of_their_own() {
     for (at, damage, what, named) in damages {
         let right = load(&pool, at);
         store(&pool, at, damage);
-        let tree = reopen_as(&pool, "tree", Codec::Word).unwrap();
+        let tree = reopen_as(&pool, "tree", CodecKind::Word).unwrap();
         let names = |error: Error| {
             let ErrorKind::Corrupt { offset, what: said } = error.kind() else {
                 panic!("{damage:#x}: {error}")
@@ -784,7 +784,7 @@ fn pointers_of_words_that_lead_to_no_cell_of_their_own() {
         drop(tree);
         store(&pool, at, right);
     }
-    let tree = reopen_as(&pool, "tree", Codec::Word).unwrap();
+    let tree = reopen_as(&pool, "tree", CodecKind::Word).unwrap();
     assert_eq!(content(&*tree).unwrap(), before);
     assert!(tree.check().unwrap().is_empty());
 }
@@ -837,7 +837,7 @@ fn a_node_of_words_that_is_cut_off_by_the_pool_s_end_keeps_no_epoch_from_ending(
     }
     let end = pool.stat().file_bytes;
     store(&pool, (node & !1) + FIRST_CHILD, end - 320);
-    let tree = reopen_as(&pool, "tree", Codec::Word).unwrap();
+    let tree = reopen_as(&pool, "tree", CodecKind::Word).unwrap();
     tree.update(&99_u64.to_be_bytes(), &7_u64.to_be_bytes())
         .unwrap();
     assert!(tree.get(&0_u64.to_be_bytes()).is_err());

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use everleaf_engines::engine::Codec;
+use everleaf_engines::engine::CodecKind;
 use everleaf_engines::index::{Bounds, Condition, Direction, EpochLength, Index};
 use everleaf_engines::masstree::{MassTreeOptions, Mode, instrumented};
 use everleaf_engines::{Error, ErrorKind};
@@ -45,7 +45,7 @@ fn pool(limit_bytes: u64) -> Pool<Instrumented> {
 
 /// A tree of records.
 fn create(pool: &Pool<Instrumented>, options: MassTreeOptions) -> Box<Tree> {
-    instrumented::create(pool, "tree", Codec::Record, options).unwrap()
+    instrumented::create(pool, "tree", CodecKind::Record, options).unwrap()
 }
 
 /// A tree of words, with as large nodes as can be.
@@ -54,12 +54,12 @@ fn create_words(pool: &Pool<Instrumented>) -> Box<Tree> {
         width: None,
         ..options()
     };
-    instrumented::create(pool, "tree", Codec::Word, options).unwrap()
+    instrumented::create(pool, "tree", CodecKind::Word, options).unwrap()
 }
 
 /// The only tree of a pool, which has records.
 fn open(pool: &Pool<Instrumented>, options: MassTreeOptions) -> Result<Box<Tree>, Error> {
-    instrumented::open(pool, &pool.trees().unwrap()[0], Codec::Record, options)
+    instrumented::open(pool, &pool.trees().unwrap()[0], CodecKind::Record, options)
 }
 
 fn tree(limit_bytes: u64) -> Box<Tree> {
@@ -274,7 +274,7 @@ fn a_batch_beyond_the_external_log_is_told_to_be_smaller() {
         mode: Mode::Logging,
         ..options()
     };
-    let tree = instrumented::create(&pool, "tree", Codec::Word, logging).unwrap();
+    let tree = instrumented::create(&pool, "tree", CodecKind::Word, logging).unwrap();
     let mut keys = 0..4 * LOGGED + 400;
     let mut source = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
         let Some(number) = keys.next() else {
@@ -318,7 +318,7 @@ fn create_with(width: usize, mode: Mode) -> Result<(), Error> {
         width: Some(width),
         ..options()
     };
-    instrumented::create(&pool(16 << 20), "tree", Codec::Record, options).map(drop)
+    instrumented::create(&pool(16 << 20), "tree", CodecKind::Record, options).map(drop)
 }
 
 #[test]
@@ -883,14 +883,14 @@ fn an_epoch_that_another_tree_ends_is_not_durable_if_the_disk_fails() {
         epochs.epoch_stat().running
     };
     let epoch = put(b"key");
-    drop(instrumented::create(&pool, "other", Codec::Record, options()).unwrap());
+    drop(instrumented::create(&pool, "other", CodecKind::Record, options()).unwrap());
     assert!(epochs.is_durable(epoch));
     let epoch = put(b"more");
     machine.set_faults(Faults {
         sync: Some(0),
         ..Faults::default()
     });
-    assert!(instrumented::create(&pool, "third", Codec::Record, options()).is_err());
+    assert!(instrumented::create(&pool, "third", CodecKind::Record, options()).is_err());
     assert!(!epochs.is_durable(epoch));
 }
 
@@ -912,7 +912,7 @@ fn reads_after_a_clean_close_write_nothing() {
             width: None,
             ..options()
         };
-        let tree = instrumented::open(&pool, &root, Codec::Word, options).unwrap();
+        let tree = instrumented::open(&pool, &root, CodecKind::Word, options).unwrap();
         assert_eq!(tree.len().unwrap(), 10_000);
         tree.sync().unwrap();
         let lines = tree.epochs().unwrap().epoch_stat().lines_flushed;

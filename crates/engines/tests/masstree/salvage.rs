@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use everleaf_engines::ErrorKind;
-use everleaf_engines::engine::Codec;
+use everleaf_engines::engine::CodecKind;
 use everleaf_engines::index::Part;
 use everleaf_engines::masstree::instrumented;
 use medium::{Dax, Instrumented};
@@ -23,7 +23,7 @@ fn pool() -> Pool<Instrumented> {
 }
 
 fn create(pool: &Pool<Instrumented>, name: &str) -> Arc<Tree> {
-    Arc::from(instrumented::create(pool, name, Codec::Record, OPTIONS).unwrap())
+    Arc::from(instrumented::create(pool, name, CodecKind::Record, OPTIONS).unwrap())
 }
 
 /// A key of three layers: the second one has 100 keys, and so has each third one.

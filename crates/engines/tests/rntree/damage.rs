@@ -2,7 +2,7 @@
 //! error or has no effect. Every operation must keep the checks valid: these tests also find a
 //! check that is wrong without damage.
 
-use everleaf_engines::engine::{Codec, Engine};
+use everleaf_engines::engine::{CodecKind, Engine};
 use everleaf_engines::index::{Condition, Index};
 use everleaf_engines::rntree::{RnTreeOptions, instrumented};
 use medium::testing::late::Late;
@@ -29,7 +29,7 @@ fn key_of(leaf_entries: usize, number: u64) -> [u8; 8] {
 
 /// Inserts, updates and removes, with splits, merges and recycled entries in between, each followed
 /// by a check.
-fn grown(pool: &Pool<Instrumented>, codec: Codec, leaf_entries: usize) -> Box<dyn Index> {
+fn grown(pool: &Pool<Instrumented>, codec: CodecKind, leaf_entries: usize) -> Box<dyn Index> {
     let tree = instrumented::create(pool, "tree", codec, of_leaf(leaf_entries)).unwrap();
     let key_of = |number| key_of(leaf_entries, number);
     let scale = leaf_entries as u64;
@@ -106,7 +106,7 @@ fn is_found(tree: &dyn Index, entries: &Entries, at: &str) -> bool {
 fn is_refused(
     pool: &Pool<Instrumented>,
     root: &TreeRoot,
-    codec: Codec,
+    codec: CodecKind,
     leaf_entries: usize,
     entries: &Entries,
     at: &str,
@@ -122,7 +122,7 @@ fn is_refused(
 }
 
 /// Changes every byte of every leaf: all its bits, one of them, and `patterns` other patterns.
-fn every_byte(medium: Instrumented, codec: Codec, leaf_entries: usize, patterns: usize) {
+fn every_byte(medium: Instrumented, codec: CodecKind, leaf_entries: usize, patterns: usize) {
     let form = medium.line_form();
     let pool = Pool::open(medium, PoolOptions::default()).unwrap();
     let tree = grown(&pool, codec, leaf_entries);
@@ -189,20 +189,20 @@ fn singles() -> Instrumented {
 
 #[test]
 fn every_byte_of_a_small_leaf_of_words() {
-    every_byte(singles(), Codec::Word, 4, 4);
-    every_byte(twins(), Codec::Word, 4, 4);
+    every_byte(singles(), CodecKind::Word, 4, 4);
+    every_byte(twins(), CodecKind::Word, 4, 4);
 }
 
 #[test]
 fn every_byte_of_a_small_leaf_of_records() {
-    every_byte(singles(), Codec::Record, 4, 4);
-    every_byte(twins(), Codec::Record, 4, 4);
+    every_byte(singles(), CodecKind::Record, 4, 4);
+    every_byte(twins(), CodecKind::Record, 4, 4);
 }
 
 #[test]
 fn every_byte_of_a_large_leaf() {
-    every_byte(singles(), Codec::Word, 56, 0);
-    every_byte(twins(), Codec::Record, 56, 0);
+    every_byte(singles(), CodecKind::Word, 56, 0);
+    every_byte(twins(), CodecKind::Record, 56, 0);
 }
 
 /// A pool with one tree.
@@ -216,7 +216,7 @@ struct Ascending {
 /// of full leaves: 10 to 40 in the first, the rest behind.
 fn ascending(keys: u64) -> Ascending {
     let pool = Pool::open(singles(), PoolOptions::default()).unwrap();
-    let tree = instrumented::create(&pool, "tree", Codec::Word, of_leaf(4)).unwrap();
+    let tree = instrumented::create(&pool, "tree", CodecKind::Word, of_leaf(4)).unwrap();
     (1..=keys).for_each(|key| assert!(is_added(&*tree, 10 * key)));
     let root = pool.trees().unwrap().remove(0);
     Ascending { pool, tree, root }
@@ -251,11 +251,15 @@ fn relink(pool: &Pool<Instrumented>, leaf: u64, change: impl FnOnce(u64) -> u64)
 /// The keys that are salvaged, and the leaves with entries that are left out.
 fn salvaged(pool: &Pool<Instrumented>, root: &TreeRoot) -> (Vec<u64>, Vec<u64>) {
     let mut keys = Vec::new();
-    let left_out =
-        (Engine::RNTREE.media().instrumented.salvage)(pool, root, Codec::Word, &mut |key, _| {
+    let left_out = (Engine::RNTREE.media().instrumented.salvage)(
+        pool,
+        root,
+        CodecKind::Word,
+        &mut |key, _| {
             keys.push(u64::from_be_bytes(key.try_into().unwrap()));
             true
-        });
+        },
+    );
     (
         keys,
         left_out
@@ -296,7 +300,7 @@ fn salvage_looks_past_damaged_tags() {
     } = ascending(12);
     let all = leaves(&pool, &root);
     relink(&pool, all[1].0, |word| word ^ 1 << 63);
-    assert!(instrumented::open(&pool, &root, Codec::Word, of_leaf(4)).is_err());
+    assert!(instrumented::open(&pool, &root, CodecKind::Word, of_leaf(4)).is_err());
     let keys: Vec<u64> = (1..=12).map(|key| 10 * key).collect();
     assert_eq!(salvaged(&pool, &root), (keys, vec![]));
 }
@@ -325,7 +329,7 @@ fn salvage_finds_the_leaves_behind_one_that_leads_back_or_out_of_the_pool() {
 /// A check and an open find the damage, in this one leaf only.
 fn assert_is_damaged(pool: &Pool<Instrumented>, root: &TreeRoot, tree: &dyn Index) {
     assert_eq!(tree.check().unwrap().len(), 1);
-    let opened = instrumented::open(pool, root, Codec::Word, of_leaf(4));
+    let opened = instrumented::open(pool, root, CodecKind::Word, of_leaf(4));
     assert!(matches!(opened.map(drop), Err(error) if error.is_corrupt()));
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use everleaf_engines::engine::Codec;
+use everleaf_engines::engine::CodecKind;
 use everleaf_engines::index::{Bounds, Condition, Direction, Index};
 use everleaf_engines::rntree::{RnTreeOptions, instrumented};
 use medium::testing::Late;
@@ -27,11 +27,11 @@ fn of_leaf(leaf_entries: usize) -> RnTreeOptions {
 }
 
 fn words(pool: &Pool<Instrumented>, leaf_entries: usize) -> Box<dyn Index> {
-    instrumented::create(pool, "words", Codec::Word, of_leaf(leaf_entries)).unwrap()
+    instrumented::create(pool, "words", CodecKind::Word, of_leaf(leaf_entries)).unwrap()
 }
 
 fn records(pool: &Pool<Instrumented>) -> Box<dyn Index> {
-    instrumented::create(pool, "records", Codec::Record, of_leaf(4)).unwrap()
+    instrumented::create(pool, "records", CodecKind::Record, of_leaf(4)).unwrap()
 }
 
 fn collect(index: &dyn Index, direction: Direction) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -200,7 +200,7 @@ fn memory_stays_within_its_budget() {
         "{used} and {volatile} bytes a key after inserts"
     );
     let before = pool.stat().used_bytes;
-    let tree = instrumented::create(&pool, "loaded", Codec::Word, of_leaf(56)).unwrap();
+    let tree = instrumented::create(&pool, "loaded", CodecKind::Word, of_leaf(56)).unwrap();
     assert_eq!(tree.bulk_load(&mut ascending(KEYS), 1.0).unwrap(), KEYS);
     let [used, volatile] = per_key(&*tree, before);
     assert!(
@@ -213,7 +213,7 @@ fn memory_stays_within_its_budget() {
         recovery_threads: 1,
         ..of_leaf(56)
     };
-    let tree = instrumented::create(&pool, "loaded", Codec::Word, options).unwrap();
+    let tree = instrumented::create(&pool, "loaded", CodecKind::Word, options).unwrap();
     assert_eq!(tree.bulk_load(&mut ascending(KEYS), 1.0).unwrap(), KEYS);
     let used = pool.stat().used_bytes as f64 / KEYS as f64;
     assert!(
@@ -382,7 +382,7 @@ fn a_bulk_load_holds_no_lock_while_its_source_runs() {
         assert_clean(&*tree);
         assert_eq!(tree.len().unwrap(), 50);
         // Writers that come meanwhile get the lock first.
-        let other = instrumented::create(&pool, "other", Codec::Word, of_leaf(4)).unwrap();
+        let other = instrumented::create(&pool, "other", CodecKind::Word, of_leaf(4)).unwrap();
         let mut is_first = true;
         let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
             let write = || other.put(&[9; 8], &[9; 8]).unwrap();

@@ -1,6 +1,6 @@
 //! Splits that copy records next to each other.
 
-use everleaf_engines::engine::Codec;
+use everleaf_engines::engine::CodecKind;
 use everleaf_engines::index::{Codec as _, Condition, EntryWords, RecordCodec};
 use everleaf_engines::kit::gather::Gathered;
 use everleaf_engines::rntree::{RnTreeOptions, instrumented};
@@ -71,7 +71,7 @@ fn threads_find_what_was_copied_meanwhile() {
         gathers: true,
         ..RnTreeOptions::default()
     };
-    let tree = instrumented::create(&pool, "tree", Codec::Record, options).unwrap();
+    let tree = instrumented::create(&pool, "tree", CodecKind::Record, options).unwrap();
     let key = |number: u64| (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16).to_be_bytes();
     let value = |number: u64| vec![number as u8; 40 + number as usize % 90];
     std::thread::scope(|scope| {
@@ -114,7 +114,7 @@ fn a_full_pool_holds_as_much_or_nearly() {
             gathers,
             ..RnTreeOptions::default()
         };
-        let tree = instrumented::create(&pool, "tree", Codec::Record, options).unwrap();
+        let tree = instrumented::create(&pool, "tree", CodecKind::Record, options).unwrap();
         let key = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
         let attempt = |number| {
             tree.write_durably(&key(number), Some(&[number as u8; 150]), Condition::Absent)

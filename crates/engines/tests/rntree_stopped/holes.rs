@@ -21,11 +21,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 use std::time::{Duration, Instant};
 
-use everleaf_engines::engine::Codec;
+use everleaf_engines::engine::CodecKind;
 use everleaf_engines::index::{Condition, Index, WordIndex};
 use everleaf_engines::rntree::{RnTreeOptions, instrumented};
 use medium::testing::Late;
-use medium::testing::late::{Image, Release};
+use medium::testing::late::{LateImage, Release};
 use medium::{Instrumented, LineForm, Lsn};
 use pool::{Pool, PoolOptions};
 
@@ -46,14 +46,14 @@ fn pool() -> (Arc<Late>, Pool<Instrumented>) {
     (late, pool)
 }
 
-fn create(pool: &Pool<Instrumented>, codec: Codec, leaf_entries: usize) -> Box<dyn Index> {
+fn create(pool: &Pool<Instrumented>, codec: CodecKind, leaf_entries: usize) -> Box<dyn Index> {
     instrumented::create(pool, "tree", codec, of_leaf(leaf_entries)).unwrap()
 }
 
 /// A tree of words.
 fn tree(leaf_entries: usize, keys: impl IntoIterator<Item = u64>) -> (Arc<Late>, Box<dyn Index>) {
     let (late, pool) = pool();
-    let tree = create(&pool, Codec::Word, leaf_entries);
+    let tree = create(&pool, CodecKind::Word, leaf_entries);
     for key in keys {
         assert!(insert(&*tree, key));
     }
@@ -523,7 +523,7 @@ fn a_scan_beside_splits_and_merges_returns_what_stays_once_and_in_order() {
 #[test]
 fn a_tree_emptied_by_removes_gives_its_space_back() {
     let (_late, pool) = pool();
-    let tree = create(&pool, Codec::Word, 56);
+    let tree = create(&pool, CodecKind::Word, 56);
     let empty = pool.stat().allocations;
     (0..20_000).for_each(|key| assert!(insert(&*tree, key)));
     (0..20_000).for_each(|key| assert!(remove(&*tree, key)));
@@ -584,12 +584,12 @@ fn a_recovered_tree_takes_entries_without_losing_any() {
 }
 
 /// The tree that a crash left.
-fn after_crash(leaf_entries: usize, image: &Image) -> Box<dyn Index> {
+fn after_crash(leaf_entries: usize, image: &LateImage) -> Box<dyn Index> {
     let medium = Late::from_image(image, 1 << 30, LineForm::Twin).unwrap();
     let crashed = Pool::open(Instrumented::new(medium), PoolOptions::default()).unwrap();
     assert!(crashed.needs_mark());
     let root = crashed.trees().unwrap().remove(0);
-    let tree = instrumented::open(&crashed, &root, Codec::Word, of_leaf(leaf_entries)).unwrap();
+    let tree = instrumented::open(&crashed, &root, CodecKind::Word, of_leaf(leaf_entries)).unwrap();
     crashed.finish_marking();
     tree
 }

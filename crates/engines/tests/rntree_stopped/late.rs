@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use everleaf_engines::engine::Codec;
+use everleaf_engines::engine::CodecKind;
 use everleaf_engines::index::{Condition, Index};
 use everleaf_engines::rntree::{RnTreeOptions, instrumented};
 use medium::testing::Late;
@@ -41,7 +41,7 @@ fn open(medium: &Arc<Late>) -> Pool<Instrumented> {
 fn tree(late: &Arc<Late>, leaf_entries: usize, keys: u64) -> Box<dyn Index> {
     late.set_release(Release::Immediate);
     let tree =
-        instrumented::create(&open(late), "words", Codec::Word, of_leaf(leaf_entries)).unwrap();
+        instrumented::create(&open(late), "words", CodecKind::Word, of_leaf(leaf_entries)).unwrap();
     let words = tree.words().unwrap();
     for key in 0..keys {
         assert!(
@@ -60,7 +60,7 @@ fn after_crash(late: &Late, leaf_entries: usize, form: LineForm) -> Vec<(u64, u6
     medium.set_release(Release::Immediate);
     let crashed = open(&medium);
     let root = crashed.trees().unwrap().remove(0);
-    let tree = instrumented::open(&crashed, &root, Codec::Word, of_leaf(leaf_entries)).unwrap();
+    let tree = instrumented::open(&crashed, &root, CodecKind::Word, of_leaf(leaf_entries)).unwrap();
     crashed.finish_marking();
     assert!(tree.check().unwrap().is_empty());
     let mut entries = Vec::new();

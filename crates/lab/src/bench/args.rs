@@ -104,7 +104,7 @@ pub(crate) enum Distribution {
 
 /// The medium of the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum MediumChoice {
+pub(crate) enum PoolMedium {
     /// Memory of this process
     Ram,
     /// A mapped file with cache-line flushes
@@ -115,7 +115,7 @@ pub(crate) enum MediumChoice {
 
 /// The size of the process's memory pages.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Pages {
+pub(crate) enum PageSize {
     /// 2 MiB where the medium asks for them
     Huge,
     /// 4 KiB
@@ -123,7 +123,7 @@ pub(crate) enum Pages {
     Small,
 }
 
-impl Pages {
+impl PageSize {
     /// The name on the command line.
     pub(crate) fn name(self) -> &'static str {
         if self == Self::Huge { "huge" } else { "4k" }
@@ -155,7 +155,7 @@ pub struct Args {
     pub(crate) epoch_ms: u64,
     /// The medium
     #[arg(long, value_enum, default_value = "dax")]
-    pub(crate) medium: MediumChoice,
+    pub(crate) medium: PoolMedium,
     /// Keys in the tree
     #[arg(long, default_value_t = 1_000_000)]
     pub(crate) keys: u64,
@@ -232,7 +232,7 @@ pub struct Args {
     /// The memory pages: huge ones if the medium asks for them and the system grants them, or 4 KiB
     /// for all, to compare media
     #[arg(long, value_enum, default_value = "huge")]
-    pub(crate) pages: Pages,
+    pub(crate) pages: PageSize,
     /// Also measure this tree, run by run in turns, and print the ratio
     #[arg(long, value_enum)]
     pub(crate) baseline: Option<BaselineChoice>,
@@ -254,8 +254,8 @@ impl Args {
     /// Sets the size of the process's memory pages, for as long as the result lives.
     pub(crate) fn take_pages(&self) -> Result<Option<SmallPages>> {
         match self.pages {
-            Pages::Huge => Ok(None),
-            Pages::Small => match SmallPages::take() {
+            PageSize::Huge => Ok(None),
+            PageSize::Small => match SmallPages::take() {
                 Some(pages) => Ok(Some(pages)),
                 None => Err(Failure::Usage(
                     "--pages 4k: the system has no such switch".to_owned(),
@@ -294,7 +294,7 @@ impl Args {
             return refuse("--key-size must be at least 2, to tell 1,000 keys apart");
         }
         self.settings()?;
-        if self.recover && (self.medium == MediumChoice::Ram || self.is_transient()) {
+        if self.recover && (self.medium == PoolMedium::Ram || self.is_transient()) {
             return refuse(
                 "--recover needs a tree that can be opened again: not --medium ram, nor a transient mode of the engine",
             );
@@ -307,7 +307,7 @@ impl Args {
                 1_u128 << (8 * size)
             ));
         }
-        if self.baseline.is_some() && self.medium == MediumChoice::Ram {
+        if self.baseline.is_some() && self.medium == PoolMedium::Ram {
             return refuse("--baseline ram goes with another --medium than ram");
         }
         if !(self.theta > 0.0 && self.theta < 1.0) {
@@ -318,7 +318,7 @@ impl Args {
                 "--bulk-load goes with a workload that finds keys in the tree; load inserts them itself",
             );
         }
-        if self.persist_delay_ns.is_some() && self.medium != MediumChoice::Dax {
+        if self.persist_delay_ns.is_some() && self.medium != PoolMedium::Dax {
             return refuse("--persist-delay-ns goes with --medium dax");
         }
         Ok(())
@@ -327,7 +327,7 @@ impl Args {
     /// The same arguments for a tree in memory of this process, if that is to be measured.
     pub(crate) fn for_baseline(&self) -> Option<Self> {
         self.baseline.map(|BaselineChoice::Ram| Self {
-            medium: MediumChoice::Ram,
+            medium: PoolMedium::Ram,
             pool: None,
             persist_delay_ns: None,
             line_store: None,
@@ -357,7 +357,7 @@ impl Args {
             keys,
             ops: Some(operations.max(1)),
             pool: None,
-            medium: MediumChoice::Dax,
+            medium: PoolMedium::Dax,
             ..self.clone()
         }
     }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::args::{Args, Distribution, Workload};
 use super::keys::Keys;
 use super::report::Report;
-use super::workload::{Script, Step};
+use super::workload::{Script, WorkloadStep};
 
 /// The map, if it is needed.
 pub(crate) struct Baseline {
@@ -31,7 +31,7 @@ impl Baseline {
 
     /// Runs the same operations and finds, and undoes them.
     pub(crate) fn measure(&mut self, args: &Args, script: &Script, report: &mut Report) {
-        let steps: Vec<Step> = script.steps().collect();
+        let steps: Vec<WorkloadStep> = script.steps().collect();
         let ns = match &script.finds {
             Some(finds) => self.run_finds(finds),
             None => self.run(&steps),
@@ -45,13 +45,13 @@ impl Baseline {
         }
         for step in &steps {
             match step {
-                Step::Insert(key) => {
+                WorkloadStep::Insert(key) => {
                     self.map.remove(key);
                 }
-                Step::Remove(key) => {
+                WorkloadStep::Remove(key) => {
                     self.map.insert(*key, *key);
                 }
-                Step::Put(key) if args.distribution == Distribution::Monotonic => {
+                WorkloadStep::Put(key) if args.distribution == Distribution::Monotonic => {
                     self.map.remove(key);
                 }
                 _ => {}
@@ -76,24 +76,24 @@ impl Baseline {
     }
 
     /// Nanoseconds of one operation.
-    fn run(&mut self, steps: &[Step]) -> f64 {
+    fn run(&mut self, steps: &[WorkloadStep]) -> f64 {
         let map = &mut self.map;
         let mut sum = 0_u64;
         let start = Instant::now();
         for step in steps {
             sum = sum.wrapping_add(match *step {
-                Step::Find(key) => map.get(&key).copied().unwrap_or_default(),
-                Step::Insert(key) => map.insert(key, key).unwrap_or_default(),
-                Step::Update(key) => map
+                WorkloadStep::Find(key) => map.get(&key).copied().unwrap_or_default(),
+                WorkloadStep::Insert(key) => map.insert(key, key).unwrap_or_default(),
+                WorkloadStep::Update(key) => map
                     .get_mut(&key)
                     .map_or(0, |value| std::mem::replace(value, key)),
-                Step::Remove(key) => map.remove(&key).unwrap_or_default(),
-                Step::Put(key) => map.insert(key, key).unwrap_or_default(),
-                Step::Scan(key, entries) => map
+                WorkloadStep::Remove(key) => map.remove(&key).unwrap_or_default(),
+                WorkloadStep::Put(key) => map.insert(key, key).unwrap_or_default(),
+                WorkloadStep::Scan(key, entries) => map
                     .range(key..)
                     .take(entries as usize)
                     .fold(0, |sum, (key, value)| sum ^ key ^ value),
-                Step::ReadModifyWrite(key) => map.get_mut(&key).map_or(0, |value| {
+                WorkloadStep::ReadModifyWrite(key) => map.get_mut(&key).map_or(0, |value| {
                     *value = value.wrapping_add(1);
                     *value
                 }),

@@ -18,7 +18,7 @@ use crate::failure::Result;
 pub(crate) fn is_measured(args: &Args) -> bool {
     args.workload == Workload::Find
         && engines::engine::Engine::ALL.contains(&args.engine)
-        && args.medium == args::MediumChoice::Dax
+        && args.medium == args::PoolMedium::Dax
         && args.persist_delay_ns.is_none()
         && !args.is_transient()
 }

@@ -6,7 +6,7 @@ use engines::index::Profile;
 
 use super::args::Args;
 use super::subject::{Bench, Operations, count_of};
-use super::workload::{Script, Step, updated};
+use super::workload::{Script, WorkloadStep, updated};
 use crate::comparison::median;
 use crate::failure::{Failure, Result};
 
@@ -45,8 +45,8 @@ pub(crate) fn shares(args: &Args) -> Result<Shares> {
     let mut stamps = script.stamps(0);
     for (number, step) in script.steps().enumerate() {
         let (key, value) = match step {
-            Step::Find(key) => (key, None),
-            Step::Put(key) => (key, Some(updated(key, number as u64 + 1))),
+            WorkloadStep::Find(key) => (key, None),
+            WorkloadStep::Put(key) => (key, Some(updated(key, number as u64 + 1))),
             _ => {
                 return Err(Failure::Usage(
                     "only finds and upserts can be measured part by part".to_owned(),

@@ -89,7 +89,7 @@ fn measure(args: &Args, line_store: LineStore) -> Result<f64> {
 fn time_stores(args: &Args, dax: std::result::Result<Dax, medium::MediumError>) -> Result<f64> {
     let dax = dax.map_err(everleaf::Error::from)?;
     dax.grow(REGION_BYTES).map_err(everleaf::Error::from)?;
-    let guard = medium::Guard::new(&dax);
+    let guard = medium::MediumGuard::new(&dax);
     let mut random = Random::new(args.seed);
     let lines = REGION_BYTES / 128;
     let mut values = vec![LineValue([0; 8]); lines as usize];

@@ -19,20 +19,20 @@ mod workload;
 use std::time::Instant;
 
 pub use args::Args;
-pub(crate) use args::{Distribution, MediumChoice, Workload};
+pub(crate) use args::{Distribution, PoolMedium, Workload};
 pub(crate) use inside::{Shares, shares, split_ns, words};
 
 use crate::comparison::turns;
 use crate::failure::{Failure, Result};
-use crate::notes::{Notes, Said};
+use crate::notes::{NoteReceiver, Said};
 use compare::Baseline;
 use keys::Keys;
 pub(crate) use once::{Once, once};
 use report::{LogShare, Report};
 pub(crate) use subject::count_of;
-use subject::{Bench, Measured, Recoveries};
+use subject::{Bench, Measurement, Recoveries};
 pub(crate) use turns::{Sample, Series, Trees, fit_together, sample};
-use workload::{Script, Step};
+use workload::{Script, WorkloadStep};
 
 /// The index of the tree in memory, of the two that take turns.
 const IN_MEMORY: usize = 1;
@@ -43,7 +43,7 @@ pub fn steps(args: &Args) -> u64 {
 }
 
 /// Runs the benchmark.
-pub fn run(args: &Args, notes: Notes<'_>) -> Result<Said> {
+pub fn run(args: &Args, notes: NoteReceiver<'_>) -> Result<Said> {
     let _pages = args.take_pages()?;
     args.take_kernels()?;
     if args.line_stores {
@@ -65,7 +65,7 @@ pub fn run(args: &Args, notes: Notes<'_>) -> Result<Said> {
     if args.workload != Workload::Load {
         report.load_mops = prefill as f64 / load_seconds / 1e6;
     }
-    if args.medium == args::MediumChoice::File {
+    if args.medium == args::PoolMedium::File {
         report.disk = Some(disk::rates(bench.folder())?);
     }
     report.epochs.across_ns = epochs::across(args, &bench, &keys)?;
@@ -131,7 +131,7 @@ fn end(
     mut bench: Bench,
     keys: &Keys,
     report: &mut Report,
-    notes: Notes<'_>,
+    notes: NoteReceiver<'_>,
 ) -> Result<()> {
     report.persist_ns = bench.persist_ns(args)?;
     report.sizes = Some(bench.sizes()?);
@@ -170,8 +170,8 @@ fn turn(
     script: &Script,
     finds: &Script,
     is_kept: bool,
-    note: impl FnOnce(Measured) -> Result<()>,
-) -> Result<Measured> {
+    note: impl FnOnce(Measurement) -> Result<()>,
+) -> Result<Measurement> {
     note(bench.measure(script)?)?;
     let found = if args.workload.only_adds() {
         Some(bench.measure(finds)?)
@@ -186,7 +186,7 @@ fn turn(
 
 /// A run that counts persists. It has a tree of its own, so that counting does not slow the timed
 /// runs.
-fn counted(args: &Args) -> Result<Measured> {
+fn counted(args: &Args) -> Result<Measurement> {
     let keys = args.keys_drawn();
     let mut bench = Bench::create_counted(args)?;
     bench.load(args, &keys, args.keys - args.withheld())?;
@@ -203,9 +203,9 @@ fn undo(args: &Args, bench: &Bench, script: &Script) -> Result<()> {
     bench.together(|subject| {
         for step in script.steps() {
             match step {
-                Step::Insert(key) => drop(subject.remove(key)?),
-                Step::Remove(key) => drop(subject.put(key, key)?),
-                Step::Put(key) if args.distribution == Distribution::Monotonic => {
+                WorkloadStep::Insert(key) => drop(subject.remove(key)?),
+                WorkloadStep::Remove(key) => drop(subject.put(key, key)?),
+                WorkloadStep::Put(key) if args.distribution == Distribution::Monotonic => {
                     let _ = subject.remove(key)?;
                 }
                 _ => {}

@@ -4,7 +4,7 @@ use engines::index::IndexStat;
 use medium::Counts;
 
 use super::args::Args;
-use super::subject::{Bench, Measured, count_of};
+use super::subject::{Bench, Measurement, count_of};
 use super::workload::Script;
 use crate::failure::Result;
 
@@ -31,7 +31,7 @@ pub(crate) fn once(args: &Args, is_counted: bool) -> Result<Once> {
         Bench::create(args)?
     };
     bench.load(args, &keys, args.keys - args.withheld())?;
-    let Measured {
+    let Measurement {
         elapsed, counts, ..
     } = bench.measure(&Script::new(args, &keys, 0))?;
     let counters = bench.counters();

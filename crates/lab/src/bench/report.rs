@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::args::{Args, Workload};
 use super::disk::DiskRates;
 use super::epochs::EpochFigures;
-use super::subject::{Measured, Recoveries, Sizes};
+use super::subject::{Measurement, Recoveries, TreeSizes};
 use crate::comparison::{median, rounded};
 
 /// The measurements so far. Times are those of one operation, one for each run.
@@ -29,7 +29,7 @@ pub(crate) struct Report {
     /// The counts for [`Args::count`], and the number of operations.
     pub(crate) counts: Option<(Counts, u64)>,
     pub(crate) persist_ns: f64,
-    pub(crate) sizes: Option<Sizes>,
+    pub(crate) sizes: Option<TreeSizes>,
     pub(crate) recoveries: Option<Recoveries>,
     pub(crate) store_over_engine: f64,
     pub(crate) disk: Option<DiskRates>,
@@ -90,7 +90,7 @@ impl Report {
     }
 
     /// Adds the measurements of a run.
-    pub(crate) fn run(&mut self, measured: &Measured) {
+    pub(crate) fn run(&mut self, measured: &Measurement) {
         self.ns.push(measured.ns());
         self.latency_ns
             .add(&measured.latency_ns)
@@ -150,7 +150,7 @@ impl Report {
             Some((counts, operations)) => rounded(count(counts) as f64 / *operations as f64),
             None => Value::Null,
         };
-        let per_key = |bytes: &dyn Fn(&Sizes) -> u64| match &self.sizes {
+        let per_key = |bytes: &dyn Fn(&TreeSizes) -> u64| match &self.sizes {
             Some(sizes) => rounded(bytes(sizes) as f64 / sizes.keys as f64),
             None => Value::Null,
         };

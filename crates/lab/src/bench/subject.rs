@@ -10,18 +10,18 @@ use std::time::{Duration, Instant};
 use engines::index::{
     Bounds, Condition, Direction, EpochStat, Index, IndexStat, Profile, WordIndex,
 };
-use everleaf::{Codec, Options, Pending, Replay, Store, Tree, TreeOptions};
+use everleaf::{CodecKind, Options, Pending, Replay, Store, Tree, TreeOptions};
 use hdrhistogram::Histogram;
 use medium::{Counts, Dax, DaxOptions, FileStat, Instrumented, Medium};
 use smallvec::SmallVec;
 
-use super::args::{Args, MediumChoice};
+use super::args::{Args, PoolMedium};
 use super::epochs::{Touches, first_touches};
 use super::keys::{Keys, Random};
-use super::workload::{Script, Stamps, Step, updated};
+use super::workload::{Script, Stamps, WorkloadStep, updated};
 use crate::comparison::median;
 use crate::failure::{Failure, Result};
-use crate::notes::Notes;
+use crate::notes::NoteReceiver;
 use crate::temporary::Scratch;
 
 /// The tree's name in its pool.
@@ -41,14 +41,14 @@ const BATCH: usize = 16;
 static CREATED: AtomicU64 = AtomicU64::new(0);
 
 /// The result of a run.
-pub(crate) struct Measured {
+pub(crate) struct Measurement {
     pub(crate) operations: u64,
     pub(crate) elapsed: Duration,
     pub(crate) latency_ns: Histogram<u64>,
     pub(crate) counts: Option<Counts>,
 }
 
-impl Measured {
+impl Measurement {
     /// Nanoseconds of one operation.
     pub(crate) fn ns(&self) -> f64 {
         self.elapsed.as_nanos() as f64 / self.operations as f64
@@ -56,7 +56,7 @@ impl Measured {
 }
 
 /// Sizes at the end.
-pub(crate) struct Sizes {
+pub(crate) struct TreeSizes {
     pub(crate) keys: u64,
     pub(crate) used_bytes: u64,
     pub(crate) volatile_bytes: u64,
@@ -132,9 +132,9 @@ pub(crate) fn dax_options(args: &Args) -> Result<DaxOptions> {
 
 fn store_options(args: &Args) -> Result<Options> {
     let medium = match args.medium {
-        MediumChoice::Ram => everleaf::MediumChoice::Ram,
-        MediumChoice::Dax => everleaf::MediumChoice::Dax,
-        MediumChoice::File => everleaf::MediumChoice::File,
+        PoolMedium::Ram => everleaf::MediumChoice::Ram,
+        PoolMedium::Dax => everleaf::MediumChoice::Dax,
+        PoolMedium::File => everleaf::MediumChoice::File,
     };
     let mut options = Store::options()
         .medium(medium)
@@ -144,7 +144,7 @@ fn store_options(args: &Args) -> Result<Options> {
         .engines(crate::ENGINES)
         .verify(args.verify)
         // A pool with a log is dropped without a clean close.
-        .close_cleanly(args.medium != MediumChoice::File);
+        .close_cleanly(args.medium != PoolMedium::File);
     if let Some(line_store) = args.line_store {
         options = options.line_store(line_store);
     }
@@ -187,13 +187,13 @@ impl Bench {
         let process = std::process::id();
         let number = CREATED.fetch_add(1, Ordering::Relaxed);
         let name = format!("everleaf-bench-{process}-{number}.{kind}");
-        let default = if args.medium == MediumChoice::File {
+        let default = if args.medium == PoolMedium::File {
             PathBuf::from(".")
         } else {
             default_folder()
         };
         let path = args.pool.clone().unwrap_or_else(|| default.join(name));
-        let scratch = if args.medium == MediumChoice::Ram {
+        let scratch = if args.medium == PoolMedium::Ram {
             None
         } else {
             Some(Scratch::create(path.clone())?)
@@ -209,9 +209,9 @@ impl Bench {
             None => options.open(&path)?,
         };
         let codec = if args.words() {
-            Codec::Word
+            CodecKind::Word
         } else {
-            Codec::Record
+            CodecKind::Record
         };
         let kind = TreeOptions {
             engine: args.engine,
@@ -242,7 +242,7 @@ impl Bench {
     }
 
     /// A note if the medium is an emulation.
-    pub(crate) fn note_medium(&self, notes: Notes<'_>) {
+    pub(crate) fn note_medium(&self, notes: NoteReceiver<'_>) {
         notes.note_medium(self.store());
     }
 
@@ -320,7 +320,7 @@ impl Bench {
     }
 
     /// Runs a script and measures it: from the first thread's start to the last one's end.
-    pub(crate) fn measure(&self, script: &Script) -> Result<Measured> {
+    pub(crate) fn measure(&self, script: &Script) -> Result<Measurement> {
         let before = self.counts();
         let barrier = Barrier::new(script.threads.len());
         let run = |thread: usize| {
@@ -357,7 +357,7 @@ impl Bench {
             .map(|(after, before)| after - before);
         self.verify(script)?;
         let operations = script.threads.iter().map(|steps| steps.len() as u64).sum();
-        Ok(Measured {
+        Ok(Measurement {
             operations,
             elapsed,
             latency_ns,
@@ -386,7 +386,7 @@ impl Bench {
 
     /// The time of one persist to a random line, on the same medium.
     pub(crate) fn persist_ns(&self, args: &Args) -> Result<f64> {
-        if args.medium != MediumChoice::Dax {
+        if args.medium != PoolMedium::Dax {
             return Ok(0.0);
         }
         let path = self
@@ -398,7 +398,7 @@ impl Bench {
         region
             .grow(PERSIST_REGION_BYTES)
             .map_err(everleaf::Error::from)?;
-        let guard = medium::Guard::new(&region);
+        let guard = medium::MediumGuard::new(&region);
         let mut random = Random::new(args.seed);
         let mut persist = |count: u64| -> Result<f64> {
             let start = Instant::now();
@@ -447,11 +447,11 @@ impl Bench {
         Ok(self.tree().index().stat()?)
     }
 
-    pub(crate) fn sizes(&self) -> Result<Sizes> {
+    pub(crate) fn sizes(&self) -> Result<TreeSizes> {
         let stat = self.store().stat()?;
         let keys = self.tree().len()?;
         let volatile_bytes = self.tree().stat()?.volatile_bytes;
-        Ok(Sizes {
+        Ok(TreeSizes {
             keys,
             used_bytes: stat.used_bytes,
             volatile_bytes,
@@ -489,7 +489,7 @@ impl Bench {
     /// this is dropped.
     pub(crate) fn close(&mut self) -> Result<Option<&Path>> {
         self.let_go();
-        if self.args.medium == MediumChoice::File {
+        if self.args.medium == PoolMedium::File {
             let store = store_options(&self.args)?
                 .close_cleanly(true)
                 .open(&self.path)?;
@@ -514,7 +514,7 @@ impl Bench {
         first.next_into(&mut some_key, &mut Vec::new())?;
         drop(first);
         self.let_go();
-        if self.args.medium == MediumChoice::File {
+        if self.args.medium == PoolMedium::File {
             // All writes are in the log.
             let Opened {
                 elapsed: crash,
@@ -760,7 +760,7 @@ impl Operations<'_> {
         Ok(sum)
     }
 
-    fn run(&self, steps: &[Step], mut stamps: Stamps) -> Result<Histogram<u64>> {
+    fn run(&self, steps: &[WorkloadStep], mut stamps: Stamps) -> Result<Histogram<u64>> {
         let mut latency_ns = histogram();
         let mut sum = 0_u64;
         let mut buffer = Vec::new();
@@ -778,7 +778,7 @@ impl Operations<'_> {
 
     /// Does the same as `run`, with several writes under way. The time of a write is from its call
     /// until it is known to be durable.
-    fn run_ticketed(&self, steps: &[Step], mut stamps: Stamps) -> Result<Histogram<u64>> {
+    fn run_ticketed(&self, steps: &[WorkloadStep], mut stamps: Stamps) -> Result<Histogram<u64>> {
         let mut latency_ns = histogram();
         let mut sum = 0_u64;
         let mut buffer = Vec::new();
@@ -814,21 +814,21 @@ impl Operations<'_> {
     /// Begins the write of a step; `None` if the step only reads.
     fn write_of(
         &self,
-        step: Step,
+        step: WorkloadStep,
         stamp: u64,
         buffer: &mut Vec<u8>,
     ) -> Result<Option<Pending<bool>>> {
         let pending = match step {
-            Step::Find(_) | Step::Scan(..) => return Ok(None),
-            Step::Insert(key) => self.write_pending(key, Some(key), Condition::Absent)?,
-            Step::Update(key) => {
+            WorkloadStep::Find(_) | WorkloadStep::Scan(..) => return Ok(None),
+            WorkloadStep::Insert(key) => self.write_pending(key, Some(key), Condition::Absent)?,
+            WorkloadStep::Update(key) => {
                 self.write_pending(key, Some(updated(key, stamp)), Condition::Present)?
             }
-            Step::Remove(key) => self.write_pending(key, None, Condition::Always)?,
-            Step::Put(key) => {
+            WorkloadStep::Remove(key) => self.write_pending(key, None, Condition::Always)?,
+            WorkloadStep::Put(key) => {
                 self.write_pending(key, Some(updated(key, stamp)), Condition::Always)?
             }
-            Step::ReadModifyWrite(key) => {
+            WorkloadStep::ReadModifyWrite(key) => {
                 std::hint::black_box(self.find(key, buffer)?);
                 self.write_pending(key, Some(updated(key, stamp)), Condition::Present)?
             }
@@ -837,15 +837,15 @@ impl Operations<'_> {
     }
 
     /// Does the operation with this stamp.
-    pub(crate) fn step(&self, step: Step, stamp: u64, buffer: &mut Vec<u8>) -> Result<u64> {
+    pub(crate) fn step(&self, step: WorkloadStep, stamp: u64, buffer: &mut Vec<u8>) -> Result<u64> {
         Ok(match step {
-            Step::Find(key) => self.find(key, buffer)?,
-            Step::Insert(key) => u64::from(self.insert(key, key)?),
-            Step::Update(key) => u64::from(self.update(key, updated(key, stamp))?),
-            Step::Remove(key) => u64::from(self.remove(key)?),
-            Step::Scan(key, entries) => self.scan(key, entries)?,
-            Step::Put(key) => u64::from(self.put(key, updated(key, stamp))?),
-            Step::ReadModifyWrite(key) => {
+            WorkloadStep::Find(key) => self.find(key, buffer)?,
+            WorkloadStep::Insert(key) => u64::from(self.insert(key, key)?),
+            WorkloadStep::Update(key) => u64::from(self.update(key, updated(key, stamp))?),
+            WorkloadStep::Remove(key) => u64::from(self.remove(key)?),
+            WorkloadStep::Scan(key, entries) => self.scan(key, entries)?,
+            WorkloadStep::Put(key) => u64::from(self.put(key, updated(key, stamp))?),
+            WorkloadStep::ReadModifyWrite(key) => {
                 std::hint::black_box(self.find(key, buffer)?);
                 u64::from(self.update(key, updated(key, stamp))?)
             }

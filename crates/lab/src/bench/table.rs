@@ -2,7 +2,7 @@
 
 use super::args::Workload;
 use super::report::Report;
-use super::subject::{Recoveries, Sizes};
+use super::subject::{Recoveries, TreeSizes};
 use crate::comparison::{digits, grouped, median};
 
 /// Nanoseconds, in the unit that suits them.
@@ -138,7 +138,7 @@ impl Report {
                 "of the keys before the runs".to_owned(),
             ));
         }
-        if let Some(Sizes {
+        if let Some(TreeSizes {
             keys,
             used_bytes,
             volatile_bytes,

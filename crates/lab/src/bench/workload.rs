@@ -7,7 +7,7 @@ use super::keys::{Keys, Random, Zipfian};
 
 /// One operation, with its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Step {
+pub(crate) enum WorkloadStep {
     Find(u64),
     Insert(u64),
     Update(u64),
@@ -25,7 +25,7 @@ pub(crate) struct Script {
     /// The number of the run. An update derives its value from it, so that no two runs write the
     /// same values.
     number: usize,
-    pub(crate) threads: Vec<Vec<Step>>,
+    pub(crate) threads: Vec<Vec<WorkloadStep>>,
     /// Whether consecutive finds are one call of `find_many`.
     pub(crate) batched: bool,
     /// The keys, if all operations are finds: reading them takes less time than reading steps.
@@ -131,9 +131,9 @@ impl Script {
         )
     }
 
-    fn of(number: usize, threads: Vec<Vec<Step>>, batched: bool) -> Self {
-        let key = |step: &Step| match step {
-            Step::Find(key) => Some(*key),
+    fn of(number: usize, threads: Vec<Vec<WorkloadStep>>, batched: bool) -> Self {
+        let key = |step: &WorkloadStep| match step {
+            WorkloadStep::Find(key) => Some(*key),
             _ => None,
         };
         let finds = threads
@@ -159,7 +159,7 @@ impl Script {
         };
         let present = keys.count() - args.withheld();
         let mut random = Random::new(args.seed + 77 + number as u64);
-        let find = |_| Step::Find(keys.key(random.below(present)));
+        let find = |_| WorkloadStep::Find(keys.key(random.below(present)));
         Self::of(
             number,
             vec![(0..plain.operations().min(1_000_000)).map(find).collect()],
@@ -187,15 +187,17 @@ impl Script {
             for step in steps {
                 let stamp = stamps.take();
                 match *step {
-                    Step::Update(key) | Step::Put(key) | Step::ReadModifyWrite(key) => {
+                    WorkloadStep::Update(key)
+                    | WorkloadStep::Put(key)
+                    | WorkloadStep::ReadModifyWrite(key) => {
                         if key.is_multiple_of(apart) {
                             of_thread.insert(key, updated(key, stamp));
                         }
                     }
-                    Step::Insert(key) | Step::Remove(key) => {
+                    WorkloadStep::Insert(key) | WorkloadStep::Remove(key) => {
                         others.insert(key);
                     }
-                    Step::Find(_) | Step::Scan(..) => {}
+                    WorkloadStep::Find(_) | WorkloadStep::Scan(..) => {}
                 }
             }
             for (key, value) in of_thread {
@@ -207,7 +209,7 @@ impl Script {
     }
 
     /// All operations.
-    pub(crate) fn steps(&self) -> impl Iterator<Item = Step> + '_ {
+    pub(crate) fn steps(&self) -> impl Iterator<Item = WorkloadStep> + '_ {
         self.threads.iter().flatten().copied()
     }
 }
@@ -220,11 +222,15 @@ fn step(
     keys: &Keys,
     absent: &mut impl Iterator<Item = u64>,
     removed: &mut impl Iterator<Item = u64>,
-) -> Step {
+) -> WorkloadStep {
     let is_monotonic = chooser.args.distribution == Distribution::Monotonic;
     let mut any = || keys.key(chooser.choose());
-    let find_or = |writes: bool, step: fn(u64) -> Step, key: u64| {
-        if writes { step(key) } else { Step::Find(key) }
+    let find_or = |writes: bool, step: fn(u64) -> WorkloadStep, key: u64| {
+        if writes {
+            step(key)
+        } else {
+            WorkloadStep::Find(key)
+        }
     };
     if workload
         .upserts_percent()
@@ -234,45 +240,47 @@ fn step(
             Some(above) if is_monotonic => keys.key(above),
             Some(_) | None => any(),
         };
-        return Step::Put(key);
+        return WorkloadStep::Put(key);
     }
     match workload {
-        Workload::ReadMostly | Workload::ReadHeavy | Workload::Balanced => Step::Find(any()),
-        Workload::ScanMostly | Workload::ScanBalanced => {
-            Step::Scan(any(), 1 + (percent * 7 % 10) as u32)
+        Workload::ReadMostly | Workload::ReadHeavy | Workload::Balanced => {
+            WorkloadStep::Find(any())
         }
-        Workload::Find | Workload::GetMany | Workload::C => Step::Find(any()),
-        Workload::Update => Step::Update(any()),
-        Workload::A => find_or(percent < 50, Step::Update, any()),
-        Workload::B => find_or(percent < 5, Step::Update, any()),
-        Workload::F => find_or(percent < 50, Step::ReadModifyWrite, any()),
-        Workload::Scan => Step::Scan(any(), 100),
-        Workload::Scan10 => Step::Scan(any(), 10),
-        Workload::Load => Step::Insert(keys.key(index)),
+        Workload::ScanMostly | Workload::ScanBalanced => {
+            WorkloadStep::Scan(any(), 1 + (percent * 7 % 10) as u32)
+        }
+        Workload::Find | Workload::GetMany | Workload::C => WorkloadStep::Find(any()),
+        Workload::Update => WorkloadStep::Update(any()),
+        Workload::A => find_or(percent < 50, WorkloadStep::Update, any()),
+        Workload::B => find_or(percent < 5, WorkloadStep::Update, any()),
+        Workload::F => find_or(percent < 50, WorkloadStep::ReadModifyWrite, any()),
+        Workload::Scan => WorkloadStep::Scan(any(), 100),
+        Workload::Scan10 => WorkloadStep::Scan(any(), 10),
+        Workload::Load => WorkloadStep::Insert(keys.key(index)),
         Workload::Remove => removed.next().map_or_else(
-            || Step::Find(any()),
-            |number| Step::Remove(keys.key(number)),
+            || WorkloadStep::Find(any()),
+            |number| WorkloadStep::Remove(keys.key(number)),
         ),
         Workload::Insert => absent.next().map_or_else(
-            || Step::Find(any()),
-            |number| Step::Insert(keys.key(number)),
+            || WorkloadStep::Find(any()),
+            |number| WorkloadStep::Insert(keys.key(number)),
         ),
         Workload::D | Workload::E if percent < 5 => absent.next().map_or_else(
-            || Step::Find(any()),
-            |number| Step::Insert(keys.key(number)),
+            || WorkloadStep::Find(any()),
+            |number| WorkloadStep::Insert(keys.key(number)),
         ),
-        Workload::D => Step::Find(any()),
-        Workload::E => Step::Scan(any(), 1 + (percent * 7 % 100) as u32),
+        Workload::D => WorkloadStep::Find(any()),
+        Workload::E => WorkloadStep::Scan(any(), 1 + (percent * 7 % 100) as u32),
         Workload::Mixed => match index % 4 {
-            0 => Step::Find(any()),
-            1 => Step::Update(any()),
+            0 => WorkloadStep::Find(any()),
+            1 => WorkloadStep::Update(any()),
             2 => absent.next().map_or_else(
-                || Step::Find(any()),
-                |number| Step::Insert(keys.key(number)),
+                || WorkloadStep::Find(any()),
+                |number| WorkloadStep::Insert(keys.key(number)),
             ),
             _ => removed.next().map_or_else(
-                || Step::Find(any()),
-                |number| Step::Remove(keys.key(number)),
+                || WorkloadStep::Find(any()),
+                |number| WorkloadStep::Remove(keys.key(number)),
             ),
         },
     }

@@ -9,7 +9,7 @@ use engines::kit::scan::{Tied, Way};
 
 use super::FastFair;
 use super::find::{Path, Step};
-use super::node::{Content, Low, Node};
+use super::node::{FastFairNode, Low, NewNode};
 
 /// Changes that one write finishes at most: in a sound tree there are not more, as each is left by
 /// a crash of its own.
@@ -23,7 +23,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         guard: &'g Guard<'_, M>,
         writing: &Writing<'_, M>,
         key: C::Key<'_>,
-    ) -> Result<(Node<'g>, Path)> {
+    ) -> Result<(FastFairNode<'g>, Path)> {
         for _ in 0..FINISHED_MAX {
             let mut path = Path::new();
             let way = Way::Key(key, Tied::UpTo);
@@ -108,7 +108,12 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     }
 
     /// Takes the dead entry out of a node, if a crash may have left one.
-    pub(super) fn mend(&self, guard: &Guard<'_, M>, writing: &Writing<'_, M>, node: &Node<'_>) {
+    pub(super) fn mend(
+        &self,
+        guard: &Guard<'_, M>,
+        writing: &Writing<'_, M>,
+        node: &FastFairNode<'_>,
+    ) {
         let used = node.used(guard);
         if self.is_unfinished
             && let Some(dead) = (0..used).find(|index| node.is_dead(guard, *index, used))
@@ -121,7 +126,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     /// Takes entries out of a node that the sibling has as well, from a split or a merge that a
     /// crash has cut off. While there are any, no record may be used again, as they name the
     /// records of the sibling's.
-    pub(super) fn cut_copies(&self, guard: &Guard<'_, M>, node: &Node<'_>) -> Result<()> {
+    pub(super) fn cut_copies(&self, guard: &Guard<'_, M>, node: &FastFairNode<'_>) -> Result<()> {
         let sibling = node.sibling(guard)?;
         if sibling != 0 {
             let end = Self::key_of_low(guard, self.node(guard, sibling)?.low(guard))?;
@@ -148,8 +153,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         guard: &Guard<'_, M>,
         writing: &Writing<'_, M>,
         path: &[Step],
-        left: &Node<'_>,
-        right: &Node<'_>,
+        left: &FastFairNode<'_>,
+        right: &FastFairNode<'_>,
     ) -> Result<()> {
         let Some((step, above)) = path.split_last() else {
             let mut space = Unpublished::new(guard);
@@ -171,7 +176,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     }
 
     /// Enters a node in a parent that has room, behind a position of its children.
-    fn enter(&self, guard: &Guard<'_, M>, step: Step, right: &Node<'_>) -> Result<()> {
+    fn enter(&self, guard: &Guard<'_, M>, step: Step, right: &FastFairNode<'_>) -> Result<()> {
         let parent = self.node(guard, step.offset)?;
         let used = parent.used(guard);
         let low = right.low(guard)[0];
@@ -194,17 +199,20 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         &self,
         guard: &Guard<'_, M>,
         space: &mut Unpublished<'_, '_, M>,
-        left: &Node<'_>,
-        right: &Node<'_>,
+        left: &FastFairNode<'_>,
+        right: &FastFairNode<'_>,
     ) -> Result<u64> {
-        let root = self.node(guard, space.allocate_lines(Node::bytes(self.entries))?)?;
+        let root = self.node(
+            guard,
+            space.allocate_lines(FastFairNode::bytes(self.entries))?,
+        )?;
         let level = left.level + 1;
         let low = [0; 2];
         let first_child = left.offset;
         let entries = [[right.low(guard)[0], checked(right.offset)]];
         root.write(
             guard,
-            &Content {
+            &NewNode {
                 level,
                 low,
                 sibling: 0,
@@ -228,7 +236,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         guard: &Guard<'_, M>,
         writing: &Writing<'_, M>,
         path: &[Step],
-        node: &Node<'_>,
+        node: &FastFairNode<'_>,
     ) -> Result<()> {
         let mut node = *node;
         for (index, step) in path.iter().enumerate().rev() {
@@ -248,14 +256,17 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         &self,
         guard: &Guard<'_, M>,
         writing: &Writing<'_, M>,
-        node: &Node<'_>,
+        node: &FastFairNode<'_>,
         path: &[Step],
     ) -> Result<()> {
         let used = node.used(guard);
         let entries: Vec<EntryWords> = (0..used).map(|index| node.words(guard, index)).collect();
         let mut space = Unpublished::new(guard);
         let kept = used.div_ceil(2).min(used.saturating_sub(1));
-        let right = self.node(guard, space.allocate_lines(Node::bytes(self.entries))?)?;
+        let right = self.node(
+            guard,
+            space.allocate_lines(FastFairNode::bytes(self.entries))?,
+        )?;
         let key = self.key_of(guard, node.level, entries[kept])?;
         let low = Self::bound(guard, &mut space, entries[kept][0], &key)?;
         // The child at the bound is the sibling's first.
@@ -266,7 +277,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         let sibling = node.sibling(guard)?;
         right.write(
             guard,
-            &Content {
+            &NewNode {
                 level: node.level,
                 low,
                 sibling,
@@ -347,7 +358,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         &self,
         guard: &Guard<'_, M>,
         writing: &Writing<'_, M>,
-        parent: &Node<'_>,
+        parent: &FastFairNode<'_>,
         position: usize,
     ) -> Result<bool> {
         let children = [

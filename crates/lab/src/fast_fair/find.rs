@@ -7,7 +7,7 @@ use medium::kernels;
 use smallvec::SmallVec;
 
 use super::FastFair;
-use super::node::{Low, Node};
+use super::node::{FastFairNode, Low};
 use engines::kit::latch::Writing;
 use engines::kit::paged::unchecked;
 use engines::kit::prelude::*;
@@ -27,7 +27,7 @@ pub(super) struct Step {
 pub(super) type Path = SmallVec<[Step; 8]>;
 
 /// The result of a search in a leaf.
-pub(super) struct Look {
+pub(super) struct LeafSearch {
     pub(super) used: usize,
     /// Where the key is or would be.
     pub(super) position: usize,
@@ -38,12 +38,16 @@ pub(super) struct Look {
 
 impl<M: Medium, C: Codec> FastFair<M, C> {
     #[inline(always)]
-    pub(super) fn node<'g>(&self, guard: &'g Guard<'_, M>, offset: u64) -> Result<Node<'g>> {
-        Node::at(guard, offset, self.entries, C::TIES)
+    pub(super) fn node<'g>(
+        &self,
+        guard: &'g Guard<'_, M>,
+        offset: u64,
+    ) -> Result<FastFairNode<'g>> {
+        FastFairNode::at(guard, offset, self.entries, C::TIES)
     }
 
     #[inline(always)]
-    pub(super) fn root<'g>(&self, guard: &'g Guard<'_, M>) -> Result<Node<'g>> {
+    pub(super) fn root<'g>(&self, guard: &'g Guard<'_, M>) -> Result<FastFairNode<'g>> {
         match unchecked(guard.node::<Word>(self.root)?.load(guard)) {
             Some(offset) => self.node(guard, offset),
             None => Err(Error::corrupt(
@@ -58,9 +62,9 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     pub(super) fn child<'g>(
         &self,
         guard: &'g Guard<'_, M>,
-        node: &Node<'_>,
+        node: &FastFairNode<'_>,
         position: usize,
-    ) -> Result<Node<'g>> {
+    ) -> Result<FastFairNode<'g>> {
         let child = self.node(guard, node.child(guard, position)?)?;
         if child.level.checked_add(1) != Some(node.level) {
             return Err(Error::corrupt(
@@ -129,9 +133,9 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     fn right_of<'g>(
         &self,
         guard: &'g Guard<'_, M>,
-        node: &Node<'_>,
+        node: &FastFairNode<'_>,
         way: &Way<C::Key<'_>>,
-    ) -> Result<Option<Node<'g>>> {
+    ) -> Result<Option<FastFairNode<'g>>> {
         let sibling = node.sibling(guard)?;
         if sibling == 0 {
             return Ok(None);
@@ -149,7 +153,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     fn rank(
         &self,
         guard: &Guard<'_, M>,
-        node: &Node<'_>,
+        node: &FastFairNode<'_>,
         way: &Way<C::Key<'_>>,
     ) -> Result<(usize, usize)> {
         let used = node.used(guard);
@@ -195,7 +199,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         way: &Way<C::Key<'_>>,
         mut writer: Option<(&Writing<'_, M>, &mut Path)>,
         is_exact: bool,
-    ) -> Result<(Node<'g>, Option<Node<'g>>)> {
+    ) -> Result<(FastFairNode<'g>, Option<FastFairNode<'g>>)> {
         let mut node = self.root(guard)?;
         let mut moves = 0;
         loop {
@@ -246,9 +250,9 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     pub(super) fn look(
         &self,
         guard: &Guard<'_, M>,
-        leaf: &Node<'_>,
+        leaf: &FastFairNode<'_>,
         key: C::Key<'_>,
-    ) -> Result<Look> {
+    ) -> Result<LeafSearch> {
         let used = leaf.used(guard);
         let in_use = (1_u64 << used) - 1;
         let (below, equal) = guard
@@ -256,7 +260,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
             .compare_entries(Word::pairs(leaf.entries), C::word(key));
         let below = below & in_use;
         let tied = equal & in_use;
-        let mut look = Look {
+        let mut look = LeafSearch {
             used,
             position: below.count_ones() as usize,
             found: None,
@@ -293,9 +297,9 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     pub(super) fn look_right<'g>(
         &self,
         guard: &'g Guard<'_, M>,
-        mut leaf: Node<'g>,
+        mut leaf: FastFairNode<'g>,
         key: C::Key<'_>,
-    ) -> Result<(Node<'g>, Look)> {
+    ) -> Result<(FastFairNode<'g>, LeafSearch)> {
         for _ in 0..MOVES_MAX {
             let look = self.look(guard, &leaf, key)?;
             if look.found.is_some() || !look.is_last {
@@ -364,7 +368,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     pub(super) fn copy_entries(
         &self,
         guard: &Guard<'_, M>,
-        node: &Node<'_>,
+        node: &FastFairNode<'_>,
         entries: &mut Vec<EntryWords>,
     ) -> Result<Option<Vec<u8>>> {
         let sibling = node.sibling(guard)?;

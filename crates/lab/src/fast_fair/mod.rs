@@ -21,7 +21,7 @@
 //! ## Invariants
 //!
 //! 1. An entry is not in use, and neither is what is behind it, if its value is 0; in trees of
-//!    words, if its key is 0 (but see `Node::used`: the first entry of a leaf).
+//!    words, if its key is 0 (but see `FastFairNode::used`: the first entry of a leaf).
 //! 2. An entry in use is dead if its value is that of the entry before it; in leaves of words,
 //!    where values may be equal, if its key is that of the next entry. At most one entry of a node
 //!    is like that. So each store of a shift leaves all entries.
@@ -78,7 +78,7 @@ const ENTRIES_MIN: u64 = 3;
 const ENTRIES_MAX: u64 = 60;
 
 /// FAST-FAIR in the list of engines.
-pub(crate) static ENTRY: Entry = Entry {
+pub(crate) static ENTRY: EngineEntry = EngineEntry {
     id: engines::engine::OUTSIDE_IDS + 2,
     name: "fast-fair",
     paper: "Endurable Transient Inconsistency in Byte-Addressable Persistent B+-Tree, FAST 2018",

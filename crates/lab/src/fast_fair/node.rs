@@ -18,7 +18,7 @@ const NO_RECORD: u64 = 1;
 
 /// A node in the pool.
 #[derive(Clone, Copy)]
-pub(super) struct Node<'g> {
+pub(super) struct FastFairNode<'g> {
     pub(super) offset: u64,
     /// 0 for leaves.
     pub(super) level: u64,
@@ -33,7 +33,7 @@ pub(super) struct Node<'g> {
 pub(super) type Low = [u64; 2];
 
 /// The content of a new node.
-pub(super) struct Content<'c> {
+pub(super) struct NewNode<'c> {
     pub(super) level: u64,
     pub(super) low: Low,
     pub(super) sibling: u64,
@@ -41,7 +41,7 @@ pub(super) struct Content<'c> {
     pub(super) entries: &'c [EntryWords],
 }
 
-impl<'g> Node<'g> {
+impl<'g> FastFairNode<'g> {
     /// Bytes of a node with this many entries.
     pub(super) fn bytes(entries: usize) -> usize {
         (8 * HEAD_WORDS + 16 * entries).next_multiple_of(LINE_BYTES)
@@ -67,7 +67,7 @@ impl<'g> Node<'g> {
     }
 
     /// Writes and flushes a node that nothing leads to.
-    pub(super) fn write<M: Medium>(&self, guard: &Guard<'_, M>, content: &Content<'_>) {
+    pub(super) fn write<M: Medium>(&self, guard: &Guard<'_, M>, content: &NewNode<'_>) {
         let first = if content.level > 0 {
             checked(content.first_child)
         } else {

@@ -9,7 +9,7 @@ use engines::kit::prelude::*;
 use medium::LINE_BYTES;
 use std::marker::PhantomData;
 
-use super::node::{Content, Low, Node};
+use super::node::{FastFairNode, Low, NewNode};
 use super::{ENTRIES_MAX, ENTRIES_MIN, ENTRY, FastFair, ROOT_ENTRIES, ROOT_OFFSET};
 
 /// Where a node is, and its lower bound.
@@ -69,7 +69,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     fn walk<'g>(
         &self,
         guard: &'g Guard<'_, M>,
-        mut visit: impl FnMut(&Node<'g>) -> Result<()>,
+        mut visit: impl FnMut(&FastFairNode<'g>) -> Result<()>,
     ) -> Result<()> {
         let mut first = self.root(guard)?;
         loop {
@@ -92,7 +92,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     fn walk_entries(
         &self,
         guard: &Guard<'_, M>,
-        mut visit: impl FnMut(&Node<'_>, &[EntryWords]) -> Result<()>,
+        mut visit: impl FnMut(&FastFairNode<'_>, &[EntryWords]) -> Result<()>,
     ) -> Result<()> {
         let mut entries = Vec::new();
         self.walk(guard, |node| {
@@ -145,7 +145,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
             volatile_bytes: self.latch.volatile_bytes(),
             recovery_ns: self.recovery_ns,
             recovered_from_crash: self.recovered_from_crash,
-            leaf_bytes: Node::bytes(self.entries) as u64,
+            leaf_bytes: FastFairNode::bytes(self.entries) as u64,
             allocations: Some(nodes + counts.low_keys + records),
             ..IndexStat::default()
         })
@@ -237,11 +237,12 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         self.lock_empty(&self.pool.pin()).map(drop)?;
         // No other thread reaches these nodes yet.
         let guard = self.pool.peek();
-        let mut source = Sorted::<M, C>::new(&guard, next);
+        let mut source = EncodedEntries::<M, C>::new(&guard, next);
         let mut nodes = Unpublished::new(&guard);
         let mut tails = Unpublished::new(&guard);
-        let allocate =
-            |nodes: &mut Unpublished<'_, '_, M>| nodes.allocate_lines(Node::bytes(self.entries));
+        let allocate = |nodes: &mut Unpublished<'_, '_, M>| {
+            nodes.allocate_lines(FastFairNode::bytes(self.entries))
+        };
         let first = allocate(&mut nodes)?;
         let mut level: Vec<Loaded> = Vec::new();
         let per_leaf = entries_per_leaf(self.entries, fill);
@@ -258,7 +259,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
                     }
                     _ => [0; 2],
                 };
-                let content = Content {
+                let content = NewNode {
                     level: 0,
                     low,
                     sibling,
@@ -310,7 +311,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         let most = entries_per_leaf(self.entries + 1, fill).max(3);
         // Children are spread evenly. Nodes have room for three or more, so none is left with one.
         let count = below.len().div_ceil(most);
-        let offsets = (0..count).map(|_| nodes.allocate_lines(Node::bytes(self.entries)));
+        let offsets = (0..count).map(|_| nodes.allocate_lines(FastFairNode::bytes(self.entries)));
         let offsets = offsets.collect::<Result<Vec<_>>>()?;
         let mut level = Vec::with_capacity(count);
         for (number, offset) in offsets.iter().enumerate() {
@@ -320,7 +321,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
                 .map(|(child, word, _)| [*word, checked(*child)])
                 .collect();
             let (first_child, word, key) = &children[0];
-            let content = Content {
+            let content = NewNode {
                 level: height,
                 low: if number == 0 {
                     [0; 2]
@@ -372,10 +373,13 @@ where
             .get(0)
             .unwrap_or(ENTRY.full.leaf_entries as u64);
         let mut tree = Self::unopened(pool, &words)?;
-        let leaf = tree.node(&guard, space.allocate_lines(Node::bytes(tree.entries))?)?;
+        let leaf = tree.node(
+            &guard,
+            space.allocate_lines(FastFairNode::bytes(tree.entries))?,
+        )?;
         leaf.write(
             &guard,
-            &Content {
+            &NewNode {
                 level: 0,
                 low: [0; 2],
                 sibling: 0,

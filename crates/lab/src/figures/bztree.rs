@@ -3,12 +3,12 @@
 
 use super::{Claim, Figure, KEYS, Measure, Point, Setup, THREADS, bench_args, threads_in_words};
 use crate::bench::{
-    Distribution, MediumChoice, Sample, Series, Shares, Trees, Workload, count_of, recoveries,
+    Distribution, PoolMedium, Sample, Series, Shares, Trees, Workload, count_of, recoveries,
     sample, shares, words,
 };
 use crate::comparison::{grouped, median};
 use crate::failure::Result;
-use crate::notes::Notes;
+use crate::notes::NoteReceiver;
 use medium::SmallPages;
 
 /// One curve.
@@ -18,7 +18,7 @@ struct Curve {
     series: &'static str,
     workload: Workload,
     distribution: Distribution,
-    medium: MediumChoice,
+    medium: PoolMedium,
 }
 
 const fn curve(panel: &'static str, workload: Workload, distribution: Distribution) -> Curve {
@@ -27,7 +27,7 @@ const fn curve(panel: &'static str, workload: Workload, distribution: Distributi
         series: "bztree",
         workload,
         distribution,
-        medium: MediumChoice::Ram,
+        medium: PoolMedium::Ram,
     }
 }
 
@@ -56,7 +56,12 @@ fn curve_args(setup: &Setup, curve: &Curve, threads: usize) -> crate::bench::Arg
     bench
 }
 
-fn measure(setup: &Setup, curve: &Curve, threads: usize, notes: Notes<'_>) -> Result<Sample> {
+fn measure(
+    setup: &Setup,
+    curve: &Curve,
+    threads: usize,
+    notes: NoteReceiver<'_>,
+) -> Result<Sample> {
     notes.note(format!(
         "{}, {}, {}",
         curve.panel,
@@ -107,7 +112,7 @@ impl ByThreads {
 }
 
 /// Throughput by threads, curve by curve.
-fn by_threads(setup: &Setup, curves: &[Curve], notes: Notes<'_>) -> Result<ByThreads> {
+fn by_threads(setup: &Setup, curves: &[Curve], notes: NoteReceiver<'_>) -> Result<ByThreads> {
     let mut found = ByThreads::default();
     for curve in curves {
         for &threads in &setup.threads {
@@ -141,7 +146,7 @@ fn scaling(setup: &Setup, figure: &Figure, claims: &[(&str, &'static str)]) -> V
 /// A figure of throughput by threads, without the paper's rival.
 fn scales(
     setup: &Setup,
-    notes: Notes<'_>,
+    notes: NoteReceiver<'_>,
     title: &'static str,
     curves: &[Curve],
     claims: &[(&str, &'static str)],
@@ -160,7 +165,7 @@ fn scales(
     Ok(figure)
 }
 
-fn random(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
+fn random(setup: &Setup, notes: NoteReceiver<'_>) -> Result<Figure> {
     let curves = [
         curve("read-only", Workload::Find, Distribution::Uniform),
         curve("90/10", Workload::ReadMostly, Distribution::Uniform),
@@ -182,7 +187,7 @@ fn random(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
     )
 }
 
-fn skewed(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
+fn skewed(setup: &Setup, notes: NoteReceiver<'_>) -> Result<Figure> {
     let curves = [
         curve("zipfian, read-only", Workload::Find, Distribution::Zipfian),
         curve("zipfian, 50/50", Workload::Balanced, Distribution::Zipfian),
@@ -213,13 +218,10 @@ fn skewed(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
 }
 
 /// A tree in memory and a durable one, in turns.
-fn durability(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
+fn durability(setup: &Setup, notes: NoteReceiver<'_>) -> Result<Figure> {
     // The same pages for both media: a file in memory need not get huge ones.
     let _small_pages = SmallPages::take();
-    let media = [
-        ("volatile", MediumChoice::Ram),
-        ("durable", MediumChoice::Dax),
-    ];
+    let media = [("volatile", PoolMedium::Ram), ("durable", PoolMedium::Dax)];
     let mixes = [
         ("90/10", Workload::ReadMostly),
         ("50/50", Workload::Balanced),
@@ -278,7 +280,7 @@ fn durability(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
     Ok(figure)
 }
 
-fn ranges(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
+fn ranges(setup: &Setup, notes: NoteReceiver<'_>) -> Result<Figure> {
     let curves = [
         curve("90/10", Workload::ScanMostly, Distribution::Uniform),
         curve("50/50", Workload::ScanBalanced, Distribution::Uniform),
@@ -313,9 +315,9 @@ const FREE_BYTES: [usize; 5] = [512, 256, 128, 64, 32];
 /// The entries of the paper's node of a KiB.
 const KIB_ENTRIES: usize = 40;
 
-fn sizes(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
+fn sizes(setup: &Setup, notes: NoteReceiver<'_>) -> Result<Figure> {
     let mut bench = bench_args(setup);
-    bench.medium = MediumChoice::Ram;
+    bench.medium = PoolMedium::Ram;
     bench.threads = setup.threads_max();
     let mut points = Vec::new();
     let mut measure = |panel: String, bytes: usize, bench: &crate::bench::Args| -> Result<()> {
@@ -380,7 +382,7 @@ fn sizes(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
     Ok(figure)
 }
 
-fn parts(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
+fn parts(setup: &Setup, notes: NoteReceiver<'_>) -> Result<Figure> {
     // Both media get the same pages, as in `durability`.
     let _small_pages = SmallPages::take();
     let mut points = Vec::new();
@@ -393,10 +395,7 @@ fn parts(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
             ["-", "78% where less is written"],
         ),
     ] {
-        for (series, medium) in [
-            ("volatile", MediumChoice::Ram),
-            ("durable", MediumChoice::Dax),
-        ] {
+        for (series, medium) in [("volatile", PoolMedium::Ram), ("durable", PoolMedium::Dax)] {
             notes.note(format!("{panel}, {series}"));
             let mut bench = bench_args(setup);
             bench.workload = workload;
@@ -429,9 +428,9 @@ fn parts(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
     })
 }
 
-fn pmwcas_words(setup: &Setup, _: Notes<'_>) -> Result<Figure> {
+fn pmwcas_words(setup: &Setup, _: NoteReceiver<'_>) -> Result<Figure> {
     let mut bench = bench_args(setup);
-    bench.medium = MediumChoice::Ram;
+    bench.medium = PoolMedium::Ram;
     bench.keys = setup.keys.clamp(5_000, 20_000);
     let mut points = Vec::new();
     let mut claims = Vec::new();
@@ -466,7 +465,7 @@ fn pmwcas_words(setup: &Setup, _: Notes<'_>) -> Result<Figure> {
     })
 }
 
-fn memory(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
+fn memory(setup: &Setup, notes: NoteReceiver<'_>) -> Result<Figure> {
     let papers = [
         (100_000, "2 MB"),
         (1_000_000, "21 MB"),
@@ -477,7 +476,7 @@ fn memory(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
     for (keys, paper) in papers.into_iter().filter(|(keys, _)| *keys <= setup.keys) {
         let mut bench = bench_args(setup);
         bench.workload = Workload::Balanced;
-        bench.medium = MediumChoice::Ram;
+        bench.medium = PoolMedium::Ram;
         bench.keys = keys;
         bench.runs = 1;
         bench.threads = setup.threads_max();
@@ -506,12 +505,12 @@ fn memory(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
     })
 }
 
-fn recovery(setup: &Setup, notes: Notes<'_>) -> Result<Figure> {
+fn recovery(setup: &Setup, notes: NoteReceiver<'_>) -> Result<Figure> {
     let mut points = Vec::new();
     let mut claims = Vec::new();
     for keys in SIZES.into_iter().filter(|keys| *keys <= setup.keys) {
         let mut bench = bench_args(setup);
-        bench.medium = MediumChoice::Dax;
+        bench.medium = PoolMedium::Dax;
         bench.keys = keys;
         bench.workload = Workload::Find;
         notes.note(format!("{} keys", grouped(keys)));

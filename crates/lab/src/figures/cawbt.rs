@@ -2,10 +2,10 @@
 //! thread.
 
 use super::{Claim, Figure, KEYS, Measure, Point, Setup, bench_args, threads_in_words};
-use crate::bench::{Distribution, MediumChoice, Once, Workload, once, recoveries, split_ns};
+use crate::bench::{Distribution, Once, PoolMedium, Workload, once, recoveries, split_ns};
 use crate::comparison::{grouped, median};
 use crate::failure::{Failure, Result};
-use crate::notes::Notes;
+use crate::notes::NoteReceiver;
 use medium::SmallPages;
 
 /// The figures there are.
@@ -21,7 +21,7 @@ pub(super) const FIGURES: &[(u8, Measure)] = &[
 
 /// How many keys, in place of the paper's numbers.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Scale {
+pub(super) enum KeyScale {
     /// A hundredth of them
     Small,
     /// The paper's, but a fifth of its 10 million
@@ -30,7 +30,7 @@ pub(super) enum Scale {
     Paper,
 }
 
-impl Scale {
+impl KeyScale {
     fn of(self, keys: u64) -> u64 {
         match self {
             Self::Small => keys / 100,
@@ -47,7 +47,7 @@ const MANY: u64 = 10_000_000;
 const REBUILT: [u64; 4] = [500_000, 1_000_000, 1_500_000, 2_000_000];
 
 /// The keys of a figure.
-pub(super) fn keys(number: u8, scale: Scale) -> u64 {
+pub(super) fn keys(number: u8, scale: KeyScale) -> u64 {
     scale.of(match number {
         9 | 10 => MANY,
         11 => REBUILT[3],
@@ -64,7 +64,7 @@ struct Tree {
     degree: (&'static str, u64),
     /// A further setting.
     set: Option<&'static str>,
-    medium: MediumChoice,
+    medium: PoolMedium,
 }
 
 const CAWBT: Tree = Tree {
@@ -72,7 +72,7 @@ const CAWBT: Tree = Tree {
     engine: "cawbt",
     degree: ("", 4),
     set: None,
-    medium: MediumChoice::Dax,
+    medium: PoolMedium::Dax,
 };
 /// The tree of the CAWBT paper, but each find goes down to a leaf.
 const TO_LEAVES: Tree = Tree {
@@ -100,7 +100,7 @@ const DEGREE: &str = "degree";
 fn plain(degree: u64) -> Tree {
     Tree {
         series: PLAIN,
-        medium: MediumChoice::Ram,
+        medium: PoolMedium::Ram,
         ..consistent(degree)
     }
 }
@@ -133,14 +133,14 @@ fn trees(families: &[fn(u64) -> Tree]) -> Vec<Tree> {
 struct Lab<'a> {
     setup: &'a Setup,
     keys: u64,
-    notes: Notes<'a>,
+    notes: NoteReceiver<'a>,
     points: Vec<Point>,
     /// `None` where the system has no such switch.
     _small_pages: Option<SmallPages>,
 }
 
 impl<'a> Lab<'a> {
-    fn new(setup: &'a Setup, notes: Notes<'a>) -> Self {
+    fn new(setup: &'a Setup, notes: NoteReceiver<'a>) -> Self {
         Self {
             setup,
             keys: setup.keys,

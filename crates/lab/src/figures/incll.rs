@@ -5,11 +5,11 @@ use everleaf::Engine;
 
 use super::{Claim, Figure, KEYS, Measure, Point, Setup, THREADS, bench_args, threads_in_words};
 use crate::bench::{
-    Distribution, MediumChoice, Sample, Series, Trees, Workload, count_of, fit_together, recoveries,
+    Distribution, PoolMedium, Sample, Series, Trees, Workload, count_of, fit_together, recoveries,
 };
 use crate::comparison::{grouped, median};
 use crate::failure::Result;
-use crate::notes::Notes;
+use crate::notes::NoteReceiver;
 
 /// A tree by the paper's name, with its settings of masstree.
 type Tree = (&'static str, &'static str);
@@ -98,7 +98,7 @@ fn sizes_to(most: u64) -> Vec<u64> {
 /// A figure that is being measured.
 struct Lab<'a> {
     setup: &'a Setup,
-    notes: Notes<'a>,
+    notes: NoteReceiver<'a>,
     points: Vec<Point>,
 }
 
@@ -134,7 +134,7 @@ impl Setting {
 }
 
 impl<'a> Lab<'a> {
-    fn new(setup: &'a Setup, notes: Notes<'a>) -> Self {
+    fn new(setup: &'a Setup, notes: NoteReceiver<'a>) -> Self {
         Self {
             setup,
             notes,
@@ -168,7 +168,7 @@ impl<'a> Lab<'a> {
             let mut bench = bench_args(self.setup);
             bench.engine = Engine::MASSTREE;
             bench.set = vec![(*mode).to_owned()];
-            bench.medium = MediumChoice::Dax;
+            bench.medium = PoolMedium::Dax;
             bench.keys = keys;
             bench.threads = self.threads_max();
             bench.persist_delay_ns = is_delayed.then_some(0);
@@ -513,7 +513,7 @@ impl<'a> Lab<'a> {
                 let mut bench = bench_args(self.setup);
                 bench.engine = Engine::MASSTREE;
                 bench.set = vec![mode.to_owned()];
-                bench.medium = MediumChoice::Dax;
+                bench.medium = PoolMedium::Dax;
                 bench.keys = keys;
                 bench.workload = Workload::Find;
                 let mut ms = Vec::new();

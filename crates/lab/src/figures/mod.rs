@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::bench;
 use crate::comparison::{grouped, rounded};
 use crate::failure::{Failure, Result};
-use crate::notes::{Notes, Said};
+use crate::notes::{NoteReceiver, Said};
 
 /// Measure the figures of a paper again
 #[derive(clap::Args, Clone, Debug)]
@@ -50,7 +50,7 @@ pub struct Args {
     runs: usize,
     /// The numbers of keys, for cawbt, whose figures have their own [default: machine]
     #[arg(long, value_enum)]
-    scale: Option<cawbt::Scale>,
+    scale: Option<cawbt::KeyScale>,
     /// Also draw the figure, as SVG. Without --figure each is drawn into a file of its own, with
     /// its number in the name
     #[arg(long, value_name = "FILE")]
@@ -64,7 +64,7 @@ struct Setup {
     ops: u64,
     threads: Vec<usize>,
     runs: usize,
-    scale: cawbt::Scale,
+    scale: cawbt::KeyScale,
 }
 
 /// The x axis of figures by threads.
@@ -223,7 +223,7 @@ fn threads_in_words(threads: usize) -> String {
 }
 
 /// Measures a figure.
-type Measure = fn(&Setup, Notes<'_>) -> Result<Figure>;
+type Measure = fn(&Setup, NoteReceiver<'_>) -> Result<Figure>;
 
 impl Args {
     /// The figures of a paper, in the order in which they are measured.
@@ -237,7 +237,7 @@ impl Args {
 
     /// The setup of a figure: of the numbers of threads those that it measures with.
     fn setup(&self, number: u8) -> Setup {
-        let scale = self.scale.unwrap_or(cawbt::Scale::Machine);
+        let scale = self.scale.unwrap_or(cawbt::KeyScale::Machine);
         let (keys, ops) = match self.system.as_str() {
             "incll" => (20_000_000, 2_000_000),
             "cawbt" => (cawbt::keys(number, scale), cawbt::keys(number, scale)),
@@ -334,7 +334,7 @@ impl Setup {
 }
 
 /// Measures a figure, and draws it if that is wanted.
-pub fn run(args: &Args, number: u8, notes: Notes<'_>) -> Result<Said> {
+pub fn run(args: &Args, number: u8, notes: NoteReceiver<'_>) -> Result<Said> {
     let setup = args.setup(number);
     let measure = args
         .figures()

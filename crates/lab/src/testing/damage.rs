@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use everleaf::{Codec, LeftOut, MediumChoice, Options, Part, Result, Store, TreeOptions};
+use everleaf::{CodecKind, LeftOut, MediumChoice, Options, Part, Result, Store, TreeOptions};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
@@ -26,18 +26,18 @@ const PAGE: usize = 4096;
 const TREE: &str = "t";
 
 /// The entries of a tree.
-pub type Content = BTreeMap<Vec<u8>, Vec<u8>>;
+pub type TreeContent = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Keys of 1 to 60 bytes, some of which begin with the same bytes; values of 0 to 120 bytes, some
 /// of 8, a few longer. In a tree of words any numbers.
 #[must_use]
-pub fn content(codec: Codec, seed: u64) -> Content {
+pub fn content(codec: CodecKind, seed: u64) -> TreeContent {
     let mut random = StdRng::seed_from_u64(seed);
-    let mut content = Content::new();
+    let mut content = TreeContent::new();
     while content.len() < ENTRIES {
         let number: u64 = random.random();
         let key = match random.random_range(0..4) {
-            _ if codec == Codec::Word => number.to_be_bytes().to_vec(),
+            _ if codec == CodecKind::Word => number.to_be_bytes().to_vec(),
             0 => number.to_be_bytes().to_vec(),
             1 => format!("{:x}", number >> random.random_range(0..48)).into_bytes(),
             2 => format!("user/{:03}/name/{number}", number % 200).into_bytes(),
@@ -52,9 +52,9 @@ pub fn content(codec: Codec, seed: u64) -> Content {
     content
 }
 
-fn value(codec: Codec, random: &mut StdRng) -> Vec<u8> {
+fn value(codec: CodecKind, random: &mut StdRng) -> Vec<u8> {
     let length = match random.random_range(0..20) {
-        _ if codec == Codec::Word => 8,
+        _ if codec == CodecKind::Word => 8,
         0 => random.random_range(0..2000),
         1..5 => 8,
         _ => random.random_range(0..120),
@@ -81,14 +81,14 @@ pub fn make(
     path: &Path,
     kind: TreeOptions,
     medium: MediumChoice,
-    content: &Content,
+    content: &TreeContent,
     seed: u64,
 ) -> Result<()> {
     let store = options(medium).open(path)?;
     let tree = store.tree_with(TREE, kind)?;
     let codec = kind.codec;
     let removed = |index: usize| match codec {
-        Codec::Word => (index as u64).to_be_bytes().to_vec(),
+        CodecKind::Word => (index as u64).to_be_bytes().to_vec(),
         _ => format!("removed {index}").into_bytes(),
     };
     let mut random = StdRng::seed_from_u64(seed);
@@ -186,7 +186,7 @@ pub fn damage(bytes: &mut [u8], seed: u64, round: u64) -> Damage {
 
 /// The observations of a damaged pool.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
-pub struct Seen {
+pub struct DamageFindings {
     /// The first report of the open, the check or the reading of all entries.
     pub found: Option<String>,
     /// Whether the check reported nothing, and yet a read failed.
@@ -205,7 +205,7 @@ pub struct Seen {
     pub is_salvaged: bool,
 }
 
-impl Seen {
+impl DamageFindings {
     /// Whether nothing reported damage, and yet the salvage did not save all, or reported some.
     #[must_use]
     pub fn is_sound_but_not_saved(&self) -> bool {
@@ -217,8 +217,8 @@ impl Seen {
 
 /// Examines a pool.
 #[must_use]
-pub fn examine(path: &Path, medium: MediumChoice, content: &Content) -> Seen {
-    let mut seen = Seen::default();
+pub fn examine(path: &Path, medium: MediumChoice, content: &TreeContent) -> DamageFindings {
+    let mut seen = DamageFindings::default();
     match options(medium).create(false).open(path) {
         Ok(store) => look_at(&store, content, &mut seen),
         Err(error) => seen.found = Some(format!("open: {error}")),
@@ -226,7 +226,7 @@ pub fn examine(path: &Path, medium: MediumChoice, content: &Content) -> Seen {
     seen
 }
 
-fn look_at(store: &Store, content: &Content, seen: &mut Seen) {
+fn look_at(store: &Store, content: &TreeContent, seen: &mut DamageFindings) {
     let read = || -> Result<bool> {
         let tree = store.open_tree(TREE)?;
         let mut expected = content.iter();

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use engines::engine::{
-    Build, Contract, Engine, Entry, Media, Nodes, OUTSIDE_IDS, Opening, Persists, Setting,
+    Build, Contract, Engine, EngineEntry, Media, Nodes, OUTSIDE_IDS, Opening, Persists, Setting,
     Settings, Values,
 };
 use engines::index::record;
@@ -98,7 +98,7 @@ pub const FLAWED: Engine = Engine::new(&ENTRY);
 /// The position of the setting `flaw`, behind `leaf-entries`.
 const FLAW: usize = 1;
 
-static ENTRY: Entry = Entry {
+static ENTRY: EngineEntry = EngineEntry {
     id: OUTSIDE_IDS + 0x7fff,
     name: "flawed",
     paper: "none",
@@ -108,7 +108,7 @@ static ENTRY: Entry = Entry {
         update_words: 2,
         remove: 2,
     }),
-    notices_damage: &engines::engine::Codec::ALL,
+    notices_damage: &engines::engine::CodecKind::ALL,
     marks_later: false,
     stores_lines: false,
     is_trie: false,

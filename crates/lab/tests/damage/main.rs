@@ -9,7 +9,7 @@ mod pools;
 mod table;
 
 use engines::engine::Engine;
-use everleaf_lab::testing::damage::Seen;
+use everleaf_lab::testing::damage::DamageFindings;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use pools::{Ground, PoolKind};
@@ -99,7 +99,7 @@ pub(crate) struct Expected {
 
 impl Expected {
     /// Whether this was expected.
-    fn judge(&self, seen: &Seen, entries: usize) -> bool {
+    fn judge(&self, seen: &DamageFindings, entries: usize) -> bool {
         let is_reported = seen.found.is_some();
         let saves_all = seen.saved == entries && seen.wrong + seen.left_out == 0;
         let is_noticed = match self.noticed {

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use engines::engine::Engine;
-use everleaf::{Codec, MediumChoice, Options, Result, TreeOptions};
-use everleaf_lab::testing::damage::{Content, Seen, content, examine, make};
+use everleaf::{CodecKind, MediumChoice, Options, Result, TreeOptions};
+use everleaf_lab::testing::damage::{DamageFindings, TreeContent, content, examine, make};
 use tempfile::TempDir;
 
 use super::Damage;
@@ -32,7 +32,7 @@ pub(crate) struct Ground {
     /// The bytes before the damage.
     pub(crate) bytes: Vec<u8>,
     /// The entries of the tree.
-    pub(crate) content: Content,
+    pub(crate) content: TreeContent,
 }
 
 impl Ground {
@@ -52,7 +52,7 @@ impl Ground {
         };
         let content = match kind {
             PoolKind::Mixed { seed } => {
-                let content = content(Codec::Record, seed);
+                let content = content(CodecKind::Record, seed);
                 make(&path, options, MediumChoice::Dax, &content, seed).unwrap();
                 content
             }
@@ -74,7 +74,7 @@ impl Ground {
     }
 
     /// Damages a copy of the pool, and examines it.
-    pub(crate) fn examine(&self, damage: Damage) -> Seen {
+    pub(crate) fn examine(&self, damage: Damage) -> DamageFindings {
         let mut bytes = self.bytes.clone();
         damage.do_to(&mut bytes);
         std::fs::write(&self.path, bytes).unwrap();
@@ -84,7 +84,7 @@ impl Ground {
 
 /// Makes a pool whose keys and values are numbers. As many more entries as `removed` were written,
 /// and removed again.
-fn numbered(path: &Path, options: TreeOptions, kept: usize, removed: usize) -> Result<Content> {
+fn numbered(path: &Path, options: TreeOptions, kept: usize, removed: usize) -> Result<TreeContent> {
     let key = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
     let kept = kept as u64;
     let all = kept + removed as u64;

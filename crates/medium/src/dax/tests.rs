@@ -14,7 +14,7 @@ fn an_empty_file_promises_what_it_keeps_when_it_has_grown() {
     let before = (dax.extent().length(), dax.survives());
     dax.grow(1 << 16).unwrap();
     assert_eq!(before, (0, dax.survives()));
-    let guard = crate::Guard::new(&dax);
+    let guard = crate::MediumGuard::new(&dax);
     assert!(
         guard
             .words(0, 1 << 13)
@@ -59,7 +59,7 @@ fn what_was_given_back_reads_as_zeros_when_it_is_there_again() {
     let length = (4 << 20) + 4096;
     for kept in [0, 64, 4096, 5000, 2 << 20, length - 8] {
         ram.grow(length).unwrap();
-        let guard = crate::Guard::new(&ram);
+        let guard = crate::MediumGuard::new(&ram);
         let words = guard.words(0, length as usize / 8).unwrap();
         let first = (words.len() - 8..words.len()).chain([0, kept as usize / 8, 700, 1000]);
         first.for_each(|word| words[word].store(&guard, 7));
@@ -67,7 +67,7 @@ fn what_was_given_back_reads_as_zeros_when_it_is_there_again() {
         ram.shrink(kept).unwrap();
         assert_eq!(ram.extent().length(), kept);
         ram.grow(length).unwrap();
-        let guard = crate::Guard::new(&ram);
+        let guard = crate::MediumGuard::new(&ram);
         let words = guard.words(0, length as usize / 8).unwrap();
         let (before, after) = words.split_at(kept as usize / 8);
         assert!(

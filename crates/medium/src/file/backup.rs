@@ -25,11 +25,11 @@ use std::time::{Duration, Instant};
 
 use super::checkpoint::{incarnation_at, write_back};
 use super::error::{LogError, refused};
-use super::find::{Access, open_log, read_mark};
-use super::layout::{BLOCK_BYTES, Header, LENGTH, Mark, RING, first_word, lines_of};
-use super::log::{Found, FoundHeader, Log, Reader};
+use super::find::{LogAccess, open_log, read_mark};
+use super::layout::{BLOCK_BYTES, Header, LENGTH, LogMark, RING, first_word, lines_of};
+use super::log::{FoundHeader, FrameReader, Log, LogItem};
 use super::open::write_mark;
-use super::replay::{Behind, look_behind, lost};
+use super::replay::{LogRemnant, look_behind, lost};
 use super::{File, Sizes};
 use crate::io::{Disk, Io, read_some, write_all};
 use crate::{LINE_BYTES, MediumError};
@@ -42,7 +42,7 @@ const FREE_ATTEMPTS: u32 = 2;
 
 /// How a copy ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Copied {
+pub(super) enum CopyOutcome {
     /// The copy is whole; it has this many bytes.
     Whole(u64),
     /// Space of the log was reused before it was read.
@@ -71,7 +71,7 @@ impl CopyTarget {
         // The copy is synced before the mark is cleared: a copy that a crash cuts short must not
         // say that it needs no log.
         self.copy.sync().map_err(refused("make the copy durable"))?;
-        write_mark(&*self.copy, mark_offset, Mark(None))
+        write_mark(&*self.copy, mark_offset, LogMark(None))
     }
 }
 
@@ -97,7 +97,7 @@ impl File {
                 core.mark_offset,
                 core.log.sizes,
             )?;
-            if let Copied::Whole(length) = copied {
+            if let CopyOutcome::Whole(length) = copied {
                 target.finish(core.mark_offset)?;
                 return Ok(length);
             }
@@ -125,7 +125,7 @@ impl File {
         let pool = Disk(pool);
         let sizes = Sizes::default();
         let mark = read_mark(&pool, mark_offset)?;
-        let Some(log) = open_log(log_path, Access::Read)? else {
+        let Some(log) = open_log(log_path, LogAccess::Read)? else {
             return Ok(None);
         };
         let log: Arc<dyn Io> = Arc::new(Disk(log));
@@ -135,7 +135,7 @@ impl File {
         };
         let mut copied = copy(&pool, &log, target, mark_offset, sizes)?;
         for _ in 0..FREE_ATTEMPTS {
-            if copied != Copied::Overrun {
+            if copied != CopyOutcome::Overrun {
                 break;
             }
             target.empty()?;
@@ -148,11 +148,11 @@ impl File {
             (_, now) => now == Some(uuid),
         };
         match copied {
-            Copied::Whole(length) if was_open => {
+            CopyOutcome::Whole(length) if was_open => {
                 target.finish(mark_offset)?;
                 Ok(Some(length))
             }
-            Copied::Overrun if was_open => Err(LogError::Overrun),
+            CopyOutcome::Overrun if was_open => Err(LogError::Overrun),
             _ => target.empty().map(|()| None),
         }
     }
@@ -195,7 +195,7 @@ fn live_header(log: &dyn Io, patience: Duration) -> Result<Option<Header>, LogEr
 }
 
 fn is_log(path: &Path, uuid: u128, patience: Duration) -> Result<bool, LogError> {
-    let Ok(Some(log)) = open_log(path, Access::Read) else {
+    let Ok(Some(log)) = open_log(path, LogAccess::Read) else {
         return Ok(false);
     };
     Ok(live_header(&Disk(log), patience)?.is_some_and(|header| header.uuid == uuid))
@@ -208,11 +208,11 @@ pub(super) fn copy(
     target: &CopyTarget,
     mark_offset: u64,
     sizes: Sizes,
-) -> Result<Copied, LogError> {
+) -> Result<CopyOutcome, LogError> {
     let Some(header) = live_header(&**log, sizes.header_patience)? else {
-        return Ok(Copied::Closed);
+        return Ok(CopyOutcome::Closed);
     };
-    let mut tail = Tail::new(log, &target.spool, header, sizes);
+    let mut tail = LiveLog::new(log, &target.spool, header, sizes);
     let mut part = vec![0; sizes.part_bytes];
     let mut offset = 0;
     loop {
@@ -221,7 +221,7 @@ pub(super) fn copy(
         offset += bytes as u64;
         advance(bytes as u64)?;
         match tail.follow()? {
-            Copied::Whole(_) => {}
+            CopyOutcome::Whole(_) => {}
             other => return Ok(other),
         }
         if bytes == 0 {
@@ -229,7 +229,7 @@ pub(super) fn copy(
         }
     }
     match tail.expect_end()? {
-        Copied::Whole(_) => {}
+        CopyOutcome::Whole(_) => {}
         other => return Ok(other),
     }
     // The pool may have grown behind the part that was read last.
@@ -256,11 +256,11 @@ pub(super) fn copy(
         )
     });
     written.map_err(refused("write the copy"))?;
-    Ok(Copied::Whole(length))
+    Ok(CopyOutcome::Whole(length))
 }
 
 /// A log that is in use, and how far it was read.
-struct Tail<'c> {
+struct LiveLog<'c> {
     log: &'c Arc<dyn Io>,
     spool: &'c Arc<dyn Io>,
     /// The newest header that was read, with the incarnations that its log has dropped since.
@@ -278,7 +278,7 @@ struct Tail<'c> {
     last_line: Option<(u64, u64)>,
 }
 
-impl<'c> Tail<'c> {
+impl<'c> LiveLog<'c> {
     fn new(log: &'c Arc<dyn Io>, spool: &'c Arc<dyn Io>, header: Header, sizes: Sizes) -> Self {
         let begin = header.start;
         let length = header.pool_bytes;
@@ -296,13 +296,13 @@ impl<'c> Tail<'c> {
     }
 
     /// Reads the log to its end.
-    fn follow(&mut self) -> Result<Copied, LogError> {
+    fn follow(&mut self) -> Result<CopyOutcome, LogError> {
         loop {
             self.read_frames()?;
             let newest = live_header(&**self.log, self.sizes.header_patience)?
                 .filter(|newest| newest.uuid == self.newest.uuid);
             let Some(newest) = newest else {
-                return Ok(Copied::Closed);
+                return Ok(CopyOutcome::Closed);
             };
             if newest.sequence != self.newest.sequence {
                 self.learn(newest);
@@ -310,16 +310,16 @@ impl<'c> Tail<'c> {
                 self.header = self.newest.clone();
             } else if self.newest.start > self.position {
                 // Space from `position` on was freed, so its frames cannot be read any more.
-                return Ok(Copied::Overrun);
+                return Ok(CopyOutcome::Overrun);
             } else {
-                return Ok(Copied::Whole(self.length));
+                return Ok(CopyOutcome::Whole(self.length));
             }
         }
     }
 
     /// Tells the log's end from damage that looks like an end: the copy would lack the frames
     /// behind the damage.
-    fn expect_end(&mut self) -> Result<Copied, LogError> {
+    fn expect_end(&mut self) -> Result<CopyOutcome, LogError> {
         loop {
             let log = Log::new(
                 Arc::clone(self.log),
@@ -330,13 +330,13 @@ impl<'c> Tail<'c> {
             let end = self.position;
             let incarnation = incarnation_at(&self.header, self.position);
             let behind = look_behind(&log, end, incarnation, end + self.header.capacity);
-            if behind.map_err(refused("read the log"))? != Behind::Durable {
-                return Ok(Copied::Whole(self.length));
+            if behind.map_err(refused("read the log"))? != LogRemnant::Durable {
+                return Ok(CopyOutcome::Whole(self.length));
             }
             // Damage, or the frame was still being written when it was read.
             match self.follow()? {
-                Copied::Whole(_) if self.position == end => return Err(lost(&log, end)),
-                Copied::Whole(_) => {}
+                CopyOutcome::Whole(_) if self.position == end => return Err(lost(&log, end)),
+                CopyOutcome::Whole(_) => {}
                 other => return Ok(other),
             }
         }
@@ -370,7 +370,7 @@ impl<'c> Tail<'c> {
             [0; 2],
             self.sizes,
         );
-        let mut reader = Reader::new(&log, self.position + self.header.capacity);
+        let mut reader = FrameReader::new(&log, self.position + self.header.capacity);
         let mut first = self.position;
         let mut kept = Vec::new();
         loop {
@@ -378,7 +378,7 @@ impl<'c> Tail<'c> {
             let found = reader
                 .look(self.position, incarnation)
                 .map_err(refused("read the log"))?;
-            let Found::Frame(frame, bytes) = found else {
+            let LogItem::Frame(frame, bytes) = found else {
                 break;
             };
             for (number, line) in lines_of(bytes) {

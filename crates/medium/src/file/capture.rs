@@ -19,7 +19,7 @@ const SPINS: u32 = 64;
 
 /// How lines are stored and captured.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct LineCapture {
     whole: Option<WholeLoad>,
     stripes: Box<[AtomicBool]>,
     pub(super) private: Private,
@@ -27,9 +27,9 @@ pub(super) struct Lines {
     base: usize,
 }
 
-pub(super) struct Locked<'l>(&'l AtomicBool);
+pub(super) struct LockedStripe<'l>(&'l AtomicBool);
 
-impl Drop for Locked<'_> {
+impl Drop for LockedStripe<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         // ORDER: pairs with the acquire in `lock`.
@@ -37,7 +37,7 @@ impl Drop for Locked<'_> {
     }
 }
 
-impl Lines {
+impl LineCapture {
     /// For a pool at `base`. Loads lines whole if the processor can and it is `wanted`.
     pub(super) fn new(wanted: bool, base: usize, private: Private) -> Self {
         let whole = if wanted { WholeLoad::detect() } else { None };
@@ -62,17 +62,17 @@ impl Lines {
     /// To be called before a store. The lock keeps a capture that takes several loads from the
     /// line, and the page from being given back.
     #[inline(always)]
-    fn lock(&self, word: *const AtomicU64) -> Option<Locked<'_>> {
+    fn lock(&self, word: *const AtomicU64) -> Option<LockedStripe<'_>> {
         if self.private.is_active() {
             return Some(self.lock_private(word));
         }
         self.lock_if_torn(word)
     }
 
-    /// Does the same as [`Lines::lock`] for a word whose value no capture needs: takes the lock
-    /// only if pages are given back.
+    /// Does the same as [`LineCapture::lock`] for a word whose value no capture needs: takes the
+    /// lock only if pages are given back.
     #[inline(always)]
-    fn lock_volatile(&self, word: *const AtomicU64) -> Option<Locked<'_>> {
+    fn lock_volatile(&self, word: *const AtomicU64) -> Option<LockedStripe<'_>> {
         if self.private.is_active() {
             Some(self.lock_private(word))
         } else {
@@ -81,7 +81,7 @@ impl Lines {
     }
 
     #[inline(always)]
-    fn lock_if_torn(&self, word: *const AtomicU64) -> Option<Locked<'_>> {
+    fn lock_if_torn(&self, word: *const AtomicU64) -> Option<LockedStripe<'_>> {
         if self.whole.is_some() {
             None
         } else {
@@ -90,7 +90,7 @@ impl Lines {
     }
 
     #[inline(never)]
-    fn lock_private(&self, word: *const AtomicU64) -> Locked<'_> {
+    fn lock_private(&self, word: *const AtomicU64) -> LockedStripe<'_> {
         let locked = self.lock_stripe(word.addr() / LINE_BYTES);
         self.private
             .note_store(word.addr().wrapping_sub(self.base) as u64 / PAGE_BYTES);
@@ -98,17 +98,17 @@ impl Lines {
     }
 
     #[inline(always)]
-    fn lock_stripe(&self, line: usize) -> Locked<'_> {
+    fn lock_stripe(&self, line: usize) -> LockedStripe<'_> {
         let stripe = &self.stripes[line % STRIPES];
         // ORDER: pairs with the release in `drop`.
         if stripe.swap(true, Ordering::Acquire) {
             Self::wait(stripe);
         }
-        Locked(stripe)
+        LockedStripe(stripe)
     }
 
     /// Stops stores to all lines of a page.
-    pub(super) fn lock_page(&self, page: u64) -> Vec<Locked<'_>> {
+    pub(super) fn lock_page(&self, page: u64) -> Vec<LockedStripe<'_>> {
         let first = self.base / LINE_BYTES + (page * PAGE_LINES) as usize;
         (first..first + PAGE_LINES as usize)
             .map(|line| self.lock_stripe(line))

@@ -19,7 +19,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::Core;
 use super::layout::{Header, LENGTH, lines_of};
-use super::log::{Found, Log, Reader};
+use super::log::{FrameReader, Log, LogItem};
 use super::pages::{PAGE_BYTES, PAGE_LINES, Pages};
 use crate::io::{Io, read_all, write_all};
 use crate::testing::mutant::Mutant;
@@ -30,7 +30,7 @@ const SPAN_PAGES: u64 = 256;
 
 /// Lines that are about to be written to the pool's file.
 #[derive(Default)]
-struct Batch {
+struct CheckpointBatch {
     /// The number of the line that belongs to the medium, which is left out.
     mark: u64,
     /// The number of each line, and its place in `contents`.
@@ -41,7 +41,7 @@ struct Batch {
     pages: Pages,
 }
 
-impl Batch {
+impl CheckpointBatch {
     fn add(&mut self, number: u64, line: &[u8; LINE_BYTES]) {
         if number != LENGTH && number != self.mark {
             self.lines.push((number, self.contents.len() as u32));
@@ -146,15 +146,15 @@ pub(super) fn write_back(
     batch_bytes: u64,
 ) -> io::Result<u64> {
     let header = log.header();
-    let mut reader = Reader::new(log, to);
-    let mut batch = Batch {
+    let mut reader = FrameReader::new(log, to);
+    let mut batch = CheckpointBatch {
         mark: mark_offset / LINE_BYTES as u64,
-        ..Batch::default()
+        ..CheckpointBatch::default()
     };
     let mut position = from;
     let mut batch_begin = from;
     while position < to {
-        let Found::Frame(frame, bytes) =
+        let LogItem::Frame(frame, bytes) =
             reader.look(position, incarnation_at(&header, position))?
         else {
             let what = format!(

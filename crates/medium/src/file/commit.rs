@@ -56,7 +56,7 @@ pub(super) const SIZES: usize = 24;
 
 /// Figures of all syncs so far.
 #[derive(Debug, Default)]
-pub(super) struct Figures {
+pub(super) struct SyncFigures {
     pub(super) syncs: Figure,
     pub(super) groups: Figure,
     pub(super) groups_max: Figure,
@@ -66,7 +66,7 @@ pub(super) struct Figures {
 
 /// How far the log is durable, and the threads that wait for more.
 #[derive(Debug, Default)]
-pub(super) struct Commit {
+pub(super) struct GroupCommit {
     durable: CachePadded<AtomicU64>,
     /// How many threads have begun to wait since the last sync began.
     arrived: CachePadded<AtomicU64>,
@@ -84,12 +84,12 @@ pub(super) struct Commit {
     waiting: Mutex<Waiting>,
     /// Tasks to be woken when a position is durable.
     tasks: Mutex<Vec<Task>>,
-    pub(super) figures: Figures,
+    pub(super) figures: SyncFigures,
 }
 
 /// A leader at work. Its drop wakes the waiting threads, also after a panic.
 struct Leader<'c> {
-    commit: &'c Commit,
+    commit: &'c GroupCommit,
     /// How many threads its sync is for.
     joined: u64,
     has_synced: bool,
@@ -105,7 +105,7 @@ impl Drop for Leader<'_> {
     }
 }
 
-impl Commit {
+impl GroupCommit {
     pub(super) fn new(durable: u64, gather_max: Option<Duration>) -> Self {
         Self {
             durable: CachePadded::new(AtomicU64::new(durable)),
@@ -213,8 +213,8 @@ impl Commit {
     }
 
     /// Waits until everything up to `position` is durable. If no thread leads, this one does:
-    /// `sync` writes and syncs all that is appended, and calls [`Commit::advance`] or
-    /// [`Commit::fail`].
+    /// `sync` writes and syncs all that is appended, and calls [`GroupCommit::advance`] or
+    /// [`GroupCommit::fail`].
     pub(super) fn settle(&self, position: u64, sync: &dyn Fn()) -> Result<(), MediumError> {
         if self.durable() >= position {
             return Ok(());

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::access::PRIVATE_MODE;
 use super::error::{LogError, refused};
-use super::layout::{FRAME_HEADER_BYTES, FrameHeader, Mark, NoHeader, RING};
+use super::layout::{FRAME_HEADER_BYTES, FrameHeader, LogMark, NoHeader, RING};
 use super::log::{FoundHeader, Log, NewestHeader};
 use crate::LINE_BYTES;
 use crate::io::{Io, data_from, read_all, read_some};
@@ -28,15 +28,15 @@ pub(super) enum LogFile {
 
 /// The purpose for which a log is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Access {
+pub(super) enum LogAccess {
     Read,
     Write,
 }
 
 /// Opens the file where a log belongs; `None` if there is none.
-pub(super) fn open_log(path: &Path, access: Access) -> Result<Option<fs::File>, LogError> {
+pub(super) fn open_log(path: &Path, access: LogAccess) -> Result<Option<fs::File>, LogError> {
     let mut open = fs::OpenOptions::new();
-    open.read(true).write(access == Access::Write);
+    open.read(true).write(access == LogAccess::Write);
     // Opening a pipe would block.
     open.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
     match open.open(path) {
@@ -67,14 +67,14 @@ pub(super) fn make_log(path: &Path) -> io::Result<fs::File> {
         .open(path)
 }
 
-pub(super) fn read_mark(pool: &dyn Io, offset: u64) -> Result<Mark, LogError> {
+pub(super) fn read_mark(pool: &dyn Io, offset: u64) -> Result<LogMark, LogError> {
     let mut line = [0; LINE_BYTES];
     read_all(pool, &mut line, offset).map_err(refused("read the pool"))?;
-    Mark::decode(&line).ok_or(LogError::Mark { offset })
+    LogMark::decode(&line).ok_or(LogError::Mark { offset })
 }
 
 /// Whether `io`, the file where the log belongs, is the log of a pool with this mark.
-pub(super) fn find(io: &dyn Io, Mark(mark): Mark) -> Result<LogFile, LogError> {
+pub(super) fn find(io: &dyn Io, LogMark(mark): LogMark) -> Result<LogFile, LogError> {
     let is_blank = |offset| is_blank(io, offset).map_err(refused("read the log"));
     let damaged = |what: &str| LogError::Damaged {
         position: 0,

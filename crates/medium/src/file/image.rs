@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use super::backup::advance;
 use super::error::{LogError, refused};
-use super::find::{Access, LogFile, find, open_log, read_mark};
-use super::layout::Mark;
+use super::find::{LogAccess, LogFile, find, open_log, read_mark};
+use super::layout::LogMark;
 use super::log::Log;
 use super::open::replay_into;
 use super::{CopyTarget, File, FileOptions};
@@ -35,7 +35,8 @@ impl File {
         options: FileOptions,
         asked: bool,
     ) -> Result<Dax, MediumError> {
-        let log = open_log(log_path, Access::Read)?.map(|log| Arc::new(Disk(log)) as Arc<dyn Io>);
+        let log =
+            open_log(log_path, LogAccess::Read)?.map(|log| Arc::new(Disk(log)) as Arc<dyn Io>);
         Self::image_on(&Disk(pool), log, options, asked)
     }
 
@@ -50,7 +51,7 @@ impl File {
         asked: bool,
     ) -> Result<Dax, MediumError> {
         let mark = match read_mark(pool, options.mark_offset) {
-            Err(LogError::Mark { .. }) if asked => Mark(None),
+            Err(LogError::Mark { .. }) if asked => LogMark(None),
             mark => mark?,
         };
         let (log, there) = match (log, mark) {
@@ -58,8 +59,8 @@ impl File {
                 let there = find(&*log, mark)?;
                 (Some(log), there)
             }
-            (None, Mark(None)) => (None, LogFile::None),
-            (None, Mark(Some(uuid))) => return Err(LogError::Missing { uuid }.into()),
+            (None, LogMark(None)) => (None, LogFile::None),
+            (None, LogMark(Some(uuid))) => return Err(LogError::Missing { uuid }.into()),
         };
         let ram = Dax::plain_copy(pool.file())?;
         if let Some(log) = log

@@ -317,9 +317,9 @@ pub(super) fn first_word(line: &[u8; LINE_BYTES]) -> u64 {
 /// The line of the pool's file that names the log which the pool needs; zeros if it needs none.
 /// Both halves of the line say so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Mark(pub(super) Option<u128>);
+pub(super) struct LogMark(pub(super) Option<u128>);
 
-impl Mark {
+impl LogMark {
     pub(super) fn encode(self) -> [u8; LINE_BYTES] {
         let mut bytes = [0; LINE_BYTES];
         if let Some(uuid) = self.0 {

@@ -221,7 +221,8 @@ impl Log {
         is_wanted: impl Fn(&FrameHeader) -> bool,
     ) -> io::Result<bool> {
         let ring = self.ring();
-        let mut reader = Reader::new(self, ring.base + ring.capacity + FRAME_HEADER_BYTES as u64);
+        let mut reader =
+            FrameReader::new(self, ring.base + ring.capacity + FRAME_HEADER_BYTES as u64);
         let mut place = ring.base;
         while place < ring.base + ring.capacity {
             if place.is_multiple_of(BLOCK_BYTES) {
@@ -249,8 +250,11 @@ impl Log {
             let Some(frame) = FrameHeader::decode(bytes, position).filter(&is_wanted) else {
                 continue;
             };
-            let mut frames = Reader::new(self, position + frame.bytes() as u64);
-            if matches!(frames.look(position, frame.incarnation)?, Found::Frame(..)) {
+            let mut frames = FrameReader::new(self, position + frame.bytes() as u64);
+            if matches!(
+                frames.look(position, frame.incarnation)?,
+                LogItem::Frame(..)
+            ) {
                 return Ok(true);
             }
         }
@@ -467,7 +471,7 @@ impl Log {
 
 /// The frame, if any, at a position of the log.
 #[derive(Debug)]
-pub(super) enum Found<'w> {
+pub(super) enum LogItem<'w> {
     Frame(FrameHeader, &'w [u8]),
     /// No frame of this position and incarnation.
     Nothing,
@@ -476,7 +480,7 @@ pub(super) enum Found<'w> {
 }
 
 /// Reads frames one after the other.
-pub(super) struct Reader<'l> {
+pub(super) struct FrameReader<'l> {
     log: &'l Log,
     /// Nothing is read from this position on.
     limit: u64,
@@ -486,7 +490,7 @@ pub(super) struct Reader<'l> {
     earlier: Vec<Arc<Vec<u8>>>,
 }
 
-impl<'l> Reader<'l> {
+impl<'l> FrameReader<'l> {
     pub(super) fn new(log: &'l Log, limit: u64) -> Self {
         Self {
             log,
@@ -543,19 +547,19 @@ impl<'l> Reader<'l> {
     }
 
     /// The frame at `position`, if it is of this incarnation.
-    pub(super) fn look(&mut self, position: u64, incarnation: u32) -> io::Result<Found<'_>> {
+    pub(super) fn look(&mut self, position: u64, incarnation: u32) -> io::Result<LogItem<'_>> {
         let header = match self.bytes(position, FRAME_HEADER_BYTES)? {
             Some(bytes) => FrameHeader::decode(bytes, position),
             None => None,
         };
         let Some(header) = header.filter(|header| header.incarnation == incarnation) else {
-            return Ok(Found::Nothing);
+            return Ok(LogItem::Nothing);
         };
         Ok(match self.bytes(position, header.bytes())? {
             Some(frame) if FrameHeader::checksum(frame) == header.check => {
-                Found::Frame(header, frame)
+                LogItem::Frame(header, frame)
             }
-            _ => Found::Broken,
+            _ => LogItem::Broken,
         })
     }
 }

@@ -9,13 +9,13 @@ use std::time::Duration;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::commit::Commit;
+use super::commit::GroupCommit;
 use crate::MediumError;
 use crate::sync::{AtomicU64, Ordering, model};
 
 /// A log of which only the length is modelled.
 struct Disk {
-    commit: Commit,
+    commit: GroupCommit,
     appended: AtomicU64,
     /// The length that the disk holds. Only a leader writes it, so its accesses are relaxed: the
     /// commit alone orders them.
@@ -26,7 +26,7 @@ struct Disk {
 
 impl Disk {
     fn new(breaks_at: u64) -> Arc<Self> {
-        let commit = Commit::new(0, Some(Duration::ZERO));
+        let commit = GroupCommit::new(0, Some(Duration::ZERO));
         Arc::new(Self {
             commit,
             appended: AtomicU64::new(0),

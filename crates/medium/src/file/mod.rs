@@ -80,8 +80,8 @@ use crate::mapping::Mapping;
 use crate::testing::mutant::Mutant;
 use crate::{Extent, LineForm, LineValue, Lsn, Medium, MediumError, Survives};
 use append::Appender;
-use capture::Lines;
-use commit::Commit;
+use capture::LineCapture;
+use commit::GroupCommit;
 use layout::{FRAME_LINES_MAX, LENGTH};
 use log::Log;
 use pages::PAGE_LINES;
@@ -205,12 +205,12 @@ struct Core {
     /// The memory. It is mapped as long as the medium lives, which joins the background threads
     /// before it ends.
     extent: Extent,
-    lines: Lines,
+    lines: LineCapture,
     log: Log,
     tail: CachePadded<Mutex<Tail>>,
     /// Where the log ends; read without the lock of `tail`.
     end: CachePadded<AtomicU64>,
-    commit: Commit,
+    commit: GroupCommit,
     /// Held while the pool grows: its length, and whether pages are given back, change together.
     growing: Mutex<()>,
     /// Held during a checkpoint, and by threads that keep one from beginning.
@@ -314,7 +314,7 @@ impl Core {
             open::write_mark(
                 &*self.pool,
                 self.mark_offset,
-                layout::Mark(Some(self.log.uuid)),
+                layout::LogMark(Some(self.log.uuid)),
             )
             .map_err(std::io::Error::other)?;
         }

@@ -13,11 +13,11 @@ use parking_lot::{Condvar, Mutex};
 
 use super::access::share_access;
 use super::append::Appender;
-use super::capture::Lines;
-use super::commit::Commit;
+use super::capture::LineCapture;
+use super::commit::GroupCommit;
 use super::error::{LogError, refused};
-use super::find::{Access, LogFile, find, make_log, open_log, read_mark};
-use super::layout::{BLOCK_BYTES, CAPACITY_MIN, Header, LogRange, Mark, RANGES_MAX, RING};
+use super::find::{LogAccess, LogFile, find, make_log, open_log, read_mark};
+use super::layout::{BLOCK_BYTES, CAPACITY_MIN, Header, LogMark, LogRange, RANGES_MAX, RING};
 use super::log::{Log, NewestHeader};
 use super::pages::PAGE_LINES;
 use super::private::Private;
@@ -79,13 +79,13 @@ impl Beside {
             &Disk(pool.try_clone().map_err(refused("open the pool"))?),
             options.mark_offset,
         )?;
-        let (there, log) = match (open_log(log_path, Access::Write)?, mark) {
+        let (there, log) = match (open_log(log_path, LogAccess::Write)?, mark) {
             (Some(log), _) => {
                 let log = Disk(log);
                 (find(&log, mark)?, Some(log.0))
             }
-            (None, Mark(None)) => (LogFile::None, None),
-            (None, Mark(Some(uuid))) => return Err(LogError::Missing { uuid }.into()),
+            (None, LogMark(None)) => (LogFile::None, None),
+            (None, LogMark(Some(uuid))) => return Err(LogError::Missing { uuid }.into()),
         };
         Ok(Self {
             pool,
@@ -206,7 +206,7 @@ impl File {
                 {
                     // A process that was killed while it closed the pool may have left this mark in
                     // the page cache only.
-                    write_mark(&*pool, options.mark_offset, Mark(None))?;
+                    write_mark(&*pool, options.mark_offset, LogMark(None))?;
                 }
                 let length = lengthen(&*pool, length, &options)?;
                 let log = create(log, &*pool, length, &options)?;
@@ -246,11 +246,11 @@ impl File {
         let core = Arc::new(Core {
             pool,
             extent,
-            lines: Lines::new(true, base.addr(), private),
+            lines: LineCapture::new(true, base.addr(), private),
             log,
             tail: CachePadded::new(Mutex::new(tail)),
             end: CachePadded::new(AtomicU64::new(end)),
-            commit: Commit::new(end, options.gather_max),
+            commit: GroupCommit::new(end, options.gather_max),
             released: Released::new(mapping.holes()),
             growing: Mutex::new(()),
             checkpointing: Mutex::new(()),
@@ -298,7 +298,10 @@ impl File {
     pub fn needs_log(pool: &fs::File, mark_offset: u64) -> Result<bool, LogError> {
         let pool = Disk(pool.try_clone().map_err(refused("open the pool"))?);
         // A damaged mark counts as none here; the open reports it.
-        Ok(matches!(read_mark(&pool, mark_offset), Ok(Mark(Some(_)))))
+        Ok(matches!(
+            read_mark(&pool, mark_offset),
+            Ok(LogMark(Some(_)))
+        ))
     }
 
     /// Prepares a pool that needs no log for another medium: removes an empty log, and clears the
@@ -322,13 +325,13 @@ impl File {
     ) -> Result<(), LogError> {
         let pool = Disk(pool.try_clone().map_err(refused("open the pool"))?);
         let is_damaged = match read_mark(&pool, mark_offset) {
-            Ok(Mark(None)) => false,
+            Ok(LogMark(None)) => false,
             Err(LogError::Mark { .. }) if asked => true,
-            Ok(Mark(Some(_))) => return Ok(()),
+            Ok(LogMark(Some(_))) => return Ok(()),
             Err(error) => return Err(error),
         };
-        let log = open_log(log_path, Access::Read);
-        let there = log.and_then(|log| log.map(|log| find(&Disk(log), Mark(None))).transpose());
+        let log = open_log(log_path, LogAccess::Read);
+        let there = log.and_then(|log| log.map(|log| find(&Disk(log), LogMark(None))).transpose());
         let is_unneeded = match there {
             Ok(there) => matches!(there, Some(LogFile::Unneeded)),
             Err(LogError::NotALog | LogError::Unasked { .. } | LogError::UnaskedDamaged)
@@ -343,7 +346,7 @@ impl File {
         };
         if is_damaged || is_unneeded {
             // A mark that a killed process cleared may be durable still.
-            write_mark(&pool, mark_offset, Mark(None))?;
+            write_mark(&pool, mark_offset, LogMark(None))?;
         }
         if is_unneeded {
             fs::remove_file(log_path).map_err(refused("remove the log"))?;
@@ -385,7 +388,7 @@ impl File {
                 .truncate(length)
                 .map_err(refused("cut the pool's free tail off"))?;
         }
-        write_mark(&*core.pool, self.options.mark_offset, Mark(None))?;
+        write_mark(&*core.pool, self.options.mark_offset, LogMark(None))?;
         if let Some(path) = &self.log_path {
             fs::remove_file(path)
                 .and_then(|()| sync_folder(path))
@@ -460,7 +463,7 @@ fn no_room(
     }
 }
 
-pub(super) fn write_mark(pool: &dyn Io, offset: u64, mark: Mark) -> Result<(), LogError> {
+pub(super) fn write_mark(pool: &dyn Io, offset: u64, mark: LogMark) -> Result<(), LogError> {
     write_all(pool, &mark.encode(), offset)
         .and_then(|()| pool.sync())
         .map_err(refused("say in the pool which log it needs"))
@@ -560,7 +563,7 @@ fn log_sizes(options: &FileOptions) -> [u64; 2] {
 /// What lies where the log of a pool belongs whose creation failed; `None` if it cannot be read.
 fn log_of_failed(pool: &fs::File, log_path: &Path, mark_offset: u64) -> Option<LogFile> {
     let pool = Disk(pool.try_clone().ok()?);
-    let log = open_log(log_path, Access::Read).ok()??;
+    let log = open_log(log_path, LogAccess::Read).ok()??;
     let mark = read_mark(&pool, mark_offset).ok()?;
     find(&Disk(log), mark).ok()
 }
@@ -744,7 +747,7 @@ fn begin(
     let header = log.header();
     if header.start == 0 && header.ranges.len() < 2 && !Mutant::MarkKept.is_planted() {
         // Neither a checkpoint nor an earlier open has synced the pool since it names the log.
-        write_mark(pool, mark_offset, Mark(Some(log.uuid))).map_err(std::io::Error::other)?;
+        write_mark(pool, mark_offset, LogMark(Some(log.uuid))).map_err(std::io::Error::other)?;
     }
     let writes_back = writes_back || log.header().ranges.len() == RANGES_MAX;
     if writes_back {

@@ -15,7 +15,7 @@ use super::error::{LogError, refused};
 use super::layout::{
     BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, Header, LENGTH, first_word, lines_of,
 };
-use super::log::{Found, Log, Reader};
+use super::log::{FrameReader, Log, LogItem};
 use crate::MediumError;
 use crate::testing::mutant::Mutant;
 
@@ -88,7 +88,7 @@ pub(super) fn replay(
         length: header.pool_bytes,
     };
     let limit = header.start + header.capacity;
-    let mut reader = Reader::new(log, limit);
+    let mut reader = FrameReader::new(log, limit);
     let mut synced = None;
     for (index, range) in header.ranges.iter().enumerate() {
         let next = header.ranges.get(index + 1);
@@ -96,12 +96,12 @@ pub(super) fn replay(
             let frame = reader
                 .look(found.end, range.incarnation)
                 .map_err(refused("read the log"))?;
-            let Found::Frame(frame_header, frame) = frame else {
+            let LogItem::Frame(frame_header, frame) = frame else {
                 if next.is_some() {
                     let what = "a frame that was durable cannot be read";
                     return Err(damaged(log, found.end, what).into());
                 }
-                let is_broken = matches!(frame, Found::Broken);
+                let is_broken = matches!(frame, LogItem::Broken);
                 return Ok(finish(log, found, range.incarnation, is_broken)?);
             };
             for (number, line) in lines_of(frame) {
@@ -148,10 +148,10 @@ fn finish(
     let ring_end = log.start() + log.capacity();
     let behind =
         look_behind(log, found.end, incarnation, ring_end).map_err(refused("read the log"))?;
-    if behind == Behind::Durable {
+    if behind == LogRemnant::Durable {
         return Err(lost(log, found.end));
     }
-    let torn = broken || behind == Behind::Something;
+    let torn = broken || behind == LogRemnant::Something;
     found.replay.end = if torn { LogEnd::Torn } else { LogEnd::Clean };
     Ok(found)
 }
@@ -201,7 +201,7 @@ fn has_later_frame(log: &Log, end: u64) -> io::Result<bool> {
 
 /// The content of a log behind its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Behind {
+pub(super) enum LogRemnant {
     /// Nothing, or frames of an earlier lap.
     Nothing,
     /// Parts of a write that was under way.
@@ -225,26 +225,26 @@ pub(super) fn look_behind(
     end: u64,
     incarnation: u32,
     ring_end: u64,
-) -> io::Result<Behind> {
-    let mut reader = Reader::new(log, ring_end);
-    let mut behind = Behind::Nothing;
+) -> io::Result<LogRemnant> {
+    let mut reader = FrameReader::new(log, ring_end);
+    let mut behind = LogRemnant::Nothing;
     let mut position = end + 8;
     // A frame that says so lies behind all frames that were appended without a sync in between,
     // which may be many. So each frame that is found extends the search.
     let mut limit = (end + log.sizes.look_bytes).min(ring_end);
     while position + FRAME_HEADER_BYTES as u64 <= limit {
         match reader.look(position, incarnation)? {
-            Found::Frame(later, _) if later.durable > end => return Ok(Behind::Durable),
-            Found::Frame(later, _) => {
-                behind = Behind::Something;
+            LogItem::Frame(later, _) if later.durable > end => return Ok(LogRemnant::Durable),
+            LogItem::Frame(later, _) => {
+                behind = LogRemnant::Something;
                 position += later.bytes() as u64;
                 limit = (position + log.sizes.look_bytes).min(ring_end);
             }
-            Found::Broken => {
-                behind = Behind::Something;
+            LogItem::Broken => {
+                behind = LogRemnant::Something;
                 position += 8;
             }
-            Found::Nothing => position += 8,
+            LogItem::Nothing => position += 8,
         }
     }
     Ok(behind)

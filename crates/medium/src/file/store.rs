@@ -26,12 +26,12 @@ const WINDOWS_MAX: usize = 4;
 
 /// Adjacent frames that were checked.
 #[derive(Clone)]
-struct Run {
+struct FrameRun {
     window: Arc<Vec<u8>>,
     range: Range<usize>,
 }
 
-impl Run {
+impl FrameRun {
     /// Stores the lines of one of the parts into which the pages are divided. The lines lie in the
     /// pool.
     fn store(&self, extent: &Extent, share: u64) {
@@ -61,10 +61,10 @@ pub(super) struct Stores<'s, 'm> {
     scope: &'s Scope<'s, 'm>,
     extent: &'m Extent,
     /// The frames that were checked of the window that is being read.
-    run: Option<Run>,
+    run: Option<FrameRun>,
     /// The thread of each part of the pages. If it has none, because the log is short, this thread
     /// stores its lines.
-    threads: [Option<SyncSender<Run>>; SHARES as usize],
+    threads: [Option<SyncSender<FrameRun>>; SHARES as usize],
     is_long: bool,
 }
 
@@ -85,7 +85,7 @@ impl<'s, 'm> Stores<'s, 'm> {
         match &mut self.run {
             Some(run) if Arc::ptr_eq(&run.window, window) => run.range.end = range.end,
             run => {
-                let full = run.replace(Run {
+                let full = run.replace(FrameRun {
                     window: Arc::clone(window),
                     range,
                 });
@@ -97,7 +97,7 @@ impl<'s, 'm> Stores<'s, 'm> {
     }
 
     /// Stores a window's frames; frames of other windows will follow.
-    fn store(&mut self, run: &Run) {
+    fn store(&mut self, run: &FrameRun) {
         if !self.is_long {
             self.is_long = true;
             self.threads = std::array::from_fn(|share| self.thread(share as u64));
@@ -105,7 +105,7 @@ impl<'s, 'm> Stores<'s, 'm> {
         self.hand_over(run);
     }
 
-    fn hand_over(&self, run: &Run) {
+    fn hand_over(&self, run: &FrameRun) {
         for (thread, share) in self.threads.iter().zip(0..) {
             match thread {
                 // If it has ended, it has panicked, and the scope passes that on.
@@ -116,8 +116,8 @@ impl<'s, 'm> Stores<'s, 'm> {
     }
 
     /// Starts the thread of a part of the pages, if the system can.
-    fn thread(&self, share: u64) -> Option<SyncSender<Run>> {
-        let (sender, runs) = sync_channel::<Run>(WINDOWS_MAX);
+    fn thread(&self, share: u64) -> Option<SyncSender<FrameRun>> {
+        let (sender, runs) = sync_channel::<FrameRun>(WINDOWS_MAX);
         let extent = self.extent;
         let store = move || runs.iter().for_each(|run| run.store(extent, share));
         Builder::new()

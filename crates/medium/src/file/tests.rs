@@ -9,8 +9,8 @@ use rand::{Rng, SeedableRng};
 use super::log::{FoundHeader, NewestHeader};
 use super::*;
 use crate::testing::faulty::{Faults, Image, Machine, Which};
-use crate::testing::{Call, Hooked, stride};
-use crate::{Dax, Guard, LINE_BYTES};
+use crate::testing::{FileCall, Hooked, stride};
+use crate::{Dax, LINE_BYTES, MediumGuard};
 
 mod backup;
 mod damage;
@@ -87,7 +87,7 @@ fn content(file: &File) -> Content {
 }
 
 fn content_of(medium: &impl Medium) -> Option<Content> {
-    let guard = Guard::new(medium);
+    let guard = MediumGuard::new(medium);
     Some(
         guard
             .words(HERE, WORDS)
@@ -151,7 +151,7 @@ impl Rig {
     fn write(&mut self, first: usize, lines: usize) {
         let mut content = self.history.last().unwrap().0.clone();
         let file = self.file();
-        let guard = Guard::new(file);
+        let guard = MediumGuard::new(file);
         let words = guard.words(HERE, WORDS).unwrap();
         for line in first..first + lines {
             let index = line * 8 % WORDS + (self.next % 8) as usize;
@@ -741,7 +741,7 @@ fn what_lies_behind_a_tear_never_comes_back() {
 fn the_line_that_names_the_log_is_left_alone() {
     let mut rig = Rig::new();
     {
-        let guard = Guard::new(rig.file());
+        let guard = MediumGuard::new(rig.file());
         guard.words(MARK, 8).unwrap()[0].publish(&guard, 0);
         guard.drain().unwrap();
     }

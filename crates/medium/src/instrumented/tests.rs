@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use super::Instrumented;
-use crate::{Counts, Dax, Guard, Line, LineValue, Medium};
+use crate::{Counts, Dax, Line, LineValue, Medium, MediumGuard};
 
 fn counted() -> Instrumented {
     let medium = Instrumented::new(Dax::plain(1 << 16).unwrap()).counted();
@@ -12,7 +12,7 @@ fn counted() -> Instrumented {
 #[test]
 fn stores_flushes_fences_and_bits_are_counted() {
     let medium = counted();
-    let guard = Guard::new(&medium);
+    let guard = MediumGuard::new(&medium);
     let words = guard.words(64, 17).unwrap();
     let before = medium.counts().unwrap();
     words[0].store(&guard, 0b1011);
@@ -35,7 +35,7 @@ fn stores_flushes_fences_and_bits_are_counted() {
 #[test]
 fn a_line_store_is_one_line_stored_and_flushed() {
     let medium = counted();
-    let guard = Guard::new(&medium);
+    let guard = MediumGuard::new(&medium);
     let line: &Line = guard.node(128).unwrap();
     let first = line.init(&guard, &LineValue::ZERO);
     let before = medium.counts().unwrap();
@@ -59,7 +59,7 @@ fn threads_count_together() {
         for thread in 0..4 {
             let medium = &medium;
             scope.spawn(move || {
-                let guard = Guard::new(medium);
+                let guard = MediumGuard::new(medium);
                 let words = guard.words(1024 * thread, 1).unwrap();
                 for value in 0..1000 {
                     words[0].publish(&guard, value);
@@ -79,7 +79,7 @@ fn threads_count_together() {
 fn fences_take_at_least_the_delay() {
     let medium = Instrumented::new(Dax::plain(1 << 16).unwrap()).delayed(2_000);
     medium.grow(4096).unwrap();
-    let guard = Guard::new(&medium);
+    let guard = MediumGuard::new(&medium);
     let start = Instant::now();
     for _ in 0..100 {
         guard.fence();
@@ -94,8 +94,8 @@ fn what_one_owner_wrote_another_one_reads() {
     let medium = Instrumented::new(Dax::plain(1 << 16).unwrap());
     medium.grow(4096).unwrap();
     let other = medium.clone();
-    Guard::new(&medium).words(64, 1).unwrap()[0].store(&Guard::new(&medium), 7);
+    MediumGuard::new(&medium).words(64, 1).unwrap()[0].store(&MediumGuard::new(&medium), 7);
     drop(medium);
-    let guard = Guard::new(&other);
+    let guard = MediumGuard::new(&other);
     assert_eq!(guard.words(64, 1).unwrap()[0].load(&guard), 7);
 }

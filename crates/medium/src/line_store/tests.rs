@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::twin::{self, Choice, choose};
+use super::twin::{self, TwinChoice, choose};
 use super::{LineNotStored, LineStore, LineValue, TAG_MASK, store_single};
 
 #[cfg(target_arch = "x86_64")]
@@ -44,7 +44,7 @@ struct Newest {
 impl Twin {
     fn newest(&self) -> Newest {
         match choose(&self.0[0].0, &self.0[1].0) {
-            Choice::Newest {
+            TwinChoice::Newest {
                 copy,
                 tag,
                 other_is_sound,
@@ -53,7 +53,7 @@ impl Twin {
                 tag,
                 other_is_sound,
             },
-            Choice::BothTorn => panic!("both torn: {self:x?}"),
+            TwinChoice::BothTorn => panic!("both torn: {self:x?}"),
         }
     }
 
@@ -134,7 +134,7 @@ fn choice_of_all_pairs_of_tags() {
         let chosen = choose(&copies[usize::from(even)].0, &copies[usize::from(odd)].0);
         assert_eq!(
             chosen,
-            Choice::Newest {
+            TwinChoice::Newest {
                 copy,
                 tag,
                 other_is_sound: true
@@ -151,15 +151,19 @@ fn choice_of_all_pairs_of_tags() {
         let copy = usize::from(tag % 2);
         assert_eq!(
             alone,
-            Choice::Newest {
+            TwinChoice::Newest {
                 copy,
                 tag,
                 other_is_sound: false
             }
         );
-        assert_eq!(misplaced, Choice::BothTorn, "tag {tag} in the wrong copy");
+        assert_eq!(
+            misplaced,
+            TwinChoice::BothTorn,
+            "tag {tag} in the wrong copy"
+        );
     }
-    assert_eq!(choose(&torn.0, &torn.0), Choice::BothTorn);
+    assert_eq!(choose(&torn.0, &torn.0), TwinChoice::BothTorn);
 }
 
 #[test]

@@ -39,7 +39,7 @@ const TAG_SHIFT: u32 = 62;
 
 /// Which copy of a twin line counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Choice {
+pub enum TwinChoice {
     /// One copy is the newest whole value.
     Newest {
         /// 0 or 1.
@@ -98,31 +98,31 @@ pub fn initial(value: &LineValue) -> [LineValue; 2] {
 
 /// Chooses between copy 0 and copy 1, as found in memory. O(1).
 #[inline]
-pub fn choose(first: &[u64; 8], second: &[u64; 8]) -> Choice {
+pub fn choose(first: &[u64; 8], second: &[u64; 8]) -> TwinChoice {
     let sound = |words, copy| tag(words).filter(|&tag| copy_of(tag) == copy);
     match (sound(first, 0), sound(second, 1)) {
         // The tags have opposite parity, so they differ by 1 or by 3.
-        (Some(even), Some(odd)) if next_tag(odd) == even => Choice::Newest {
+        (Some(even), Some(odd)) if next_tag(odd) == even => TwinChoice::Newest {
             copy: 0,
             tag: even,
             other_is_sound: true,
         },
-        (Some(_), Some(odd)) => Choice::Newest {
+        (Some(_), Some(odd)) => TwinChoice::Newest {
             copy: 1,
             tag: odd,
             other_is_sound: true,
         },
-        (Some(even), None) => Choice::Newest {
+        (Some(even), None) => TwinChoice::Newest {
             copy: 0,
             tag: even,
             other_is_sound: false,
         },
-        (None, Some(odd)) => Choice::Newest {
+        (None, Some(odd)) => TwinChoice::Newest {
             copy: 1,
             tag: odd,
             other_is_sound: false,
         },
-        (None, None) => Choice::BothTorn,
+        (None, None) => TwinChoice::BothTorn,
     }
 }
 

@@ -49,8 +49,8 @@ use crate::{
     Extent, LINE_BYTES, LineForm, LineValue, Lsn, Medium, MediumError, Survives, WORD_BYTES,
 };
 
-use self::open::{Answer, OpenLines};
 pub use self::open::{Chooser, Decision, OpenLine, Worlds};
+use self::open::{LoadAnswer, OpenLines};
 pub use self::trace::{Event, Mark, Mutation, Site, SiteKind, Trace};
 
 /// Words in a line.
@@ -552,9 +552,9 @@ impl Shared {
         }
         let within = number % LINE_WORDS;
         let value = match inner.open.load(line, within, inner.chooser.as_deref_mut()) {
-            Answer::InMemory => return word.load(Ordering::Acquire),
-            Answer::Agreed(value) => value,
-            Answer::Decided(value) => {
+            LoadAnswer::InMemory => return word.load(Ordering::Acquire),
+            LoadAnswer::Agreed(value) => value,
+            LoadAnswer::Decided(value) => {
                 self.record(
                     inner,
                     Event::Narrow {

@@ -113,7 +113,7 @@ pub trait Chooser: Send {
 
 /// An open line, and the decisions on it so far.
 #[derive(Debug)]
-struct Slot {
+struct UndecidedLine {
     content: OpenLine,
     /// Candidates that agree with every decision, ascending.
     alive: Vec<u16>,
@@ -121,7 +121,7 @@ struct Slot {
     known: u8,
 }
 
-impl Slot {
+impl UndecidedLine {
     fn new(content: OpenLine) -> Self {
         let alive = (0..content.candidates.len() as u16).collect();
         Self {
@@ -160,7 +160,7 @@ impl Slot {
 }
 
 /// How a load of an open line is answered.
-pub(super) enum Answer {
+pub(super) enum LoadAnswer {
     /// Memory holds the word.
     InMemory,
     /// All candidates agree.
@@ -173,7 +173,7 @@ pub(super) enum Answer {
 #[derive(Debug, Default)]
 pub(super) struct OpenLines {
     /// Ascending by line.
-    slots: Vec<Slot>,
+    slots: Vec<UndecidedLine>,
     /// Slots to reset.
     touched: Vec<u32>,
     /// The worlds that no decision has excluded; `None` while no world is excluded.
@@ -200,7 +200,7 @@ impl OpenLines {
         );
         self.touched.clear();
         self.worlds = None;
-        self.slots = lines.into_iter().map(Slot::new).collect();
+        self.slots = lines.into_iter().map(UndecidedLine::new).collect();
     }
 
     /// Takes the open lines out, as they were installed.
@@ -218,7 +218,7 @@ impl OpenLines {
         }
     }
 
-    fn slot(&mut self, line: u32) -> &mut Slot {
+    fn slot(&mut self, line: u32) -> &mut UndecidedLine {
         let index = self.touch(line);
         &mut self.slots[index]
     }
@@ -246,14 +246,14 @@ impl OpenLines {
         line: u32,
         word: usize,
         chooser: Option<&mut (dyn Chooser + 'static)>,
-    ) -> Answer {
+    ) -> LoadAnswer {
         let mut values = std::mem::take(&mut self.values);
         values.clear();
         let index = self.touch(line);
         let slot = &mut self.slots[index];
         if slot.known & 1 << word != 0 {
             self.values = values;
-            return Answer::InMemory;
+            return LoadAnswer::InMemory;
         }
         slot.known |= 1 << word;
         let mut newest = 0;
@@ -276,7 +276,7 @@ impl OpenLines {
             }
         }
         let answer = if values.len() == 1 {
-            Answer::Agreed(values[0])
+            LoadAnswer::Agreed(values[0])
         } else {
             let decision = Decision {
                 line,
@@ -294,7 +294,7 @@ impl OpenLines {
                 self.worlds.iter().for_each(|worlds| left.keep(worlds));
                 self.worlds = Some(left);
             }
-            Answer::Decided(value)
+            LoadAnswer::Decided(value)
         };
         self.values = values;
         answer

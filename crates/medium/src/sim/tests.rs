@@ -6,7 +6,7 @@ use super::{
     Chooser, Decision, Event, Mark, Mutation, OpenLine, Sim, SimOptions, SiteKind,
     StepLimitExceeded, Trace, VOLATILE_LEFT, Worlds,
 };
-use crate::{Guard, Line, LineForm, LineValue, Medium, VolatileWord};
+use crate::{Line, LineForm, LineValue, Medium, MediumGuard, VolatileWord};
 
 fn sim() -> Sim {
     let sim = Sim::new(SimOptions::default()).unwrap();
@@ -15,12 +15,12 @@ fn sim() -> Sim {
 }
 
 fn word(sim: &Sim, offset: u64) -> u64 {
-    let guard = Guard::new(sim);
+    let guard = MediumGuard::new(sim);
     guard.words(offset, 1).unwrap()[0].load(&guard)
 }
 
 fn store(sim: &Sim, offset: u64, value: u64) {
-    let guard = Guard::new(sim);
+    let guard = MediumGuard::new(sim);
     guard.words(offset, 1).unwrap()[0].store(&guard, value);
 }
 
@@ -49,7 +49,7 @@ fn everything_is_recorded_with_its_place() {
     let sim = sim();
     store(&sim, 64, 1);
     sim.set_recording(true);
-    let guard = Guard::new(&sim);
+    let guard = MediumGuard::new(&sim);
     sim.mark(Mark::Invoke(7));
     let words = guard.words(120, 2).unwrap();
     let here = line!() + 1;
@@ -112,7 +112,7 @@ fn flushes_belong_to_their_guard() {
     let sim = sim();
     sim.set_recording(true);
     for _ in 0..2 {
-        let guard = Guard::new(&sim);
+        let guard = MediumGuard::new(&sim);
         guard.words(64, 1).unwrap()[0].publish(&guard, 1);
         guard.fence();
     }
@@ -214,7 +214,7 @@ fn a_stored_word_of_an_open_line_needs_no_decision() {
     store(&sim, 128, 77);
     assert_eq!(word(&sim, 128), 77);
     assert!(asked.lock().unwrap().is_empty());
-    let guard = Guard::new(&sim);
+    let guard = MediumGuard::new(&sim);
     // The comparison reads; the newest content has 2.
     assert_eq!(
         guard.words(136, 1).unwrap()[0].compare_exchange(&guard, 2, 8),
@@ -241,7 +241,7 @@ fn mutations_drop_what_is_called_from_their_site() {
     sim.start_census();
     sim.set_recording(true);
     let run = || {
-        let guard = Guard::new(&sim);
+        let guard = MediumGuard::new(&sim);
         guard.words(64, 1).unwrap()[0].publish(&guard, 1);
         guard.fence();
         let mut trace = Trace::default();
@@ -283,7 +283,7 @@ fn twin_lines_are_stored_as_words() {
     };
     let sim = Sim::new(options).unwrap();
     sim.grow(4096).unwrap();
-    let guard = Guard::new(&sim);
+    let guard = MediumGuard::new(&sim);
     let line: &Line = guard.node(128).unwrap();
     let first = line.init(&guard, &LineValue::ZERO);
     sim.set_recording(true);
@@ -309,7 +309,7 @@ fn a_late_one_is_durable_when_somebody_has_waited() {
     .unwrap();
     sim.grow(4096).unwrap();
     sim.set_recording(true);
-    let guard = Guard::new(&sim);
+    let guard = MediumGuard::new(&sim);
     guard.words(64, 1).unwrap()[0].publish(&guard, 1);
     let first = guard.fence();
     let second = guard.fence();
@@ -331,7 +331,7 @@ fn a_late_one_is_durable_when_somebody_has_waited() {
     // A medium that is not late makes writes durable at the fence, and waits for nothing.
     let sim = self::sim();
     sim.set_recording(true);
-    Guard::new(&sim).drain().unwrap();
+    MediumGuard::new(&sim).drain().unwrap();
     assert_eq!((waits(&sim), sim.durable()), (0, crate::Lsn::DURABLE));
 }
 
@@ -403,7 +403,7 @@ fn what_is_volatile_is_taken_back_from_its_start_on_and_means_nothing_in_an_imag
     store(&sim, 72, 7);
     sim.push_level();
     sim.set_recording(true);
-    let guard = Guard::new(&sim);
+    let guard = MediumGuard::new(&sim);
     let lock: &VolatileWord = guard.node(72).unwrap();
     let work = |value| {
         lock.start(&guard, 0);

@@ -24,19 +24,19 @@ use super::{AtomicU64, Ordering, SharedGuard, SharedLock, pause};
 
 /// The word of one thread: the address of the lock that it shares, or 0. A thread announces one
 /// share at a time.
-pub(super) type Word = CachePadded<AtomicU64>;
+pub(super) type AnnouncedWord = CachePadded<AtomicU64>;
 
 /// A share of a [`SharedLock`], until it is dropped.
-pub struct Share<'l>(Kind<'l>);
+pub struct Share<'l>(ShareKind<'l>);
 
-enum Kind<'l> {
-    Announced(&'l Word),
+enum ShareKind<'l> {
+    Announced(&'l AnnouncedWord),
     Locked { _until_dropped: SharedGuard<'l, ()> },
 }
 
 impl<'l> From<SharedGuard<'l, ()>> for Share<'l> {
     fn from(guard: SharedGuard<'l, ()>) -> Self {
-        Self(Kind::Locked {
+        Self(ShareKind::Locked {
             _until_dropped: guard,
         })
     }
@@ -45,7 +45,7 @@ impl<'l> From<SharedGuard<'l, ()>> for Share<'l> {
 impl Drop for Share<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        if let Kind::Announced(word) = self.0 {
+        if let ShareKind::Announced(word) = self.0 {
             // ORDER: the thread that has the lock alone next sees what this thread did under its
             // share; its load is in `wait_for`.
             word.store(0, Ordering::Release);
@@ -66,13 +66,13 @@ impl SharedLock {
 }
 
 #[inline(always)]
-pub(super) fn announce<'l>(word: &'l Word, lock: &'l SharedLock) -> Option<Share<'l>> {
+pub(super) fn announce<'l>(word: &'l AnnouncedWord, lock: &'l SharedLock) -> Option<Share<'l>> {
     if word.load(Ordering::Relaxed) != 0 {
         return None;
     }
     word.store(lock.address(), Ordering::Relaxed);
     light_barrier();
-    let share = Share(Kind::Announced(word));
+    let share = Share(ShareKind::Announced(word));
     // A share that is dropped clears the word.
     (!lock.is_alone()).then_some(share)
 }
@@ -86,7 +86,10 @@ pub fn wait_for_announced<'l>(locks: impl Iterator<Item = &'l SharedLock>) {
     wait_for(words.into_iter(), &addresses);
 }
 
-pub(super) fn wait_for<'w>(words: impl Iterator<Item = &'w Word>, sorted_addresses: &[u64]) {
+pub(super) fn wait_for<'w>(
+    words: impl Iterator<Item = &'w AnnouncedWord>,
+    sorted_addresses: &[u64],
+) {
     heavy_barrier();
     for word in words {
         let mut spins = 0;
@@ -102,18 +105,18 @@ pub(super) fn wait_for<'w>(words: impl Iterator<Item = &'w Word>, sorted_address
 }
 
 /// The words of all threads. A thread that ends leaves its word to the next one that begins.
-struct Words {
-    all: Vec<&'static Word>,
-    free: Vec<&'static Word>,
+struct AnnouncedWords {
+    all: Vec<&'static AnnouncedWord>,
+    free: Vec<&'static AnnouncedWord>,
 }
 
-static WORDS: parking_lot::Mutex<Words> = parking_lot::Mutex::new(Words {
+static WORDS: parking_lot::Mutex<AnnouncedWords> = parking_lot::Mutex::new(AnnouncedWords {
     all: Vec::new(),
     free: Vec::new(),
 });
 
 /// The word of a thread, from its first share on.
-struct OwnWord(Cell<Option<&'static Word>>);
+struct OwnWord(Cell<Option<&'static AnnouncedWord>>);
 
 impl Drop for OwnWord {
     fn drop(&mut self) {
@@ -124,7 +127,7 @@ impl Drop for OwnWord {
 thread_local!(static OWN_WORD: OwnWord = const { OwnWord(Cell::new(None)) });
 
 #[inline(always)]
-fn own_word() -> Option<&'static Word> {
+fn own_word() -> Option<&'static AnnouncedWord> {
     let Ok(word) = OWN_WORD.try_with(|own| own.0.get().or_else(|| first_word(own))) else {
         // The thread is ending and has given its word back. It takes the lock without one.
         return None;
@@ -136,7 +139,7 @@ fn own_word() -> Option<&'static Word> {
 /// the list of words, under the mutex. So if this word is not in the list yet, the calling thread
 /// gets the mutex later, and sees that the lock is taken.
 #[cold]
-fn first_word(own: &OwnWord) -> Option<&'static Word> {
+fn first_word(own: &OwnWord) -> Option<&'static AnnouncedWord> {
     if !has_membarrier() {
         return None;
     }

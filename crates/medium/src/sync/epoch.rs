@@ -18,11 +18,11 @@ pub struct Pin(Inner);
 
 enum Inner {
     Epoch(crossbeam_epoch::Guard),
-    Counted { _until_dropped: Counted },
+    Counted { _until_dropped: CountedPin },
 }
 
 /// A pin under a scheduler.
-struct Counted {
+struct CountedPin {
     serial: u64,
     /// It belongs to this thread of the system.
     not_send: PhantomData<*const ()>,
@@ -47,7 +47,7 @@ thread_local! {
 impl Inner {
     fn counted() -> Self {
         Self::Counted {
-            _until_dropped: Counted::new(),
+            _until_dropped: CountedPin::new(),
         }
     }
 }
@@ -68,7 +68,7 @@ impl Collector {
     }
 }
 
-impl Counted {
+impl CountedPin {
     fn new() -> Self {
         let serial = COLLECTOR.with_borrow_mut(|collector| {
             let serial = collector.serial();
@@ -82,7 +82,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedPin {
     fn drop(&mut self) {
         let free = COLLECTOR.with_borrow_mut(|collector| {
             collector.pinned.retain(|serial| *serial != self.serial);

@@ -63,7 +63,7 @@ pub enum Unsynced {
 }
 
 #[derive(Clone, Debug)]
-enum Event {
+enum FileEvent {
     Write {
         file: usize,
         offset: u64,
@@ -84,8 +84,8 @@ enum Event {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    events: Vec<Event>,
+struct MachineState {
+    events: Vec<FileEvent>,
     faults: Faults,
     calls: u64,
     writes: u64,
@@ -104,7 +104,7 @@ pub struct Image {
 pub struct Machine {
     before: Image,
     files: [File; 2],
-    state: Mutex<State>,
+    state: Mutex<MachineState>,
 }
 
 /// One of its files.
@@ -124,7 +124,7 @@ struct Piece {
 
 /// What a crash at some moment may leave.
 #[derive(Debug)]
-pub struct Crash {
+pub struct CrashContents {
     durable: Image,
     pieces: Vec<Piece>,
     lengths: [Vec<u64>; 2],
@@ -201,22 +201,22 @@ impl Machine {
 
     /// What a loss of power at `moment` may leave, on a disk that writes pieces of `piece_bytes`
     /// whole.
-    pub fn crash(&self, moment: usize, piece_bytes: usize) -> Crash {
+    pub fn crash(&self, moment: usize, piece_bytes: usize) -> CrashContents {
         let mut durable = self.before.clone();
-        let mut pending: [Vec<Event>; 2] = [Vec::new(), Vec::new()];
+        let mut pending: [Vec<FileEvent>; 2] = [Vec::new(), Vec::new()];
         for event in &self.state.lock().events[..moment] {
             match event {
-                Event::Write { file, .. } | Event::Length { file, .. } => {
+                FileEvent::Write { file, .. } | FileEvent::Length { file, .. } => {
                     pending[*file].push(event.clone());
                 }
-                Event::Sync { file } => {
+                FileEvent::Sync { file } => {
                     pending[*file]
                         .drain(..)
                         .for_each(|event| apply(&mut durable.files[*file], &event));
                 }
                 // A file's length is not data: it goes through the file system's journal.
-                Event::Forget { file } => {
-                    pending[*file].retain(|event| matches!(event, Event::Length { .. }));
+                FileEvent::Forget { file } => {
+                    pending[*file].retain(|event| matches!(event, FileEvent::Length { .. }));
                 }
             }
         }
@@ -234,7 +234,7 @@ impl Machine {
         for (file, events) in pending.iter().enumerate() {
             add_pieces(&mut pieces, file, &durable.files[file], events, piece_bytes);
         }
-        Crash {
+        CrashContents {
             durable,
             pieces,
             lengths,
@@ -242,17 +242,17 @@ impl Machine {
     }
 }
 
-fn apply(content: &mut Vec<u8>, event: &Event) {
+fn apply(content: &mut Vec<u8>, event: &FileEvent) {
     match event {
-        Event::Write { offset, bytes, .. } => {
+        FileEvent::Write { offset, bytes, .. } => {
             let end = *offset as usize + bytes.len();
             if content.len() < end {
                 content.resize(end, 0);
             }
             content[*offset as usize..end].copy_from_slice(bytes);
         }
-        Event::Length { length, .. } => content.resize(*length as usize, 0),
-        Event::Sync { .. } | Event::Forget { .. } => {}
+        FileEvent::Length { length, .. } => content.resize(*length as usize, 0),
+        FileEvent::Sync { .. } | FileEvent::Forget { .. } => {}
     }
 }
 
@@ -260,13 +260,13 @@ fn add_pieces(
     pieces: &mut Vec<Piece>,
     file: usize,
     durable: &[u8],
-    events: &[Event],
+    events: &[FileEvent],
     piece_bytes: usize,
 ) {
     let mut content = durable.to_vec();
     let first = pieces.len();
     for event in events {
-        let Event::Write { offset, bytes, .. } = event else {
+        let FileEvent::Write { offset, bytes, .. } = event else {
             apply(&mut content, event);
             continue;
         };
@@ -311,7 +311,7 @@ fn add_pieces(
     }
 }
 
-impl Crash {
+impl CrashContents {
     /// For each choice that a crash makes, the number of its options: pieces first, then the
     /// lengths of both files.
     pub fn choices(&self) -> Vec<usize> {
@@ -320,7 +320,7 @@ impl Crash {
     }
 
     /// What is left when each choice falls as given; `choice` has as many entries as
-    /// [`Crash::choices`].
+    /// [`CrashContents::choices`].
     pub fn image(&self, choice: &[usize]) -> Image {
         let mut image = self.durable.clone();
         let (pieces, lengths) = choice.split_at(self.pieces.len());
@@ -387,7 +387,7 @@ impl Faulty {
     }
 }
 
-impl State {
+impl MachineState {
     /// A call is about to do something, unless the process is dead.
     fn call(&mut self) -> io::Result<()> {
         let number = self.calls;
@@ -404,13 +404,13 @@ impl State {
         let mut unsynced = Vec::new();
         for event in self.events.iter().rev() {
             match *event {
-                Event::Write { file, offset, .. } if file == which => {
+                FileEvent::Write { file, offset, .. } if file == which => {
                     unsynced.push(Unsynced::Write(offset));
                 }
-                Event::Length { file, length } if file == which => {
+                FileEvent::Length { file, length } if file == which => {
                     unsynced.push(Unsynced::Length(length));
                 }
-                Event::Sync { file } | Event::Forget { file } if file == which => break,
+                FileEvent::Sync { file } | FileEvent::Forget { file } if file == which => break,
                 _ => {}
             }
         }
@@ -456,7 +456,7 @@ impl Io for Faulty {
         }
         let bytes = &bytes[..bytes.len().min(state.faults.short.unwrap_or(usize::MAX))];
         let written = self.file_of().write_at(bytes, offset)?;
-        state.events.push(Event::Write {
+        state.events.push(FileEvent::Write {
             file: self.which,
             offset,
             bytes: bytes[..written].to_vec(),
@@ -471,7 +471,7 @@ impl Io for Faulty {
         state.syncs += 1;
         let file = self.which;
         if state.faults.sync == Some(number) {
-            state.events.push(Event::Forget { file });
+            state.events.push(FileEvent::Forget { file });
             return Err(broken());
         }
         let which = if file == Which::Pool as usize {
@@ -486,7 +486,7 @@ impl Io for Faulty {
         {
             return Ok(());
         }
-        state.events.push(Event::Sync { file });
+        state.events.push(FileEvent::Sync { file });
         Ok(())
     }
 
@@ -499,7 +499,7 @@ impl Io for Faulty {
             // The file has got the room that there was.
             let length = self.length()?.max(end - (end - start) / 2);
             self.file_of().set_len(length)?;
-            state.events.push(Event::Length {
+            state.events.push(FileEvent::Length {
                 file: self.which,
                 length,
             });
@@ -507,7 +507,7 @@ impl Io for Faulty {
         }
         let length = self.length()?.max(end);
         self.file_of().set_len(length)?;
-        state.events.push(Event::Length {
+        state.events.push(FileEvent::Length {
             file: self.which,
             length,
         });
@@ -521,7 +521,7 @@ impl Io for Faulty {
         state.call()?;
         let bytes = vec![0; (end - start) as usize];
         self.file_of().write_all_at(&bytes, start)?;
-        state.events.push(Event::Write {
+        state.events.push(FileEvent::Write {
             file: self.which,
             offset: start,
             bytes,
@@ -533,7 +533,7 @@ impl Io for Faulty {
         let mut state = self.machine.state.lock();
         state.call()?;
         self.file_of().set_len(length)?;
-        state.events.push(Event::Length {
+        state.events.push(FileEvent::Length {
             file: self.which,
             length,
         });

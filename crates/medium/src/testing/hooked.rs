@@ -9,7 +9,7 @@ use crate::io::Io;
 
 /// An operation on a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Call {
+pub enum FileCall {
     /// Some bytes were read.
     Read,
     /// Some bytes are about to be written.
@@ -33,7 +33,7 @@ pub enum Then {
     Skip,
 }
 
-type Hook = Box<dyn Fn(Call) -> io::Result<Then> + Send + Sync>;
+type Hook = Box<dyn Fn(FileCall) -> io::Result<Then> + Send + Sync>;
 
 /// A file with a hook that runs after each read and before each other operation, and decides the
 /// fate of each.
@@ -45,7 +45,7 @@ pub struct Hooked {
 
 impl Hooked {
     /// A file whose operations are all done, after `hook` has run.
-    pub fn new(io: Arc<dyn Io>, hook: impl Fn(Call) + Send + Sync + 'static) -> Self {
+    pub fn new(io: Arc<dyn Io>, hook: impl Fn(FileCall) + Send + Sync + 'static) -> Self {
         let hook = move |call| {
             hook(call);
             Ok(Then::Go)
@@ -56,7 +56,7 @@ impl Hooked {
     /// A file whose operations fail or are skipped as `hook` says.
     pub fn deciding(
         io: Arc<dyn Io>,
-        hook: impl Fn(Call) -> io::Result<Then> + Send + Sync + 'static,
+        hook: impl Fn(FileCall) -> io::Result<Then> + Send + Sync + 'static,
     ) -> Self {
         Self {
             io,
@@ -68,7 +68,7 @@ impl Hooked {
     /// A file that reports each sync as done, and does none.
     pub fn unsynced(io: Arc<dyn Io>) -> Self {
         Self::deciding(io, |call| {
-            Ok(if call == Call::Sync {
+            Ok(if call == FileCall::Sync {
                 Then::Skip
             } else {
                 Then::Go
@@ -86,7 +86,7 @@ impl Hooked {
         }
     }
 
-    fn run(&self, call: Call, operation: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    fn run(&self, call: FileCall, operation: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         match (self.hook)(call)? {
             Then::Go => operation(),
             Then::Skip => Ok(()),
@@ -117,28 +117,28 @@ impl Io for Hooked {
             buffer.len() / 2 + 8
         };
         let read = self.io.read(&mut buffer[..bytes], offset)?;
-        (self.hook)(Call::Read)?;
+        (self.hook)(FileCall::Read)?;
         Ok(read)
     }
 
     fn write(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        (self.hook)(Call::Write)?;
+        (self.hook)(FileCall::Write)?;
         self.io.write(bytes, offset)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.run(Call::Sync, || self.io.sync())
+        self.run(FileCall::Sync, || self.io.sync())
     }
 
     fn allocate(&self, start: u64, end: u64) -> io::Result<()> {
-        self.run(Call::Allocate, || self.io.allocate(start, end))
+        self.run(FileCall::Allocate, || self.io.allocate(start, end))
     }
 
     fn punch(&self, start: u64, end: u64) -> io::Result<()> {
-        self.run(Call::Punch, || self.io.punch(start, end))
+        self.run(FileCall::Punch, || self.io.punch(start, end))
     }
 
     fn truncate(&self, length: u64) -> io::Result<()> {
-        self.run(Call::Truncate, || self.io.truncate(length))
+        self.run(FileCall::Truncate, || self.io.truncate(length))
     }
 }

@@ -37,7 +37,7 @@ pub enum Release {
 
 /// What a crash leaves of a [`Late`] medium.
 #[derive(Clone, Debug, Default)]
-pub struct Image {
+pub struct LateImage {
     length: u64,
     lines: BTreeMap<u64, LineValue>,
 }
@@ -116,7 +116,7 @@ impl Late {
 
     /// The memory after a crash that left `image`, as a medium of its own.
     pub fn from_image(
-        image: &Image,
+        image: &LateImage,
         limit_bytes: u64,
         line_form: LineForm,
     ) -> Result<Self, MediumError> {
@@ -203,16 +203,16 @@ impl Late {
     }
 
     /// The image that a crash leaves at this moment: everything that is durable, and nothing else.
-    pub fn durable_image(&self) -> Image {
+    pub fn durable_image(&self) -> LateImage {
         self.image(Lsn(0))
     }
 
     /// The image that a crash leaves when the groups up to `up_to`, or up to the durable position
     /// if that is greater, have reached the medium. Groups reach it in their order, so there are no
     /// other images.
-    pub fn image(&self, up_to: Lsn) -> Image {
+    pub fn image(&self, up_to: Lsn) -> LateImage {
         let state = self.state.lock();
-        let mut image = Image {
+        let mut image = LateImage {
             length: self.ram.extent().length(),
             lines: state.shadow.clone(),
         };

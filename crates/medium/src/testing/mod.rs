@@ -16,7 +16,7 @@ mod hooked;
 pub mod late;
 pub(crate) mod mutant;
 
-pub use hooked::{Call, Hooked, Then};
+pub use hooked::{FileCall, Hooked, Then};
 pub use late::Late;
 
 /// Every `ordinary`th place in an ordinary run, each where `cargo xtask thorough` sets

@@ -4,7 +4,7 @@ use medium::Medium;
 use medium::sync::Ordering;
 
 use super::left_alone::CLASS_DAMAGED;
-use super::usage::Head;
+use super::usage::SlabUse;
 use super::{MediumGuard, Space, UNMARKED, slab_start};
 use crate::Result;
 use crate::class::{BITMAP_WORD, Class};
@@ -55,17 +55,17 @@ impl Space {
         end: u32,
     ) -> Result<ReadBitmap> {
         let (class, bitmap) = match self.head(guard, slab, end)? {
-            Head::Free => return Ok(ReadBitmap::Known { next: slab + 1 }),
-            Head::Damaged => return Ok(ReadBitmap::Damaged(CLASS_DAMAGED)),
-            Head::Cut(_, None) => {
+            SlabUse::Free => return Ok(ReadBitmap::Known { next: slab + 1 }),
+            SlabUse::Damaged => return Ok(ReadBitmap::Damaged(CLASS_DAMAGED)),
+            SlabUse::Cut(_, None) => {
                 let what = "which of its slots are in use fails its checksum";
                 return Ok(ReadBitmap::Damaged(what));
             }
-            Head::Span(slabs) => {
+            SlabUse::Span(slabs) => {
                 self.claim_span(slab, slabs);
                 return Ok(ReadBitmap::Known { next: slab + slabs });
             }
-            Head::Cut(class, Some(bitmap)) => (class, bitmap),
+            SlabUse::Cut(class, Some(bitmap)) => (class, bitmap),
         };
         let used: u32 = bitmap.iter().map(|word| word.count_ones()).sum();
         let known = self.slabs.get(slab);

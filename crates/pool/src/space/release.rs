@@ -10,7 +10,7 @@ use medium::{Medium, RELEASE_BYTES};
 
 use super::{MediumGuard, Space, Unowned, find_run, slab_start};
 use crate::Result;
-use crate::header::State;
+use crate::header::StateWord;
 use crate::limits::SLAB_BYTES;
 
 const _: () = assert!(SLAB_BYTES == RELEASE_BYTES);
@@ -117,7 +117,7 @@ impl Space {
             unowned.high_water = end;
             // PERSIST: what made the slabs free was fenced; if this is lost, the file is cut
             // nevertheless, and a mark beyond its end says that the file was truncated.
-            State::HighWater.publish(guard, u64::from(end))?;
+            StateWord::HighWater.publish(guard, u64::from(end))?;
             guard.fence();
         }
         // This is also called if nothing is to be cut: it gives the room of released slabs back

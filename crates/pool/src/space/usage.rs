@@ -19,7 +19,7 @@ use crate::header::unchecked;
 use crate::limits::SLAB_BYTES;
 
 /// The known use of a slab.
-pub(super) enum Head {
+pub(super) enum SlabUse {
     /// No part of it is in use.
     Free,
     /// It begins a span of this many slabs; 0 inside of a span.
@@ -39,7 +39,7 @@ fn has_slot(bitmap: &[u64], slot: u32) -> bool {
 pub struct Usage<'s> {
     space: &'s Space,
     /// The use of old slabs, if it was not known when this was made.
-    old: Vec<Head>,
+    old: Vec<SlabUse>,
 }
 
 impl Space {
@@ -49,23 +49,23 @@ impl Space {
         guard: &MediumGuard<'_, M>,
         slab: u32,
         end: u32,
-    ) -> Result<Head> {
+    ) -> Result<SlabUse> {
         if guard.medium().is_hole(slab_start(slab)) {
-            return Ok(Head::Free);
+            return Ok(SlabUse::Free);
         }
         let word = guard.words(slab_start(slab), 1)?[0].load(guard);
         if word == 0 && Self::is_blank(guard, slab)? {
-            return Ok(Head::Free);
+            return Ok(SlabUse::Free);
         }
         let Some(class_word) = unchecked(word) else {
-            return Ok(Head::Damaged);
+            return Ok(SlabUse::Damaged);
         };
         let span = class_word.wrapping_sub(SPAN);
         if (1..=SPAN_SLABS_MAX).contains(&span) && u64::from(slab) + span <= u64::from(end) {
-            return Ok(Head::Span(span as u32));
+            return Ok(SlabUse::Span(span as u32));
         }
         let Some(class) = Class::from_index(class_word.wrapping_sub(1)) else {
-            return Ok(Head::Free);
+            return Ok(SlabUse::Free);
         };
         let words = guard.words(slab_start(slab), BITMAP_WORD + class.bitmap_words())?;
         let bitmap: Vec<u64> = words[BITMAP_WORD..]
@@ -73,24 +73,24 @@ impl Space {
             .map(|word| word.load(guard))
             .collect();
         let is_known = self.was_closed && words[1].load(guard) == bitmap_check(&bitmap);
-        Ok(Head::Cut(class, is_known.then_some(bitmap)))
+        Ok(SlabUse::Cut(class, is_known.then_some(bitmap)))
     }
 
     /// The use of a slab that is not old, or whose use is known by now.
-    fn known_head(&self, slab: u32) -> Head {
+    fn known_head(&self, slab: u32) -> SlabUse {
         let known = self.slabs.get(slab);
         let class = known.class.load(Ordering::Acquire);
         if known.state.load(Ordering::Relaxed) == LEFT_ALONE {
-            return Head::Damaged;
+            return SlabUse::Damaged;
         }
         if let Some(slabs) = class.checked_sub(SPAN) {
-            return Head::Span(slabs as u32);
+            return SlabUse::Span(slabs as u32);
         }
         let Some(class) = Class::from_index(class.wrapping_sub(1)) else {
-            return Head::Free;
+            return SlabUse::Free;
         };
         let words = known.bitmap[..class.bitmap_words()].iter();
-        Head::Cut(
+        SlabUse::Cut(
             class,
             Some(words.map(|word| word.load(Ordering::Acquire)).collect()),
         )
@@ -102,16 +102,16 @@ impl Space {
         let mut old = Vec::new();
         while old.len() < end as usize {
             let head = match old.len() {
-                0 => Head::Free,
+                0 => SlabUse::Free,
                 slab => self.head(guard, slab as u32, end)?,
             };
-            let inside = if let Head::Span(slabs) = head {
+            let inside = if let SlabUse::Span(slabs) = head {
                 slabs as usize - 1
             } else {
                 0
             };
             old.push(head);
-            old.extend((0..inside).map(|_| Head::Span(0)));
+            old.extend((0..inside).map(|_| SlabUse::Span(0)));
         }
         Ok(Usage { space: self, old })
     }
@@ -119,7 +119,7 @@ impl Space {
 
 impl Usage<'_> {
     /// Calls `see` with the known use of a slab.
-    fn with_head<R>(&self, slab: u32, see: impl FnOnce(&Head) -> R) -> R {
+    fn with_head<R>(&self, slab: u32, see: impl FnOnce(&SlabUse) -> R) -> R {
         match self.old.get(slab as usize) {
             Some(head) => see(head),
             None => see(&self.space.known_head(slab)),
@@ -133,11 +133,11 @@ impl Usage<'_> {
         let slab = slab_of(offset);
         slab < self.space.slabs.len()
             && self.with_head(slab, |head| match head {
-                Head::Free => true,
-                Head::Cut(class, Some(bitmap)) => class
+                SlabUse::Free => true,
+                SlabUse::Cut(class, Some(bitmap)) => class
                     .slot_at(offset % SLAB_BYTES)
                     .is_some_and(|slot| !has_slot(bitmap, slot)),
-                Head::Span(_) | Head::Cut(_, None) | Head::Damaged => false,
+                SlabUse::Span(_) | SlabUse::Cut(_, None) | SlabUse::Damaged => false,
             })
     }
 
@@ -154,10 +154,10 @@ impl Usage<'_> {
         };
         for slab in 1..self.space.unowned.lock().next {
             self.with_head(slab, |head| match head {
-                Head::Cut(class, bitmap) if classes.contains(&class.index()) => {
+                SlabUse::Cut(class, bitmap) if classes.contains(&class.index()) => {
                     add(slab, *class, bitmap.as_deref());
                 }
-                Head::Damaged => {
+                SlabUse::Damaged => {
                     let classes = classes
                         .clone()
                         .filter_map(|index| Class::from_index(index as u64));

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engines::batch::{self, Batch, Expected, StripedTree, Target, Unfinished, Write};
-use engines::engine::{AnyTree, Codec, Contract};
+use engines::batch::{
+    self, BatchCondition, BatchRequest, BatchTree, StripedTree, Unfinished, Write,
+};
+use engines::engine::{AnyTree, CodecKind, Contract};
 use engines::index::{
     Bounds, Condition, Direction, Epochs, Index, IndexStat, NextEntry, Observed, Scan, Value,
     Violation, Written,
@@ -16,9 +18,9 @@ use pool::{Pool, ROOT_WORDS, TreeRoot};
 
 use super::{CodecName, Engine, Explorable, Explored, pool_options, text};
 use crate::explore::Explorer;
-use crate::options::Options;
+use crate::options::ExplorationOptions;
 use crate::schedule::{Concurrent, Program};
-use crate::subject::{Complaint, Durability, Subject};
+use crate::subject::{Complaint, DurabilityContract, Subject};
 
 /// A tree, a key, and its value; none if it is absent.
 pub type KeyState = (usize, u64, Option<u64>);
@@ -41,7 +43,7 @@ use BatchOperation::{Single, Sync, Torn};
 
 /// A kind of tree.
 #[derive(Clone, Debug)]
-pub enum Kind {
+pub enum TreeKind {
     /// A line of words in the pool, one for each key below 8.
     PlainWords,
     /// A tree of records of an engine, with the smallest nodes.
@@ -52,7 +54,7 @@ pub enum Kind {
     Gathering,
 }
 
-impl Kind {
+impl TreeKind {
     fn is_by_epochs(&self) -> bool {
         matches!(self, Self::Engine(engine) | Self::Words(engine) if engine.contract == Contract::Epoch)
     }
@@ -68,7 +70,7 @@ impl Kind {
     }
 
     fn explored(&self) -> Explored {
-        let codec = if self.codec() == Codec::Word {
+        let codec = if self.codec() == CodecKind::Word {
             CodecName::Word
         } else {
             CodecName::Record
@@ -81,18 +83,18 @@ impl Kind {
         }
     }
 
-    fn codec(&self) -> Codec {
+    fn codec(&self) -> CodecKind {
         if let Self::PlainWords | Self::Words(_) = self {
-            Codec::Word
+            CodecKind::Word
         } else {
-            Codec::Record
+            CodecKind::Record
         }
     }
 }
 
 /// Two trees in a pool.
 pub struct BatchSubject {
-    kinds: [Kind; 2],
+    kinds: [TreeKind; 2],
 }
 
 /// The trees, opened.
@@ -105,7 +107,7 @@ const NAMES: [&str; 2] = ["first", "second"];
 
 impl BatchSubject {
     /// Trees of these kinds.
-    pub fn new(kinds: [Kind; 2]) -> Self {
+    pub fn new(kinds: [TreeKind; 2]) -> Self {
         Self { kinds }
     }
 
@@ -174,7 +176,7 @@ impl BatchSubject {
     ///
     /// # Errors
     /// If there is no memory.
-    pub fn explorer(self, options: Options) -> Result<Explorer<Self>, Complaint> {
+    pub fn explorer(self, options: ExplorationOptions) -> Result<Explorer<Self>, Complaint> {
         Explorer::new(self, options).map_err(text)
     }
 
@@ -188,8 +190,8 @@ impl BatchSubject {
         let found = root(pool)?;
         let plain = |tree| Arc::new(StripedTree::new(pool, AnyTree::records(tree)));
         let index = match (&self.kinds[tree], &found) {
-            (Kind::PlainWords, Some(root)) => plain(PlainWords::open(pool, root)?),
-            (Kind::PlainWords, None) => plain(PlainWords::create(pool, NAMES[tree])?),
+            (TreeKind::PlainWords, Some(root)) => plain(PlainWords::open(pool, root)?),
+            (TreeKind::PlainWords, None) => plain(PlainWords::create(pool, NAMES[tree])?),
             (kind, Some(root)) => kind.explored().open(pool, root)?,
             (kind, None) => kind.explored().create(pool, NAMES[tree])?,
         };
@@ -238,11 +240,11 @@ impl BatchSubject {
         };
         let writes = bytes(writes);
         let before = bytes(before);
-        let target = |(number, kind): (usize, &Kind)| {
+        let target = |(number, kind): (usize, &TreeKind)| {
             let (tree, anchor) = &opened.trees[number];
-            Target::new(NAMES[number], tree, *anchor, kind.codec(), &kind.engine())
+            BatchTree::new(NAMES[number], tree, *anchor, kind.codec(), &kind.engine())
         };
-        let batch = Batch {
+        let batch = BatchRequest {
             trees: self.kinds.iter().enumerate().map(target).collect(),
             writes: writes
                 .iter()
@@ -254,7 +256,7 @@ impl BatchSubject {
                 .collect(),
             conditions: before
                 .iter()
-                .map(|(tree, key, value)| Expected {
+                .map(|(tree, key, value)| BatchCondition {
                     tree: *tree,
                     key,
                     condition: value
@@ -319,7 +321,7 @@ impl Subject for BatchSubject {
         true
     }
 
-    fn durability(&self, operation: &BatchOperation) -> Durability {
+    fn durability(&self, operation: &BatchOperation) -> DurabilityContract {
         let is_durable = match operation {
             BatchOperation::Batch(writes, _) | Torn(writes) => {
                 writes.iter().any(|write| self.is_immediate(write.0))
@@ -328,9 +330,9 @@ impl Subject for BatchSubject {
             Sync => true,
         };
         if is_durable {
-            Durability::OnReturn
+            DurabilityContract::OnReturn
         } else {
-            Durability::WithEpoch
+            DurabilityContract::WithEpoch
         }
     }
 
@@ -369,8 +371,8 @@ impl Subject for BatchSubject {
                 return Err(format!("check found {violation}"));
             }
             let own = match kind {
-                Kind::PlainWords => Some(1),
-                Kind::Engine(_) | Kind::Words(_) | Kind::Gathering => kind
+                TreeKind::PlainWords => Some(1),
+                TreeKind::Engine(_) | TreeKind::Words(_) | TreeKind::Gathering => kind
                     .explored()
                     .allocations(&**tree, entries.len() as u64)
                     .map_err(text)?,

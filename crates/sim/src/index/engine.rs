@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use engines::batch::StripedTree;
-use engines::engine::{Codec, Contract, Engine, Nodes, Opening};
+use engines::engine::{CodecKind, Contract, Engine, Nodes, Opening};
 use engines::index::{EpochLength, Index};
 use medium::sim::Sim;
 use pool::{Pool, TreeRoot};
 
 use super::KeyShape;
-use crate::subject::Durability;
+use crate::subject::DurabilityContract;
 
 type Result<T> = engines::Result<T>;
 
@@ -41,9 +41,9 @@ pub trait Explorable: Send + Sync {
     /// [`IndexOperation::Mark`](super::IndexOperation::Mark).
     fn marks_later(&self) -> bool;
 
-    /// The contract of a write. [`Durability::WithEpoch`] asks for
+    /// The contract of a write. [`DurabilityContract::WithEpoch`] asks for
     /// [`Epochs::sync`](engines::index::Epochs::sync).
-    fn durability(&self) -> Durability;
+    fn durability(&self) -> DurabilityContract;
 
     /// How many allocations of the pool `tree` should have if it has `keys` keys; `None` if the
     /// engine has space of its own.
@@ -180,11 +180,11 @@ impl Explored {
         Arc::new(self)
     }
 
-    fn coded(&self) -> Codec {
+    fn coded(&self) -> CodecKind {
         if self.codec == CodecName::Word {
-            Codec::Word
+            CodecKind::Word
         } else {
-            Codec::Record
+            CodecKind::Record
         }
     }
 }
@@ -232,10 +232,10 @@ impl Explorable for Explored {
         self.opening.mark_later
     }
 
-    fn durability(&self) -> Durability {
+    fn durability(&self) -> DurabilityContract {
         match self.engine.contract {
-            Contract::Immediate(_) | Contract::Shifting(_) => Durability::OnReturn,
-            Contract::Epoch => Durability::WithEpoch,
+            Contract::Immediate(_) | Contract::Shifting(_) => DurabilityContract::OnReturn,
+            Contract::Epoch => DurabilityContract::WithEpoch,
         }
     }
 
@@ -245,7 +245,7 @@ impl Explorable for Explored {
             return Ok(None);
         }
         let stat = tree.stat()?;
-        let records = if self.coded() == Codec::Record {
+        let records = if self.coded() == CodecKind::Record {
             keys
         } else {
             0

@@ -23,7 +23,7 @@ use self::keys::LINE_VALUE;
 pub use self::keys::{KeyShape, LONG_VALUE, THIRD_VALUE};
 use crate::schedule::Concurrent;
 use crate::specification::holds;
-use crate::subject::{Complaint, Durability, Subject};
+use crate::subject::{Complaint, DurabilityContract, Subject};
 
 /// An operation on a tree whose keys and values are numbers, coded as its codec needs them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -173,7 +173,7 @@ use IndexOutcome::{Held, Value};
 pub type Entries = BTreeMap<u64, u64>;
 
 /// From this offset on a pool does not rely on the content of fresh memory: for
-/// [`Options::rubbish_from`](crate::Options::rubbish_from).
+/// [`ExplorationOptions::rubbish_from`](crate::ExplorationOptions::rubbish_from).
 pub const RUBBISH_FROM: u64 = pool::SLAB_BYTES;
 
 /// The operations that follow a recovery.
@@ -459,12 +459,12 @@ impl Subject for IndexSubject {
         }
     }
 
-    fn durability(&self, operation: &IndexOperation) -> Durability {
+    fn durability(&self, operation: &IndexOperation) -> DurabilityContract {
         match (operation, self.deferral) {
-            (Sync | Compact | Reopen | DropTree, _) => Durability::OnReturn,
+            (Sync | Compact | Reopen | DropTree, _) => DurabilityContract::OnReturn,
             (_, Deferral::Nothing) => self.engine.durability(),
-            (Get(key), Deferral::Writes) => Durability::OfPart(*key),
-            _ => Durability::AtAnyTime,
+            (Get(key), Deferral::Writes) => DurabilityContract::OfPart(*key),
+            _ => DurabilityContract::AtAnyTime,
         }
     }
 
@@ -632,7 +632,9 @@ impl Subject for IndexSubject {
                     .map(|key| Remove(*key)),
             );
         }
-        if self.engine.durability() != Durability::OnReturn || self.deferral != Deferral::Nothing {
+        if self.engine.durability() != DurabilityContract::OnReturn
+            || self.deferral != Deferral::Nothing
+        {
             operations.push(Sync);
         }
         if self.engine.marks_later() {

@@ -18,9 +18,9 @@ use serde::Serialize;
 use super::IndexOperation::{self, Insert, Put, Remove, Sync as EndEpoch, Update};
 use super::{AnyEngine, FollowUp, IndexSubject, KeyShape};
 use crate::explore::Explorer;
-use crate::options::Options;
-use crate::report::{Failure, Stats};
-use crate::subject::Durability;
+use crate::options::ExplorationOptions;
+use crate::report::{CrashFailure, Stats};
+use crate::subject::DurabilityContract;
 
 /// A seed tree and the keys of the operations on it.
 #[derive(Clone, Debug)]
@@ -214,13 +214,17 @@ pub struct SuiteReport {
     pub seconds: f64,
     /// The failure, for programs.
     #[serde(skip)]
-    pub failure: Option<Box<Failure<IndexOperation>>>,
+    pub failure: Option<Box<CrashFailure<IndexOperation>>>,
 }
 
 /// The sequences of one seed tree.
-fn scripts(scope: &Scope, length: usize, durability: Durability) -> Vec<Vec<IndexOperation>> {
+fn scripts(
+    scope: &Scope,
+    length: usize,
+    durability: DurabilityContract,
+) -> Vec<Vec<IndexOperation>> {
     let sequences = sequences(scope.keys, length);
-    if durability == Durability::OnReturn {
+    if durability == DurabilityContract::OnReturn {
         return sequences.collect();
     }
     let with_syncs = |sequence: Vec<IndexOperation>| {
@@ -251,12 +255,12 @@ struct Shared<'s> {
 /// The results of the workers so far.
 struct Outcome {
     progress: Progress,
-    failure: Option<Box<Failure<IndexOperation>>>,
+    failure: Option<Box<CrashFailure<IndexOperation>>>,
 }
 
 /// Explores all sequences of `suite.length` operations from all seed trees.
 /// `options.from_operation` is set here.
-pub fn exhaust(engine: &AnyEngine, suite: Suite<'_>, options: &Options) -> SuiteReport {
+pub fn exhaust(engine: &AnyEngine, suite: Suite<'_>, options: &ExplorationOptions) -> SuiteReport {
     let start = Instant::now();
     let scopes = match engine.keys() {
         KeyShape::Layers => layer_scopes(),
@@ -309,7 +313,7 @@ pub fn exhaust(engine: &AnyEngine, suite: Suite<'_>, options: &Options) -> Suite
 fn report(
     engine: &AnyEngine,
     length: usize,
-    options: &Options,
+    options: &ExplorationOptions,
     outcome: Outcome,
     start: Instant,
 ) -> SuiteReport {
@@ -330,12 +334,12 @@ fn report(
     }
 }
 
-fn work(engine: &AnyEngine, shared: &Shared<'_>, options: &Options) {
+fn work(engine: &AnyEngine, shared: &Shared<'_>, options: &ExplorationOptions) {
     let mut reported = Stats::default();
     let result = (|| {
         // A sync at the end of a sequence belongs to its last operation.
         let mut setup = shared.scope.setup.clone();
-        let buffered = engine.durability() != Durability::OnReturn;
+        let buffered = engine.durability() != DurabilityContract::OnReturn;
         setup.extend(buffered.then_some(EndEpoch));
         let subject = IndexSubject::new(engine, FollowUp::SplitAndMerge);
         let mut explorer =

@@ -12,10 +12,10 @@ use super::script::Numbers;
 use super::suite::Scope;
 use super::{AnyEngine, FollowUp, IndexSubject};
 use crate::explore::Explorer;
-use crate::options::Options;
+use crate::options::ExplorationOptions;
 use crate::report::Stats;
 use crate::schedule::{Program, Scheduling, Search, ThreadsFailure};
-use crate::subject::Durability;
+use crate::subject::DurabilityContract;
 
 /// The seed trees, for leaves of `entries` entries (at least 4): one where the threads work in one
 /// leaf, one where they split it (alone, and with its neighbour), one where they merge leaves.
@@ -58,13 +58,13 @@ pub fn scopes(entries: usize) -> Vec<Scope> {
 }
 
 /// The end of an epoch, where there are epochs.
-pub fn epoch_end(durability: Durability) -> Option<IndexOperation> {
-    (durability != Durability::OnReturn).then_some(EndEpoch)
+pub fn epoch_end(durability: DurabilityContract) -> Option<IndexOperation> {
+    (durability != DurabilityContract::OnReturn).then_some(EndEpoch)
 }
 
 /// The operations of threads on a scope: each kind, on keys that are present and on one that is
 /// not; and the end of an epoch, with buffered durability.
-pub fn choices(scope: &Scope, durability: Durability) -> Vec<IndexOperation> {
+pub fn choices(scope: &Scope, durability: DurabilityContract) -> Vec<IndexOperation> {
     let [low, middle, high] = scope.keys;
     let all = (0, 10 * high);
     let choices = [
@@ -86,7 +86,7 @@ pub fn choices(scope: &Scope, durability: Durability) -> Vec<IndexOperation> {
 
 /// All pairs of the choices of a scope, and of finding two keys at once, of which at least one
 /// writes.
-pub fn pairs(scope: &Scope, durability: Durability) -> Vec<Program<IndexOperation>> {
+pub fn pairs(scope: &Scope, durability: DurabilityContract) -> Vec<Program<IndexOperation>> {
     let [low, _, high] = scope.keys;
     let mut choices = choices(scope, durability);
     choices.push(GetMany(low, high));
@@ -107,7 +107,7 @@ pub fn pairs(scope: &Scope, durability: Durability) -> Vec<Program<IndexOperatio
 }
 
 /// All triples of the choices of a scope of which at least two write.
-pub fn triples(scope: &Scope, durability: Durability) -> Vec<Program<IndexOperation>> {
+pub fn triples(scope: &Scope, durability: DurabilityContract) -> Vec<Program<IndexOperation>> {
     let choices = choices(scope, durability);
     let mut triples = Vec::new();
     for (first, one) in choices.iter().enumerate() {
@@ -178,7 +178,7 @@ pub fn random(
     threads: usize,
     length: usize,
     keys: u64,
-    durability: Durability,
+    durability: DurabilityContract,
 ) -> Program<IndexOperation> {
     let in_epochs = epoch_end(durability).is_some();
     let mut numbers = Numbers::of_seed(seed);
@@ -234,7 +234,11 @@ impl Default for Chance {
 
 impl Chance {
     /// The program of a seed on a few keys, and how its schedules are searched.
-    pub fn program(self, seed: u64, durability: Durability) -> (Program<IndexOperation>, Search) {
+    pub fn program(
+        self,
+        seed: u64,
+        durability: DurabilityContract,
+    ) -> (Program<IndexOperation>, Search) {
         let program = random(seed, self.threads, self.length, 14, durability);
         (
             program,
@@ -252,9 +256,9 @@ pub type ThreadsResult = Result<Stats, Box<ThreadsFailure<IndexOperation>>>;
 
 /// How programs are explored.
 #[derive(Clone, Copy)]
-pub struct Work<'w> {
+pub struct ProgramExploration<'w> {
     /// The options of each exploration.
-    pub options: &'w Options,
+    pub options: &'w ExplorationOptions,
     /// The operations after a crash.
     pub follow_up: FollowUp,
     /// How threads are explored; each program chooses its schedules.
@@ -272,7 +276,7 @@ pub fn exhaust(
     engine: &AnyEngine,
     setup: &[IndexOperation],
     program: impl Fn(usize) -> Option<(Program<IndexOperation>, Search)> + Sync,
-    work: Work<'_>,
+    work: ProgramExploration<'_>,
 ) -> ThreadsResult {
     let next = AtomicUsize::new(0);
     let is_over = AtomicBool::new(false);

@@ -40,7 +40,7 @@ impl Subject for Register {
 /// Sets 7, reads, sets 9. The outcomes are what they returned, if they did.
 fn history(outcomes: [Option<u64>; 3]) -> History<Register> {
     let call = |(operation, outcome)| {
-        let steps = vec![Step {
+        let steps = vec![PartCall {
             part: 0,
             operation,
             outcome,
@@ -55,7 +55,7 @@ fn history(outcomes: [Option<u64>; 3]) -> History<Register> {
 
 /// The numbers that a crash may leave now.
 fn left(history: &History<Register>) -> Vec<u64> {
-    let Expected { mut states, parts } = history.expected(&Register);
+    let ExpectedStates { mut states, parts } = history.expected(&Register);
     states.extend(
         parts
             .into_iter()
@@ -139,10 +139,10 @@ impl Subject for Pair {
         }
     }
 
-    fn durability(&self, operation: &PairOperation) -> Durability {
+    fn durability(&self, operation: &PairOperation) -> DurabilityContract {
         match operation {
-            PairOperation::Set(..) => Durability::WithEpoch,
-            PairOperation::EndEpoch => Durability::OnReturn,
+            PairOperation::Set(..) => DurabilityContract::WithEpoch,
+            PairOperation::EndEpoch => DurabilityContract::OnReturn,
         }
     }
 
@@ -173,7 +173,7 @@ impl Subject for Pair {
 
 #[test]
 fn an_epoch_ends_for_all_parts_at_once() {
-    let step = |part, operation: &PairOperation| Step {
+    let step = |part, operation: &PairOperation| PartCall {
         part,
         operation: operation.clone(),
         outcome: None,

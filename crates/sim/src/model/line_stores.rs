@@ -6,7 +6,7 @@ use medium::sim::{Event, Site, Trace};
 
 /// How a line was written since its thread last fenced.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum WriteKind {
     Words,
     Whole,
 }
@@ -15,15 +15,15 @@ enum Kind {
 /// between. Only a fence orders a line store, so either store may win; the models here apply them
 /// in program order.
 pub(crate) fn misused(trace: &Trace) -> Option<String> {
-    let mut written: BTreeMap<u32, (Kind, u16, Site)> = BTreeMap::new();
+    let mut written: BTreeMap<u32, (WriteKind, u16, Site)> = BTreeMap::new();
     for event in &trace.events {
         let (line, kind, thread, site) = match *event {
             Event::Store {
                 word, thread, site, ..
-            } => (word / 8, Kind::Words, thread, site),
+            } => (word / 8, WriteKind::Words, thread, site),
             Event::StoreLine {
                 line, thread, site, ..
-            } => (line, Kind::Whole, thread, site),
+            } => (line, WriteKind::Whole, thread, site),
             Event::Fence { thread, .. } => {
                 written.retain(|_, (_, owner, _)| *owner != thread);
                 continue;
@@ -32,7 +32,7 @@ pub(crate) fn misused(trace: &Trace) -> Option<String> {
         };
         let site = Site::from(site);
         if let Some((earlier, _, at)) = written.insert(line, (kind, thread, site))
-            && (earlier, kind) != (Kind::Words, Kind::Words)
+            && (earlier, kind) != (WriteKind::Words, WriteKind::Words)
         {
             let offset = u64::from(line) * 64;
             return Some(format!(

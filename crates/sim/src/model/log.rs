@@ -10,7 +10,7 @@ use super::{Behind, Change, Memory};
 
 /// The content of a line when a group was appended.
 #[derive(Clone, Debug)]
-struct Version {
+struct LineVersion {
     /// The LSN of the group.
     lsn: u64,
     /// One content for each base.
@@ -25,7 +25,7 @@ struct History {
     /// worlds of that crash.
     bases: Vec<(LineValue, Worlds)>,
     /// The contents in groups that are not certainly durable, oldest first.
-    versions: Vec<Version>,
+    versions: Vec<LineVersion>,
     /// The content in memory, for each base.
     current: Vec<LineValue>,
 }
@@ -102,7 +102,7 @@ impl History {
             worlds: Vec::new(),
         };
         // The number of groups after which each version has certainly arrived.
-        let whole = |version: &Version| lsns.partition_point(|lsn| *lsn < version.lsn) + 1;
+        let whole = |version: &LineVersion| lsns.partition_point(|lsn| *lsn < version.lsn) + 1;
         for number in 0..=self.versions.len() {
             let first = number
                 .checked_sub(1)
@@ -135,7 +135,7 @@ impl History {
 
 /// One log for all lines. See [`Model`](super::Model).
 #[derive(Clone, Debug)]
-pub(super) struct Log {
+pub(super) struct LogModel {
     lines: BTreeMap<u32, History>,
     /// The worlds of an earlier crash that are still possible.
     earlier: Worlds,
@@ -145,7 +145,7 @@ pub(super) struct Log {
     groups: Vec<u64>,
 }
 
-impl Log {
+impl LogModel {
     pub(super) fn new(open: &[OpenLine]) -> Self {
         let mut earlier = Worlds::range(0, usize::from(open.is_empty()));
         let history = |open: &OpenLine| {
@@ -237,7 +237,7 @@ impl Log {
             };
             if (0..history.bases.len()).any(|base| history.last(base) != &history.current[base]) {
                 appended = true;
-                history.versions.push(Version {
+                history.versions.push(LineVersion {
                     lsn,
                     contents: history.current.clone(),
                     site,

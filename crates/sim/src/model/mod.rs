@@ -51,7 +51,7 @@ use medium::{LineValue, Medium};
 
 pub(crate) use self::line_stores::misused;
 use self::lines::Lines;
-use self::log::Log;
+use self::log::LogModel;
 
 /// The rules of the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -141,9 +141,9 @@ impl Memory {
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum LineModel {
     Lines(Lines),
-    Log(Log),
+    Log(LogModel),
 }
 
 /// The state of the memory at one moment of a trace.
@@ -154,7 +154,7 @@ enum Kind {
 #[derive(Clone, Debug)]
 pub struct Model {
     memory: Memory,
-    kind: Kind,
+    kind: LineModel,
 }
 
 impl Model {
@@ -162,8 +162,8 @@ impl Model {
     /// the memory's content.
     pub fn new(rules: Rules, open: &[OpenLine], digest: u64) -> Self {
         let kind = match rules {
-            Rules::Lines | Rules::PersistentCaches => Kind::Lines(Lines::new(rules, open)),
-            Rules::Log => Kind::Log(Log::new(open)),
+            Rules::Lines | Rules::PersistentCaches => LineModel::Lines(Lines::new(rules, open)),
+            Rules::Log => LineModel::Log(LogModel::new(open)),
         };
         Self {
             memory: Memory { digest },
@@ -182,8 +182,8 @@ impl Model {
     pub fn raises(&self, event: &Event) -> bool {
         match (event, &self.kind) {
             (Event::Grow { .. } | Event::Release { .. }, _) => true,
-            (_, Kind::Lines(lines)) => lines.raises(event),
-            (_, Kind::Log(log)) => log.raises(event),
+            (_, LineModel::Lines(lines)) => lines.raises(event),
+            (_, LineModel::Log(log)) => log.raises(event),
         }
     }
 
@@ -191,8 +191,10 @@ impl Model {
     pub(crate) fn adds(&self, event: &Event) -> bool {
         match event {
             Event::Grow { .. } | Event::Release { .. } => true,
-            Event::Store { .. } | Event::StoreLine { .. } => matches!(self.kind, Kind::Lines(_)),
-            Event::Fence { .. } => matches!(self.kind, Kind::Log(_)),
+            Event::Store { .. } | Event::StoreLine { .. } => {
+                matches!(self.kind, LineModel::Lines(_))
+            }
+            Event::Fence { .. } => matches!(self.kind, LineModel::Log(_)),
             _ => false,
         }
     }
@@ -207,8 +209,8 @@ impl Model {
         if let Event::Release { line, count } = *event {
             for line in line..line + count {
                 match &mut self.kind {
-                    Kind::Lines(lines) => lines.forget(line),
-                    Kind::Log(log) => log.forget(line),
+                    LineModel::Lines(lines) => lines.forget(line),
+                    LineModel::Log(log) => log.forget(line),
                 }
                 self.memory.settle(sim, line, &LineValue::ZERO);
             }
@@ -231,12 +233,12 @@ impl Model {
             _ => None,
         };
         match (&mut self.kind, stored) {
-            (Kind::Lines(lines), Some((line, change, site))) => {
+            (LineModel::Lines(lines), Some((line, change, site))) => {
                 lines.store(&mut self.memory, sim, line, change, site);
             }
-            (Kind::Log(log), Some((line, change, _))) => log.store(sim, line, change),
-            (Kind::Lines(lines), None) => lines.apply(&mut self.memory, sim, event),
-            (Kind::Log(log), None) => log.apply(&mut self.memory, sim, event),
+            (LineModel::Log(log), Some((line, change, _))) => log.store(sim, line, change),
+            (LineModel::Lines(lines), None) => lines.apply(&mut self.memory, sim, event),
+            (LineModel::Log(log), None) => log.apply(&mut self.memory, sim, event),
         }
     }
 
@@ -244,8 +246,8 @@ impl Model {
     /// leave: [`Model::digest`], with open lines included.
     pub fn open_lines(&mut self, sim: &Sim) -> (Vec<OpenLine>, u64) {
         let open = match &mut self.kind {
-            Kind::Lines(lines) => lines.open_lines(&mut self.memory, sim),
-            Kind::Log(log) => log.open_lines(&mut self.memory, sim),
+            LineModel::Lines(lines) => lines.open_lines(&mut self.memory, sim),
+            LineModel::Log(log) => log.open_lines(&mut self.memory, sim),
         };
         let digest = open.iter().fold(sim.extent().length(), |digest, open| {
             let worlds = open.worlds.iter().flat_map(Worlds::iter);
@@ -261,8 +263,8 @@ impl Model {
     /// The open lines of which a crash lost stores, if each has one of the contents given.
     pub fn behind(&self, left: &[(u32, Vec<LineValue>)]) -> Vec<Behind> {
         let behind = |(line, contents): &(u32, Vec<LineValue>)| match &self.kind {
-            Kind::Lines(lines) => lines.behind(*line, contents),
-            Kind::Log(log) => log.behind(*line, contents),
+            LineModel::Lines(lines) => lines.behind(*line, contents),
+            LineModel::Log(log) => log.behind(*line, contents),
         };
         left.iter().filter_map(behind).collect()
     }

@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn replays_read_back() {
-    let replay = Replay {
+    let replay = CrashReplay {
         crashes: vec![(17, Choices::Given(vec![0, 2])), (3, Choices::default())],
     };
     assert_eq!(replay.to_string(), "17:0,2/3:");
@@ -14,9 +14,9 @@ fn replays_read_back() {
         "1:random=18446744073709551615",
     ] {
         assert_eq!(
-            text.parse::<Replay>().map(|replay| replay.to_string()),
+            text.parse::<CrashReplay>().map(|replay| replay.to_string()),
             Ok(text.to_owned())
         );
     }
-    assert!("17;3".parse::<Replay>().is_err());
+    assert!("17;3".parse::<CrashReplay>().is_err());
 }

@@ -48,16 +48,16 @@ use std::rc::Rc;
 
 use medium::sim::Mutation;
 
-use crate::context::Context;
+use crate::context::AcceptableStates;
 use crate::explore::{Explorer, SHRINK_RECOVERIES_MAX};
 use crate::linearize::History;
 use crate::report::Crash;
 use crate::subject::{Complaint, Subject};
 
 use self::crew::Crew;
-use self::order::{Random, Tree};
+use self::order::{RandomPriorities, ScheduleTree};
 use self::states::mix;
-use self::turn::{End, Order, Turn};
+use self::turn::{End, ScheduleOrder, Turn};
 
 pub use self::order::Schedule;
 pub use self::report::ThreadsFailure;
@@ -304,13 +304,16 @@ impl<S: Concurrent + 'static> Explorer<S> {
         let reduced = scheduling.reduced;
         let order = match &scheduling.search {
             Search::Exhaustive { preemptions_max } => {
-                Order::All(Tree::new(*preemptions_max, reduced))
+                ScheduleOrder::All(ScheduleTree::new(*preemptions_max, reduced))
             }
-            Search::Sweep => Order::All(Tree::new(1, false)),
-            Search::Random { depth, seed, .. } => {
-                Order::Random(Random::new(*seed, program.threads.len(), *depth, 0))
-            }
-            Search::Replay(schedule) => Order::Again(schedule.clone()),
+            Search::Sweep => ScheduleOrder::All(ScheduleTree::new(1, false)),
+            Search::Random { depth, seed, .. } => ScheduleOrder::Random(RandomPriorities::new(
+                *seed,
+                program.threads.len(),
+                *depth,
+                0,
+            )),
+            Search::Replay(schedule) => ScheduleOrder::Again(schedule.clone()),
         };
         self.announce(|explorer| (explorer.word(program.parts()), program.lines()));
         let is_reduced = reduced || scheduling.search == Search::Sweep;
@@ -335,7 +338,7 @@ impl<S: Concurrent + 'static> Explorer<S> {
                 let mut steps = 0;
                 for run in 0..*runs {
                     let seed = mix(*seed, u64::from(run));
-                    turn.set_order(Order::Random(Random::new(
+                    turn.set_order(ScheduleOrder::Random(RandomPriorities::new(
                         seed,
                         program.threads.len(),
                         *depth,
@@ -410,8 +413,11 @@ impl<S: Concurrent + 'static> Explorer<S> {
         if scheduling.crashes {
             let from = recorded.begin.max(turn.known_events());
             self.tell_schedule(|| format!("{}@", turn.schedule().0));
-            let context =
-                Context::of_threads(&*self.subject, history, turn.end() == Some(End::Known));
+            let context = AcceptableStates::of_threads(
+                &*self.subject,
+                history,
+                turn.end() == Some(End::Known),
+            );
             if let Err(found) = self.crash_trace(&recorded.trace, from, context) {
                 return Err(failure(self, found.what.clone(), found.crashes.clone()));
             }

@@ -52,7 +52,7 @@ impl FromStr for Schedule {
 
 /// One decision of a run.
 #[derive(Clone, Debug)]
-pub(super) struct Decided {
+pub(super) struct ThreadDecision {
     /// How many threads could run; the first is the one that runs without a preemption.
     options: usize,
     chosen: usize,
@@ -64,7 +64,7 @@ pub(super) struct Decided {
 
 /// All schedules up to a number of preemptions, depth first. A thread is preempted if it could have
 /// gone on.
-pub(super) struct Tree {
+pub(super) struct ScheduleTree {
     preemptions_max: u32,
     /// Whether a run ends at a state from which everything was tried.
     prunes: bool,
@@ -72,7 +72,7 @@ pub(super) struct Tree {
     begun: Option<u32>,
     /// Choices to repeat, and the steps at which they were made.
     path: Vec<(usize, u32)>,
-    decided: Vec<Decided>,
+    decided: Vec<ThreadDecision>,
     preemptions: u32,
     /// States from which everything was tried, except steps of certain sleeping threads (see
     /// [`Sleepers`]), and the preemptions that were left then.
@@ -93,7 +93,7 @@ pub(super) enum Choice {
 
 /// A choice between threads.
 #[derive(Clone, Copy)]
-pub(super) struct Decision<'o> {
+pub(super) struct ThreadChoice<'o> {
     /// The threads that can run next. The first one costs nothing.
     pub(super) options: &'o [u16],
     /// The threads whose next step was tried already, as bits.
@@ -106,7 +106,7 @@ pub(super) struct Decision<'o> {
     pub(super) event: usize,
 }
 
-impl Tree {
+impl ScheduleTree {
     pub(super) fn new(preemptions_max: u32, prunes: bool) -> Self {
         Self {
             preemptions_max,
@@ -195,10 +195,10 @@ impl Tree {
     /// The thread that runs next.
     pub(super) fn choose(
         &mut self,
-        decision: &Decision<'_>,
+        decision: &ThreadChoice<'_>,
         state: impl FnOnce() -> u64,
     ) -> Choice {
-        let Decision {
+        let ThreadChoice {
             options,
             asleep,
             preempts,
@@ -225,7 +225,7 @@ impl Tree {
             return Choice::Astray;
         }
         self.preemptions += u32::from(preempts && chosen > 0);
-        self.decided.push(Decided {
+        self.decided.push(ThreadDecision {
             options: options.len(),
             chosen,
             step,
@@ -239,7 +239,7 @@ impl Tree {
 /// threads have random priorities, the highest goes on, and at `depth - 1` random steps it falls to
 /// the lowest. A bug that needs `depth` orderings is found with a probability of at least 1 in
 /// (threads * steps^(depth-1)) a run.
-pub(super) struct Random {
+pub(super) struct RandomPriorities {
     priorities: Vec<u32>,
     /// Steps at which the running thread falls to the lowest priority, ascending.
     falls: Vec<u32>,
@@ -247,7 +247,7 @@ pub(super) struct Random {
     state: u64,
 }
 
-impl Random {
+impl RandomPriorities {
     pub(super) fn new(seed: u64, threads: usize, depth: u32, steps: u32) -> Self {
         let mut random = Self {
             priorities: Vec::new(),

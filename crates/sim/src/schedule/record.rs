@@ -11,7 +11,7 @@ use super::turn::{End, Turn};
 use super::{Concurrent, Program};
 use crate::explore::Explorer;
 use crate::guarded::guarded;
-use crate::linearize::{Call, History, Step};
+use crate::linearize::{Call, History, PartCall};
 use crate::subject::{Complaint, Subject};
 
 /// A run.
@@ -194,11 +194,13 @@ impl<S: Concurrent + 'static> Explorer<S> {
             .collect();
         let parts = self.subject.parts(start, &made);
         let call = |((operation, _), parts): ((S::Operation, _), Vec<_>)| {
-            let steps = parts.into_iter().map(|(part, operation, outcome)| Step {
-                part,
-                operation,
-                outcome,
-            });
+            let steps = parts
+                .into_iter()
+                .map(|(part, operation, outcome)| PartCall {
+                    part,
+                    operation,
+                    outcome,
+                });
             Call {
                 operation,
                 steps: steps.collect(),

@@ -7,7 +7,7 @@ use medium::sim::Event;
 use super::Program;
 use super::order::Schedule;
 use super::record::Recorded;
-use crate::report::{Crash, Failure, Replay, write_crashes, write_head};
+use crate::report::{Crash, CrashFailure, CrashReplay, write_crashes, write_head};
 use crate::subject::{Complaint, Subject};
 
 /// The most switches that a report lists, the last ones: a livelock has thousands.
@@ -40,8 +40,8 @@ pub struct ThreadsFailure<O> {
 
 impl<O> ThreadsFailure<O> {
     /// A failure before the threads began.
-    pub(crate) fn in_setup(failure: Failure<O>) -> Self {
-        let Failure {
+    pub(crate) fn in_setup(failure: CrashFailure<O>) -> Self {
+        let CrashFailure {
             what,
             setup,
             operations,
@@ -72,8 +72,8 @@ impl<O> ThreadsFailure<O> {
     }
 
     /// The crashes to repeat.
-    pub fn replay(&self) -> Replay {
-        Replay::of(&self.crashes)
+    pub fn replay(&self) -> CrashReplay {
+        CrashReplay::of(&self.crashes)
     }
 }
 
@@ -118,7 +118,7 @@ impl<O: fmt::Debug> fmt::Display for ThreadsFailure<O> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut repeat = format!("Search::Replay of schedule {}", self.schedule);
         if !self.crashes.is_empty() {
-            repeat += &format!(", Options::replay of crash {}", self.replay());
+            repeat += &format!(", ExplorationOptions::replay of crash {}", self.replay());
         }
         formatter.write_str(&self.narrate(&format!("{repeat}; found by {}", self.command)))
     }

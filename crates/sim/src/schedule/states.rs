@@ -169,7 +169,7 @@ fn places(access: &Access) -> impl Iterator<Item = usize> + use<> {
 /// thread has seen the same, so it is at the same point with the same local state; and each place
 /// was last written by the same thread with the same knowledge.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct StateDigest {
     /// For each thread, a digest of everything that it has read.
     threads: Vec<u64>,
     /// For each shared place, the thread that wrote it and that thread's digest at the time.
@@ -181,7 +181,7 @@ pub(super) struct State {
     log: u64,
 }
 
-impl State {
+impl StateDigest {
     pub(super) fn reset(&mut self, threads: usize) {
         self.threads.clear();
         self.threads.resize(threads, 0);

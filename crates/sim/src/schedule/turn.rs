@@ -6,16 +6,16 @@ use medium::sim::Sim;
 use medium::sync::schedule::{Access, AccessKind, Scheduler};
 
 use super::crew::give_way;
-use super::order::{Choice, Decision, Random, Schedule, Tree};
-use super::states::{Conflicts, Sleepers, State, mix};
+use super::order::{Choice, RandomPriorities, Schedule, ScheduleTree, ThreadChoice};
+use super::states::{Conflicts, Sleepers, StateDigest, mix};
 use crate::model::Rules;
 
 /// How the next thread is chosen.
-pub(super) enum Order {
+pub(super) enum ScheduleOrder {
     /// All schedules.
-    All(Tree),
+    All(ScheduleTree),
     /// A random one.
-    Random(Random),
+    Random(RandomPriorities),
     /// A given one.
     Again(Schedule),
 }
@@ -58,12 +58,12 @@ const LOOKS_MAX: u32 = 3;
 
 /// One run.
 struct Run {
-    order: Order,
+    order: ScheduleOrder,
     rules: Rules,
     /// Whether threads are stopped only at accesses in conflict.
     is_reduced: bool,
     conflicts: Conflicts,
-    state: State,
+    state: StateDigest,
     sleepers: Sleepers,
     status: Vec<Status>,
     current: usize,
@@ -123,7 +123,7 @@ impl Run {
         }
         let step = self.steps;
         let next = match &mut self.order {
-            Order::All(tree) => {
+            ScheduleOrder::All(tree) => {
                 let asleep = self.sleepers.asleep();
                 options.retain(|option| asleep & 1 << option == 0);
                 if options.is_empty() {
@@ -138,7 +138,7 @@ impl Run {
                             matches!(status, Status::Waiting(since) if *since >= self.changes),
                         )
                 });
-                let decision = Decision {
+                let decision = ThreadChoice {
                     options: &options,
                     asleep,
                     preempts: stays,
@@ -159,8 +159,8 @@ impl Run {
                     Choice::Astray => return self.stop(End::Astray),
                 }
             }
-            Order::Random(random) => random.choose(self.current as u16, &options, step),
-            Order::Again(schedule) => {
+            ScheduleOrder::Random(random) => random.choose(self.current as u16, &options, step),
+            ScheduleOrder::Again(schedule) => {
                 let switch = schedule.switches.iter().find(|switch| switch.0 == step);
                 switch
                     .map(|switch| switch.1)
@@ -218,13 +218,13 @@ impl Run {
 
 impl Turn {
     /// `is_reduced`: whether threads are stopped only at accesses in conflict.
-    pub(super) fn new(sim: Sim, order: Order, rules: Rules, is_reduced: bool) -> Self {
+    pub(super) fn new(sim: Sim, order: ScheduleOrder, rules: Rules, is_reduced: bool) -> Self {
         let run = Run {
             order,
             rules,
             is_reduced,
             conflicts: Conflicts::default(),
-            state: State::default(),
+            state: StateDigest::default(),
             sleepers: Sleepers::default(),
             status: Vec::new(),
             current: 0,
@@ -277,14 +277,14 @@ impl Turn {
         run.state.reset(threads);
         run.sleepers.reset(threads);
         run.current = match &mut run.order {
-            Order::All(tree) => {
+            ScheduleOrder::All(tree) => {
                 tree.begin_run();
                 0
             }
-            Order::Random(_) => 0,
-            Order::Again(schedule) => usize::from(schedule.first).min(threads - 1),
+            ScheduleOrder::Random(_) => 0,
+            ScheduleOrder::Again(schedule) => usize::from(schedule.first).min(threads - 1),
         };
-        if !matches!(run.order, Order::Again(_)) {
+        if !matches!(run.order, ScheduleOrder::Again(_)) {
             // The choice of the first thread is no preemption. No thread runs yet: the current one
             // is a placeholder that is done.
             run.status.push(Status::Done);
@@ -319,7 +319,7 @@ impl Turn {
     }
 
     /// Uses another order from the next run on.
-    pub(super) fn set_order(&self, order: Order) {
+    pub(super) fn set_order(&self, order: ScheduleOrder) {
         self.run.borrow_mut().order = order;
     }
 
@@ -329,32 +329,32 @@ impl Turn {
         let run = &mut *self.run.borrow_mut();
         let found = run.conflicts.next_round();
         match &mut run.order {
-            Order::All(tree) => tree.begin_round(preemptions_max) || found,
-            Order::Random(_) | Order::Again(_) => false,
+            ScheduleOrder::All(tree) => tree.begin_round(preemptions_max) || found,
+            ScheduleOrder::Random(_) | ScheduleOrder::Again(_) => false,
         }
     }
 
     /// The preemptions of the run, if they are counted.
     pub(super) fn preemptions(&self) -> u32 {
         match &self.run.borrow().order {
-            Order::All(tree) => tree.preemptions(),
-            Order::Random(_) | Order::Again(_) => 0,
+            ScheduleOrder::All(tree) => tree.preemptions(),
+            ScheduleOrder::Random(_) | ScheduleOrder::Again(_) => 0,
         }
     }
 
     /// Prepares the next run of all; `false` if that was the last one.
     pub(super) fn advance(&self) -> bool {
         match &mut self.run.borrow_mut().order {
-            Order::All(tree) => tree.advance(),
-            Order::Random(_) | Order::Again(_) => false,
+            ScheduleOrder::All(tree) => tree.advance(),
+            ScheduleOrder::Random(_) | ScheduleOrder::Again(_) => false,
         }
     }
 
     /// The number of events that earlier runs have recorded in the same way as this one.
     pub(super) fn known_events(&self) -> usize {
         match &self.run.borrow().order {
-            Order::All(tree) => tree.known_events(),
-            Order::Random(_) | Order::Again(_) => 0,
+            ScheduleOrder::All(tree) => tree.known_events(),
+            ScheduleOrder::Random(_) | ScheduleOrder::Again(_) => 0,
         }
     }
 
@@ -455,7 +455,7 @@ impl Turn {
 /// Whether another thread may go on before this access.
 fn is_point(run: &Run, access: &Access) -> bool {
     match &run.order {
-        Order::All(_) if run.is_reduced => {
+        ScheduleOrder::All(_) if run.is_reduced => {
             run.conflicts
                 .concerns(access, run.live & !(1 << run.current), run.rules)
         }

@@ -1,6 +1,6 @@
 //! The operations of writers, their keys and values, and the records that announce them.
 
-use super::Workload;
+use super::TortureWorkload;
 
 /// Whether a tree has words.
 pub fn has_words(tree: u8) -> bool {
@@ -12,10 +12,10 @@ pub fn has_words(tree: u8) -> bool {
 const SHARED_EVERY: u32 = 8;
 
 /// A version of a key's value: the number of the write that made it. Never 0.
-pub type Version = u64;
+pub type ValueVersion = u64;
 
 /// The version that an operation writes.
-pub fn version(round: u32, thread: u8, sequence: u32) -> Version {
+pub fn version(round: u32, thread: u8, sequence: u32) -> ValueVersion {
     u64::from(round) << 40 | u64::from(thread) << 32 | u64::from(sequence)
 }
 
@@ -58,7 +58,7 @@ pub fn key_bytes(tree: u8, key: u32) -> Vec<u8> {
 
 /// The bytes of a version: the version itself, and in a tree of records a tail that follows from
 /// it, mostly short, sometimes of several slabs.
-pub fn value_bytes(tree: u8, version: Version) -> Vec<u8> {
+pub fn value_bytes(tree: u8, version: ValueVersion) -> Vec<u8> {
     if has_words(tree) {
         return version.to_be_bytes().to_vec();
     }
@@ -82,7 +82,7 @@ pub fn value_bytes(tree: u8, version: Version) -> Vec<u8> {
 }
 
 /// The version with exactly these bytes.
-pub fn version_of(tree: u8, bytes: &[u8]) -> Option<Version> {
+pub fn version_of(tree: u8, bytes: &[u8]) -> Option<ValueVersion> {
     let version = u64::from_be_bytes(*bytes.first_chunk::<8>()?);
     (version != 0 && value_bytes(tree, version) == bytes).then_some(version)
 }
@@ -152,7 +152,7 @@ pub struct Announcement {
     /// The answer of the thread's last operation; `None` in its first record.
     pub answer: Option<bool>,
     /// The version that the last operation read, if it was a read; 0 for none.
-    pub seen: Version,
+    pub seen: ValueVersion,
     /// The kind of the operation.
     pub kind: OperationKind,
     /// The tree, by its number.
@@ -160,9 +160,9 @@ pub struct Announcement {
     /// The key, by its number.
     pub key: u32,
     /// The version that is written.
-    pub version: Version,
+    pub version: ValueVersion,
     /// The version that an exchange expects.
-    pub expected: Version,
+    pub expected: ValueVersion,
 }
 
 impl Announcement {
@@ -186,7 +186,10 @@ impl Announcement {
 
     /// Decodes a record, as [`Announcement::decode`] does. Returns `None` also for trees and keys
     /// that the workload does not have.
-    pub(super) fn decode_of(workload: &Workload, bytes: &[u8; ANNOUNCEMENT_BYTES]) -> Option<Self> {
+    pub(super) fn decode_of(
+        workload: &TortureWorkload,
+        bytes: &[u8; ANNOUNCEMENT_BYTES],
+    ) -> Option<Self> {
         let announcement = Self::decode(bytes)?;
         let is_known =
             announcement.key < workload.key_count() && announcement.tree < workload.tree_count();

@@ -4,7 +4,7 @@
 use super::history::{NEVER, RecordedOperation};
 use super::oracle::{DurableUntil, Landmark};
 use super::transfer::{Transfer, accounts, ledger};
-use super::{BatchTally, Contents, RoundHistory, Tally, Version, Workload};
+use super::{BatchTally, Contents, RoundHistory, Tally, TortureWorkload, ValueVersion};
 
 /// A batch of a round.
 struct TransferBatch {
@@ -24,7 +24,7 @@ impl TransferBatches {
     /// so are all of the same thread before it, as far as they wrote to that tree.
     pub(super) fn find(
         history: &mut RoundHistory,
-        workload: &Workload,
+        workload: &TortureWorkload,
         before: &Contents,
         found: &Contents,
         violations: &mut Vec<String>,
@@ -82,7 +82,7 @@ impl TransferBatches {
     /// Checks each batch, and all balances; counts how batches ended.
     pub(super) fn judge(
         self,
-        workload: &Workload,
+        workload: &TortureWorkload,
         before: &Contents,
         found: &Contents,
         until: &DurableUntil,
@@ -121,7 +121,7 @@ impl TransferBatches {
     /// are present, and that no money was made or lost.
     fn judge_balances(
         &self,
-        workload: &Workload,
+        workload: &TortureWorkload,
         before: &Contents,
         found: &Contents,
         violations: &mut Vec<String>,
@@ -174,7 +174,7 @@ impl TransferBatch {
 
     /// Notes that it is in a tree, if it wrote to that tree and the thread's ledger there has its
     /// version or a later one.
-    fn find_in(&mut self, tree: u8, ledger: Version) {
+    fn find_in(&mut self, tree: u8, ledger: ValueVersion) {
         // A refused batch is found only if the ledger has its own version.
         let is_refused = self.operation.effective == Some(false);
         let is_found = !is_refused || self.operation.version == ledger;

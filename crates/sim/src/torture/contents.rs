@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Version, Workload};
+use super::{TortureWorkload, ValueVersion};
 
 /// A key of a tree, both by number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -14,12 +14,12 @@ pub(super) struct TreeKey {
 /// The content of the trees: versions by key number, 0 for absent.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Contents {
-    versions: Vec<Vec<Version>>,
+    versions: Vec<Vec<ValueVersion>>,
 }
 
 impl Contents {
     /// The content of empty trees.
-    pub fn empty(workload: &Workload) -> Self {
+    pub fn empty(workload: &TortureWorkload) -> Self {
         let keys = workload.key_count() as usize;
         let trees = usize::from(workload.tree_count());
         Self {
@@ -29,29 +29,29 @@ impl Contents {
 
     /// This content.
     #[cfg(test)]
-    pub(super) fn of(versions: Vec<Vec<Version>>) -> Self {
+    pub(super) fn of(versions: Vec<Vec<ValueVersion>>) -> Self {
         Self { versions }
     }
 
     /// Whether it has a place for each key of each tree.
-    pub fn is_of(&self, workload: &Workload) -> bool {
+    pub fn is_of(&self, workload: &TortureWorkload) -> bool {
         let keys = workload.key_count() as usize;
         self.versions.len() == usize::from(workload.tree_count())
             && self.versions.iter().all(|versions| versions.len() == keys)
     }
 
     /// The versions of a tree, by key number.
-    pub fn of_tree(&mut self, tree: u8) -> &mut [Version] {
+    pub fn of_tree(&mut self, tree: u8) -> &mut [ValueVersion] {
         &mut self.versions[usize::from(tree)]
     }
 
     /// The version of a key; 0 if it is absent.
-    pub(super) fn version(&self, tree: u8, key: u32) -> Version {
+    pub(super) fn version(&self, tree: u8, key: u32) -> ValueVersion {
         self.versions[usize::from(tree)][key as usize]
     }
 
     /// Changes the version of a key.
-    pub(super) fn set_version(&mut self, tree: u8, key: u32, version: Version) {
+    pub(super) fn set_version(&mut self, tree: u8, key: u32, version: ValueVersion) {
         self.versions[usize::from(tree)][key as usize] = version;
     }
 

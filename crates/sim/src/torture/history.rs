@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use super::contents::TreeKey;
-use super::{ANNOUNCEMENT_BYTES, Announcement, OperationKind, Tally, Version, Workload};
+use super::{
+    ANNOUNCEMENT_BYTES, Announcement, OperationKind, Tally, TortureWorkload, ValueVersion,
+};
 
 /// The positions of records in the pipe order operations in time: a record says how one operation
 /// ended, and which one begins. This position lies before all records. The content at the start of
@@ -16,8 +18,8 @@ pub(super) const NEVER: u64 = u64::MAX;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordedOperation {
     pub(super) kind: OperationKind,
-    pub(super) version: Version,
-    pub(super) expected: Version,
+    pub(super) version: ValueVersion,
+    pub(super) expected: ValueVersion,
     /// The position of its announcement.
     pub(super) begin: u64,
     /// The position of its acknowledgement, or of that of a read that saw it; [`NEVER`] if there
@@ -26,7 +28,7 @@ pub(super) struct RecordedOperation {
     /// Whether it changed something; `None` if that is not known.
     pub(super) effective: Option<bool>,
     /// The version that a read returned.
-    pub(super) seen: Version,
+    pub(super) seen: ValueVersion,
     /// Whether a wait or a read has shown that it is durable.
     pub(super) is_durable: bool,
 }
@@ -98,7 +100,7 @@ impl RoundHistory {
     ///
     /// # Errors
     /// If no writer of this workload can have written these bytes.
-    pub fn read(bytes: &[u8], workload: &Workload) -> Result<Self, String> {
+    pub fn read(bytes: &[u8], workload: &TortureWorkload) -> Result<Self, String> {
         let mut history = Self::default();
         let mut threads: HashMap<u8, ThreadSoFar> = HashMap::new();
         let records = bytes.as_chunks::<ANNOUNCEMENT_BYTES>().0;
@@ -149,7 +151,7 @@ impl RoundHistory {
         ended: OperationIndex,
         position: u64,
         answer: bool,
-        seen: Version,
+        seen: ValueVersion,
     ) {
         self.acknowledged += 1;
         let Some(operation) = self.operation(ended) else {

@@ -30,8 +30,8 @@ use engines::engine::Engine;
 use serde::Serialize;
 
 pub use announcement::{
-    ANNOUNCEMENT_BYTES, Announcement, OperationKind, Version, has_words, key_bytes, owner, spread,
-    value_bytes, version, version_of,
+    ANNOUNCEMENT_BYTES, Announcement, OperationKind, ValueVersion, has_words, key_bytes, owner,
+    spread, value_bytes, version, version_of,
 };
 pub use contents::Contents;
 pub use history::RoundHistory;
@@ -61,7 +61,7 @@ pub enum Acknowledged {
 
 /// The work of the writers: the same for all processes of a run.
 #[derive(Clone, Debug)]
-pub struct Workload {
+pub struct TortureWorkload {
     /// The engine of the trees, if there are no batches.
     pub engine: Engine,
     /// The meaning of an acknowledgement, if the engine is not durable by epochs.
@@ -76,7 +76,7 @@ pub struct Workload {
     pub batches: bool,
 }
 
-impl Workload {
+impl TortureWorkload {
     /// How many trees there are.
     pub fn tree_count(&self) -> u8 {
         if self.batches {

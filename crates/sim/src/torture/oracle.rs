@@ -4,13 +4,16 @@ use engines::index::Condition;
 
 use super::batches::TransferBatches;
 use super::history::{BEFORE, NEVER, RecordedOperation};
-use super::{Acknowledged, Contents, OperationKind, RoundHistory, Tally, Version, Workload, owner};
+use super::{
+    Acknowledged, Contents, OperationKind, RoundHistory, Tally, TortureWorkload, ValueVersion,
+    owner,
+};
 use crate::specification::holds;
 
 /// The content of the trees, and the work of their writers.
 pub struct Oracle {
     contents: Contents,
-    workload: Workload,
+    workload: TortureWorkload,
 }
 
 /// The moments up to which acknowledged operations must be present.
@@ -49,7 +52,7 @@ fn latest<'l>(landmarks: impl Iterator<Item = &'l Landmark>) -> u64 {
 
 impl Oracle {
     /// Trees with this content.
-    pub fn new(contents: Contents, workload: Workload) -> Self {
+    pub fn new(contents: Contents, workload: TortureWorkload) -> Self {
         Self { contents, workload }
     }
 
@@ -171,7 +174,7 @@ impl Oracle {
 }
 
 /// Counts how pending writes to a key ended.
-fn count_pending(operations: &[RecordedOperation], now: Version, tally: &mut Tally) {
+fn count_pending(operations: &[RecordedOperation], now: ValueVersion, tally: &mut Tally) {
     for operation in operations {
         if operation.end != NEVER || !operation.kind.writes() {
             continue;
@@ -223,7 +226,7 @@ impl KeyRules {
 
 /// Whether an operation shows that a key had another state than its present one when it took
 /// effect.
-fn contradicts(operation: &RecordedOperation, now: Version) -> bool {
+fn contradicts(operation: &RecordedOperation, now: ValueVersion) -> bool {
     match operation.kind {
         OperationKind::Sync => false,
         // Each version is written once, so one that a read found replaced does not come back.
@@ -234,9 +237,9 @@ fn contradicts(operation: &RecordedOperation, now: Version) -> bool {
 
 /// Checks that the version `now` can follow from the version `before` and the recorded operations.
 fn judge_key(
-    before: Version,
+    before: ValueVersion,
     operations: &mut [RecordedOperation],
-    now: Version,
+    now: ValueVersion,
     is_owned: bool,
     rules: &KeyRules,
 ) -> Result<(), String> {
@@ -269,7 +272,7 @@ fn judge_key(
 /// A version that was read is durable: its write counts as acknowledged when the read was. It must
 /// be one that was written to this key before the read ended. With epochs it may still be lost.
 fn note_reads(
-    before: Version,
+    before: ValueVersion,
     operations: &mut [RecordedOperation],
     is_durable: bool,
 ) -> Result<(), String> {
@@ -302,7 +305,7 @@ fn note_reads(
 }
 
 /// The condition that a key with this version exists, or that there is none.
-fn condition_of(version: Version) -> Condition<Version> {
+fn condition_of(version: ValueVersion) -> Condition<ValueVersion> {
     if version == 0 {
         Condition::Absent
     } else {
@@ -311,7 +314,7 @@ fn condition_of(version: Version) -> Condition<Version> {
 }
 
 /// The answers on a key that one thread alone uses are those of a map.
-fn judge_answers(before: Version, operations: &[RecordedOperation]) -> Result<(), String> {
+fn judge_answers(before: ValueVersion, operations: &[RecordedOperation]) -> Result<(), String> {
     let mut state = before;
     for operation in operations {
         let Some(answer) = operation.effective else {
@@ -350,7 +353,11 @@ fn judge_answers(before: Version, operations: &[RecordedOperation]) -> Result<()
 
 /// The position at which the write of the present version was acknowledged; `None` if there is
 /// none.
-fn end_of_write(before: Version, operations: &[RecordedOperation], now: Version) -> Option<u64> {
+fn end_of_write(
+    before: ValueVersion,
+    operations: &[RecordedOperation],
+    now: ValueVersion,
+) -> Option<u64> {
     if now == before {
         return Some(BEFORE);
     }
@@ -361,7 +368,7 @@ fn end_of_write(before: Version, operations: &[RecordedOperation], now: Version)
 }
 
 /// The position of the last acknowledged removal; `None` if the key cannot be absent.
-fn end_of_last_removal(before: Version, operations: &[RecordedOperation]) -> Option<u64> {
+fn end_of_last_removal(before: ValueVersion, operations: &[RecordedOperation]) -> Option<u64> {
     let removals = operations
         .iter()
         .filter(|operation| operation.kind.removes() && operation.effective != Some(false))

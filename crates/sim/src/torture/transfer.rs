@@ -9,7 +9,7 @@ use engines::engine::Engine;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use super::{Version, Workload, has_words};
+use super::{TortureWorkload, ValueVersion, has_words};
 
 /// Accounts in each tree. Few, so that threads contend.
 const ACCOUNTS: u32 = 16;
@@ -41,12 +41,12 @@ pub(super) fn key_count(threads: u8) -> u32 {
 }
 
 /// The keys that are accounts.
-pub(super) fn accounts(workload: &Workload) -> std::ops::Range<u32> {
+pub(super) fn accounts(workload: &TortureWorkload) -> std::ops::Range<u32> {
     workload.keys..workload.keys + ACCOUNTS
 }
 
 /// The key that is the ledger of a thread.
-pub fn ledger(workload: &Workload, thread: u8) -> u32 {
+pub fn ledger(workload: &TortureWorkload, thread: u8) -> u32 {
     workload.keys + ACCOUNTS + u32::from(thread)
 }
 
@@ -72,7 +72,7 @@ pub struct Transfer {
 
 impl Transfer {
     /// The transfer with this version, from which all of its moves follow.
-    pub fn of(version: Version, workload: &Workload) -> Self {
+    pub fn of(version: ValueVersion, workload: &TortureWorkload) -> Self {
         let mut random = SmallRng::seed_from_u64(version);
         // A batch over both kinds of trees ends the epoch. In every second round they are rare, so
         // that epochs are long.

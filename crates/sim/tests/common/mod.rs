@@ -10,7 +10,8 @@ use everleaf_sim::index::{
     engine,
 };
 use everleaf_sim::{
-    Complaint, Explorer, Failure, Images, Options, Replay, Rules, SecondCrash, Stats,
+    Complaint, CrashFailure, CrashReplay, ExplorationOptions, Explorer, Images, Rules, SecondCrash,
+    Stats,
 };
 
 /// An error as a complaint.
@@ -44,7 +45,7 @@ pub(crate) fn small(name: Engine, codec: CodecName) -> AnyEngine {
 }
 
 /// The options of a test file; the command runs the calling test.
-pub(crate) fn options(test: &str, images: Images, second_crash: SecondCrash) -> Options {
+pub(crate) fn options(test: &str, images: Images, second_crash: SecondCrash) -> ExplorationOptions {
     let name = std::thread::current().name().unwrap_or_default().to_owned();
     let cases = if is_thorough() {
         "EVERLEAF_CASES=8 "
@@ -52,17 +53,17 @@ pub(crate) fn options(test: &str, images: Images, second_crash: SecondCrash) -> 
         ""
     };
     let command = format!("{cases}cargo test --release -p everleaf-sim --test {test} {name}");
-    Options {
+    ExplorationOptions {
         images,
         second_crash,
         command,
         limit_bytes: 16 << 20,
-        ..Options::default()
+        ..ExplorationOptions::default()
     }
 }
 
 /// A crash to be repeated, as a report names it: the setup, the operations, the crashes.
-type Repeat = (Vec<IndexOperation>, Vec<IndexOperation>, Replay);
+type Repeat = (Vec<IndexOperation>, Vec<IndexOperation>, CrashReplay);
 
 /// The value of `EVERLEAF_CRASH`: `SETUP,OPERATIONS@CRASHES`.
 fn repeat() -> Option<Repeat> {
@@ -75,7 +76,7 @@ fn repeat() -> Option<Repeat> {
         .expect("EVERLEAF_CRASH=SETUP,OPERATIONS@CRASHES");
     let program = |word| from_word(word).unwrap_or_else(|bad| panic!("EVERLEAF_CRASH: {bad}"));
     let crashes = match crashes {
-        "" => Replay::default(),
+        "" => CrashReplay::default(),
         crashes => crashes
             .parse()
             .unwrap_or_else(|bad| panic!("EVERLEAF_CRASH: {bad}")),
@@ -85,9 +86,14 @@ fn repeat() -> Option<Repeat> {
 
 /// Repeats a crash with the engine and the options of an exploration. If a test explores in several
 /// ways, those whose operations do not reach the crash find nothing.
-fn explore_again(engine: &AnyEngine, follow_up: FollowUp, options: &Options, repeat: &Repeat) {
+fn explore_again(
+    engine: &AnyEngine,
+    follow_up: FollowUp,
+    options: &ExplorationOptions,
+    repeat: &Repeat,
+) {
     let (setup, operations, crashes) = repeat;
-    let options = Options {
+    let options = ExplorationOptions {
         replay: Some(crashes.clone()),
         ..options.clone()
     };
@@ -105,7 +111,7 @@ fn explore_again(engine: &AnyEngine, follow_up: FollowUp, options: &Options, rep
 }
 
 /// The report of a failure, with the command that repeats it.
-pub(crate) fn report(failure: &Failure<IndexOperation>) -> String {
+pub(crate) fn report(failure: &CrashFailure<IndexOperation>) -> String {
     let setup = to_word(&failure.setup);
     let operations = to_word(&failure.operations);
     let crash = format!("EVERLEAF_CRASH={setup},{operations}@{}", failure.replay());
@@ -117,7 +123,7 @@ pub(crate) fn explore(
     engine: &AnyEngine,
     operations: &[IndexOperation],
     follow_up: FollowUp,
-    options: Options,
+    options: ExplorationOptions,
 ) -> Stats {
     if let Some(repeat) = repeat() {
         explore_again(engine, follow_up, &options, &repeat);
@@ -142,7 +148,7 @@ pub(crate) fn explore(
 
 /// A load leaves all or nothing, and so does the drop of a tree, for each kind of recovery and
 /// medium.
-pub(crate) fn explore_loads_and_drops(name: Engine, options: &Options) {
+pub(crate) fn explore_loads_and_drops(name: Engine, options: &ExplorationOptions) {
     explore_loads_and_drops_of(
         &[CodecName::Word, CodecName::Record].map(|codec| small(name, codec)),
         options,
@@ -150,7 +156,7 @@ pub(crate) fn explore_loads_and_drops(name: Engine, options: &Options) {
 }
 
 /// Does the same as [`explore_loads_and_drops`], for these trees.
-pub(crate) fn explore_loads_and_drops_of(engines: &[AnyEngine], options: &Options) {
+pub(crate) fn explore_loads_and_drops_of(engines: &[AnyEngine], options: &ExplorationOptions) {
     for engine in engines {
         for rules in [Rules::Lines, Rules::Log, Rules::PersistentCaches] {
             // With persistent caches there are as many second crashes as pairs of stores.
@@ -164,7 +170,7 @@ pub(crate) fn explore_loads_and_drops_of(engines: &[AnyEngine], options: &Option
                 _ => SecondCrash::Never,
             };
             let rubbish_from = Some(RUBBISH_FROM);
-            let options = Options {
+            let options = ExplorationOptions {
                 rules,
                 second_crash,
                 rubbish_from,
@@ -178,7 +184,7 @@ pub(crate) fn explore_loads_and_drops_of(engines: &[AnyEngine], options: &Option
 
 /// Explores all sequences of `length` operations on small trees; nothing must be wrong, and nothing
 /// left out.
-pub(crate) fn exhaust(engine: &AnyEngine, length: usize, options: &Options) -> Stats {
+pub(crate) fn exhaust(engine: &AnyEngine, length: usize, options: &ExplorationOptions) -> Stats {
     if let Some(repeat) = repeat() {
         explore_again(engine, FollowUp::SplitAndMerge, options, &repeat);
         return Stats::default();
@@ -196,7 +202,7 @@ pub(crate) fn exhaust(engine: &AnyEngine, length: usize, options: &Options) -> S
         panic!("{}", report(failure));
     }
     let stats = found.stats;
-    let Options {
+    let ExplorationOptions {
         rules,
         line_form,
         second_crash,

@@ -1,20 +1,20 @@
 //! Batches over two trees, of each pair of engines: a crash leaves all of one or none.
 
 use everleaf_sim::index::Engine;
-use everleaf_sim::index::batches::{BatchOperation, BatchSubject, Kind};
-use everleaf_sim::{Images, Options, Program, Rules, Scheduling, Search, SecondCrash};
+use everleaf_sim::index::batches::{BatchOperation, BatchSubject, TreeKind};
+use everleaf_sim::{ExplorationOptions, Images, Program, Rules, Scheduling, Search, SecondCrash};
 
 use crate::common;
 
-fn options(images: Images, rules: Rules, second_crash: SecondCrash) -> Options {
-    Options {
+fn options(images: Images, rules: Rules, second_crash: SecondCrash) -> ExplorationOptions {
+    ExplorationOptions {
         rules,
         ..common::options("engines", images, second_crash)
     }
 }
 
 /// One thread that crashes anywhere, and again in the recovery.
-fn one_thread(kinds: &[Kind; 2], images: Images, second_crash: SecondCrash) {
+fn one_thread(kinds: &[TreeKind; 2], images: Images, second_crash: SecondCrash) {
     for rules in [Rules::Lines, Rules::Log] {
         let subject = BatchSubject::new(kinds.clone());
         let script = subject.script();
@@ -31,8 +31,8 @@ fn one_thread(kinds: &[Kind; 2], images: Images, second_crash: SecondCrash) {
 
 /// A batch beside a single write to one of its keys. Returns the first violation.
 fn beside(
-    kinds: &[Kind; 2],
-    options: Options,
+    kinds: &[TreeKind; 2],
+    options: ExplorationOptions,
     preemptions_max: u32,
     change: impl Fn(&mut Program<BatchOperation>),
 ) -> Result<(), String> {
@@ -62,7 +62,7 @@ fn beside(
 
 /// Pairs of engines: those in which each engine is first and second once, and some that are durable
 /// by epochs; all of them in thorough runs.
-fn pairs() -> Vec<[Kind; 2]> {
+fn pairs() -> Vec<[TreeKind; 2]> {
     let all = Engine::ALL
         .iter()
         .flat_map(|one| Engine::ALL.iter().map(move |other| [*one, *other]));
@@ -79,18 +79,18 @@ fn pairs() -> Vec<[Kind; 2]> {
     };
     pairs
         .into_iter()
-        .map(|pair| pair.map(Kind::Engine))
+        .map(|pair| pair.map(TreeKind::Engine))
         .collect()
 }
 
-const WORDS: [Kind; 2] = [Kind::PlainWords, Kind::PlainWords];
+const WORDS: [TreeKind; 2] = [TreeKind::PlainWords, TreeKind::PlainWords];
 
 /// Every image of every crash of the journal, over trees that consist only of words.
 #[test]
 fn the_journal_over_plain_words() {
     one_thread(&WORDS, Images::All, SecondCrash::InRecovery);
     one_thread(
-        &[Kind::PlainWords, Kind::Engine(Engine::MASSTREE)],
+        &[TreeKind::PlainWords, TreeKind::Engine(Engine::MASSTREE)],
         Images::Some { random: 2 },
         SecondCrash::InRecovery,
     );
@@ -127,7 +127,7 @@ fn each_pair_of_engines() {
         one_thread(&kinds, Images::Some { random }, SecondCrash::InRecovery);
     }
     one_thread(
-        &[Kind::Words(Engine::RNTREE), Kind::Gathering],
+        &[TreeKind::Words(Engine::RNTREE), TreeKind::Gathering],
         Images::Some { random },
         SecondCrash::InRecovery,
     );
@@ -145,7 +145,7 @@ fn each_pair_of_engines_beside_a_single_write() {
 /// later writes must not reuse the space of the record.
 #[test]
 fn a_split_that_copies_the_record_of_a_batch() {
-    let kinds = [Kind::Gathering, Kind::Words(Engine::CAWBT)];
+    let kinds = [TreeKind::Gathering, TreeKind::Words(Engine::CAWBT)];
     let options = options(Images::Some { random: 1 }, Rules::Lines, SecondCrash::Never);
     let done = beside(&kinds, options, 1, |program| {
         let writes = [(0, 9, Some(5)), (1, 3, Some(6)), (1, 4, Some(7))];

@@ -4,16 +4,16 @@ use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::IndexOperation::{self, Exchange, Insert, Put, Remove, Reopen, Update};
 use everleaf_sim::index::script::{random_operations, writes};
 use everleaf_sim::index::{AnyEngine, CodecName, Engine, Explored, FollowUp, Size, engine};
-use everleaf_sim::{Images, Options, Rules, SecondCrash};
+use everleaf_sim::{ExplorationOptions, Images, Rules, SecondCrash};
 
 use crate::common;
 
-fn options(images: Images, second_crash: SecondCrash) -> Options {
+fn options(images: Images, second_crash: SecondCrash) -> ExplorationOptions {
     common::options("engines", images, second_crash)
 }
 
 /// With four entries a leaf.
-fn explore(codec: CodecName, operations: &[IndexOperation], options: Options) {
+fn explore(codec: CodecName, operations: &[IndexOperation], options: ExplorationOptions) {
     let engine = common::small(Engine::BZTREE, codec);
     common::explore(&engine, operations, FollowUp::SplitAndMerge, options);
 }
@@ -71,7 +71,7 @@ fn writes_come_first_after_a_crash() {
         explore(
             codec,
             &script(),
-            Options {
+            ExplorationOptions {
                 rules,
                 follow_up_first: true,
                 ..options
@@ -99,7 +99,7 @@ fn a_script_with_records() {
 #[test]
 fn a_script_on_a_log_and_with_persistent_caches() {
     for rules in [Rules::Log, Rules::PersistentCaches] {
-        let options = Options {
+        let options = ExplorationOptions {
             rules,
             ..options(Images::All, SecondCrash::InRecovery)
         };
@@ -133,7 +133,7 @@ fn inner_nodes_that_split_and_merge() {
     let mut operations: Vec<_> = (0..24).map(|key| Insert(key * 7 % 24, key)).collect();
     operations.extend((0..24).map(|key| Remove(key * 5 % 24)));
     for rules in [Rules::Lines, Rules::Log] {
-        let options = Options {
+        let options = ExplorationOptions {
             rules,
             ..options(Images::Some { random: 2 }, SecondCrash::Never)
         };
@@ -159,7 +159,7 @@ fn random_scripts() {
 }
 
 fn exhaust(codec: CodecName, length: usize, rules: Rules, second_crash: SecondCrash) {
-    let options = Options {
+    let options = ExplorationOptions {
         rules,
         ..options(Images::All, second_crash)
     };

@@ -5,15 +5,17 @@ use std::time::Instant;
 
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::suite::Scope;
-use everleaf_sim::index::threads::{self, Work};
+use everleaf_sim::index::threads::{self, ProgramExploration};
 use everleaf_sim::index::{
     AnyEngine, CodecName, Engine, Explored, FollowUp, IndexOperation, IndexOperation::*,
 };
-use everleaf_sim::{Durability, Images, Options, Program, Rules, Scheduling, Search, SecondCrash};
+use everleaf_sim::{
+    DurabilityContract, ExplorationOptions, Images, Program, Rules, Scheduling, Search, SecondCrash,
+};
 
 use crate::common;
 
-fn options() -> Options {
+fn options() -> ExplorationOptions {
     common::options("engines", Images::Some { random: 0 }, SecondCrash::Never)
 }
 
@@ -41,7 +43,7 @@ fn explore_with(
     programs: &[Program<IndexOperation>],
     search: &Search,
     crashes: bool,
-    options: &Options,
+    options: &ExplorationOptions,
 ) {
     let start = Instant::now();
     let scheduling = Scheduling {
@@ -49,7 +51,7 @@ fn explore_with(
         ..Scheduling::default()
     };
     let next = |number: usize| Some((programs.get(number)?.clone(), search.clone()));
-    let work = Work {
+    let work = ProgramExploration {
         options,
         follow_up: FollowUp::Keys,
         scheduling: &scheduling,
@@ -100,7 +102,7 @@ fn race(name: &'static str, setup: &[IndexOperation], operations: &[IndexOperati
 /// the log.
 #[test]
 fn races_on_a_file() {
-    let options = Options {
+    let options = ExplorationOptions {
         rules: Rules::Log,
         ..options()
     };
@@ -326,7 +328,7 @@ fn a_mark_beside_changes() {
                 ),
             ];
             let next = |number: usize| programs.get(number).cloned();
-            let work = Work {
+            let work = ProgramExploration {
                 options: &options(),
                 follow_up: FollowUp::Keys,
                 scheduling: &scheduling,
@@ -353,7 +355,7 @@ fn a_mark_beside_changes() {
 #[test]
 fn pairs_of_operations() {
     for (number, scope) in threads::scopes(4).iter().enumerate() {
-        let pairs: Vec<_> = threads::pairs(scope, Durability::OnReturn)
+        let pairs: Vec<_> = threads::pairs(scope, DurabilityContract::OnReturn)
             .into_iter()
             .skip(number)
             .step_by(9)
@@ -377,7 +379,7 @@ fn pairs_of_operations() {
 #[test]
 fn random_threads() {
     for seed in common::seeds(3, 8) {
-        let program = threads::random(seed, 3, 8, 9, Durability::OnReturn);
+        let program = threads::random(seed, 3, 8, 9, DurabilityContract::OnReturn);
         let scope = Scope {
             name: "random",
             setup: Vec::new(),
@@ -401,22 +403,22 @@ fn all_pairs_and_triples() {
         explore(
             Word,
             &scope,
-            &threads::pairs(&scope, Durability::OnReturn),
+            &threads::pairs(&scope, DurabilityContract::OnReturn),
             &Search::Exhaustive { preemptions_max: 1 },
         );
         explore(
             Record,
             &scope,
-            &threads::pairs(&scope, Durability::OnReturn),
+            &threads::pairs(&scope, DurabilityContract::OnReturn),
             &Search::Exhaustive { preemptions_max: 1 },
         );
         explore(
             Word,
             &scope,
-            &threads::pairs(&scope, Durability::OnReturn),
+            &threads::pairs(&scope, DurabilityContract::OnReturn),
             &Search::Exhaustive { preemptions_max: 2 },
         );
-        let triples: Vec<_> = threads::triples(&scope, Durability::OnReturn)
+        let triples: Vec<_> = threads::triples(&scope, DurabilityContract::OnReturn)
             .into_iter()
             .step_by(10)
             .collect();

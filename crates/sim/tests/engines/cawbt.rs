@@ -4,13 +4,13 @@ use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::IndexOperation::{self, Insert, Remove, Update};
 use everleaf_sim::index::script::{every_change, merged_to_one_leaf, random_operations, writes};
 use everleaf_sim::index::{AnyEngine, Engine, FollowUp, RUBBISH_FROM};
-use everleaf_sim::{Images, Options, Rules, SecondCrash};
+use everleaf_sim::{ExplorationOptions, Images, Rules, SecondCrash};
 use medium::LineForm;
 
 use crate::common;
 
-fn options(images: Images, second_crash: SecondCrash) -> Options {
-    Options {
+fn options(images: Images, second_crash: SecondCrash) -> ExplorationOptions {
+    ExplorationOptions {
         rubbish_from: Some(RUBBISH_FROM),
         ..common::options("engines", images, second_crash)
     }
@@ -28,12 +28,12 @@ const SCOPES: [(Rules, LineForm); 4] = [
     (Rules::PersistentCaches, LineForm::Single),
 ];
 
-fn explore_each(operations: &[IndexOperation], follow_up: FollowUp, options: &Options) {
+fn explore_each(operations: &[IndexOperation], follow_up: FollowUp, options: &ExplorationOptions) {
     explore_in(&SCOPES, operations, follow_up, options);
 }
 
 /// In ordinary runs only on the models of memory.
-fn explore_lines(operations: &[IndexOperation], follow_up: FollowUp, options: &Options) {
+fn explore_lines(operations: &[IndexOperation], follow_up: FollowUp, options: &ExplorationOptions) {
     let scopes = if common::is_thorough() {
         SCOPES.len()
     } else {
@@ -46,7 +46,7 @@ fn explore_in(
     scopes: &[(Rules, LineForm)],
     operations: &[IndexOperation],
     follow_up: FollowUp,
-    options: &Options,
+    options: &ExplorationOptions,
 ) {
     for engine in engines() {
         for &(rules, line_form) in scopes {
@@ -59,7 +59,7 @@ fn explore_in(
                 &engine,
                 operations,
                 follow_up,
-                Options {
+                ExplorationOptions {
                     rules,
                     line_form,
                     ..options.clone()
@@ -81,7 +81,7 @@ fn a_script_of_every_change() {
 /// A write that finds an unfinished change of a crash goes on with it.
 #[test]
 fn writes_come_first_after_a_crash() {
-    let options = Options {
+    let options = ExplorationOptions {
         follow_up_first: true,
         ..options(Images::Some { random: 2 }, SecondCrash::InRecovery)
     };
@@ -178,7 +178,7 @@ fn small_scopes_exhausted() {
             } else {
                 1
             };
-            let options = Options {
+            let options = ExplorationOptions {
                 rules,
                 line_form,
                 ..options(Images::All, SecondCrash::InRecovery)
@@ -197,7 +197,7 @@ fn second_crashes_anywhere() {
         common::exhaust(
             &engine,
             1,
-            &Options {
+            &ExplorationOptions {
                 line_form: LineForm::Twin,
                 ..options
             },

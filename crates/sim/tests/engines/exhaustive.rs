@@ -2,7 +2,7 @@
 
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::{CodecName, Engine, RUBBISH_FROM};
-use everleaf_sim::{Images, Options, Rules, SecondCrash};
+use everleaf_sim::{ExplorationOptions, Images, Rules, SecondCrash};
 use medium::LineForm;
 
 use crate::common;
@@ -24,7 +24,7 @@ fn exhaust(
     line_form: LineForm,
     second_crash: SecondCrash,
 ) {
-    let options = Options {
+    let options = ExplorationOptions {
         rules,
         line_form,
         rubbish_from: Some(RUBBISH_FROM),

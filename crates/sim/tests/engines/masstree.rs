@@ -12,19 +12,21 @@ use everleaf_sim::index::threads::takers;
 use everleaf_sim::index::{
     AnyEngine, CodecName, Engine, Explored, FollowUp, IndexSubject, LONG_VALUE, Size, engine,
 };
-use everleaf_sim::{Explorer, Images, Options, Rules, Scheduling, Search, SecondCrash, Stats};
+use everleaf_sim::{
+    ExplorationOptions, Explorer, Images, Rules, Scheduling, Search, SecondCrash, Stats,
+};
 use medium::sim::{Mutation, Site};
 use medium::testing::stride;
 
 use crate::common;
 use crate::common::setting;
 
-fn options(images: Images, second_crash: SecondCrash) -> Options {
+fn options(images: Images, second_crash: SecondCrash) -> ExplorationOptions {
     common::options("engines", images, second_crash)
 }
 
 /// With four slots a node.
-fn explore(codec: CodecName, operations: &[IndexOperation], options: Options) {
+fn explore(codec: CodecName, operations: &[IndexOperation], options: ExplorationOptions) {
     let engine = common::small(Engine::MASSTREE, codec);
     common::explore(&engine, operations, FollowUp::SplitAndMerge, options);
 }
@@ -57,7 +59,7 @@ fn a_script_with_records() {
 
 #[test]
 fn a_script_with_layers_below_layers() {
-    let with = |rules, second_crash| Options {
+    let with = |rules, second_crash| ExplorationOptions {
         rules,
         ..options(Images::Some { random: 1 }, second_crash)
     };
@@ -76,7 +78,7 @@ fn a_script_with_layers_below_layers() {
         &layers_in_epochs(),
         with(Rules::Log, SecondCrash::InRecovery),
     );
-    let first = Options {
+    let first = ExplorationOptions {
         follow_up_first: true,
         ..with(Rules::Lines, SecondCrash::Never)
     };
@@ -108,7 +110,7 @@ fn a_script_with_layers_and_crashes_in_recovery() {
         &engine,
         &operations,
         FollowUp::Keys,
-        Options {
+        ExplorationOptions {
             from_operation,
             ..options
         },
@@ -144,7 +146,7 @@ fn a_script_of_compactions() {
 #[ignore = "thorough: minutes"]
 fn a_script_of_compactions_and_crashes_in_recovery() {
     for rules in [Rules::Lines, Rules::PersistentCaches, Rules::Log] {
-        let options = Options {
+        let options = ExplorationOptions {
             rules,
             ..options(Images::Some { random: 2 }, SecondCrash::InRecovery)
         };
@@ -199,7 +201,7 @@ fn a_script_with_sweeps_and_one_with_clean_ends() {
         .flat_map(|rules| [(&engines[0], rules), (&engines[1], rules)]);
     // The first and the last have each engine and each memory model once.
     for (engine, rules) in all.step_by(stride(3)) {
-        let options = Options {
+        let options = ExplorationOptions {
             rules,
             ..options(Images::Some { random }, SecondCrash::InRecovery)
         };
@@ -211,7 +213,7 @@ fn a_script_with_sweeps_and_one_with_clean_ends() {
 fn a_script_with_persistent_caches_and_on_a_log() {
     let random = if common::is_thorough() { 4 } else { 1 };
     for rules in [Rules::PersistentCaches, Rules::Log] {
-        let options = Options {
+        let options = ExplorationOptions {
             rules,
             ..options(Images::Some { random }, SecondCrash::InRecovery)
         };
@@ -226,7 +228,7 @@ fn a_script_with_persistent_caches_and_on_a_log() {
         explore(
             Record,
             &every_change_in_epochs(),
-            Options {
+            ExplorationOptions {
                 second_crash,
                 ..options
             },
@@ -264,7 +266,7 @@ fn epochs_that_wrap() {
 #[test]
 fn nodes_that_were_left_alone_for_long() {
     for rules in [Rules::Lines, Rules::Log] {
-        let options = Options {
+        let options = ExplorationOptions {
             rules,
             ..options(Images::Some { random: 2 }, SecondCrash::Anywhere)
         };
@@ -295,7 +297,7 @@ fn nodes_that_were_left_alone_for_long_in_one_life() {
     for rules in [Rules::Lines, Rules::Log] {
         let options = options(Images::Some { random: 2 }, SecondCrash::Never);
         // A shorter one would not be long enough.
-        let options = Options {
+        let options = ExplorationOptions {
             rules,
             from_operation,
             shrink: false,
@@ -318,7 +320,7 @@ fn nodes_that_were_left_alone_for_long_in_two_lives() {
     script.extend([Update(10, 7), Update(40, 8), Sync, Update(10, 9)]);
     for rules in [Rules::Lines, Rules::Log] {
         let options = options(Images::Some { random: 2 }, SecondCrash::Never);
-        let options = Options {
+        let options = ExplorationOptions {
             rules,
             from_operation,
             shrink: false,
@@ -342,7 +344,7 @@ fn a_script_with_the_external_log_alone_after_an_open() {
     script.extend([Remove(20), Insert(25, 7), Sync, Update(10, 8)]);
     for rules in [Rules::Lines, Rules::Log] {
         let options = options(Images::Some { random: 2 }, SecondCrash::InRecovery);
-        let options = Options {
+        let options = ExplorationOptions {
             rules,
             from_operation,
             ..options
@@ -360,7 +362,7 @@ fn a_script_with_the_external_log_alone_after_an_open() {
 #[test]
 fn crashes_in_what_follows_a_crash() {
     for rules in [Rules::Lines, Rules::Log] {
-        let options = Options {
+        let options = ExplorationOptions {
             rules,
             ..options(Images::Some { random: 0 }, SecondCrash::Anywhere)
         };
@@ -423,7 +425,7 @@ fn random_scripts() {
 fn long_runs_at_full_width() {
     let seed = setting("EVERLEAF_SEED", 1);
     let operations = random_operations(seed, 800, 200, writes_in_epochs);
-    let options = Options {
+    let options = ExplorationOptions {
         seed,
         ..options(Images::Some { random: 1 }, SecondCrash::Never)
     };
@@ -449,7 +451,7 @@ fn shares_that_take_over_what_others_have_free() {
             let engine = Explored::small(Engine::MASSTREE, CodecName::Record)
                 .opening_with("sweep", 1)
                 .shared();
-            let options = Options {
+            let options = ExplorationOptions {
                 rules,
                 ..options(Images::Some { random: 0 }, SecondCrash::Never)
             };
@@ -491,7 +493,7 @@ fn the_fences_for_slabs_are_missed() {
         let images = Images::Some { random: 0 };
         Explorer::new(
             subject,
-            Options {
+            ExplorationOptions {
                 mutations,
                 shrink: false,
                 ..options(images, SecondCrash::Never)
@@ -546,7 +548,7 @@ fn writes_come_first_after_a_crash() {
         (Record, Rules::Log),
     ] {
         let options = options(Images::Some { random: 2 }, SecondCrash::InRecovery);
-        let options = Options {
+        let options = ExplorationOptions {
             rules,
             follow_up_first: true,
             ..options
@@ -575,7 +577,7 @@ fn every_pair_of_writes(seed: &[IndexOperation]) {
             script.push(first);
             script.extend(between);
             script.extend([second, Sync]);
-            let options = Options {
+            let options = ExplorationOptions {
                 from_operation,
                 ..options(Images::All, SecondCrash::Never)
             };

@@ -7,8 +7,8 @@ use engines::index::{Bounds, Condition, Direction, EpochLength, Epochs, Index, R
 use engines::masstree::{MassTree, MassTreeOptions};
 use everleaf_sim::index::pool_options;
 use everleaf_sim::{
-    Complaint, Concurrent, Durability, Explorer, Images, Options, Program, Rules, Scheduling,
-    Search, SecondCrash, Subject,
+    Complaint, Concurrent, DurabilityContract, ExplorationOptions, Explorer, Images, Program,
+    Rules, Scheduling, Search, SecondCrash, Subject,
 };
 use medium::sim::Sim;
 use pool::Pool;
@@ -70,11 +70,11 @@ impl Subject for Batches {
         }
     }
 
-    fn durability(&self, operation: &Operation) -> Durability {
+    fn durability(&self, operation: &Operation) -> DurabilityContract {
         if *operation == Sync {
-            Durability::OnReturn
+            DurabilityContract::OnReturn
         } else {
-            Durability::WithEpoch
+            DurabilityContract::WithEpoch
         }
     }
 
@@ -179,9 +179,9 @@ fn puts(keys: std::ops::Range<u64>, value: u64) -> Vec<Write> {
     keys.map(|key| (key, Some(value))).collect()
 }
 
-fn options(rules: Rules, second_crash: SecondCrash) -> Options {
+fn options(rules: Rules, second_crash: SecondCrash) -> ExplorationOptions {
     let options = common::options("engines", Images::Some { random: 2 }, second_crash);
-    Options { rules, ..options }
+    ExplorationOptions { rules, ..options }
 }
 
 /// Batches that split nodes, make layers, and write to one key more than once; with epochs that end

@@ -7,8 +7,8 @@ use engines::index::{Bounds, Condition, Direction, EpochLength, Epochs, Index, R
 use engines::masstree::{MassTree, MassTreeOptions};
 use everleaf_sim::index::pool_options;
 use everleaf_sim::{
-    Complaint, Concurrent, Durability, Explorer, Images, Options, Program, Rules, Scheduling,
-    Search, SecondCrash, Subject,
+    Complaint, Concurrent, DurabilityContract, ExplorationOptions, Explorer, Images, Program,
+    Rules, Scheduling, Search, SecondCrash, Subject,
 };
 use medium::sim::Sim;
 use pool::Pool;
@@ -54,11 +54,11 @@ impl Subject for Trees {
         }
     }
 
-    fn durability(&self, operation: &Operation) -> Durability {
+    fn durability(&self, operation: &Operation) -> DurabilityContract {
         if matches!(operation, Sync(_)) {
-            Durability::OnReturn
+            DurabilityContract::OnReturn
         } else {
-            Durability::WithEpoch
+            DurabilityContract::WithEpoch
         }
     }
 
@@ -142,9 +142,9 @@ impl Concurrent for Trees {
     }
 }
 
-fn options(rules: Rules, second_crash: SecondCrash) -> Options {
+fn options(rules: Rules, second_crash: SecondCrash) -> ExplorationOptions {
     let options = common::options("engines", Images::Some { random: 2 }, second_crash);
-    Options { rules, ..options }
+    ExplorationOptions { rules, ..options }
 }
 
 /// Splits, in-line logs and the external log of both trees, in epochs that either tree ends.

@@ -4,8 +4,8 @@
 use engines::pmwcas::{Pmwcas, Seen};
 use everleaf_sim::index::pool_options;
 use everleaf_sim::{
-    Complaint, Concurrent, Explorer, Images, Options, Program, Rules, Scheduling, Search,
-    SecondCrash, Subject,
+    Complaint, Concurrent, ExplorationOptions, Explorer, Images, Program, Rules, Scheduling,
+    Search, SecondCrash, Subject,
 };
 use medium::sim::{Mutation, Sim, Site, SiteKind};
 use medium::{LineForm, Word};
@@ -219,14 +219,14 @@ fn script() -> Vec<Operation> {
     ]
 }
 
-fn explorer(slots: usize, options: Options) -> Explorer<Words> {
+fn explorer(slots: usize, options: ExplorationOptions) -> Explorer<Words> {
     let command = "cargo test --release -p everleaf-sim --test engines pmwcas::".to_owned();
     Explorer::new(
         Words {
             slots,
             last_number: 0,
         },
-        Options { command, ..options },
+        ExplorationOptions { command, ..options },
     )
     .unwrap()
 }
@@ -240,7 +240,7 @@ fn explore_programs(
     programs: impl IntoIterator<Item = Program<Operation>>,
     slots: usize,
     search: Search,
-    options: Options,
+    options: ExplorationOptions,
 ) {
     let scheduling = Scheduling {
         search,
@@ -265,11 +265,11 @@ fn a_script_survives_every_pair_of_crashes() {
     for rules in [Rules::Lines, Rules::Log, Rules::PersistentCaches] {
         for second_crash in [SecondCrash::InRecovery, SecondCrash::Anywhere] {
             for slots in [1, 3] {
-                let options = Options {
+                let options = ExplorationOptions {
                     rules,
                     second_crash,
                     images: Images::All,
-                    ..Options::default()
+                    ..ExplorationOptions::default()
                 };
                 let mut explorer = explorer(slots, options);
                 explorer
@@ -296,11 +296,11 @@ fn numbers_that_come_round_survive_every_pair_of_crashes() {
     for last_number in [NUMBERS - 3, NUMBERS - 2, NUMBERS - 1] {
         for second_crash in [SecondCrash::InRecovery, SecondCrash::Anywhere] {
             let command = "cargo test --release -p everleaf-sim --test engines pmwcas::".to_owned();
-            let options = Options {
+            let options = ExplorationOptions {
                 command,
                 second_crash,
                 images: Images::All,
-                ..Options::default()
+                ..ExplorationOptions::default()
             };
             let mut explorer = Explorer::new(
                 Words {
@@ -320,9 +320,9 @@ fn numbers_that_come_round_survive_every_pair_of_crashes() {
 
 #[test]
 fn twin_lines_change_nothing() {
-    let options = Options {
+    let options = ExplorationOptions {
         line_form: LineForm::Twin,
-        ..Options::default()
+        ..ExplorationOptions::default()
     };
     explorer(1, options)
         .explore(&script())
@@ -337,9 +337,9 @@ fn exhaust(length: u32) {
             choices.push(Swap(words.iter().map(|word| (*word, from, to)).collect()));
         }
     }
-    let options = Options {
+    let options = ExplorationOptions {
         from_operation: length as usize - 1,
-        ..Options::default()
+        ..ExplorationOptions::default()
     };
     let mut explorer = explorer(1, options);
     let count = choices.len().pow(length);
@@ -387,11 +387,11 @@ fn two_threads_that_help_each_other() {
         (Rules::Log, if is_thorough() { 1 } else { 2 }),
     ] {
         let images = Images::Some { random: 0 };
-        let options = Options {
+        let options = ExplorationOptions {
             rules,
             images,
             second_crash: SecondCrash::Never,
-            ..Options::default()
+            ..ExplorationOptions::default()
         };
         let programs = programs.iter().step_by(share);
         explore_programs(
@@ -416,10 +416,10 @@ fn a_helper_that_is_blocked_helps_what_blocks_it() {
     let blocking = [swap(&[(2, 0, 2), (3, 0, 2)]), swap(&[(2, 0, 2), (3, 7, 2)])];
     let meeting = [swap(&[(0, 0, 3), (3, 0, 3)]), swap(&[(0, 1, 3), (3, 0, 3)])];
     let images = Images::Some { random: 0 };
-    let options = Options {
+    let options = ExplorationOptions {
         images,
         second_crash: SecondCrash::Never,
-        ..Options::default()
+        ..ExplorationOptions::default()
     };
     let programs = helped.into_iter().zip(blocking).zip(meeting);
     let programs =
@@ -434,12 +434,12 @@ fn sweep(mutations: Vec<Mutation>) -> Explorer<Words> {
     let images = Images::All;
     explorer(
         2,
-        Options {
+        ExplorationOptions {
             images,
             mutations,
             second_crash: SecondCrash::Never,
             shrink: false,
-            ..Options::default()
+            ..ExplorationOptions::default()
         },
     )
 }
@@ -470,11 +470,11 @@ fn programs_on_values_that_are_not_durable() -> Vec<Program<Operation>> {
 fn what_is_visible_is_durable() {
     for rules in [Rules::Lines, Rules::Log] {
         let images = Images::All;
-        let options = Options {
+        let options = ExplorationOptions {
             rules,
             images,
             second_crash: SecondCrash::Never,
-            ..Options::default()
+            ..ExplorationOptions::default()
         };
         explore_programs(
             programs_on_values_that_are_not_durable(),
@@ -532,10 +532,10 @@ fn a_helper_that_is_blocked_finds_its_operation_decided() {
     let following = [swap(&[(2, 1, 2), (3, 0, 2)]), swap(&[(2, 1, 2), (3, 7, 2)])];
     let helping = [swap(&[(0, 1, 3), (3, 0, 3)]), swap(&[(0, 0, 3), (2, 0, 3)])];
     let images = Images::Some { random: 0 };
-    let options = Options {
+    let options = ExplorationOptions {
         images,
         second_crash: SecondCrash::Never,
-        ..Options::default()
+        ..ExplorationOptions::default()
     };
     let programs = helped
         .into_iter()
@@ -567,11 +567,11 @@ fn two_threads_survive_every_pair_of_crashes() {
         ],
     ];
     for rules in [Rules::Lines, Rules::Log] {
-        let options = Options {
+        let options = ExplorationOptions {
             rules,
             images: Images::All,
             second_crash: SecondCrash::InRecovery,
-            ..Options::default()
+            ..ExplorationOptions::default()
         };
         explore_programs(
             programs
@@ -644,17 +644,17 @@ fn every_flush_fence_and_store_is_needed() {
         scopes.into_iter().try_for_each(|(rules, second_crash)| {
             let mutations = mutations.clone();
             let shrink = false;
-            let options = Options {
+            let options = ExplorationOptions {
                 mutations,
                 rules,
                 second_crash,
                 shrink,
-                ..Options::default()
+                ..ExplorationOptions::default()
             };
             explorer(1, options).explore(&script())
         })
     };
-    let mut census = explorer(1, Options::default());
+    let mut census = explorer(1, ExplorationOptions::default());
     census.sim().start_census();
     census
         .explore(&script())

@@ -5,21 +5,21 @@ use everleaf_sim::index::script::{every_change, random_operations, writes};
 use everleaf_sim::index::{
     AnyEngine, CodecName, Engine, Explored, FollowUp, IndexOperation, Size, engine,
 };
-use everleaf_sim::{Images, Options, Rules, SecondCrash};
+use everleaf_sim::{ExplorationOptions, Images, Rules, SecondCrash};
 use medium::LineForm;
 
 use crate::common;
 use crate::common::setting;
 
-fn options(line_form: LineForm, images: Images, second_crash: SecondCrash) -> Options {
-    Options {
+fn options(line_form: LineForm, images: Images, second_crash: SecondCrash) -> ExplorationOptions {
+    ExplorationOptions {
         line_form,
         ..common::options("engines", images, second_crash)
     }
 }
 
 /// With four entries a leaf.
-fn explore(codec: CodecName, operations: &[IndexOperation], options: Options) {
+fn explore(codec: CodecName, operations: &[IndexOperation], options: ExplorationOptions) {
     let engine = common::small(Engine::RNTREE, codec);
     common::explore(&engine, operations, FollowUp::SplitAndMerge, options);
 }
@@ -60,7 +60,7 @@ fn a_script_with_records() {
 fn a_script_with_persistent_caches() {
     for line_form in [LineForm::Single, LineForm::Twin] {
         let options = options(line_form, Images::All, SecondCrash::InRecovery);
-        let options = Options {
+        let options = ExplorationOptions {
             rules: Rules::PersistentCaches,
             ..options
         };
@@ -81,7 +81,7 @@ fn a_script_on_a_log() {
                 continue;
             }
             let options = options(line_form, Images::All, second_crash);
-            let options = Options {
+            let options = ExplorationOptions {
                 rules: Rules::Log,
                 ..options
             };
@@ -97,7 +97,7 @@ fn a_script_with_splits_that_copy_records() {
         [Rules::Lines, Rules::Log, Rules::PersistentCaches].map(|rules| (LineForm::Single, rules));
     let all = single.into_iter().chain([(LineForm::Twin, Rules::Lines)]);
     for (line_form, rules) in all.take(if common::is_thorough() { 4 } else { 2 }) {
-        let options = Options {
+        let options = ExplorationOptions {
             rules,
             ..options(line_form, Images::All, SecondCrash::InRecovery)
         };
@@ -154,7 +154,7 @@ fn long_runs_at_full_leaf_size() {
     } else {
         Images::Some { random: 2 }
     };
-    let options = Options {
+    let options = ExplorationOptions {
         seed,
         ..options(LineForm::Single, images, SecondCrash::Never)
     };
@@ -170,7 +170,7 @@ fn long_runs_at_full_leaf_size() {
 fn long_runs_with_records_and_twin_lines() {
     let seed = setting("EVERLEAF_SEED", 1);
     let operations = random_operations(seed, 500, 60, writes);
-    let options = Options {
+    let options = ExplorationOptions {
         seed,
         ..options(
             LineForm::Twin,

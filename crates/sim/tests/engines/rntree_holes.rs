@@ -6,9 +6,11 @@ use std::path::Path;
 
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::IndexOperation::{self, Insert, Put, Remove};
-use everleaf_sim::index::threads::{Work, exhaust};
+use everleaf_sim::index::threads::{ProgramExploration, exhaust};
 use everleaf_sim::index::{CodecName, Engine, FollowUp, IndexSubject};
-use everleaf_sim::{Explorer, Images, Options, Program, Scheduling, Search, SecondCrash};
+use everleaf_sim::{
+    ExplorationOptions, Explorer, Images, Program, Scheduling, Search, SecondCrash,
+};
 use medium::LineForm;
 use medium::sim::{Mutation, Site};
 
@@ -33,7 +35,7 @@ fn explore(
     mutations: Vec<Mutation>,
 ) -> Result<BTreeSet<Mutation>, String> {
     let options = common::options("engines", Images::All, SecondCrash::Never);
-    let options = Options {
+    let options = ExplorationOptions {
         line_form,
         mutations,
         shrink: false,
@@ -113,7 +115,7 @@ fn explore_schedules(setup: &[IndexOperation], program: &Program<IndexOperation>
     {
         let engine = common::small(Engine::RNTREE, codec);
         let next = |number: usize| (number == 0).then(|| (program.clone(), search.clone()));
-        let work = Work {
+        let work = ProgramExploration {
             options: &options,
             follow_up: FollowUp::Keys,
             scheduling: &scheduling,

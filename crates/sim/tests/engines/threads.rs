@@ -8,10 +8,11 @@ use everleaf_sim::index::IndexOperation::{
     self, Exchange, Get, GetMany, Insert, Put, Remove, Scan, ScanBack, Update, Visit,
 };
 use everleaf_sim::index::suite::Scope;
-use everleaf_sim::index::threads::{Chance, Work, exhaust, pairs, scopes, triples};
+use everleaf_sim::index::threads::{Chance, ProgramExploration, exhaust, pairs, scopes, triples};
 use everleaf_sim::index::{AnyEngine, CodecName, Engine, Explored, FollowUp, IndexSubject};
 use everleaf_sim::{
-    Durability, Explorer, Images, Options, Program, Rules, Scheduling, Search, SecondCrash,
+    DurabilityContract, ExplorationOptions, Explorer, Images, Program, Rules, Scheduling, Search,
+    SecondCrash,
 };
 use medium::LineForm;
 use medium::sim::{Mutation, Site, SiteKind};
@@ -20,8 +21,8 @@ use medium::testing::stride;
 use crate::common;
 use crate::common::setting;
 
-fn options(images: Images) -> Options {
-    Options {
+fn options(images: Images) -> ExplorationOptions {
+    ExplorationOptions {
         limit_bytes: 4 << 20,
         ..common::options("engines", images, SecondCrash::Never)
     }
@@ -37,14 +38,14 @@ fn scheduling(search: Search) -> Scheduling {
 }
 
 /// The programs of a seed tree.
-type Programs = fn(&Scope, Durability) -> Vec<Program<IndexOperation>>;
+type Programs = fn(&Scope, DurabilityContract) -> Vec<Program<IndexOperation>>;
 
 /// Explores programs on each scope: one in `share` of the scope's programs.
 fn explore(
     engine: &AnyEngine,
     programs: Programs,
     share: usize,
-    options: &Options,
+    options: &ExplorationOptions,
     search: &Search,
 ) {
     explore_further(engine, programs, share, options, search, FollowUp::Keys);
@@ -54,7 +55,7 @@ fn explore_further(
     engine: &AnyEngine,
     programs: Programs,
     share: usize,
-    options: &Options,
+    options: &ExplorationOptions,
     search: &Search,
     follow_up: FollowUp,
 ) {
@@ -71,7 +72,7 @@ fn explore_further(
             .collect();
         let next = |number: usize| Some((programs.get(number)?.clone(), search.clone()));
         let scheduling = &Scheduling::default();
-        let work = Work {
+        let work = ProgramExploration {
             options,
             follow_up,
             scheduling,
@@ -114,7 +115,7 @@ fn pairs_of_records_with_two_preemptions() {
 
 #[test]
 fn pairs_of_records() {
-    let options = Options {
+    let options = ExplorationOptions {
         line_form: LineForm::Twin,
         ..options(LINEAR)
     };
@@ -160,7 +161,7 @@ fn pairs_of_cawbt() {
         &options(Images::All),
         &Search::Sweep,
     );
-    let twin = Options {
+    let twin = ExplorationOptions {
         line_form: LineForm::Twin,
         ..options(LINEAR)
     };
@@ -171,7 +172,7 @@ fn pairs_of_cawbt() {
 #[test]
 fn pairs_in_epochs() {
     for rules in [Rules::Lines, Rules::Log] {
-        let options = Options {
+        let options = ExplorationOptions {
             rules,
             ..options(LINEAR)
         };
@@ -208,7 +209,7 @@ fn explore_masstrees(setup: &[IndexOperation], program: &Program<IndexOperation>
             crashes: false,
             ..Scheduling::default()
         };
-        let work = Work {
+        let work = ProgramExploration {
             options: &options,
             follow_up: FollowUp::Keys,
             scheduling: &scheduling,
@@ -336,7 +337,7 @@ fn triples_in_epochs() {
 /// On a file fences only order: a reader waits until the values that it read are durable.
 #[test]
 fn pairs_on_a_file() {
-    let options = Options {
+    let options = ExplorationOptions {
         rules: Rules::Log,
         ..options(Images::All)
     };
@@ -403,7 +404,7 @@ fn expect_waits_of_readers_are_found_missing(engine: Engine, folder: &str) {
     {
         let explorer = |mutations| {
             let subject = IndexSubject::new(&common::small(engine, codec), FollowUp::Keys);
-            let options = Options {
+            let options = ExplorationOptions {
                 rules: Rules::Log,
                 mutations,
                 shrink: false,
@@ -479,7 +480,7 @@ fn what_is_visible_is_durable() {
 
 #[test]
 fn what_is_visible_is_durable_with_other_engines_lines_and_media() {
-    let of = |line_form, rules| Options {
+    let of = |line_form, rules| ExplorationOptions {
         line_form,
         rules,
         ..options(LINEAR)
@@ -518,7 +519,7 @@ fn faults_in_the_end_of_an_epoch_are_found_by_chance() {
     let masstree = common::small(Engine::MASSTREE, Word);
     let explorer = |mutations| {
         let subject = IndexSubject::new(&masstree, FollowUp::Keys);
-        let options = Options {
+        let options = ExplorationOptions {
             limit_bytes: 16 << 20,
             mutations,
             shrink: false,
@@ -566,12 +567,12 @@ fn faults_in_the_end_of_an_epoch_are_found_by_chance() {
 
 fn explore_randomly(codec: CodecName, seed: u64, crashes: bool) {
     let subject = IndexSubject::new(&rntree(codec), FollowUp::Keys);
-    let options = Options {
+    let options = ExplorationOptions {
         limit_bytes: 16 << 20,
         ..options(LINEAR)
     };
     let mut explorer = Explorer::new(subject, options).unwrap();
-    let (program, search) = Chance::default().program(seed, Durability::OnReturn);
+    let (program, search) = Chance::default().program(seed, DurabilityContract::OnReturn);
     let search = Scheduling {
         search,
         crashes,

@@ -3,13 +3,13 @@
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::IndexOperation::{self, Insert, Mark, Put, Remove};
 use everleaf_sim::index::script::{every_change, random_operations, writes};
-use everleaf_sim::index::threads::{self, Work};
+use everleaf_sim::index::threads::{self, ProgramExploration};
 use everleaf_sim::index::{AnyEngine, CodecName, Engine, Explored, FollowUp, Size, engine};
-use everleaf_sim::{Images, Options, Program, Rules, Scheduling, Search, SecondCrash};
+use everleaf_sim::{ExplorationOptions, Images, Program, Rules, Scheduling, Search, SecondCrash};
 
 use crate::common;
 
-fn options(images: Images, second_crash: SecondCrash) -> Options {
+fn options(images: Images, second_crash: SecondCrash) -> ExplorationOptions {
     common::options("engines", images, second_crash)
 }
 
@@ -33,7 +33,7 @@ fn engines() -> impl Iterator<Item = AnyEngine> {
         .chain(designs(Record).into_iter().take(records))
 }
 
-fn explore_each(operations: &[IndexOperation], follow_up: FollowUp, options: &Options) {
+fn explore_each(operations: &[IndexOperation], follow_up: FollowUp, options: &ExplorationOptions) {
     for engine in engines() {
         common::explore(&engine, operations, follow_up, options.clone());
     }
@@ -54,7 +54,7 @@ fn a_script_of_every_change() {
 fn writes_come_first_after_a_crash() {
     for rules in [Rules::Lines, Rules::Log] {
         let options = options(Images::Some { random: 2 }, SecondCrash::InRecovery);
-        let options = Options {
+        let options = ExplorationOptions {
             rules,
             follow_up_first: true,
             ..options
@@ -99,7 +99,7 @@ fn a_mark_beside_changes() {
             let program = Program::of(vec![vec![Mark, Insert(16, 103)], vec![operation]]);
             let search = Search::Exhaustive { preemptions_max: 2 };
             let next = |number: usize| (number == 0).then(|| (program.clone(), search.clone()));
-            let work = Work {
+            let work = ProgramExploration {
                 options: &options(Images::Some { random: 0 }, SecondCrash::Never),
                 follow_up: FollowUp::Keys,
                 scheduling: &scheduling,
@@ -126,7 +126,7 @@ fn a_mark_beside_changes() {
 #[test]
 fn a_script_on_a_log_and_with_persistent_caches() {
     for rules in [Rules::Log, Rules::PersistentCaches] {
-        let options = Options {
+        let options = ExplorationOptions {
             rules,
             ..options(Images::All, SecondCrash::InRecovery)
         };
@@ -157,7 +157,7 @@ fn inner_nodes_that_split_and_merge() {
             SecondCrash::Never
         };
         let random = if common::is_thorough() { 2 } else { 1 };
-        let options = Options {
+        let options = ExplorationOptions {
             rules,
             ..options(Images::Some { random }, second_crash)
         };
@@ -188,7 +188,7 @@ fn random_scripts() {
 fn small_scopes_exhausted() {
     for engine in engines() {
         for (length, rules) in [(2, Rules::Lines), (1, Rules::Log)] {
-            let options = Options {
+            let options = ExplorationOptions {
                 rules,
                 ..options(Images::All, SecondCrash::InRecovery)
             };

@@ -4,9 +4,11 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use everleaf_sim::{Complaint, Explorer, Images, Options, Rules, SecondCrash, Stats, Subject};
+use everleaf_sim::{
+    Complaint, ExplorationOptions, Explorer, Images, Rules, SecondCrash, Stats, Subject,
+};
 use medium::sim::Sim;
-use medium::{Guard, Line, LineForm, LineValue, Medium};
+use medium::{Line, LineForm, LineValue, Medium, MediumGuard};
 
 /// Words of four lines; word 0 of line 1 leads the reader on.
 const LINES: u64 = 4;
@@ -38,7 +40,7 @@ struct Program {
     repairs: bool,
 }
 
-fn word(guard: &Guard<'_, Sim>, line: u64, word: u64) -> Result<u64, Complaint> {
+fn word(guard: &MediumGuard<'_, Sim>, line: u64, word: u64) -> Result<u64, Complaint> {
     let words = guard
         .words(64 * line + 8 * word, 1)
         .map_err(|bad| bad.to_string())?;
@@ -58,7 +60,7 @@ impl Subject for Program {
     fn open(&self, sim: &Sim) -> Result<(Sim, u64), Complaint> {
         sim.grow(64 * (LINES + 1))
             .map_err(|error| error.to_string())?;
-        let guard = Guard::new(sim);
+        let guard = MediumGuard::new(sim);
         let first = word(&guard, 1, 0)?;
         if self.repairs && first > 0 {
             for (line, value) in [(first, first + 3), (4, word(&guard, 2, 1)? + 5)] {
@@ -75,7 +77,9 @@ impl Subject for Program {
     fn apply(&self, opened: &mut (Sim, u64), operation: &Operation) -> Result<(), Complaint> {
         let sim = &opened.0;
         if *operation == Operation::Wait {
-            return Guard::new(sim).drain().map_err(|error| error.to_string());
+            return MediumGuard::new(sim)
+                .drain()
+                .map_err(|error| error.to_string());
         }
         // One guard for each operation would leave nothing to fence.
         thread_local!(static GUARD: RefCell<Vec<Operation>> = const { RefCell::new(Vec::new()) });
@@ -83,7 +87,7 @@ impl Subject for Program {
             waiting.borrow_mut().push(*operation);
             (*operation == Operation::Fence).then(|| waiting.take())
         });
-        let guard = Guard::new(sim);
+        let guard = MediumGuard::new(sim);
         for operation in fenced.unwrap_or_default() {
             match operation {
                 Operation::Store { line, word, value } => {
@@ -109,7 +113,7 @@ impl Subject for Program {
 
     fn observe(&self, opened: &mut (Sim, u64)) -> Result<(), Complaint> {
         let sim = &opened.0;
-        let guard = Guard::new(sim);
+        let guard = MediumGuard::new(sim);
         let mut seen = Vec::new();
         let mut line = 1;
         for _ in 0..3 {
@@ -168,11 +172,11 @@ fn explore(operations: &[Operation], rules: Rules, images: Images) -> (BTreeSet<
     explore_by(
         operations,
         false,
-        Options {
+        ExplorationOptions {
             rules,
             images,
             second_crash,
-            ..Options::default()
+            ..ExplorationOptions::default()
         },
     )
 }
@@ -180,9 +184,9 @@ fn explore(operations: &[Operation], rules: Rules, images: Images) -> (BTreeSet<
 fn explore_by(
     operations: &[Operation],
     repairs: bool,
-    options: Options,
+    options: ExplorationOptions,
 ) -> (BTreeSet<Vec<u64>>, Stats) {
-    let options = Options {
+    let options = ExplorationOptions {
         line_form: LineForm::Single,
         limit_bytes: 4096,
         ..options
@@ -256,11 +260,11 @@ fn second_crashes_show_what_all_images_of_both_show() {
         for seed in 0..6_000 {
             let operations = program(seed, 14);
             let of = |images, second_crash| {
-                let options = Options {
+                let options = ExplorationOptions {
                     rules,
                     images,
                     second_crash,
-                    ..Options::default()
+                    ..ExplorationOptions::default()
                 };
                 explore_by(&operations, true, options)
             };
@@ -288,11 +292,11 @@ fn no_crash_point_is_left_out_that_leaves_something_new() {
             for seed in 0..60 {
                 let operations = program(seed, 14);
                 let of = |reduced| {
-                    let options = Options {
+                    let options = ExplorationOptions {
                         rules,
                         second_crash,
                         reduced,
-                        ..Options::default()
+                        ..ExplorationOptions::default()
                     };
                     let repairs = second_crash != SecondCrash::Never;
                     explore_by(&operations, repairs, options)
@@ -324,11 +328,11 @@ fn more_is_tried_when_the_options_ask_for_more() {
         };
         let images = Images::Some { random: 0 };
         let second_crash = SecondCrash::Never;
-        let few = Options {
+        let few = ExplorationOptions {
             images,
             second_crash,
             limit_bytes: 4096,
-            ..Options::default()
+            ..ExplorationOptions::default()
         };
         let mut explorer = Explorer::new(program, few).unwrap();
         explorer.explore(&operations).unwrap();

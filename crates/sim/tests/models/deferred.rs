@@ -5,13 +5,13 @@ use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::IndexOperation::{Get, Insert, Put, Sync, Update};
 use everleaf_sim::index::script::every_change_in_epochs;
 use everleaf_sim::index::{Deferral, Engine, FollowUp, IndexOperation, IndexSubject};
-use everleaf_sim::{Explorer, Images, Options, Rules, SecondCrash, Subject};
+use everleaf_sim::{ExplorationOptions, Explorer, Images, Rules, SecondCrash, Subject};
 
 use crate::common;
 
-fn options() -> Options {
+fn options() -> ExplorationOptions {
     let options = common::options("models", Images::Some { random: 4 }, SecondCrash::Never);
-    Options {
+    ExplorationOptions {
         rules: Rules::Log,
         ..options
     }
@@ -29,7 +29,7 @@ fn subject(
 fn explore<S: Subject>(
     subject: S,
     script: &[S::Operation],
-    options: Options,
+    options: ExplorationOptions,
 ) -> Result<u64, String> {
     let mut explorer = Explorer::new(subject, options).unwrap();
     explorer
@@ -91,7 +91,7 @@ fn few_writes_in_all_their_images() {
     ];
     for deferral in [Deferral::Writes, Deferral::Everything] {
         for engine in [Engine::RNTREE, Engine::BZTREE] {
-            let options = Options {
+            let options = ExplorationOptions {
                 images: Images::All,
                 second_crash: SecondCrash::InRecovery,
                 ..options()
@@ -105,7 +105,7 @@ fn few_writes_in_all_their_images() {
 /// A subject that promises more than it keeps.
 struct Boastful(
     IndexSubject,
-    fn(&IndexOperation) -> everleaf_sim::Durability,
+    fn(&IndexOperation) -> everleaf_sim::DurabilityContract,
 );
 
 impl Subject for Boastful {
@@ -122,7 +122,7 @@ impl Subject for Boastful {
         self.0.step(state, operation)
     }
 
-    fn durability(&self, operation: &IndexOperation) -> everleaf_sim::Durability {
+    fn durability(&self, operation: &IndexOperation) -> everleaf_sim::DurabilityContract {
         (self.1)(operation)
     }
 
@@ -154,7 +154,7 @@ impl Subject for Boastful {
 /// The explorer must notice that this promise is not kept.
 #[test]
 fn a_promise_that_is_not_kept_is_found() {
-    use everleaf_sim::Durability::{AtAnyTime, OfPart, OnReturn};
+    use everleaf_sim::DurabilityContract::{AtAnyTime, OfPart, OnReturn};
     let script = [Insert(1, 1), Sync, Put(1, 2), Get(1), Insert(2, 2), Sync];
     let on_return: fn(&IndexOperation) -> _ = |_| OnReturn;
     // If no operation waits, values that were read may be lost.

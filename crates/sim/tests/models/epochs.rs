@@ -7,9 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use everleaf_sim::{Complaint, Durability, Explorer, Options, SecondCrash, Stats, Subject};
+use everleaf_sim::{
+    Complaint, DurabilityContract, ExplorationOptions, Explorer, SecondCrash, Stats, Subject,
+};
 use medium::sim::Sim;
-use medium::{Guard, Medium, Word};
+use medium::{Medium, MediumGuard, Word};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Operation {
@@ -56,20 +58,20 @@ const CELLS: u64 = 3;
 const LENGTH: u64 = 4096;
 
 fn words<'g>(
-    guard: &'g Guard<'_, Sim>,
+    guard: &'g MediumGuard<'_, Sim>,
     offset: u64,
     count: usize,
 ) -> Result<&'g [Word], Complaint> {
     guard.words(offset, count).map_err(|bad| bad.to_string())
 }
 
-fn cell<'g>(guard: &'g Guard<'_, Sim>, number: u64) -> Result<&'g [Word], Complaint> {
+fn cell<'g>(guard: &'g MediumGuard<'_, Sim>, number: u64) -> Result<&'g [Word], Complaint> {
     words(guard, 128 + 64 * number, 3)
 }
 
 impl Table {
     fn set(&self, table: &mut Opened, number: u64, value: u64) -> Result<(), Complaint> {
-        let guard = Guard::new(&table.sim);
+        let guard = MediumGuard::new(&table.sim);
         let [current, old, epoch] = cell(&guard, number)? else {
             unreachable!("three words")
         };
@@ -92,7 +94,7 @@ impl Table {
     }
 
     fn sync(&self, table: &mut Opened) -> Result<(), Complaint> {
-        let guard = Guard::new(&table.sim);
+        let guard = MediumGuard::new(&table.sim);
         let count = &words(&guard, EPOCH, 1)?[0];
         if self.fault == Fault::EpochFirst {
             count.publish(&guard, table.epoch);
@@ -127,17 +129,17 @@ impl Subject for Table {
         }
     }
 
-    fn durability(&self, operation: &Operation) -> Durability {
+    fn durability(&self, operation: &Operation) -> DurabilityContract {
         match operation {
-            Sync => Durability::OnReturn,
-            Set(..) if self.lenient => Durability::AtAnyTime,
-            Set(..) => Durability::WithEpoch,
+            Sync => DurabilityContract::OnReturn,
+            Set(..) if self.lenient => DurabilityContract::AtAnyTime,
+            Set(..) => DurabilityContract::WithEpoch,
         }
     }
 
     fn open(&self, sim: &Sim) -> Result<Opened, Complaint> {
         sim.grow(LENGTH).map_err(|error| error.to_string())?;
-        let guard = Guard::new(sim);
+        let guard = MediumGuard::new(sim);
         // Epoch 0 is that of cells that were never written.
         let epoch = words(&guard, EPOCH, 1)?[0].load(&guard) + 1;
         for number in 0..CELLS {
@@ -164,7 +166,7 @@ impl Subject for Table {
     }
 
     fn observe(&self, table: &mut Opened) -> Result<Self::State, Complaint> {
-        let guard = Guard::new(&table.sim);
+        let guard = MediumGuard::new(&table.sim);
         (0..CELLS)
             .map(|number| Ok((number, cell(&guard, number)?[0].load(&guard))))
             .collect()
@@ -176,10 +178,10 @@ impl Subject for Table {
 }
 
 fn explore(fault: Fault, lenient: bool) -> Result<Stats, String> {
-    let options = Options {
+    let options = ExplorationOptions {
         second_crash: SecondCrash::Anywhere,
         command: "cargo test --release -p everleaf-sim --test models epochs::".to_owned(),
-        ..Options::default()
+        ..ExplorationOptions::default()
     };
     let mut explorer = Explorer::new(Table { fault, lenient }, options).unwrap();
     let operations = [

@@ -1,8 +1,8 @@
 //! A user's own persistent linked list: wrong, caught, and mended.
 
-use everleaf_sim::{Complaint, Explorer, Images, Options, SecondCrash, Stats, Subject};
-use medium::Guard;
+use everleaf_sim::{Complaint, ExplorationOptions, Explorer, Images, SecondCrash, Stats, Subject};
 use medium::Medium;
+use medium::MediumGuard;
 use medium::sim::{Sim, SiteKind};
 
 use crate::linked_list_example::{Operation, Pop, Push};
@@ -41,7 +41,7 @@ const LENGTH: u64 = 4096;
 
 impl Opened {
     fn walk(&self, fault: Fault) -> Result<Vec<(u64, u64)>, Complaint> {
-        let guard = Guard::new(&self.sim);
+        let guard = MediumGuard::new(&self.sim);
         let mut nodes = Vec::new();
         let mut offset = guard.words(HEAD, 1).map_err(|bad| bad.to_string())?[0].load(&guard);
         while offset != 0 || fault == Fault::Endless {
@@ -102,7 +102,7 @@ impl Subject for List {
     }
 
     fn apply(&self, list: &mut Opened, operation: &Operation) -> Result<Option<u64>, Complaint> {
-        let guard = Guard::new(&list.sim);
+        let guard = MediumGuard::new(&list.sim);
         let head = &guard.words(HEAD, 1).map_err(|bad| bad.to_string())?[0];
         let first = head.load(&guard);
         match operation {
@@ -155,15 +155,15 @@ impl Subject for List {
     }
 }
 
-fn options(images: Images) -> Options {
-    Options {
+fn options(images: Images) -> ExplorationOptions {
+    ExplorationOptions {
         images,
         second_crash: SecondCrash::Anywhere,
         command: "cargo test -p everleaf-sim --test models linked_list::".to_owned(),
         replay: std::env::var("EVERLEAF_CRASH")
             .ok()
             .map(|text| text.parse().expect("EVERLEAF_CRASH")),
-        ..Options::default()
+        ..ExplorationOptions::default()
     }
 }
 
@@ -203,7 +203,7 @@ fn each_fault_is_caught() {
 
 #[test]
 fn a_loop_in_recovery_is_a_report() {
-    let options = Options {
+    let options = ExplorationOptions {
         steps_max: 10_000,
         ..options(Images::All)
     };
@@ -238,12 +238,12 @@ fn a_recovery_that_reads_out_of_bounds_is_a_report() {
 /// A run of many operations takes many steps, and so does the recovery from a late crash.
 #[test]
 fn a_long_run_is_no_loop() {
-    let options = Options {
+    let options = ExplorationOptions {
         steps_max: 2000,
         second_crash: SecondCrash::Never,
         ..options(Images::Some { random: 0 })
     };
-    let options = Options {
+    let options = ExplorationOptions {
         shrink: false,
         ..options
     };
@@ -277,7 +277,7 @@ fn a_failure_is_shrunk_and_replayed() {
     assert_eq!(failure.operations.len(), 1, "{failure}");
     assert!(matches!(failure.operations[0], Push(_)));
     assert!(!failure.crashes[0].behind.is_empty(), "{failure}");
-    let again = Options {
+    let again = ExplorationOptions {
         replay: Some(failure.replay()),
         ..options(Images::All)
     };
@@ -319,7 +319,7 @@ fn every_flush_and_fence_is_needed() {
             SiteKind::Fence => medium::sim::Mutation::DropFence(site),
             SiteKind::Store | SiteKind::StoreLine | SiteKind::Wait => continue,
         };
-        let options = Options {
+        let options = ExplorationOptions {
             mutations: vec![mutation],
             ..options(Images::All)
         };

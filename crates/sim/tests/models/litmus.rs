@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use everleaf_sim::{Complaint, Explorer, Model, Options, Rules, Subject, images};
+use everleaf_sim::{Complaint, ExplorationOptions, Explorer, Model, Rules, Subject, images};
 use medium::sim::{Event, Sim, SimOptions, Trace};
-use medium::{Guard, Line, LineForm, LineValue, Medium};
+use medium::{Line, LineForm, LineValue, Medium, MediumGuard};
 
 /// Words of two lines.
 const A: u64 = 64;
@@ -24,19 +24,19 @@ fn memory(line_form: LineForm, late: bool) -> Sim {
     sim
 }
 
-fn set(guard: &Guard<'_, Sim>, offset: u64, value: u64) {
+fn set(guard: &MediumGuard<'_, Sim>, offset: u64, value: u64) {
     guard.words(offset, 1).unwrap()[0].store(guard, value);
 }
 
-fn flush(guard: &Guard<'_, Sim>, offset: u64) {
+fn flush(guard: &MediumGuard<'_, Sim>, offset: u64) {
     guard.flush_words(guard.words(offset, 1).unwrap());
 }
 
-fn record(sim: &Sim, program: impl FnOnce(&Guard<'_, Sim>)) -> Trace {
+fn record(sim: &Sim, program: impl FnOnce(&MediumGuard<'_, Sim>)) -> Trace {
     let mut trace = Trace::default();
     sim.set_recording(true);
     sim.push_level();
-    program(&Guard::new(sim));
+    program(&MediumGuard::new(sim));
     sim.pop_level();
     sim.set_recording(false);
     sim.swap_trace(&mut trace);
@@ -60,14 +60,14 @@ fn contents(sim: &Sim, model: &mut Model, words: &[u64]) -> BTreeSet<Vec<u64>> {
 }
 
 /// What words may hold after a crash at the end of a program.
-fn at_end(words: &[u64], program: impl FnOnce(&Guard<'_, Sim>)) -> BTreeSet<Vec<u64>> {
+fn at_end(words: &[u64], program: impl FnOnce(&MediumGuard<'_, Sim>)) -> BTreeSet<Vec<u64>> {
     at_end_by(Rules::Lines, words, program)
 }
 
 fn at_end_by(
     rules: Rules,
     words: &[u64],
-    program: impl FnOnce(&Guard<'_, Sim>),
+    program: impl FnOnce(&MediumGuard<'_, Sim>),
 ) -> BTreeSet<Vec<u64>> {
     let sim = memory(LineForm::Single, rules == Rules::Log);
     let trace = record(&sim, program);
@@ -84,7 +84,7 @@ fn at_any_time(
     rules: Rules,
     line_form: LineForm,
     words: &[u64],
-    program: impl FnOnce(&Guard<'_, Sim>),
+    program: impl FnOnce(&MediumGuard<'_, Sim>),
 ) -> BTreeSet<Vec<u64>> {
     let sim = memory(line_form, rules == Rules::Log);
     let trace = record(&sim, program);
@@ -152,7 +152,7 @@ fn what_was_stored_last_is_newest_even_if_it_was_there_before() {
             .for_each(|event| model.apply(&sim, &trace, event));
         sim.install(model.open_lines(&sim).0);
         // No chooser is set, so a load finds the newest content.
-        let guard = Guard::new(&sim);
+        let guard = MediumGuard::new(&sim);
         let found = [A, B].map(|offset| guard.words(offset, 1).unwrap()[0].load(&guard));
         assert_eq!(found, [0, 1], "{rules:?}");
     }
@@ -193,7 +193,7 @@ fn a_flush_and_a_fence_do() {
 fn a_fence_makes_durable_what_its_own_guard_flushed() {
     let sim = memory(LineForm::Single, false);
     let trace = record(&sim, |guard| {
-        let other = Guard::new(&sim);
+        let other = MediumGuard::new(&sim);
         set(guard, A, 1);
         flush(guard, A);
         set(&other, B, 1);
@@ -214,7 +214,7 @@ fn a_fence_makes_durable_what_its_own_guard_flushed() {
 #[test]
 fn a_flush_covers_what_others_stored_to_the_line() {
     let found = at_end(&[A], |guard| {
-        let other = Guard::new(guard.medium());
+        let other = MediumGuard::new(guard.medium());
         set(&other, A, 1);
         flush(guard, A);
         guard.fence();
@@ -248,7 +248,7 @@ fn a_second_fence_needs_a_second_flush() {
 #[test]
 fn an_old_flush_of_another_guard_covers_nothing_new() {
     let found = at_end(&[A], |guard| {
-        let other = Guard::new(guard.medium());
+        let other = MediumGuard::new(guard.medium());
         set(guard, A, 1);
         flush(&other, A);
         flush(guard, A);
@@ -283,7 +283,7 @@ fn a_flush_of_a_range_covers_each_line_that_it_touches() {
     assert_eq!(found, outcomes([[1, 1, 0], [1, 1, 1]]));
 }
 
-fn publish(guard: &Guard<'_, Sim>, value: u64) {
+fn publish(guard: &MediumGuard<'_, Sim>, value: u64) {
     let line: &Line = guard.node(256).unwrap();
     line.publish(guard, &LineValue::ZERO, &LineValue([value; 8]))
         .unwrap();
@@ -340,7 +340,7 @@ fn a_portable_line_store_tears_into_words() {
 
 #[test]
 fn with_persistent_caches_stores_arrive_at_once_and_in_order() {
-    let program = |guard: &Guard<'_, Sim>| {
+    let program = |guard: &MediumGuard<'_, Sim>| {
         set(guard, B, 1);
         set(guard, A, 1);
         set(guard, B, 2);
@@ -352,7 +352,7 @@ fn with_persistent_caches_stores_arrive_at_once_and_in_order() {
 /// Neither a flush nor a fence makes anything more durable, or less.
 #[test]
 fn with_persistent_caches_flushes_and_fences_change_nothing() {
-    let program = |guard: &Guard<'_, Sim>, asks: bool| {
+    let program = |guard: &MediumGuard<'_, Sim>, asks: bool| {
         set(guard, A, 1);
         if asks {
             flush(guard, A);
@@ -382,7 +382,7 @@ fn with_persistent_caches_flushes_and_fences_change_nothing() {
 #[test]
 fn with_persistent_caches_a_line_is_one_atom_and_a_twin_eight() {
     let words: Vec<u64> = (0..8).map(|word| 256 + 8 * word).collect();
-    let store = |guard: &Guard<'_, Sim>| publish(guard, 5);
+    let store = |guard: &MediumGuard<'_, Sim>| publish(guard, 5);
     let found = at_any_time(Rules::PersistentCaches, LineForm::Single, &words, store);
     assert_eq!(found, outcomes([[0; 8], [5; 8]]));
     // The value after the first goes to the second copy: see the portable line store below memory
@@ -419,7 +419,7 @@ fn with_persistent_caches_a_second_crash_keeps_what_the_first_one_left() {
 
 #[test]
 fn without_them_they_do_not() {
-    let program = |guard: &Guard<'_, Sim>| {
+    let program = |guard: &MediumGuard<'_, Sim>| {
         set(guard, B, 1);
         set(guard, A, 1);
     };
@@ -554,7 +554,7 @@ struct TwoWays {
 
 impl TwoWays {
     fn store(&self, sim: &Sim) -> Result<(), Complaint> {
-        let guard = Guard::new(sim);
+        let guard = MediumGuard::new(sim);
         let line: &Line = guard.node(A).map_err(|bad| bad.to_string())?;
         line.publish(&guard, &LineValue::ZERO, &LineValue([1; 8]))
             .map_err(|error| error.to_string())?;
@@ -579,7 +579,7 @@ impl Subject for TwoWays {
 
     fn open(&self, sim: &Sim) -> Result<Sim, Complaint> {
         sim.grow(4096).map_err(|error| error.to_string())?;
-        let guard = Guard::new(sim);
+        let guard = MediumGuard::new(sim);
         let is_begun = guard.words(B, 1).map_err(|bad| bad.to_string())?[0].load(&guard) == 1;
         if is_begun && self.while_opening {
             self.store(sim)?;
@@ -591,7 +591,7 @@ impl Subject for TwoWays {
         if !self.while_opening {
             self.store(sim)?;
         }
-        let guard = Guard::new(&*sim);
+        let guard = MediumGuard::new(&*sim);
         guard.words(B, 1).map_err(|bad| bad.to_string())?[0].publish(&guard, 1);
         guard.fence();
         Ok(())
@@ -605,9 +605,9 @@ impl Subject for TwoWays {
 #[test]
 fn a_line_that_is_stored_in_two_ways_without_a_fence_between_is_a_violation() {
     for (fences, while_opening) in [(false, false), (false, true), (true, false), (true, true)] {
-        let options = Options {
+        let options = ExplorationOptions {
             limit_bytes: 4096,
-            ..Options::default()
+            ..ExplorationOptions::default()
         };
         let verdict = Explorer::new(
             TwoWays {
@@ -621,10 +621,10 @@ fn a_line_that_is_stored_in_two_ways_without_a_fence_between_is_a_violation() {
         assert_eq!(verdict.is_ok(), fences, "{fences}, {while_opening}");
         let Err(failure) = verdict else { continue };
         assert!(failure.what.contains("at least once whole"), "{failure}");
-        let options = Options {
+        let options = ExplorationOptions {
             limit_bytes: 4096,
             replay: Some(failure.replay()),
-            ..Options::default()
+            ..ExplorationOptions::default()
         };
         let again = Explorer::new(
             TwoWays {
@@ -679,7 +679,7 @@ fn in_a_log_a_wait_makes_durable_what_was_fenced_up_to_then() {
 #[test]
 fn in_a_log_a_wait_concerns_all_guards() {
     let found = at_end_by(Rules::Log, &[A, B], |guard| {
-        let other = Guard::new(guard.medium());
+        let other = MediumGuard::new(guard.medium());
         set(&other, A, 1);
         flush(&other, A);
         other.fence();

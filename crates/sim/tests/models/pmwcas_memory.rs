@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use engines::pmwcas::{Pmwcas, Recycling, VALUE_MASK};
 use everleaf_sim::index::pool_options;
 use everleaf_sim::{
-    Complaint, Concurrent, Explorer, Images, Options, Program, Rules, Scheduling, Search,
-    SecondCrash, Subject,
+    Complaint, Concurrent, ExplorationOptions, Explorer, Images, Program, Rules, Scheduling,
+    Search, SecondCrash, Subject,
 };
 use medium::Word;
 use medium::sim::Sim;
@@ -209,12 +209,12 @@ impl Concurrent for Nodes {
 #[test]
 fn who_helps_writes_to_no_memory_that_was_free_before() {
     let command = "cargo test --release -p everleaf-sim --test models pmwcas_memory::".to_owned();
-    let options = Options {
+    let options = ExplorationOptions {
         rules: Rules::Lines,
         images: Images::Some { random: 0 },
         second_crash: SecondCrash::Never,
         command,
-        ..Options::default()
+        ..ExplorationOptions::default()
     };
     let mut explorer = Explorer::new(Nodes, options).unwrap();
     let program = Program {

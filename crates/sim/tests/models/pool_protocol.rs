@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 
 use everleaf_sim::index::pool_options;
-use everleaf_sim::{Complaint, Explorer, Images, Options, Rules, SecondCrash, Stats, Subject};
+use everleaf_sim::{
+    Complaint, ExplorationOptions, Explorer, Images, Rules, SecondCrash, Stats, Subject,
+};
 use medium::sim::{Mutation, Sim, Site, SiteKind};
 use medium::{LineForm, Word};
 use pool::{Pool, ROOT_WORDS, TreeRoot};
@@ -398,8 +400,8 @@ fn script() -> Vec<Operation> {
     ]
 }
 
-fn explore(options: Options, operations: &[Operation]) -> Result<Stats, String> {
-    let options = Options {
+fn explore(options: ExplorationOptions, operations: &[Operation]) -> Result<Stats, String> {
+    let options = ExplorationOptions {
         command: "cargo test -p everleaf-sim --test models pool_protocol::".to_owned(),
         ..options
     };
@@ -418,12 +420,12 @@ fn the_pool_s_protocol_survives_crashes_at_every_point() {
         .into_iter()
         .flat_map(|form| media.map(|rules| (form, rules)))
     {
-        let options = Options {
+        let options = ExplorationOptions {
             line_form,
             rules,
             images: Images::All,
             second_crash: SecondCrash::InRecovery,
-            ..Options::default()
+            ..ExplorationOptions::default()
         };
         let stats = explore(options, &script()).unwrap_or_else(|report| panic!("{report}"));
         println!("{line_form:?}, {rules:?}: {stats}");
@@ -435,10 +437,10 @@ fn the_pool_s_protocol_survives_crashes_at_every_point() {
 /// on a file as well.
 #[test]
 fn the_waits_for_a_tree_that_is_made_or_removed_are_missed() {
-    let options = Options {
+    let options = ExplorationOptions {
         rules: Rules::Log,
         shrink: false,
-        ..Options::default()
+        ..ExplorationOptions::default()
     };
     let mut explorer = Explorer::new(PoolProtocol, options.clone()).unwrap();
     explorer.sim().start_census();
@@ -456,7 +458,7 @@ fn the_waits_for_a_tree_that_is_made_or_removed_are_missed() {
         .collect();
     assert_eq!(waits.len(), 2);
     for (_, site) in waits {
-        let options = Options {
+        let options = ExplorationOptions {
             mutations: vec![Mutation::DropWait(site)],
             ..options.clone()
         };
@@ -468,10 +470,10 @@ fn the_waits_for_a_tree_that_is_made_or_removed_are_missed() {
 /// Each fence of the root table orders something that a crash would show.
 #[test]
 fn the_fences_of_a_rename_are_missed() {
-    let options = Options {
+    let options = ExplorationOptions {
         images: Images::All,
         shrink: false,
-        ..Options::default()
+        ..ExplorationOptions::default()
     };
     let script = [
         Create { tree: b'a' },
@@ -499,7 +501,7 @@ fn the_fences_of_a_rename_are_missed() {
         .collect();
     println!("{fences:?}");
     for (_, site) in fences {
-        let options = Options {
+        let options = ExplorationOptions {
             mutations: vec![Mutation::DropFence(site)],
             ..options.clone()
         };
@@ -540,11 +542,11 @@ fn releasing(early: bool) -> Vec<Operation> {
 fn room_that_is_given_back_is_out_of_use_after_every_crash() {
     for rules in [Rules::Lines, Rules::Log, Rules::PersistentCaches] {
         let second_crash = SecondCrash::InRecovery;
-        let options = Options {
+        let options = ExplorationOptions {
             rules,
             images: Images::All,
             second_crash,
-            ..Options::default()
+            ..ExplorationOptions::default()
         };
         let stats = explore(options, &releasing(false)).unwrap_or_else(|report| panic!("{report}"));
         println!("{rules:?}: {stats}");
@@ -554,10 +556,10 @@ fn room_that_is_given_back_is_out_of_use_after_every_crash() {
 
 #[test]
 fn room_that_is_given_back_too_early_is_missed() {
-    let options = Options {
+    let options = ExplorationOptions {
         images: Images::All,
         shrink: false,
-        ..Options::default()
+        ..ExplorationOptions::default()
     };
     let report =
         explore(options, &releasing(true)).expect_err("an early release that was not noticed");
@@ -566,10 +568,10 @@ fn room_that_is_given_back_too_early_is_missed() {
 
 #[test]
 fn creation_survives_every_pair_of_crashes() {
-    let options = Options {
+    let options = ExplorationOptions {
         images: Images::All,
         second_crash: SecondCrash::InRecovery,
-        ..Options::default()
+        ..ExplorationOptions::default()
     };
     let stats = explore(options, &script()[..2]).unwrap_or_else(|report| panic!("{report}"));
     println!("{stats}");

@@ -20,7 +20,8 @@ use everleaf_sim::index::{
     AnyEngine, CodecName, Engine, Explorable, FollowUp, IndexSubject, KeyShape,
 };
 use everleaf_sim::{
-    Durability, Explorer, Images, Options, Program, Scheduling, Search, SecondCrash, ThreadsFailure,
+    DurabilityContract, ExplorationOptions, Explorer, Images, Program, Scheduling, Search,
+    SecondCrash, ThreadsFailure,
 };
 use medium::Lsn;
 use medium::sim::Sim;
@@ -66,7 +67,7 @@ impl Explorable for ByPosition {
         self.0.marks_later()
     }
 
-    fn durability(&self) -> Durability {
+    fn durability(&self) -> DurabilityContract {
         self.0.durability()
     }
 
@@ -176,7 +177,7 @@ fn explore(
     before: &[IndexOperation],
     threads: [&[IndexOperation]; 2],
 ) -> Option<Box<ThreadsFailure<IndexOperation>>> {
-    let options = Options {
+    let options = ExplorationOptions {
         limit_bytes: 4 << 20,
         ..common::options("models", Images::Some { random: 0 }, SecondCrash::Never)
     };

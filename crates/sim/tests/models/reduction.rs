@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use everleaf_sim::{
-    Complaint, Concurrent, Explorer, Images, Options, Program, Rules, Scheduling, Search,
-    SecondCrash, Stats, Subject,
+    Complaint, Concurrent, ExplorationOptions, Explorer, Images, Program, Rules, Scheduling,
+    Search, SecondCrash, Stats, Subject,
 };
 use medium::sim::Sim;
 use medium::sync::Mutex;
-use medium::{Guard, Medium};
+use medium::{Medium, MediumGuard};
 
 use crate::common::{setting, text};
 
@@ -108,7 +108,7 @@ impl Opened {
     }
 
     fn registers(&self) -> Result<Vec<u64>, Complaint> {
-        let guard = Guard::new(&self.sim);
+        let guard = MediumGuard::new(&self.sim);
         let load = |register| Ok(guard.words(offset(register), 1).map_err(text)?[0].load(&guard));
         (0..REGISTERS).map(load).collect()
     }
@@ -145,7 +145,7 @@ impl Subject for Steps {
 impl Concurrent for Steps {
     fn call(&self, Opened { sim, lock }: &Opened, operation: &Numbered) -> Result<(), Complaint> {
         let (number, steps) = operation;
-        let guard = Guard::new(sim);
+        let guard = MediumGuard::new(sim);
         let mut locked = None;
         let word = |register| &guard.words(offset(register), 1).expect("a register")[0];
         let mut value = 0_u64;
@@ -291,7 +291,7 @@ impl Subject for Counters {
 
 impl Concurrent for Counters {
     fn call(&self, opened: &Opened, operation: &Operation) -> Result<u64, Complaint> {
-        let guard = Guard::new(&opened.sim);
+        let guard = MediumGuard::new(&opened.sim);
         guard.interleave(&opened.lock);
         let _locked = operation.locked.then(|| opened.lock.lock());
         let word = &guard.words(offset(operation.register), 1).map_err(text)?[0];
@@ -358,13 +358,13 @@ fn explore<S: Concurrent + 'static>(
     reduced: bool,
 ) -> (Option<String>, Stats) {
     let (rules, preemptions_max) = extent;
-    let options = Options {
+    let options = ExplorationOptions {
         rules,
         images: Images::All,
         second_crash: SecondCrash::Never,
         limit_bytes: 4096,
         shrink: false,
-        ..Options::default()
+        ..ExplorationOptions::default()
     };
     let mut explorer = Explorer::new(subject, options).unwrap();
     let search = Search::Exhaustive { preemptions_max };
@@ -474,7 +474,7 @@ impl Subject for Beside {
     }
 
     fn observe(&self, sim: &mut Sim) -> Result<(), Complaint> {
-        let guard = Guard::new(&*sim);
+        let guard = MediumGuard::new(&*sim);
         let [word, record] =
             [72, 128].map(|offset| guard.words(offset, 1).map(|words| words[0].load(&guard)));
         match (word.map_err(text)?, record.map_err(text)?) {
@@ -486,7 +486,7 @@ impl Subject for Beside {
 
 impl Concurrent for Beside {
     fn call(&self, sim: &Sim, side: &Side) -> Result<(), Complaint> {
-        let guard = Guard::new(sim);
+        let guard = MediumGuard::new(sim);
         let word = |offset| guard.words(offset, 1).map(|words| &words[0]).map_err(text);
         let neighbour = word(64)?;
         let record = word(128)?;
@@ -516,9 +516,9 @@ impl Concurrent for Beside {
 fn what_another_threads_fence_takes_along_is_found() {
     let program = Program::single(&[Side::Neighbour, Side::Record]);
     for reduced in [true, false] {
-        let options = Options {
+        let options = ExplorationOptions {
             rules: Rules::Log,
-            ..Options::default()
+            ..ExplorationOptions::default()
         };
         let mut explorer = Explorer::new(Beside, options).unwrap();
         let found = explorer.explore_threads(

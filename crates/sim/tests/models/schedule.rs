@@ -3,13 +3,13 @@
 //! museum (`museum/threads.rs`).
 
 use everleaf_sim::{
-    Complaint, Concurrent, Explorer, Images, Options, Program, Schedule, Scheduling, Search,
-    Subject, ThreadsFailure,
+    Complaint, Concurrent, ExplorationOptions, Explorer, Images, Program, Schedule, Scheduling,
+    Search, Subject, ThreadsFailure,
 };
 use medium::arena::Arena;
 use medium::sim::Sim;
 use medium::sync::{Atomic, Mutex, Ordering, pause};
-use medium::{Guard, Medium, volatile};
+use medium::{Medium, MediumGuard, volatile};
 
 use crate::common::text;
 
@@ -86,7 +86,7 @@ impl Opened {
 
 impl Toy {
     fn increment(&self, opened: &Opened) -> Result<u64, Complaint> {
-        let guard = Guard::new(&opened.sim);
+        let guard = MediumGuard::new(&opened.sim);
         let [counter, copy] =
             [64, 128].map(|offset| &guard.words(offset, 1).expect("in bounds")[0]);
         if self.0 != Flaw::LostUpdate {
@@ -118,7 +118,7 @@ impl Toy {
     }
 
     fn get(&self, opened: &Opened) -> Result<u64, Complaint> {
-        let guard = Guard::new(&opened.sim);
+        let guard = MediumGuard::new(&opened.sim);
         opened.lock();
         let value = guard.words(64, 1).map_err(text)?[0].load(&guard);
         opened.unlock();
@@ -144,7 +144,7 @@ impl Toy {
     }
 
     fn take_both(&self, opened: &Opened, operation: Operation) {
-        let guard = Guard::new(&opened.sim);
+        let guard = MediumGuard::new(&opened.sim);
         let locks = match (self.0, operation) {
             (Flaw::Deadlock, Get) => [&opened.second, &opened.first],
             _ => [&opened.first, &opened.second],
@@ -182,7 +182,7 @@ impl Subject for Toy {
             second: Mutex::new(()),
         };
         opened.shared.allocate().map_err(text)?;
-        let guard = Guard::new(sim);
+        let guard = MediumGuard::new(sim);
         let value = guard.words(64, 1).map_err(text)?[0].load(&guard);
         opened
             .shared()
@@ -198,7 +198,7 @@ impl Subject for Toy {
     }
 
     fn observe(&self, opened: &mut Opened) -> Result<u64, Complaint> {
-        let guard = Guard::new(&opened.sim);
+        let guard = MediumGuard::new(&opened.sim);
         let [value, copy] =
             [64, 128].map(|offset| guard.words(offset, 1).map(|words| words[0].load(&guard)));
         let value = value.map_err(text)?;
@@ -243,9 +243,9 @@ fn explore(
     operations: &[Operation],
     search: Search,
 ) -> Result<(), Box<ThreadsFailure<Operation>>> {
-    let options = Options {
+    let options = ExplorationOptions {
         images: Images::All,
-        ..Options::default()
+        ..ExplorationOptions::default()
     };
     let mut explorer = Explorer::new(Toy(flaw), options).unwrap();
     let scheduling = Scheduling {

@@ -1,9 +1,9 @@
 //! Faults planted on the trace: a publish done first, two persists swapped. The subject is a log of
 //! two cells, which is correct without faults.
 
-use everleaf_sim::{Complaint, Explorer, Options, Subject};
+use everleaf_sim::{Complaint, ExplorationOptions, Explorer, Subject};
 use medium::sim::{Mutation, Sim};
-use medium::{Guard, Medium, Word};
+use medium::{Medium, MediumGuard, Word};
 
 /// A value in two lines, and a word that says which of two such places holds it.
 #[derive(Clone, Copy)]
@@ -17,7 +17,7 @@ struct Pair {
 const SELECTOR: u64 = 64;
 const PLACES: [u64; 2] = [128, 256];
 
-fn word<'g>(guard: &'g Guard<'_, Sim>, offset: u64) -> Result<&'g Word, Complaint> {
+fn word<'g>(guard: &'g MediumGuard<'_, Sim>, offset: u64) -> Result<&'g Word, Complaint> {
     guard
         .words(offset, 1)
         .map(|words| &words[0])
@@ -26,7 +26,7 @@ fn word<'g>(guard: &'g Guard<'_, Sim>, offset: u64) -> Result<&'g Word, Complain
 
 impl Pair {
     #[track_caller]
-    fn persist(self, guard: &Guard<'_, Sim>) -> Result<(), Complaint> {
+    fn persist(self, guard: &MediumGuard<'_, Sim>) -> Result<(), Complaint> {
         if self.drains {
             return guard.drain().map_err(|error| error.to_string());
         }
@@ -56,7 +56,7 @@ impl Subject for Pair {
     }
 
     fn apply(&self, sim: &mut Sim, value: &u64) -> Result<(), Complaint> {
-        let guard = Guard::new(&*sim);
+        let guard = MediumGuard::new(&*sim);
         let selector = word(&guard, SELECTOR)?;
         let other = 1 - selector.load(&guard);
         let place = PLACES[other as usize];
@@ -80,7 +80,7 @@ impl Subject for Pair {
     }
 
     fn observe(&self, sim: &mut Sim) -> Result<u64, Complaint> {
-        let guard = Guard::new(&*sim);
+        let guard = MediumGuard::new(&*sim);
         let place = PLACES[word(&guard, SELECTOR)?.load(&guard) as usize];
         let values = [
             word(&guard, place)?.load(&guard),
@@ -105,10 +105,10 @@ fn judge(pair: Pair) {
     let explorer = |mutations| {
         Explorer::new(
             pair,
-            Options {
+            ExplorationOptions {
                 mutations,
                 shrink: false,
-                ..Options::default()
+                ..ExplorationOptions::default()
             },
         )
         .unwrap()

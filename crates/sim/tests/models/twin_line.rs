@@ -1,8 +1,10 @@
 //! The portable failure-atomic line: two copies, torn anywhere, also while recovery mends one.
 
-use everleaf_sim::{Complaint, Explorer, Images, Options, Rules, SecondCrash, Stats, Subject};
+use everleaf_sim::{
+    Complaint, ExplorationOptions, Explorer, Images, Rules, SecondCrash, Stats, Subject,
+};
 use medium::sim::Sim;
-use medium::{Guard, Line, LineForm, LineValue, Medium, Word, twin};
+use medium::{Line, LineForm, LineValue, Medium, MediumGuard, Word, twin};
 
 /// The line; its second copy lies in the 64 bytes before.
 const LINE: u64 = 128;
@@ -58,7 +60,7 @@ fn value_of(line: &LineValue) -> Result<u64, Complaint> {
 
 /// A publish by hand.
 fn publish(
-    guard: &Guard<'_, Sim>,
+    guard: &MediumGuard<'_, Sim>,
     variant: Variant,
     old: &LineValue,
     new: u64,
@@ -97,7 +99,7 @@ impl Subject for TwinLine {
     fn open(&self, sim: &Sim) -> Result<Opened, Complaint> {
         let fresh = sim.extent().length() == 0;
         sim.grow(LENGTH).map_err(|error| text(&error))?;
-        let guard = Guard::new(sim);
+        let guard = MediumGuard::new(sim);
         let line: &Line = guard.node(LINE).map_err(|bad| text(&bad))?;
         let stored = if fresh {
             line.init(&guard, &LineValue::ZERO)
@@ -117,7 +119,7 @@ impl Subject for TwinLine {
     }
 
     fn apply(&self, opened: &mut Opened, operation: &u64) -> Result<(), Complaint> {
-        let guard = Guard::new(&opened.sim);
+        let guard = MediumGuard::new(&opened.sim);
         opened.stored = match self.variant {
             Variant::Medium | Variant::MediumUnmended => {
                 let line: &Line = guard.node(LINE).map_err(|bad| text(&bad))?;
@@ -133,7 +135,7 @@ impl Subject for TwinLine {
     }
 
     fn observe(&self, opened: &mut Opened) -> Result<u64, Complaint> {
-        let guard = Guard::new(&opened.sim);
+        let guard = MediumGuard::new(&opened.sim);
         let line: &Line = guard.node(LINE).map_err(|bad| text(&bad))?;
         value_of(&line.load(&guard).map_err(|torn| text(&torn))?)
     }
@@ -144,13 +146,13 @@ impl Subject for TwinLine {
 }
 
 fn explore(variant: Variant, rules: Rules, second_crash: SecondCrash) -> Result<Stats, String> {
-    let options = Options {
+    let options = ExplorationOptions {
         rules,
         line_form: LineForm::Twin,
         images: Images::All,
         second_crash,
         command: "cargo test -p everleaf-sim --test models twin_line::".to_owned(),
-        ..Options::default()
+        ..ExplorationOptions::default()
     };
     let mut explorer = Explorer::new(TwinLine { variant }, options).unwrap();
     explorer

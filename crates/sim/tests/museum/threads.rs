@@ -2,8 +2,8 @@
 //! durable.
 
 use everleaf_sim::{
-    Complaint, Concurrent, Explorer, Options, Program, Schedule, Scheduling, Search, Subject,
-    ThreadsFailure,
+    Complaint, Concurrent, ExplorationOptions, Explorer, Program, Schedule, Scheduling, Search,
+    Subject, ThreadsFailure,
 };
 use medium::Medium;
 use medium::sim::Sim;
@@ -124,7 +124,7 @@ impl Exhibit<'_> {
         toy: Box<dyn OneKey>,
         program: &Program<Operation>,
         search: Search,
-        options: Options,
+        options: ExplorationOptions,
     ) -> Result<(), Box<ThreadsFailure<Operation>>> {
         let mut explorer = Explorer::new(Shown(toy), options).unwrap();
         explorer
@@ -150,9 +150,9 @@ impl Exhibit<'_> {
 
     /// Does the same as [`Exhibit::show`], also for bugs that the sweep is not made for.
     fn show_to(&self, toy: &dyn Fn(bool) -> Box<dyn OneKey>, sweep: bool) {
-        let options = Options {
+        let options = ExplorationOptions {
             command: "cargo test -p everleaf-sim --test museum".to_owned(),
-            ..Options::default()
+            ..ExplorationOptions::default()
         };
         let program = Program::single(&self.threads);
         let all = Search::Exhaustive { preemptions_max: 2 };
@@ -173,7 +173,7 @@ impl Exhibit<'_> {
                 toy(false),
                 &failure.program,
                 search,
-                Options {
+                ExplorationOptions {
                     replay,
                     ..options.clone()
                 },

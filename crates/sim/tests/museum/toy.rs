@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use everleaf_sim::{Complaint, Explorer, Options, Subject, Verdict};
+use everleaf_sim::{Complaint, ExplorationOptions, Explorer, Subject, Verdict};
 use medium::sim::Sim;
-use medium::{Guard, Medium, Word};
+use medium::{Medium, MediumGuard, Word};
 
 /// Bytes of memory that a toy has.
 pub(crate) const MEMORY_BYTES: u64 = 1 << 14;
@@ -18,11 +18,11 @@ pub(crate) const fn line(number: u64) -> u64 {
 
 /// Persistent memory, by offsets. An offset out of bounds panics, which is a complaint like any
 /// other.
-pub(crate) struct Memory<'s>(Guard<'s, Sim>);
+pub(crate) struct Memory<'s>(MediumGuard<'s, Sim>);
 
 impl<'s> Memory<'s> {
     pub(crate) fn new(sim: &'s Sim) -> Self {
-        Self(Guard::new(sim))
+        Self(MediumGuard::new(sim))
     }
 
     #[track_caller]
@@ -224,7 +224,7 @@ impl Exhibit<'_> {
         &'e self,
         toy: &'e dyn Toy,
         operations: &[Operation],
-        options: Options,
+        options: ExplorationOptions,
     ) -> Verdict<Shown<'e>> {
         let mut explorer = Explorer::new(
             Shown {
@@ -247,11 +247,11 @@ impl Exhibit<'_> {
     /// The toy as published must fail with the complaint, and in the same way when the crash is
     /// repeated; the mended one must pass.
     pub(crate) fn show(&self, published: &dyn Toy, mended: &dyn Toy) {
-        let options = Options {
+        let options = ExplorationOptions {
             limit_bytes: MEMORY_BYTES,
             steps_max: 20_000,
             command: "cargo test -p everleaf-sim --test museum".to_owned(),
-            ..Options::default()
+            ..ExplorationOptions::default()
         };
         let failure = self.explore(published, self.operations, options.clone());
         let failure = failure.expect_err("the bug was not noticed");
@@ -260,7 +260,7 @@ impl Exhibit<'_> {
             failure.what.contains(self.complaint),
             "another complaint: {failure}"
         );
-        let replay = Options {
+        let replay = ExplorationOptions {
             replay: Some(failure.replay()),
             ..options.clone()
         };

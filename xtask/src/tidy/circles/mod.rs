@@ -20,12 +20,12 @@ mod modules;
 
 use super::Violation;
 use super::syntax::Syntax;
-use super::tree::Tree;
+use super::tree::Workspace;
 use components::Graph;
 use modules::Crate;
 
 /// Looks for circles in every crate.
-pub(in crate::tidy) fn circles(tree: &Tree, syntax: &Syntax) -> Vec<Violation> {
+pub(in crate::tidy) fn circles(tree: &Workspace, syntax: &Syntax) -> Vec<Violation> {
     let mut found = Vec::new();
     for root in crate_roots(tree, syntax) {
         let graph = Crate::load(&root, syntax).graph();
@@ -35,7 +35,7 @@ pub(in crate::tidy) fn circles(tree: &Tree, syntax: &Syntax) -> Vec<Violation> {
 }
 
 /// The first file of each crate: of libraries, commands, tests, benchmarks and examples.
-fn crate_roots(tree: &Tree, syntax: &Syntax) -> Vec<String> {
+fn crate_roots(tree: &Workspace, syntax: &Syntax) -> Vec<String> {
     let mut roots: Vec<String> = tree
         .packages
         .iter()

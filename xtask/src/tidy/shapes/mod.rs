@@ -8,6 +8,7 @@
 //! | `x.into_iter().for_each(..)` | `if let` for an option, else `for` |
 //! | `then_some(()).ok_or(..)` | `if`, and an early return |
 //! | `[a, b][usize::from(flag)]` | `if` and `else`, or a struct |
+//! | `(a, b) = (x, y)` | two assignments |
 //! | `Option<Result<Option<T>>>` | an enum that names the cases |
 //! | `Err(Ok(..))`, `Ok(Err(..))` | an enum that names the cases |
 //! | `.ok().flatten()`, `.ok().copied()`, `.ok().cloned()` | `match` |
@@ -90,10 +91,8 @@ impl Shape {
             Self::NestedOption => Some("write an enum that names the cases"),
             Self::FlattenedResult => Some("`match`, and say why the error may be dropped"),
             Self::NestedResult => Some("write an enum that names the cases"),
-            Self::TupleAssignment
-            | Self::LongTuple
-            | Self::AssigningClosure
-            | Self::FilledInLater => None,
+            Self::TupleAssignment => Some("write an assignment for each, or swap the two"),
+            Self::LongTuple | Self::AssigningClosure | Self::FilledInLater => None,
         }
     }
 }

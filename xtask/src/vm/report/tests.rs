@@ -8,7 +8,7 @@ fn medians_are_in_the_middle() {
 
 #[test]
 fn what_logs_did_is_added_up() {
-    let log = |capacity_bytes, written_bytes, checkpoints, replayed_bytes| Log {
+    let log = |capacity_bytes, written_bytes, checkpoints, replayed_bytes| LogStat {
         capacity_bytes,
         written_bytes,
         syncs: 10,
@@ -22,7 +22,7 @@ fn what_logs_did_is_added_up() {
     logs.add(&log(64, 0, 0, 0), None);
     logs.add(
         &log(64, 0, 0, 50),
-        Some(&Figures {
+        Some(&LogFigures {
             seconds: 1.0,
             log_bytes_at_open: 64,
             log: log(64, 40, 0, 50),
@@ -30,7 +30,7 @@ fn what_logs_did_is_added_up() {
     );
     logs.add(
         &log(64, 0, 0, 9),
-        Some(&Figures {
+        Some(&LogFigures {
             seconds: 1.0,
             log_bytes_at_open: 64,
             log: log(128, 500, 3, 9),

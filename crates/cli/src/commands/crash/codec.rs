@@ -5,7 +5,7 @@ use sim::index;
 
 /// How entries are coded.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum CodecName {
+pub(super) enum CodecArgument {
     /// Byte strings
     Record,
     /// Numbers of 64 bits
@@ -15,12 +15,12 @@ pub(super) enum CodecName {
     Layers,
 }
 
-impl From<CodecName> for index::CodecName {
-    fn from(codec: CodecName) -> Self {
+impl From<CodecArgument> for index::CodecName {
+    fn from(codec: CodecArgument) -> Self {
         match codec {
-            CodecName::Record => Self::Record,
-            CodecName::Word => Self::Word,
-            CodecName::Layers => Self::Layers,
+            CodecArgument::Record => Self::Record,
+            CodecArgument::Word => Self::Word,
+            CodecArgument::Layers => Self::Layers,
         }
     }
 }

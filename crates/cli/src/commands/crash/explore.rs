@@ -9,10 +9,10 @@ use medium::sim::{Mutation, Site};
 use sim::index::script::{Mix, random_operations, writes, writes_in_epochs};
 use sim::index::suite::{Progress, Suite, exhaust};
 use sim::index::{AnyEngine, FollowUp, IndexOperation, IndexSubject, RUBBISH_FROM};
-use sim::{Durability, Explorer, Images, Options, SecondCrash, Stats};
+use sim::{DurabilityContract, ExplorationOptions, Explorer, Images, SecondCrash, Stats};
 
 use super::replay::Repeat;
-use super::report::{Report, Violation};
+use super::report::{FailedRecovery, Report};
 use super::{Args, parse_place, threads};
 use crate::context::Context;
 use crate::failure::Failure;
@@ -22,14 +22,14 @@ use crate::progress;
 const LIMIT_BYTES: u64 = 16 << 20;
 
 /// The counts, and the failure if there is one.
-type Found = (Stats, Option<Box<sim::Failure<IndexOperation>>>);
+type ThreadsFindings = (Stats, Option<Box<sim::CrashFailure<IndexOperation>>>);
 
 /// Runs the exploration of the arguments.
 pub(super) fn run(args: &Args, context: Context) -> Result<Report, Failure> {
     let start = Instant::now();
     let engine = &args.engine();
     let seed = args.seed();
-    let mut options = Options {
+    let mut options = ExplorationOptions {
         rules: args.medium.rules(),
         line_form: args.lines.form(),
         limit_bytes: LIMIT_BYTES,
@@ -38,10 +38,10 @@ pub(super) fn run(args: &Args, context: Context) -> Result<Report, Failure> {
         second_crash: args.second_crash().into(),
         seed,
         command: args.command(),
-        ..Options::default()
+        ..ExplorationOptions::default()
     };
     let operations = |seed, count: u32, keys: u64| {
-        let is_immediate = engine.durability() == Durability::OnReturn;
+        let is_immediate = engine.durability() == DurabilityContract::OnReturn;
         let mix: Mix = if is_immediate {
             writes
         } else {
@@ -61,16 +61,16 @@ pub(super) fn run(args: &Args, context: Context) -> Result<Report, Failure> {
         };
         options.mutations = mutations(engine, &options, &script, place)?;
     }
-    let of_one = |(stats, failure): Found| {
+    let of_one = |(stats, failure): ThreadsFindings| {
         (
             stats,
-            failure.map(|failure| Violation::new(&failure, &args.command())),
+            failure.map(|failure| FailedRecovery::new(&failure, &args.command())),
         )
     };
-    let of_threads = |(stats, failure): threads::Found| {
+    let of_threads = |(stats, failure): threads::ThreadsFindings| {
         (
             stats,
-            failure.map(|failure| Violation::of_threads(&failure, &args.command())),
+            failure.map(|failure| FailedRecovery::of_threads(&failure, &args.command())),
         )
     };
     let (stats, violation) = match (&args.replay, args.exhaustive, args.threads) {
@@ -109,14 +109,19 @@ fn keys(operations: u32) -> u64 {
 pub(super) fn explorer(
     engine: &AnyEngine,
     follow_up: FollowUp,
-    options: Options,
+    options: ExplorationOptions,
 ) -> Result<Explorer<IndexSubject>, Failure> {
     Explorer::new(IndexSubject::new(engine, follow_up), options)
         .map_err(|error| Failure::Refused(error.to_string()))
 }
 
 /// Every short sequence on small trees.
-fn all(engine: &AnyEngine, args: &Args, options: &Options, context: Context) -> Found {
+fn all(
+    engine: &AnyEngine,
+    args: &Args,
+    options: &ExplorationOptions,
+    context: Context,
+) -> ThreadsFindings {
     let template = "{bar:20} {human_pos} of {human_len} sequences, {elapsed}: {wide_msg}";
     // The first report tells how many there are.
     let bar = OnceLock::new();
@@ -151,10 +156,10 @@ pub(super) fn message(stats: &Stats) -> String {
 /// One random sequence.
 fn random(
     engine: &AnyEngine,
-    options: Options,
+    options: ExplorationOptions,
     operations: &[IndexOperation],
     context: Context,
-) -> Result<Found, Failure> {
+) -> Result<ThreadsFindings, Failure> {
     let bar = progress::bar(
         context,
         Some(1000),
@@ -178,15 +183,15 @@ fn random(
 fn repeat_crash(
     engine: &AnyEngine,
     args: &Args,
-    options: Options,
+    options: ExplorationOptions,
     repeat: &Repeat,
-) -> Result<Found, Failure> {
+) -> Result<ThreadsFindings, Failure> {
     let follow_up = if args.exhaustive {
         FollowUp::SplitAndMerge
     } else {
         FollowUp::Keys
     };
-    let options = Options {
+    let options = ExplorationOptions {
         replay: Some(repeat.crashes.clone()),
         ..options
     };
@@ -213,14 +218,14 @@ fn repeat_crash(
 /// calls there are.
 fn mutations(
     engine: &AnyEngine,
-    options: &Options,
+    options: &ExplorationOptions,
     script: &[IndexOperation],
     place: &str,
 ) -> Result<Vec<Mutation>, Failure> {
     let (file, line) = parse_place(place)?;
     let images = Images::Some { random: 0 };
     let second_crash = SecondCrash::Never;
-    let once = Options {
+    let once = ExplorationOptions {
         images,
         second_crash,
         ..options.clone()

@@ -19,9 +19,9 @@ use sim::{Rules, watchdog};
 use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
 use crate::text::command_line;
-use codec::CodecName;
+use codec::CodecArgument;
 use replay::Repeat;
-use report::Scope;
+use report::ExplorationScope;
 
 /// The most operations of a sequence in small scopes: 12 choices each, from a few seed trees.
 const LENGTH_MAX: u64 = 6;
@@ -33,7 +33,7 @@ const RANDOM_IMAGES: u32 = 2;
 /// The most threads.
 const THREADS_MAX: i64 = 16;
 /// Both shapes of records.
-const ALL_RECORDS: [CodecName; 2] = [CodecName::Record, CodecName::Layers];
+const ALL_RECORDS: [CodecArgument; 2] = [CodecArgument::Record, CodecArgument::Layers];
 /// Minutes of random threads in the long profile.
 const LONG_MINUTES: u64 = 60;
 
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// The codec of entries [default: record; with --exhaustive and one thread also layers, for a
     /// trie, with a report each]
     #[arg(long, value_enum)]
-    codec: Option<CodecName>,
+    codec: Option<CodecArgument>,
     /// Operations of the random sequence, at most 20,000; leaves have their full size. With
     /// --threads, operations of all random programs together
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -216,8 +216,8 @@ impl Args {
         }
     }
 
-    fn codec(&self) -> CodecName {
-        self.codec.unwrap_or(CodecName::Record)
+    fn codec(&self) -> CodecArgument {
+        self.codec.unwrap_or(CodecArgument::Record)
     }
 
     fn engine(&self) -> AnyEngine {
@@ -309,28 +309,28 @@ impl Args {
     }
 
     /// The scope of the exploration.
-    fn scope(&self, seed: u64) -> Scope {
+    fn scope(&self, seed: u64) -> ExplorationScope {
         match (&self.replay, self.exhaustive, self.threads) {
-            _ if self.long => Scope::Long,
-            (Some(_), ..) => Scope::OneCrash,
-            (None, true, None) => Scope::AllSequences {
+            _ if self.long => ExplorationScope::Long,
+            (Some(_), ..) => ExplorationScope::OneCrash,
+            (None, true, None) => ExplorationScope::AllSequences {
                 length: self.length,
             },
-            (None, true, Some(threads)) => Scope::AllSchedules {
+            (None, true, Some(threads)) => ExplorationScope::AllSchedules {
                 threads,
                 preemptions: self.preemptions,
             },
-            (None, false, None) => Scope::RandomSequence {
+            (None, false, None) => ExplorationScope::RandomSequence {
                 length: self.ops,
                 seed,
             },
-            (None, false, Some(threads)) => Scope::RandomSchedules { threads, seed },
+            (None, false, Some(threads)) => ExplorationScope::RandomSchedules { threads, seed },
         }
     }
 
     /// The explorations that are asked for.
     fn parts(&self) -> Vec<Self> {
-        let with = |codec: CodecName| Self {
+        let with = |codec: CodecArgument| Self {
             codec: Some(codec),
             ..self.clone()
         };
@@ -346,7 +346,7 @@ impl Args {
                 vec![with(self.codec())]
             };
         }
-        let of_codec = |codec: CodecName| {
+        let of_codec = |codec: CodecArgument| {
             let all = Self {
                 codec: Some(codec),
                 exhaustive: true,
@@ -372,9 +372,9 @@ impl Args {
                 },
             ]
         };
-        let codecs = [CodecName::Word].into_iter().chain(ALL_RECORDS);
+        let codecs = [CodecArgument::Word].into_iter().chain(ALL_RECORDS);
         codecs
-            .filter(|codec| *codec != CodecName::Layers || self.engine.is_trie)
+            .filter(|codec| *codec != CodecArgument::Layers || self.engine.is_trie)
             .flat_map(of_codec)
             .collect()
     }

@@ -8,7 +8,7 @@ use sim::index::IndexOperation::{
     ScanBack, Sync, Update, Visit,
 };
 use sim::index::script::{from_word, to_word};
-use sim::{Replay, Schedule};
+use sim::{CrashReplay, Schedule};
 
 use crate::text::command_line;
 
@@ -27,7 +27,7 @@ pub(super) struct Repeat {
     pub(super) setup: Vec<IndexOperation>,
     pub(super) operations: Vec<IndexOperation>,
     pub(super) threads: Option<(Vec<Vec<IndexOperation>>, Schedule)>,
-    pub(super) crashes: Replay,
+    pub(super) crashes: CrashReplay,
 }
 
 impl Repeat {
@@ -108,7 +108,7 @@ impl FromStr for Repeat {
             return Err(bad);
         }
         let crashes = if crashes.is_empty() {
-            Replay::default()
+            CrashReplay::default()
         } else {
             crashes.parse()?
         };

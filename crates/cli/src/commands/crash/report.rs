@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 use sim::index::IndexOperation;
 use sim::watchdog::{Doing, Ended};
-use sim::{Crash, Replay, Stats, ThreadsFailure};
+use sim::{Crash, CrashReplay, Stats, ThreadsFailure};
 
 use super::replay::Repeat;
 use super::{Args, name};
@@ -26,7 +26,7 @@ pub(super) struct Report {
     /// The images of each crash that were tried.
     pub(super) images_tried: String,
     #[serde(flatten)]
-    pub(super) scope: Scope,
+    pub(super) scope: ExplorationScope,
     /// Counts; `None` if the exploration ended its process.
     #[serde(flatten)]
     pub(super) stats: Option<Stats>,
@@ -36,13 +36,13 @@ pub(super) struct Report {
     /// The command that repeats all of this.
     pub(super) command: String,
     /// The exploration ends with the first one.
-    pub(super) first_violations: Vec<Violation>,
+    pub(super) first_violations: Vec<FailedRecovery>,
 }
 
 /// The exploration.
 #[derive(Serialize)]
 #[serde(tag = "scope", rename_all = "snake_case")]
-pub(super) enum Scope {
+pub(super) enum ExplorationScope {
     /// Every sequence of this length, from every seed tree.
     AllSequences { length: u64 },
     /// One sequence.
@@ -57,7 +57,7 @@ pub(super) enum Scope {
     OneCrash,
 }
 
-impl fmt::Display for Scope {
+impl fmt::Display for ExplorationScope {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AllSequences { length } => {
@@ -96,7 +96,7 @@ impl fmt::Display for Scope {
 
 /// A crash from which the engine did not recover.
 #[derive(Serialize)]
-pub(super) struct Violation {
+pub(super) struct FailedRecovery {
     what: String,
     setup: Vec<String>,
     operations: Vec<String>,
@@ -158,7 +158,7 @@ fn texts(operations: &[IndexOperation]) -> Vec<String> {
     operations.iter().map(|one| format!("{one:?}")).collect()
 }
 
-impl Violation {
+impl FailedRecovery {
     /// The report of a repetition.
     fn of_repeat(what: String, repeat: &Repeat) -> Self {
         let threads = repeat
@@ -178,7 +178,7 @@ impl Violation {
         }
     }
 
-    pub(super) fn new(failure: &sim::Failure<IndexOperation>, command: &str) -> Self {
+    pub(super) fn new(failure: &sim::CrashFailure<IndexOperation>, command: &str) -> Self {
         let repeat = Repeat {
             setup: failure.setup.clone(),
             operations: failure.operations.clone(),
@@ -258,7 +258,7 @@ impl Violation {
             setup: Vec::new(),
             operations: Vec::new(),
             threads: None,
-            crashes: Replay::default(),
+            crashes: CrashReplay::default(),
         };
         let replay = repeats
             .into_iter()

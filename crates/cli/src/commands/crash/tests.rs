@@ -40,7 +40,12 @@ fn the_long_profile_has_all_it_promises() {
                 (codec, false, 3, Some(3), Some(minutes)),
             ]
         };
-        let all = [CodecName::Word, CodecName::Record, CodecName::Layers].map(codec);
+        let all = [
+            CodecArgument::Word,
+            CodecArgument::Record,
+            CodecArgument::Layers,
+        ]
+        .map(codec);
         assert_eq!(figures, all.concat());
         assert!(parts.iter().all(|part| !part.long && part.preemptions == 2));
     }
@@ -52,19 +57,19 @@ fn small_scopes_of_masstree_have_both_shapes_of_records() {
     let codecs = |more: &[&str]| parts(more).iter().map(Args::codec).collect::<Vec<_>>();
     assert_eq!(
         codecs(&["--exhaustive"]),
-        [CodecName::Record, CodecName::Layers]
+        [CodecArgument::Record, CodecArgument::Layers]
     );
     assert_eq!(
         codecs(&["--exhaustive", "--codec", "record"]),
-        [CodecName::Record]
+        [CodecArgument::Record]
     );
     assert_eq!(
         codecs(&["--exhaustive", "--threads", "2"]),
-        [CodecName::Record]
+        [CodecArgument::Record]
     );
     assert_eq!(
         codecs(&["--ops", "7", "--codec", "layers"]),
-        [CodecName::Layers]
+        [CodecArgument::Layers]
     );
 }
 

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use sim::index::threads::{self, Chance, Work, exhaust, scopes};
+use sim::index::threads::{self, Chance, ProgramExploration, exhaust, scopes};
 use sim::index::{AnyEngine, FollowUp, IndexOperation};
-use sim::{Options, Program, Schedule, Scheduling, Search, Stats, ThreadsFailure};
+use sim::{ExplorationOptions, Program, Schedule, Scheduling, Search, Stats, ThreadsFailure};
 
 use super::explore::{explorer, message};
 use super::replay::Repeat;
@@ -16,16 +16,16 @@ use crate::failure::Failure;
 use crate::progress;
 
 /// The counts, and the failure if there is one.
-pub(super) type Found = (Stats, Option<Box<ThreadsFailure<IndexOperation>>>);
+pub(super) type ThreadsFindings = (Stats, Option<Box<ThreadsFailure<IndexOperation>>>);
 
 /// How programs are explored; `tell` gets the counts of each.
 fn work<'w>(
-    options: &'w Options,
+    options: &'w ExplorationOptions,
     scheduling: &'w Scheduling,
     args: &Args,
     tell: &'w (dyn Fn(&Stats) + Sync),
-) -> Work<'w> {
-    Work {
+) -> ProgramExploration<'w> {
+    ProgramExploration {
         options,
         follow_up: FollowUp::Keys,
         scheduling,
@@ -37,7 +37,12 @@ fn work<'w>(
 const PROGRAMS: &str = "{bar:20} {human_pos} of {human_len} programs, {elapsed}: {wide_msg}";
 
 /// Every pair or triple of operations on small trees, under every schedule.
-pub(super) fn all(engine: &AnyEngine, args: &Args, options: &Options, context: Context) -> Found {
+pub(super) fn all(
+    engine: &AnyEngine,
+    args: &Args,
+    options: &ExplorationOptions,
+    context: Context,
+) -> ThreadsFindings {
     let scopes = scopes(engine.leaf_entries());
     let programs = scopes.iter().map(|scope| match args.threads {
         Some(3) => threads::triples(scope, engine.durability()),
@@ -72,10 +77,10 @@ pub(super) fn all(engine: &AnyEngine, args: &Args, options: &Options, context: C
 pub(super) fn random(
     engine: &AnyEngine,
     args: &Args,
-    options: &Options,
+    options: &ExplorationOptions,
     seed: u64,
     context: Context,
-) -> Found {
+) -> ThreadsFindings {
     let start = Instant::now();
     let threads = args.threads.map_or(2, usize::from);
     let chance = Chance {
@@ -118,13 +123,17 @@ pub(super) fn random(
 /// One schedule, and its named crashes.
 pub(super) fn repeat(
     engine: &AnyEngine,
-    options: Options,
+    options: ExplorationOptions,
     repeat: &Repeat,
     threads: &[Vec<IndexOperation>],
     schedule: &Schedule,
-) -> Result<Found, Failure> {
+) -> Result<ThreadsFindings, Failure> {
     let replay = Some(repeat.crashes.clone());
-    let mut explorer = explorer(engine, FollowUp::Keys, Options { replay, ..options })?;
+    let mut explorer = explorer(
+        engine,
+        FollowUp::Keys,
+        ExplorationOptions { replay, ..options },
+    )?;
     explorer
         .set_up(&repeat.setup)
         .map_err(|failure| Failure::Refused(failure.to_string()))?;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use sim::watchdog::{self, ProcessEnd};
 
 use super::Args;
-use super::report::{Report, Violation};
+use super::report::{FailedRecovery, Report};
 use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
 
@@ -33,7 +33,7 @@ pub(super) fn run(args: &Args, context: Context) -> Outcome {
         )),
         ProcessEnd::Cut(ended) => {
             let whole = args.whole_command(seed);
-            let violation = Violation::of_ended(&ended, &whole);
+            let violation = FailedRecovery::of_ended(&ended, &whole);
             let report = Report {
                 stats: None,
                 images_avoided: None,

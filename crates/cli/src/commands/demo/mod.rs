@@ -21,7 +21,7 @@ use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
 use crate::{child, progress};
 use listing::Listing;
-use prove::Acknowledged;
+use prove::Acknowledgements;
 use report::Report;
 use show::Show;
 use writer::THREADS;
@@ -52,7 +52,7 @@ pub(crate) struct Args {
 
 /// The writer's work until it was killed.
 struct Killed {
-    acknowledged: Acknowledged,
+    acknowledged: Acknowledgements,
     process: u32,
     /// From the first acknowledgement to the kill.
     duration: Duration,
@@ -83,7 +83,7 @@ fn write_and_kill(
     let sent = writer::send(listing, BufWriter::with_capacity(1 << 20, input));
     let bar = progress::bar(context, Some(listing.len() as u64), "0 acknowledged", BAR);
     let kill_at = ((listing.len() as f64 * KILLED_AFTER) as usize).max(1);
-    let mut acknowledged = Acknowledged::none(listing.len());
+    let mut acknowledged = Acknowledgements::none(listing.len());
     let mut start = None;
     let mut duration = Duration::ZERO;
     let mut status = None;

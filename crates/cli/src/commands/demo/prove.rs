@@ -11,12 +11,12 @@ use crate::commands::violations::Violations;
 use crate::failure::Failure;
 
 /// The acknowledgements of a writer.
-pub(super) struct Acknowledged {
+pub(super) struct Acknowledgements {
     flags: Vec<bool>,
     pub(super) count: usize,
 }
 
-impl Acknowledged {
+impl Acknowledgements {
     pub(super) fn none(paths: usize) -> Self {
         Self {
             flags: vec![false; paths],
@@ -53,7 +53,7 @@ pub(super) struct Proof {
 pub(super) fn prove(
     tree: &Tree,
     listing: &Listing,
-    acknowledged: &Acknowledged,
+    acknowledged: &Acknowledgements,
     tick: impl Fn(u64),
 ) -> Result<Proof, Failure> {
     let mut proof = Proof {
@@ -122,7 +122,7 @@ pub(super) fn prove(
 
 /// Whether a path can have been written without being acknowledged: it comes right behind its
 /// thread's last acknowledgement.
-fn can_be_in_flight(index: usize, paths: usize, acknowledged: &Acknowledged) -> bool {
+fn can_be_in_flight(index: usize, paths: usize, acknowledged: &Acknowledgements) -> bool {
     let part = (0..THREADS)
         .map(|thread| part(thread, paths))
         .find(|part| part.contains(&index));

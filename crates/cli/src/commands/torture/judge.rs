@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use sim::torture::{Oracle, RoundHistory, Tally};
 
-use super::Work;
+use super::WorkArgs;
 use super::channel::Reading;
 use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
@@ -15,7 +15,7 @@ use crate::failure::{Answer, Failure, Outcome};
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
-    work: Work,
+    work: WorkArgs,
     /// The offset of the records in a channel, in bytes
     #[arg(long)]
     records_at: usize,

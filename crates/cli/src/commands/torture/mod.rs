@@ -23,12 +23,12 @@ use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
 use crate::{child, interrupt, progress, text};
 use promise::Promise;
-use sim::torture::{Contents, Oracle, TREES, Tally, Workload, tree_names};
+use sim::torture::{Contents, Oracle, TREES, Tally, TortureWorkload, tree_names};
 use verify::open_trees;
 
 /// The work of writers: the same for all processes of a run.
 #[derive(clap::Args, Clone, Debug)]
-pub(crate) struct Work {
+pub(crate) struct WorkArgs {
     /// The engine
     #[arg(long, value_name = "NAME", default_value = "rntree", value_parser = engine_of(lab::ENGINES))]
     engine: Engine,
@@ -51,7 +51,7 @@ pub(crate) struct Work {
     batches: bool,
 }
 
-impl Work {
+impl WorkArgs {
     /// The same as command-line arguments, separated by spaces.
     fn to_arguments(&self) -> String {
         let Self {
@@ -71,7 +71,7 @@ impl Work {
     }
 
     /// The workload in the form that writers and the oracle need.
-    fn workload(&self) -> Workload {
+    fn workload(&self) -> TortureWorkload {
         let Self {
             engine,
             durability,
@@ -80,7 +80,7 @@ impl Work {
             trees,
             batches,
         } = *self;
-        Workload {
+        TortureWorkload {
             engine,
             acknowledged: durability.acknowledged(),
             threads,
@@ -96,7 +96,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     pool: PoolArgs,
     #[command(flatten)]
-    work: Work,
+    work: WorkArgs,
     /// How many times a writer is started and killed
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..1 << 23))]
     rounds: u32,
@@ -301,7 +301,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
 }
 
 /// Makes the pool and its trees, so that every round finds them.
-fn make_pool(args: &Args, workload: &Workload, context: Context) -> Result<(), Failure> {
+fn make_pool(args: &Args, workload: &TortureWorkload, context: Context) -> Result<(), Failure> {
     let store = args.pool.options().open(&args.pool.pool)?;
     context.note_medium(&store);
     drop(open_trees(&store, workload)?);

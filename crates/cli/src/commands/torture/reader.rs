@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use super::channel::Reading;
 use super::log::LogReport;
-use super::{Work, verify};
+use super::{WorkArgs, verify};
 use crate::arguments::PoolArgs;
 use crate::commands::stat::survives_name;
 use crate::context::write_json;
@@ -21,7 +21,7 @@ pub(crate) struct Args {
     #[arg(long)]
     round: u32,
     #[command(flatten)]
-    work: Work,
+    work: WorkArgs,
     /// The file for the result, from its first byte on
     #[arg(long)]
     channel: PathBuf,

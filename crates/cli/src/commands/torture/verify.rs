@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use everleaf::{Store, Tree, TreeOptions};
-use sim::torture::{Contents, Version, Workload, has_words, key_bytes, version_of};
+use sim::torture::{Contents, TortureWorkload, ValueVersion, has_words, key_bytes, version_of};
 
 use crate::failure::Failure;
 
@@ -11,7 +11,7 @@ use crate::failure::Failure;
 const GROUP: usize = 16;
 
 /// Opens (or makes) the trees of a torture pool.
-pub(super) fn open_trees(store: &Store, workload: &Workload) -> everleaf::Result<Vec<Tree>> {
+pub(super) fn open_trees(store: &Store, workload: &TortureWorkload) -> everleaf::Result<Vec<Tree>> {
     let open = |tree: u8| {
         let kind = if has_words(tree) {
             TreeOptions::WORDS
@@ -33,7 +33,7 @@ pub(super) fn open_trees(store: &Store, workload: &Workload) -> everleaf::Result
 /// structure is sound, and that nothing leaks.
 pub(super) fn read_all(
     store: &Store,
-    workload: &Workload,
+    workload: &TortureWorkload,
     round: u32,
     violations: &mut Vec<String>,
 ) -> Result<Contents, Failure> {
@@ -77,7 +77,7 @@ fn read_forward(
     tree: &Tree,
     number: u8,
     all_keys: &[Vec<u8>],
-    versions: &mut [Version],
+    versions: &mut [ValueVersion],
     violations: &mut Vec<String>,
 ) -> Result<(), Failure> {
     let known: HashMap<&[u8], usize> = all_keys.iter().map(Vec::as_slice).zip(0..).collect();
@@ -133,7 +133,7 @@ fn compare_reads(
     number: u8,
     round: u32,
     all_keys: &[Vec<u8>],
-    versions: &[Version],
+    versions: &[ValueVersion],
     violations: &mut Vec<String>,
 ) -> Result<(), Failure> {
     for (keys, versions) in all_keys.chunks(GROUP).zip(versions.chunks(GROUP)) {
@@ -161,7 +161,7 @@ fn compare_reads(
 fn verify_figures(
     store: &Store,
     contents: &Contents,
-    workload: &Workload,
+    workload: &TortureWorkload,
     violations: &mut Vec<String>,
 ) -> Result<(), Failure> {
     // An engine with epochs keeps free objects, and counts them itself, in `check`.

@@ -9,11 +9,11 @@ use everleaf::{Batch, ErrorKind, Pending, Store, Tree};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use sim::torture::{
-    Announcement, Move, OperationKind, Transfer, Version, Workload, key_bytes, ledger, owner,
-    spread, value_bytes, version, version_of,
+    Announcement, Move, OperationKind, TortureWorkload, Transfer, ValueVersion, key_bytes, ledger,
+    owner, spread, value_bytes, version, version_of,
 };
 
-use super::Work;
+use super::WorkArgs;
 use super::channel::ChannelArgs;
 use super::promise::Promise;
 use super::verify::open_trees;
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     #[arg(long)]
     round: u32,
     #[command(flatten)]
-    work: Work,
+    work: WorkArgs,
     #[command(flatten)]
     channel: ChannelArgs,
 }
@@ -67,7 +67,7 @@ const KINDS: [OperationKind; 8] = [
 /// One writer thread.
 struct Writer<'a> {
     args: &'a Args,
-    workload: &'a Workload,
+    workload: &'a TortureWorkload,
     store: &'a Store,
     trees: &'a [Tree],
     /// Locked for each record, so that records are in the order of time.
@@ -77,7 +77,7 @@ struct Writer<'a> {
     mix: [u32; 8],
     sequence: u32,
     answer: Option<bool>,
-    seen: Version,
+    seen: ValueVersion,
     value: Vec<u8>,
     /// Writes that were not waited for.
     pending: Vec<Pending<bool>>,
@@ -128,7 +128,7 @@ impl Writer<'_> {
     }
 
     /// Reads a key's version; its value must be exactly a version.
-    fn read(&mut self, tree: u8, key: &[u8]) -> everleaf::Result<Version> {
+    fn read(&mut self, tree: u8, key: &[u8]) -> everleaf::Result<ValueVersion> {
         if !self.trees[usize::from(tree)].get_into(key, &mut self.value)? {
             return Ok(0);
         }
@@ -210,7 +210,7 @@ impl Writer<'_> {
     }
 
     /// Writes a batch, on condition that its accounts are as they were read.
-    fn transfer(&mut self, version: Version) -> everleaf::Result<bool> {
+    fn transfer(&mut self, version: ValueVersion) -> everleaf::Result<bool> {
         let transfer = Transfer::of(version, self.workload);
         let mut batch = Batch::new();
         for Move { tree, key, amount } in transfer.moves {
@@ -251,8 +251,8 @@ impl Writer<'_> {
         kind: OperationKind,
         tree: u8,
         key: &[u8],
-        version: Version,
-        expected: Version,
+        version: ValueVersion,
+        expected: ValueVersion,
     ) -> everleaf::Result<bool> {
         let new = value_bytes(tree, version);
         let old = (expected != 0).then(|| value_bytes(tree, expected));

@@ -7,8 +7,8 @@ use pool::{BATCH_SLOTS, Pool, PoolOptions};
 
 use super::{Logged, publish, write_entry};
 use crate::ErrorKind;
-use crate::batch::{Batch, StripedTree, Target, Unfinished, Write, write};
-use crate::engine::{AnyTree, Codec, Engine};
+use crate::batch::{BatchRequest, BatchTree, StripedTree, Unfinished, Write, write};
+use crate::engine::{AnyTree, CodecKind, Engine};
 use crate::index::RecordCodec;
 use crate::rntree::{RnTree, RnTreeOptions};
 
@@ -19,13 +19,13 @@ const EVER: Duration = Duration::from_secs(60);
 fn write_to_new_tree(pool: &Pool<Dax>) -> crate::Result<()> {
     let tree = RnTree::<Dax, RecordCodec>::create(pool, "tree", RnTreeOptions::default())?;
     let tree = StripedTree::new(pool, AnyTree::records(tree));
-    let target = Target::new("tree", &tree, 1, Codec::Record, &Engine::RNTREE);
+    let target = BatchTree::new("tree", &tree, 1, CodecKind::Record, &Engine::RNTREE);
     let only = Write {
         tree: 0,
         key: b"key",
         value: Some(b"value"),
     };
-    let batch = Batch {
+    let batch = BatchRequest {
         trees: vec![target],
         writes: vec![only],
         conditions: Vec::new(),

@@ -3,14 +3,14 @@ use pool::Pool;
 
 use super::*;
 use crate::ErrorKind;
-use crate::bztree::find::Goal;
+use crate::bztree::find::DescentGoal;
 use crate::bztree::layout::{
     ENTRIES_MAX, FROZEN, INNER_HEADER, INNER_STATUS, Inner, InnerHeader, LEAF_STATUS,
 };
-use crate::bztree::testing::{self, Tree};
+use crate::bztree::testing::{self, TestTree};
 use crate::index::{Condition, Index, WordIndex};
 
-fn tree(keys: u64) -> (Pool<Dax>, Tree) {
+fn tree(keys: u64) -> (Pool<Dax>, TestTree) {
     let (pool, tree) = testing::tree(4);
     for key in 1..=keys {
         assert!(WordIndex::write_durably(&tree, 10 * key, Some(key), Condition::Absent).unwrap());
@@ -18,8 +18,8 @@ fn tree(keys: u64) -> (Pool<Dax>, Tree) {
     (pool, tree)
 }
 
-fn root<'g>(tree: &Tree, guard: &'g Guard<'_, Dax>) -> &'g Inner {
-    Tree::inner(guard, tree.root_pointer(guard).unwrap().offset()).unwrap()
+fn root<'g>(tree: &TestTree, guard: &'g Guard<'_, Dax>) -> &'g Inner {
+    TestTree::inner(guard, tree.root_pointer(guard).unwrap().offset()).unwrap()
 }
 
 fn is_corrupt<T>(outcome: &Result<T>) -> bool {
@@ -34,8 +34,8 @@ fn a_tree_that_shares_children_is_damaged_and_not_walked_for_ever() {
     let guard = pool.pin();
     let mut below = tree.root_pointer(&guard).unwrap();
     for level in 1..=9 {
-        let offset = guard.allocate_lines(Tree::INNER_BYTES).unwrap();
-        let inner = Tree::inner(&guard, offset).unwrap();
+        let offset = guard.allocate_lines(TestTree::INNER_BYTES).unwrap();
+        let inner = TestTree::inner(&guard, offset).unwrap();
         inner
             .keys
             .iter()
@@ -64,12 +64,12 @@ fn a_leaf_that_is_reached_twice_is_reported_and_not_freed_twice() {
     let (pool, tree) = tree(20);
     let guard = pool.pin();
     let mut inner = root(&tree, &guard);
-    while Tree::header(&guard, inner).level() > 1 {
+    while TestTree::header(&guard, inner).level() > 1 {
         let child = Pointer(inner.children[0].load(&guard));
-        inner = Tree::inner(&guard, child.offset()).unwrap();
+        inner = TestTree::inner(&guard, child.offset()).unwrap();
     }
     // The leaf has no entries, so that none of them is out of place.
-    let twice = Tree::leaf(&guard, Pointer(inner.children[0].load(&guard)).offset()).unwrap();
+    let twice = TestTree::leaf(&guard, Pointer(inner.children[0].load(&guard)).offset()).unwrap();
     let entries = twice.entries(&guard, 4).unwrap();
     entries
         .iter()
@@ -94,11 +94,11 @@ fn a_separator_outside_of_its_nodes_range_is_reported() {
     let (pool, tree) = tree(60);
     let guard = pool.pin();
     let top = root(&tree, &guard);
-    assert!(Tree::header(&guard, top).level() > 1);
+    assert!(TestTree::header(&guard, top).level() > 1);
     assert!(tree.verify().unwrap().is_empty());
     // The first child's range ends with the first separator of its parent.
-    let child = Tree::inner(&guard, Pointer(top.children[0].load(&guard)).offset()).unwrap();
-    let last = Tree::header(&guard, child).separators() - 1;
+    let child = TestTree::inner(&guard, Pointer(top.children[0].load(&guard)).offset()).unwrap();
+    let last = TestTree::header(&guard, child).separators() - 1;
     let before = child.keys[last].load(&guard);
     child.keys[last].store(&guard, top.keys[0].load(&guard) + 1);
     let violations = tree.verify().unwrap();
@@ -111,7 +111,7 @@ fn a_separator_outside_of_its_nodes_range_is_reported() {
     );
     child.keys[last].store(&guard, before);
     // The next child's range begins with it.
-    let child = Tree::inner(&guard, Pointer(top.children[1].load(&guard)).offset()).unwrap();
+    let child = TestTree::inner(&guard, Pointer(top.children[1].load(&guard)).offset()).unwrap();
     child.keys[0].store(&guard, top.keys[0].load(&guard));
     let violations = tree.verify().unwrap();
     let offset = guard.offset_of(child);
@@ -131,7 +131,7 @@ fn a_leaf_with_more_entries_than_its_status_counts_is_damage_and_said_to_be_so()
     }
     let guard = pool.pin();
     let offset = tree.root_pointer(&guard).unwrap().offset();
-    let cell = &Tree::leaf(&guard, offset).unwrap().head[LEAF_STATUS];
+    let cell = &TestTree::leaf(&guard, offset).unwrap().head[LEAF_STATUS];
     let full = LeafStatus(cell.load(&guard));
     let wrong = (0..8).fold(full, |status, _| status.buried());
     cell.store(&guard, wrong.0);
@@ -151,11 +151,11 @@ fn a_write_that_runs_out_of_attempts_is_contended_and_not_corrupt() {
     let (pool, tree) = tree(20);
     let guard = pool.pin();
     let (path, offset) = tree
-        .descend_path(&guard, &Goal::Last, &mut Seen::default())
+        .descend_path(&guard, &DescentGoal::Last, &mut Seen::default())
         .unwrap();
-    let leaf = Tree::leaf(&guard, offset).unwrap();
+    let leaf = TestTree::leaf(&guard, offset).unwrap();
     tree.freeze(&guard, leaf).unwrap();
-    let status = &Tree::inner(&guard, path.last().unwrap().offset)
+    let status = &TestTree::inner(&guard, path.last().unwrap().offset)
         .unwrap()
         .keys[INNER_STATUS];
     let before = status.load(&guard);
@@ -202,7 +202,7 @@ fn a_remove_beside_a_damaged_leaf_is_done() {
     let guard = pool.pin();
     let inner = root(&tree, &guard);
     let leaf = |child: usize| {
-        Tree::leaf(&guard, Pointer(inner.children[child].load(&guard)).offset()).unwrap()
+        TestTree::leaf(&guard, Pointer(inner.children[child].load(&guard)).offset()).unwrap()
     };
     let keys: Vec<u64> = tree
         .visible(&guard, leaf(0))

@@ -1,6 +1,6 @@
 use super::*;
-use crate::bztree::find::{Goal, LEVELS_MAX};
-use crate::bztree::testing::{Tree, tree};
+use crate::bztree::find::{DescentGoal, LEVELS_MAX};
+use crate::bztree::testing::{TestTree, tree};
 use crate::index::{Index, WordCodec};
 
 /// A root that is too high is refused when it is written; every lower one can be read.
@@ -12,13 +12,13 @@ fn a_tree_is_read_however_high_it_can_become() {
     let guard = pool.pin();
     let mut child = tree.root_pointer(&guard).unwrap();
     for level in 1..=LEVELS_MAX {
-        let offset = guard.allocate_lines(Tree::INNER_BYTES).unwrap();
+        let offset = guard.allocate_lines(TestTree::INNER_BYTES).unwrap();
         let image = InnerImage {
             level,
             separators: Vec::new(),
             children: vec![child],
         };
-        let written = Tree::write_inner(&guard, offset, &image);
+        let written = TestTree::write_inner(&guard, offset, &image);
         if level == LEVELS_MAX {
             assert!(written.unwrap_err().to_string().contains("too many levels"));
             continue;
@@ -39,7 +39,7 @@ fn a_leaf_that_was_replaced_is_not_thawed() {
     let guard = pool.pin();
     let key = WordCodec::key(&[1; 8]).unwrap();
     let place = || {
-        tree.descend_path(&guard, &Goal::Key(key), &mut Seen::default())
+        tree.descend_path(&guard, &DescentGoal::Key(key), &mut Seen::default())
             .unwrap()
     };
     let (path, old) = place();
@@ -47,7 +47,7 @@ fn a_leaf_that_was_replaced_is_not_thawed() {
     let (_, new) = place();
     assert_ne!(old, new);
     assert!(tree.thaw(&guard, key, old).unwrap().is_frozen());
-    tree.freeze(&guard, Tree::leaf(&guard, new).unwrap())
+    tree.freeze(&guard, TestTree::leaf(&guard, new).unwrap())
         .unwrap();
     assert!(!tree.thaw(&guard, key, new).unwrap().is_frozen());
 }

@@ -6,7 +6,7 @@ use crate::engine::Build;
 use crate::index::{Condition, WordCodec, WordIndex};
 use crate::pmwcas::plant;
 
-type Tree = BzTree<Dax, WordCodec>;
+type TestTree = BzTree<Dax, WordCodec>;
 
 fn small() -> BzTreeOptions {
     BzTreeOptions {
@@ -22,7 +22,7 @@ fn a_tree_with_a_damaged_descriptor_is_refused_by_its_name() {
         ..PoolOptions::default()
     };
     let pool = Pool::open(Dax::plain(1 << 20).unwrap(), options).unwrap();
-    let tree = Tree::create(&pool, "tree", small()).unwrap();
+    let tree = TestTree::create(&pool, "tree", small()).unwrap();
     assert!(WordIndex::write_durably(&tree, 1, Some(2), Condition::Absent).unwrap());
     drop(tree);
     let root = pool.trees().unwrap().remove(0);
@@ -44,7 +44,7 @@ fn a_tree_with_a_damaged_descriptor_is_refused_by_its_name() {
         (&[], "without words"),
     ] {
         plant(&guard, place, offsets);
-        let error = Tree::open(&pool, &root, small())
+        let error = TestTree::open(&pool, &root, small())
             .err()
             .expect(what)
             .to_string();
@@ -65,7 +65,7 @@ fn a_tree_with_a_damaged_descriptor_is_refused_by_its_name() {
     // The salvage finds everything except the words that hold the damaged descriptor's name.
     let salvage = || {
         let mut saved = Vec::new();
-        let left_out = Tree::salvage_at(&pool, &root, &mut |key, value| {
+        let left_out = TestTree::salvage_at(&pool, &root, &mut |key, value| {
             saved.push([key, value].map(|bytes| u64::from_be_bytes(bytes.try_into().unwrap())));
             true
         });
@@ -94,6 +94,6 @@ fn a_tree_with_a_damaged_descriptor_is_refused_by_its_name() {
     );
     meta.store(&guard, whole);
     plant(&guard, place, &[anchor]);
-    let tree = Tree::open(&pool, &root, small()).unwrap();
+    let tree = TestTree::open(&pool, &root, small()).unwrap();
     assert_eq!(WordIndex::get(&tree, 1).unwrap(), Some(2));
 }

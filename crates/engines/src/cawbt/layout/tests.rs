@@ -1,23 +1,23 @@
 use super::*;
 
-fn leaf(ids: &[u32]) -> Content {
-    let mut content = Content::empty_leaf().with_next(0x1000);
+fn leaf(ids: &[u32]) -> NodeContent {
+    let mut content = NodeContent::empty_leaf().with_next(0x1000);
     ids.iter()
         .for_each(|id| content.insert_entry(content.count, *id, u64::from(*id) * 16));
     content
 }
 
-fn inner(ids: &[u32]) -> Content {
-    let mut content = Content {
+fn inner(ids: &[u32]) -> NodeContent {
+    let mut content = NodeContent {
         pointers: [64, 0, 0, 0, 0],
-        ..Content::default()
+        ..NodeContent::default()
     };
     ids.iter()
         .for_each(|id| content.insert_child(content.count + 1, *id, u64::from(*id) * 64));
     content
 }
 
-fn ids_of(content: &Content) -> Vec<u32> {
+fn ids_of(content: &NodeContent) -> Vec<u32> {
     let node = content.sealed(0x40, 0x80);
     node.validated(0x40).unwrap();
     assert_eq!((node.parent(), node.count()), (0x80, content.count));
@@ -26,7 +26,7 @@ fn ids_of(content: &Content) -> Vec<u32> {
         .collect()
 }
 
-fn pointers_of(content: &Content) -> Vec<u64> {
+fn pointers_of(content: &NodeContent) -> Vec<u64> {
     content.sealed(0x40, 0).pointers().collect()
 }
 

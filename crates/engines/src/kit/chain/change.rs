@@ -2,7 +2,7 @@
 
 use medium::sync::{MutexGuard, Ordering};
 
-use super::node::{Image, InnerNode, Tails};
+use super::node::{InnerNode, NodeImage, Tails};
 use super::{CHILDREN_MAX, InnerTree, Separator, pack, unpack};
 use crate::Result;
 use crate::index::Codec;
@@ -29,7 +29,7 @@ pub struct Structure<'t, C: Codec> {
 struct Step {
     node: u32,
     position: usize,
-    image: Image,
+    image: NodeImage,
 }
 
 impl Step {
@@ -85,13 +85,13 @@ impl<C: Codec> InnerTree<C> {
         )
     }
 
-    fn image(&self, index: u32) -> Image {
+    fn image(&self, index: u32) -> NodeImage {
         let (node, tails) = self.node_and_tails(index);
-        Image::of(node, tails)
+        NodeImage::of(node, tails)
     }
 
     /// A new node, not reachable yet.
-    pub(super) fn new_node(&self, image: &Image) -> Result<u32> {
+    pub(super) fn new_node(&self, image: &NodeImage) -> Result<u32> {
         let index = self.nodes.allocate()?;
         if let Some(tails) = &self.tails {
             tails.reach(index).inspect_err(|_| self.nodes.free(index))?;
@@ -129,7 +129,7 @@ impl<C: Codec> InnerTree<C> {
             let mut upper = Vec::with_capacity(groups);
             for group in 0..groups {
                 let part = &row[group * row.len() / groups..(group + 1) * row.len() / groups];
-                let image = Image {
+                let image = NodeImage {
                     separators: part[1..].iter().map(|(separator, _)| *separator).collect(),
                     children: part.iter().map(|(_, child)| *child).collect(),
                 };
@@ -199,7 +199,7 @@ impl<C: Codec> Structure<'_, C> {
         let mut root = None;
         if let Some((separator, child)) = added {
             let (old_root, level) = unpack(tree.root.load(Ordering::Relaxed));
-            let image = Image {
+            let image = NodeImage {
                 separators: vec![separator],
                 children: vec![old_root, child],
             };
@@ -332,7 +332,7 @@ impl<C: Codec> Structure<'_, C> {
         Ok(removed)
     }
 
-    fn store_locked(&self, index: u32, image: &Image, locked: &mut Vec<u32>) {
+    fn store_locked(&self, index: u32, image: &NodeImage, locked: &mut Vec<u32>) {
         let (node, tails) = self.tree.node_and_tails(index);
         node.lock();
         image.store(node, tails);
@@ -370,7 +370,7 @@ impl<C: Codec> Structure<'_, C> {
         let count = merged.children.len();
         if count > CHILDREN_MERGED_MAX {
             let half = count / 2;
-            let right = Image {
+            let right = NodeImage {
                 separators: merged.separators.split_off(half),
                 children: merged.children.split_off(half),
             };
@@ -397,7 +397,8 @@ impl<C: Codec> Structure<'_, C> {
                 return;
             }
             obsolete.push(index);
-            (index, level) = (image.children[0], level - 1);
+            index = image.children[0];
+            level -= 1;
             self.tree.root.store(pack(index, level), Ordering::Release);
         }
     }

@@ -12,7 +12,7 @@ use crate::index::Codec;
 
 /// The goal of a descent.
 #[derive(Clone, Copy, Debug)]
-pub enum Target<K> {
+pub enum DescentTarget<K> {
     /// The leaf that covers a key.
     At(K),
     /// The leaf that covers the keys just below a key.
@@ -23,7 +23,7 @@ pub enum Target<K> {
 
 /// Where a descent ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct DescentEnd {
     /// The leaf.
     pub leaf: u32,
     /// The lower bound of its keys; `None` for the first leaf.
@@ -37,7 +37,7 @@ impl<C: Codec> InnerTree<C> {
     /// The leaf that covers `key`, or one to the left of it that has just been split. O(log n).
     #[inline]
     pub fn descend(&self, key: C::Key<'_>) -> Result<u32> {
-        Ok(self.locate(Target::At(key))?.leaf)
+        Ok(self.locate(DescentTarget::At(key))?.leaf)
     }
 
     /// Descends as [`InnerTree::descend`] does, and calls `touch` with the leaf while the inner
@@ -53,7 +53,9 @@ impl<C: Codec> InnerTree<C> {
     ) -> Result<(u32, T)> {
         let heap = self.heap();
         loop {
-            if let Some((place, touched)) = self.try_locate(&heap, Target::At(key), &touch)? {
+            if let Some((place, touched)) =
+                self.try_locate(&heap, DescentTarget::At(key), &touch)?
+            {
                 return Ok((place.leaf, touched));
             }
             spin_loop();
@@ -62,7 +64,7 @@ impl<C: Codec> InnerTree<C> {
 
     /// The leaf for `target`, with its lower bound. O(log n).
     #[inline]
-    pub fn locate(&self, target: Target<C::Key<'_>>) -> Result<Place> {
+    pub fn locate(&self, target: DescentTarget<C::Key<'_>>) -> Result<DescentEnd> {
         let heap = self.heap();
         loop {
             if let Some((place, ())) = self.try_locate(&heap, target, &|_, _| ())? {
@@ -77,12 +79,12 @@ impl<C: Codec> InnerTree<C> {
     fn try_locate<T>(
         &self,
         heap: &HeapGuard<'_>,
-        target: Target<C::Key<'_>>,
+        target: DescentTarget<C::Key<'_>>,
         touch: &impl Fn(u32, &[AtomicU32]) -> T,
-    ) -> Result<Option<(Place, T)>> {
+    ) -> Result<Option<(DescentEnd, T)>> {
         let root = self.root.load(Ordering::Acquire);
         let (mut index, mut level) = unpack(root);
-        let mut place = Place {
+        let mut place = DescentEnd {
             leaf: index,
             low: None,
         };
@@ -152,19 +154,19 @@ impl<C: Codec> InnerTree<C> {
         heap: &HeapGuard<'_>,
         node: &InnerNode,
         index: u32,
-        target: Target<C::Key<'_>>,
+        target: DescentTarget<C::Key<'_>>,
     ) -> Result<usize> {
         let count = node.separators();
         let (key, wanted) = match target {
-            Target::At(key) if !C::TIES => {
+            DescentTarget::At(key) if !C::TIES => {
                 return Ok(kernels::rank_le(&node.keys, count, C::word(key)));
             }
-            Target::Below(key) if !C::TIES => {
+            DescentTarget::Below(key) if !C::TIES => {
                 return Ok(kernels::rank_lt(&node.keys, count, C::word(key)));
             }
-            Target::Last => return Ok(count),
-            Target::At(key) => (key, Compare::Less),
-            Target::Below(key) => (key, Compare::Equal),
+            DescentTarget::Last => return Ok(count),
+            DescentTarget::At(key) => (key, Compare::Less),
+            DescentTarget::Below(key) => (key, Compare::Equal),
         };
         // Separators with equal first words are told apart by their tails.
         let word = C::word(key);
@@ -205,7 +207,7 @@ impl<C: Codec> InnerTree<C> {
                     continue;
                 }
                 let node = self.nodes.get(*leaf);
-                let child = match self.position(&heap, node, *leaf, Target::At(*key)) {
+                let child = match self.position(&heap, node, *leaf, DescentTarget::At(*key)) {
                     Ok(position) => node.child(position),
                     Err(_) => 0,
                 };

@@ -4,7 +4,7 @@
 use loom::thread;
 use medium::sync::model;
 
-use super::node::Image;
+use super::node::NodeImage;
 use super::{InnerTree, Separator};
 use crate::index::WordCodec;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ fn a_descent_beside_a_removal_ends_at_the_leaf_or_the_one_before() {
 fn a_reader_never_takes_a_node_for_what_it_was_in_another_life() {
     model(|| {
         let tree = tree(1);
-        let image = |first: u32| Image {
+        let image = |first: u32| NodeImage {
             separators: vec![separator(10)],
             children: vec![first, first + 1],
         };

@@ -41,7 +41,7 @@ use crate::index::Codec;
 use node::{InnerNode, Tails};
 
 pub use change::{Neighbours, Structure};
-pub use descend::{GROUP, Place, Target};
+pub use descend::{DescentEnd, DescentTarget, GROUP};
 pub use node::CHILDREN_MAX;
 
 /// The most inner nodes of one tree.

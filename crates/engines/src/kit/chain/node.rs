@@ -99,12 +99,12 @@ impl InnerNode {
 
 /// A node's content, to be changed.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Image {
+pub(super) struct NodeImage {
     pub(super) separators: Vec<Separator>,
     pub(super) children: Vec<u32>,
 }
 
-impl Image {
+impl NodeImage {
     /// The content of a node that no other thread changes.
     pub(super) fn of(node: &InnerNode, tails: Option<&Tails>) -> Self {
         let count = node.separators();

@@ -27,11 +27,11 @@ fn own_entry<M: Medium>() -> usize {
 }
 
 /// A thread's batch; it ends when this is dropped, also when the caller panics.
-pub(crate) struct Mark {
+pub(crate) struct BatchMark {
     own: usize,
 }
 
-impl Mark {
+impl BatchMark {
     /// Notes that the thread is in a batch.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl Mark {
     }
 }
 
-impl Drop for Mark {
+impl Drop for BatchMark {
     fn drop(&mut self) {
         IN_BATCH.with(|in_batch| in_batch[self.own].set(false));
     }

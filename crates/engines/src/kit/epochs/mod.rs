@@ -1,7 +1,7 @@
 //! Epochs: the lists of changed lines, the end of an epoch, the set of epochs that failed.
 //!
 //! This module is independent of node layouts. A tree has a barrier and lists of its own
-//! ([`Epochs`]); all trees of a pool end their epochs together ([`PoolEpochs`]). A thread works
+//! ([`TreeEpochs`]); all trees of a pool end their epochs together ([`PoolEpochs`]). A thread works
 //! with a shard of the barrier. While all shards of a tree are locked, no operation on it is under
 //! way, and no thread can reach freed memory.
 //!
@@ -138,14 +138,14 @@ fn flush_lines<M: Medium>(guard: &Guard<'_, M>, listed: u64) -> Result<u64> {
 
 /// The counters.
 #[derive(Default)]
-pub(crate) struct Figures {
+pub(crate) struct EpochCounters {
     pub(crate) epochs: AtomicU64,
     pub(crate) lines_flushed: AtomicU64,
     pub(crate) pause_ns: AtomicU64,
     pub(crate) pause_ns_max: AtomicU64,
 }
 
-impl Figures {
+impl EpochCounters {
     /// Counts the end of an epoch, for which writers were held up this long.
     fn count_pause(&self, pause: Duration) {
         let pause_ns = pause.as_nanos() as u64;
@@ -163,7 +163,7 @@ pub(crate) struct Shards {
 }
 
 /// The state of a tree's epochs. `S` is the state that its parts keep in each shard.
-pub(crate) struct Epochs<M: Medium, S> {
+pub(crate) struct TreeEpochs<M: Medium, S> {
     pool: Pool<M>,
     /// Whether the end of an epoch makes its changes durable.
     are_durable: bool,
@@ -182,10 +182,10 @@ pub(crate) struct Epochs<M: Medium, S> {
     failed: Vec<u64>,
     /// Whether some of their writes may not be undone yet.
     any_failed: AtomicBool,
-    pub(crate) figures: Figures,
+    pub(crate) figures: EpochCounters,
 }
 
-impl<M: Medium, S: Default> Epochs<M, S> {
+impl<M: Medium, S: Default> TreeEpochs<M, S> {
     /// Epochs that begin with `first`, for a tree in which writes of `failed` epochs may be left.
     pub(crate) fn new(pool: &Pool<M>, shards: &Shards, first: u64, failed: Vec<u64>) -> Self {
         let shard = |index| Shard {
@@ -204,12 +204,12 @@ impl<M: Medium, S: Default> Epochs<M, S> {
             first,
             any_failed: AtomicBool::new(!failed.is_empty()),
             failed,
-            figures: Figures::default(),
+            figures: EpochCounters::default(),
         }
     }
 }
 
-impl<M: Medium, S> Epochs<M, S> {
+impl<M: Medium, S> TreeEpochs<M, S> {
     /// Tells a scheduler that the thread is about to lock one shard or read the epoch (a load), or
     /// to lock all shards or change the epoch (a store).
     #[inline(always)]
@@ -226,7 +226,7 @@ impl<M: Medium, S> Epochs<M, S> {
     }
 
     /// The barrier, for a thread that is about to lock shards, or to read the epoch: see
-    /// [`Epochs::reach`].
+    /// [`TreeEpochs::reach`].
     #[inline(always)]
     pub(crate) fn barrier(&self, kind: AccessKind) -> &Barrier<Shard<S>> {
         self.reach(kind);
@@ -239,15 +239,15 @@ impl<M: Medium, S> Epochs<M, S> {
         self.barrier.stop()
     }
 
-    /// Locks all shards, as [`Epochs::stop`] does. No operation begins any more, even when they are
-    /// unlocked.
+    /// Locks all shards, as [`TreeEpochs::stop`] does. No operation begins any more, even when they
+    /// are unlocked.
     pub(crate) fn stop_for_good(&self) -> Vec<MutexGuard<'_, Shard<S>>> {
         let shards = self.stop();
         self.is_over.store(true, Ordering::Release);
         shards
     }
 
-    /// Whether [`Epochs::stop_for_good`] was called.
+    /// Whether [`TreeEpochs::stop_for_good`] was called.
     pub(crate) fn are_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }

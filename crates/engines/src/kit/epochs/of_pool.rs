@@ -15,7 +15,7 @@ use pool::{Guard, Pool};
 
 use super::ticker::Ticker;
 use super::words::{self, EpochState, FAILED_MAX};
-use super::{Epochs, take};
+use super::{TreeEpochs, take};
 use crate::{ErrorKind, Result};
 
 /// Failed epochs from which on an open sweeps at once.
@@ -26,7 +26,7 @@ const SWEEP_PAUSE: Duration = Duration::from_micros(50);
 /// A tree that takes part in the epochs.
 pub(crate) trait Member<M: Medium, S>: Send + Sync {
     /// Its shards, and the lists of changed lines.
-    fn epochs(&self) -> &Epochs<M, S>;
+    fn epochs(&self) -> &TreeEpochs<M, S>;
 
     /// To be called when an epoch begins. No operation is under way.
     fn at_begin(&self, guard: &Guard<'_, M>, epoch: u64) -> Result<()>;
@@ -39,7 +39,7 @@ pub(crate) trait Member<M: Medium, S>: Send + Sync {
 pub(crate) struct PoolEpochs<M: Medium, S> {
     members: Mutex<Members<M, S>>,
     /// Held while an epoch begins or ends. The holder may wait for a batch meanwhile.
-    state: Mutex<State>,
+    state: Mutex<PoolEpochState>,
     /// Batches hold it in shared mode, the end of an epoch in exclusive mode.
     batches: SharedLock,
     last_ended: LastEnded,
@@ -52,7 +52,7 @@ pub(crate) struct PoolEpochs<M: Medium, S> {
 type Members<M, S> = Vec<Weak<dyn Member<M, S>>>;
 
 /// The state that changes only at the beginning or the end of an epoch.
-struct State {
+struct PoolEpochState {
     /// The content of the pool's words; the running epoch is 0 while there is no member.
     written: EpochState,
     /// The end of the last epoch.
@@ -66,7 +66,7 @@ struct State {
 
 impl<M: Medium, S> Default for PoolEpochs<M, S> {
     fn default() -> Self {
-        let state = State {
+        let state = PoolEpochState {
             written: EpochState::default(),
             ended: Lsn::DURABLE,
             is_owed: false,
@@ -185,7 +185,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     pub(crate) fn leave(
         &self,
         pool: &Pool<M>,
-        epochs: &Epochs<M, S>,
+        epochs: &TreeEpochs<M, S>,
         is_clean: bool,
     ) -> Result<()> {
         let mut state = self.state.lock();
@@ -204,7 +204,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
 
     /// Removes a tree whose memory is given back. No operation on it is under way, and none begins
     /// any more. Does not wait for batches of other trees.
-    pub(crate) fn leave_for_good(&self, pool: &Pool<M>, epochs: &Epochs<M, S>) -> Result<()> {
+    pub(crate) fn leave_for_good(&self, pool: &Pool<M>, epochs: &TreeEpochs<M, S>) -> Result<()> {
         if !self.forget(epochs) {
             return Ok(());
         }
@@ -228,7 +228,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
 
     /// Ends the epoch that runs at the call: all operations before are durable when this returns.
     /// One end serves all threads that wait for it. `epochs` are those of any tree that takes part.
-    pub(crate) fn advance(&self, pool: &Pool<M>, epochs: &Epochs<M, S>) -> Result<()> {
+    pub(crate) fn advance(&self, pool: &Pool<M>, epochs: &TreeEpochs<M, S>) -> Result<()> {
         let epoch = epochs.running();
         let mut state = self.state.lock();
         let done = if state.written.running <= epoch {
@@ -254,7 +254,11 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     /// Runs a batch within the running epoch, whose number it gets: the epoch does not end
     /// meanwhile. `run` must not wait for the end of an epoch. `epochs` are those of a tree that
     /// takes part.
-    pub(crate) fn within_epoch<R>(&self, epochs: &Epochs<M, S>, run: impl FnOnce(u64) -> R) -> R {
+    pub(crate) fn within_epoch<R>(
+        &self,
+        epochs: &TreeEpochs<M, S>,
+        run: impl FnOnce(u64) -> R,
+    ) -> R {
         epochs.reach(AccessKind::Load);
         let _batch = self.batches.share();
         run(epochs.running())
@@ -277,7 +281,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     }
 
     /// Whether an epoch may end.
-    fn expect_whole(&self, state: &State) -> Result<()> {
+    fn expect_whole(&self, state: &PoolEpochState) -> Result<()> {
         if self.is_given_up.load(Ordering::Acquire) {
             return Err(ErrorKind::BatchUnfinished.into());
         }
@@ -349,7 +353,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     }
 
     /// Removes a tree. Returns whether it was the last one.
-    fn forget(&self, epochs: &Epochs<M, S>) -> bool {
+    fn forget(&self, epochs: &TreeEpochs<M, S>) -> bool {
         let mut members = self.members.lock();
         members.retain(|member| {
             member
@@ -361,7 +365,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
 
     /// Notes that the running epoch has not failed, if no tree takes part any more and all have
     /// ended their epoch.
-    fn close_if_empty(&self, state: &mut State, pool: &Pool<M>) -> Result<()> {
+    fn close_if_empty(&self, state: &mut PoolEpochState, pool: &Pool<M>) -> Result<()> {
         if state.written.running == 0 || !self.members.lock().is_empty() {
             return Ok(());
         }
@@ -377,7 +381,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
 
     /// Ends the running epoch, as [`PoolEpochs::try_end`] does, and waits until that is durable.
     /// Notes in all trees whether it failed.
-    fn end(&self, state: &mut State, pool: &Pool<M>, wanted: Option<u64>) -> Result<()> {
+    fn end(&self, state: &mut PoolEpochState, pool: &Pool<M>, wanted: Option<u64>) -> Result<()> {
         let ended = self.try_end(state, pool, wanted);
         // The next epoch runs while this one becomes durable. It waits even if there was nothing to
         // end: the caller that ended the last epoch may not have waited, or its wait may have
@@ -387,7 +391,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         ended
     }
 
-    fn note_end(&self, state: &State, has_failed: bool) {
+    fn note_end(&self, state: &PoolEpochState, has_failed: bool) {
         for member in self.live() {
             member.epochs().note_end(state.written.running, has_failed);
         }
@@ -395,7 +399,12 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
 
     /// Ends the running epoch if anything changed in it, or if `wanted` names an epoch from which
     /// on the next one is to be. It is ordered when this returns, and durable at `state.ended`.
-    fn try_end(&self, state: &mut State, pool: &Pool<M>, wanted: Option<u64>) -> Result<()> {
+    fn try_end(
+        &self,
+        state: &mut PoolEpochState,
+        pool: &Pool<M>,
+        wanted: Option<u64>,
+    ) -> Result<()> {
         self.expect_whole(state)?;
         let guard = pool.peek();
         let members = self.live();
@@ -467,7 +476,7 @@ pub(crate) fn is_complete<M: Medium>(pool: &Pool<M>, epoch: u64) -> Result<bool>
     Ok(epoch < written.running && !written.failed.contains(&epoch))
 }
 
-impl State {
+impl PoolEpochState {
     /// Goes on with the epochs of an earlier process, with `first` or a later one. If an epoch was
     /// running, it has failed.
     fn resume<M: Medium>(&mut self, pool: &Pool<M>, first: u64) -> Result<()> {

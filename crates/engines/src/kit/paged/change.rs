@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::find::{Path, Step};
 use super::log::Redo;
-use super::{Format, Item, Kind, Node, Order, Paged, checked};
+use super::{Format, Item, NodeKind, Order, Paged, PagedNode, checked};
 use crate::index::Codec;
 use crate::kit::latch::Writing;
 use crate::kit::write::Unpublished;
@@ -29,7 +29,7 @@ impl Content {
 
 impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     /// Reads the content of a node.
-    pub(super) fn content(&self, guard: &Guard<'_, M>, node: &Node<'_>) -> Result<Content> {
+    pub(super) fn content(&self, guard: &Guard<'_, M>, node: &PagedNode<'_>) -> Result<Content> {
         let live = self.format.live(guard, node);
         let order = self.order(guard, node, live)?;
         let items = order.slots().map(|slot| node.item(guard, slot)).collect();
@@ -37,7 +37,11 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     }
 
     /// Allocates a node.
-    pub(super) fn allocate(&self, space: &mut Unpublished<'_, '_, M>, kind: Kind) -> Result<u64> {
+    pub(super) fn allocate(
+        &self,
+        space: &mut Unpublished<'_, '_, M>,
+        kind: NodeKind,
+    ) -> Result<u64> {
         space.allocate_lines(self.format.shape(kind).bytes(Self::has_tails(kind)))
     }
 
@@ -46,7 +50,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         &self,
         guard: &Guard<'_, M>,
         offset: u64,
-        kind: Kind,
+        kind: NodeKind,
         link: u64,
         items: &[Item],
     ) -> Result<()> {
@@ -95,12 +99,12 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         guard: &Guard<'_, M>,
         writing: &Writing<'_, M>,
         path: &Path,
-        leaf: &Node<'_>,
+        leaf: &PagedNode<'_>,
         is_last: bool,
     ) -> Result<()> {
         let mut node = *leaf;
         for Step { offset, position } in path.iter().rev() {
-            let parent = self.node(guard, *offset, Kind::Inner)?;
+            let parent = self.node(guard, *offset, NodeKind::Inner)?;
             if self.count(guard, &parent) < parent.entries.len() {
                 return self.split(guard, writing, node, is_last, Some((parent, *position)));
             }
@@ -114,9 +118,9 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         &self,
         guard: &Guard<'_, M>,
         writing: &Writing<'_, M>,
-        node: Node<'_>,
+        node: PagedNode<'_>,
         is_last: bool,
-        parent: Option<(Node<'_>, usize)>,
+        parent: Option<(PagedNode<'_>, usize)>,
     ) -> Result<()> {
         let Content { order, items, .. } = self.content(guard, &node)?;
         let mut space = Unpublished::new(guard);
@@ -125,17 +129,23 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         // The last leaf keeps most of its entries: ascending keys then fill leaves.
         let part = if is_last && link == 0 { 8 } else { 2 };
         let kept = match node.kind {
-            Kind::Leaf => items.len() - (items.len() / part).max(1),
-            Kind::Inner => items.len() / 2,
+            NodeKind::Leaf => items.len() - (items.len() / part).max(1),
+            NodeKind::Inner => items.len() / 2,
         };
-        let (separator, left_link) = if node.kind == Kind::Leaf {
-            self.write_node(guard, right, Kind::Leaf, link, &items[kept..])?;
+        let (separator, left_link) = if node.kind == NodeKind::Leaf {
+            self.write_node(guard, right, NodeKind::Leaf, link, &items[kept..])?;
             let separator = Self::separate(guard, &mut space, items[kept - 1], items[kept], right)?;
             (separator, checked(right))
         } else {
             // Its separator moves up, with its tail.
             let first_child = Self::offset_in(&node, items[kept].value)?;
-            self.write_node(guard, right, Kind::Inner, first_child, &items[kept + 1..])?;
+            self.write_node(
+                guard,
+                right,
+                NodeKind::Inner,
+                first_child,
+                &items[kept + 1..],
+            )?;
             (
                 Item {
                     value: checked(right),
@@ -153,8 +163,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             }
             None => {
                 let (old, levels) = self.root(guard)?;
-                let root = self.allocate(&mut space, Kind::Inner)?;
-                self.write_node(guard, root, Kind::Inner, old, &[separator])?;
+                let root = self.allocate(&mut space, NodeKind::Inner)?;
+                self.write_node(guard, root, NodeKind::Inner, old, &[separator])?;
                 redo.set(
                     guard,
                     self.anchor(guard)?.root,
@@ -187,16 +197,16 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         mut count: usize,
     ) -> Result<()> {
         let is_short =
-            |count: usize, kind: Kind| count <= (self.format.shape(kind).entries / 4).max(1);
-        if !is_short(count, Kind::Leaf) {
+            |count: usize, kind: NodeKind| count <= (self.format.shape(kind).entries / 4).max(1);
+        if !is_short(count, NodeKind::Leaf) {
             return Ok(());
         }
-        let mut kind = Kind::Leaf;
+        let mut kind = NodeKind::Leaf;
         let mut steps = path.iter().rev();
         while is_short(count, kind)
             && let Some(Step { offset, position }) = steps.next()
         {
-            let parent = self.node(guard, *offset, Kind::Inner)?;
+            let parent = self.node(guard, *offset, NodeKind::Inner)?;
             count = self.count(guard, &parent);
             // In a damaged tree the leaf may be the parent as well, which then has fewer children
             // than it had.
@@ -211,7 +221,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
                 }
                 count -= 1;
             }
-            kind = Kind::Inner;
+            kind = NodeKind::Inner;
         }
         self.lower_root(guard, writing)
     }
@@ -222,9 +232,9 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         &self,
         guard: &Guard<'_, M>,
         writing: &Writing<'_, M>,
-        parent: &Node<'_>,
+        parent: &PagedNode<'_>,
         position: usize,
-        kind: Kind,
+        kind: NodeKind,
     ) -> Result<bool> {
         let live = self.format.live(guard, parent);
         let child = |position| self.node(guard, self.child(guard, parent, live, position)?, kind);
@@ -232,7 +242,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         let right = child(position + 1)?;
         let counts = [self.count(guard, &left), self.count(guard, &right)];
         let capacity = left.entries.len();
-        let pulled = usize::from(kind == Kind::Inner);
+        let pulled = usize::from(kind == NodeKind::Inner);
         let room = if counts.contains(&0) {
             capacity
         } else {
@@ -247,7 +257,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         Self::tail_of(parent, separator)?;
         let [mut one, other] = [self.content(guard, &left)?, self.content(guard, &right)?];
         let link = right.link().load(guard);
-        let first = (kind == Kind::Inner).then_some(Item {
+        let first = (kind == NodeKind::Inner).then_some(Item {
             value: link,
             ..separator
         });
@@ -259,7 +269,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         }
         let mut redo = Redo::default();
         redo.set_head(guard, &left, self.format.head(kind, &one.order));
-        if kind == Kind::Leaf {
+        if kind == NodeKind::Leaf {
             redo.set(guard, left.link(), link);
         }
         self.format
@@ -268,7 +278,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         let lsn = redo.commit(guard, &self.anchor(guard)?)?;
         writing.stamp(left.offset, lsn);
         guard.retire(right.offset);
-        if kind == Kind::Leaf && separator.tail != 0 {
+        if kind == NodeKind::Leaf && separator.tail != 0 {
             C::retire(guard, [separator.word, separator.tail]);
         }
         Ok(true)

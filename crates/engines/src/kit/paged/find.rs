@@ -9,7 +9,7 @@ use pool::Guard;
 use smallvec::SmallVec;
 
 use super::log::Anchor;
-use super::{Format, Item, Kind, Node, Order, Paged, unchecked};
+use super::{Format, Item, NodeKind, Order, Paged, PagedNode, unchecked};
 use crate::index::{Codec, EntryWords, Observed};
 use crate::kit::bits;
 use crate::kit::scan::{Tied, Way};
@@ -103,9 +103,9 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         &self,
         guard: &'g Guard<'_, M>,
         offset: u64,
-        kind: Kind,
-    ) -> Result<Node<'g>> {
-        Node::at(
+        kind: NodeKind,
+    ) -> Result<PagedNode<'g>> {
+        PagedNode::at(
             guard,
             offset,
             kind,
@@ -116,18 +116,18 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
 
     /// How many entries of a node live.
     #[inline(always)]
-    pub(super) fn count(&self, guard: &Guard<'_, M>, node: &Node<'_>) -> usize {
+    pub(super) fn count(&self, guard: &Guard<'_, M>, node: &PagedNode<'_>) -> usize {
         kernels::count_ones(self.format.live(guard, node))
     }
 
     #[inline(always)]
-    pub(super) fn has_tails(kind: Kind) -> bool {
-        C::TIES && kind == Kind::Inner
+    pub(super) fn has_tails(kind: NodeKind) -> bool {
+        C::TIES && kind == NodeKind::Inner
     }
 
     /// The offset in a word that leads to a node.
     #[inline(always)]
-    pub(super) fn offset_in(node: &Node<'_>, word: u64) -> Result<u64> {
+    pub(super) fn offset_in(node: &PagedNode<'_>, word: u64) -> Result<u64> {
         match unchecked(word) {
             Some(offset) => Ok(offset),
             None => Err(Error::corrupt(
@@ -139,7 +139,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
 
     /// Refuses a leaf of zeros, which a lost page leaves: an empty leaf would have a link.
     #[inline(always)]
-    pub(super) fn expect_entries(&self, guard: &Guard<'_, M>, leaf: &Node<'_>) -> Result<()> {
+    pub(super) fn expect_entries(&self, guard: &Guard<'_, M>, leaf: &PagedNode<'_>) -> Result<()> {
         if self.format.live(guard, leaf) == 0 {
             Self::offset_in(leaf, leaf.link().load(guard))?;
         }
@@ -148,7 +148,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
 
     /// The tail of a separator, or 0. An entry has none.
     #[inline(always)]
-    pub(super) fn tail_of(node: &Node<'_>, item: Item) -> Result<u64> {
+    pub(super) fn tail_of(node: &PagedNode<'_>, item: Item) -> Result<u64> {
         if item.tail != 0 {
             Self::offset_in(node, item.tail)?;
         }
@@ -156,7 +156,12 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     }
 
     /// The order of the entries of a node that live.
-    pub(super) fn order(&self, guard: &Guard<'_, M>, node: &Node<'_>, live: u64) -> Result<Order> {
+    pub(super) fn order(
+        &self,
+        guard: &Guard<'_, M>,
+        node: &PagedNode<'_>,
+        live: u64,
+    ) -> Result<Order> {
         if let Some(order) = self.format.order(guard, node) {
             return order.validated(live, node.offset);
         }
@@ -168,7 +173,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     }
 
     /// The order of a node that does not keep it.
-    fn sorted(guard: &Guard<'_, M>, node: &Node<'_>, live: u64) -> Result<Order> {
+    fn sorted(guard: &Guard<'_, M>, node: &PagedNode<'_>, live: u64) -> Result<Order> {
         let keyed = bits(live).map(|slot| {
             let item = node.item(guard, slot);
             let key = if C::TIES {
@@ -184,10 +189,10 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     }
 
     /// The key of an entry, or a separator as a key.
-    pub(super) fn key_of(guard: &Guard<'_, M>, kind: Kind, item: Item) -> Result<Vec<u8>> {
+    pub(super) fn key_of(guard: &Guard<'_, M>, kind: NodeKind, item: Item) -> Result<Vec<u8>> {
         let mut key = Vec::new();
-        if kind == Kind::Leaf || item.tail != 0 {
-            let second = if kind == Kind::Leaf {
+        if kind == NodeKind::Leaf || item.tail != 0 {
+            let second = if kind == NodeKind::Leaf {
                 item.value
             } else {
                 item.tail
@@ -208,7 +213,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     fn slot(
         &self,
         guard: &Guard<'_, M>,
-        node: &Node<'_>,
+        node: &PagedNode<'_>,
         live: u64,
         position: usize,
     ) -> Result<usize> {
@@ -221,7 +226,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
 
     /// Refuses a slot that the node does not have.
     #[inline(always)]
-    fn within(node: &Node<'_>, slot: usize) -> Result<usize> {
+    fn within(node: &PagedNode<'_>, slot: usize) -> Result<usize> {
         if slot >= node.entries.len() {
             return Err(Error::corrupt(
                 node.offset,
@@ -233,7 +238,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
 
     /// Which live entries have a first word below the key's, and which have the key's.
     #[inline(always)]
-    fn compare(&self, guard: &Guard<'_, M>, node: &Node<'_>, word: u64) -> Compared {
+    fn compare(&self, guard: &Guard<'_, M>, node: &PagedNode<'_>, word: u64) -> Compared {
         let live = self.format.live(guard, node);
         let (below, equal) = guard
             .medium()
@@ -251,7 +256,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     fn rank_tied(
         &self,
         guard: &Guard<'_, M>,
-        node: &Node<'_>,
+        node: &PagedNode<'_>,
         live: u64,
         tied: Range<usize>,
         key: C::Key<'_>,
@@ -276,7 +281,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
                 None => self.slot(guard, node, live, first + middle)?,
             };
             let item = node.item(guard, slot);
-            let second = if node.kind == Kind::Leaf {
+            let second = if node.kind == NodeKind::Leaf {
                 item.value
             } else {
                 Self::tail_of(node, item)?
@@ -302,7 +307,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     fn rank_among(
         &self,
         guard: &Guard<'_, M>,
-        node: &Node<'_>,
+        node: &PagedNode<'_>,
         compared: Compared,
         key: C::Key<'_>,
         which: Tied,
@@ -331,7 +336,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     fn rank(
         &self,
         guard: &Guard<'_, M>,
-        node: &Node<'_>,
+        node: &PagedNode<'_>,
         key: C::Key<'_>,
         which: Tied,
     ) -> Result<(u64, usize)> {
@@ -347,7 +352,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     pub(super) fn child(
         &self,
         guard: &Guard<'_, M>,
-        node: &Node<'_>,
+        node: &PagedNode<'_>,
         live: u64,
         position: usize,
     ) -> Result<u64> {
@@ -360,13 +365,17 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
 
     /// The kind of a node that lies `level` levels above the leaves.
     #[inline(always)]
-    pub(super) fn kind_at(level: usize) -> Kind {
-        if level == 0 { Kind::Leaf } else { Kind::Inner }
+    pub(super) fn kind_at(level: usize) -> NodeKind {
+        if level == 0 {
+            NodeKind::Leaf
+        } else {
+            NodeKind::Inner
+        }
     }
 
     /// Prefetches a node.
     #[inline(always)]
-    pub(super) fn prefetch(&self, guard: &Guard<'_, M>, offset: u64, kind: Kind) {
+    pub(super) fn prefetch(&self, guard: &Guard<'_, M>, offset: u64, kind: NodeKind) {
         if let Ok(words) = guard.words(offset, self.format.shape(kind).words(false)) {
             kernels::prefetch_lines(words);
         }
@@ -379,10 +388,10 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         guard: &'g Guard<'_, M>,
         way: &Way<C::Key<'_>>,
         mut note: impl FnMut(Step),
-    ) -> Result<Node<'g>> {
+    ) -> Result<PagedNode<'g>> {
         let (mut offset, levels) = self.root(guard)?;
         for level in (0..levels).rev() {
-            let node = self.node(guard, offset, Kind::Inner)?;
+            let node = self.node(guard, offset, NodeKind::Inner)?;
             let (live, position) = match way {
                 Way::Key(key, which) => self.rank(guard, &node, *key, *which)?,
                 Way::First => (0, 0),
@@ -395,7 +404,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             offset = self.child(guard, &node, live, position)?;
             self.prefetch(guard, offset, Self::kind_at(level));
         }
-        self.node(guard, offset, Kind::Leaf)
+        self.node(guard, offset, NodeKind::Leaf)
     }
 
     /// Looks for a key in a leaf.
@@ -403,7 +412,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     pub(super) fn look(
         &self,
         guard: &Guard<'_, M>,
-        leaf: &Node<'_>,
+        leaf: &PagedNode<'_>,
         key: C::Key<'_>,
     ) -> Result<Look> {
         let Compared { live, below, tied } = self.compare(guard, leaf, C::word(key));
@@ -429,11 +438,11 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     pub(super) fn place(
         &self,
         guard: &Guard<'_, M>,
-        leaf: &Node<'_>,
+        leaf: &PagedNode<'_>,
         look: &Look,
         key: C::Key<'_>,
     ) -> Result<(Order, usize)> {
-        if !self.format.shape(Kind::Leaf).is_ordered {
+        if !self.format.shape(NodeKind::Leaf).is_ordered {
             return Ok((Order::default(), 0));
         }
         let order = self.order(guard, leaf, look.live)?;
@@ -507,14 +516,14 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         let mut lsn = Lsn::DURABLE;
         for level in (0..levels).rev() {
             for (offset, key) in offsets.iter_mut().zip(keys) {
-                let node = self.node(guard, *offset, Kind::Inner)?;
+                let node = self.node(guard, *offset, NodeKind::Inner)?;
                 let (live, position) = self.rank(guard, &node, *key, Tied::UpTo)?;
                 *offset = self.child(guard, &node, live, position)?;
                 self.prefetch(guard, *offset, Self::kind_at(level));
             }
         }
         for ((offset, key), found) in offsets.iter().zip(keys).zip(&mut found) {
-            let leaf = self.node(guard, *offset, Kind::Leaf)?;
+            let leaf = self.node(guard, *offset, NodeKind::Leaf)?;
             *found = self.look(guard, &leaf, *key)?.entry();
             lsn = lsn.max(self.latch.lsn(*offset));
         }

@@ -6,10 +6,10 @@ use pool::Guard;
 
 use super::log::Redo;
 use super::walk::Visited;
-use super::{Format, Item, Kind, Paged, checked};
+use super::{Format, Item, NodeKind, Paged, checked};
 use crate::index::{Codec, NextEntry};
 use crate::kit::latch::Writing;
-use crate::kit::load::{Sorted, entries_per_leaf};
+use crate::kit::load::{EncodedEntries, entries_per_leaf};
 use crate::kit::write::Unpublished;
 
 impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
@@ -19,13 +19,13 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         self.lock_empty(&self.pool.pin()).map(drop)?;
         // No other thread reaches these nodes yet.
         let guard = self.pool.peek();
-        let mut source = Sorted::<M, C>::new(&guard, next);
+        let mut source = EncodedEntries::<M, C>::new(&guard, next);
         let mut nodes = Unpublished::new(&guard);
         let mut tails = Unpublished::new(&guard);
         let mut level: Vec<(Item, u64)> = Vec::new();
-        let first = self.allocate(&mut nodes, Kind::Leaf)?;
-        let per_leaf = entries_per_leaf(self.format.shape(Kind::Leaf).entries, fill);
-        let allocate = || self.allocate(&mut nodes, Kind::Leaf);
+        let first = self.allocate(&mut nodes, NodeKind::Leaf)?;
+        let per_leaf = entries_per_leaf(self.format.shape(NodeKind::Leaf).entries, fill);
+        let allocate = || self.allocate(&mut nodes, NodeKind::Leaf);
         let mut before: Option<Item> = None;
         source.for_each_leaf(per_leaf, first, allocate, |offset, link, entries| {
             let items: Vec<Item> = entries
@@ -36,7 +36,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
                     tail: 0,
                 })
                 .collect();
-            self.write_node(&guard, offset, Kind::Leaf, link, &items)?;
+            self.write_node(&guard, offset, NodeKind::Leaf, link, &items)?;
             let separator = match (before, items.first()) {
                 (Some(before), Some(first)) => {
                     Self::separate(&guard, &mut tails, before, *first, offset)?
@@ -86,7 +86,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         below: &[(Item, u64)],
         fill: f64,
     ) -> Result<Vec<(Item, u64)>> {
-        let most = self.format.shape(Kind::Inner).entries + 1;
+        let most = self.format.shape(NodeKind::Inner).entries + 1;
         let most = entries_per_leaf(most, fill).max(3);
         // Children are spread evenly. Nodes have room for three or more, so none is left with one
         // child.
@@ -98,8 +98,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
                 .iter()
                 .map(|(separator, _)| *separator)
                 .collect();
-            let offset = self.allocate(nodes, Kind::Inner)?;
-            self.write_node(guard, offset, Kind::Inner, children[0].1, &separators)?;
+            let offset = self.allocate(nodes, NodeKind::Inner)?;
+            self.write_node(guard, offset, NodeKind::Inner, children[0].1, &separators)?;
             level.push((
                 Item {
                     value: checked(offset),

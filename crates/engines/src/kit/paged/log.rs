@@ -21,7 +21,7 @@ use medium::{LINE_BYTES, Lsn, Medium, Word};
 use pool::Guard;
 use smallvec::SmallVec;
 
-use super::{HEAD_WORDS_MAX, Node};
+use super::{HEAD_WORDS_MAX, PagedNode};
 
 /// The most words that change at once, if heads tell which entries live: the heads of two nodes,
 /// and the root.
@@ -86,7 +86,7 @@ impl Redo {
     pub fn set_head<M: Medium>(
         &mut self,
         guard: &Guard<'_, M>,
-        node: &Node<'_>,
+        node: &PagedNode<'_>,
         head: [u64; HEAD_WORDS_MAX],
     ) {
         let words = &node.head[..node.head.len() - 1];

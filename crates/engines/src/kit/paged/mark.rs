@@ -23,7 +23,7 @@ use medium::Medium;
 use pool::Guard;
 
 use super::find::{Path, Step};
-use super::{Format, Item, Kind, Node, Paged};
+use super::{Format, Item, NodeKind, Paged, PagedNode};
 use crate::index::Codec;
 use crate::kit::scan::{Tied, Way};
 use crate::{Error, Result};
@@ -53,7 +53,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             if end.tail != 0 {
                 C::mark(&self.pool, [end.word, end.tail])?;
             }
-            let key = Self::key_of(&guard, Kind::Inner, end)?;
+            let key = Self::key_of(&guard, NodeKind::Inner, end)?;
             drop(writing);
             if start.is_some_and(|start| start >= key) {
                 return Err(Error::corrupt(self.anchor, "separators out of order"));
@@ -82,7 +82,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     }
 
     /// Marks a leaf and its records. Under the writers' lock.
-    fn mark_leaf(&self, guard: &Guard<'_, M>, leaf: &Node<'_>) -> Result<()> {
+    fn mark_leaf(&self, guard: &Guard<'_, M>, leaf: &PagedNode<'_>) -> Result<()> {
         self.pool.mark(leaf.offset)?;
         if !C::TIES {
             return Ok(());
@@ -97,7 +97,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     /// writers' lock.
     fn upper_bound(&self, guard: &Guard<'_, M>, path: &Path) -> Result<Option<Item>> {
         for Step { offset, position } in path.iter().rev() {
-            let node = self.node(guard, *offset, Kind::Inner)?;
+            let node = self.node(guard, *offset, NodeKind::Inner)?;
             let content = self.content(guard, &node)?;
             let Some(separator) = content.items.get(*position) else {
                 continue;

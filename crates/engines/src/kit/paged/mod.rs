@@ -80,7 +80,7 @@ use crate::{Error, Result, methods_of_entries, methods_of_trees, words_of_entrie
 
 pub use super::{checked, unchecked};
 pub use log::{HEAD_WRITES_MAX, Redo};
-pub use node::{ENTRIES_MAX, HEAD_WORDS_MAX, Item, Kind, Node, Order, Shape};
+pub use node::{ENTRIES_MAX, HEAD_WORDS_MAX, Item, NodeKind, NodeShape, Order, PagedNode};
 
 /// How nodes lie in the pool.
 pub trait Format: Copy + Debug + Send + Sync + 'static {
@@ -103,20 +103,20 @@ pub trait Format: Copy + Debug + Send + Sync + 'static {
     fn to_settings(self) -> Settings;
 
     /// How large nodes of a kind are.
-    fn shape(self, kind: Kind) -> Shape;
+    fn shape(self, kind: NodeKind) -> NodeShape;
 
     /// The live entries of a node: bit i stands for entry i.
-    fn live<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>) -> u64;
+    fn live<M: Medium>(self, guard: &Guard<'_, M>, node: &PagedNode<'_>) -> u64;
 
     /// The order of the live entries; `None` if the node does not keep it, or a crash has left it
     /// invalid. Whether it lists these entries is not checked.
-    fn order<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>) -> Option<Order>;
+    fn order<M: Medium>(self, guard: &Guard<'_, M>, node: &PagedNode<'_>) -> Option<Order>;
 
     /// The slot at a position of [`Format::order`].
     fn slot<M: Medium>(
         self,
         guard: &Guard<'_, M>,
-        node: &Node<'_>,
+        node: &PagedNode<'_>,
         position: usize,
     ) -> Option<usize>;
 
@@ -125,7 +125,7 @@ pub trait Format: Copy + Debug + Send + Sync + 'static {
     fn slots<M: Medium>(
         self,
         guard: &Guard<'_, M>,
-        node: &Node<'_>,
+        node: &PagedNode<'_>,
         position: usize,
     ) -> Option<u64> {
         let slot = |ahead| Some(self.slot(guard, node, position + ahead)? as u64);
@@ -135,14 +135,14 @@ pub trait Format: Copy + Debug + Send + Sync + 'static {
     }
 
     /// The head of a node with these entries, without the link.
-    fn head(self, kind: Kind, order: &Order) -> [u64; HEAD_WORDS_MAX];
+    fn head(self, kind: NodeKind, order: &Order) -> [u64; HEAD_WORDS_MAX];
 
     /// Adds an entry to a leaf that has room, at a position of its order if it keeps one; durable
     /// at the LSN. The record that the entry leads to is flushed.
     fn insert<M: Medium>(
         self,
         guard: &Guard<'_, M>,
-        leaf: &Node<'_>,
+        leaf: &PagedNode<'_>,
         order: Order,
         position: usize,
         item: Item,
@@ -153,7 +153,7 @@ pub trait Format: Copy + Debug + Send + Sync + 'static {
     fn remove<M: Medium>(
         self,
         guard: &Guard<'_, M>,
-        leaf: &Node<'_>,
+        leaf: &PagedNode<'_>,
         order: Order,
         position: usize,
         slot: usize,
@@ -164,7 +164,7 @@ pub trait Format: Copy + Debug + Send + Sync + 'static {
     fn insert_separator<M: Medium>(
         self,
         guard: &Guard<'_, M>,
-        node: &Node<'_>,
+        node: &PagedNode<'_>,
         mut order: Order,
         position: usize,
         separator: Item,
@@ -173,28 +173,29 @@ pub trait Format: Copy + Debug + Send + Sync + 'static {
         let slot = (!order.live()).trailing_zeros() as usize;
         node.write_item(guard, slot, separator);
         order.insert(position, slot);
-        redo.set_head(guard, node, self.head(Kind::Inner, &order));
+        redo.set_head(guard, node, self.head(NodeKind::Inner, &order));
     }
 
     /// Removes the separator at a position of an inner node's order, by words that change at once.
     fn remove_separator<M: Medium>(
         self,
         guard: &Guard<'_, M>,
-        node: &Node<'_>,
+        node: &PagedNode<'_>,
         mut order: Order,
         position: usize,
         redo: &mut Redo,
     ) {
         order.remove(position);
-        redo.set_head(guard, node, self.head(Kind::Inner, &order));
+        redo.set_head(guard, node, self.head(NodeKind::Inner, &order));
     }
 
     /// Repairs a leaf that a crash has left in the middle of a change, before a writer changes it;
     /// calls `change` first. For formats whose other methods rely on that.
-    fn mend<M: Medium>(self, _guard: &Guard<'_, M>, _leaf: &Node<'_>, _change: impl FnOnce()) {}
+    fn mend<M: Medium>(self, _guard: &Guard<'_, M>, _leaf: &PagedNode<'_>, _change: impl FnOnce()) {
+    }
 
     /// The fault in the head of a node, if the head alone shows one.
-    fn fault<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>) -> Option<&'static str>;
+    fn fault<M: Medium>(self, guard: &Guard<'_, M>, node: &PagedNode<'_>) -> Option<&'static str>;
 }
 
 /// Root word 0: the offset of the anchor.

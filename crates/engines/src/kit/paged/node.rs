@@ -11,7 +11,7 @@ pub const HEAD_WORDS_MAX: usize = 10;
 
 /// The kind of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum NodeKind {
     /// It holds entries of the tree.
     Leaf,
     /// It holds separators and children.
@@ -20,7 +20,7 @@ pub enum Kind {
 
 /// How large nodes of a kind are.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub struct NodeShape {
     /// Words before the entries. The last of them is the link: of a leaf the next leaf, of an inner
     /// node the first child.
     pub head_words: usize,
@@ -30,7 +30,7 @@ pub struct Shape {
     pub is_ordered: bool,
 }
 
-impl Shape {
+impl NodeShape {
     /// Words of a node.
     #[inline(always)]
     pub(super) fn words(self, has_tails: bool) -> usize {
@@ -45,11 +45,11 @@ impl Shape {
 
 /// A node in the pool.
 #[derive(Clone, Copy)]
-pub struct Node<'g> {
+pub struct PagedNode<'g> {
     /// The offset of the node in the pool.
     pub offset: u64,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: NodeKind,
     /// The words before the entries; the last is the link.
     pub head: &'g [Word],
     /// Its entries, live or not: key word and value, or the separator's word and the child behind
@@ -60,13 +60,13 @@ pub struct Node<'g> {
     pub tails: &'g [Word],
 }
 
-impl<'g> Node<'g> {
+impl<'g> PagedNode<'g> {
     #[inline(always)]
     pub(super) fn at<M: Medium>(
-        guard: &'g medium::Guard<'_, M>,
+        guard: &'g medium::MediumGuard<'_, M>,
         offset: u64,
-        kind: Kind,
-        shape: Shape,
+        kind: NodeKind,
+        shape: NodeShape,
         has_tails: bool,
     ) -> Result<Self> {
         let words = guard.words(offset, shape.words(has_tails))?;
@@ -182,7 +182,9 @@ impl Order {
         for word in &mut self.0[first..] {
             let old = *word;
             *word = old & kept | (old & !kept) << 8 | carried << at;
-            (carried, kept, at) = (old >> 56, 0, 0);
+            carried = old >> 56;
+            kept = 0;
+            at = 0;
         }
         self.0[0] += 1;
     }

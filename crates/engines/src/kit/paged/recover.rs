@@ -7,7 +7,7 @@ use medium::Medium;
 use pool::{Pool, ROOT_WORDS, TreeRoot};
 
 use super::log::{Anchor, Redo};
-use super::{Format, Kind, Paged, ROOT_ANCHOR, ROOT_FORMAT};
+use super::{Format, NodeKind, Paged, ROOT_ANCHOR, ROOT_FORMAT};
 use crate::engine::{Build, Opening, Salvaged, Visit};
 use crate::index::{Codec, MaybeWords};
 use crate::kit::salvage::salvage_leaves;
@@ -24,8 +24,8 @@ where
         words[ROOT_ANCHOR] = space.allocate_lines(Anchor::bytes(F::LOG_WRITES_MAX))?;
         words[ROOT_FORMAT] = F::of_settings(&opening.settings)?.to_root();
         let tree = Self::unopened(pool, &words)?;
-        let leaf = tree.allocate(&mut space, Kind::Leaf)?;
-        tree.write_node(&guard, leaf, Kind::Leaf, 0, &[])?;
+        let leaf = tree.allocate(&mut space, NodeKind::Leaf)?;
+        tree.write_node(&guard, leaf, NodeKind::Leaf, 0, &[])?;
         tree.anchor(&guard)?
             .start(&guard, Self::root_word(leaf, 0)?);
         // PERSIST: anchor and leaf are ordered before the root that leads to them; lost, there is

@@ -6,7 +6,7 @@ use pool::{Guard, Pool};
 use smallvec::SmallVec;
 
 use super::find::Path;
-use super::{Format, Item, Kind, Node, Paged};
+use super::{Format, Item, NodeKind, Paged, PagedNode};
 use crate::index::{Codec, Direction, EntryWords, VisitWords};
 use crate::kit::scan::{Goal, LeafCopy, Leaves, Tied, Way};
 
@@ -17,7 +17,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     fn copy_entries(
         &self,
         guard: &Guard<'_, M>,
-        leaf: &Node<'_>,
+        leaf: &PagedNode<'_>,
         entries: &mut Entries,
     ) -> Result<()> {
         let order = self.order(guard, leaf, self.format.live(guard, leaf))?;
@@ -49,12 +49,12 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             let (version, link, lsn) = self.latch.read(&guard, |version| {
                 let leaf = match next {
                     Some((before, offset)) if before == version => {
-                        self.node(&guard, offset, Kind::Leaf)?
+                        self.node(&guard, offset, NodeKind::Leaf)?
                     }
                     _ => self.descend(&guard, &Way::Key(from, Tied::UpTo), |_| {})?,
                 };
                 let link = Self::offset_in(&leaf, leaf.link().load(&guard))?;
-                self.prefetch(&guard, link, Kind::Leaf);
+                self.prefetch(&guard, link, NodeKind::Leaf);
                 self.copy_entries(&guard, &leaf, &mut entries)?;
                 Ok((version, link, self.latch.lsn(leaf.offset)))
             })?;
@@ -73,13 +73,18 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
                 _ => {}
             }
             was_empty = entries.is_empty();
-            match entries
-                .last()
-                .map_or(Some(from), |[last, _]| from.max(*last).checked_add(1))
-            {
-                Some(above) if link != 0 => (from, next) = (above, Some((version, link))),
-                _ => return Ok(seen),
+            let above = match entries.last() {
+                None => Some(from),
+                Some([last, _]) => from.max(*last).checked_add(1),
+            };
+            let Some(above) = above else {
+                return Ok(seen);
+            };
+            if link == 0 {
+                return Ok(seen);
             }
+            from = above;
+            next = Some((version, link));
         }
     }
 }
@@ -105,7 +110,7 @@ impl<M: Medium, C: Codec, F: Format> Leaves<M, C> for Paged<M, C, F> {
             copy.offset = leaf.offset;
             let end = self.end_of(guard, &path, direction)?;
             copy.end = end
-                .map(|end| Self::key_of(guard, Kind::Inner, end))
+                .map(|end| Self::key_of(guard, NodeKind::Inner, end))
                 .transpose()?;
             Ok(self.latch.lsn(leaf.offset))
         })?;
@@ -123,7 +128,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         direction: Direction,
     ) -> Result<Option<Item>> {
         for step in path.iter().rev() {
-            let node = self.node(guard, step.offset, Kind::Inner)?;
+            let node = self.node(guard, step.offset, NodeKind::Inner)?;
             let order = self.order(guard, &node, self.format.live(guard, &node))?;
             let position = step
                 .position

@@ -9,7 +9,7 @@ use medium::Medium;
 use pool::{Guard, Pool, TreeRoot};
 
 use super::change::Content;
-use super::{Format, Item, Kind, Node, Paged, checked, unchecked};
+use super::{Format, Item, NodeKind, Paged, PagedNode, checked, unchecked};
 use crate::index::{Codec, EntryWords, IndexStat, LeftOut, Part, Violation};
 use crate::kit::bits;
 use crate::kit::salvage::{Leafy, Led, what_of};
@@ -18,9 +18,9 @@ use crate::kit::walk::verify_entry;
 /// A node on a walk through the whole tree.
 pub(super) enum Visited<'n, 'g> {
     /// A leaf, and the separators around it.
-    Leaf(Node<'g>, Option<Item>, Option<Item>),
+    Leaf(PagedNode<'g>, Option<Item>, Option<Item>),
     /// An inner node, before its children.
-    Inner(Node<'g>, &'n Content),
+    Inner(PagedNode<'g>, &'n Content),
     /// The offset of a node that cannot be visited, nor the nodes below it; and the reason.
     Damaged(u64, Error),
 }
@@ -76,14 +76,14 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         &self,
         guard: &'g Guard<'_, M>,
         offset: u64,
-        kind: Kind,
+        kind: NodeKind,
         is_again: bool,
-    ) -> Result<(Node<'g>, Option<Content>)> {
+    ) -> Result<(PagedNode<'g>, Option<Content>)> {
         if is_again {
             return Err(Error::corrupt(offset, "a node that is reached twice"));
         }
         let node = self.node(guard, offset, kind)?;
-        let content = (kind == Kind::Inner)
+        let content = (kind == NodeKind::Inner)
             .then(|| self.content(guard, &node))
             .transpose()?;
         Ok((node, content))
@@ -152,7 +152,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             volatile_bytes: self.latch.volatile_bytes(),
             recovery_ns: self.recovery_ns,
             recovered_from_crash: self.recovered_from_crash,
-            leaf_bytes: self.format.shape(Kind::Leaf).bytes(false) as u64,
+            leaf_bytes: self.format.shape(NodeKind::Leaf).bytes(false) as u64,
             allocations: Some(leaves + others + if C::TIES { keys } else { 0 }),
             ..IndexStat::default()
         })
@@ -162,7 +162,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     fn count_verified(
         &self,
         guard: &Guard<'_, M>,
-        leaf: &Node<'_>,
+        leaf: &PagedNode<'_>,
         [low, high]: [Option<Item>; 2],
     ) -> Result<u64> {
         Self::offset_in(leaf, leaf.link().load(guard))?;
@@ -226,7 +226,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     fn verify_leaf(
         &self,
         guard: &Guard<'_, M>,
-        leaf: &Node<'_>,
+        leaf: &PagedNode<'_>,
         around: [Option<Item>; 2],
         last: &mut Option<Vec<u8>>,
         found: &mut Vec<String>,
@@ -234,7 +234,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         found.extend(self.format.fault(guard, leaf).map(str::to_owned));
         Self::offset_in(leaf, leaf.link().load(guard))?;
         let key = |item: Option<Item>| {
-            item.map(|item| Self::key_of(guard, Kind::Inner, item))
+            item.map(|item| Self::key_of(guard, NodeKind::Inner, item))
                 .transpose()
         };
         let [low, high] = [key(around[0])?, key(around[1])?];
@@ -250,14 +250,14 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     fn verify_inner(
         &self,
         guard: &Guard<'_, M>,
-        node: &Node<'_>,
+        node: &PagedNode<'_>,
         content: &Content,
         found: &mut Vec<String>,
     ) -> Result<()> {
         found.extend(self.format.fault(guard, node).map(str::to_owned));
         let mut last = None;
         for item in &content.items {
-            let key = Self::key_of(guard, Kind::Inner, *item)?;
+            let key = Self::key_of(guard, NodeKind::Inner, *item)?;
             let is_sound = item.tail == 0
                 || Self::offset_in(node, item.tail).is_ok()
                     && C::is_sound(guard, [item.word, item.tail])?;
@@ -273,7 +273,11 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     }
 
     /// What a node holds, if its head passes its checks.
-    pub(super) fn sound_content(&self, guard: &Guard<'_, M>, node: &Node<'_>) -> Result<Content> {
+    pub(super) fn sound_content(
+        &self,
+        guard: &Guard<'_, M>,
+        node: &PagedNode<'_>,
+    ) -> Result<Content> {
         match self.format.fault(guard, node) {
             Some(what) => Err(Error::corrupt(node.offset, what)),
             None => self.content(guard, node),
@@ -307,8 +311,8 @@ impl<M: Medium, C: Codec, F: Format> Leafy<M, C> for Paged<M, C, F> {
     fn leaf_bytes(&self) -> RangeInclusive<usize> {
         let bytes = self
             .format
-            .shape(Kind::Leaf)
-            .bytes(Self::has_tails(Kind::Leaf));
+            .shape(NodeKind::Leaf)
+            .bytes(Self::has_tails(NodeKind::Leaf));
         bytes..=bytes
     }
 
@@ -342,7 +346,7 @@ impl<M: Medium, C: Codec, F: Format> Leafy<M, C> for Paged<M, C, F> {
     }
 
     fn entries(&self, guard: &Guard<'_, M>, leaf: u64) -> Result<Vec<Result<EntryWords>>> {
-        let leaf = self.node(guard, leaf, Kind::Leaf)?;
+        let leaf = self.node(guard, leaf, NodeKind::Leaf)?;
         self.expect_entries(guard, &leaf)?;
         let mut live = self.format.live(guard, &leaf);
         let mut entries = Vec::new();

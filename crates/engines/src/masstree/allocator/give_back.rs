@@ -11,7 +11,7 @@ use medium::Medium;
 use medium::sync::MutexGuard;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Limit, Own, Space, run_of};
+use super::{Limit, Own, TreeSpace, run_of};
 use crate::kit::epochs::Shard;
 use crate::masstree::layout::{Anchor, CLASSES, checked, unchecked};
 use crate::{Error, Result};
@@ -21,7 +21,7 @@ const BEFORE: usize = 1;
 const BEFORE_OLD: usize = 3;
 const EPOCH: usize = 4;
 
-impl<M: Medium> Space<'_, M> {
+impl<M: Medium> TreeSpace<'_, M> {
     /// The run before one in the chain.
     pub(super) fn before(&self, run: u64) -> Result<u64> {
         let header = self.guard.words(run, 8)?;

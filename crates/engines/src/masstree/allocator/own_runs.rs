@@ -5,7 +5,7 @@
 
 use medium::Medium;
 
-use super::{CLASSES, RUN_BYTES, SIZES, Space, Work, is_shared, run_of};
+use super::{CLASSES, RUN_BYTES, SIZES, TreeSpace, Work, is_shared, run_of};
 use crate::Result;
 use crate::masstree::layout::{Anchor, checked};
 
@@ -21,7 +21,7 @@ fn carve(fresh: &mut [u64; CLASSES], class: usize) -> Option<u64> {
     Some(object)
 }
 
-impl<M: Medium> Space<'_, M> {
+impl<M: Medium> TreeSpace<'_, M> {
     /// Space for an object of a class, for the load that holds the shard.
     #[inline(never)]
     pub(super) fn allocate_own(&self, work: &mut Work<'_>, class: usize) -> Result<u64> {

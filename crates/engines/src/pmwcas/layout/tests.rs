@@ -3,10 +3,10 @@ use super::*;
 #[test]
 fn a_status_with_one_flipped_bit_is_refused() {
     for state in [
-        State::Free,
-        State::Undecided,
-        State::Succeeded,
-        State::Failed,
+        OperationState::Free,
+        OperationState::Undecided,
+        OperationState::Succeeded,
+        OperationState::Failed,
     ] {
         for sequence in [0, 1, 12_345, SEQUENCE_MASK] {
             let status = Status {

@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn a_slot_is_held_by_one_at_a_time() {
-    let slots = Slots::new(2);
+    let slots = DescriptorSlots::new(2);
     let held = slots.take(0);
     let number = held.number;
     for _ in 0..2 {
@@ -16,7 +16,7 @@ fn a_slot_is_held_by_one_at_a_time() {
 
 #[test]
 fn a_descriptor_is_helped_until_its_last_helper_is_done() {
-    let slots = Slots::new(3);
+    let slots = DescriptorSlots::new(3);
     let one = slots.take(0);
     let other = slots.take(0);
     let name = Name {

@@ -22,7 +22,7 @@ fn a_visit_that_is_pinned_goes_on_where_the_leaf_ends() {
         WordIndex::write_durably(&tree, *key, Some(*key), Condition::Absent).unwrap();
     }
     for from in [0, 1, 10, 995, u64::MAX] {
-        let mut progress = Progress {
+        let mut progress = ScanProgress {
             resume: from,
             seen: Lsn::DURABLE,
         };
@@ -44,7 +44,7 @@ fn a_visit_that_is_pinned_goes_on_where_the_leaf_ends() {
                 .collect::<Vec<_>>()
         );
     }
-    let mut progress = Progress {
+    let mut progress = ScanProgress {
         resume: 0,
         seen: Lsn::DURABLE,
     };

@@ -2,7 +2,7 @@ use std::collections::HashSet;
 
 use clap::Parser;
 
-use super::{Script, Step, updated};
+use super::{Script, WorkloadStep, updated};
 use crate::bench::args::Args;
 use crate::bench::subject::Bench;
 use crate::failure::Failure;
@@ -31,7 +31,7 @@ fn every_update_writes_a_value_of_its_own() {
         for (thread, steps) in script.threads.iter().enumerate() {
             let mut stamps = script.stamps(thread);
             for step in steps {
-                let Step::Update(key) = *step else {
+                let WorkloadStep::Update(key) = *step else {
                     panic!("{step:?} in a workload of updates");
                 };
                 let value = updated(key, stamps.take());

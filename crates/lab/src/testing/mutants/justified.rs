@@ -444,7 +444,7 @@ const CAWBT: &[Justified] = &[
 /// The journal of batches.
 pub(super) const BATCHES: &[Justified] = &[
     justified(
-        "engines/src/kit/epochs/mod.rs Epochs::flush_beside_others fence 1",
+        "engines/src/kit/epochs/mod.rs TreeEpochs::flush_beside_others fence 1",
         &[Swapped],
         BEFORE_EPOCH_ENDS,
     ),
@@ -661,7 +661,7 @@ const BZTREE: &[Justified] = &[
 /// `masstree`.
 const MASSTREE: &[Justified] = &[
     justified(
-        "engines/src/kit/epochs/mod.rs Epochs::list_new start 1",
+        "engines/src/kit/epochs/mod.rs TreeEpochs::list_new start 1",
         &[Store],
         "the node is listed twice",
     ),
@@ -686,7 +686,7 @@ const MASSTREE: &[Justified] = &[
         TOUCHED_AGAIN,
     ),
     justified(
-        "engines/src/kit/epochs/mod.rs Epochs::flush_beside_others fence 1",
+        "engines/src/kit/epochs/mod.rs TreeEpochs::flush_beside_others fence 1",
         &[Fence, Swapped],
         "the fence before the epoch's number orders the same lines",
     ),
@@ -747,7 +747,7 @@ const MASSTREE: &[Justified] = &[
         TWICE,
     ),
     justified(
-        "engines/src/masstree/allocator.rs Space::new_run store 3",
+        "engines/src/masstree/allocator.rs TreeSpace::new_run store 3",
         &[Store],
         "it names the tree of the run; only a salvage that finds the chain of runs damaged reads it",
     ),

@@ -14,10 +14,10 @@ use medium::sim::{Mutation, Site};
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use self::place::{Place, Sources};
+use self::place::{CallPlace, Sources};
 
 pub use self::justified::{Change, Justified};
-pub use self::target::{Survey, Target, Trial};
+pub use self::target::{MutationTarget, Trial, TrialOutcome};
 
 /// Progress.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +85,7 @@ fn kind(mutation: &Mutation) -> &'static str {
 /// Plants every fault for which the trials of a target have a place, one at a time, on `threads`
 /// threads. The compiled source tree lies at `root`, to find the calls that justifications name.
 pub fn run(
-    target: &Target,
+    target: &MutationTarget,
     root: &Path,
     threads: usize,
     progress: &(dyn Fn(&MutantProgress) + Sync),
@@ -140,7 +140,7 @@ pub fn run(
 /// The mutants of a target, each with the trials that have a place for it. Code that engines share
 /// is judged once: a place that another engine's target reaches, and accounts for, is left to that
 /// target.
-fn places(target: &Target) -> Result<Vec<(Mutation, Vec<&Trial>)>, String> {
+fn places(target: &MutationTarget) -> Result<Vec<(Mutation, Vec<&Trial>)>, String> {
     let survey = |trial: &Trial| {
         trial
             .survey()
@@ -152,7 +152,7 @@ fn places(target: &Target) -> Result<Vec<(Mutation, Vec<&Trial>)>, String> {
             places.entry(mutation).or_default().push(trial);
         }
     }
-    if let Some(other) = target.judged_by.map(Target::of) {
+    if let Some(other) = target.judged_by.map(MutationTarget::of) {
         for trial in &other.quick {
             survey(trial)?
                 .iter()
@@ -181,7 +181,12 @@ fn sites(mutation: &Mutation) -> [Site; 2] {
     }
 }
 
-fn judge(report: &mut MutantReport, mut survivors: Vec<Mutation>, target: &Target, root: &Path) {
+fn judge(
+    report: &mut MutantReport,
+    mut survivors: Vec<Mutation>,
+    target: &MutationTarget,
+    root: &Path,
+) {
     survivors.sort_unstable();
     report.killed = report.mutants - survivors.len();
     let mut used = BTreeSet::new();
@@ -195,7 +200,7 @@ fn judge(report: &mut MutantReport, mut survivors: Vec<Mutation>, target: &Targe
         let found = justified.iter().position(covers);
         used.extend(found);
         let why = found.map(|index| justified[index].why);
-        let place = place.map(Place::to_string).unwrap_or_default();
+        let place = place.map(CallPlace::to_string).unwrap_or_default();
         report.survivors.push(Survivor {
             mutant: mutation.to_string(),
             place,
@@ -233,7 +238,7 @@ fn change(mutation: &Mutation) -> Change {
 
 impl Justified {
     /// Whether this entry is about the mutant, which is planted at `place`.
-    fn covers(&self, mutation: &Mutation, place: &Place) -> bool {
+    fn covers(&self, mutation: &Mutation, place: &CallPlace) -> bool {
         let [first, _] = sites(mutation);
         self.changes.contains(&change(mutation))
             && first.file.ends_with(self.after)

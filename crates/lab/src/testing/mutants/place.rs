@@ -11,7 +11,7 @@ use syn::visit::{self, Visit};
 
 /// A call in a source file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Place {
+pub(super) struct CallPlace {
     /// The file, from `crates/` on.
     pub(super) file: String,
     /// The function around it: `function`, or `Type::function`.
@@ -24,7 +24,7 @@ pub(super) struct Place {
     at: (u32, u32),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for CallPlace {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             file,
@@ -40,7 +40,7 @@ impl fmt::Display for Place {
 /// The calls of source files. Each file is read and parsed once.
 pub(super) struct Sources<'r> {
     root: &'r Path,
-    files: BTreeMap<String, Vec<Place>>,
+    files: BTreeMap<String, Vec<CallPlace>>,
 }
 
 impl<'r> Sources<'r> {
@@ -53,7 +53,7 @@ impl<'r> Sources<'r> {
     }
 
     /// The calls in a file; none if it cannot be read or is not Rust.
-    pub(super) fn places(&mut self, file: &str) -> &[Place] {
+    pub(super) fn places(&mut self, file: &str) -> &[CallPlace] {
         let read =
             || std::fs::read_to_string(self.root.join("crates").join(file)).unwrap_or_default();
         self.files
@@ -62,7 +62,7 @@ impl<'r> Sources<'r> {
     }
 
     /// The call at a site.
-    pub(super) fn place(&mut self, site: Site) -> Option<&Place> {
+    pub(super) fn place(&mut self, site: Site) -> Option<&CallPlace> {
         let file = site.file.strip_prefix("crates/")?;
         // The site of `path::function()` is the beginning of its path.
         self.places(file)
@@ -72,7 +72,7 @@ impl<'r> Sources<'r> {
 }
 
 /// The calls in the functions of a source text, in its order; none if it is not Rust.
-fn places(file: &str, text: &str) -> Vec<Place> {
+fn places(file: &str, text: &str) -> Vec<CallPlace> {
     let Ok(syntax) = syn::parse_file(text) else {
         return Vec::new();
     };
@@ -98,7 +98,7 @@ fn places(file: &str, text: &str) -> Vec<Place> {
 /// Collects calls, without their ordinals.
 struct Calls<'f> {
     file: &'f str,
-    found: Vec<Place>,
+    found: Vec<CallPlace>,
     /// The type or trait that is visited.
     owner: Option<String>,
     /// The function that is visited.
@@ -112,7 +112,7 @@ impl Calls<'_> {
         };
         let start = name.span().start();
         let at = (start.line as u32, start.column as u32 + 1);
-        self.found.push(Place {
+        self.found.push(CallPlace {
             file: self.file.to_owned(),
             function,
             call: name.to_string(),

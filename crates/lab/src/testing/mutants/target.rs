@@ -13,7 +13,7 @@ use super::sites;
 use sim::Complaint;
 use sim::Rules;
 use sim::index::IndexOperation::{Insert, Put, Remove, Sync as EndEpoch, Update};
-use sim::index::batches::{BatchSubject, Kind};
+use sim::index::batches::{BatchSubject, TreeKind};
 use sim::index::script::{
     every_change, every_change_in_epochs, every_compaction, every_drop, every_load,
     loaded_and_left_alone, merged_to_one_leaf, second_epochs_of_two_lives, values_in_epochs,
@@ -25,31 +25,43 @@ use sim::index::{
     AnyEngine, CodecName, Explored, FollowUp, IndexOperation, IndexSubject, RUBBISH_FROM, Size,
     engine,
 };
-use sim::{Explorer, Images, Options, SecondCrash};
+use sim::{ExplorationOptions, Explorer, Images, SecondCrash};
 use sim::{Program, Scheduling, Search};
 
 /// The result of an exploration: the faults that could be planted, or the complaint.
-pub type Survey = Result<BTreeSet<Mutation>, Complaint>;
+pub type TrialOutcome = Result<BTreeSet<Mutation>, Complaint>;
 
 /// One way to run an engine: on one codec, one form of lines, one memory model.
 pub struct Trial {
     pub(super) name: String,
-    explore: Box<dyn Fn(Vec<Mutation>) -> Survey + Sync>,
+    explore: Box<dyn Fn(Vec<Mutation>) -> TrialOutcome + Sync>,
 }
 
 impl Trial {
     /// Explores every crash of `script`. `options.mutations` is ignored.
-    pub fn of_script(engine: AnyEngine, script: Vec<IndexOperation>, options: Options) -> Self {
+    pub fn of_script(
+        engine: AnyEngine,
+        script: Vec<IndexOperation>,
+        options: ExplorationOptions,
+    ) -> Self {
         Self::new(engine, script, FollowUp::SplitAndMerge, options)
     }
 
     /// Does the same as [`Trial::of_script`], but fast: one crash, few images, a short follow-up.
-    pub fn quick(engine: AnyEngine, script: Vec<IndexOperation>, options: Options) -> Self {
+    pub fn quick(
+        engine: AnyEngine,
+        script: Vec<IndexOperation>,
+        options: ExplorationOptions,
+    ) -> Self {
         Self::with_few_images(engine, script, SecondCrash::Never, options)
     }
 
     /// Does the same as [`Trial::quick`], with a second crash anywhere after the first.
-    pub fn again(engine: AnyEngine, script: Vec<IndexOperation>, options: Options) -> Self {
+    pub fn again(
+        engine: AnyEngine,
+        script: Vec<IndexOperation>,
+        options: ExplorationOptions,
+    ) -> Self {
         Self::with_few_images(engine, script, SecondCrash::Anywhere, options)
     }
 
@@ -57,9 +69,9 @@ impl Trial {
         engine: AnyEngine,
         script: Vec<IndexOperation>,
         second_crash: SecondCrash,
-        options: Options,
+        options: ExplorationOptions,
     ) -> Self {
-        let options = Options {
+        let options = ExplorationOptions {
             images: Images::Some { random: 0 },
             second_crash,
             ..options
@@ -69,7 +81,11 @@ impl Trial {
 
     /// Does the same as [`Trial::of_script`], but the operations after a crash reuse free space,
     /// and open the tree again. It finds no places for faults.
-    pub fn reusing(engine: AnyEngine, script: Vec<IndexOperation>, options: Options) -> Self {
+    pub fn reusing(
+        engine: AnyEngine,
+        script: Vec<IndexOperation>,
+        options: ExplorationOptions,
+    ) -> Self {
         Self::new(engine, script, FollowUp::Reuse, options)
     }
 
@@ -77,9 +93,9 @@ impl Trial {
         engine: AnyEngine,
         script: Vec<IndexOperation>,
         follow_up: FollowUp,
-        options: Options,
+        options: ExplorationOptions,
     ) -> Self {
-        let Options {
+        let ExplorationOptions {
             line_form, rules, ..
         } = options;
         let name = format!(
@@ -100,7 +116,7 @@ impl Trial {
     }
 
     /// Explores all sequences of `length` operations. It finds no places for faults.
-    pub fn of_suite(engine: AnyEngine, length: usize, options: Options) -> Self {
+    pub fn of_suite(engine: AnyEngine, length: usize, options: ExplorationOptions) -> Self {
         let rules = options.rules;
         let name = format!(
             "{} {}, all sequences of {length}, {rules:?}",
@@ -131,7 +147,7 @@ impl Trial {
         engine: AnyEngine,
         mut setup: Vec<IndexOperation>,
         program: Program<IndexOperation>,
-        options: Options,
+        options: ExplorationOptions,
     ) -> Self {
         let rules = options.rules;
         let name = format!("{} {}, threads, {rules:?}", engine.name(), engine.codec());
@@ -156,7 +172,7 @@ impl Trial {
     }
 
     /// Explores batches over two trees of these kinds, by one thread.
-    pub fn of_batches(kinds: [Kind; 2], options: Options) -> Self {
+    pub fn of_batches(kinds: [TreeKind; 2], options: ExplorationOptions) -> Self {
         let name = format!("batches of {kinds:?}, {:?}", options.rules);
         let explore = move |mutations| {
             let subject = BatchSubject::new(kinds.clone());
@@ -173,7 +189,7 @@ impl Trial {
     }
 
     /// Explores a batch over two trees beside a single write, with at most two preemptions.
-    pub fn of_batches_beside(kinds: [Kind; 2], options: Options) -> Self {
+    pub fn of_batches_beside(kinds: [TreeKind; 2], options: ExplorationOptions) -> Self {
         let name = format!(
             "batches of {kinds:?} beside single writes, {:?}",
             options.rules
@@ -205,7 +221,7 @@ impl Trial {
     }
 
     /// The faults that could be planted.
-    pub(super) fn survey(&self) -> Survey {
+    pub(super) fn survey(&self) -> TrialOutcome {
         (self.explore)(Vec::new())
     }
 
@@ -216,7 +232,7 @@ impl Trial {
 }
 
 /// An engine in which faults are planted.
-pub struct Target {
+pub struct MutationTarget {
     /// Its name.
     pub name: &'static str,
     /// The trials that run first, and notice most faults.
@@ -237,7 +253,7 @@ pub struct Target {
     pub(super) only: String,
 }
 
-impl Target {
+impl MutationTarget {
     /// The target of an engine.
     pub fn of(engine: Engine) -> Self {
         match engine {
@@ -314,7 +330,7 @@ impl Target {
 fn explorer(
     engine: &AnyEngine,
     follow_up: FollowUp,
-    options: &Options,
+    options: &ExplorationOptions,
     faults: Vec<Mutation>,
 ) -> Explorer<IndexSubject> {
     let subject = IndexSubject::new(engine, follow_up);
@@ -322,31 +338,31 @@ fn explorer(
 }
 
 /// The first failure is enough.
-fn with_faults(options: &Options, mutations: Vec<Mutation>) -> Options {
-    Options {
+fn with_faults(options: &ExplorationOptions, mutations: Vec<Mutation>) -> ExplorationOptions {
+    ExplorationOptions {
         mutations,
         shrink: false,
         ..options.clone()
     }
 }
 
-fn options(line_form: LineForm, rules: Rules) -> Options {
+fn options(line_form: LineForm, rules: Rules) -> ExplorationOptions {
     let second_crash = SecondCrash::InRecovery;
     let rubbish_from = Some(RUBBISH_FROM);
-    Options {
+    ExplorationOptions {
         rules,
         line_form,
         rubbish_from,
         second_crash,
-        ..Options::default()
+        ..ExplorationOptions::default()
     }
 }
 
 /// One crash, few images.
-fn once(rules: Rules) -> Options {
+fn once(rules: Rules) -> ExplorationOptions {
     let images = Images::Some { random: 0 };
     let second_crash = SecondCrash::Never;
-    Options {
+    ExplorationOptions {
         images,
         second_crash,
         ..options(LineForm::Single, rules)
@@ -363,7 +379,7 @@ fn scripts(codec: CodecName) -> impl Iterator<Item = Vec<IndexOperation>> {
 }
 
 /// An engine with immediate durability, with the smallest nodes.
-fn immediate(engine: Engine) -> Target {
+fn immediate(engine: Engine) -> MutationTarget {
     let twin = engine
         .stores_lines
         .then_some((LineForm::Twin, Rules::Lines));
@@ -371,7 +387,7 @@ fn immediate(engine: Engine) -> Target {
         (LineForm::Single, Rules::Lines),
         (LineForm::Single, Rules::Log),
     ];
-    let trials = |make: fn(AnyEngine, Vec<IndexOperation>, Options) -> Trial| {
+    let trials = |make: fn(AnyEngine, Vec<IndexOperation>, ExplorationOptions) -> Trial| {
         let of_scope = |(line_form, rules)| {
             CODECS.map(|codec| {
                 let engine = self::engine(engine, codec, Size::Small);
@@ -389,10 +405,10 @@ fn immediate(engine: Engine) -> Target {
     };
     let quick = trials(Trial::quick);
     let trials = trials(Trial::of_script);
-    Target {
+    MutationTarget {
         quick,
         trials,
-        ..Target::without_trials(engine)
+        ..MutationTarget::without_trials(engine)
     }
 }
 
@@ -401,12 +417,12 @@ const BATCHES: &str = "batches";
 
 /// The journal of batches: over trees that consist only of words, and over one of them and one that
 /// is durable by epochs.
-fn batches() -> Target {
-    let words = || [Kind::PlainWords, Kind::PlainWords];
-    let mixed = || [Kind::PlainWords, Kind::Engine(Engine::MASSTREE)];
+fn batches() -> MutationTarget {
+    let words = || [TreeKind::PlainWords, TreeKind::PlainWords];
+    let mixed = || [TreeKind::PlainWords, TreeKind::Engine(Engine::MASSTREE)];
     let options = |rules, images, second_crash| {
         let images = Images::Some { random: images };
-        Options {
+        ExplorationOptions {
             images,
             second_crash,
             ..options(LineForm::Single, rules)
@@ -425,7 +441,7 @@ fn batches() -> Target {
             Trial::of_batches_beside(words(), options()),
         ]
     });
-    Target {
+    MutationTarget {
         name: BATCHES,
         quick: quick.collect(),
         trials: trials.collect(),
@@ -433,12 +449,12 @@ fn batches() -> Target {
         folders: &["engines/src/batch/"],
         is_part: true,
         judged_by: None,
-        ..Target::without_trials(Engine::RNTREE)
+        ..MutationTarget::without_trials(Engine::RNTREE)
     }
 }
 
 /// RNTree, which also judges the code that all engines share.
-fn rntree() -> Target {
+fn rntree() -> MutationTarget {
     // A thread that opens a slab, and then finds its key present, gives the space back without a
     // fence. Its next allocation there is published.
     let slab_left_open = {
@@ -446,7 +462,7 @@ fn rntree() -> Target {
         let engine = engine(Engine::RNTREE, CodecName::Record, Size::Small);
         Trial::of_threads(engine, Vec::new(), program, once(Rules::Lines))
     };
-    let mut target = Target {
+    let mut target = MutationTarget {
         suites: vec![slab_left_open],
         ..immediate(Engine::RNTREE)
     };
@@ -469,7 +485,7 @@ fn rntree() -> Target {
 }
 
 /// CAWBT, also where inner nodes give each other children.
-fn cawbt() -> Target {
+fn cawbt() -> MutationTarget {
     let mut target = immediate(Engine::CAWBT);
     let script = || {
         let mut script: Vec<_> = (1..13).map(|key| Insert(10 * key, key)).collect();
@@ -502,7 +518,7 @@ fn cawbt() -> Target {
     // crash tears that.
     let mut script: Vec<_> = [10, 20, 40, 50, 30, 60].map(|key| Insert(key, key)).into();
     script.push(Remove(40));
-    let options = Options {
+    let options = ExplorationOptions {
         from_operation: script.len() - 1,
         ..options(LineForm::Twin, Rules::Lines)
     };
@@ -515,7 +531,7 @@ fn cawbt() -> Target {
 fn masstree_reopened(rules: Rules) -> [Trial; 2] {
     let options = |images, second_crash| {
         let images = Images::Some { random: images };
-        Options {
+        ExplorationOptions {
             images,
             second_crash,
             ..options(LineForm::Single, rules)
@@ -539,12 +555,12 @@ fn masstree_reopened(rules: Rules) -> [Trial; 2] {
 
 /// At four slots a node.
 #[expect(clippy::too_many_lines, reason = "a table of trials")]
-fn masstree() -> Target {
+fn masstree() -> MutationTarget {
     let of_codec = |codec| engine(Engine::MASSTREE, codec, Size::Small);
-    let trials = |make: fn(AnyEngine, Vec<IndexOperation>, Options) -> Trial| {
+    let trials = |make: fn(AnyEngine, Vec<IndexOperation>, ExplorationOptions) -> Trial| {
         let of_rules = |rules| {
             let images = Images::Some { random: 2 };
-            let options = Options {
+            let options = ExplorationOptions {
                 images,
                 ..options(LineForm::Single, rules)
             };
@@ -558,7 +574,7 @@ fn masstree() -> Target {
             // with the same sixteen bits.
             let [far, around] = [(1 << 15) + 5, (1 << 16) + 3]
                 .map(|first| word().opening_with("first-epoch", first).shared());
-            let loaded = Options {
+            let loaded = ExplorationOptions {
                 from_operation: 2,
                 ..options.clone()
             };
@@ -645,7 +661,7 @@ fn masstree() -> Target {
         takers().into_iter().map(trial)
     });
     let in_threads = beside.into_iter().chain(second_log).chain(taken_over);
-    Target {
+    MutationTarget {
         quick: trials(Trial::quick),
         trials: trials(Trial::of_script)
             .into_iter()
@@ -657,6 +673,6 @@ fn masstree() -> Target {
             .chain(again)
             .chain(reopened)
             .collect(),
-        ..Target::without_trials(Engine::MASSTREE)
+        ..MutationTarget::without_trials(Engine::MASSTREE)
     }
 }

@@ -41,15 +41,23 @@ fn headers_read_as_they_were_written() {
 
 #[test]
 fn a_mark_is_whole_or_damaged() {
-    assert_eq!(Mark::decode(&[0; 64]), Some(Mark(None)));
-    let bytes = Mark(Some(77)).encode();
-    assert_eq!(Mark::decode(&bytes), Some(Mark(Some(77))));
+    assert_eq!(LogMark::decode(&[0; 64]), Some(LogMark(None)));
+    let bytes = LogMark(Some(77)).encode();
+    assert_eq!(LogMark::decode(&bytes), Some(LogMark(Some(77))));
     for index in 0..64 {
         let mut flipped = bytes;
         flipped[index] ^= 1;
-        assert_eq!(Mark::decode(&flipped), Some(Mark(Some(77))), "byte {index}");
+        assert_eq!(
+            LogMark::decode(&flipped),
+            Some(LogMark(Some(77))),
+            "byte {index}"
+        );
         flipped[(index + 32) % 64] ^= 1;
-        assert_eq!(Mark::decode(&flipped), None, "bytes {index} of both halves");
+        assert_eq!(
+            LogMark::decode(&flipped),
+            None,
+            "bytes {index} of both halves"
+        );
     }
 }
 

@@ -4,7 +4,7 @@
 use parking_lot::Mutex;
 
 use super::*;
-use crate::file::backup::{Copied, CopyTarget, copy};
+use crate::file::backup::{CopyOutcome, CopyTarget, copy};
 
 /// The steps that a writer does during a copy.
 struct Life {
@@ -33,7 +33,7 @@ impl Life {
 }
 
 /// Makes a copy beside such a writer.
-fn copy_beside(seed: u64, steps: &'static [Step], every: u32, burst: u32) -> Copied {
+fn copy_beside(seed: u64, steps: &'static [Step], every: u32, burst: u32) -> CopyOutcome {
     let mut random = SmallRng::seed_from_u64(seed);
     let mut rig = Rig::new();
     churn(&mut rig, &mut random, 10);
@@ -54,7 +54,7 @@ fn copy_beside(seed: u64, steps: &'static [Step], every: u32, burst: u32) -> Cop
     let held_up = |io: Arc<dyn Io>| -> Arc<dyn Io> {
         let life = Arc::clone(&life);
         let hook = move |call| {
-            if matches!(call, Call::Read | Call::Write) {
+            if matches!(call, FileCall::Read | FileCall::Write) {
                 life.lock().go_on();
             }
         };
@@ -67,8 +67,8 @@ fn copy_beside(seed: u64, steps: &'static [Step], every: u32, burst: u32) -> Cop
         spool: held_up(made.io(Which::Log)),
     };
     let copied = copy(&*pool, &log, &target, MARK, SIZES).unwrap();
-    if matches!(copied, Copied::Whole(_)) {
-        open::write_mark(&*target.copy, MARK, layout::Mark(None)).unwrap();
+    if matches!(copied, CopyOutcome::Whole(_)) {
+        open::write_mark(&*target.copy, MARK, layout::LogMark(None)).unwrap();
         let image = Image {
             files: [made.shown().files[0].clone(), Vec::new()],
         };
@@ -97,9 +97,9 @@ fn a_copy_is_one_moment_whatever_goes_on_meanwhile() {
             _ => (&[Write, Write, Write, Settle, Checkpoint], 4, 60),
         };
         match copy_beside(seed, steps, every, burst) {
-            Copied::Whole(_) => whole += 1,
-            Copied::Overrun => overrun += 1,
-            Copied::Closed => closed += 1,
+            CopyOutcome::Whole(_) => whole += 1,
+            CopyOutcome::Overrun => overrun += 1,
+            CopyOutcome::Closed => closed += 1,
         }
     }
     assert!(
@@ -125,7 +125,7 @@ fn a_backup_beside_writers_is_one_moment() {
             while !stop.load(Ordering::Relaxed) {
                 round += 1;
                 for line in 0..2 {
-                    let guard = Guard::new(&file);
+                    let guard = MediumGuard::new(&file);
                     guard.words(HERE + 4096 * line, 1).unwrap()[0].publish(&guard, round);
                     guard.drain().unwrap();
                 }
@@ -189,7 +189,7 @@ fn killed_at_its_header() -> Image {
     image
 }
 
-fn copied_beside(machine: &Arc<Machine>, log: &Arc<dyn Io>) -> Result<Copied, LogError> {
+fn copied_beside(machine: &Arc<Machine>, log: &Arc<dyn Io>) -> Result<CopyOutcome, LogError> {
     let made = Machine::new(&Image::default());
     let target = CopyTarget {
         copy: made.io(Which::Pool),
@@ -213,11 +213,11 @@ fn a_copy_waits_for_who_recovers_the_pool() {
     let recovered = Arc::clone(&machine);
     let reads = std::sync::atomic::AtomicU32::new(0);
     let hook = move |call| {
-        if call == Call::Read && reads.fetch_add(1, Ordering::Relaxed) == 210 {
+        if call == FileCall::Read && reads.fetch_add(1, Ordering::Relaxed) == 210 {
             open(&recovered).unwrap();
         }
     };
     let log: Arc<dyn Io> = Arc::new(Hooked::new(machine.io(Which::Log), hook));
     let copied = copied_beside(&machine, &log);
-    assert!(matches!(copied, Ok(Copied::Whole(_))), "{copied:?}");
+    assert!(matches!(copied, Ok(CopyOutcome::Whole(_))), "{copied:?}");
 }

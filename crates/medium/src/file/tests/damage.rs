@@ -310,7 +310,7 @@ fn a_header_with_wild_numbers_is_an_error_and_no_panic() {
         file.stat();
         // Whatever the header says, the next open finds every group that is acknowledged from here
         // on.
-        let guard = Guard::new(&file);
+        let guard = MediumGuard::new(&file);
         guard.words(HERE, 1).unwrap()[0].publish(&guard, 77);
         let written = guard.drain();
         drop(guard);
@@ -443,7 +443,7 @@ fn a_log_of_holes_is_not_read_through() {
         machine.io(Which::Log).truncate(LENGTH).unwrap();
         let reads = std::sync::atomic::AtomicU32::new(0);
         let hook = move |call| {
-            let reads = reads.fetch_add(u32::from(call == Call::Read), Ordering::Relaxed);
+            let reads = reads.fetch_add(u32::from(call == FileCall::Read), Ordering::Relaxed);
             assert!(reads < 10_000, "it reads all of the file");
         };
         let log = Hooked::new(machine.io(Which::Log), hook);

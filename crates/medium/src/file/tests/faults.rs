@@ -197,7 +197,7 @@ fn a_failure_is_final() {
         ));
         assert!(matches!(rig.file().finish(), Err(MediumError::Failed(_))));
         {
-            let guard = Guard::new(rig.file());
+            let guard = MediumGuard::new(rig.file());
             let words = guard.words(HERE, 1).unwrap();
             words[0].publish(&guard, 99);
             assert!(matches!(guard.drain(), Err(MediumError::Failed(_))));
@@ -263,7 +263,7 @@ fn a_leader_that_panics_is_a_failure_for_all() {
     let machine = Machine::new(&Image::default());
     let file = open(&machine).unwrap();
     let write = |line: u64| {
-        let guard = Guard::new(&file);
+        let guard = MediumGuard::new(&file);
         guard.words(HERE + 64 * line, 1).unwrap()[0].publish(&guard, 1);
         guard.drain()
     };
@@ -305,7 +305,7 @@ fn a_checkpoint_beside_a_growth_that_fails_does_not_believe_it() {
     let growing = Arc::new(std::sync::OnceLock::<std::sync::Weak<File>>::new());
     let beside = Arc::clone(&growing);
     let hook = move |call| {
-        if call == Call::Truncate {
+        if call == FileCall::Truncate {
             let file = beside
                 .get()
                 .and_then(std::sync::Weak::upgrade)
@@ -316,7 +316,7 @@ fn a_checkpoint_beside_a_growth_that_fails_does_not_believe_it() {
     let pool = Hooked::new(machine.io(Which::Pool), hook);
     let file = Arc::new(File::open(Arc::new(pool), machine.io(Which::Log), options()).unwrap());
     growing.set(Arc::downgrade(&file)).unwrap();
-    let guard = Guard::new(&*file);
+    let guard = MediumGuard::new(&*file);
     guard.words(HERE, 1).unwrap()[0].publish(&guard, 5);
     guard.drain().unwrap();
     drop(guard);

@@ -13,18 +13,18 @@ fn limited() -> FileOptions {
     }
 }
 
-fn word<'g>(guard: &'g Guard<'_, File>, index: u64) -> &'g Word {
+fn word<'g>(guard: &'g MediumGuard<'_, File>, index: u64) -> &'g Word {
     guard.node(HERE + index * 8).unwrap()
 }
 
 fn publish(file: &File, index: u64, value: u64) -> Lsn {
-    let guard = Guard::new(file);
+    let guard = MediumGuard::new(file);
     word(&guard, index).publish(&guard, value);
     guard.fence()
 }
 
 fn load(file: &File, index: u64) -> u64 {
-    let guard = Guard::new(file);
+    let guard = MediumGuard::new(file);
     word(&guard, index).load(&guard)
 }
 
@@ -132,7 +132,7 @@ fn what_nobody_flushed_stays() {
     let machine = Machine::new(&Image::default());
     let file = open_with(&machine, limited()).unwrap();
     {
-        let guard = Guard::new(&file);
+        let guard = MediumGuard::new(&file);
         word(&guard, 3).store(&guard, 5);
         let lock: &VolatileWord = guard.node(HERE + 8 * 600).unwrap();
         lock.start(&guard, 1);
@@ -174,7 +174,7 @@ fn loses_a_store(planted: Option<Mutant>, pages: u64) -> bool {
     let is_over = AtomicBool::new(false);
     let is_lost = AtomicBool::new(false);
     let writer = |first: u64| {
-        let guard = Guard::new(&file);
+        let guard = MediumGuard::new(&file);
         for index in (first..first + 16).cycle() {
             // Two values, so that the page often equals the file.
             let value = word(&guard, index).load(&guard);
@@ -223,7 +223,7 @@ fn with_hook() -> (Arc<File>, impl Fn(Hook)) {
     let call = {
         let hook = Arc::clone(&hook);
         move |call| {
-            let hook = if call == Call::Read {
+            let hook = if call == FileCall::Read {
                 hook.lock().take()
             } else {
                 None
@@ -304,7 +304,7 @@ fn loses_what_was_punched(is_planted: bool) -> bool {
         file.checkpoint().unwrap();
         assert!(file.is_hole(UNIT));
         file.reserve(UNIT, crate::RELEASE_BYTES).unwrap();
-        let guard = Guard::new(file);
+        let guard = MediumGuard::new(file);
         word(&guard, INDEX).store(&guard, 7);
     }));
     with_planted(Mutant::GivenBackAnytime, is_planted, || {
@@ -328,7 +328,7 @@ fn a_unit_that_is_punched_takes_no_memory() {
     file.grow(4 * crate::RELEASE_BYTES).unwrap();
     let first = (2 * crate::RELEASE_BYTES - HERE) / 8;
     publish(&file, first, 1);
-    let guard = Guard::new(&file);
+    let guard = MediumGuard::new(&file);
     word(&guard, first + 1024).store(&guard, 5);
     file.release(2 * crate::RELEASE_BYTES, crate::RELEASE_BYTES);
     file.settle(Lsn(file.core.end())).unwrap();

@@ -8,14 +8,14 @@ use crate::testing::mutant::plant;
 const UNIT: u64 = RELEASE_BYTES;
 const IN_USE: u64 = HERE;
 
-fn store(guard: &Guard<'_, File>, offset: u64, value: u64) {
+fn store(guard: &MediumGuard<'_, File>, offset: u64, value: u64) {
     let words = guard.words(offset, 1).unwrap();
     words[0].store(guard, value);
     guard.flush_words(words);
 }
 
 fn load(file: &File, offset: u64) -> u64 {
-    let guard = Guard::new(file);
+    let guard = MediumGuard::new(file);
     guard.words(offset, 1).unwrap()[0].load(&guard)
 }
 
@@ -23,7 +23,7 @@ fn load(file: &File, offset: u64) -> u64 {
 fn with_a_unit(machine: &Arc<Machine>) -> File {
     let file = open(machine).unwrap();
     file.grow(4 * UNIT).unwrap();
-    let guard = Guard::new(&file);
+    let guard = MediumGuard::new(&file);
     store(&guard, IN_USE, 1);
     store(&guard, UNIT, 7);
     store(&guard, 3 * UNIT, 8);
@@ -50,7 +50,7 @@ fn a_unit_is_punched_when_what_freed_it_is_durable() {
     let machine = Machine::new(&Image::default());
     let file = with_a_unit(&machine);
     let from = machine.now();
-    let guard = Guard::new(&file);
+    let guard = MediumGuard::new(&file);
     store(&guard, IN_USE, 0);
     let lsn = guard.fence();
     file.release(UNIT, UNIT);
@@ -101,7 +101,7 @@ fn a_pool_is_cut_while_a_thread_has_flushed_lines_of_its_tail() {
     let machine = Machine::new(&Image::default());
     let file = with_a_unit(&machine);
     let from = machine.now();
-    let guard = Guard::new(&file);
+    let guard = MediumGuard::new(&file);
     store(&guard, 3 * UNIT, 9);
     store(&guard, IN_USE, 5);
     file.cut(2 * UNIT).unwrap();
@@ -116,7 +116,7 @@ fn a_pool_is_cut_while_a_thread_has_flushed_lines_of_its_tail() {
     });
     file.grow(4 * UNIT).unwrap();
     assert_eq!(load(&file, 3 * UNIT), 0);
-    let guard = Guard::new(&file);
+    let guard = MediumGuard::new(&file);
     store(&guard, 3 * UNIT, 11);
     let lsn = guard.fence();
     guard.wait(lsn).unwrap();

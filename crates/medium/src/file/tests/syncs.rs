@@ -18,7 +18,7 @@ impl Slow {
         let begun = Arc::new(Mutex::new(Vec::new()));
         let begins = Arc::clone(&begun);
         let hook = move |call| {
-            if call == Call::Sync {
+            if call == FileCall::Sync {
                 begins.lock().push(Instant::now());
                 std::thread::sleep(takes);
             }
@@ -31,7 +31,7 @@ impl Slow {
 }
 
 fn publish(file: &File, line: u64, value: u64) -> Lsn {
-    let guard = Guard::new(file);
+    let guard = MediumGuard::new(file);
     guard.words(HERE + 64 * line, 1).unwrap()[0].publish(&guard, value);
     guard.fence()
 }
@@ -177,7 +177,7 @@ fn who_writes_more_than_the_disk_takes_is_held_up_where_it_would_wait() {
     };
     let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
     let fence = || {
-        let guard = Guard::new(&file);
+        let guard = MediumGuard::new(&file);
         guard.words(HERE, 8).unwrap()[0].publish(&guard, 1);
         for _ in 0..8 {
             (0..WORDS).step_by(8).for_each(|word| {
@@ -194,7 +194,7 @@ fn who_writes_more_than_the_disk_takes_is_held_up_where_it_would_wait() {
     }
     assert_eq!(file.durable(), before, "a fence waited");
     // An operation whose wait is put off is held up there, too.
-    let result = Guard::new(&file).keep_up(last);
+    let result = MediumGuard::new(&file).keep_up(last);
     result.unwrap();
     let behind = last.0 - file.durable().0;
     assert!(behind < 16 << 20, "{behind} bytes are not durable");
@@ -208,7 +208,7 @@ fn deferred_durability_waits_only_when_asked() {
         ..options()
     };
     let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
-    let guard = Guard::new(&file);
+    let guard = MediumGuard::new(&file);
     let before = file.durable();
     guard.words(HERE, 8).unwrap()[0].publish(&guard, 5);
     let lsn = guard.fence();
@@ -289,7 +289,7 @@ fn zeros_go_ahead_of_the_log() {
     let mut round = 0;
     while file.end().0 < log_bytes / 2 {
         round += 1;
-        let guard = Guard::new(&file);
+        let guard = MediumGuard::new(&file);
         let words = guard.words(HERE, WORDS).unwrap();
         (0..WORDS)
             .step_by(8)

@@ -7,7 +7,7 @@ use crate::sync::model;
 fn a_share_and_the_lock_alone_exclude_each_other() {
     model(|| {
         let shared = Arc::new((
-            Word::default(),
+            AnnouncedWord::default(),
             SharedLock::default(),
             loom::cell::UnsafeCell::new(0),
         ));

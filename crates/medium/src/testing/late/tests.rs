@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::{Late, Release};
-use crate::{Guard, LineForm, Lsn, Medium};
+use crate::{LineForm, Lsn, Medium, MediumGuard};
 
 const LIMIT: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(20);
@@ -15,14 +15,14 @@ fn late() -> Late {
 
 fn after_crash(late: &Late, up_to: Lsn, offset: u64) -> u64 {
     let reopened = Late::from_image(&late.image(up_to), LIMIT, LineForm::Single).unwrap();
-    let guard = Guard::new(&reopened);
+    let guard = MediumGuard::new(&reopened);
     guard.words(offset, 1).unwrap()[0].load(&guard)
 }
 
 #[test]
 fn a_crash_takes_back_what_was_not_released() {
     let late = late();
-    let guard = Guard::new(&late);
+    let guard = MediumGuard::new(&late);
     let word = &guard.words(64, 1).unwrap()[0];
     word.publish(&guard, 1);
     let first = guard.fence();
@@ -48,8 +48,8 @@ fn a_crash_takes_back_what_was_not_released() {
 #[test]
 fn notes_belong_to_their_guard() {
     let late = late();
-    let flushing = Guard::new(&late);
-    let fencing = Guard::new(&late);
+    let flushing = MediumGuard::new(&late);
+    let fencing = MediumGuard::new(&late);
     flushing.words(64, 1).unwrap()[0].publish(&flushing, 1);
     let foreign = fencing.fence();
     assert_eq!(after_crash(&late, foreign, 64), 0);
@@ -65,7 +65,7 @@ fn a_waiting_thread_is_seen_and_woken() {
             .map(|line| {
                 let late = &late;
                 scope.spawn(move || {
-                    let guard = Guard::new(late);
+                    let guard = MediumGuard::new(late);
                     guard.words(64 * line, 1).unwrap()[0].publish(&guard, line);
                     guard.drain().unwrap();
                     late.durable()
@@ -91,7 +91,7 @@ fn groups_are_released_after_fences_or_a_delay() {
         fences: 2,
         delay: Duration::from_millis(2),
     });
-    let guard = Guard::new(&late);
+    let guard = MediumGuard::new(&late);
     let lsns: Vec<Lsn> = (0..4).map(|_| guard.fence()).collect();
     assert_eq!(late.durable(), lsns[1]);
     // No further fence comes, so the delay must release the group.

@@ -90,7 +90,7 @@ fn with_buffered_durability_a_sync_stands_at_every_place() {
         setup: Vec::new(),
         keys: [1, 2, 3],
     };
-    let scripts = scripts(&scope, 3, Durability::WithEpoch);
+    let scripts = scripts(&scope, 3, DurabilityContract::WithEpoch);
     assert_eq!(scripts.len(), 3 * 12usize.pow(3));
     let [a, b, c] = [Insert(1, 100), Insert(1, 101), Insert(1, 102)];
     assert_eq!(scripts[0], [a, b, c, EndEpoch]);

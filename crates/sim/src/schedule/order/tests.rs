@@ -10,7 +10,7 @@ fn schedules_read_back() {
 
 #[test]
 fn a_tree_tries_every_choice_once() {
-    let mut tree = Tree::new(1, true);
+    let mut tree = ScheduleTree::new(1, true);
     let mut runs = Vec::new();
     let mut state = 0;
     loop {
@@ -18,7 +18,7 @@ fn a_tree_tries_every_choice_once() {
         let mut run = Vec::new();
         for step in 0..3 {
             state += 1;
-            let decision = Decision {
+            let decision = ThreadChoice {
                 options: &[0, 1],
                 asleep: 0,
                 preempts: true,

@@ -4,8 +4,8 @@ use super::super::transfer::Move;
 use super::super::{Acknowledged, Announcement, OperationKind, Oracle, version};
 use super::*;
 
-fn work() -> Workload {
-    Workload {
+fn work() -> TortureWorkload {
+    TortureWorkload {
         engine: Engine::RNTREE,
         acknowledged: Acknowledged::Durable,
         threads: 2,
@@ -16,7 +16,7 @@ fn work() -> Workload {
 }
 
 /// The versions of a thread's first transfers of a kind.
-fn versions(count: usize, is_asked: impl Fn(&Transfer) -> bool) -> Vec<Version> {
+fn versions(count: usize, is_asked: impl Fn(&Transfer) -> bool) -> Vec<ValueVersion> {
     let all = (1..).map(|sequence| version(1, 0, sequence));
     all.filter(|version| is_asked(&Transfer::of(*version, &work())))
         .take(count)
@@ -29,7 +29,7 @@ fn several_trees(transfer: &Transfer) -> bool {
 
 /// The records of a thread that writes these batches; `refused` was refused, the last one is under
 /// way.
-fn said(versions: &[Version], refused: Option<Version>) -> Vec<u8> {
+fn said(versions: &[ValueVersion], refused: Option<ValueVersion>) -> Vec<u8> {
     let mut last = None;
     let mut said = Vec::new();
     for version in versions {
@@ -51,7 +51,7 @@ fn said(versions: &[Version], refused: Option<Version>) -> Vec<u8> {
 }
 
 /// Does a part of a batch: its writes to the trees that `is_done` chooses.
-fn apply(contents: &mut Contents, version: Version, is_done: impl Fn(u8) -> bool) {
+fn apply(contents: &mut Contents, version: ValueVersion, is_done: impl Fn(u8) -> bool) {
     let transfer = Transfer::of(version, &work());
     for Move { tree, key, amount } in transfer.moves {
         if is_done(tree) {

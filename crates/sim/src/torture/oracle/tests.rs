@@ -4,7 +4,7 @@ use super::super::Announcement;
 use super::super::contents::TreeKey;
 use super::*;
 
-fn op(kind: OperationKind, version: Version, begin: u64, end: u64) -> RecordedOperation {
+fn op(kind: OperationKind, version: ValueVersion, begin: u64, end: u64) -> RecordedOperation {
     let effective = (end != NEVER).then_some(true);
     RecordedOperation {
         kind,
@@ -26,7 +26,7 @@ fn rules(until: u64, are_reads_durable: bool) -> KeyRules {
     }
 }
 
-fn judged(before: Version, ops: &[RecordedOperation], now: Version) -> bool {
+fn judged(before: ValueVersion, ops: &[RecordedOperation], now: ValueVersion) -> bool {
     judge_key(before, &mut ops.to_vec(), now, false, &rules(NEVER, true)).is_ok()
 }
 
@@ -85,7 +85,7 @@ fn what_was_read_is_durable() {
     assert!(!judged(5, &[read], 5), "read from nowhere");
 }
 
-fn read(seen: Version, begin: u64, end: u64) -> RecordedOperation {
+fn read(seen: ValueVersion, begin: u64, end: u64) -> RecordedOperation {
     let mut read = op(OperationKind::Get, 0, begin, end);
     read.seen = seen;
     read.effective = (end != NEVER).then_some(seen != 0);
@@ -158,9 +158,9 @@ fn a_removal_that_is_there_says_what_was_before_it() {
     .iter()
     .flat_map(Announcement::encode)
     .collect();
-    let contents = |versions: [Version; 4]| Contents::of(vec![versions.to_vec(), vec![0; 4]]);
+    let contents = |versions: [ValueVersion; 4]| Contents::of(vec![versions.to_vec(), vec![0; 4]]);
     let judged = |found| {
-        let work = Workload {
+        let work = TortureWorkload {
             engine: Engine::RNTREE,
             acknowledged: Acknowledged::Buffered,
             threads: 1,
@@ -203,7 +203,7 @@ fn all_trees_are_as_at_one_moment() {
     ];
     let said: Vec<u8> = records.iter().flat_map(Announcement::encode).collect();
     let engine = Engine::MASSTREE;
-    let work = Workload {
+    let work = TortureWorkload {
         engine,
         acknowledged: Acknowledged::Buffered,
         threads: 1,
@@ -281,7 +281,7 @@ fn a_wait_is_for_what_its_own_thread_did() {
     .iter()
     .flat_map(Announcement::encode)
     .collect();
-    let work = Workload {
+    let work = TortureWorkload {
         engine: Engine::RNTREE,
         acknowledged: Acknowledged::Durable,
         threads: 1,

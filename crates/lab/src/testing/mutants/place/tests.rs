@@ -2,7 +2,7 @@ use super::*;
 
 /// Each call as `function call ordinal`.
 fn found(text: &str) -> Vec<String> {
-    let words = |place: &Place| format!("{} {} {}", place.function, place.call, place.ordinal);
+    let words = |place: &CallPlace| format!("{} {} {}", place.function, place.call, place.ordinal);
     places("a.rs", text).iter().map(words).collect()
 }
 

@@ -13,7 +13,7 @@ pub use place::{InRam, Place};
 pub use seed::{Seed, Test, factor, trial};
 pub use site::{Closing, Site};
 
-use engines::engine::{Codec, Contract, Engine, Nodes, Settings};
+use engines::engine::{CodecKind, Contract, Engine, Nodes, Settings};
 use engines::index::Index;
 use medium::Counts;
 use pool::PoolStat;
@@ -34,10 +34,10 @@ pub enum Kind {
 
 impl Kind {
     /// The codec.
-    pub fn codec(self) -> Codec {
+    pub fn codec(self) -> CodecKind {
         match self {
-            Self::Word => Codec::Word,
-            Self::Record => Codec::Record,
+            Self::Word => CodecKind::Word,
+            Self::Record => CodecKind::Record,
         }
     }
 

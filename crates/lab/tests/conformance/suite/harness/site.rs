@@ -74,10 +74,13 @@ impl<P: Place> Site<P> {
     }
 
     /// Runs on all words of the closed pool.
-    fn with_words<R>(&self, run: impl FnOnce(&medium::Guard<'_, P::Medium>, &[Word]) -> R) -> R {
+    fn with_words<R>(
+        &self,
+        run: impl FnOnce(&medium::MediumGuard<'_, P::Medium>, &[Word]) -> R,
+    ) -> R {
         assert!(self.pool.is_none());
         let medium = self.place.open();
-        let guard = medium::Guard::new(&medium);
+        let guard = medium::MediumGuard::new(&medium);
         let length = medium.extent().length();
         run(
             &guard,
