@@ -97,7 +97,8 @@ impl StoreOpening {
             threads: self.threads.unwrap_or(usual.threads),
             epoch: self.epoch,
             close_cleanly: self.close_cleanly,
-            mark_later: true,
+            // An engine that does not mark later has to mark in its open.
+            mark_later: kind.engine.marks_later,
             settings,
         }
     }

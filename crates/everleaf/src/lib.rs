@@ -233,8 +233,9 @@
 //!
 //! [`Store::close`], or dropping the last handle, records which space is in use. After a crash the
 //! next open finds that out again: it reads all leaves of [`Engine::RNTREE`] on all cores before it
-//! returns; trees of [`Engine::BZTREE`], [`Engine::WBTREE`] and [`Engine::MASSTREE`] are usable at
-//! once. The space that the first two use is found out in the background. Nothing leaks.
+//! returns, and all nodes and records of [`Engine::CAWBT`]. Trees of [`Engine::BZTREE`],
+//! [`Engine::WBTREE`] and [`Engine::MASSTREE`] are usable at once; a thread in the background finds
+//! out which space trees of `BZTREE` and `WBTREE` use. Nothing leaks.
 //!
 //! # Errors
 //!

@@ -335,10 +335,10 @@ impl Options {
     }
 
     /// Opens the store at `path`, and makes it if it is missing. O(pool's slabs) after a clean
-    /// close; after a crash O(leaves of [`Engine::RNTREE`](crate::Engine::RNTREE)), on all cores,
-    /// whatever the other trees' size, but for those of [`Engine::BZTREE`](crate::Engine::BZTREE)
-    /// and [`Engine::WBTREE`](crate::Engine::WBTREE) if a batch was under way; on
-    /// [`MediumChoice::File`] also O(log).
+    /// close. After a crash O(leaves of [`Engine::RNTREE`](crate::Engine::RNTREE) + entries of
+    /// [`Engine::CAWBT`](crate::Engine::CAWBT)), on all cores; if a batch was under way, also
+    /// O(entries of [`Engine::BZTREE`](crate::Engine::BZTREE) and
+    /// [`Engine::WBTREE`](crate::Engine::WBTREE)). On [`MediumChoice::File`] also O(log).
     ///
     /// # Errors
     /// - [`ErrorKind::NoSuchPool`], [`ErrorKind::NotAPool`], [`ErrorKind::NotWritable`],

@@ -118,9 +118,8 @@ impl Store {
     /// missing. A tree is opened when it is first asked for (after a crash, when the store is):
     /// with [`Engine::RNTREE`](crate::Engine::RNTREE) O(its leaves) once, on all cores; with
     /// [`Engine::BZTREE`](crate::Engine::BZTREE) and [`Engine::WBTREE`](crate::Engine::WBTREE)
-    /// O(1); with
-    /// [`Engine::MASSTREE`](crate::Engine::MASSTREE) O(1) after a clean close, else O(nodes in its
-    /// log + its slabs). O(log trees) from then on.
+    /// O(1); with [`Engine::MASSTREE`](crate::Engine::MASSTREE) O(1) after a clean close, else
+    /// O(nodes in its log + its slabs). O(log trees) from then on.
     ///
     /// # Errors
     /// - [`ErrorKind::TreeMismatch`]: it is a tree of words; for [`Store::tree_with`] also: it has
@@ -323,8 +322,9 @@ impl Store {
 
     /// Waits for the end of recovery in the background, if it runs. After a crash, trees of
     /// [`Engine::BZTREE`](crate::Engine::BZTREE) and [`Engine::WBTREE`](crate::Engine::WBTREE) are
-    /// usable at once, whatever their size, while a thread finds out which space is in use. Until it is done, space that was in use before the
-    /// crash is not reused, and a write to a full store waits. O(n).
+    /// usable at once, whatever their size, while a thread finds out which space is in use. Until it
+    /// is done, space that was in use before the crash is not reused, and a write to a full store
+    /// waits. O(n).
     ///
     /// It also waits for open ranges, so a thread that holds one must not call it.
     pub fn finish_recovery(&self) {

@@ -157,7 +157,7 @@ impl<T: Volatile> Arena<T> {
 
 /// Elements of an arena under `loom`, which cannot model mapped memory.
 #[cfg(loom)]
-const MODELLED_MAX: u32 = 6;
+const MODELLED_MAX: u32 = 10;
 
 #[cfg(loom)]
 impl<T: Volatile> Arena<T> {

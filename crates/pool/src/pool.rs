@@ -268,8 +268,8 @@ impl<M: Medium> Pool<M> {
     }
 
     /// Leaves a batch that is neither done nor undone to the next open: until then nothing is
-    /// written. The batch is still pinned, so the records that it wrote are not free yet, and now
-    /// they stay so.
+    /// written. Records that the batch has written are not free yet, and now they stay so: a batch
+    /// that gives up is still pinned, and an open gives up before it frees anything.
     pub fn give_up_batch(&self) {
         self.shared.batch_slots.give_up();
         self.leave_unclean_and_keep_all();

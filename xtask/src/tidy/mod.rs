@@ -8,7 +8,7 @@
 //! | `dependencies` | every dependency stands once, in the workspace table, with the reason for it |
 //! | `map` | `docs/ARCHITECTURE.md` names every crate |
 //! | `circles` | within a crate, files use each other in no circle of more than two |
-//! | `names` | a type or trait that others than its module see has a name of its own in the workspace |
+//! | `names` | no two types or traits have one name, if they are visible outside their modules |
 //! | `shapes` | no code in the shapes that [`shapes`] lists, which have to be read twice |
 //!
 //! Clippy and the compiler hold the rest, by the root manifest's lints: functions of at most 100

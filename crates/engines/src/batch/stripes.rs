@@ -185,7 +185,7 @@ impl<M: Medium> Throttled for Pool<M> {
 /// batch holds some in exclusive mode.
 struct Gate {
     stripes: Stripes,
-    /// The slots of the pool's batches, which tell whether one could not be finished.
+    /// The slots of the pool's batches. They record that a batch could not be finished.
     batch_slots: Arc<BatchSlots>,
     /// The pool, if its writes may be held back.
     throttled: Option<Box<dyn Throttled>>,

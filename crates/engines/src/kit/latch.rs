@@ -95,6 +95,14 @@ impl<M: Medium> Latch<M> {
         }
     }
 
+    /// Keeps writers out for a thread that changes nothing. Readers go on. A thread that takes the
+    /// lock again and again gives it back with [`hand_over`](medium::sync::hand_over), so that a
+    /// writer that waits comes next.
+    pub fn keep_writers_out(&self, guard: &Guard<'_, M>) -> MutexGuard<'_, ()> {
+        guard.interleave(&self.writers);
+        self.writers.lock()
+    }
+
     #[inline(always)]
     fn stripe(&self, offset: u64) -> &Atomic<M> {
         &self.words().lsns[(offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % STRIPES]

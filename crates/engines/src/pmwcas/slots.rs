@@ -228,8 +228,8 @@ impl DescriptorSlots {
         self.take_with(first, |_| Some(())).0
     }
 
-    /// Takes a slot in which `find` finds something, and returns that with the slot. Chooses and waits
-    /// as [`Slots::take`] does.
+    /// Takes a slot in which `find` finds something, and returns that with the slot. Chooses and
+    /// waits as [`DescriptorSlots::take`] does.
     #[inline]
     pub(super) fn take_with<T>(
         &self,

@@ -411,7 +411,7 @@ impl<M: Medium> LeafRecord<M> {
 
     /// Waits a moment for the writer that changes a leaf, before the caller reads the leaf again.
     /// If the leaf is dead, the caller descends again after the wait: the inner nodes lead to a
-    /// dead leaf until the merge is published.
+    /// dead leaf until the thread that merges or replaces it has removed it from them.
     #[cold]
     pub(super) fn wait() {
         // The writer may wait for a persist, or for a processor.

@@ -68,8 +68,8 @@
 //!   reader with a stale parent compares the high key and moves right.
 //! - *Algorithm 4*: returns; and finds by fingerprint, not by binary search.
 //! - A full leaf moves entries to its right neighbour, or the two become three, as in a B*-tree:
-//!   leaves are four fifths full after random inserts. Only without a neighbour under the same
-//!   parent is a leaf split alone.
+//!   leaves are four fifths full after random inserts. A leaf is split alone only if no leaf is
+//!   to its right, or if that leaf is locked or damaged.
 //! - With `RnTreeOptions::gathers` a split copies the records of the entries that it moves next to
 //!   each other: for ranges over a pool that is larger than memory.
 //! - Point reads and scans of words are not pinned: a leaf's version is taken while its parent

@@ -125,7 +125,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             return Ok(false);
         }
         let neighbour = self.leaves.get(old);
-        // Without waiting: locks are taken left to right, but a merge may wait for both.
+        // Without waiting: another thread may hold the neighbour's lock across a persist.
         let Some(lock) = neighbour.try_lock() else {
             return Ok(false);
         };
@@ -147,7 +147,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let bound = self.copy_high_key(record)?;
         let bound = C::key(&bound)?;
         guard.interleave(&self.inner);
-        // A leaf is entered and removed under its lock and that of the leaf before it. This thread
+        // A leaf is removed or replaced under its lock and that of the leaf before it. This thread
         // has both, so the answer holds until they are unlocked.
         if !self.inner.structure().leads_to(bound, old)? {
             return Ok(false);
@@ -214,7 +214,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         built
     }
 
-    /// As [`RnTree::build`]; copies records if `gathers`.
+    /// Does the work of [`RnTree::build`]; copies records if `gathers`.
     fn build_from<'g, 'p>(
         &self,
         guard: &'g Guard<'p, M>,
@@ -265,7 +265,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 }
             }
         }
-        // PERSIST: nothing must precede; lost, nothing leads to the leaves and the copies yet.
+        // PERSIST: nothing must precede; if this is lost, nothing leads to the leaves and the copies yet.
         guard.fence();
         Ok(Built {
             leaves: built,
@@ -366,7 +366,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let first = built[0];
         let moved = leaf.sum(guard, &slots, keep);
         let new = slots.with(keep, first.offset).sealed(&slots, moved);
-        // PERSIST: the new leaves are ordered before; lost, the old leaves still have all entries.
+        // PERSIST: the new leaves are ordered before; if this is lost, the old leaves still have all entries.
         let published = leaf.slots.publish(guard, &slots.0, &new.0);
         let stored = Slots(published.inspect_err(|_| self.discard_built(guard, built))?);
         let lsn = guard.fence();
@@ -457,7 +457,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     /// small. Gives up if a lock is taken: the next removal tries again.
     ///
     /// 1. Ask the inner nodes for two neighbours, and lock both leaves.
-    /// 2. Ask the inner nodes whether they lead to the right leaf. A leaf is entered and removed
+    /// 2. Ask the inner nodes whether they lead to the right leaf. A leaf is removed or replaced
     ///    under its lock and that of the leaf before it. This thread has both, so the answer holds
     ///    until they are unlocked.
     /// 3. Move the entries, with two fences. The inner nodes are not locked meanwhile.
@@ -532,7 +532,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         left: &LeafRecord<M>,
         right: &LeafRecord<M>,
     ) -> Result<bool> {
-        // As in `share`.
+        // Damage stays where it is, and is found there.
         if self.verify_check(guard, right).is_err() {
             return Ok(false);
         }
@@ -562,7 +562,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             left.release(claimed);
             return Ok(false);
         }
-        // PERSIST: the copies before the slot line that lists them; lost, both leaves are as they
+        // PERSIST: the copies before the slot line that lists them; if this is lost, both leaves are as they
         // were.
         guard.fence();
         // A thread that finds a dead leaf descends again, and finds what the left one publishes.

@@ -39,9 +39,14 @@
 //! freed; optimistic lock coupling of the inner nodes, and a leaf's version, claims, live entries
 //! and slots, each with the reuse of what was retired; and the Masstree's barrier between epochs;
 //! the file medium's group commit; announced shares of a lock. They have at most two preemptions.
-//! Everything else is built for them, but does not run: an arena has six elements then, an inner
+//! Everything else is built for them, but does not run: an arena has ten elements then, an inner
 //! node four children. Pool memory is not modelled; where a model needs an entry, it has atomics
 //! with the orderings of cells.
+//!
+//! `loom` 0.7 has a gap: it keeps one last access of each word. If a thread loads a word and then
+//! stores to it, `loom` finds no race of that store with earlier loads of other threads, and does
+//! not try the other order. A model whose writer does that may run once and prove nothing. Where it
+//! matters the writer changes the word in one step (`fetch_or`, `swap`, `compare_exchange`).
 //!
 //! # What is no yield point
 //!

@@ -336,7 +336,7 @@ impl CrashContents {
         image
     }
 
-    /// Choices, each for one [`Crash::image`]: all of them if there are at most `limit`; else
+    /// Choices, each for one [`CrashContents::image`]: all of them if there are at most `limit`; else
     /// everything old, everything new, each piece alone new, each alone old, and as many at
     /// `random` (numbers below the one given) as remain.
     pub fn samples(&self, limit: usize, mut random: impl FnMut(usize) -> usize) -> Vec<Vec<usize>> {

@@ -103,7 +103,8 @@ impl Report {
         let recovery = store.recovery().duration;
         self.recovery_seconds = recovery.as_secs_f64();
         self.reopen_seconds = duration.as_secs_f64();
-        let reads_nothing = [Engine::MASSTREE, Engine::BZTREE].contains(&tree.kind().engine);
+        let engine = tree.kind().engine;
+        let reads_nothing = engine.marks_later || engine == Engine::MASSTREE;
         self.leaves_read = if reads_nothing {
             0
         } else {

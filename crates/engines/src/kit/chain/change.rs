@@ -10,8 +10,8 @@ use crate::index::Codec;
 /// Children of a node that is built: fewer than fit, so that there is room for splits.
 const CHILDREN_BUILT: usize = CHILDREN_MAX - CHILDREN_MAX / 8;
 /// A node with fewer children is merged with a neighbour, if both fit in a node with room to spare;
-/// otherwise it takes some of the neighbour's. No node may have a single child: a leaf that is
-/// removed as the first child hands its lower bound to the second.
+/// otherwise it takes some of the neighbour's. No node may have a single child: the removal of a
+/// first child needs the separator of the second one.
 const CHILDREN_MIN: usize = if CHILDREN_MAX < 8 {
     2
 } else {
@@ -290,8 +290,8 @@ impl<C: Codec> Structure<'_, C> {
             step.image.children.remove(step.position);
             step.image.separators.remove(step.position - 1)
         } else {
-            // The separator of a first child is that of a node above. It becomes the separator of
-            // the second child, which is the first from now on.
+            // The second child is the first one from now on. The separator of a first child lies in
+            // a node above, so the second child's separator moves there.
             let above = steps
                 .iter()
                 .rposition(|step| step.position > 0)
@@ -317,9 +317,13 @@ impl<C: Codec> Structure<'_, C> {
             }
         }
         self.store_locked(step.node, &step.image, &mut locked);
-        // A node that is not among the steps any more has been stored, with its new separator.
-        if let Some(above) = bounded.and_then(|bounded| steps.get(bounded)) {
-            self.store_locked(above.node, &above.image, &mut locked);
+        // The node whose separator has risen, and each node on the way down from there: a reader
+        // that has passed that node's old separator must not go on to the second child, whose keys
+        // begin above the reader's key. A node that has left the steps is locked already.
+        if let Some(bounded) = bounded {
+            for step in steps.get(bounded..).unwrap_or_default() {
+                self.store_locked(step.node, &step.image, &mut locked);
+            }
         }
         self.drop_roots_with_one_child(&mut obsolete);
         for index in locked {

@@ -77,6 +77,28 @@ fn a_descent_beside_a_removal_ends_at_the_leaf_or_the_one_before() {
     });
 }
 
+/// The leaf is the first child of its parent, which is the first child of its own: the separator two
+/// levels above the parent rises. A reader that has passed that separator must not go on to the
+/// second child, whose keys begin above its key.
+#[test]
+fn a_descent_beside_the_removal_of_a_first_child_never_ends_right_of_the_key() {
+    model(|| {
+        let tree = tree(17);
+        assert_eq!(tree.height(), 3);
+        let writer = {
+            let tree = Arc::clone(&tree);
+            thread::spawn(move || {
+                assert_eq!(tree.structure().remove(60).unwrap(), separator(60));
+            })
+        };
+        let found = tree.descend(65).unwrap();
+        assert!(found == 5 || found == 6, "{found}");
+        writer.join().unwrap();
+        assert_eq!(tree.descend(65).unwrap(), 5);
+        assert_eq!(tree.descend(70).unwrap(), 7);
+    });
+}
+
 /// A reader that is not pinned may read a node that is retired and reused meanwhile.
 #[test]
 fn a_reader_never_takes_a_node_for_what_it_was_in_another_life() {

@@ -16,8 +16,9 @@
 //! all of a change.
 //!
 //! A descent may still end at a leaf that has just been split: the leaf's owner keeps a high key in
-//! each leaf, and moves right. It never ends right of the key, because a leaf's lower bound never
-//! changes.
+//! each leaf, and moves right. It never ends right of the key. A leaf's lower bound does not change;
+//! where the bound of a child rises in the inner nodes, because the first leaf below it is removed,
+//! every node between that separator and the leaf is locked.
 //!
 //! Nothing here survives the process: the nodes are rebuilt from the leaves ([`InnerTree::build`]).
 

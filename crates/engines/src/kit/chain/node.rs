@@ -84,14 +84,15 @@ impl InnerNode {
 
     /// Begins a change; changes are serialised by the caller. Idempotent.
     pub(super) fn lock(&self) {
-        let version = self.version.load(Ordering::Relaxed);
-        self.version.store(version | CHANGING, Ordering::Relaxed);
+        // No other thread changes the version, so a load and a store would do. But `loom` misses the
+        // races of such a store with earlier loads of other threads.
+        self.version.fetch_or(CHANGING, Ordering::Relaxed);
         fence(Ordering::Release);
     }
 
     /// Ends a change.
     pub(super) fn unlock(&self) {
-        let version = self.version.load(Ordering::Relaxed);
+        let version = self.version.fetch_or(CHANGING, Ordering::Relaxed);
         self.version
             .store((version | CHANGING) + 1, Ordering::Release);
     }

@@ -16,15 +16,20 @@
 //! - *A separator that stays in the tree* ends some leaf when the walk reaches that leaf, in whichever
 //!   inner node it lies by then. So tails are marked leaf by leaf, not node by node.
 //!
-//! Space that a writer removes before the walk reaches it, and that a reader may still use, is marked
-//! when it is retired.
+//! A new root, the removal of a root with a single child, and a bulk load into an empty tree only add
+//! new space, or retire old space. Space that is retired during the walk, and that a reader may still
+//! use, is marked when it is retired. A writer retires after it has given the lock back, perhaps when
+//! the walk has ended already; so the mark ends only once every thread that was pinned at the end of
+//! the walk is done ([`pool::Pool::finish_marking_later`]).
 
 use medium::Medium;
+use medium::sync::hand_over;
 use pool::Guard;
 
 use super::find::{Path, Step};
 use super::{Format, Item, NodeKind, Paged, PagedNode};
 use crate::index::Codec;
+use crate::kit::bits;
 use crate::kit::scan::{Tied, Way};
 use crate::{Error, Result};
 
@@ -38,7 +43,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         let mut start: Option<Vec<u8>> = None;
         loop {
             let guard = self.pool.pin();
-            let writing = self.latch.write(&guard);
+            let writers_kept_out = self.latch.keep_writers_out(&guard);
             let way = match &start {
                 None => Way::First,
                 Some(key) => Way::Key(C::bound(key), Tied::UpTo),
@@ -54,7 +59,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
                 C::mark(&self.pool, [end.word, end.tail])?;
             }
             let key = Self::key_of(&guard, NodeKind::Inner, end)?;
-            drop(writing);
+            hand_over(writers_kept_out);
             if start.is_some_and(|start| start >= key) {
                 return Err(Error::corrupt(self.anchor, "separators out of order"));
             }
@@ -87,7 +92,11 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         if !C::TIES {
             return Ok(());
         }
-        for item in self.sound_content(guard, leaf)?.items {
+        if let Some(what) = self.format.fault(guard, leaf) {
+            return Err(Error::corrupt(leaf.offset, what));
+        }
+        for slot in bits(self.format.live(guard, leaf)) {
+            let item = leaf.item(guard, slot);
             C::mark(&self.pool, [item.word, item.value])?;
         }
         Ok(())

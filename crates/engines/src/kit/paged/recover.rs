@@ -28,7 +28,7 @@ where
         tree.write_node(&guard, leaf, NodeKind::Leaf, 0, &[])?;
         tree.anchor(&guard)?
             .start(&guard, Self::root_word(leaf, 0)?);
-        // PERSIST: anchor and leaf are ordered before the root that leads to them; lost, there is
+        // PERSIST: anchor and leaf are ordered before the root that leads to them; if this is lost, there is
         // no tree.
         guard.fence();
         pool.create_tree(name, F::ENGINE.0, C::ID, &words)?;

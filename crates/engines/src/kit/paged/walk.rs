@@ -89,8 +89,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         Ok((node, content))
     }
 
-    /// Calls `visit` with each node, after what it leads to outside of nodes, or with why one
-    /// cannot be visited.
+    /// Calls `visit` with each record and each node, a node's records before the node; or with the
+    /// error if a node cannot be visited.
     fn reach(
         &self,
         guard: &Guard<'_, M>,
@@ -273,11 +273,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     }
 
     /// What a node holds, if its head passes its checks.
-    pub(super) fn sound_content(
-        &self,
-        guard: &Guard<'_, M>,
-        node: &PagedNode<'_>,
-    ) -> Result<Content> {
+    fn sound_content(&self, guard: &Guard<'_, M>, node: &PagedNode<'_>) -> Result<Content> {
         match self.format.fault(guard, node) {
             Some(what) => Err(Error::corrupt(node.offset, what)),
             None => self.content(guard, node),
