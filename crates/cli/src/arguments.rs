@@ -14,6 +14,7 @@ use everleaf::{
     Store, Tree, TreeOptions,
 };
 use lab::arguments::{any_of, engine_of};
+use lab::output_file::InputFile;
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -212,6 +213,19 @@ impl PoolArgs {
         let written = written?;
         closed?;
         Ok(written)
+    }
+
+    /// The files of the pool, which no output may replace.
+    pub(crate) fn files(&self) -> [InputFile; 2] {
+        let pool = InputFile {
+            path: self.pool.clone(),
+            what: "the pool itself",
+        };
+        let log = InputFile {
+            path: everleaf::log_path(&self.pool),
+            what: "the log of the pool",
+        };
+        [pool, log]
     }
 
     /// Whether the pool does not exist yet.

@@ -1,9 +1,10 @@
 //! Errors of commands.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use everleaf::{Error, ErrorKind, LogError};
+use lab::output_file::OutputError;
 use medium::MediumError;
 use serde_json::{Map, Value, json};
 
@@ -33,14 +34,9 @@ pub(crate) enum Failure {
         /// The advice where to write the file instead.
         elsewhere: &'static str,
     },
-    /// A command that makes a file does not replace one.
-    #[error("{} exists already; {command} writes only new files", path.display())]
-    Exists {
-        /// The file.
-        path: PathBuf,
-        /// The command.
-        command: &'static str,
-    },
+    /// An output file was not made, because of the file that exists there.
+    #[error("{0}")]
+    NotReplaced(OutputError),
     /// A child process failed.
     #[error("{error}")]
     Child {
@@ -174,8 +170,29 @@ impl From<lab::failure::Failure> for Failure {
         match failure {
             lab::failure::Failure::Store(error) => Self::Store(error),
             lab::failure::Failure::Io { action, source } => Self::Io { action, source },
+            lab::failure::Failure::Output(error) => error.into(),
             lab::failure::Failure::Usage(what) => Self::Usage(what),
             lab::failure::Failure::Wrong(what) => Self::Refused(what),
+        }
+    }
+}
+
+impl From<OutputError> for Failure {
+    fn from(error: OutputError) -> Self {
+        match error {
+            OutputError::Io { path, source, .. } if source.kind() == io::ErrorKind::StorageFull => {
+                Self::writing(&path, source)
+            }
+            OutputError::Io {
+                action,
+                path,
+                source,
+            } => Self::Io {
+                action: format!("{action} {}", path.display()),
+                source,
+            },
+            OutputError::IsInput { .. } => Self::Usage(error.to_string()),
+            error => Self::NotReplaced(error),
         }
     }
 }
@@ -255,7 +272,8 @@ impl Failure {
             },
             Self::Io { source, .. } => of_system(source),
             Self::DiskFull { .. } => "full",
-            Self::Exists { .. } => "io",
+            Self::NotReplaced(OutputError::InUse { .. }) => "locked",
+            Self::NotReplaced(_) => "io",
             Self::Child { kind, .. } => kind,
             Self::Output(_) => "output",
             Self::Line { .. } => "input",

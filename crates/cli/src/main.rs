@@ -15,7 +15,6 @@ mod interrupt;
 mod progress;
 mod text;
 mod under_way;
-mod whole_file;
 
 use std::ffi::OsString;
 use std::io::Write;

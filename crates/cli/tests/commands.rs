@@ -215,8 +215,36 @@ fn a_backup_is_a_pool_of_its_own() {
         "v"
     );
     run(&on("check", &copy, &[])).expect(0);
-    let refused = run(&on("backup", &pool, &[copy.to_str().unwrap()])).expect(3);
-    assert!(refused.errors.contains("copy"), "{refused:?}");
+    let again = |more: &[&str]| {
+        let arguments = [&[copy.to_str().unwrap(), "--medium=file"], more].concat();
+        run(&on("backup", &pool, &arguments))
+    };
+    run(&on("put", &pool, &["k", "new"])).expect(0);
+    let refused = again(&[]).expect(3);
+    assert!(
+        refused.errors.contains("copy exists already") && refused.errors.contains("--force"),
+        "{refused:?}"
+    );
+    assert_eq!(run(&on("get", &copy, &["k"])).expect(0).text(), "v\n");
+    again(&["--force"]).expect(0);
+    assert_eq!(run(&on("get", &copy, &["k"])).expect(0).text(), "new\n");
+    // A damaged copy does not replace a sound one.
+    let mut bytes = std::fs::read(&pool).unwrap();
+    let value = bytes.windows(3).rposition(|window| window == b"new");
+    bytes[value.unwrap()] ^= 1;
+    std::fs::write(&pool, &bytes).unwrap();
+    let refused = again(&["--force"]).expect(3);
+    assert!(refused.errors.contains("was not replaced"), "{refused:?}");
+    run(&on("check", &copy, &[])).expect(0);
+    // A file that would be taken for the log of the copy.
+    let log = folder.path().join("copy.log");
+    std::fs::write(&log, "notes").unwrap();
+    let refused = again(&["--force"]).expect(3);
+    assert!(
+        refused.errors.contains("copy.log exists, and would be"),
+        "{refused:?}"
+    );
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
 }
 
 #[test]

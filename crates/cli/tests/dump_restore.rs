@@ -157,6 +157,83 @@ fn nor_is_its_log() {
     }
 }
 
+/// `dump v.pool q.pool` once replaced another pool.
+#[test]
+fn a_dump_replaces_no_file_without_force() {
+    let (folder, pool) = pool();
+    let other = folder.path().join("b.pool");
+    let link = folder.path().join("link");
+    run(&on("put", &pool, &["k", "v"])).expect(0);
+    run(&on("put", &other, &["k", "precious"])).expect(0);
+    fs::hard_link(&other, &link).unwrap();
+    let value = || {
+        run(&on("get", &other, &["k"]))
+            .expect(0)
+            .text()
+            .trim_end()
+            .to_owned()
+    };
+    for target in [&other, &link] {
+        let target = target.to_str().unwrap();
+        let said = run(&on("dump", &pool, &[target, "--json"])).expect(3);
+        assert_eq!(said.json()["kind"], serde_json::json!("io"));
+        let way_out = format!("{target} exists already; choose another name, or give --force");
+        assert!(said.errors.contains(&way_out), "{said:?}");
+    }
+    assert_eq!(value(), "precious");
+    // Not even with --force while a process has the other pool open.
+    let holder = fs::File::open(&other).unwrap();
+    holder.try_lock().unwrap();
+    let log = other.with_file_name("b.pool.log");
+    fs::write(&log, "a log").unwrap();
+    for target in [&other, &link, &log] {
+        let target = target.to_str().unwrap();
+        let said = run(&on("dump", &pool, &[target, "--force", "--json"])).expect(3);
+        assert_eq!(said.json()["kind"], serde_json::json!("locked"));
+        assert!(said.errors.contains("a process has locked"), "{said:?}");
+    }
+    assert_eq!(fs::read(&log).unwrap(), b"a log");
+    fs::remove_file(&log).unwrap();
+    drop(holder);
+    assert_eq!(value(), "precious");
+    // The pool itself has more names than one.
+    let second = folder.path().join("second");
+    fs::hard_link(&pool, &second).unwrap();
+    let said = run(&on("dump", &pool, &[second.to_str().unwrap(), "--force"])).expect(2);
+    assert!(said.errors.contains("is the pool itself"), "{said:?}");
+    let append = format!("\"$0\" dump {0} >> {0}", pool.display());
+    let said = common::run_in_shell(&append).expect(2);
+    assert!(
+        said.errors.contains("standard output is the pool itself"),
+        "{said:?}"
+    );
+    run(&on("dump", &pool, &[other.to_str().unwrap(), "--force"])).expect(0);
+    let dump = run(&on("dump", &pool, &[])).expect(0).output;
+    assert_eq!(fs::read(&other).unwrap(), dump);
+}
+
+#[test]
+fn standard_output_is_written_to_by_every_name_that_it_has() {
+    let (folder, pool) = pool();
+    run(&on("put", &pool, &["k", "v"])).expect(0);
+    let dump = run(&on("dump", &pool, &[])).expect(0).output;
+    let pool = pool.display();
+    let file = folder.path().join("file");
+    let file = file.display();
+    for script in [
+        format!("\"$0\" dump {pool} /dev/stdout"),
+        format!("\"$0\" dump {pool} /dev/fd/1 | cat"),
+        // The shell has made the file and writes to it as well.
+        format!("{{ \"$0\" dump {pool} /dev/stdout; printf end; }} > {file}; cat {file}"),
+        format!("\"$0\" dump {pool} /dev/fd/3 -q 3> {file} > /dev/null; cat {file}"),
+        format!("mkfifo {file}.fifo; \"$0\" dump {pool} {file}.fifo > /dev/null & cat {file}.fifo"),
+    ] {
+        let said = common::run_in_shell(&script).expect(0);
+        let output = said.output.strip_suffix(b"end").unwrap_or(&said.output);
+        assert!(output == dump, "{script}: {said:?}");
+    }
+}
+
 #[test]
 fn a_dump_that_fails_leaves_the_last_one() {
     let Sample { folder, pool, dump } = sample();
@@ -165,7 +242,7 @@ fn a_dump_that_fails_leaves_the_last_one() {
     fs::write(&file, "an old dump, much longer than nothing").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
     std::os::unix::fs::symlink("pool.dump", &link).unwrap();
-    run(&on("dump", &pool, &[link.to_str().unwrap()])).expect(0);
+    run(&on("dump", &pool, &[link.to_str().unwrap(), "--force"])).expect(0);
     assert!(fs::read(&file).unwrap() == dump, "a link's file is meant");
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(
@@ -178,7 +255,12 @@ fn a_dump_that_fails_leaves_the_last_one() {
     run(&on(
         "dump",
         &pool,
-        &[file.to_str().unwrap(), "--tree=words", "--tree=none"],
+        &[
+            file.to_str().unwrap(),
+            "--force",
+            "--tree=words",
+            "--tree=none",
+        ],
     ))
     .expect(3);
     let mut bytes = fs::read(&pool).unwrap();
@@ -188,7 +270,7 @@ fn a_dump_that_fails_leaves_the_last_one() {
         .unwrap();
     bytes[value] ^= 1;
     fs::write(&pool, &bytes).unwrap();
-    let said = run(&on("dump", &pool, &[file.to_str().unwrap()])).expect(3);
+    let said = run(&on("dump", &pool, &[file.to_str().unwrap(), "--force"])).expect(3);
     assert!(said.errors.contains("damaged at offset"), "{said:?}");
     assert!(fs::read(&file).unwrap() == dump);
     bytes[value] ^= 1;
@@ -432,7 +514,7 @@ fn a_salvage_that_loses_entries_says_so() {
             run(&on(
                 "dump",
                 &pool,
-                &[&[file.to_str().unwrap(), "--salvage"], more].concat(),
+                &[&[file.to_str().unwrap(), "--salvage", "--force"], more].concat(),
             ))
         };
         // Among them the anchor of masstree, at 64 KiB, and the first pages of slabs.

@@ -200,7 +200,7 @@ fn a_drawing_that_cannot_be_written_fails_before_anything_is_measured() {
     ])
     .expect(3);
     assert!(
-        said.errors.contains("write /no/such/folder/all-2.svg"),
+        said.errors.contains("create /no/such/folder/all-2.svg"),
         "{said:?}"
     );
     let said = run(&["lab", "cawbt", "--figure", "9", "--plot", "nine.png"]).expect(2);
@@ -208,6 +208,11 @@ fn a_drawing_that_cannot_be_written_fails_before_anything_is_measured() {
         said.errors.contains("as SVG") && said.errors.contains("not .png"),
         "{said:?}"
     );
+    // A file that exists is not replaced without --force.
+    let taken = tempfile::NamedTempFile::with_suffix(".svg").unwrap();
+    let path = taken.path().to_str().unwrap();
+    let said = run(&["lab", "cawbt", "--figure", "9", "--plot", path]).expect(3);
+    assert!(said.errors.contains("give --force"), "{said:?}");
     // No file may be longer than 64 KiB, as on a disk that is almost full.
     let folder = tempfile::tempdir().unwrap();
     let plot = folder.path().join("all.svg");

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::output_file::OutputError;
+
 /// A measurement that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
@@ -16,6 +18,9 @@ pub enum Failure {
         /// Why it failed.
         source: io::Error,
     },
+    /// An output file was not made.
+    #[error(transparent)]
+    Output(#[from] OutputError),
     /// A tree does not hold what was written to it.
     #[error("{0}")]
     Wrong(String),

@@ -15,6 +15,7 @@ pub mod failure;
 pub mod fast_fair;
 pub mod figures;
 pub mod notes;
+pub mod output_file;
 pub mod sorted_chain;
 pub mod temporary;
 #[doc(hidden)]

@@ -1,12 +1,12 @@
 //! `everleaf backup`: a consistent copy of a pool, in a new file.
 //!
 //! The pool may be open in another process, which goes on writing. The copy is opened and checked;
-//! a damaged copy of a damaged pool is kept.
+//! a damaged copy of a damaged pool is kept, but does not replace another file.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
-use everleaf::{Error, ErrorKind, StoreViolation};
+use everleaf::StoreViolation;
+use lab::output_file::{ForceArgs, OutputPool};
 use serde::Serialize;
 
 use super::check;
@@ -22,6 +22,8 @@ pub(crate) struct Args {
     pool: PoolArgs,
     /// The file to make
     target: PathBuf,
+    #[command(flatten)]
+    force: ForceArgs,
 }
 
 #[derive(Serialize)]
@@ -32,53 +34,38 @@ struct Report {
     violations: Violations,
 }
 
-/// Whether a file of the copy's name exists already.
-fn is_taken(error: &Error) -> bool {
-    match error.kind() {
-        ErrorKind::Io { source, .. } => source.kind() == io::ErrorKind::AlreadyExists,
-        _ => false,
-    }
-}
-
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     interrupt::gently();
-    let length = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.len());
-    let template =
-        "{msg} {bar:20} {percent:>3}%, {binary_bytes} of {binary_total_bytes}, {elapsed}";
-    let bar = progress::bar(context, Some(length(&args.pool.pool)), "copying", template);
-    let shown = bar.clone();
-    let tick = move |bytes| {
-        shown.inc(bytes);
-        !interrupt::is_asked()
-    };
-    let options = args.pool.options();
-    let copied = medium::progress::watched(tick, || {
-        args.pool
-            .wait(|| options.backup(&args.pool.pool, &args.target))
-    });
-    bar.finish_and_clear();
-    let bytes = match copied {
-        Err(_) if interrupt::is_asked() => return Err(Failure::Interrupted),
-        Err(Failure::Store(error)) if is_taken(&error) => {
-            return Err(Failure::Exists {
-                path: args.target.clone(),
-                command: "backup",
-            });
+    let output = OutputPool::begin(&args.target, args.force, &args.pool.files())?;
+    let part = output.part();
+    let bytes = copy(args, context, &part).map_err(|failure| args.named(failure, &part))?;
+    let verified = verify(args, context, &part);
+    let found = match verified {
+        Ok(found) => found,
+        // An interrupted backup leaves no file.
+        Err(Failure::Interrupted) => return Err(Failure::Interrupted),
+        Err(failure) => {
+            // A copy that cannot be verified is kept, so that the user can examine it, but not in
+            // place of another file.
+            if !output.replaces() {
+                output.finish()?;
+            }
+            return Err(args.named(failure, &part));
         }
-        copied => copied?,
     };
+    let target = args.target.display().to_string();
+    if let Some(damage) = found.first()
+        && output.replaces()
+    {
+        return Err(Failure::Refused(format!(
+            "the pool is damaged: {damage}; {target} was not replaced; back up to another name to keep a damaged copy"
+        )));
+    }
+    output.finish()?;
     context.note_file(&args.pool.pool);
     context.note_file(&args.target);
-    let found = verify(args, context).inspect_err(|failure| {
-        // An interrupted backup leaves no file; a copy that cannot be verified is kept, so that the
-        // user can examine it.
-        if matches!(failure, Failure::Interrupted) {
-            let _ = std::fs::remove_file(&args.target);
-        }
-    })?;
     let violations: Violations = found.into_iter().collect();
     violations.note(context, "damage in the copy");
-    let target = args.target.display().to_string();
     let sound = violations.is_empty();
     let is_sound = if sound {
         "sound"
@@ -97,10 +84,43 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     Ok(Answer::from_bool(sound))
 }
 
+impl Args {
+    /// The failure, with the path of the target instead of that of `part`, which is temporary.
+    fn named(&self, failure: Failure, part: &Path) -> Failure {
+        match failure {
+            Failure::Store(error) if error.path() == Some(part) => {
+                Failure::Store(error.moved_to(&self.target))
+            }
+            other => other,
+        }
+    }
+}
+
+/// Copies the pool to the new file `part`; returns the bytes of the copy.
+fn copy(args: &Args, context: Context, part: &Path) -> Result<u64, Failure> {
+    let length = std::fs::metadata(&args.pool.pool).map_or(0, |found| found.len());
+    let template =
+        "{msg} {bar:20} {percent:>3}%, {binary_bytes} of {binary_total_bytes}, {elapsed}";
+    let bar = progress::bar(context, Some(length), "copying", template);
+    let shown = bar.clone();
+    let tick = move |bytes| {
+        shown.inc(bytes);
+        !interrupt::is_asked()
+    };
+    let options = args.pool.options();
+    let copied = medium::progress::watched(tick, || {
+        args.pool.wait(|| options.backup(&args.pool.pool, part))
+    });
+    bar.finish_and_clear();
+    match copied {
+        Err(_) if interrupt::is_asked() => Err(Failure::Interrupted),
+        copied => copied,
+    }
+}
+
 /// Checks the copy, which is only read.
-fn verify(args: &Args, context: Context) -> Result<Vec<StoreViolation>, Failure> {
+fn verify(args: &Args, context: Context, part: &Path) -> Result<Vec<StoreViolation>, Failure> {
     let options = args.pool.options().read_only(true);
-    let store =
-        progress::while_running(context, "opening the copy", || options.open(&args.target))?;
+    let store = progress::while_running(context, "opening the copy", || options.open(part))?;
     check::violations(context, &store)
 }

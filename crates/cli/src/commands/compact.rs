@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use everleaf::{ErrorKind, LimitedBy, Options, Store, Tree, TreeInfo, TreeOptions};
 use indicatif::ProgressBar;
 use lab::arguments::parse_fill;
+use lab::output_file::{part_beside, parts_beside};
 use tempfile::TempPath;
 
 use super::check;
 use crate::arguments::PoolArgs;
 use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
-use crate::whole_file::{part_beside, parts_beside};
 use crate::{interrupt, progress};
 
 #[derive(clap::Args, Debug)]

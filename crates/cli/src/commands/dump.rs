@@ -1,11 +1,13 @@
 //! `everleaf dump`: a pool as text.
 
 use std::collections::BTreeSet;
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::PathBuf;
 
 use everleaf::{Error, Store, StoreViolation};
 use indicatif::ProgressBar;
+use lab::output_file::{ForceArgs, OutputFile};
 use serde::Serialize;
 
 use super::check;
@@ -14,15 +16,13 @@ use crate::arguments::PoolArgs;
 use crate::context::Context;
 use crate::dump_format::{DumpSize, DumpWriter};
 use crate::failure::{Answer, Failure, Outcome};
-use crate::whole_file::{WholeFile, are_same};
 use crate::{interrupt, progress};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
     pool: PoolArgs,
-    /// The file to write; `-` is standard output. An existing file is replaced only when the new
-    /// one is complete
+    /// The file to write; `-` is standard output
     #[arg(default_value = "-")]
     file: PathBuf,
     /// Only this tree; may be given more than once
@@ -31,48 +31,26 @@ pub(crate) struct Args {
     /// Leave out what is damaged instead of refusing; exit code 1 if anything was left out
     #[arg(long)]
     salvage: bool,
+    #[command(flatten)]
+    force: ForceArgs,
 }
 
-pub(super) type Output = BufWriter<Box<dyn Write>>;
+pub(super) type Output = BufWriter<File>;
 
 impl Args {
-    fn output(&self) -> Result<(Output, Option<WholeFile>), Failure> {
-        if self.file == Path::new("-") {
-            return Ok((
-                BufWriter::with_capacity(1 << 20, Box::new(io::stdout())),
-                None,
-            ));
-        }
-        let name = self.file.display();
-        let pool = &self.pool.pool;
-        for (what, taken) in [
-            ("the pool itself", pool),
-            ("the log of the pool", &everleaf::log_path(pool)),
-        ] {
-            if are_same(&self.file, taken) {
-                return Err(Failure::Usage(format!(
-                    "{name} is {what}; choose another file for the dump"
-                )));
-            }
-        }
-        let begun = WholeFile::begin(&self.file).and_then(|file| Ok((file.handle()?, file)));
-        let (handle, file) = begun.map_err(|source| match source.kind() {
-            io::ErrorKind::StorageFull => Failure::writing(&self.file, source),
-            _ => Failure::io(format!("create {name}"))(source),
-        })?;
-        Ok((
-            BufWriter::with_capacity(1 << 20, Box::new(handle)),
-            Some(file),
-        ))
+    fn output(&self) -> Result<OutputFile, Failure> {
+        Ok(OutputFile::begin(
+            &self.file,
+            self.force,
+            &self.pool.files(),
+        )?)
     }
 
     /// The failure, with the name of the file if that could not be written.
     fn named(&self, failure: Failure) -> Failure {
         match failure {
             // A pipe that its reader closed is no failure.
-            Failure::Output(source)
-                if self.file != Path::new("-") && source.kind() != io::ErrorKind::BrokenPipe =>
-            {
+            Failure::Output(source) if source.kind() != io::ErrorKind::BrokenPipe => {
                 Failure::writing(&self.file, source)
             }
             other => other,
@@ -163,16 +141,24 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     for absent in names.difference(&known) {
         store.open_tree(absent)?;
     }
+    let output = args.output()?;
     if !args.salvage {
         verify(context, &store, &names)?;
     }
-    let (output, file) = args.output()?;
+    let is_standard_output = output.is_standard_output();
+    let handle = output
+        .handle()
+        .map_err(|source| Failure::writing(&args.file, source))?;
+    let writer = BufWriter::with_capacity(1 << 20, handle);
     let mut damages = Damages::of_pool(&store, &known);
-    let written = args.write(context, &store, &names, output, &mut damages);
-    let DumpSize { trees, entries } = written.map_err(|failure| args.named(failure))?;
-    if let Some(file) = file {
-        file.finish()
-            .map_err(|source| Failure::writing(&args.file, source))?;
+    let written = args.write(context, &store, &names, writer, &mut damages);
+    let size = match written {
+        Err(failure) if !is_standard_output => return Err(args.named(failure)),
+        written => written?,
+    };
+    output.finish()?;
+    if !is_standard_output {
+        let DumpSize { trees, entries } = size;
         let words = format!(
             "{} of {}",
             progress::many(entries, "entry"),

@@ -16,6 +16,7 @@ use crate::bench;
 use crate::comparison::{grouped, rounded};
 use crate::failure::{Failure, Result};
 use crate::notes::{NoteReceiver, Said};
+use crate::output_file::ForceArgs;
 
 /// Measure the figures of a paper again
 #[derive(clap::Args, Clone, Debug)]
@@ -55,6 +56,8 @@ pub struct Args {
     /// its number in the name
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
+    #[command(flatten)]
+    force: ForceArgs,
 }
 
 /// The setup of a figure.

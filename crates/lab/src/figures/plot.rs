@@ -1,15 +1,14 @@
 //! A figure as SVG: one panel beside the other, a line for each series.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use medium::file::folder_of;
 use plotters::coord::ranged1d::{AsRangedCoord, DefaultFormatting, KeyPointHint, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
 use super::{Args, Figure, KEYS, Point, THREADS};
 use crate::failure::{Failure, Result};
+use crate::output_file::OutputFile;
 
 /// The colours of the series: as many as a large drawing needs.
 const DRAWING_BYTES: usize = 256 << 10;
@@ -19,7 +18,7 @@ const TITLE_SIZE: u32 = 16;
 
 /// Where a panel is drawn.
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
+type Drawn<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 impl Args {
     /// The file of a figure: with its number before the extension, unless only one figure is
@@ -42,8 +41,8 @@ impl Args {
     /// Makes sure that the drawings can be written, before hours of measurement.
     ///
     /// # Errors
-    /// [`Failure::Usage`] for a file that is named as another kind of picture; [`Failure::Io`] for
-    /// the first that cannot be written.
+    /// [`Failure::Usage`] for a file that is named as another kind of picture; [`Failure::Output`]
+    /// for the first that cannot be written, or exists and may not be replaced.
     pub fn try_plots(&self, numbers: &[u8]) -> Result<()> {
         let extension = self.plot.as_ref().and_then(|path| path.extension());
         if let Some(other) = extension.filter(|extension| !extension.eq_ignore_ascii_case("svg")) {
@@ -53,20 +52,7 @@ impl Args {
             )));
         }
         for path in numbers.iter().filter_map(|number| self.plot_path(*number)) {
-            let is_new = !path.exists();
-            let opened = std::fs::OpenOptions::new()
-                .append(true)
-                .create(true)
-                .open(&path);
-            opened.map_err(Failure::io(format!("write {}", path.display())))?;
-            if is_new {
-                // If this fails, an empty file remains until the drawing replaces it.
-                let _ = std::fs::remove_file(&path);
-            }
-            // A full disk still makes empty files.
-            tempfile::tempfile_in(folder_of(&path))
-                .and_then(|mut file| file.write_all(&vec![b' '; DRAWING_BYTES]))
-                .map_err(Failure::io(format!("write {}", path.display())))?;
+            OutputFile::rehearse(&path, self.force, DRAWING_BYTES)?;
         }
         Ok(())
     }
@@ -93,10 +79,11 @@ pub(super) fn draw(figure: &Figure, args: &Args, number: u8, setup: &str) -> Res
     if figure.points.is_empty() {
         return Ok(());
     }
-    let drawn = try_draw(figure, setup, &path);
-    drawn.map_err(|error| {
+    let drawing = try_draw(figure, setup).map_err(|error| {
         Failure::io(format!("draw {}", path.display()))(std::io::Error::other(error.to_string()))
-    })
+    })?;
+    OutputFile::write_whole(&path, args.force, drawing.as_bytes())?;
+    Ok(())
 }
 
 fn names(figure: &Figure, name: impl Fn(&Point) -> &String) -> Vec<&String> {
@@ -109,15 +96,26 @@ fn names(figure: &Figure, name: impl Fn(&Point) -> &String) -> Vec<&String> {
     names
 }
 
-fn try_draw(figure: &Figure, setup: &str, path: &Path) -> Drawn {
+/// The drawing, as the text of an SVG file.
+fn try_draw(figure: &Figure, setup: &str) -> Drawn<String> {
     let panels = names(figure, |point| &point.panel);
-    let series = names(figure, |point| &point.series);
     let wanted =
         TITLE_SIZE * figure.title.chars().count().max(setup.chars().count()) as u32 * 3 / 5;
     let width = wanted.max(PANEL.0 * panels.len() as u32);
-    let root = SVGBackend::new(path, (width, PANEL.1)).into_drawing_area();
-    root.fill(&WHITE)?;
-    let root = root
+    let mut drawing = String::new();
+    let area = SVGBackend::with_string(&mut drawing, (width, PANEL.1)).into_drawing_area();
+    draw_panels(figure, setup, &area)?;
+    // The text is whole when the area is dropped.
+    drop(area);
+    Ok(drawing)
+}
+
+/// Draws the title and the panels.
+fn draw_panels(figure: &Figure, setup: &str, whole: &Area<'_>) -> Drawn<()> {
+    let panels = names(figure, |point| &point.panel);
+    let series = names(figure, |point| &point.series);
+    whole.fill(&WHITE)?;
+    let root = whole
         .titled(figure.title, ("sans-serif", TITLE_SIZE))?
         .titled(setup, ("sans-serif", 11))?;
     for (area, panel) in root.split_evenly((1, panels.len())).iter().zip(&panels) {
@@ -197,7 +195,7 @@ struct Panel<'f> {
 }
 
 impl Panel<'_> {
-    fn draw<X>(&self, area: &Area<'_>, name: &str, x: X) -> Drawn
+    fn draw<X>(&self, area: &Area<'_>, name: &str, x: X) -> Drawn<()>
     where
         X: AsRangedCoord<Value = f64>,
         X::CoordDescType: ValueFormatter<f64>,
