@@ -579,6 +579,43 @@ fn a_range_is_removed_and_counted() {
     run(&on("check", &pool, &[])).expect(0);
 }
 
+/// `rm --prefix ''` once removed all entries.
+#[test]
+fn a_whole_tree_is_emptied_only_if_asked() {
+    let (_folder, pool) = pool();
+    let count = |tree: &str| {
+        let said = run(&on("scan", &pool, &["--tree", tree])).expect(0);
+        said.text().lines().count()
+    };
+    let fill = |tree: &str, codec: &str| {
+        let arguments = on("load", &pool, &["--tree", tree, "--codec", codec]);
+        run_with(&arguments, b"1\t1\n2\t2\n").expect(0);
+    };
+    fill("text", "record");
+    fill("words", "word");
+    for everything in [
+        ["--tree=text", "--prefix="],
+        ["--tree=text", "--from="],
+        ["--tree=words", "--from=0"],
+    ] {
+        let said = run(&on("rm", &pool, &everything)).expect(2);
+        assert!(said.errors.contains("give --all"), "{said:?}");
+    }
+    let contradiction = ["--tree=text", "--prefix=1", "--all"];
+    let said = run(&on("rm", &pool, &contradiction)).expect(2);
+    assert!(said.errors.contains("give one or the other"), "{said:?}");
+    run(&on("rm", &pool, &["--tree=text", "1", "--all"])).expect(2);
+    assert_eq!((count("text"), count("words")), (2, 2));
+    run(&on("rm", &pool, &["--tree=words", "--from=1"])).expect(0);
+    assert_eq!(count("words"), 0);
+    run(&on("rm", &pool, &["--tree=text", "--prefix=", "--all"])).expect(0);
+    assert_eq!(count("text"), 0);
+    fill("words", "word");
+    run(&on("rm", &pool, &["--tree=words", "--all"])).expect(0);
+    let said = run(&on("rm", &pool, &["--tree=words", "--all"])).expect(1);
+    assert!(said.errors.ends_with("the tree has no entry\n"), "{said:?}");
+}
+
 #[test]
 fn trees_are_renamed_and_dropped() {
     let (_folder, pool) = pool();

@@ -295,12 +295,13 @@ fn a_demo_says_why_its_writer_failed() {
 }
 
 #[test]
-fn the_usage_of_rm_has_both_forms() {
+fn the_usage_of_rm_has_all_forms() {
     let help = run(&["rm", "--help"]).expect(0);
     for form in [
         "rm [OPTIONS] <POOL> <KEY>",
         "rm [OPTIONS] <POOL> --prefix <KEY>",
         "[--from <KEY>] [--to <KEY>]",
+        "rm [OPTIONS] <POOL> --all",
     ] {
         assert!(help.text().contains(form), "{help:?}");
     }

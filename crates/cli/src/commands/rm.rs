@@ -1,8 +1,9 @@
 //! `everleaf rm`: removes a key, or a range of keys.
 
 use std::ffi::OsString;
+use std::ops::Bound;
 
-use everleaf::{Bounds, Store, Tree};
+use everleaf::{Bounds, CodecKind, Store, Tree};
 use serde_json::json;
 
 use crate::arguments::{Notation, PoolArgs, RangeArgs, TreeArgs};
@@ -15,24 +16,58 @@ use crate::{interrupt, progress};
 pub(crate) struct Args {
     #[command(flatten)]
     pool: PoolArgs,
-    /// The key; or give --prefix, --from or --to, for all keys of a range
-    #[arg(required_unless_present_any = ["from", "to", "prefix"], conflicts_with_all = ["from", "to", "prefix"])]
+    /// The key; or give --prefix, --from or --to, for all keys of a range, or --all
+    #[arg(required_unless_present_any = ["from", "to", "prefix", "all"], conflicts_with_all = ["from", "to", "prefix", "all"])]
     key: Option<OsString>,
     #[command(flatten)]
     range: RangeArgs,
+    /// Remove all entries of the tree; a range that holds every key, such as --prefix '', needs
+    /// this too
+    #[arg(long)]
+    all: bool,
     #[command(flatten)]
     tree: TreeArgs,
     #[command(flatten)]
     notation: Notation,
 }
 
-/// Both forms.
+/// All forms.
 pub(crate) const USAGE: &str = "everleaf rm [OPTIONS] <POOL> <KEY>
        everleaf rm [OPTIONS] <POOL> --prefix <KEY>
-       everleaf rm [OPTIONS] <POOL> [--from <KEY>] [--to <KEY>]";
+       everleaf rm [OPTIONS] <POOL> [--from <KEY>] [--to <KEY>]
+       everleaf rm [OPTIONS] <POOL> --all";
 /// Keys that are removed together: between them no range is open, so that their space can be
 /// reused.
 const TOGETHER: usize = 4096;
+
+impl Args {
+    /// The range to remove. It holds every key only if the user gave --all.
+    fn bounds(&self, codec: CodecKind) -> Result<Bounds, Failure> {
+        let bounds = self.range.bounds(self.notation, codec)?;
+        let is_whole = holds_every_key(&bounds, codec);
+        if is_whole && !self.all {
+            return Err(Failure::Usage(
+                "this range holds every key, so all entries of the tree would be removed; give --all if that is meant".to_owned(),
+            ));
+        }
+        if self.all && !is_whole {
+            return Err(Failure::Usage(
+                "--all removes all entries, and --prefix, --from and --to only those of a range; give one or the other".to_owned(),
+            ));
+        }
+        Ok(bounds)
+    }
+}
+
+/// Whether no key of a tree lies outside of the bounds.
+fn holds_every_key(bounds: &Bounds, codec: CodecKind) -> bool {
+    let begins_with_the_least = match &bounds.lower {
+        Bound::Unbounded => true,
+        Bound::Included(key) => key.is_empty() || codec == CodecKind::Word && *key == [0; 8],
+        Bound::Excluded(_) => false,
+    };
+    begins_with_the_least && bounds.upper == Bound::Unbounded
+}
 
 /// Removes a range.
 fn remove_all(
@@ -83,12 +118,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let codec = tree.kind().codec;
     let removed = match &args.key {
         Some(key) => tree.remove(args.notation.argument(key, codec)?)?.into(),
-        None => remove_all(
-            &store,
-            &tree,
-            &args.range.bounds(args.notation, codec)?,
-            context,
-        )?,
+        None => remove_all(&store, &tree, &args.bounds(codec)?, context)?,
     };
     drop(tree);
     store.close()?;
@@ -97,6 +127,8 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     }
     let none = if args.key.is_some() {
         "the key is absent"
+    } else if args.all {
+        "the tree has no entry"
     } else {
         "no key is in this range"
     };
