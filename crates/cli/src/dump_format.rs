@@ -145,6 +145,7 @@ pub(crate) struct DumpReader<R> {
     entries: u64,
     trees_total: u64,
     entries_total: u64,
+    has_byte_order_mark: bool,
 }
 
 impl<R: BufRead> DumpReader<R> {
@@ -162,13 +163,21 @@ impl<R: BufRead> DumpReader<R> {
             entries: 0,
             trees_total: 0,
             entries_total: 0,
+            has_byte_order_mark: false,
         };
-        if !reader.read_line()? || reader.line.strip_suffix(b"\n") != Some(FIRST.as_bytes()) {
+        let is_begun = reader.read_line()?;
+        reader.has_byte_order_mark = text::remove_byte_order_mark(&mut reader.line);
+        if !is_begun || reader.line.strip_suffix(b"\n") != Some(FIRST.as_bytes()) {
             return Err(reader.bad(format!(
                 "a dump begins with the line {FIRST:?}; give a file that `everleaf dump` wrote"
             )));
         }
         Ok(reader)
+    }
+
+    /// Whether a byte order mark was read before the dump and left out.
+    pub(crate) fn has_byte_order_mark(&self) -> bool {
+        self.has_byte_order_mark
     }
 
     /// The error for the last line, which is malformed.

@@ -7,8 +7,10 @@ use std::path::Path;
 
 use everleaf::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::interrupt::Interruptible;
+use crate::text;
 
 /// The longest valid line: the longest key, a tab, the longest value, all of it escaped, and the
 /// line's end.
@@ -21,6 +23,9 @@ pub(crate) struct Input {
     pub(crate) reader: Box<dyn BufRead>,
     pub(crate) name: String,
     pub(crate) length: Option<u64>,
+    is_begun: bool,
+    /// Whether a byte order mark was read and left out.
+    pub(crate) has_byte_order_mark: bool,
 }
 
 impl Input {
@@ -46,13 +51,36 @@ impl Input {
             reader: Box::new(reader),
             name: name.to_owned(),
             length,
+            is_begun: false,
+            has_byte_order_mark: false,
         }
     }
 
-    /// Reads the next line: see [`read_line`].
+    /// Reads the next line: see [`read_line`]. A byte order mark before the first line is left out.
     pub(crate) fn read_line(&mut self, line: &mut Vec<u8>) -> Result<LineRead, Failure> {
+        let read = self.read_any(line)?;
+        if self.is_begun {
+            return Ok(read);
+        }
+        self.is_begun = true;
+        self.has_byte_order_mark = text::remove_byte_order_mark(line);
+        if self.has_byte_order_mark && line.is_empty() {
+            // The mark was all that there is.
+            return self.read_any(line);
+        }
+        Ok(read)
+    }
+
+    fn read_any(&mut self, line: &mut Vec<u8>) -> Result<LineRead, Failure> {
         read_line(&mut self.reader, line).map_err(Failure::io(format!("read {}", self.name)))
     }
+}
+
+/// Prints a note about the byte order mark before an input.
+pub(crate) fn note_byte_order_mark(context: Context, name: &str) {
+    context.note(format!(
+        "note: {name} begins with a byte order mark, which was left out"
+    ));
 }
 
 /// The result of reading a line.

@@ -2,7 +2,7 @@
 //!
 //! The escaped form keeps printable UTF-8 as it is and writes everything else so that it fits one
 //! line without tabs: `\\` `\t` `\n` `\r`, and `\xNN` (two lower-case hex digits) for each other
-//! byte.
+//! byte. The byte order mark is escaped as well.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -39,8 +39,23 @@ impl BadText {
 
 const CUT_OFF: &str = "an escape that is cut off";
 
+/// The byte order mark. Some programs write it before a text, where it is no part of the text.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// Removes a byte order mark from the first line of a text; returns whether there was one.
+pub(crate) fn remove_byte_order_mark(line: &mut Vec<u8>) -> bool {
+    let mut mark = [0; 4];
+    let mark = BYTE_ORDER_MARK.encode_utf8(&mut mark).as_bytes();
+    let has_mark = line.starts_with(mark);
+    if has_mark {
+        line.drain(..mark.len());
+    }
+    has_mark
+}
+
 fn is_plain(character: char) -> bool {
-    character != '\\' && !character.is_control()
+    // The first key of a text could begin with a byte order mark, which a reader leaves out.
+    character != '\\' && character != BYTE_ORDER_MARK && !character.is_control()
 }
 
 /// The escaped form of bytes.

@@ -616,6 +616,32 @@ fn a_whole_tree_is_emptied_only_if_asked() {
     assert!(said.errors.ends_with("the tree has no entry\n"), "{said:?}");
 }
 
+/// The mark once became a part of the first key.
+#[test]
+fn a_byte_order_mark_before_the_first_line_is_left_out() {
+    let (_folder, pool) = pool();
+    let load = |more: &[&str], input: &[u8]| run_with(&on("load", &pool, more), input).expect(0);
+    let note = "note: standard input begins with a byte order mark, which was left out\n";
+    let said = load(&[], b"\xef\xbb\xbfa\t1\n\xef\xbb\xbfb\t2\n");
+    assert!(said.errors.contains(note), "{said:?}");
+    let keys = || run(&on("scan", &pool, &["--keys"])).expect(0);
+    // A mark elsewhere belongs to its key, and a scan escapes it: so a scan can be loaded.
+    assert_eq!(keys().text(), "a\n\\xef\\xbb\\xbfb\n");
+    run(&on("rm", &pool, &["a"])).expect(0);
+    let scan = run(&on("scan", &pool, &[])).expect(0).output;
+    run(&on("rm", &pool, &["--all"])).expect(0);
+    let said = load(&[], &scan);
+    assert!(!said.errors.contains(note), "{said:?}");
+    assert_eq!(run(&on("scan", &pool, &[])).expect(0).output, scan);
+    // A file without any line.
+    let said = load(&["--json"], b"\xef\xbb\xbf");
+    assert_eq!(said.json()["stored"], json!(0));
+    assert!(said.errors.contains(note), "{said:?}");
+    let said = load(&["--quiet", "--raw"], b"\xef\xbb\xbfc\t3\n");
+    assert_eq!(said.errors, "");
+    assert_eq!(run(&on("get", &pool, &["c"])).expect(0).text(), "3\n");
+}
+
 #[test]
 fn trees_are_renamed_and_dropped() {
     let (_folder, pool) = pool();

@@ -235,6 +235,22 @@ fn standard_output_is_written_to_by_every_name_that_it_has() {
 }
 
 #[test]
+fn a_byte_order_mark_before_a_dump_is_left_out() {
+    let (_folder, pool) = pool();
+    let other = pool.with_file_name("other.pool");
+    // The first key begins with a byte order mark, too.
+    run(&on("put", &pool, &["\u{feff}k", "v"])).expect(0);
+    let dump = run(&on("dump", &pool, &[])).expect(0).output;
+    let marked = ["\u{feff}".as_bytes(), &dump].concat();
+    let said = run_with(&on("restore", &other, &[]), &marked).expect(0);
+    assert!(
+        said.errors.contains("begins with a byte order mark"),
+        "{said:?}"
+    );
+    assert_eq!(run(&on("dump", &other, &[])).expect(0).output, dump);
+}
+
+#[test]
 fn a_dump_that_fails_leaves_the_last_one() {
     let Sample { folder, pool, dump } = sample();
     let file = folder.path().join("pool.dump");

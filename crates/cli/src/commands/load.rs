@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::arguments::{NewTreeArgs, Notation, PoolArgs};
 use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
-use crate::input::{Input, LineRead, too_long};
+use crate::input::{Input, LineRead, note_byte_order_mark, too_long};
 use crate::under_way::Writes;
 use crate::{interrupt, progress};
 
@@ -20,7 +20,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     pool: PoolArgs,
     /// The file of lines, `key TAB value`, as `scan` prints them; `-` is standard input. A carriage
-    /// return at a line's end belongs to its value
+    /// return at a line's end belongs to its value. A byte order mark before the first line is left
+    /// out
     #[arg(default_value = "-")]
     file: PathBuf,
     #[command(flatten)]
@@ -170,6 +171,9 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         Ok(settled?)
     });
     bar.finish_and_clear();
+    if input.has_byte_order_mark {
+        note_byte_order_mark(context, &input.name);
+    }
     let elapsed: Duration = start.elapsed();
     report.seconds = elapsed.as_secs_f64();
     report.per_second = progress::per_second(report.stored, elapsed);

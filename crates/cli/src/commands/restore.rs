@@ -10,7 +10,7 @@ use crate::arguments::PoolArgs;
 use crate::context::Context;
 use crate::dump_format::{DumpPart, DumpReader};
 use crate::failure::{Answer, Failure, Outcome};
-use crate::input::Input;
+use crate::input::{Input, note_byte_order_mark};
 use crate::under_way::Writes;
 use crate::{interrupt, progress};
 
@@ -110,6 +110,9 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let bar = progress::bar(context, input.length, "restoring", template);
     let counted: Box<dyn BufRead> = Box::new(bar.wrap_read(input.reader));
     let mut reader = DumpReader::new(counted, &input.name)?;
+    if reader.has_byte_order_mark() {
+        bar.suspend(|| note_byte_order_mark(context, &input.name));
+    }
     let mut trees = 0_u64;
     let mut entries = 0;
     let mut is_begun = false;
