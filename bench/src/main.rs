@@ -22,6 +22,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand as _};
 
 use failure::{Failure, Result};
+use lab::output_file::{ForceArgs, OutputError, OutputFile};
 use machine::MachineDescription;
 use measure::{MeasureArgs, Plan};
 use peers::PeerKind;
@@ -49,6 +50,8 @@ struct Compare {
     /// Write the results as a page of Markdown.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    #[command(flatten)]
+    force: ForceArgs,
 }
 
 /// Processes that this program starts: these are no part of its interface.
@@ -89,11 +92,7 @@ fn compare_all(args: &Compare) -> Result<bool> {
     };
     if let Some(report) = &args.report {
         // A report that cannot be written should be an error now, not after an hour.
-        std::fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(report)
-            .map_err(Failure::path("write", report))?;
+        OutputFile::rehearse(report, args.force, REPORT_BYTES).map_err(report_failure)?;
     }
     let folder = args.dir.join("everleaf-peers");
     std::fs::create_dir(&folder).map_err(|error| {
@@ -140,9 +139,24 @@ fn compare_all(args: &Compare) -> Result<bool> {
             runs: args.runs.into(),
             machine: &machine,
         };
-        std::fs::write(path, page.text()).map_err(Failure::path("write", path))?;
+        OutputFile::write_whole(path, args.force, page.text().as_bytes())
+            .map_err(report_failure)?;
     }
     Ok(results.failed.is_empty())
+}
+
+/// A report is about as large.
+const REPORT_BYTES: usize = 64 << 10;
+
+fn report_failure(error: OutputError) -> Failure {
+    match error {
+        OutputError::Io {
+            action,
+            path,
+            source,
+        } => Failure::path(action, &path)(source),
+        error => Failure::new(error.to_string()),
+    }
 }
 
 fn print_json(value: &impl serde::Serialize) -> Result {

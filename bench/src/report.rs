@@ -104,7 +104,7 @@ impl Page<'_> {
             let names: Vec<&str> = self.kinds.iter().map(|kind| kind.name).collect();
             text += &format!(" --store {}", names.join(" "));
         }
-        text + " --report ../docs/PEERS.md"
+        text + " --report ../docs/PEERS.md --force"
     }
 
     /// Our engine that speaks for us: the default one, if it was measured.
