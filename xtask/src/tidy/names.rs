@@ -8,18 +8,23 @@ use std::fmt::{self, Write};
 
 use syn::visit::{self, Visit};
 use syn::{
-    Ident, ItemEnum, ItemFn, ItemMod, ItemStruct, ItemTrait, ItemType, ItemUnion, Visibility,
+    Ident, ItemEnum, ItemFn, ItemMacro, ItemMod, ItemStruct, ItemTrait, ItemType, ItemUnion,
+    Visibility,
 };
 
 use super::Violation;
 use super::syntax::{Syntax, is_only_for_tests, line_of};
 
 /// Names that are defined more than once, and mean the same wherever they are.
-const SHARED: [&str; 8] = [
+const SHARED: [&str; 10] = [
+    // The first words of a tree, to which its root leads; each engine has its own.
+    "Anchor",
     // The arguments of a command; each has a module of its own.
     "Args",
     // Why a program or one of its commands ended early; each has other reasons.
     "Failure",
+    // A leaf of a tree as it lies in the pool; each engine has nodes of its own.
+    "Leaf",
     // The inner nodes that a descent passed; each engine has nodes of its own.
     "Path",
     // The place and the lengths of a record; Masstree's records have a format of their own.
@@ -49,7 +54,7 @@ pub(super) fn names(syntax: &Syntax) -> Vec<Violation> {
                 file: place.file.clone(),
                 line: place.line,
                 rule: "names",
-                what: format!("`{name}` is also the name of {first}"),
+                what: format!("the name `{name}` is taken, by {first}"),
                 way_out: "give one of them a more specific name; names that are the same idea \
                           are listed in xtask/src/tidy/names.rs",
             });
@@ -134,6 +139,20 @@ impl Visit<'_> for Definitions {
 
     fn visit_item_fn(&mut self, _: &ItemFn) {
         // Items inside a function are known to it alone.
+    }
+
+    fn visit_item_macro(&mut self, item: &ItemMacro) {
+        // These two macros define the types that lie in pools and in arenas.
+        let is_of_types = ["node", "volatile"].iter().any(|name| {
+            let last = item.mac.path.segments.last();
+            last.is_some_and(|segment| segment.ident == name)
+        });
+        if !is_of_types {
+            return;
+        }
+        if let Ok(types) = item.mac.parse_body::<syn::File>() {
+            self.visit_file(&types);
+        }
     }
 
     fn visit_item_struct(&mut self, item: &ItemStruct) {

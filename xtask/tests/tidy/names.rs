@@ -50,10 +50,12 @@ fn a_name_that_is_defined_twice_is_refused() {
         "\npub(crate) trait Place {}\n",
         "\npub(super) type Place = u64;\n",
         "\npub(in crate::b) union Place { a: u8 }\n",
+        "\nnode! { pub(super) struct Place { a: Word } }\n",
+        "\nmedium::volatile! { pub struct Place<M> { a: Atomic<M> } }\n",
     ] {
         let found = found(&[first, ("crates/sim/src/b.rs", text)]);
         let expected =
-            "crates/sim/src/b.rs:2: `Place` is also the name of struct crates/engines/src/a.rs:1";
+            "crates/sim/src/b.rs:2: the name `Place` is taken, by struct crates/engines/src/a.rs:1";
         assert_eq!(found, [expected], "{text}");
     }
 }

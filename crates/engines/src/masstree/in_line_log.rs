@@ -23,8 +23,8 @@ use medium::{Medium, Word};
 
 use super::access::{View, Walk};
 use super::layout::{
-    Border, EPOCH_MASK, HEADER_LINE, Interior, LOGGED, REMOVED, TOUCHED, Values, interior_bytes,
-    line_of,
+    Border, EPOCH_MASK, HEADER_LINE, Interior, LOGGED, LoggedValues, REMOVED, TOUCHED,
+    interior_bytes, line_of,
 };
 use super::options::Mode;
 use super::shard::Work;
@@ -193,7 +193,7 @@ impl<M: Medium> View<'_, M> {
     }
 
     /// Logs the value of a slot in its line; returns the log.
-    fn log_value<'n>(&self, values: &'n Values, slot: usize) -> &'n Word {
+    fn log_value<'n>(&self, values: &'n LoggedValues, slot: usize) -> &'n Word {
         let log = values.log(slot);
         let value = values.value(slot).load(&self.guard);
         // The log is stored before the value, in the same line.

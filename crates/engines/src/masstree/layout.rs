@@ -71,7 +71,7 @@ pub(super) const OFFSET_MASK: u64 = (1 << 48) - 16;
 node! {
     /// Values with their two in-line logs.
     #[repr(align(64))]
-    pub(super) struct Values {
+    pub(super) struct LoggedValues {
         pub(super) log_low: Word,
         pub(super) words: [Word; WIDTH],
         pub(super) log_high: Word,
@@ -89,7 +89,7 @@ node! {
         pub(super) classes: Word,
         pub(super) listed: VolatileWord,
         pub(super) slices: [Word; WIDTH_MAX],
-        pub(super) values: Values,
+        pub(super) values: LoggedValues,
     }
 }
 
@@ -118,7 +118,7 @@ node! {
 
 node! {
     /// A word with its in-line log.
-    pub(super) struct Logged {
+    pub(super) struct LoggedWord {
         pub(super) epoch: Word,
         pub(super) old: Word,
         pub(super) value: Word,
@@ -144,9 +144,9 @@ node! {
     /// Where everything begins; the root table leads here. The areas of the shards follow.
     pub(super) struct Anchor {
         /// The root of the first layer.
-        pub(super) root: Logged,
+        pub(super) root: LoggedWord,
         /// The last run that was taken from the pool.
-        pub(super) runs: Logged,
+        pub(super) runs: LoggedWord,
         /// How many shards there are, with its check. Twice.
         pub(super) shards: [Word; 2],
         /// The external log was restored for all failed epochs before this one, with its check.
@@ -211,7 +211,7 @@ const _: () = {
     assert!(offset_of!(Border, epoch) == 24 && offset_of!(Border, permutation_log) == 32);
     assert!(offset_of!(Border, permutation) == 40 && offset_of!(Border, listed) == 56);
     assert!(offset_of!(Border, slices) == 64 && offset_of!(Border, values) == 192);
-    assert!(offset_of!(Values, words) == 8 && offset_of!(Values, log_high) == 120);
+    assert!(offset_of!(LoggedValues, words) == 8 && offset_of!(LoggedValues, log_high) == 120);
     // Each log lies in the line of its values.
     assert!(
         8 + 8 * LOW_SLOTS.end <= medium::LINE_BYTES
@@ -325,7 +325,7 @@ pub(super) const LOW_SLOTS: Range<usize> = 0..WIDTH / 2;
 /// The slots whose values lie in the line of the high value log.
 pub(super) const HIGH_SLOTS: Range<usize> = WIDTH / 2..WIDTH;
 
-impl Logged {
+impl LoggedWord {
     /// Sets the word; the old one is kept if it is of an earlier epoch. The caller serialises, and
     /// lists the line.
     pub(super) fn set<M: Medium>(&self, guard: &Guard<'_, M>, epoch: u64, value: u64) {
@@ -345,7 +345,7 @@ impl Logged {
     }
 }
 
-impl Values {
+impl LoggedValues {
     /// The value of a slot. A tree without logs has one slot more, in the place of the high log.
     #[inline(always)]
     pub(super) fn value(&self, slot: usize) -> &Word {
