@@ -547,6 +547,11 @@ const RNTREE: &[Justified] = &[
 /// `bztree`, and what it is made of.
 const BZTREE: &[Justified] = &[
     justified(
+        "engines/src/bztree/find.rs BzTree::find left_to_caller 1",
+        &[Wait],
+        SEEN_ALONE,
+    ),
+    justified(
         "engines/src/bztree/recover.rs BzTree::create fence 1",
         &[Swapped],
         BOTH_BEFORE,
