@@ -107,12 +107,12 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     fn upper_bound(&self, guard: &Guard<'_, M>, path: &Path) -> Result<Option<Item>> {
         for Step { offset, position } in path.iter().rev() {
             let node = self.node(guard, *offset, NodeKind::Inner)?;
-            let content = self.content(guard, &node)?;
-            let Some(separator) = content.items.get(*position) else {
-                continue;
-            };
-            Self::tail_of(&node, *separator)?;
-            return Ok(Some(*separator));
+            let order = self.order(guard, &node, self.format.live(guard, &node))?;
+            if *position < order.count() {
+                let separator = node.item(guard, order.slot(*position));
+                Self::tail_of(&node, separator)?;
+                return Ok(Some(separator));
+            }
         }
         Ok(None)
     }
