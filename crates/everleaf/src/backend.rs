@@ -13,7 +13,7 @@ use pool::{Pool, PoolStat, Roots, TreeRoot};
 
 use crate::TreeOptions;
 
-/// What a store needs of its pool, whatever the medium. Recovery needs more: it runs before the
+/// The operations of a pool that a store needs, whatever the medium. Recovery needs more: it runs before the
 /// type of the medium is forgotten.
 pub(crate) trait Backend: Send + Sync {
     fn roots(&self) -> Result<Roots>;

@@ -79,7 +79,7 @@ pub enum DamagedPart {
     },
     /// A batch that was under way when the process ended.
     Batch,
-    /// What the trees share: the space of the pool and its bitmaps.
+    /// The part that the trees share: the space of the pool and its bitmaps.
     Pool,
 }
 

@@ -27,7 +27,7 @@ struct Frozen {
     status: LeafStatus,
 }
 
-/// What leads to a node.
+/// The anchor or the inner node that leads to a node.
 enum Parent {
     /// The anchor: the node is the root.
     Anchor,
@@ -224,7 +224,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(header.separators() + 1 >= self.sizes.inner_children)
     }
 
-    /// What leads to `child`, which comes after the last node of a path; `None` if the tree has
+    /// The parent of `child`, which comes after the last node of a path; `None` if the tree has
     /// changed.
     fn parent_image(
         &self,

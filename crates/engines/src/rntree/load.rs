@@ -130,8 +130,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         published
     }
 
-    /// As [`RnTree::publish`], with the indices of the new leaves from `first` on. After an error the
-    /// caller frees these and the separators.
+    /// Does the work of [`RnTree::publish`]; the new leaves have the indices from `first` on. After an
+    /// error the caller frees these indices and the separators.
     fn write_and_publish(
         &self,
         guard: &Guard<'_, M>,

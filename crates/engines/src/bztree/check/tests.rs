@@ -101,26 +101,12 @@ fn a_separator_outside_of_its_nodes_range_is_reported() {
     let last = TestTree::header(&guard, child).separators() - 1;
     let before = child.keys[last].load(&guard);
     child.keys[last].store(&guard, top.keys[0].load(&guard) + 1);
-    let violations = tree.verify().unwrap();
-    let offset = guard.offset_of(child);
-    assert!(
-        violations
-            .iter()
-            .any(|violation| violation.offset == offset),
-        "{violations:?}"
-    );
+    expect_violation_at(&tree, guard.offset_of(child));
     child.keys[last].store(&guard, before);
     // The next child's range begins with it.
     let child = TestTree::inner(&guard, Pointer(top.children[1].load(&guard)).offset()).unwrap();
     child.keys[0].store(&guard, top.keys[0].load(&guard));
-    let violations = tree.verify().unwrap();
-    let offset = guard.offset_of(child);
-    assert!(
-        violations
-            .iter()
-            .any(|violation| violation.offset == offset),
-        "{violations:?}"
-    );
+    expect_violation_at(&tree, guard.offset_of(child));
 }
 
 #[test]
@@ -217,4 +203,15 @@ fn a_remove_beside_a_damaged_leaf_is_done() {
         assert_eq!(WordIndex::get(&tree, *key).unwrap(), None);
     }
     assert!(is_corrupt(&tree.len()) && !tree.check().unwrap().is_empty());
+}
+
+/// Verifies the tree, and expects a violation at `offset`.
+fn expect_violation_at(tree: &TestTree, offset: u64) {
+    let violations = tree.verify().unwrap();
+    assert!(
+        violations
+            .iter()
+            .any(|violation| violation.offset == offset),
+        "{violations:?}"
+    );
 }

@@ -37,6 +37,22 @@ impl Step {
     fn child(&self) -> u32 {
         self.image.children[self.position]
     }
+
+    /// Replaces the separator before the child on the path, which is not the first child. Returns
+    /// the old one.
+    fn replace_separator(&mut self, separator: Separator) -> Separator {
+        let before = self.position - 1;
+        std::mem::replace(&mut self.image.separators[before], separator)
+    }
+}
+
+/// The step with the lower bound of the leaf at the end of a path: the lowest step whose child on the
+/// path is not the first one. The leaf has a leaf before it.
+fn bounded_step(steps: &[Step]) -> usize {
+    steps
+        .iter()
+        .rposition(|step| step.position > 0)
+        .expect("a leaf with a leaf before it has a separator")
 }
 
 /// How a node that had few children was changed.
@@ -238,17 +254,13 @@ impl<C: Codec> Structure<'_, C> {
         leaf: u32,
     ) -> Result<Separator> {
         let mut steps = self.way(key)?;
-        // The separator of a first child is that of the node above.
-        let bounded = steps
-            .iter()
-            .rposition(|step| step.position > 0)
-            .expect("a leaf with a leaf before it has a separator");
-        let parent = steps.last_mut().expect("it hangs in a node");
+        let parent = steps
+            .last_mut()
+            .expect("a leaf after another hangs in a node");
         let position = parent.position;
         parent.image.children[position] = leaf;
-        let above = &mut steps[bounded];
-        let position = above.position - 1;
-        let old = std::mem::replace(&mut above.image.separators[position], separator);
+        let bounded = bounded_step(&steps);
+        let old = steps[bounded].replace_separator(separator);
         let mut locked = Vec::with_capacity(2);
         let parent = steps.len() - 1;
         self.store_locked(steps[parent].node, &steps[parent].image, &mut locked);
@@ -292,16 +304,11 @@ impl<C: Codec> Structure<'_, C> {
         } else {
             // The second child is the first one from now on. The separator of a first child lies in
             // a node above, so the second child's separator moves there.
-            let above = steps
-                .iter()
-                .rposition(|step| step.position > 0)
-                .expect("a leaf with a leaf before it has a separator");
-            bounded = Some(above);
             step.image.children.remove(0);
             let next = step.image.separators.remove(0);
-            let above = &mut steps[above];
-            let between = above.position - 1;
-            std::mem::replace(&mut above.image.separators[between], next)
+            let above = bounded_step(&steps);
+            bounded = Some(above);
+            steps[above].replace_separator(next)
         };
         let mut locked = Vec::new();
         let mut obsolete = Vec::new();

@@ -172,7 +172,7 @@ fn a_split_hides_nothing_before_its_parent_is_updated() {
     stop_before_the_parent_is_updated::<RecordCodec>(&[85], assert_is_found);
 }
 
-/// The parent is three splits behind: a reader or a writer that comes by it arrives up to three
+/// The parent is three splits behind: a reader or a writer that descends by it arrives up to three
 /// leaves left of the key. (Readers that a split overtakes between parent and leaf are the
 /// scheduler's part: `crates/sim/tests/engines/threads.rs`.)
 #[test]
