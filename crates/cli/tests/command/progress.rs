@@ -1,12 +1,10 @@
 //! Bars in a terminal: the first frame is right, and nothing of a bar remains.
 
-mod common;
-
 use std::fs::File;
 use std::io::Read;
 use std::process::{Command, Stdio};
 
-use common::{everleaf, lines, on, pool, run, run_with};
+use crate::common::{everleaf, lines, on, pool, run, run_with};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 /// The frames of a run whose standard error is a terminal.

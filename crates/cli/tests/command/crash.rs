@@ -1,11 +1,9 @@
 //! `everleaf crash`: counts, exit codes, and a report whose command repeats it.
 
-mod common;
-
 use std::process::Stdio;
 use std::time::Duration;
 
-use common::{everleaf, run};
+use crate::common::{everleaf, run};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 

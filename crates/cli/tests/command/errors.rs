@@ -1,8 +1,6 @@
 //! Errors: each says what failed, where, and a way out.
 
-mod common;
-
-use common::{on, pool, run, run_in_shell, run_with};
+use crate::common::{on, pool, run, run_in_shell, run_with};
 use serde_json::json;
 
 #[test]
@@ -224,7 +222,7 @@ fn an_error_names_the_file_that_the_system_refused() {
     let (folder, pool) = pool();
     run_with(
         &on("load", &pool, &[]),
-        common::lines(0..20_000, |number| format!("{number}\tvalue\n")).as_bytes(),
+        crate::common::lines(0..20_000, |number| format!("{number}\tvalue\n")).as_bytes(),
     )
     .expect(0);
     for (command, file, text) in [

@@ -1,11 +1,9 @@
 //! The commands that kill their own writers.
 
-mod common;
-
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
-use common::{everleaf, on, pool, run};
+use crate::common::{everleaf, on, pool, run};
 use serde_json::json;
 
 #[test]
@@ -222,7 +220,7 @@ fn an_interrupted_torture_says_what_it_found_so_far() {
                 .unwrap()
                 .success()
         );
-        let said = common::Said::of(torture.wait_with_output().unwrap());
+        let said = crate::common::Said::of(torture.wait_with_output().unwrap());
         let answer = said.json();
         let found = answer["violations"].as_u64().unwrap();
         assert_eq!(

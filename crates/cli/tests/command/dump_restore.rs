@@ -1,11 +1,9 @@
 //! A pool as text, and back.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use common::{lines, on, pool, run, run_with};
+use crate::common::{lines, on, pool, run, run_with};
 
 /// A pool with binary keys, an empty tree, a tree of words, and an odd name; and its dump.
 struct Sample {
@@ -202,7 +200,7 @@ fn a_dump_replaces_no_file_without_force() {
     let said = run(&on("dump", &pool, &[second.to_str().unwrap(), "--force"])).expect(2);
     assert!(said.errors.contains("is the pool itself"), "{said:?}");
     let append = format!("\"$0\" dump {0} >> {0}", pool.display());
-    let said = common::run_in_shell(&append).expect(2);
+    let said = crate::common::run_in_shell(&append).expect(2);
     assert!(
         said.errors.contains("standard output is the pool itself"),
         "{said:?}"
@@ -228,7 +226,7 @@ fn standard_output_is_written_to_by_every_name_that_it_has() {
         format!("\"$0\" dump {pool} /dev/fd/3 -q 3> {file} > /dev/null; cat {file}"),
         format!("mkfifo {file}.fifo; \"$0\" dump {pool} {file}.fifo > /dev/null & cat {file}.fifo"),
     ] {
-        let said = common::run_in_shell(&script).expect(0);
+        let said = crate::common::run_in_shell(&script).expect(0);
         let output = said.output.strip_suffix(b"end").unwrap_or(&said.output);
         assert!(output == dump, "{script}: {said:?}");
     }

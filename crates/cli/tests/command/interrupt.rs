@@ -1,13 +1,11 @@
 //! Ctrl-C: the command reports the entries that it has stored, and leaves no file behind.
 
-mod common;
-
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Said, everleaf, lines, on, pool, run, run_with};
+use crate::common::{Said, everleaf, lines, on, pool, run, run_with};
 use serde_json::json;
 
 fn start<A: AsRef<std::ffi::OsStr>>(arguments: &[A]) -> Child {

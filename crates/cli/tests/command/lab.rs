@@ -1,8 +1,6 @@
 //! `everleaf lab`: every figure, small.
 
-mod common;
-
-use common::{run, run_in_shell};
+use crate::common::{run, run_in_shell};
 use serde_json::Value;
 
 const SMALL: [&str; 9] = [

@@ -1,11 +1,9 @@
 //! Every command that reads or writes entries, its exit codes, and its JSON.
 
-mod common;
-
 use std::io::Write;
 use std::process::Stdio;
 
-use common::{Said, everleaf, lines, on, pool, run, run_in_shell, run_with};
+use crate::common::{Said, everleaf, lines, on, pool, run, run_in_shell, run_with};
 use serde_json::json;
 
 #[test]
@@ -1120,7 +1118,7 @@ fn a_closed_output_is_no_error() {
 /// The README's first command is `cargo run` without a name, in a workspace with two programs.
 #[test]
 fn cargo_run_means_this_command() {
-    let manifest = include_str!("../Cargo.toml");
+    let manifest = include_str!("../../Cargo.toml");
     assert!(
         manifest
             .lines()

@@ -1,15 +1,13 @@
 //! `docs/COMMAND.md`: every answer that it shows has the shape that the command prints.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{program, run};
+use crate::common::{program, run};
 use serde_json::Value;
 
-const PAGE: &str = include_str!("../../../docs/COMMAND.md");
+const PAGE: &str = include_str!("../../../../docs/COMMAND.md");
 
 /// An example: the line of a shell, its exit code, and the lines that it prints on standard output.
 struct Example {

@@ -1,5 +1,4 @@
 //! Runs the command.
-#![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;

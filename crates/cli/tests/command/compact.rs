@@ -1,12 +1,10 @@
 //! `everleaf compact`.
 
-mod common;
-
 use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
 
-use common::{everleaf, lines, on, pool, run, run_with};
+use crate::common::{everleaf, lines, on, pool, run, run_with};
 
 const ENTRIES: u32 = 20_000;
 const ENGINES: [&str; 5] = ["rntree", "bztree", "masstree", "wbtree", "cawbt"];

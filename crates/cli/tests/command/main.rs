@@ -1,0 +1,13 @@
+//! The command `everleaf`, run as users run it: each test starts it as a process of its own.
+
+mod command_page;
+mod commands;
+mod common;
+mod compact;
+mod crash;
+mod dump_restore;
+mod errors;
+mod interrupt;
+mod kills;
+mod lab;
+mod progress;
