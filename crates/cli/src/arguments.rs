@@ -319,7 +319,7 @@ pub(crate) struct TreeArgs {
 pub(crate) struct NewTreeArgs {
     #[command(flatten)]
     pub(crate) tree: TreeArgs,
-    /// What a new tree holds: record is byte strings, word is numbers of 64 bits [default: record]
+    /// The entries of a new tree: `record` for byte strings, `word` for numbers of 64 bits [default: record]
     #[arg(long, value_name = "NAME", value_parser = codec())]
     pub(crate) codec: Option<CodecKind>,
     /// The engine of a new tree; `everleaf engines` describes them [default: rntree]

@@ -80,7 +80,7 @@ pub(crate) struct StoreOpening {
 }
 
 impl StoreOpening {
-    /// What the root table says of a tree.
+    /// The engine and codec of a tree, from its slot in the root table.
     pub(crate) fn kind(&self, root: &TreeRoot) -> Result<TreeOptions> {
         TreeOptions::of(root, self.engines)
     }

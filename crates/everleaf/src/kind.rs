@@ -52,7 +52,8 @@ impl TreeOptions {
         })
     }
 
-    /// What the root table says of a tree, which has one of these engines.
+    /// The engine and codec of a tree, from its slot in the root table; the engine is one of
+    /// `engines`.
     pub(crate) fn of(root: &TreeRoot, engines: &[Engine]) -> Result<Self> {
         let engine = engines
             .iter()

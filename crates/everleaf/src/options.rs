@@ -226,7 +226,7 @@ impl Options {
         self
     }
 
-    /// What the medium must survive at least; if it promises less, opening fails with
+    /// The failures that the medium must survive; if it promises less, opening fails with
     /// [`ErrorKind::NotDurable`]. Default: nothing.
     pub fn require(mut self, survives: Survives) -> Self {
         self.require = survives;

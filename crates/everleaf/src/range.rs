@@ -7,8 +7,8 @@ use engines::index::{Bounds, Direction, Scan, Value};
 
 use crate::Tree;
 
-/// What [`Tree::range`] takes: any range of the standard library over byte strings (`"a".."f"`,
-/// `key..`, `..`, `..=vec![1, 2]`), a pair of [`Bound`]s, or a [`Bounds`].
+/// A range of keys, as [`Tree::range`] takes it: any range of the standard library over byte
+/// strings (`"a".."f"`, `key..`, `..`, `..=vec![1, 2]`), a pair of [`Bound`]s, or a [`Bounds`].
 pub trait KeyRange {
     /// The ends of the range.
     fn into_bounds(self) -> Bounds;

@@ -519,12 +519,13 @@ impl Store {
         })
     }
 
-    /// What opening this store took, and what it could not recover.
+    /// The report of the open: how long it took, and the parts that it could not recover.
     pub fn recovery(&self) -> &Recovery {
         &self.inner.recovery
     }
 
-    /// What the store survives. A file in memory (tmpfs) survives only [`Survives::ProcessCrash`].
+    /// The failures that the store survives. A file in memory (tmpfs) survives only
+    /// [`Survives::ProcessCrash`].
     pub fn survives(&self) -> Survives {
         self.inner.backend.survives()
     }

@@ -336,7 +336,7 @@ impl Tree {
         self.striped.epochs().map(Epochs::epoch_stat)
     }
 
-    /// What the engine counted since the tree was opened, by name. Each engine has counters of its
+    /// The counters of the engine since the tree was opened, by name. Each engine has counters of its
     /// own.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         self.index().counters()

@@ -31,7 +31,7 @@ struct Args {
     /// The engine.
     #[arg(long)]
     engine: String,
-    /// What the tree holds: records, or words.
+    /// The entries of the tree: records, or words.
     #[arg(long, default_value = "record", value_parser = codec_of)]
     codec: CodecKind,
     /// The medium.

@@ -12,7 +12,7 @@ const SETTINGS_MAX: usize = 8;
 pub struct Setting {
     /// Its name.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// Its effect, in one line.
     pub help: &'static str,
     /// Its possible values.
     pub values: Values,

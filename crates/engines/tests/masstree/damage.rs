@@ -229,7 +229,7 @@ fn a_set_of_failed_epochs_that_is_damaged() {
     }
 }
 
-/// What a salvage of a tree of records that does not open found.
+/// The result of a salvage of a tree of records that does not open.
 struct Salvage {
     entries: usize,
     left_out: Vec<String>,

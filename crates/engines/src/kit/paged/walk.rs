@@ -272,7 +272,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         Ok(())
     }
 
-    /// What a node holds, if its head passes its checks.
+    /// The content of a node, if its head passes its checks.
     fn sound_content(&self, guard: &Guard<'_, M>, node: &PagedNode<'_>) -> Result<Content> {
         match self.format.fault(guard, node) {
             Some(what) => Err(Error::corrupt(node.offset, what)),
