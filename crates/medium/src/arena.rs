@@ -2,14 +2,23 @@
 //!
 //! Inner nodes and the volatile records of leaves live in arenas. An index takes half the bytes of
 //! a pointer. A thread may use the index of an element that was freed meanwhile: it leads to *some*
-//! element, and any bits are a valid one. The memory has huge pages where the system gives them.
+//! element, and any bits are a valid one.
+//!
+//! The first elements of an arena lie in a block of the heap, because most arenas of small trees
+//! need no more, and a process may have no more than some ten thousand mappings. The elements behind
+//! lie in a mapping, which has huge pages where the system gives them. No element ever moves.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::mapping::{Mapping, keep_ranges};
+#[cfg(not(loom))]
+use self::memory::ArenaMemory;
+use crate::MediumError;
+use crate::mapping::keep_ranges;
 use crate::sync::{Atomic, AtomicU32, AtomicU64, Mutex, Ordering, Pin};
-use crate::{LINE_BYTES, MediumError};
+
+#[cfg(not(loom))]
+mod memory;
 
 /// A type that may lie in an [`Arena`]. Implemented by [`volatile!`](crate::volatile!) only.
 ///
@@ -71,15 +80,11 @@ macro_rules! volatile {
     };
 }
 
-/// Bytes by which an arena grows: small at first, huge pages later.
-const STEP_BYTES_MIN: u64 = 1 << 16;
-const STEP_BYTES_MAX: u64 = 4 << 20;
-
 /// Elements of one type, addressed by index. Index 0 is never allocated and may mean "none".
 #[derive(Debug)]
 pub struct Arena<T: Volatile> {
     #[cfg(not(loom))]
-    mapping: Mapping,
+    memory: ArenaMemory<T>,
     #[cfg(loom)]
     modelled: Vec<T>,
     /// Elements below this were allocated at least once.
@@ -88,11 +93,14 @@ pub struct Arena<T: Volatile> {
     elements: PhantomData<fn() -> T>,
 }
 
-/// Whether small arenas that this thread drops leave their memory to the next ones that it makes.
+/// Sets whether small mappings that this thread drops leave their memory to the next ones that it
+/// makes. Its arenas then begin with a mapping, not with a block of the heap.
 ///
-/// Making an arena otherwise costs three system calls and a page fault: a pool that stays open does
+/// Making a mapping otherwise costs two system calls and a page fault: a pool that stays open does
 /// not notice them, but a harness that opens ten thousand pools a second would spend most of its
-/// time on them.
+/// time on them. A scheduler also needs words that have the same numbers in each run
+/// ([`Access::named`](crate::sync::schedule::Access::named)), and so lie at the same distance from
+/// the beginning of a huge page.
 pub fn reuse_on_this_thread(reuse: bool) {
     keep_ranges(reuse);
 }
@@ -100,20 +108,17 @@ pub fn reuse_on_this_thread(reuse: bool) {
 #[cfg(not(loom))]
 impl<T: Volatile> Drop for Arena<T> {
     fn drop(&mut self) {
-        self.mapping
-            .set_written(u64::from(*self.used.get_mut()) * size_of::<T>() as u64);
+        self.memory.set_used(*self.used.get_mut());
     }
 }
 
 #[cfg(not(loom))]
 impl<T: Volatile> Arena<T> {
-    /// An empty arena for at most `capacity` elements; address space is reserved, memory is not.
+    /// An empty arena for at most `capacity` elements. It takes neither memory nor addresses before
+    /// the first element is allocated.
     pub fn new(capacity: u32) -> Result<Self, MediumError> {
-        const { assert!(align_of::<T>() <= LINE_BYTES) };
-        let bytes = (u64::from(capacity) + 1) * size_of::<T>() as u64;
-        let mapping = Mapping::memory(bytes.next_multiple_of(STEP_BYTES_MAX))?;
         Ok(Self {
-            mapping,
+            memory: ArenaMemory::new(capacity)?,
             used: AtomicU32::new(1),
             free: Mutex::new(Vec::new()),
             elements: PhantomData,
@@ -132,26 +137,13 @@ impl<T: Volatile> Arena<T> {
     /// The element at `index`, if the arena ever reached that far.
     #[inline(always)]
     fn find(&self, index: u32) -> Option<&T> {
-        let extent = self.mapping.extent();
-        let offset = u64::from(index) * size_of::<T>() as u64;
-        let address = extent.at(offset, size_of::<T>(), 1)?;
-        // SAFETY: in bounds; aligned, because the base is aligned to a huge page and indices step
-        // by the size of an element; zeroed or once written memory is a valid `T`, and `T` is
-        // atomics only.
-        Some(unsafe { &*address.cast::<T>() })
+        self.memory.find(index)
     }
 
-    /// Makes the memory of `elements` elements accessible.
+    /// Makes the memory of `elements` elements accessible. The caller holds the lock of the free
+    /// list.
     fn extend(&self, elements: u64) -> Result<(), MediumError> {
-        let end = elements * size_of::<T>() as u64;
-        let length = self.mapping.extent().length();
-        if end > length {
-            let step = (length / 4)
-                .clamp(STEP_BYTES_MIN, STEP_BYTES_MAX)
-                .next_power_of_two();
-            self.mapping.grow(end.next_multiple_of(step))?;
-        }
-        Ok(())
+        self.memory.extend(elements)
     }
 }
 

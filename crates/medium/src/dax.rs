@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::error::MapError;
+use crate::error::{Grown, MapError};
 use crate::file::survives;
 use crate::flush::{FlushKind, flush_range, store_fence};
 use crate::line_store::{store_single, stream};
@@ -88,7 +88,7 @@ impl Dax {
     /// up to `limit_bytes`.
     pub fn plain(limit_bytes: u64) -> Result<Self, MapError> {
         Ok(Self::of_plain(
-            Mapping::memory(limit_bytes)?,
+            Mapping::memory(limit_bytes, Grown::Pool)?,
             Survives::Nothing,
         ))
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::file::LogError;
 use crate::line_store::LineNotStored;
-use crate::size;
+use crate::{remedy, size};
 
 /// The limit that keeps a file from growing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,8 +13,15 @@ use crate::size;
 pub enum LimitedBy {
     /// The limit that the pool was opened with.
     Limit,
-    /// The addresses that the system reserved for it when it was opened.
+    /// The addresses behind it: another mapping of the process begins there.
     Addresses,
+    /// What the system lets this process map.
+    AddressSpace {
+        /// The bytes of addresses that the process may have (`ulimit -v`, `RLIMIT_AS`); `None`
+        /// without such a limit. Then the number of its mappings is limited (`vm.max_map_count`),
+        /// or the memory that processes may ask for (`vm.overcommit_memory`).
+        limit_bytes: Option<u64>,
+    },
     /// The disk: its file system has no room.
     Disk {
         /// The free bytes of the disk for this user.
@@ -48,8 +55,10 @@ impl LimitedBy {
     pub fn explain(self, file: Grown, pool: Option<&Path>, wanted: u64, limit: u64) -> String {
         let mut name =
             pool.map_or_else(|| "the pool".to_owned(), |path| path.display().to_string());
-        if file == Grown::Log {
-            name = pool.map_or_else(|| "the log".to_owned(), |_| name + ".log");
+        match file {
+            Grown::Pool => {}
+            Grown::Log => name = pool.map_or_else(|| "the log".to_owned(), |_| name + ".log"),
+            Grown::Memory => name = format!("memory beside {name}"),
         }
         let [from, to] = [limit, wanted].map(size);
         let growing = match limit {
@@ -76,8 +85,12 @@ impl LimitedBy {
                 )
             }
             Self::Addresses => format!(
-                "out of addresses: growing {name} to {to} failed, the system reserved {from}; raise what `ulimit -v` allows \
-                 or remove entries"
+                "out of addresses: {growing}, because other memory of this process lies behind it; close the store and \
+                 open it again, or have fewer stores open in one process, or remove entries"
+            ),
+            Self::AddressSpace { limit_bytes } => format!(
+                "out of address space: {growing}, {}, or remove entries",
+                refused_memory(limit_bytes)
             ),
             Self::Disk { free_bytes } => {
                 format!(
@@ -95,13 +108,33 @@ impl LimitedBy {
     }
 }
 
-/// A file that grows.
+/// Why the system gave no memory, and the way out.
+fn refused_memory(limit_bytes: Option<u64>) -> String {
+    match limit_bytes {
+        Some(bytes) => format!(
+            "`ulimit -v` (RLIMIT_AS) allows this process {}; raise that limit, close other stores",
+            size(bytes)
+        ),
+        None => "the system gives this process no more; free memory, close other stores, raise `vm.max_map_count` (the \
+                 mappings that a process may have)"
+            .to_owned(),
+    }
+}
+
+/// The bytes of addresses that this process may have (`RLIMIT_AS`); `None` without a limit.
+pub(crate) fn address_space_limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::As).current
+}
+
+/// What grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Grown {
-    /// The pool's.
+    /// The pool's file, or its memory if it has no file.
     Pool,
     /// The log beside it.
     Log,
+    /// What this process keeps in memory beside the pool, and rebuilds when it opens it.
+    Memory,
 }
 
 /// A medium failed.
@@ -139,7 +172,7 @@ pub enum MediumError {
 
 /// The operating system refused a mapping.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {action} {bytes} bytes: {source}; free memory, or raise what `ulimit -v` allows")]
+#[error("cannot {action} {bytes} bytes: {source}; {}", way_out(source))]
 pub struct MapError {
     /// What was tried.
     pub action: &'static str,
@@ -147,6 +180,30 @@ pub struct MapError {
     pub bytes: u64,
     /// Why not.
     pub source: io::Error,
+}
+
+fn way_out(source: &io::Error) -> String {
+    match source.kind() {
+        io::ErrorKind::OutOfMemory => refused_memory(address_space_limit()),
+        io::ErrorKind::Other => "close other stores of this process, then try it again".to_owned(),
+        _ => remedy(source).to_owned(),
+    }
+}
+
+impl MapError {
+    /// The error of something that was to grow from `limit` to `wanted` bytes by this mapping.
+    pub(crate) fn of_growth(self, limit: u64, wanted: u64, file: Grown) -> MediumError {
+        if self.source.kind() != io::ErrorKind::OutOfMemory {
+            return self.into();
+        }
+        let limit_bytes = address_space_limit();
+        MediumError::Full {
+            wanted,
+            limit,
+            by: LimitedBy::AddressSpace { limit_bytes },
+            file,
+        }
+    }
 }
 
 /// Why a file could not grow.

@@ -15,6 +15,7 @@
 // With loom's atomics much of what maps memory is not used.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
+mod addresses;
 pub mod arena;
 mod cell;
 mod count;

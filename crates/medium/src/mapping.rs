@@ -1,36 +1,40 @@
-//! One reserved address range, into which a file or plain memory grows in place.
+//! A file or plain memory, mapped to addresses where it grows in place.
 
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
-use rustix::mm::{
-    Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
-};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 use crate::Extent;
-use crate::error::{Grown, LimitedBy, MapError, MediumError, not_allocated};
+use crate::addresses::{AddressRange, NotMapped, page_bytes};
+use crate::error::{Grown, LimitedBy, MapError, MediumError, address_space_limit, not_allocated};
 use crate::holes::Holes;
 use crate::huge_pages::{self, HUGE_PAGE_BYTES};
 use crate::io::{Disk, Io, is_full};
 
-/// The address space that a mapping asks for first; it is halved as long as the system refuses.
-const RESERVE_BYTES_WANTED: u64 = 1 << 40;
-/// The least address space that a mapping asks for: if the system refuses it, the mapping fails.
-const RESERVE_BYTES_MIN: u64 = 16 << 20;
-/// Addresses have 47 bits, so no range may be larger than half of that.
-const RESERVE_BYTES_MAX: u64 = 1 << 46;
+/// Plain memory has this length of mapped pages from the beginning, or its limit if that is less.
+const MEMORY_BYTES_AT_FIRST: u64 = 1 << 16;
 
-fn refused(action: &'static str, bytes: u64) -> impl FnOnce(rustix::io::Errno) -> MapError {
+const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+
+fn refused(action: &'static str, bytes: u64) -> impl FnOnce(Errno) -> MapError {
     move |errno| MapError {
         action,
         bytes,
         source: errno.into(),
+    }
+}
+
+fn not_mapped(action: &'static str, bytes: u64) -> impl FnOnce(NotMapped) -> MapError {
+    move |not_mapped| MapError {
+        action,
+        bytes,
+        source: not_mapped.into(),
     }
 }
 
@@ -40,7 +44,8 @@ enum Backing {
     Memory,
     Shared {
         disk: Disk,
-        synchronous: AtomicBool,
+        /// Whether the file system granted `MAP_SYNC`.
+        synchronous: bool,
     },
     /// Stores stay in memory; the file is written past the mapping.
     Private {
@@ -52,74 +57,31 @@ enum Backing {
     Copy,
 }
 
-/// A reserved address range.
-#[derive(Debug)]
-struct AddressRange {
-    start: NonNull<u8>,
-    bytes: u64,
-    /// Bytes from the first huge page on that are accessible memory already, all of them zero.
-    accessible_bytes: u64,
-}
-
-impl AddressRange {
-    /// Reserves an address range of `bytes` bytes or, if the system has none left, a smaller one.
-    fn reserve(mut bytes: u64) -> Result<Self, MapError> {
-        loop {
-            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-            // SAFETY: a fresh range at an address of the system's choice.
-            match unsafe {
-                mmap_anonymous(
-                    std::ptr::null_mut(),
-                    bytes as usize,
-                    ProtFlags::empty(),
-                    flags,
-                )
-            } {
-                Ok(address) => {
-                    let start = NonNull::new(address.cast::<u8>()).expect("mmap gives no null");
-                    return Ok(Self {
-                        start,
-                        bytes,
-                        accessible_bytes: 0,
-                    });
-                }
-                // The ranges that this thread keeps for later may take up all addresses.
-                Err(_) if drop_kept() => {}
-                Err(_) if bytes > RESERVE_BYTES_MIN => bytes = bytes / 2 + HUGE_PAGE_BYTES / 2,
-                Err(errno) => return Err(refused("reserve an address range of", bytes)(errno)),
-            }
+impl Backing {
+    /// The access to pages by which a mapping grows, until they are replaced by pages of a file.
+    fn access_of_new_pages(&self) -> ProtFlags {
+        match self {
+            Self::Memory | Self::Private { .. } | Self::Copy => READ_WRITE,
+            // They are always replaced; without access they count as no memory until then.
+            Self::Shared { .. } => ProtFlags::empty(),
         }
-    }
-
-    /// The first huge page.
-    fn base(&self) -> NonNull<u8> {
-        let padding = self.start.as_ptr().align_offset(HUGE_PAGE_BYTES as usize);
-        NonNull::new(self.start.as_ptr().wrapping_add(padding)).expect("inside the range")
-    }
-}
-
-impl Drop for AddressRange {
-    fn drop(&mut self) {
-        // SAFETY: the range was mapped by `reserve`, and nobody holds references into it any more.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes as usize) };
     }
 }
 
 /// The most ranges that one thread keeps: retired memory holds on to its mapping for a while, so
 /// hundreds are in use.
 const KEPT_RANGES_MAX: usize = 512;
-/// The most addresses of all ranges that one thread keeps: a sixteenth of those that a process has.
-const KEPT_ADDRESSES_MAX: u64 = 8 << 40;
-/// The most accessible bytes of a range that is kept.
+/// The most mapped bytes of a range that is kept.
 const KEPT_BYTES_MAX: u64 = 1 << 20;
 
 thread_local! {
-    /// Ranges of plain memory for this thread's next mappings; `None` if it keeps none.
+    /// Ranges of plain memory, all of it zero, for this thread's next mappings; `None` if it keeps
+    /// none.
     static KEPT: RefCell<Option<Vec<AddressRange>>> = const { RefCell::new(None) };
 }
 
-/// Whether mappings of plain memory that this thread drops leave it their address ranges, for those
-/// that it makes next: neither then costs a system call.
+/// Sets whether mappings of plain memory that this thread drops leave it their address ranges, for
+/// those that it makes next: neither then costs a system call.
 pub(crate) fn keep_ranges(keep: bool) {
     KEPT.with_borrow_mut(|kept| {
         if !keep {
@@ -130,11 +92,16 @@ pub(crate) fn keep_ranges(keep: bool) {
     });
 }
 
-fn kept_range(bytes: u64) -> Option<AddressRange> {
+/// Whether mappings of plain memory that this thread drops leave it their address ranges.
+pub(crate) fn keeps_ranges() -> bool {
+    KEPT.with_borrow(Option::is_some)
+}
+
+fn kept_range(limit_bytes: u64) -> Option<AddressRange> {
     KEPT.with_borrow_mut(|kept| {
         let kept = kept.as_mut()?;
         kept.iter()
-            .rposition(|range| range.bytes == bytes)
+            .rposition(|range| range.limit_bytes() == limit_bytes)
             .map(|index| kept.swap_remove(index))
     })
 }
@@ -145,7 +112,7 @@ fn drop_kept() -> bool {
     kept.is_some_and(|kept| !kept.is_empty())
 }
 
-/// A reserved address range whose beginning is mapped.
+/// Mapped memory that grows in place.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     extent: Extent,
@@ -153,8 +120,9 @@ pub(crate) struct Mapping {
     holes: Arc<Holes>,
     /// `None` only while the mapping is dropped.
     range: Option<AddressRange>,
-    reserved_bytes: u64,
     limit_bytes: u64,
+    /// What grows with it, for errors.
+    grown: Grown,
     /// The greatest length that it ever had.
     length_max: AtomicU64,
     /// How many bytes, from the first one on, may be other than zero; `None` if all may be.
@@ -169,14 +137,19 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Zeroed memory of this process, growing up to `limit_bytes`.
-    pub(crate) fn memory(limit_bytes: u64) -> Result<Self, MapError> {
-        Self::reserve(
-            Backing::Memory,
-            0,
-            limit_bytes,
-            RESERVE_BYTES_WANTED.min(limit_bytes.max(1)),
-        )
+    /// Zeroed memory of this process, growing up to `limit_bytes`; errors name it as `grown`.
+    pub(crate) fn memory(limit_bytes: u64, grown: Grown) -> Result<Self, MapError> {
+        let kept = kept_range(limit_bytes);
+        let range = match kept {
+            Some(range) => range,
+            None => place(
+                MEMORY_BYTES_AT_FIRST.min(limit_bytes),
+                limit_bytes,
+                READ_WRITE,
+            )
+            .map_err(not_mapped("map memory of", MEMORY_BYTES_AT_FIRST))?,
+        };
+        Ok(Self::of(range, Backing::Memory, limit_bytes, grown))
     }
 
     /// A shared mapping of all of `file`, which grows with it up to `limit_bytes`. Asks for
@@ -197,18 +170,11 @@ impl Mapping {
             disk.reserve(hole, end)
                 .map_err(|error| not_allocated(error, length, length, &disk.0))
         })?;
-        let wanted = RESERVE_BYTES_WANTED.max(length.saturating_mul(2));
-        let synchronous = AtomicBool::new(true);
-        let mut mapping = Self::reserve(
-            Backing::Shared { disk, synchronous },
-            length,
-            limit_bytes,
-            wanted,
-        )?;
+        let synchronous = grants_sync(&disk.0);
+        let backing = Backing::Shared { disk, synchronous };
+        let mut mapping = Self::of_file(backing, length, limit_bytes)?;
         mapping.holes = Arc::new(holes);
-        // A page is mapped even if the file is empty, because only a mapping tells whether the file
-        // system grants `MAP_SYNC`. It is not accessed before the file has this length.
-        mapping.map_file(0, length.max(page_bytes()))?;
+        mapping.map_file(0, length)?;
         mapping.settle(length)?;
         // SAFETY: just mapped up to `length`.
         unsafe { mapping.extent.set_length(length) };
@@ -238,19 +204,16 @@ impl Mapping {
             bytes: 0,
             source,
         })?;
-        let wanted = RESERVE_BYTES_WANTED.max(length.saturating_mul(2));
         let holes = Holes::find(io.file(), length, |_, _| Ok(()))?;
         let backing = Backing::Private {
             io,
             is_growth_mapped: AtomicBool::new(false),
         };
-        let mut mapping = Self::reserve(backing, length, limit_bytes, wanted)?;
+        let mut mapping = Self::of_file(backing, length, limit_bytes)?;
         mapping.holes = Arc::new(holes);
-        if length > 0 {
-            mapping.map_file(0, length)?;
-            // SAFETY: just mapped up to `length`.
-            unsafe { mapping.extent.set_length(length) };
-        }
+        mapping.map_file(0, length)?;
+        // SAFETY: just mapped up to `length`.
+        unsafe { mapping.extent.set_length(length) };
         Ok(mapping)
     }
 
@@ -265,11 +228,11 @@ impl Mapping {
                 source,
             })?
             .len();
-        let wanted = RESERVE_BYTES_WANTED.max(length.saturating_mul(2));
-        let mut mapping = Self::reserve(Backing::Copy, length, u64::MAX, wanted)?;
+        let mut mapping = Self::of_file(Backing::Copy, length, u64::MAX)?;
         mapping.holes = Arc::new(Holes::find(file, length, |_, _| Ok(()))?);
         if length > 0 {
-            mapping.map_private(file, 0, length)?;
+            let kind = MapFlags::PRIVATE | MapFlags::NORESERVE;
+            mapping.map_part(file, 0, length, kind)?;
             // A load from a hole of a file system in memory takes a page, or ends the process if
             // there is none.
             Holes::each(file, length, |hole, end| {
@@ -288,47 +251,29 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Reserves addresses: for `wanted` bytes or fewer, but not for fewer than the file has.
-    fn reserve(
-        backing: Backing,
-        length: u64,
-        limit_bytes: u64,
-        wanted: u64,
-    ) -> Result<Self, MapError> {
-        let reserved_bytes = wanted
-            .next_multiple_of(HUGE_PAGE_BYTES)
-            .clamp(HUGE_PAGE_BYTES, RESERVE_BYTES_MAX);
-        let range_bytes = reserved_bytes + HUGE_PAGE_BYTES;
-        let kept = if matches!(backing, Backing::Memory) {
-            kept_range(range_bytes)
-        } else {
-            None
-        };
-        let range = kept.map_or_else(|| AddressRange::reserve(range_bytes), Ok)?;
-        let reserved_bytes = range.bytes - HUGE_PAGE_BYTES;
-        if length > reserved_bytes {
-            // A mapping at fixed addresses replaces any mapping that is there.
-            let source =
-                io::Error::other(format!("the system gives addresses for {reserved_bytes}"));
-            return Err(MapError {
-                action: "map a file of",
-                bytes: length,
-                source,
-            });
-        }
+    /// Places the mapping of a file of `length` bytes, which the caller maps to it then.
+    fn of_file(backing: Backing, length: u64, limit_bytes: u64) -> Result<Self, MapError> {
+        let bytes = length.max(page_bytes());
+        let range = place(bytes, limit_bytes, backing.access_of_new_pages())
+            .map_err(not_mapped("map a file of", length))?;
+        Ok(Self::of(range, backing, limit_bytes, Grown::Pool))
+    }
+
+    /// A mapping of no bytes in this range.
+    fn of(range: AddressRange, backing: Backing, limit_bytes: u64, grown: Grown) -> Self {
         // SAFETY: nothing is accessible yet; what `grow` adds stays mapped until `drop`.
-        let extent = unsafe { Extent::new(range.base(), 0) };
-        Ok(Self {
+        let extent = unsafe { Extent::new(range.start(), 0) };
+        Self {
             extent,
             backing,
             holes: Arc::default(),
             range: Some(range),
-            reserved_bytes,
             limit_bytes,
+            grown,
             length_max: AtomicU64::new(0),
             written_bytes: None,
             growing: Mutex::new(()),
-        })
+        }
     }
 
     /// Says that only the first `bytes` bytes may be other than zero.
@@ -343,7 +288,13 @@ impl Mapping {
     /// Whether the file system granted `MAP_SYNC`: its own metadata is then durable before a page
     /// is written.
     pub(crate) fn is_synchronous(&self) -> bool {
-        matches!(&self.backing, Backing::Shared { synchronous, .. } if synchronous.load(Ordering::Relaxed))
+        matches!(
+            self.backing,
+            Backing::Shared {
+                synchronous: true,
+                ..
+            }
+        )
     }
 
     /// Makes at least `length` bytes accessible; never shrinks. The new part reads as zeros.
@@ -359,20 +310,13 @@ impl Mapping {
         if length <= old {
             return Ok(());
         }
-        let by = |limit, by| MediumError::Full {
-            wanted: length,
-            limit,
-            by,
-            file: Grown::Pool,
-        };
         if length > self.limit_bytes {
-            return Err(by(self.limit_bytes, LimitedBy::Limit));
+            return Err(self.full(length, self.limit_bytes, LimitedBy::Limit));
         }
-        if length > self.reserved_bytes {
-            return Err(by(self.reserved_bytes, LimitedBy::Addresses));
-        }
+        // If the disk is full then, the pages stay mapped for the next growth, and are not accessed.
+        self.extend(length)?;
         match &self.backing {
-            Backing::Memory | Backing::Copy => self.map_memory(old, length)?,
+            Backing::Memory | Backing::Copy => self.advise_huge_pages(length),
             Backing::Shared { disk, .. } => {
                 let huge = huge_pages::prepare(&disk.0, old, length);
                 if huge.is_empty() {
@@ -398,7 +342,7 @@ impl Mapping {
                 if is_mapped {
                     self.map_file(old, length)?;
                 } else {
-                    self.map_memory(old, length)?;
+                    self.advise_huge_pages(length);
                 }
             }
         }
@@ -408,7 +352,39 @@ impl Mapping {
         Ok(())
     }
 
-    /// Gives back the memory beyond `length`. The range stays reserved; a file that is mapped
+    fn full(&self, wanted: u64, limit: u64, by: LimitedBy) -> MediumError {
+        MediumError::Full {
+            wanted,
+            limit,
+            by,
+            file: self.grown,
+        }
+    }
+
+    fn range(&self) -> &AddressRange {
+        self.range.as_ref().expect("taken only by the drop")
+    }
+
+    /// Maps pages until there are enough for `length` bytes. On failure nothing has changed.
+    fn extend(&self, length: u64) -> Result<(), MediumError> {
+        let access = self.backing.access_of_new_pages();
+        let mut extended = self.range().extend(length, access);
+        // The ranges that this thread keeps for later may take up all addresses.
+        if matches!(extended, Err(NotMapped::Refused(_))) && drop_kept() {
+            extended = self.range().extend(length, access);
+        }
+        let by = match extended {
+            Ok(()) => return Ok(()),
+            Err(NotMapped::Occupied) => LimitedBy::Addresses,
+            Err(NotMapped::Refused(Errno::NOMEM)) => LimitedBy::AddressSpace {
+                limit_bytes: address_space_limit(),
+            },
+            Err(NotMapped::Refused(errno)) => return Err(refused("map", length)(errno).into()),
+        };
+        Err(self.full(length, self.extent.length(), by))
+    }
+
+    /// Gives back the memory beyond `length`. The addresses stay mapped; a file that is mapped
     /// privately stays as it is.
     pub(crate) fn shrink(&mut self, length: u64) -> Result<(), MediumError> {
         let old = self.extent.length();
@@ -439,11 +415,6 @@ impl Mapping {
         {
             is_growth_mapped.store(true, Ordering::Relaxed);
         }
-    }
-
-    /// The addresses that it may grow to, in bytes.
-    pub(crate) fn reserved_bytes(&self) -> u64 {
-        self.reserved_bytes
     }
 
     /// The holes of the file.
@@ -499,12 +470,11 @@ impl Mapping {
 
     /// Replaces whole pages by memory of zeros.
     fn map_zeros(&self, start: u64, end: u64) -> rustix::io::Result<()> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
+        debug_assert!(end <= self.range().mapped_bytes());
         let bytes = (end - start) as usize;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
-        // SAFETY: inside the reserved range; what replaces the file's pages is accessed as these
-        // are.
-        unsafe { mmap_anonymous(self.address(start), bytes, access, flags) }.map(drop)
+        // SAFETY: pages of this mapping; what replaces the file's pages is accessed as these are.
+        unsafe { mmap_anonymous(self.address(start), bytes, READ_WRITE, flags) }.map(drop)
     }
 
     /// Makes memory that is out of use read as zeros; whole pages go back to the system.
@@ -533,127 +503,94 @@ impl Mapping {
         self.extent.base().wrapping_add(offset as usize).cast()
     }
 
-    fn map_memory(&self, old: u64, length: u64) -> Result<(), MapError> {
-        if self
-            .range
-            .as_ref()
-            .is_some_and(|range| length <= range.accessible_bytes)
-        {
-            return Ok(());
-        }
-        let start = old - old % page_bytes();
-        let bytes = (length - start) as usize;
-        // SAFETY: inside the reserved range, which belongs to this mapping and is private anonymous
-        // memory.
-        unsafe {
-            mprotect(
-                self.address(start),
-                bytes,
-                MprotectFlags::READ | MprotectFlags::WRITE,
-            )
-        }
-        .map_err(refused("make accessible", bytes as u64))?;
+    /// Asks for huge pages, if there is room for one. Only a hint: small pages work as well.
+    fn advise_huge_pages(&self, length: u64) {
         if length >= HUGE_PAGE_BYTES {
-            // Only a hint: small pages work as well.
-            // SAFETY: the same range; advice changes no content.
+            // SAFETY: mapped up to `length`; advice changes no content.
             let _ = unsafe { madvise(self.address(0), length as usize, Advice::LinuxHugepage) };
         }
-        Ok(())
     }
 
+    /// Maps the file's bytes from `old` to `length` to pages of this mapping.
     fn map_file(&self, old: u64, length: u64) -> Result<(), MapError> {
+        // The page in which the old length ends is mapped as a whole. To map it again would lose
+        // stores to it, if they are private.
+        let start = old.next_multiple_of(page_bytes());
+        if start >= length {
+            return Ok(());
+        }
         match &self.backing {
             Backing::Memory | Backing::Copy => Ok(()),
             Backing::Shared { disk, synchronous } => {
-                self.map_shared(&disk.0, synchronous, old, length)
+                // If the first part has `MAP_SYNC`, a later one must have it, too, because writes
+                // are acknowledged on the strength of it.
+                let kind = match synchronous {
+                    true => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
+                    false => MapFlags::SHARED,
+                };
+                self.map_part(&disk.0, start, length, kind)?;
+                let bytes = (length - start) as usize;
+                // SAFETY: the range just mapped; advice changes no content, and is only a hint.
+                let _ = unsafe { madvise(self.address(start), bytes, Advice::LinuxHugepage) };
+                Ok(())
             }
             Backing::Private { io, .. } => {
-                // The page in which the old length ends is mapped as a whole, and stores to it are
-                // private. To map it again would lose them.
-                let start = old.next_multiple_of(page_bytes());
-                if start >= length {
-                    Ok(())
-                } else {
-                    self.map_private(io.file(), start, length)
-                }
+                let kind = MapFlags::PRIVATE | MapFlags::NORESERVE;
+                self.map_part(io.file(), start, length, kind)
             }
         }
     }
 
-    fn map_private(&self, file: &File, start: u64, length: u64) -> Result<(), MapError> {
-        self.map_part(file, start, length, MapFlags::PRIVATE | MapFlags::NORESERVE)
-            .map_err(refused("map a file of", length))
-    }
-
+    /// Replaces pages of this mapping by pages of the file. They are mapped already, because the
+    /// system knows no way to map with `MAP_SYNC` and to replace nothing: it refuses the flag for
+    /// the latter, as all flags that it does not know.
     fn map_part(
         &self,
         file: &File,
         start: u64,
         length: u64,
         kind: MapFlags,
-    ) -> rustix::io::Result<()> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
+    ) -> Result<(), MapError> {
+        debug_assert!(length <= self.range().mapped_bytes());
         let bytes = (length - start) as usize;
-        // SAFETY: inside the reserved range, where only this mapping's own earlier pages can be
-        // replaced, by the same pages of the same file.
-        unsafe {
+        let address = self.address(start);
+        // SAFETY: pages of this mapping, beyond its length, are replaced; or pages that `cut` has
+        // mapped, in which other threads read zeros as well as what the file holds.
+        let mapped = unsafe {
             mmap(
-                self.address(start),
+                address,
                 bytes,
-                access,
+                READ_WRITE,
                 kind | MapFlags::FIXED,
                 file,
                 start,
             )
-        }
-        .map(|_| ())
+        };
+        mapped.map(drop).map_err(|errno| {
+            // The system may have unmapped the pages before it failed.
+            let end = length.next_multiple_of(page_bytes());
+            let _ = self.map_zeros(start, end);
+            refused("map a file of", length)(errno)
+        })
     }
+}
 
-    fn map_shared(
-        &self,
-        file: &File,
-        synchronous: &AtomicBool,
-        old: u64,
-        length: u64,
-    ) -> Result<(), MapError> {
-        // Mappings begin at pages; mapping the same page of the same file again changes nothing for
-        // its users.
-        let start = old - old % page_bytes();
-        let map = |kind| self.map_part(file, start, length, kind);
-        let mapped = if synchronous.load(Ordering::Relaxed) {
-            match map(MapFlags::SHARED_VALIDATE | MapFlags::SYNC) {
-                // If the first mapping has `MAP_SYNC`, a later one must have it, too, because
-                // writes are acknowledged on the strength of it.
-                Err(Errno::OPNOTSUPP | Errno::INVAL) if self.extent.length() == 0 => {
-                    synchronous.store(false, Ordering::Relaxed);
-                    map(MapFlags::SHARED)
-                }
-                mapped => mapped,
-            }
-        } else {
-            map(MapFlags::SHARED)
-        };
-        mapped.map_err(refused("map a file of", length))?;
-        // SAFETY: the range just mapped; advice changes no content, and is only a hint.
-        let _ = unsafe {
-            madvise(
-                self.address(start),
-                (length - start) as usize,
-                Advice::LinuxHugepage,
-            )
-        };
-        Ok(())
+/// Places a range, if need be at the cost of the ranges that this thread keeps for later.
+fn place(bytes: u64, limit_bytes: u64, access: ProtFlags) -> Result<AddressRange, NotMapped> {
+    let placed = AddressRange::place(bytes, limit_bytes, access);
+    if matches!(placed, Err(NotMapped::Refused(_))) && drop_kept() {
+        return AddressRange::place(bytes, limit_bytes, access);
     }
+    placed
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        let Some(mut range) = self.range.take() else {
+        let Some(range) = self.range.take() else {
             return;
         };
         let length_max = *self.length_max.get_mut();
-        let accessible_bytes = range.accessible_bytes.max(length_max);
-        if !matches!(self.backing, Backing::Memory) || accessible_bytes > KEPT_BYTES_MAX {
+        if !matches!(self.backing, Backing::Memory) || range.mapped_bytes() > KEPT_BYTES_MAX {
             return;
         }
         // While the thread ends, its list of kept ranges is gone already; then the range is
@@ -663,17 +600,12 @@ impl Drop for Mapping {
             let Some(kept) = kept.as_mut().filter(|kept| kept.len() < KEPT_RANGES_MAX) else {
                 return;
             };
-            if kept.iter().map(|range| range.bytes).sum::<u64>() + range.bytes > KEPT_ADDRESSES_MAX
-            {
-                return;
-            }
             let written = match self.written_bytes {
                 Some(bytes) => bytes.min(length_max),
                 None => length_max,
             };
             // SAFETY: exclusive access to memory that was made accessible up to `length_max`.
             unsafe { self.extent.base().write_bytes(0, written as usize) };
-            range.accessible_bytes = accessible_bytes;
             kept.push(range);
         });
     }
@@ -718,10 +650,6 @@ pub(crate) fn grants_sync(file: &File) -> bool {
         }
         Err(_) => false,
     }
-}
-
-fn page_bytes() -> u64 {
-    rustix::param::page_size() as u64
 }
 
 /// Passes on whether a file got blocks for its bytes from `old` to `length`: a store to a hole of a

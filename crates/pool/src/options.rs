@@ -13,7 +13,7 @@ pub struct PoolOptions {
     /// Whether dropping the last handle closes the pool cleanly, as
     /// [`Pool::close`](crate::Pool::close) does.
     pub close_on_drop: bool,
-    /// The most slabs that the pool can have. Each takes address space.
+    /// The most slabs that the pool can have.
     pub slabs_max: u32,
     /// Whether the caller calls [`Pool::read_bitmaps`](crate::Pool::read_bitmaps) later, while
     /// trees already work. Otherwise, or if there are few slabs, the open reads the bitmaps:

@@ -27,6 +27,7 @@ use super::stat::Checkpoints;
 use super::store::Stores;
 use super::volatile::{is_volatile, survives};
 use super::{BURST_BYTES_MAX, Core, File, FileOptions, Tail, checkpoint, worker};
+use crate::error::address_space_limit;
 use crate::io::{Disk, Io, Through, is_full, keep_room, write_all};
 use crate::mapping::{Mapping, expect_random_loads};
 use crate::testing::Hooked;
@@ -538,7 +539,7 @@ fn allocate_ring(
 
 /// The pages of a pool. One that is large already gives pages back from the beginning.
 fn private_pages(mapping: &Mapping, options: &FileOptions) -> Private {
-    let private = Private::new(mapping.reserved_bytes(), options.private_bytes_max);
+    let private = Private::new(options.private_bytes_max);
     if private.is_large(mapping.extent().length()) {
         private.activate(0);
         mapping.map_growth();
@@ -548,11 +549,12 @@ fn private_pages(mapping: &Mapping, options: &FileOptions) -> Private {
     private
 }
 
-/// A quarter of the limit of memory: this much data may wait to be written to the log, and as much
-/// to be written to the pool's file.
+/// A quarter of the limit of memory, or a sixteenth of that of the address space: this much data may
+/// wait to be written to the log, and as much to be written to the pool's file.
 fn burst_bytes_max(options: &FileOptions) -> u64 {
     BURST_BYTES_MAX
         .min(options.private_bytes_max / 4)
+        .min(address_space_limit().unwrap_or(u64::MAX) / 16)
         .max(BURST_BYTES_MIN)
 }
 

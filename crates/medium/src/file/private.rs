@@ -42,8 +42,11 @@ use crate::mapping::{expect_random_loads, show_file};
 use crate::testing::mutant::Mutant;
 use crate::{LINE_BYTES, LineValue, MediumError};
 
-/// Pages that have an entry in one chunk of the table.
-const CHUNK_PAGES: u64 = 1 << 15;
+/// Pages that have an entry in the first chunk of the table. The second chunk has as many; each
+/// later one as many as all chunks before it together.
+const FIRST_CHUNK_PAGES: u64 = 1 << 9;
+/// Chunks of the table: enough for 2^34 pages, which are 64 TiB.
+const CHUNKS: usize = 26;
 /// The lowest bit of an entry of the table: whether the page is private. The bits above are one
 /// more than the position where the last frame with a line of the page begins; 0 if there was none.
 const PRIVATE: u64 = 1;
@@ -54,10 +57,38 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 type Chunk = OnceLock<Box<[AtomicU64]>>;
 
+/// The number of the chunk with the entry of this page.
+#[inline(always)]
+fn chunk_of(page: u64) -> usize {
+    (page / FIRST_CHUNK_PAGES)
+        .checked_ilog2()
+        .map_or(0, |log| log as usize + 1)
+}
+
+/// The page that the first entry of this chunk is for.
+#[inline(always)]
+fn first_page_of(chunk: usize) -> u64 {
+    match chunk {
+        0 => 0,
+        _ => FIRST_CHUNK_PAGES << (chunk - 1),
+    }
+}
+
+/// Entries of zero. A large chunk takes memory only where it is written.
+fn new_chunk(chunk: usize) -> Box<[AtomicU64]> {
+    let pages = first_page_of(chunk).max(FIRST_CHUNK_PAGES);
+    let entries = Box::into_raw(vec![0_u64; pages as usize].into_boxed_slice());
+    // SAFETY: an `AtomicU64` has the size and alignment of a `u64` here, and any value of one is a
+    // value of the other.
+    unsafe { Box::from_raw(entries as *mut [AtomicU64]) }
+}
+
+const _: () = assert!(align_of::<AtomicU64>() == align_of::<u64>());
+
 /// The state of the pages of a pool.
 #[derive(Debug)]
 pub(super) struct Private {
-    chunks: Box<[Chunk]>,
+    chunks: [Chunk; CHUNKS],
     /// The number of private pages.
     pages: CachePadded<AtomicU64>,
     pages_max: u64,
@@ -74,12 +105,10 @@ pub(super) struct Private {
 }
 
 impl Private {
-    /// For a pool that may grow to `reserved_bytes`, of which at most `bytes_max` are to be
-    /// private.
-    pub(super) fn new(reserved_bytes: u64, bytes_max: u64) -> Self {
-        let chunks = reserved_bytes.div_ceil(CHUNK_PAGES * PAGE_BYTES);
+    /// For a pool of which at most `bytes_max` bytes are to be private.
+    pub(super) fn new(bytes_max: u64) -> Self {
         Self {
-            chunks: (0..chunks).map(|_| Chunk::new()).collect(),
+            chunks: [const { Chunk::new() }; CHUNKS],
             pages: CachePadded::default(),
             pages_max: bytes_max / PAGE_BYTES,
             is_active: AtomicBool::new(false),
@@ -92,9 +121,10 @@ impl Private {
     }
 
     fn entry(&self, page: u64) -> Option<&AtomicU64> {
-        let chunk = self.chunks.get((page / CHUNK_PAGES) as usize)?;
-        let new = || (0..CHUNK_PAGES).map(|_| AtomicU64::new(0)).collect();
-        chunk.get_or_init(new).get((page % CHUNK_PAGES) as usize)
+        let number = chunk_of(page);
+        let chunk = self.chunks.get(number)?;
+        let index = page - first_page_of(number);
+        chunk.get_or_init(|| new_chunk(number)).get(index as usize)
     }
 
     /// Whether a pool of this length is to give pages back.
@@ -175,12 +205,9 @@ impl Private {
 
     /// The private pages from this one on.
     fn noted(&self, from: u64) -> impl Iterator<Item = u64> + '_ {
-        let chunks = self
-            .chunks
-            .iter()
-            .zip(0..)
-            .skip((from / CHUNK_PAGES) as usize);
-        let pages = chunks.filter_map(|(chunk, index)| Some((chunk.get()?, index * CHUNK_PAGES)));
+        let chunks = self.chunks.iter().zip(0..).skip(chunk_of(from));
+        let pages =
+            chunks.filter_map(|(chunk, number)| Some((chunk.get()?, first_page_of(number))));
         let pages = pages.flat_map(|(chunk, first)| chunk.iter().zip(first..));
         let noted = pages.filter(|(entry, _)| entry.load(Ordering::Relaxed) & PRIVATE != 0);
         noted
@@ -367,3 +394,6 @@ impl Core {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

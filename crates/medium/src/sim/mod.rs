@@ -43,6 +43,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::error::Grown;
 use crate::mapping::Mapping;
 use crate::sync::schedule::{self, Access, AccessKind};
 use crate::{
@@ -181,7 +182,7 @@ impl Sim {
     pub fn new(options: SimOptions) -> Result<Self, MediumError> {
         let lines = options.limit_bytes.div_ceil(LINE_BYTES as u64);
         let shared = Shared {
-            mapping: Mapping::memory(options.limit_bytes)?,
+            mapping: Mapping::memory(options.limit_bytes, Grown::Pool)?,
             line_form: options.line_form,
             late: options.late,
             fenced: AtomicU64::new(0),

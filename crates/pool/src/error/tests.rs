@@ -166,6 +166,23 @@ fn of_pools() -> Vec<Case> {
         ),
         case(full(LimitedBy::Limit), "77 KiB", "raise the limit"),
         case(
+            full(LimitedBy::Addresses),
+            "growing the pool from 7 KiB to 77 KiB failed",
+            "open it again",
+        ),
+        case(
+            full(LimitedBy::AddressSpace {
+                limit_bytes: Some(56 << 20),
+            }),
+            "`ulimit -v` (RLIMIT_AS) allows this process 56 MiB",
+            "raise that limit",
+        ),
+        case(
+            full(LimitedBy::AddressSpace { limit_bytes: None }),
+            "the system gives this process no more",
+            "close other stores",
+        ),
+        case(
             full(LimitedBy::Disk {
                 free_bytes: 56 << 10,
             }),
@@ -353,6 +370,14 @@ fn a_full_disk_is_told_with_file_and_sizes() {
             .at(Path::new("a.pool"))
             .to_string(),
         "pool full: growing a.pool to 20 MiB failed, its limit is 19.9 MiB; raise the limit or remove entries"
+    );
+    assert_eq!(
+        full(Grown::Memory, LimitedBy::Addresses)
+            .at(Path::new("a.pool"))
+            .to_string(),
+        "out of addresses: growing memory beside a.pool from 19.9 MiB to 20 MiB failed, because other memory of this \
+         process lies behind it; close the store and open it again, or have fewer stores open in one process, or \
+         remove entries"
     );
 }
 

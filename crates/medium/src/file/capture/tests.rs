@@ -43,7 +43,7 @@ fn beside(write: impl Fn(u64) + Sync, mut look: impl FnMut() -> u64) {
 #[test]
 fn a_capture_is_a_prefix_of_the_stores() {
     for wanted in [false, true] {
-        let lines = LineCapture::new(wanted, 0, Private::new(0, u64::MAX));
+        let lines = LineCapture::new(wanted, 0, Private::new(u64::MAX));
         let line = Aligned(std::array::from_fn(|_| AtomicU64::new(0)));
         beside(
             // From the last word to the first, against the order in which a loop would capture.
@@ -64,7 +64,7 @@ fn a_capture_is_a_prefix_of_the_stores() {
 
 #[test]
 fn a_line_store_is_captured_whole() {
-    let lines = LineCapture::new(true, 0, Private::new(0, u64::MAX));
+    let lines = LineCapture::new(true, 0, Private::new(u64::MAX));
     let line = Aligned(std::array::from_fn(|_| AtomicU64::new(0)));
     beside(
         |round| lines.store_line(&line.0, &LineValue([round; 8])).unwrap(),
