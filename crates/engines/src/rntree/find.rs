@@ -272,7 +272,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                         .map(|()| None)
                 };
                 let beyond = match seen {
-                    Ok(None) => Self::beyond(&None, record, key),
+                    Ok(None) => Self::beyond(&self.inner.heap(), record, key),
                     _ => Ok(None),
                 };
                 let lsn = record.lsn();

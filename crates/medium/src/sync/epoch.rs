@@ -118,9 +118,9 @@ pub fn pin() -> Pin {
     }
 }
 
-/// Pins the calling thread, for access to a medium `M`.
+/// Pins the calling thread, as a guard of a medium `M` does.
 #[inline(always)]
-pub(crate) fn pin_on<M: Medium>() -> Pin {
+pub fn pin_on<M: Medium>() -> Pin {
     if is_scheduled::<M>() {
         Pin(Inner::counted())
     } else {

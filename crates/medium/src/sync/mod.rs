@@ -72,8 +72,7 @@ mod shared_lock;
 
 pub use announced::{Share, wait_for_announced};
 pub use atomic::{Atomic, AtomicBool, AtomicU32, AtomicU64, fence, load_all};
-pub(crate) use epoch::pin_on;
-pub use epoch::{Pin, pin};
+pub use epoch::{Pin, pin, pin_on};
 pub use mutex::{Mutex, MutexGuard, hand_over};
 pub use shared_lock::{ExclusiveGuard, SharedGuard, SharedLock};
 

@@ -30,15 +30,15 @@ mod node;
 
 use std::cmp::Ordering as Compare;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use medium::Dax;
 use medium::arena::Arena;
-use medium::sync::{AtomicU64, Mutex, Ordering};
+use medium::sync::{AtomicU64, Mutex, Ordering, pin_on};
+use medium::{Dax, Pin};
 use pool::{Guard, Pool, PoolOptions};
 
-use crate::Result;
 use crate::index::Codec;
+use crate::{Error, Result};
 use node::{InnerNode, Tails};
 
 pub use change::{Neighbours, Structure};
@@ -47,8 +47,7 @@ pub use node::CHILDREN_MAX;
 
 /// The most inner nodes of one tree.
 const NODES_MAX: u32 = 1 << 26;
-/// The largest heap of separators, in bytes. Address space is reserved for it, for each of up to
-/// 208 trees of a pool.
+/// The largest heap of separators, in bytes.
 const HEAP_BYTES_MAX: u64 = 1 << 36;
 
 /// A lower bound of a child's keys.
@@ -65,15 +64,34 @@ pub struct InnerTree<C: Codec> {
     nodes: Arc<Arena<InnerNode>>,
     /// The tails of node `i` are element `i`.
     tails: Option<Arena<Tails>>,
-    heap: Option<Pool<Dax>>,
+    /// The records that tails lead to, for codecs with ties. Made with the first one: a tree of one
+    /// leaf has none.
+    heap: OnceLock<Pool<Dax>>,
     /// Index of the root below its level; level 0 is a leaf.
     root: AtomicU64,
     structure: Mutex<()>,
     codec: PhantomData<fn() -> C>,
 }
 
-/// Access to separators; `None` where there are no tails.
-pub type HeapGuard<'t> = Option<Guard<'t, Dax>>;
+/// Access to separators.
+pub struct HeapGuard<'t> {
+    heap: &'t OnceLock<Pool<Dax>>,
+    /// Keeps the records of separators that are retired meanwhile. `None` where there are no tails.
+    _pin: Option<Pin>,
+}
+
+impl<'t> HeapGuard<'t> {
+    /// Access to the records that tails lead to. The heap may be made by another thread after this
+    /// guard; the pin covers its records, too.
+    #[inline(always)]
+    fn records(&self, tail: u64) -> Result<Guard<'t, Dax>> {
+        match self.heap.get() {
+            Some(heap) => Ok(heap.peek()),
+            // A reader found a tail before the heap that it leads to. It validates what it read.
+            None => Err(Error::corrupt(tail, "a separator without a record")),
+        }
+    }
+}
 
 fn pack(index: u32, level: u32) -> u64 {
     u64::from(level) << 32 | u64::from(index)
@@ -86,19 +104,6 @@ fn unpack(root: u64) -> (u32, u32) {
 impl<C: Codec> InnerTree<C> {
     /// A tree of one leaf.
     pub fn new(leaf: u32) -> Result<Self> {
-        // The steps are small: most heaps stay small, and a step in memory is cheap.
-        let options = PoolOptions {
-            step_slabs_min: 1,
-            close_on_drop: false,
-            ..PoolOptions::default()
-        };
-        let heap = match C::TIES {
-            true => Some(Pool::open(
-                Dax::plain(HEAP_BYTES_MAX).map_err(medium::MediumError::from)?,
-                options,
-            )?),
-            false => None,
-        };
         Ok(Self {
             nodes: Arc::new(Arena::new(NODES_MAX)?),
             tails: if C::TIES {
@@ -106,7 +111,7 @@ impl<C: Codec> InnerTree<C> {
             } else {
                 None
             },
-            heap,
+            heap: OnceLock::new(),
             root: AtomicU64::new(pack(leaf, 0)),
             structure: Mutex::new(()),
             codec: PhantomData,
@@ -116,18 +121,35 @@ impl<C: Codec> InnerTree<C> {
     /// Opens access to separators.
     #[inline(always)]
     pub fn heap(&self) -> HeapGuard<'_> {
-        if C::TIES {
-            self.heap.as_ref().map(Pool::pin)
-        } else {
-            None
+        HeapGuard {
+            heap: &self.heap,
+            _pin: if C::TIES { Some(pin_on::<Dax>()) } else { None },
         }
+    }
+
+    /// The heap, made when it is first needed.
+    fn made_heap(&self) -> Result<&Pool<Dax>> {
+        if let Some(heap) = self.heap.get() {
+            return Ok(heap);
+        }
+        // The steps are small: most heaps stay small, and a step in memory is cheap.
+        let options = PoolOptions {
+            step_slabs_min: 1,
+            close_on_drop: false,
+            ..PoolOptions::default()
+        };
+        let memory = Dax::plain(HEAP_BYTES_MAX).map_err(medium::MediumError::from)?;
+        let heap = Pool::open(memory, options)?;
+        // If two threads make one, both take the first.
+        Ok(self.heap.get_or_init(|| heap))
     }
 
     /// A separator with the key `key`.
     pub fn separator(&self, key: C::Key<'_>, bytes: &[u8]) -> Result<Separator> {
-        let tail = match self.heap() {
-            Some(heap) => crate::index::record::write(&heap, bytes, &[])?,
-            None => 0,
+        let tail = if C::TIES {
+            crate::index::record::write(&self.made_heap()?.pin(), bytes, &[])?
+        } else {
+            0
         };
         Ok(Separator {
             word: C::word(key),
@@ -137,10 +159,10 @@ impl<C: Codec> InnerTree<C> {
 
     /// Gives the memory of a separator back that new readers cannot find.
     pub fn retire_separator(&self, separator: Separator) {
-        if let Some(heap) = self.heap()
+        if let Some(heap) = self.heap.get()
             && separator.tail != 0
         {
-            heap.retire(separator.tail);
+            heap.pin().retire(separator.tail);
         }
     }
 
@@ -155,8 +177,7 @@ impl<C: Codec> InnerTree<C> {
 
     /// How `key` compares with the whole key that a tail leads to.
     pub fn compare_tail(heap: &HeapGuard<'_>, key: C::Key<'_>, tail: u64) -> Result<Compare> {
-        let heap = heap.as_ref().expect("codecs with ties have a heap");
-        C::compare_tie(heap, key, [0, tail])
+        C::compare_tie(&heap.records(tail)?, key, [0, tail])
     }
 
     /// Appends the key of a separator, as bytes.
@@ -165,15 +186,13 @@ impl<C: Codec> InnerTree<C> {
         separator: Separator,
         buffer: &mut Vec<u8>,
     ) -> Result<()> {
-        match heap {
-            Some(heap) => {
-                crate::index::record::Record::at(heap, separator.tail)?.copy_key(heap, buffer)
-            }
-            None => {
-                buffer.extend_from_slice(&separator.word.to_be_bytes());
-                Ok(())
-            }
+        if C::TIES {
+            let heap = heap.records(separator.tail)?;
+            return crate::index::record::Record::at(&heap, separator.tail)?
+                .copy_key(&heap, buffer);
         }
+        buffer.extend_from_slice(&separator.word.to_be_bytes());
+        Ok(())
     }
 
     /// Levels of inner nodes.
@@ -184,7 +203,7 @@ impl<C: Codec> InnerTree<C> {
     /// Bytes of volatile memory.
     pub fn bytes(&self) -> u64 {
         let tails = self.tails.as_ref().map_or(0, Arena::bytes_used);
-        let heap = self.heap.as_ref().map_or(0, |heap| heap.stat().used_bytes);
+        let heap = self.heap.get().map_or(0, |heap| heap.stat().used_bytes);
         self.nodes.bytes_used() + tails + heap
     }
 }
