@@ -763,28 +763,6 @@ fn a_limit_of_the_shell_is_told_and_nothing_is_lost() {
     }
 }
 
-/// A pool larger than the addresses that the system gave was once mapped over the memory behind
-/// them: over the stacks of the process, which were written to the pool.
-#[test]
-fn a_pool_that_needs_more_addresses_than_there_are_is_refused() {
-    let (_folder, pool) = pool();
-    // Every processor can store lines of this form to mapped memory.
-    run(&on("put", &pool, &["k", "v", "--line-store", "twin"])).expect(0);
-    let file = std::fs::OpenOptions::new().write(true).open(&pool).unwrap();
-    file.set_len(2200 << 20).unwrap();
-    for (medium, kib) in [("dax", 3_500_000), ("file", 3_300_000)] {
-        let script = format!(
-            "ulimit -v {kib}; exec \"$0\" get {} k --medium {medium}",
-            pool.display()
-        );
-        let said = run_in_shell(&script);
-        // If the shell's limits leave enough room, the answer is right.
-        if said.code != 0 {
-            assert!(said.expect(3).errors.contains("ulimit -v"));
-        }
-    }
-}
-
 #[test]
 fn a_limit_is_told_and_nothing_is_lost() {
     let (_folder, pool) = pool();
