@@ -166,23 +166,6 @@ fn of_pools() -> Vec<Case> {
         ),
         case(full(LimitedBy::Limit), "77 KiB", "raise the limit"),
         case(
-            full(LimitedBy::Addresses),
-            "growing the pool from 7 KiB to 77 KiB failed",
-            "open it again",
-        ),
-        case(
-            full(LimitedBy::AddressSpace {
-                limit_bytes: Some(56 << 20),
-            }),
-            "`ulimit -v` (RLIMIT_AS) allows this process 56 MiB",
-            "raise that limit",
-        ),
-        case(
-            full(LimitedBy::AddressSpace { limit_bytes: None }),
-            "the system gives this process no more",
-            "close other stores",
-        ),
-        case(
             full(LimitedBy::Disk {
                 free_bytes: 56 << 10,
             }),
@@ -371,13 +354,36 @@ fn a_full_disk_is_told_with_file_and_sizes() {
             .to_string(),
         "pool full: growing a.pool to 20 MiB failed, its limit is 19.9 MiB; raise the limit or remove entries"
     );
+}
+
+#[test]
+fn addresses_that_are_used_up_are_told_with_the_limit() {
+    let full = |file, by| {
+        let full = ErrorKind::PoolFull {
+            wanted: 20 << 20,
+            limit: 10 << 20,
+            by,
+            file,
+        };
+        Error::from(full).at(Path::new("a.pool")).to_string()
+    };
     assert_eq!(
-        full(Grown::Memory, LimitedBy::Addresses)
-            .at(Path::new("a.pool"))
-            .to_string(),
-        "out of addresses: growing memory beside a.pool from 19.9 MiB to 20 MiB failed, because other memory of this \
+        full(Grown::Memory, LimitedBy::Addresses),
+        "out of addresses: growing memory beside a.pool from 10 MiB to 20 MiB failed, because other memory of this \
          process lies behind it; close the store and open it again, or have fewer stores open in one process, or \
          remove entries"
+    );
+    let limit_bytes = Some(56 << 20);
+    assert_eq!(
+        full(Grown::Pool, LimitedBy::AddressSpace { limit_bytes }),
+        "out of address space: growing a.pool from 10 MiB to 20 MiB failed, `ulimit -v` (RLIMIT_AS) allows this \
+         process 56 MiB; raise that limit, close other stores, or remove entries"
+    );
+    assert_eq!(
+        full(Grown::Pool, LimitedBy::AddressSpace { limit_bytes: None }),
+        "out of address space: growing a.pool from 10 MiB to 20 MiB failed, the system gives this process no more; \
+         free memory, close other stores, raise `vm.max_map_count` (the mappings that a process may have), or remove \
+         entries"
     );
 }
 
