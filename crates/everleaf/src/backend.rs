@@ -17,6 +17,7 @@ use crate::TreeOptions;
 /// type of the medium is forgotten.
 pub(crate) trait Backend: Send + Sync {
     fn roots(&self) -> Result<Roots>;
+    fn find_tree(&self, name: &str) -> Result<Option<TreeRoot>>;
     fn create_tree(
         &self,
         name: &str,
@@ -140,6 +141,10 @@ impl OpenTree {
 impl<M: Host> Backend for Pool<M> {
     fn roots(&self) -> Result<Roots> {
         Pool::roots(self)
+    }
+
+    fn find_tree(&self, name: &str) -> Result<Option<TreeRoot>> {
+        Pool::find_tree(self, name)
     }
 
     fn create_tree(

@@ -127,7 +127,7 @@ impl Store {
     /// - [`ErrorKind::NodeSize`]: nodes cannot be of the size that is asked for;
     /// - [`ErrorKind::UnknownEngine`]: a newer release made it;
     /// - [`ErrorKind::BadTreeName`]: names have 1 to 128 bytes; [`ErrorKind::TooManyTrees`]: a pool
-    ///   holds 208 trees;
+    ///   holds [`TREES_MAX`](crate::TREES_MAX) trees;
     /// - [`ErrorKind::Corrupt`]: the tree is damaged; [`ErrorKind::PoolFull`]: no room for a new
     ///   tree;
     /// - [`ErrorKind::NoSuchTree`]: it is missing, and the store is only read.
@@ -261,13 +261,13 @@ impl Store {
         if let Some(tree) = trees.get(name) {
             return Ok(self.handle(name, tree));
         }
-        let tree = match (backend.roots()?.find(name)?, create) {
+        let tree = match (backend.find_tree(name)?, create) {
             (Some(root), _) => {
                 if let Some(wanted) = create {
-                    opening.kind(root)?.demand(name, wanted)?;
+                    opening.kind(&root)?.demand(name, wanted)?;
                 }
                 let settings = create.map_or(Settings::NONE, |wanted| wanted.settings);
-                OpenTree::open(backend.as_ref(), root, settings, opening)?
+                OpenTree::open(backend.as_ref(), &root, settings, opening)?
             }
             (None, Some(kind)) if self.inner.source.is_none() => {
                 backend.expect_batches_finished()?;
@@ -277,11 +277,12 @@ impl Store {
                 };
                 let create = || backend.create_tree(name, kind, opening);
                 let striped = self.inner.retry_if_full(&trees, create)?;
-                let roots = backend.roots()?;
-                let made = roots.find(name)?.ok_or_else(|| Error::no_such_tree(name))?;
+                let Some(made) = backend.find_tree(name)? else {
+                    return Err(Error::no_such_tree(name));
+                };
                 OpenTree {
                     striped,
-                    kind: opening.kind(made)?,
+                    kind: opening.kind(&made)?,
                     anchor: made.words[0],
                 }
             }
@@ -298,7 +299,7 @@ impl Store {
 
     /// All named trees, in order of their names. A damaged slot of the root table is listed as a
     /// tree that cannot be opened, under its name, or as `damaged-slot-3` if the name is damaged,
-    /// and [`Store::salvage`] takes that name. O(208).
+    /// and [`Store::salvage`] takes that name. O(trees).
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] if the file ends inside of the root table.
@@ -375,10 +376,10 @@ impl Store {
             }
             // Dropped here: an open tree writes to the slot that it was opened from.
         }
-        let roots = backend.roots()?;
-        let root = roots.find(name)?;
-        let root = root.ok_or_else(|| Error::no_such_tree(name))?;
-        backend.rename_tree(root, new)?;
+        let Some(root) = backend.find_tree(name)? else {
+            return Err(Error::no_such_tree(name));
+        };
+        backend.rename_tree(&root, new)?;
         // With deferred durability the new name is not durable yet.
         backend.sync()
     }
@@ -396,17 +397,16 @@ impl Store {
             ..
         } = &*self.inner;
         let mut trees = trees.lock();
-        let roots = backend.roots()?;
-        let Some(root) = roots.find(name)? else {
+        let Some(root) = backend.find_tree(name)? else {
             return Err(Error::no_such_tree(name));
         };
         let tree = match trees.remove(name) {
             Some(tree) => tree,
-            None => OpenTree::open(backend.as_ref(), root, Settings::NONE, opening)?,
+            None => OpenTree::open(backend.as_ref(), &root, Settings::NONE, opening)?,
         };
         // New handles are made under the lock of `trees` only.
         let removed = if tree.is_unshared() {
-            backend.remove_tree(root)
+            backend.remove_tree(&root)
         } else {
             Err(ErrorKind::InUse.into())
         };
@@ -511,7 +511,7 @@ impl Store {
             file_bytes: pool.file_bytes,
             high_water_bytes: pool.high_water_bytes,
             used_bytes: pool.used_bytes,
-            allocations: pool.allocations,
+            allocations: pool.allocations - pool.root_pages,
             trees: (roots.trees.len() + roots.damaged.len()) as u64,
             recovery,
             marked: pool.marked,

@@ -8,7 +8,7 @@
 //! 0x2200  epochs, first copy      512 bytes for epochs that trees share; written by engines
 //! 0x2400  batches                 64 words that lead to batches being applied; written by engines
 //! 0x2800  epochs, second copy     the same
-//! 0x3000  root table              208 slots of 256 bytes (roots.rs)
+//! 0x3000  root table              its first slots and its directory (roots/pages.rs)
 //! 0x10000 slabs                   (space.rs)
 //! ```
 //!
@@ -22,7 +22,7 @@ use crate::limits::SLAB_BYTES;
 use crate::{Error, ErrorKind, Result};
 
 /// The version of the format that this crate writes.
-pub const FORMAT_VERSION: u32 = 10;
+pub const FORMAT_VERSION: u32 = 11;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"EVERLEAF");
 const COPIES: [u64; 2] = [0x0000, 0x1000];

@@ -16,7 +16,7 @@ use crate::limbo::{Limbo, RetiredBatch, Sink, free_batch};
 use crate::limits::SLAB_BYTES;
 use crate::options::PoolOptions;
 use crate::quarantine::Quarantine;
-use crate::roots::{self, ROOT_WORDS, Roots, TreeRoot};
+use crate::roots::{NewRoot, ROOT_WORDS, RootTable, Roots, TreeRoot};
 use crate::space::{Space, Usage};
 use crate::{Error, ErrorKind, FORMAT_VERSION, Result};
 
@@ -38,6 +38,8 @@ pub struct PoolStat {
     pub used_bytes: u64,
     /// Allocations in use.
     pub allocations: u64,
+    /// Those of them that hold a part of the root table.
+    pub root_pages: u64,
     /// Frees whose offset was no allocation. It is not 0 only in a damaged pool.
     pub frees_refused: u64,
     /// The offsets of slabs whose class word is damaged and in which trees have nodes or records.
@@ -53,7 +55,7 @@ struct Shared<M: Medium> {
     /// Shared with deferred calls, which must not keep the pool itself open.
     space: Arc<Space>,
     limbo: Limbo,
-    roots: Mutex<()>,
+    roots: Mutex<RootTable>,
     options: PoolOptions,
     closed: bool,
     /// See [`Pool::leave_unclean`].
@@ -212,9 +214,9 @@ impl<M: Medium> Pool<M> {
         if blank {
             guard.wait(lsn)?;
         }
+        let roots = Mutex::new(RootTable::open(&guard, &space)?);
         drop(guard);
         let limbo = Limbo::default();
-        let roots = Mutex::new(());
         Ok(Self {
             shared: Arc::new(Shared {
                 medium,
@@ -301,7 +303,7 @@ impl<M: Medium> Pool<M> {
         self.shared.identity
     }
 
-    /// All named trees. O(size of the root table).
+    /// All named trees. O(trees).
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] if any slot of the root table is damaged; [`Pool::roots`] has the
@@ -316,12 +318,21 @@ impl<M: Medium> Pool<M> {
 
     /// All named trees, and the slots of the root table that are damaged. While there are damaged
     /// slots, the space that their trees reach is not known, so after a crash the mark must not
-    /// end. O(size of the root table).
+    /// end. O(trees).
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] if the file ends inside of the table.
     pub fn roots(&self) -> Result<Roots> {
-        roots::list(&self.pin())
+        self.shared.roots.lock().list(&self.pin())
+    }
+
+    /// The tree `name`; `None` if there is none. O(trees) at the first call for any tree, then
+    /// O(1).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] if the slot of the tree is damaged, or one that may be its slot.
+    pub fn find_tree(&self, name: &str) -> Result<Option<TreeRoot>> {
+        self.shared.roots.lock().find(&self.pin(), name)
     }
 
     /// Adds a named tree, whose first nodes are flushed and fenced: the table is written through a
@@ -333,15 +344,20 @@ impl<M: Medium> Pool<M> {
         codec: u16,
         words: &[u64; ROOT_WORDS],
     ) -> Result<TreeRoot> {
-        let _serial = self.shared.roots.lock();
-        roots::create(&self.pin(), name, engine, codec, words, None)
+        let new = NewRoot {
+            name,
+            engine,
+            codec,
+            words,
+        };
+        let mut roots = self.shared.roots.lock();
+        roots.create(&self.pin(), &self.shared.space, &new)
     }
 
     /// Removes a tree from the root table. The caller then frees its space. Durable when this
     /// returns.
     pub fn remove_tree(&self, tree: &TreeRoot) -> Result<()> {
-        let _serial = self.shared.roots.lock();
-        roots::remove(&self.pin(), tree.slot)
+        self.shared.roots.lock().remove(&self.pin(), tree)
     }
 
     /// Gives a tree another name; no thread may have it open. Durable when this returns; a crash
@@ -351,8 +367,8 @@ impl<M: Medium> Pool<M> {
     /// [`ErrorKind::TreeExists`], [`ErrorKind::BadTreeName`]; [`ErrorKind::TooManyTrees`], as the
     /// table needs a free slot.
     pub fn rename_tree(&self, tree: &TreeRoot, name: &str) -> Result<TreeRoot> {
-        let _serial = self.shared.roots.lock();
-        roots::rename(&self.pin(), tree, name)
+        let mut roots = self.shared.roots.lock();
+        roots.rename(&self.pin(), &self.shared.space, tree, name)
     }
 
     /// Whether the trees must mark what they reach, because the pool was not closed cleanly. They
@@ -480,6 +496,7 @@ impl<M: Medium> Pool<M> {
             high_water_bytes,
             used_bytes,
             allocations: self.shared.space.allocations(),
+            root_pages: self.shared.roots.lock().pages(),
             frees_refused: self.shared.space.frees_refused(),
             classes_damaged: self.shared.space.classes_damaged(),
             marked: self.shared.space.mark_progress(),

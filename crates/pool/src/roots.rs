@@ -1,40 +1,36 @@
 //! The root table: the named trees of a pool.
 //!
-//! ```text
-//! a slot of 256 bytes, in words
-//!  0      state: engine, codec and "in use", or nothing, with a check: published last; 0 before the first use. While a tree
-//!         gets another name also the number of its old slot, plus one: that slot holds nothing any more, whatever is in it
-//!  1      length of the name in bytes
-//!  2..18  the name, UTF-8, padded with zeros
-//! 18..26  root words, each 48 bits with a check: what the engine needs to find its tree
-//! 26      CRC32C of words 1..18
-//! 27      the exclusive or of words 1..27: one of them that is damaged follows from the others
-//! 28      engine, codec and "in use" once more, with a check; 0 once the tree is gone
-//! ```
+//! Each tree has a slot (`slot`). The first slots lie in the pool's prefix, the others in pages
+//! (`pages`). A name leads to its slot in memory (`names`).
+//!
+//! # Commit points
+//!
+//! - A tree is made by the state of its slot's first copy, once both copies are written and fenced.
+//! - It is removed by the same word.
+//! - It gets another name in three steps: a new slot with the same root words is published, whose
+//!   state says that it replaces the old slot; the old slot is cleared; the new state is published
+//!   once more without that. From the first step on the old slot counts as empty. The next change of
+//!   the table takes the rest of the steps if a crash comes between them.
 
-use medium::{Medium, MediumGuard, Word};
+mod names;
+mod pages;
+mod slot;
 
-use crate::header::{PREFIX_BYTES, ROOT_TABLE, StateWord, checked, unchecked};
+use medium::{Medium, MediumGuard};
+
+use crate::header::{StateWord, unchecked};
+use crate::space::Space;
 use crate::{Error, ErrorKind, Result};
+use names::{Replacement, RootNames};
+use pages::RootPages;
+use slot::{NewSlot, RootSlot, SlotState, UsedSlot};
 
 /// The longest name of a tree, in bytes.
 pub const TREE_NAME_BYTES_MAX: usize = 128;
 /// Root words that an engine may keep.
 pub const ROOT_WORDS: usize = 8;
 /// The most trees in a pool.
-pub const TREES_MAX: usize = ((PREFIX_BYTES - ROOT_TABLE) / SLOT_BYTES) as usize;
-
-const SLOT_BYTES: u64 = 256;
-const SLOT_WORDS: usize = 32;
-const NAME_LENGTH: usize = 1;
-const NAME: usize = 2;
-const ROOTS: usize = 18;
-const CHECK: usize = 26;
-const PARITY: usize = 27;
-const STATE_AGAIN: usize = 28;
-const IN_USE: u64 = 1 << 32;
-/// Where a state has the number of the slot that it replaces, plus one.
-const REPLACES: u32 = 40;
+pub const TREES_MAX: usize = pages::SLOTS_MAX;
 
 /// A named tree as the root table has it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -72,6 +68,15 @@ impl TreeRoot {
         }
         .into())
     }
+
+    /// The state of its slot, once it replaces no other.
+    fn state(&self) -> SlotState {
+        SlotState::InUse(UsedSlot {
+            engine: self.engine,
+            codec: self.codec,
+            replaces: false,
+        })
+    }
 }
 
 /// A slot of the table that is damaged.
@@ -94,7 +99,9 @@ impl DamagedRoot {
     /// The tree's name, or one that is made up from the slot.
     #[must_use]
     pub fn label(&self) -> String {
-        self.name.clone().unwrap_or_else(|| label_of(self.slot))
+        self.name
+            .clone()
+            .unwrap_or_else(|| slot::label_of(self.slot))
     }
 
     /// The damage as an error.
@@ -124,10 +131,12 @@ impl Roots {
     /// # Errors
     /// [`ErrorKind::Corrupt`] if there is no such tree, but a damaged slot that may be its slot.
     pub fn find(&self, name: &str) -> Result<Option<&TreeRoot>> {
-        let tree = self.trees.iter().find(|tree| tree.name == name);
+        if let Some(tree) = self.trees.iter().find(|tree| tree.name == name) {
+            return Ok(Some(tree));
+        }
         match self.damaged.iter().find(|damaged| damaged.may_be(name)) {
-            Some(damaged) if tree.is_none() => Err(damaged.error()),
-            _ => Ok(tree),
+            Some(damaged) => Err(damaged.error()),
+            None => Ok(None),
         }
     }
 
@@ -141,299 +150,247 @@ impl Roots {
     }
 }
 
-/// The label of a tree whose name is damaged.
-fn label_of(slot: usize) -> String {
-    format!("damaged-slot-{slot}")
+/// A tree that is to be entered in the root table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewRoot<'t> {
+    pub(crate) name: &'t str,
+    pub(crate) engine: u16,
+    pub(crate) codec: u16,
+    pub(crate) words: &'t [u64; ROOT_WORDS],
 }
 
-/// What a slot holds.
-enum RootSlot {
-    Free,
-    Tree(TreeRoot),
-    Damaged(DamagedRoot),
-}
-
-fn slot_words<'g, M: Medium>(guard: &'g MediumGuard<'_, M>, slot: usize) -> Result<&'g [Word]> {
-    Ok(guard.words(ROOT_TABLE + slot as u64 * SLOT_BYTES, SLOT_WORDS)?)
-}
-
-fn name_check(words: &[u64]) -> u64 {
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    u64::from(crc32c::crc32c(&bytes))
-}
-
-/// The name in the words of a slot, or what is wrong with it.
-fn name(words: &[u64]) -> std::result::Result<String, &'static str> {
-    if words[CHECK] != name_check(&words[NAME_LENGTH..ROOTS]) {
-        return Err("the name fails its checksum");
-    }
-    let bytes: Vec<u8> = words[NAME..ROOTS]
-        .iter()
-        .flat_map(|word| word.to_le_bytes())
-        .collect();
-    let name = bytes
-        .get(..words[NAME_LENGTH] as usize)
-        .ok_or("the name is too long")?;
-    String::from_utf8(name.to_vec()).map_err(|_| "the name is not UTF-8")
-}
-
-fn parity(words: &[u64]) -> u64 {
-    words[NAME_LENGTH..PARITY]
-        .iter()
-        .fold(0, |parity, word| parity ^ word)
-}
-
-/// Whether name and roots pass their checks.
-fn is_whole(words: &[u64]) -> bool {
-    words[CHECK] == name_check(&words[NAME_LENGTH..ROOTS])
-        && words[ROOTS..CHECK]
-            .iter()
-            .all(|word| unchecked(*word).is_some())
-}
-
-/// Mends one damaged word of a slot as it was read.
-fn mend(words: &mut [u64]) {
-    let difference = parity(words) ^ words[PARITY];
-    if is_whole(words) {
-        return;
-    }
-    for index in NAME_LENGTH..PARITY {
-        words[index] ^= difference;
-        if is_whole(words) {
-            return;
-        }
-        words[index] ^= difference;
+impl NewRoot<'_> {
+    fn state(&self, replaces: bool) -> SlotState {
+        SlotState::InUse(UsedSlot {
+            engine: self.engine,
+            codec: self.codec,
+            replaces,
+        })
     }
 }
 
 /// The number of slots that were ever used. The slots behind them begin with a zero. A used slot
 /// that begins with a zero is damaged, for example because the disk lost its page.
-fn slots_used<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<u64> {
+fn slots_used<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<usize> {
+    let word = guard.words(StateWord::Slots.offset(), 1)?[0].load(guard);
     // If this word fails its check, such damage is not noticed.
-    Ok(unchecked(guard.words(StateWord::Slots.offset(), 1)?[0].load(guard)).unwrap_or(0))
+    Ok(unchecked(word).unwrap_or(0) as usize)
 }
 
-/// What `slot` holds.
-fn read<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Result<RootSlot> {
-    let cells = slot_words(guard, slot)?;
-    let is_zero = cells[0].load(guard) == 0;
-    if is_zero && slot as u64 >= slots_used(guard)? {
-        return Ok(RootSlot::Free);
-    }
-    let mut words: Vec<u64> = cells.iter().map(|cell| cell.load(guard)).collect();
-    mend(&mut words);
-    let damaged = |name: Option<String>, what: &str, tree: Option<TreeRoot>| {
-        let offset = ROOT_TABLE + slot as u64 * SLOT_BYTES;
-        let what = format!("root table slot {slot}: {what}");
-        Ok(RootSlot::Damaged(DamagedRoot {
-            name,
-            slot,
-            offset,
-            what,
-            tree,
-        }))
-    };
-    let name = name(&words);
-    let again = if words[STATE_AGAIN] == 0 {
-        Some(0)
-    } else {
-        unchecked(words[STATE_AGAIN])
-    };
-    let Some(state) = unchecked(words[0]).or(again) else {
-        return damaged(name.ok(), "the state fails its check", None);
-    };
-    if is_zero && state == 0 {
-        return damaged(None, "it holds zeros", None);
-    }
-    if state & IN_USE == 0 {
-        return Ok(RootSlot::Free);
-    }
-    let roots: Option<Vec<u64>> = words[ROOTS..CHECK]
-        .iter()
-        .map(|word| unchecked(*word))
-        .collect();
-    let roots = roots.and_then(|roots| <[u64; ROOT_WORDS]>::try_from(roots).ok());
-    let engine = state as u16;
-    let codec = (state >> 16) as u16;
-    let tree = |name, words| TreeRoot {
-        slot,
-        name,
-        engine,
-        codec,
-        words,
-    };
-    match (name, roots) {
-        (Ok(name), Some(roots)) => Ok(RootSlot::Tree(tree(name, roots))),
-        (Ok(name), None) => damaged(Some(name), "a root word fails its check", None),
-        (Err(what), roots) => damaged(None, what, roots.map(|roots| tree(label_of(slot), roots))),
-    }
+/// The root table of an open pool. The caller serialises.
+#[derive(Debug)]
+pub(crate) struct RootTable {
+    pages: RootPages,
+    /// `None` until a name is first asked for.
+    names: Option<RootNames>,
 }
 
-/// The slots that replace another one, with the latter.
-fn replacing<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<Vec<(usize, usize)>> {
-    let mut found = Vec::new();
-    for slot in 0..TREES_MAX {
-        let state = unchecked(slot_words(guard, slot)?[0].load(guard)).unwrap_or(0);
-        // A state that names no slot replaces none.
-        let replaced = (state >> REPLACES) as usize;
-        found.extend(
-            (1..=TREES_MAX)
-                .contains(&replaced)
-                .then_some((slot, replaced.wrapping_sub(1))),
-        );
-    }
-    Ok(found)
-}
-
-/// All trees, in the order of their slots.
-pub(crate) fn list<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<Roots> {
-    let mut roots = Roots::default();
-    let replacing = replacing(guard)?;
-    let is_replaced = |slot: usize| replacing.iter().any(|(_, replaced)| *replaced == slot);
-    for slot in (0..TREES_MAX).filter(|slot| !is_replaced(*slot)) {
-        match read(guard, slot)? {
-            RootSlot::Free => {}
-            RootSlot::Tree(tree) => roots.trees.push(tree),
-            RootSlot::Damaged(damaged) => roots.damaged.push(damaged),
+impl RootTable {
+    /// The table of a pool whose space is open. After a crash it marks its own pages. O(pages).
+    pub(crate) fn open<M: Medium>(guard: &MediumGuard<'_, M>, space: &Space) -> Result<Self> {
+        let mut pages = RootPages::load(guard, slots_used(guard)?)?;
+        if space.needs_mark() {
+            pages.mark(guard, space);
         }
+        Ok(Self { pages, names: None })
     }
-    Ok(roots)
-}
 
-/// Gives a tree another name, and so another slot; durable when this returns. A crash leaves it
-/// with one of the two names. The caller serialises, and no thread has the tree open.
-pub(crate) fn rename<M: Medium>(
-    guard: &MediumGuard<'_, M>,
-    tree: &TreeRoot,
-    name: &str,
-) -> Result<TreeRoot> {
-    let renamed = create(
-        guard,
-        name,
-        tree.engine,
-        tree.codec,
-        &tree.words,
-        Some(tree.slot),
-    )?;
-    clear_replaced(guard)?;
-    Ok(renamed)
-}
-
-/// Finishes interrupted renames: clears the slots that are replaced, and then the mark of the
-/// replacement.
-fn clear_replaced<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<()> {
-    for (slot, replaced) in replacing(guard)? {
-        // PERSIST: the new slot is durable; if this is lost, this one is still replaced.
-        clear(guard, replaced)?;
-        guard.fence();
-        let state = &slot_words(guard, slot)?[0];
-        let kept = unchecked(state.load(guard)).unwrap_or(0) & ((1 << REPLACES) - 1);
-        // PERSIST: the old slot is empty; otherwise both names would lead to the tree.
-        state.publish(guard, checked(kept));
-        // The fence comes before another tree can take the old slot.
-        guard.fence();
+    /// The allocations that the table takes.
+    pub(crate) fn pages(&self) -> u64 {
+        self.pages.allocations()
     }
-    Ok(())
-}
 
-/// Adds a tree whose nodes are flushed, in place of that in the slot `replaced`, if one is named;
-/// durable when this returns. The caller serialises.
-pub(crate) fn create<M: Medium>(
-    guard: &MediumGuard<'_, M>,
-    name: &str,
-    engine: u16,
-    codec: u16,
-    roots: &[u64; ROOT_WORDS],
-    replaced: Option<usize>,
-) -> Result<TreeRoot> {
-    clear_replaced(guard)?;
-    if name.is_empty() || name.len() > TREE_NAME_BYTES_MAX {
-        return Err(ErrorKind::BadTreeName {
-            length: name.len(),
-            limit: TREE_NAME_BYTES_MAX,
-        }
-        .into());
+    /// The names of the table. O(slots) at the first call, then O(1).
+    fn names<M: Medium>(&mut self, guard: &MediumGuard<'_, M>) -> Result<&mut RootNames> {
+        let names = match self.names.take() {
+            Some(names) => names,
+            None => RootNames::load(guard, &self.pages, slots_used(guard)?),
+        };
+        Ok(self.names.insert(names))
     }
-    let mut free = None;
-    for slot in (0..TREES_MAX).rev() {
-        match read(guard, slot)? {
-            RootSlot::Tree(tree) if tree.name == name => {
-                return Err(ErrorKind::TreeExists {
-                    name: name.to_owned(),
-                }
-                .into());
+
+    /// All trees. O(slots).
+    pub(crate) fn list<M: Medium>(&mut self, guard: &MediumGuard<'_, M>) -> Result<Roots> {
+        let names = self.names(guard)?;
+        let mut roots = Roots {
+            trees: Vec::new(),
+            damaged: names.damaged().to_vec(),
+        };
+        for slot in names.slots_in_use() {
+            match self.pages.slot(guard, slot).read(guard, false) {
+                RootSlot::Tree { tree, .. } => roots.trees.push(tree),
+                RootSlot::Damaged(damaged) => roots.damaged.push(damaged),
+                RootSlot::Free => {}
             }
-            RootSlot::Damaged(damaged) if damaged.may_be(name) => return Err(damaged.error()),
-            RootSlot::Tree(_) | RootSlot::Damaged(_) => {}
-            RootSlot::Free => free = Some(slot),
+        }
+        Ok(roots)
+    }
+
+    /// The tree `name`; `None` if there is none. O(1), but for the first call.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] if its slot is damaged, or if there is no such tree, but a damaged
+    /// slot that may be its slot.
+    pub(crate) fn find<M: Medium>(
+        &mut self,
+        guard: &MediumGuard<'_, M>,
+        name: &str,
+    ) -> Result<Option<TreeRoot>> {
+        let names = self.names(guard)?;
+        let Some(slot) = names.slot_of(name) else {
+            return match names.damage_of(name) {
+                Some(damaged) => Err(damaged.error()),
+                None => Ok(None),
+            };
+        };
+        match self.pages.slot(guard, slot).read(guard, false) {
+            RootSlot::Tree { tree, .. } => Ok(Some(tree)),
+            RootSlot::Damaged(damaged) => Err(damaged.error()),
+            RootSlot::Free => Ok(None),
         }
     }
-    let slot = free.ok_or(ErrorKind::TooManyTrees { limit: TREES_MAX })?;
-    let cells = slot_words(guard, slot)?;
-    let mut words = [0; SLOT_WORDS];
-    words[NAME_LENGTH] = name.len() as u64;
-    for (word, chunk) in words[NAME..ROOTS].iter_mut().zip(name.as_bytes().chunks(8)) {
-        let mut bytes = [0; 8];
-        bytes[..chunk.len()].copy_from_slice(chunk);
-        *word = u64::from_le_bytes(bytes);
-    }
-    for (word, root) in words[ROOTS..CHECK].iter_mut().zip(roots) {
-        *word = checked(*root);
-    }
-    words[CHECK] = name_check(&words[NAME_LENGTH..ROOTS]);
-    words[PARITY] = parity(&words);
-    words[STATE_AGAIN] = checked(IN_USE | u64::from(codec) << 16 | u64::from(engine));
-    words[0] = checked(0);
-    cells
-        .iter()
-        .zip(words)
-        .for_each(|(cell, word)| cell.store(guard, word));
-    guard.flush_words(cells);
-    guard.fence();
-    // PERSIST: the slot and the tree's first nodes are ordered before; if this is lost, the tree
-    // does not exist.
-    let replaced = replaced.map_or(0, |slot| slot as u64 + 1) << REPLACES;
-    if slot as u64 >= slots_used(guard)? {
-        // PERSIST: the slot holds no zeros any more; if this is lost, zeros that a disk leaves
-        // there are not noticed.
-        StateWord::Slots.publish(guard, slot as u64 + 1)?;
-    }
-    cells[0].publish(
-        guard,
-        checked(replaced | IN_USE | u64::from(codec) << 16 | u64::from(engine)),
-    );
-    if let Err(error) = guard.drain() {
-        // The next open may find the tree or not. For this process it does not exist: the caller
-        // owns its nodes again.
-        cells[0].store(guard, checked(0));
-        return Err(error.into());
-    }
-    Ok(TreeRoot {
-        slot,
-        name: name.to_owned(),
-        engine,
-        codec,
-        words: *roots,
-    })
-}
 
-/// Removes a tree from the table; durable when this returns.
-pub(crate) fn remove<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Result<()> {
-    clear_replaced(guard)?;
-    let state = &slot_words(guard, slot)?[0];
-    let listed = state.load(guard);
-    // PERSIST: nothing must precede; if this is lost, the tree is still there.
-    clear(guard, slot)?;
-    // After a failed drain the next open may find the tree or not. This process keeps it, because
-    // its nodes were not freed.
-    guard.drain().inspect_err(|_| state.store(guard, listed))?;
-    Ok(())
-}
+    /// Adds a tree whose nodes are flushed; durable when this returns. O(1).
+    pub(crate) fn create<M: Medium>(
+        &mut self,
+        guard: &MediumGuard<'_, M>,
+        space: &Space,
+        new: &NewRoot<'_>,
+    ) -> Result<TreeRoot> {
+        self.finish_replacements(guard)?;
+        self.enter(guard, space, new, None)
+    }
 
-/// Clears both states of a slot. The second one counts only if the first is damaged.
-fn clear<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Result<()> {
-    let cells = slot_words(guard, slot)?;
-    cells[STATE_AGAIN].publish(guard, 0);
-    cells[0].publish(guard, checked(0));
-    Ok(())
+    /// Gives a tree another name, and so another slot; durable when this returns. A crash leaves it
+    /// with one of the two names. No thread has the tree open. O(1).
+    pub(crate) fn rename<M: Medium>(
+        &mut self,
+        guard: &MediumGuard<'_, M>,
+        space: &Space,
+        tree: &TreeRoot,
+        name: &str,
+    ) -> Result<TreeRoot> {
+        self.finish_replacements(guard)?;
+        let new = NewRoot {
+            name,
+            engine: tree.engine,
+            codec: tree.codec,
+            words: &tree.words,
+        };
+        let renamed = self.enter(guard, space, &new, Some(tree))?;
+        self.finish_replacements(guard)?;
+        Ok(renamed)
+    }
+
+    /// Enters a tree in a free slot, in place of the tree `replaced`, if one is named.
+    fn enter<M: Medium>(
+        &mut self,
+        guard: &MediumGuard<'_, M>,
+        space: &Space,
+        new: &NewRoot<'_>,
+        replaced: Option<&TreeRoot>,
+    ) -> Result<TreeRoot> {
+        let length = new.name.len();
+        if length == 0 || length > TREE_NAME_BYTES_MAX {
+            return Err(ErrorKind::BadTreeName {
+                length,
+                limit: TREE_NAME_BYTES_MAX,
+            }
+            .into());
+        }
+        let names = self.names(guard)?;
+        if names.slot_of(new.name).is_some() {
+            return Err(ErrorKind::TreeExists {
+                name: new.name.to_owned(),
+            }
+            .into());
+        }
+        if let Some(damaged) = names.damage_of(new.name) {
+            return Err(damaged.error());
+        }
+        let Some(slot) = names.free_slot() else {
+            return Err(ErrorKind::TooManyTrees { limit: TREES_MAX }.into());
+        };
+        self.pages.reach(guard, space, slot)?;
+        let copies = self.pages.slot(guard, slot);
+        let state = new.state(replaced.is_some());
+        copies.prepare(
+            guard,
+            &NewSlot {
+                name: new.name,
+                state,
+                roots: new.words,
+                replaced: replaced.map(|tree| tree.slot),
+            },
+        );
+        guard.fence();
+        if slot >= slots_used(guard)? {
+            // PERSIST: the slot holds no zeros any more; if this is lost, zeros that a disk leaves
+            // there are not noticed.
+            StateWord::Slots.publish(guard, slot as u64 + 1)?;
+        }
+        // PERSIST: both copies of the slot and the tree's first nodes are ordered before; if this
+        // is lost, the tree does not exist.
+        copies.publish_state(guard, state);
+        if let Err(error) = guard.drain() {
+            // The next open may find the tree or not. For this process it does not exist: the
+            // caller owns its nodes again.
+            copies.store_state(guard, SlotState::Free);
+            return Err(error.into());
+        }
+        let tree = TreeRoot {
+            slot,
+            name: new.name.to_owned(),
+            engine: new.engine,
+            codec: new.codec,
+            words: *new.words,
+        };
+        let names = self.names(guard)?;
+        names.enter(&tree);
+        if let Some(replaced) = replaced {
+            names.replace(replaced, slot);
+        }
+        Ok(tree)
+    }
+
+    /// Finishes renamings that were interrupted: clears the slots that are replaced, and then the
+    /// mark of the replacement.
+    fn finish_replacements<M: Medium>(&mut self, guard: &MediumGuard<'_, M>) -> Result<()> {
+        while let Some(Replacement { slot, replaced }) = self.names(guard)?.replacements.pop() {
+            // PERSIST: the new slot is durable; if this is lost, the old one is still replaced.
+            self.pages
+                .slot(guard, replaced)
+                .publish_state(guard, SlotState::Free);
+            guard.fence();
+            let copies = self.pages.slot(guard, slot);
+            if let RootSlot::Tree { tree, .. } = copies.read(guard, false) {
+                // PERSIST: the old slot is empty; otherwise both names would lead to the tree.
+                copies.publish_state(guard, tree.state());
+            }
+            // The fence comes before another tree can take the old slot.
+            guard.fence();
+            self.names(guard)?.free(replaced);
+        }
+        Ok(())
+    }
+
+    /// Removes a tree from the table; durable when this returns. O(1).
+    pub(crate) fn remove<M: Medium>(
+        &mut self,
+        guard: &MediumGuard<'_, M>,
+        tree: &TreeRoot,
+    ) -> Result<()> {
+        self.finish_replacements(guard)?;
+        let copies = self.pages.slot(guard, tree.slot);
+        // PERSIST: nothing must precede; if this is lost, the tree is still there.
+        copies.publish_state(guard, SlotState::Free);
+        if let Err(error) = guard.drain() {
+            // The next open may find the tree or not. This process keeps it, because its nodes were
+            // not freed.
+            copies.store_state(guard, tree.state());
+            return Err(error.into());
+        }
+        self.names(guard)?.remove(tree);
+        Ok(())
+    }
 }

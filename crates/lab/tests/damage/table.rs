@@ -11,7 +11,7 @@ const PAGE: usize = 4096;
 const SLAB: usize = 64 << 10;
 /// Where the root table begins, with the slot of the only tree, and its words.
 const SLOT: usize = 0x3000;
-const SLOT_WORDS: usize = 29;
+const SLOT_WORDS: usize = 28;
 const FIRST_ROOT: usize = 18;
 /// The bits of a word that are an offset.
 const OFFSET: u64 = (1 << 48) - 1;

@@ -1,0 +1,308 @@
+//! A slot of the root table, which is kept in two copies.
+//!
+//! ```text
+//! a copy of a slot: 512 bytes, in words
+//!  0      state: engine, codec, "in use" and "replaces another slot", with a check: published last in the first copy;
+//!         0 before the first use
+//!  1      length of the name in bytes
+//!  2..18  the name, UTF-8, padded with zeros
+//! 18..26  root words, each 48 bits with a check: what the engine needs to find its tree
+//! 26      CRC32C of words 1..18
+//! 27      with a check: while the tree gets another name, the number of its old slot, which holds nothing any more
+//! 28..64  zeros: room for the encodings of keys and values
+//! ```
+//!
+//! The copies lie in different slabs. Each part of a slot has a check of its own, and is read from
+//! the first copy in which it passes. So damage costs a tree only if it hits the same part of both.
+//! The state of the first copy decides whether there is a tree; that of the second one counts only
+//! if the first is damaged.
+
+use medium::{Medium, MediumGuard, Word};
+
+use super::{DamagedRoot, ROOT_WORDS, TreeRoot};
+use crate::header::{checked, unchecked};
+
+/// Bytes of a copy of a slot.
+pub(super) const SLOT_BYTES: u64 = 512;
+/// Words of a copy of a slot.
+pub(super) const SLOT_WORDS: usize = (SLOT_BYTES / 8) as usize;
+
+const STATE: usize = 0;
+const NAME_LENGTH: usize = 1;
+const NAME: usize = 2;
+const ROOTS: usize = 18;
+const NAME_CHECK: usize = 26;
+const REPLACED: usize = 27;
+
+const CODEC_SHIFT: u32 = 16;
+const IN_USE: u64 = 1 << 32;
+const REPLACES: u64 = 1 << 33;
+
+/// The state of a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum SlotState {
+    /// It holds no tree.
+    Free,
+    /// It holds a tree.
+    InUse(UsedSlot),
+}
+
+/// What the state of a slot says of its tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct UsedSlot {
+    pub(super) engine: u16,
+    pub(super) codec: u16,
+    /// Whether the slot that word 27 names counts as free, whatever is in it.
+    pub(super) replaces: bool,
+}
+
+impl SlotState {
+    fn encode(self) -> u64 {
+        match self {
+            Self::Free => checked(0),
+            Self::InUse(used) => {
+                let replaces = if used.replaces { REPLACES } else { 0 };
+                let codec = u64::from(used.codec) << CODEC_SHIFT;
+                checked(IN_USE | replaces | codec | u64::from(used.engine))
+            }
+        }
+    }
+
+    /// The state in a word; `None` if the word fails its check.
+    fn decode(word: u64) -> Option<Self> {
+        let value = unchecked(word)?;
+        if value & IN_USE == 0 {
+            return Some(Self::Free);
+        }
+        Some(Self::InUse(UsedSlot {
+            engine: value as u16,
+            codec: (value >> CODEC_SHIFT) as u16,
+            replaces: value & REPLACES != 0,
+        }))
+    }
+}
+
+/// What a slot holds.
+pub(super) enum RootSlot {
+    /// No tree.
+    Free,
+    /// A tree.
+    Tree {
+        tree: TreeRoot,
+        /// The slot that this one replaces, while a tree gets another name.
+        replaced: Option<usize>,
+    },
+    /// A tree that cannot be found, or whose name cannot be read.
+    Damaged(DamagedRoot),
+}
+
+/// The two copies of a slot, in the pool. A copy is missing if the directory that leads to it is
+/// damaged.
+pub(super) struct SlotCopies<'g> {
+    pub(super) slot: usize,
+    /// The offset of the first copy, or of the directory's entry that should lead there.
+    pub(super) offset: u64,
+    pub(super) copies: [Option<&'g [Word]>; 2],
+}
+
+impl SlotCopies<'_> {
+    /// Reads the slot. `is_new` says that it was never used: it then holds no tree, even if a
+    /// creation that a crash interrupted has written to its second copy.
+    pub(super) fn read<M: Medium>(&self, guard: &MediumGuard<'_, M>, is_new: bool) -> RootSlot {
+        let Some(first) = self.there().next() else {
+            if is_new {
+                return RootSlot::Free;
+            }
+            return self.damaged(None, "the table's directory is damaged", None);
+        };
+        if is_new && first[STATE].load(guard) == 0 {
+            return RootSlot::Free;
+        }
+        let used = match self.state(guard) {
+            Some(SlotState::Free) => return RootSlot::Free,
+            Some(SlotState::InUse(used)) => used,
+            None if self.there().all(|cells| cells[STATE].load(guard) == 0) => {
+                return self.damaged(None, "it holds zeros", None);
+            }
+            None => {
+                let what = "the state fails its check in both copies";
+                return self.damaged(self.name(guard).ok(), what, None);
+            }
+        };
+        let name = self.name(guard);
+        let label = match &name {
+            Ok(name) => name.clone(),
+            Err(_) => label_of(self.slot),
+        };
+        let tree = self.roots(guard).map(|words| TreeRoot {
+            slot: self.slot,
+            name: label,
+            engine: used.engine,
+            codec: used.codec,
+            words,
+        });
+        match (name, tree) {
+            (Ok(_), Some(tree)) => {
+                let replaced = if used.replaces {
+                    self.replaced(guard)
+                } else {
+                    None
+                };
+                RootSlot::Tree { tree, replaced }
+            }
+            (Ok(name), None) => {
+                let what = "a root word fails its check in both copies";
+                self.damaged(Some(name), what, None)
+            }
+            (Err(what), tree) => self.damaged(None, what, tree),
+        }
+    }
+
+    /// The copies that are there, the first one first. The second one is read only where the first
+    /// is damaged.
+    fn there(&self) -> impl Iterator<Item = &[Word]> {
+        self.copies.iter().copied().flatten()
+    }
+
+    fn state<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Option<SlotState> {
+        self.there()
+            .find_map(|cells| SlotState::decode(cells[STATE].load(guard)))
+    }
+
+    /// The name, or what is wrong with it.
+    fn name<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Result<String, &'static str> {
+        let mut name = Err("the name is missing");
+        for cells in self.there() {
+            name = name_of(guard, cells);
+            if name.is_ok() {
+                break;
+            }
+        }
+        name
+    }
+
+    /// All root words, each from the first copy in which it passes its check.
+    fn roots<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Option<[u64; ROOT_WORDS]> {
+        let mut roots = [0; ROOT_WORDS];
+        for (index, root) in roots.iter_mut().enumerate() {
+            *root = self.checked_word(guard, ROOTS + index)?;
+        }
+        Some(roots)
+    }
+
+    fn replaced<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Option<usize> {
+        self.checked_word(guard, REPLACED).map(|slot| slot as usize)
+    }
+
+    /// The value of a word, from the first copy in which it passes its check.
+    fn checked_word<M: Medium>(&self, guard: &MediumGuard<'_, M>, index: usize) -> Option<u64> {
+        self.there()
+            .find_map(|cells| unchecked(cells[index].load(guard)))
+    }
+
+    fn damaged(&self, name: Option<String>, what: &str, tree: Option<TreeRoot>) -> RootSlot {
+        RootSlot::Damaged(DamagedRoot {
+            name,
+            slot: self.slot,
+            offset: self.offset,
+            what: format!("root table slot {}: {what}", self.slot),
+            tree,
+        })
+    }
+
+    /// Writes a new tree to both copies, and flushes them. The slot stays free, as the state of its
+    /// first copy says so; [`SlotCopies::publish_state`] follows after a fence.
+    pub(super) fn prepare<M: Medium>(&self, guard: &MediumGuard<'_, M>, new: &NewSlot<'_>) {
+        let mut words = new.encode();
+        for (copy, state) in self.copies.iter().zip([SlotState::Free, new.state]) {
+            let Some(cells) = copy else {
+                continue;
+            };
+            words[STATE] = state.encode();
+            for (cell, word) in cells.iter().zip(words) {
+                cell.store(guard, word);
+            }
+            guard.flush_words(cells);
+        }
+    }
+
+    /// Stores and flushes the state in both copies; the caller fences.
+    #[track_caller]
+    pub(super) fn publish_state<M: Medium>(&self, guard: &MediumGuard<'_, M>, state: SlotState) {
+        // If the second copy alone is durable, the first one still counts.
+        for cells in self.copies.iter().rev().flatten() {
+            cells[STATE].publish(guard, state.encode());
+        }
+    }
+
+    /// Takes back a state whose publication failed: for this process the slot has this state.
+    pub(super) fn store_state<M: Medium>(&self, guard: &MediumGuard<'_, M>, state: SlotState) {
+        for cells in self.copies.iter().flatten() {
+            cells[STATE].store(guard, state.encode());
+        }
+    }
+}
+
+/// A tree that is about to be entered in a slot.
+pub(super) struct NewSlot<'t> {
+    pub(super) name: &'t str,
+    pub(super) state: SlotState,
+    pub(super) roots: &'t [u64; ROOT_WORDS],
+    /// The slot that this one replaces.
+    pub(super) replaced: Option<usize>,
+}
+
+impl NewSlot<'_> {
+    /// The words of a copy, without the state.
+    fn encode(&self) -> [u64; SLOT_WORDS] {
+        let mut words = [0; SLOT_WORDS];
+        words[NAME_LENGTH] = self.name.len() as u64;
+        for (word, chunk) in words[NAME..ROOTS]
+            .iter_mut()
+            .zip(self.name.as_bytes().chunks(8))
+        {
+            let mut bytes = [0; 8];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            *word = u64::from_le_bytes(bytes);
+        }
+        for (word, root) in words[ROOTS..NAME_CHECK].iter_mut().zip(self.roots) {
+            *word = checked(*root);
+        }
+        words[NAME_CHECK] = name_check(&words[NAME_LENGTH..ROOTS]);
+        words[REPLACED] = checked(self.replaced.unwrap_or(0) as u64);
+        words
+    }
+}
+
+/// The label of a tree whose name is damaged.
+pub(super) fn label_of(slot: usize) -> String {
+    format!("damaged-slot-{slot}")
+}
+
+fn name_check(words: &[u64]) -> u64 {
+    u64::from(crc32c::crc32c(&bytes_of(words)))
+}
+
+fn bytes_of(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// The name in a copy, or what is wrong with it.
+fn name_of<M: Medium>(guard: &MediumGuard<'_, M>, cells: &[Word]) -> Result<String, &'static str> {
+    let words: Vec<u64> = cells[NAME_LENGTH..ROOTS]
+        .iter()
+        .map(|cell| cell.load(guard))
+        .collect();
+    if cells[NAME_CHECK].load(guard) != name_check(&words) {
+        return Err("the name fails its checksum");
+    }
+    let length = words[0] as usize;
+    let bytes = bytes_of(&words[NAME - NAME_LENGTH..]);
+    let Some(name) = bytes.get(..length) else {
+        return Err("the name is too long");
+    };
+    match std::str::from_utf8(name) {
+        Ok(name) => Ok(name.to_owned()),
+        Err(_) => Err("the name is not UTF-8"),
+    }
+}
