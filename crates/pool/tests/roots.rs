@@ -76,12 +76,14 @@ fn trees_in_pages_are_found_after_a_clean_close_and_after_a_crash() {
             pool.finish_marking();
             // Allocations take what the mark has left free.
             let guard = pool.pin();
+            let mut offsets = Vec::new();
             for _ in 0..20 {
                 let offset = guard.allocate(60_000).unwrap();
                 let words = guard.words(offset, 60_000 / 8).unwrap();
                 words.iter().for_each(|word| word.store(&guard, u64::MAX));
-                guard.free(offset);
+                offsets.push(offset);
             }
+            offsets.into_iter().for_each(|offset| guard.free(offset));
             drop(guard);
             create(&pool, TREES + round).unwrap();
             for number in 0..=TREES + round {
