@@ -2,6 +2,7 @@
 //! nothing is durable.
 
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Grown, MapError};
@@ -9,6 +10,7 @@ use crate::file::survives;
 use crate::flush::{FlushKind, flush_range, store_fence};
 use crate::line_store::{store_single, stream};
 use crate::mapping::{Mapping, grants_sync};
+use crate::process::CoveredDescriptor;
 use crate::{Extent, LineForm, LineStore, LineValue, Lsn, Medium, MediumError, Survives};
 
 /// How [`Dax`] makes bytes durable; the default asks the processor.
@@ -42,6 +44,8 @@ impl Default for DaxOptions {
 /// process but not the machine.
 #[derive(Debug)]
 pub struct Dax {
+    /// The mapped file. It goes before the mapping, which closes the file.
+    _covered: Option<CoveredDescriptor>,
     mapping: Mapping,
     flush: FlushKind,
     line_store: LineStore,
@@ -69,13 +73,17 @@ impl Dax {
             }
             .into());
         }
+        // The table of covered descriptors has a number only as long as the file is open.
+        let descriptor = file.as_raw_fd();
         let mapping = Mapping::shared(file, options.limit_bytes)?;
+        let covered = CoveredDescriptor::of(descriptor);
         let line_form = if line_store == LineStore::Twin {
             LineForm::Twin
         } else {
             LineForm::Single
         };
         Ok(Self {
+            _covered: Some(covered),
             mapping,
             flush,
             line_store,
@@ -105,6 +113,7 @@ impl Dax {
         let line_store = LineStore::Twin;
         let line_form = LineForm::Single;
         Self {
+            _covered: None,
             mapping,
             flush,
             line_store,

@@ -36,6 +36,7 @@ mod medium;
 mod memory;
 mod names;
 mod node;
+mod process;
 #[doc(hidden)]
 pub mod progress;
 mod random;
@@ -61,6 +62,7 @@ pub use medium::{LineForm, Lsn, Medium, Survives};
 pub use memory::memory_bytes;
 pub use names::{UnknownName, remedy, size};
 pub use node::Node;
+pub use process::{FileLock, Forked, Process};
 pub use random::random_id;
 pub use signals::ignore_file_size_signal;
 pub use sim::Sim;

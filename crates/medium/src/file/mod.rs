@@ -64,7 +64,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 pub use crate::io::{Disk, Io, Through};
 pub use access::{PRIVATE_MODE, share_access};
@@ -77,6 +77,8 @@ pub use stat::FileStat;
 pub use volatile::survives;
 
 use crate::mapping::Mapping;
+use crate::process::OwnFiles;
+use crate::sync::Awaited;
 use crate::testing::mutant::Mutant;
 use crate::{Extent, LineForm, LineValue, Lsn, Medium, MediumError, Survives};
 use append::Appender;
@@ -201,6 +203,8 @@ struct Tail {
 /// All of the medium but its memory: shared with the background threads.
 #[derive(Debug)]
 struct Core {
+    /// The pool's file and its log. It goes before the two.
+    own: OwnFiles,
     pool: Arc<dyn Io>,
     /// The memory. It is mapped as long as the medium lives, which joins the background threads
     /// before it ends.
@@ -220,8 +224,7 @@ struct Core {
     /// The pool's length as its users know it. While a growth fails, the file is longer for a
     /// moment.
     pool_bytes: AtomicU64,
-    signal: Mutex<worker::Signal>,
-    signalled: Condvar,
+    signal: Awaited<worker::Signal>,
     /// Whether the log is to shrink, because nothing was appended for a while.
     is_idle: AtomicBool,
     /// The highest position that a task waits for without a thread.

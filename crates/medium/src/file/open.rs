@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Instant;
 
 use crossbeam_utils::CachePadded;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use super::access::share_access;
 use super::append::Appender;
@@ -30,6 +30,8 @@ use super::{BURST_BYTES_MAX, Core, File, FileOptions, Tail, checkpoint, worker};
 use crate::error::address_space_limit;
 use crate::io::{Disk, Io, Through, is_full, keep_room, write_all};
 use crate::mapping::{Mapping, expect_random_loads};
+use crate::process::OwnFiles;
+use crate::sync::Awaited;
 use crate::testing::Hooked;
 use crate::testing::mutant::Mutant;
 use crate::{Extent, Grown, LINE_BYTES, LimitedBy, MediumError, Survives, random_id};
@@ -245,6 +247,7 @@ impl File {
             ..Checkpoints::default()
         };
         let core = Arc::new(Core {
+            own: OwnFiles::of([pool.file(), log.io.file()]),
             pool,
             extent,
             lines: LineCapture::new(true, base.addr(), private),
@@ -257,8 +260,7 @@ impl File {
             checkpointing: Mutex::new(()),
             checkpoints: Mutex::new(checkpoints),
             pool_bytes: AtomicU64::new(mapping.extent().length()),
-            signal: Mutex::default(),
-            signalled: Condvar::new(),
+            signal: Awaited::default(),
             is_idle: AtomicBool::new(false),
             awaited: AtomicU64::new(0),
             burst_bytes_max: burst_bytes_max(&options),
@@ -420,6 +422,11 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
+        if !self.core.own.process.is_current() {
+            // The threads, the lock of their list and the files are those of the parent.
+            std::mem::forget(std::mem::take(self.workers.get_mut()));
+            return;
+        }
         self.stop_workers();
         let is_marked = self.core.marked.load(Ordering::Relaxed);
         // Without a mark nothing was ever written to the log, and the pool does not name it.

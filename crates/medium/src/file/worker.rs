@@ -28,8 +28,7 @@ pub(super) struct Signal {
 impl Core {
     /// Wakes the syncing thread.
     pub(super) fn wake(&self) {
-        self.signal.lock().sync = true;
-        self.signalled.notify_all();
+        self.signal.change(|signal| signal.sync = true);
     }
 
     /// Arranges that a task is woken when everything up to `position` is durable. The syncing
@@ -53,8 +52,7 @@ impl Core {
     }
 
     pub(super) fn wake_checkpointer(&self) {
-        self.signal.lock().checkpoint = true;
-        self.signalled.notify_all();
+        self.signal.change(|signal| signal.checkpoint = true);
     }
 
     /// Asks the thread that checkpoints to make the log smaller: the other one must go on to sync.
@@ -65,8 +63,7 @@ impl Core {
 
     /// Tells the threads to end.
     pub(super) fn stop(&self) {
-        self.signal.lock().stop = true;
-        self.signalled.notify_all();
+        self.signal.change(|signal| signal.stop = true);
     }
 
     /// For an operation that does not wait: waits only if the disk is far behind.
@@ -90,12 +87,9 @@ impl Core {
         let mut signal = self.signal.lock();
         while !signal.stop && !take(&mut signal) {
             match deadline {
-                Some(deadline) => {
-                    if self.signalled.wait_until(&mut signal, deadline).timed_out() {
-                        break;
-                    }
-                }
-                None => self.signalled.wait(&mut signal),
+                Some(deadline) if Instant::now() >= deadline => break,
+                Some(deadline) => signal = self.signal.wait_until(signal, deadline),
+                None => signal = self.signal.wait(signal),
             }
         }
         !signal.stop
@@ -273,7 +267,7 @@ pub(super) fn start(core: &Arc<Core>) -> std::io::Result<Vec<std::thread::JoinHa
     match thread("everleaf-ckpt").spawn(move || filling.run_checkpointer()) {
         Ok(checkpointer) => Ok(vec![syncer, checkpointer]),
         Err(error) => {
-            // The thread would keep the files open, and with them the lock.
+            // The thread would keep the files open.
             core.stop();
             let _ = syncer.join();
             Err(error)

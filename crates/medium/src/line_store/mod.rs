@@ -20,8 +20,7 @@
 //! visible and durable *in order* only after the next store fence. It is not ordered after older
 //! stores to other lines either, so everything that the new value leads to is fenced before.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -98,14 +97,22 @@ impl LineStore {
     /// that [`LineStore::is_known_whole`].
     ///
     /// The first call costs up to some milliseconds where RTM has to be probed; later ones a load.
+    /// Two threads may probe at the same time: neither waits for the other, which the child of a
+    /// fork may not have.
     pub fn detect() -> Self {
-        static DETECTED: OnceLock<LineStore> = OnceLock::new();
-        *DETECTED.get_or_init(|| {
-            Self::all()
-                .into_iter()
-                .find(|store| store.is_known_whole())
-                .unwrap_or(Self::Twin)
-        })
+        /// The place of the detected store in the list, from 1 on; 0 before.
+        static DETECTED: AtomicUsize = AtomicUsize::new(0);
+        let all = Self::all();
+        let detected = DETECTED.load(Ordering::Relaxed);
+        if detected > 0 {
+            return all[detected - 1];
+        }
+        let found = all.iter().position(|store| store.is_known_whole());
+        let Some(index) = found else {
+            return Self::Twin;
+        };
+        DETECTED.store(index + 1, Ordering::Relaxed);
+        all[index]
     }
 
     /// Whether no crash leaves a part of a line that is stored so, on this processor.

@@ -16,7 +16,8 @@
 //! `membarrier`, nothing is announced.
 
 use std::cell::Cell;
-use std::sync::OnceLock;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU8};
 
 use crossbeam_utils::CachePadded;
 
@@ -82,7 +83,7 @@ pub(super) fn announce<'l>(word: &'l AnnouncedWord, lock: &'l SharedLock) -> Opt
 pub fn wait_for_announced<'l>(locks: impl Iterator<Item = &'l SharedLock>) {
     let mut addresses: Vec<_> = locks.map(SharedLock::address).collect();
     addresses.sort_unstable();
-    let words = WORDS.lock().all.clone();
+    let words = words().lock().all.clone();
     wait_for(words.into_iter(), &addresses);
 }
 
@@ -105,45 +106,84 @@ pub(super) fn wait_for<'w>(
 }
 
 /// The words of all threads. A thread that ends leaves its word to the next one that begins.
+#[derive(Default)]
 struct AnnouncedWords {
     all: Vec<&'static AnnouncedWord>,
     free: Vec<&'static AnnouncedWord>,
 }
 
-static WORDS: parking_lot::Mutex<AnnouncedWords> = parking_lot::Mutex::new(AnnouncedWords {
-    all: Vec::new(),
-    free: Vec::new(),
-});
+/// The words of this process, made when they are first asked for. The child of a fork forgets those
+/// of its parent: a thread that it does not have may hold their mutex, and the words of such threads
+/// are never cleared.
+static WORDS: AtomicPtr<parking_lot::Mutex<AnnouncedWords>> = AtomicPtr::new(ptr::null_mut());
 
-/// The word of a thread, from its first share on.
-struct OwnWord(Cell<Option<&'static AnnouncedWord>>);
+fn words() -> &'static parking_lot::Mutex<AnnouncedWords> {
+    let mut found = WORDS.load(Ordering::Acquire);
+    if found.is_null() {
+        let made = Box::into_raw(Box::default());
+        let set =
+            WORDS.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire);
+        found = match set {
+            Ok(_) => made,
+            Err(other) => {
+                // Another thread was faster.
+                // SAFETY: made above, and no other thread has it.
+                drop(unsafe { Box::from_raw(made) });
+                other
+            }
+        };
+    }
+    // SAFETY: words that were set are never freed.
+    unsafe { &*found }
+}
 
-impl Drop for OwnWord {
+/// Forgets the words of the parent's threads, in the child of a fork.
+pub(super) fn begin_anew() {
+    WORDS.store(ptr::null_mut(), Ordering::Release);
+    OWN_WORD.set(None);
+}
+
+/// Calls `work` while the list of words is locked, as it may be when a process forks.
+#[cfg(test)]
+pub(crate) fn while_words_are_locked(work: impl FnOnce()) {
+    let _locked = words().lock();
+    work();
+}
+
+thread_local! {
+    /// The word of this thread, from its first share on. It has no destructor, so that the handler
+    /// of a fork may set it.
+    static OWN_WORD: Cell<Option<&'static AnnouncedWord>> = const { Cell::new(None) };
+    static GIVE_BACK: GiveBack = const { GiveBack };
+}
+
+/// Gives the word of a thread back when the thread ends.
+struct GiveBack;
+
+impl Drop for GiveBack {
     fn drop(&mut self) {
-        WORDS.lock().free.extend(self.0.get());
+        if let Some(word) = OWN_WORD.take() {
+            words().lock().free.push(word);
+        }
     }
 }
 
-thread_local!(static OWN_WORD: OwnWord = const { OwnWord(Cell::new(None)) });
-
 #[inline(always)]
 fn own_word() -> Option<&'static AnnouncedWord> {
-    let Ok(word) = OWN_WORD.try_with(|own| own.0.get().or_else(|| first_word(own))) else {
-        // The thread is ending and has given its word back. It takes the lock without one.
-        return None;
-    };
-    word
+    OWN_WORD.get().or_else(first_word)
 }
 
 /// Gives the calling thread a word. A thread that wants a lock alone takes it first, and then reads
 /// the list of words, under the mutex. So if this word is not in the list yet, the calling thread
 /// gets the mutex later, and sees that the lock is taken.
 #[cold]
-fn first_word(own: &OwnWord) -> Option<&'static AnnouncedWord> {
-    if !has_membarrier() {
+fn first_word() -> Option<&'static AnnouncedWord> {
+    // A thread that is ending has given its word back. It takes the lock without one.
+    let is_ending = GIVE_BACK.try_with(|_| ()).is_err();
+    if is_ending || !has_membarrier() {
         return None;
     }
-    let mut words = WORDS.lock();
+    let mut words = words().lock();
     let word = words
         .free
         .pop()
@@ -151,18 +191,28 @@ fn first_word(own: &OwnWord) -> Option<&'static AnnouncedWord> {
     if !words.all.iter().any(|other| std::ptr::eq(*other, word)) {
         words.all.push(word);
     }
-    own.0.set(Some(word));
+    OWN_WORD.set(Some(word));
     Some(word)
 }
 
-/// Whether the system has the heavy barrier, for which a process registers once. Loom has none: its
-/// atomics live as long as one run of a model, and the words of threads live longer.
+/// Whether the system has the heavy barrier, for which a process registers once. Two threads may
+/// register at the same time: neither waits for the other, which the child of a fork may not have.
+/// Loom has no barrier: its atomics live as long as one run of a model, and the words of threads
+/// live longer.
 fn has_membarrier() -> bool {
-    static REGISTERED: OnceLock<bool> = OnceLock::new();
-    *REGISTERED.get_or_init(|| {
-        use rustix::thread::{MembarrierCommand, membarrier};
-        !cfg!(loom) && membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
-    })
+    use rustix::thread::{MembarrierCommand, membarrier};
+    const UNKNOWN: u8 = 0;
+    const REFUSED: u8 = 1;
+    const REGISTERED: u8 = 2;
+    static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
+    let mut state = STATE.load(Ordering::Relaxed);
+    if state == UNKNOWN {
+        let is_registered =
+            !cfg!(loom) && membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok();
+        state = if is_registered { REGISTERED } else { REFUSED };
+        STATE.store(state, Ordering::Relaxed);
+    }
+    state == REGISTERED
 }
 
 /// Keeps the compiler from moving a load up before a store. The heavy barrier does the rest.

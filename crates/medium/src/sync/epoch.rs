@@ -1,13 +1,20 @@
 //! Epochs: when retired memory may be reused.
 //!
-//! Without a scheduler this is `crossbeam-epoch`. Under one, epochs are counted per thread of the
+//! Without a scheduler this is `crossbeam-epoch`, with a collector of our own: the child of a fork
+//! begins with a new one. In the old one, threads of the parent may be pinned for ever, and calls
+//! wait that were meant for the parent's memory.
+//!
+//! Under a scheduler, epochs are counted per thread of the
 //! system, not of the process, and *exactly*: memory is freed at the moment when the last of the
 //! pins ends that existed when it was retired. No collector may free it earlier, so a test finds
 //! code that relies on a later time. And it happens at the same place in each run of a schedule,
 //! whatever other tests of the process do.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, UnsafeCell};
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::schedule::Access;
 use super::{is_scheduled, schedule};
@@ -130,7 +137,83 @@ pub fn pin_on<M: Medium>() -> Pin {
 
 #[inline(always)]
 fn epoch_pin() -> Pin {
-    Pin(Inner::Epoch(crossbeam_epoch::pin()))
+    let guard = OWN_HANDLE.with(|own| {
+        // SAFETY: see `OwnHandle`. Nothing that `pin` calls sets the handle: it runs deferred calls,
+        // and these may pin, but the thread has a handle already.
+        let handle = unsafe { &*own.handle.get() };
+        handle.as_ref().map(|handle| handle.pin())
+    });
+    Pin(Inner::Epoch(guard.unwrap_or_else(first_pin)))
+}
+
+/// The collector of this process, made when it is first asked for.
+static OF_PROCESS: AtomicPtr<crossbeam_epoch::Collector> = AtomicPtr::new(ptr::null_mut());
+
+fn collector() -> &'static crossbeam_epoch::Collector {
+    let mut found = OF_PROCESS.load(Ordering::Acquire);
+    if found.is_null() {
+        let made = Box::into_raw(Box::new(crossbeam_epoch::Collector::new()));
+        let set =
+            OF_PROCESS.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire);
+        found = match set {
+            Ok(_) => made,
+            Err(other) => {
+                // Another thread was faster.
+                // SAFETY: made above, and no other thread has it.
+                drop(unsafe { Box::from_raw(made) });
+                other
+            }
+        };
+    }
+    // SAFETY: a collector that was set is never freed.
+    unsafe { &*found }
+}
+
+/// The participant of a thread, from its first pin on. It has no destructor, so that the handler of
+/// a fork may forget it. Only its own thread accesses it, and keeps no reference to it across a
+/// change.
+struct OwnHandle {
+    handle: UnsafeCell<Option<ManuallyDrop<crossbeam_epoch::LocalHandle>>>,
+}
+
+thread_local! {
+    static OWN_HANDLE: OwnHandle = const { OwnHandle { handle: UnsafeCell::new(None) } };
+    static UNREGISTER: Unregister = const { Unregister };
+}
+
+/// Unregisters the participant of a thread when the thread ends.
+struct Unregister;
+
+impl Drop for Unregister {
+    fn drop(&mut self) {
+        // SAFETY: see `OwnHandle`.
+        let handle = OWN_HANDLE.with(|own| unsafe { &mut *own.handle.get() }.take());
+        // The handle is dropped when it is not in its place any more: the drop may run deferred
+        // calls, which may pin.
+        if let Some(handle) = handle {
+            drop(ManuallyDrop::into_inner(handle));
+        }
+    }
+}
+
+/// Pins a thread that has no participant.
+#[cold]
+fn first_pin() -> crossbeam_epoch::Guard {
+    let handle = collector().register();
+    let guard = handle.pin();
+    let is_ending = UNREGISTER.try_with(|_| ()).is_err();
+    if !is_ending {
+        // SAFETY: see `OwnHandle`. The place is empty, so nothing is dropped.
+        OWN_HANDLE.with(|own| unsafe { *own.handle.get() = Some(ManuallyDrop::new(handle)) });
+    }
+    guard
+}
+
+/// Forgets the collector of the parent, in the child of a fork.
+pub(super) fn begin_anew() {
+    OF_PROCESS.store(ptr::null_mut(), Ordering::Release);
+    // SAFETY: see `OwnHandle`. The old handle has no destructor.
+    OWN_HANDLE.with(|own| unsafe { *own.handle.get() = None });
 }
 
 impl Pin {

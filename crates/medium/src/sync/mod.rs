@@ -65,13 +65,17 @@
 
 mod announced;
 mod atomic;
+mod awaited;
 mod epoch;
 mod mutex;
 pub mod schedule;
 mod shared_lock;
 
+#[cfg(test)]
+pub(crate) use announced::while_words_are_locked;
 pub use announced::{Share, wait_for_announced};
 pub use atomic::{Atomic, AtomicBool, AtomicU32, AtomicU64, fence, load_all};
+pub use awaited::Awaited;
 pub use epoch::{Pin, pin, pin_on};
 pub use mutex::{Mutex, MutexGuard, hand_over};
 pub use shared_lock::{ExclusiveGuard, SharedGuard, SharedLock};
@@ -96,6 +100,13 @@ pub(crate) mod thread {
 }
 
 use crate::Medium;
+
+/// Forgets, in the child of a fork, what the threads of its parent share. For the handler of forks:
+/// it takes no lock and allocates nothing.
+pub(crate) fn begin_anew() {
+    announced::begin_anew();
+    epoch::begin_anew();
+}
 
 /// How often a waiting thread spins before it lets others run.
 const SPINS_MAX: u32 = 64;

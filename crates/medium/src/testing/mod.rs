@@ -4,6 +4,7 @@
 //! - [`Late`]: a medium whose LSNs become durable when a test says so.
 //! - [`faulty`]: a machine with two files, whose disk fails, tears writes and forgets what was not
 //!   synced.
+//! - [`forked`]: children of a fork.
 //! - [`Hooked`]: a file that calls a test before each operation.
 //! - [`stride`]: which part of its places a test visits.
 //! - [`panic_text`]: the message of a panic.
@@ -12,6 +13,7 @@
 use std::any::Any;
 
 pub mod faulty;
+pub mod forked;
 mod hooked;
 pub mod late;
 pub(crate) mod mutant;
