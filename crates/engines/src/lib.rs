@@ -5,17 +5,25 @@
 //! that checks every offset. No engine depends on another.
 #![forbid(unsafe_code)]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 #[doc(hidden)]
 pub use medium;
 
 pub use pool::{Error, ErrorKind, Result};
 
 /// How many threads can run at the same time. The operating system answers from files, so it is
-/// asked once.
+/// asked once; by two threads that ask at the same time, twice: neither waits for the other, which
+/// the child of a fork may not have.
 pub(crate) fn cores() -> usize {
-    static CORES: std::sync::LazyLock<usize> =
-        std::sync::LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
-    *CORES
+    /// 0 before the system was asked.
+    static CORES: AtomicUsize = AtomicUsize::new(0);
+    let mut cores = CORES.load(Ordering::Relaxed);
+    if cores == 0 {
+        cores = std::thread::available_parallelism().map_or(1, usize::from);
+        CORES.store(cores, Ordering::Relaxed);
+    }
+    cores
 }
 
 pub mod batch;

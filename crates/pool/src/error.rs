@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use medium::{BadOffset, Grown, LimitedBy, LineForm, MediumError, Torn};
+use medium::{BadOffset, Forked, Grown, LimitedBy, LineForm, MediumError, Torn};
 
 /// The result of an operation.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -210,6 +210,12 @@ pub enum ErrorKind {
     /// A handle of the pool or of the tree still exists.
     #[error("the pool is still in use: a tree, a range or another handle exists; drop it first")]
     InUse,
+    /// The store was opened before this process was forked, so it belongs to the parent. Nothing
+    /// was changed. A child opens stores of its own.
+    #[error(
+        "the store was opened before this process was forked, and belongs to the parent; open it in the child, after the fork"
+    )]
+    Forked,
     /// The medium survives less than the options require.
     #[error(
         "durability {required:?} is required, but this is {found}; use a file system that offers it, or require less"
@@ -596,6 +602,13 @@ impl std::error::Error for Error {
 impl From<ErrorKind> for Error {
     fn from(kind: ErrorKind) -> Self {
         Self(Box::new(Inner { kind, path: None }))
+    }
+}
+
+impl From<Forked> for Error {
+    #[cold]
+    fn from(_: Forked) -> Self {
+        ErrorKind::Forked.into()
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use medium::sync::{self, Mutex};
-use medium::{LineForm, Lsn, Medium};
+use medium::{LineForm, Lsn, Medium, Process};
 
 use crate::batch_slots::BatchSlots;
 use crate::class::{CLASSES, Class};
@@ -65,6 +65,8 @@ struct Shared<M: Medium> {
     batch_slots: Arc<BatchSlots>,
     /// See [`Pool::epochs`].
     epochs: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
+    /// See [`Pool::process`].
+    process: Process,
 }
 
 /// A pool: cheap to clone, closed when the last clone is dropped.
@@ -230,6 +232,7 @@ impl<M: Medium> Pool<M> {
                 verifies: AtomicBool::new(false),
                 batch_slots: Arc::default(),
                 epochs: Mutex::new(None),
+                process: Process::current(),
             }),
         })
     }
@@ -291,6 +294,13 @@ impl<M: Medium> Pool<M> {
         epochs
             .downcast()
             .unwrap_or_else(|_| panic!("the epochs of a pool have one type"))
+    }
+
+    /// The process that has opened the pool. In a child that was forked since, the pool and its
+    /// trees must not be used, and their drops must write nothing.
+    #[inline(always)]
+    pub fn process(&self) -> Process {
+        self.shared.process
     }
 
     /// The medium.
@@ -591,7 +601,7 @@ impl<M: Medium> Shared<M> {
 
 impl<M: Medium> Drop for Shared<M> {
     fn drop(&mut self) {
-        if self.options.close_on_drop {
+        if self.options.close_on_drop && self.process.is_current() {
             // An error leaves the pool unclean, which costs a mark at the next open and nothing
             // else.
             let _ = self.close();

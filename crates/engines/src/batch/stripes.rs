@@ -13,7 +13,7 @@ use medium::sync::{
     ExclusiveGuard, Mutex, Share, SharedGuard, SharedLock, pause, schedule, thread_number_beside,
     wait_for_announced,
 };
-use medium::{Lsn, Medium};
+use medium::{Lsn, Medium, Process};
 use pool::{BatchSlots, Pool};
 
 use crate::engine::AnyTree;
@@ -208,16 +208,22 @@ impl Gate {
 
 /// An open tree with its stripes. Each write goes through them; batches, which lock stripes
 /// themselves, use the tree beneath ([`StripedTree::beneath`]).
+///
+/// In a child that was forked after the open, each operation is refused with
+/// [`ErrorKind::Forked`](crate::ErrorKind::Forked) before it takes a lock or reads the pool, and the
+/// tree has neither epochs nor counters. A cursor does not ask again.
 pub struct StripedTree {
     tree: Arc<dyn Index>,
     words: Option<StripedWords>,
     gate: Arc<Gate>,
+    process: Process,
 }
 
 /// A tree of words beneath the stripes of its [`StripedTree`].
 pub struct StripedWords {
     tree: Arc<dyn WordIndex>,
     gate: Arc<Gate>,
+    process: Process,
 }
 
 impl StripedTree {
@@ -233,14 +239,17 @@ impl StripedTree {
             batch_slots: Arc::clone(pool.batch_slots()),
             throttled,
         });
+        let process = pool.process();
         let words = opened.words.map(|tree| StripedWords {
             tree,
             gate: Arc::clone(&gate),
+            process,
         });
         Self {
             tree: opened.index,
             words,
             gate,
+            process,
         }
     }
 
@@ -270,10 +279,12 @@ impl Index for StripedTree {
     }
 
     fn read_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Observed<bool>> {
+        self.process.expect_current()?;
         self.tree.read_into(key, value)
     }
 
     fn read(&self, key: &[u8]) -> Result<Observed<Option<Value>>> {
+        self.process.expect_current()?;
         self.tree.read(key)
     }
 
@@ -283,35 +294,43 @@ impl Index for StripedTree {
         value: Option<&[u8]>,
         condition: Condition<&[u8]>,
     ) -> Result<Written> {
+        self.process.expect_current()?;
         self.gate
             .write(Stripes::of(key), || self.tree.write(key, value, condition))
     }
 
     fn read_many(&self, keys: &[&[u8]]) -> Result<Observed<Vec<Option<Value>>>> {
+        self.process.expect_current()?;
         self.tree.read_many(keys)
     }
 
     fn cursor<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
+        self.process.expect_current()?;
         self.tree.cursor(bounds, direction)
     }
 
     fn wait(&self, lsn: Lsn) -> Result<()> {
+        self.process.expect_current()?;
         self.tree.wait(lsn)
     }
 
     fn mark(&self, go_on: &dyn Fn() -> bool) -> Result<bool> {
+        self.process.expect_current()?;
         self.tree.mark(go_on)
     }
 
     fn len(&self) -> Result<u64> {
+        self.process.expect_current()?;
         self.tree.len()
     }
 
     fn is_empty(&self) -> Result<bool> {
+        self.process.expect_current()?;
         self.tree.is_empty()
     }
 
     fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
+        self.process.expect_current()?;
         if self.gate.stripes.is_loader() {
             return Err(ErrorKind::InBatch.into());
         }
@@ -321,22 +340,28 @@ impl Index for StripedTree {
     }
 
     fn check(&self) -> Result<Vec<Violation>> {
+        self.process.expect_current()?;
         self.tree.check()
     }
 
     fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Option<Vec<LeftOut>>> {
+        self.process.expect_current()?;
         self.tree.salvage(visit)
     }
 
     fn stat(&self) -> Result<IndexStat> {
+        self.process.expect_current()?;
         self.tree.stat()
     }
 
     fn reclaim(&self) {
-        self.tree.reclaim();
+        if self.process.is_current() {
+            self.tree.reclaim();
+        }
     }
 
     fn destroy(&self) -> Result<()> {
+        self.process.expect_current()?;
         self.tree.destroy()
     }
 
@@ -348,10 +373,16 @@ impl Index for StripedTree {
     }
 
     fn epochs(&self) -> Option<&dyn Epochs> {
+        if !self.process.is_current() {
+            return None;
+        }
         self.tree.epochs()
     }
 
     fn measured(&self) -> Option<&dyn Measured> {
+        if !self.process.is_current() {
+            return None;
+        }
         self.tree.measured()
     }
 }
@@ -359,24 +390,29 @@ impl Index for StripedTree {
 impl WordIndex for StripedWords {
     #[inline]
     fn read(&self, key: u64) -> Result<Observed<Option<u64>>> {
+        self.process.expect_current()?;
         self.tree.read(key)
     }
 
     fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<Written> {
+        self.process.expect_current()?;
         self.gate.write(Stripes::of_word(key), || {
             self.tree.write(key, value, condition)
         })
     }
 
     fn read_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<Lsn> {
+        self.process.expect_current()?;
         self.tree.read_many(keys, values)
     }
 
     fn visit(&self, from: u64, visit: &mut VisitWords<'_>) -> Result<Lsn> {
+        self.process.expect_current()?;
         self.tree.visit(from, visit)
     }
 
     fn wait(&self, lsn: Lsn) -> Result<()> {
+        self.process.expect_current()?;
         self.tree.wait(lsn)
     }
 }

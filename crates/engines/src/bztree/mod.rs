@@ -228,6 +228,10 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
 
 impl<M: Medium, C: Codec> Drop for BzTree<M, C> {
     fn drop(&mut self) {
+        if !self.pool.process().is_current() {
+            // Operations of the parent may be under way.
+            return;
+        }
         // The memory that a descriptor names, if it is not given back, must stay in the pool: the
         // next open finishes the operation.
         if std::thread::panicking() {

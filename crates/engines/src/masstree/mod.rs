@@ -251,6 +251,10 @@ pub(crate) fn width_of(root: &TreeRoot) -> Result<usize> {
 impl<M: Medium, C: Codec> Drop for MassTree<M, C> {
     fn drop(&mut self) {
         self.ticker = None;
+        if !self.core.pool.process().is_current() {
+            // The epoch is the parent's.
+            return;
+        }
         // An error leaves the last epoch incomplete, as a crash does.
         let _ = self.core.close(self.close_cleanly);
     }

@@ -208,6 +208,11 @@ fn of_pools() -> Vec<Case> {
             "drop it first",
         ),
         case(
+            ErrorKind::Forked,
+            "before this process was forked",
+            "open it in the child",
+        ),
+        case(
             ErrorKind::NotDurable {
                 required: medium::Survives::PowerLoss,
                 found: name(),

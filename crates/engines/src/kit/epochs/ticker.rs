@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use medium::Process;
 use medium::sync::{AtomicBool, Ordering};
 
 use crate::{Error, Result};
@@ -17,6 +18,8 @@ const EPOCH_MAX: Duration = Duration::from_secs(1 << 40);
 pub(crate) struct Ticker {
     thread: Option<JoinHandle<()>>,
     is_stopped: Arc<AtomicBool>,
+    /// The process that has the thread.
+    process: Process,
 }
 
 impl Ticker {
@@ -50,12 +53,18 @@ impl Ticker {
         Ok(Self {
             thread: Some(thread),
             is_stopped,
+            process: Process::current(),
         })
     }
 }
 
 impl Drop for Ticker {
     fn drop(&mut self) {
+        if !self.process.is_current() {
+            // A child of a fork does not have the thread, and would wait for it for ever.
+            std::mem::forget(self.thread.take());
+            return;
+        }
         self.is_stopped.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
