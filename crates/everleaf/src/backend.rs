@@ -8,7 +8,7 @@ use engines::engine::{self, Engine, Host, Salvaged, Settings, Visit};
 use engines::index::{EpochLength, Index};
 use engines::{ErrorKind, Result};
 use medium::file::CopyTarget;
-use medium::{FileStat, Lsn, Survives};
+use medium::{FileStat, Lsn, Process, Survives};
 use pool::{Pool, PoolStat, Roots, TreeRoot};
 
 use crate::TreeOptions;
@@ -52,6 +52,8 @@ pub(crate) trait Backend: Send + Sync {
     /// if it is durable already.
     fn wake_when_durable(&self, lsn: Lsn, waker: &Waker) -> Result<bool>;
     fn durable(&self) -> Lsn;
+    /// The process that has opened the pool.
+    fn process(&self) -> Process;
     /// Figures of the log, if the medium has one.
     fn log_stat(&self) -> Option<FileStat>;
     fn backup(&self, target: &CopyTarget) -> Result<u64>;
@@ -222,6 +224,10 @@ impl<M: Host> Backend for Pool<M> {
 
     fn durable(&self) -> Lsn {
         self.medium().durable()
+    }
+
+    fn process(&self) -> Process {
+        Pool::process(self)
     }
 
     fn log_stat(&self) -> Option<FileStat> {

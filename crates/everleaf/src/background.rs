@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use engines::engine::Host;
 use engines::index::Index;
 use engines::{Error, ErrorKind};
-use medium::sync::{AtomicBool, Ordering};
-use parking_lot::{Condvar, Mutex};
+use medium::sync::{AtomicBool, Awaited, Ordering};
+use parking_lot::Mutex;
 use pool::Pool;
 
 use crate::violation::StoreViolation;
@@ -31,8 +31,7 @@ enum MarkProgress {
 
 struct BackgroundState {
     stop: AtomicBool,
-    progress: Mutex<MarkProgress>,
-    ended: Condvar,
+    progress: Awaited<MarkProgress>,
     damage: Mutex<Option<StoreViolation>>,
 }
 
@@ -51,8 +50,7 @@ pub(crate) struct UnmarkedTree {
 
 impl BackgroundState {
     fn set(&self, progress: MarkProgress) {
-        *self.progress.lock() = progress;
-        self.ended.notify_all();
+        self.progress.change(|current| *current = progress);
     }
 
     fn is_stopped(&self) -> bool {
@@ -129,8 +127,7 @@ impl Background {
     fn begin(work: impl FnOnce(&BackgroundState) + Send + 'static) -> Self {
         let state = Arc::new(BackgroundState {
             stop: AtomicBool::new(false),
-            progress: Mutex::new(MarkProgress::Running),
-            ended: Condvar::new(),
+            progress: Awaited::new(MarkProgress::Running),
             damage: Mutex::new(None),
         });
         let shared = Arc::clone(&state);
@@ -153,16 +150,12 @@ impl Background {
     pub(crate) fn wait(&self, longest: Duration) -> bool {
         let mut progress = self.state.progress.lock();
         while *progress == MarkProgress::Running {
-            self.state.ended.wait(&mut progress);
+            progress = self.state.progress.wait(progress);
         }
         let until = Instant::now() + longest;
-        while *progress == MarkProgress::Marked
-            && !self
-                .state
-                .ended
-                .wait_until(&mut progress, until)
-                .timed_out()
-        {}
+        while *progress == MarkProgress::Marked && Instant::now() < until {
+            progress = self.state.progress.wait_until(progress, until);
+        }
         *progress == MarkProgress::Ended
     }
 

@@ -171,11 +171,12 @@ impl Store {
     /// [`MediumChoice::File`](crate::MediumChoice::File); [`ErrorKind::Medium`] if the disk fails.
     /// After an error there is no copy.
     pub fn backup(&self, target: impl AsRef<Path>) -> Result<u64> {
+        let backend = self.at(self.inner.backend())?;
         if let Some(source) = &self.inner.source {
             return Options::new().copy_unopened(&self.inner.path, source, target.as_ref());
         }
         let new = NewCopy::make(target.as_ref(), &self.inner.path)?;
-        let copied = self.inner.backend.backup(&new.target).map(Some);
+        let copied = backend.backup(&new.target).map(Some);
         Ok(self.at(new.finish(copied))?.unwrap_or_default())
     }
 }
@@ -206,7 +207,7 @@ impl Options {
                 std::thread::sleep(REST);
             }
             match locked_to_read(path) {
-                Ok(file) => return self.copy_unopened(path, &file, target),
+                Ok(locked) => return self.copy_unopened(path, &locked.file, target),
                 Err(error) => match error.kind() {
                     ErrorKind::Locked { holder: found, .. } => holder = *found,
                     _ => return Err(error.at(path)),

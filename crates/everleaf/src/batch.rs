@@ -1,7 +1,6 @@
 //! Writes that a crash leaves together.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 #[cfg(doc)]
 use engines::ErrorKind;
@@ -220,6 +219,7 @@ impl Store {
     /// Does the writes of [`Store::write`] without its wait. Returns the position at which the
     /// batch is durable.
     pub(crate) fn write_ordered(&self, batch: &Batch) -> Result<Lsn> {
+        self.at(self.inner.expect_own_process())?;
         if let Some(other) = batch.trees.iter().find(|tree| !self.has(tree)) {
             return Err(self.inner.name_path(Error::no_such_tree(other.name())));
         }
@@ -227,12 +227,12 @@ impl Store {
             return Ok(Lsn::DURABLE);
         }
         let lent = batch.lent();
-        let write = || self.inner.backend().write_batch(&lent);
+        let write = || self.inner.backend()?.write_batch(&lent);
         self.at(self.inner.ordered(write))
     }
 
     fn has(&self, tree: &Tree) -> bool {
-        Arc::ptr_eq(&self.inner, tree.store())
+        self.inner.is_same(tree.store())
     }
 }
 

@@ -197,6 +197,10 @@
 //! [`Options::read_only`] changes no file, so it also serves for a full disk, a read-only file
 //! system, a pool without write permission, and the pool of a process that was killed.
 //!
+//! Open a store *after* a fork. A store belongs to the process that opened it: in a child that was
+//! forked later, every operation of it is [`ErrorKind::Forked`]. The child may open stores of its
+//! own. [`Store`] has the details.
+//!
 //! # What is durable when
 //!
 //! With the usual engine a write is durable when it returns, and no reader sees it before. (With

@@ -1,55 +1,200 @@
 //! A store while it is open: shared by the handles of the store and of its trees.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::task::Waker;
 
 use engines::{Error, ErrorKind, Result};
-use medium::Lsn;
-use parking_lot::Mutex;
+use medium::{FileLock, Lsn, Process, Survives};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::backend::{Backend, StoreOpening};
 use crate::background::Background;
-use crate::recovery::{OpenTrees, Recovery};
+use crate::recovery::{OpenTrees, Recovered, Recovery};
+use crate::violation::StoreViolation;
 
 mod full_pool;
 
 /// A pool, its open trees, and what opening it took.
+///
+/// In a child that was forked after the open, the pool and the trees belong to the parent. Each
+/// operation of the store gets them by [`OpenStore::backend`] or [`OpenStore::trees`], which refuse
+/// there; an operation of a tree is refused by the tree
+/// ([`StripedTree`](engines::batch::StripedTree)).
 pub(crate) struct OpenStore {
     pub(crate) path: PathBuf,
     pub(crate) recovery: Recovery,
     pub(crate) opening: StoreOpening,
     // It holds trees and the pool, so it goes before both.
-    pub(crate) background: Option<Background>,
+    background: Option<Background>,
     // The trees hold the pool, so they go before it.
-    pub(crate) trees: Mutex<OpenTrees>,
-    pub(crate) backend: Box<dyn Backend>,
-    /// The pool's file, with its lock, if the store is only read.
+    trees: Mutex<OpenTrees>,
+    backend: Box<dyn Backend>,
+    /// The pool's file, if the store is only read.
     pub(crate) source: Option<File>,
+    process: Process,
+    // The pool is locked until everything else of it is closed.
+    lock: Option<FileLock>,
+}
+
+/// A handle of an open store. When the last one is dropped, the store is closed.
+///
+/// In a child that was forked after the open, the store is not dropped, and its memory stays taken:
+/// the drop would wait for threads and locks of the parent, and write to its files.
+pub(crate) struct SharedStore(Arc<OpenStore>);
+
+impl Clone for SharedStore {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl Deref for SharedStore {
+    type Target = OpenStore;
+
+    #[inline(always)]
+    fn deref(&self) -> &OpenStore {
+        &self.0
+    }
+}
+
+impl Drop for SharedStore {
+    fn drop(&mut self) {
+        if !self.0.process.is_current() {
+            // One more handle, which is never dropped, takes the place of this one.
+            std::mem::forget(Arc::clone(&self.0));
+        }
+    }
+}
+
+impl SharedStore {
+    /// The first handle of a store.
+    pub(crate) fn new(store: OpenStore) -> Self {
+        Self(Arc::new(store))
+    }
+
+    /// Whether it is another handle of the same store.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The store, if there is no other handle.
+    pub(crate) fn get_mut(&mut self) -> Option<&mut OpenStore> {
+        Arc::get_mut(&mut self.0)
+    }
+
+    /// Takes the store out, if there is no other handle.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Forked`]; [`ErrorKind::InUse`]: the store is closed when the last handle is
+    /// dropped.
+    pub(crate) fn into_store(self) -> Result<OpenStore> {
+        self.expect_own_process()?;
+        let shared = Arc::clone(&self.0);
+        drop(self);
+        Arc::try_unwrap(shared).map_err(|_| ErrorKind::InUse.into())
+    }
 }
 
 impl OpenStore {
+    /// A store on a pool that was recovered. `source` is the pool's file, if the store is only
+    /// read.
+    pub(crate) fn new(
+        path: &Path,
+        backend: Box<dyn Backend>,
+        opening: StoreOpening,
+        recovered: Recovered,
+        source: Option<File>,
+    ) -> Self {
+        Self {
+            path: path.to_owned(),
+            recovery: recovered.recovery,
+            opening,
+            background: recovered.background,
+            trees: Mutex::new(recovered.trees),
+            process: backend.process(),
+            backend,
+            source,
+            lock: None,
+        }
+    }
+
+    /// Keeps the pool locked as long as the store is open.
+    pub(crate) fn keep_locked(&mut self, lock: FileLock) {
+        self.lock = Some(lock);
+    }
+
+    /// Refuses an operation in a child that was forked after the open.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Forked`].
+    #[inline(always)]
+    pub(crate) fn expect_own_process(&self) -> Result<()> {
+        Ok(self.process.expect_current()?)
+    }
+
+    /// The pool.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Forked`].
+    #[inline(always)]
+    pub(crate) fn backend(&self) -> Result<&dyn Backend> {
+        self.expect_own_process()?;
+        Ok(&*self.backend)
+    }
+
+    /// Locks the open trees.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Forked`]: a thread of the parent may hold the lock.
+    pub(crate) fn trees(&self) -> Result<MutexGuard<'_, OpenTrees>> {
+        self.expect_own_process()?;
+        Ok(self.trees.lock())
+    }
+
+    /// What the store survives, also in a child.
+    pub(crate) fn survives(&self) -> Survives {
+        self.backend.survives()
+    }
+
+    /// The damage that was found in the background.
+    pub(crate) fn damage(&self) -> Option<StoreViolation> {
+        match &self.background {
+            Some(background) => background.damage(),
+            None => None,
+        }
+    }
+
     /// Waits until everything up to `lsn` is durable.
     pub(crate) fn settle(&self, lsn: Lsn) -> Result<()> {
-        self.backend
-            .settle(lsn)
+        self.backend()
+            .and_then(|backend| backend.settle(lsn))
             .map_err(|error| self.name_path(error))
     }
 
-    pub(crate) fn durable(&self) -> Lsn {
-        self.backend.durable()
-    }
-
-    pub(crate) fn backend(&self) -> &dyn Backend {
-        &*self.backend
+    /// Whether everything up to `lsn` is known to be durable. In a child it is not known.
+    pub(crate) fn is_durable(&self, lsn: Lsn) -> bool {
+        match self.backend() {
+            Ok(backend) => backend.durable() >= lsn,
+            Err(_) => false,
+        }
     }
 
     /// Checks that the store takes writes.
     ///
     /// # Errors
-    /// [`ErrorKind::ReadOnly`].
+    /// [`ErrorKind::ReadOnly`], [`ErrorKind::Forked`].
     #[inline(always)]
     pub(crate) fn expect_writable(&self) -> Result<()> {
+        self.expect_own_process()?;
+        self.expect_not_only_read()
+    }
+
+    /// Checks that the store was not opened to be only read.
+    #[inline(always)]
+    fn expect_not_only_read(&self) -> Result<()> {
         if self.source.is_none() {
             Ok(())
         } else {
@@ -61,22 +206,34 @@ impl OpenStore {
     /// next open writes its rest to the trees that it names.
     pub(crate) fn expect_trees_may_change(&self) -> Result<()> {
         self.expect_writable()?;
-        self.backend.expect_batches_finished()
+        self.backend()?.expect_batches_finished()
     }
 
     /// Slows an operation down that does not wait for `lsn`, if the disk is far behind.
     pub(crate) fn keep_up(&self, lsn: Lsn) -> Result<()> {
-        self.backend.keep_up(lsn)
+        self.backend()?.keep_up(lsn)
     }
 
-    /// Waits for an operation, unless the durability of operations is put off.
+    /// Waits for an operation, unless the durability of operations is put off. The operation has
+    /// checked that this is the process of the store.
     pub(crate) fn wait_for(&self, lsn: Lsn) -> Result<()> {
         self.backend.wait_for(lsn)
     }
 
     /// Has `waker` called when everything up to `lsn` is durable; `false` if it is.
     pub(crate) fn wake_when_durable(&self, lsn: Lsn, waker: &Waker) -> Result<bool> {
-        self.backend.wake_when_durable(lsn, waker)
+        self.backend()?.wake_when_durable(lsn, waker)
+    }
+
+    /// Closes the store cleanly, unless it is only read.
+    pub(crate) fn close(self) -> Result<()> {
+        drop(self.background);
+        drop(self.trees);
+        // A store that is only read is dropped without a clean close.
+        if self.source.is_some() {
+            return Ok(());
+        }
+        self.backend.close()
     }
 
     /// The error with the path of this store.

@@ -12,7 +12,8 @@ use engines::index::EpochLength;
 use engines::{Error, ErrorKind, Result};
 use medium::file::{Beside, Io, Through, sync_folder};
 use medium::{
-    Dax, DaxOptions, Durability, FileOptions, FlushKind, LineForm, LineStore, Medium, Survives,
+    Dax, DaxOptions, Durability, FileLock, FileOptions, FlushKind, LineForm, LineStore, Medium,
+    Survives,
 };
 use pool::{Identity, Pool, PoolOptions};
 use rustix::fs::{FlockOperation, flock};
@@ -382,7 +383,7 @@ impl Options {
 
     fn open_what_is_there(&self, path: &Path) -> Result<Store> {
         let start = Instant::now();
-        let file = locked_to_read(path)?;
+        let LockedFile { file, lock } = locked_to_read(path)?;
         let mut missing = Vec::new();
         let image = self.image(path, &file).or_else(|error| {
             missing.push(format!(
@@ -402,9 +403,8 @@ impl Options {
                 "what was cut off is left out: the file has {length} of {expected} bytes"
             ));
         }
-        Ok(self
-            .finish(path, image, start, Some(file))?
-            .lacking(missing))
+        let store = self.finish(path, image, start, Some(file))?;
+        Ok(store.lacking(missing).locked_by(lock))
     }
 
     /// Makes a store in memory, on [`MediumChoice::Ram`].
@@ -434,35 +434,40 @@ impl Options {
     }
 
     fn open_path(&self, path: &Path) -> Result<Store> {
-        let (file, made) = loop {
-            let (file, made) = self.open_file(path)?;
-            lock(&file, FlockOperation::NonBlockingLockExclusive)?;
-            // The process that made it may have failed and removed it before this one had the lock.
-            if file.metadata().map_err(refused)?.nlink() > 0 {
-                break (file, made);
-            }
-        };
+        let (LockedFile { file, lock }, made) = self.open_and_lock(path)?;
         // Another process may have opened the new file and written to it before this one had the
         // lock.
         if !made || file.metadata().map_err(refused)?.len() > 0 {
-            return self.open_locked(path, file);
+            return Ok(self.open_locked(path, file)?.locked_by(lock));
         }
-        // A second handle keeps the lock until the end.
-        let locked = file.try_clone().map_err(refused)?;
-        self.open_locked(path, file).inspect_err(|_| {
+        let again = file.try_clone().map_err(refused)?;
+        let opened = self.open_locked(path, file);
+        if opened.is_err() {
             // It holds nothing yet. A file that is no pool would confuse users, and its log would
-            // be refused by the next pool.
-            medium::File::remove_log_of_failed(&locked, &log_path(path), pool::MEDIUM_LINE);
+            // be refused by the next pool. The file is locked until then.
+            medium::File::remove_log_of_failed(&again, &log_path(path), pool::MEDIUM_LINE);
             let _ = std::fs::remove_file(path);
-            drop(locked);
-        })
+        }
+        Ok(opened?.locked_by(lock))
+    }
+
+    /// The file, locked, and whether it was made by this call.
+    fn open_and_lock(&self, path: &Path) -> Result<(LockedFile, bool)> {
+        loop {
+            let (file, made) = self.open_file(path)?;
+            let operation = FlockOperation::NonBlockingLockExclusive;
+            if let Some(locked) = LockedFile::lock(file, path, operation)? {
+                return Ok((locked, made));
+            }
+        }
     }
 
     fn open_to_read(&self, path: &Path) -> Result<Store> {
         let start = Instant::now();
-        let file = locked_to_read(path)?;
+        let LockedFile { file, lock } = locked_to_read(path)?;
         let image = self.image(path, &file)?;
-        self.finish(path, image, start, Some(file))
+        let store = self.finish(path, image, start, Some(file))?;
+        Ok(store.locked_by(lock))
     }
 
     /// The pool in a file that is locked, as memory.
@@ -781,8 +786,30 @@ fn no_file(found: &Metadata) -> Error {
     })
 }
 
+/// A pool's file, and the lock on it. Only the lock's own descriptor has the lock: what is mapped
+/// from the file, and copies of its descriptor, do not keep it locked.
+pub(crate) struct LockedFile {
+    pub(crate) file: File,
+    pub(crate) lock: FileLock,
+}
+
+impl LockedFile {
+    /// Locks the file that was opened at `path`; `None` if the path does not lead to it any more.
+    fn lock(file: File, path: &Path, operation: FlockOperation) -> Result<Option<Self>> {
+        let Some(found) = FileLock::beside(&file, path).map_err(refused)? else {
+            return Ok(None);
+        };
+        lock(found.file(), operation)?;
+        // The process that made it may have failed and removed it before this one had the lock.
+        if file.metadata().map_err(refused)?.nlink() == 0 {
+            return Ok(None);
+        }
+        Ok(Some(Self { file, lock: found }))
+    }
+}
+
 /// The file at `path`, opened to be read and locked beside other readers.
-pub(crate) fn locked_to_read(path: &Path) -> Result<File> {
+pub(crate) fn locked_to_read(path: &Path) -> Result<LockedFile> {
     let refused = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => Error::from(ErrorKind::NoSuchPool),
         _ => Error::io("open the pool")(source),
@@ -794,10 +821,9 @@ pub(crate) fn locked_to_read(path: &Path) -> Result<File> {
             return Err(no_file(&found));
         }
         let file = File::open(path).map_err(refused)?;
-        lock(&file, FlockOperation::NonBlockingLockShared)?;
-        // Otherwise its maker failed and removed it before this process had the lock.
-        if file.metadata().map_err(refused)?.nlink() > 0 {
-            return Ok(file);
+        let operation = FlockOperation::NonBlockingLockShared;
+        if let Some(locked) = LockedFile::lock(file, path, operation)? {
+            return Ok(locked);
         }
     }
 }

@@ -10,7 +10,7 @@ use engines::Result;
 use engines::index::{Condition, Index, Value, WordIndex as _, Written};
 use medium::Lsn;
 
-use crate::open_store::OpenStore;
+use crate::open_store::SharedStore;
 use crate::typed::{key_bytes, value_bytes};
 use crate::{EncodedValue, Key, Tree, TypedTree, WordTree};
 
@@ -38,7 +38,7 @@ pub struct Pending<T> {
     lsn: Lsn,
     /// The epoch of a write to a tree that is durable by epochs. It is dropped before the store.
     epoch: Option<OpenEpoch>,
-    store: Arc<OpenStore>,
+    store: SharedStore,
 }
 
 /// An epoch that need not have ended.
@@ -75,12 +75,12 @@ impl OpenEpoch {
 
 impl<T> Pending<T> {
     /// The result of a read, or of a write to trees of immediate durability.
-    pub(crate) fn new(value: T, lsn: Lsn, store: &Arc<OpenStore>) -> Self {
+    pub(crate) fn new(value: T, lsn: Lsn, store: &SharedStore) -> Self {
         Self {
             value: Some(value),
             lsn,
             epoch: None,
-            store: Arc::clone(store),
+            store: store.clone(),
         }
     }
 
@@ -105,13 +105,14 @@ impl<T> Pending<T> {
 
     /// Whether the result is durable already. With trees that are durable by epochs
     /// ([`Engine::is_buffered`](crate::Engine::is_buffered)): whether the epoch that ran when the
-    /// write returned is complete and durable. O(1), no system call.
+    /// write returned is complete and durable. `false` in a child that was forked after the open.
+    /// O(1), no system call.
     pub fn is_durable(&self) -> bool {
         let has_ended = match &self.epoch {
             Some(epoch) => epoch.is_durable(),
             None => true,
         };
-        has_ended && self.store.durable() >= self.lsn
+        has_ended && self.store.is_durable(self.lsn)
     }
 
     /// The result, which a crash may still take back. `None` once the future has returned it.
@@ -128,7 +129,8 @@ impl<T> Pending<T> {
     /// # Errors
     /// [`ErrorKind::Medium`](crate::ErrorKind::Medium) if the medium failed: then it is not known
     /// whether the write is durable; [`ErrorKind::InBatch`](crate::ErrorKind::InBatch) within a
-    /// batch.
+    /// batch; [`ErrorKind::Forked`](crate::ErrorKind::Forked) in a child that was forked after the
+    /// open.
     ///
     /// # Panics
     /// If the future has returned the result.
@@ -181,7 +183,7 @@ impl<T: Clone> Clone for Pending<T> {
             value: self.value.clone(),
             lsn: self.lsn,
             epoch: self.epoch.clone(),
-            store: Arc::clone(&self.store),
+            store: self.store.clone(),
         }
     }
 }

@@ -189,6 +189,8 @@ impl<'t> Range<'t> {
     }
 
     fn step(&mut self, direction: Direction) -> Result<bool> {
+        // A cursor does not check it, and entries that were read ahead need no cursor.
+        self.tree.store().expect_own_process()?;
         let (end, other) = match direction {
             Direction::Forward => (&mut self.front, &self.back),
             Direction::Reverse => (&mut self.back, &self.front),

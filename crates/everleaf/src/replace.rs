@@ -4,8 +4,10 @@ use std::fs::File;
 use std::path::Path;
 
 use engines::{Error, ErrorKind, Result};
+use medium::FileLock;
 use medium::file::sync_folder;
 use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 
 use crate::Store;
 use crate::options::lock;
@@ -21,6 +23,7 @@ impl Store {
     /// once it is closed; [`ErrorKind::Io`] if the system refuses. After an error the path leads to
     /// this store, and `new` is where it was, unless only its place is not durable yet.
     pub fn close_and_replace(self, new: impl AsRef<Path>) -> Result<()> {
+        self.at(self.inner.expect_own_process())?;
         let path = self.path().to_owned();
         let refused = |source| Error::io("replace the pool")(source);
         let replace = || {
@@ -33,7 +36,11 @@ impl Store {
             // The close removed the log of the old pool, so no open takes it for the new pool's
             // log.
             let file = File::open(&place).map_err(refused)?;
-            lock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            let Some(locked) = FileLock::beside(&file, &place).map_err(refused)? else {
+                // Another program has put another file in its place.
+                return Err(refused(Errno::STALE.into()));
+            };
+            lock(locked.file(), FlockOperation::NonBlockingLockExclusive)?;
             let holder = pool::holder_of_file(&file);
             if holder != Some(std::process::id()) {
                 // It was open in another process between the close and the lock, and may hold more

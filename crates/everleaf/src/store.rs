@@ -9,13 +9,11 @@ use engines::batch::StripedTree;
 use engines::engine::Settings;
 use engines::index::{Index, LeftOut, Violation};
 use engines::{Error, ErrorKind, Result};
-use medium::{FileStat, LineForm, Survives};
-use parking_lot::Mutex;
-use pool::DamagedRoot;
+use medium::{FileLock, FileStat, LineForm, Survives};
+use pool::{DamagedRoot, Roots};
 
 use crate::backend::{Backend, OpenTree, StoreOpening};
-use crate::background::Background;
-use crate::open_store::OpenStore;
+use crate::open_store::{OpenStore, SharedStore};
 use crate::recovery::{DamagedPart, NotRecovered, Recovered, Recovery};
 use crate::violation::{StoreViolation, of_class};
 use crate::{EncodedValue, Key, Tree, TreeOptions, TypedTree, WordTree};
@@ -26,9 +24,20 @@ use crate::{EncodedValue, Key, Tree, TreeOptions, TypedTree, WordTree};
 /// One process has a pool open at a time, and within it one store: a second open fails with
 /// [`ErrorKind::Locked`], also in the same process. Any number of stores may read it instead:
 /// [`Options::read_only`](crate::Options::read_only). All methods may be called from any thread.
+///
+/// # Fork
+/// Open a store after the fork, not before. A store belongs to the process that opened it. In a
+/// child that was forked later, every operation of the store, of its trees, and of ranges and
+/// [`Pending`](crate::Pending) results that are alive returns [`ErrorKind::Forked`], and changes
+/// nothing; methods without a result to refuse, such as [`Store::path`], answer from memory. A
+/// handle that is dropped there leaves the parent's pool alone, and its memory stays taken. A child
+/// does not keep the pool locked. It may open stores of its own, and the same pool once the parent
+/// has closed it. A function that Everleaf calls while an operation is under way, such as the source
+/// of a bulk load, must not return in a child that it has forked. The system call `clone` and the
+/// function `_Fork` run no handlers of a fork: a child made by them must `exec` or end.
 #[derive(Clone)]
 pub struct Store {
-    pub(crate) inner: Arc<OpenStore>,
+    pub(crate) inner: SharedStore,
 }
 
 /// A named tree, as [`Store::trees`] lists it.
@@ -86,24 +95,25 @@ impl Store {
         recovered: Recovered,
         source: Option<File>,
     ) -> Self {
-        let inner = OpenStore {
-            path: path.to_owned(),
-            recovery: recovered.recovery,
-            opening,
-            background: recovered.background,
-            trees: Mutex::new(recovered.trees),
-            backend,
-            source,
-        };
+        let inner = OpenStore::new(path, backend, opening, recovered, source);
         Self {
-            inner: Arc::new(inner),
+            inner: SharedStore::new(inner),
         }
+    }
+
+    /// The store, which keeps its pool locked.
+    pub(crate) fn locked_by(mut self, lock: FileLock) -> Self {
+        // No other handle of it exists yet.
+        if let Some(inner) = self.inner.get_mut() {
+            inner.keep_locked(lock);
+        }
+        self
     }
 
     /// The store, with a note for each part of the pool's files that is missing.
     pub(crate) fn lacking(mut self, missing: Vec<String>) -> Self {
         // No other handle of it exists yet.
-        if let Some(inner) = Arc::get_mut(&mut self.inner) {
+        if let Some(inner) = self.inner.get_mut() {
             for what in missing {
                 inner.recovery.damaged.push(NotRecovered {
                     part: DamagedPart::Pool,
@@ -208,9 +218,8 @@ impl Store {
         name: &str,
         mut visit: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<Vec<LeftOut>> {
-        let OpenStore {
-            backend, opening, ..
-        } = &*self.inner;
+        let backend = self.at(self.inner.backend())?;
+        let opening = &self.inner.opening;
         // Kept open, so that no other thread drops the tree. A tree that does not open cannot be
         // dropped.
         let opened = self.find(name, None);
@@ -251,13 +260,9 @@ impl Store {
     }
 
     fn find(&self, name: &str, create: Option<TreeOptions>) -> Result<Tree> {
-        let OpenStore {
-            trees,
-            backend,
-            opening,
-            ..
-        } = &*self.inner;
-        let mut trees = trees.lock();
+        let backend = self.inner.backend()?;
+        let opening = &self.inner.opening;
+        let mut trees = self.inner.trees()?;
         if let Some(tree) = trees.get(name) {
             return Ok(self.handle(name, tree));
         }
@@ -267,7 +272,7 @@ impl Store {
                     opening.kind(&root)?.demand(name, wanted)?;
                 }
                 let settings = create.map_or(Settings::NONE, |wanted| wanted.settings);
-                OpenTree::open(backend.as_ref(), &root, settings, opening)?
+                OpenTree::open(backend, &root, settings, opening)?
             }
             (None, Some(kind)) if self.inner.source.is_none() => {
                 backend.expect_batches_finished()?;
@@ -294,7 +299,7 @@ impl Store {
     }
 
     fn handle(&self, name: &str, tree: &OpenTree) -> Tree {
-        Tree::new(tree, name, Arc::clone(&self.inner))
+        Tree::new(tree, name, self.inner.clone())
     }
 
     /// All named trees, in order of their names. A damaged slot of the root table is listed as a
@@ -304,7 +309,7 @@ impl Store {
     /// # Errors
     /// [`ErrorKind::Corrupt`] if the file ends inside of the root table.
     pub fn trees(&self) -> Result<Vec<TreeInfo>> {
-        let roots = self.at(self.inner.backend.roots())?;
+        let roots = self.at(self.roots())?;
         let whole = roots.trees.iter();
         let opening = &self.inner.opening;
         let whole = whole.map(|root| TreeInfo {
@@ -321,13 +326,19 @@ impl Store {
         Ok(trees)
     }
 
+    /// The table of named trees.
+    fn roots(&self) -> Result<Roots> {
+        self.inner.backend()?.roots()
+    }
+
     /// Waits for the end of recovery in the background, if it runs. After a crash, trees of
     /// [`Engine::BZTREE`](crate::Engine::BZTREE) and [`Engine::WBTREE`](crate::Engine::WBTREE) are
     /// usable at once, whatever their size, while a thread finds out which space is in use. Until it
     /// is done, space that was in use before the crash is not reused, and a write to a full store
     /// waits. O(n).
     ///
-    /// It also waits for open ranges, so a thread that holds one must not call it.
+    /// It also waits for open ranges, so a thread that holds one must not call it. In a child that
+    /// was forked after the open it returns at once.
     pub fn finish_recovery(&self) {
         while !self.inner.has_recovered() {}
     }
@@ -362,8 +373,8 @@ impl Store {
         if !self.inner.has_recovered() {
             return Err(ErrorKind::InUse.into());
         }
-        let OpenStore { trees, backend, .. } = &*self.inner;
-        let mut trees = trees.lock();
+        let backend = self.inner.backend()?;
+        let mut trees = self.inner.trees()?;
         if let Some(tree) = trees.remove(name) {
             let ended = if tree.is_unshared() {
                 tree.index().sync()
@@ -390,19 +401,15 @@ impl Store {
         if !self.inner.has_recovered() {
             return Err(ErrorKind::InUse.into());
         }
-        let OpenStore {
-            trees,
-            backend,
-            opening,
-            ..
-        } = &*self.inner;
-        let mut trees = trees.lock();
+        let backend = self.inner.backend()?;
+        let opening = &self.inner.opening;
+        let mut trees = self.inner.trees()?;
         let Some(root) = backend.find_tree(name)? else {
             return Err(Error::no_such_tree(name));
         };
         let tree = match trees.remove(name) {
             Some(tree) => tree,
-            None => OpenTree::open(backend.as_ref(), &root, Settings::NONE, opening)?,
+            None => OpenTree::open(backend, &root, Settings::NONE, opening)?,
         };
         // New handles are made under the lock of `trees` only.
         let removed = if tree.is_unshared() {
@@ -437,13 +444,12 @@ impl Store {
     /// tree. After an error the other trees are still made durable, and the first error is
     /// returned.
     pub fn sync(&self) -> Result<()> {
+        let backend = self.at(self.inner.backend())?;
         if self.inner.source.is_some() {
             return Ok(());
         }
         let trees: Vec<Arc<StripedTree>> = self
-            .inner
-            .trees
-            .lock()
+            .at(self.inner.trees())?
             .values()
             .map(|tree| Arc::clone(&tree.striped))
             .collect();
@@ -453,7 +459,7 @@ impl Store {
             let tree: &dyn Index = &**tree;
             ended = ended.and(tree.sync());
         }
-        self.at(ended.and(self.inner.backend.sync()))
+        self.at(ended.and(backend.sync()))
     }
 
     /// Gives the room of free space back to the file system: all free slabs of 64 KiB become holes
@@ -473,7 +479,8 @@ impl Store {
         let room = || std::fs::metadata(&self.inner.path).map_or(0, |file| 512 * file.blocks());
         let before = room();
         self.inner.find_space();
-        self.at(self.inner.backend.compact())?;
+        let backend = self.at(self.inner.backend())?;
+        self.at(backend.compact())?;
         Ok(before.saturating_sub(room()))
     }
 
@@ -482,12 +489,8 @@ impl Store {
     /// # Errors
     /// [`ErrorKind::Corrupt`] if the file ends inside of the root table.
     pub fn stat(&self) -> Result<StoreStat> {
-        let OpenStore {
-            path,
-            recovery,
-            backend,
-            ..
-        } = &*self.inner;
+        let OpenStore { path, recovery, .. } = &*self.inner;
+        let backend = self.at(self.inner.backend())?;
         if !recovery.after_crash {
             // Reading the bitmaps takes milliseconds, for any size.
             self.inner.has_recovered();
@@ -495,7 +498,7 @@ impl Store {
         let pool = backend.stat();
         let roots = self.at(backend.roots())?;
         let mut recovery = recovery.clone();
-        if let Some(found) = self.inner.background.as_ref().and_then(Background::damage) {
+        if let Some(found) = self.inner.damage() {
             recovery.damaged.push(found.into());
         }
         for offset in &pool.classes_damaged {
@@ -527,7 +530,7 @@ impl Store {
     /// The failures that the store survives. A file in memory (tmpfs) survives only
     /// [`Survives::ProcessCrash`].
     pub fn survives(&self) -> Survives {
-        self.inner.backend.survives()
+        self.inner.survives()
     }
 
     /// The pool's file.
@@ -543,7 +546,7 @@ impl Store {
     /// # Errors
     /// Only if the check itself is impossible, for example for lack of memory.
     pub fn check(&self) -> Result<Vec<StoreViolation>> {
-        let roots = self.at(self.inner.backend.roots())?;
+        let roots = self.at(self.roots())?;
         let of_root = |DamagedRoot {
                            name, offset, what, ..
                        }| StoreViolation {
@@ -582,8 +585,8 @@ impl Store {
                 },
             }
         }
-        found.extend(self.inner.background.as_ref().and_then(Background::damage));
-        let stat = self.inner.backend.stat();
+        found.extend(self.inner.damage());
+        let stat = self.at(self.inner.backend())?.stat();
         found.extend(stat.classes_damaged.into_iter().map(of_class));
         let refused = stat.frees_refused;
         if refused > 0 {
@@ -621,21 +624,11 @@ impl Store {
     /// # Errors
     /// [`ErrorKind::InUse`] while another clone of the store, one of its trees or a
     /// [`Pending`](crate::Pending) result lives; it is then closed when the last of them is dropped.
-    /// [`ErrorKind::Medium`] if the medium failed.
+    /// [`ErrorKind::Medium`] if the medium failed. [`ErrorKind::Forked`] in a child that was forked
+    /// after the open: nothing is closed.
     pub fn close(self) -> Result<()> {
         let path = self.inner.path.clone();
-        let closed = Arc::try_unwrap(self.inner)
-            .map_err(|_| Error::from(ErrorKind::InUse))
-            .and_then(|inner| {
-                drop(inner.background);
-                drop(inner.trees);
-                // A store that is only read is dropped without a clean close.
-                if inner.source.is_some() {
-                    Ok(())
-                } else {
-                    inner.backend.close()
-                }
-            });
+        let closed = self.inner.into_store().and_then(OpenStore::close);
         closed.map_err(|error| error.at(&path))
     }
 

@@ -12,7 +12,7 @@ use medium::Lsn;
 
 use crate::TreeOptions;
 use crate::backend::OpenTree;
-use crate::open_store::OpenStore;
+use crate::open_store::SharedStore;
 
 /// The largest buffer that a thread keeps for [`Tree::get_with`], in bytes.
 const LENT_BYTES_KEPT: usize = 1 << 20;
@@ -31,7 +31,8 @@ const LENT_BYTES_KEPT: usize = 1 << 20;
 /// beyond these limits; [`ErrorKind::Corrupt`] where the tree is damaged; [`ErrorKind::Medium`] if
 /// the medium failed. Writes also [`ErrorKind::PoolFull`]: nothing was changed, and the tree stays
 /// usable; and [`ErrorKind::ReadOnly`] in a store that is only read
-/// ([`Options::read_only`](crate::Options::read_only)). [`Error::path`] is the pool's path.
+/// ([`Options::read_only`](crate::Options::read_only)). [`ErrorKind::Forked`] in a child that was
+/// forked after the open. [`Error::path`] is the pool's path.
 #[derive(Clone)]
 pub struct Tree {
     // Dropped before the store.
@@ -44,11 +45,11 @@ struct TreeContext {
     kind: TreeOptions,
     /// The first root word, which no other tree of the pool has.
     anchor: u64,
-    store: Arc<OpenStore>,
+    store: SharedStore,
 }
 
 impl Tree {
-    pub(crate) fn new(tree: &OpenTree, name: &str, store: Arc<OpenStore>) -> Self {
+    pub(crate) fn new(tree: &OpenTree, name: &str, store: SharedStore) -> Self {
         let context = TreeContext {
             name: name.to_owned(),
             kind: tree.kind,
@@ -61,7 +62,7 @@ impl Tree {
         }
     }
 
-    pub(crate) fn store(&self) -> &Arc<OpenStore> {
+    pub(crate) fn store(&self) -> &SharedStore {
         &self.context.store
     }
 
@@ -330,14 +331,14 @@ impl Tree {
 
     /// Figures of a tree that is durable by epochs
     /// ([`Engine::is_buffered`](crate::Engine::is_buffered)): the progress of the sweep after a
-    /// crash, and what the ends of epochs took. `None` for other trees. O(1), unlike
-    /// [`Tree::stat`].
+    /// crash, and what the ends of epochs took. `None` for other trees, and in a child that was forked
+    /// after the open. O(1), unlike [`Tree::stat`].
     pub fn epoch_stat(&self) -> Option<EpochStat> {
         self.striped.epochs().map(Epochs::epoch_stat)
     }
 
     /// The counters of the engine since the tree was opened, by name. Each engine has counters of its
-    /// own.
+    /// own. None in a child that was forked after the open.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         self.index().counters()
     }

@@ -16,7 +16,8 @@ impl OpenStore {
     /// A write, tried twice if the pool is full at first. It is ordered when this returns.
     #[inline(always)]
     pub(crate) fn ordered<T>(&self, attempt: impl Fn() -> Result<T>) -> Result<T> {
-        self.expect_writable()?;
+        // The attempt checks that this is the process of the store.
+        self.expect_not_only_read()?;
         retry(attempt, || self.find_space())
     }
 
@@ -50,8 +51,11 @@ impl OpenStore {
     }
 
     /// Waits until the space in use is known, or until only an open range prevents that. Returns
-    /// whether it is known.
+    /// whether it is known. In a child that was forked after the open there is nothing to wait for.
     pub(crate) fn has_recovered(&self) -> bool {
+        if self.expect_own_process().is_err() {
+            return true;
+        }
         match &self.background {
             Some(background) => background.wait(RANGES_WAIT),
             None => true,
