@@ -1,5 +1,6 @@
 //! The command `everleaf`, run as users run it: each test starts it as a process of its own.
 
+mod addresses;
 mod command_page;
 mod commands;
 mod common;

@@ -1,10 +1,8 @@
 //! The command in a process that may have few addresses (`ulimit -v`).
 
-mod common;
-
 use std::path::Path;
 
-use common::{Said, lines, on, pool, run, run_in_shell, run_with};
+use crate::common::{Said, lines, on, pool, run, run_in_shell, run_with};
 
 /// The least address space that every engine works in, in KiB.
 const KIB: u32 = 256 << 10;
