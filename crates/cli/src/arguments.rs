@@ -205,9 +205,9 @@ impl PoolArgs {
         interrupt::gently();
         let written = write(&store);
         if written.is_err() && is_new && has_no_entry(&store).unwrap_or(false) {
-            // The pool is removed under its lock, so no other process has it open. If that fails,
-            // an empty pool remains, which does no harm.
-            let _ = std::fs::remove_file(&self.pool);
+            // If that fails, an empty pool remains, which does no harm.
+            let _ = store.remove_files();
+            return written;
         }
         let closed = store.close();
         let written = written?;

@@ -166,6 +166,5 @@ pub(crate) fn replace_own(pool: &PoolArgs, names: &[&str], what: &str) -> Result
     {
         return Err(refused(format!("it has a tree {:?}; ", foreign.name)));
     }
-    // The pool is removed under its lock, so no other process has it open.
-    std::fs::remove_file(path).map_err(Failure::io(format!("remove {}", path.display())))
+    Ok(store.remove_files()?)
 }

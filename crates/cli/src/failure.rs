@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use everleaf::{Error, ErrorKind, LogError};
+use everleaf::{CloseError, Error, ErrorKind, LogError};
 use lab::output_file::OutputError;
 use medium::MediumError;
 use serde_json::{Map, Value, json};
@@ -165,6 +165,12 @@ impl From<Interruption> for Failure {
     }
 }
 
+impl From<CloseError> for Failure {
+    fn from(failed: CloseError) -> Self {
+        Self::Store(failed.into())
+    }
+}
+
 impl From<lab::failure::Failure> for Failure {
     fn from(failure: lab::failure::Failure) -> Self {
         match failure {
@@ -267,6 +273,9 @@ impl Failure {
                 ErrorKind::Medium {
                     source: MediumError::Map(map),
                 } => of_system(&map.source),
+                ErrorKind::Medium {
+                    source: MediumError::Displaced(_),
+                } => "io",
                 _ if self.is_damage() => "damaged",
                 _ => "store",
             },

@@ -18,5 +18,5 @@ fn main() -> Result<(), Error> {
         );
     }
     drop(stock);
-    store.close()
+    Ok(store.close()?)
 }

@@ -156,7 +156,7 @@ fn run() -> Result<(), Error> {
         _ => println!("usage: search_docs index FOLDER | find WORD..."),
     }
     drop((index.files, index.words, index.paths));
-    index.store.close()
+    Ok(index.store.close()?)
 }
 
 fn main() -> ExitCode {

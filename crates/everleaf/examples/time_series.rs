@@ -75,7 +75,7 @@ fn run() -> Result<(), Error> {
     }
     println!("the file has {} KiB", store.stat()?.file_bytes >> 10);
     drop(readings);
-    store.close()
+    Ok(store.close()?)
 }
 
 fn main() -> ExitCode {

@@ -6,7 +6,7 @@ use std::task::Waker;
 use engines::batch::{self, BatchRequest, StripedTree};
 use engines::engine::{self, Engine, Host, Salvaged, Settings, Visit};
 use engines::index::{EpochLength, Index};
-use engines::{ErrorKind, Result};
+use engines::{Error, ErrorKind, Result};
 use medium::file::CopyTarget;
 use medium::{FileStat, Lsn, Process, Survives};
 use pool::{Pool, PoolStat, Roots, TreeRoot};
@@ -64,7 +64,12 @@ pub(crate) trait Backend: Send + Sync {
     fn stat(&self) -> PoolStat;
     fn survives(&self) -> Survives;
     fn describe(&self) -> String;
-    fn close(self: Box<Self>) -> Result<()>;
+    /// The pool's file, if the medium has one.
+    fn pool_file(&self) -> Option<&std::fs::File>;
+    /// Ends writing and removes the log, if there is one: for a pool whose file is removed.
+    fn abandon(&self) -> Result<()>;
+    /// Closes the pool cleanly. After an error it can still be read.
+    fn close(&mut self) -> Result<()>;
 }
 
 /// How trees of a store are opened, whatever their engines.
@@ -266,7 +271,19 @@ impl<M: Host> Backend for Pool<M> {
         self.medium().describe()
     }
 
-    fn close(self: Box<Self>) -> Result<()> {
-        Pool::close(*self)
+    fn pool_file(&self) -> Option<&std::fs::File> {
+        self.medium().pool_file()
+    }
+
+    fn abandon(&self) -> Result<()> {
+        // If the medium has no log, the drop of the pool writes to a file without a name.
+        let Some(file) = self.medium().file() else {
+            return Ok(());
+        };
+        file.abandon().map_err(Error::io("remove the log"))
+    }
+
+    fn close(&mut self) -> Result<()> {
+        self.close_in_place()
     }
 }

@@ -115,8 +115,14 @@ impl Drop for EndIfPanicking<'_> {
 
 impl Background {
     /// Begins to read the bitmaps of a clean close.
-    pub(crate) fn read_bitmaps<M: Host>(pool: Pool<M>) -> Self {
-        Self::begin(move |state| state.read_bitmaps(&pool))
+    pub(crate) fn read_bitmaps<M: Host>(pool: &Pool<M>) -> Self {
+        let shared = pool.clone();
+        let begun = Self::begin(move |state| state.read_bitmaps(&shared));
+        if begun.thread.is_none() {
+            // That takes milliseconds, and without the bitmaps no space is reused.
+            begun.state.read_bitmaps(pool);
+        }
+        begun
     }
 
     /// Begins to let the trees mark the space that they use.
@@ -131,13 +137,11 @@ impl Background {
             damage: Mutex::new(None),
         });
         let shared = Arc::clone(&state);
-        let thread = std::thread::Builder::new()
-            .name("everleaf-mark".to_owned())
-            .spawn(move || {
-                let _end = EndIfPanicking(&shared);
-                work(&shared);
-            })
-            .ok();
+        let thread = medium::start_thread("everleaf-mark", move || {
+            let _end = EndIfPanicking(&shared);
+            work(&shared);
+        })
+        .ok();
         if thread.is_none() {
             // Without a thread, space is not reused before the next open.
             state.set(MarkProgress::Ended);

@@ -1,20 +1,18 @@
 //! Copies of stores that are in use, by this process or by another.
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use engines::{Error, ErrorKind, Result};
-use medium::file::{CopyTarget, Disk, PRIVATE_MODE, folder_of, share_access, sync_folder};
-use medium::{Grown, LimitedBy, LogError, MediumError};
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use medium::file::{CopyTarget, Disk, PRIVATE_MODE, share_access};
+use medium::{FilePlace, Grown, LimitedBy, LogError, MediumError};
 use rustix::io::Errno;
 
-use crate::options::{locked_to_read, log_path};
+use crate::options::{locked_to_read, log_place};
 use crate::{Options, Store};
 
 /// How often a copy is tried if the holder of the pool changes meanwhile.
@@ -24,9 +22,11 @@ const REST: Duration = Duration::from_millis(20);
 
 /// A copy that is made under another name beside its place, and renamed when it is whole.
 pub(crate) struct NewCopy {
-    place: PathBuf,
-    /// The path of the copy until it is renamed.
-    part: PathBuf,
+    /// Its path, for messages.
+    path: PathBuf,
+    place: FilePlace,
+    /// The place of the copy until it is renamed, in the same folder.
+    part: FilePlace,
     /// The length of the pool, or about that.
     length: u64,
     pub(crate) target: CopyTarget,
@@ -38,7 +38,7 @@ fn refused(source: io::Error) -> Error {
 
 /// The error of a copy to `place`, which would have had `wanted` bytes. Only the copy grows: if
 /// there is no room, the error names it, and not the pool.
-fn of_copy(error: Error, place: &Path, wanted: u64) -> Error {
+fn of_copy(error: Error, path: &Path, wanted: u64) -> Error {
     let (ErrorKind::Io { source, .. }
     | ErrorKind::Medium {
         source: MediumError::Log(LogError::Io { source, .. }),
@@ -46,7 +46,7 @@ fn of_copy(error: Error, place: &Path, wanted: u64) -> Error {
     else {
         return error;
     };
-    let by = File::open(folder_of(place))
+    let by = File::open(medium::file::folder_of(path))
         .ok()
         .and_then(|folder| LimitedBy::of(source, &folder));
     match by {
@@ -57,42 +57,44 @@ fn of_copy(error: Error, place: &Path, wanted: u64) -> Error {
             by,
             file: Grown::Pool,
         })
-        .at(place),
+        .at(path),
     }
 }
 
 impl NewCopy {
     /// Makes the file, and an unnamed second one beside it. Users that may not read the pool may
     /// read neither.
-    pub(crate) fn make(place: &Path, pool: &Path) -> Result<Self> {
-        let length = std::fs::metadata(pool).map_or(0, |pool| pool.len()).max(1);
-        Self::begin(place, pool, length).map_err(|error| of_copy(error, place, length))
+    pub(crate) fn make(path: &Path, pool: Option<&Metadata>) -> Result<Self> {
+        let length = pool.map_or(0, Metadata::len).max(1);
+        Self::begin(path, pool, length).map_err(|error| of_copy(error, path, length))
     }
 
-    fn begin(place: &Path, pool: &Path, length: u64) -> Result<Self> {
+    fn begin(path: &Path, pool: Option<&Metadata>, length: u64) -> Result<Self> {
+        let refused = |error| refused(error).at(path);
+        let place = FilePlace::of_name(path).map_err(refused)?;
         // An existing target is reported before anything is copied.
-        if place.symlink_metadata().is_ok() {
-            return Err(refused(Errno::EXIST.into()).at(place));
+        if place.is_taken() {
+            return Err(refused(Errno::EXIST.into()));
         }
-        let (part, copy) = make_beside(place, "part").map_err(|error| refused(error).at(place))?;
-        if let Ok(pool) = std::fs::metadata(pool) {
+        let NewFile { place: part, file } = make_beside(&place, "part").map_err(refused)?;
+        if let Some(pool) = pool {
             // If this fails, only this user may read the copy.
-            let _ = share_access(&copy, &pool);
+            let _ = share_access(&file, pool);
         }
-        let spool = make_beside(place, "spool").and_then(|(path, spool)| {
-            std::fs::remove_file(path)?;
-            Ok(spool)
-        });
-        let spool = spool.map_err(|error| {
-            let _ = std::fs::remove_file(&part);
-            refused(error).at(place)
-        })?;
+        let spool = match make_unnamed(&place) {
+            Ok(spool) => spool,
+            Err(error) => {
+                let _ = part.remove(&file);
+                return Err(refused(error));
+            }
+        };
         let target = CopyTarget {
-            copy: Arc::new(Disk(copy)),
+            copy: Arc::new(Disk(file)),
             spool: Arc::new(Disk(spool)),
         };
         Ok(Self {
-            place: place.to_owned(),
+            path: path.to_owned(),
+            place,
             part,
             length,
             target,
@@ -103,56 +105,57 @@ impl NewCopy {
     pub(crate) fn finish(self, copied: Result<Option<u64>>) -> Result<Option<u64>> {
         let copied = copied.and_then(|bytes| {
             if bytes.is_some() {
-                let taken = take_place(&self.part, &self.place);
-                taken.map_err(|error| refused(error).at(&self.place))?;
-                sync_folder(&self.place).map_err(|error| {
+                let taken = self.part.rename_to(&self.place);
+                taken.map_err(|error| refused(error).at(&self.path))?;
+                self.place.folder().sync().map_err(|error| {
                     // A copy whose rename is not durable could be lost, so it is removed.
-                    let _ = std::fs::remove_file(&self.place);
+                    let _ = self.place.remove(self.target.copy.file());
                     refused(error)
                 })?;
             }
             Ok(bytes)
         });
         if !matches!(copied, Ok(Some(_))) {
-            let _ = std::fs::remove_file(&self.part);
+            let _ = self.part.remove(self.target.copy.file());
         }
-        copied.map_err(|error| of_copy(error, &self.place, self.length))
+        copied.map_err(|error| of_copy(error, &self.path, self.length))
     }
 }
 
-/// Makes a file in the folder of `place`, readable by its owner only; and its name, which was not
+/// A file that was just made.
+struct NewFile {
+    place: FilePlace,
+    file: File,
+}
+
+/// Makes a file in the folder of `place`, readable by its owner only, under a name that was not
 /// taken.
-fn make_beside(place: &Path, what: &str) -> io::Result<(PathBuf, File)> {
+fn make_beside(place: &FilePlace, what: &str) -> io::Result<NewFile> {
     let mut number = 0;
     loop {
         let mut name = OsString::from(".");
-        name.push(place.file_name().unwrap_or_default());
+        name.push(place.name());
         name.push(format!(".{}.{number}.{what}", std::process::id()));
-        let path = place.with_file_name(name);
-        match OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(PRIVATE_MODE)
-            .open(&path)
-        {
+        let beside = place.with_name(name);
+        match beside.make(PRIVATE_MODE) {
+            Ok(file) => {
+                return Ok(NewFile {
+                    place: beside,
+                    file,
+                });
+            }
             // An earlier process with the same number has left a file of this name.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-            made => return made.map(|file| (path, file)),
+            Err(error) => return Err(error),
         }
     }
 }
 
-/// Renames a file, unless something has the name.
-fn take_place(part: &Path, place: &Path) -> io::Result<()> {
-    match renameat_with(CWD, part, CWD, place, RenameFlags::NOREPLACE) {
-        // The file system has no rename that refuses to replace.
-        Err(Errno::INVAL | Errno::NOSYS) => {
-            std::fs::hard_link(part, place)?;
-            std::fs::remove_file(part)
-        }
-        renamed => Ok(renamed?),
-    }
+/// Makes a file on the file system of `place` that has no name, and ends with its last descriptor.
+fn make_unnamed(place: &FilePlace) -> io::Result<File> {
+    let NewFile { place, file } = make_beside(place, "spool")?;
+    place.remove(&file)?;
+    Ok(file)
 }
 
 impl Store {
@@ -171,11 +174,17 @@ impl Store {
     /// [`MediumChoice::File`](crate::MediumChoice::File); [`ErrorKind::Medium`] if the disk fails.
     /// After an error there is no copy.
     pub fn backup(&self, target: impl AsRef<Path>) -> Result<u64> {
+        let path = &self.inner.path;
         let backend = self.at(self.inner.backend())?;
-        if let Some(source) = &self.inner.source {
-            return Options::new().copy_unopened(&self.inner.path, source, target.as_ref());
+        if let Some(source) = &self.inner.source
+            && let Some(place) = &self.inner.place
+        {
+            let copied = Options::new().copy_unopened(place, source, target.as_ref());
+            return copied.map_err(|error| error.at(path));
         }
-        let new = NewCopy::make(target.as_ref(), &self.inner.path)?;
+        let pool = backend.pool_file();
+        let pool = pool.and_then(|pool| pool.metadata().ok());
+        let new = NewCopy::make(target.as_ref(), pool.as_ref())?;
         let copied = backend.backup(&new.target).map(Some);
         Ok(self.at(new.finish(copied))?.unwrap_or_default())
     }
@@ -207,13 +216,17 @@ impl Options {
                 std::thread::sleep(REST);
             }
             match locked_to_read(path) {
-                Ok(locked) => return self.copy_unopened(path, &locked.file, target),
+                Ok(locked) => {
+                    let copied = self.copy_unopened(&locked.place, &locked.file, target);
+                    return copied.map_err(|error| error.at(path));
+                }
                 Err(error) => match error.kind() {
                     ErrorKind::Locked { holder: found, .. } => holder = *found,
                     _ => return Err(error.at(path)),
                 },
             }
-            let new = NewCopy::make(target, path)?;
+            let pool = std::fs::metadata(path).ok();
+            let new = NewCopy::make(target, pool.as_ref())?;
             let copied = copy_beside(path, &new.target);
             if let Some(bytes) = new.finish(copied).map_err(|error| error.at(path))? {
                 return Ok(bytes);
@@ -229,19 +242,21 @@ impl Options {
         Err(refused.at(path))
     }
 
-    /// Copies the store at `path`, whose file is locked, so that no process writes to it.
-    pub(crate) fn copy_unopened(&self, path: &Path, file: &File, target: &Path) -> Result<u64> {
-        let image = self.image(path, file).map_err(|error| error.at(path))?;
-        let new = NewCopy::make(target, path)?;
+    /// Copies the store whose file is locked, so that no process writes to it.
+    fn copy_unopened(&self, place: &FilePlace, file: &File, target: &Path) -> Result<u64> {
+        let image = self.image(place, file)?;
+        let new = NewCopy::make(target, file.metadata().ok().as_ref())?;
         let copied = medium::File::write_image(&image, &new.target, pool::MEDIUM_LINE);
         let copied = new.finish(copied.map(Some).map_err(Error::from));
-        Ok(copied.map_err(|error| error.at(path))?.unwrap_or_default())
+        Ok(copied?.unwrap_or_default())
     }
 }
 
 /// Copies a pool that another process has open; `None` if it has no log.
 fn copy_beside(path: &Path, target: &CopyTarget) -> Result<Option<u64>> {
-    let pool = File::open(path).map_err(Error::io("open the pool"))?;
-    let copied = medium::File::backup_beside(pool, &log_path(path), target, pool::MEDIUM_LINE);
+    let refused = |source| Error::io("open the pool")(source);
+    let place = FilePlace::find(path).map_err(refused)?;
+    let pool = place.open(false).map_err(refused)?;
+    let copied = medium::File::backup_beside(pool, &log_place(&place), target, pool::MEDIUM_LINE);
     Ok(copied.map_err(MediumError::from)?)
 }

@@ -283,6 +283,7 @@ mod backend;
 mod background;
 mod backup;
 mod batch;
+mod close;
 mod derived;
 mod encoding;
 mod kind;
@@ -299,6 +300,7 @@ mod violation;
 mod word_tree;
 
 pub use batch::Batch;
+pub use close::CloseError;
 pub use encoding::{EncodedValue, Key, StartsWith};
 pub use engines::engine::{CodecKind, Contract, Engine, Setting, Settings, Values};
 pub use engines::index::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
@@ -310,8 +312,8 @@ pub use engines::{Error, ErrorKind, Result};
 pub use kind::TreeOptions;
 pub use medium::file::{LogEnd, LogError, Replay};
 pub use medium::{
-    Durability, FileStat, FlushKind, Grown, LimitedBy, LineForm, LineStore, MediumError, Survives,
-    ignore_file_size_signal,
+    DisplacedFile, Displacement, Durability, FileStat, FlushKind, Grown, LimitedBy, LineForm,
+    LineStore, MediumError, Survives, ignore_file_size_signal,
 };
 pub use options::{MediumChoice, Options, log_path};
 pub use pending::{Pending, PendingTree, PendingTyped, PendingWords};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use engines::{Error, ErrorKind, Result};
-use medium::{FileLock, Lsn, Process, Survives};
+use medium::{FileLock, FilePlace, Lsn, Process, Survives};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::backend::{Backend, StoreOpening};
@@ -17,6 +17,9 @@ use crate::violation::StoreViolation;
 
 mod full_pool;
 
+/// What [`StoreStat::notes`](crate::StoreStat::notes) says of a folder that cannot be synced.
+const UNSYNCED_FOLDER: &str = "the file system cannot sync folders: if the power is lost a moment after a pool was made or closed, its file or                                its log may be missing, or a log that was removed may be back";
+
 /// A pool, its open trees, and what opening it took.
 ///
 /// In a child that was forked after the open, the pool and the trees belong to the parent. Each
@@ -25,6 +28,8 @@ mod full_pool;
 /// ([`StripedTree`](engines::batch::StripedTree)).
 pub(crate) struct OpenStore {
     pub(crate) path: PathBuf,
+    /// Where the pool's file lies, if it has a name.
+    pub(crate) place: Option<FilePlace>,
     pub(crate) recovery: Recovery,
     pub(crate) opening: StoreOpening,
     // It holds trees and the pool, so it goes before both.
@@ -85,16 +90,13 @@ impl SharedStore {
         Arc::get_mut(&mut self.0)
     }
 
-    /// Takes the store out, if there is no other handle.
+    /// The store, if this is its only handle.
     ///
     /// # Errors
-    /// [`ErrorKind::Forked`]; [`ErrorKind::InUse`]: the store is closed when the last handle is
-    /// dropped.
-    pub(crate) fn into_store(self) -> Result<OpenStore> {
+    /// [`ErrorKind::Forked`]; [`ErrorKind::InUse`]: there is another handle.
+    pub(crate) fn alone(&mut self) -> Result<&mut OpenStore> {
         self.expect_own_process()?;
-        let shared = Arc::clone(&self.0);
-        drop(self);
-        Arc::try_unwrap(shared).map_err(|_| ErrorKind::InUse.into())
+        self.get_mut().ok_or_else(|| ErrorKind::InUse.into())
     }
 }
 
@@ -103,6 +105,7 @@ impl OpenStore {
     /// read.
     pub(crate) fn new(
         path: &Path,
+        place: Option<FilePlace>,
         backend: Box<dyn Backend>,
         opening: StoreOpening,
         recovered: Recovered,
@@ -110,6 +113,7 @@ impl OpenStore {
     ) -> Self {
         Self {
             path: path.to_owned(),
+            place,
             recovery: recovered.recovery,
             opening,
             background: recovered.background,
@@ -164,6 +168,14 @@ impl OpenStore {
         match &self.background {
             Some(background) => background.damage(),
             None => None,
+        }
+    }
+
+    /// Weaknesses of the system, in words.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        match &self.place {
+            Some(place) if !place.folder().is_synced() => vec![UNSYNCED_FOLDER.to_owned()],
+            _ => Vec::new(),
         }
     }
 
@@ -225,15 +237,36 @@ impl OpenStore {
         self.backend()?.wake_when_durable(lsn, waker)
     }
 
-    /// Closes the store cleanly, unless it is only read.
-    pub(crate) fn close(self) -> Result<()> {
-        drop(self.background);
-        drop(self.trees);
+    /// Closes the store cleanly, unless it is only read. After an error it is still open.
+    pub(crate) fn close(&mut self) -> Result<()> {
+        self.end_work();
         // A store that is only read is dropped without a clean close.
         if self.source.is_some() {
             return Ok(());
         }
         self.backend.close()
+    }
+
+    /// Removes the files of the store, under its lock.
+    pub(crate) fn remove_files(&mut self) -> Result<()> {
+        self.expect_writable()?;
+        self.end_work();
+        self.backend.abandon()?;
+        let Some(place) = &self.place else {
+            return Ok(());
+        };
+        let Some(file) = self.backend.pool_file() else {
+            return Ok(());
+        };
+        let removed = place.remove(file).and_then(|_| place.folder().sync());
+        removed.map_err(Error::io("remove the pool"))
+    }
+
+    /// Ends the thread in the background, and closes the trees. They are opened again when they are
+    /// asked for.
+    fn end_work(&mut self) {
+        self.background = None;
+        self.trees.get_mut().clear();
     }
 
     /// The error with the path of this store.

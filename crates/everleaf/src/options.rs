@@ -1,8 +1,7 @@
 //! How a store is opened, and the opening itself.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,9 +9,11 @@ use std::time::{Duration, Instant};
 use engines::engine::{Engine, Host, Settings};
 use engines::index::EpochLength;
 use engines::{Error, ErrorKind, Result};
-use medium::file::{Beside, Io, Through, sync_folder};
+use medium::file::{Beside, Io, Through};
+use medium::testing::refusal::{SystemCall, grant};
 use medium::{
-    Dax, DaxOptions, Durability, FileLock, FileOptions, FlushKind, LineForm, LineStore, Medium,
+    Dax, DaxOptions, Durability, FileLock, FileOptions, FilePlace, FlushKind, LineForm, LineStore,
+    Medium,
     Survives,
 };
 use pool::{Identity, Pool, PoolOptions};
@@ -25,6 +26,11 @@ use crate::recovery::{self, Terms};
 
 /// The least memory for written pages.
 const PRIVATE_BYTES_MIN: u64 = 1 << 20;
+
+/// How often an open begins anew because its path led to another file once it had the lock.
+const ATTEMPTS_MAX: u32 = 100;
+/// The permissions of a new pool, as far as the process grants them to new files.
+const NEW_POOL_MODE: u32 = 0o666;
 
 /// Where a store's bytes become durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
@@ -383,9 +389,9 @@ impl Options {
 
     fn open_what_is_there(&self, path: &Path) -> Result<Store> {
         let start = Instant::now();
-        let LockedFile { file, lock } = locked_to_read(path)?;
+        let LockedPool { file, place, lock } = locked_to_read(path)?;
         let mut missing = Vec::new();
-        let image = self.image(path, &file).or_else(|error| {
+        let image = self.image(&place, &file).or_else(|error| {
             missing.push(format!(
                 "what only the log had is left out: {}",
                 error.what()
@@ -403,7 +409,7 @@ impl Options {
                 "what was cut off is left out: the file has {length} of {expected} bytes"
             ));
         }
-        let store = self.finish(path, image, start, Some(file))?;
+        let store = self.finish(path, image, start, Some(place), Some(file))?;
         Ok(store.lacking(missing).locked_by(lock))
     }
 
@@ -419,7 +425,7 @@ impl Options {
             return Err(not_a_pool("new memory holds nothing that could be read").at(path));
         }
         let ram = Dax::plain(self.limit_bytes).map_err(medium::MediumError::from)?;
-        self.finish(path, ram, start, None)
+        self.finish(path, ram, start, None, None)
             .map_err(|error| error.at(path))
     }
 
@@ -430,48 +436,78 @@ impl Options {
     /// The same as those of [`Options::open`].
     #[doc(hidden)]
     pub fn open_with<M: Host>(&self, medium: M) -> Result<Store> {
-        self.finish(Path::new("(medium)"), medium, Instant::now(), None)
+        self.finish(Path::new("(medium)"), medium, Instant::now(), None, None)
     }
 
     fn open_path(&self, path: &Path) -> Result<Store> {
-        let (LockedFile { file, lock }, made) = self.open_and_lock(path)?;
-        // Another process may have opened the new file and written to it before this one had the
-        // lock.
-        if !made || file.metadata().map_err(refused)?.len() > 0 {
-            return Ok(self.open_locked(path, file)?.locked_by(lock));
-        }
-        let again = file.try_clone().map_err(refused)?;
-        let opened = self.open_locked(path, file);
-        if opened.is_err() {
-            // It holds nothing yet. A file that is no pool would confuse users, and its log would
-            // be refused by the next pool. The file is locked until then.
-            medium::File::remove_log_of_failed(&again, &log_path(path), pool::MEDIUM_LINE);
-            let _ = std::fs::remove_file(path);
-        }
-        Ok(opened?.locked_by(lock))
-    }
-
-    /// The file, locked, and whether it was made by this call.
-    fn open_and_lock(&self, path: &Path) -> Result<(LockedFile, bool)> {
-        loop {
-            let (file, made) = self.open_file(path)?;
+        for _ in 0..ATTEMPTS_MAX {
+            let opened = self.open_file(path)?;
+            if opened.is_new {
+                if let Some(store) = self.open_new(path, opened.pool)? {
+                    return Ok(store);
+                }
+                continue;
+            }
             let operation = FlockOperation::NonBlockingLockExclusive;
-            if let Some(locked) = LockedFile::lock(file, path, operation)? {
-                return Ok((locked, made));
+            if let Some(locked) = opened.pool.lock(operation)? {
+                let store = self.open_locked(path, &locked.place, locked.file)?;
+                return Ok(store.locked_by(locked.lock));
             }
         }
+        Err(never_in_place())
+    }
+
+    /// Opens a pool whose file this call has made. `None` if another process removed the file
+    /// before it was locked. If anything fails, the file is removed: it holds nothing yet. A file
+    /// that is no pool would confuse users, and its log would be refused by the next pool.
+    fn open_new(&self, path: &Path, new: NamedPool) -> Result<Option<Store>> {
+        // A second handle, for the case of a failure.
+        let again = match new.file.try_clone() {
+            Ok(again) => again,
+            Err(error) => {
+                remove_if_empty(&new.place, &new.file);
+                return Err(refused(error));
+            }
+        };
+        let place = new.place.clone();
+        let locked = match new.lock(FlockOperation::NonBlockingLockExclusive) {
+            Ok(Some(locked)) => locked,
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                // The process that has locked it uses it.
+                if !matches!(error.kind(), ErrorKind::Locked { .. }) {
+                    remove_if_empty(&place, &again);
+                }
+                return Err(error);
+            }
+        };
+        let LockedPool { file, lock, .. } = locked;
+        // Another process may have opened the new file and written to it before this one had the
+        // lock.
+        if file.metadata().map_err(refused)?.len() > 0 {
+            let store = self.open_locked(path, &place, file)?;
+            return Ok(Some(store.locked_by(lock)));
+        }
+        let opened = self.open_locked(path, &place, file);
+        if opened.is_err() {
+            let log_place = log_place(&place);
+            medium::File::remove_log_of_failed(&again, &log_place, pool::MEDIUM_LINE);
+            // If this fails, an empty pool stays, which does no harm.
+            let _ = place.remove(&again);
+        }
+        Ok(Some(opened?.locked_by(lock)))
     }
 
     fn open_to_read(&self, path: &Path) -> Result<Store> {
         let start = Instant::now();
-        let LockedFile { file, lock } = locked_to_read(path)?;
-        let image = self.image(path, &file)?;
-        let store = self.finish(path, image, start, Some(file))?;
+        let LockedPool { file, place, lock } = locked_to_read(path)?;
+        let image = self.image(&place, &file)?;
+        let store = self.finish(path, image, start, Some(place), Some(file))?;
         Ok(store.locked_by(lock))
     }
 
     /// The pool in a file that is locked, as memory.
-    pub(crate) fn image(&self, path: &Path, file: &File) -> Result<Dax> {
+    pub(crate) fn image(&self, place: &FilePlace, file: &File) -> Result<Dax> {
         let again = file.try_clone().map_err(refused)?;
         let asked = self.medium == MediumChoice::Dax;
         let needs_log =
@@ -482,40 +518,45 @@ impl Options {
         }
         as_formed(medium::File::image(
             again,
-            &log_path(path),
+            &log_place(place),
             self.file_options(),
             asked,
         )?)
     }
 
-    /// The file, and whether it was made by this call.
-    fn open_file(&self, path: &Path) -> Result<(File, bool)> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true);
-        match std::fs::metadata(path) {
+    /// Opens the file at the end of `path`, and makes it if it is missing. Links are followed, also
+    /// one that leads to no file yet.
+    fn open_file(&self, path: &Path) -> Result<OpenedFile> {
+        let is_missing = match std::fs::metadata(path) {
             Ok(found) if !found.is_file() => return Err(no_file(&found)),
-            Ok(_) => {
-                return options
-                    .open(path)
-                    .map(|file| (file, false))
-                    .map_err(refused);
-            }
+            Ok(_) => false,
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(refused(error)),
             Err(_) if !self.create => return Err(ErrorKind::NoSuchPool.into()),
-            Err(_) => {}
-        }
-        match options.clone().create_new(true).open(path) {
-            Ok(file) => Ok((file, true)),
+            Err(_) => true,
+        };
+        let place = FilePlace::find(path).map_err(refused)?;
+        let made = if is_missing {
+            place.make(NEW_POOL_MODE).map(Some)
+        } else {
+            Ok(None)
+        };
+        let made = match made {
             // Another process was faster.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options
-                .open(path)
-                .map(|file| (file, false))
-                .map_err(refused),
-            Err(error) => Err(refused(error)),
-        }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => None,
+            made => made.map_err(refused)?,
+        };
+        let is_new = made.is_some();
+        let file = match made {
+            Some(file) => file,
+            None => place.open(true).map_err(refused)?,
+        };
+        Ok(OpenedFile {
+            pool: NamedPool { file, place },
+            is_new,
+        })
     }
 
-    fn open_locked(&self, path: &Path, file: File) -> Result<Store> {
+    fn open_locked(&self, path: &Path, place: &FilePlace, file: File) -> Result<Store> {
         let start = Instant::now();
         let needs_log =
             medium::File::needs_log(&file, pool::MEDIUM_LINE).map_err(medium::MediumError::from)?;
@@ -530,37 +571,38 @@ impl Options {
             return Err(not_a_pool(NEVER_WRITTEN));
         }
         let store = match self.medium {
-            MediumChoice::Dax => self.open_dax(path, file, blank, start)?,
+            MediumChoice::Dax => self.open_dax(path, place, file, blank, start)?,
             // `Auto` takes mapped memory only if that survives loss of power, as the file medium
             // does.
             MediumChoice::Auto if Dax::survives_power_loss(&file) => {
-                self.open_dax(path, file, blank, start)?
+                self.open_dax(path, place, file, blank, start)?
             }
             MediumChoice::Auto | MediumChoice::File | MediumChoice::Ram => {
                 self.check_instructions()?;
-                let again = file.try_clone().map_err(refused)?;
-                let medium = self.open_beside(path, file, blank)?;
-                let store = self.open_on_file(path, medium, start)?;
+                let medium = self.open_beside(place, file, blank)?;
+                let store = self.open_on_file(path, medium, start, Some(place.clone()))?;
                 // Again: replaying the log may have written back the number of an older holder.
-                pool::set_holder_of_file(&again)?;
+                if let Some(file) = store.inner.backend.pool_file() {
+                    pool::set_holder_of_file(file)?;
+                }
                 store
             }
         };
         if blank {
             // A new file is durable only once its folder is synced.
             let action = "make the new file durable in its folder";
-            sync_folder(path).map_err(Error::io(action))?;
+            place.folder().sync().map_err(Error::io(action))?;
         }
         Ok(store)
     }
 
-    fn open_beside(&self, path: &Path, file: File, blank: bool) -> Result<medium::File> {
-        let again = file.try_clone().map_err(refused)?;
-        let found = Beside::find(file, &log_path(path), self.file_options())?;
+    fn open_beside(&self, place: &FilePlace, file: File, blank: bool) -> Result<medium::File> {
+        let pool_place = Some(place.clone());
+        let found = Beside::find(file, pool_place, log_place(place), self.file_options())?;
         if !blank {
             // Replay and recovery may take long, and other processes ask for the holder meanwhile.
             // The number is written only once the pool has the log that it needs.
-            pool::set_holder_of_file(&again)?;
+            pool::set_holder_of_file(found.pool_file())?;
         }
         Ok(found.open()?)
     }
@@ -601,16 +643,23 @@ impl Options {
         if self.read_only {
             let source = pool.file().try_clone().map_err(refused)?;
             let image = as_formed(medium::File::image_on(&*pool, Some(log), options, false)?)?;
-            return self.finish(path, image, Instant::now(), Some(source));
+            return self.finish(path, image, Instant::now(), None, Some(source));
         }
         self.open_on_file(
             path,
             medium::File::open(pool, log, options)?,
             Instant::now(),
+            None,
         )
     }
 
-    fn open_on_file(&self, path: &Path, mut medium: medium::File, start: Instant) -> Result<Store> {
+    fn open_on_file(
+        &self,
+        path: &Path,
+        mut medium: medium::File,
+        start: Instant,
+        place: Option<FilePlace>,
+    ) -> Result<Store> {
         // The log keeps lines whole, so either form works.
         let wanted = self.line_store.map(form_of);
         match (Identity::of_medium(&medium)?, wanted) {
@@ -633,17 +682,24 @@ impl Options {
             }
             .into());
         }
-        self.finish(path, medium, start, None)
+        self.finish(path, medium, start, place, None)
     }
 
-    fn open_dax(&self, path: &Path, file: File, blank: bool, start: Instant) -> Result<Store> {
+    fn open_dax(
+        &self,
+        path: &Path,
+        place: &FilePlace,
+        file: File,
+        blank: bool,
+        start: Instant,
+    ) -> Result<Store> {
         if medium::File::needs_log(&file, pool::MEDIUM_LINE).map_err(medium::MediumError::from)? {
             // The pool was last open on the file medium: its log is written back first.
             let again = file.try_clone().map_err(refused)?;
-            self.open_beside(path, again, blank)?.finish()?;
+            self.open_beside(place, again, blank)?.finish()?;
         }
         let asked = self.medium == MediumChoice::Dax;
-        medium::File::remove_unneeded_log(&file, &log_path(path), pool::MEDIUM_LINE, asked)
+        medium::File::remove_unneeded_log(&file, &log_place(place), pool::MEDIUM_LINE, asked)
             .map_err(medium::MediumError::from)?;
         if !blank {
             // The number is written before recovery, which may take long: see `open_beside`.
@@ -658,8 +714,8 @@ impl Options {
             line_store,
             limit_bytes: self.limit_bytes,
         };
-        let dax = Dax::new(file, options)?;
-        self.finish(path, dax, start, None)
+        let dax = Dax::new(file, options)?.lying_at(place.clone());
+        self.finish(path, dax, start, Some(place.clone()), None)
     }
 
     /// Refuses instructions that this processor lacks, whether or not the medium will use them.
@@ -695,12 +751,14 @@ impl Options {
         }
     }
 
-    /// Takes a medium; `source` is the file that it is an image of, if the store is only read.
+    /// Takes a medium; `place` is where its file lies, `source` is the file that it is an image of,
+    /// if the store is only read.
     fn finish<M: Host>(
         &self,
         path: &Path,
         medium: M,
         start: Instant,
+        place: Option<FilePlace>,
         source: Option<File>,
     ) -> Result<Store> {
         // Whether a new file survives loss of power is known only when some of it is mapped.
@@ -739,7 +797,75 @@ impl Options {
             start,
         };
         let recovered = recovery::recover(&pool, terms)?;
-        Ok(Store::on(path, Box::new(pool), opening, recovered, source))
+        let backend = Box::new(pool);
+        Ok(Store::on(path, backend, opening, recovered, place, source))
+    }
+}
+
+/// The file of a pool, and where it lies.
+pub(crate) struct NamedPool {
+    pub(crate) file: File,
+    pub(crate) place: FilePlace,
+}
+
+/// The file of a pool, where it lies, and the lock on it. Only the lock's own descriptor has the
+/// lock: what is mapped from the file, and copies of its descriptor, do not keep it locked.
+pub(crate) struct LockedPool {
+    pub(crate) file: File,
+    pub(crate) place: FilePlace,
+    pub(crate) lock: FileLock,
+}
+
+impl NamedPool {
+    /// Locks the pool, alone or beside other readers; `None` if the place does not lead to the file
+    /// any more, because another process has removed or replaced it.
+    pub(crate) fn lock(self, operation: FlockOperation) -> Result<Option<LockedPool>> {
+        let Self { file, place } = self;
+        // On some file systems a file that is to be locked alone must be open for writing.
+        let is_written = operation == FlockOperation::NonBlockingLockExclusive;
+        let again = match place.open(is_written) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            again => again.map_err(refused)?,
+        };
+        let Some(found) = FileLock::on(again, &file).map_err(refused)? else {
+            return Ok(None);
+        };
+        lock(found.file(), operation)?;
+        if !is_in_place(&place, &file)? {
+            return Ok(None);
+        }
+        Ok(Some(LockedPool {
+            file,
+            place,
+            lock: found,
+        }))
+    }
+}
+
+/// The file of a pool that is to be opened for writing.
+struct OpenedFile {
+    pool: NamedPool,
+    /// Whether this process has just made it.
+    is_new: bool,
+}
+
+/// Whether a file still has the name under which it was opened. Otherwise another process has
+/// removed or replaced it.
+fn is_in_place(place: &FilePlace, file: &File) -> Result<bool> {
+    Ok(place.displacement(file).map_err(refused)?.is_none())
+}
+
+/// The error if that never was so.
+fn never_in_place() -> Error {
+    refused(io::Error::other("its path leads to another file each time"))
+}
+
+/// Removes a new file that could not be locked, unless another process has written to it.
+fn remove_if_empty(place: &FilePlace, file: &File) {
+    let is_empty = file.metadata().is_ok_and(|file| file.len() == 0);
+    if is_empty {
+        // If this fails, an empty file stays, which the next open takes for a new pool.
+        let _ = place.remove(file);
     }
 }
 
@@ -761,11 +887,22 @@ fn form_of(store: LineStore) -> LineForm {
 /// The path of the log of the pool at `path`: beside the file itself if `path` is a link.
 #[must_use]
 pub fn log_path(path: &Path) -> PathBuf {
-    // A path that does not exist yet is no link.
-    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let path = match path.canonicalize() {
+        Ok(path) => path,
+        // It does not exist yet; but a link may lead to it.
+        Err(_) => match FilePlace::find(path) {
+            Ok(place) => place.path().to_owned(),
+            Err(_) => path.to_owned(),
+        },
+    };
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".log");
     path.with_file_name(name)
+}
+
+/// Where the log of a pool lies.
+pub(crate) fn log_place(pool: &FilePlace) -> FilePlace {
+    pool.with_suffix(".log")
 }
 
 /// Why a file of zeros, or without any content, is no pool.
@@ -786,46 +923,25 @@ fn no_file(found: &Metadata) -> Error {
     })
 }
 
-/// A pool's file, and the lock on it. Only the lock's own descriptor has the lock: what is mapped
-/// from the file, and copies of its descriptor, do not keep it locked.
-pub(crate) struct LockedFile {
-    pub(crate) file: File,
-    pub(crate) lock: FileLock,
-}
-
-impl LockedFile {
-    /// Locks the file that was opened at `path`; `None` if the path does not lead to it any more.
-    fn lock(file: File, path: &Path, operation: FlockOperation) -> Result<Option<Self>> {
-        let Some(found) = FileLock::beside(&file, path).map_err(refused)? else {
-            return Ok(None);
-        };
-        lock(found.file(), operation)?;
-        // The process that made it may have failed and removed it before this one had the lock.
-        if file.metadata().map_err(refused)?.nlink() == 0 {
-            return Ok(None);
-        }
-        Ok(Some(Self { file, lock: found }))
-    }
-}
-
 /// The file at `path`, opened to be read and locked beside other readers.
-pub(crate) fn locked_to_read(path: &Path) -> Result<LockedFile> {
+pub(crate) fn locked_to_read(path: &Path) -> Result<LockedPool> {
     let refused = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => Error::from(ErrorKind::NoSuchPool),
         _ => Error::io("open the pool")(source),
     };
-    loop {
-        // Opening a pipe would block.
+    for _ in 0..ATTEMPTS_MAX {
         let found = std::fs::metadata(path).map_err(refused)?;
         if !found.is_file() {
             return Err(no_file(&found));
         }
-        let file = File::open(path).map_err(refused)?;
+        let place = FilePlace::find(path).map_err(refused)?;
+        let file = place.open(false).map_err(refused)?;
         let operation = FlockOperation::NonBlockingLockShared;
-        if let Some(locked) = LockedFile::lock(file, path, operation)? {
+        if let Some(locked) = (NamedPool { file, place }).lock(operation)? {
             return Ok(locked);
         }
     }
+    Err(never_in_place())
 }
 
 /// The error for a file that the system does not open for writing.
@@ -847,7 +963,8 @@ fn is_alive(process: u32) -> bool {
 /// Takes the lock by which one process, and within it one store, writes to a pool at a time, or
 /// several read it. The system releases it when the process ends, however it ends.
 pub(crate) fn lock(file: &File, how: FlockOperation) -> Result<()> {
-    match flock(file, how) {
+    grant(SystemCall::Lock).map_err(Error::io("lock the pool"))?;
+    match rustix::io::retry_on_intr(|| flock(file, how)) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::WOULDBLOCK) => {
             // If readers can still get the lock, its holders are readers.

@@ -262,7 +262,7 @@ impl<M: Host> Opened<'_, M> {
         if !self.pool.has_bitmaps_to_read() {
             return None;
         }
-        Some(Background::read_bitmaps(self.pool.clone()))
+        Some(Background::read_bitmaps(self.pool))
     }
 
     /// Step 6. It comes before any user of the store reads.

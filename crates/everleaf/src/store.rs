@@ -9,7 +9,8 @@ use engines::batch::StripedTree;
 use engines::engine::Settings;
 use engines::index::{Index, LeftOut, Violation};
 use engines::{Error, ErrorKind, Result};
-use medium::{FileLock, FileStat, LineForm, Survives};
+use medium::{FilePlace, FileStat, LineForm, Survives};
+use medium::FileLock;
 use pool::{DamagedRoot, Roots};
 
 use crate::backend::{Backend, OpenTree, StoreOpening};
@@ -83,19 +84,23 @@ pub struct StoreStat {
     /// The line log: its size, checkpoints, group commits, and the memory of written pages; `None`
     /// on other media.
     pub log: Option<FileStat>,
+    /// Weaknesses of the system that the store had to put up with, in words for people; usually
+    /// none. An example is a file system that cannot sync folders.
+    pub notes: Vec<String>,
 }
 
 impl Store {
-    /// A store on a pool that was recovered. `source` is the pool's file, if the store is only
-    /// read.
+    /// A store on a pool that was recovered. `place` is where its file lies, if it has a name;
+    /// `source` is that file, if the store is only read.
     pub(crate) fn on(
         path: &Path,
         backend: Box<dyn Backend>,
         opening: StoreOpening,
         recovered: Recovered,
+        place: Option<FilePlace>,
         source: Option<File>,
     ) -> Self {
-        let inner = OpenStore::new(path, backend, opening, recovered, source);
+        let inner = OpenStore::new(path, place, backend, opening, recovered, source);
         Self {
             inner: SharedStore::new(inner),
         }
@@ -476,7 +481,10 @@ impl Store {
     /// [`ErrorKind::ReadOnly`] if the store is only read.
     pub fn compact(&self) -> Result<u64> {
         self.at(self.inner.expect_writable())?;
-        let room = || std::fs::metadata(&self.inner.path).map_or(0, |file| 512 * file.blocks());
+        // The path may mean another file by now.
+        let file = self.inner.backend.pool_file();
+        let blocks = || file?.metadata().ok().map(|file| file.blocks());
+        let room = || 512 * blocks().unwrap_or(0);
         let before = room();
         self.inner.find_space();
         let backend = self.at(self.inner.backend())?;
@@ -519,6 +527,7 @@ impl Store {
             recovery,
             marked: pool.marked,
             log: backend.log_stat(),
+            notes: self.inner.notes(),
         })
     }
 
@@ -615,21 +624,6 @@ impl Store {
             found.insert(0, first);
         }
         Ok(found)
-    }
-
-    /// Closes the store cleanly: the next open need not find out which space is in use, and the
-    /// file gives its free tail back. Durable when this returns. Dropping the last handle does the
-    /// same, but cannot report an error.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InUse`] while another clone of the store, one of its trees or a
-    /// [`Pending`](crate::Pending) result lives; it is then closed when the last of them is dropped.
-    /// [`ErrorKind::Medium`] if the medium failed. [`ErrorKind::Forked`] in a child that was forked
-    /// after the open: nothing is closed.
-    pub fn close(self) -> Result<()> {
-        let path = self.inner.path.clone();
-        let closed = self.inner.into_store().and_then(OpenStore::close);
-        closed.map_err(|error| error.at(&path))
     }
 
     pub(crate) fn at<T>(&self, result: Result<T>) -> Result<T> {

@@ -219,7 +219,7 @@ fn read_and_compare(engine: Engine, options: &Options, is_closed: bool) -> Resul
         "{error}"
     );
     assert!(error.to_string().contains("back the pool up"), "{error}");
-    store.close()
+    Ok(store.close()?)
 }
 
 #[test]

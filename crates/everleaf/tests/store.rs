@@ -146,8 +146,12 @@ fn a_handle_keeps_the_store_open_and_the_last_one_closes_it() -> Result<()> {
     let store = Store::open(&path)?;
     let tree = store.tree("t")?;
     let other = tree.clone();
-    let error = store.close().unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::InUse), "{error}");
+    let failed = store.close().unwrap_err();
+    assert!(matches!(failed.error.kind(), ErrorKind::InUse), "{failed}");
+    assert_eq!(failed.error.path(), Some(path.as_path()));
+    // The error has the store.
+    failed.store.tree("u")?.put("the store", "is usable")?;
+    drop(failed);
     drop(tree);
     assert!(matches!(
         Store::open(&path).unwrap_err().kind(),

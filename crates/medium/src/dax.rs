@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::error::{Grown, MapError};
 use crate::file::survives;
 use crate::flush::{FlushKind, flush_range, store_fence};
+use crate::folder::{DisplacedFile, FilePlace};
 use crate::line_store::{store_single, stream};
 use crate::mapping::{Mapping, grants_sync};
 use crate::process::CoveredDescriptor;
-use crate::{Extent, LineForm, LineStore, LineValue, Lsn, Medium, MediumError, Survives};
+use crate::{Extent, Grown, LineForm, LineStore, LineValue, Lsn, Medium, MediumError, Survives};
 
 /// How [`Dax`] makes bytes durable; the default asks the processor.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +54,8 @@ pub struct Dax {
     /// In plain memory: what the file that it is a copy of survives, or [`Survives::Nothing`] if it
     /// is no copy.
     plain: Option<Survives>,
+    /// Where the file lies, if the caller has said so.
+    place: Option<FilePlace>,
 }
 
 impl Dax {
@@ -89,7 +92,40 @@ impl Dax {
             line_store,
             line_form,
             plain: None,
+            place: None,
         })
+    }
+
+    /// Says where the file lies. Growth and the close of the pool then fail if it has lost its name
+    /// there.
+    #[must_use]
+    pub fn lying_at(mut self, place: FilePlace) -> Self {
+        self.place = Some(place);
+        self
+    }
+
+    /// The file, unless this is plain memory.
+    pub fn pool_file(&self) -> Option<&File> {
+        self.mapping.file()
+    }
+
+    /// Whether the file still has its name.
+    fn expect_place(&self) -> Result<(), MediumError> {
+        let Some(place) = &self.place else {
+            return Ok(());
+        };
+        let Some(file) = self.mapping.file() else {
+            return Ok(());
+        };
+        // If the system does not tell, the file counts as being in place.
+        let Ok(Some(how)) = place.displacement(file) else {
+            return Ok(());
+        };
+        Err(MediumError::Displaced(DisplacedFile {
+            file: Grown::Pool,
+            path: place.path().to_owned(),
+            how,
+        }))
     }
 
     /// Plain memory of this process, in huge pages where the system gives them. It grows as needed,
@@ -119,6 +155,7 @@ impl Dax {
             line_store,
             line_form,
             plain: Some(survives),
+            place: None,
         }
     }
 
@@ -158,6 +195,9 @@ unsafe impl Medium for Dax {
     }
 
     fn grow(&self, length: u64) -> Result<(), MediumError> {
+        if length > self.mapping.extent().length() {
+            self.expect_place()?;
+        }
         self.mapping.grow(length)
     }
 
@@ -237,6 +277,10 @@ unsafe impl Medium for Dax {
         store_fence(self.flush);
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
         Lsn::DURABLE
+    }
+
+    fn prepare_finish(&self) -> Result<(), MediumError> {
+        self.expect_place()
     }
 
     fn survives(&self) -> Survives {

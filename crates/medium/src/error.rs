@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 
 use crate::file::LogError;
+use crate::folder::DisplacedFile;
 use crate::line_store::LineNotStored;
 use crate::{remedy, size};
 
@@ -163,6 +164,10 @@ pub enum MediumError {
     /// The processor could not store a line whole, and has no other instruction that could.
     #[error(transparent)]
     Line(#[from] LineNotStored),
+    /// A file of the store was moved, removed or replaced while it was open. Nothing more is written;
+    /// reads go on.
+    #[error("{0}")]
+    Displaced(DisplacedFile),
     /// Writes may not be durable; nothing is acknowledged any more.
     #[error(
         "the medium failed and accepts nothing more: {0}; reopen the pool to see what is durable"

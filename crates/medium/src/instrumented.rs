@@ -50,6 +50,7 @@ macro_rules! passed_on {
             settle(lsn: Lsn) -> Result<(), MediumError>;
             await_memory() -> Result<(), MediumError>;
             admit() -> Result<(), MediumError>;
+            prepare_finish() -> Result<(), MediumError>;
             finish() -> Result<(), MediumError>;
             survives() -> Survives;
         }

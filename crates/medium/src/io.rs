@@ -19,7 +19,8 @@ pub trait Io: Send + Sync + std::fmt::Debug + 'static {
     fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Writes some bytes at `offset`.
     fn write(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
-    /// Makes all writes durable, and the length.
+    /// Makes all writes durable, and the length. A call that a signal interrupts may be repeated:
+    /// see [`sync_whole`].
     fn sync(&self) -> io::Result<()>;
     /// Gives the bytes from `start` to `end` room on the disk, and the file at least this length.
     fn allocate(&self, start: u64, end: u64) -> io::Result<()>;
@@ -63,7 +64,7 @@ impl Io for Disk {
     }
 
     fn sync(&self) -> io::Result<()> {
-        Ok(fdatasync(&self.0)?)
+        Ok(rustix::io::retry_on_intr(|| fdatasync(&self.0))?)
     }
 
     fn allocate(&self, start: u64, end: u64) -> io::Result<()> {
@@ -129,6 +130,17 @@ pub(crate) fn write_all(io: &dyn Io, mut bytes: &[u8], mut offset: u64) -> io::R
         }
     }
     Ok(())
+}
+
+/// Makes all writes durable, and the length, however often signals interrupt that. An interrupted
+/// sync has lost nothing: the system still knows which pages it has to write.
+pub(crate) fn sync_whole(io: &dyn Io) -> io::Result<()> {
+    loop {
+        match io.sync() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            synced => return synced,
+        }
+    }
 }
 
 /// Fills `buffer`; bytes beyond the end of the file read as zero.

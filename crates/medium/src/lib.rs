@@ -24,6 +24,7 @@ mod error;
 mod extent;
 pub mod file;
 mod flush;
+pub mod folder;
 mod guard;
 mod holes;
 mod huge_pages;
@@ -45,6 +46,7 @@ pub mod sim;
 pub mod sync;
 #[doc(hidden)]
 pub mod testing;
+mod threads;
 
 pub use cell::{FoundLine, Line, Torn, VolatileWord, Word};
 pub use count::Counts;
@@ -53,6 +55,7 @@ pub use error::{Grown, LimitedBy, MapError, MediumError};
 pub use extent::Extent;
 pub use file::{Durability, File, FileOptions, FileStat, LogError};
 pub use flush::FlushKind;
+pub use folder::{DisplacedFile, Displacement, FilePlace};
 pub use guard::{BadOffset, MediumGuard};
 pub use holes::RELEASE_BYTES;
 pub use huge_pages::SmallPages;
@@ -67,6 +70,7 @@ pub use random::random_id;
 pub use signals::ignore_file_size_signal;
 pub use sim::Sim;
 pub use sync::{Pin, pin};
+pub use threads::start_thread;
 
 #[doc(hidden)]
 pub mod private {

@@ -285,6 +285,14 @@ impl Mapping {
         &self.extent
     }
 
+    /// The file to which stores go; `None` if they stay in memory.
+    pub(crate) fn file(&self) -> Option<&File> {
+        match &self.backing {
+            Backing::Shared { disk, .. } => Some(&disk.0),
+            Backing::Memory | Backing::Private { .. } | Backing::Copy => None,
+        }
+    }
+
     /// Whether the file system granted `MAP_SYNC`: its own metadata is then durable before a page
     /// is written.
     pub(crate) fn is_synchronous(&self) -> bool {

@@ -255,6 +255,14 @@ pub unsafe trait Medium: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Whether a pool can be closed cleanly. Called before anything is written for that.
+    ///
+    /// # Errors
+    /// [`MediumError::Displaced`] if its file has lost its name. The pool is as it was.
+    fn prepare_finish(&self) -> Result<(), MediumError> {
+        Ok(())
+    }
+
     /// Ends a pool that is closed cleanly, and of which everything is flushed and fenced. Nothing
     /// is written after this.
     ///

@@ -3,6 +3,9 @@
 
 use std::io;
 
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+
 /// Bytes as a person writes them: `1 byte`, `56 KiB`, `19.9 MiB`.
 #[must_use]
 pub fn size(bytes: u64) -> String {
@@ -23,8 +26,25 @@ pub fn size(bytes: u64) -> String {
 
 /// The remedy for an error of the operating system, as a text for users.
 #[must_use]
-pub fn remedy(source: &io::Error) -> &'static str {
-    match source.kind() {
+pub fn remedy(source: &io::Error) -> String {
+    let remedy = match Errno::from_io_error(source) {
+        Some(Errno::MFILE) => return files_limit(),
+        Some(Errno::NFILE) => {
+            "end other programs, or raise the system's limit of open files (`sysctl fs.file-max`)"
+        }
+        Some(Errno::NOLCK) => {
+            "give a file system that has locks, such as NFS with its lock service running"
+        }
+        Some(Errno::AGAIN) => {
+            "end other programs, or raise what `ulimit -u` and `ulimit -v` allow, then try it again"
+        }
+        _ => remedy_of(source.kind()),
+    };
+    remedy.to_owned()
+}
+
+fn remedy_of(kind: io::ErrorKind) -> &'static str {
+    match kind {
         io::ErrorKind::PermissionDenied => "give this user the permission",
         io::ErrorKind::NotFound
         | io::ErrorKind::NotADirectory
@@ -38,6 +58,17 @@ pub fn remedy(source: &io::Error) -> &'static str {
         }
         _ => "see that the file system and its device work, then try it again",
     }
+}
+
+/// The remedy if the process has as many files open as it may.
+fn files_limit() -> String {
+    let limit = match getrlimit(Resource::Nofile).current {
+        Some(files) => format!("this process may have {files} files open"),
+        None => "this process has too many files open".to_owned(),
+    };
+    format!(
+        "{limit} (`ulimit -n`): raise that limit, or close stores; each has two files open, and its folder"
+    )
 }
 
 /// A name that stands for nothing.

@@ -555,19 +555,36 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     /// [`ErrorKind::InUse`] while another clone lives; the pool is then closed when that is
-    /// dropped.
-    pub fn close(self) -> Result<()> {
-        Arc::try_unwrap(self.shared)
-            .map_err(|_| ErrorKind::InUse)?
-            .close()
+    /// dropped. [`ErrorKind::Medium`] if the medium failed, or the file has lost its name.
+    pub fn close(mut self) -> Result<()> {
+        self.close_in_place()
+    }
+
+    /// Does the same as [`Pool::close`], but keeps the pool, which can still be read after an
+    /// error. After success nothing is written any more.
+    ///
+    /// # Errors
+    /// The errors of [`Pool::close`].
+    pub fn close_in_place(&mut self) -> Result<()> {
+        match Arc::get_mut(&mut self.shared) {
+            Some(shared) => shared.close(),
+            None => Err(ErrorKind::InUse.into()),
+        }
     }
 }
 
 impl<M: Medium> Shared<M> {
     fn close(&mut self) -> Result<()> {
-        if std::mem::replace(&mut self.closed, true) {
+        if self.closed {
             return Ok(());
         }
+        self.medium.prepare_finish()?;
+        self.try_close()?;
+        self.closed = true;
+        Ok(())
+    }
+
+    fn try_close(&mut self) -> Result<()> {
         for offset in self.limbo.drain() {
             self.space.free(offset);
         }
@@ -588,9 +605,28 @@ impl<M: Medium> Shared<M> {
         guard.fence();
         // PERSIST: all bitmaps are ordered before; if this is lost, the next open marks.
         StateWord::Clean.publish(&guard, 1)?;
-        guard.drain()?;
+        let drained = guard.drain();
         drop(guard);
-        self.medium.shrink(u64::from(end) * SLAB_BYTES)?;
+        let ended = match drained {
+            Ok(()) => self.finish_at(u64::from(end) * SLAB_BYTES),
+            Err(error) => Err(error.into()),
+        };
+        if ended.is_err() {
+            // The pool may be used further, unless its medium takes no more writes.
+            let guard = medium::MediumGuard::new(&self.medium);
+            StateWord::Clean.publish(&guard, 0)?;
+            // PERSIST: the clean flag, in the same line. If this is lost, the pool seems truncated
+            // behind its last slab in use, and nothing was published from behind it yet.
+            let (_, high_water_bytes) = self.space.bytes();
+            StateWord::HighWater.publish(&guard, high_water_bytes / SLAB_BYTES)?;
+            guard.fence();
+        }
+        ended
+    }
+
+    /// Cuts the free tail off, and ends the medium.
+    fn finish_at(&mut self, length: u64) -> Result<()> {
+        self.medium.shrink(length)?;
         self.finish()
     }
 

@@ -42,6 +42,8 @@ struct Report {
     /// in use before the open.
     damaged: Vec<Damaged>,
     open_ns: u64,
+    /// Weaknesses of the system that the store had to put up with.
+    notes: Vec<String>,
     trees: Vec<TreeReport>,
 }
 
@@ -189,6 +191,7 @@ impl Report {
                 })
                 .collect(),
             open_ns: stat.recovery.duration.as_nanos() as u64,
+            notes: stat.notes,
             trees,
         })
     }
@@ -248,6 +251,9 @@ impl Report {
                 progress::duration(Duration::from_nanos(self.open_ns))
             ),
         );
+        for note in &self.notes {
+            line("note", note.clone());
+        }
         for tree in &self.trees {
             line("tree", tree.words());
         }

@@ -145,6 +145,11 @@ pub trait Host: Medium {
     fn file(&self) -> Option<&File> {
         None
     }
+
+    /// The pool's file, if the medium has one and knows it.
+    fn pool_file(&self) -> Option<&std::fs::File> {
+        None
+    }
 }
 
 impl Host for File {
@@ -154,6 +159,20 @@ impl Host for File {
 
     fn file(&self) -> Option<&File> {
         Some(self)
+    }
+
+    fn pool_file(&self) -> Option<&std::fs::File> {
+        Some(Self::pool_file(self))
+    }
+}
+
+impl Host for Dax {
+    fn factory(media: &Media) -> &Factory<Self> {
+        &media.dax
+    }
+
+    fn pool_file(&self) -> Option<&std::fs::File> {
+        Self::pool_file(self)
     }
 }
 
@@ -169,7 +188,6 @@ macro_rules! hosts {
 }
 
 hosts! {
-    Dax: dax;
     Instrumented: instrumented;
     #[cfg(feature = "sim")]
     Sim: sim;

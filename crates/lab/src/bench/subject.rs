@@ -494,7 +494,7 @@ impl Bench {
                 .close_cleanly(true)
                 .open(&self.path)?;
             store.finish_recovery();
-            store.close()?;
+            store.close().map_err(everleaf::Error::from)?;
         }
         Ok(self.scratch.as_ref().map(Scratch::path))
     }

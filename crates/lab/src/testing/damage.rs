@@ -108,7 +108,7 @@ pub fn make(
     }
     (0..REMOVED).try_for_each(|index| tree.remove(removed(index)).map(drop))?;
     drop(tree);
-    store.close()
+    Ok(store.close()?)
 }
 
 /// The kinds of damage.

@@ -19,7 +19,6 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,7 +30,8 @@ use super::log::{FoundHeader, FrameReader, Log, LogItem};
 use super::open::write_mark;
 use super::replay::{LogRemnant, look_behind, lost};
 use super::{File, Sizes};
-use crate::io::{Disk, Io, read_some, write_all};
+use crate::folder::FilePlace;
+use crate::io::{Disk, Io, read_some, sync_whole, write_all};
 use crate::{LINE_BYTES, MediumError};
 
 /// Lines of this many bytes of log are written over the copy together.
@@ -70,7 +70,7 @@ impl CopyTarget {
     pub(super) fn finish(&self, mark_offset: u64) -> Result<(), LogError> {
         // The copy is synced before the mark is cleared: a copy that a crash cuts short must not
         // say that it needs no log.
-        self.copy.sync().map_err(refused("make the copy durable"))?;
+        sync_whole(&*self.copy).map_err(refused("make the copy durable"))?;
         write_mark(&*self.copy, mark_offset, LogMark(None))
     }
 }
@@ -86,6 +86,12 @@ impl File {
     /// failed.
     pub fn backup(&self, target: &CopyTarget) -> Result<u64, MediumError> {
         let core = &*self.core;
+        if core.commit.is_displaced() {
+            // The pool's file has everything, and is not written any more.
+            let length = copy_base(&*core.pool, target, core.log.sizes)?;
+            target.finish(core.mark_offset)?;
+            return Ok(length);
+        }
         core.settle(core.end())?;
         for attempt in 0..=FREE_ATTEMPTS {
             // Without checkpoints no space of the log is reused.
@@ -101,15 +107,18 @@ impl File {
                 target.finish(core.mark_offset)?;
                 return Ok(length);
             }
-            core.commit.failure()?;
             target.empty()?;
+            if core.commit.is_displaced() {
+                return self.backup(target);
+            }
+            core.commit.failure()?;
         }
         Err(LogError::Overrun.into())
     }
 
     /// Does the same as [`File::backup`], for a pool that another process has open. The copy
     /// contains everything that was durable when this was called. `None`, with an empty copy, if no
-    /// log of the pool lies at `log_path`: the pool was closed meanwhile, or is open on another
+    /// log of the pool lies at `log_place`: the pool was closed meanwhile, or is open on another
     /// medium.
     ///
     /// # Errors
@@ -118,14 +127,14 @@ impl File {
     /// errors of [`File::backup`].
     pub fn backup_beside(
         pool: fs::File,
-        log_path: &Path,
+        log_place: &FilePlace,
         target: &CopyTarget,
         mark_offset: u64,
     ) -> Result<Option<u64>, LogError> {
         let pool = Disk(pool);
         let sizes = Sizes::default();
         let mark = read_mark(&pool, mark_offset)?;
-        let Some(log) = open_log(log_path, LogAccess::Read)? else {
+        let Some(log) = open_log(log_place, LogAccess::Read)? else {
             return Ok(None);
         };
         let log: Arc<dyn Io> = Arc::new(Disk(log));
@@ -144,7 +153,7 @@ impl File {
         // Whether the pool was open all the time. A clean close clears the mark. A pool without a
         // mark may have named its log meanwhile; if it has not, the log must still lie there.
         let was_open = match (mark.0, read_mark(&pool, mark_offset)?.0) {
-            (None, None) => is_log(log_path, uuid, sizes.header_patience)?,
+            (None, None) => is_log(log_place, uuid, sizes.header_patience)?,
             (_, now) => now == Some(uuid),
         };
         match copied {
@@ -194,11 +203,26 @@ fn live_header(log: &dyn Io, patience: Duration) -> Result<Option<Header>, LogEr
     Err(LogError::Unsettled)
 }
 
-fn is_log(path: &Path, uuid: u128, patience: Duration) -> Result<bool, LogError> {
-    let Ok(Some(log)) = open_log(path, LogAccess::Read) else {
+fn is_log(place: &FilePlace, uuid: u128, patience: Duration) -> Result<bool, LogError> {
+    let Ok(Some(log)) = open_log(place, LogAccess::Read) else {
         return Ok(false);
     };
     Ok(live_header(&Disk(log), patience)?.is_some_and(|header| header.uuid == uuid))
+}
+
+/// Copies the pool's file alone. Returns its bytes.
+fn copy_base(pool: &dyn Io, target: &CopyTarget, sizes: Sizes) -> Result<u64, LogError> {
+    let mut part = vec![0; sizes.part_bytes];
+    let mut offset = 0;
+    loop {
+        let bytes = read_some(pool, &mut part, offset).map_err(refused("read the pool"))?;
+        if bytes == 0 {
+            return Ok(offset);
+        }
+        write_all(&*target.copy, &part[..bytes], offset).map_err(refused("write the copy"))?;
+        offset += bytes as u64;
+        advance(bytes as u64)?;
+    }
 }
 
 /// Makes the copy, but not durable.

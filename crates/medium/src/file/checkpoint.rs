@@ -21,7 +21,7 @@ use super::Core;
 use super::layout::{Header, LENGTH, lines_of};
 use super::log::{FrameReader, Log, LogItem};
 use super::pages::{PAGE_BYTES, PAGE_LINES, Pages};
-use crate::io::{Io, read_all, write_all};
+use crate::io::{Io, read_all, sync_whole, write_all};
 use crate::testing::mutant::Mutant;
 use crate::{LINE_BYTES, MediumError};
 
@@ -230,7 +230,7 @@ impl Core {
         )?;
         // Read before the sync: a length that the pool reaches after the sync may not be durable.
         let pool_bytes = self.pool_bytes.load(Ordering::Relaxed);
-        self.pool.sync()?;
+        sync_whole(&*self.pool)?;
         self.log.update(|header| {
             forget(header, to);
             header.pool_bytes = pool_bytes;

@@ -15,6 +15,11 @@
 //! **Failure.** After a failed write or sync the content of the disk is unknown: a second sync may
 //! succeed without writing anything. So a failure is final. Writes that were durable before stay
 //! acknowledged, and no write is acknowledged after it. A leader that panics counts as a failure.
+//! So does a file of the pool that has lost its name.
+//!
+//! **Tasks.** An async task waits without a thread: it leaves a waker. A waker may drop the last
+//! handle of the store, and with it this commit's medium. So wakers are collected while a thread
+//! leads, and called once it does not any more ([`GroupCommit::wake_ready`]).
 
 use std::sync::atomic::AtomicU64 as Figure;
 use std::task::Waker;
@@ -23,6 +28,7 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 
 use crate::MediumError;
+use crate::folder::DisplacedFile;
 use crate::sync::thread::{self, Thread};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, spin_loop, yield_now};
 
@@ -49,6 +55,17 @@ struct Waiting {
 struct Task {
     position: u64,
     waker: Waker,
+}
+
+/// Why nothing is acknowledged any more.
+#[derive(Clone, Debug, Default)]
+enum CommitFailure {
+    #[default]
+    None,
+    /// A write or a sync failed, or a thread panicked: in words.
+    Failed(String),
+    /// A file of the pool has lost its name.
+    Displaced(DisplacedFile),
 }
 
 /// Sizes of groups in powers of two: entry i counts syncs of 2^i to 2^(i+1) - 1 groups.
@@ -80,10 +97,14 @@ pub(super) struct GroupCommit {
     gather_max: Option<Duration>,
     failed: AtomicBool,
     /// Why it has failed, if it has.
-    failure: Mutex<String>,
+    failure: Mutex<CommitFailure>,
     waiting: Mutex<Waiting>,
     /// Tasks to be woken when a position is durable.
     tasks: Mutex<Vec<Task>>,
+    /// Tasks whose positions are durable, and that are not woken yet.
+    ready: Mutex<Vec<Waker>>,
+    /// Whether there may be any of them.
+    has_ready: AtomicBool,
     pub(super) figures: SyncFigures,
 }
 
@@ -102,6 +123,10 @@ impl Drop for Leader<'_> {
                 .fail("the thread that wrote the log panicked".to_owned());
         }
         self.commit.hand_over(self.joined);
+        if !self.has_synced {
+            // The thread panics, and does not return to the code that wakes tasks.
+            self.commit.wake_ready();
+        }
     }
 }
 
@@ -133,6 +158,15 @@ impl GroupCommit {
 
     /// Records a failure: from now on nothing is acknowledged.
     pub(super) fn fail(&self, why: String) {
+        self.fail_by(CommitFailure::Failed(why));
+    }
+
+    /// Records that a file of the pool has lost its name: from now on nothing is acknowledged.
+    pub(super) fn fail_displaced(&self, displaced: DisplacedFile) {
+        self.fail_by(CommitFailure::Displaced(displaced));
+    }
+
+    fn fail_by(&self, why: CommitFailure) {
         // The first failure is the cause of the others.
         {
             let mut failure = self.failure.lock();
@@ -146,7 +180,13 @@ impl GroupCommit {
         for (_, thread) in waiting {
             thread.unpark();
         }
-        self.wake_tasks(u64::MAX);
+        self.collect_ready(u64::MAX);
+        self.wake_ready();
+    }
+
+    /// Whether the failure is that a file of the pool has lost its name.
+    pub(super) fn is_displaced(&self) -> bool {
+        self.has_failed() && matches!(*self.failure.lock(), CommitFailure::Displaced(_))
     }
 
     /// Arranges that a task is woken when everything up to `position` is durable, or after a
@@ -172,33 +212,64 @@ impl GroupCommit {
         Ok(true)
     }
 
-    /// Wakes the tasks that wait for positions up to this one.
-    fn wake_tasks(&self, durable: u64) {
-        let mut ready = Vec::new();
-        self.tasks.lock().retain(|task| {
+    /// Collects the tasks that wait for positions up to this one, to be woken.
+    fn collect_ready(&self, durable: u64) {
+        let mut tasks = self.tasks.lock();
+        if tasks.is_empty() {
+            return;
+        }
+        let mut ready = self.ready.lock();
+        tasks.retain(|task| {
             let waits = task.position > durable;
             if !waits {
                 ready.push(task.waker.clone());
             }
             waits
         });
+        self.has_ready.store(!ready.is_empty(), Ordering::Release);
+    }
+
+    /// Whether there may be tasks to wake whose positions are durable.
+    #[inline(always)]
+    pub(super) fn has_ready(&self) -> bool {
+        // ORDER: pairs with the release in `collect_ready`. The list itself is read under its lock.
+        self.has_ready.load(Ordering::Acquire)
+    }
+
+    /// Wakes the tasks whose positions are durable. A waker may drop the last handle of the store,
+    /// so the caller neither leads nor uses the memory of the pool afterwards, unless it holds a
+    /// handle itself.
+    pub(super) fn wake_ready(&self) {
+        if !self.has_ready() {
+            return;
+        }
+        let ready = {
+            let mut ready = self.ready.lock();
+            self.has_ready.store(false, Ordering::Release);
+            std::mem::take(&mut *ready)
+        };
         for waker in ready {
             waker.wake();
         }
     }
 
     pub(super) fn failure(&self) -> Result<(), MediumError> {
-        if self.has_failed() {
-            Err(MediumError::Failed(self.failure.lock().clone()))
-        } else {
-            Ok(())
+        if !self.has_failed() {
+            return Ok(());
+        }
+        match self.failure.lock().clone() {
+            // The flag is set under this lock, together with the cause.
+            CommitFailure::None => Ok(()),
+            CommitFailure::Failed(why) => Err(MediumError::Failed(why)),
+            CommitFailure::Displaced(file) => Err(MediumError::Displaced(file)),
         }
     }
 
-    /// Records that everything up to `position` is durable.
+    /// Records that everything up to `position` is durable. The caller wakes tasks later, by
+    /// [`GroupCommit::wake_ready`].
     pub(super) fn advance(&self, position: u64) {
         self.durable.fetch_max(position, Ordering::Release);
-        self.wake_tasks(position);
+        self.collect_ready(position);
     }
 
     /// Counts a sync.

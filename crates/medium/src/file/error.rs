@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum LogError {
     /// The operating system refused.
-    #[error("cannot {action}: {source}; remove the cause, then try again")]
+    #[error("cannot {action}: {source}; {}", crate::remedy(source))]
     Io {
         /// The action that failed, as in "open the log".
         action: &'static str,

@@ -2,17 +2,15 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::os::unix::fs::FileExt;
 
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::access::PRIVATE_MODE;
 use super::error::{LogError, refused};
 use super::layout::{FRAME_HEADER_BYTES, FrameHeader, LogMark, NoHeader, RING};
 use super::log::{FoundHeader, Log, NewestHeader};
 use crate::LINE_BYTES;
+use crate::folder::FilePlace;
 use crate::io::{Io, data_from, read_all, read_some};
 
 /// The file at the path where the log of a pool belongs.
@@ -34,12 +32,8 @@ pub(super) enum LogAccess {
 }
 
 /// Opens the file where a log belongs; `None` if there is none.
-pub(super) fn open_log(path: &Path, access: LogAccess) -> Result<Option<fs::File>, LogError> {
-    let mut open = fs::OpenOptions::new();
-    open.read(true).write(access == LogAccess::Write);
-    // Opening a pipe would block.
-    open.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
-    match open.open(path) {
+pub(super) fn open_log(place: &FilePlace, access: LogAccess) -> Result<Option<fs::File>, LogError> {
+    match place.open(access == LogAccess::Write) {
         Ok(log)
             if log
                 .metadata()
@@ -51,25 +45,31 @@ pub(super) fn open_log(path: &Path, access: LogAccess) -> Result<Option<fs::File
         Ok(_) => Err(LogError::NotALog),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => Err(LogError::Link {
-            path: path.to_owned(),
+            path: place.path().to_owned(),
         }),
         Err(error) => Err(refused("open the log")(error)),
     }
 }
 
-/// Makes a log's file, readable by its owner only. Fails if the path exists.
-pub(super) fn make_log(path: &Path) -> io::Result<fs::File> {
-    fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .mode(PRIVATE_MODE)
-        .open(path)
-}
-
 pub(super) fn read_mark(pool: &dyn Io, offset: u64) -> Result<LogMark, LogError> {
     let mut line = [0; LINE_BYTES];
     read_all(pool, &mut line, offset).map_err(refused("read the pool"))?;
+    LogMark::decode(&line).ok_or(LogError::Mark { offset })
+}
+
+/// Does the same as [`read_mark`], for a file that is not a medium's yet. It takes no descriptor:
+/// a process may have none left.
+pub(super) fn read_mark_of(pool: &fs::File, offset: u64) -> Result<LogMark, LogError> {
+    let mut line = [0; LINE_BYTES];
+    let mut bytes = 0;
+    while bytes < LINE_BYTES {
+        match pool.read_at(&mut line[bytes..], offset + bytes as u64) {
+            Ok(0) => break,
+            Ok(read) => bytes += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(refused("read the pool")(error)),
+        }
+    }
     LogMark::decode(&line).ok_or(LogError::Mark { offset })
 }
 

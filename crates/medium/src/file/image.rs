@@ -6,7 +6,6 @@
 //! the end of the log.
 
 use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 
 use super::backup::advance;
@@ -16,6 +15,7 @@ use super::layout::LogMark;
 use super::log::Log;
 use super::open::replay_into;
 use super::{CopyTarget, File, FileOptions};
+use crate::folder::FilePlace;
 use crate::io::{Disk, Io, write_all};
 use crate::{Dax, Medium, MediumError};
 
@@ -23,20 +23,19 @@ use crate::{Dax, Medium, MediumError};
 const PART_WORDS: usize = 128 << 10;
 
 impl File {
-    /// Reads the pool in `pool`, with the log at `log_path` if it needs that, into memory. The
+    /// Reads the pool in `pool`, with the log at the place `log` if it needs that, into memory. The
     /// caller holds the pool's lock. A damaged line that names the log is an error, unless the user
-    /// `asked` for a medium without a log and no log with data lies at `log_path`.
+    /// `asked` for a medium without a log and no log with data lies there.
     ///
     /// # Errors
     /// [`MediumError::Log`] if log and pool do not fit together, or one of them is damaged.
     pub fn image(
         pool: fs::File,
-        log_path: &Path,
+        log: &FilePlace,
         options: FileOptions,
         asked: bool,
     ) -> Result<Dax, MediumError> {
-        let log =
-            open_log(log_path, LogAccess::Read)?.map(|log| Arc::new(Disk(log)) as Arc<dyn Io>);
+        let log = open_log(log, LogAccess::Read)?.map(|log| Arc::new(Disk(log)) as Arc<dyn Io>);
         Self::image_on(&Disk(pool), log, options, asked)
     }
 

@@ -13,7 +13,7 @@ use super::layout::{
     BLOCK_BYTES, CAPACITY_MIN, FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, HEADERS, Header,
     NoHeader, POSITION_MAX, RING, SEQUENCE_MAX, VERSION,
 };
-use crate::io::{Io, data_from, is_full, read_all, write_all};
+use crate::io::{Io, data_from, is_full, read_all, sync_whole, write_all};
 use crate::testing::mutant::Mutant;
 
 /// Where positions of the log lie in its file.
@@ -110,7 +110,7 @@ impl Log {
         if *lost {
             return Err(io::Error::other("an earlier sync of the log failed"));
         }
-        self.io.sync().inspect_err(|_| *lost = true)
+        sync_whole(&*self.io).inspect_err(|_| *lost = true)
     }
 
     /// The newer whole header of a log's file.

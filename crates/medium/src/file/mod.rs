@@ -46,6 +46,7 @@ mod loom_tests;
 mod notes;
 mod open;
 mod pages;
+mod places;
 mod private;
 mod release;
 mod replay;
@@ -56,22 +57,22 @@ mod tests;
 mod volatile;
 mod worker;
 
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, ThreadId};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 
+pub use crate::folder::{FileId, folder_of, sync_folder};
 pub use crate::io::{Disk, Io, Through};
 pub use access::{PRIVATE_MODE, share_access};
 pub use backup::CopyTarget;
 pub use error::LogError;
 pub use notes::Notes;
-pub use open::{Beside, UNSAFE_NO_SYNC, folder_of, sync_folder};
+pub use open::{Beside, UNSAFE_NO_SYNC};
 pub use replay::{LogEnd, Replay};
 pub use stat::FileStat;
 pub use volatile::survives;
@@ -87,6 +88,7 @@ use commit::GroupCommit;
 use layout::{FRAME_LINES_MAX, LENGTH};
 use log::Log;
 use pages::PAGE_LINES;
+use places::StorePlaces;
 use release::Released;
 use stat::Checkpoints;
 
@@ -229,6 +231,8 @@ struct Core {
     is_idle: AtomicBool,
     /// The highest position that a task waits for without a thread.
     awaited: AtomicU64,
+    /// The thread that checkpoints in the background.
+    checkpointer: OnceLock<ThreadId>,
     /// The most bytes that wait in memory to be written to the log. As many may wait to be written
     /// to the pool's file.
     burst_bytes_max: u64,
@@ -236,6 +240,8 @@ struct Core {
     mark_offset: u64,
     /// Whether the pool's file names its log, durably.
     marked: AtomicBool,
+    /// Where the two files lie; `None` if they were opened without names.
+    places: Option<StorePlaces>,
 }
 
 /// An ordinary file with a log of lines beside it. See the [module](self).
@@ -246,8 +252,6 @@ pub struct File {
     options: FileOptions,
     replay: Replay,
     survives: Survives,
-    /// The log, which a clean close removes. `None` if the log has no path.
-    log_path: Option<PathBuf>,
     workers: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -299,16 +303,40 @@ impl Core {
 
     /// Waits until everything up to `position` is durable.
     fn settle(&self, position: u64) -> Result<(), MediumError> {
-        self.commit.settle(position, &|| {
+        let settled = self.commit.settle(position, &|| {
             if let Err(error) = self.try_sync() {
                 self.commit
                     .fail(format!("writing or syncing the log failed: {error}"));
             }
-        })
+        });
+        self.wake_tasks();
+        settled
+    }
+
+    /// Writes all that is appended, and syncs; then, if that is due, checks that the files have their
+    /// names, and has the log grown or filled. Only the leader calls this.
+    fn try_sync(&self) -> std::io::Result<()> {
+        self.write_and_sync()?;
+        if let Some(displaced) = self.displaced_if_due() {
+            return self.end_writing(displaced);
+        }
+        let end = self.commit.durable();
+        let is_half_full = end - self.log.start() > self.log.capacity() / 2;
+        if is_half_full {
+            self.grow_log(end)?;
+        }
+        if is_half_full
+            || self
+                .log
+                .wants_zeros(end + self.log.sizes.fill_ahead_bytes / 2)
+        {
+            self.wake_checkpointer();
+        }
+        Ok(())
     }
 
     /// Writes all that is appended, and syncs. Only the leader calls this.
-    fn try_sync(&self) -> std::io::Result<()> {
+    fn write_and_sync(&self) -> std::io::Result<()> {
         if !self.marked.load(Ordering::Relaxed) {
             // The pool names its log before the log holds anything. It does so only when the first
             // group is written, so that a failed open leaves a file that is no pool untouched.
@@ -351,17 +379,6 @@ impl Core {
         self.log.sync()?;
         self.commit.advance(end);
         self.commit.count(groups, end - begin);
-        let is_half_full = end - self.log.start() > self.log.capacity() / 2;
-        if is_half_full {
-            self.grow_log(end)?;
-        }
-        if is_half_full
-            || self
-                .log
-                .wants_zeros(end + self.log.sizes.fill_ahead_bytes / 2)
-        {
-            self.wake_checkpointer();
-        }
         Ok(())
     }
 

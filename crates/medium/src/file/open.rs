@@ -1,25 +1,26 @@
 //! Opening a pool with its log, which is replayed or made anew; and closing it cleanly.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Instant;
 
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 
-use super::access::share_access;
+use super::access::{PRIVATE_MODE, share_access};
 use super::append::Appender;
 use super::capture::LineCapture;
 use super::commit::GroupCommit;
 use super::error::{LogError, refused};
-use super::find::{LogAccess, LogFile, find, make_log, open_log, read_mark};
+use super::find::{LogAccess, LogFile, find, open_log, read_mark, read_mark_of};
 use super::layout::{BLOCK_BYTES, CAPACITY_MIN, Header, LogMark, LogRange, RANGES_MAX, RING};
 use super::log::{Log, NewestHeader};
 use super::pages::PAGE_LINES;
+use super::places::StorePlaces;
 use super::private::Private;
 use super::release::Released;
 use super::replay::{Replay, Replayed, expect_nothing_later, replay};
@@ -28,7 +29,8 @@ use super::store::Stores;
 use super::volatile::{is_volatile, survives};
 use super::{BURST_BYTES_MAX, Core, File, FileOptions, Tail, checkpoint, worker};
 use crate::error::address_space_limit;
-use crate::io::{Disk, Io, Through, is_full, keep_room, write_all};
+use crate::folder::FilePlace;
+use crate::io::{Disk, Io, Through, is_full, keep_room, sync_whole, write_all};
 use crate::mapping::{Mapping, expect_random_loads};
 use crate::process::OwnFiles;
 use crate::sync::Awaited;
@@ -63,26 +65,25 @@ pub struct Beside {
     pool: fs::File,
     log: Option<fs::File>,
     there: LogFile,
-    log_path: PathBuf,
+    places: StorePlaces,
     options: FileOptions,
 }
 
 impl Beside {
-    /// Finds the log of the pool in `pool` at `log_path`. The caller holds the pool's lock, and has
-    /// checked that the file is a pool or empty.
+    /// Finds the log of the pool in `pool` at `log_place`. The caller holds the pool's lock, and has
+    /// checked that the file is a pool or empty. If it says where the pool lies, the medium notices
+    /// when the pool is moved or removed.
     ///
     /// # Errors
     /// [`MediumError::Log`] if log and pool do not fit together.
     pub fn find(
         pool: fs::File,
-        log_path: &Path,
+        pool_place: Option<FilePlace>,
+        log_place: FilePlace,
         options: FileOptions,
     ) -> Result<Self, MediumError> {
-        let mark = read_mark(
-            &Disk(pool.try_clone().map_err(refused("open the pool"))?),
-            options.mark_offset,
-        )?;
-        let (there, log) = match (open_log(log_path, LogAccess::Write)?, mark) {
+        let mark = read_mark_of(&pool, options.mark_offset)?;
+        let (there, log) = match (open_log(&log_place, LogAccess::Write)?, mark) {
             (Some(log), _) => {
                 let log = Disk(log);
                 (find(&log, mark)?, Some(log.0))
@@ -94,9 +95,14 @@ impl Beside {
             pool,
             log,
             there,
-            log_path: log_path.to_owned(),
+            places: StorePlaces::new(pool_place, log_place),
             options,
         })
+    }
+
+    /// The pool's file.
+    pub fn pool_file(&self) -> &fs::File {
+        &self.pool
     }
 
     /// Opens the pool, and makes a log if it has none. The log gets the permissions of the pool.
@@ -109,22 +115,11 @@ impl Beside {
             pool,
             log,
             there,
-            log_path,
+            places,
             options,
         } = self;
         let no_sync =
             std::env::var_os(UNSAFE_NO_SYNC.0).is_some_and(|value| value == UNSAFE_NO_SYNC.1);
-        let is_new = log.is_none();
-        let log = match log {
-            Some(log) => log,
-            None => make_log(&log_path).map_err(refused(
-                "make the log beside the pool (its name with `.log`; the folder must be writable)",
-            ))?,
-        };
-        let access = pool.metadata().map_err(refused("examine the pool"))?;
-        // On failure a new log keeps its narrow mode; an existing log belongs to another user.
-        let _ = share_access(&log, &access);
-        sync_folder(&log_path).map_err(refused("make the log durable in its folder"))?;
         if no_sync {
             eprintln!(
                 "everleaf: {} is set: nothing is synced, and a loss of power loses data",
@@ -135,19 +130,44 @@ impl Beside {
         let through = unsynced
             .or(options.through)
             .unwrap_or(std::convert::identity);
-        let pool = through(Arc::new(Disk(pool)));
+        let is_new = log.is_none();
+        let log = match log {
+            Some(log) => log,
+            None => places.log.make(PRIVATE_MODE).map_err(refused(
+                "make the log beside the pool (its name with `.log`; the folder must be writable)",
+            ))?,
+        };
+        let log_place = places.log.clone();
         let log = through(Arc::new(Disk(log)));
-        let mut file = File::open_found(pool, log, there, options).inspect_err(|_| {
-            if is_new {
-                // The log is empty, and no pool names it.
-                let _ = fs::remove_file(&log_path);
-            }
-        })?;
-        file.log_path = Some(log_path);
+        let pool = through(Arc::new(Disk(pool)));
+        let opened = Self::open_both(pool, Arc::clone(&log), there, places, options);
+        if opened.is_err() && is_new {
+            // The log is empty, and no pool names it. If this fails, the next open takes it.
+            let _ = log_place.remove(log.file());
+        }
+        let mut file = opened?;
         if no_sync {
             file.survives = Survives::ProcessCrash;
         }
         Ok(file)
+    }
+
+    fn open_both(
+        pool: Arc<dyn Io>,
+        log: Arc<dyn Io>,
+        there: LogFile,
+        places: StorePlaces,
+        options: FileOptions,
+    ) -> Result<File, MediumError> {
+        let access = pool
+            .file()
+            .metadata()
+            .map_err(refused("examine the pool"))?;
+        // On failure a new log keeps its narrow mode; an existing log belongs to another user.
+        let _ = share_access(log.file(), &access);
+        let synced = places.log.folder().sync();
+        synced.map_err(refused("make the log durable in its folder"))?;
+        File::open_found(pool, log, there, options, Some(places))
     }
 }
 
@@ -162,7 +182,8 @@ impl File {
         log_path: &Path,
         options: FileOptions,
     ) -> Result<Self, MediumError> {
-        Beside::find(pool, log_path, options)?.open()
+        let log_place = FilePlace::of_name(log_path).map_err(refused("find the log"))?;
+        Beside::find(pool, None, log_place, options)?.open()
     }
 
     /// Does the same as [`File::beside`], with two files that are open already.
@@ -176,7 +197,7 @@ impl File {
     ) -> Result<Self, MediumError> {
         let mark = read_mark(&*pool, options.mark_offset)?;
         let there = find(&*log, mark)?;
-        Self::open_found(pool, log, there, options)
+        Self::open_found(pool, log, there, options, None)
     }
 
     fn open_found(
@@ -184,6 +205,7 @@ impl File {
         log: Arc<dyn Io>,
         there: LogFile,
         options: FileOptions,
+        places: Option<StorePlaces>,
     ) -> Result<Self, MediumError> {
         let survives = survives(pool.file()).min(survives(log.file()));
         let options = for_files([pool.file(), log.file()], options);
@@ -234,14 +256,6 @@ impl File {
         } = begun_log;
         let end = tail.appender.end();
         let base = mapping.extent().base();
-        // SAFETY: mapped as long as the medium lives, and only used by threads that it joins before
-        // it ends.
-        let extent = unsafe {
-            Extent::new(
-                NonNull::new(base).expect("mapped"),
-                mapping.extent().length(),
-            )
-        };
         let checkpoints = Checkpoints {
             last_s: log.header().checkpointed_at,
             ..Checkpoints::default()
@@ -249,7 +263,7 @@ impl File {
         let core = Arc::new(Core {
             own: OwnFiles::of([pool.file(), log.io.file()]),
             pool,
-            extent,
+            extent: core_extent(&mapping),
             lines: LineCapture::new(true, base.addr(), private),
             log,
             tail: CachePadded::new(Mutex::new(tail)),
@@ -263,10 +277,12 @@ impl File {
             signal: Awaited::default(),
             is_idle: AtomicBool::new(false),
             awaited: AtomicU64::new(0),
+            checkpointer: OnceLock::new(),
             burst_bytes_max: burst_bytes_max(&options),
             durability: options.durability,
             mark_offset: options.mark_offset,
             marked: AtomicBool::new(replayed.is_some()),
+            places,
         });
         let workers = if options.background {
             worker::start(&core).map_err(refused("start a thread"))?
@@ -281,7 +297,6 @@ impl File {
                 .as_ref()
                 .map_or(Replay::NOTHING, |replayed| replayed.replay),
             survives,
-            log_path: None,
             workers: Mutex::new(workers),
         };
         let length = file.mapping.extent().length();
@@ -299,10 +314,9 @@ impl File {
     /// # Errors
     /// [`LogError::Io`] if it cannot be read.
     pub fn needs_log(pool: &fs::File, mark_offset: u64) -> Result<bool, LogError> {
-        let pool = Disk(pool.try_clone().map_err(refused("open the pool"))?);
         // A damaged mark counts as none here; the open reports it.
         Ok(matches!(
-            read_mark(&pool, mark_offset),
+            read_mark_of(pool, mark_offset),
             Ok(LogMark(Some(_)))
         ))
     }
@@ -322,7 +336,7 @@ impl File {
     /// be read, written or removed.
     pub fn remove_unneeded_log(
         pool: &fs::File,
-        log_path: &Path,
+        log_place: &FilePlace,
         mark_offset: u64,
         asked: bool,
     ) -> Result<(), LogError> {
@@ -333,10 +347,22 @@ impl File {
             Ok(LogMark(Some(_))) => return Ok(()),
             Err(error) => return Err(error),
         };
-        let log = open_log(log_path, LogAccess::Read);
-        let there = log.and_then(|log| log.map(|log| find(&Disk(log), LogMark(None))).transpose());
+        let log = match open_log(log_place, LogAccess::Read) {
+            Ok(log) => log.map(Disk),
+            Err(LogError::NotALog) if is_damaged => {
+                return Err(LogError::Mark {
+                    offset: mark_offset,
+                });
+            }
+            Err(LogError::NotALog) => None,
+            Err(error) => return Err(error),
+        };
+        let there = match &log {
+            Some(log) => find(log, LogMark(None)),
+            None => Ok(LogFile::None),
+        };
         let is_unneeded = match there {
-            Ok(there) => matches!(there, Some(LogFile::Unneeded)),
+            Ok(there) => matches!(there, LogFile::Unneeded),
             Err(LogError::NotALog | LogError::Unasked { .. } | LogError::UnaskedDamaged)
                 if is_damaged =>
             {
@@ -351,19 +377,23 @@ impl File {
             // A mark that a killed process cleared may be durable still.
             write_mark(&pool, mark_offset, LogMark(None))?;
         }
-        if is_unneeded {
-            fs::remove_file(log_path).map_err(refused("remove the log"))?;
+        if is_unneeded && let Some(Disk(log)) = &log {
+            log_place.remove(log).map_err(refused("remove the log"))?;
         }
         Ok(())
     }
 
     /// Removes the log of a pool whose creation failed, and which the caller removes as well. A
     /// file that is not its log stays.
-    pub fn remove_log_of_failed(pool: &fs::File, log_path: &Path, mark_offset: u64) {
-        let found = log_of_failed(pool, log_path, mark_offset);
-        if matches!(found, Some(LogFile::Unneeded | LogFile::Log(_))) {
+    pub fn remove_log_of_failed(pool: &fs::File, log_place: &FilePlace, mark_offset: u64) {
+        let Ok(Some(log)) = open_log(log_place, LogAccess::Read) else {
+            return;
+        };
+        let log = Disk(log);
+        let found = read_mark_of(pool, mark_offset).and_then(|mark| find(&log, mark));
+        if matches!(found, Ok(LogFile::Unneeded | LogFile::Log(_))) {
             // If that fails, the next open of the path reports the file.
-            let _ = fs::remove_file(log_path);
+            let _ = log_place.remove(&log.0);
         }
     }
 
@@ -372,9 +402,21 @@ impl File {
         self.options.line_form = line_form;
     }
 
-    /// [`Medium::finish`]: writes all of the pool to its file, and removes the log.
+    /// [`Medium::finish`]: writes all of the pool to its file, and removes the log. All of this goes
+    /// by descriptor. If the pool's file has lost its name, it is whole nevertheless, and the result
+    /// is an error.
     pub(super) fn finish_and_remove_log(&self) -> Result<(), MediumError> {
         self.stop_workers();
+        let finished = self.try_finish();
+        if let Err(error) = &finished {
+            // The threads have ended, and the log may be removed: nothing can be written any more.
+            let why = format!("closing the pool failed: {error}");
+            self.core.commit.fail(why);
+        }
+        finished
+    }
+
+    fn try_finish(&self) -> Result<(), MediumError> {
         let core = &*self.core;
         core.settle(core.end())?;
         core.checkpoint()?;
@@ -392,14 +434,20 @@ impl File {
                 .map_err(refused("cut the pool's free tail off"))?;
         }
         write_mark(&*core.pool, self.options.mark_offset, LogMark(None))?;
-        if let Some(path) = &self.log_path {
-            fs::remove_file(path)
-                .and_then(|()| sync_folder(path))
-                .map_err(refused("remove the log"))?;
-            self.keep_reserve();
-        }
-        // The log is removed: the drop must not remove another log that is made at its path.
+        // The log is removed here: the drop must not remove another log that is made at its place.
         core.marked.store(true, Ordering::Relaxed);
+        if let Some(places) = &core.places {
+            let removed = core.remove_log().map_err(refused("remove the log"))?;
+            if removed {
+                let synced = places.log.folder().sync();
+                synced.map_err(refused("make the removal of the log durable"))?;
+                self.keep_reserve();
+            }
+        }
+        if let Some(displaced) = core.displaced_pool() {
+            core.commit.fail_displaced(displaced);
+            return core.commit.failure();
+        }
         core.commit.fail("the pool is closed".to_owned());
         Ok(())
     }
@@ -411,9 +459,14 @@ impl File {
         keep_room(&*self.core.pool, RESERVE_BYTES);
     }
 
-    fn stop_workers(&self) {
+    pub(super) fn stop_workers(&self) {
         self.core.stop();
         for worker in self.workers.lock().drain(..) {
+            // A waker that drops the last handle of a store runs in one of these threads. That
+            // thread uses nothing but the core, which it owns, and then ends.
+            if worker.thread().id() == thread::current().id() {
+                continue;
+            }
             // A panic of the thread was reported when it happened.
             let _ = worker.join();
         }
@@ -428,30 +481,14 @@ impl Drop for File {
             return;
         }
         self.stop_workers();
-        let is_marked = self.core.marked.load(Ordering::Relaxed);
-        // Without a mark nothing was ever written to the log, and the pool does not name it.
-        if !is_marked
-            && let Some(path) = &self.log_path
-            && fs::remove_file(path).is_ok()
-        {
+        let core = &*self.core;
+        // Without a mark nothing was ever written to the log, and the pool does not name it. If
+        // writing has ended because a file lost its name, the pool does not need the log any more.
+        let is_unneeded = !core.marked.load(Ordering::Relaxed) || core.commit.is_displaced();
+        if is_unneeded && matches!(core.remove_log(), Ok(true)) {
             self.keep_reserve();
         }
     }
-}
-
-/// Makes durable the entries of the folder in which `path` lies.
-///
-/// # Errors
-/// If the folder cannot be opened or synced.
-pub fn sync_folder(path: &Path) -> std::io::Result<()> {
-    fs::File::open(folder_of(path))?.sync_all()
-}
-
-/// The folder in which `path` lies; `.` for a name alone.
-pub fn folder_of(path: &Path) -> &Path {
-    path.parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."))
 }
 
 fn no_room(
@@ -473,7 +510,7 @@ fn no_room(
 
 pub(super) fn write_mark(pool: &dyn Io, offset: u64, mark: LogMark) -> Result<(), LogError> {
     write_all(pool, &mark.encode(), offset)
-        .and_then(|()| pool.sync())
+        .and_then(|()| sync_whole(pool))
         .map_err(refused("say in the pool which log it needs"))
 }
 
@@ -556,6 +593,15 @@ fn private_pages(mapping: &Mapping, options: &FileOptions) -> Private {
     private
 }
 
+/// The memory of the medium, for its core, which the background threads share.
+fn core_extent(mapping: &Mapping) -> Extent {
+    let base = NonNull::new(mapping.extent().base()).expect("mapped");
+    // SAFETY: mapped as long as the medium lives, and only used by threads that it joins before it
+    // ends. If one of them ends it, by a waker, that thread does not use the memory afterwards
+    // (`Core::wake_tasks`).
+    unsafe { Extent::new(base, mapping.extent().length()) }
+}
+
 /// A quarter of the limit of memory, or a sixteenth of that of the address space: this much data may
 /// wait to be written to the log, and as much to be written to the pool's file.
 fn burst_bytes_max(options: &FileOptions) -> u64 {
@@ -567,14 +613,6 @@ fn burst_bytes_max(options: &FileOptions) -> u64 {
 
 fn log_sizes(options: &FileOptions) -> [u64; 2] {
     [options.log_bytes, options.log_bytes_max]
-}
-
-/// What lies where the log of a pool belongs whose creation failed; `None` if it cannot be read.
-fn log_of_failed(pool: &fs::File, log_path: &Path, mark_offset: u64) -> Option<LogFile> {
-    let pool = Disk(pool.try_clone().ok()?);
-    let log = open_log(log_path, LogAccess::Read).ok()??;
-    let mark = read_mark(&pool, mark_offset).ok()?;
-    find(&Disk(log), mark).ok()
 }
 
 /// A pool whose log and memory are ready.
@@ -603,7 +641,7 @@ fn create(
     io.truncate(0).map_err(refused("empty the log"))?;
     if held > 0 {
         // Otherwise old content could come back beside a header that a crash tore.
-        io.sync().map_err(refused("empty the log"))?;
+        sync_whole(&*io).map_err(refused("empty the log"))?;
     }
     let wanted = options
         .log_bytes
@@ -762,7 +800,7 @@ fn begin(
     if writes_back {
         let batch_bytes = burst_bytes_max(options);
         checkpoint::write_back(log, pool, mark_offset, [log.start(), end], batch_bytes)?;
-        pool.sync()?;
+        sync_whole(pool)?;
     }
     let pool_bytes = pool.length()?;
     log.update(|header| {

@@ -18,6 +18,7 @@ mod deaths;
 mod faults;
 mod memory;
 mod mutants;
+mod places;
 mod released;
 mod syncs;
 

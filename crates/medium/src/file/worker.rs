@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{Core, Durability};
-use crate::MediumError;
+use crate::{MediumError, start_thread};
 
 /// A log to which nothing is appended for this long is sealed.
 const IDLE: Duration = Duration::from_millis(100);
@@ -49,6 +50,15 @@ impl Core {
             self.wake();
         }
         Ok(waits)
+    }
+
+    /// Wakes the tasks whose positions are durable, unless this is the thread that checkpoints: a
+    /// waker may drop the last handle of the store, which unmaps the pool, and that thread may go
+    /// on to use its memory. It wakes the tasks itself, at the end of its round.
+    pub(super) fn wake_tasks(&self) {
+        if self.commit.has_ready() && self.checkpointer.get() != Some(&thread::current().id()) {
+            self.commit.wake_ready();
+        }
     }
 
     pub(super) fn wake_checkpointer(&self) {
@@ -135,6 +145,8 @@ impl Core {
 
     /// Checkpoints the log when it is half full, and fills it with zeros ahead of its end.
     fn run_checkpointer(&self) {
+        // No other thread sets it.
+        let _ = self.checkpointer.set(thread::current().id());
         let take = |signal: &mut Signal| std::mem::take(&mut signal.checkpoint);
         loop {
             loop {
@@ -165,6 +177,8 @@ impl Core {
                 // All operations find a failure in `commit`.
                 let _ = self.checkpoint();
             }
+            // A waker may drop the last handle of the store; the loop then ends at its next wait.
+            self.commit.wake_ready();
         }
     }
 }
@@ -259,12 +273,11 @@ impl<'c> Syncer<'c> {
 
 /// Starts the threads.
 pub(super) fn start(core: &Arc<Core>) -> std::io::Result<Vec<std::thread::JoinHandle<()>>> {
-    let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
     let syncing = Arc::clone(core);
     let filling = Arc::clone(core);
     let opened_at = core.end();
-    let syncer = thread("everleaf-sync").spawn(move || syncing.run_syncer(opened_at))?;
-    match thread("everleaf-ckpt").spawn(move || filling.run_checkpointer()) {
+    let syncer = start_thread("everleaf-sync", move || syncing.run_syncer(opened_at))?;
+    match start_thread("everleaf-ckpt", move || filling.run_checkpointer()) {
         Ok(checkpointer) => Ok(vec![syncer, checkpointer]),
         Err(error) => {
             // The thread would keep the files open.

@@ -6,6 +6,7 @@
 //!   synced.
 //! - [`forked`]: children of a fork.
 //! - [`Hooked`]: a file that calls a test before each operation.
+//! - [`refusal`]: calls of the system that fail in the thread of a test.
 //! - [`stride`]: which part of its places a test visits.
 //! - [`panic_text`]: the message of a panic.
 //! - `mutant`: faults in the file medium itself, which only its own unit tests can plant.
@@ -17,6 +18,7 @@ pub mod forked;
 mod hooked;
 pub mod late;
 pub(crate) mod mutant;
+pub mod refusal;
 
 pub use hooked::{FileCall, Hooked, Then};
 pub use late::Late;

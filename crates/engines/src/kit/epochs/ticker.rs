@@ -46,9 +46,7 @@ impl Ticker {
                 }
             }
         };
-        let thread = std::thread::Builder::new()
-            .name("everleaf-epochs".to_owned())
-            .spawn(run)
+        let thread = medium::start_thread("everleaf-epochs", run)
             .map_err(Error::io("start the thread that ends epochs"))?;
         Ok(Self {
             thread: Some(thread),
