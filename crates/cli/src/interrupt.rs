@@ -12,6 +12,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::failure::Failure;
+
 static IS_GENTLE: AtomicBool = AtomicBool::new(false);
 static IS_READING: AtomicBool = AtomicBool::new(false);
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
@@ -24,15 +26,15 @@ const LOOK_EVERY: Timespec = Timespec {
 
 /// Takes the signals of this process from now on. A signal that ends the process at once calls
 /// `report`, which returns the exit code.
-pub(crate) fn install(report: impl Fn() -> u8 + Send + 'static) {
-    // Without this thread a signal ends the process at once, which harms no pool.
+pub(crate) fn install(report: impl Fn() -> u8 + Send + 'static) -> Result<(), Failure> {
+    // If signals cannot be taken, they end the process at once, which harms no pool.
     let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else {
-        return;
+        return Ok(());
     };
     // The terminal sends a signal to parent and child alike; the parent reports it, and its end is
     // the child's.
     let is_child = sim::watchdog::is_watched();
-    std::thread::spawn(move || {
+    let take = move || {
         for signal in &mut signals {
             if is_child && signal == SIGINT {
                 continue;
@@ -42,7 +44,11 @@ pub(crate) fn install(report: impl Fn() -> u8 + Send + 'static) {
                 std::process::exit(report().into());
             }
         }
-    });
+    };
+    // Without the thread, the signals that are taken would have no effect.
+    let started = medium::start_thread("everleaf-signals", take);
+    started.map_err(Failure::io("start the thread that takes signals"))?;
+    Ok(())
 }
 
 /// From now on this command calls [`check`] until it ends.

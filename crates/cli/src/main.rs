@@ -54,7 +54,7 @@ fn main() -> ExitCode {
         return run(&arguments, commands::run_child);
     }
     run(&arguments, |command, context| {
-        interrupt::install(move || report(context, &Failure::Interrupted));
+        interrupt::install(move || report(context, &Failure::Interrupted))?;
         commands::run(command, context)
     })
 }

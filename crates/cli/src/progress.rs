@@ -1,5 +1,6 @@
 //! Progress bars, and formatted figures.
 
+use std::thread::Builder;
 use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
@@ -25,8 +26,19 @@ pub(crate) fn bar(
         bar.set_style(style.progress_chars("\u{2588}\u{2593}\u{2591}"));
     }
     bar.set_message(message.to_owned());
-    bar.enable_steady_tick(Duration::from_millis(100));
+    if may_start_thread() {
+        bar.enable_steady_tick(Duration::from_millis(100));
+    }
     bar.with_finish(ProgressFinish::AndClear)
+}
+
+/// Whether the system gives this process another thread. A bar that ticks panics without one;
+/// without ticks it moves only with the work.
+fn may_start_thread() -> bool {
+    match medium::start_thread("everleaf-probe", || ()) {
+        Ok(probe) => probe.join().is_ok(),
+        Err(_) => false,
+    }
 }
 
 /// A bar of entries up to `total`.
@@ -44,7 +56,7 @@ pub(crate) fn entries(context: Context, total: u64, message: &str) -> ProgressBa
 pub(crate) fn while_running<T>(context: Context, message: &str, run: impl FnOnce() -> T) -> T {
     let (done, is_done) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {
-        scope.spawn(move || {
+        let show = move || {
             if is_done
                 .recv_timeout(MOMENT)
                 .is_err_and(|error| error == std::sync::mpsc::RecvTimeoutError::Timeout)
@@ -53,7 +65,9 @@ pub(crate) fn while_running<T>(context: Context, message: &str, run: impl FnOnce
                 // An error means that it is done.
                 let _ = is_done.recv();
             }
-        });
+        };
+        // Without a thread nothing is shown.
+        let _ = Builder::new().spawn_scoped(scope, show);
         let result = run();
         drop(done);
         result

@@ -1,6 +1,12 @@
 //! Errors: each says what failed, where, and a way out.
 
-use crate::common::{on, pool, run, run_in_shell, run_with};
+mod common;
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use common::{Said, on, pool, run, run_in_shell, run_with};
 use serde_json::json;
 
 #[test]
@@ -222,7 +228,7 @@ fn an_error_names_the_file_that_the_system_refused() {
     let (folder, pool) = pool();
     run_with(
         &on("load", &pool, &[]),
-        crate::common::lines(0..20_000, |number| format!("{number}\tvalue\n")).as_bytes(),
+        common::lines(0..20_000, |number| format!("{number}\tvalue\n")).as_bytes(),
     )
     .expect(0);
     for (command, file, text) in [
@@ -302,5 +308,61 @@ fn the_usage_of_rm_has_all_forms() {
         "rm [OPTIONS] <POOL> --all",
     ] {
         assert!(help.text().contains(form), "{help:?}");
+    }
+}
+
+/// A user who may have only so many threads is told so: the command once panicked.
+#[test]
+fn threads_that_cannot_be_started_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("everleaf");
+    let pool = folder.path().join("a.pool");
+    std::fs::copy(common::program(), &program).unwrap();
+    let all = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(folder.path(), all.clone()).unwrap();
+    std::fs::set_permissions(&program, all).unwrap();
+    let run = |threads: u32, arguments: &[&str]| {
+        // Shells differ in the letter of this limit.
+        let script = format!(
+            "{{ ulimit -u {threads} 2>/dev/null || ulimit -p {threads}; }} && exec \"$0\" \"$@\""
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).arg(&program).args(arguments);
+        if std::fs::metadata(folder.path()).unwrap().uid() == 0 {
+            // The limit does not bind root, so another user tries.
+            command.uid(65534).gid(65534);
+        }
+        Said::of(command.stdin(Stdio::null()).output().unwrap())
+    };
+    let path = pool.to_str().unwrap();
+    let put = ["put", path, "key", "value"];
+    let commands: [&[&str]; 5] = [
+        &["get", path, "key"],
+        &["scan", path],
+        &["check", path],
+        &["stat", path],
+        &["compact", path],
+    ];
+    // With one thread no command runs, and no pool is made.
+    let said = run(1, &put).expect(3);
+    assert!(
+        said.errors.contains("thread") && said.errors.contains("`ulimit -u`"),
+        "{said:?}"
+    );
+    assert!(!pool.exists());
+    for threads in 2..4 {
+        let said = run(threads, &put).expect(3);
+        assert!(said.errors.contains("cannot start a thread"), "{said:?}");
+        assert!(!pool.exists(), "{threads} threads");
+    }
+    run(500, &put).expect(0);
+    for arguments in commands {
+        run(1, arguments).expect(3);
+        for threads in 2..6 {
+            // Each command needs other threads, or none.
+            let said = run(threads, arguments);
+            assert!([0, 3].contains(&said.code), "{said:?}");
+        }
+        run(500, arguments).expect(0);
     }
 }

@@ -10,6 +10,7 @@ use std::io::{BufWriter, Read};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use everleaf::{Engine, Store, Tree};
@@ -160,16 +161,18 @@ fn finish(store: &Store, tree: &Tree, listing: &Listing) -> Result<usize, Failur
         Ok(())
     };
     std::thread::scope(|scope| {
-        let others: Vec<_> = (1..THREADS)
-            .map(|thread| scope.spawn(move || add(thread)))
-            .collect();
-        let mine = add(0);
-        let theirs = others.into_iter().map(|other| {
+        let mut others = Vec::new();
+        for thread in 1..THREADS {
+            let started = Builder::new().spawn_scoped(scope, move || add(thread));
+            others.push(started.map_err(Failure::io("start a thread that writes"))?);
+        }
+        add(0)?;
+        for other in others {
             other
                 .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
-        theirs.fold(mine, everleaf::Result::and)
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        }
+        Ok::<(), Failure>(())
     })?;
     // A tree with epochs needs a sync: its tickets do not wait for the epoch.
     store.sync()?;

@@ -6,6 +6,7 @@
 
 use std::io::{BufReader, Read, Write};
 use std::ops::Range;
+use std::thread::Builder;
 use std::time::Duration;
 
 use everleaf::{Engine, Store, Tree, TreeOptions};
@@ -129,17 +130,20 @@ fn write(args: &Args) -> Outcome {
         let store = &store;
         let tree = &tree;
         let listing = &listing;
-        let threads: Vec<_> = (0..THREADS)
-            .map(|thread| scope.spawn(move || write_part(store, tree, listing, thread)))
-            .collect();
-        threads
-            .into_iter()
-            .map(std::thread::ScopedJoinHandle::join)
-            .collect::<Vec<_>>()
+        let mut threads = Vec::new();
+        for thread in 0..THREADS {
+            let write = move || write_part(store, tree, listing, thread);
+            let started = Builder::new().spawn_scoped(scope, write);
+            threads.push(started.map_err(Failure::io("start a thread that writes"))?);
+        }
+        for thread in threads {
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        }
+        Ok::<(), Failure>(())
     });
-    for result in written {
-        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-    }
+    written?;
     // Waits to be killed, even if it has stored all paths before that.
     std::thread::sleep(Duration::from_secs(60));
     Ok(Answer::No)

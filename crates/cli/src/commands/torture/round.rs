@@ -58,7 +58,16 @@ fn run_writer(
             "the writer has no output; this is a fault of everleaf, please report it".to_owned(),
         ));
     };
-    let reader = std::thread::spawn(move || read_all(pipe, &sender));
+    let read = move || read_all(pipe, &sender);
+    let reader = match std::thread::Builder::new().spawn(read) {
+        Ok(reader) => reader,
+        Err(error) => {
+            child::kill(&mut writer)?;
+            return Err(Failure::io("start a thread that reads from the writer")(
+                error,
+            ));
+        }
+    };
     // One writer in eight dies early: while it starts, opens or recovers.
     if random.random_ratio(1, 8) {
         std::thread::sleep(Duration::from_secs_f64(random.random_range(0.0..0.005)));

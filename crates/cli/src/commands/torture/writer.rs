@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
+use std::thread::Builder;
 
 use everleaf::{Batch, ErrorKind, Pending, Store, Tree};
 use rand::rngs::SmallRng;
@@ -368,13 +369,17 @@ fn write(args: &Args) -> Result<(), Failure> {
                     value: Vec::new(),
                     pending: Vec::new(),
                 };
-                scope.spawn(move || {
-                    loop {
-                        if let Err(failure) = writer.step() {
-                            failed(&failure);
-                        }
+                let write = move || loop {
+                    if let Err(failure) = writer.step() {
+                        failed(&failure);
                     }
-                })
+                };
+                // The threads before write for ever, so the process ends here.
+                Builder::new()
+                    .spawn_scoped(scope, write)
+                    .unwrap_or_else(|error| {
+                        failed(&Failure::io("start a thread that writes")(error))
+                    })
             })
             .collect();
         drop::<Vec<std::thread::ScopedJoinHandle<'_, ()>>>(threads);
