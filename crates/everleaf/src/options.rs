@@ -13,8 +13,7 @@ use medium::file::{Beside, Io, Through};
 use medium::testing::refusal::{SystemCall, grant};
 use medium::{
     Dax, DaxOptions, Durability, FileLock, FileOptions, FilePlace, FlushKind, LineForm, LineStore,
-    Medium,
-    Survives,
+    Medium, Survives,
 };
 use pool::{Identity, Pool, PoolOptions};
 use rustix::fs::{FlockOperation, flock};

@@ -9,8 +9,8 @@ use engines::batch::StripedTree;
 use engines::engine::Settings;
 use engines::index::{Index, LeftOut, Violation};
 use engines::{Error, ErrorKind, Result};
-use medium::{FilePlace, FileStat, LineForm, Survives};
 use medium::FileLock;
+use medium::{FilePlace, FileStat, LineForm, Survives};
 use pool::{DamagedRoot, Roots};
 
 use crate::backend::{Backend, OpenTree, StoreOpening};

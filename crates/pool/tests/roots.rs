@@ -83,7 +83,9 @@ fn trees_in_pages_are_found_after_a_clean_close_and_after_a_crash() {
                 words.iter().for_each(|word| word.store(&guard, u64::MAX));
                 offsets.push(offset);
             }
-            offsets.into_iter().for_each(|offset| guard.free(offset));
+            for offset in offsets {
+                guard.free(offset);
+            }
             drop(guard);
             create(&pool, TREES + round).unwrap();
             for number in 0..=TREES + round {

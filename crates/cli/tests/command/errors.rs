@@ -1,12 +1,10 @@
 //! Errors: each says what failed, where, and a way out.
 
-mod common;
-
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use common::{Said, on, pool, run, run_in_shell, run_with};
+use crate::common::{Said, on, pool, run, run_in_shell, run_with};
 use serde_json::json;
 
 #[test]
@@ -228,7 +226,7 @@ fn an_error_names_the_file_that_the_system_refused() {
     let (folder, pool) = pool();
     run_with(
         &on("load", &pool, &[]),
-        common::lines(0..20_000, |number| format!("{number}\tvalue\n")).as_bytes(),
+        crate::common::lines(0..20_000, |number| format!("{number}\tvalue\n")).as_bytes(),
     )
     .expect(0);
     for (command, file, text) in [
@@ -317,7 +315,7 @@ fn threads_that_cannot_be_started_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("everleaf");
     let pool = folder.path().join("a.pool");
-    std::fs::copy(common::program(), &program).unwrap();
+    std::fs::copy(crate::common::program(), &program).unwrap();
     let all = std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(folder.path(), all.clone()).unwrap();
     std::fs::set_permissions(&program, all).unwrap();

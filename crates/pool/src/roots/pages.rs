@@ -210,7 +210,9 @@ impl RootPages {
                     *copy = Some(offset);
                 }
                 Err(error) => {
-                    made.into_iter().for_each(|offset| space.free(offset));
+                    for offset in made {
+                        space.free(offset);
+                    }
                     return Err(error);
                 }
             }
