@@ -581,7 +581,7 @@ impl Options {
                 let medium = self.open_beside(place, file, blank)?;
                 let store = self.open_on_file(path, medium, start, Some(place.clone()))?;
                 // Again: replaying the log may have written back the number of an older holder.
-                if let Some(file) = store.inner.backend.pool_file() {
+                if let Some(file) = store.inner.backend()?.pool_file() {
                     pool::set_holder_of_file(file)?;
                 }
                 store

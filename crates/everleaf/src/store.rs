@@ -482,7 +482,7 @@ impl Store {
     pub fn compact(&self) -> Result<u64> {
         self.at(self.inner.expect_writable())?;
         // The path may mean another file by now.
-        let file = self.inner.backend.pool_file();
+        let file = self.at(self.inner.backend())?.pool_file();
         let blocks = || file?.metadata().ok().map(|file| file.blocks());
         let room = || 512 * blocks().unwrap_or(0);
         let before = room();

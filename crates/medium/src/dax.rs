@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::error::{Grown, MapError};
+use crate::error::MapError;
 use crate::file::survives;
 use crate::flush::{FlushKind, flush_range, store_fence};
 use crate::folder::{DisplacedFile, FilePlace};

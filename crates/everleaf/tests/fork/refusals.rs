@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use everleaf::{
-    Batch, Bounds, Condition, Direction, ErrorKind, Pending, Range, Result, Store, Tree,
+    Batch, Bounds, Condition, Direction, Error, ErrorKind, Pending, Range, Result, Store, Tree,
     TreeOptions, TypedTree, WordTree,
 };
 
@@ -41,7 +41,7 @@ pub fn expect_all(handles: Handles, ranges: Vec<Range<'_>>) {
     }
     refused.store(&store, &batch);
     drop((trees, words, typed, batch));
-    refused.expect(store.close());
+    refused.expect(store.close().map_err(Error::from));
 }
 
 struct Refusals {
@@ -199,7 +199,7 @@ impl Refusals {
         self.expect(store.write(batch));
         self.expect(store.write_pending(batch));
         self.expect(store.write(&Batch::new()));
-        self.expect(store.clone().close());
+        self.expect(store.clone().close().map_err(Error::from));
         self.expect(store.clone().close_and_replace(beside("new.pool")));
         assert_eq!(store.path(), self.path);
         let _ = store.survives();
