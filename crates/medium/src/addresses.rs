@@ -27,8 +27,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_void;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -106,12 +106,24 @@ struct Territories {
     free_ends: BTreeSet<FreeEnd>,
 }
 
-static TERRITORIES: LazyLock<Mutex<Territories>> = LazyLock::new(|| {
-    // A 128th of all addresses: 1 TiB if there are 128 TiB.
-    let part = addresses() / 128;
-    let territories = Territories::of_window(part, 84 * part);
-    Mutex::new(territories)
-});
+/// How long a thread waits for the table of territories.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// The territories of this process; `None` before the first mapping.
+static TERRITORIES: Mutex<Option<Territories>> = Mutex::new(None);
+
+/// Uses the territories. Returns `None` without doing so if a thread holds the table for long: in
+/// the child of a fork, a thread that does not exist there may hold it for ever. The mapping then
+/// does without the table.
+fn with_territories<R>(use_them: impl FnOnce(&mut Territories) -> R) -> Option<R> {
+    let mut territories = TERRITORIES.try_lock_for(PATIENCE)?;
+    let territories = territories.get_or_insert_with(|| {
+        // A 128th of all addresses: 1 TiB if there are 128 TiB.
+        let part = addresses() / 128;
+        Territories::of_window(part, 84 * part)
+    });
+    Some(use_them(territories))
+}
 
 /// How many addresses a process has, from the place where the system puts a mapping: in the upper
 /// half of them.
@@ -235,7 +247,8 @@ impl AddressRange {
             return Err(NotMapped::Refused(Errno::NOMEM));
         }
         for _ in 0..PLACES_MAX {
-            let Some(start) = TERRITORIES.lock().claim(bytes, limit_bytes) else {
+            let claimed = with_territories(|all| all.claim(bytes, limit_bytes));
+            let Some(start) = claimed.flatten() else {
                 break;
             };
             match map_new(start, bytes, access) {
@@ -250,7 +263,7 @@ impl AddressRange {
                 // The territory stays, so that nothing is tried there again.
                 Err(NotMapped::Occupied) => {}
                 Err(refused) => {
-                    TERRITORIES.lock().release(start);
+                    with_territories(|all| all.release(start));
                     if address_space_limit().is_some() {
                         return Err(refused);
                     }
@@ -313,12 +326,12 @@ impl AddressRange {
             return Err(NotMapped::Refused(Errno::NOMEM));
         }
         let start = self.start.as_ptr().addr() as u64;
-        if self.has_territory && !TERRITORIES.lock().resize(start, new) {
+        if self.has_territory && with_territories(|all| all.resize(start, new)) != Some(true) {
             return Err(NotMapped::Occupied);
         }
         if let Err(not_mapped) = map_new(start + old, new - old, access) {
             if self.has_territory {
-                TERRITORIES.lock().resize(start, old);
+                with_territories(|all| all.resize(start, old));
             }
             return Err(not_mapped);
         }
@@ -333,9 +346,8 @@ impl Drop for AddressRange {
         // SAFETY: mapped by this range, and nobody holds references into it any more.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), bytes) };
         if self.has_territory {
-            TERRITORIES
-                .lock()
-                .release(self.start.as_ptr().addr() as u64);
+            let start = self.start.as_ptr().addr() as u64;
+            with_territories(|all| all.release(start));
         }
     }
 }

@@ -16,6 +16,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::fs::{
@@ -68,6 +69,9 @@ struct OpenFolder {
 #[derive(Clone, Debug)]
 pub struct Folder(Arc<OpenFolder>);
 
+/// How long a thread waits for the table of open folders.
+const PATIENCE: Duration = Duration::from_millis(100);
+
 /// The folders that are open in this process.
 static OPEN: Mutex<BTreeMap<FileId, Weak<OpenFolder>>> = Mutex::new(BTreeMap::new());
 
@@ -79,7 +83,11 @@ impl Folder {
     pub fn open(path: &Path) -> io::Result<Self> {
         let opened = OpenFolder::open(path)?;
         let id = FileId::of(&opened.descriptor)?;
-        let mut open = OPEN.lock();
+        // In the child of a fork, a thread that does not exist there may hold the lock for ever. A
+        // descriptor that is not shared does as well.
+        let Some(mut open) = OPEN.try_lock_for(PATIENCE) else {
+            return Ok(Self(Arc::new(opened)));
+        };
         if let Some(shared) = open.get(&id).and_then(Weak::upgrade) {
             return Ok(Self(shared));
         }
