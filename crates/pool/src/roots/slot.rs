@@ -227,7 +227,6 @@ impl SlotCopies<'_> {
     }
 
     /// Stores and flushes the state in both copies; the caller fences.
-    #[track_caller]
     pub(super) fn publish_state<M: Medium>(&self, guard: &MediumGuard<'_, M>, state: SlotState) {
         // If the second copy alone is durable, the first one still counts.
         for cells in self.copies.iter().rev().flatten() {

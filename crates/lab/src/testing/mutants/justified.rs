@@ -233,32 +233,25 @@ pub(super) const SHARED: &[Justified] = &[
         "rntree and bztree fence through the same guard before they publish what they took; masstree publishes at the end of \
          an epoch, and needs it: crates/sim/tests/engines/masstree.rs fails without it",
     ),
-    justified("pool/src/roots.rs create fence 1", &[Swapped], BOTH_BEFORE),
     justified(
-        "pool/src/roots.rs create publish 1",
+        "pool/src/roots.rs RootTable::enter fence 1",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
+    justified(
+        "pool/src/roots.rs RootTable::enter publish 1",
         &[Store, Flush, DoneFirst],
         "how many slots were ever used tells zeros that a disk leaves there from a slot that was never used: no crash leaves any; \
          crates/everleaf/tests/bad_input.rs fails without it",
     ),
     justified(
-        "pool/src/roots.rs clear publish 1",
-        &[Store, Flush],
-        "the second state of a slot counts only where a disk has damaged the first one: no crash does; \
-         crates/everleaf/tests/salvage.rs fails without it",
-    ),
-    justified(
-        "pool/src/roots.rs clear publish 2",
-        &[DoneFirst],
-        "between the two a crash leaves a slot that is free, and whose second state counts only where a disk has damaged the first",
-    ),
-    justified(
-        "pool/src/roots.rs create drain 1",
+        "pool/src/roots.rs RootTable::enter drain 1",
         &[Wait],
         "the explorer makes a lost tree again, as empty as it was; the wait is needed by callers that are told the tree \
          exists: crates/sim/tests/models/pool_protocol.rs fails without it",
     ),
     justified(
-        "pool/src/roots.rs remove drain 1",
+        "pool/src/roots.rs RootTable::remove drain 1",
         &[Wait],
         "the explorer makes another tree at once, and waits for that; a caller that makes none needs this wait: \
          crates/sim/tests/models/pool_protocol.rs fails without it",
@@ -299,17 +292,17 @@ pub(super) const SHARED: &[Justified] = &[
         "a mark that is damaged still is taken from the file's length once more",
     ),
     justified(
-        "pool/src/pool.rs Shared::close publish 1",
+        "pool/src/pool.rs Shared::try_close publish 1",
         &[Flush, Store, DoneFirst],
         NEVER_CUT,
     ),
     justified(
-        "pool/src/pool.rs Shared::close publish 2",
+        "pool/src/pool.rs Shared::try_close publish 2",
         &[Flush, Store],
         CLEAN,
     ),
     justified(
-        "pool/src/pool.rs Shared::close drain 2",
+        "pool/src/pool.rs Shared::try_close drain 2",
         &[Fence, Wait],
         CLEAN,
     ),
@@ -577,7 +570,7 @@ const BZTREE: &[Justified] = &[
         "every guard here fences what it flushed; needed where a guard ends before a fence",
     ),
     justified(
-        "pool/src/pool.rs Shared::close fence 1",
+        "pool/src/pool.rs Shared::try_close fence 1",
         &[Swapped],
         BOTH_BEFORE,
     ),
@@ -788,7 +781,7 @@ const MASSTREE: &[Justified] = &[
     )
     .after("pool/src/space.rs"),
     justified(
-        "pool/src/pool.rs Shared::close fence 1",
+        "pool/src/pool.rs Shared::try_close fence 1",
         &[Swapped],
         "bitmaps count only with the clean flag, which comes after both",
     ),
