@@ -191,7 +191,7 @@ fn way_out(source: &io::Error) -> String {
     match source.kind() {
         io::ErrorKind::OutOfMemory => refused_memory(address_space_limit()),
         io::ErrorKind::Other => "close other stores of this process, then try it again".to_owned(),
-        _ => remedy(source).to_owned(),
+        _ => remedy(source),
     }
 }
 
