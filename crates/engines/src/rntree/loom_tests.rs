@@ -12,6 +12,7 @@ use super::RnTree;
 use super::layout::{EntrySum, LeafRecord, Slots};
 use super::order::Scale;
 use crate::index::WordCodec;
+use crate::kit::chain::HeapGuard;
 
 type Record = LeafRecord<Dax>;
 
@@ -180,13 +181,14 @@ fn neighbours(left: usize, right: usize) -> Arc<Leaf> {
 /// Whether a point read that starts in the left leaf finds `key`. There are no inner nodes: a
 /// reader that finds a dead leaf starts again.
 fn is_found(leaf: &Leaf, key: u64) -> bool {
+    let heap = HeapGuard::without_heap();
     let mut index = 1;
     loop {
         let record = leaf.records.get(index);
         let version = record.version();
         let live = record.live.load(Ordering::Acquire);
         let is_here = record.matches(fingerprint(key)) & live != 0;
-        let beyond = RnTree::<Dax, WordCodec>::beyond(&None, record, key).unwrap();
+        let beyond = RnTree::<Dax, WordCodec>::beyond(&heap, record, key).unwrap();
         match (record.is_still(version), beyond) {
             (true, _) if Record::is_dead(version) => index = 1,
             (true, _) if is_here => return true,

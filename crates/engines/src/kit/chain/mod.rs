@@ -93,6 +93,18 @@ impl<'t> HeapGuard<'t> {
     }
 }
 
+#[cfg(all(test, loom))]
+impl HeapGuard<'static> {
+    /// Access where there are no tails, and so no heap.
+    pub(crate) fn without_heap() -> Self {
+        static NO_HEAP: OnceLock<Pool<Dax>> = OnceLock::new();
+        Self {
+            heap: &NO_HEAP,
+            _pin: None,
+        }
+    }
+}
+
 fn pack(index: u32, level: u32) -> u64 {
     u64::from(level) << 32 | u64::from(index)
 }
