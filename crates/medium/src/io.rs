@@ -19,8 +19,8 @@ pub trait Io: Send + Sync + std::fmt::Debug + 'static {
     fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Writes some bytes at `offset`.
     fn write(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
-    /// Makes all writes durable, and the length. A call that a signal interrupts may be repeated:
-    /// see [`sync_whole`].
+    /// Makes all writes durable, and the length. A call that a signal interrupts may be repeated;
+    /// the medium does so.
     fn sync(&self) -> io::Result<()>;
     /// Gives the bytes from `start` to `end` room on the disk, and the file at least this length.
     fn allocate(&self, start: u64, end: u64) -> io::Result<()>;
