@@ -32,6 +32,7 @@ mod instrumented;
 mod io;
 pub mod kernels;
 mod line_store;
+mod made_once;
 mod mapping;
 mod medium;
 mod memory;

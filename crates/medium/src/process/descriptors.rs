@@ -9,12 +9,12 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::ptr;
-use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, flock};
 
 use super::Process;
+use crate::made_once::MadeOnce;
 
 /// Stands for no descriptor.
 const NONE: RawFd = -1;
@@ -25,7 +25,7 @@ const PART_DESCRIPTORS: usize = 62;
 /// lock: a thread that the child does not have could hold it.
 struct TablePart {
     descriptors: [AtomicI32; PART_DESCRIPTORS],
-    next: AtomicPtr<TablePart>,
+    next: MadeOnce<TablePart>,
 }
 
 static TABLE: TablePart = TablePart::new();
@@ -34,7 +34,7 @@ impl TablePart {
     const fn new() -> Self {
         Self {
             descriptors: [const { AtomicI32::new(NONE) }; PART_DESCRIPTORS],
-            next: AtomicPtr::new(ptr::null_mut()),
+            next: MadeOnce::new(),
         }
     }
 
@@ -45,33 +45,6 @@ impl TablePart {
                 place.compare_exchange(NONE, descriptor, Ordering::AcqRel, Ordering::Relaxed);
             taken.is_ok()
         })
-    }
-
-    fn next(&self) -> Option<&'static Self> {
-        // SAFETY: null, or a part that is never freed.
-        unsafe { self.next.load(Ordering::Acquire).as_ref() }
-    }
-
-    /// The next part, made if there is none.
-    fn next_or_new(&self) -> &'static Self {
-        if let Some(next) = self.next() {
-            return next;
-        }
-        let made = Box::into_raw(Box::new(Self::new()));
-        let set =
-            self.next
-                .compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire);
-        let next = match set {
-            Ok(_) => made,
-            Err(other) => {
-                // Another thread was faster.
-                // SAFETY: made above, and no other thread has it.
-                drop(unsafe { Box::from_raw(made) });
-                other
-            }
-        };
-        // SAFETY: a part in the table is never freed.
-        unsafe { &*next }
     }
 }
 
@@ -91,7 +64,7 @@ impl CoveredDescriptor {
             if let Some(place) = part.take(descriptor) {
                 return Self { place };
             }
-            part = part.next_or_new();
+            part = part.next.get_or_make(TablePart::new);
         }
     }
 }
@@ -198,7 +171,7 @@ pub(super) fn cover_all() {
                 cover = Some(covered_by(cover, descriptor));
             }
         }
-        part = found.next();
+        part = found.next.get();
     }
     if let Some(Cover::Spare(null)) = cover {
         // SAFETY: opened by `covered_by`, and used nowhere else.

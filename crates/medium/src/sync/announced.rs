@@ -16,12 +16,12 @@
 //! `membarrier`, nothing is announced.
 
 use std::cell::Cell;
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU8};
+use std::sync::atomic::AtomicU8;
 
 use crossbeam_utils::CachePadded;
 
 use super::{AtomicU64, Ordering, SharedGuard, SharedLock, pause};
+use crate::made_once::MadeOnce;
 
 /// The word of one thread: the address of the lock that it shares, or 0. A thread announces one
 /// share at a time.
@@ -115,31 +115,15 @@ struct AnnouncedWords {
 /// The words of this process, made when they are first asked for. The child of a fork forgets those
 /// of its parent: a thread that it does not have may hold their mutex, and the words of such threads
 /// are never cleared.
-static WORDS: AtomicPtr<parking_lot::Mutex<AnnouncedWords>> = AtomicPtr::new(ptr::null_mut());
+static WORDS: MadeOnce<parking_lot::Mutex<AnnouncedWords>> = MadeOnce::new();
 
 fn words() -> &'static parking_lot::Mutex<AnnouncedWords> {
-    let mut found = WORDS.load(Ordering::Acquire);
-    if found.is_null() {
-        let made = Box::into_raw(Box::default());
-        let set =
-            WORDS.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire);
-        found = match set {
-            Ok(_) => made,
-            Err(other) => {
-                // Another thread was faster.
-                // SAFETY: made above, and no other thread has it.
-                drop(unsafe { Box::from_raw(made) });
-                other
-            }
-        };
-    }
-    // SAFETY: words that were set are never freed.
-    unsafe { &*found }
+    WORDS.get_or_make(parking_lot::Mutex::default)
 }
 
 /// Forgets the words of the parent's threads, in the child of a fork.
 pub(super) fn begin_anew() {
-    WORDS.store(ptr::null_mut(), Ordering::Release);
+    WORDS.forget();
     OWN_WORD.set(None);
 }
 

@@ -13,12 +13,11 @@
 use std::cell::{RefCell, UnsafeCell};
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::schedule::Access;
 use super::{is_scheduled, schedule};
 use crate::Medium;
+use crate::made_once::MadeOnce;
 
 /// Keeps memory that is retired meanwhile from being reused, until it is dropped.
 pub struct Pin(Inner);
@@ -147,26 +146,10 @@ fn epoch_pin() -> Pin {
 }
 
 /// The collector of this process, made when it is first asked for.
-static OF_PROCESS: AtomicPtr<crossbeam_epoch::Collector> = AtomicPtr::new(ptr::null_mut());
+static OF_PROCESS: MadeOnce<crossbeam_epoch::Collector> = MadeOnce::new();
 
 fn collector() -> &'static crossbeam_epoch::Collector {
-    let mut found = OF_PROCESS.load(Ordering::Acquire);
-    if found.is_null() {
-        let made = Box::into_raw(Box::new(crossbeam_epoch::Collector::new()));
-        let set =
-            OF_PROCESS.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire);
-        found = match set {
-            Ok(_) => made,
-            Err(other) => {
-                // Another thread was faster.
-                // SAFETY: made above, and no other thread has it.
-                drop(unsafe { Box::from_raw(made) });
-                other
-            }
-        };
-    }
-    // SAFETY: a collector that was set is never freed.
-    unsafe { &*found }
+    OF_PROCESS.get_or_make(crossbeam_epoch::Collector::new)
 }
 
 /// The participant of a thread, from its first pin on. It has no destructor, so that the handler of
@@ -211,7 +194,7 @@ fn first_pin() -> crossbeam_epoch::Guard {
 
 /// Forgets the collector of the parent, in the child of a fork.
 pub(super) fn begin_anew() {
-    OF_PROCESS.store(ptr::null_mut(), Ordering::Release);
+    OF_PROCESS.forget();
     // SAFETY: see `OwnHandle`. The old handle has no destructor.
     OWN_HANDLE.with(|own| unsafe { *own.handle.get() = None });
 }
