@@ -10,6 +10,10 @@ use everleaf::{
     WordTree,
 };
 
+mod common;
+
+use common::folder;
+
 /// The variable with the pool that a child process of a test writes.
 const POOL: &str = "EVERLEAF_TEST_BACKUP_POOL";
 
@@ -19,16 +23,6 @@ fn options() -> Options {
         .medium(MediumChoice::File)
         .log_bytes(1 << 20)
         .recovery_threads(1)
-}
-
-fn folder() -> tempfile::TempDir {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() {
-        tempfile::tempdir_in(memory)
-    } else {
-        tempfile::tempdir()
-    }
-    .unwrap()
 }
 
 /// Writes key after key, each into one tree first and then into the other, and prints the keys that

@@ -20,6 +20,10 @@ use pool::{Pool, PoolOptions};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+mod common;
+
+use common::folder;
+
 /// The offset at which a pool's file names its holder.
 const HOLDER: u64 = 0x2010;
 
@@ -30,16 +34,6 @@ fn options() -> Options {
         .medium(MediumChoice::File)
         .log_bytes(64 << 10)
         .recovery_threads(1)
-}
-
-fn folder() -> tempfile::TempDir {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() {
-        tempfile::tempdir_in(memory)
-    } else {
-        tempfile::tempdir()
-    }
-    .unwrap()
 }
 
 fn log_of(pool: &Path) -> PathBuf {

@@ -16,7 +16,10 @@ use everleaf::{
     DisplacedFile, Displacement, Engine, Error, ErrorKind, Grown, LineStore, MediumChoice,
     MediumError, Options, Pending, Store, Tree, TreeOptions,
 };
-use tempfile::TempDir;
+
+mod common;
+
+use common::{folder, run_again};
 
 /// A new process holds for a moment the files that all tests have open, and their locks. So tests
 /// that start one run alone.
@@ -38,16 +41,6 @@ const AGAIN: &str = "EVERLEAF_TEST_FOLDER";
 
 /// How long a test waits for something that happens within a second or two.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-fn folder() -> TempDir {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() {
-        tempfile::tempdir_in(memory)
-    } else {
-        tempfile::tempdir()
-    }
-    .unwrap()
-}
 
 fn options() -> Options {
     Options::new()
@@ -207,7 +200,7 @@ fn a_store_whose_folder_is_renamed_goes_on_and_closes_right() {
     }
 }
 
-/// What happens to the files of a store while it is open, and where its entries are afterwards.
+/// A change of the files of an open store, and the place of its entries afterwards.
 struct Scene {
     name: &'static str,
     /// Changes the files of the pool at this path.
@@ -406,21 +399,6 @@ fn mapped_memory_that_has_lost_its_name_is_told_at_growth_and_close() {
     assert_eq!(store.check().unwrap(), []);
 }
 
-/// Runs one test of this file again, in a process of its own.
-fn run_again(mut command: Command, folder: &Path, name: &str) {
-    let output = command
-        .args(["--exact", name, "--nocapture"])
-        .env(AGAIN, folder)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success() && text.contains("1 passed"),
-        "{text}{errors}"
-    );
-}
-
 fn this_program() -> Command {
     Command::new(std::env::current_exe().unwrap())
 }
@@ -432,6 +410,7 @@ fn a_working_directory_that_changes_changes_nothing() {
         let folder = folder();
         return run_again(
             this_program(),
+            AGAIN,
             folder.path(),
             "a_working_directory_that_changes_changes_nothing",
         );
@@ -520,6 +499,7 @@ fn a_store_has_three_descriptors_and_shares_its_folder() {
         command.arg(std::env::current_exe().unwrap());
         return run_again(
             command,
+            AGAIN,
             folder.path(),
             "a_store_has_three_descriptors_and_shares_its_folder",
         );
@@ -592,7 +572,7 @@ fn nothing_but_its_handles_keeps_a_store_open() {
     }
 }
 
-/// A task that owns its future, as those of some executors do: whoever has its waker owns it.
+/// A task that owns its future, as the tasks of some executors do: each waker of it owns it.
 struct OwningTask(Mutex<Option<Pending<()>>>);
 
 impl OwningTask {

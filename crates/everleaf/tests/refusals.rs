@@ -1,4 +1,4 @@
-//! What the system refuses: locks, threads, syncs of folders, files.
+//! Refusals of the system: of locks, threads, syncs of folders, files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,6 +14,10 @@ use medium::testing::refusal::{Refusal, SystemCall, grant, refuse};
 use medium::testing::{FileCall, Hooked, Then};
 use rustix::io::Errno;
 
+mod common;
+
+use common::folder;
+
 fn options() -> Options {
     Options::new()
         .medium(MediumChoice::File)
@@ -25,16 +29,6 @@ fn mapped() -> Options {
     Options::new()
         .medium(MediumChoice::Dax)
         .line_store(LineStore::detect())
-}
-
-fn folder() -> tempfile::TempDir {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() {
-        tempfile::tempdir_in(memory)
-    } else {
-        tempfile::tempdir()
-    }
-    .unwrap()
 }
 
 fn names_in(folder: &Path) -> BTreeSet<String> {

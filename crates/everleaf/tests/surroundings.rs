@@ -12,26 +12,15 @@ use everleaf::{
     Engine, ErrorKind, Grown, LimitedBy, LineStore, MediumChoice, Options, TreeOptions,
 };
 
+mod common;
+
+use common::run_again;
+
 /// A new process holds for a moment the files that all tests have open, and their locks.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// The variable with the folder of a test that runs again, in other surroundings.
 const SURROUNDING: &str = "EVERLEAF_TEST_FOLDER";
-
-/// Runs one test of this file again, by a command that ends with this program.
-fn run_again(mut command: Command, folder: &Path, name: &str) {
-    let output = command
-        .args(["--exact", name, "--nocapture"])
-        .env(SURROUNDING, folder)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success() && text.contains("1 passed"),
-        "{text}{errors}"
-    );
-}
 
 /// Files and a folder that are read-only are reported as such, to a user who is bound by
 /// permissions.
@@ -83,6 +72,7 @@ fn permissions_that_are_missing_are_named() {
     }
     run_again(
         command,
+        SURROUNDING,
         folder.path(),
         "permissions_that_are_missing_are_named",
     );
@@ -193,7 +183,7 @@ fn on_a_small_disk(test: &str, limit_will_do: bool) {
     println!("by {:?}", way.0);
     let mut again = command(way, "exec \"$0\" \"$@\"");
     again.arg(std::env::current_exe().unwrap());
-    run_again(again, folder.path(), test);
+    run_again(again, SURROUNDING, folder.path(), test);
 }
 
 /// Takes all room of a disk.

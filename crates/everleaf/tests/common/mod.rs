@@ -1,6 +1,9 @@
-//! Pools whose bytes are changed.
+//! Folders for pools, pools whose bytes are changed, and tests that run again in a process of their
+//! own.
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::path::Path;
+use std::process::Command;
 
 use everleaf::{Options, Result, Store};
 use tempfile::TempDir;
@@ -29,4 +32,20 @@ pub(crate) fn flipped(bytes: &[u8], offsets: &[usize], mask: u8) -> Vec<u8> {
 /// Opens an existing pool.
 pub(crate) fn opened(path: &Path) -> Result<Store> {
     Options::new().create(false).open(path)
+}
+
+/// Runs one test of the calling program again, by a command that ends with this program. The
+/// environment variable `variable` then names the folder.
+pub(crate) fn run_again(mut command: Command, variable: &str, folder: &Path, name: &str) {
+    let output = command
+        .args(["--exact", name, "--nocapture"])
+        .env(variable, folder)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}{errors}"
+    );
 }
