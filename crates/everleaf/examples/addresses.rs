@@ -1,4 +1,4 @@
-//! What many stores, or many trees, take in one process: address space, memory, mappings, and the
+//! The cost of many stores, or many trees, in one process: address space, memory, mappings, and the
 //! time to open them. Linux only. Run with
 //! `cargo run --release -p everleaf --example addresses -- stores 1000`, or `files 200`, or
 //! `trees rntree 50 200` for 50 stores in memory with 200 trees each.
@@ -9,7 +9,7 @@ use everleaf::{Engine, Options, Store, Tree, TreeOptions};
 
 type Failure = Box<dyn std::error::Error>;
 
-/// What the system says about this process.
+/// The system's figures for this process.
 struct Taken {
     virtual_kib: u64,
     resident_kib: u64,

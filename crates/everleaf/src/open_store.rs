@@ -17,8 +17,9 @@ use crate::violation::StoreViolation;
 
 mod full_pool;
 
-/// What [`StoreStat::notes`](crate::StoreStat::notes) says of a folder that cannot be synced.
-const UNSYNCED_FOLDER: &str = "the file system cannot sync folders: if the power is lost a moment after a pool was made or closed, its file or                                its log may be missing, or a log that was removed may be back";
+/// The note of [`StoreStat::notes`](crate::StoreStat::notes) about a folder that cannot be synced.
+const UNSYNCED_FOLDER: &str = "the file system cannot sync folders: if the power is lost a moment after a pool was made or closed, its file or \
+                               its log may be missing, or a log that was removed may be back";
 
 /// A pool, its open trees, and what opening it took.
 ///
@@ -158,7 +159,7 @@ impl OpenStore {
         Ok(self.trees.lock())
     }
 
-    /// What the store survives, also in a child.
+    /// The failures that the store survives, also in a child.
     pub(crate) fn survives(&self) -> Survives {
         self.backend.survives()
     }

@@ -808,7 +808,7 @@ pub(crate) struct NamedPool {
 }
 
 /// The file of a pool, where it lies, and the lock on it. Only the lock's own descriptor has the
-/// lock: what is mapped from the file, and copies of its descriptor, do not keep it locked.
+/// lock: mappings of the file, and copies of its descriptor, do not keep it locked.
 pub(crate) struct LockedPool {
     pub(crate) file: File,
     pub(crate) place: FilePlace,

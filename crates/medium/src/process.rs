@@ -173,7 +173,7 @@ extern "C" fn in_child() {
     let before = unsafe { *errno };
     let word = WORD.load(Ordering::Acquire);
     if !word.is_null() {
-        // SAFETY: see `word`. A page that the system has wiped is written in vain.
+        // SAFETY: see `word`. If the system has wiped the page, the word is 0 already.
         unsafe { &*word }.store(0, Ordering::Relaxed);
     }
     descriptors::cover_all();

@@ -309,7 +309,7 @@ fn the_usage_of_rm_has_all_forms() {
     }
 }
 
-/// A user who may have only so many threads is told so: the command once panicked.
+/// If the system limits the threads of a user, the error names that limit: the command once panicked.
 #[test]
 fn threads_that_cannot_be_started_are_named() {
     let folder = tempfile::tempdir().unwrap();
