@@ -83,6 +83,14 @@ fn runs(pool: &Path, engines: &[String]) -> Vec<Run> {
         .arguments
         .push(pool.join("batches.pool").display().to_string());
     runs.push(torture);
+    let mut torture = run_of(
+        "torture stores",
+        &format!("{everleaf} torture --stores 200 --rounds 50"),
+    );
+    torture
+        .arguments
+        .push(pool.join("stores.pool").display().to_string());
+    runs.push(torture);
     for engine in engines {
         runs.push(run_of(
             &format!("mutants {engine}"),

@@ -59,7 +59,7 @@ impl BackgroundState {
 
     /// Reads the bitmaps that a clean close has written.
     fn read_bitmaps<M: Host>(&self, pool: &Pool<M>) {
-        if let Err(error) = pool.read_bitmaps() {
+        if let Err(error) = pool.read_bitmaps(&|| !self.is_stopped()) {
             self.note(None, &error);
         }
         self.set(MarkProgress::Ended);

@@ -250,8 +250,8 @@ impl Options {
 
     /// Bytes of the log on [`MediumChoice::File`], at least 64 KiB; less if the disk has no room.
     /// The larger, the fewer checkpoints, and the longer an open after a crash. A log that exists
-    /// keeps its size. Default: 32 MiB, growing up to [`Options::log_bytes_max`]. A log whose size
-    /// is given here grows only if that is given, too.
+    /// keeps its size. Default: an eighth of the pool, but 64 KiB to 1 MiB, growing up to
+    /// [`Options::log_bytes_max`]. A log whose size is given here grows only if that is given, too.
     pub fn log_bytes(mut self, log_bytes: u64) -> Self {
         self.log_bytes = Some(log_bytes);
         self
@@ -259,7 +259,7 @@ impl Options {
 
     /// The most bytes that the log on [`MediumChoice::File`] grows to: it gets up to twice as large
     /// whenever it is half full, but not larger than the pool's file. After a second without a
-    /// write it is cut down to [`Options::log_bytes`]. Default: 2 GiB.
+    /// write it is cut down to the size of a new log. Default: 2 GiB.
     pub fn log_bytes_max(mut self, log_bytes_max: u64) -> Self {
         self.log_bytes_max = Some(log_bytes_max);
         self
@@ -587,11 +587,6 @@ impl Options {
                 store
             }
         };
-        if blank {
-            // A new file is durable only once its folder is synced.
-            let action = "make the new file durable in its folder";
-            place.folder().sync().map_err(Error::io(action))?;
-        }
         Ok(store)
     }
 
@@ -610,7 +605,8 @@ impl Options {
         let default = FileOptions::default();
         FileOptions {
             durability: self.durability,
-            log_bytes: self.log_bytes.unwrap_or(default.log_bytes),
+            log_bytes: self.log_bytes.unwrap_or(FOLLOWING_LOG_BYTES_MAX),
+            log_follows_pool: self.log_bytes.is_none(),
             log_bytes_max: self
                 .log_bytes_max
                 .or(self.log_bytes)
@@ -714,7 +710,14 @@ impl Options {
             limit_bytes: self.limit_bytes,
         };
         let dax = Dax::new(file, options)?.lying_at(place.clone());
-        self.finish(path, dax, start, Some(place.clone()), None)
+        let store = self.finish(path, dax, start, Some(place.clone()), None)?;
+        if blank {
+            // A new file is durable only once its folder is synced. The file medium does that when
+            // it makes the log.
+            let action = "make the new file durable in its folder";
+            place.folder().sync().map_err(Error::io(action))?;
+        }
+        Ok(store)
     }
 
     /// Refuses instructions that this processor lacks, whether or not the medium will use them.
@@ -800,6 +803,9 @@ impl Options {
         Ok(Store::on(path, backend, opening, recovered, place, source))
     }
 }
+
+/// The largest log, new or idle, whose size is not given.
+const FOLLOWING_LOG_BYTES_MAX: u64 = 1 << 20;
 
 /// The file of a pool, and where it lies.
 pub(crate) struct NamedPool {

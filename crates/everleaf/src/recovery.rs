@@ -43,8 +43,8 @@ use crate::violation::StoreViolation;
 pub struct Recovery {
     /// Whether the pool was not closed cleanly. All trees are then opened before the open returns.
     /// Nodes of [`Engine::MASSTREE`](crate::Engine::MASSTREE) are recovered when they are first
-    /// used, or by a sweep in the background; with trees of
-    /// [`Engine::BZTREE`](crate::Engine::BZTREE) and [`Engine::WBTREE`](crate::Engine::WBTREE) the
+    /// used, or by a sweep in the background; with trees of it, of
+    /// [`Engine::BZTREE`](crate::Engine::BZTREE) and of [`Engine::WBTREE`](crate::Engine::WBTREE) the
     /// space in use is found out in the background,
     /// see [`Store::finish_recovery`](crate::Store::finish_recovery), or before the open returns if
     /// a batch was under way.

@@ -818,6 +818,7 @@ fn who_may_not_read_a_pool_may_read_neither_its_log_nor_a_copy() {
         std::fs::set_permissions(&pool, Permissions::from_mode(secret)).unwrap();
         let store = killable(&pool);
         assert_eq!(mode(&log_of(&pool)), secret, "a log made for an old pool");
+        store.tree("t").unwrap().put("secret", "again").unwrap();
         store.backup(&copy).unwrap();
         assert_eq!(mode(&copy), secret, "a copy");
         std::fs::remove_file(&copy).unwrap();
@@ -1020,7 +1021,7 @@ fn a_pool_that_could_not_be_made_leaves_nothing() {
         options().open(&path).unwrap();
         failed += 1;
     }
-    assert!(failed > 3, "only {failed} syncs");
+    assert!(failed > 2, "only {failed} syncs");
 }
 
 /// A log whose syncs wait while it is shut.

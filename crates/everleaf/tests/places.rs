@@ -46,7 +46,8 @@ fn options() -> Options {
     Options::new()
         .medium(MediumChoice::File)
         .line_store(LineStore::detect())
-        .log_bytes(64 << 10)
+        // Large enough that no checkpoint writes to the pool's file while a test copies it.
+        .log_bytes(2 << 20)
         .recovery_threads(1)
 }
 

@@ -197,6 +197,13 @@ impl<'m, M: Medium> MediumGuard<'m, M> {
         self.medium.fence(&self.notes)
     }
 
+    /// Orders flushes of stores that need not become durable before something else does: see
+    /// [`Medium::fence_at_rest`].
+    #[track_caller]
+    pub fn fence_at_rest(&self) -> Lsn {
+        self.medium.fence_at_rest(&self.notes)
+    }
+
     /// Leaves the wait for `lsn` to the caller of the running operation: see
     /// [`Medium::left_to_caller`].
     #[inline(always)]

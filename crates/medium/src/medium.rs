@@ -188,6 +188,22 @@ pub unsafe trait Medium: Send + Sync + 'static {
     #[track_caller]
     fn fence(&self, notes: &Self::Notes) -> Lsn;
 
+    /// A [`Medium::fence`] for stores that need not become durable before something else does, such
+    /// as the note that a pool is open: if they are lost, nothing is. A medium that becomes durable
+    /// late may leave them until an ordinary fence follows. Waits for their LSN return at once until
+    /// then.
+    #[inline(always)]
+    #[track_caller]
+    fn fence_at_rest(&self, notes: &Self::Notes) -> Lsn {
+        self.fence(notes)
+    }
+
+    /// Whether nothing was fenced since the medium was opened but what [`Medium::fence_at_rest`]
+    /// has fenced, and none of it is durable: the file is as it was before.
+    fn is_at_rest(&self) -> bool {
+        false
+    }
+
     /// How far the medium has got.
     #[inline(always)]
     fn durable(&self) -> Lsn {

@@ -15,7 +15,8 @@
 //!    it.
 //! 3. *State that all stores of a process share begins anew in the child*
 //!    ([`crate::sync::begin_anew`]): the epochs in which threads of the parent were pinned, and the
-//!    shares that they had announced.
+//!    shares that they had announced. So do the threads that work in the background
+//!    ([`crate::workers`]).
 //!
 //! Whatever belongs to a store of the parent is left as it is: a drop in the child joins no thread,
 //! takes no lock, and writes to no file and to no memory that is shared with the parent.
@@ -43,7 +44,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 pub use descriptors::FileLock;
 pub(crate) use descriptors::{CoveredDescriptor, OwnFiles};
 
-use crate::sync;
+use crate::{sync, workers};
 
 /// The process in which something was made.
 #[derive(Clone, Copy, Debug)]
@@ -178,6 +179,7 @@ extern "C" fn in_child() {
     }
     descriptors::cover_all();
     sync::begin_anew();
+    workers::begin_anew();
     // SAFETY: as above.
     unsafe { *errno = before };
 }

@@ -161,7 +161,9 @@ fn what_is_freed_while_bitmaps_are_read_is_freed_once() {
             thread::spawn(move || used.space.free(offset))
         };
         assert_eq!(
-            used.space.read_bitmaps(&DaxGuard::new(&used.ram)).unwrap(),
+            used.space
+                .read_bitmaps(&DaxGuard::new(&used.ram), &|| true)
+                .unwrap(),
             None
         );
         freeing.join().unwrap();
@@ -176,7 +178,11 @@ fn nothing_old_is_given_away_before_the_bitmaps_are_read() {
         let (used, offsets) = Used::reopened();
         let reading = {
             let used = Arc::clone(&used);
-            thread::spawn(move || used.space.read_bitmaps(&DaxGuard::new(&used.ram)).unwrap())
+            thread::spawn(move || {
+                used.space
+                    .read_bitmaps(&DaxGuard::new(&used.ram), &|| true)
+                    .unwrap()
+            })
         };
         assert!(!offsets.contains(&used.allocate()));
         assert_eq!(reading.join().unwrap(), None);

@@ -204,17 +204,22 @@ impl<M: Medium> Pool<M> {
             Space::open(&guard, &options)?
         };
         if !options.read_bitmaps_later || space.is_small() {
-            space.read_bitmaps(&guard)?;
+            space.read_bitmaps(&guard, &|| true)?;
         }
         // PERSIST: nothing must precede; if this is lost, the pool is still clean, and nothing was
         // allocated from it yet. Every later store becomes durable after it, so no wait is needed
         // here.
         StateWord::Clean.publish(&guard, 0)?;
-        space.mend_high_water(&guard)?;
+        let is_mended = space.mend_high_water(&guard)?;
         StateWord::Holder.publish(&guard, u64::from(std::process::id()))?;
-        let lsn = guard.fence();
-        if blank {
-            guard.wait(lsn)?;
+        if blank || is_mended {
+            let lsn = guard.fence();
+            if blank {
+                guard.wait(lsn)?;
+            }
+        } else {
+            // A pool that is opened and closed, and not written meanwhile, stays as it is.
+            guard.fence_at_rest();
         }
         let roots = Mutex::new(RootTable::open(&guard, &space)?);
         drop(guard);
@@ -418,16 +423,15 @@ impl<M: Medium> Pool<M> {
 
     /// After a clean close: reads which old allocations are in use, while trees may work. Until
     /// this returns, no old space is reused. Does nothing if the use is known already, or if trees
-    /// must mark. O(slabs).
+    /// must mark. Ends early, without having read anything, if `goes_on` returns `false`; the pool
+    /// is then about to be closed. O(slabs).
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] if a bitmap is damaged: space is reused again after the next open,
     /// which marks.
-    pub fn read_bitmaps(&self) -> Result<()> {
-        let damaged = self
-            .shared
-            .space
-            .read_bitmaps(&medium::MediumGuard::unpinned(&self.shared.medium))?;
+    pub fn read_bitmaps(&self, goes_on: &dyn Fn() -> bool) -> Result<()> {
+        let guard = medium::MediumGuard::unpinned(&self.shared.medium);
+        let damaged = self.shared.space.read_bitmaps(&guard, goes_on)?;
         let Some((offset, what)) = damaged else {
             return Ok(());
         };
@@ -579,9 +583,24 @@ impl<M: Medium> Shared<M> {
             return Ok(());
         }
         self.medium.prepare_finish()?;
-        self.try_close()?;
+        if self.is_unchanged() {
+            self.finish()?;
+        } else {
+            self.try_close()?;
+        }
         self.closed = true;
         Ok(())
+    }
+
+    /// Whether the pool's file is as the last clean close has left it, and is to stay so: nothing was
+    /// written since, and no damage was found.
+    fn is_unchanged(&self) -> bool {
+        self.medium.is_at_rest()
+            && self.space.was_closed()
+            && !self.space.needs_mark()
+            && !self.space.has_given_up_marking()
+            && self.space.classes_damaged().is_empty()
+            && !self.is_unclean.load(Ordering::Relaxed)
     }
 
     fn try_close(&mut self) -> Result<()> {
@@ -592,10 +611,15 @@ impl<M: Medium> Shared<M> {
         let is_unclean = self.is_unclean.load(Ordering::Relaxed)
             || self.space.needs_mark()
             || !self.space.classes_damaged().is_empty();
-        if self.space.read_bitmaps(&guard)?.is_some() || is_unclean {
+        if self.space.read_bitmaps(&guard, &|| true)?.is_some() || is_unclean {
             // The pool stays unclean: a tree was not opened since a crash or its mark has not
             // ended, so its space is not known; or a tree asked for it; or bitmaps do not cover a
             // damaged slab.
+            if self.medium.is_at_rest() {
+                // PERSIST: nothing must precede; if this is lost, the next open finds the same.
+                StateWord::Clean.publish(&guard, 0)?;
+                guard.fence();
+            }
             drop(guard);
             return self.finish();
         }

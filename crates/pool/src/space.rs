@@ -123,6 +123,8 @@ pub(crate) struct Space {
     frees_refused: AtomicU64,
     /// Nothing is freed any more.
     keeps_all: AtomicBool,
+    /// Whether a close has begun to write the bitmaps.
+    has_written_bitmaps: AtomicBool,
     /// Slabs whose class word is damaged.
     left_alone: Mutex<BTreeSet<u32>>,
 }
@@ -164,6 +166,7 @@ impl Space {
             marked: AtomicU64::new(0),
             frees_refused: AtomicU64::new(0),
             keeps_all: AtomicBool::new(false),
+            has_written_bitmaps: AtomicBool::new(false),
             left_alone: Mutex::new(BTreeSet::new()),
         };
         space.know_slabs(high_water)?;
@@ -205,6 +208,11 @@ impl Space {
         Ok(space)
     }
 
+    /// Whether the pool was closed cleanly before this open.
+    pub(crate) fn was_closed(&self) -> bool {
+        self.was_closed
+    }
+
     /// Whether the use of the old slabs is not known yet.
     pub(crate) fn has_old(&self) -> bool {
         self.unmarked_below.load(Ordering::Acquire) != 0
@@ -227,14 +235,15 @@ impl Space {
     }
 
     /// Writes the high-water mark anew if it is damaged, as it is in a new pool. The caller has
-    /// cleared the clean flag, and fences.
-    pub(crate) fn mend_high_water<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Result<()> {
-        if StateWord::HighWater.load(guard).is_err() {
+    /// cleared the clean flag, and fences. Returns whether it was damaged.
+    pub(crate) fn mend_high_water<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Result<bool> {
+        let is_damaged = StateWord::HighWater.load(guard).is_err();
+        if is_damaged {
             // PERSIST: the clean flag was cleared in the same line before; if this is lost, the
             // mark is still damaged.
             StateWord::HighWater.publish(guard, u64::from(self.unowned.lock().high_water))?;
         }
-        Ok(())
+        Ok(is_damaged)
     }
 
     /// Makes records for all slabs below `high_water`.
@@ -361,6 +370,11 @@ impl Space {
     /// reused until then.
     pub(crate) fn give_up_marking(&self) {
         *self.early_frees.lock() = None;
+    }
+
+    /// Whether the use of the old slabs will not be known before the next open.
+    pub(crate) fn has_given_up_marking(&self) -> bool {
+        self.early_frees.lock().is_none()
     }
 
     /// Ends the mark: all trees have marked, so allocations without a mark are free. Does nothing

@@ -62,6 +62,30 @@ fn torture_knows_what_operations_promise_that_are_durable_later() {
 }
 
 #[test]
+fn torture_opens_and_closes_many_stores() {
+    let (folder, pool) = pool();
+    let short = "--stores 50 --rounds 4 --seconds-per-round 0.2 --keys 2000 --medium file --json";
+    let arguments = on("torture", &pool, &short.split(' ').collect::<Vec<_>>());
+    for _ in 0..2 {
+        let said = run(&arguments).expect(0);
+        let report = said.json();
+        assert_eq!(report["violations"], json!(0), "{said:?}");
+        assert!(report["acknowledged"].as_u64().unwrap() > 0, "{said:?}");
+        let replay = report["replay"].as_str().unwrap();
+        assert!(replay.contains(" --stores 50 "), "{replay}");
+    }
+    let pools = std::fs::read_dir(folder.path()).unwrap();
+    let is_pool = |name: &str| !name.ends_with(".log");
+    let names = pools.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(names.filter(|name| is_pool(name)).count(), 50);
+    // A sync of one store says nothing about the others.
+    let later = ["--stores", "2", "--durability", "sync"];
+    run(&on("torture", &pool, &later)).expect(2);
+    let by_epochs = ["--stores", "2", "--engine", "masstree"];
+    run(&on("torture", &pool, &by_epochs)).expect(2);
+}
+
+#[test]
 fn torture_of_batches_finds_each_whole_or_not_at_all() {
     let (_folder, pool) = pool();
     let short = "--batches --rounds 4 --seconds-per-round 0.1 --keys 500 --json";

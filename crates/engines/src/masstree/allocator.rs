@@ -264,16 +264,14 @@ impl<M: Medium> TreeSpace<'_, M> {
         Ok(areas.into_iter().flat_map(|area| &area.queues))
     }
 
-    /// Restores the ends of all queues, and the last run, as the last completed epoch had them.
+    /// Restores the ends of all queues, and the last run, as the last completed epoch had them. The
+    /// chain of runs is read as that epoch had it, and is restored by the sweep.
     pub(super) fn recover(&self) -> Result<()> {
         let runs = &self.guard.node::<Anchor>(self.anchor)?.runs;
         if self.epochs.has_failed(runs.epoch.load(self.guard)) {
             runs.restore(self.guard);
             self.epochs
                 .list_touched(self.guard.offset_of(runs), size_of_val(runs) as u64);
-        }
-        if self.epochs.any_failed() {
-            self.recover_chain()?;
         }
         for queue in self.queues()? {
             let epoch = queue.epoch.load(self.guard);

@@ -31,7 +31,7 @@ use super::options::{MassTreeOptions, Mode};
 use super::shard::Own;
 use super::sweep::Sweep;
 use crate::kit::epochs::in_batch::{BatchMark, refuse_in_any_batch};
-use crate::kit::epochs::ticker::Ticker;
+use crate::kit::epochs::ticker::{SweepProgress, Ticker};
 use crate::kit::epochs::{Joined, Member, PoolEpochs, Shards, TreeEpochs};
 use crate::{Error, Result};
 
@@ -298,12 +298,30 @@ impl<M: Medium> Core<M> {
             let mut shard = shard.lock();
             shard.own.log.segments = core.log.segments(&guard, shard.index)?;
         }
-        if pool.needs_mark() {
-            core.space_taken(&guard)?
-                .into_iter()
-                .try_for_each(|offset| pool.mark(offset))?;
+        if pool.needs_mark() && !options.mark_later {
+            core.mark_space()?;
         }
         Ok(core)
+    }
+
+    /// Marks all space that was taken from the pool, beside writers. Runs that are taken from the
+    /// pool meanwhile are new, and need no mark. O(slabs).
+    pub(super) fn mark_space(&self) -> Result<()> {
+        // Runs that leave the chain are marked as well: they are freed later. While this lock is
+        // held, no run leaves.
+        let leaving = self.leaving.lock();
+        if self.epochs.are_over() {
+            return Ok(());
+        }
+        let guard = self.pool.peek();
+        let taken = {
+            let _serial = self.runs.lock();
+            self.space_taken(&guard)?
+        };
+        for offset in taken.iter().chain(&*leaving) {
+            self.pool.mark(*offset)?;
+        }
+        Ok(())
     }
 
     /// All space that was taken from the pool.
@@ -323,6 +341,8 @@ impl<M: Medium> Core<M> {
 
     /// Gives all space back to the pool; the tree is not used again.
     pub(super) fn give_back(&self) -> Result<()> {
+        // No mark is under way, and none begins.
+        let _leaving = self.leaving.lock();
         let shards = self.epochs.stop_for_good();
         let guard = self.pool.peek();
         let freed = self.space_taken(&guard).map(|taken| {
@@ -387,8 +407,8 @@ impl<M: Medium> Core<M> {
         }
     }
 
-    /// Starts a thread that ends epochs of this length. Returns the thread if the tree has epochs
-    /// of its own.
+    /// Has a thread in the background end epochs of this length. Returns what stops it if the tree
+    /// has epochs of its own.
     pub(super) fn start_ticker(self: &Arc<Self>, length: Duration) -> Result<Option<Ticker>> {
         if let Some(epochs) = self.shared() {
             return epochs.start_ticker(length).map(|()| None);
@@ -399,7 +419,7 @@ impl<M: Medium> Core<M> {
                 core.epochs.advance_alone();
             }
         };
-        Ticker::start(length, |_| (), end).map(Some)
+        Ticker::start(length, |_| SweepProgress::Finished, end).map(Some)
     }
 
     /// Ends the tree's part in epochs. If `is_clean`, the running epoch ends first, so it has not

@@ -43,7 +43,7 @@ pub(crate) static ENTRY: EngineEntry = EngineEntry {
     paper: "Fine-Grain Checkpointing with In-Cache-Line Logging, ASPLOS 2019",
     contract: Contract::Epoch,
     notices_damage: &[],
-    marks_later: false,
+    marks_later: true,
     stores_lines: false,
     is_trie: true,
     room_per_write: 4_096,
@@ -110,6 +110,7 @@ fn options(opening: &Opening) -> MassTreeOptions {
         recovery_threads: opening.threads,
         shards: set(SHARDS).map_or(usual.shards, |shards| shards as usize),
         close_cleanly: opening.close_cleanly,
+        mark_later: opening.mark_later,
         patience: set(PATIENCE).map_or(usual.patience, Duration::from_millis),
         first_epoch: set(FIRST_EPOCH).unwrap_or(usual.first_epoch),
     }

@@ -322,6 +322,11 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
         self.core.pool.peek().wait_for(lsn)
     }
 
+    fn mark(&self, _go_on: &dyn Fn() -> bool) -> Result<bool> {
+        self.core.mark_space()?;
+        Ok(true)
+    }
+
     fn len(&self) -> Result<u64> {
         self.core.count()
     }

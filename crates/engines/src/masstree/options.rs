@@ -41,6 +41,9 @@ pub struct MassTreeOptions {
     /// Whether dropping the tree ends the epoch. If not, the next open recovers as after a crash:
     /// for tests.
     pub close_cleanly: bool,
+    /// Whether an open after a crash leaves the mark of the space in use to
+    /// [`Index::mark`](crate::index::Index::mark). If not, the open takes O(slabs).
+    pub mark_later: bool,
     /// How long an operation waits for a locked node that does not change. Then it ends with
     /// [`ErrorKind::Contended`].
     pub patience: Duration,
@@ -59,6 +62,7 @@ impl Default for MassTreeOptions {
             recovery_threads: crate::cores(),
             shards: SHARDS,
             close_cleanly: true,
+            mark_later: false,
             patience: Duration::from_secs(10),
             first_epoch: 1,
         }

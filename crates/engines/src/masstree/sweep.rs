@@ -58,7 +58,10 @@ impl<M: Medium> Core<M> {
         let space = self.space(&guard);
         let objects = match sweep {
             Some(objects) => objects,
-            none => none.insert(space.objects()?),
+            none => {
+                space.recover_chain()?;
+                none.insert(space.objects()?)
+            }
         };
         let running = self.epochs.running();
         for count in 0..OBJECTS_TOGETHER {

@@ -24,6 +24,7 @@ pub(crate) const OPTIONS: MassTreeOptions = MassTreeOptions {
     shards: 1,
     // The state is as after a crash at which everything was written back.
     close_cleanly: false,
+    mark_later: false,
     patience: Duration::from_millis(100),
     first_epoch: 1,
 };

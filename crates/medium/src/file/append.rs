@@ -50,6 +50,11 @@ pub(super) struct Appender {
     pub(super) lines: u64,
 }
 
+/// The size of a buffer for a ring of this capacity.
+fn buffer_bytes(capacity: u64) -> usize {
+    BUFFER_BYTES.min(capacity as usize / 8)
+}
+
 impl Appender {
     /// The end of a log at `end`; `block` is the content of its last, unfinished block.
     pub(super) fn new(incarnation: u32, end: u64, block: &[u8], capacity: u64) -> Self {
@@ -60,16 +65,20 @@ impl Appender {
             frames: 0,
             repeated: block.len(),
         };
-        let buffer_bytes = BUFFER_BYTES.min(capacity as usize / 8);
         Self {
             incarnation,
-            buffer_bytes,
+            buffer_bytes: buffer_bytes(capacity),
             current,
             full: VecDeque::new(),
             spare: Vec::new(),
             frames: 0,
             lines: 0,
         }
+    }
+
+    /// From now on buffers fit into a ring of this capacity.
+    pub(super) fn set_capacity(&mut self, capacity: u64) {
+        self.buffer_bytes = buffer_bytes(capacity);
     }
 
     /// The position behind the last frame.

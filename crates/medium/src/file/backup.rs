@@ -26,7 +26,7 @@ use super::checkpoint::{incarnation_at, write_back};
 use super::error::{LogError, refused};
 use super::find::{LogAccess, open_log, read_mark};
 use super::layout::{BLOCK_BYTES, Header, LENGTH, LogMark, RING, first_word, lines_of};
-use super::log::{FoundHeader, FrameReader, Log, LogItem};
+use super::log::{FoundHeader, FrameReader, Log, LogItem, LogSizes};
 use super::open::write_mark;
 use super::replay::{LogRemnant, look_behind, lost};
 use super::{File, Sizes};
@@ -348,7 +348,7 @@ impl<'c> LiveLog<'c> {
             let log = Log::new(
                 Arc::clone(self.log),
                 self.header.clone(),
-                [0; 2],
+                LogSizes::default(),
                 self.sizes,
             );
             let end = self.position;
@@ -391,7 +391,7 @@ impl<'c> LiveLog<'c> {
         let log = Log::new(
             Arc::clone(self.log),
             self.header.clone(),
-            [0; 2],
+            LogSizes::default(),
             self.sizes,
         );
         let mut reader = FrameReader::new(&log, self.position + self.header.capacity);
@@ -442,6 +442,11 @@ impl<'c> LiveLog<'c> {
             base,
             ..self.newest.clone()
         };
-        Log::new(Arc::clone(self.spool), header, [0; 2], self.sizes)
+        Log::new(
+            Arc::clone(self.spool),
+            header,
+            LogSizes::default(),
+            self.sizes,
+        )
     }
 }

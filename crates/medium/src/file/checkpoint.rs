@@ -17,6 +17,8 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use parking_lot::MutexGuard;
+
 use super::Core;
 use super::layout::{Header, LENGTH, lines_of};
 use super::log::{FrameReader, Log, LogItem};
@@ -198,6 +200,16 @@ pub(super) fn forget(header: &mut Header, start: u64) {
     header.ranges.drain(..last);
 }
 
+/// A part of the log whose lines are durable in the pool's file.
+struct WrittenPart {
+    from: u64,
+    to: u64,
+    /// The bytes of the pages that were written.
+    bytes: u64,
+    /// A length of the pool's file that is durable.
+    pool_bytes: u64,
+}
+
 impl Core {
     /// Checkpoints the durable part of the log, and frees its space.
     pub(super) fn checkpoint(&self) -> Result<(), MediumError> {
@@ -210,39 +222,65 @@ impl Core {
     }
 
     pub(super) fn try_checkpoint(&self) -> io::Result<()> {
-        let _checkpointing = self.checkpointing.lock();
-        let from = self.log.start();
-        let mut to = self.commit.durable();
-        if Mutant::CheckpointUnbound.is_planted() {
-            to = self.end();
-        }
-        if from == to {
+        let checkpointing = self.checkpointing.lock();
+        let start = Instant::now();
+        let written = self.write_durable_part(&checkpointing)?;
+        let to = written.to;
+        if written.from == to {
             self.punch(to);
             return Ok(());
         }
-        let start = Instant::now();
-        let bytes = write_back(
-            &self.log,
-            &*self.pool,
-            self.mark_offset,
-            [from, to],
-            self.burst_bytes_max,
-        )?;
-        // Read before the sync: a length that the pool reaches after the sync may not be durable.
-        let pool_bytes = self.pool_bytes.load(Ordering::Relaxed);
-        sync_whole(&*self.pool)?;
         self.log.update(|header| {
             forget(header, to);
-            header.pool_bytes = pool_bytes;
+            header.pool_bytes = written.pool_bytes;
         })?;
         self.punch(to);
         let last_s = self.log.header().checkpointed_at;
         let mut last = self.checkpoints.lock();
         last.last_s = last_s;
         last.checkpoints += 1;
-        last.log_bytes += to - from;
-        last.written_back_bytes += bytes;
+        last.log_bytes += to - written.from;
+        last.written_back_bytes += written.bytes;
         last.time += start.elapsed();
         Ok(())
+    }
+
+    /// Checkpoints the log, and says in its header that it holds nothing any more: for a pool that
+    /// is closed with this length. Nothing is appended meanwhile.
+    pub(super) fn checkpoint_and_end_log(&self, pool_bytes: u64) -> io::Result<()> {
+        let checkpointing = self.checkpointing.lock();
+        let written = self.write_durable_part(&checkpointing)?;
+        self.log.update(|header| {
+            forget(header, written.to);
+            header.ranges.clear();
+            header.pool_bytes = pool_bytes;
+        })?;
+        self.punch(written.to);
+        Ok(())
+    }
+
+    /// Steps 1 to 3 of a checkpoint.
+    fn write_durable_part(&self, _checkpointing: &MutexGuard<'_, ()>) -> io::Result<WrittenPart> {
+        let from = self.log.start();
+        let mut to = self.commit.durable();
+        if Mutant::CheckpointUnbound.is_planted() {
+            to = self.end();
+        }
+        let mut written = WrittenPart {
+            from,
+            to,
+            bytes: 0,
+            pool_bytes: self.pool_bytes.load(Ordering::Relaxed),
+        };
+        if from < to {
+            let batch_bytes = self.burst_bytes_max;
+            let pool = &*self.pool;
+            written.bytes = write_back(&self.log, pool, self.mark_offset, [from, to], batch_bytes)?;
+            // Read before the sync: a length that the pool reaches after the sync may not be
+            // durable.
+            written.pool_bytes = self.pool_bytes.load(Ordering::Relaxed);
+            sync_whole(pool)?;
+        }
+        Ok(written)
     }
 }

@@ -16,8 +16,10 @@ use crate::io::{Io, data_from, read_all, read_some};
 /// The file at the path where the log of a pool belongs.
 #[derive(Debug)]
 pub(super) enum LogFile {
-    /// No file, or the remains of an interrupted creation of a log.
-    None,
+    /// No file; or a file that this process has just made.
+    Fresh,
+    /// The remains of an interrupted creation of a log.
+    Remains,
     /// A log that the pool does not need, because it was closed cleanly.
     Unneeded,
     /// The log that the pool needs.
@@ -87,7 +89,7 @@ pub(super) fn find(io: &dyn Io, LogMark(mark): LogMark) -> Result<LogFile, LogEr
                 (NoHeader::Blank, None) if !is_blank(0)? => Err(LogError::NotALog),
                 (NoHeader::Damaged, None) if !is_blank(RING)? => Err(LogError::UnaskedDamaged),
                 // The creation of a log was interrupted.
-                (NoHeader::Blank | NoHeader::Damaged, None) => Ok(LogFile::None),
+                (NoHeader::Blank | NoHeader::Damaged, None) => Ok(LogFile::Remains),
                 (NoHeader::Blank, Some(uuid)) if is_blank(0)? => Err(LogError::Missing { uuid }),
                 (NoHeader::Blank, Some(_)) => Err(damaged("both copies of its header are zeros")),
                 (NoHeader::Foreign, _) => Err(LogError::NotALog),

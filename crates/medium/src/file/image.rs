@@ -12,7 +12,7 @@ use super::backup::advance;
 use super::error::{LogError, refused};
 use super::find::{LogAccess, LogFile, find, open_log, read_mark};
 use super::layout::LogMark;
-use super::log::Log;
+use super::log::{Log, LogSizes};
 use super::open::replay_into;
 use super::{CopyTarget, File, FileOptions};
 use crate::folder::FilePlace;
@@ -58,7 +58,7 @@ impl File {
                 let there = find(&*log, mark)?;
                 (Some(log), there)
             }
-            (None, LogMark(None)) => (None, LogFile::None),
+            (None, LogMark(None)) => (None, LogFile::Fresh),
             (None, LogMark(Some(uuid))) => return Err(LogError::Missing { uuid }.into()),
         };
         let ram = Dax::plain_copy(pool.file())?;
@@ -70,7 +70,12 @@ impl File {
             if length < expected {
                 return Err(LogError::PoolTruncated { length, expected }.into());
             }
-            let log = Log::new(log, newest.header.clone(), [0; 2], options.sizes);
+            let log = Log::new(
+                log,
+                newest.header.clone(),
+                LogSizes::default(),
+                options.sizes,
+            );
             replay_into(&log, &newest, ram.mapping(), Some(&|_, _| {}))?;
         }
         Ok(ram)

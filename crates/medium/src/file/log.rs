@@ -16,6 +16,9 @@ use super::layout::{
 use crate::io::{Io, data_from, is_full, read_all, sync_whole, write_all};
 use crate::testing::mutant::Mutant;
 
+/// Bytes of a new log that are filled with zeros before it is used.
+pub(super) const FILLED_AT_FIRST: u64 = 64 << 10;
+
 /// Where positions of the log lie in its file.
 #[derive(Clone, Copy, Debug)]
 struct Ring {
@@ -31,6 +34,32 @@ impl Ring {
     /// Where the lap of a position begins.
     fn lap(self, position: u64) -> u64 {
         position - self.offset(position)
+    }
+}
+
+/// An idle log that follows the size of its pool has one part in this many of it.
+const POOL_FRACTION: u64 = 8;
+
+/// How large the ring of a log is.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct LogSizes {
+    /// The largest capacity of a log that is new or idle.
+    pub(super) idle_bytes: u64,
+    /// Whether an idle log of a small pool is smaller.
+    pub(super) follows_pool: bool,
+    /// The largest capacity that it may grow to.
+    pub(super) bytes_max: u64,
+}
+
+impl LogSizes {
+    /// The capacity of a log that is new or idle, for a pool of this length.
+    pub(super) fn idle(self, pool_bytes: u64) -> u64 {
+        let wanted = if self.follows_pool {
+            self.idle_bytes.min(pool_bytes / POOL_FRACTION)
+        } else {
+            self.idle_bytes
+        };
+        wanted.max(CAPACITY_MIN).next_multiple_of(BLOCK_BYTES)
     }
 }
 
@@ -59,10 +88,9 @@ pub(super) struct Log {
     lost: Mutex<bool>,
     pub(super) uuid: u128,
     ring: Mutex<Ring>,
+    wanted: LogSizes,
     /// The largest capacity that it may grow to.
     capacity_max: AtomicU64,
-    /// The capacity that it shrinks to.
-    capacity_idle: u64,
     header: Mutex<Header>,
     /// The part before this position is checkpointed, and may be overwritten.
     start: AtomicU64,
@@ -70,18 +98,14 @@ pub(super) struct Log {
     /// first lap. Only grows.
     filled: AtomicU64,
     filling: Mutex<()>,
+    /// Where the log began when it was opened.
+    pub(super) start_at_open: u64,
     pub(super) sizes: Sizes,
 }
 
 impl Log {
-    /// The log that `header` describes. It grows to the second of these capacities at most, and
-    /// shrinks to the first when it is idle.
-    pub(super) fn new(
-        io: Arc<dyn Io>,
-        header: Header,
-        [capacity_idle, capacity_max]: [u64; 2],
-        sizes: Sizes,
-    ) -> Self {
+    /// The log that `header` describes.
+    pub(super) fn new(io: Arc<dyn Io>, header: Header, wanted: LogSizes, sizes: Sizes) -> Self {
         Self {
             io,
             lost: Mutex::new(false),
@@ -90,11 +114,10 @@ impl Log {
                 base: header.base,
                 capacity: header.capacity,
             }),
-            capacity_max: AtomicU64::new(capacity_max / BLOCK_BYTES * BLOCK_BYTES),
-            capacity_idle: capacity_idle
-                .max(CAPACITY_MIN)
-                .next_multiple_of(BLOCK_BYTES),
+            wanted,
+            capacity_max: AtomicU64::new(wanted.bytes_max / BLOCK_BYTES * BLOCK_BYTES),
             start: AtomicU64::new(header.start),
+            start_at_open: header.start,
             filled: AtomicU64::new(0),
             filling: Mutex::new(()),
             header: Mutex::new(header),
@@ -175,15 +198,15 @@ impl Log {
         Ok(())
     }
 
-    /// Writes both copies of a new log's header, and makes them durable. If either is damaged
-    /// later, the other one shows that the file is a log.
+    /// Writes both copies of a new log's header. If either is damaged later, the other one shows
+    /// that the file is a log. Durable with the next sync.
     pub(super) fn write_first_header(&self) -> io::Result<()> {
         let mut header = self.header.lock();
         for _ in HEADERS {
             header.sequence += 1;
             write_all(&*self.io, &header.encode(), header.place())?;
         }
-        self.sync()
+        Ok(())
     }
 
     /// Writes the header again as it is. Durable with the next sync.
@@ -207,7 +230,7 @@ impl Log {
                     base,
                     ..header
                 },
-                [0; 2],
+                LogSizes::default(),
                 self.sizes,
             )
         }))
@@ -288,7 +311,8 @@ impl Log {
     /// thread reads or writes it meanwhile.
     ///
     /// The frames in the ring stay in place. So the ring grows only while they do not wrap around
-    /// its end. Their lap becomes the first lap of the larger ring.
+    /// its end: their lap becomes the first lap of the larger ring. A ring without frames begins
+    /// anew.
     pub(super) fn grow(&self, end: u64, limit: u64) -> io::Result<bool> {
         let _filling = self.filling.lock();
         let ring = self.ring();
@@ -296,7 +320,13 @@ impl Log {
         let capacity = (2 * ring.capacity)
             .min(limit)
             .min(self.capacity_max.load(Ordering::Relaxed));
-        let base = ring.lap(self.start());
+        let start = self.start();
+        let is_empty = start == end;
+        let base = if is_empty {
+            start - start % BLOCK_BYTES
+        } else {
+            ring.lap(start)
+        };
         // Growing takes two syncs, so the log does not grow by small steps.
         if capacity < ring.capacity / 4 * 5 || end > base + ring.capacity {
             return Ok(false);
@@ -313,26 +343,31 @@ impl Log {
         }
         // The file must have its new length durably before the header says so.
         self.sync()?;
-        self.update(|header| {
-            header.base = base;
-            header.capacity = capacity;
-        })?;
+        // If a ring begins anew, new frames do not lie where the older copy of the header says, so
+        // neither copy may be the older one.
+        let copies = if is_empty { HEADERS.len() } else { 1 };
+        for _ in 0..copies {
+            self.update(|header| {
+                header.base = base;
+                header.capacity = capacity;
+            })?;
+        }
         *self.ring.lock() = Ring { base, capacity };
         // The new part is not filled with zeros yet.
-        if self.filled.load(Ordering::Relaxed) >= ring.base + ring.capacity {
-            self.filled.store(base + ring.capacity, Ordering::Relaxed);
-        }
+        let filled = self.filled.load(Ordering::Relaxed);
+        let filled_bytes = filled.saturating_sub(ring.base).min(ring.capacity);
+        self.filled.store(base + filled_bytes, Ordering::Relaxed);
         Ok(true)
     }
 
-    /// Whether the ring is larger than an idle one is to be.
-    pub(super) fn is_grown(&self) -> bool {
-        self.capacity() > self.capacity_idle
+    /// The capacity that an idle log of a pool of this length is to have.
+    pub(super) fn capacity_idle(&self, pool_bytes: u64) -> u64 {
+        self.wanted.idle(pool_bytes)
     }
 
-    /// The least capacity that the ring will have.
-    pub(super) fn capacity_least(&self) -> u64 {
-        self.capacity().min(self.capacity_idle)
+    /// Whether the ring is larger than an idle one is to be.
+    pub(super) fn is_grown(&self, pool_bytes: u64) -> bool {
+        self.capacity() > self.capacity_idle(pool_bytes)
     }
 
     /// Cuts off the part of the file behind the ring, which is left of a larger ring. Both copies
@@ -348,15 +383,15 @@ impl Log {
 
     /// Makes a ring that has grown as small as an idle one is to be. It holds nothing from its
     /// start on; the caller sees to it that no thread reads or writes it meanwhile.
-    pub(super) fn shrink(&self) -> io::Result<()> {
+    pub(super) fn shrink(&self, pool_bytes: u64) -> io::Result<()> {
         let _filling = self.filling.lock();
-        if !self.is_grown() {
+        if !self.is_grown(pool_bytes) {
             return Ok(());
         }
         let start = self.start();
         let ring = Ring {
             base: start - start % BLOCK_BYTES,
-            capacity: self.capacity_idle,
+            capacity: self.capacity_idle(pool_bytes),
         };
         // Both copies have to name the smaller ring durably before the file is cut: a copy that
         // names the larger one would lead an open beyond the file's end.
@@ -415,6 +450,21 @@ impl Log {
             Ok(())
         } else {
             read_all(&*self.io, rest, RING)
+        }
+    }
+
+    /// Fills the beginning of a new log's ring with zeros, as [`Log::fill_ahead`] does with the rest.
+    /// Durable with the next sync.
+    pub(super) fn fill_first(&self) {
+        let _filling = self.filling.lock();
+        let bytes = FILLED_AT_FIRST.min(self.capacity());
+        if self.filled.load(Ordering::Relaxed) >= bytes {
+            return;
+        }
+        if self.write_ring(0, &vec![0; bytes as usize]).is_ok() {
+            self.filled.store(bytes, Ordering::Relaxed);
+        } else {
+            self.set_filled();
         }
     }
 

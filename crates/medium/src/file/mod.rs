@@ -60,7 +60,6 @@ mod worker;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
-use std::thread::{JoinHandle, ThreadId};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
@@ -79,7 +78,6 @@ pub use volatile::survives;
 
 use crate::mapping::Mapping;
 use crate::process::OwnFiles;
-use crate::sync::Awaited;
 use crate::testing::mutant::Mutant;
 use crate::{Extent, LineForm, LineValue, Lsn, Medium, MediumError, Survives};
 use append::Appender;
@@ -91,6 +89,7 @@ use pages::PAGE_LINES;
 use places::StorePlaces;
 use release::Released;
 use stat::Checkpoints;
+use worker::Duties;
 
 /// A thread that appends more than this beyond the durable part of the log is slowed down. Less if
 /// the memory is limited.
@@ -119,8 +118,11 @@ pub struct FileOptions {
     /// Bytes of a new log's ring, at least 64 KiB. If the disk has no room the ring is smaller; on
     /// a file system in memory it has at most 4 MiB.
     pub log_bytes: u64,
+    /// Whether a small pool has a smaller log: an eighth of the pool, at least 64 KiB and at most
+    /// [`FileOptions::log_bytes`].
+    pub log_follows_pool: bool,
     /// The log grows up to this, but not beyond the size of its pool. When nothing was written for
-    /// a second, it is cut down to [`FileOptions::log_bytes`].
+    /// a second, it is cut down to the size that a new log of the pool would have.
     pub log_bytes_max: u64,
     /// The largest length of the pool's file, in bytes.
     pub limit_bytes: u64,
@@ -152,6 +154,7 @@ impl Default for FileOptions {
         Self {
             durability: Durability::Immediate,
             log_bytes: 32 << 20,
+            log_follows_pool: false,
             log_bytes_max: 2 << 30,
             limit_bytes: u64::MAX,
             private_bytes_max: u64::MAX,
@@ -194,22 +197,30 @@ impl Default for Sizes {
     }
 }
 
+/// What a frame holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Append {
+    Anything,
+    /// Nothing that has to become durable before something else does.
+    AtRest,
+}
+
 /// The end of the log and what changes with it.
 #[derive(Debug)]
 struct Tail {
     appender: Appender,
-    /// Whether the syncing thread sleeps until something is appended.
+    /// Whether the sync duty sleeps until something is appended.
     dozing: bool,
 }
 
-/// All of the medium but its memory: shared with the background threads.
+/// All of the medium but its memory: shared with the work in the background.
 #[derive(Debug)]
 struct Core {
     /// The pool's file and its log. It goes before the two.
     own: OwnFiles,
     pool: Arc<dyn Io>,
-    /// The memory. It is mapped as long as the medium lives, which joins the background threads
-    /// before it ends.
+    /// The memory. It is mapped as long as the medium lives, which ends the work in the
+    /// background before it ends.
     extent: Extent,
     lines: LineCapture,
     log: Log,
@@ -226,13 +237,14 @@ struct Core {
     /// The pool's length as its users know it. While a growth fails, the file is longer for a
     /// moment.
     pool_bytes: AtomicU64,
-    signal: Awaited<worker::Signal>,
+    /// The work in the background; none if the pool was opened without it.
+    duties: OnceLock<Duties>,
+    /// Whether the work in the background is to end.
+    is_closing: AtomicBool,
     /// Whether the log is to shrink, because nothing was appended for a while.
     is_idle: AtomicBool,
     /// The highest position that a task waits for without a thread.
     awaited: AtomicU64,
-    /// The thread that checkpoints in the background.
-    checkpointer: OnceLock<ThreadId>,
     /// The most bytes that wait in memory to be written to the log. As many may wait to be written
     /// to the pool's file.
     burst_bytes_max: u64,
@@ -240,6 +252,8 @@ struct Core {
     mark_offset: u64,
     /// Whether the pool's file names its log, durably.
     marked: AtomicBool,
+    /// Up to here the log holds nothing but what [`Medium::fence_at_rest`] has appended.
+    rests_until: AtomicU64,
     /// Where the two files lie; `None` if they were opened without names.
     places: Option<StorePlaces>,
 }
@@ -252,7 +266,6 @@ pub struct File {
     options: FileOptions,
     replay: Replay,
     survives: Survives,
-    workers: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Core {
@@ -260,6 +273,16 @@ impl Core {
     /// failure. Waits for the disk only if that is 64 MiB behind.
     #[inline]
     fn append(&self, count: usize, line: impl FnMut(usize) -> (u64, LineValue)) -> u64 {
+        self.append_as(Append::Anything, count, line)
+    }
+
+    #[inline]
+    fn append_as(
+        &self,
+        what: Append,
+        count: usize,
+        line: impl FnMut(usize) -> (u64, LineValue),
+    ) -> u64 {
         let mut tail = self.tail.lock();
         while tail.appender.end() - self.commit.durable() > self.burst_bytes_max {
             let half = tail.appender.end() - self.burst_bytes_max / 2;
@@ -279,12 +302,44 @@ impl Core {
             }
             (number, value)
         });
+        let rests = what == Append::AtRest && self.rests_until.load(Ordering::Relaxed) == begin;
+        if rests {
+            self.rests_until.store(end, Ordering::Relaxed);
+        }
         // ORDER: pairs with the acquire in `end`.
         self.end.store(end, Ordering::Release);
-        if std::mem::take(dozing) {
+        if !rests && std::mem::take(dozing) {
             self.wake();
         }
         end
+    }
+
+    /// Whether nothing up to `position` has to become durable: see [`Medium::fence_at_rest`].
+    fn is_at_rest(&self, position: u64) -> bool {
+        position <= self.rests_until.load(Ordering::Relaxed) && !self.marked.load(Ordering::Relaxed)
+    }
+
+    /// Appends the lines that were noted.
+    #[inline]
+    fn fence_as(&self, what: Append, notes: &Notes) -> Lsn {
+        if self.commit.has_failed() {
+            notes.clear();
+            return Lsn(u64::MAX);
+        }
+        notes.take(|numbers| {
+            let mut end = self.end();
+            for numbers in numbers.chunks(FRAME_LINES_MAX) {
+                end = self.append_as(what, numbers.len(), |index| {
+                    self.line_to_append(numbers[index])
+                });
+                if end == u64::MAX {
+                    // The frame was refused: later frames of this fence must not become durable
+                    // without it.
+                    break;
+                }
+            }
+            Lsn(end)
+        })
     }
 
     /// Appends a frame without lines, which records how far the log is durable. Returns where it
@@ -303,6 +358,9 @@ impl Core {
 
     /// Waits until everything up to `position` is durable.
     fn settle(&self, position: u64) -> Result<(), MediumError> {
+        if self.is_at_rest(position) {
+            return self.commit.failure();
+        }
         let settled = self.commit.settle(position, &|| {
             if let Err(error) = self.try_sync() {
                 self.commit
@@ -325,11 +383,7 @@ impl Core {
         if is_half_full {
             self.grow_log(end)?;
         }
-        if is_half_full
-            || self
-                .log
-                .wants_zeros(end + self.log.sizes.fill_ahead_bytes / 2)
-        {
+        if is_half_full || self.log.wants_zeros(end + self.fill_ahead_bytes(end) / 2) {
             self.wake_checkpointer();
         }
         Ok(())
@@ -338,16 +392,7 @@ impl Core {
     /// Writes all that is appended, and syncs. Only the leader calls this.
     fn write_and_sync(&self) -> std::io::Result<()> {
         if !self.marked.load(Ordering::Relaxed) {
-            // The pool names its log before the log holds anything. It does so only when the first
-            // group is written, so that a failed open leaves a file that is no pool untouched.
-            // After an error here the mark may be there or not, so the log is not removed any more.
-            self.marked.store(true, Ordering::Relaxed);
-            open::write_mark(
-                &*self.pool,
-                self.mark_offset,
-                layout::LogMark(Some(self.log.uuid)),
-            )
-            .map_err(std::io::Error::other)?;
+            self.name_log()?;
         }
         let target = self.end();
         let begin = self.commit.durable();
@@ -362,6 +407,7 @@ impl Core {
                 self.log.sync()?;
                 self.commit.advance(end);
                 self.try_checkpoint()?;
+                self.grow_log(end)?;
             }
             if !self.log.has_room(buffer.end()) {
                 return Err(std::io::Error::other(
@@ -382,6 +428,38 @@ impl Core {
         Ok(())
     }
 
+    /// Begins to use a new log. The pool names its log before the log holds anything, and only when
+    /// the first group is about to be written: so a failed open leaves a file that is no pool
+    /// untouched, and an open that is followed by no write syncs nothing.
+    ///
+    /// 1. The log's header is durable, and so is the log's place in its folder.
+    /// 2. The pool's file names the log, durably.
+    fn name_log(&self) -> std::io::Result<()> {
+        self.log.fill_first();
+        self.log.sync()?;
+        if let Some(places) = &self.places {
+            let synced = places.log.folder().sync();
+            synced.map_err(|error| {
+                let what = format!("make the log durable in its folder: {error}");
+                std::io::Error::new(error.kind(), what)
+            })?;
+        }
+        // After an error here the mark may be there or not, so the log is not removed any more.
+        self.marked.store(true, Ordering::Relaxed);
+        let mark = layout::LogMark(Some(self.log.uuid));
+        open::write_mark(&*self.pool, self.mark_offset, mark).map_err(std::io::Error::other)
+    }
+
+    /// How far ahead of its end, in bytes, the log is filled with zeros: as far as it was written,
+    /// so that a few writes do not cost as much as many.
+    fn fill_ahead_bytes(&self, end: u64) -> u64 {
+        let written = end - self.log.start_at_open;
+        self.log
+            .sizes
+            .fill_ahead_bytes
+            .min(written.max(log::FILLED_AT_FIRST))
+    }
+
     /// Makes the log larger, but not larger than its pool. In the worst case a checkpoint writes a
     /// page of the pool's file for each line; the more lines it writes, the more of them share a
     /// page. Only the leader calls this.
@@ -390,8 +468,13 @@ impl Core {
         let Some(_no_checkpoint) = self.checkpointing.try_lock() else {
             return Ok(());
         };
-        self.log
+        let has_grown = self
+            .log
             .grow(end, self.pool_bytes.load(Ordering::Relaxed))?;
+        if has_grown {
+            let capacity = self.log.capacity();
+            self.tail.lock().appender.set_capacity(capacity);
+        }
         Ok(())
     }
 
@@ -404,13 +487,28 @@ impl Core {
             let Some(_no_checkpoint) = self.checkpointing.try_lock() else {
                 return;
             };
-            if self.commit.durable() == self.log.start()
-                && let Err(error) = self.log.shrink()
-            {
+            if !self.prepare_to_shrink() {
+                return;
+            }
+            if let Err(error) = self.log.shrink(self.pool_bytes.load(Ordering::Relaxed)) {
                 self.commit
                     .fail(format!("making the log smaller failed: {error}"));
             }
         });
+    }
+
+    /// Makes the buffers of later frames small enough for the smaller ring; `false` if a frame was
+    /// appended that is not checkpointed.
+    fn prepare_to_shrink(&self) -> bool {
+        let capacity = self
+            .log
+            .capacity_idle(self.pool_bytes.load(Ordering::Relaxed));
+        let mut tail = self.tail.lock();
+        if tail.appender.end() != self.log.start() {
+            return false;
+        }
+        tail.appender.set_capacity(capacity);
+        true
     }
 }
 
@@ -572,24 +670,15 @@ unsafe impl Medium for File {
 
     #[inline]
     fn fence(&self, notes: &Notes) -> Lsn {
-        if self.core.commit.has_failed() {
-            notes.clear();
-            return Lsn(u64::MAX);
-        }
-        notes.take(|numbers| {
-            let mut end = self.core.end();
-            for numbers in numbers.chunks(FRAME_LINES_MAX) {
-                end = self.core.append(numbers.len(), |index| {
-                    self.core.line_to_append(numbers[index])
-                });
-                if end == u64::MAX {
-                    // The frame was refused: later frames of this fence must not become durable
-                    // without it.
-                    break;
-                }
-            }
-            Lsn(end)
-        })
+        self.core.fence_as(Append::Anything, notes)
+    }
+
+    fn fence_at_rest(&self, notes: &Notes) -> Lsn {
+        self.core.fence_as(Append::AtRest, notes)
+    }
+
+    fn is_at_rest(&self) -> bool {
+        self.core.is_at_rest(self.core.end())
     }
 
     #[inline(always)]

@@ -18,7 +18,7 @@ use super::commit::GroupCommit;
 use super::error::{LogError, refused};
 use super::find::{LogAccess, LogFile, find, open_log, read_mark, read_mark_of};
 use super::layout::{BLOCK_BYTES, CAPACITY_MIN, Header, LogMark, LogRange, RANGES_MAX, RING};
-use super::log::{Log, NewestHeader};
+use super::log::{Log, LogSizes, NewestHeader};
 use super::pages::PAGE_LINES;
 use super::places::StorePlaces;
 use super::private::Private;
@@ -33,7 +33,6 @@ use crate::folder::FilePlace;
 use crate::io::{Disk, Io, Through, is_full, keep_room, sync_whole, write_all};
 use crate::mapping::{Mapping, expect_random_loads};
 use crate::process::OwnFiles;
-use crate::sync::Awaited;
 use crate::testing::Hooked;
 use crate::testing::mutant::Mutant;
 use crate::{Extent, Grown, LINE_BYTES, LimitedBy, MediumError, Survives, random_id};
@@ -47,9 +46,6 @@ pub const UNSAFE_NO_SYNC: (&str, &str) = (
 
 /// A pool's file has at least this length.
 const POOL_BYTES_MIN: u64 = 64 << 10;
-/// Bytes of a new log that are filled with zeros before it is used.
-const FILLED_AT_FIRST: u64 = 1 << 20;
-
 /// The least memory for data that waits to be written to the log.
 const BURST_BYTES_MIN: u64 = 1 << 20;
 
@@ -88,7 +84,7 @@ impl Beside {
                 let log = Disk(log);
                 (find(&log, mark)?, Some(log.0))
             }
-            (None, LogMark(None)) => (LogFile::None, None),
+            (None, LogMark(None)) => (LogFile::Fresh, None),
             (None, LogMark(Some(uuid))) => return Err(LogError::Missing { uuid }.into()),
         };
         Ok(Self {
@@ -140,6 +136,7 @@ impl Beside {
         let log_place = places.log.clone();
         let log = through(Arc::new(Disk(log)));
         let pool = through(Arc::new(Disk(pool)));
+        let there = if is_new { LogFile::Fresh } else { there };
         let opened = Self::open_both(pool, Arc::clone(&log), there, places, options);
         if opened.is_err() && is_new {
             // The log is empty, and no pool names it. If this fails, the next open takes it.
@@ -165,8 +162,6 @@ impl Beside {
             .map_err(refused("examine the pool"))?;
         // On failure a new log keeps its narrow mode; an existing log belongs to another user.
         let _ = share_access(log.file(), &access);
-        let synced = places.log.folder().sync();
-        synced.map_err(refused("make the log durable in its folder"))?;
         File::open_found(pool, log, there, options, Some(places))
     }
 }
@@ -184,6 +179,16 @@ impl File {
     ) -> Result<Self, MediumError> {
         let log_place = FilePlace::of_name(log_path).map_err(refused("find the log"))?;
         Beside::find(pool, None, log_place, options)?.open()
+    }
+
+    /// Does the same as [`File::open`], with a log that has just been made.
+    #[cfg(test)]
+    pub(super) fn open_with_fresh_log(
+        pool: Arc<dyn Io>,
+        log: Arc<dyn Io>,
+        options: FileOptions,
+    ) -> Result<Self, MediumError> {
+        Self::open_found(pool, log, LogFile::Fresh, options, None)
     }
 
     /// Does the same as [`File::beside`], with two files that are open already.
@@ -225,7 +230,7 @@ impl File {
                     private,
                 }
             }
-            LogFile::None | LogFile::Unneeded => {
+            LogFile::Fresh | LogFile::Remains | LogFile::Unneeded => {
                 if matches!(there, LogFile::Unneeded)
                     && length >= options.mark_offset + LINE_BYTES as u64
                 {
@@ -234,7 +239,8 @@ impl File {
                     write_mark(&*pool, options.mark_offset, LogMark(None))?;
                 }
                 let length = lengthen(&*pool, length, &options)?;
-                let log = create(log, &*pool, length, &options)?;
+                let is_fresh = matches!(there, LogFile::Fresh);
+                let log = create(log, is_fresh, &*pool, length, &options)?;
                 let mapping = Mapping::private(Arc::clone(&pool), options.limit_bytes)?;
                 let private = private_pages(&mapping, &options);
                 Begun {
@@ -274,21 +280,20 @@ impl File {
             checkpointing: Mutex::new(()),
             checkpoints: Mutex::new(checkpoints),
             pool_bytes: AtomicU64::new(mapping.extent().length()),
-            signal: Awaited::default(),
+            duties: OnceLock::new(),
+            is_closing: AtomicBool::new(false),
             is_idle: AtomicBool::new(false),
             awaited: AtomicU64::new(0),
-            checkpointer: OnceLock::new(),
             burst_bytes_max: burst_bytes_max(&options),
             durability: options.durability,
             mark_offset: options.mark_offset,
             marked: AtomicBool::new(replayed.is_some()),
+            rests_until: AtomicU64::new(end),
             places,
         });
-        let workers = if options.background {
-            worker::start(&core).map_err(refused("start a thread"))?
-        } else {
-            Vec::new()
-        };
+        if options.background {
+            worker::begin(&core).map_err(refused("start a thread"))?;
+        }
         let file = Self {
             core,
             mapping,
@@ -297,7 +302,6 @@ impl File {
                 .as_ref()
                 .map_or(Replay::NOTHING, |replayed| replayed.replay),
             survives,
-            workers: Mutex::new(workers),
         };
         let length = file.mapping.extent().length();
         if replayed.is_some_and(|replayed| length > replayed.length) {
@@ -359,7 +363,7 @@ impl File {
         };
         let there = match &log {
             Some(log) => find(log, LogMark(None)),
-            None => Ok(LogFile::None),
+            None => Ok(LogFile::Fresh),
         };
         let is_unneeded = match there {
             Ok(there) => matches!(there, LogFile::Unneeded),
@@ -406,10 +410,10 @@ impl File {
     /// by descriptor. If the pool's file has lost its name, it is whole nevertheless, and the result
     /// is an error.
     pub(super) fn finish_and_remove_log(&self) -> Result<(), MediumError> {
-        self.stop_workers();
+        self.core.end_duties();
         let finished = self.try_finish();
         if let Err(error) = &finished {
-            // The threads have ended, and the log may be removed: nothing can be written any more.
+            // The work in the background has ended, and the log may be removed: nothing can be written any more.
             let why = format!("closing the pool failed: {error}");
             self.core.commit.fail(why);
         }
@@ -417,16 +421,35 @@ impl File {
     }
 
     fn try_finish(&self) -> Result<(), MediumError> {
+        if self.core.is_at_rest(self.core.end()) {
+            // The pool's file is as it was, and does not name the log.
+            self.remove_finished_log()?;
+        } else {
+            self.write_back_and_finish()?;
+        }
+        let core = &*self.core;
+        if let Some(displaced) = core.displaced_pool() {
+            core.commit.fail_displaced(displaced);
+            return core.commit.failure();
+        }
+        core.commit.fail("the pool is closed".to_owned());
+        Ok(())
+    }
+
+    /// Each step is durable before the next one. Otherwise a crash could leave a pool that misses
+    /// its log, or seems truncated.
+    ///
+    /// 1. All frames are durable in the log.
+    /// 2. All lines are durable in the pool's file.
+    /// 3. The log's header says that the log holds nothing.
+    /// 4. The pool's mark says that it needs no log.
+    /// 5. The log is removed. If a crash brings it back, the next open finds that it holds nothing.
+    fn write_back_and_finish(&self) -> Result<(), MediumError> {
         let core = &*self.core;
         core.settle(core.end())?;
-        core.checkpoint()?;
         let length = self.mapping.extent().length();
-        // Each step is durable before the next one. Otherwise a crash could leave a pool that
-        // misses its log, or seems truncated.
-        let finished = core.log.update(|header| {
-            header.ranges.clear();
-            header.pool_bytes = length;
-        });
+        core.commit.failure()?;
+        let finished = core.checkpoint_and_end_log(length);
         finished.map_err(refused("finish the log"))?;
         if core.pool.length().map_err(refused("measure the pool"))? > length {
             core.pool
@@ -434,21 +457,18 @@ impl File {
                 .map_err(refused("cut the pool's free tail off"))?;
         }
         write_mark(&*core.pool, self.options.mark_offset, LogMark(None))?;
-        // The log is removed here: the drop must not remove another log that is made at its place.
+        self.remove_finished_log()
+    }
+
+    /// Removes a log that the pool does not name.
+    fn remove_finished_log(&self) -> Result<(), MediumError> {
+        let core = &*self.core;
+        // The drop must not remove another log that is made at its place.
         core.marked.store(true, Ordering::Relaxed);
-        if let Some(places) = &core.places {
-            let removed = core.remove_log().map_err(refused("remove the log"))?;
-            if removed {
-                let synced = places.log.folder().sync();
-                synced.map_err(refused("make the removal of the log durable"))?;
-                self.keep_reserve();
-            }
+        let removed = core.remove_log().map_err(refused("remove the log"))?;
+        if removed {
+            self.keep_reserve();
         }
-        if let Some(displaced) = core.displaced_pool() {
-            core.commit.fail_displaced(displaced);
-            return core.commit.failure();
-        }
-        core.commit.fail("the pool is closed".to_owned());
         Ok(())
     }
 
@@ -458,29 +478,15 @@ impl File {
         let _ = self.core.log.io.truncate(0);
         keep_room(&*self.core.pool, RESERVE_BYTES);
     }
-
-    pub(super) fn stop_workers(&self) {
-        self.core.stop();
-        for worker in self.workers.lock().drain(..) {
-            // A waker that drops the last handle of a store runs in one of these threads. That
-            // thread uses nothing but the core, which it owns, and then ends.
-            if worker.thread().id() == thread::current().id() {
-                continue;
-            }
-            // A panic of the thread was reported when it happened.
-            let _ = worker.join();
-        }
-    }
 }
 
 impl Drop for File {
     fn drop(&mut self) {
         if !self.core.own.process.is_current() {
-            // The threads, the lock of their list and the files are those of the parent.
-            std::mem::forget(std::mem::take(self.workers.get_mut()));
+            // The work in the background and the files are those of the parent.
             return;
         }
-        self.stop_workers();
+        self.core.end_duties();
         let core = &*self.core;
         // Without a mark nothing was ever written to the log, and the pool does not name it. If
         // writing has ended because a file lost its name, the pool does not need the log any more.
@@ -593,12 +599,12 @@ fn private_pages(mapping: &Mapping, options: &FileOptions) -> Private {
     private
 }
 
-/// The memory of the medium, for its core, which the background threads share.
+/// The memory of the medium, for its core, which the work in the background shares.
 fn core_extent(mapping: &Mapping) -> Extent {
     let base = NonNull::new(mapping.extent().base()).expect("mapped");
-    // SAFETY: mapped as long as the medium lives, and only used by threads that it joins before it
-    // ends. If one of them ends it, by a waker, that thread does not use the memory afterwards
-    // (`Core::wake_tasks`).
+    // SAFETY: mapped as long as the medium lives, and only used by duties that it ends before it
+    // ends itself. If a turn of one of them ends it, by a waker, that turn does not use the memory
+    // afterwards (`Core::wake_tasks`).
     unsafe { Extent::new(base, mapping.extent().length()) }
 }
 
@@ -611,8 +617,12 @@ fn burst_bytes_max(options: &FileOptions) -> u64 {
         .max(BURST_BYTES_MIN)
 }
 
-fn log_sizes(options: &FileOptions) -> [u64; 2] {
-    [options.log_bytes, options.log_bytes_max]
+fn log_sizes(options: &FileOptions) -> LogSizes {
+    LogSizes {
+        idle_bytes: options.log_bytes.min(options.log_bytes_max),
+        follows_pool: options.log_follows_pool,
+        bytes_max: options.log_bytes_max,
+    }
 }
 
 /// A pool whose log and memory are ready.
@@ -630,24 +640,21 @@ struct BegunLog {
     replayed: Option<Replayed>,
 }
 
-/// Makes a new log. The former content of the file is lost.
+/// Makes a new log. The former content of the file is lost. It has none if the file is fresh. The
+/// header becomes durable when the log is used.
 fn create(
     io: Arc<dyn Io>,
+    is_fresh: bool,
     pool: &dyn Io,
     pool_bytes: u64,
     options: &FileOptions,
 ) -> Result<BegunLog, MediumError> {
-    let held = io.length().map_err(refused("measure the log"))?;
     io.truncate(0).map_err(refused("empty the log"))?;
-    if held > 0 {
-        // Otherwise old content could come back beside a header that a crash tore.
+    if !is_fresh {
         sync_whole(&*io).map_err(refused("empty the log"))?;
     }
-    let wanted = options
-        .log_bytes
-        .max(CAPACITY_MIN)
-        .next_multiple_of(BLOCK_BYTES);
-    let capacity = allocate_ring(&*io, pool, pool_bytes, wanted)?;
+    let sizes = log_sizes(options);
+    let capacity = allocate_ring(&*io, pool, pool_bytes, sizes.idle(pool_bytes))?;
     let incarnation = random_id() as u32 / 2 + 1;
     let header = Header {
         uuid: random_id(),
@@ -663,9 +670,13 @@ fn create(
             begin: 0,
         }],
     };
-    let log = Log::new(io, header, log_sizes(options), options.sizes);
-    log.fill_ahead(0, FILLED_AT_FIRST)
-        .map_err(refused("fill the log with zeros"))?;
+    let log = Log::new(io, header, sizes, options.sizes);
+    if !is_fresh {
+        // Otherwise old content could come back beside a header that a crash tore: an earlier
+        // process may have cut the file without a sync that succeeded.
+        log.fill_first();
+        log.sync().map_err(refused("empty the log"))?;
+    }
     log.write_first_header()
         .map_err(refused("write the log's header"))?;
     let appender = Appender::new(incarnation, 0, &[], capacity);
@@ -711,7 +722,7 @@ fn reopen(
         .ranges
         .last()
         .map_or(0, |range| range.incarnation);
-    let appender = Appender::new(incarnation, end, &block, log.capacity_least());
+    let appender = Appender::new(incarnation, end, &block, log.capacity());
     Ok(BegunLog {
         log,
         tail: Tail {

@@ -128,7 +128,7 @@ impl File {
     /// # Errors
     /// If the log cannot be removed.
     pub fn abandon(&self) -> io::Result<()> {
-        self.stop_workers();
+        self.core.end_duties();
         // The drop must not remove another log that is made at the same place.
         self.core.marked.store(true, Ordering::Relaxed);
         self.core.commit.fail("the pool was removed".to_owned());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use super::log::{FoundHeader, NewestHeader};
+use super::log::{FoundHeader, LogSizes, NewestHeader};
 use super::*;
 use crate::testing::faulty::{Faults, Image, Machine, Which};
 use crate::testing::{FileCall, Hooked, stride};
@@ -78,7 +78,13 @@ fn open(machine: &Arc<Machine>) -> Result<File, MediumError> {
 }
 
 fn open_with(machine: &Arc<Machine>, options: FileOptions) -> Result<File, MediumError> {
-    File::open(machine.io(Which::Pool), machine.io(Which::Log), options)
+    let is_new = machine.now() == 0 && machine.shown() == Image::default();
+    let open = if is_new {
+        File::open_with_fresh_log
+    } else {
+        File::open
+    };
+    open(machine.io(Which::Pool), machine.io(Which::Log), options)
 }
 
 type Content = Vec<u64>;
@@ -445,6 +451,29 @@ fn a_log_that_grows_loses_nothing() {
         grown > 8,
         "only {grown} of 16 grew; the size of the pool is as far as they go"
     );
+}
+
+/// A burst fills the log before any checkpoint is due. The log is then empty after the checkpoint
+/// that the burst waits for, and begins anew, twice as large.
+#[test]
+fn a_log_that_a_burst_fills_grows_and_loses_nothing() {
+    for seed in 0..8 {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut rig = Rig::new();
+        churn(&mut rig, &mut random, 6 * seed as u32);
+        rig.let_the_log_grow();
+        let from = rig.machine.now();
+        for round in 0..20 {
+            rig.write(random.random_range(0..64), 100 + round);
+        }
+        rig.settle();
+        assert!(rig.file().stat().log_capacity_bytes >= 2 * rig.options.log_bytes);
+        rig.write(1, 1);
+        rig.settle();
+        rig.verify(from, [64, 512][seed as usize % 2], 4, &mut random, &seed);
+        churn(&mut rig, &mut random, 20);
+        rig.kill();
+    }
 }
 
 #[test]

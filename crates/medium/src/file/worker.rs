@@ -1,13 +1,16 @@
-//! The background threads: one syncs, the other one checkpoints and fills the log with zeros.
+//! The work in the background: one duty syncs, the other one checkpoints and fills the log with
+//! zeros. The threads that do it are shared by all stores of the process.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
-use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+
 use super::{Core, Durability};
-use crate::{MediumError, start_thread};
+use crate::{Duty, GivenDuty, MediumError, NextTurn};
 
 /// A log to which nothing is appended for this long is sealed.
 const IDLE: Duration = Duration::from_millis(100);
@@ -18,22 +21,28 @@ const BACKLOG_BYTES_MAX: u64 = 8 << 20;
 /// With deferred durability, a sync begins early when more than this is not durable.
 const BACKLOG_BYTES_EARLY: u64 = BACKLOG_BYTES_MAX / 4;
 
-/// The requests to the background threads.
-#[derive(Debug, Default)]
-pub(super) struct Signal {
-    stop: bool,
-    sync: bool,
-    checkpoint: bool,
+/// The duties of an open pool.
+#[derive(Debug)]
+pub(super) struct Duties {
+    sync: GivenDuty,
+    checkpoint: GivenDuty,
+}
+
+thread_local! {
+    /// Whether this thread is in the middle of a checkpoint duty.
+    static CHECKPOINTS: Cell<bool> = const { Cell::new(false) };
 }
 
 impl Core {
-    /// Wakes the syncing thread.
+    /// Asks for a turn of the sync duty.
     pub(super) fn wake(&self) {
-        self.signal.change(|signal| signal.sync = true);
+        if let Some(duties) = self.duties.get() {
+            duties.sync.ask();
+        }
     }
 
-    /// Arranges that a task is woken when everything up to `position` is durable. The syncing
-    /// thread syncs soon; without one, the calling thread syncs.
+    /// Arranges that a task is woken when everything up to `position` is durable. The sync duty
+    /// syncs soon; without one, the calling thread syncs.
     pub(super) fn wake_when_durable(
         &self,
         position: u64,
@@ -44,6 +53,9 @@ impl Core {
             self.settle(position)?;
             return Ok(false);
         }
+        if self.is_at_rest(position) {
+            return Ok(false);
+        }
         let waits = self.commit.wake_when_durable(position, waker)?;
         if waits {
             self.awaited.fetch_max(position, Ordering::Relaxed);
@@ -52,28 +64,39 @@ impl Core {
         Ok(waits)
     }
 
-    /// Wakes the tasks whose positions are durable, unless this is the thread that checkpoints: a
-    /// waker may drop the last handle of the store, which unmaps the pool, and that thread may go
-    /// on to use its memory. It wakes the tasks itself, at the end of its round.
+    /// Wakes the tasks whose positions are durable, unless this thread is in the middle of a
+    /// checkpoint duty: a waker may drop the last handle of the store, which unmaps the pool, and
+    /// the duty may go on to use its memory. It wakes the tasks itself, at the end of its turn.
     pub(super) fn wake_tasks(&self) {
-        if self.commit.has_ready() && self.checkpointer.get() != Some(&thread::current().id()) {
+        if self.commit.has_ready() && !CHECKPOINTS.get() {
             self.commit.wake_ready();
         }
     }
 
     pub(super) fn wake_checkpointer(&self) {
-        self.signal.change(|signal| signal.checkpoint = true);
+        if let Some(duties) = self.duties.get() {
+            duties.checkpoint.ask();
+        }
     }
 
-    /// Asks the thread that checkpoints to make the log smaller: the other one must go on to sync.
+    /// Asks the checkpoint duty to make the log smaller: the other one must go on to sync.
     fn wake_to_shrink(&self) {
         self.is_idle.store(true, Ordering::Relaxed);
         self.wake_checkpointer();
     }
 
-    /// Tells the threads to end.
-    pub(super) fn stop(&self) {
-        self.signal.change(|signal| signal.stop = true);
+    fn is_log_grown(&self) -> bool {
+        self.log.is_grown(self.pool_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Ends the duties. A waker that drops the last handle of a store runs in a turn of one of them.
+    /// That turn uses nothing but the core, which it owns, and then ends.
+    pub(super) fn end_duties(&self) {
+        self.is_closing.store(true, Ordering::Relaxed);
+        if let Some(duties) = self.duties.get() {
+            duties.sync.end();
+            duties.checkpoint.end();
+        }
     }
 
     /// For an operation that does not wait: waits only if the disk is far behind.
@@ -89,23 +112,7 @@ impl Core {
         Ok(())
     }
 
-    /// Waits for the signal that `take` takes, at most `timeout`. Returns `false` if the thread is
-    /// to end.
-    fn wait_for(&self, timeout: Option<Duration>, take: impl Fn(&mut Signal) -> bool) -> bool {
-        // A timeout beyond the end of the clock is none.
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let mut signal = self.signal.lock();
-        while !signal.stop && !take(&mut signal) {
-            match deadline {
-                Some(deadline) if Instant::now() >= deadline => break,
-                Some(deadline) => signal = self.signal.wait_until(signal, deadline),
-                None => signal = self.signal.wait(signal),
-            }
-        }
-        !signal.stop
-    }
-
-    /// If nothing was appended behind `sealed`, has the next append wake the syncing thread.
+    /// If nothing was appended behind `sealed`, has the next append ask for the sync duty.
     /// Returns whether that is so.
     fn doze(&self, sealed: u64) -> bool {
         let mut tail = self.tail.lock();
@@ -122,7 +129,7 @@ impl Core {
         }
     }
 
-    /// Asks the syncing thread to seal the durable part of the log, if it would otherwise sleep for
+    /// Asks the sync duty to seal the durable part of the log, if it would otherwise sleep for
     /// long.
     pub(super) fn seal_soon(&self) {
         if self.tick() > IDLE {
@@ -130,62 +137,74 @@ impl Core {
         }
     }
 
-    /// Syncs writes that no thread waits for, and seals the log when nothing follows them.
-    fn run_syncer(&self, opened_at: u64) {
-        let mut syncer = Syncer::new(self, opened_at);
-        loop {
-            let timeout = syncer.timeout();
-            let take = |signal: &mut Signal| std::mem::take(&mut signal.sync);
-            if !self.wait_for(timeout, take) || self.commit.has_failed() {
-                return;
+    /// Gives pages back, makes an idle log smaller, checkpoints the log when it is half full, and
+    /// fills it with zeros ahead of its end.
+    fn work_on_log(&self) {
+        if self.lines.private.is_due() {
+            // All operations find a failure in `commit`.
+            let _ = self.give_back();
+        }
+        if self.is_idle.swap(false, Ordering::Relaxed) {
+            self.shrink_log();
+        }
+        // Another thread may have made room meanwhile.
+        if self.end().saturating_sub(self.log.start()) > self.log.capacity() / 2 {
+            // All operations find a failure in `commit`.
+            let _ = self.checkpoint();
+        }
+        while !self.is_closing.load(Ordering::Relaxed) {
+            match self.fill_ahead() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    self.commit.fail(format!("syncing the log failed: {error}"));
+                    break;
+                }
             }
-            syncer.turn();
         }
     }
 
-    /// Checkpoints the log when it is half full, and fills it with zeros ahead of its end.
-    fn run_checkpointer(&self) {
-        // No other thread sets it.
-        let _ = self.checkpointer.set(thread::current().id());
-        let take = |signal: &mut Signal| std::mem::take(&mut signal.checkpoint);
-        loop {
-            loop {
-                match self
-                    .log
-                    .fill_ahead(self.end(), self.log.sizes.fill_ahead_bytes)
-                {
-                    Ok(true) if self.signal.lock().stop => return,
-                    Ok(true) => {}
-                    Ok(false) => break,
-                    Err(error) => {
-                        return self.commit.fail(format!("syncing the log failed: {error}"));
-                    }
-                }
-            }
-            if !self.wait_for(None, take) {
-                return;
-            }
-            if self.lines.private.is_due() {
-                // All operations find a failure in `commit`.
-                let _ = self.give_back();
-            }
-            if self.is_idle.swap(false, Ordering::Relaxed) {
-                self.shrink_log();
-            }
-            // Another thread may have made room meanwhile.
-            if self.end().saturating_sub(self.log.start()) > self.log.capacity() / 2 {
-                // All operations find a failure in `commit`.
-                let _ = self.checkpoint();
-            }
-            // A waker may drop the last handle of the store; the loop then ends at its next wait.
-            self.commit.wake_ready();
+    /// Fills a part of the log with zeros; returns whether there is more to fill. Nothing is filled
+    /// before the log is used.
+    fn fill_ahead(&self) -> std::io::Result<bool> {
+        if !self.marked.load(Ordering::Relaxed) {
+            return Ok(false);
         }
+        let end = self.end();
+        self.log.fill_ahead(end, self.fill_ahead_bytes(end))
     }
 }
 
-/// The state of the syncing thread.
-pub(super) struct Syncer<'c> {
-    core: &'c Core,
+/// Syncs writes that no thread waits for, and seals the log when nothing follows them.
+struct SyncDuty(Mutex<Syncer>);
+
+impl Duty for SyncDuty {
+    fn turn(&self) -> NextTurn {
+        let mut syncer = self.0.lock();
+        if syncer.core.commit.has_failed() {
+            return NextTurn::WhenAsked;
+        }
+        syncer.turn();
+        syncer.next_turn()
+    }
+}
+
+/// See [`Core::work_on_log`].
+struct CheckpointDuty(Arc<Core>);
+
+impl Duty for CheckpointDuty {
+    fn turn(&self) -> NextTurn {
+        CHECKPOINTS.set(true);
+        self.0.work_on_log();
+        CHECKPOINTS.set(false);
+        self.0.commit.wake_ready();
+        NextTurn::WhenAsked
+    }
+}
+
+/// The state of the sync duty.
+pub(super) struct Syncer {
+    core: Arc<Core>,
     tick: Duration,
     /// Where the log ended at the last turn.
     seen: u64,
@@ -193,15 +212,15 @@ pub(super) struct Syncer<'c> {
     sealed: u64,
     /// When the last sync began, or later, when the first write after it was appended.
     begun: Instant,
-    /// Whether the next append wakes the thread.
+    /// Whether the next append asks for the duty.
     dozes: bool,
-    /// When something was last appended, as far as the thread saw.
+    /// When something was last appended, as far as the duty saw.
     busy_at: Instant,
 }
 
-impl<'c> Syncer<'c> {
+impl Syncer {
     /// The state for a log that ends at `opened_at` and is durable up to there.
-    pub(super) fn new(core: &'c Core, opened_at: u64) -> Self {
+    pub(super) fn new(core: Arc<Core>, opened_at: u64) -> Self {
         let now = Instant::now();
         let tick = core.tick();
         let dozes = false;
@@ -216,12 +235,17 @@ impl<'c> Syncer<'c> {
         }
     }
 
-    /// How long the thread may sleep; `None`: until something is appended.
+    /// When the next turn is due.
+    fn next_turn(&mut self) -> NextTurn {
+        self.timeout().map_or(NextTurn::WhenAsked, NextTurn::after)
+    }
+
+    /// How long the duty may sleep; `None`: until something is appended.
     pub(super) fn timeout(&mut self) -> Option<Duration> {
-        let core = self.core;
+        let core = &self.core;
         self.dozes = core.doze(self.sealed);
         if self.dozes {
-            return core.log.is_grown().then_some(LONG_IDLE);
+            return core.is_log_grown().then_some(LONG_IDLE);
         }
         // The time of a write runs from the beginning of the last sync on, however long that sync
         // took.
@@ -235,8 +259,13 @@ impl<'c> Syncer<'c> {
 
     /// Syncs and seals if that is due.
     pub(super) fn turn(&mut self) {
-        let core = self.core;
+        let core = &self.core;
         let end = core.end();
+        if core.is_at_rest(end) {
+            self.seen = end;
+            self.sealed = end;
+            return;
+        }
         if core.awaited.load(Ordering::Relaxed) > core.commit.durable() {
             self.begun = Instant::now();
             // Tasks find a failure in `commit`.
@@ -253,7 +282,7 @@ impl<'c> Syncer<'c> {
         if !idle {
             self.busy_at = Instant::now();
         }
-        // This also holds if the thread was woken to seal: later writes keep their time.
+        // This also holds if the duty was asked to seal: later writes keep their time.
         if behind == 0 || behind >= BACKLOG_BYTES_EARLY || self.begun.elapsed() >= self.tick {
             self.begun = Instant::now();
             // All operations find a failure in `commit`.
@@ -264,26 +293,24 @@ impl<'c> Syncer<'c> {
             let _ = core.settle(end);
             self.seen = end;
             self.sealed = end;
-        } else if idle && self.dozes && self.busy_at.elapsed() >= LONG_IDLE && core.log.is_grown() {
+        } else if idle && self.dozes && self.busy_at.elapsed() >= LONG_IDLE && core.is_log_grown() {
             core.wake_to_shrink();
             self.busy_at = Instant::now();
         }
     }
 }
 
-/// Starts the threads.
-pub(super) fn start(core: &Arc<Core>) -> std::io::Result<Vec<std::thread::JoinHandle<()>>> {
-    let syncing = Arc::clone(core);
-    let filling = Arc::clone(core);
-    let opened_at = core.end();
-    let syncer = start_thread("everleaf-sync", move || syncing.run_syncer(opened_at))?;
-    match start_thread("everleaf-ckpt", move || filling.run_checkpointer()) {
-        Ok(checkpointer) => Ok(vec![syncer, checkpointer]),
-        Err(error) => {
-            // The thread would keep the files open.
-            core.stop();
-            let _ = syncer.join();
-            Err(error)
-        }
-    }
+/// Gives the duties of a pool to the threads of the process.
+pub(super) fn begin(core: &Arc<Core>) -> std::io::Result<()> {
+    let mut syncer = Syncer::new(Arc::clone(core), core.end());
+    let first = syncer.next_turn();
+    let sync = GivenDuty::new(Arc::new(SyncDuty(Mutex::new(syncer))), first)?;
+    let checkpoint = Arc::new(CheckpointDuty(Arc::clone(core)));
+    let checkpoint = GivenDuty::new(checkpoint, NextTurn::WhenAsked).inspect_err(|_| {
+        // The duty would keep the files open.
+        sync.end();
+    })?;
+    let duties = Duties { sync, checkpoint };
+    core.duties.set(duties).expect("duties are given once");
+    Ok(())
 }

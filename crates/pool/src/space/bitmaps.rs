@@ -22,10 +22,12 @@ enum ReadBitmap {
 impl Space {
     /// Reads from the bitmaps which slots of old slabs are in use. If a bitmap is damaged, returns
     /// its slab's offset and the damage: then the trees must mark, at the next open if they are
-    /// open already. Does nothing if the use is known. O(slabs).
+    /// open already. Does nothing if the use is known. Ends early, and leaves the use unknown, if
+    /// `goes_on` returns `false`. O(slabs).
     pub(crate) fn read_bitmaps<M: Medium>(
         &self,
         guard: &MediumGuard<'_, M>,
+        goes_on: &dyn Fn() -> bool,
     ) -> Result<Option<(u64, &'static str)>> {
         if self.has_bitmaps.load(Ordering::Acquire) == 0 {
             return Ok(None);
@@ -33,6 +35,10 @@ impl Space {
         let end = self.unmarked_below.load(Ordering::Acquire);
         let mut slab = 1;
         while slab < end {
+            if !goes_on() {
+                self.forget(end);
+                return Ok(None);
+            }
             match self.read_bitmap(guard, slab, end)? {
                 ReadBitmap::Known { next } => slab = next,
                 ReadBitmap::Damaged(what) => {
@@ -100,10 +106,12 @@ impl Space {
         }
     }
 
-    /// Writes the bitmaps and returns the slabs up to the last one in use; no thread allocates any
-    /// more.
+    /// Writes the bitmaps that have changed since the last clean close, and returns the slabs up to
+    /// the last one in use; no thread allocates any more.
     pub(crate) fn write_bitmaps<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Result<u32> {
         let high_water = self.unowned.lock().next;
+        // An attempt that failed may have stored what it did not flush.
+        let is_first_attempt = !self.has_written_bitmaps.swap(true, Ordering::Relaxed);
         let mut end = 1;
         for slab in 1..high_water {
             let known = self.slabs.get(slab);
@@ -112,7 +120,10 @@ impl Space {
                     continue;
                 }
                 // A free slab has no class; the class word inside of a former span may be anything.
-                guard.words(slab_start(slab), 1)?[0].publish(guard, checked(0));
+                let class = &guard.words(slab_start(slab), 1)?[0];
+                if !is_first_attempt || class.load(guard) != checked(0) {
+                    class.publish(guard, checked(0));
+                }
                 continue;
             }
             end = slab + 1;
@@ -126,7 +137,15 @@ impl Space {
                 .iter()
                 .map(|word| word.load(Ordering::Acquire))
                 .collect();
-            words[1].store(guard, bitmap_check(&bitmap));
+            let check = bitmap_check(&bitmap);
+            let mut known = words[BITMAP_WORD..].iter().zip(&bitmap);
+            let is_known = is_first_attempt
+                && words[1].load(guard) == check
+                && known.all(|(word, bits)| word.load(guard) == *bits);
+            if is_known {
+                continue;
+            }
+            words[1].store(guard, check);
             for (word, bits) in words[BITMAP_WORD..].iter().zip(&bitmap) {
                 word.store(guard, *bits);
             }

@@ -3,17 +3,19 @@
 
 use engines::masstree::Mode;
 use everleaf_sim::index::CodecName::{Layers, Record, Word};
-use everleaf_sim::index::IndexOperation::{self, Insert, Remove, Reopen, Sync, Update};
+use everleaf_sim::index::IndexOperation::{
+    self, Compact, Insert, Mark, Put, Remove, Reopen, Sync, Update,
+};
 use everleaf_sim::index::script::{
     every_change_in_epochs, every_compaction, layers_in_epochs, random_operations,
     values_in_epochs, what_epochs_meet, writes_in_epochs,
 };
-use everleaf_sim::index::threads::takers;
+use everleaf_sim::index::threads::{self, ProgramExploration, takers};
 use everleaf_sim::index::{
     AnyEngine, CodecName, Engine, Explored, FollowUp, IndexSubject, LONG_VALUE, Size, engine,
 };
 use everleaf_sim::{
-    ExplorationOptions, Explorer, Images, Rules, Scheduling, Search, SecondCrash, Stats,
+    ExplorationOptions, Explorer, Images, Program, Rules, Scheduling, Search, SecondCrash, Stats,
 };
 use medium::sim::{Mutation, Site};
 use medium::testing::stride;
@@ -129,6 +131,75 @@ fn random_scripts_with_layers_below_layers() {
             &operations,
             options(Images::Some { random: 1 }, SecondCrash::Never),
         );
+    }
+}
+
+/// The tree, whose opens after a crash leave the mark for later.
+fn marking_later(codec: CodecName) -> AnyEngine {
+    Explored::small(Engine::MASSTREE, codec)
+        .marking_later()
+        .shared()
+}
+
+/// The operations after a crash come before the mark: nothing is reused too early, nothing leaks.
+#[test]
+fn operations_before_the_mark() {
+    for second_crash in [SecondCrash::Never, SecondCrash::InRecovery] {
+        let options = options(Images::Some { random: 1 }, second_crash);
+        for (codec, operations) in [
+            (Word, every_change_in_epochs()),
+            (Record, every_compaction()),
+        ] {
+            let engine = marking_later(codec);
+            common::explore(
+                &engine,
+                &operations,
+                FollowUp::SplitAndMerge,
+                options.clone(),
+            );
+        }
+    }
+}
+
+/// The mark after a crash beside a thread that splits, removes, and gives runs back to the pool.
+/// Then free space is reused.
+#[test]
+fn a_mark_beside_changes() {
+    let mut setup: Vec<_> = (1..24).map(|key| Insert(10 * key, key)).collect();
+    setup.push(Sync);
+    let mut emptied = setup.clone();
+    emptied.extend((1..22).map(|key| Remove(10 * key)));
+    emptied.push(Sync);
+    for engine in [marking_later(Word), marking_later(Record)] {
+        let explore = |setup: &[IndexOperation], operation: IndexOperation| {
+            let scheduling = Scheduling {
+                crashes: false,
+                ..Scheduling::default()
+            };
+            let program = Program::of(vec![vec![Mark, Insert(16, 103)], vec![operation]]);
+            let search = Search::Exhaustive { preemptions_max: 2 };
+            let next = |number: usize| (number == 0).then(|| (program.clone(), search.clone()));
+            let work = ProgramExploration {
+                options: &options(Images::Some { random: 0 }, SecondCrash::Never),
+                follow_up: FollowUp::Keys,
+                scheduling: &scheduling,
+                workers: 1,
+                progress: None,
+            };
+            let stats = threads::exhaust(&engine, setup, next, work);
+            let stats = stats.unwrap_or_else(|failure| panic!("{failure}"));
+            println!(
+                "{operation:?}, {}: {} schedules",
+                engine.codec(),
+                stats.schedules
+            );
+        };
+        for operation in [Insert(15, 101), Put(10, 102), Remove(20)] {
+            explore(&setup, operation);
+        }
+        for operation in [Compact, Remove(220), Insert(15, 101)] {
+            explore(&emptied, operation);
+        }
     }
 }
 

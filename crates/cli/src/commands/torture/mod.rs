@@ -49,6 +49,10 @@ pub(crate) struct WorkArgs {
     /// the single operations
     #[arg(long, conflicts_with_all = ["engine", "trees"])]
     batches: bool,
+    /// Stores, which the writer opens, writes to and closes again and again; the others lie beside
+    /// the pool, with numbers behind their names
+    #[arg(long, default_value_t = 1, conflicts_with = "batches", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    stores: u32,
 }
 
 impl WorkArgs {
@@ -61,13 +65,38 @@ impl WorkArgs {
             keys,
             trees,
             batches,
+            stores,
         } = self;
         let trees = if *batches {
             "--batches".to_owned()
         } else {
             format!("--engine {engine} --trees {trees}")
         };
-        format!("{trees} --threads {threads} --keys {keys} --durability {durability}")
+        let stores = if *stores > 1 {
+            format!(" --stores {stores}")
+        } else {
+            String::new()
+        };
+        format!("{trees} --threads {threads} --keys {keys} --durability {durability}{stores}")
+    }
+
+    /// The pools of all stores. The first one is the one that the user names.
+    fn pools(&self, first: &PoolArgs) -> Vec<PoolArgs> {
+        let mut pools = vec![first.clone()];
+        for number in 1..self.stores {
+            let mut path = first.pool.clone().into_os_string();
+            path.push(format!(".{number}"));
+            pools.push(PoolArgs {
+                pool: path.into(),
+                ..first.clone()
+            });
+        }
+        pools
+    }
+
+    /// The store that a key belongs to.
+    fn store_of(&self, key: u32) -> u32 {
+        key % self.stores
     }
 
     /// The workload in the form that writers and the oracle need.
@@ -79,6 +108,7 @@ impl WorkArgs {
             keys,
             trees,
             batches,
+            stores: _,
         } = *self;
         TortureWorkload {
             engine,
@@ -235,12 +265,19 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
                 .to_owned(),
         ));
     }
+    let is_durable_at_once =
+        args.work.durability.is_durable_at_once() && !args.work.engine.is_buffered();
+    if args.work.stores > 1 && !is_durable_at_once {
+        return Err(Failure::Usage(
+            "--stores needs writes that are durable when they return: a sync of one store says nothing about the others"
+                .to_owned(),
+        ));
+    }
     let names = tree_names();
-    child::replace_own(
-        &args.pool,
-        &names.iter().map(String::as_str).collect::<Vec<_>>(),
-        "torture pool",
-    )?;
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    for pool in args.work.pools(&args.pool) {
+        child::replace_own(&pool, &names, "torture pool")?;
+    }
     let seed = args.seed.unwrap_or_else(rand::random);
     let start = std::time::Instant::now();
     let mut random = SmallRng::seed_from_u64(seed);
@@ -251,7 +288,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         replay: args.replay(seed),
         ..Report::default()
     };
-    make_pool(args, &workload, context)?;
+    make_pools(args, &workload, context)?;
     interrupt::gently();
     let bar = progress::bar(
         context,
@@ -300,10 +337,15 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     Ok(Answer::from_bool(report.violations.is_empty()))
 }
 
-/// Makes the pool and its trees, so that every round finds them.
-fn make_pool(args: &Args, workload: &TortureWorkload, context: Context) -> Result<(), Failure> {
-    let store = args.pool.options().open(&args.pool.pool)?;
-    context.note_medium(&store);
-    drop(open_trees(&store, workload)?);
-    Ok(store.close()?)
+/// Makes the pools and their trees, so that every round finds them.
+fn make_pools(args: &Args, workload: &TortureWorkload, context: Context) -> Result<(), Failure> {
+    for (number, pool) in args.work.pools(&args.pool).iter().enumerate() {
+        let store = pool.options().open(&pool.pool)?;
+        if number == 0 {
+            context.note_medium(&store);
+        }
+        drop(open_trees(&store, workload)?);
+        store.close()?;
+    }
+    Ok(())
 }

@@ -26,6 +26,11 @@ impl Promise {
         }
     }
 
+    /// Whether an operation is durable when it returns.
+    pub(super) fn is_durable_at_once(self) -> bool {
+        self == Self::Store(Durability::Immediate)
+    }
+
     /// The store's option.
     pub(super) fn durability(self) -> Durability {
         match self {

@@ -12,6 +12,7 @@ use crate::arguments::PoolArgs;
 use crate::commands::stat::survives_name;
 use crate::context::write_json;
 use crate::failure::{Answer, Failure, Outcome};
+use sim::torture::Contents;
 
 /// For tests with power cuts: reads a torture pool, which is made if it is missing.
 #[derive(clap::Args, Debug)]
@@ -67,8 +68,18 @@ fn read(args: &Args) -> Result<Reading, Failure> {
     reading.log = stat.log.map(LogReport::of);
     survives_name(store.survives()).clone_into(&mut reading.survives);
     let workload = args.work.workload();
-    match verify::read_all(&store, &workload, args.round, &mut reading.violations) {
-        Ok(contents) => reading.contents = Some(contents),
+    let keys: Vec<u32> = (0..workload.key_count()).collect();
+    let mut contents = Contents::empty(&workload);
+    let violations = &mut reading.violations;
+    match verify::read_all(
+        &store,
+        &workload,
+        &keys,
+        args.round,
+        &mut contents,
+        violations,
+    ) {
+        Ok(()) => reading.contents = Some(contents),
         Err(failure) => reading
             .violations
             .push(format!("the pool cannot be read: {failure}")),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use everleaf::Options;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use sim::torture::{Oracle, RoundHistory};
+use sim::torture::{Contents, Oracle, RoundHistory};
 
 use super::writer::FOUND_WRONG;
 use super::{Args, Report, verify};
@@ -124,13 +124,26 @@ fn judge(
     report: &mut Report,
     violations: &mut Vec<String>,
 ) -> Result<Duration, Failure> {
-    let store = child::open_after_kill(options, &args.pool.pool)?;
-    let recovery = store.recovery().duration;
-    let contents = verify::read_all(&store, &args.work.workload(), round, violations)?;
+    let workload = args.work.workload();
+    let mut contents = Contents::empty(&workload);
+    let mut slowest = Duration::ZERO;
+    let mut used_bytes = 0;
+    for (number, pool) in args.work.pools(&args.pool).iter().enumerate() {
+        let store = child::open_after_kill(options, &pool.pool)?;
+        slowest = slowest.max(store.recovery().duration);
+        let mut keys = Vec::new();
+        for key in 0..workload.key_count() {
+            if args.work.store_of(key) == number as u32 {
+                keys.push(key);
+            }
+        }
+        verify::read_all(&store, &workload, &keys, round, &mut contents, violations)?;
+        used_bytes += store.stat()?.used_bytes;
+    }
     oracle.judge(history, contents, &mut report.tally, violations);
     report.keys = oracle.count();
-    report.used_bytes = store.stat()?.used_bytes;
-    Ok(recovery)
+    report.used_bytes = used_bytes;
+    Ok(slowest)
 }
 
 /// Runs a round; returns how long the pool took to open after it, if it did, and all violations.

@@ -3,10 +3,10 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 
-use everleaf::{Batch, ErrorKind, Pending, Store, Tree};
+use everleaf::{Batch, ErrorKind, Options, Pending, Store, Tree};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use sim::torture::{
@@ -65,12 +65,24 @@ const KINDS: [OperationKind; 8] = [
     OperationKind::Batch,
 ];
 
+/// The most operations between the open of a store and its close, if there are several.
+const SESSION_MAX: u32 = 16;
+/// Stores that a thread leaves open, for others to be opened meanwhile.
+const LEFT_OPEN_MAX: usize = 40;
+
+/// A store of the writer, and its trees.
+#[derive(Clone)]
+struct OpenedStore {
+    number: u32,
+    store: Store,
+    trees: Vec<Tree>,
+}
+
 /// One writer thread.
 struct Writer<'a> {
     args: &'a Args,
     workload: &'a TortureWorkload,
-    store: &'a Store,
-    trees: &'a [Tree],
+    opened: OpenedStore,
     /// Locked for each record, so that records are in the order of time.
     channel: &'a Mutex<File>,
     thread: u8,
@@ -102,6 +114,7 @@ fn found_wrong(what: &str) -> ! {
 
 impl Writer<'_> {
     fn choose_key(&mut self) -> u32 {
+        let stores = self.args.work.stores;
         let keys = self.workload.keys;
         // A hot spot, in which threads contend and leaves fill and empty often.
         let hot = self.random.random_ratio(1, 5);
@@ -111,7 +124,11 @@ impl Writer<'_> {
             } else {
                 self.random.random_range(0..keys)
             };
-            if owner(key, self.workload.threads).is_none_or(|owner| owner == self.thread) {
+            // A key of the store that is open.
+            let key = key - key % stores + self.opened.number;
+            let is_ours =
+                owner(key, self.workload.threads).is_none_or(|owner| owner == self.thread);
+            if key < keys && is_ours {
                 return key;
             }
         }
@@ -130,7 +147,7 @@ impl Writer<'_> {
 
     /// Reads a key's version; its value must be exactly a version.
     fn read(&mut self, tree: u8, key: &[u8]) -> everleaf::Result<ValueVersion> {
-        if !self.trees[usize::from(tree)].get_into(key, &mut self.value)? {
+        if !self.opened.trees[usize::from(tree)].get_into(key, &mut self.value)? {
             return Ok(0);
         }
         let version = version_of(tree, &self.value);
@@ -190,7 +207,7 @@ impl Writer<'_> {
             OperationKind::Sync if self.args.work.durability == Promise::Ticket => {
                 Pending::wait_all(self.pending.drain(..)).map(|_| true)?
             }
-            OperationKind::Sync => self.store.sync().map(|()| true)?,
+            OperationKind::Sync => self.opened.store.sync().map(|()| true)?,
             OperationKind::Batch => self.transfer(version)?,
             _ => self.write(kind, tree, &key, version, expected)?,
         };
@@ -212,10 +229,11 @@ impl Writer<'_> {
 
     /// Writes a batch, on condition that its accounts are as they were read.
     fn transfer(&mut self, version: ValueVersion) -> everleaf::Result<bool> {
+        let opened = self.opened.clone();
         let transfer = Transfer::of(version, self.workload);
         let mut batch = Batch::new();
         for Move { tree, key, amount } in transfer.moves {
-            let handle = &self.trees[usize::from(tree)];
+            let handle = &opened.trees[usize::from(tree)];
             let key = key_bytes(tree, key);
             let bytes = |balance| (balance != 0).then(|| value_bytes(tree, balance));
             let before = self.read(tree, &key)?;
@@ -228,17 +246,18 @@ impl Writer<'_> {
         let ledger = ledger(self.workload, self.thread);
         for tree in transfer.trees {
             batch.put(
-                &self.trees[usize::from(tree)],
+                &opened.trees[usize::from(tree)],
                 key_bytes(tree, ledger),
                 value_bytes(tree, version),
             );
         }
         let written = if self.args.work.durability == Promise::Ticket {
-            self.store
+            opened
+                .store
                 .write_pending(&batch)
                 .map(|pending| self.pending.push(pending.map(|()| true)))
         } else {
-            self.store.write(&batch)
+            opened.store.write(&batch)
         };
         match written {
             Err(error) if matches!(error.kind(), ErrorKind::ConditionFailed { .. }) => Ok(false),
@@ -258,7 +277,7 @@ impl Writer<'_> {
         let new = value_bytes(tree, version);
         let old = (expected != 0).then(|| value_bytes(tree, expected));
         let current = old.as_deref();
-        let handle = &self.trees[usize::from(tree)];
+        let handle = &self.opened.trees[usize::from(tree)];
         if self.args.work.durability != Promise::Ticket {
             return match kind {
                 OperationKind::Insert => handle.insert(key, &new),
@@ -292,7 +311,7 @@ impl Writer<'_> {
     /// Reads some entries from a key on, in either direction; checks that keys are in order and
     /// values whole.
     fn scan(&mut self, tree: u8, from: &[u8]) -> everleaf::Result<()> {
-        let handle = &self.trees[usize::from(tree)];
+        let handle = &self.opened.trees[usize::from(tree)];
         let reverse = self.random.random_bool(0.5);
         let mut range = if reverse {
             handle.range(..=from)
@@ -334,9 +353,10 @@ fn write(args: &Args) -> Result<(), Failure> {
         .pool
         .options()
         .durability(args.work.durability.durability());
-    let store = options.open(&args.pool.pool)?;
     let workload = args.work.workload();
-    let trees = open_trees(&store, &workload)?;
+    let files = StoreFiles::new(args, &options, &workload);
+    let first = files.open(0)?;
+    let store = first.store.clone();
     let [insert, update, put, remove, exchange, exchange_out, get] =
         MIXES[(spread(args.seed ^ u64::from(args.round)) % 3) as usize];
     let batch = if args.work.batches { BATCH_WEIGHT } else { 0 };
@@ -357,8 +377,7 @@ fn write(args: &Args) -> Result<(), Failure> {
                 let mut writer = Writer {
                     args,
                     workload: &workload,
-                    store: &store,
-                    trees: &trees,
+                    opened: first.clone(),
                     channel: &channel,
                     thread,
                     random: SmallRng::seed_from_u64(seed),
@@ -369,8 +388,14 @@ fn write(args: &Args) -> Result<(), Failure> {
                     value: Vec::new(),
                     pending: Vec::new(),
                 };
-                let write = move || loop {
-                    if let Err(failure) = writer.step() {
+                let files = &files;
+                let write = move || {
+                    let ended = if args.work.stores > 1 {
+                        writer.write_to_stores(files)
+                    } else {
+                        writer.write_to_one()
+                    };
+                    if let Err(failure) = ended {
                         failed(&failure);
                     }
                 };
@@ -385,4 +410,91 @@ fn write(args: &Args) -> Result<(), Failure> {
         drop::<Vec<std::thread::ScopedJoinHandle<'_, ()>>>(threads);
         args.channel.tell_figures(&store)
     })
+}
+
+/// The files of the stores, of which one thread at a time has one open, unless there is only one.
+struct StoreFiles<'a> {
+    pools: Vec<PoolArgs>,
+    options: &'a Options,
+    workload: &'a TortureWorkload,
+    /// Locked while the store is open.
+    uses: Vec<Mutex<()>>,
+}
+
+impl<'a> StoreFiles<'a> {
+    fn new(args: &Args, options: &'a Options, workload: &'a TortureWorkload) -> Self {
+        let pools = args.work.pools(&args.pool);
+        Self {
+            uses: pools.iter().map(|_| Mutex::new(())).collect(),
+            pools,
+            options,
+            workload,
+        }
+    }
+
+    fn open(&self, number: u32) -> Result<OpenedStore, Failure> {
+        let store = self.options.open(&self.pools[number as usize].pool)?;
+        Ok(OpenedStore {
+            number,
+            trees: open_trees(&store, self.workload)?,
+            store,
+        })
+    }
+}
+
+/// A store that a thread has left open.
+struct LeftOpen<'f> {
+    opened: OpenedStore,
+    _use: MutexGuard<'f, ()>,
+}
+
+impl Writer<'_> {
+    fn write_to_one(&mut self) -> Result<(), Failure> {
+        loop {
+            self.step()?;
+        }
+    }
+
+    /// Opens one store after the other, writes a little to it, and closes or drops it, or leaves it
+    /// open for a while. The first store stays open.
+    fn write_to_stores(&mut self, files: &StoreFiles<'_>) -> Result<(), Failure> {
+        let first = self.opened.clone();
+        let mut left: Vec<LeftOpen<'_>> = Vec::new();
+        loop {
+            let number = self.random.random_range(0..self.args.work.stores);
+            if number == 0 {
+                self.opened = first.clone();
+                self.step()?;
+                continue;
+            }
+            // Another thread may have it, or this one has left it open.
+            let Ok(in_use) = files.uses[number as usize].try_lock() else {
+                continue;
+            };
+            self.opened = files.open(number)?;
+            for _ in 0..self.random.random_range(0..=SESSION_MAX) {
+                self.step()?;
+            }
+            let opened = std::mem::replace(&mut self.opened, first.clone());
+            match self.random.random_range(0..4) {
+                0 => drop(opened),
+                1 => left.push(LeftOpen {
+                    opened,
+                    _use: in_use,
+                }),
+                _ => {
+                    let OpenedStore { store, trees, .. } = opened;
+                    drop(trees);
+                    store.close()?;
+                }
+            }
+            if left.len() > LEFT_OPEN_MAX {
+                let place = self.random.random_range(0..left.len());
+                let old = left.swap_remove(place);
+                self.opened = old.opened;
+                self.step()?;
+                self.opened = first.clone();
+            }
+        }
+    }
 }

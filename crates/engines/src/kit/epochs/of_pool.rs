@@ -13,7 +13,7 @@ use medium::sync::{AtomicBool, AtomicU64, Mutex, Ordering, SharedLock, hand_over
 use medium::{Lsn, Medium, MediumError};
 use pool::{Guard, Pool};
 
-use super::ticker::Ticker;
+use super::ticker::{SweepProgress, Ticker};
 use super::words::{self, EpochState, FAILED_MAX};
 use super::{TreeEpochs, take};
 use crate::{ErrorKind, Result};
@@ -45,7 +45,7 @@ pub(crate) struct PoolEpochs<M: Medium, S> {
     last_ended: LastEnded,
     /// A batch could not be finished, so no epoch ends any more.
     is_given_up: AtomicBool,
-    /// Ends epochs. Started by the first tree that asks for it.
+    /// Ends epochs. Begun by the first tree that asks for it.
     ticker: Mutex<Option<Ticker>>,
 }
 
@@ -213,8 +213,8 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         closed
     }
 
-    /// Ends the thread that ends epochs, if there is no tree any more. The caller holds no lock,
-    /// since that thread may be about to end an epoch.
+    /// Stops the work that ends epochs, if there is no tree any more. The caller holds no lock, since
+    /// that work may be about to end an epoch.
     fn stop_ticker(&self) {
         let mut ticker = self.ticker.lock();
         let stopped = if self.members.lock().is_empty() {
@@ -303,16 +303,19 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         words::write_failed(&pool.peek(), &state.written)
     }
 
-    /// Starts a thread that sweeps, and ends epochs of this length, until the last tree leaves.
+    /// Has a thread in the background sweep, and end epochs of this length, until the last tree
+    /// leaves.
     pub(crate) fn start_ticker(self: &Arc<Self>, length: Duration) -> Result<()> {
         let mut ticker = self.ticker.lock();
         if ticker.is_none() {
             let sweeping = Arc::downgrade(self);
             let ending = Arc::downgrade(self);
             let sweep = move |is_time: &dyn Fn() -> bool| {
-                if let Some(epochs) = sweeping.upgrade() {
-                    epochs.sweep_until(is_time);
-                }
+                sweeping
+                    .upgrade()
+                    .map_or(SweepProgress::Finished, |epochs| {
+                        epochs.sweep_until(is_time)
+                    })
             };
             // An error here occurs again in `sync`, which returns it.
             let end = move || {
@@ -326,13 +329,17 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     }
 
     /// Sweeps the trees until it is time for something else, or nothing is left to do.
-    fn sweep_until(&self, is_time: &dyn Fn() -> bool) {
+    fn sweep_until(&self, is_time: &dyn Fn() -> bool) -> SweepProgress {
         for member in self.live() {
             // After an error the sweep goes on in the next epoch.
-            while !is_time() && member.sweep_some().unwrap_or(false) {
-                std::thread::park_timeout(SWEEP_PAUSE);
+            while member.sweep_some().unwrap_or(false) {
+                if is_time() {
+                    return SweepProgress::Unfinished;
+                }
+                std::thread::sleep(SWEEP_PAUSE);
             }
         }
+        SweepProgress::Finished
     }
 
     /// Ends the running epoch, as [`PoolEpochs::advance`] does, if there is a tree.
@@ -506,8 +513,9 @@ impl PoolEpochState {
         words::write_failed(&guard, &written)?;
         written.running = first.max(running + 1);
         words::write_running(&guard, written.running)?;
-        // Every later store becomes durable after this, so there is nothing to wait for.
-        self.ended = guard.fence();
+        // Every later store becomes durable after this, so there is nothing to wait for. If there is
+        // none, this may be lost.
+        self.ended = guard.fence_at_rest();
         self.written = written;
         self.is_owed = false;
         Ok(())

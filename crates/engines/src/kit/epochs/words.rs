@@ -159,12 +159,13 @@ pub(super) fn write_running<M: Medium>(guard: &Guard<'_, M>, running_epoch: u64)
 }
 
 /// Writes that the running epoch has not failed, although it does not end. Durable when this
-/// returns.
+/// returns, if the beginning of the epoch is.
 pub(super) fn write_clean<M: Medium>(guard: &Guard<'_, M>) -> Result<()> {
     for cell in both(guard, |words| &words.clean)? {
         // PERSIST: the last epoch is complete, and nothing was written since; if this is lost, an
         // empty epoch has failed.
         cell.publish(guard, checked(1));
     }
-    Ok(guard.drain()?)
+    let lsn = guard.fence_at_rest();
+    Ok(guard.wait(lsn)?)
 }

@@ -50,8 +50,9 @@ impl<M: Medium> TreeSpace<'_, M> {
         Ok(())
     }
 
-    /// Restores the chain of runs as the last completed epoch had it.
-    pub(super) fn recover_chain(&self) -> Result<()> {
+    /// Restores the chain of runs as the last completed epoch had it. No run leaves it before, since
+    /// that needs a sweep. O(runs).
+    pub(in crate::masstree) fn recover_chain(&self) -> Result<()> {
         for (run, _) in self.runs()? {
             let before = self.before(run)?;
             let header = self.guard.words(run, 8)?;

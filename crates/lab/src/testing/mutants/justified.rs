@@ -674,8 +674,13 @@ const MASSTREE: &[Justified] = &[
         UNCLEAN,
     ),
     justified(
-        "engines/src/kit/epochs/words.rs write_clean drain 1",
-        &[Fence, Wait],
+        "engines/src/kit/epochs/words.rs write_clean fence_at_rest 1",
+        &[Fence],
+        UNCLEAN,
+    ),
+    justified(
+        "engines/src/kit/epochs/words.rs write_clean wait 1",
+        &[Wait],
         UNCLEAN,
     ),
     justified(
@@ -694,7 +699,7 @@ const MASSTREE: &[Justified] = &[
         ALL_DURABLE,
     ),
     justified(
-        "engines/src/kit/epochs/words.rs write_clean drain 1",
+        "engines/src/kit/epochs/words.rs write_clean fence_at_rest 1",
         &[Swapped],
         ALL_DURABLE,
     ),

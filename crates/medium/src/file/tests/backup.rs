@@ -159,8 +159,9 @@ fn damage_in_the_middle_of_the_log_is_not_its_end() {
     let pool = machine.io(Which::Pool);
     let log = machine.io(Which::Log);
     let header = newest_header(&*log).header;
-    let first =
-        Log::new(Arc::clone(&log), header.clone(), [0; 2], SIZES).physical(header.start) + 20;
+    let first = Log::new(Arc::clone(&log), header.clone(), LogSizes::default(), SIZES)
+        .physical(header.start)
+        + 20;
     let mut byte = [0];
     assert_eq!(log.read(&mut byte, first).unwrap(), 1);
     assert_eq!(log.write(&[byte[0] ^ 1], first).unwrap(), 1);

@@ -254,7 +254,7 @@ fn what_was_synced_is_sealed_soon_however_long_nobody_else_syncs() {
 fn what_is_durable_before_the_background_looks_is_sealed_all_the_same() {
     let machine = Machine::new(&Image::default());
     let file = open(&machine).unwrap();
-    let mut syncer = worker::Syncer::new(&file.core, file.end().0);
+    let mut syncer = worker::Syncer::new(Arc::clone(&file.core), file.end().0);
     assert_eq!(syncer.timeout(), None, "nothing is to be done");
     let lsn = publish(&file, 0, 1);
     // The thread sees a write that is not durable, and then computes how long it may stay so.
@@ -280,12 +280,16 @@ fn zeros_go_ahead_of_the_log() {
         log_bytes_max: log_bytes,
         ..options()
     };
-    let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
+    let file = open_with(&machine, options).unwrap();
     let log = &file.core.log;
-    wait_until("nothing is filled at first", || {
-        !log.wants_zeros(SIZES.fill_ahead_bytes)
-    });
-    assert!(log.wants_zeros(log_bytes));
+    let has_zeros_until = |position| !log.wants_zeros(position);
+    assert!(!has_zeros_until(1), "filled before anything is written");
+    file.settle(publish(&file, 0, 1)).unwrap();
+    assert!(has_zeros_until(log::FILLED_AT_FIRST));
+    assert!(
+        !has_zeros_until(SIZES.fill_ahead_bytes),
+        "a small log costs as much as a large one"
+    );
     let mut round = 0;
     while file.end().0 < log_bytes / 2 {
         round += 1;
@@ -297,7 +301,7 @@ fn zeros_go_ahead_of_the_log() {
         guard.drain().unwrap();
     }
     wait_until("nothing is filled ahead", || {
-        !log.wants_zeros(file.end().0 + SIZES.fill_ahead_bytes / 2)
+        has_zeros_until(file.end().0 + SIZES.fill_ahead_bytes / 2)
     });
 }
 
