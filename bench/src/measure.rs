@@ -23,6 +23,8 @@ const CHECKS_MAX: u64 = 20_000;
 const OPERATIONS_PER_LOOK: u64 = 64;
 /// The longest wait for a store to become idle.
 const IDLE_MAX: Duration = Duration::from_secs(30);
+/// Sessions with a small store, of which the median counts.
+const SMALL_SESSIONS: usize = 21;
 
 /// The workloads and sizes of one run.
 #[derive(Args, Clone, Debug)]
@@ -141,6 +143,7 @@ pub(crate) fn run(args: MeasureArgs) -> Result {
     if run.plan.has(PeerWorkload::Bulk) || run.plan.has(PeerWorkload::Space) {
         run.filled_in_order()?;
     }
+    run.small()?;
     if run.plan.has(PeerWorkload::Open) {
         crate::killed::measure(&run)?;
     }
@@ -217,6 +220,33 @@ impl Run {
         self.check_all(&*peer)?;
         self.writes(&*peer)?;
         self.close(peer)?;
+        std::fs::remove_dir_all(&folder).map_err(Failure::path("remove", &folder))
+    }
+
+    /// Sessions with a store of one entry.
+    fn small(&self) -> Result {
+        if !self.plan.has(PeerWorkload::Open) && !self.plan.has(PeerWorkload::Space) {
+            return Ok(());
+        }
+        let folder = self.folder("small")?;
+        let put = |peer: &dyn Peer, round: usize| {
+            peer.put_durable(b"the only key of this store", &[round as u8; 150])
+                .map_err(Failure::store(self.kind.name, "put"))
+        };
+        let peer = self.open(&folder)?;
+        put(&*peer, 0)?;
+        self.tell("disk-small", disk_bytes(&folder)?)?;
+        self.close(peer)?;
+        let mut seconds = Vec::new();
+        for round in 0..SMALL_SESSIONS {
+            let start = Instant::now();
+            let peer = self.open(&folder)?;
+            put(&*peer, round)?;
+            self.close(peer)?;
+            seconds.push(start.elapsed().as_secs_f64());
+        }
+        seconds.sort_unstable_by(f64::total_cmp);
+        self.tell("session-small", seconds[SMALL_SESSIONS / 2])?;
         std::fs::remove_dir_all(&folder).map_err(Failure::path("remove", &folder))
     }
 

@@ -130,10 +130,14 @@ pub(crate) const ALL: &[Metric] = &[
         "Less memory is left for the rest of the machine while the store is open."),
     metric("memory-private", Space, Bytes, SPACE, "in memory, pages of the files left out",
         "The system cannot take this memory back when others need it, so a small machine holds a smaller store."),
+    metric("disk-small", Space, Bytes, SPACE, "on disk, a store of one entry, open",
+        "Programs with many small stores need more room on the disk."),
     metric("open-clean", Open, Seconds, OPENING, "open after a clean close, and the first get",
         "A program that starts often waits longer for its first answer."),
     metric("open-killed", Open, Seconds, OPENING, "open after SIGKILL, and the first get",
         "A service is away for longer after a crash."),
+    metric("session-small", Open, Seconds, OPENING, "open, one durable put and close, a store of one entry",
+        "A program that starts, writes a little and ends takes longer here."),
 ];
 
 /// A figure by its name.

@@ -298,6 +298,8 @@ impl Page<'_> {
              cache, which is not counted.\n\
              - The open after SIGKILL follows a load and 0.3 s of durable puts. The files are in the page cache. It ends with the \
              first answer; some stores go on recovering in the background. All acknowledged puts are then read.\n\
+             - A session with a store of one entry opens it, replaces the entry durably, and closes it; the median of 21. Its room on the \
+             disk is measured before the first close.\n\
              - Not measured: data larger than memory, transactions over several keys, which LMDB and redb have, and snapshots.\n",
             self.runs, self.plan.seconds, self.plan.idle
         )

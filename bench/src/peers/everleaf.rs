@@ -8,7 +8,7 @@ use super::{Peer, PeerKind, PeerReader, Result};
 use crate::entries::EntrySource;
 
 /// The settings are the defaults; what differs between engines is when a write is durable.
-const IMMEDIATE: &str = "all defaults, which on an ordinary disk is the medium `file`. Loads and single writes that need not be durable: `put_async`, one `sync` at the end. \
+const IMMEDIATE: &str = "all defaults, which on an ordinary disk is the medium `file`. Loads and single writes that need not be durable: `pending().put`, one `sync` at the end. \
     Durable batch: `Store::write`. \
     Load in order: `bulk_load` to full leaves.";
 const EPOCHS: &str = "as `rntree`, but writes are durable by epochs of 64 ms: a durable put, and a durable batch, \

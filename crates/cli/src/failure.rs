@@ -128,7 +128,7 @@ fn words(error: &Error) -> String {
     }
 }
 
-const SALVAGE: &str = " (`everleaf dump --salvage` saves what is there)";
+const SALVAGE: &str = " (`everleaf dump --salvage` saves all whole entries)";
 
 /// The commands that help. The library's own texts cannot name them.
 fn hint(error: &Error) -> &'static str {

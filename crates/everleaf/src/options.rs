@@ -392,7 +392,7 @@ impl Options {
         let mut missing = Vec::new();
         let image = self.image(&place, &file).or_else(|error| {
             missing.push(format!(
-                "what only the log had is left out: {}",
+                "the writes that only the log had are left out: {}",
                 error.what()
             ));
             let base = medium::File::image_without_log(&file)
@@ -405,7 +405,7 @@ impl Options {
         if length < expected {
             image.grow(expected)?;
             missing.push(format!(
-                "what was cut off is left out: the file has {length} of {expected} bytes"
+                "the part of the file that was cut off is left out: it has {length} of {expected} bytes"
             ));
         }
         let store = self.finish(path, image, start, Some(place), Some(file))?;

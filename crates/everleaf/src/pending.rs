@@ -312,6 +312,45 @@ impl<'t> PendingTree<'t> {
     ) -> Result<Pending<bool>> {
         self.write(|tree| tree.exchange(key.as_ref(), current, new))
     }
+
+    /// Whether a key is present; see [`Tree::contains`].
+    pub fn contains(self, key: impl AsRef<[u8]>) -> Result<Pending<bool>> {
+        Ok(self.get(key)?.map(|value| value.is_some()))
+    }
+
+    /// Sets the value of a key, and returns the old one; see [`Tree::replace`].
+    pub fn replace(
+        self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<Pending<Option<Value>>> {
+        self.fetch_update(key, |_| Some(value.as_ref()))
+    }
+
+    /// Removes a key, and returns its value; see [`Tree::take`].
+    pub fn take(self, key: impl AsRef<[u8]>) -> Result<Pending<Option<Value>>> {
+        self.fetch_update(key, |_| None::<Vec<u8>>)
+    }
+
+    /// Replaces the value of a key by what `update` makes of it, and returns the old one; see
+    /// [`Tree::fetch_update`]. The old value that `update` gets may not be durable yet.
+    pub fn fetch_update<V: AsRef<[u8]>>(
+        self,
+        key: impl AsRef<[u8]>,
+        mut update: impl FnMut(Option<&[u8]>) -> Option<V>,
+    ) -> Result<Pending<Option<Value>>> {
+        let key = key.as_ref();
+        loop {
+            // Nothing waits for this read: the exchange comes after it in the order of durability.
+            let old = self.get(key)?.take();
+            let new = update(old.as_deref());
+            let new = new.as_ref().map(AsRef::as_ref);
+            let exchanged = self.compare_exchange(key, old.as_deref(), new)?;
+            if exchanged.peek() == Some(&true) {
+                return Ok(exchanged.map(|_| old));
+            }
+        }
+    }
 }
 
 impl WordTree {
@@ -418,10 +457,7 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
         K: Borrow<Q>,
     {
         let found = self.tree.as_tree().pending().get(key_bytes(key))?;
-        found.try_map(|bytes| match bytes {
-            Some(bytes) => Ok(Some(self.tree.value(&bytes)?)),
-            None => Ok(None),
-        })
+        found.try_map(|bytes| self.decode(bytes))
     }
 
     /// Adds a key, if it is absent; see [`TypedTree::insert`].
@@ -486,10 +522,83 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
         let tree = self.tree.as_tree().pending();
         tree.compare_exchange(key_bytes(key), current.as_deref(), new.as_deref())
     }
+
+    /// Whether a key is present; see [`TypedTree::contains`].
+    pub fn contains<Q: Key + ?Sized>(self, key: &Q) -> Result<Pending<bool>>
+    where
+        K: Borrow<Q>,
+    {
+        self.tree.as_tree().pending().contains(key_bytes(key))
+    }
+
+    /// Returns the values of many keys, in their order; see [`TypedTree::get_many`].
+    pub fn get_many<'q, Q: Key + ?Sized + 'q>(
+        self,
+        keys: impl IntoIterator<Item = &'q Q>,
+    ) -> Result<Pending<Vec<Option<V>>>>
+    where
+        K: Borrow<Q>,
+    {
+        let keys: Vec<Vec<u8>> = keys.into_iter().map(key_bytes).collect();
+        let found = self.tree.as_tree().pending().get_many(&keys)?;
+        found.try_map(|found| found.into_iter().map(|bytes| self.decode(bytes)).collect())
+    }
+
+    /// Sets the value of a key, and returns the old one; see [`TypedTree::replace`].
+    pub fn replace<Q, W>(self, key: &Q, value: &W) -> Result<Pending<Option<V>>>
+    where
+        Q: Key + ?Sized,
+        W: EncodedValue + ?Sized,
+        K: Borrow<Q>,
+        V: Borrow<W>,
+    {
+        let tree = self.tree.as_tree().pending();
+        let old = tree.replace(key_bytes(key), value_bytes(value))?;
+        old.try_map(|bytes| self.decode(bytes))
+    }
+
+    /// Removes a key, and returns its value; see [`TypedTree::take`].
+    pub fn take<Q: Key + ?Sized>(self, key: &Q) -> Result<Pending<Option<V>>>
+    where
+        K: Borrow<Q>,
+    {
+        let old = self.tree.as_tree().pending().take(key_bytes(key))?;
+        old.try_map(|bytes| self.decode(bytes))
+    }
+
+    /// Computes the new value of a key from the old one, and returns the old one; see
+    /// [`TypedTree::fetch_update`]. The old value that `update` gets may not be durable yet.
+    pub fn fetch_update<Q: Key + ?Sized>(
+        self,
+        key: &Q,
+        mut update: impl FnMut(Option<V>) -> Option<V>,
+    ) -> Result<Pending<Option<V>>>
+    where
+        K: Borrow<Q>,
+    {
+        let tree = self.tree.as_tree().pending();
+        let key = key_bytes(key);
+        loop {
+            let bytes = tree.get(&key)?.take();
+            let old = self.decode(bytes.clone())?;
+            let new = update(old).as_ref().map(value_bytes);
+            let exchanged = tree.compare_exchange(&key, bytes.as_deref(), new.as_deref())?;
+            if exchanged.peek() == Some(&true) {
+                return exchanged.try_map(|_| self.decode(bytes));
+            }
+        }
+    }
+
+    fn decode(&self, bytes: Option<Value>) -> Result<Option<V>> {
+        match bytes {
+            Some(bytes) => Ok(Some(self.tree.value(&bytes)?)),
+            None => Ok(None),
+        }
+    }
 }
 
 impl<T> Pending<T> {
-    /// Converts the result of the write; an error if `convert` returns one.
+    /// Converts the result; an error if `convert` returns one.
     fn try_map<U>(self, convert: impl FnOnce(T) -> Result<U>) -> Result<Pending<U>> {
         let value = match self.value {
             Some(value) => Some(convert(value)?),
@@ -503,7 +612,7 @@ impl<T> Pending<T> {
         })
     }
 
-    /// Converts the result of the write.
+    /// Converts the result.
     pub fn map<U>(self, convert: impl FnOnce(T) -> U) -> Pending<U> {
         Pending {
             value: self.value.map(convert),

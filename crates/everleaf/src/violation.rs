@@ -25,7 +25,7 @@ impl std::fmt::Display for StoreViolation {
 
 /// A slab whose class word is damaged.
 pub(crate) fn of_class(offset: u64) -> StoreViolation {
-    let what = "the class word of a slab, which tells how it is cut up, is damaged: what lies there is read as before, and its \
+    let what = "the class word of a slab, which tells how it is cut up, is damaged: its content is read as before, and its \
                 space is not reused; dump the trees and restore them into a new pool to have it back";
     StoreViolation {
         tree: None,

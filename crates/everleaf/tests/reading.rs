@@ -177,3 +177,47 @@ fn pending_results_are_awaited() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn pending_forms_answer_as_those_that_wait() -> Result<()> {
+    for engine in Engine::ALL {
+        let folder = tempdir().unwrap();
+        let options = Options::new().medium(MediumChoice::File).manual_epochs();
+        let store = options.open(folder.path().join("a.pool"))?;
+        let tree = tree_of(&store, *engine)?;
+        let pending = tree.pending();
+        assert_eq!(pending.replace("key", "1")?.wait()?, None);
+        let old = pending.replace("key", "2")?.wait()?;
+        assert_eq!(old.as_deref(), Some(b"1".as_slice()));
+        assert!(pending.contains("key")?.wait()?);
+        let longer = |old: Option<&[u8]>| old.map(|old| [old, b"3"].concat());
+        let old = pending.fetch_update("key", longer)?.wait()?;
+        assert_eq!(old.as_deref(), Some(b"2".as_slice()));
+        // Nothing changes if the key is absent, and stays so.
+        assert_eq!(pending.fetch_update("no key", longer)?.wait()?, None);
+        let old = pending.take("key")?.wait()?;
+        assert_eq!(old.as_deref(), Some(b"23".as_slice()));
+        assert!(!pending.contains("key")?.wait()?);
+        assert_eq!(pending.take("key")?.wait()?, None);
+
+        let kind = TreeOptions {
+            engine: *engine,
+            ..TreeOptions::RECORDS
+        };
+        let hits = store.tree_with("hits", kind)?.typed::<String, u64>();
+        for count in 0..3 {
+            let counted = hits.pending().fetch_update("a", |hits| {
+                assert_eq!(hits.unwrap_or(0), count);
+                Some(count + 1)
+            })?;
+            assert_eq!(counted.wait()?.unwrap_or(0), count);
+        }
+        assert_eq!(hits.pending().replace("b", &7)?.wait()?, None);
+        let found = hits.pending().get_many(["a", "no key", "b"])?.wait()?;
+        assert_eq!(found, [Some(3), None, Some(7)]);
+        assert!(hits.pending().contains("b")?.wait()?);
+        assert_eq!(hits.pending().take("b")?.wait()?, Some(7));
+        assert_eq!(hits.get("b")?, None);
+    }
+    Ok(())
+}

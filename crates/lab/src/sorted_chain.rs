@@ -93,9 +93,15 @@ struct Leaf {
     entries: Vec<EntryWords>,
 }
 
-/// The leaf that covers a key, by position; the key's position in it; and the key's entry, if it is
-/// there.
-type Place = (usize, usize, Option<EntryWords>);
+/// Where a key belongs.
+struct LocatedKey {
+    /// The position of the leaf that covers the key.
+    leaf: usize,
+    /// The key's position among the entries of the leaf.
+    index: usize,
+    /// Its entry, if the key is there.
+    entry: Option<EntryWords>,
+}
 
 impl Leaf {
     fn header(&self) -> u64 {
@@ -224,11 +230,15 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
         Ok([below, below + usize::from(is_lowest)])
     }
 
-    fn locate(guard: &Guard<'_, M>, state: &State, key: C::Key<'_>) -> Result<Place> {
-        let [_, position] = Self::positions(guard, &state.leaves, key)?;
-        let entries = &state.leaves[position].entries;
+    fn locate(guard: &Guard<'_, M>, state: &State, key: C::Key<'_>) -> Result<LocatedKey> {
+        let [_, leaf] = Self::positions(guard, &state.leaves, key)?;
+        let entries = &state.leaves[leaf].entries;
         let (index, is_there) = rank::<M, C>(guard, key, entries.len(), |index| entries[index])?;
-        Ok((position, index, is_there.then(|| entries[index])))
+        Ok(LocatedKey {
+            leaf,
+            index,
+            entry: is_there.then(|| entries[index]),
+        })
     }
 
     /// Calls `visit` with the entry of a key.
@@ -239,9 +249,9 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
     ) -> Result<Observed<Option<R>>> {
         let guard = self.pool.pin();
         let state = self.lock(&guard);
-        let (.., entry) = Self::locate(&guard, &state, key)?;
+        let place = Self::locate(&guard, &state, key)?;
         let lsn = Self::end(&guard, state);
-        let value = match entry {
+        let value = match place.entry {
             Some(words) => Some(visit(&guard, words)?),
             None => None,
         };
@@ -287,7 +297,11 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
         let guard = self.pool.pin();
         let mut new = to.map(|value| Encoded::<M, C>::new(&guard, key, value, when));
         let mut state = self.lock(&guard);
-        let (position, index, entry) = Self::locate(&guard, &state, key)?;
+        let LocatedKey {
+            leaf: position,
+            index,
+            entry,
+        } = Self::locate(&guard, &state, key)?;
         let held = holds::<M, C>(&guard, when, entry)?;
         if held && (entry.is_some() || new.is_some()) {
             let words = match &mut new {

@@ -417,7 +417,7 @@ fn leaves_enough(bytes: u64) -> bool {
     mapped_bytes + bytes + left_bytes <= limit_bytes
 }
 
-/// What counts under the limit of the address space; `None` if the system does not say.
+/// The bytes that count under the limit of the address space; `None` if the system does not say.
 fn mapped_bytes_of_process() -> Option<u64> {
     let sizes = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = sizes.split(' ').next()?.parse().ok()?;

@@ -82,7 +82,7 @@ impl fmt::Display for Counts {
     }
 }
 
-/// What each counter of a shard counts, in the order of the fields of [`Counts`].
+/// The meaning of each counter of a shard, in the order of the fields of [`Counts`].
 const WORDS: usize = 0;
 const LINES: usize = 1;
 const FLUSHED: usize = 2;
@@ -103,7 +103,7 @@ fn shard_of_thread() -> usize {
 }
 
 impl Counters {
-    /// What was counted so far.
+    /// The counts so far.
     pub(crate) fn counts(&self) -> Counts {
         let sum = |counter: usize| {
             self.shards

@@ -16,7 +16,7 @@ pub enum LimitedBy {
     Limit,
     /// The addresses behind it: another mapping of the process begins there.
     Addresses,
-    /// What the system lets this process map.
+    /// The mappings that the system allows to this process.
     AddressSpace {
         /// The bytes of addresses that the process may have (`ulimit -v`, `RLIMIT_AS`); `None`
         /// without such a limit. Then the number of its mappings is limited (`vm.max_map_count`),
@@ -127,14 +127,14 @@ pub(crate) fn address_space_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::As).current
 }
 
-/// What grows.
+/// The file or memory that grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Grown {
     /// The pool's file, or its memory if it has no file.
     Pool,
     /// The log beside it.
     Log,
-    /// What this process keeps in memory beside the pool, and rebuilds when it opens it.
+    /// The memory that this process takes beside the pool, and fills again at each open.
     Memory,
 }
 
@@ -150,7 +150,7 @@ pub enum MediumError {
         /// Bytes that it may have: the configured limit, or its present length if the disk has no
         /// more room.
         limit: u64,
-        /// What is full.
+        /// The file or memory that is full.
         by: LimitedBy,
         /// The file that was to grow.
         file: Grown,
@@ -179,7 +179,7 @@ pub enum MediumError {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {bytes} bytes: {source}; {}", way_out(source))]
 pub struct MapError {
-    /// What was tried.
+    /// The attempt, in words.
     pub action: &'static str,
     /// How much.
     pub bytes: u64,

@@ -186,7 +186,7 @@ pub fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// What became of the name of an open file.
+/// How an open file has lost its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Displacement {
     /// The file has no name any more: it was removed, or another file was renamed over it.
@@ -312,7 +312,7 @@ impl FilePlace {
         Ok(opened.into())
     }
 
-    /// What became of the name of `file`, which was opened here; `None` if it still has it.
+    /// How `file`, which was opened here, has lost its name; `None` if it still has it.
     ///
     /// # Errors
     /// If the system does not tell.
@@ -377,11 +377,11 @@ pub struct DisplacedFile {
     pub file: Grown,
     /// The path where it was.
     pub path: PathBuf,
-    /// What became of its name.
+    /// How it has lost its name.
     pub how: Displacement,
 }
 
-/// What happened, and the way out.
+/// The event, and the way out.
 impl fmt::Display for DisplacedFile {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();

@@ -11,7 +11,7 @@ use crate::{LINE_BYTES, Line, Lsn, Medium, MediumError, Node, Word};
 pub struct BadOffset {
     /// Where.
     pub offset: u64,
-    /// What was expected there.
+    /// The type that was expected there.
     pub what: &'static str,
     /// Its size.
     pub bytes: usize,

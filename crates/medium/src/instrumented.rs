@@ -59,7 +59,7 @@ macro_rules! passed_on {
 
 macro_rules! declare {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
-        /// What [`Medium`] asks of the medium inside, without its types and constants.
+        /// The part of [`Medium`] that the medium inside answers, without its types and constants.
         trait Inner: Send + Sync {
             $(fn $name(&self $(, $argument: $type)*) -> $result;)*
             fn shrink(&mut self, length: u64) -> Result<(), MediumError>;
@@ -196,7 +196,7 @@ impl Instrumented {
         }
     }
 
-    /// What was counted, if this counts. Exact for what this thread did and for what happened
+    /// The counts, if this counts. Exact for what this thread did and for what happened
     /// before.
     pub fn counts(&self) -> Option<Counts> {
         self.counters.as_ref().map(|counters| counters.counts())

@@ -38,7 +38,7 @@ fn not_mapped(action: &'static str, bytes: u64) -> impl FnOnce(NotMapped) -> Map
     }
 }
 
-/// What backs the mapped part of the range.
+/// The memory or file behind the mapped part of the range.
 #[derive(Debug)]
 enum Backing {
     Memory,
@@ -121,7 +121,7 @@ pub(crate) struct Mapping {
     /// `None` only while the mapping is dropped.
     range: Option<AddressRange>,
     limit_bytes: u64,
-    /// What grows with it, for errors.
+    /// The file or memory that grows with it, for errors.
     grown: Grown,
     /// The greatest length that it ever had.
     length_max: AtomicU64,

@@ -26,7 +26,7 @@ pub enum LineForm {
     Twin,
 }
 
-/// What a medium's promises survive. Ordered: more is better.
+/// The failures that a medium's promises survive. Ordered: more is better.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Survives {
     /// Nothing: plain memory of this process.
@@ -48,7 +48,7 @@ pub enum Survives {
 /// [`Medium::extent`] always returns the same extent, whose memory obeys the contract of
 /// [`Extent::new`], and stays mapped at least as long as the medium lives.
 pub unsafe trait Medium: Send + Sync + 'static {
-    /// What one thread flushed since its last fence, for media that collect it.
+    /// The lines that one thread flushed since its last fence, for media that collect them.
     type Notes: Default;
 
     /// Whether an LSN may become durable later than its fence returns.
@@ -289,7 +289,7 @@ pub unsafe trait Medium: Send + Sync + 'static {
         Ok(())
     }
 
-    /// What its promises survive.
+    /// The failures that its promises survive.
     fn survives(&self) -> Survives;
 
     /// One line for people: the medium, its instructions, what it does not survive.

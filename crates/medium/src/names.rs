@@ -75,7 +75,7 @@ fn files_limit() -> String {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no such {what}: {given:?}; give one of {known}")]
 pub struct UnknownName {
-    /// What kind of thing the name is for.
+    /// The kind of thing that has the name.
     pub what: &'static str,
     /// The name that was given.
     pub given: String,

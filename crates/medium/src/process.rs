@@ -50,7 +50,7 @@ use crate::{sync, workers};
 #[derive(Clone, Copy, Debug)]
 pub struct Process {
     word: &'static AtomicU64,
-    /// What the word holds in that process.
+    /// The content of the word in that process.
     number: u64,
 }
 

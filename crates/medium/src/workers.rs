@@ -106,7 +106,7 @@ impl GivenDuty {
     }
 }
 
-/// What a duty is doing.
+/// The state of a duty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     /// It waits until it is asked for, or until this moment.

@@ -27,7 +27,7 @@ struct Inner {
     path: Option<Box<Path>>,
 }
 
-/// What can go wrong.
+/// The kinds of failures.
 ///
 /// There is one enum for all crates, so that programs have one to match on. The crate `pool` makes
 /// the kinds about its file, its space and its table of trees. Kinds about keys, values, settings,
@@ -119,7 +119,7 @@ pub enum ErrorKind {
     Corrupt {
         /// Where, in bytes from the start of the pool.
         offset: u64,
-        /// What is wrong there.
+        /// The fault, in words.
         what: String,
     },
     /// The pool's content keeps it from being opened, so nothing of it can be read.
@@ -129,7 +129,7 @@ pub enum ErrorKind {
     Unopenable {
         /// Where, in bytes from the start of the pool.
         offset: u64,
-        /// What is wrong there.
+        /// The fault, in words.
         what: String,
     },
     /// No allocation can be so long.

@@ -46,7 +46,7 @@ pub(crate) const PREFIX_BYTES: u64 = SLAB_BYTES;
 const FEATURE_TWIN_LINES: u64 = 1;
 const FEATURES_KNOWN: u64 = FEATURE_TWIN_LINES;
 
-/// What a pool is: fixed when it is made.
+/// The facts of a pool that are fixed when it is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {
     /// The version of the format.

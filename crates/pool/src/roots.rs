@@ -88,7 +88,7 @@ pub struct DamagedRoot {
     pub slot: usize,
     /// The slot's offset in the file.
     pub offset: u64,
-    /// What is wrong.
+    /// The damage, in words.
     pub what: String,
     /// Its tree, under [`DamagedRoot::label`], if only the name is damaged. `None` if the root
     /// words are damaged, so that the tree cannot be found.

@@ -126,7 +126,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
             writeln!(output, "{}", counted.damage(found.len() as u64))?;
             writeln!(
                 output,
-                "`everleaf dump --salvage` saves what is whole, `everleaf restore` puts it into another pool"
+                "`everleaf dump --salvage` saves all whole entries, `everleaf restore` puts it into another pool"
             )?;
         }
     }

@@ -104,7 +104,7 @@ fn remove_left_behind(context: Context, pool: &Path) -> Result<(), Failure> {
         Ok(removed)
     };
     let removed = remove().map_err(Failure::io(format!(
-        "remove what is left beside {}",
+        "remove the files that are left beside {}",
         pool.display()
     )))?;
     if removed > 0 {
@@ -169,7 +169,7 @@ fn rewrite(
     let entries = check::count(from)?.entries;
     if let Some(damage) = check::violations_among(context, from, entries)?.first() {
         return Err(Failure::Refused(format!(
-            "the pool is damaged: {damage}; `everleaf dump --salvage` saves what is whole"
+            "the pool is damaged: {damage}; `everleaf dump --salvage` saves all whole entries"
         )));
     }
     let trees = from.trees()?;

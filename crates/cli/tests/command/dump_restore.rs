@@ -502,7 +502,7 @@ fn what_is_left_of_a_file_that_was_cut_off_is_salvaged() {
         let said = run(&on(command, &pool, &[])).expect(3);
         assert!(
             said.errors
-                .contains("`everleaf dump --salvage` saves what is there"),
+                .contains("`everleaf dump --salvage` saves all whole entries"),
             "{said:?}"
         );
     }

@@ -182,8 +182,8 @@ pub(super) fn read_entry<M: Medium>(
         return Ok(SlotContent::Nothing);
     }
     let offset = unchecked(word);
-    let offset =
-        offset.ok_or_else(|| Error::corrupt(at, "what leads to a batch fails its check"))?;
+    let offset = offset
+        .ok_or_else(|| Error::corrupt(at, "the word that leads to a batch fails its check"))?;
     let damaged = || Error::corrupt(offset, "a batch that was being applied fails its check");
     let bytes = unchecked(guard.words(offset, 1)?[0].load(guard)).ok_or_else(damaged)? as usize;
     if !(8 * WRITES..=ENTRY_BYTES_MAX).contains(&bytes) || !bytes.is_multiple_of(8) {

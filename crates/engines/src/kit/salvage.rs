@@ -209,7 +209,12 @@ impl Led {
     pub fn follow(&mut self, first: u64, mut read: impl FnMut(u64, &mut Self) -> Result<u64>) {
         let walked = follow_chain(first, |offset| read(offset, self));
         if let Err(BrokenChain { leaf, error }) = walked {
-            self.note(leaf, Part::Node, "what leads on from a leaf", &error);
+            self.note(
+                leaf,
+                Part::Node,
+                "the link from a leaf to the next one",
+                &error,
+            );
         }
     }
 

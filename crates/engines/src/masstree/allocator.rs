@@ -579,7 +579,7 @@ impl<M: Medium> TreeSpace<'_, M> {
         if before & !OFFSET_MASK != 0 {
             return Err(Error::corrupt(
                 self.anchor,
-                "what leads to the runs is damaged",
+                "the word that leads to the runs is damaged",
             ));
         }
         let first = self.new_run(work, class, before)?;

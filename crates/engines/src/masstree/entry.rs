@@ -138,7 +138,7 @@ impl<M: Medium, C: Codec> Build<M> for MassTree<M, C> {
         let (lost, note) = core.lost(|_| true)?;
         Salvage::with_lost(visit, lost).finish();
         // Salvage finds nodes one by one, so it is not known which entries a damaged one held.
-        let what = "what leads to the nodes of the tree, which does not open".to_owned();
+        let what = "the words that lead to the nodes of the tree, which does not open".to_owned();
         let unopened = LeftOut {
             offset: root.words[ROOT_ANCHOR],
             part: Part::Node,

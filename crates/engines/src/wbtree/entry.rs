@@ -102,7 +102,7 @@ const fn entry(
         settings: &[
             Setting {
                 name: "design",
-                help: "what nodes keep of their entries",
+                help: "how nodes keep the order of their entries",
                 values: Values::Names(&[DESIGNS[0].1, DESIGNS[1].1, DESIGNS[2].1]),
                 is_fixed: true,
                 is_hidden: false,

@@ -10,7 +10,7 @@ use super::{Args, Figure, KEYS, Point, THREADS};
 use crate::failure::{Failure, Result};
 use crate::output_file::OutputFile;
 
-/// The colours of the series: as many as a large drawing needs.
+/// Bytes of a large drawing: this much room is asked for before anything is measured.
 const DRAWING_BYTES: usize = 256 << 10;
 const PANEL: (u32, u32) = (400, 340);
 /// Most letters are less wide than three fifths of their height.

@@ -93,7 +93,7 @@ fn a_place_of_the_systems_choice_has_room_behind_it() {
     assert_eq!(range.mapped_bytes(), 8 * HUGE_PAGE_BYTES);
 }
 
-/// What a range may not grow over.
+/// Ranges that another one may not grow over.
 fn map_foreign(address: u64) -> NonNull<u8> {
     map_new(address, page_bytes(), ACCESS).unwrap()
 }

@@ -425,7 +425,7 @@ impl<'c> LiveLog<'c> {
 
     fn keep(&self, first: u64, frames: &[u8]) -> Result<(), LogError> {
         let kept = write_all(&**self.spool, frames, RING + first - self.base());
-        kept.map_err(refused("write what the log holds beside the copy"))
+        kept.map_err(refused("write the content of the log beside the copy"))
     }
 
     /// The position at which the spool begins: the start of a block.

@@ -75,7 +75,7 @@ pub enum LogError {
     },
     /// The log is damaged in its durable part.
     #[error(
-        "the log is damaged at byte {position:#x}: {what}; what was written from there on is lost, restore a backup"
+        "the log is damaged at byte {position:#x}: {what}; all writes from there on are lost, restore a backup"
     )]
     Damaged {
         /// The position in the log's file.

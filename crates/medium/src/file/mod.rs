@@ -197,7 +197,7 @@ impl Default for Sizes {
     }
 }
 
-/// What a frame holds.
+/// The content of a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Append {
     Anything,

@@ -11,7 +11,8 @@ const TMPFS: i64 = 0x0102_1994;
 const RAMFS: i64 = 0x8584_58f6;
 const OVERLAYFS: i64 = 0x794c_7630;
 
-/// What a synced file survives. If the system does not tell, only the end of the process.
+/// The failures that a synced file survives. If the system does not tell, only the end of the
+/// process.
 pub fn survives(file: &File) -> Survives {
     promise(is_volatile(file))
 }

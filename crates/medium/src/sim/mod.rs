@@ -259,7 +259,7 @@ impl Sim {
         self.shared.inner.lock().census = Some(BTreeMap::new());
     }
 
-    /// What was counted since [`Sim::start_census`].
+    /// The counts since [`Sim::start_census`].
     pub fn census(&self) -> BTreeMap<(SiteKind, Site), u64> {
         self.shared.inner.lock().census.clone().unwrap_or_default()
     }

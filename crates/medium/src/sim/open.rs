@@ -68,7 +68,7 @@ impl Worlds {
 pub struct OpenLine {
     /// Which line, counted from the medium's start.
     pub line: u32,
-    /// What it may hold: at least one content, each once; those that it held earlier first.
+    /// The contents that it may have: at least one, each once; earlier ones first.
     pub candidates: Vec<LineValue>,
     /// The index of the content that it held last. It is not always the last index, because a line
     /// may get an earlier content again.

@@ -32,7 +32,7 @@ impl fmt::Display for Site {
     }
 }
 
-/// What kind of operation it was.
+/// The kind of the operation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum SiteKind {
     /// A store or compare-exchange of a word.
@@ -47,7 +47,7 @@ pub enum SiteKind {
     Wait,
 }
 
-/// What a harness says about the operations around the recorded ones.
+/// Notes of a harness about the operations around the recorded ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mark {
     /// The operation of this number was called.
@@ -138,7 +138,7 @@ pub enum Event {
         line: u32,
         /// Which of its words, 0 to 7.
         word: u8,
-        /// What was decided.
+        /// The decision.
         value: u64,
     },
     /// The harness set a mark.

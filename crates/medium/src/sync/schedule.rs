@@ -14,7 +14,7 @@ use crate::huge_pages::HUGE_PAGE_BYTES as HUGE_PAGE;
 
 const HUGE_PAGE_BYTES: usize = HUGE_PAGE as usize;
 
-/// What an access does.
+/// The effect of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AccessKind {
     /// It reads.
@@ -34,7 +34,7 @@ pub struct Access {
     pub place: usize,
     /// How many places: they are numbered one after the other.
     pub places: usize,
-    /// What.
+    /// Its effect.
     pub kind: AccessKind,
 }
 

@@ -122,7 +122,7 @@ struct Piece {
     versions: Vec<Vec<u8>>,
 }
 
-/// What a crash at some moment may leave.
+/// The contents that a crash at some moment may leave.
 #[derive(Debug)]
 pub struct CrashContents {
     durable: Image,
@@ -158,7 +158,7 @@ impl Machine {
         })
     }
 
-    /// What is to go wrong from now on.
+    /// The faults from now on.
     pub fn set_faults(&self, faults: Faults) {
         let mut state = self.state.lock();
         state.faults = faults;
@@ -183,8 +183,7 @@ impl Machine {
         self.state.lock().events.len()
     }
 
-    /// What the files show, whether or not it is durable: what the end of the process alone would
-    /// leave.
+    /// The content that the files show, durable or not. It stays if only the process ends.
     ///
     /// # Panics
     /// If the system takes its memory back.
@@ -199,7 +198,7 @@ impl Machine {
         }
     }
 
-    /// What a loss of power at `moment` may leave, on a disk that writes pieces of `piece_bytes`
+    /// The contents that a loss of power at `moment` may leave, on a disk that writes pieces of `piece_bytes`
     /// whole.
     pub fn crash(&self, moment: usize, piece_bytes: usize) -> CrashContents {
         let mut durable = self.before.clone();
@@ -319,7 +318,7 @@ impl CrashContents {
         pieces.chain(self.lengths.iter().map(Vec::len)).collect()
     }
 
-    /// What is left when each choice falls as given; `choice` has as many entries as
+    /// The files if each choice falls as given; `choice` has as many entries as
     /// [`CrashContents::choices`].
     pub fn image(&self, choice: &[usize]) -> Image {
         let mut image = self.durable.clone();
@@ -399,7 +398,7 @@ impl MachineState {
         }
     }
 
-    /// What is not durable of a file, the newest first.
+    /// The writes and lengths of a file that are not durable, the newest first.
     fn unsynced(&self, which: usize) -> Vec<Unsynced> {
         let mut unsynced = Vec::new();
         for event in self.events.iter().rev() {

@@ -35,7 +35,7 @@ pub enum Release {
     },
 }
 
-/// What a crash leaves of a [`Late`] medium.
+/// The content of a [`Late`] medium after a crash.
 #[derive(Clone, Debug, Default)]
 pub struct LateImage {
     length: u64,
@@ -65,7 +65,7 @@ struct State {
     groups: VecDeque<Group>,
     /// The content of the lines that are durable.
     shadow: BTreeMap<u64, LineValue>,
-    /// What threads are waiting for.
+    /// The positions that threads are waiting for.
     waiting: Vec<Lsn>,
     hold: Hold,
 }
@@ -157,7 +157,7 @@ impl Late {
         Lsn(self.state.lock().fenced)
     }
 
-    /// What threads are waiting for at this moment, ascending; one entry for each thread.
+    /// The positions that threads are waiting for at this moment, ascending; one for each thread.
     pub fn waiting(&self) -> Vec<Lsn> {
         let mut waiting = self.state.lock().waiting.clone();
         waiting.sort_unstable();

@@ -47,7 +47,7 @@ pub(super) enum SlotState {
     InUse(UsedSlot),
 }
 
-/// What the state of a slot says of its tree.
+/// The state of a tree, from that of its slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct UsedSlot {
     pub(super) engine: u16,
@@ -82,7 +82,7 @@ impl SlotState {
     }
 }
 
-/// What a slot holds.
+/// The content of a slot.
 pub(super) enum RootSlot {
     /// No tree.
     Free,

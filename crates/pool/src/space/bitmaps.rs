@@ -11,7 +11,7 @@ use crate::class::{BITMAP_WORD, Class};
 use crate::header::checked;
 use crate::limits::SLAB_BYTES;
 
-/// What the bitmap of a slab says.
+/// The use of a slab, from its bitmap.
 enum ReadBitmap {
     /// The use of the slab, or of its span, is known now; the next slab behind it.
     Known { next: u32 },

@@ -33,9 +33,16 @@ enum Reached {
     Record(EntryWords),
 }
 
-/// A node that is to be visited: its parent and the word that leads to it, its level, and the
-/// separators around it.
-type Next = (u64, u64, usize, Option<Item>, Option<Item>);
+/// A node that is to be visited.
+struct UnvisitedNode {
+    parent: u64,
+    /// The word that leads to it.
+    word: u64,
+    level: usize,
+    /// The separators around it.
+    low: Option<Item>,
+    high: Option<Item>,
+}
 
 impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     /// Visits all nodes, parents first, children in their order, each once. O(nodes), whatever the
@@ -46,23 +53,36 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         visit: &mut dyn FnMut(Visited<'_, 'g>) -> Result<()>,
     ) -> Result<()> {
         let (root, levels) = self.root(guard)?;
-        let mut todo: Vec<Next> = vec![(self.anchor, checked(root), levels, None, None)];
+        let mut unvisited = vec![UnvisitedNode {
+            parent: self.anchor,
+            word: checked(root),
+            level: levels,
+            low: None,
+            high: None,
+        }];
         let mut visited = HashSet::new();
-        while let Some((from, word, level, low, high)) = todo.pop() {
-            let Some(offset) = unchecked(word) else {
-                let error = Error::corrupt(from, "a word that leads to a node fails its check");
-                visit(Visited::Damaged(from, error))?;
+        while let Some(next) = unvisited.pop() {
+            let Some(offset) = unchecked(next.word) else {
+                let what = "a word that leads to a node fails its check";
+                let error = Error::corrupt(next.parent, what);
+                visit(Visited::Damaged(next.parent, error))?;
                 continue;
             };
-            match self.visit_node(guard, offset, Self::kind_at(level), !visited.insert(offset)) {
-                Ok((node, None)) => visit(Visited::Leaf(node, low, high))?,
+            let is_again = !visited.insert(offset);
+            match self.visit_node(guard, offset, Self::kind_at(next.level), is_again) {
+                Ok((node, None)) => visit(Visited::Leaf(node, next.low, next.high))?,
                 Ok((node, Some(content))) => {
                     visit(Visited::Inner(node, &content))?;
                     for position in (0..=content.items.len()).rev() {
                         let before = position.checked_sub(1).map(|before| content.items[before]);
-                        let word = before.map_or(node.link().load(guard), |item| item.value);
-                        let above = content.items.get(position).copied().or(high);
-                        todo.push((offset, word, level - 1, before.or(low), above));
+                        let above = content.items.get(position).copied();
+                        unvisited.push(UnvisitedNode {
+                            parent: offset,
+                            word: before.map_or(node.link().load(guard), |item| item.value),
+                            level: next.level - 1,
+                            low: before.or(next.low),
+                            high: above.or(next.high),
+                        });
                     }
                 }
                 Err(error) => visit(Visited::Damaged(offset, error))?,

@@ -2,7 +2,7 @@ use std::cell::Cell;
 
 use super::retry;
 
-/// What a call of `retry` did.
+/// The effect of a call of `retry`.
 #[derive(PartialEq, Eq, Debug)]
 struct Run {
     is_stored: bool,

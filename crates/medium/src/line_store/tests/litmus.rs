@@ -15,7 +15,7 @@ const ROUNDS: u64 = 300_000;
 #[repr(align(64))]
 struct SharedLine([AtomicU64; 8]);
 
-/// What one thread saw of a line while another alternated two values.
+/// The values of a line that one thread saw while another alternated two values.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     snapshots: u64,
