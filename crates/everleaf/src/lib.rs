@@ -239,7 +239,7 @@
 //! next open finds that out again: it reads all leaves of [`Engine::RNTREE`] on all cores before it
 //! returns, and all nodes and records of [`Engine::CAWBT`]. Trees of [`Engine::BZTREE`],
 //! [`Engine::WBTREE`] and [`Engine::MASSTREE`] are usable at once; a thread in the background finds
-//! out which space trees of `BZTREE` and `WBTREE` use. Nothing leaks.
+//! out which space they use. Nothing leaks.
 //!
 //! # Errors
 //!

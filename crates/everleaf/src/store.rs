@@ -134,7 +134,7 @@ impl Store {
     /// with [`Engine::RNTREE`](crate::Engine::RNTREE) O(its leaves) once, on all cores; with
     /// [`Engine::BZTREE`](crate::Engine::BZTREE) and [`Engine::WBTREE`](crate::Engine::WBTREE)
     /// O(1); with [`Engine::MASSTREE`](crate::Engine::MASSTREE) O(1) after a clean close, else
-    /// O(nodes in its log + its slabs). O(log trees) from then on.
+    /// O(nodes in its log). O(log trees) from then on.
     ///
     /// # Errors
     /// - [`ErrorKind::TreeMismatch`]: it is a tree of words; for [`Store::tree_with`] also: it has
@@ -337,8 +337,8 @@ impl Store {
     }
 
     /// Waits for the end of recovery in the background, if it runs. After a crash, trees of
-    /// [`Engine::BZTREE`](crate::Engine::BZTREE) and [`Engine::WBTREE`](crate::Engine::WBTREE) are
-    /// usable at once, whatever their size, while a thread finds out which space is in use. Until it
+    /// [`Engine::BZTREE`](crate::Engine::BZTREE), [`Engine::WBTREE`](crate::Engine::WBTREE) and
+    /// [`Engine::MASSTREE`](crate::Engine::MASSTREE) are usable at once, whatever their size, while a thread finds out which space is in use. Until it
     /// is done, space that was in use before the crash is not reused, and a write to a full store
     /// waits. O(n).
     ///

@@ -103,9 +103,7 @@ impl Folder {
     /// # Errors
     /// If the sync fails, or this user may not read the folder.
     pub fn sync(&self) -> io::Result<()> {
-        if !self.0.is_readable {
-            return Err(Errno::ACCESS.into());
-        }
+        self.expect_syncable()?;
         loop {
             match self.try_sync() {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -115,6 +113,18 @@ impl Folder {
                 }
                 synced => return synced,
             }
+        }
+    }
+
+    /// Whether this user may sync it.
+    ///
+    /// # Errors
+    /// If this user may not read the folder.
+    pub fn expect_syncable(&self) -> io::Result<()> {
+        if self.0.is_readable {
+            Ok(())
+        } else {
+            Err(Errno::ACCESS.into())
         }
     }
 

@@ -210,7 +210,8 @@ pub unsafe trait Medium: Send + Sync + 'static {
         Lsn::DURABLE
     }
 
-    /// Waits until `durable() >= lsn`.
+    /// Waits until `durable() >= lsn`, but not for an LSN of [`Medium::fence_at_rest`] that nothing
+    /// follows.
     #[inline(always)]
     #[track_caller]
     fn wait(&self, lsn: Lsn) -> Result<(), MediumError> {

@@ -7,9 +7,9 @@
 //!
 //! At most [`RUNNING_MAX`] duties run at a time, so while their disks answer, any number of stores
 //! have four threads. A duty whose disk hangs keeps its thread. So a turn that has lasted for
-//! [`PATIENCE`] does not count any more: others run beside it, if need be in one more thread, and a
-//! hanging disk delays no other store by more than that. Threads that are not needed end after
-//! [`LINGER`].
+//! [`PATIENCE`] does not count any more, and a duty that has been due for [`DELAY_MAX`] runs in any
+//! case, if need be in one more thread. A disk that hangs, or many that are slow, therefore delay no
+//! other store by more than that. Threads that are not needed end after [`LINGER`].
 //!
 //! The threads exist only while there are duties. In the child of a fork they begin anew
 //! ([`begin_anew`]).
@@ -25,10 +25,12 @@ use std::time::{Duration, Instant};
 use crate::made_once::MadeOnce;
 use crate::start_thread;
 
-/// So many duties run at a time, those left out that take long.
+/// At most this number of duties run at a time, not counted those that take long.
 const RUNNING_MAX: usize = 3;
 /// A turn that lasts longer than this takes long.
 const PATIENCE: Duration = Duration::from_millis(50);
+/// A duty that has been due for this long runs in any case.
+const DELAY_MAX: Duration = Duration::from_millis(100);
 /// A thread that is not needed for this long ends.
 const LINGER: Duration = Duration::from_secs(2);
 
@@ -129,8 +131,8 @@ struct Roster {
     duties: BTreeMap<u64, Enlisted>,
     /// The duties that sleep until a moment.
     timed: BTreeSet<(Instant, u64)>,
-    /// The duties that are due, the oldest first.
-    due: VecDeque<u64>,
+    /// The duties that are due, and since when, the oldest first.
+    due: VecDeque<(u64, Instant)>,
     /// The duties that run, and since when.
     running: BTreeMap<u64, Instant>,
     threads: usize,
@@ -161,7 +163,7 @@ impl Roster {
             return;
         };
         enlisted.phase = Phase::Due;
-        self.due.push_back(number);
+        self.due.push_back((number, Instant::now()));
         if let NextTurn::At(moment) = next {
             self.timed.remove(&(moment, number));
         }
@@ -179,10 +181,12 @@ impl Roster {
 
     /// Takes a duty that may run now.
     fn take_due(&mut self, now: Instant) -> Option<Turn> {
-        if self.count_short_turns(now) >= RUNNING_MAX {
+        let (number, since) = self.due.front().copied()?;
+        let is_overdue = now.duration_since(since) >= DELAY_MAX;
+        if self.count_short_turns(now) >= RUNNING_MAX && !is_overdue {
             return None;
         }
-        let number = self.due.pop_front()?;
+        self.due.pop_front();
         let enlisted = self.duties.get_mut(&number)?;
         enlisted.phase = Phase::Running(thread::current().id());
         self.running.insert(number, now);
@@ -201,17 +205,17 @@ impl Roster {
 
     /// How long the keeper may sleep if it is not woken; `None`: for ever. No duty may run now.
     fn pause(&self, now: Instant) -> Option<Duration> {
-        let mut next = self.timed.first().map(|(moment, _)| *moment);
-        if !self.due.is_empty() {
-            // A duty is due, so there is a turn that has not taken long yet.
-            for since in self.running.values() {
-                let moment = *since + PATIENCE;
-                if moment > now {
-                    next = Some(next.map_or(moment, |next| next.min(moment)));
-                }
-            }
+        let mut moments: Vec<Instant> = Vec::new();
+        moments.extend(self.timed.first().map(|(moment, _)| *moment));
+        if let Some((_, since)) = self.due.front() {
+            moments.push(*since + DELAY_MAX);
+            // A turn that takes long by then lets the duty run.
+            moments.extend(self.running.values().map(|since| *since + PATIENCE));
         }
-        next.map(|moment| moment.saturating_duration_since(now))
+        let later = moments.into_iter().filter(|moment| *moment > now);
+        later
+            .min()
+            .map(|moment| moment.saturating_duration_since(now))
     }
 }
 
@@ -243,8 +247,9 @@ impl Workers {
 
     fn add(&'static self, duty: Arc<dyn Duty>, first: NextTurn) -> io::Result<GivenDuty> {
         let mut roster = self.lock();
+        let kept = self.find_keeper(&mut roster);
         if roster.threads == 0 {
-            self.start(&mut roster)?;
+            kept?;
         }
         let is_asked = Arc::new(AtomicBool::new(false));
         roster.number_last += 1;
@@ -256,7 +261,6 @@ impl Workers {
         };
         roster.duties.insert(number, enlisted);
         roster.sleep(number, first);
-        self.for_keeper.notify_one();
         Ok(GivenDuty {
             number,
             is_asked,
@@ -276,7 +280,8 @@ impl Workers {
         let mut roster = self.lock();
         // A running duty finds at its end that it was asked for.
         roster.wake(number);
-        self.for_keeper.notify_one();
+        // Without a keeper the duty runs when a thread has ended its turn.
+        let _ = self.find_keeper(&mut roster);
     }
 
     fn end(&self, number: u64) {
@@ -295,7 +300,7 @@ impl Workers {
                 .wait(roster)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        roster.due.retain(|due| *due != number);
+        roster.due.retain(|(due, _)| *due != number);
         roster.timed.retain(|(_, timed)| *timed != number);
         let ended = roster.duties.remove(&number);
         // Without any duty, the keeper does not sleep for ever.
@@ -333,7 +338,8 @@ impl Workers {
                 self.for_spare.notify_one();
                 break;
             };
-            self.appoint(&mut roster);
+            // If the system gives no thread, the next turns wait for the end of this one.
+            let _ = self.find_keeper(&mut roster);
             drop(roster);
             let next = take_turn(&turn);
             let Turn {
@@ -384,14 +390,19 @@ impl Workers {
         }
     }
 
-    /// Finds another thread that becomes the keeper.
-    fn appoint(&'static self, roster: &mut Roster) {
-        if roster.spare > 0 {
+    /// Wakes the keeper; without one, finds a thread that becomes the keeper.
+    ///
+    /// # Errors
+    /// If that needs another thread, and the system gives none.
+    fn find_keeper(&'static self, roster: &mut Roster) -> io::Result<()> {
+        if roster.has_keeper {
+            self.for_keeper.notify_one();
+        } else if roster.spare > 0 {
             self.for_spare.notify_one();
         } else if roster.starting == 0 {
-            // If the system gives no thread, the next turns wait for the end of this one.
-            let _ = self.start(roster);
+            self.start(roster)?;
         }
+        Ok(())
     }
 
     /// Notes the end of a turn.
@@ -413,7 +424,13 @@ impl Workers {
             }
             // It has ended during its turn.
             Some(_) => {}
-            None => drop(roster.duties.remove(&number)),
+            None => {
+                let panicked = roster.duties.remove(&number);
+                drop(roster);
+                // The duty may own what takes locks when it is dropped.
+                drop(panicked);
+                roster = self.lock();
+            }
         }
         self.for_end.notify_all();
         // The keeper sleeps until a moment that it computed before, and perhaps until a thread is

@@ -598,7 +598,7 @@ impl<M: Medium> Shared<M> {
         self.medium.is_at_rest()
             && self.space.was_closed()
             && !self.space.needs_mark()
-            && !self.space.has_given_up_marking()
+            && !self.space.has_damaged_bitmap()
             && self.space.classes_damaged().is_empty()
             && !self.is_unclean.load(Ordering::Relaxed)
     }

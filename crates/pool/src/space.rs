@@ -123,6 +123,8 @@ pub(crate) struct Space {
     frees_refused: AtomicU64,
     /// Nothing is freed any more.
     keeps_all: AtomicBool,
+    /// Whether a bitmap was found that fails its check.
+    has_damaged_bitmap: AtomicBool,
     /// Whether a close has begun to write the bitmaps.
     has_written_bitmaps: AtomicBool,
     /// Slabs whose class word is damaged.
@@ -166,6 +168,7 @@ impl Space {
             marked: AtomicU64::new(0),
             frees_refused: AtomicU64::new(0),
             keeps_all: AtomicBool::new(false),
+            has_damaged_bitmap: AtomicBool::new(false),
             has_written_bitmaps: AtomicBool::new(false),
             left_alone: Mutex::new(BTreeSet::new()),
         };
@@ -372,9 +375,9 @@ impl Space {
         *self.early_frees.lock() = None;
     }
 
-    /// Whether the use of the old slabs will not be known before the next open.
-    pub(crate) fn has_given_up_marking(&self) -> bool {
-        self.early_frees.lock().is_none()
+    /// Whether a bitmap was found that fails its check.
+    pub(crate) fn has_damaged_bitmap(&self) -> bool {
+        self.has_damaged_bitmap.load(Ordering::Relaxed)
     }
 
     /// Ends the mark: all trees have marked, so allocations without a mark are free. Does nothing

@@ -509,7 +509,7 @@ fn what_is_left_of_a_file_that_was_cut_off_is_salvaged() {
     let said = run(&on("dump", &pool, &["--salvage"])).expect(1);
     assert!(said.text().lines().count() > 2000, "{said:?}");
     assert!(
-        said.errors.contains("what was cut off is left out"),
+        said.errors.contains("that was cut off is left out"),
         "{}",
         said.errors
     );

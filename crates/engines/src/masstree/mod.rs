@@ -184,7 +184,7 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
     }
 
     /// Opens a tree; after a crash usable at once. The width of its nodes is the one it was made
-    /// with. O(nodes in the external log + slabs).
+    /// with. O(nodes in the external log), and O(slabs) unless the mark is left for later.
     ///
     /// # Errors
     /// [`ErrorKind::TreeMismatch`](crate::ErrorKind::TreeMismatch) if the tree is of another kind

@@ -42,6 +42,9 @@ impl<M: Medium> Core<M> {
         if self.sweep_objects(sweep)? {
             return Ok(true);
         }
+        if self.epochs.are_over() {
+            return Ok(false);
+        }
         self.advance()?;
         self.forget_failed()?;
         Ok(false)

@@ -245,11 +245,12 @@ impl Core {
         Ok(())
     }
 
-    /// Checkpoints the log, and says in its header that it holds nothing any more: for a pool that
-    /// is closed with this length. Nothing is appended meanwhile.
-    pub(super) fn checkpoint_and_end_log(&self, pool_bytes: u64) -> io::Result<()> {
+    /// Checkpoints the log, and says in its header that it holds nothing any more. The pool's file
+    /// then has the length `pool_bytes`, if that is given.
+    pub(super) fn checkpoint_and_end_log(&self, pool_bytes: Option<u64>) -> io::Result<()> {
         let checkpointing = self.checkpointing.lock();
         let written = self.write_durable_part(&checkpointing)?;
+        let pool_bytes = pool_bytes.unwrap_or(written.pool_bytes);
         self.log.update(|header| {
             forget(header, written.to);
             header.ranges.clear();

@@ -480,7 +480,8 @@ impl Log {
         if from >= wanted {
             return Ok(false);
         }
-        let to = (from + PART).min(whole);
+        let wanted = wanted.next_multiple_of(BLOCK_BYTES);
+        let to = (from + PART).min(wanted);
         // Zeros only make syncs cheaper: if they cannot be written, the log does without.
         if self
             .write_ring(from, &vec![0; (to - from) as usize])

@@ -174,7 +174,7 @@ impl Default for FileOptions {
 pub struct Sizes {
     /// Bytes of the log that are read at a time.
     pub window_bytes: usize,
-    /// How far ahead of its end the log is filled with zeros, in bytes.
+    /// How far ahead of its end the log is filled with zeros, at most, in bytes.
     pub fill_ahead_bytes: u64,
     /// How far behind the end of the log, in bytes, replay searches for a frame that says that the
     /// log was longer.
@@ -250,9 +250,9 @@ struct Core {
     burst_bytes_max: u64,
     durability: Durability,
     mark_offset: u64,
-    /// Whether the pool's file names its log, durably.
+    /// Whether the pool's file names its log, durably, or is just about to.
     marked: AtomicBool,
-    /// Up to here the log holds nothing but what [`Medium::fence_at_rest`] has appended.
+    /// In a new log: up to here it holds nothing but what [`Medium::fence_at_rest`] has appended.
     rests_until: AtomicU64,
     /// Where the two files lie; `None` if they were opened without names.
     places: Option<StorePlaces>,
@@ -287,7 +287,7 @@ impl Core {
         while tail.appender.end() - self.commit.durable() > self.burst_bytes_max {
             let half = tail.appender.end() - self.burst_bytes_max / 2;
             drop(tail);
-            if self.settle(half).is_err() {
+            if self.settle_logged(half).is_err() {
                 return u64::MAX;
             }
             tail = self.tail.lock();
@@ -361,6 +361,11 @@ impl Core {
         if self.is_at_rest(position) {
             return self.commit.failure();
         }
+        self.settle_logged(position)
+    }
+
+    /// Does the same as [`Core::settle`], also for frames that need not become durable.
+    fn settle_logged(&self, position: u64) -> Result<(), MediumError> {
         let settled = self.commit.settle(position, &|| {
             if let Err(error) = self.try_sync() {
                 self.commit
@@ -498,13 +503,14 @@ impl Core {
     }
 
     /// Makes the buffers of later frames small enough for the smaller ring; `false` if a frame was
-    /// appended that is not checkpointed.
+    /// appended that is not checkpointed, or the ring is no larger than an idle one.
     fn prepare_to_shrink(&self) -> bool {
         let capacity = self
             .log
             .capacity_idle(self.pool_bytes.load(Ordering::Relaxed));
         let mut tail = self.tail.lock();
-        if tail.appender.end() != self.log.start() {
+        let has_frames = tail.appender.end() != self.log.start();
+        if has_frames || capacity >= self.log.capacity() {
             return false;
         }
         tail.appender.set_capacity(capacity);

@@ -136,7 +136,6 @@ impl Beside {
         let log_place = places.log.clone();
         let log = through(Arc::new(Disk(log)));
         let pool = through(Arc::new(Disk(pool)));
-        let there = if is_new { LogFile::Fresh } else { there };
         let opened = Self::open_both(pool, Arc::clone(&log), there, places, options);
         if opened.is_err() && is_new {
             // The log is empty, and no pool names it. If this fails, the next open takes it.
@@ -162,6 +161,9 @@ impl Beside {
             .map_err(refused("examine the pool"))?;
         // On failure a new log keeps its narrow mode; an existing log belongs to another user.
         let _ = share_access(log.file(), &access);
+        // The folder is synced when the log is used first.
+        let syncable = places.log.folder().expect_syncable();
+        syncable.map_err(refused("make the log durable in its folder"))?;
         File::open_found(pool, log, there, options, Some(places))
     }
 }
@@ -413,7 +415,8 @@ impl File {
         self.core.end_duties();
         let finished = self.try_finish();
         if let Err(error) = &finished {
-            // The work in the background has ended, and the log may be removed: nothing can be written any more.
+            // The work in the background has ended, and the log may be removed: nothing can be
+            // written any more.
             let why = format!("closing the pool failed: {error}");
             self.core.commit.fail(why);
         }
@@ -449,7 +452,7 @@ impl File {
         core.settle(core.end())?;
         let length = self.mapping.extent().length();
         core.commit.failure()?;
-        let finished = core.checkpoint_and_end_log(length);
+        let finished = core.checkpoint_and_end_log(Some(length));
         finished.map_err(refused("finish the log"))?;
         if core.pool.length().map_err(refused("measure the pool"))? > length {
             core.pool

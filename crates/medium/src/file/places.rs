@@ -100,8 +100,7 @@ impl Core {
             }
             self.write_and_sync()?;
         }
-        self.try_checkpoint()?;
-        self.log.update(|header| header.ranges.clear())?;
+        self.checkpoint_and_end_log(None)?;
         write_mark(&*self.pool, self.mark_offset, LogMark(None)).map_err(io::Error::other)?;
         self.commit.fail_displaced(displaced);
         Ok(())

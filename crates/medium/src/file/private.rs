@@ -360,7 +360,7 @@ impl Core {
     /// Gives a page back. The caller holds the locks of its lines.
     fn show_file(&self, page: u64) {
         let private = &self.lines.private;
-        // SAFETY: the medium, which joins its threads before it ends, has mapped the file there;
+        // SAFETY: the medium, which ends its duties before it ends, has mapped the file there;
         // what was stored to the page is in the file, or arbitrary.
         if unsafe { show_file(&self.extent, page * PAGE_BYTES, PAGE_BYTES) } {
             private.forget(page);

@@ -33,6 +33,22 @@ thread_local! {
     static CHECKPOINTS: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Marks the thread as being in the middle of a checkpoint duty, until it is dropped.
+struct WithinCheckpoint;
+
+impl WithinCheckpoint {
+    fn begin() -> Self {
+        CHECKPOINTS.set(true);
+        Self
+    }
+}
+
+impl Drop for WithinCheckpoint {
+    fn drop(&mut self) {
+        CHECKPOINTS.set(false);
+    }
+}
+
 impl Core {
     /// Asks for a turn of the sync duty.
     pub(super) fn wake(&self) {
@@ -194,9 +210,10 @@ struct CheckpointDuty(Arc<Core>);
 
 impl Duty for CheckpointDuty {
     fn turn(&self) -> NextTurn {
-        CHECKPOINTS.set(true);
-        self.0.work_on_log();
-        CHECKPOINTS.set(false);
+        {
+            let _within = WithinCheckpoint::begin();
+            self.0.work_on_log();
+        }
         self.0.commit.wake_ready();
         NextTurn::WhenAsked
     }

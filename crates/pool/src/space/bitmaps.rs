@@ -43,6 +43,7 @@ impl Space {
                 ReadBitmap::Known { next } => slab = next,
                 ReadBitmap::Damaged(what) => {
                     self.forget(end);
+                    self.has_damaged_bitmap.store(true, Ordering::Relaxed);
                     self.has_bitmaps.store(0, Ordering::Release);
                     return Ok(Some((slab_start(slab), what)));
                 }

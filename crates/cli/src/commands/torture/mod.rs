@@ -273,6 +273,12 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
                 .to_owned(),
         ));
     }
+    if args.work.keys < args.work.stores {
+        return Err(Failure::Usage(format!(
+            "{} stores need at least as many keys: give --keys {} or more",
+            args.work.stores, args.work.stores
+        )));
+    }
     let names = tree_names();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     for pool in args.work.pools(&args.pool) {

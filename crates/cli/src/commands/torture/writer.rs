@@ -8,6 +8,7 @@ use std::thread::Builder;
 
 use everleaf::{Batch, ErrorKind, Options, Pending, Store, Tree};
 use rand::rngs::SmallRng;
+use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use sim::torture::{
     Announcement, Move, OperationKind, TortureWorkload, Transfer, ValueVersion, key_bytes, ledger,
@@ -65,6 +66,8 @@ const KINDS: [OperationKind; 8] = [
     OperationKind::Batch,
 ];
 
+/// Keys in the hot spot.
+const HOT_KEYS: u32 = 200;
 /// The most operations between the open of a store and its close, if there are several.
 const SESSION_MAX: u32 = 16;
 /// Stores that a thread leaves open, for others to be opened meanwhile.
@@ -78,11 +81,40 @@ struct OpenedStore {
     trees: Vec<Tree>,
 }
 
+/// The keys of a store that one thread may use.
+#[derive(Default)]
+struct UsableKeys {
+    all: Vec<u32>,
+    /// Those in the hot spot of the round, in which threads contend, and leaves fill and empty
+    /// often.
+    hot: Vec<u32>,
+}
+
+impl UsableKeys {
+    fn of(args: &Args, store: u32, thread: u8) -> Self {
+        let work = &args.work;
+        let hot_from = args.round.wrapping_mul(97) % work.keys;
+        let mut usable = Self::default();
+        for key in 0..work.keys {
+            let is_usable = owner(key, work.threads).is_none_or(|owner| owner == thread);
+            if work.store_of(key) != store || !is_usable {
+                continue;
+            }
+            usable.all.push(key);
+            if (key + work.keys - hot_from) % work.keys < HOT_KEYS {
+                usable.hot.push(key);
+            }
+        }
+        usable
+    }
+}
+
 /// One writer thread.
 struct Writer<'a> {
     args: &'a Args,
     workload: &'a TortureWorkload,
     opened: OpenedStore,
+    keys: UsableKeys,
     /// Locked for each record, so that records are in the order of time.
     channel: &'a Mutex<File>,
     thread: u8,
@@ -113,25 +145,15 @@ fn found_wrong(what: &str) -> ! {
 }
 
 impl Writer<'_> {
-    fn choose_key(&mut self) -> u32 {
-        let stores = self.args.work.stores;
-        let keys = self.workload.keys;
-        // A hot spot, in which threads contend and leaves fill and empty often.
-        let hot = self.random.random_ratio(1, 5);
-        loop {
-            let key = if hot {
-                (self.args.round.wrapping_mul(97) + self.random.random_range(0..200)) % keys
-            } else {
-                self.random.random_range(0..keys)
-            };
-            // A key of the store that is open.
-            let key = key - key % stores + self.opened.number;
-            let is_ours =
-                owner(key, self.workload.threads).is_none_or(|owner| owner == self.thread);
-            if key < keys && is_ours {
-                return key;
-            }
-        }
+    /// A key that this thread may use; `None` if the store that is open has none.
+    fn choose_key(&mut self) -> Option<u32> {
+        let is_hot = self.random.random_ratio(1, 5) && !self.keys.hot.is_empty();
+        let keys = if is_hot {
+            &self.keys.hot
+        } else {
+            &self.keys.all
+        };
+        keys.choose(&mut self.random).copied()
     }
 
     fn choose_kind(&mut self) -> OperationKind {
@@ -168,7 +190,9 @@ impl Writer<'_> {
     /// Announces and executes an operation.
     fn step(&mut self) -> Result<(), Failure> {
         let mut kind = self.choose_kind();
-        let mut number = self.choose_key();
+        let Some(mut number) = self.choose_key() else {
+            return Ok(());
+        };
         let mut tree = self.random.random_range(0..self.workload.tree_count());
         self.sequence += 1;
         if self
@@ -378,6 +402,7 @@ fn write(args: &Args) -> Result<(), Failure> {
                     args,
                     workload: &workload,
                     opened: first.clone(),
+                    keys: UsableKeys::of(args, 0, thread),
                     channel: &channel,
                     thread,
                     random: SmallRng::seed_from_u64(seed),
@@ -449,6 +474,12 @@ struct LeftOpen<'f> {
 }
 
 impl Writer<'_> {
+    /// Writes to this store from now on.
+    fn use_store(&mut self, opened: OpenedStore) {
+        self.keys = UsableKeys::of(self.args, opened.number, self.thread);
+        self.opened = opened;
+    }
+
     fn write_to_one(&mut self) -> Result<(), Failure> {
         loop {
             self.step()?;
@@ -463,7 +494,7 @@ impl Writer<'_> {
         loop {
             let number = self.random.random_range(0..self.args.work.stores);
             if number == 0 {
-                self.opened = first.clone();
+                self.use_store(first.clone());
                 self.step()?;
                 continue;
             }
@@ -471,7 +502,7 @@ impl Writer<'_> {
             let Ok(in_use) = files.uses[number as usize].try_lock() else {
                 continue;
             };
-            self.opened = files.open(number)?;
+            self.use_store(files.open(number)?);
             for _ in 0..self.random.random_range(0..=SESSION_MAX) {
                 self.step()?;
             }
@@ -491,7 +522,7 @@ impl Writer<'_> {
             if left.len() > LEFT_OPEN_MAX {
                 let place = self.random.random_range(0..left.len());
                 let old = left.swap_remove(place);
-                self.opened = old.opened;
+                self.use_store(old.opened);
                 self.step()?;
                 self.opened = first.clone();
             }
