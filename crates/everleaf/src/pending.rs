@@ -2,17 +2,18 @@
 
 use std::borrow::Borrow;
 use std::future::Future;
+use std::ops::Bound;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use engines::Result;
-use engines::index::{Condition, Index, Value, WordIndex as _, Written};
+use engines::index::{Bounds, Condition, Direction, Entry, Index, Value, WordIndex as _, Written};
 use medium::Lsn;
 
 use crate::open_store::SharedStore;
 use crate::typed::{key_bytes, value_bytes};
-use crate::{EncodedValue, Key, Tree, TypedTree, WordTree};
+use crate::{EncodedValue, Key, KeyRange, Tree, TypedTree, WordTree};
 
 /// The result of an operation that may not be durable yet. Its holder can wait until it is.
 /// Dropping it does not wait, and loses nothing: a later sync makes the write durable. Like a tree,
@@ -351,6 +352,65 @@ impl<'t> PendingTree<'t> {
             }
         }
     }
+
+    /// The entry with the smallest key; see [`Tree::first`].
+    pub fn first(self) -> Result<Pending<Option<Entry>>> {
+        self.end(Bounds::all(), Direction::Forward)
+    }
+
+    /// The entry with the greatest key; see [`Tree::last`].
+    pub fn last(self) -> Result<Pending<Option<Entry>>> {
+        self.end(Bounds::all(), Direction::Reverse)
+    }
+
+    /// The first entry above a key; see [`Tree::next_above`].
+    pub fn next_above(self, key: impl AsRef<[u8]>) -> Result<Pending<Option<Entry>>> {
+        let above = (Bound::Excluded(key.as_ref()), Bound::Unbounded);
+        self.end(above.into_bounds(), Direction::Forward)
+    }
+
+    /// The last entry below a key; see [`Tree::next_below`].
+    pub fn next_below(self, key: impl AsRef<[u8]>) -> Result<Pending<Option<Entry>>> {
+        self.end((..key.as_ref()).into_bounds(), Direction::Reverse)
+    }
+
+    /// The first entry of a range of keys in this direction.
+    fn end(self, bounds: Bounds, direction: Direction) -> Result<Pending<Option<Entry>>> {
+        let mut scan = self.tree.at(self.tree.index().cursor(bounds, direction))?;
+        let entry = if self.tree.at(scan.advance())? {
+            let (key, value) = scan.entry();
+            Some((Value::from_slice(key), Value::from_slice(value)))
+        } else {
+            None
+        };
+        Ok(Pending::new(entry, scan.lsn(), self.tree.store()))
+    }
+
+    /// Removes the entry with the smallest key, and returns it; see [`Tree::pop_first`].
+    pub fn pop_first(self) -> Result<Pending<Option<Entry>>> {
+        self.pop(Self::first)
+    }
+
+    /// Removes the entry with the greatest key, and returns it; see [`Tree::pop_last`].
+    pub fn pop_last(self) -> Result<Pending<Option<Entry>>> {
+        self.pop(Self::last)
+    }
+
+    fn pop(
+        self,
+        find: impl Fn(Self) -> Result<Pending<Option<Entry>>>,
+    ) -> Result<Pending<Option<Entry>>> {
+        loop {
+            let found = find(self)?;
+            let Some((key, value)) = found.peek().cloned().flatten() else {
+                return Ok(found);
+            };
+            let removed = self.compare_exchange(&key, Some(&value), None)?;
+            if removed.peek() == Some(&true) {
+                return Ok(removed.map(|_| Some((key, value))));
+            }
+        }
+    }
 }
 
 impl WordTree {
@@ -586,6 +646,55 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
             if exchanged.peek() == Some(&true) {
                 return exchanged.try_map(|_| self.decode(bytes));
             }
+        }
+    }
+
+    /// The entry with the smallest key; see [`TypedTree::first`].
+    pub fn first(self) -> Result<Pending<Option<(K, V)>>> {
+        let found = self.tree.as_tree().pending().first()?;
+        found.try_map(|entry| self.decode_entry(entry))
+    }
+
+    /// The entry with the greatest key; see [`TypedTree::last`].
+    pub fn last(self) -> Result<Pending<Option<(K, V)>>> {
+        let found = self.tree.as_tree().pending().last()?;
+        found.try_map(|entry| self.decode_entry(entry))
+    }
+
+    /// The first entry above a key; see [`TypedTree::next_above`].
+    pub fn next_above<Q: Key + ?Sized>(self, key: &Q) -> Result<Pending<Option<(K, V)>>>
+    where
+        K: Borrow<Q>,
+    {
+        let found = self.tree.as_tree().pending().next_above(key_bytes(key))?;
+        found.try_map(|entry| self.decode_entry(entry))
+    }
+
+    /// The last entry below a key; see [`TypedTree::next_below`].
+    pub fn next_below<Q: Key + ?Sized>(self, key: &Q) -> Result<Pending<Option<(K, V)>>>
+    where
+        K: Borrow<Q>,
+    {
+        let found = self.tree.as_tree().pending().next_below(key_bytes(key))?;
+        found.try_map(|entry| self.decode_entry(entry))
+    }
+
+    /// Removes the entry with the smallest key, and returns it; see [`TypedTree::pop_first`].
+    pub fn pop_first(self) -> Result<Pending<Option<(K, V)>>> {
+        let removed = self.tree.as_tree().pending().pop_first()?;
+        removed.try_map(|entry| self.decode_entry(entry))
+    }
+
+    /// Removes the entry with the greatest key, and returns it; see [`TypedTree::pop_last`].
+    pub fn pop_last(self) -> Result<Pending<Option<(K, V)>>> {
+        let removed = self.tree.as_tree().pending().pop_last()?;
+        removed.try_map(|entry| self.decode_entry(entry))
+    }
+
+    fn decode_entry(&self, entry: Option<Entry>) -> Result<Option<(K, V)>> {
+        match entry {
+            Some((key, value)) => Ok(Some(self.tree.entry(key, value)?)),
+            None => Ok(None),
         }
     }
 

@@ -88,7 +88,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         decoded("value", &self.tree, V::decode_value(bytes))
     }
 
-    fn entry(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(K, V)> {
+    pub(crate) fn entry(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(K, V)> {
         Ok((
             decoded("key", &self.tree, K::decode(key.as_ref()))?,
             self.value(value.as_ref())?,

@@ -200,6 +200,21 @@ fn pending_forms_answer_as_those_that_wait() -> Result<()> {
         assert!(!pending.contains("key")?.wait()?);
         assert_eq!(pending.take("key")?.wait()?, None);
 
+        for number in 0..4_u8 {
+            tree.put([number], [number])?;
+        }
+        let key_of = |entry: Option<everleaf::Entry>| entry.map(|(key, _)| key[0]);
+        assert_eq!(key_of(pending.first()?.wait()?), Some(0));
+        assert_eq!(key_of(pending.last()?.wait()?), Some(3));
+        assert_eq!(key_of(pending.next_above([1])?.wait()?), Some(2));
+        assert_eq!(key_of(pending.next_below([1])?.wait()?), Some(0));
+        assert_eq!(key_of(pending.next_above([3])?.wait()?), None);
+        assert_eq!(key_of(pending.pop_first()?.wait()?), Some(0));
+        assert_eq!(key_of(pending.pop_last()?.wait()?), Some(3));
+        assert_eq!(tree.len()?, 2);
+        assert_eq!(tree.clear()?, 2);
+        assert_eq!(key_of(pending.pop_first()?.wait()?), None);
+
         let kind = TreeOptions {
             engine: *engine,
             ..TreeOptions::RECORDS
@@ -216,6 +231,10 @@ fn pending_forms_answer_as_those_that_wait() -> Result<()> {
         let found = hits.pending().get_many(["a", "no key", "b"])?.wait()?;
         assert_eq!(found, [Some(3), None, Some(7)]);
         assert!(hits.pending().contains("b")?.wait()?);
+        assert_eq!(
+            hits.pending().last()?.wait()?,
+            hits.pending().next_above("a")?.wait()?
+        );
         assert_eq!(hits.pending().take("b")?.wait()?, Some(7));
         assert_eq!(hits.get("b")?, None);
     }
