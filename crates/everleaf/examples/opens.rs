@@ -45,20 +45,21 @@ impl Times {
 }
 
 /// Opens, gets, puts if that is wanted, and closes.
-fn print_session(path: &Path, puts: bool) -> Result<(), Failure> {
+fn print_session(path: &Path, entries: u64, puts: bool) -> Result<(), Failure> {
     let mut open = Times::default();
     let mut tree = Times::default();
     let mut get = Times::default();
     let mut put = Times::default();
     let mut close = Times::default();
     for round in 0..ROUNDS {
+        let key = key_of(round as u64 % entries);
         let store = open.take(|| Ok(options().open(path)?))?;
         let readings = tree.take(|| Ok(store.open_tree("main")?))?;
-        let found = get.take(|| Ok(readings.get(key_of(round as u64))?))?;
+        let found = get.take(|| Ok(readings.get(&key)?))?;
         assert!(found.is_some(), "an entry is missing");
         if puts {
             put.take(|| {
-                readings.put(key_of(round as u64), "another value")?;
+                readings.put(&key, "another value")?;
                 // Ends the epoch, where there are epochs.
                 Ok(store.sync()?)
             })?;
@@ -140,7 +141,7 @@ fn main() -> Result<(), Failure> {
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     let (folder, entries) = match arguments[..] {
         ["writes", path, _engine] => return write_and_die(path),
-        [folder, entries] => (PathBuf::from(folder), entries.parse::<u64>()?),
+        [folder, entries] => (PathBuf::from(folder), entries.parse::<u64>()?.max(1)),
         _ => return Err("usage: opens FOLDER ENTRIES".into()),
     };
     for engine in Engine::ALL {
@@ -158,8 +159,8 @@ fn main() -> Result<(), Failure> {
         drop(tree);
         store.close()?;
         println!("{}, {entries} entries", engine.name);
-        print_session(&path, false)?;
-        print_session(&path, true)?;
+        print_session(&path, entries, false)?;
+        print_session(&path, entries, true)?;
         print_after_a_kill(&path, *engine)?;
         options().open(&path)?.remove_files()?;
     }
