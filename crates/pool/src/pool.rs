@@ -615,11 +615,7 @@ impl<M: Medium> Shared<M> {
             // The pool stays unclean: a tree was not opened since a crash or its mark has not
             // ended, so its space is not known; or a tree asked for it; or bitmaps do not cover a
             // damaged slab.
-            if self.medium.is_at_rest() {
-                // PERSIST: nothing must precede; if this is lost, the next open finds the same.
-                StateWord::Clean.publish(&guard, 0)?;
-                guard.fence();
-            }
+            self.leave_at_rest(&guard)?;
             drop(guard);
             return self.finish();
         }
@@ -646,6 +642,17 @@ impl<M: Medium> Shared<M> {
             guard.fence();
         }
         ended
+    }
+
+    /// Has the note that the pool is open become durable, if nothing has followed it yet: a pool that
+    /// was found damaged must not seem to be closed.
+    fn leave_at_rest(&self, guard: &medium::MediumGuard<'_, M>) -> Result<()> {
+        if self.medium.is_at_rest() {
+            // PERSIST: nothing must precede; if this is lost, the next open finds the same.
+            StateWord::Clean.publish(guard, 0)?;
+            guard.fence();
+        }
+        Ok(())
     }
 
     /// Cuts the free tail off, and ends the medium.

@@ -263,7 +263,7 @@ pub(super) const SHARED: &[Justified] = &[
     ),
     justified(
         "pool/src/pool.rs Pool::try_open fence 1",
-        &[Swapped],
+        &[Fence, Swapped],
         BEING_MADE,
     ),
     justified(
@@ -399,6 +399,11 @@ const CAWBT: &[Justified] = &[
     ),
     justified(
         "engines/src/cawbt/scan.rs CawbTree::copy_leaf left_to_caller 1",
+        &[Wait],
+        SEEN_ALONE,
+    ),
+    justified(
+        "engines/src/index/mod.rs DurableScan::advance wait 1",
         &[Wait],
         SEEN_ALONE,
     ),
