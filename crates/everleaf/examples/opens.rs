@@ -1,5 +1,5 @@
-//! What it takes to open a store, step by step, for each engine: after a clean close, for one put
-//! and a close, and after the process was killed. Run with
+//! The time of an open, step by step, for each engine: after a clean close, with one put and a
+//! close, and after the process was killed. Run with
 //! `cargo run --release -p everleaf --example opens -- FOLDER 1000000`, with a folder on the disk in
 //! question and the number of entries.
 

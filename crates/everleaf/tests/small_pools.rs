@@ -20,11 +20,18 @@ fn options() -> Options {
     Options::new().medium(MediumChoice::File)
 }
 
+fn kind_of(engine: Engine) -> TreeOptions {
+    TreeOptions {
+        engine,
+        ..TreeOptions::RECORDS
+    }
+}
+
 fn log_of(pool: &Path) -> PathBuf {
     PathBuf::from(format!("{}.log", pool.display()))
 }
 
-/// What was done to the files of one store.
+/// The calls on the files of one store.
 #[derive(Clone, Default, Debug)]
 struct Calls {
     /// `pool` or `log` for each sync, in their order.
@@ -124,10 +131,7 @@ fn the_syncs_of_open_put_and_close_are_those_that_order_needs() -> Result<()> {
     for engine in Engine::ALL {
         let folder = folder();
         let path = folder.path().join("a.pool");
-        let kind = TreeOptions {
-            engine: *engine,
-            ..TreeOptions::RECORDS
-        };
+        let kind = kind_of(*engine);
         let store = options().open(&path)?;
         store.tree_with("main", kind)?.put("key", "old")?;
         store.close()?;
@@ -163,10 +167,7 @@ fn a_store_that_is_only_read_syncs_nothing_and_stays_as_it_was() -> Result<()> {
     for engine in Engine::ALL {
         let folder = folder();
         let path = folder.path().join("a.pool");
-        let kind = TreeOptions {
-            engine: *engine,
-            ..TreeOptions::RECORDS
-        };
+        let kind = kind_of(*engine);
         let store = options().open(&path)?;
         let tree = store.tree_with("main", kind)?;
         for number in 0..2000_u32 {
@@ -278,11 +279,7 @@ fn a_hundred_stores_take_four_threads_and_little_log() -> Result<()> {
     let mut stores = Vec::new();
     for number in 0..100 {
         let path = place.join(format!("{number}.pool"));
-        let engine = Engine::ALL[number % Engine::ALL.len()];
-        let kind = TreeOptions {
-            engine,
-            ..TreeOptions::RECORDS
-        };
+        let kind = kind_of(Engine::ALL[number % Engine::ALL.len()]);
         let store = options().open(path)?;
         let tree = store.tree_with("main", kind)?;
         tree.put("key", "value")?;

@@ -1,4 +1,4 @@
-//! Processes: what a fork copies, and how the owner of a file notices that it is a copy.
+//! Processes: the copies that a fork makes, and how the owner of a file notices that it is one.
 //!
 //! A fork gives the child the memory of its parent, the parent's descriptors, and one of its
 //! threads. A store that is copied so cannot work: its background threads do not exist, its locks

@@ -13,7 +13,7 @@ use everleaf_sim::{
     DurabilityContract, ExplorationOptions, Images, Program, Rules, Scheduling, Search, SecondCrash,
 };
 
-use crate::common;
+use crate::{common, marks};
 
 fn options() -> ExplorationOptions {
     common::options("engines", Images::Some { random: 0 }, SecondCrash::Never)
@@ -313,10 +313,6 @@ fn a_mark_beside_changes() {
     ];
     for engine in &engines {
         let explore = |setup: &[IndexOperation], operation: IndexOperation| {
-            let scheduling = Scheduling {
-                crashes: false,
-                ..Scheduling::default()
-            };
             let programs = [
                 (
                     Program::single(&[Mark, operation]),
@@ -327,21 +323,7 @@ fn a_mark_beside_changes() {
                     Search::Exhaustive { preemptions_max: 1 },
                 ),
             ];
-            let next = |number: usize| programs.get(number).cloned();
-            let work = ProgramExploration {
-                options: &options(),
-                follow_up: FollowUp::Keys,
-                scheduling: &scheduling,
-                workers: 1,
-                progress: None,
-            };
-            let stats = threads::exhaust(engine, setup, next, work);
-            let stats = stats.unwrap_or_else(|failure| panic!("{failure}"));
-            println!(
-                "{operation:?}, {}: {} schedules",
-                engine.codec(),
-                stats.schedules
-            );
+            marks::explore(engine, setup, &programs, &options());
         };
         for operation in [Insert(15, 101), Put(10, 102), Remove(20)] {
             explore(&full(), operation);

@@ -9,6 +9,7 @@ mod bztree;
 mod bztree_threads;
 mod cawbt;
 mod exhaustive;
+mod marks;
 mod masstree;
 mod masstree_batches;
 mod masstree_trees;

@@ -10,7 +10,7 @@ use everleaf_sim::index::script::{
     every_change_in_epochs, every_compaction, layers_in_epochs, random_operations,
     values_in_epochs, what_epochs_meet, writes_in_epochs,
 };
-use everleaf_sim::index::threads::{self, ProgramExploration, takers};
+use everleaf_sim::index::threads::takers;
 use everleaf_sim::index::{
     AnyEngine, CodecName, Engine, Explored, FollowUp, IndexSubject, LONG_VALUE, Size, engine,
 };
@@ -20,8 +20,8 @@ use everleaf_sim::{
 use medium::sim::{Mutation, Site};
 use medium::testing::stride;
 
-use crate::common;
 use crate::common::setting;
+use crate::{common, marks};
 
 fn options(images: Images, second_crash: SecondCrash) -> ExplorationOptions {
     common::options("engines", images, second_crash)
@@ -177,27 +177,10 @@ fn a_mark_beside_changes() {
     emptied.push(Sync);
     for engine in [marking_later(Word), marking_later(Record)] {
         let explore = |setup: &[IndexOperation], operation: IndexOperation| {
-            let scheduling = Scheduling {
-                crashes: false,
-                ..Scheduling::default()
-            };
             let program = Program::of(vec![vec![Mark, Insert(16, 103)], vec![operation]]);
             let search = Search::Exhaustive { preemptions_max: 2 };
-            let next = |number: usize| (number == 0).then(|| (program.clone(), search.clone()));
-            let work = ProgramExploration {
-                options: &options(Images::Some { random: 0 }, SecondCrash::Never),
-                follow_up: FollowUp::Keys,
-                scheduling: &scheduling,
-                workers: 1,
-                progress: None,
-            };
-            let stats = threads::exhaust(&engine, setup, next, work);
-            let stats = stats.unwrap_or_else(|failure| panic!("{failure}"));
-            println!(
-                "{operation:?}, {}: {} schedules",
-                engine.codec(),
-                stats.schedules
-            );
+            let options = options(Images::Some { random: 0 }, SecondCrash::Never);
+            marks::explore(&engine, setup, &[(program, search)], &options);
         };
         for operation in [Insert(15, 101), Put(10, 102), Remove(20)] {
             explore(&setup, operation);

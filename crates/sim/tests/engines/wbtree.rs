@@ -3,11 +3,10 @@
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::IndexOperation::{self, Insert, Mark, Put, Remove};
 use everleaf_sim::index::script::{every_change, random_operations, writes};
-use everleaf_sim::index::threads::{self, ProgramExploration};
 use everleaf_sim::index::{AnyEngine, CodecName, Engine, Explored, FollowUp, Size, engine};
-use everleaf_sim::{ExplorationOptions, Images, Program, Rules, Scheduling, Search, SecondCrash};
+use everleaf_sim::{ExplorationOptions, Images, Program, Rules, Search, SecondCrash};
 
-use crate::common;
+use crate::{common, marks};
 
 fn options(images: Images, second_crash: SecondCrash) -> ExplorationOptions {
     common::options("engines", images, second_crash)
@@ -92,27 +91,10 @@ fn a_mark_beside_changes() {
     small_leaves.extend([20, 30, 60, 70].map(Remove));
     for engine in marking_later() {
         let explore = |setup: &[IndexOperation], operation: IndexOperation| {
-            let scheduling = Scheduling {
-                crashes: false,
-                ..Scheduling::default()
-            };
             let program = Program::of(vec![vec![Mark, Insert(16, 103)], vec![operation]]);
             let search = Search::Exhaustive { preemptions_max: 2 };
-            let next = |number: usize| (number == 0).then(|| (program.clone(), search.clone()));
-            let work = ProgramExploration {
-                options: &options(Images::Some { random: 0 }, SecondCrash::Never),
-                follow_up: FollowUp::Keys,
-                scheduling: &scheduling,
-                workers: 1,
-                progress: None,
-            };
-            let stats = threads::exhaust(&engine, setup, next, work);
-            let stats = stats.unwrap_or_else(|failure| panic!("{failure}"));
-            println!(
-                "{operation:?}, {}: {} schedules",
-                engine.codec(),
-                stats.schedules
-            );
+            let options = options(Images::Some { random: 0 }, SecondCrash::Never);
+            marks::explore(&engine, setup, &[(program, search)], &options);
         };
         for operation in [Insert(15, 101), Put(10, 102), Remove(20)] {
             explore(&full, operation);
