@@ -48,6 +48,7 @@ pub mod sync;
 #[doc(hidden)]
 pub mod testing;
 mod threads;
+mod word_sum;
 mod workers;
 
 pub use cell::{FoundLine, Line, Torn, VolatileWord, Word};
@@ -73,6 +74,7 @@ pub use signals::ignore_file_size_signal;
 pub use sim::Sim;
 pub use sync::{Pin, pin};
 pub use threads::start_thread;
+pub use word_sum::WordSum;
 pub use workers::{Duty, GivenDuty, NextTurn};
 
 #[doc(hidden)]

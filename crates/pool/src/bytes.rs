@@ -1,6 +1,6 @@
 //! Bytes in the words of a pool: they are copied in and out, and never borrowed.
 
-use medium::{Medium, Word};
+use medium::{Medium, Word, WordSum};
 
 /// Stores bytes into words, the last padded with zeros.
 pub fn copy_in<M: Medium>(guard: &medium::MediumGuard<'_, M>, words: &[Word], bytes: &[u8]) {
@@ -29,4 +29,22 @@ pub fn copy_out<M: Medium>(
         *chunk = word.load(guard).to_le_bytes();
     }
     buffer.truncate(start + length);
+}
+
+/// Appends the first `length` bytes of words to a buffer, as [`copy_out`] does, and adds the words
+/// to a sum.
+#[inline]
+pub fn copy_out_summed<M: Medium>(
+    guard: &medium::MediumGuard<'_, M>,
+    words: &[Word],
+    length: usize,
+    buffer: &mut Vec<u8>,
+    sum: WordSum,
+) -> WordSum {
+    let start = buffer.len();
+    buffer.resize(start + words.len() * 8, 0);
+    let (chunks, _) = buffer[start..].as_chunks_mut::<8>();
+    let sum = sum.copy_words(guard, words, chunks);
+    buffer.truncate(start + length);
+    sum
 }

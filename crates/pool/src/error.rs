@@ -399,6 +399,19 @@ fn held(holder: Option<u32>, readers: bool) -> String {
     )
 }
 
+/// The most bytes of a key that an error names.
+const KEY_BYTES_NAMED: usize = 64;
+
+/// A key for a text: printable, and the beginning alone if it is long.
+fn quoted(key: &[u8]) -> String {
+    match key.get(..KEY_BYTES_NAMED) {
+        Some(beginning) if key.len() > KEY_BYTES_NAMED => {
+            format!("\"{}...\" ({} bytes)", beginning.escape_ascii(), key.len())
+        }
+        _ => format!("\"{}\"", key.escape_ascii()),
+    }
+}
+
 fn form(form: LineForm) -> &'static str {
     if form == LineForm::Twin {
         "twin"
@@ -536,6 +549,29 @@ impl Error {
     pub fn corrupt(offset: u64, what: impl Into<String>) -> Self {
         let what = what.into();
         ErrorKind::Corrupt { offset, what }.into()
+    }
+
+    /// The error of an operation on `key`: if a damaged pool is the reason, its text names the key.
+    #[cold]
+    #[must_use]
+    pub fn of_key(self, key: &[u8]) -> Self {
+        self.with_place(|| format!("found for key {}", quoted(key)))
+    }
+
+    /// The error of a range that has returned `key` before: if a damaged pool is the reason, its
+    /// text names that key.
+    #[cold]
+    #[must_use]
+    pub fn next_to_key(self, key: &[u8]) -> Self {
+        self.with_place(|| format!("next to key {}", quoted(key)))
+    }
+
+    fn with_place(mut self, place: impl FnOnce() -> String) -> Self {
+        if let ErrorKind::Corrupt { what, .. } = &mut self.0.kind {
+            what.push_str(", ");
+            what.push_str(&place());
+        }
+        self
     }
 
     /// No tree of this name.

@@ -22,7 +22,7 @@ use crate::limits::SLAB_BYTES;
 use crate::{Error, ErrorKind, Result};
 
 /// The version of the format that this crate writes.
-pub const FORMAT_VERSION: u32 = 11;
+pub const FORMAT_VERSION: u32 = 12;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"EVERLEAF");
 const COPIES: [u64; 2] = [0x0000, 0x1000];

@@ -430,7 +430,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         for entry in bits(Self::matches(guard, leaf, key)) {
             if let Some(found) = self.read_entry(guard, leaf, entry, seen)?
                 && found.words[0] == C::word(key)
-                && C::compare_tie(guard, key, found.words)? == Compare::Equal
+                && C::is_key(guard, key, found.words)?
             {
                 return Ok(Some(found));
             }

@@ -237,9 +237,40 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Err(too_deep(at.offset))
     }
 
+    /// In a pool that verifies reads: refuses a descent to a key that relied on the key of a damaged
+    /// record. A read that concludes from the descent that a key is absent calls this afterwards.
+    pub(super) fn expect_keys_on_way(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<()> {
+        if !C::TIES || !guard.verifies() {
+            return Ok(());
+        }
+        self.read(guard, || {
+            let Some(mut at) = self.at_root() else {
+                return Ok(None);
+            };
+            for _ in 0..=LEVELS_MAX {
+                let node = LoadedNode::load(guard, at.offset)?;
+                for index in 0..node.count() {
+                    let entry = self.ids.entry(node.id(index));
+                    if entry[0] == C::word(key) {
+                        C::expect_key(guard, entry)?;
+                    }
+                }
+                if node.is_leaf() {
+                    return Ok(self.is_still(at).then_some(()));
+                }
+                let (position, _) = self.rank(guard, &node, key)?;
+                let Some(child) = self.go_on(at, node.pointer(position)) else {
+                    return Ok(None);
+                };
+                at = child;
+            }
+            Err(too_deep(at.offset))
+        })
+    }
+
     /// The entry of a key, and the LSN at which it is durable.
     fn look(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<(Option<EntryWords>, Lsn)> {
-        self.read(guard, || {
+        let looked = self.read(guard, || {
             let Some((at, _, found, _)) =
                 self.descend(guard, &Way::Key(key, Tied::UpTo), self.is_search_fast)?
             else {
@@ -248,7 +279,11 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             // The LSN is loaded after the entry, so it is that of the entry or of a later one.
             let lsn = self.versions.lsn(at.offset);
             Ok(self.is_still(at).then_some((found, lsn)))
-        })
+        })?;
+        if looked.0.is_none() {
+            self.expect_keys_on_way(guard, key)?;
+        }
+        Ok(looked)
     }
 
     /// Access for a reader. The record of an entry is read after the descent, so it must not be

@@ -9,7 +9,7 @@ use crate::index::record::{self, Record};
 use medium::Medium;
 use pool::Guard;
 
-use crate::{ErrorKind, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// An entry's two words.
 pub type EntryWords = [u64; 2];
@@ -90,6 +90,15 @@ pub trait Codec: Send + Sync + 'static {
         key: Self::Key<'_>,
         entry: EntryWords,
     ) -> Result<Ordering>;
+    /// Whether an entry whose first word is the key's is that of `key`. In a pool that verifies
+    /// reads, a record with another key must pass its check.
+    fn is_key<M: Medium>(
+        guard: &Guard<'_, M>,
+        key: Self::Key<'_>,
+        entry: EntryWords,
+    ) -> Result<bool>;
+    /// In a pool that verifies reads, refuses an entry whose record's key fails its check.
+    fn expect_key<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) -> Result<()>;
     /// Whether an entry has `value`.
     fn has_value<M: Medium>(
         guard: &Guard<'_, M>,
@@ -196,6 +205,16 @@ impl Codec for WordCodec {
         _entry: EntryWords,
     ) -> Result<Ordering> {
         Ok(Ordering::Equal)
+    }
+
+    #[inline(always)]
+    fn is_key<M: Medium>(_guard: &Guard<'_, M>, _key: u64, _entry: EntryWords) -> Result<bool> {
+        Ok(true)
+    }
+
+    #[inline(always)]
+    fn expect_key<M: Medium>(_guard: &Guard<'_, M>, _entry: EntryWords) -> Result<()> {
+        Ok(())
     }
 
     fn has_value<M: Medium>(_guard: &Guard<'_, M>, entry: EntryWords, value: u64) -> Result<bool> {
@@ -339,9 +358,26 @@ impl Codec for RecordCodec {
         Record::at(guard, entry[1] & OFFSET_MASK)?.compare(guard, key)
     }
 
+    #[inline(always)]
+    fn is_key<M: Medium>(guard: &Guard<'_, M>, key: &[u8], entry: EntryWords) -> Result<bool> {
+        let record = Record::at(guard, entry[1] & OFFSET_MASK)?;
+        if record.compare(guard, key)?.is_eq() {
+            return Ok(true);
+        }
+        // Rare: the caller has found the key's hash, or a part of it, in the entry.
+        record.expect_key(guard)?;
+        Ok(false)
+    }
+
+    fn expect_key<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) -> Result<()> {
+        Record::at(guard, entry[1] & OFFSET_MASK)?.expect_key(guard)
+    }
+
     fn has_value<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, value: &[u8]) -> Result<bool> {
         let record = Record::at(guard, entry[1] & OFFSET_MASK)?;
         if record.value_length() != value.len() {
+            // The check of the key covers the lengths.
+            record.expect_key(guard)?;
             return Ok(false);
         }
         let mut current = Vec::with_capacity(value.len() + 8);
@@ -380,7 +416,17 @@ impl Codec for RecordCodec {
         entry: EntryWords,
         buffer: &mut Vec<u8>,
     ) -> Result<usize> {
-        Record::copy_entry(guard, entry[1] & OFFSET_MASK, buffer)
+        let start = buffer.len();
+        let offset = entry[1] & OFFSET_MASK;
+        let key_length = Record::copy_entry(guard, offset, buffer)?;
+        if record::prefix_word(&buffer[start..start + key_length]) == entry[0] {
+            return Ok(key_length);
+        }
+        buffer.truncate(start);
+        Err(Error::corrupt(
+            offset,
+            "a record with another key than the entry that leads to it",
+        ))
     }
 
     fn is_sound<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) -> Result<bool> {

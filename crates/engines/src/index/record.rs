@@ -1,7 +1,7 @@
 //! Records: a key and a value of any length, outside the leaf.
 //!
 //! ```text
-//! word 0    key length (20 bits), value length (28 bits), check of key and value (16 bits)
+//! header    the lengths of key and value, and a check of all words: one or two words
 //! then      the key, padded with zeros to a whole word
 //! then      the value, padded with zeros to a whole word
 //! ```
@@ -13,9 +13,13 @@ use std::cmp::Ordering;
 
 use medium::{LINE_BYTES, Medium, Word};
 use pool::Guard;
-use pool::bytes::{copy_in, copy_out};
+use pool::bytes::{copy_in, copy_out, copy_out_summed};
 
 use crate::{Error, ErrorKind, Result};
+
+pub(crate) mod header;
+
+use header::{Header, Lengths};
 
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
@@ -49,9 +53,6 @@ pub fn prefetch_rest<M: Medium>(
     }
 }
 
-const KEY_BITS: u32 = 20;
-const VALUE_BITS: u32 = 28;
-
 /// The first 8 bytes of a key, big-endian and padded with zeros: has the order of the keys, except
 /// for ties.
 #[inline]
@@ -64,16 +65,11 @@ pub fn prefix_word(key: &[u8]) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// A record's place and lengths, its bounds checked.
+/// A record's place and header, its lengths within the limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
     offset: u64,
-    header: u64,
-}
-
-/// The check of a record. It is complemented, so that a line of zeros is no record.
-fn check_of(key: &[u8], value: &[u8]) -> u16 {
-    !crc32c::crc32c_append(crc32c::crc32c(key), value) as u16
+    header: Header,
 }
 
 /// Refuses keys and values beyond the limits.
@@ -98,26 +94,32 @@ pub fn check_lengths(key: &[u8], value: &[u8]) -> Result<()> {
 /// Writes and flushes a record; the caller fences before it publishes the offset.
 pub fn write<M: Medium>(guard: &Guard<'_, M>, key: &[u8], value: &[u8]) -> Result<u64> {
     check_lengths(key, value)?;
+    let lengths = Lengths {
+        key: key.len(),
+        value: value.len(),
+    };
+    let header_words = lengths.header_words();
     let key_words = key.len().div_ceil(8);
     let value_words = value.len().div_ceil(8);
-    let count = 1 + key_words + value_words;
+    let count = header_words + key_words + value_words;
     let offset = guard.allocate(count * 8)?;
     let words = guard.words(offset, count)?;
-    let check = u64::from(check_of(key, value));
-    words[0].store(
+    let (header, body) = words.split_at(header_words);
+    lengths.write(
         guard,
-        key.len() as u64 | (value.len() as u64) << KEY_BITS | check << (KEY_BITS + VALUE_BITS),
+        header,
+        |sum| sum.add_bytes(key),
+        |sum| sum.add_bytes(key).add_bytes(value),
     );
-    copy_in(guard, &words[1..=key_words], key);
-    copy_in(guard, &words[1 + key_words..], value);
+    copy_in(guard, &body[..key_words], key);
+    copy_in(guard, &body[key_words..], value);
     guard.flush_words(words);
     Ok(offset)
 }
 
 /// Copies and flushes the record at `offset`. `None` if it is longer than 1 KiB.
 pub fn copy<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Result<Option<u64>> {
-    let record = Record::at(guard, offset)?;
-    let count = 1 + record.key_length().div_ceil(8) + record.value_length().div_ceil(8);
+    let count = Record::at(guard, offset)?.words();
     if count > COPIED_WORDS_MAX {
         return Ok(None);
     }
@@ -145,15 +147,8 @@ impl Record {
     /// [`Option`] in registers.
     #[inline(always)]
     fn if_whole<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Option<Self> {
-        let [header, ..] = guard.words(offset, 1).ok()? else {
-            return None;
-        };
-        let record = Self {
-            offset,
-            header: header.load(guard),
-        };
-        (record.key_length() <= KEY_BYTES_MAX && record.value_length() <= VALUE_BYTES_MAX)
-            .then_some(record)
+        let header = Header::read(guard, offset)?;
+        Some(Self { offset, header })
     }
 
     /// Why there is no record at `offset`.
@@ -163,8 +158,24 @@ impl Record {
         place.unwrap_or_else(|| Error::corrupt(offset, "a record with impossible lengths"))
     }
 
+    /// The words that the record takes.
+    fn words(&self) -> usize {
+        let header_words = self.header.bytes() as usize / 8;
+        header_words + self.key_length().div_ceil(8) + self.value_length().div_ceil(8)
+    }
+
+    /// The words of the key, and those of the value.
+    #[inline(always)]
+    fn body<'g, M: Medium>(&self, guard: &'g Guard<'_, M>) -> Result<(&'g [Word], &'g [Word])> {
+        let key_words = self.key_length().div_ceil(8);
+        let count = key_words + self.value_length().div_ceil(8);
+        let words = guard.words(self.offset + self.header.bytes(), count)?;
+        Ok(words.split_at(key_words))
+    }
+
     fn key_words<'g, M: Medium>(&self, guard: &'g Guard<'_, M>) -> Result<&'g [Word]> {
-        Ok(guard.words(self.offset + 8, self.key_length().div_ceil(8))?)
+        let start = self.offset + self.header.bytes();
+        Ok(guard.words(start, self.key_length().div_ceil(8))?)
     }
 
     /// Hints the processor to load the lines of a record behind the first one, as many as a scan
@@ -192,13 +203,13 @@ impl Record {
     /// The length of the key, in bytes.
     #[inline(always)]
     pub fn key_length(&self) -> usize {
-        (self.header & ((1 << KEY_BITS) - 1)) as usize
+        self.header.key_length()
     }
 
     /// The length of the value, in bytes.
     #[inline(always)]
     pub fn value_length(&self) -> usize {
-        (self.header >> KEY_BITS & ((1 << VALUE_BITS) - 1)) as usize
+        self.header.value_length()
     }
 
     /// Appends the key to a buffer.
@@ -208,10 +219,23 @@ impl Record {
     }
 
     /// Appends the value to a buffer. In a pool that verifies reads, the record must pass its
-    /// check.
+    /// check. After an error the buffer is as it was before.
+    #[inline]
     pub fn copy_value<M: Medium>(&self, guard: &Guard<'_, M>, buffer: &mut Vec<u8>) -> Result<()> {
-        self.verify(guard)?;
-        self.copy_value_as_is(guard, buffer)
+        let (key, value) = self.body(guard)?;
+        let length = self.value_length();
+        if !guard.verifies() {
+            copy_out(guard, value, length, buffer);
+            return Ok(());
+        }
+        let start = buffer.len();
+        let sum = self.header.sum().add_words(guard, key);
+        let sum = copy_out_summed(guard, value, length, buffer, sum);
+        if self.header.passes(sum) {
+            return Ok(());
+        }
+        buffer.truncate(start);
+        Err(self.fails_its_check())
     }
 
     /// Appends the key and the value of the record at `offset` to a buffer, with the check that
@@ -225,46 +249,66 @@ impl Record {
         let Some(record) = Self::if_whole(guard, offset) else {
             return Err(Self::damage(guard, offset));
         };
-        record.verify(guard)?;
-        let key_words = record.key_length().div_ceil(8);
-        let words = guard.words(offset + 8, key_words + record.value_length().div_ceil(8))?;
-        let (key, value) = words.split_at(key_words);
-        copy_out(guard, key, record.key_length(), buffer);
-        copy_out(guard, value, record.value_length(), buffer);
-        Ok(record.key_length())
-    }
-
-    #[inline]
-    fn verify<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<()> {
-        if guard.verifies() && !self.is_sound(guard)? {
-            return Err(Error::corrupt(self.offset, "a record that fails its check"));
+        let (key, value) = record.body(guard)?;
+        let key_length = record.key_length();
+        let value_length = record.value_length();
+        if !guard.verifies() {
+            copy_out(guard, key, key_length, buffer);
+            copy_out(guard, value, value_length, buffer);
+            return Ok(key_length);
         }
-        Ok(())
+        let start = buffer.len();
+        let sum = copy_out_summed(guard, key, key_length, buffer, record.header.sum());
+        let sum = copy_out_summed(guard, value, value_length, buffer, sum);
+        if record.header.passes(sum) {
+            return Ok(key_length);
+        }
+        buffer.truncate(start);
+        Err(record.fails_its_check())
     }
 
-    fn copy_value_as_is<M: Medium>(
-        &self,
-        guard: &Guard<'_, M>,
-        buffer: &mut Vec<u8>,
-    ) -> Result<()> {
-        let start = self.offset + 8 + 8 * self.key_length().div_ceil(8) as u64;
-        copy_out(
-            guard,
-            guard.words(start, self.value_length().div_ceil(8))?,
-            self.value_length(),
-            buffer,
-        );
-        Ok(())
+    /// In a pool that verifies reads, refuses a record whose key cannot be relied upon. A read that
+    /// concludes from the key that an entry is not the one it wants calls this first.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] if the record fails its check.
+    pub fn expect_key<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<()> {
+        if !guard.verifies() {
+            return Ok(());
+        }
+        let (key, value) = self.body(guard)?;
+        let key_passes = self.header.key_passes(|sum| sum.add_words(guard, key));
+        let is_sound = match key_passes {
+            Some(passes) => passes,
+            None => {
+                let sum = self.header.sum().add_words(guard, key);
+                self.header.passes(sum.add_words(guard, value))
+            }
+        };
+        if is_sound {
+            Ok(())
+        } else {
+            Err(self.fails_its_check())
+        }
     }
 
-    /// Whether key and value pass the record's check, and the key's padding is zero, which
-    /// comparisons rely on. O(length).
+    #[cold]
+    fn fails_its_check(&self) -> Error {
+        Error::corrupt(self.offset, "a record that fails its check")
+    }
+
+    /// Whether the record passes its checks, and the key's padding is zero, which comparisons rely
+    /// on. O(length).
     pub fn is_sound<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<bool> {
-        let mut key = Vec::new();
-        let mut value = Vec::new();
-        self.copy_key(guard, &mut key)?;
-        self.copy_value_as_is(guard, &mut value)?;
-        let check = (self.header >> (KEY_BITS + VALUE_BITS)) as u16;
-        Ok(check_of(&key, &value) == check && self.compare(guard, &key)?.is_eq())
+        let (key, value) = self.body(guard)?;
+        let sum = self.header.sum().add_words(guard, key);
+        let sum = sum.add_words(guard, value);
+        let key_passes = self.header.key_passes(|sum| sum.add_words(guard, key));
+        if !self.header.passes(sum) || key_passes == Some(false) {
+            return Ok(false);
+        }
+        let mut copy = Vec::new();
+        self.copy_key(guard, &mut copy)?;
+        Ok(self.compare(guard, &copy)?.is_eq())
     }
 }

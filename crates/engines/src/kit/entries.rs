@@ -22,9 +22,11 @@ macro_rules! methods_of_entries {
             value: &mut Vec<u8>,
         ) -> $crate::Result<$crate::index::Observed<bool>> {
             value.clear();
-            let found = self.find(C::key(key)?, |guard, words| {
-                C::copy_value(guard, words, value)
-            })?;
+            let found = self
+                .find(C::key(key)?, |guard, words| {
+                    C::copy_value(guard, words, value)
+                })
+                .map_err(|error| error.of_key(key))?;
             Ok(found.map(|copied| copied.is_some()))
         }
 
@@ -34,26 +36,29 @@ macro_rules! methods_of_entries {
             value: Option<&[u8]>,
             condition: $crate::index::Condition<&[u8]>,
         ) -> $crate::Result<$crate::index::Written> {
-            let (key, condition) = (C::key(key)?, condition.try_map(C::value)?);
-            match value {
-                Some(value) => self.store(key, C::value(value)?, condition),
-                None => self.erase(key, condition),
-            }
+            let coded_key = C::key(key)?;
+            let condition = condition.try_map(C::value)?;
+            let written = match value {
+                Some(value) => self.store(coded_key, C::value(value)?, condition),
+                None => self.erase(coded_key, condition),
+            };
+            written.map_err(|error| error.of_key(key))
         }
 
         fn read_many(
             &self,
             keys: &[&[u8]],
         ) -> $crate::Result<$crate::index::Observed<Vec<Option<$crate::index::Value>>>> {
-            let keys = keys
+            let coded_keys = keys
                 .iter()
                 .map(|key| C::key(key))
                 .collect::<$crate::Result<Vec<_>>>()?;
             let mut values = vec![None; keys.len()];
-            let lsn = self.find_many(&keys, |guard, position, words| {
+            let lsn = self.find_many(&coded_keys, |guard, position, words| {
                 if let Some(words) = words {
                     let mut value = Vec::new();
-                    C::copy_value(guard, words, &mut value)?;
+                    C::copy_value(guard, words, &mut value)
+                        .map_err(|error| error.of_key(keys[position]))?;
                     values[position] = Some($crate::index::Value::from_vec(value));
                 }
                 Ok(())

@@ -91,35 +91,36 @@ impl ScanBatch {
     }
 
     /// Takes an entry whose key lies behind the ones before in the order of the scan, and begins
-    /// with `word`. `copy_key` appends the key to a buffer; `copy` appends key and value, and
-    /// returns the length of the key. Returns whether the batch takes more. A key outside of the
-    /// range is not taken, and its value not read; one beyond it ends the range.
+    /// with `word`. `copy` appends key and value to a buffer, and returns the length of the key.
+    /// Returns whether the batch takes more. A key outside of the range is not taken; one beyond it
+    /// ends the range.
     pub fn push(
         &mut self,
         word: u64,
-        copy_key: impl FnOnce(&mut Vec<u8>) -> Result<()>,
         copy: impl FnOnce(&mut Vec<u8>) -> Result<usize>,
     ) -> Result<bool> {
         let start = self.bytes.len();
-        let side = match self.side_of(word) {
-            None => {
-                copy_key(&mut self.bytes)?;
-                self.take_side(start)
-            }
-            Some(side) => side,
-        };
-        self.is_finished = side.is_gt();
-        if side.is_ne() {
+        let side_by_word = self.side_of(word);
+        if let Some(side) = side_by_word
+            && side.is_ne()
+        {
+            self.is_finished = side.is_gt();
             return Ok(!self.is_finished);
         }
         let key_length = copy(&mut self.bytes)?;
-        // In a damaged tree the record may have another key than its entry says. A scan that took
-        // it might go back, and never end. (For a key that fits, only one word of the copy is read
-        // back: to read more, the processor would have to wait for the record.)
         let key = &self.bytes[start..start + key_length];
-        if prefix_word(key) != word && self.side_of_key(key).is_ne() {
-            self.bytes.truncate(start);
-            return Ok(true);
+        let is_of_its_word = prefix_word(key) == word;
+        // (For a key that is known to lie within the range, only one word of the copy is read back:
+        // to read more, the processor would have to wait for the record.)
+        if side_by_word.is_none() || !is_of_its_word {
+            let side = self.side_of_key(key);
+            if side.is_ne() {
+                self.bytes.truncate(start);
+                // In a damaged tree the record may have another key than its entry says. A scan
+                // that took it might go back, and never end.
+                self.is_finished = side.is_gt() && is_of_its_word;
+                return Ok(!self.is_finished);
+            }
         }
         let length = self.bytes.len() - start;
         if self.lengths.is_empty() {
@@ -129,13 +130,6 @@ impl ScanBatch {
         }
         self.lengths.push_back((key_length, length - key_length));
         Ok(self.lengths.len() < self.entries_max && self.bytes.len() < BATCH_BYTES)
-    }
-
-    /// The position of the key whose copy begins at `start`. Removes the copy.
-    fn take_side(&mut self, start: usize) -> Ordering {
-        let side = self.side_of_key(&self.bytes[start..]);
-        self.bytes.truncate(start);
-        side
     }
 
     /// The position of a key, in the order of the scan: `Less` before the range, `Equal` within,
@@ -180,16 +174,54 @@ impl ScanBatch {
     /// scan returns the error at its place.
     fn push_entry<M: Medium, C: Codec>(&mut self, guard: &Guard<'_, M>, words: EntryWords) -> bool {
         let start = self.bytes.len();
-        let copy_key = |buffer: &mut _| C::copy_key(guard, words, buffer);
-        let pushed = self.push(words[0], copy_key, |buffer| {
-            C::copy_entry(guard, words, buffer)
-        });
+        let pushed = self.push(words[0], |buffer| C::copy_entry(guard, words, buffer));
         pushed.unwrap_or_else(|error| {
             self.bytes.truncate(start);
+            let error = match self.last_key() {
+                Some(last) => error.next_to_key(&last),
+                None => error,
+            };
             self.lengths.push_back(DAMAGED);
             self.errors.push_back(error);
             true
         })
+    }
+
+    /// How many of some entries, in the order of the scan, lie before the range although their first
+    /// words tie with its end: they need not be copied. 0 if a record cannot be read: then the scan
+    /// comes to it, and returns the error at its place. O(log n).
+    fn count_before<M: Medium, C: Codec>(
+        &self,
+        guard: &Guard<'_, M>,
+        entries: &[EntryWords],
+    ) -> usize {
+        let mut low = 0;
+        let mut high = entries.len();
+        let mut key = Vec::new();
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            let words = entries[middle];
+            let is_before = match self.side_of(words[0]) {
+                Some(side) => side.is_lt(),
+                None => {
+                    key.clear();
+                    let read = C::expect_key(guard, words);
+                    if read
+                        .and_then(|()| C::copy_key(guard, words, &mut key))
+                        .is_err()
+                    {
+                        return 0;
+                    }
+                    self.side_of_key(&key).is_lt()
+                }
+            };
+            if is_before {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
     }
 
     /// Notes that the entries of the batch are durable at `lsn`.
@@ -505,6 +537,7 @@ impl<T: Leaves<M, C>, M: Medium, C: Codec> Batches for LeafBatches<'_, T, M, C> 
         // Entries before the batch's range are skipped.
         let is_before = |words: &EntryWords| batch.side_of(words[0]) == Some(Ordering::Less);
         let first = leaf.entries.partition_point(is_before);
+        let first = first + batch.count_before::<M, C>(&guard, &leaf.entries[first..]);
         let entries = &leaf.entries[first..];
         entries
             .iter()

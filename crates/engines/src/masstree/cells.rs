@@ -84,27 +84,44 @@ impl SlotValue {
     }
 
     /// Appends the value of `key`. In a pool that verifies reads, the record must pass its check.
+    #[inline(always)]
     pub(super) fn copy_of<M: Medium>(
         &self,
         guard: &Guard<'_, M>,
         key: &[u8],
         buffer: &mut Vec<u8>,
     ) -> Result<()> {
-        let start = buffer.len();
-        self.copy(guard, buffer)?;
         match self {
-            Self::Record(record) if guard.verifies() => {
-                record.expect_sound(guard, key, &buffer[start..])
-            }
-            _ => Ok(()),
+            Self::Word(_) => self.copy(guard, buffer),
+            Self::Record(record) => record.copy_value_of(guard, key, buffer),
         }
     }
 
-    /// Whether the value is this one.
-    pub(super) fn is<M: Medium>(&self, guard: &Guard<'_, M>, value: &[u8]) -> Result<bool> {
+    /// Appends the value of the key that the buffer holds from `key_start` on. In a pool that
+    /// verifies reads, the record must pass its check.
+    #[inline(always)]
+    pub(super) fn copy_behind_key<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        key_start: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Result<()> {
+        match self {
+            Self::Word(_) => self.copy(guard, buffer),
+            Self::Record(record) => record.copy_value_behind_key(guard, key_start, buffer),
+        }
+    }
+
+    /// Whether the value of `key` is this one.
+    pub(super) fn is<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<bool> {
         match self {
             Self::Word(word) => Ok(word.to_be_bytes() == value),
-            Self::Record(record) => record.has_value(guard, value),
+            Self::Record(record) => record.has_value(guard, key, value),
         }
     }
 }

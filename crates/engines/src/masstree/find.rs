@@ -517,7 +517,11 @@ impl<M: Medium> View<'_, M> {
         let record = Record::at(&self.guard, entry.value)?;
         let is_same = entry.class < LONGER
             || record.has_tail(&self.guard, 8 * (depth + 1), Slice::rest(key, depth + 1))?;
-        Ok(is_same.then_some(SlotValue::Record(record)))
+        if is_same {
+            return Ok(Some(SlotValue::Record(record)));
+        }
+        record.expect_key(&self.guard)?;
+        Ok(None)
     }
 
     /// The result of `use_value` for the value of `key`.

@@ -280,7 +280,8 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
         if !matches!(found, Ok(Some(()))) {
             value.clear();
         }
-        Ok(Observed::durable(found?.is_some()))
+        let found = found.map_err(|error| error.of_key(key))?;
+        Ok(Observed::durable(found.is_some()))
     }
 
     /// A write is durable with its epoch, so only [`Epochs::sync`] waits for it.
@@ -294,7 +295,10 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
         if let Some(value) = value {
             C::value(value)?;
         }
-        let held = self.core.write(key, value, condition)?;
+        let held = self
+            .core
+            .write(key, value, condition)
+            .map_err(|error| error.of_key(key))?;
         let lsn = Lsn::DURABLE;
         Ok(Written { held, lsn })
     }

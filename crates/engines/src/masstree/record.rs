@@ -3,43 +3,34 @@
 //! The key is there from its first byte, so a record moves into a new layer as it is: the rest of
 //! the key there is found by skipping the slices above. Records are never changed while the tree
 //! leads to them. The check of a record covers the lengths, the value and the whole key, also a key
-//! that only a slice holds.
+//! that only a slice holds. Its header is that of the other engines' records; the header's check is
+//! taken over the value first, and then over the key.
 
-use medium::{Medium, Word};
+use medium::{Medium, Word, WordSum};
 use pool::Guard;
-use pool::bytes::{copy_in, copy_out};
+use pool::bytes::{copy_in, copy_out, copy_out_summed};
 
 use super::access::{View, Walk};
 use super::layout::WIDTH_MAX;
 use super::shard::Work;
-use crate::index::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX, prefetch_rest, prefix_word};
+use crate::index::record::header::{Header, Lengths};
+use crate::index::record::{prefetch_rest, prefix_word};
 use crate::{Error, Result};
 
 /// The greatest pointer to a cell of a node (`cells`). No record lies so low.
 pub(super) const CELL_POINTER_MAX: u64 = 16 * 2 * WIDTH_MAX as u64;
 /// Bytes of the allocator's link before a record's first word.
 const LINK_BYTES: u64 = 16;
-const VALUE_BITS: u32 = 28;
-const KEY_BITS: u32 = 20;
 
-/// A record's place and lengths, its bounds checked.
+/// A record's place and header, its lengths within the limits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     start: u64,
-    header: u64,
+    header: Header,
 }
 
 /// The greatest key that one slice holds, so that its record does not.
 const SLICE_BYTES: usize = 8;
-
-/// The header of a record with the check of all that belongs to it.
-fn header_of(key_length: usize, key: &[u8], value: &[u8]) -> u64 {
-    let lengths = value.len() as u64 | (key_length as u64) << VALUE_BITS;
-    let sum = [&lengths.to_le_bytes(), key, value]
-        .iter()
-        .fold(0, |sum, part| crc32c::crc32c_append(sum, part));
-    lengths | u64::from(sum) << (VALUE_BITS + KEY_BITS)
-}
 
 impl Record {
     /// The record of an object.
@@ -57,17 +48,8 @@ impl Record {
     fn if_whole<M: Medium>(guard: &Guard<'_, M>, object: u64) -> Option<Self> {
         // A sum that wraps around could lie within the pool.
         let start = object.saturating_add(LINK_BYTES);
-        let [header, ..] = guard.words(start, 1).ok()? else {
-            return None;
-        };
-        let record = Self {
-            start,
-            header: header.load(guard),
-        };
-        let is_whole = object > CELL_POINTER_MAX
-            && record.value_length() <= VALUE_BYTES_MAX
-            && record.key_length() <= KEY_BYTES_MAX;
-        is_whole.then_some(record)
+        let header = Header::read(guard, start)?;
+        (object > CELL_POINTER_MAX).then_some(Self { start, header })
     }
 
     /// Why an object is no record.
@@ -88,20 +70,35 @@ impl Record {
 
     #[inline(always)]
     fn value_length(&self) -> usize {
-        (self.header & ((1 << VALUE_BITS) - 1)) as usize
+        self.header.value_length()
     }
 
+    /// The length of the whole key, which a slice may hold.
     #[inline(always)]
     fn key_length(&self) -> usize {
-        (self.header >> VALUE_BITS & ((1 << KEY_BITS) - 1)) as usize
+        self.header.key_length()
+    }
+
+    /// The length of the key if the record holds it, else 0.
+    #[inline(always)]
+    fn stored_key_length(&self) -> usize {
+        if self.key_length() > SLICE_BYTES {
+            self.key_length()
+        } else {
+            0
+        }
     }
 
     fn value_offset(&self) -> u64 {
-        self.start + 8
+        self.start + self.header.bytes()
     }
 
     fn key_offset(&self) -> u64 {
         self.value_offset() + 8 * self.value_length().div_ceil(8) as u64
+    }
+
+    fn value_words<'g, M: Medium>(&self, guard: &'g Guard<'_, M>) -> Result<&'g [Word]> {
+        Ok(guard.words(self.value_offset(), self.value_length().div_ceil(8))?)
     }
 
     /// The value, if it is one word: as big-endian bytes.
@@ -115,23 +112,128 @@ impl Record {
             .swap_bytes())
     }
 
-    /// Appends the value.
+    /// Appends the value, whatever it is.
     pub(super) fn copy_value<M: Medium>(
         &self,
         guard: &Guard<'_, M>,
         buffer: &mut Vec<u8>,
     ) -> Result<()> {
-        let words = guard.words(self.value_offset(), self.value_length().div_ceil(8))?;
-        copy_out(guard, words, self.value_length(), buffer);
+        copy_out(guard, self.value_words(guard)?, self.value_length(), buffer);
         Ok(())
     }
 
-    /// Whether the value is this one.
-    pub(super) fn has_value<M: Medium>(&self, guard: &Guard<'_, M>, value: &[u8]) -> Result<bool> {
-        if self.value_length() != value.len() {
-            return Ok(false);
+    /// Appends the value of `key`. In a pool that verifies reads, the record must pass its check.
+    /// After an error the buffer is as it was before.
+    #[inline]
+    pub(super) fn copy_value_of<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        key: &[u8],
+        buffer: &mut Vec<u8>,
+    ) -> Result<()> {
+        if !guard.verifies() {
+            return self.copy_value(guard, buffer);
         }
-        is_same(guard, self.value_offset(), value)
+        let start = buffer.len();
+        let sum = self.copy_value_summed(guard, buffer)?;
+        let checked = self.expect_check_of(key, sum);
+        if checked.is_err() {
+            buffer.truncate(start);
+        }
+        checked
+    }
+
+    /// Appends the value of the key that the buffer holds from `key_start` on, with the check that
+    /// [`Record::copy_value_of`] makes.
+    #[inline]
+    pub(super) fn copy_value_behind_key<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        key_start: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Result<()> {
+        if !guard.verifies() {
+            return self.copy_value(guard, buffer);
+        }
+        let value_start = buffer.len();
+        let sum = self.copy_value_summed(guard, buffer)?;
+        let checked = self.expect_check_of(&buffer[key_start..value_start], sum);
+        if checked.is_err() {
+            buffer.truncate(value_start);
+        }
+        checked
+    }
+
+    /// Appends the value; returns the sum of the header and the value.
+    #[inline(always)]
+    fn copy_value_summed<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<WordSum> {
+        let words = self.value_words(guard)?;
+        let sum = self.header.sum();
+        Ok(copy_out_summed(
+            guard,
+            words,
+            self.value_length(),
+            buffer,
+            sum,
+        ))
+    }
+
+    /// Refuses the record unless it is that of `key`. `sum` is that of the header and the value.
+    #[inline(always)]
+    fn expect_check_of(&self, key: &[u8], sum: WordSum) -> Result<()> {
+        if self.key_length() == key.len() && self.header.passes(sum.add_bytes(key)) {
+            Ok(())
+        } else {
+            Err(self.fails_its_check())
+        }
+    }
+
+    /// In a pool that verifies reads, refuses a record whose key, which it holds, cannot be relied
+    /// upon. A read that concludes from it that an entry is not the one it wants calls this first.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the record fails its check.
+    pub(super) fn expect_key<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<()> {
+        if !guard.verifies() {
+            return Ok(());
+        }
+        let key = guard.words(self.key_offset(), self.stored_key_length().div_ceil(8))?;
+        let key_passes = self.header.key_passes(|sum| sum.add_words(guard, key));
+        let is_sound = match key_passes {
+            Some(passes) => passes,
+            None => {
+                let sum = self.header.sum().add_words(guard, self.value_words(guard)?);
+                self.header.passes(sum.add_words(guard, key))
+            }
+        };
+        if is_sound {
+            Ok(())
+        } else {
+            Err(self.fails_its_check())
+        }
+    }
+
+    #[cold]
+    fn fails_its_check(&self) -> Error {
+        Error::corrupt(self.start, "a record that fails its check")
+    }
+
+    /// Whether the value of `key` is this one.
+    pub(super) fn has_value<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<bool> {
+        if self.value_length() == value.len() && is_same(guard, self.value_offset(), value)? {
+            return Ok(true);
+        }
+        self.copy_value_of(guard, key, &mut Vec::new())?;
+        Ok(false)
     }
 
     /// Whether the key goes on with `tail` behind `skipped` bytes, a multiple of 8, and ends there.
@@ -153,7 +255,7 @@ impl Record {
         skipped: usize,
         buffer: &mut Vec<u8>,
     ) -> Result<()> {
-        let Some(length) = self.key_length().checked_sub(skipped) else {
+        let Some(length) = self.stored_key_length().checked_sub(skipped) else {
             return Err(Error::corrupt(
                 self.start,
                 "a record without the key that it should have",
@@ -164,7 +266,7 @@ impl Record {
         Ok(())
     }
 
-    /// Whether the record passes its check with its key, which a slice may hold, and its value; and
+    /// Whether the record passes its checks with its key, which a slice may hold, and its value; and
     /// is padded with zeros.
     pub(super) fn is_sound<M: Medium>(
         &self,
@@ -172,31 +274,17 @@ impl Record {
         key: &[u8],
         value: &[u8],
     ) -> Result<bool> {
-        Ok(self.header == header_of(self.key_length(), key, value) && self.is_padded(guard)?)
-    }
-
-    /// Refuses a record that is not sound: see [`Record::is_sound`].
-    ///
-    /// # Errors
-    /// [`ErrorKind::Corrupt`] if it is not.
-    #[cold]
-    pub(super) fn expect_sound<M: Medium>(
-        &self,
-        guard: &Guard<'_, M>,
-        key: &[u8],
-        value: &[u8],
-    ) -> Result<()> {
-        if self.is_sound(guard, key, value)? {
-            return Ok(());
-        }
-        Err(Error::corrupt(self.start, "a record that fails its check"))
+        let sum = self.header.sum().add_bytes(value).add_bytes(key);
+        let key_passes = self.header.key_passes(|sum| sum.add_bytes(key));
+        let is_its_key = self.key_length() == key.len() && key_passes != Some(false);
+        Ok(is_its_key && self.header.passes(sum) && self.is_padded(guard)?)
     }
 
     /// Whether key and value are padded with zeros.
     fn is_padded<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<bool> {
         let parts = [
             (self.value_offset(), self.value_length()),
-            (self.key_offset(), self.key_length()),
+            (self.key_offset(), self.stored_key_length()),
         ];
         for (offset, length) in parts.into_iter().filter(|(_, length)| length % 8 != 0) {
             let last = guard.words(offset + length as u64 / 8 * 8, 1)?[0].load(guard);
@@ -244,7 +332,7 @@ impl<M: Medium> View<'_, M> {
             prefetch_rest(
                 &self.guard,
                 record.start,
-                record.key_length(),
+                record.stored_key_length(),
                 record.value_length(),
             );
         }
@@ -253,19 +341,29 @@ impl<M: Medium> View<'_, M> {
     /// Writes a record.
     pub(super) fn write_record(&self, work: &mut Work<'_>, key: &[u8], value: &[u8]) -> Walk<u64> {
         let stored = if key.len() > SLICE_BYTES { key } else { &[] };
+        let lengths = Lengths {
+            key: key.len(),
+            value: value.len(),
+        };
+        let header_words = lengths.header_words();
         let key_words = stored.len().div_ceil(8);
         let value_words = value.len().div_ceil(8);
-        let bytes = LINK_BYTES + 8 * (1 + key_words + value_words) as u64;
+        let count = header_words + value_words + key_words;
+        let bytes = LINK_BYTES + 8 * count as u64;
         let object = self
             .core
             .space(&self.guard)
             .allocate(work, bytes as usize)?;
-        let words = self
-            .guard
-            .words(object + LINK_BYTES, 1 + key_words + value_words)?;
-        words[0].store(&self.guard, header_of(stored.len(), key, value));
-        copy_in(&self.guard, &words[1..=value_words], value);
-        copy_in(&self.guard, &words[1 + value_words..], stored);
+        let words = self.guard.words(object + LINK_BYTES, count)?;
+        let (header, body) = words.split_at(header_words);
+        lengths.write(
+            &self.guard,
+            header,
+            |sum| sum.add_bytes(key),
+            |sum| sum.add_bytes(value).add_bytes(key),
+        );
+        copy_in(&self.guard, &body[..value_words], value);
+        copy_in(&self.guard, &body[value_words..], stored);
         self.core.epochs.list(&mut work.shard, object, bytes);
         Ok(object)
     }

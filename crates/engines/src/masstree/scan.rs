@@ -148,13 +148,7 @@ impl ScannedEntry<'_> {
         self.copy_key(view, buffer)?;
         let key_length = buffer.len() - start;
         let value = self.value(view)?;
-        // Only code that verifies the key asks for it.
-        let key = if view.guard.verifies() {
-            buffer[start..].to_vec()
-        } else {
-            Vec::new()
-        };
-        value.copy_of(&view.guard, &key, buffer)?;
+        value.copy_behind_key(&view.guard, start, buffer)?;
         Ok(key_length)
     }
 }
@@ -437,10 +431,10 @@ impl<M: Medium> PendingEntries<'_, '_, M> {
                 slice,
                 content,
             };
-            let copy_key = |buffer: &mut _| found.copy_key(view, buffer);
-            if !self.batch.push(found.word(), copy_key, |buffer| {
-                found.copy_entry(view, buffer)
-            })? {
+            let goes_on = self
+                .batch
+                .push(found.word(), |buffer| found.copy_entry(view, buffer))?;
+            if !goes_on {
                 return Ok(false);
             }
         }

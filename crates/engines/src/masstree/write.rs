@@ -56,7 +56,7 @@ impl<M: Medium> View<'_, M> {
             (Condition::Always | Condition::Written(_), _)
             | (Condition::Absent, None)
             | (Condition::Present, Some(_)) => true,
-            (Condition::Equals(expected), Some(found)) => found.is(&self.guard, expected)?,
+            (Condition::Equals(expected), Some(found)) => found.is(&self.guard, key, expected)?,
             _ => false,
         };
         if !holds {

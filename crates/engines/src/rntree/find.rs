@@ -3,7 +3,6 @@
 use medium::sync::Ordering;
 use medium::{Lsn, Medium, kernels};
 use pool::Guard;
-use std::cmp::Ordering as Compare;
 
 use super::RnTree;
 use super::layout::{Leaf, LeafRecord};
@@ -169,8 +168,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             let first = cells[0].load(guard);
             if first == C::word(key) {
                 let words = [first, cells[1].load(guard)];
-                if C::hash_of(words) == hash && C::compare_tie(guard, key, words)? == Compare::Equal
-                {
+                if C::hash_of(words) == hash && C::is_key(guard, key, words)? {
                     return Ok(Some((entry, words)));
                 }
             }

@@ -239,9 +239,9 @@ pub struct Args {
     /// Use the codec for records for all sizes
     #[arg(long)]
     pub(crate) records: bool,
-    /// Verify every record that is read (`Options::verify`)
+    /// Read records without their check (`Options::verify(false)`)
     #[arg(long)]
-    pub(crate) verify: bool,
+    pub(crate) no_verify: bool,
     /// Seed of keys and choices
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,

@@ -142,7 +142,7 @@ fn store_options(args: &Args) -> Result<Options> {
         .epoch(Duration::from_millis(args.epoch_ms))
         .settings(args.engine, args.settings()?)
         .engines(crate::ENGINES)
-        .verify(args.verify)
+        .verify(!args.no_verify)
         // A pool with a log is dropped without a clean close.
         .close_cleanly(args.medium != PoolMedium::File);
     if let Some(line_store) = args.line_store {

@@ -23,6 +23,7 @@ use crate::names::named;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+pub(crate) mod crc;
 #[cfg(loom)]
 mod modelled;
 mod portable;

@@ -424,9 +424,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         };
         for slot in bits(tied) {
             let words = [C::word(key), leaf.entries[slot][1].load(guard)];
-            if !C::TIES
-                || C::hash_of(words) == C::hash(key) && C::compare_tie(guard, key, words)?.is_eq()
-            {
+            if !C::TIES || C::hash_of(words) == C::hash(key) && C::is_key(guard, key, words)? {
                 look.found = Some((slot, words));
                 break;
             }
