@@ -968,6 +968,13 @@ fn damage_is_found_by_check() {
     assert_eq!(said.json()["first_violations"][0]["tree"], json!("main"));
     let said = run(&on("check", &pool, &[])).expect(1);
     assert!(said.text().contains("offset"), "{said:?}");
+    // A get once printed the damaged value, with exit code 0.
+    let refused = run(&on("get", &pool, &["a key to be found"])).expect(3);
+    let names_key = refused.errors.contains("\"a key to be found\"");
+    let names_offset = refused.errors.contains("offset");
+    let names_way_out = refused.errors.contains("salvage");
+    assert!(names_key && names_offset && names_way_out, "{refused:?}");
+    assert!(!refused.text().contains("a value"), "{refused:?}");
 }
 
 /// The exit code was once 0, as if the tree were sound.

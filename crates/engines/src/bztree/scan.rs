@@ -49,8 +49,14 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 sorted = into.len();
             }
         }
-        let compare =
-            |one: &EntryWords, other: &EntryWords| Self::compare_entries(guard, *one, *other);
+        let compare = |one: &EntryWords, other: &EntryWords| {
+            if C::TIES && one[0] == other[0] {
+                // The keys in the records decide the order in which the scan returns them.
+                C::expect_key(guard, *one)?;
+                C::expect_key(guard, *other)?;
+            }
+            Self::compare_entries(guard, *one, *other)
+        };
         if runs::sort(into, sorted, compare)? {
             // The key was removed and inserted again while its leaf was read: the later entry
             // counts.

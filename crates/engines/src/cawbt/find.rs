@@ -1,6 +1,7 @@
 //! Descents and point reads.
 
 use std::cmp::Ordering;
+use std::sync::atomic::Ordering as AtomicOrdering;
 
 use medium::kernels;
 use medium::sync::pause;
@@ -281,6 +282,11 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             Ok(self.is_still(at).then_some((found, lsn)))
         })?;
         if looked.0.is_none() {
+            // The key that belongs to that record is not known: it may be this one.
+            let damaged = self.damaged_key.load(AtomicOrdering::Relaxed);
+            if damaged != 0 {
+                return Err(Error::corrupt(damaged, "a record that fails its check"));
+            }
             self.expect_keys_on_way(guard, key)?;
         }
         Ok(looked)

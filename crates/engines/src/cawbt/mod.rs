@@ -98,7 +98,7 @@ mod versions;
 
 use std::marker::PhantomData;
 
-use medium::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
+use medium::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 use medium::{LineValue, MediumError};
 
 use crate::index::Measured;
@@ -205,6 +205,9 @@ pub struct CawbTree<M: Medium, C: Codec> {
     is_search_fast: bool,
     recovery_ns: u64,
     recovered_from_crash: bool,
+    /// In a pool that verifies reads: the offset of a record that failed its check when the open put
+    /// its key into the table. 0 if there is none.
+    damaged_key: AtomicU64,
     codec: PhantomData<fn() -> C>,
 }
 
@@ -225,6 +228,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             is_search_fast: true,
             recovery_ns: 0,
             recovered_from_crash: false,
+            damaged_key: AtomicU64::new(0),
             codec: PhantomData,
         })
     }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use medium::sync::Mutex;
+use medium::sync::{Mutex, Ordering};
 
 use super::check::{NOT_FIRST, NodeSurvey, Stale};
 use super::layout::{LoadedNode, NodeContent, NodeLine};
@@ -146,6 +146,9 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             let node = LoadedNode::load(guard, *offset)?;
             for (position, record) in node.pointers().enumerate() {
                 let words = entry_at::<M, C>(guard, record, &mut key)?;
+                if C::expect_key(guard, words).is_err() {
+                    self.damaged_key.store(record, Ordering::Relaxed);
+                }
                 // `check` verifies the order of keys with equal first words.
                 if last.is_some_and(|last| words[0] < last[0] || !C::TIES && words[0] == last[0]) {
                     return Err(Error::corrupt(*offset, "entries out of order"));

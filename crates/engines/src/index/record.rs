@@ -312,3 +312,6 @@ impl Record {
         Ok(self.compare(guard, &copy)?.is_eq())
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

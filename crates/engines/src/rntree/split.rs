@@ -428,16 +428,32 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 tail: 0,
             });
         }
+        if left[0] != right[0] {
+            // The words decide. The first byte in which the right one is greater is no padding.
+            let common = (left[0] ^ right[0]).leading_zeros() as usize / 8;
+            let bytes = right[0].to_be_bytes();
+            let separator = &bytes[..=common];
+            return self.inner.separator(C::key(separator)?, separator);
+        }
         let mut low = Vec::new();
         let mut high = Vec::new();
         C::copy_key(guard, left, &mut low)?;
         C::copy_key(guard, right, &mut high)?;
-        let common = low
-            .iter()
-            .zip(&high)
-            .take_while(|(low, high)| low == high)
-            .count();
-        high.truncate(common + 1);
+        // A separator from a damaged key would lead readers of other keys to the wrong leaf.
+        let right_key = C::expect_key(guard, right);
+        if C::expect_key(guard, left).is_err() {
+            right_key?;
+        } else if right_key.is_err() {
+            high = low;
+            high.push(0);
+        } else {
+            let common = low
+                .iter()
+                .zip(&high)
+                .take_while(|(low, high)| low == high)
+                .count();
+            high.truncate(common + 1);
+        }
         self.inner.separator(C::key(&high)?, &high)
     }
 
