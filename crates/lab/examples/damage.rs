@@ -4,10 +4,18 @@
 //! cargo xtask damage --engine rntree --rounds 2000 --json
 //! ```
 //!
-//! Each round runs in a child process, so that a panic, an abort and a loop are seen as such. Exit
-//! code: 0 = all damage was noticed, and pools that the check called sound were saved; 1 = not so,
-//! or a round panicked or went on for ever; 2 = wrong usage. With `--codec word` damage may go
-//! unnoticed: numbers have no check.
+//! Each round runs in a child process, so that a panic, an abort and a loop are seen as such. A
+//! round opens the damaged pool, reads it in all ways, checks it and salvages it.
+//!
+//! Exit code:
+//!
+//! - 0: all damage was noticed, no read returned a wrong value, the check reported damage wherever
+//!   reads missed keys, and pools that the check called sound were saved.
+//! - 1: not so, or a round panicked or went on for ever.
+//! - 2: wrong usage.
+//!
+//! With `--codec word` damage may go unnoticed, because numbers have no check: silent damage and
+//! wrong values are counted, and are no failure.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -18,7 +26,8 @@ use std::time::{Duration, Instant};
 use clap::{Parser, ValueEnum};
 use everleaf::{CodecKind, MediumChoice, TreeOptions};
 use everleaf_lab::testing::damage::{
-    Damage, DamageFindings, KINDS, TreeContent, content, damage, examine, make,
+    Damage, DamageFindings, KINDS, ReadFindings, SilentKeys, TreeContent, content, damage, examine,
+    make,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
@@ -111,6 +120,14 @@ struct Report {
     sound_not_saved: u64,
     /// Rounds of which the check called the pool sound, and a read failed.
     missed_by_check: u64,
+    /// Wrong answers of reads.
+    reads_wrong: WrongReads,
+    /// Keys that reads missed without an error.
+    reads_missed: MissedReads,
+    /// Rounds of which reads missed keys, and the check called the pool sound.
+    missed_unchecked: u64,
+    /// Rounds of which a read returned an error.
+    reads_errors: u64,
     /// The least number of entries that were saved after one flipped bit; and the round.
     saved_min: Option<usize>,
     saved_min_round: Option<u64>,
@@ -129,14 +146,42 @@ struct Report {
     survivors: Vec<String>,
 }
 
+/// Rounds of which reads returned wrong values, or keys that the tree does not have.
+#[derive(Default, Serialize)]
+struct WrongReads {
+    rounds: u64,
+    /// The number of these values and keys.
+    values: usize,
+}
+
+/// Rounds of which reads missed keys without an error.
+#[derive(Default, Serialize)]
+struct MissedReads {
+    rounds: u64,
+    /// The number of keys, of all rounds.
+    keys: usize,
+    /// The most keys of one round; and the first such round.
+    keys_max: usize,
+    keys_max_round: Option<u64>,
+    /// The rounds of each kind of damage.
+    kinds: BTreeMap<String, u64>,
+    /// Each of the rounds.
+    details: Vec<String>,
+}
+
 impl Report {
     fn may_be_silent(&self) -> bool {
         self.codec == CodecKind::Word.name()
     }
 
     fn is_sound(&self) -> bool {
-        let silent = if self.may_be_silent() { 0 } else { self.silent };
-        silent + self.panics + self.hangs + self.sound_not_saved + self.missed_by_check == 0
+        let silent = if self.may_be_silent() {
+            0
+        } else {
+            self.silent + self.reads_wrong.rounds
+        };
+        let unchecked = self.missed_by_check + self.missed_unchecked;
+        silent + self.panics + self.hangs + self.sound_not_saved + unchecked == 0
     }
 
     fn survivor(&mut self, bar: &ProgressBar, round: u64, what: &str) {
@@ -170,7 +215,7 @@ impl Report {
                 &format!("sound, but not all was saved: {kind} at {offset:#x}"),
             );
         }
-        if seen.is_missed_by_check {
+        if seen.is_missed_by_check() {
             self.missed_by_check += 1;
             self.survivor(
                 bar,
@@ -178,6 +223,7 @@ impl Report {
                 &format!("sound, but a read failed: {kind} at {offset:#x}"),
             );
         }
+        self.add_reads(bar, number, round);
         if *kind == KINDS[0] && self.saved_min.is_none_or(|saved| seen.saved < saved) {
             self.saved_min = Some(seen.saved);
             self.saved_min_round = Some(number);
@@ -191,6 +237,58 @@ impl Report {
             self.wrong_max_round = Some(number);
         }
     }
+
+    fn add_reads(&mut self, bar: &ProgressBar, number: u64, round: &Round) {
+        let Round {
+            damage: Damage { kind, offset },
+            seen,
+        } = round;
+        let ReadFindings {
+            wrong,
+            missed,
+            errors,
+            ..
+        } = &seen.reads;
+        let place = format!("{kind} at {offset:#x}");
+        if *errors > 0 {
+            self.reads_errors += 1;
+        }
+        if wrong.keys > 0 {
+            self.reads_wrong.rounds += 1;
+            self.reads_wrong.values += wrong.keys;
+            if !self.may_be_silent() {
+                let what = format!("reads were wrong, {}: {place}", described(wrong));
+                self.survivor(bar, number, &what);
+            }
+        }
+        if missed.keys > 0 {
+            let missed_reads = &mut self.reads_missed;
+            missed_reads.rounds += 1;
+            missed_reads.keys += missed.keys;
+            if missed.keys > missed_reads.keys_max {
+                missed_reads.keys_max = missed.keys;
+                missed_reads.keys_max_round = Some(number);
+            }
+            *missed_reads.kinds.entry(kind.clone()).or_default() += 1;
+            let detail = format!("round {number}: {}: {place}", described(missed));
+            missed_reads.details.push(detail);
+        }
+        if seen.are_missed_keys_unchecked() {
+            self.missed_unchecked += 1;
+            let what = format!("sound, but reads missed {}: {place}", described(missed));
+            self.survivor(bar, number, &what);
+        }
+    }
+}
+
+/// The keys of silent answers, in words.
+fn described(silent: &SilentKeys) -> String {
+    let answers: Vec<String> = silent
+        .answers
+        .iter()
+        .map(|(read, count)| format!("{count} by {read:?}"))
+        .collect();
+    format!("{} keys ({})", silent.keys, answers.join(", "))
 }
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -336,6 +434,19 @@ fn print(report: &Report) {
     println!(
         "  {} called sound, though a read failed",
         report.missed_by_check
+    );
+    println!(
+        "  reads: {} rounds with wrong values ({} values), {} rounds with errors",
+        report.reads_wrong.rounds, report.reads_wrong.values, report.reads_errors
+    );
+    let missed = &report.reads_missed;
+    println!(
+        "  {} rounds in which reads missed keys without an error ({} keys, at most {} in one round)",
+        missed.rounds, missed.keys, missed.keys_max
+    );
+    println!(
+        "  {} of these were called sound by the check",
+        report.missed_unchecked
     );
     if let Some(saved) = report.saved_min
         && let Some(round) = report.saved_min_round

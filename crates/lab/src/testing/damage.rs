@@ -1,17 +1,23 @@
 //! Damage to one place of a pool: whether it is noticed, and which entries a salvage saves.
 //!
 //! A pool is made once. Each round then damages a copy of it, in a place that follows from seed and
-//! round alone, and examines the copy: [`examine`] opens it, checks it, reads all of it and
-//! salvages it.
+//! round alone, and examines the copy: [`examine`] opens it, reads all of it in several ways, checks
+//! it and salvages it.
+
+mod reads;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use everleaf::{CodecKind, LeftOut, MediumChoice, Options, Part, Result, Store, TreeOptions};
+use everleaf::{
+    CodecKind, ErrorKind, LeftOut, MediumChoice, Options, Part, Result, Store, TreeOptions,
+};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
+
+pub use reads::{ReadFindings, ReadKind, SilentKeys};
 
 /// Entries of the tree.
 pub const ENTRIES: usize = 20_000;
@@ -62,9 +68,18 @@ fn value(codec: CodecKind, random: &mut StdRng) -> Vec<u8> {
     (0..length).map(|_| random.random()).collect()
 }
 
+/// The key of an entry that was there for a while.
+fn removed_key(codec: CodecKind, index: usize) -> Vec<u8> {
+    match codec {
+        CodecKind::Word => (index as u64).to_be_bytes().to_vec(),
+        _ => format!("removed {index}").into_bytes(),
+    }
+}
+
 fn options(medium: MediumChoice) -> Options {
     // Epochs end at fixed places, so that a seed makes the same pool again.
     Options::new()
+        .verify(true)
         .medium(medium)
         .engines(crate::ENGINES)
         .manual_epochs()
@@ -87,10 +102,6 @@ pub fn make(
     let store = options(medium).open(path)?;
     let tree = store.tree_with(TREE, kind)?;
     let codec = kind.codec;
-    let removed = |index: usize| match codec {
-        CodecKind::Word => (index as u64).to_be_bytes().to_vec(),
-        _ => format!("removed {index}").into_bytes(),
-    };
     let mut random = StdRng::seed_from_u64(seed);
     let mut entries: Vec<_> = content.iter().collect();
     entries.shuffle(&mut random);
@@ -99,14 +110,16 @@ pub fn make(
             tree.put(key, value(codec, &mut random))?;
         }
         if index < REMOVED {
-            tree.put(removed(index), value(codec, &mut random))?;
+            tree.put(removed_key(codec, index), value(codec, &mut random))?;
         }
         if index % 1000 == 0 {
             store.sync()?;
         }
         tree.put(key, final_value)?;
     }
-    (0..REMOVED).try_for_each(|index| tree.remove(removed(index)).map(drop))?;
+    for index in 0..REMOVED {
+        tree.remove(removed_key(codec, index))?;
+    }
     drop(tree);
     Ok(store.close()?)
 }
@@ -187,10 +200,12 @@ pub fn damage(bytes: &mut [u8], seed: u64, round: u64) -> Damage {
 /// The observations of a damaged pool.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
 pub struct DamageFindings {
-    /// The first report of the open, the check or the reading of all entries.
+    /// The first report of the open, the check or the reads.
     pub found: Option<String>,
-    /// Whether the check reported nothing, and yet a read failed.
-    pub is_missed_by_check: bool,
+    /// The first report of the check.
+    pub check: Option<String>,
+    /// The results of the reads, which come before the check; nothing if the pool does not open.
+    pub reads: ReadFindings,
     /// Whether all entries were read, and none else.
     pub is_intact: bool,
     /// Entries that the salvage saved as they were stored.
@@ -213,6 +228,18 @@ impl DamageFindings {
             && self.is_intact
             && (self.saved < ENTRIES || self.wrong + self.left_out > 0)
     }
+
+    /// Whether the check reported nothing, and yet a read failed.
+    #[must_use]
+    pub fn is_missed_by_check(&self) -> bool {
+        self.check.is_none() && self.reads.errors > 0
+    }
+
+    /// Whether the check reported nothing, and yet reads missed keys.
+    #[must_use]
+    pub fn are_missed_keys_unchecked(&self) -> bool {
+        self.check.is_none() && self.reads.missed.keys > 0
+    }
 }
 
 /// Examines a pool.
@@ -226,33 +253,34 @@ pub fn examine(path: &Path, medium: MediumChoice, content: &TreeContent) -> Dama
     seen
 }
 
-fn look_at(store: &Store, content: &TreeContent, seen: &mut DamageFindings) {
-    let read = || -> Result<bool> {
-        let tree = store.open_tree(TREE)?;
-        let mut expected = content.iter();
-        let mut is_same = true;
-        let mut range = tree.iter();
-        while let Some((key, value)) = range.next_entry()? {
-            is_same &= expected
-                .next()
-                .is_some_and(|(one, other)| (&one[..], &other[..]) == (key, value));
+/// Reads the tree of a store in all ways.
+fn read(store: &Store, content: &TreeContent) -> ReadFindings {
+    match store.open_tree(TREE) {
+        Ok(tree) => reads::read_all(&tree, content),
+        Err(error) if matches!(error.kind(), ErrorKind::NoSuchTree { .. }) => {
+            ReadFindings::without_tree(content)
         }
-        Ok(is_same && expected.next().is_none())
+        Err(error) => ReadFindings::unopened(&error),
+    }
+}
+
+/// Returns the first report of the check.
+fn check(store: &Store) -> Option<String> {
+    match store.check() {
+        Ok(violations) => violations.first().map(ToString::to_string),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+fn look_at(store: &Store, content: &TreeContent, seen: &mut DamageFindings) {
+    seen.reads = read(store, content);
+    seen.is_intact = seen.reads.are_right();
+    seen.check = check(store);
+    seen.found = match (&seen.check, &seen.reads.first_error) {
+        (Some(violation), _) => Some(format!("check: {violation}")),
+        (None, Some(error)) => Some(format!("read: {error}")),
+        (None, None) => None,
     };
-    let read = read();
-    seen.is_intact = read.as_ref().is_ok_and(|is_same| *is_same);
-    let checked = match store.check() {
-        Ok(violations) => violations
-            .first()
-            .map(|violation| format!("check: {violation}")),
-        Err(error) => Some(format!("check: {error}")),
-    };
-    // An error that there is no such tree does not report damage.
-    let told = read
-        .err()
-        .filter(|error| !matches!(error.kind(), everleaf::ErrorKind::NoSuchTree { .. }));
-    seen.is_missed_by_check = checked.is_none() && told.is_some();
-    seen.found = checked.or_else(|| told.map(|error| format!("read: {error}")));
     let salvaged = store.salvage(TREE, |key, value| {
         let is_stored = content.get(key).is_some_and(|stored| stored == value);
         if is_stored {
