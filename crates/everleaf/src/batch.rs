@@ -15,7 +15,7 @@ use crate::{Pending, Store, Tree};
 /// whatever crash comes.
 ///
 /// Of several writes to one key the last one counts. Conditions are about the state before the
-/// batch. Nothing is written before [`Store::write`], which leaves the batch as it is. A batch
+/// batch, and no crash leaves the batch without the state that they have read. Nothing is written before [`Store::write`], which leaves the batch as it is. A batch
 /// keeps its trees open.
 ///
 /// ```
@@ -86,6 +86,12 @@ impl Batch {
     }
 
     /// Demands that a key has this value before the batch, or is absent (`None`).
+    ///
+    /// If the tree is durable by epochs ([`Engine::is_buffered`](crate::Engine::is_buffered)), a
+    /// crash may take back what the running epoch has changed. It then takes back the batch as
+    /// well. For that a batch that writes only to other trees ends the epoch, unless the epoch of
+    /// the state that it has read has ended before. A change of a neighbour of the key may count as
+    /// a change of the key. The same holds for [`Batch::expect_present`].
     pub fn expect(
         &mut self,
         tree: &Tree,
@@ -127,8 +133,8 @@ impl Batch {
         self.conditions.clear();
     }
 
-    /// A tree that the batch writes to, if all of these are durable by epochs. With any other tree
-    /// a batch ends the epoch.
+    /// A tree that the batch writes to, if all of these are durable by epochs. A batch that writes
+    /// to any other tree is durable at the position that the write returns.
     pub(crate) fn last_by_epochs(&self) -> Option<&Tree> {
         let mut written = None;
         for write in &self.writes {
@@ -182,7 +188,9 @@ impl Store {
     /// Does all writes of a batch, if all of its conditions hold; a crash leaves all of them or
     /// none. Durable when this returns, with one wait for the medium; if all of its trees are
     /// durable by epochs ([`Engine::is_buffered`](crate::Engine::is_buffered)), with the end of the
-    /// running epoch, like any other write to them. If only some are, this ends the epoch.
+    /// running epoch, like any other write to them. If only some are, this ends the epoch; so does
+    /// a condition on a state of the running epoch, if no write is to a tree that is durable by
+    /// epochs ([`Batch::expect`]).
     ///
     /// No other write to the same keys comes between. Readers may see some of the writes and not
     /// yet the others. Writes to other keys go on, though some wait: a tree has 64 locks for all of

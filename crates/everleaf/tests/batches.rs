@@ -266,6 +266,99 @@ fn a_batch_waits_for_the_disk_once() -> Result<()> {
     Ok(())
 }
 
+fn put_if(store: &Store, expected: Option<&str>, value: &str) -> Result<()> {
+    let read = tree_of(store, Engine::MASSTREE)?;
+    let written = tree_of(store, Engine::RNTREE)?;
+    let mut batch = Batch::new();
+    batch
+        .expect(&read, "key", expected.map(str::as_bytes))
+        .put(&written, "key", value);
+    store.write(&batch)
+}
+
+fn epochs(store: &Store) -> Result<u64> {
+    let tree = tree_of(store, Engine::MASSTREE)?;
+    Ok(tree.epoch_stat().unwrap().epochs)
+}
+
+/// All writes of a batch are immediate, and its condition has read a tree that is durable by epochs.
+/// The batch once survived a crash that took back what it had read.
+#[test]
+fn a_crash_leaves_no_batch_without_what_it_has_read() -> Result<()> {
+    for medium in [MediumChoice::Dax, MediumChoice::File] {
+        let folder = tempdir().unwrap();
+        let path = folder.path().join("a.pool");
+        let options = Options::new()
+            .medium(medium)
+            .manual_epochs()
+            .close_cleanly(false);
+        let mut before = None;
+        for (number, state) in [Some("inserted"), Some("updated"), None]
+            .into_iter()
+            .enumerate()
+        {
+            let store = options.open(&path)?;
+            let read = tree_of(&store, Engine::MASSTREE)?;
+            assert_eq!(value(&read, "key")?.as_deref(), before);
+            match state {
+                Some(state) => read.put("key", state)?,
+                None => assert!(read.remove("key")?),
+            }
+            let begun = epochs(&store)?;
+            put_if(&store, state, &format!("batch {number}"))?;
+            let ended = epochs(&store)? - begun;
+            drop(read);
+            // The running epoch fails.
+            drop(store);
+
+            let store = options.open(&path)?;
+            let read = tree_of(&store, Engine::MASSTREE)?;
+            let written = tree_of(&store, Engine::RNTREE)?;
+            assert_eq!(
+                value(&written, "key")?,
+                Some(format!("batch {number}")),
+                "the batch returned"
+            );
+            assert_eq!(value(&read, "key")?.as_deref(), state, "{medium:?}");
+            assert_eq!(ended, 1, "epochs that the batch has ended");
+            before = state;
+        }
+    }
+    Ok(())
+}
+
+/// A batch need not end an epoch for a state whose epoch has ended, not even if an open has touched
+/// the node since.
+#[test]
+fn a_batch_on_a_state_whose_epoch_has_ended_ends_no_epoch() -> Result<()> {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("a.pool");
+    let options = Options::new().manual_epochs().close_cleanly(false);
+    let store = options.open(&path)?;
+    tree_of(&store, Engine::MASSTREE)?.put("key", "kept")?;
+    store.sync()?;
+    let begun = epochs(&store)?;
+    put_if(&store, Some("kept"), "1")?;
+    assert_eq!(epochs(&store)?, begun);
+    // The crash takes this back, and no batch has read it.
+    tree_of(&store, Engine::MASSTREE)?.put("key", "lost")?;
+    let refused = put_if(&store, Some("kept"), "2").unwrap_err();
+    assert!(
+        matches!(refused.kind(), ErrorKind::ConditionFailed { .. }),
+        "{refused}"
+    );
+    assert_eq!(epochs(&store)?, begun);
+    drop(store);
+
+    let store = options.open(&path)?;
+    let begun = epochs(&store)?;
+    put_if(&store, Some("kept"), "3")?;
+    assert_eq!(epochs(&store)?, begun);
+    let written = tree_of(&store, Engine::RNTREE)?;
+    assert_eq!(value(&written, "key")?.as_deref(), Some("3"));
+    Ok(())
+}
+
 /// A batch waits for a load of one of its trees. The source of the load would wait for itself.
 #[test]
 fn a_batch_waits_for_a_load() -> Result<()> {

@@ -4,7 +4,8 @@
 //! an entry, in words
 //! 0      bytes of the entry (48 bits), with a check
 //! 1      CRC32C of the words from 2 on
-//! 2      the epoch that the batch lies in, if it also writes to trees that are durable by epochs; 0 if not
+//! 2      the epoch that the batch lies in, if it also writes to trees that are durable by epochs, or rests on a
+//!        state of one that a crash may take back; 0 if not
 //! 3 ..   writes, one after the other: the first root word of the tree, and in one of two forms what to do there
 //!        - bytes of the key (32 bits); bytes of the value plus one, or 0 to remove the key (32 bits); the key and the value, each
 //!          padded with zeros to a whole word

@@ -15,14 +15,20 @@
 //! A tree is durable *immediately* (an operation is durable when it returns) or *by epochs*.
 //!
 //! 1. Lock the stripes. Check the conditions. Set aside slabs for the worst case.
-//! 2. *Only trees by epochs*: apply the batch within one epoch. The end of that epoch is the
+//! 2. *Writes by epochs alone*: apply the batch within one epoch. The end of that epoch is the
 //!    commit. There is no journal entry.
-//! 3. *Only immediate trees*: write the new records, then a journal entry that lists all writes,
+//! 3. *Immediate writes alone*: write the new records, then a journal entry that lists all writes,
 //!    then publish the entry in a slot of the pool's prefix: the commit. Apply the writes; the
 //!    trees take over the records.
 //! 4. *Both*: write the records. Within one epoch, publish an entry that lists the immediate writes
 //!    and names the epoch, and apply the other writes. The end of that epoch is the commit. Then
 //!    apply the immediate writes.
+//!
+//! A batch of immediate writes takes step 4 as well if a condition has read a state that the
+//! running epoch has changed: a crash may take that state back. The locked stripes keep the state
+//! until the batch is done, so the epoch of the entry is that of the state or a later one. After a
+//! crash both are there, or neither is. If the epoch of the state has ended, its end is ordered
+//! before the entry, and the batch takes step 3.
 //! 5. Clear the slot; that is ordered before any later write to these keys. Unlock the stripes.
 //!    Wait until all of it is durable.
 //!
@@ -174,10 +180,13 @@ pub fn write<M: Medium>(pool: &Pool<M>, batch: &BatchRequest<'_>) -> Result<Lsn>
         return Err(ErrorKind::ConditionFailed { tree, index }.into());
     }
 
+    let tree_by_epochs = batch.tree_by_epochs(&writes)?;
+
     let commit = BatchCommit {
         pool,
         batch,
         writes,
+        tree_by_epochs,
     };
     let committed = pool.with_set_aside(&room, || commit.run())?;
     drop(locked);
@@ -351,6 +360,28 @@ impl<'b> BatchRequest<'b> {
         Ok(Observed { value: None, lsn })
     }
 
+    /// A tree in whose epochs the batch must lie, by its number: one that it writes to; or, if all
+    /// writes are immediate, one of which a condition has read a state that a crash may take back.
+    /// All trees of a pool share their epochs, so one is enough. The conditions hold, and the
+    /// stripes are locked.
+    fn tree_by_epochs(&self, writes: &LastWrites<'b>) -> Result<Option<usize>> {
+        if let Some(write) = writes.by_epochs.first() {
+            return Ok(Some(write.tree));
+        }
+        if writes.immediate.is_empty() {
+            return Ok(None);
+        }
+        for expected in &self.conditions {
+            let Some(epochs) = self.trees[expected.tree].tree.epochs() else {
+                continue;
+            };
+            if epochs.has_changed(expected.key)? {
+                return Ok(Some(expected.tree));
+            }
+        }
+        Ok(None)
+    }
+
     /// Whether a write puts a record into its tree.
     pub(super) fn has_record(&self, write: &Write<'_>) -> bool {
         write.value.is_some() && self.trees[write.tree].has_records()
@@ -371,6 +402,8 @@ struct BatchCommit<'c, 'b, M: Medium> {
     pool: &'c Pool<M>,
     batch: &'c BatchRequest<'b>,
     writes: LastWrites<'b>,
+    /// A tree in whose epochs the batch lies, by its number.
+    tree_by_epochs: Option<usize>,
 }
 
 /// A journal entry that was published within an epoch.
@@ -514,10 +547,10 @@ impl<'b, M: Medium> BatchCommit<'_, 'b, M> {
         Ok(cleared)
     }
 
-    /// The epochs that the batch writes in, if it does; all trees of a pool share them.
+    /// The epochs that the batch lies in, if it does; all trees of a pool share them.
     fn epochs(&self) -> Option<&dyn Epochs> {
-        let write = self.writes.by_epochs.first()?;
-        self.batch.trees[write.tree].tree.epochs()
+        let tree = self.tree_by_epochs?;
+        self.batch.trees[tree].tree.epochs()
     }
 
     /// After an error in the middle of a batch only the next open can finish or undo it. Until then

@@ -617,6 +617,15 @@ pub trait Epochs {
     /// Ends no epoch from now on: the next open counts the running one as failed.
     fn give_up(&self);
 
+    /// Whether a crash may take back the state of a key, also its absence, because the running
+    /// epoch has changed it. An engine may answer `true` for more keys than that. If the answer is
+    /// `false`, the state is ordered before everything that is flushed later. No thread writes to
+    /// the key meanwhile. A transient tree answers `false`. O(log n).
+    ///
+    /// # Errors
+    /// Those of damage and of keys that the tree cannot hold.
+    fn has_changed(&self, key: &[u8]) -> Result<bool>;
+
     /// Whether this epoch is complete and durable. O(1).
     fn is_durable(&self, epoch: u64) -> bool;
 

@@ -89,13 +89,14 @@
 //! | external log, allocator, which know no nodes | `shard` `external_log` `allocator` |
 //! | the parts together; recovery | `core` `recover` `sweep` |
 //! | access to nodes | `access` `record` `cells` `nodes` `in_line_log` |
-//! | operations | `find` `get_many` `scan`; `split` `remove` `insert` `write` `load`; `check` |
+//! | operations | `find` `get_many` `scan`; `split` `remove` `insert` `write` `load`; `changed` `check` |
 //!
 //! Only `mod` and `entry` are generic over codecs, so the rest is compiled once for each medium.
 
 mod access;
 mod allocator;
 mod cells;
+mod changed;
 mod check;
 mod core;
 mod entry;
@@ -429,6 +430,12 @@ impl<M: Medium, C: Codec> Epochs for MassTree<M, C> {
         if let Some(epochs) = self.core.shared() {
             epochs.give_up();
         }
+    }
+
+    /// A change of another key counts as well, if it changed a node on the way to this key.
+    fn has_changed(&self, key: &[u8]) -> Result<bool> {
+        C::key(key)?;
+        self.core.has_changed(key)
     }
 
     fn is_durable(&self, epoch: u64) -> bool {

@@ -116,7 +116,7 @@ impl<M: Medium> View<'_, M> {
 
     /// Where a node leads to for a slice: the position of a child or the slot of an entry, and the
     /// pointer there.
-    fn step(&self, node: &NodeRef<'_>, slice: Slice) -> Option<(usize, u64)> {
+    pub(super) fn step(&self, node: &NodeRef<'_>, slice: Slice) -> Option<(usize, u64)> {
         match node {
             NodeRef::Interior(node) => {
                 let rank = self.rank(node, node.shape.load(&self.guard), SliceTarget::At(slice));

@@ -724,6 +724,75 @@ fn a_pool_that_a_load_has_filled_is_emptied() {
     assert!(is_sound(&*tree));
 }
 
+/// A key whose state differs from that at the last end of an epoch has changed, whatever splits and
+/// removals of nodes and layers came with it. After an end, and after an open, no key has.
+fn compare_changes(codec: CodecKind, key: fn(u64) -> Vec<u8>) {
+    const KEYS: u64 = 60;
+    const ROUNDS: u64 = 40;
+    let pool = pool(16 << 20);
+    let options = MassTreeOptions {
+        close_cleanly: false,
+        ..options()
+    };
+    let mut tree = instrumented::create(&pool, "tree", codec, options).unwrap();
+    let mut random = 1_u64;
+    let mut ended = BTreeMap::new();
+    for round in 0..ROUNDS {
+        let mut now = ended.clone();
+        let has_changed = |tree: &Tree, number| {
+            let epochs = tree.epochs().unwrap();
+            epochs.has_changed(&key(number)).unwrap()
+        };
+        for number in 0..KEYS {
+            assert!(!has_changed(&*tree, number), "key {number}, round {round}");
+        }
+        // Some rounds only put, some remove all keys in order.
+        let removes_all = round % 4 == 3;
+        for step in 0..KEYS {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            let number = if removes_all {
+                step
+            } else {
+                (random >> 33) % KEYS
+            };
+            let is_put = round % 4 == 0 || (random >> 20) % 2 == 0;
+            if is_put && !removes_all {
+                let value = (ROUNDS * step + round).to_be_bytes();
+                tree.put(&key(number), &value).unwrap();
+                now.insert(number, value);
+            } else {
+                tree.remove(&key(number)).unwrap();
+                now.remove(&number);
+            }
+            for number in 0..KEYS {
+                if now.get(&number) != ended.get(&number) {
+                    assert!(has_changed(&*tree, number), "key {number}, round {round}");
+                }
+            }
+        }
+        if round % 3 == 0 {
+            drop(tree);
+            let root = &pool.trees().unwrap()[0];
+            tree = instrumented::open(&pool, root, codec, options).unwrap();
+        } else {
+            tree.sync().unwrap();
+            ended = now;
+        }
+    }
+    assert!(is_sound(&*tree));
+}
+
+#[test]
+fn an_epoch_knows_the_keys_that_it_has_changed() {
+    compare_changes(CodecKind::Record, |number| number.to_be_bytes().to_vec());
+    compare_changes(CodecKind::Word, |number| number.to_be_bytes().to_vec());
+    // Several layers, which come and go.
+    compare_changes(CodecKind::Record, |number| {
+        let prefix = "prefix--".repeat(number as usize % 3);
+        format!("{prefix}{:02}", number / 3).into_bytes()
+    });
+}
+
 /// Links of free objects identify their epoch for 2^32 epochs. They are rewritten more often than
 /// that, so one rewriting may be missed: here by an open that begins with that very epoch.
 #[test]

@@ -151,7 +151,36 @@ impl BatchSubject {
                 .collect(),
         ));
         script.push(Sync);
+        if self.is_immediate(0) != self.is_immediate(1) {
+            script.extend(Self::resting_on(by_epochs));
+        }
         script
+    }
+
+    /// Batches that write to the other tree alone, under conditions on the tree `by_epochs`: on an
+    /// insert, an update and a removal of the running epoch, and on states whose epoch has ended.
+    fn resting_on(by_epochs: usize) -> Vec<BatchOperation> {
+        let immediate = 1 - by_epochs;
+        let resting = |value: Option<u64>, key: u64, expected: Option<u64>| {
+            BatchOperation::Batch(
+                vec![(immediate, 2, value)],
+                vec![(by_epochs, key, expected)],
+            )
+        };
+        vec![
+            Single((by_epochs, 2, Some(20))),
+            resting(Some(21), 2, Some(20)),
+            // The batch before has ended the epoch.
+            resting(Some(22), 2, Some(20)),
+            Single((by_epochs, 2, Some(23))),
+            resting(Some(24), 2, Some(23)),
+            Single((by_epochs, 2, None)),
+            resting(None, 2, None),
+            Single((by_epochs, 3, Some(25))),
+            Sync,
+            resting(Some(26), 3, Some(25)),
+            resting(Some(27), 4, None),
+        ]
     }
 
     /// Programs of two threads: a batch, beside a single write to one of its keys, for each of
