@@ -92,7 +92,8 @@ fn load(path: &Path, engine: Engine, entries: u64) -> Result<(), Failure> {
     let tree = store.tree_with("main", kind)?;
     let value = [b'v'; VALUE_BYTES];
     for number in 0..entries {
-        tree.pending().put(&key_of(number), value)?;
+        // The close makes all of them durable.
+        drop(tree.pending().put(key_of(number), value)?);
     }
     drop(tree);
     Ok(store.close()?)

@@ -164,7 +164,11 @@ fn a_read_is_right_or_an_error_whatever_bit_of_a_record_flips() -> Result<()> {
                 // The byte is that of a node beside the record.
                 continue;
             };
-            let place = format!("{}, byte {}", engine.name, position as i64 - at as i64);
+            let place = format!(
+                "{}, byte {}",
+                engine.name,
+                position.wrapping_sub(at).cast_signed()
+            );
             for key in keys {
                 match tree.get(key) {
                     Ok(found) => assert_eq!(found.as_deref(), Some(&value[..]), "{place}, {key}"),

@@ -13,7 +13,7 @@ const PASS_WORDS: usize = 512;
 /// A CRC-32C (Castagnoli) under way. It is that of the words' bytes, in little-endian order.
 ///
 /// ```
-/// let sum = everleaf_medium::WordSum::default().add(0x3837_3635_3433_3231);
+/// let sum = everleaf_medium::WordSum::default().with_word(0x3837_3635_3433_3231);
 /// assert_eq!(sum.check(), crc32c::crc32c(b"12345678"));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,7 +33,7 @@ impl Default for WordSum {
 impl WordSum {
     /// The sum with another word.
     #[inline(always)]
-    pub fn add(self, word: u64) -> Self {
+    pub fn with_word(self, word: u64) -> Self {
         let state = if crc::has_instruction() {
             // SAFETY: the instruction exists.
             unsafe { crc::step(self.state, word) }
@@ -44,7 +44,7 @@ impl WordSum {
     }
 
     /// The sum with bytes, whose last word is padded with zeros. O(length).
-    pub fn add_bytes(self, bytes: &[u8]) -> Self {
+    pub fn with_bytes(self, bytes: &[u8]) -> Self {
         let (whole, tail) = bytes.as_chunks::<8>();
         let sum = if whole.len() < TWO_PASSES_FROM {
             self.add_all(whole.iter().map(|chunk| u64::from_le_bytes(*chunk)))
@@ -56,12 +56,12 @@ impl WordSum {
         }
         let mut last = [0; 8];
         last[..tail.len()].copy_from_slice(tail);
-        sum.add(u64::from_le_bytes(last))
+        sum.with_word(u64::from_le_bytes(last))
     }
 
     /// The sum with words of a pool. O(words).
     #[inline]
-    pub fn add_words<M: Medium>(self, guard: &MediumGuard<'_, M>, words: &[Word]) -> Self {
+    pub fn with_words<M: Medium>(self, guard: &MediumGuard<'_, M>, words: &[Word]) -> Self {
         self.add_all(words.iter().map(|word| word.load(guard)))
     }
 

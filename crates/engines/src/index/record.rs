@@ -19,7 +19,7 @@ use crate::{Error, ErrorKind, Result};
 
 pub(crate) mod header;
 
-use header::{Header, Lengths};
+use header::{Lengths, RecordHeader};
 
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
@@ -69,7 +69,7 @@ pub fn prefix_word(key: &[u8]) -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
     offset: u64,
-    header: Header,
+    header: RecordHeader,
 }
 
 /// Refuses keys and values beyond the limits.
@@ -108,8 +108,8 @@ pub fn write<M: Medium>(guard: &Guard<'_, M>, key: &[u8], value: &[u8]) -> Resul
     lengths.write(
         guard,
         header,
-        |sum| sum.add_bytes(key),
-        |sum| sum.add_bytes(key).add_bytes(value),
+        |sum| sum.with_bytes(key),
+        |sum| sum.with_bytes(key).with_bytes(value),
     );
     copy_in(guard, &body[..key_words], key);
     copy_in(guard, &body[key_words..], value);
@@ -147,7 +147,7 @@ impl Record {
     /// [`Option`] in registers.
     #[inline(always)]
     fn if_whole<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Option<Self> {
-        let header = Header::read(guard, offset)?;
+        let header = RecordHeader::read(guard, offset)?;
         Some(Self { offset, header })
     }
 
@@ -229,7 +229,7 @@ impl Record {
             return Ok(());
         }
         let start = buffer.len();
-        let sum = self.header.sum().add_words(guard, key);
+        let sum = self.header.sum().with_words(guard, key);
         let sum = copy_out_summed(guard, value, length, buffer, sum);
         if self.header.passes(sum) {
             return Ok(());
@@ -277,12 +277,12 @@ impl Record {
             return Ok(());
         }
         let (key, value) = self.body(guard)?;
-        let key_passes = self.header.key_passes(|sum| sum.add_words(guard, key));
+        let key_passes = self.header.key_passes(|sum| sum.with_words(guard, key));
         let is_sound = match key_passes {
             Some(passes) => passes,
             None => {
-                let sum = self.header.sum().add_words(guard, key);
-                self.header.passes(sum.add_words(guard, value))
+                let sum = self.header.sum().with_words(guard, key);
+                self.header.passes(sum.with_words(guard, value))
             }
         };
         if is_sound {
@@ -301,9 +301,9 @@ impl Record {
     /// on. O(length).
     pub fn is_sound<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<bool> {
         let (key, value) = self.body(guard)?;
-        let sum = self.header.sum().add_words(guard, key);
-        let sum = sum.add_words(guard, value);
-        let key_passes = self.header.key_passes(|sum| sum.add_words(guard, key));
+        let sum = self.header.sum().with_words(guard, key);
+        let sum = sum.with_words(guard, value);
+        let key_passes = self.header.key_passes(|sum| sum.with_words(guard, key));
         if !self.header.passes(sum) || key_passes == Some(false) {
             return Ok(false);
         }

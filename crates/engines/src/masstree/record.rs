@@ -13,7 +13,7 @@ use pool::bytes::{copy_in, copy_out, copy_out_summed};
 use super::access::{View, Walk};
 use super::layout::WIDTH_MAX;
 use super::shard::Work;
-use crate::index::record::header::{Header, Lengths};
+use crate::index::record::header::{Lengths, RecordHeader};
 use crate::index::record::{prefetch_rest, prefix_word};
 use crate::{Error, Result};
 
@@ -26,7 +26,7 @@ const LINK_BYTES: u64 = 16;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     start: u64,
-    header: Header,
+    header: RecordHeader,
 }
 
 /// The greatest key that one slice holds, so that its record does not.
@@ -48,7 +48,7 @@ impl Record {
     fn if_whole<M: Medium>(guard: &Guard<'_, M>, object: u64) -> Option<Self> {
         // A sum that wraps around could lie within the pool.
         let start = object.saturating_add(LINK_BYTES);
-        let header = Header::read(guard, start)?;
+        let header = RecordHeader::read(guard, start)?;
         (object > CELL_POINTER_MAX).then_some(Self { start, header })
     }
 
@@ -185,7 +185,7 @@ impl Record {
     /// Refuses the record unless it is that of `key`. `sum` is that of the header and the value.
     #[inline(always)]
     fn expect_check_of(&self, key: &[u8], sum: WordSum) -> Result<()> {
-        if self.key_length() == key.len() && self.header.passes(sum.add_bytes(key)) {
+        if self.key_length() == key.len() && self.header.passes(sum.with_bytes(key)) {
             Ok(())
         } else {
             Err(self.fails_its_check())
@@ -202,12 +202,15 @@ impl Record {
             return Ok(());
         }
         let key = guard.words(self.key_offset(), self.stored_key_length().div_ceil(8))?;
-        let key_passes = self.header.key_passes(|sum| sum.add_words(guard, key));
+        let key_passes = self.header.key_passes(|sum| sum.with_words(guard, key));
         let is_sound = match key_passes {
             Some(passes) => passes,
             None => {
-                let sum = self.header.sum().add_words(guard, self.value_words(guard)?);
-                self.header.passes(sum.add_words(guard, key))
+                let sum = self
+                    .header
+                    .sum()
+                    .with_words(guard, self.value_words(guard)?);
+                self.header.passes(sum.with_words(guard, key))
             }
         };
         if is_sound {
@@ -274,8 +277,8 @@ impl Record {
         key: &[u8],
         value: &[u8],
     ) -> Result<bool> {
-        let sum = self.header.sum().add_bytes(value).add_bytes(key);
-        let key_passes = self.header.key_passes(|sum| sum.add_bytes(key));
+        let sum = self.header.sum().with_bytes(value).with_bytes(key);
+        let key_passes = self.header.key_passes(|sum| sum.with_bytes(key));
         let is_its_key = self.key_length() == key.len() && key_passes != Some(false);
         Ok(is_its_key && self.header.passes(sum) && self.is_padded(guard)?)
     }
@@ -359,8 +362,8 @@ impl<M: Medium> View<'_, M> {
         lengths.write(
             &self.guard,
             header,
-            |sum| sum.add_bytes(key),
-            |sum| sum.add_bytes(value).add_bytes(key),
+            |sum| sum.with_bytes(key),
+            |sum| sum.with_bytes(value).with_bytes(key),
         );
         copy_in(&self.guard, &body[..value_words], value);
         copy_in(&self.guard, &body[value_words..], stored);

@@ -755,7 +755,7 @@ fn compare_changes(codec: CodecKind, key: fn(u64) -> Vec<u8>) {
             } else {
                 (random >> 33) % KEYS
             };
-            let is_put = round % 4 == 0 || (random >> 20) % 2 == 0;
+            let is_put = round.is_multiple_of(4) || (random >> 20).is_multiple_of(2);
             if is_put && !removes_all {
                 let value = (ROUNDS * step + round).to_be_bytes();
                 tree.put(&key(number), &value).unwrap();

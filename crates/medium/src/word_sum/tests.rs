@@ -14,7 +14,7 @@ proptest! {
     /// Bytes in any number have the CRC-32C that the crate computes of them and their padding.
     #[test]
     fn the_sum_of_bytes_is_that_of_the_crate(bytes in prop::collection::vec(any::<u8>(), 0..6000)) {
-        let sum = WordSum::default().add_bytes(&bytes);
+        let sum = WordSum::default().with_bytes(&bytes);
         prop_assert_eq!(sum.check(), crc32c::crc32c(&padded(&bytes)));
     }
 
@@ -31,7 +31,7 @@ proptest! {
 
 #[test]
 fn words_of_zeros_have_a_check() {
-    let zeros = WordSum::default().add(0).add(0);
+    let zeros = WordSum::default().with_word(0).with_word(0);
     assert_ne!(zeros.check(), 0);
-    assert_ne!(zeros.check(), WordSum::default().add(0).check());
+    assert_ne!(zeros.check(), WordSum::default().with_word(0).check());
 }

@@ -25,7 +25,7 @@ const LOW_HALF: u64 = u32::MAX as u64;
 
 /// The lengths of a record and its checks, as its first words hold them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Header {
+pub(crate) struct RecordHeader {
     key_length: u32,
     value_length: u32,
     first: u64,
@@ -69,20 +69,20 @@ impl Lengths {
         sum_body: impl FnOnce(WordSum) -> WordSum,
     ) {
         let first_half = self.first_half();
-        let mut sum = WordSum::default().add(first_half);
+        let mut sum = WordSum::default().with_word(first_half);
         if let Some(second) = words.get(1) {
             let value_length = self.value as u64;
-            let key_check = sum_key(sum.add(value_length)).check();
+            let key_check = sum_key(sum.with_word(value_length)).check();
             let content = value_length | u64::from(key_check) << 32;
             second.store(guard, content);
-            sum = sum.add(content);
+            sum = sum.with_word(content);
         }
         let check = sum_body(sum).check();
         words[0].store(guard, first_half | u64::from(check) << 32);
     }
 }
 
-impl Header {
+impl RecordHeader {
     /// Reads the header at `offset`. `None` if the offset or the lengths are out of bounds.
     #[inline(always)]
     pub(crate) fn read<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Option<Self> {
@@ -138,12 +138,12 @@ impl Header {
         if self.is_long() { 16 } else { 8 }
     }
 
-    /// The sum that the words behind the header have to be added to: see [`Header::passes`].
+    /// The sum that the words behind the header have to be added to: see [`RecordHeader::passes`].
     #[inline(always)]
     pub(crate) fn sum(&self) -> WordSum {
-        let sum = WordSum::default().add(self.first & LOW_HALF);
+        let sum = WordSum::default().with_word(self.first & LOW_HALF);
         if self.is_long() {
-            sum.add(self.second)
+            sum.with_word(self.second)
         } else {
             sum
         }
@@ -162,8 +162,8 @@ impl Header {
             return None;
         }
         let lengths = WordSum::default()
-            .add(self.first & LOW_HALF)
-            .add(self.second & LOW_HALF);
+            .with_word(self.first & LOW_HALF)
+            .with_word(self.second & LOW_HALF);
         let check = u64::from(sum_key(lengths).check());
         Some(check == self.second >> 32)
     }
