@@ -19,6 +19,7 @@
 use medium::{LineForm, Medium, MediumGuard, Word};
 
 use crate::limits::SLAB_BYTES;
+use crate::lost_copy::{LostCopy, ordinal};
 use crate::{Error, ErrorKind, Result};
 
 /// The version of the format that this crate writes.
@@ -158,24 +159,67 @@ fn read<M: Medium>(guard: &MediumGuard<'_, M>, offset: u64) -> Result<[u64; HEAD
     Ok(std::array::from_fn(|index| cells[index].load(guard)))
 }
 
-/// Reads the header, and repairs a damaged copy from the other one.
-pub(crate) fn open<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<Identity> {
+/// A header that was read.
+pub(crate) struct WholeHeader {
+    pub(crate) identity: Identity,
+    /// The copy that is damaged, if one is.
+    pub(crate) damaged: Option<usize>,
+    words: [u64; HEADER_WORDS],
+}
+
+/// Reads the header, from a copy that is whole.
+pub(crate) fn find<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<WholeHeader> {
     let copies = [read(guard, COPIES[0])?, read(guard, COPIES[1])?];
     let decoded = copies.each_ref().map(Identity::decode);
+    let found = |identity, whole: usize, damaged| WholeHeader {
+        identity,
+        damaged,
+        words: copies[whole],
+    };
     match decoded {
-        [Ok(identity), Ok(other)] if identity == other => Ok(identity),
+        [Ok(identity), Ok(other)] if identity == other => Ok(found(identity, 0, None)),
         [Ok(_), Ok(_)] => Err(Error::corrupt(
             COPIES[1],
             "the two headers are of different pools",
         )),
-        [Ok(identity), Err(_)] => write(guard, COPIES[1], &copies[0]).map(|()| identity),
-        [Err(_), Ok(identity)] => write(guard, COPIES[0], &copies[1]).map(|()| identity),
+        [Ok(identity), Err(_)] => Ok(found(identity, 0, Some(1))),
+        [Err(_), Ok(identity)] => Ok(found(identity, 1, Some(0))),
         [Err(first), Err(second)] => match first.kind() {
             // The other copy may be more precise: a bad checksum says that the file is, or was, a
             // pool.
             ErrorKind::NotAPool { .. } => Err(second),
             _ => Err(first),
         },
+    }
+}
+
+/// Reads the header, and repairs a damaged copy from the other one.
+pub(crate) fn open<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<OpenedHeader> {
+    let found = find(guard)?;
+    let mut mended = None;
+    if let Some(copy) = found.damaged {
+        write(guard, COPIES[copy], &found.words)?;
+        mended = Some(lost_copy(copy));
+    }
+    Ok(OpenedHeader {
+        identity: found.identity,
+        mended,
+    })
+}
+
+/// A header that was read and repaired.
+pub(crate) struct OpenedHeader {
+    pub(crate) identity: Identity,
+    /// The copy that was damaged, and that was written anew from the other one.
+    pub(crate) mended: Option<LostCopy>,
+}
+
+fn lost_copy(copy: usize) -> LostCopy {
+    LostCopy {
+        offset: COPIES[copy],
+        what: format!("the {} copy of the header fails its check", ordinal(copy)),
+        is_outdated: false,
+        can_be_mended: true,
     }
 }
 

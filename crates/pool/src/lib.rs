@@ -18,6 +18,7 @@ mod limbo;
 mod limits;
 #[cfg(all(test, loom))]
 mod loom_tests;
+mod lost_copy;
 mod options;
 #[allow(clippy::module_inception)]
 mod pool;
@@ -30,8 +31,11 @@ pub use class::lines_taken;
 pub use error::{Error, ErrorKind, Result};
 pub use header::{BATCH_SLOTS, BATCHES, EPOCHS, FORMAT_VERSION, Identity, MEDIUM_LINE};
 pub use limits::{ALLOCATION_BYTES_MAX, SLAB_BYTES};
+pub use lost_copy::LostCopy;
 pub use options::PoolOptions;
-pub use pool::{Guard, Pool, PoolStat, bytes_expected, holder_of_file, set_holder_of_file};
+pub use pool::{
+    Guard, Pool, PoolStat, bytes_expected, has_state, holder_of_file, set_holder_of_file,
+};
 pub use quarantine::Quarantine;
 pub use roots::{DamagedRoot, ROOT_WORDS, Roots, TREE_NAME_BYTES_MAX, TREES_MAX, TreeRoot};
 pub use space::Usage;

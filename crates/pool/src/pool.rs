@@ -11,9 +11,10 @@ use medium::{LineForm, Lsn, Medium, Process};
 
 use crate::batch_slots::BatchSlots;
 use crate::class::{CLASSES, Class};
-use crate::header::{self, Identity, PREFIX_BYTES, StateWord};
+use crate::header::{self, Identity, OpenedHeader, PREFIX_BYTES, StateWord};
 use crate::limbo::{Limbo, RetiredBatch, Sink, free_batch};
 use crate::limits::SLAB_BYTES;
+use crate::lost_copy::LostCopy;
 use crate::options::PoolOptions;
 use crate::quarantine::Quarantine;
 use crate::roots::{NewRoot, ROOT_WORDS, RootTable, Roots, TreeRoot};
@@ -52,6 +53,8 @@ pub struct PoolStat {
 struct Shared<M: Medium> {
     medium: M,
     identity: Identity,
+    /// See [`Pool::header_mended`].
+    header_mended: Option<LostCopy>,
     /// Shared with deferred calls, which must not keep the pool itself open.
     space: Arc<Space>,
     limbo: Limbo,
@@ -118,7 +121,7 @@ impl Identity {
         if length == PREFIX_BYTES && header::is_blank(&guard)? {
             return Ok(None);
         }
-        let identity = header::open(&guard).map_err(Error::unopenable)?;
+        let identity = header::find(&guard).map_err(Error::unopenable)?.identity;
         if length < PREFIX_BYTES {
             let what = "the file ends inside the header; it was truncated";
             return Err(Error::corrupt(length, what).unopenable());
@@ -133,6 +136,18 @@ impl Identity {
     pub fn of_medium(medium: &impl Medium) -> Result<Option<Self>> {
         read_identity(medium).map_err(Error::unopenable)
     }
+
+    /// Gives the image of a pool whose header cannot be read another header: that of a pool of this
+    /// release, with the lines of `medium`. For an image in memory that is only read.
+    pub fn assume(medium: &impl Medium) -> Result<()> {
+        let guard = medium::MediumGuard::new(medium);
+        let identity = Self {
+            version: FORMAT_VERSION,
+            uuid: 0,
+            line_form: medium.line_form(),
+        };
+        header::create(&guard, &identity)
+    }
 }
 
 fn read_identity(medium: &impl Medium) -> Result<Option<Identity>> {
@@ -140,7 +155,16 @@ fn read_identity(medium: &impl Medium) -> Result<Option<Identity>> {
     if medium.extent().length() == 0 || header::is_blank(&guard)? {
         return Ok(None);
     }
-    Ok(Some(header::open(&guard)?))
+    Ok(Some(header::find(&guard)?.identity))
+}
+
+/// Whether the state line says that this is a pool, whose header may be lost: its words pass their
+/// checks.
+pub fn has_state(medium: &impl Medium) -> bool {
+    let guard = medium::MediumGuard::new(medium);
+    [StateWord::HighWater, StateWord::Clean, StateWord::Holder]
+        .into_iter()
+        .all(|word| word.load(&guard).is_ok())
 }
 
 /// The length that the pool on `medium` records, which may be more than the file has; `None` if it
@@ -185,11 +209,15 @@ impl<M: Medium> Pool<M> {
         let length = medium.extent().length();
         let blank = length == 0
             || length >= PREFIX_BYTES && header::is_blank(&medium::MediumGuard::new(&medium))?;
-        let identity = if blank {
-            Self::create(&medium)?
+        let header = if blank {
+            OpenedHeader {
+                identity: Self::create(&medium)?,
+                mended: None,
+            }
         } else {
             header::open(&medium::MediumGuard::new(&medium))?
         };
+        let identity = header.identity;
         if identity.line_form != medium.line_form() {
             return Err(ErrorKind::LineForm {
                 pool: identity.line_form,
@@ -228,6 +256,7 @@ impl<M: Medium> Pool<M> {
             shared: Arc::new(Shared {
                 medium,
                 identity,
+                header_mended: header.mended,
                 space: Arc::new(space),
                 limbo,
                 roots,
@@ -339,6 +368,30 @@ impl<M: Medium> Pool<M> {
     /// [`ErrorKind::Corrupt`] if the file ends inside of the table.
     pub fn roots(&self) -> Result<Roots> {
         self.shared.roots.lock().list(&self.pin())
+    }
+
+    /// The copy of the header that was damaged, and that the open has written anew from the other one.
+    pub fn header_mended(&self) -> Option<&LostCopy> {
+        self.shared.header_mended.as_ref()
+    }
+
+    /// The copies of the root table that are damaged or outdated, while the other copy is whole.
+    /// O(slots of the table).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] if the file ends inside of the table.
+    pub fn lost_copies(&self) -> Result<Vec<LostCopy>> {
+        self.shared.roots.lock().lost_copies(&self.pin())
+    }
+
+    /// Writes these copies anew, each from the other copy, and returns those that it has written.
+    /// Durable when this returns. O(slots of the table).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Medium`] if the medium failed; [`ErrorKind::Corrupt`] if the file ends inside of
+    /// the table.
+    pub fn mend_copies(&self) -> Result<Vec<LostCopy>> {
+        self.shared.roots.lock().mend_copies(&self.pin())
     }
 
     /// The tree `name`; `None` if there is none. O(trees) at the first call for any tree, then

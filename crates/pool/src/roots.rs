@@ -12,6 +12,7 @@
 //!   once more without that. From the first step on the old slot counts as empty. The next change of
 //!   the table takes the rest of the steps if a crash comes between them.
 
+mod copies;
 mod names;
 mod pages;
 mod slot;
@@ -19,8 +20,10 @@ mod slot;
 use medium::{Medium, MediumGuard};
 
 use crate::header::{StateWord, unchecked};
+use crate::lost_copy::LostCopy;
 use crate::space::Space;
 use crate::{Error, ErrorKind, Result};
+use copies::BadPart;
 use names::{Replacement, RootNames};
 use pages::RootPages;
 use slot::{NewSlot, RootSlot, SlotState, UsedSlot};
@@ -351,6 +354,78 @@ impl RootTable {
             names.replace(replaced, slot);
         }
         Ok(tree)
+    }
+
+    /// The copies of the table that are damaged or outdated while the other copy is whole. O(slots).
+    pub(crate) fn lost_copies<M: Medium>(
+        &mut self,
+        guard: &MediumGuard<'_, M>,
+    ) -> Result<Vec<LostCopy>> {
+        let bad = self.bad_parts(guard)?;
+        Ok(bad.iter().map(|part| self.describe(part)).collect())
+    }
+
+    /// Writes the copies that are damaged or outdated anew, each from the other copy. Durable when
+    /// this returns. Returns the copies that it has written. O(slots).
+    pub(crate) fn mend_copies<M: Medium>(
+        &mut self,
+        guard: &MediumGuard<'_, M>,
+    ) -> Result<Vec<LostCopy>> {
+        self.finish_replacements(guard)?;
+        let mut mended = Vec::new();
+        for part in self.bad_parts(guard)? {
+            if self.mend(guard, &part)? {
+                mended.push(self.describe(&part));
+            }
+        }
+        guard.drain()?;
+        Ok(mended)
+    }
+
+    /// Writes a part anew, and flushes it. Returns whether it could.
+    fn mend<M: Medium>(&self, guard: &MediumGuard<'_, M>, part: &BadPart) -> Result<bool> {
+        match *part {
+            BadPart::OfSlot {
+                slot, copy, part, ..
+            } => {
+                let copies = self.pages.slot(guard, slot).copies;
+                let [Some(from), Some(to)] = [copies[1 - copy], copies[copy]] else {
+                    return Ok(false);
+                };
+                copies::copy_part(guard, part, from, to);
+            }
+            BadPart::OfDirectory {
+                offset,
+                value: Some(value),
+                ..
+            } => copies::write_offset(guard, offset, value)?,
+            BadPart::OfDirectory { value: None, .. } => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// The parts of the table that are damaged or outdated in one copy.
+    fn bad_parts<M: Medium>(&mut self, guard: &MediumGuard<'_, M>) -> Result<Vec<BadPart>> {
+        let mut bad = self.pages.bad_parts(guard)?;
+        let used = slots_used(guard)?;
+        // If the number of slots in use is lost, the slots that hold zeros were never used.
+        let end = if used == 0 { self.pages.slots() } else { used };
+        let replacements = self.names(guard)?.replacements.clone();
+        for slot in 0..end.min(self.pages.slots()) {
+            // A slot that is replaced is empty, whatever it holds.
+            if !replacements.iter().any(|other| other.replaced == slot) {
+                bad.extend(self.pages.slot(guard, slot).bad_parts(guard));
+            }
+        }
+        Ok(bad)
+    }
+
+    fn describe(&self, part: &BadPart) -> LostCopy {
+        let slot_offset = match *part {
+            BadPart::OfSlot { slot, copy, .. } => self.pages.offset_of(slot, copy),
+            BadPart::OfDirectory { .. } => None,
+        };
+        part.describe(slot_offset)
     }
 
     /// Finishes renamings that were interrupted: clears the slots that are replaced, and then the

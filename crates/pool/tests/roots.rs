@@ -1,5 +1,8 @@
 //! The root table: as many trees as its directory has room for, and names that are found again.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
 use everleaf_pool::{Error, ErrorKind, Pool, PoolOptions, ROOT_WORDS, TREES_MAX};
 use medium::{Dax, DaxOptions};
 
@@ -92,6 +95,156 @@ fn trees_in_pages_are_found_after_a_clean_close_and_after_a_crash() {
                 expect_found(&pool, number);
             }
             assert_eq!(pool.trees().unwrap().len(), TREES + round + 1);
+        }
+    }
+}
+
+/// Trees of the pools whose copies are damaged: some of them are in a page.
+const COPIED: usize = 25;
+/// The two copies of the first slots, and of the directory.
+const SLOTS: [usize; 2] = [0x3000, 0xd800];
+const DIRECTORIES: [usize; 2] = [0x5800, 0x9800];
+const SLOT_BYTES: usize = 512;
+
+fn open_file(file: &File) -> Pool<Dax> {
+    let dax = Dax::new(file.try_clone().unwrap(), DaxOptions::default()).unwrap();
+    let pool = Pool::open(dax, PoolOptions::default()).unwrap();
+    pool.finish_marking();
+    pool
+}
+
+/// The bytes of a pool that was closed.
+fn bytes_of(file: &File) -> Vec<u8> {
+    let length = file.metadata().unwrap().len() as usize;
+    let mut bytes = vec![0; length];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+/// A pool of trees, and its bytes.
+fn copied() -> (File, Vec<u8>) {
+    let file = tempfile::tempfile().unwrap();
+    let pool = open_file(&file);
+    for number in 0..=COPIED {
+        create(&pool, number).unwrap();
+    }
+    let last = pool.find_tree(&name_of(COPIED)).unwrap().unwrap();
+    pool.remove_tree(&last).unwrap();
+    pool.close().unwrap();
+    let bytes = bytes_of(&file);
+    (file, bytes)
+}
+
+/// Where the copies of the first page begin, as the directory says.
+fn pages(bytes: &[u8]) -> [usize; 2] {
+    [0, 8].map(|word| {
+        let at = DIRECTORIES[0] + word;
+        let entry = u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+        (entry & ((1 << 48) - 1)) as usize
+    })
+}
+
+/// The parts of the table that are in use: the slots of trees, and the directory's first entry.
+fn used_parts(bytes: &[u8], copy: usize) -> Vec<std::ops::Range<usize>> {
+    let page = pages(bytes)[copy];
+    vec![
+        SLOTS[copy]..SLOTS[copy] + 20 * SLOT_BYTES,
+        DIRECTORIES[copy]..DIRECTORIES[copy] + 16,
+        page..page + (COPIED - 20) * SLOT_BYTES,
+    ]
+}
+
+/// 256 damaged bytes at the only copy of the table once cost all trees.
+#[test]
+fn one_damaged_copy_of_the_root_table_costs_nothing_is_found_and_is_mended() {
+    let (file, whole) = copied();
+    for copy in 0..2 {
+        for part in used_parts(&whole, copy) {
+            for begin in part.clone().step_by(239) {
+                let mut bytes = whole.clone();
+                let end = part.end.min(begin + 256);
+                bytes[begin..end].iter_mut().for_each(|byte| *byte ^= 0xa5);
+                file.write_all_at(&bytes, 0).unwrap();
+                let pool = open_file(&file);
+                assert_eq!(pool.trees().unwrap().len(), COPIED, "{begin:#x}");
+                (0..COPIED).for_each(|number| expect_found(&pool, number));
+                let lost = pool.lost_copies().unwrap();
+                assert!(!lost.is_empty(), "{begin:#x}");
+                for found in &lost {
+                    let offset = found.offset as usize;
+                    let is_here = offset + 8 * 64 > begin && offset < end;
+                    assert!(is_here && found.can_be_mended, "{begin:#x}: {found:?}");
+                }
+                assert_eq!(pool.mend_copies().unwrap(), lost, "{begin:#x}");
+                assert!(pool.lost_copies().unwrap().is_empty(), "{begin:#x}");
+                pool.close().unwrap();
+                let mended = bytes_of(&file);
+                for part in [0, 1].into_iter().flat_map(|copy| used_parts(&whole, copy)) {
+                    assert!(mended[part.clone()] == whole[part], "{begin:#x}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_whole_table_has_no_lost_copy_and_is_not_written() {
+    let (file, whole) = copied();
+    let pool = open_file(&file);
+    assert!(pool.lost_copies().unwrap().is_empty());
+    assert!(pool.mend_copies().unwrap().is_empty());
+    pool.close().unwrap();
+    let after = bytes_of(&file);
+    for copy in 0..2 {
+        for part in used_parts(&whole, copy) {
+            assert!(after[part.clone()] == whole[part]);
+        }
+    }
+}
+
+/// The state of the second copy once stayed as it was, without a word.
+#[test]
+fn a_copy_that_is_outdated_is_mended_as_the_first_one_says() {
+    let (file, whole) = copied();
+    let free = pages(&whole)[1] + (COPIED - 20) * SLOT_BYTES;
+    let mut bytes = whole.clone();
+    bytes.copy_within(free..free + 8, SLOTS[1]);
+    file.write_all_at(&bytes, 0).unwrap();
+    let pool = open_file(&file);
+    let lost = pool.lost_copies().unwrap();
+    assert_eq!(lost.len(), 1);
+    assert!(lost[0].is_outdated && lost[0].offset as usize == SLOTS[1]);
+    assert_eq!(pool.mend_copies().unwrap(), lost);
+    expect_found(&pool, 0);
+    pool.close().unwrap();
+    assert!(bytes_of(&file)[SLOTS[1]..][..SLOT_BYTES] == whole[SLOTS[1]..][..SLOT_BYTES]);
+}
+
+#[test]
+fn nothing_is_written_where_both_copies_are_damaged() {
+    let (file, whole) = copied();
+    let pages = pages(&whole);
+    let pairs = [
+        SLOTS,
+        [SLOTS[0] + 16, SLOTS[1] + 16],
+        [SLOTS[0] + 8 * 20, SLOTS[1] + 8 * 20],
+        DIRECTORIES,
+        [pages[0] + 16, pages[1] + 16],
+    ];
+    for pair in pairs {
+        let mut bytes = whole.clone();
+        for at in pair {
+            bytes[at..at + 8].fill(0xa5);
+        }
+        file.write_all_at(&bytes, 0).unwrap();
+        let pool = open_file(&file);
+        assert!(pool.mend_copies().unwrap().is_empty(), "{pair:x?}");
+        let lost = pool.lost_copies().unwrap();
+        assert!(lost.iter().all(|copy| !copy.can_be_mended), "{pair:x?}");
+        drop(pool);
+        let after = bytes_of(&file);
+        for at in pair {
+            assert_eq!(after[at..at + 8], [0xa5; 8], "{pair:x?}");
         }
     }
 }

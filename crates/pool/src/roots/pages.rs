@@ -13,6 +13,7 @@
 
 use medium::{Medium, MediumGuard, Word};
 
+use super::copies::BadPart;
 use super::slot::{SLOT_BYTES, SLOT_WORDS, SlotCopies};
 use crate::Result;
 use crate::header::{PREFIX_BYTES, ROOT_TABLE, checked, unchecked};
@@ -172,7 +173,38 @@ impl RootPages {
         }
     }
 
-    fn offset_of(&self, slot: usize, copy: usize) -> Option<u64> {
+    /// The offsets in the directory that one copy of it has, and the other one has not. Also those
+    /// that neither has, if the page has another copy.
+    pub(super) fn bad_parts<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Result<Vec<BadPart>> {
+        let mut bad = Vec::new();
+        for (number, page) in self.pages.iter().enumerate() {
+            if page.copies.iter().all(Option::is_none) {
+                // The slots of the page are damaged.
+                continue;
+            }
+            for (copy, entry) in entry_offsets(number).into_iter().enumerate() {
+                for (leads_to, cell) in entry_words(guard, entry)?.iter().enumerate() {
+                    let word = cell.load(guard);
+                    let value = page.copies[leads_to];
+                    if value.is_some_and(|value| checked(value) == word) {
+                        continue;
+                    }
+                    bad.push(BadPart::OfDirectory {
+                        page: number,
+                        offset: entry + 8 * leads_to as u64,
+                        copy,
+                        leads_to,
+                        value,
+                        is_outdated: value.is_some() && (word == 0 || unchecked(word).is_some()),
+                    });
+                }
+            }
+        }
+        Ok(bad)
+    }
+
+    /// Where a copy of a slot begins; `None` if the directory does not tell.
+    pub(super) fn offset_of(&self, slot: usize, copy: usize) -> Option<u64> {
         let Some(place) = in_page(slot) else {
             return Some(PREFIX_COPIES[copy] + slot as u64 * SLOT_BYTES);
         };

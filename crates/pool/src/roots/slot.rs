@@ -19,6 +19,7 @@
 
 use medium::{Medium, MediumGuard, Word};
 
+use super::copies::BadPart;
 use super::{DamagedRoot, ROOT_WORDS, TreeRoot};
 use crate::header::{checked, unchecked};
 
@@ -33,6 +34,7 @@ const NAME: usize = 2;
 const ROOTS: usize = 18;
 const NAME_CHECK: usize = 26;
 const REPLACED: usize = 27;
+const RESERVED: usize = 28;
 
 const CODEC_SHIFT: u32 = 16;
 const IN_USE: u64 = 1 << 32;
@@ -79,6 +81,66 @@ impl SlotState {
             codec: (value >> CODEC_SHIFT) as u16,
             replaces: value & REPLACES != 0,
         }))
+    }
+}
+
+/// A part of a slot that has a check of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum SlotPart {
+    State,
+    Name,
+    /// A root word of the engine.
+    Root(usize),
+    /// The number of the slot that is replaced.
+    Replaced,
+    /// The rest, which holds zeros.
+    Reserved,
+}
+
+impl SlotPart {
+    /// The words of the part, within a copy of a slot.
+    pub(super) fn words(self) -> Vec<usize> {
+        match self {
+            Self::State => vec![STATE],
+            Self::Name => (NAME_LENGTH..ROOTS).chain([NAME_CHECK]).collect(),
+            Self::Root(index) => vec![ROOTS + index],
+            Self::Replaced => vec![REPLACED],
+            Self::Reserved => (RESERVED..SLOT_WORDS).collect(),
+        }
+    }
+
+    /// The first of its words.
+    pub(super) fn first_word(self) -> usize {
+        match self {
+            Self::State => STATE,
+            Self::Name => NAME_LENGTH,
+            Self::Root(index) => ROOTS + index,
+            Self::Replaced => REPLACED,
+            Self::Reserved => RESERVED,
+        }
+    }
+
+    /// The part in words.
+    pub(super) fn name(self) -> String {
+        match self {
+            Self::State => "its state".to_owned(),
+            Self::Name => "the name of its tree".to_owned(),
+            Self::Root(index) => format!("root word {index}"),
+            Self::Replaced => "the number of the slot that it replaces".to_owned(),
+            Self::Reserved => "the rest, which holds zeros,".to_owned(),
+        }
+    }
+
+    /// Whether the part passes its check in a copy.
+    fn is_whole<M: Medium>(self, guard: &MediumGuard<'_, M>, cells: &[Word]) -> bool {
+        match self {
+            Self::State => SlotState::decode(cells[STATE].load(guard)).is_some(),
+            Self::Name => name_of(guard, cells).is_ok(),
+            Self::Root(_) | Self::Replaced => {
+                unchecked(cells[self.first_word()].load(guard)).is_some()
+            }
+            Self::Reserved => cells[RESERVED..].iter().all(|cell| cell.load(guard) == 0),
+        }
     }
 }
 
@@ -155,6 +217,51 @@ impl SlotCopies<'_> {
                 self.damaged(Some(name), what, None)
             }
             (Err(what), tree) => self.damaged(None, what, tree),
+        }
+    }
+
+    /// The parts that are damaged or outdated in one copy, and whole in the other one. The slot was
+    /// in use before. Nothing is found while a copy is missing.
+    pub(super) fn bad_parts<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Vec<BadPart> {
+        let mut parts = vec![SlotPart::State];
+        // The other parts of a slot without a tree mean nothing.
+        if let Some(SlotState::InUse(_)) = self.state(guard) {
+            parts.push(SlotPart::Name);
+            parts.extend((0..ROOT_WORDS).map(SlotPart::Root));
+            parts.push(SlotPart::Replaced);
+            parts.push(SlotPart::Reserved);
+        }
+        let mut bad = Vec::new();
+        for part in parts {
+            bad.extend(self.bad_copy(guard, part));
+        }
+        bad
+    }
+
+    /// The copy in which a part is damaged or outdated, if the part is whole in the other one.
+    fn bad_copy<M: Medium>(&self, guard: &MediumGuard<'_, M>, part: SlotPart) -> Option<BadPart> {
+        let [Some(first), Some(second)] = self.copies else {
+            return None;
+        };
+        let is_first_whole = part.is_whole(guard, first);
+        let is_second_whole = part.is_whole(guard, second);
+        let mut words = part.words().into_iter();
+        let is_same = words.all(|word| first[word].load(guard) == second[word].load(guard));
+        let bad = |copy, is_outdated| {
+            Some(BadPart::OfSlot {
+                slot: self.slot,
+                copy,
+                part,
+                is_outdated,
+            })
+        };
+        match [is_first_whole, is_second_whole] {
+            [true, true] if is_same => None,
+            // The first copy counts.
+            [true, true] => bad(1, true),
+            [true, false] => bad(1, false),
+            [false, true] => bad(0, false),
+            [false, false] => None,
         }
     }
 
