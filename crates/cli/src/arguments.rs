@@ -148,8 +148,8 @@ impl PoolArgs {
         self.opened(context, || self.options().read_only(true).open(&self.pool))
     }
 
-    /// Opens the pool to be read, as [`PoolArgs::read`] does, even if the file was cut off or the
-    /// log is damaged.
+    /// Opens the pool to be read, as [`PoolArgs::read`] does, even if its file or its log is damaged,
+    /// or the log is missing.
     pub(crate) fn read_damaged(&self, context: Context) -> Result<Store, Failure> {
         self.opened(context, || self.options().open_damaged(&self.pool))
     }

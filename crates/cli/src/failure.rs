@@ -16,6 +16,9 @@ pub(crate) enum Failure {
     /// An error of the store.
     #[error("{}", words(.0))]
     Store(#[from] everleaf::Error),
+    /// A damaged pool of which nothing can be saved.
+    #[error("{0}")]
+    Unsalvageable(everleaf::Error),
     /// An error of the operating system.
     #[error("cannot {action}: {source}; {}", medium::remedy(source))]
     Io {
@@ -137,10 +140,16 @@ fn hint(error: &Error) -> &'static str {
         ErrorKind::NoSuchTree { .. } => " (`everleaf trees` lists those there are)",
         ErrorKind::Medium {
             source: MediumError::Log(LogError::Mark { .. }),
-        } => " (`--medium dax` does that)",
+        } => " (`--medium dax` does that, `everleaf dump --salvage` saves all whole entries)",
         ErrorKind::Unopenable { .. } => SALVAGE,
         ErrorKind::Medium {
-            source: MediumError::Log(LogError::Missing { .. } | LogError::Damaged { .. }),
+            source:
+                MediumError::Log(
+                    LogError::Missing { .. }
+                    | LogError::Foreign { .. }
+                    | LogError::Damaged { .. }
+                    | LogError::PoolTruncated { .. },
+                ),
         } => SALVAGE,
         ErrorKind::Version { .. } | ErrorKind::LineForm { .. } => {
             " (`everleaf dump` there, `everleaf restore` here)"
@@ -236,6 +245,14 @@ impl Failure {
         }
     }
 
+    /// The failure of a salvage to open the pool, which must not advise to salvage it.
+    pub(crate) fn of_salvage(self) -> Self {
+        match self {
+            Self::Store(error) if error.is_corrupt() => Self::Unsalvageable(error),
+            other => other,
+        }
+    }
+
     /// The failure, and the work that had been done before it: in words, and as a JSON object.
     pub(crate) fn after(self, words: String, done: Value) -> Self {
         let Value::Object(done) = done else {
@@ -279,6 +296,7 @@ impl Failure {
                 _ if self.is_damage() => "damaged",
                 _ => "store",
             },
+            Self::Unsalvageable(_) => "damaged",
             Self::Io { source, .. } => of_system(source),
             Self::DiskFull { .. } => "full",
             Self::NotReplaced(OutputError::InUse { .. }) => "locked",

@@ -372,34 +372,32 @@ impl Options {
     }
 
     /// Opens the readable part of a damaged pool, for reading only, as [`Options::read_only`] does.
-    /// If the file is truncated, the bytes behind its end are lost. If the log is damaged or
-    /// missing, so are the writes that only the log had: the trees are as they were before these,
-    /// or damaged. [`Recovery::damaged`](crate::Recovery::damaged) says which. For
-    /// [`Store::salvage`].
+    /// For [`Store::salvage`]. [`Recovery::damaged`](crate::Recovery::damaged) says what is missing:
+    ///
+    /// - If the file is truncated, the bytes behind its end are lost.
+    /// - If the log is missing, so are the writes that only the log had: the trees are as they were
+    ///   before these, or damaged. Of a pool that was never checkpointed nothing is left.
+    /// - If a part of the log is damaged, the writes before it are there. If its header is damaged,
+    ///   the log is searched for all that it holds.
+    /// - If both copies of the pool's header are damaged, the pool is read as one of this release,
+    ///   with lines of the form that [`Options::line_store`] writes, or single ones.
     ///
     /// # Errors
-    /// The errors of [`Options::open`], if the header of the pool cannot be read or another process
-    /// writes to it.
+    /// The errors of [`Options::open`], if the file is no pool, or another process writes to it;
+    /// [`ErrorKind::Unopenable`] if the file ends before the first entry.
     pub fn open_damaged(&self, path: impl AsRef<Path>) -> Result<Store> {
         let path = path.as_ref();
-        self.open_what_is_there(path)
+        self.open_readable_part(path)
             .map_err(|error| error.at(path))
     }
 
-    fn open_what_is_there(&self, path: &Path) -> Result<Store> {
+    fn open_readable_part(&self, path: &Path) -> Result<Store> {
         let start = Instant::now();
         let LockedPool { file, place, lock } = locked_to_read(path)?;
-        let mut missing = Vec::new();
-        let image = self.image(&place, &file).or_else(|error| {
-            missing.push(format!(
-                "the writes that only the log had are left out: {}",
-                error.what()
-            ));
-            let base = medium::File::image_without_log(&file)
-                .map_err(Error::from)
-                .and_then(as_formed);
-            base.map_err(|_| error)
-        })?;
+        let log = log_place(&place);
+        let salvaged = medium::File::salvage_image(&file, &log, &self.file_options())?;
+        let mut missing: Vec<String> = salvaged.losses.iter().map(ToString::to_string).collect();
+        let image = self.formed_to_salvage(&file, salvaged.image, &mut missing)?;
         let length = image.extent().length();
         let expected = pool::bytes_expected(&image).unwrap_or(0);
         if length < expected {
@@ -410,6 +408,51 @@ impl Options {
         }
         let store = self.finish(path, image, start, Some(place), Some(file))?;
         Ok(store.lacking(missing).locked_by(lock))
+    }
+
+    /// An image of the damaged pool in `file`, with lines of the pool's form. If its header cannot be
+    /// read, it gets another one.
+    fn formed_to_salvage(
+        &self,
+        file: &File,
+        mut image: Dax,
+        missing: &mut Vec<String>,
+    ) -> Result<Dax> {
+        if image.extent().length() < pool::SLAB_BYTES {
+            // The error names the reason.
+            Identity::of_file(file)?;
+            return Err(not_a_pool(NEVER_WRITTEN));
+        }
+        // A pool that names a log may have its header in the log only.
+        let names_log =
+            medium::File::needs_log(file, pool::MEDIUM_LINE).map_err(medium::MediumError::from)?;
+        let what = match Identity::of_medium(&image) {
+            Ok(Some(identity)) => {
+                image.set_line_form(identity.line_form);
+                return Ok(image);
+            }
+            Ok(None) if names_log => {
+                "the pool's file holds nothing: all that was written was in the log".to_owned()
+            }
+            Ok(None) => return Err(not_a_pool(NEVER_WRITTEN)),
+            Err(error) => {
+                let is_foreign = matches!(error.kind(), ErrorKind::NotAPool { .. });
+                let is_pool = names_log || pool::has_state(&image);
+                let is_damaged_pool = error.is_corrupt() || is_foreign && is_pool;
+                if !is_damaged_pool {
+                    return Err(error);
+                }
+                format!(
+                    "both copies of the header are missing or damaged; the pool is read as one of format version {}",
+                    pool::FORMAT_VERSION
+                )
+            }
+        };
+        missing.push(what);
+        let line_form = self.line_store.map_or(LineForm::Single, form_of);
+        image.set_line_form(line_form);
+        Identity::assume(&image)?;
+        Ok(image)
     }
 
     /// Makes a store in memory, on [`MediumChoice::Ram`].

@@ -653,42 +653,244 @@ fn what_is_left_of_a_file_that_was_cut_off_is_salvaged() -> Result<()> {
     Ok(())
 }
 
+/// A pool that was in use, beside its log; and the number of entries in it.
+struct UsedPool {
+    name: &'static str,
+    pool: Vec<u8>,
+    log: Vec<u8>,
+    /// Entries that the pool and its log have together.
+    entries: u64,
+    /// Entries that the pool's file certainly has without its log.
+    checkpointed: u64,
+}
+
+/// Puts entries in a tree of an engine.
+fn put_all(store: &Store, engine: Engine, numbers: std::ops::Range<u64>) -> Result<()> {
+    let options = TreeOptions {
+        engine,
+        ..TreeOptions::RECORDS
+    };
+    let tree = store.tree_with("t", options)?;
+    for number in numbers {
+        tree.put(key_of(number), number.to_be_bytes())?;
+    }
+    store.sync()
+}
+
+/// Pools of different ages, each as a crash would leave it.
+fn used_pools(engine: Engine) -> Result<Vec<UsedPool>> {
+    let folder = folder();
+    let path = folder.path().join("a.pool");
+    let log_path = everleaf::log_path(&path);
+    let open = |log_bytes: u64| {
+        let options = Options::new().medium(MediumChoice::File);
+        options.log_bytes(log_bytes).open(&path)
+    };
+    // The log is read first. If a checkpoint ends in between, the pool's file is newer, and is
+    // right all the same once the log is replayed.
+    let taken = |name, entries, checkpointed| {
+        let log = fs::read(&log_path).unwrap();
+        let pool = fs::read(&path).unwrap();
+        UsedPool {
+            name,
+            pool,
+            log,
+            entries,
+            checkpointed,
+        }
+    };
+    // No checkpoint runs in a log of this size.
+    let large = 2 << 20;
+    let mut pools = Vec::new();
+    let store = open(large)?;
+    put_all(&store, engine, 0..500)?;
+    pools.push(taken("freshly made", 500, 0));
+    put_all(&store, engine, 500..1000)?;
+    store.close()?;
+    let store = open(large)?;
+    put_all(&store, engine, 1000..1500)?;
+    pools.push(taken("closed and opened", 1500, 1000));
+    store.close()?;
+    let store = open(64 << 10)?;
+    put_all(&store, engine, 1500..4000)?;
+    pools.push(taken("long in use", 4000, 0));
+    store.close()?;
+    let copy = folder.path().join("b.pool");
+    let crashed = pools.iter().find(|pool| pool.entries == 1500).unwrap();
+    fs::write(&copy, &crashed.pool).unwrap();
+    fs::write(everleaf::log_path(&copy), &crashed.log).unwrap();
+    let options = Options::new().medium(MediumChoice::File);
+    let store = options.log_bytes(large).open(&copy)?;
+    put_all(&store, engine, 1500..2000)?;
+    let log = fs::read(everleaf::log_path(&copy)).unwrap();
+    pools.push(UsedPool {
+        name: "crashed and opened",
+        pool: fs::read(&copy).unwrap(),
+        log,
+        entries: 2000,
+        checkpointed: 1000,
+    });
+    Ok(pools)
+}
+
+/// The entries that are read from the damaged pool at `path`, and what is said to be missing.
+fn saved_of_damaged(path: &Path) -> Result<(u64, Vec<String>)> {
+    let store = Options::new().open_damaged(path)?;
+    if store.trees()?.is_empty() {
+        let damaged = &store.recovery().damaged;
+        return Ok((
+            0,
+            damaged.iter().map(|damage| damage.what.clone()).collect(),
+        ));
+    }
+    saved_of_rest(path)
+}
+
+/// Damages a log. The text names the damage.
+type DamageLog = (&'static str, fn(&mut Vec<u8>));
+
+/// Such a salvage once read nothing of a pool that was never checkpointed, and nothing of a log whose
+/// header was damaged.
 #[test]
-fn what_the_file_has_is_salvaged_without_a_damaged_log() -> Result<()> {
+fn a_pool_with_a_damaged_log_is_salvaged_at_any_age() -> Result<()> {
+    // Each is done to all of the log, or to its header alone.
+    let headers: [DamageLog; 3] = [
+        ("zeros in both copies of the header", |log| {
+            log[..0x2000].fill(0);
+        }),
+        ("256 bytes of both copies of the header", |log| {
+            for copy in [0, 0x1000] {
+                log[copy..copy + 256]
+                    .iter_mut()
+                    .for_each(|byte| *byte ^= 0xa5);
+            }
+        }),
+        ("garbage in both copies of the header", |log| {
+            log[..0x2000].fill(0xa5);
+        }),
+    ];
+    let others: [DamageLog; 4] = [
+        ("no log", Vec::clear),
+        ("another file", |log| *log = b"not a log".to_vec()),
+        ("half of the log", |log| log.truncate(log.len() / 2)),
+        ("a damaged frame", |log| log[0x2000 + 5000] ^= 0x10),
+    ];
     for engine in Engine::ALL.iter().copied() {
         let folder = folder();
         let path = folder.path().join("a.pool");
-        let copy = folder.path().join("b.pool");
-        let open = || {
-            let options = Options::new().medium(MediumChoice::File);
-            // No checkpoint writes to the file before the copies are made.
-            options.log_bytes(2 << 20).open(&path)
-        };
-        let kind = TreeOptions {
-            engine,
-            ..TreeOptions::RECORDS
-        };
-        let put = |store: &Store, numbers: std::ops::Range<u64>| -> Result<()> {
-            let tree = store.tree_with("t", kind)?;
-            numbers
-                .into_iter()
-                .try_for_each(|number| tree.put(key_of(number), number.to_be_bytes()))
-        };
-        let store = open()?;
-        put(&store, 0..1000)?;
-        store.close()?;
-        let store = open()?;
-        put(&store, 1000..1500)?;
-        store.sync()?;
-        fs::copy(&path, &copy).unwrap();
-        let mut log = fs::read(everleaf::log_path(&path)).unwrap();
-        fs::write(everleaf::log_path(&copy), &log).unwrap();
-        assert_eq!(saved_of_rest(&copy)?, (1500, Vec::new()), "{engine:?}");
-        log[..0x2000].fill(0);
-        fs::write(everleaf::log_path(&copy), &log).unwrap();
-        let (saved, said) = saved_of_rest(&copy)?;
-        assert_eq!(saved, 1000, "{engine:?}: {said:?}");
-        assert!(said[0].contains("the log had"), "{engine:?}: {said:?}");
+        let log_path = everleaf::log_path(&path);
+        for used in used_pools(engine)? {
+            for (number, (what_is_damaged, damage)) in headers.iter().chain(&others).enumerate() {
+                let what = format!("{engine:?}, {}, {what_is_damaged}", used.name);
+                let mut log = used.log.clone();
+                damage(&mut log);
+                fs::write(&path, &used.pool).unwrap();
+                fs::write(&log_path, &log).unwrap();
+                if log.is_empty() {
+                    fs::remove_file(&log_path).unwrap();
+                }
+                let opened = Options::new().read_only(true).open(&path);
+                let (saved, said) = saved_of_damaged(&path)?;
+                if let Err(error) = opened {
+                    let error = error.to_string();
+                    let has_way_out = error.contains("salvage") || error.contains("move it away");
+                    assert!(has_way_out, "{what}: {error}");
+                    assert!(!said.is_empty(), "{what}: {saved} saved");
+                } else if *what_is_damaged != "a damaged frame" {
+                    // The damage costs nothing. A damaged frame may be taken for a torn tail, if no
+                    // later one says that it was durable.
+                    assert_eq!((saved, &said[..]), (used.entries, &[][..]), "{what}");
+                }
+                if number < headers.len() {
+                    assert_eq!(saved, used.entries, "{what}: {said:?}");
+                } else {
+                    assert!(saved >= used.checkpointed, "{what}: {saved}: {said:?}");
+                }
+                // Nothing was written.
+                assert!(fs::read(&path).unwrap() == used.pool, "{what}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The newer copy of the header alone leads to the frames behind the last checkpoint.
+#[test]
+fn a_log_whose_newer_header_is_damaged_is_read_without_it() -> Result<()> {
+    let folder = folder();
+    let path = folder.path().join("a.pool");
+    for used in used_pools(Engine::RNTREE)? {
+        for copy in [0, 0x1000] {
+            let mut log = used.log.clone();
+            log[copy + 20] ^= 0x10;
+            fs::write(&path, &used.pool).unwrap();
+            fs::write(everleaf::log_path(&path), &log).unwrap();
+            let (saved, said) = saved_of_damaged(&path)?;
+            let what = format!("{}, the copy at {copy:#x}: {said:?}", used.name);
+            assert_eq!(saved, used.entries, "{what}");
+        }
+    }
+    Ok(())
+}
+
+/// The line that names the log lies in one line of the pool's file.
+#[test]
+fn a_log_that_the_pool_does_not_name_any_more_is_read() -> Result<()> {
+    let folder = folder();
+    let path = folder.path().join("a.pool");
+    for used in used_pools(Engine::RNTREE)? {
+        let mut bytes = used.pool.clone();
+        bytes[0x2040..0x2080].fill(0xa5);
+        fs::write(&path, &bytes).unwrap();
+        fs::write(everleaf::log_path(&path), &used.log).unwrap();
+        let (saved, said) = saved_of_damaged(&path)?;
+        assert_eq!(saved, used.entries, "{}: {said:?}", used.name);
+        assert_eq!(said.len(), 1, "{}: {said:?}", used.name);
+    }
+    Ok(())
+}
+
+/// The log of another pool is not replayed.
+#[test]
+fn a_foreign_log_is_left_out_of_a_salvage() -> Result<()> {
+    let folder = folder();
+    let path = folder.path().join("a.pool");
+    let pools = used_pools(Engine::RNTREE)?;
+    fs::write(&path, &pools[1].pool).unwrap();
+    let other = used_pools(Engine::RNTREE)?;
+    fs::write(everleaf::log_path(&path), &other[1].log).unwrap();
+    let (saved, said) = saved_of_damaged(&path)?;
+    assert_eq!(saved, 1000, "{said:?}");
+    assert!(said[0].contains("left out"), "{said:?}");
+    Ok(())
+}
+
+/// The 256 bytes at the place of the only header would cost everything.
+#[test]
+fn damaged_headers_cost_no_entry() -> Result<()> {
+    for engine in Engine::ALL.iter().copied() {
+        let ClosedPool {
+            folder: _folder,
+            path,
+            bytes: whole,
+        } = thinned(engine);
+        // The last one is the state line, and the line that names the log.
+        for copies in [&[0][..], &[0x1000], &[0, 0x1000], &[0x2000]] {
+            let mut bytes = whole.clone();
+            for copy in copies {
+                bytes[*copy..copy + 256]
+                    .iter_mut()
+                    .for_each(|byte| *byte ^= 0xa5);
+            }
+            fs::write(&path, &bytes).unwrap();
+            let is_lost = copies.len() == 2 || copies[0] == 0x2000;
+            let opened = Options::new().read_only(true).open(&path);
+            assert_eq!(opened.is_err(), is_lost, "{engine:?}, {copies:x?}");
+            drop(opened);
+            let (saved, said) = saved_of_rest(&path)?;
+            assert_eq!(saved, MANY, "{engine:?}, {copies:x?}: {said:?}");
+            assert_eq!(said.len(), usize::from(is_lost), "{said:?}");
+        }
     }
     Ok(())
 }

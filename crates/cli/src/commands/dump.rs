@@ -127,7 +127,9 @@ struct Report<'d> {
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let store = if args.salvage {
-        args.pool.read_damaged(context)?
+        args.pool
+            .read_damaged(context)
+            .map_err(Failure::of_salvage)?
     } else {
         args.pool.read(context)?
     };

@@ -17,7 +17,7 @@ pub enum LogError {
     },
     /// The pool needs the log beside it, and there is none.
     #[error(
-        "the log of the pool (uuid {uuid:032x}) is missing, and with it the last writes; put it back beside the pool, or restore a backup"
+        "the log of the pool (uuid {uuid:032x}) is missing, and with it the last writes; put it back beside the pool, restore a backup, or salvage what the pool's file has"
     )]
     Missing {
         /// The log that the pool names.
@@ -25,7 +25,7 @@ pub enum LogError {
     },
     /// The log belongs to another pool, or to another copy of this one.
     #[error(
-        "the log beside the pool has uuid {found:032x}, but the pool needs {expected:032x}; put the right log beside it"
+        "the log beside the pool has uuid {found:032x}, but the pool needs {expected:032x}; put the right log beside it, or salvage what the pool's file has"
     )]
     Foreign {
         /// The log that the pool names.
@@ -75,7 +75,7 @@ pub enum LogError {
     },
     /// The log is damaged in its durable part.
     #[error(
-        "the log is damaged at byte {position:#x}: {what}; all writes from there on are lost, restore a backup"
+        "the log is damaged at byte {position:#x}: {what}; writes from there on are lost; restore a backup, or salvage the rest"
     )]
     Damaged {
         /// The position in the log's file.
@@ -85,7 +85,7 @@ pub enum LogError {
     },
     /// The pool's file is damaged in the line that names its log.
     #[error(
-        "the pool is damaged at offset {offset:#x}: the line that names its log fails its check; if it was closed cleanly, and so no log lies beside it, open it as mapped memory, which writes the line anew; otherwise restore a backup"
+        "the pool is damaged at offset {offset:#x}: the line that names its log fails its check; if it was closed cleanly, and so no log lies beside it, open it as mapped memory, which writes the line anew; otherwise restore a backup, or salvage the rest"
     )]
     Mark {
         /// The offset in the pool's file.
@@ -105,7 +105,9 @@ pub enum LogError {
     )]
     Unsettled,
     /// The pool's file is shorter than it was.
-    #[error("the pool was truncated: it has {length} bytes and had {expected}; restore a backup")]
+    #[error(
+        "the pool was truncated: it has {length} bytes and had {expected}; restore a backup, or salvage the rest"
+    )]
     PoolTruncated {
         /// Its length.
         length: u64,

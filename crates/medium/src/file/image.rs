@@ -81,15 +81,6 @@ impl File {
         Ok(ram)
     }
 
-    /// Reads the pool in `pool` into memory without its log, for a pool whose log is damaged. The
-    /// result is the state at the end of a checkpoint, or in the middle of one.
-    ///
-    /// # Errors
-    /// [`MediumError::Map`] if the system gives no memory.
-    pub fn image_without_log(pool: &fs::File) -> Result<Dax, MediumError> {
-        Dax::plain_copy(pool)
-    }
-
     /// Makes a copy of an image: a pool that needs no log, and is durable when this returns.
     /// Returns its bytes. Nothing was stored to the image since [`File::image`] gave it.
     ///

@@ -597,6 +597,30 @@ impl<'l> FrameReader<'l> {
         Ok(Some(&self.window[begin..begin + bytes]))
     }
 
+    /// The frame at a place of the ring, whatever its position and incarnation, for a log without a
+    /// header. The log's base is 0, so that a position of this reader is a place.
+    pub(super) fn look_at(&mut self, place: u64) -> io::Result<LogItem<'_>> {
+        let header = match self.bytes(place, FRAME_HEADER_BYTES)? {
+            Some(bytes) => FrameHeader::decode(bytes, FrameHeader::position_in(bytes)),
+            None => None,
+        };
+        let Some(header) = header else {
+            return Ok(LogItem::Nothing);
+        };
+        // A ring consists of blocks, and begins with the position of a block.
+        let is_possible =
+            header.position <= POSITION_MAX && header.position % BLOCK_BYTES == place % BLOCK_BYTES;
+        if !is_possible {
+            return Ok(LogItem::Nothing);
+        }
+        Ok(match self.bytes(place, header.bytes())? {
+            Some(frame) if FrameHeader::checksum(frame) == header.check => {
+                LogItem::Frame(header, frame)
+            }
+            _ => LogItem::Nothing,
+        })
+    }
+
     /// The frame at `position`, if it is of this incarnation.
     pub(super) fn look(&mut self, position: u64, incarnation: u32) -> io::Result<LogItem<'_>> {
         let header = match self.bytes(position, FRAME_HEADER_BYTES)? {

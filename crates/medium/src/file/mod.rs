@@ -50,6 +50,7 @@ mod places;
 mod private;
 mod release;
 mod replay;
+mod salvage;
 mod stat;
 mod store;
 #[cfg(test)]
@@ -73,6 +74,7 @@ pub use error::LogError;
 pub use notes::Notes;
 pub use open::{Beside, UNSAFE_NO_SYNC};
 pub use replay::{LogEnd, Replay};
+pub use salvage::{ImageLoss, SalvagedImage};
 pub use stat::FileStat;
 pub use volatile::survives;
 
