@@ -17,6 +17,7 @@ mod pmwcas_memory;
 mod pool_protocol;
 mod range_contract;
 mod reduction;
+mod root_copies;
 mod schedule;
 mod trace_mutants;
 mod twin_line;
