@@ -9,7 +9,7 @@ use engines::index::{EpochLength, Index};
 use engines::{Error, ErrorKind, Result};
 use medium::file::CopyTarget;
 use medium::{FileStat, Lsn, Process, Survives};
-use pool::{Pool, PoolStat, Roots, TreeRoot};
+use pool::{LostCopy, Pool, PoolStat, Roots, TreeRoot};
 
 use crate::TreeOptions;
 
@@ -17,6 +17,10 @@ use crate::TreeOptions;
 /// type of the medium is forgotten.
 pub(crate) trait Backend: Send + Sync {
     fn roots(&self) -> Result<Roots>;
+    /// The copy of the header that the open has written anew.
+    fn header_mended(&self) -> Option<LostCopy>;
+    fn lost_copies(&self) -> Result<Vec<LostCopy>>;
+    fn mend_copies(&self) -> Result<Vec<LostCopy>>;
     fn find_tree(&self, name: &str) -> Result<Option<TreeRoot>>;
     fn create_tree(
         &self,
@@ -148,6 +152,18 @@ impl OpenTree {
 impl<M: Host> Backend for Pool<M> {
     fn roots(&self) -> Result<Roots> {
         Pool::roots(self)
+    }
+
+    fn header_mended(&self) -> Option<LostCopy> {
+        Pool::header_mended(self).cloned()
+    }
+
+    fn lost_copies(&self) -> Result<Vec<LostCopy>> {
+        Pool::lost_copies(self)
+    }
+
+    fn mend_copies(&self) -> Result<Vec<LostCopy>> {
+        Pool::mend_copies(self)
     }
 
     fn find_tree(&self, name: &str) -> Result<Option<TreeRoot>> {

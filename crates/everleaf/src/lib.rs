@@ -317,7 +317,7 @@ pub use medium::{
 };
 pub use options::{MediumChoice, Options, log_path};
 pub use pending::{Pending, PendingTree, PendingTyped, PendingWords};
-pub use pool::{TREE_NAME_BYTES_MAX, TREES_MAX};
+pub use pool::{LostCopy, TREE_NAME_BYTES_MAX, TREES_MAX};
 pub use range::{KeyRange, Range};
 pub use recovery::{DamagedPart, NotRecovered, Recovery};
 pub use store::{Store, StoreStat, TreeInfo};

@@ -11,7 +11,7 @@ use engines::index::{Index, LeftOut, Violation};
 use engines::{Error, ErrorKind, Result};
 use medium::FileLock;
 use medium::{FilePlace, FileStat, LineForm, Survives};
-use pool::{DamagedRoot, Roots};
+use pool::{DamagedRoot, LostCopy, Roots};
 
 use crate::backend::{Backend, OpenTree, StoreOpening};
 use crate::open_store::{OpenStore, SharedStore};
@@ -607,6 +607,48 @@ impl Store {
             });
         }
         Ok(found)
+    }
+
+    /// Lost redundancy: the copies of the pool's header and of its root table that are damaged or
+    /// outdated while the other copy is whole. Nothing is lost yet. [`Store::mend_copies`] writes
+    /// them anew.
+    ///
+    /// An open for writing mends the header itself, so a damaged copy of it is found only in a store
+    /// that is only read. After a crash, copies that are merely outdated are left out: a crash in the
+    /// middle of a change leaves such copies. O(trees).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] if the file ends inside of the root table.
+    pub fn lost_copies(&self) -> Result<Vec<LostCopy>> {
+        let backend = self.at(self.inner.backend())?;
+        let mut lost = Vec::new();
+        if self.inner.source.is_some() {
+            // The open has mended the header in memory only.
+            lost.extend(backend.header_mended());
+        }
+        lost.extend(self.at(backend.lost_copies())?);
+        if self.inner.recovery.after_crash {
+            lost.retain(|copy| !copy.is_outdated);
+        }
+        Ok(lost)
+    }
+
+    /// Writes the copies of the header and of the root table that are damaged or outdated anew, each
+    /// from the other copy. Returns those that were written, also by the open. If both copies are
+    /// damaged, both stay as they are. Durable when this returns. O(trees).
+    ///
+    /// # Errors
+    /// [`ErrorKind::ReadOnly`] if the store is only read; [`ErrorKind::Medium`] if the medium failed;
+    /// [`ErrorKind::Corrupt`] if the file ends inside of the root table.
+    pub fn mend_copies(&self) -> Result<Vec<LostCopy>> {
+        self.at(self.inner.expect_writable())?;
+        let backend = self.at(self.inner.backend())?;
+        let mut mended = Vec::new();
+        mended.extend(backend.header_mended());
+        mended.extend(self.at(backend.mend_copies())?);
+        // With deferred durability the copies are not durable yet.
+        self.at(backend.sync())?;
+        Ok(mended)
     }
 
     /// All damage of a tree that does not open; `first` is the damage that prevents that.

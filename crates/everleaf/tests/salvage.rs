@@ -895,6 +895,49 @@ fn damaged_headers_cost_no_entry() -> Result<()> {
     Ok(())
 }
 
+/// A check once called such a pool sound.
+#[test]
+fn a_lost_copy_is_reported_and_mended() -> Result<()> {
+    let ClosedPool {
+        folder: _folder,
+        path,
+        bytes: whole,
+    } = pool_of(Engine::RNTREE, |number| format!("key {number:03}"));
+    for at in [0, 0x1000, 0x3000, 0xd800] {
+        let mut bytes = whole.clone();
+        bytes[at..at + 256]
+            .iter_mut()
+            .for_each(|byte| *byte ^= 0xa5);
+        fs::write(&path, &bytes).unwrap();
+        let read = || Options::new().read_only(true).open(&path);
+        let store = read()?;
+        assert!(store.check()?.is_empty(), "{at:#x}");
+        let lost = store.lost_copies()?;
+        let of_copy = |copy: &everleaf::LostCopy| (at..at + 512).contains(&(copy.offset as usize));
+        assert!(
+            !lost.is_empty() && lost.iter().all(of_copy),
+            "{at:#x}: {lost:?}"
+        );
+        assert!(matches!(
+            store.mend_copies().unwrap_err().kind(),
+            everleaf::ErrorKind::ReadOnly
+        ));
+        drop(store);
+        assert!(fs::read(&path).unwrap() == bytes, "a check writes nothing");
+        let store = opened(&path)?;
+        assert_eq!(store.mend_copies()?, lost, "{at:#x}");
+        assert!(store.lost_copies()?.is_empty());
+        store.close()?;
+        // The rest of a header's page is not in use.
+        let used = if at < 0x2000 { 64 } else { 256 };
+        assert!(fs::read(&path).unwrap()[at..at + used] == whole[at..at + used]);
+        let store = read()?;
+        assert!(store.lost_copies()?.is_empty() && store.check()?.is_empty());
+        assert_eq!(store.open_tree("t")?.len()?, 200);
+    }
+    Ok(())
+}
+
 /// `stat` once called such a tree sound.
 #[test]
 fn a_line_of_zeros_in_a_node_of_wbtree_is_met_by_stat() {

@@ -195,6 +195,8 @@ impl Refusals {
         self.expect(store.compact());
         self.expect(store.stat());
         self.expect(store.check());
+        self.expect(store.lost_copies());
+        self.expect(store.mend_copies());
         self.expect(store.backup(beside("copy.pool")));
         self.expect(store.write(batch));
         self.expect(store.write_pending(batch));
