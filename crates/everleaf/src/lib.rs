@@ -305,8 +305,8 @@ pub use encoding::{EncodedValue, Key, StartsWith};
 pub use engines::engine::{CodecKind, Contract, Engine, Setting, Settings, Values};
 pub use engines::index::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use engines::index::{
-    Bounds, Condition, Direction, Entry, EpochStat, Index, IndexStat, LeftOut, NextEntry, Part,
-    Scan, Value, Violation, WordIndex,
+    Bounds, Condition, Direction, Entry, EpochStat, Index, IndexStat, KeysBetween, LeftOut,
+    NextEntry, Part, Scan, Value, Violation, WordIndex,
 };
 pub use engines::{Error, ErrorKind, Result};
 pub use kind::TreeOptions;

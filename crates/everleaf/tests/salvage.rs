@@ -938,6 +938,68 @@ fn a_lost_copy_is_reported_and_mended() -> Result<()> {
     Ok(())
 }
 
+/// The keys that damage costs are named by their neighbours.
+#[test]
+fn lost_keys_lie_between_the_keys_that_a_salvage_names() -> Result<()> {
+    let key = |number| format!("a prefix that all share {number:03}");
+    for engine in Engine::ALL.iter().copied() {
+        let ClosedPool {
+            folder: _folder,
+            path,
+            bytes: whole,
+        } = pool_of(engine, key);
+        for damaged in [0, 77, 199] {
+            let bytes = if engine == Engine::MASSTREE {
+                let value = format!("value {damaged}");
+                let mut bytes = whole.clone();
+                let at = whole
+                    .windows(value.len())
+                    .position(|window| window == value.as_bytes())
+                    .unwrap();
+                bytes[at - 8..at].fill(0xff);
+                bytes
+            } else {
+                match with_damaged_record(&whole, &key(damaged)) {
+                    Some(bytes) => bytes,
+                    // The key separates leaves.
+                    None => continue,
+                }
+            };
+            fs::write(&path, bytes).unwrap();
+            let left_out = opened(&path)?.salvage("t", |_, _| true)?;
+            let what = format!("{engine:?}, {damaged}: {left_out:?}");
+            let entries: Vec<_> = left_out
+                .iter()
+                .filter(|left_out| left_out.part == Part::Entry)
+                .collect();
+            assert_eq!(entries.len(), 1, "{what}");
+            let keys = &entries[0].keys;
+            let lost = key(damaged);
+            let is_above = keys
+                .above
+                .as_deref()
+                .is_none_or(|above| above < lost.as_bytes());
+            let is_below = keys
+                .below
+                .as_deref()
+                .is_none_or(|below| below > lost.as_bytes());
+            assert!(is_above && is_below, "{what}");
+            assert_eq!(keys.above.is_some(), damaged != 0, "{what}");
+            assert_eq!(keys.below.is_some(), damaged != 199, "{what}");
+            // These engines keep the entries of a leaf in order.
+            if matches!(engine.name(), "rntree" | "cawbt" | "masstree") && damaged == 77 {
+                let neighbours = [&keys.above, &keys.below].map(|key| key.as_deref().unwrap());
+                assert_eq!(
+                    neighbours,
+                    [key(76).as_bytes(), key(78).as_bytes()],
+                    "{what}"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
 /// `stat` once called such a tree sound.
 #[test]
 fn a_line_of_zeros_in_a_node_of_wbtree_is_met_by_stat() {

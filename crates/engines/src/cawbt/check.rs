@@ -10,7 +10,7 @@ use super::layout::{LEAF_ENTRIES, LoadedNode, NodeLine};
 use super::record::entry_at;
 use super::{CawbTree, LEVELS_MAX, TreeCounts};
 use crate::kit::prelude::*;
-use crate::kit::salvage::what_of;
+use crate::kit::salvage::{LedDamage, what_of};
 use crate::kit::share;
 
 /// The level whose nodes are distributed to threads, each with its subtree: some hundred nodes of a
@@ -76,15 +76,22 @@ pub(super) struct NodeSurvey {
     /// The leaves, in the order of their keys.
     pub(super) leaves: Vec<u64>,
     pub(super) stale: Vec<Stale>,
-    pub(super) violations: Vec<LeftOut>,
+    pub(super) violations: Vec<LedDamage>,
     /// The leaf to which the last leaf links.
     next: u64,
 }
 
 impl NodeSurvey {
     fn found(&mut self, offset: u64, what: String) {
-        self.violations
-            .push(LeftOut::unknown(Violation { offset, what }));
+        self.push(LeftOut::unknown(Violation { offset, what }));
+    }
+
+    fn push(&mut self, left_out: LeftOut) {
+        let leaves_before = self.leaves.len();
+        self.violations.push(LedDamage {
+            leaves_before,
+            left_out,
+        });
     }
 
     /// Adds a node, and verifies it.
@@ -93,11 +100,8 @@ impl NodeSurvey {
             Ok(node) => node,
             Err(error) => {
                 let what = what_of(&error);
-                return self.violations.push(LeftOut {
-                    offset: at.offset,
-                    part: Part::Node,
-                    what,
-                });
+                let left_out = LeftOut::new(at.offset, Part::Node, what);
+                return self.push(left_out);
             }
         };
         *self.counts.of_kind(node.is_leaf()) += 1;
@@ -144,9 +148,13 @@ impl NodeSurvey {
         self.counts.keys += behind.counts.keys;
         self.counts.leaves += behind.counts.leaves;
         self.counts.inner += behind.counts.inner;
+        let leaves_before = self.leaves.len();
+        for mut violation in behind.violations {
+            violation.leaves_before += leaves_before;
+            self.violations.push(violation);
+        }
         self.leaves.extend(behind.leaves);
         self.stale.extend(behind.stale);
-        self.violations.extend(behind.violations);
     }
 }
 
@@ -249,7 +257,10 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             violations,
             ..
         } = self.survey(1, &LoadedNode::load_sound)?;
-        let mut violations: Vec<Violation> = violations.into_iter().map(Violation::from).collect();
+        let mut violations: Vec<Violation> = violations
+            .into_iter()
+            .map(|found| Violation::from(found.left_out))
+            .collect();
         let mut found = |offset: u64, what: String| violations.push(Violation { offset, what });
         for separator in stale {
             found(separator.offset, NOT_FIRST.to_owned());
@@ -328,6 +339,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
 
 impl<M: Medium, C: Codec> Leafy<M, C> for CawbTree<M, C> {
     const IS_CHECKED: bool = true;
+    const ARE_SORTED: bool = true;
     const HAS_LINE: bool = true;
 
     fn at_root(pool: &Pool<M>, root: &TreeRoot) -> Result<Self> {
@@ -345,15 +357,9 @@ impl<M: Medium, C: Codec> Leafy<M, C> for CawbTree<M, C> {
             violations: damage,
             ..
         } = self.survey(1, &Self::read_any).unwrap_or_else(|error| {
-            let damage = LeftOut {
-                offset: self.root,
-                part: Part::Node,
-                what: what_of(&error),
-            };
-            NodeSurvey {
-                violations: vec![damage],
-                ..NodeSurvey::default()
-            }
+            let mut survey = NodeSurvey::default();
+            survey.push(LeftOut::new(self.root, Part::Node, what_of(&error)));
+            survey
         });
         let mut led = Led {
             damage,

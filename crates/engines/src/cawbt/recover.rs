@@ -67,7 +67,8 @@ where
             tree.read_recovered(guard, offset)
         })?;
         if let Some(violation) = violations.into_iter().next() {
-            return Err(Error::corrupt(violation.offset, violation.what));
+            let left_out = violation.left_out;
+            return Err(Error::corrupt(left_out.offset, left_out.what));
         }
         for separator in &stale {
             tree.mend(&guard, separator)?;

@@ -12,6 +12,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::fmt;
+use std::sync::Arc;
 
 use medium::Lsn;
 use smallvec::SmallVec;
@@ -163,6 +164,19 @@ pub struct LeftOut {
     pub part: Part,
     /// The damage, in words.
     pub what: String,
+    /// The keys around the part that could not be read.
+    pub keys: KeysBetween,
+}
+
+/// The keys of the entries around a part of a tree that cannot be read: the keys of that part lie
+/// between the two. Entries of the part that a salvage found elsewhere lie there, too.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct KeysBetween {
+    /// The last key before the part; `None` if there is none, or if it is not known where in the
+    /// tree the part lies.
+    pub above: Option<Arc<[u8]>>,
+    /// The first key behind the part; `None` in the same cases.
+    pub below: Option<Arc<[u8]>>,
 }
 
 /// How much of a tree cannot be read because of damage.
@@ -178,15 +192,22 @@ pub enum Part {
 }
 
 impl LeftOut {
+    /// Damage at an offset, at no known place among the keys.
+    #[must_use]
+    pub fn new(offset: u64, part: Part, what: String) -> Self {
+        Self {
+            offset,
+            part,
+            what,
+            keys: KeysBetween::default(),
+        }
+    }
+
     /// Damage of unknown cost.
     #[must_use]
     pub fn unknown(violation: Violation) -> Self {
         let Violation { offset, what } = violation;
-        Self {
-            offset,
-            part: Part::Unknown,
-            what,
-        }
+        Self::new(offset, Part::Unknown, what)
     }
 }
 

@@ -8,6 +8,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::iter::Peekable;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::vec;
 
 use medium::Medium;
@@ -15,7 +16,7 @@ use pool::{Guard, Pool, TreeRoot, Usage};
 
 use super::walk::{BrokenChain, follow_chain};
 use crate::engine::{Salvaged, Visit};
-use crate::index::{Codec, EntryWords, LeftOut, Part};
+use crate::index::{Codec, EntryWords, KeysBetween, LeftOut, Part};
 use crate::{Error, ErrorKind, Result};
 
 /// A key and a value.
@@ -27,12 +28,30 @@ const AHEAD: usize = 40;
 /// The most bytes of entries that are read ahead.
 const AHEAD_BYTES: usize = 32 << 20;
 
+/// Damage between entries that were taken: which keys lie next to it is known once these are decided.
+struct Gap {
+    /// Its damage, by its number in the list.
+    left_out: usize,
+    /// The number of entries that lie before it.
+    begin: u64,
+    /// The number of the first entry that lies behind it.
+    end: u64,
+}
+
 /// Calls `visit` with entries in ascending order of keys until it returns `false`, and collects the
 /// damage because of which entries are left out.
 pub struct Salvage<'v> {
     visit: &'v mut dyn FnMut(&[u8], &[u8]) -> bool,
     left_out: Vec<LeftOut>,
-    last: Option<Vec<u8>>,
+    /// Damage that lies behind all entries that are decided, in order.
+    gaps: VecDeque<Gap>,
+    /// Damage of which the last key before it is known.
+    begun: Vec<Gap>,
+    last: Option<Arc<[u8]>>,
+    /// The number of entries that were taken.
+    taken: u64,
+    /// The number of entries that are decided.
+    decided: u64,
     /// Entries that are not decided yet, each with the offset of its leaf.
     ahead: VecDeque<(u64, OwnedEntry)>,
     ahead_bytes: usize,
@@ -56,22 +75,69 @@ impl<'v> Salvage<'v> {
         lost.sort_by(|one, other| one.0.cmp(&other.0));
         lost.dedup_by(|one, other| one.0 == other.0);
         let lost = lost.into_iter().peekable();
-        let left_out = Vec::new();
-        let ahead = VecDeque::new();
         Self {
             visit,
-            left_out,
+            left_out: Vec::new(),
+            gaps: VecDeque::new(),
+            begun: Vec::new(),
             last: None,
-            ahead,
+            taken: 0,
+            decided: 0,
+            ahead: VecDeque::new(),
             ahead_bytes: 0,
             lost,
             is_over: false,
         }
     }
 
-    /// Notes damage because of which entries are left out.
+    /// Notes damage behind the entries that were taken so far, because of which entries are left out.
     pub fn leave_out(&mut self, offset: u64, part: Part, what: String) {
-        self.left_out.push(LeftOut { offset, part, what });
+        self.note(LeftOut::new(offset, part, what));
+    }
+
+    /// Notes damage behind the entries that were taken so far.
+    fn note(&mut self, left_out: LeftOut) {
+        self.note_between(left_out, self.taken, self.taken);
+    }
+
+    /// Notes damage behind the first `begin` entries, and before the entry of the number `end`.
+    fn note_between(&mut self, left_out: LeftOut, begin: u64, end: u64) {
+        // Other damage lies at no known place among the entries.
+        if left_out.part != Part::Unknown {
+            self.gaps.push_back(Gap {
+                left_out: self.left_out.len(),
+                begin,
+                end,
+            });
+        }
+        self.left_out.push(left_out);
+    }
+
+    /// Names the last key before the damage that all decided entries lie before.
+    fn begin_gaps(&mut self) {
+        let decided = self.decided;
+        while self.gaps.front().is_some_and(|gap| gap.begin <= decided) {
+            if let Some(gap) = self.gaps.pop_front() {
+                self.left_out[gap.left_out]
+                    .keys
+                    .above
+                    .clone_from(&self.last);
+                self.begun.push(gap);
+            }
+        }
+    }
+
+    /// Names the first key behind the damage that lies before the entry that is decided.
+    fn end_gaps(&mut self, key: &Arc<[u8]>) {
+        let number = self.decided;
+        let left_out = &mut self.left_out;
+        self.begun.retain(|gap| {
+            let is_before = gap.end <= number;
+            if is_before {
+                left_out[gap.left_out].keys.below = Some(Arc::clone(key));
+            }
+            !is_before
+        });
     }
 
     /// Takes the next entry of the leaf at `offset`, or the error if it cannot be read; returns
@@ -81,12 +147,9 @@ impl<'v> Salvage<'v> {
             Ok(entry) => {
                 self.ahead_bytes += entry.0.len() + entry.1.len();
                 self.ahead.push_back((offset, entry));
+                self.taken += 1;
             }
-            Err(error) => self.leave_out(
-                offset,
-                Part::Entry,
-                format!("an entry: {}", what_of(&error)),
-            ),
+            Err(error) => self.note(unreadable_entry(offset, &error)),
         }
         while self.ahead.len() > AHEAD || self.ahead.len() > 1 && self.ahead_bytes > AHEAD_BYTES {
             self.decide();
@@ -94,15 +157,30 @@ impl<'v> Salvage<'v> {
         !self.is_over
     }
 
-    /// Takes the entries of the leaf at `offset`, in any order; returns `false` if no more are
-    /// wanted.
-    pub fn entries(&mut self, offset: u64, mut entries: Vec<Result<OwnedEntry>>) -> bool {
-        // Entries that cannot be read have no key by which they could be sorted.
-        entries.sort_by(|one, other| match (one, other) {
-            (Ok((one, _)), Ok((other, _))) => one.cmp(other),
-            (one, other) => one.is_ok().cmp(&other.is_ok()),
-        });
-        entries.into_iter().all(|entry| self.entry(offset, entry))
+    /// Takes the entries of the leaf at `offset`; returns `false` if no more are wanted. If they are
+    /// `sorted`, they come in ascending order of keys, also those that cannot be read; unless the
+    /// leaf is damaged.
+    pub fn entries(&mut self, offset: u64, entries: Vec<Result<OwnedEntry>>, sorted: bool) -> bool {
+        let keys = entries.iter().flatten().map(|(key, _)| key);
+        if sorted && keys.is_sorted() {
+            return entries.into_iter().all(|entry| self.entry(offset, entry));
+        }
+        let mut whole = Vec::new();
+        let mut unreadable = Vec::new();
+        for entry in entries {
+            match entry {
+                Ok(entry) => whole.push(entry),
+                Err(error) => unreadable.push(unreadable_entry(offset, &error)),
+            }
+        }
+        whole.sort_by(|one, other| one.0.cmp(&other.0));
+        // Entries that cannot be read have no key, so each may lie anywhere in the leaf.
+        let begin = self.taken;
+        let end = begin + whole.len() as u64;
+        for left_out in unreadable {
+            self.note_between(left_out, begin, end);
+        }
+        whole.into_iter().all(|entry| self.entry(offset, Ok(entry)))
     }
 
     /// Decides the oldest entry. It is out of order if its key is not above the last one, or if it
@@ -112,20 +190,37 @@ impl<'v> Salvage<'v> {
             return;
         };
         self.ahead_bytes -= key.len() + value.len();
-        let is_above = |key: &Vec<u8>| self.last.as_ref().is_none_or(|last| key > last);
+        self.begin_gaps();
+        let is_above = |key: &[u8]| self.last.as_deref().is_none_or(|last| key > last);
         let in_its_way = self
             .ahead
             .iter()
             .filter(|(_, (next, _))| is_above(next) && *next <= key)
             .count();
         if !is_above(&key) || 2 * in_its_way > self.ahead.len() {
-            self.leave_out(offset, Part::Entry, "an entry out of order".to_owned());
+            let what = "an entry out of order".to_owned();
+            let left_out = LeftOut::new(offset, Part::Entry, what);
+            self.begun.push(Gap {
+                left_out: self.left_out.len(),
+                begin: self.decided,
+                end: self.decided + 1,
+            });
+            self.left_out.push(LeftOut {
+                keys: KeysBetween {
+                    above: self.last.clone(),
+                    below: None,
+                },
+                ..left_out
+            });
         } else {
             self.visit_lost(Some(&key));
             self.lost.next_if(|(lost, _)| *lost == key);
             self.is_over = self.is_over || !(self.visit)(&key, &value);
+            let key = Arc::from(key);
+            self.end_gaps(&key);
             self.last = Some(key);
         }
+        self.decided += 1;
     }
 
     /// Visits the lost entries that are left, up to a key.
@@ -143,6 +238,9 @@ impl<'v> Salvage<'v> {
     pub fn finish(mut self) -> Vec<LeftOut> {
         while !self.ahead.is_empty() && !self.is_over {
             self.decide();
+        }
+        if !self.is_over {
+            self.begin_gaps();
         }
         self.visit_lost(None);
         self.left_out
@@ -162,11 +260,13 @@ pub fn note_lost(lost: usize, offset: u64, may_be_stale: bool) -> LeftOut {
     if may_be_stale {
         what += &format!("; {some} may be old or removed");
     }
-    LeftOut {
-        offset,
-        part: Part::Unknown,
-        what,
-    }
+    LeftOut::new(offset, Part::Unknown, what)
+}
+
+/// An entry of the leaf at `offset` that cannot be read.
+fn unreadable_entry(offset: u64, error: &Error) -> LeftOut {
+    let what = format!("an entry: {}", what_of(error));
+    LeftOut::new(offset, Part::Entry, what)
 }
 
 /// The damage that an error names, without its offset.
@@ -192,13 +292,21 @@ fn read_whole<M: Medium, C: Codec>(guard: &Guard<'_, M>, words: EntryWords) -> R
     Ok((key, value))
 }
 
+/// Damage at which the path to leaves ends.
+pub struct LedDamage {
+    /// The number of leaves that lie before it.
+    pub leaves_before: usize,
+    /// The damage.
+    pub left_out: LeftOut,
+}
+
 /// The leaves that a tree leads to, in order, each once; and the damage that may cut off others.
 #[derive(Default)]
 pub struct Led {
     /// Their offsets.
     pub leaves: Vec<u64>,
-    /// The damage at which the path ends.
-    pub damage: Vec<LeftOut>,
+    /// The damage at which the path ends, in order.
+    pub damage: Vec<LedDamage>,
     /// Whether a damaged leaf may have led on to the wrong one.
     pub is_doubtful: bool,
 }
@@ -225,10 +333,16 @@ impl Led {
 
     /// Notes an error at an offset, and which part of the tree it cuts off.
     pub fn note(&mut self, offset: u64, part: Part, what: &str, error: &Error) {
-        self.damage.push(LeftOut {
-            offset,
-            part,
-            what: format!("{what}: {}", what_of(error)),
+        let what = format!("{what}: {}", what_of(error));
+        self.push(LeftOut::new(offset, part, what));
+    }
+
+    /// Notes damage behind the leaves that were found so far.
+    pub fn push(&mut self, left_out: LeftOut) {
+        let leaves_before = self.leaves.len();
+        self.damage.push(LedDamage {
+            leaves_before,
+            left_out,
         });
     }
 }
@@ -238,6 +352,8 @@ pub trait Leafy<M: Medium, C: Codec>: Sized {
     /// Whether a leaf of words has a check of its whole content, which distinguishes it from other
     /// memory. Leaves of records are recognised by their records' checks.
     const IS_CHECKED: bool;
+    /// Whether [`Leafy::entries`] gives the entries of a leaf in ascending order of keys.
+    const ARE_SORTED: bool = false;
     /// Whether a leaf begins with a [`medium::Line`].
     const HAS_LINE: bool = false;
 
@@ -255,7 +371,7 @@ pub trait Leafy<M: Medium, C: Codec>: Sized {
         true
     }
 
-    /// The entries of a leaf, in any order. For other memory the result is arbitrary.
+    /// The entries of a leaf. For other memory the result is arbitrary.
     fn entries(&self, guard: &Guard<'_, M>, leaf: u64) -> Result<Vec<Result<EntryWords>>>;
 }
 
@@ -306,14 +422,20 @@ pub fn salvage_leaves<M: Medium, C: Codec, T: Leafy<M, C>>(
         (lost, notes) = lost_entries(pool, root, &usage, &tree, &led.leaves)?;
     }
     let mut salvage = Salvage::with_lost(visit, lost);
-    salvage.left_out.extend(led.damage.into_iter().chain(notes));
-    for leaf in led.leaves {
+    for note in notes {
+        salvage.note(note);
+    }
+    let mut damage = led.damage.into_iter().peekable();
+    for (number, leaf) in led.leaves.into_iter().enumerate() {
+        while let Some(found) = damage.next_if(|found| found.leaves_before <= number) {
+            salvage.note(found.left_out);
+        }
         match Whole::read::<M, C, T>(&guard, &usage, &tree, leaf) {
             Ok(Whole { entries, freed }) => {
                 if freed > 0 {
                     salvage.leave_out(leaf, Part::Unknown, freed_of_leaf(freed));
                 }
-                if !salvage.entries(leaf, entries) {
+                if !salvage.entries(leaf, entries, T::ARE_SORTED) {
                     break;
                 }
             }
@@ -322,6 +444,9 @@ pub fn salvage_leaves<M: Medium, C: Codec, T: Leafy<M, C>>(
                 salvage.leave_out(leaf, Part::Node, what);
             }
         }
+    }
+    for found in damage {
+        salvage.note(found.left_out);
     }
     Ok(Some(salvage.finish()))
 }

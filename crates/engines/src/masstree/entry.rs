@@ -139,11 +139,7 @@ impl<M: Medium, C: Codec> Build<M> for MassTree<M, C> {
         Salvage::with_lost(visit, lost).finish();
         // Salvage finds nodes one by one, so it is not known which entries a damaged one held.
         let what = "the words that lead to the nodes of the tree, which does not open".to_owned();
-        let unopened = LeftOut {
-            offset: root.words[ROOT_ANCHOR],
-            part: Part::Node,
-            what,
-        };
+        let unopened = LeftOut::new(root.words[ROOT_ANCHOR], Part::Node, what);
         Ok(Some(iter::once(unopened).chain(note).collect()))
     }
 }

@@ -23,6 +23,7 @@ pub(super) struct Chain {
 
 impl<M: Medium, C: Codec> Leafy<M, C> for Chain {
     const IS_CHECKED: bool = true;
+    const ARE_SORTED: bool = true;
     const HAS_LINE: bool = true;
 
     fn at_root(_: &Pool<M>, root: &TreeRoot) -> Result<Self> {

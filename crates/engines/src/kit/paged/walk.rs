@@ -339,11 +339,7 @@ impl<M: Medium, C: Codec, F: Format> Leafy<M, C> for Paged<M, C, F> {
             .is_ok_and(|anchor| anchor.is_changing(guard))
         {
             let what = "the redo log holds an unfinished change".to_owned();
-            led.damage.push(LeftOut {
-                offset: self.anchor,
-                part: Part::Unknown,
-                what,
-            });
+            led.push(LeftOut::new(self.anchor, Part::Unknown, what));
         }
         let walked = self.walk(guard, &mut |visited| {
             match visited {

@@ -44,3 +44,45 @@ fn long_entries_are_not_kept_for_long() {
     assert!(salvage.finish().is_empty());
     assert_eq!(seen, 6);
 }
+
+fn entry_of(key: u32) -> OwnedEntry {
+    (key.to_be_bytes().to_vec(), vec![0; 3])
+}
+
+/// The neighbours of each damage, as numbers; 0 stands for none.
+fn neighbours(left_out: &[LeftOut]) -> Vec<[u32; 2]> {
+    let number = |key: &Option<Arc<[u8]>>| match key {
+        Some(key) => u32::from_be_bytes((**key).try_into().unwrap()),
+        None => 0,
+    };
+    left_out
+        .iter()
+        .map(|left_out| [number(&left_out.keys.above), number(&left_out.keys.below)])
+        .collect()
+}
+
+/// Which keys lie around damage is known only when the entries around it are decided.
+#[test]
+fn lost_keys_are_named_by_the_keys_around_them() {
+    let unreadable = || Err(Error::corrupt(0, "damaged"));
+    let node = |salvage: &mut Salvage<'_>| salvage.leave_out(0, Part::Node, String::new());
+    for sorted in [true, false] {
+        let mut visit = |_: &[u8], _: &[u8]| true;
+        let mut salvage = Salvage::new(&mut visit);
+        node(&mut salvage);
+        for key in 1..100 {
+            salvage.entry(0, Ok(entry_of(key)));
+        }
+        node(&mut salvage);
+        salvage.leave_out(0, Part::Unknown, String::new());
+        let leaf = vec![Ok(entry_of(200)), unreadable(), Ok(entry_of(210))];
+        salvage.entries(0, leaf, sorted);
+        salvage.entries(0, vec![Ok(entry_of(300)), unreadable()], sorted);
+        let expected = if sorted {
+            [[0, 1], [99, 200], [0, 0], [200, 210], [300, 0]]
+        } else {
+            [[0, 1], [99, 200], [0, 0], [99, 300], [210, 0]]
+        };
+        assert_eq!(neighbours(&salvage.finish()), expected, "sorted: {sorted}");
+    }
+}
